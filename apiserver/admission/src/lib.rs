@@ -1,0 +1,1 @@
+//! What may change or refuse a write before it is stored.

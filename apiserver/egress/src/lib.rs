@@ -1,0 +1,1 @@
+//! Connections the API server opens: kubelets, webhooks, aggregated servers.

@@ -1,0 +1,1 @@
+//! The API's HTTP: requests become verbs, results become bodies.

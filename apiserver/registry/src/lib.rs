@@ -1,0 +1,1 @@
+//! Turns verbs on a kind into reads and writes of storage.

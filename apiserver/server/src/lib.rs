@@ -1,0 +1,1 @@
+//! The assembled API server: listener, filters, start-up steps.

@@ -1,0 +1,1 @@
+//! The ordered log of every change: the storage trait, its backends and watch cursors.

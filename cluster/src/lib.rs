@@ -1,0 +1,1 @@
+//! The assembled control plane as a library: builder, identities, simulator.

@@ -1,0 +1,3 @@
+//! One binary: server, agent and the commands around them.
+
+fn main() {}

@@ -1,0 +1,1 @@
+//! Black-box checks that know only the API.

@@ -1,0 +1,1 @@
+//! The loops that move status toward spec, one folder each.

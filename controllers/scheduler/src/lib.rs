@@ -1,0 +1,1 @@
+//! Places pods on nodes.

@@ -1,0 +1,1 @@
+//! kube over any transport and shared informers with projections.

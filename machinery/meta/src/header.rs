@@ -1,0 +1,59 @@
+//! The small parsed header that stands beside the encoded bytes of an object.
+
+use crate::key::{ObjectKey, Uid};
+
+/// What generic code, selectors and dispatch ask of an object without decoding it.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct ObjectHeader {
+    pub key: ObjectKey,
+    pub uid: Uid,
+    pub generation: i64,
+    /// Sorted by key.
+    pub labels: Vec<(Box<str>, Box<str>)>,
+    pub owners: Vec<OwnerRef>,
+    pub finalizers: Vec<Box<str>>,
+    /// RFC 3339, second precision.
+    pub creation_timestamp: Option<Box<str>>,
+    pub deletion_timestamp: Option<Box<str>>,
+    /// Selectable fields of the kind by path (`spec.nodeName`, `status.phase`), sorted; `metadata.name` and
+    /// `metadata.namespace` are answered from `key`.
+    pub fields: Vec<(Box<str>, Box<str>)>,
+}
+
+/// One entry of `metadata.ownerReferences`.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct OwnerRef {
+    pub api_version: Box<str>,
+    pub kind: Box<str>,
+    pub name: Box<str>,
+    pub uid: Uid,
+    pub controller: bool,
+    pub block_owner_deletion: bool,
+}
+
+impl ObjectHeader {
+    pub fn label(&self, key: &str) -> Option<&str> {
+        let found = self.labels.binary_search_by(|(own, _)| own.as_ref().cmp(key)).ok()?;
+        Some(&self.labels[found].1)
+    }
+
+    /// The value of a selectable field, metadata included.
+    pub fn field(&self, path: &str) -> Option<&str> {
+        match path {
+            "metadata.name" => Some(&self.key.name),
+            "metadata.namespace" => Some(&self.key.namespace),
+            _ => {
+                let found = self.fields.binary_search_by(|(own, _)| own.as_ref().cmp(path)).ok()?;
+                Some(&self.fields[found].1)
+            }
+        }
+    }
+
+    pub fn controller(&self) -> Option<&OwnerRef> {
+        self.owners.iter().find(|owner| owner.controller)
+    }
+
+    pub fn is_deleting(&self) -> bool {
+        self.deletion_timestamp.is_some()
+    }
+}

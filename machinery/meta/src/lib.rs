@@ -1,0 +1,19 @@
+//! Plain values every component shares.
+//!
+//! Nothing here waits, reads a clock or opens a file; nothing can go wrong around these types.
+//! Names of kinds and keys ([`names`], [`key`]), where in an object something is wrong ([`field`]),
+//! who asks ([`user`]), which objects are meant ([`label_selector`], [`field_selector`]), amounts
+//! ([`quantity`]), name syntax ([`syntax`]) and the small parsed header beside an encoded object ([`header`]).
+
+pub mod field;
+pub mod header;
+pub mod key;
+pub mod names;
+pub mod reader;
+pub mod user;
+
+pub use field::{FieldError, FieldErrorKind, FieldPath};
+pub use header::{ObjectHeader, OwnerRef};
+pub use key::{ObjectKey, Revision, Uid};
+pub use names::{GroupKind, GroupResource, GroupVersion, GroupVersionKind, GroupVersionResource};
+pub use user::UserInfo;

@@ -1,0 +1,1 @@
+//! Work queue and controller driver.

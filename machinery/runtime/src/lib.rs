@@ -1,0 +1,1 @@
+//! The one handle for clock, sleep, randomness, spawning, cancelling and disk, real and simulated.

@@ -1,0 +1,1 @@
+//! Rules that several components share: requests, QoS, readiness, affinity, taints.

@@ -1,0 +1,1 @@
+//! CRI and containerd over their sockets.

@@ -1,0 +1,1 @@
+//! Cluster names over UDP and TCP.

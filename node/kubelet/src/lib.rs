@@ -1,0 +1,1 @@
+//! The node agent: pod workers and the features around them.

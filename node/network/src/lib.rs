@@ -1,0 +1,1 @@
+//! Pod network of one node.

@@ -1,0 +1,1 @@
+//! Service addresses to endpoints, in nftables.

@@ -1,0 +1,1 @@
+//! Kernel facilities behind narrow traits.

@@ -1,0 +1,3 @@
+//! Automation: up, down, test, ci, tools, codegen, diff, conformance, bench.
+
+fn main() {}
