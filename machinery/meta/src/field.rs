@@ -19,7 +19,11 @@ impl FieldPath {
     /// A field of this one: `a` → `a.name`.
     #[must_use]
     pub fn child(&self, name: &str) -> Self {
-        if self.0.is_empty() { Self::new(name) } else { Self(format!("{}.{name}", self.0)) }
+        if self.0.is_empty() {
+            Self::new(name)
+        } else {
+            Self(format!("{}.{name}", self.0))
+        }
     }
 
     /// An item of a list: `a` → `a[3]`.
@@ -108,7 +112,12 @@ pub struct FieldError {
 
 impl FieldError {
     fn new(kind: FieldErrorKind, path: &FieldPath, value: Option<String>, detail: impl Into<String>) -> Self {
-        Self { kind, path: path.clone(), value, detail: detail.into() }
+        Self {
+            kind,
+            path: path.clone(),
+            value,
+            detail: detail.into(),
+        }
     }
 
     pub fn required(path: &FieldPath, detail: impl Into<String>) -> Self {
@@ -136,15 +145,23 @@ impl FieldError {
         let mut values: Vec<&str> = supported.to_vec();
         values.sort_unstable();
         let listed: Vec<String> = values.iter().map(|v| format!("{v:?}")).collect();
-        let detail =
-            if listed.is_empty() { String::new() } else { format!("supported values: {}", listed.join(", ")) };
+        let detail = if listed.is_empty() {
+            String::new()
+        } else {
+            format!("supported values: {}", listed.join(", "))
+        };
         Self::new(FieldErrorKind::NotSupported, path, Some(value.shown()), detail)
     }
 
     /// `may not be more than N bytes`; the value itself is not printed.
     pub fn too_long(path: &FieldPath, max_bytes: usize) -> Self {
         let bytes = if max_bytes == 1 { "byte" } else { "bytes" };
-        Self::new(FieldErrorKind::TooLong, path, None, format!("may not be more than {max_bytes} {bytes}"))
+        Self::new(
+            FieldErrorKind::TooLong,
+            path,
+            None,
+            format!("may not be more than {max_bytes} {bytes}"),
+        )
     }
 
     /// `must have at most N items`.

@@ -33,7 +33,10 @@ pub struct OwnerRef {
 
 impl ObjectHeader {
     pub fn label(&self, key: &str) -> Option<&str> {
-        let found = self.labels.binary_search_by(|(own, _)| own.as_ref().cmp(key)).ok()?;
+        let found = self
+            .labels
+            .binary_search_by(|(own, _)| own.as_ref().cmp(key))
+            .ok()?;
         Some(&self.labels[found].1)
     }
 
@@ -43,7 +46,10 @@ impl ObjectHeader {
             "metadata.name" => Some(&self.key.name),
             "metadata.namespace" => Some(&self.key.namespace),
             _ => {
-                let found = self.fields.binary_search_by(|(own, _)| own.as_ref().cmp(path)).ok()?;
+                let found = self
+                    .fields
+                    .binary_search_by(|(own, _)| own.as_ref().cmp(path))
+                    .ok()?;
                 Some(&self.fields[found].1)
             }
         }

@@ -6,14 +6,21 @@
 //! ([`quantity`]), name syntax ([`syntax`]) and the small parsed header beside an encoded object ([`header`]).
 
 pub mod field;
+pub mod field_selector;
 pub mod header;
 pub mod key;
+pub mod label_selector;
 pub mod names;
+pub mod quantity;
 pub mod reader;
+pub mod syntax;
 pub mod user;
 
 pub use field::{FieldError, FieldErrorKind, FieldPath};
+pub use field_selector::FieldSelector;
 pub use header::{ObjectHeader, OwnerRef};
 pub use key::{ObjectKey, Revision, Uid};
+pub use label_selector::LabelSelector;
 pub use names::{GroupKind, GroupResource, GroupVersion, GroupVersionKind, GroupVersionResource};
+pub use quantity::Quantity;
 pub use user::UserInfo;

@@ -42,11 +42,18 @@ pub struct GroupKind {
 
 impl GroupVersion {
     pub fn new(group: impl Into<String>, version: impl Into<String>) -> Self {
-        Self { group: group.into(), version: version.into() }
+        Self {
+            group: group.into(),
+            version: version.into(),
+        }
     }
 
     pub fn kind(&self, kind: impl Into<String>) -> GroupVersionKind {
-        GroupVersionKind { group: self.group.clone(), version: self.version.clone(), kind: kind.into() }
+        GroupVersionKind {
+            group: self.group.clone(),
+            version: self.version.clone(),
+            kind: kind.into(),
+        }
     }
 
     pub fn resource(&self, resource: impl Into<String>) -> GroupVersionResource {
@@ -60,7 +67,11 @@ impl GroupVersion {
 
 impl GroupVersionKind {
     pub fn new(group: impl Into<String>, version: impl Into<String>, kind: impl Into<String>) -> Self {
-        Self { group: group.into(), version: version.into(), kind: kind.into() }
+        Self {
+            group: group.into(),
+            version: version.into(),
+            kind: kind.into(),
+        }
     }
 
     pub fn group_version(&self) -> GroupVersion {
@@ -68,7 +79,10 @@ impl GroupVersionKind {
     }
 
     pub fn group_kind(&self) -> GroupKind {
-        GroupKind { group: self.group.clone(), kind: self.kind.clone() }
+        GroupKind {
+            group: self.group.clone(),
+            kind: self.kind.clone(),
+        }
     }
 
     /// The value of `apiVersion`: `v1` or `apps/v1`.
@@ -79,7 +93,11 @@ impl GroupVersionKind {
 
 impl GroupVersionResource {
     pub fn new(group: impl Into<String>, version: impl Into<String>, resource: impl Into<String>) -> Self {
-        Self { group: group.into(), version: version.into(), resource: resource.into() }
+        Self {
+            group: group.into(),
+            version: version.into(),
+            resource: resource.into(),
+        }
     }
 
     pub fn group_version(&self) -> GroupVersion {
@@ -87,13 +105,19 @@ impl GroupVersionResource {
     }
 
     pub fn group_resource(&self) -> GroupResource {
-        GroupResource { group: self.group.clone(), resource: self.resource.clone() }
+        GroupResource {
+            group: self.group.clone(),
+            resource: self.resource.clone(),
+        }
     }
 }
 
 impl GroupResource {
     pub fn new(group: impl Into<String>, resource: impl Into<String>) -> Self {
-        Self { group: group.into(), resource: resource.into() }
+        Self {
+            group: group.into(),
+            resource: resource.into(),
+        }
     }
 }
 

@@ -29,10 +29,15 @@ pub type ReadFuture<'a, T> = Pin<Box<dyn Future<Output = Result<T, ReadError>> +
 /// Reads current objects; the server fills it from the registry.
 pub trait ObjectReader: Send + Sync {
     /// The object, or `None` when there is none.
-    fn get<'a>(&'a self, resource: &'a GroupResource, key: &'a ObjectKey) -> ReadFuture<'a, Option<ReadObject>>;
+    fn get<'a>(
+        &'a self,
+        resource: &'a GroupResource,
+        key: &'a ObjectKey,
+    ) -> ReadFuture<'a, Option<ReadObject>>;
 
     /// All objects of a resource, in one namespace or (empty) in all.
-    fn list<'a>(&'a self, resource: &'a GroupResource, namespace: &'a str) -> ReadFuture<'a, Vec<ReadObject>>;
+    fn list<'a>(&'a self, resource: &'a GroupResource, namespace: &'a str)
+    -> ReadFuture<'a, Vec<ReadObject>>;
 
     /// A number that grows with every change of the resource; equal numbers mean that nothing changed.
     fn generation(&self, resource: &GroupResource) -> u64;

@@ -25,7 +25,11 @@ impl UserInfo {
     }
 
     pub fn named<G: Into<String>>(name: impl Into<String>, groups: impl IntoIterator<Item = G>) -> Self {
-        Self { name: name.into(), groups: groups.into_iter().map(Into::into).collect(), ..Self::default() }
+        Self {
+            name: name.into(),
+            groups: groups.into_iter().map(Into::into).collect(),
+            ..Self::default()
+        }
     }
 
     /// The identity of a service account, with the three groups upstream gives it.
@@ -40,7 +44,10 @@ impl UserInfo {
 
     /// The identity of a node's agent.
     pub fn node(name: &str) -> Self {
-        Self::named(format!("system:node:{name}"), ["system:nodes", Self::AUTHENTICATED])
+        Self::named(
+            format!("system:node:{name}"),
+            ["system:nodes", Self::AUTHENTICATED],
+        )
     }
 
     pub fn in_group(&self, group: &str) -> bool {
@@ -49,6 +56,8 @@ impl UserInfo {
 
     /// The node's name, when this is a node's agent (`system:node:<name>` in group `system:nodes`).
     pub fn node_name(&self) -> Option<&str> {
-        self.name.strip_prefix("system:node:").filter(|_| self.in_group("system:nodes"))
+        self.name
+            .strip_prefix("system:node:")
+            .filter(|_| self.in_group("system:nodes"))
     }
 }
