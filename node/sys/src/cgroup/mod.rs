@@ -1,0 +1,152 @@
+//! Pod cgroups: limits of a group, what it used, and removing it again.
+//!
+//! A path is absolute within the hierarchy (`/kubepods/burstable/pod<uid>`); with cgroup v1 it stands
+//! for the same path in every mounted hierarchy. The runtime makes a container's own group below the
+//! pod's; nobody but us removes the pod's.
+
+mod fake;
+mod v1;
+mod v2;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+pub use fake::FakeCgroups;
+pub use v1::CgroupsV1;
+pub use v2::CgroupsV2;
+
+/// Where cgroups are mounted by convention.
+pub const CGROUP_ROOT: &str = "/sys/fs/cgroup";
+
+/// A group that could not be read or changed.
+#[derive(Debug, thiserror::Error)]
+#[error("{action} {}", path.display())]
+pub struct CgroupError {
+    /// What was being done.
+    pub action: &'static str,
+    /// To which file.
+    pub path: PathBuf,
+    /// Why it failed.
+    #[source]
+    pub source: std::io::Error,
+}
+
+/// Limits of a group. `None` leaves a limit as it is, a negative number removes it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct CgroupResources {
+    /// Relative weight in cgroup v1's terms, 2 to 262144.
+    pub cpu_shares: Option<u64>,
+    /// Processor time per period, in microseconds.
+    pub cpu_quota_us: Option<i64>,
+    /// The period, in microseconds.
+    pub cpu_period_us: Option<u64>,
+    /// Memory in bytes.
+    pub memory_limit_bytes: Option<i64>,
+    /// Processes and threads.
+    pub pids_limit: Option<i64>,
+}
+
+/// What a group used.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct CgroupStats {
+    /// Processor time since the group was made, in nanoseconds.
+    pub cpu_usage_nanoseconds: u64,
+    /// Memory charged, in bytes.
+    pub memory_usage_bytes: u64,
+    /// Memory charged less the page cache that could go at once.
+    pub memory_working_set_bytes: u64,
+    /// Anonymous memory, in bytes.
+    pub memory_rss_bytes: u64,
+    /// Processes and threads.
+    pub pids: u64,
+}
+
+/// Control groups of either version.
+pub trait Cgroups: Send + Sync + std::fmt::Debug {
+    /// Makes a group where it is missing and sets its limits.
+    fn apply(&self, path: &str, resources: &CgroupResources) -> Result<(), CgroupError>;
+    /// Ends what still runs in a group and removes it with everything below. A missing one is fine.
+    fn remove(&self, path: &str) -> Result<(), CgroupError>;
+    /// What it used; a missing group used nothing.
+    fn stats(&self, path: &str) -> CgroupStats;
+    /// Names of the groups directly below.
+    fn children(&self, path: &str) -> Vec<String>;
+    /// 1 or 2.
+    fn version(&self) -> u8;
+}
+
+/// The machine's own control groups.
+pub fn detect() -> Arc<dyn Cgroups> {
+    let root = Path::new(CGROUP_ROOT);
+    let unified = nix::sys::statfs::statfs(root)
+        .is_ok_and(|stat| stat.filesystem_type() == nix::sys::statfs::CGROUP2_SUPER_MAGIC);
+    if unified { Arc::new(CgroupsV2::new(root)) } else { Arc::new(CgroupsV1::from_mounts()) }
+}
+
+fn write(path: &Path, value: &str) -> Result<(), CgroupError> {
+    std::fs::write(path, value)
+        .map_err(|source| CgroupError { action: "writing", path: path.to_path_buf(), source })
+}
+
+fn read_number(path: &Path) -> u64 {
+    std::fs::read_to_string(path).ok().and_then(|text| text.trim().parse().ok()).unwrap_or(0)
+}
+
+/// The number after `name` in a file of `name number` lines.
+fn read_keyed(path: &Path, name: &str) -> u64 {
+    let text = std::fs::read_to_string(path).unwrap_or_default();
+    text.lines()
+        .filter_map(|line| line.split_once(' '))
+        .find(|(key, _)| *key == name)
+        .and_then(|(_, value)| value.trim().parse().ok())
+        .unwrap_or(0)
+}
+
+fn below(root: &Path, path: &str) -> PathBuf {
+    root.join(path.trim_start_matches('/'))
+}
+
+fn folders(path: &Path) -> Vec<PathBuf> {
+    let Ok(entries) = std::fs::read_dir(path) else { return Vec::new() };
+    entries
+        .filter_map(Result::ok)
+        .filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()))
+        .map(|entry| entry.path())
+        .collect()
+}
+
+fn names(folders: Vec<PathBuf>) -> Vec<String> {
+    folders.iter().filter_map(|path| path.file_name()).map(|name| name.to_string_lossy().into_owned()).collect()
+}
+
+/// How often removing a group is tried: a killed process leaves it a moment after the signal.
+const REMOVE_ATTEMPTS: u32 = 20;
+
+/// Removes a group's folder and those below it, killing what still runs inside.
+fn remove_tree(folder: &Path) -> Result<(), CgroupError> {
+    for child in folders(folder) {
+        remove_tree(&child)?;
+    }
+    for attempt in 0..REMOVE_ATTEMPTS {
+        match std::fs::remove_dir(folder) {
+            Ok(()) => return Ok(()),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
+            Err(source) if attempt + 1 == REMOVE_ATTEMPTS => {
+                return Err(CgroupError { action: "removing", path: folder.to_path_buf(), source });
+            }
+            Err(_) => {
+                kill_members(folder);
+                std::thread::sleep(std::time::Duration::from_millis(u64::from(attempt)));
+            }
+        }
+    }
+    Ok(())
+}
+
+fn kill_members(folder: &Path) {
+    let members = std::fs::read_to_string(folder.join("cgroup.procs")).unwrap_or_default();
+    for pid in members.lines().filter_map(|line| line.parse::<i32>().ok()) {
+        // Not ours to report: a process that has just ended is what we want.
+        let _ = nix::sys::signal::kill(nix::unistd::Pid::from_raw(pid), nix::sys::signal::Signal::SIGKILL);
+    }
+}

@@ -1,0 +1,155 @@
+//! cgroup v1: one tree per controller, the same path in each.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use super::{
+    CgroupError, CgroupResources, CgroupStats, Cgroups, below, folders, names, read_keyed, read_number,
+    remove_tree, write,
+};
+
+/// The mounted v1 hierarchies.
+#[derive(Debug, Clone)]
+pub struct CgroupsV1 {
+    /// Controller (or named hierarchy) to where it is mounted.
+    roots: BTreeMap<String, PathBuf>,
+}
+
+/// Controllers in which a pod gets a group of its own.
+const POD_CONTROLLERS: [&str; 8] =
+    ["cpu", "cpuacct", "cpuset", "memory", "pids", "devices", "freezer", "blkio"];
+
+impl CgroupsV1 {
+    /// What `/proc/mounts` shows.
+    pub fn from_mounts() -> Self {
+        Self::from_table(&std::fs::read_to_string("/proc/mounts").unwrap_or_default())
+    }
+
+    fn from_table(table: &str) -> Self {
+        let mut roots = BTreeMap::new();
+        for line in table.lines() {
+            let fields: Vec<&str> = line.split(' ').collect();
+            let [_, folder, kind, options, ..] = fields.as_slice() else { continue };
+            match *kind {
+                "cgroup" => {
+                    let known = |option: &&str| POD_CONTROLLERS.contains(option) || option.starts_with("name=");
+                    for option in options.split(',').filter(known) {
+                        roots.entry(option.to_string()).or_insert_with(|| PathBuf::from(folder));
+                    }
+                }
+                "cgroup2" => {
+                    roots.insert("unified".to_string(), PathBuf::from(folder));
+                }
+                _ => {}
+            }
+        }
+        Self { roots }
+    }
+
+    fn group(&self, controller: &str, path: &str) -> Option<PathBuf> {
+        self.roots.get(controller).map(|root| below(root, path))
+    }
+
+    fn set(&self, controller: &str, path: &str, file: &str, value: &str) -> Result<(), CgroupError> {
+        match self.group(controller, path) {
+            Some(folder) => write(&folder.join(file), value),
+            None => Ok(()),
+        }
+    }
+
+    fn make(&self, path: &str) -> Result<(), CgroupError> {
+        for controller in POD_CONTROLLERS {
+            let Some(folder) = self.group(controller, path) else { continue };
+            std::fs::create_dir_all(&folder)
+                .map_err(|source| CgroupError { action: "making", path: folder.clone(), source })?;
+            if controller == "cpuset" {
+                self.fill_cpuset(path)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// A new cpuset group is empty and takes no process; each level inherits its parent's sets.
+    fn fill_cpuset(&self, path: &str) -> Result<(), CgroupError> {
+        let Some(root) = self.roots.get("cpuset") else { return Ok(()) };
+        let mut folder = root.clone();
+        for name in path.split('/').filter(|name| !name.is_empty()) {
+            let parent = folder.clone();
+            folder.push(name);
+            for file in ["cpuset.cpus", "cpuset.mems"] {
+                let current = std::fs::read_to_string(folder.join(file)).unwrap_or_default();
+                if current.trim().is_empty() {
+                    let inherited = std::fs::read_to_string(parent.join(file)).unwrap_or_default();
+                    write(&folder.join(file), inherited.trim())?;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Cgroups for CgroupsV1 {
+    fn apply(&self, path: &str, resources: &CgroupResources) -> Result<(), CgroupError> {
+        self.make(path)?;
+        if let Some(shares) = resources.cpu_shares {
+            self.set("cpu", path, "cpu.shares", &shares.to_string())?;
+        }
+        if let Some(period) = resources.cpu_period_us {
+            self.set("cpu", path, "cpu.cfs_period_us", &period.to_string())?;
+        }
+        if let Some(quota) = resources.cpu_quota_us {
+            self.set("cpu", path, "cpu.cfs_quota_us", &quota.to_string())?;
+        }
+        if let Some(limit) = resources.memory_limit_bytes {
+            self.set("memory", path, "memory.limit_in_bytes", &limit.to_string())?;
+        }
+        if let Some(limit) = resources.pids_limit {
+            let text = if limit < 0 { "max".to_string() } else { limit.to_string() };
+            self.set("pids", path, "pids.max", &text)?;
+        }
+        Ok(())
+    }
+
+    fn remove(&self, path: &str) -> Result<(), CgroupError> {
+        self.roots.values().try_for_each(|root| remove_tree(&below(root, path)))
+    }
+
+    fn stats(&self, path: &str) -> CgroupStats {
+        let cpu = self.group("cpuacct", path).unwrap_or_default();
+        let memory = self.group("memory", path).unwrap_or_default();
+        let pids = self.group("pids", path).unwrap_or_default();
+        let usage = read_number(&memory.join("memory.usage_in_bytes"));
+        let detail = memory.join("memory.stat");
+        CgroupStats {
+            cpu_usage_nanoseconds: read_number(&cpu.join("cpuacct.usage")),
+            memory_usage_bytes: usage,
+            memory_working_set_bytes: usage.saturating_sub(read_keyed(&detail, "total_inactive_file")),
+            memory_rss_bytes: read_keyed(&detail, "total_rss"),
+            pids: read_number(&pids.join("pids.current")),
+        }
+    }
+
+    fn children(&self, path: &str) -> Vec<String> {
+        names(self.group("memory", path).map(|folder| folders(&folder)).unwrap_or_default())
+    }
+
+    fn version(&self) -> u8 {
+        1
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hierarchies_are_found_in_the_mount_table() {
+        let table = "cgroup /sys/fs/cgroup/cpu,cpuacct cgroup rw,cpu,cpuacct 0 0\n\
+                     cgroup /sys/fs/cgroup/systemd cgroup rw,xattr,name=systemd 0 0\n\
+                     cgroup2 /sys/fs/cgroup/unified cgroup2 rw 0 0\n\
+                     tmpfs /tmp tmpfs rw 0 0\n";
+        let found = CgroupsV1::from_table(table);
+        let names: Vec<&str> = found.roots.keys().map(String::as_str).collect();
+        assert_eq!(names, ["cpu", "cpuacct", "name=systemd", "unified"]);
+    }
+}

@@ -1,0 +1,134 @@
+//! cgroup v2: one tree, controllers handed down level by level.
+
+use std::path::{Path, PathBuf};
+
+use super::{
+    CgroupError, CgroupResources, CgroupStats, Cgroups, below, folders, names, read_keyed, read_number,
+    remove_tree, write,
+};
+
+/// The unified hierarchy.
+#[derive(Debug, Clone)]
+pub struct CgroupsV2 {
+    root: PathBuf,
+}
+
+const CONTROLLERS: [&str; 5] = ["cpu", "cpuset", "memory", "pids", "io"];
+const DEFAULT_PERIOD_US: u64 = 100_000;
+
+/// The v2 weight that stands for v1 shares: 2..262144 onto 1..10000.
+fn weight(shares: u64) -> u64 {
+    let shares = shares.clamp(2, 262_144);
+    1 + (shares - 2) * 9999 / 262_142
+}
+
+fn limit_text(limit: i64) -> String {
+    if limit < 0 { "max".to_string() } else { limit.to_string() }
+}
+
+impl CgroupsV2 {
+    /// The hierarchy mounted at `root`.
+    pub fn new(root: &Path) -> Self {
+        Self { root: root.to_path_buf() }
+    }
+
+    fn make(&self, path: &str) -> Result<PathBuf, CgroupError> {
+        let mut folder = self.root.clone();
+        for name in path.split('/').filter(|name| !name.is_empty()) {
+            self.hand_down(&folder);
+            folder.push(name);
+            match std::fs::create_dir(&folder) {
+                Err(source) if source.kind() != std::io::ErrorKind::AlreadyExists => {
+                    return Err(CgroupError { action: "making", path: folder, source });
+                }
+                _ => {}
+            }
+        }
+        Ok(folder)
+    }
+
+    /// Enables what there is for the level below. One by one: a line with one unknown name fails whole.
+    fn hand_down(&self, folder: &Path) {
+        let available = std::fs::read_to_string(folder.join("cgroup.controllers")).unwrap_or_default();
+        let control = folder.join("cgroup.subtree_control");
+        let enabled = std::fs::read_to_string(&control).unwrap_or_default();
+        for name in CONTROLLERS {
+            let has = |list: &str| list.split_whitespace().any(|found| found == name);
+            if has(&available) && !has(&enabled) {
+                // A controller that cannot be handed down leaves its limits unset, which writing them reports.
+                let _ = std::fs::write(&control, format!("+{name}"));
+            }
+        }
+    }
+}
+
+impl Cgroups for CgroupsV2 {
+    fn apply(&self, path: &str, resources: &CgroupResources) -> Result<(), CgroupError> {
+        let folder = self.make(path)?;
+        if let Some(shares) = resources.cpu_shares {
+            write(&folder.join("cpu.weight"), &weight(shares).to_string())?;
+        }
+        if let Some(quota) = resources.cpu_quota_us {
+            let period = resources.cpu_period_us.unwrap_or(DEFAULT_PERIOD_US);
+            write(&folder.join("cpu.max"), &format!("{} {period}", limit_text(quota)))?;
+        }
+        if let Some(limit) = resources.memory_limit_bytes {
+            write(&folder.join("memory.max"), &limit_text(limit))?;
+        }
+        if let Some(limit) = resources.pids_limit {
+            write(&folder.join("pids.max"), &limit_text(limit))?;
+        }
+        Ok(())
+    }
+
+    fn remove(&self, path: &str) -> Result<(), CgroupError> {
+        remove_tree(&below(&self.root, path))
+    }
+
+    fn stats(&self, path: &str) -> CgroupStats {
+        let folder = below(&self.root, path);
+        let usage = read_number(&folder.join("memory.current"));
+        let detail = folder.join("memory.stat");
+        CgroupStats {
+            cpu_usage_nanoseconds: read_keyed(&folder.join("cpu.stat"), "usage_usec") * 1000,
+            memory_usage_bytes: usage,
+            memory_working_set_bytes: usage.saturating_sub(read_keyed(&detail, "inactive_file")),
+            memory_rss_bytes: read_keyed(&detail, "anon"),
+            pids: read_number(&folder.join("pids.current")),
+        }
+    }
+
+    fn children(&self, path: &str) -> Vec<String> {
+        names(folders(&below(&self.root, path)))
+    }
+
+    fn version(&self) -> u8 {
+        2
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn limits_land_in_the_files_of_v2() {
+        let root = std::env::temp_dir().join(format!("knarr-cgroup2-{}", std::process::id()));
+        std::fs::create_dir_all(root.join("kubepods/pod1")).unwrap();
+        let groups = CgroupsV2::new(&root);
+        let resources = CgroupResources {
+            cpu_shares: Some(1024),
+            cpu_quota_us: Some(20_000),
+            cpu_period_us: Some(100_000),
+            memory_limit_bytes: Some(-1),
+            pids_limit: Some(9),
+        };
+        groups.apply("/kubepods/pod1", &resources).unwrap();
+        let read = |file: &str| std::fs::read_to_string(root.join("kubepods/pod1").join(file)).unwrap();
+        assert_eq!(read("cpu.weight"), "39");
+        assert_eq!(read("cpu.max"), "20000 100000");
+        assert_eq!(read("memory.max"), "max");
+        assert_eq!(read("pids.max"), "9");
+        std::fs::remove_dir_all(root).unwrap();
+    }
+}

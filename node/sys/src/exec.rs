@@ -1,0 +1,288 @@
+//! Starting programs. The only place in the workspace's node side that makes a `Command`.
+//!
+//! [`Exec::run`] waits for a short-lived tool and returns what it printed; [`Daemon`] starts a
+//! program that must outlive us, in a session (and, when asked, a mount namespace) of its own.
+
+use std::collections::VecDeque;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::sync::{Arc, Mutex};
+
+use async_trait::async_trait;
+use tokio::io::AsyncWriteExt;
+use tokio::process::Command;
+
+use crate::process::ProcessIdentity;
+
+/// A tool that prints more than this is cut off: nothing we run has more to say.
+pub const OUTPUT_BYTES_MAX: usize = 64 << 20;
+
+/// What can go wrong when a program is run.
+#[derive(Debug, thiserror::Error)]
+pub enum ExecError {
+    /// The program could not be started.
+    #[error("starting {program}")]
+    Start {
+        /// The program's name.
+        program: String,
+        /// Why.
+        #[source]
+        source: std::io::Error,
+    },
+    /// Talking to the running program failed.
+    #[error("running {program}")]
+    Run {
+        /// The program's name.
+        program: String,
+        /// Why.
+        #[source]
+        source: std::io::Error,
+    },
+    /// The program ended with a failure.
+    #[error("{program} failed with {status}: {stderr}")]
+    Failed {
+        /// The program's name.
+        program: String,
+        /// Exit status in words.
+        status: String,
+        /// What it wrote to its error stream, trimmed.
+        stderr: String,
+    },
+}
+
+/// A program, its arguments, environment and input.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct CommandSpec {
+    /// The program: a path, or a name looked up in `PATH`.
+    pub program: String,
+    /// Arguments.
+    pub args: Vec<String>,
+    /// Variables added to our own environment.
+    pub env: Vec<(String, String)>,
+    /// Written to standard input, then closed.
+    pub stdin: Vec<u8>,
+}
+
+impl CommandSpec {
+    /// A command without arguments.
+    pub fn new(program: impl Into<String>) -> Self {
+        Self { program: program.into(), ..Self::default() }
+    }
+
+    /// Adds arguments.
+    #[must_use]
+    pub fn args<I: IntoIterator<Item = S>, S: Into<String>>(mut self, args: I) -> Self {
+        self.args.extend(args.into_iter().map(Into::into));
+        self
+    }
+
+    /// Adds one environment variable.
+    #[must_use]
+    pub fn env(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
+        self.env.push((name.into(), value.into()));
+        self
+    }
+
+    /// Sets the input.
+    #[must_use]
+    pub fn stdin(mut self, input: impl Into<Vec<u8>>) -> Self {
+        self.stdin = input.into();
+        self
+    }
+}
+
+/// What a program left behind.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct CommandOutput {
+    /// The exit code; a signal counts as 128 plus its number, as a shell has it.
+    pub code: i32,
+    /// Standard output.
+    pub stdout: Vec<u8>,
+    /// Standard error.
+    pub stderr: Vec<u8>,
+}
+
+impl CommandOutput {
+    /// The output, or an error that carries what the program complained about.
+    pub fn success(self, program: &str) -> Result<Self, ExecError> {
+        if self.code == 0 {
+            return Ok(self);
+        }
+        let text = String::from_utf8_lossy(&self.stderr).trim().to_string();
+        Err(ExecError::Failed { program: program.to_string(), status: format!("exit status {}", self.code), stderr: text })
+    }
+}
+
+/// Runs programs to their end.
+#[async_trait]
+pub trait Exec: Send + Sync + std::fmt::Debug {
+    /// Runs a program and waits. Dropping the future kills it.
+    async fn run(&self, spec: CommandSpec) -> Result<CommandOutput, ExecError>;
+}
+
+/// The real thing.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct SystemExec;
+
+#[async_trait]
+impl Exec for SystemExec {
+    async fn run(&self, spec: CommandSpec) -> Result<CommandOutput, ExecError> {
+        let failed = |source| ExecError::Run { program: spec.program.clone(), source };
+        let mut child = Command::new(&spec.program)
+            .args(&spec.args)
+            .envs(spec.env.iter().map(|(name, value)| (name, value)))
+            .stdin(if spec.stdin.is_empty() { Stdio::null() } else { Stdio::piped() })
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .kill_on_drop(true)
+            .spawn()
+            .map_err(|source| ExecError::Start { program: spec.program.clone(), source })?;
+        let stdin = child.stdin.take();
+        let input = spec.stdin.clone();
+        // Input and output move at the same time, or a program that fills its output pipe before it
+        // has read its input would hang with us.
+        let feed = async move {
+            if let Some(mut stdin) = stdin {
+                // A program may end without reading all of its input; its status says more than EPIPE.
+                let _ = stdin.write_all(&input).await;
+            }
+        };
+        let (_, output) = tokio::join!(feed, child.wait_with_output());
+        let mut output = output.map_err(failed)?;
+        output.stdout.truncate(OUTPUT_BYTES_MAX);
+        output.stderr.truncate(OUTPUT_BYTES_MAX);
+        Ok(CommandOutput { code: exit_code(output.status), stdout: output.stdout, stderr: output.stderr })
+    }
+}
+
+fn exit_code(status: std::process::ExitStatus) -> i32 {
+    use std::os::unix::process::ExitStatusExt;
+    status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0))
+}
+
+/// Answers from a script and remembers what it was asked.
+#[derive(Debug, Default, Clone)]
+pub struct FakeExec {
+    state: Arc<Mutex<FakeExecState>>,
+}
+
+#[derive(Debug, Default)]
+struct FakeExecState {
+    answers: VecDeque<CommandOutput>,
+    calls: Vec<CommandSpec>,
+}
+
+impl FakeExec {
+    /// Queues the next answer; without one a call succeeds with no output.
+    pub fn answer(&self, output: CommandOutput) {
+        self.state.lock().expect("no panic while held").answers.push_back(output);
+    }
+
+    /// Everything asked so far.
+    pub fn calls(&self) -> Vec<CommandSpec> {
+        self.state.lock().expect("no panic while held").calls.clone()
+    }
+}
+
+#[async_trait]
+impl Exec for FakeExec {
+    async fn run(&self, spec: CommandSpec) -> Result<CommandOutput, ExecError> {
+        let mut state = self.state.lock().expect("no panic while held");
+        state.calls.push(spec);
+        Ok(state.answers.pop_front().unwrap_or_default())
+    }
+}
+
+/// How a daemon's mount namespace is made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum MountNamespace {
+    /// The one we are in.
+    #[default]
+    Inherit,
+    /// A new one in which `/` is shared with what is mounted inside it later, so that
+    /// `HostToContainer` and `Bidirectional` mounts work, and changes stay out of the machine's own.
+    OwnShared,
+}
+
+/// A program that outlives us.
+#[derive(Debug, Clone)]
+pub struct Daemon {
+    /// The program.
+    pub program: PathBuf,
+    /// Its arguments.
+    pub args: Vec<OsString>,
+    /// Variables added to our own environment.
+    pub env: Vec<(String, String)>,
+    /// Where its output goes, appended.
+    pub log: PathBuf,
+    /// Its mount namespace.
+    pub mount_namespace: MountNamespace,
+}
+
+impl Daemon {
+    /// Starts it in a session of its own, so that no signal to our process group reaches it.
+    pub fn start(&self) -> Result<ProcessIdentity, ExecError> {
+        let failed = |source| ExecError::Start { program: self.program.display().to_string(), source };
+        let log = open_log(&self.log).map_err(failed)?;
+        let errors = log.try_clone().map_err(failed)?;
+        let mut command = Command::new(&self.program);
+        command
+            .args(&self.args)
+            .envs(self.env.iter().map(|(name, value)| (name, value)))
+            .stdin(Stdio::null())
+            .stdout(Stdio::from(log))
+            .stderr(Stdio::from(errors))
+            .kill_on_drop(false);
+        let namespace = self.mount_namespace;
+        // SAFETY: the closure runs between fork and exec and makes only system calls; it neither
+        // allocates nor takes a lock (the paths are C string literals).
+        #[expect(unsafe_code, reason = "setsid and unshare belong between fork and exec")]
+        unsafe {
+            command.pre_exec(move || enter_own_session(namespace));
+        }
+        let child = command.spawn().map_err(failed)?;
+        let pid = child.id().ok_or_else(|| failed(std::io::Error::other("ended at once")))?;
+        ProcessIdentity::of(pid).map_err(failed)
+    }
+}
+
+fn open_log(path: &Path) -> std::io::Result<std::fs::File> {
+    if let Some(folder) = path.parent() {
+        std::fs::create_dir_all(folder)?;
+    }
+    std::fs::OpenOptions::new().create(true).append(true).open(path)
+}
+
+fn enter_own_session(namespace: MountNamespace) -> std::io::Result<()> {
+    nix::unistd::setsid()?;
+    if namespace == MountNamespace::OwnShared {
+        crate::mount::unshare_shared()?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_program_gets_input_and_gives_output() {
+        let spec = CommandSpec::new("cat").stdin("hello");
+        let output = SystemExec.run(spec).await.unwrap();
+        assert_eq!((output.code, output.stdout.as_slice()), (0, b"hello".as_slice()));
+    }
+
+    #[tokio::test]
+    async fn a_failure_carries_its_complaint() {
+        let spec = CommandSpec::new("sh").args(["-c", "echo no such thing >&2; exit 3"]);
+        let error = SystemExec.run(spec).await.unwrap().success("sh").unwrap_err();
+        assert_eq!(error.to_string(), "sh failed with exit status 3: no such thing");
+    }
+
+    #[tokio::test]
+    async fn a_missing_program_is_named() {
+        let error = SystemExec.run(CommandSpec::new("/nonexistent")).await.unwrap_err();
+        assert_eq!(error.to_string(), "starting /nonexistent");
+    }
+}

@@ -1,0 +1,96 @@
+//! What this machine is: processors, memory, identity, kernel and distribution.
+
+/// Facts that do not change while we run.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Machine {
+    /// Processors we may use.
+    pub cpus: u64,
+    /// Memory in bytes.
+    pub memory_bytes: u64,
+    /// Swap in bytes.
+    pub swap_bytes: u64,
+    /// `/etc/machine-id`.
+    pub machine_id: String,
+    /// The DMI product uuid, or the machine id where there is none.
+    pub system_uuid: String,
+    /// This boot's id.
+    pub boot_id: String,
+    /// `uname -r`.
+    pub kernel_version: String,
+    /// The distribution's pretty name.
+    pub os_image: String,
+    /// Go's name of the architecture, which is what Kubernetes uses.
+    pub architecture: &'static str,
+    /// The host name.
+    pub hostname: String,
+    /// The kernel's limit on process ids.
+    pub pid_max: u64,
+}
+
+impl Machine {
+    /// Reads them; what cannot be read stays empty.
+    pub fn observe() -> Self {
+        let memory = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
+        let machine_id = first_line("/etc/machine-id");
+        let product = first_line("/sys/class/dmi/id/product_uuid");
+        Self {
+            cpus: std::thread::available_parallelism().map_or(1, |count| count.get() as u64),
+            memory_bytes: meminfo_bytes(&memory, "MemTotal"),
+            swap_bytes: meminfo_bytes(&memory, "SwapTotal"),
+            system_uuid: if product.is_empty() { machine_id.clone() } else { product },
+            machine_id,
+            boot_id: first_line("/proc/sys/kernel/random/boot_id"),
+            kernel_version: first_line("/proc/sys/kernel/osrelease"),
+            os_image: os_image(&std::fs::read_to_string("/etc/os-release").unwrap_or_default()),
+            architecture: go_architecture(std::env::consts::ARCH),
+            hostname: first_line("/proc/sys/kernel/hostname"),
+            pid_max: first_line("/proc/sys/kernel/pid_max").parse().unwrap_or(32768),
+        }
+    }
+}
+
+/// Memory that new work could use now, in bytes.
+pub fn memory_available_bytes() -> u64 {
+    meminfo_bytes(&std::fs::read_to_string("/proc/meminfo").unwrap_or_default(), "MemAvailable")
+}
+
+fn first_line(path: &str) -> String {
+    std::fs::read_to_string(path).unwrap_or_default().lines().next().unwrap_or_default().trim().to_string()
+}
+
+fn meminfo_bytes(table: &str, name: &str) -> u64 {
+    table
+        .lines()
+        .filter_map(|line| line.split_once(':'))
+        .find(|(key, _)| *key == name)
+        .and_then(|(_, value)| value.trim().trim_end_matches(" kB").parse::<u64>().ok())
+        .unwrap_or(0)
+        * 1024
+}
+
+fn os_image(release: &str) -> String {
+    release
+        .lines()
+        .find_map(|line| line.strip_prefix("PRETTY_NAME="))
+        .map_or_else(|| "Linux".to_string(), |name| name.trim_matches('"').to_string())
+}
+
+fn go_architecture(rust_name: &'static str) -> &'static str {
+    match rust_name {
+        "x86_64" => "amd64",
+        "aarch64" => "arm64",
+        other => other,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tables_are_read() {
+        assert_eq!(meminfo_bytes("MemTotal:   24 kB\nMemFree: 1 kB\n", "MemTotal"), 24 * 1024);
+        assert_eq!(os_image("NAME=x\nPRETTY_NAME=\"Debian GNU/Linux 12\"\n"), "Debian GNU/Linux 12");
+        assert!(Machine::observe().cpus >= 1);
+    }
+}
