@@ -1,1 +1,3 @@
 //! Black-box checks that know only the API.
+
+pub mod bench;

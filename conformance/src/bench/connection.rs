@@ -1,0 +1,182 @@
+//! One client: one HTTP/1.1 connection over TLS.
+
+use anyhow::{Context, Result, ensure};
+use base64::Engine;
+use bytes::Bytes;
+use http::{Method, Request, Response, header};
+use http_body_util::{BodyExt, Full};
+use hyper::body::Incoming;
+use hyper::client::conn::http1::{SendRequest, handshake};
+use hyper_util::rt::TokioIo;
+use kube::config::Kubeconfig;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, pem::PemObject};
+use secrecy::ExposeSecret;
+use std::path::Path;
+use std::sync::Arc;
+use tokio::net::TcpStream;
+
+/// Where a server is and how to prove who we are.
+#[derive(Debug, Clone)]
+pub struct Target {
+    authority: String,
+    tls: Arc<rustls::ClientConfig>,
+    token: Option<String>,
+}
+
+impl Target {
+    /// Reads the current context of a kubeconfig with inline certificate data.
+    ///
+    /// # Errors
+    /// The file cannot be read or lacks a server, a certificate authority or a usable credential.
+    pub fn from_kubeconfig(path: &Path) -> Result<Self> {
+        let config = Kubeconfig::read_from(path)?;
+        let cluster = config.clusters.first().and_then(|named| named.cluster.clone());
+        let cluster = cluster.context("the kubeconfig has no cluster")?;
+        let user = config
+            .auth_infos
+            .first()
+            .and_then(|named| named.auth_info.clone())
+            .unwrap_or_default();
+        let server = cluster.server.context("the kubeconfig has no server")?;
+        let authority = server
+            .strip_prefix("https://")
+            .context("the server's URL is not https")?;
+        let mut roots = rustls::RootCertStore::empty();
+        let ca =
+            decode(cluster.certificate_authority_data.as_deref())?.context("no certificate authority")?;
+        for certificate in CertificateDer::pem_slice_iter(&ca) {
+            roots.add(certificate?)?;
+        }
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let builder = rustls::ClientConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()?
+            .with_root_certificates(roots);
+        let key = user
+            .client_key_data
+            .as_ref()
+            .map(|secret| secret.expose_secret().to_owned());
+        let tls = match (
+            decode(user.client_certificate_data.as_deref())?,
+            decode(key.as_deref())?,
+        ) {
+            (Some(chain), Some(key)) => {
+                let chain = CertificateDer::pem_slice_iter(&chain).collect::<Result<Vec<_>, _>>()?;
+                builder.with_client_auth_cert(chain, PrivateKeyDer::from_pem_slice(&key)?)?
+            }
+            _ => builder.with_no_client_auth(),
+        };
+        let token = user
+            .token
+            .as_ref()
+            .map(|secret| secret.expose_secret().to_owned());
+        Ok(Self {
+            authority: authority.trim_end_matches('/').to_owned(),
+            tls: Arc::new(tls),
+            token,
+        })
+    }
+
+    /// Opens a connection of its own.
+    ///
+    /// # Errors
+    /// The server does not answer, or its certificate is not trusted.
+    pub async fn connect(&self) -> Result<Connection> {
+        let stream = TcpStream::connect(&self.authority)
+            .await
+            .with_context(|| self.authority.clone())?;
+        stream.set_nodelay(true)?;
+        let host = self
+            .authority
+            .rsplit_once(':')
+            .map_or(self.authority.as_str(), |(host, _)| host);
+        let name = ServerName::try_from(host.trim_matches(['[', ']']).to_owned())?;
+        let stream = tokio_rustls::TlsConnector::from(self.tls.clone())
+            .connect(name, stream)
+            .await?;
+        let (sender, connection) = handshake(TokioIo::new(stream)).await?;
+        #[expect(
+            clippy::disallowed_methods,
+            reason = "a load generator has no cluster to end with"
+        )]
+        tokio::spawn(connection);
+        Ok(Connection {
+            sender,
+            target: self.clone(),
+        })
+    }
+}
+
+fn decode(data: Option<&str>) -> Result<Option<Vec<u8>>> {
+    data.map(|text| Ok(base64::engine::general_purpose::STANDARD.decode(text)?))
+        .transpose()
+}
+
+/// An open connection that sends one request at a time.
+#[derive(Debug)]
+pub struct Connection {
+    sender: SendRequest<Full<Bytes>>,
+    target: Target,
+}
+
+impl Connection {
+    /// Sends a request and returns the response with its body still to come.
+    ///
+    /// # Errors
+    /// The connection broke.
+    pub async fn open(
+        &mut self,
+        method: Method,
+        path: &str,
+        headers: &[(header::HeaderName, &str)],
+        body: Bytes,
+    ) -> Result<Response<Incoming>> {
+        let mut request = Request::builder()
+            .method(method)
+            .uri(path)
+            .header(header::HOST, &self.target.authority);
+        if let Some(token) = &self.target.token {
+            request = request.header(header::AUTHORIZATION, format!("Bearer {token}"));
+        }
+        for (name, value) in headers {
+            request = request.header(name, *value);
+        }
+        self.sender.ready().await?;
+        Ok(self.sender.send_request(request.body(Full::new(body))?).await?)
+    }
+
+    /// Sends a request and reads the whole answer, which must be a success.
+    ///
+    /// # Errors
+    /// The connection broke or the status is not 2xx; the message carries the answer's text.
+    pub async fn call(
+        &mut self,
+        method: Method,
+        path: &str,
+        headers: &[(header::HeaderName, &str)],
+        body: Bytes,
+    ) -> Result<Bytes> {
+        let response = self.open(method.clone(), path, headers, body).await?;
+        let status = response.status();
+        let body = response.into_body().collect().await?.to_bytes();
+        ensure!(
+            status.is_success(),
+            "{method} {path}: {status}: {}",
+            String::from_utf8_lossy(&body)
+        );
+        Ok(body)
+    }
+
+    /// A JSON write.
+    ///
+    /// # Errors
+    /// As [`Self::call`].
+    pub async fn send_json(&mut self, method: Method, path: &str, body: String) -> Result<Bytes> {
+        let content = if method == Method::PATCH {
+            "application/merge-patch+json"
+        } else {
+            "application/json"
+        };
+        self.call(method, path, &[(header::CONTENT_TYPE, content)], body.into())
+            .await
+    }
+}
