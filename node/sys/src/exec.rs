@@ -1,7 +1,7 @@
 //! Starting programs. The only place in the workspace's node side that makes a `Command`.
 //!
 //! [`Exec::run`] waits for a short-lived tool and returns what it printed; [`Daemon`] starts a
-//! program that must outlive us, in a session (and, when asked, a mount namespace) of its own.
+//! program that must outlive us, in a session of its own.
 
 use std::collections::VecDeque;
 use std::ffi::OsString;
@@ -67,7 +67,10 @@ pub struct CommandSpec {
 impl CommandSpec {
     /// A command without arguments.
     pub fn new(program: impl Into<String>) -> Self {
-        Self { program: program.into(), ..Self::default() }
+        Self {
+            program: program.into(),
+            ..Self::default()
+        }
     }
 
     /// Adds arguments.
@@ -110,7 +113,11 @@ impl CommandOutput {
             return Ok(self);
         }
         let text = String::from_utf8_lossy(&self.stderr).trim().to_string();
-        Err(ExecError::Failed { program: program.to_string(), status: format!("exit status {}", self.code), stderr: text })
+        Err(ExecError::Failed {
+            program: program.to_string(),
+            status: format!("exit status {}", self.code),
+            stderr: text,
+        })
     }
 }
 
@@ -128,16 +135,26 @@ pub struct SystemExec;
 #[async_trait]
 impl Exec for SystemExec {
     async fn run(&self, spec: CommandSpec) -> Result<CommandOutput, ExecError> {
-        let failed = |source| ExecError::Run { program: spec.program.clone(), source };
+        let failed = |source| ExecError::Run {
+            program: spec.program.clone(),
+            source,
+        };
         let mut child = Command::new(&spec.program)
             .args(&spec.args)
             .envs(spec.env.iter().map(|(name, value)| (name, value)))
-            .stdin(if spec.stdin.is_empty() { Stdio::null() } else { Stdio::piped() })
+            .stdin(if spec.stdin.is_empty() {
+                Stdio::null()
+            } else {
+                Stdio::piped()
+            })
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .kill_on_drop(true)
             .spawn()
-            .map_err(|source| ExecError::Start { program: spec.program.clone(), source })?;
+            .map_err(|source| ExecError::Start {
+                program: spec.program.clone(),
+                source,
+            })?;
         let stdin = child.stdin.take();
         let input = spec.stdin.clone();
         // Input and output move at the same time, or a program that fills its output pipe before it
@@ -152,13 +169,19 @@ impl Exec for SystemExec {
         let mut output = output.map_err(failed)?;
         output.stdout.truncate(OUTPUT_BYTES_MAX);
         output.stderr.truncate(OUTPUT_BYTES_MAX);
-        Ok(CommandOutput { code: exit_code(output.status), stdout: output.stdout, stderr: output.stderr })
+        Ok(CommandOutput {
+            code: exit_code(output.status),
+            stdout: output.stdout,
+            stderr: output.stderr,
+        })
     }
 }
 
 fn exit_code(status: std::process::ExitStatus) -> i32 {
     use std::os::unix::process::ExitStatusExt;
-    status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0))
+    status
+        .code()
+        .unwrap_or_else(|| 128 + status.signal().unwrap_or(0))
 }
 
 /// Answers from a script and remembers what it was asked.
@@ -176,7 +199,11 @@ struct FakeExecState {
 impl FakeExec {
     /// Queues the next answer; without one a call succeeds with no output.
     pub fn answer(&self, output: CommandOutput) {
-        self.state.lock().expect("no panic while held").answers.push_back(output);
+        self.state
+            .lock()
+            .expect("no panic while held")
+            .answers
+            .push_back(output);
     }
 
     /// Everything asked so far.
@@ -194,17 +221,6 @@ impl Exec for FakeExec {
     }
 }
 
-/// How a daemon's mount namespace is made.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum MountNamespace {
-    /// The one we are in.
-    #[default]
-    Inherit,
-    /// A new one in which `/` is shared with what is mounted inside it later, so that
-    /// `HostToContainer` and `Bidirectional` mounts work, and changes stay out of the machine's own.
-    OwnShared,
-}
-
 /// A program that outlives us.
 #[derive(Debug, Clone)]
 pub struct Daemon {
@@ -216,14 +232,15 @@ pub struct Daemon {
     pub env: Vec<(String, String)>,
     /// Where its output goes, appended.
     pub log: PathBuf,
-    /// Its mount namespace.
-    pub mount_namespace: MountNamespace,
 }
 
 impl Daemon {
     /// Starts it in a session of its own, so that no signal to our process group reaches it.
     pub fn start(&self) -> Result<ProcessIdentity, ExecError> {
-        let failed = |source| ExecError::Start { program: self.program.display().to_string(), source };
+        let failed = |source| ExecError::Start {
+            program: self.program.display().to_string(),
+            source,
+        };
         let log = open_log(&self.log).map_err(failed)?;
         let errors = log.try_clone().map_err(failed)?;
         let mut command = Command::new(&self.program);
@@ -234,15 +251,16 @@ impl Daemon {
             .stdout(Stdio::from(log))
             .stderr(Stdio::from(errors))
             .kill_on_drop(false);
-        let namespace = self.mount_namespace;
-        // SAFETY: the closure runs between fork and exec and makes only system calls; it neither
-        // allocates nor takes a lock (the paths are C string literals).
-        #[expect(unsafe_code, reason = "setsid and unshare belong between fork and exec")]
+        // SAFETY: the closure runs between fork and exec and makes one system call; it neither
+        // allocates nor takes a lock.
+        #[expect(unsafe_code, reason = "setsid belongs between fork and exec")]
         unsafe {
-            command.pre_exec(move || enter_own_session(namespace));
+            command.pre_exec(|| nix::unistd::setsid().map(drop).map_err(Into::into));
         }
         let child = command.spawn().map_err(failed)?;
-        let pid = child.id().ok_or_else(|| failed(std::io::Error::other("ended at once")))?;
+        let pid = child
+            .id()
+            .ok_or_else(|| failed(std::io::Error::other("ended at once")))?;
         ProcessIdentity::of(pid).map_err(failed)
     }
 }
@@ -252,14 +270,6 @@ fn open_log(path: &Path) -> std::io::Result<std::fs::File> {
         std::fs::create_dir_all(folder)?;
     }
     std::fs::OpenOptions::new().create(true).append(true).open(path)
-}
-
-fn enter_own_session(namespace: MountNamespace) -> std::io::Result<()> {
-    nix::unistd::setsid()?;
-    if namespace == MountNamespace::OwnShared {
-        crate::mount::unshare_shared()?;
-    }
-    Ok(())
 }
 
 #[cfg(test)]
@@ -282,7 +292,10 @@ mod tests {
 
     #[tokio::test]
     async fn a_missing_program_is_named() {
-        let error = SystemExec.run(CommandSpec::new("/nonexistent")).await.unwrap_err();
+        let error = SystemExec
+            .run(CommandSpec::new("/nonexistent"))
+            .await
+            .unwrap_err();
         assert_eq!(error.to_string(), "starting /nonexistent");
     }
 }

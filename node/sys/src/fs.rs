@@ -32,10 +32,17 @@ pub fn usage(path: &Path) -> std::io::Result<FsUsage> {
 /// Replaces a file so that a reader sees the old or the new content, never a part.
 pub fn write_atomically(path: &Path, content: &[u8], mode: u32) -> std::io::Result<()> {
     let folder = path.parent().unwrap_or(Path::new("."));
-    let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+    let name = path
+        .file_name()
+        .map(|name| name.to_string_lossy().into_owned())
+        .unwrap_or_default();
     let temporary = folder.join(format!(".{name}.tmp"));
-    let mut file =
-        std::fs::OpenOptions::new().create(true).truncate(true).write(true).mode(mode).open(&temporary)?;
+    let mut file = std::fs::OpenOptions::new()
+        .create(true)
+        .truncate(true)
+        .write(true)
+        .mode(mode)
+        .open(&temporary)?;
     file.set_permissions(std::fs::Permissions::from_mode(mode))?;
     file.write_all(content)?;
     std::fs::rename(&temporary, path)
@@ -72,7 +79,10 @@ pub fn set_mode(path: &Path, mode: u32) -> std::io::Result<()> {
 
 /// Makes a named pipe that only we may open.
 pub fn make_fifo(path: &Path) -> std::io::Result<()> {
-    nix::unistd::mkfifo(path, nix::sys::stat::Mode::S_IRUSR | nix::sys::stat::Mode::S_IWUSR)?;
+    nix::unistd::mkfifo(
+        path,
+        nix::sys::stat::Mode::S_IRUSR | nix::sys::stat::Mode::S_IWUSR,
+    )?;
     Ok(())
 }
 
@@ -83,13 +93,17 @@ pub fn tree_bytes(root: &Path) -> std::io::Result<u64> {
     let mut total = 0;
     let mut pending = vec![root.to_path_buf()];
     while let Some(path) = pending.pop() {
-        let Ok(metadata) = std::fs::symlink_metadata(&path) else { continue };
+        let Ok(metadata) = std::fs::symlink_metadata(&path) else {
+            continue;
+        };
         if metadata.dev() != device {
             continue;
         }
         total += metadata.blocks() * 512;
         if metadata.is_dir() {
-            let Ok(entries) = std::fs::read_dir(&path) else { continue };
+            let Ok(entries) = std::fs::read_dir(&path) else {
+                continue;
+            };
             pending.extend(entries.filter_map(Result::ok).map(|entry| entry.path()));
         }
     }
@@ -132,7 +146,11 @@ mod tests {
         std::fs::create_dir_all(folder.join("volume")).unwrap();
         let root = folder.join("volume");
         std::os::unix::fs::symlink("/etc", root.join("escape")).unwrap();
-        assert!(resolve_below(&root, Path::new("a/b")).unwrap().ends_with("volume/a/b"));
+        assert!(
+            resolve_below(&root, Path::new("a/b"))
+                .unwrap()
+                .ends_with("volume/a/b")
+        );
         assert!(resolve_below(&root, Path::new("../x")).is_err());
         assert!(resolve_below(&root, Path::new("escape/passwd")).is_err());
         std::fs::remove_dir_all(folder).unwrap();

@@ -37,7 +37,11 @@ impl Machine {
             cpus: std::thread::available_parallelism().map_or(1, |count| count.get() as u64),
             memory_bytes: meminfo_bytes(&memory, "MemTotal"),
             swap_bytes: meminfo_bytes(&memory, "SwapTotal"),
-            system_uuid: if product.is_empty() { machine_id.clone() } else { product },
+            system_uuid: if product.is_empty() {
+                machine_id.clone()
+            } else {
+                product
+            },
             machine_id,
             boot_id: first_line("/proc/sys/kernel/random/boot_id"),
             kernel_version: first_line("/proc/sys/kernel/osrelease"),
@@ -51,11 +55,20 @@ impl Machine {
 
 /// Memory that new work could use now, in bytes.
 pub fn memory_available_bytes() -> u64 {
-    meminfo_bytes(&std::fs::read_to_string("/proc/meminfo").unwrap_or_default(), "MemAvailable")
+    meminfo_bytes(
+        &std::fs::read_to_string("/proc/meminfo").unwrap_or_default(),
+        "MemAvailable",
+    )
 }
 
 fn first_line(path: &str) -> String {
-    std::fs::read_to_string(path).unwrap_or_default().lines().next().unwrap_or_default().trim().to_string()
+    std::fs::read_to_string(path)
+        .unwrap_or_default()
+        .lines()
+        .next()
+        .unwrap_or_default()
+        .trim()
+        .to_string()
 }
 
 fn meminfo_bytes(table: &str, name: &str) -> u64 {
@@ -89,8 +102,14 @@ mod tests {
 
     #[test]
     fn tables_are_read() {
-        assert_eq!(meminfo_bytes("MemTotal:   24 kB\nMemFree: 1 kB\n", "MemTotal"), 24 * 1024);
-        assert_eq!(os_image("NAME=x\nPRETTY_NAME=\"Debian GNU/Linux 12\"\n"), "Debian GNU/Linux 12");
+        assert_eq!(
+            meminfo_bytes("MemTotal:   24 kB\nMemFree: 1 kB\n", "MemTotal"),
+            24 * 1024
+        );
+        assert_eq!(
+            os_image("NAME=x\nPRETTY_NAME=\"Debian GNU/Linux 12\"\n"),
+            "Debian GNU/Linux 12"
+        );
         assert!(Machine::observe().cpus >= 1);
     }
 }

@@ -41,18 +41,32 @@ pub trait Mounter: Send + Sync + std::fmt::Debug {
 pub struct LinuxMounter;
 
 fn outcome(action: &'static str, path: &Path, result: nix::Result<()>) -> Result<(), MountError> {
-    result.map_err(|errno| MountError { action, path: path.to_path_buf(), source: errno.into() })
+    result.map_err(|errno| MountError {
+        action,
+        path: path.to_path_buf(),
+        source: errno.into(),
+    })
 }
 
 impl Mounter for LinuxMounter {
     fn bind(&self, source: &Path, target: &Path) -> Result<(), MountError> {
         let flags = MsFlags::MS_BIND | MsFlags::MS_REC;
-        outcome("bind mounting", target, mount(Some(source), target, None::<&str>, flags, None::<&str>))
+        outcome(
+            "bind mounting",
+            target,
+            mount(Some(source), target, None::<&str>, flags, None::<&str>),
+        )
     }
 
     fn tmpfs(&self, target: &Path, size_bytes: Option<u64>) -> Result<(), MountError> {
         let options = size_bytes.map(|size| format!("size={size}"));
-        let result = mount(Some("tmpfs"), target, Some("tmpfs"), MsFlags::empty(), options.as_deref());
+        let result = mount(
+            Some("tmpfs"),
+            target,
+            Some("tmpfs"),
+            MsFlags::empty(),
+            options.as_deref(),
+        );
         outcome("mounting tmpfs on", target, result)
     }
 
@@ -64,8 +78,11 @@ impl Mounter for LinuxMounter {
     }
 
     fn below(&self, prefix: &Path) -> Result<Vec<PathBuf>, MountError> {
-        let table = std::fs::read_to_string("/proc/self/mountinfo")
-            .map_err(|source| MountError { action: "listing mounts below", path: prefix.to_path_buf(), source })?;
+        let table = std::fs::read_to_string("/proc/self/mountinfo").map_err(|source| MountError {
+            action: "listing mounts below",
+            path: prefix.to_path_buf(),
+            source,
+        })?;
         Ok(mount_points_below(&table, prefix))
     }
 }
@@ -88,7 +105,9 @@ fn unescape_octal(field: &str) -> String {
     let mut rest = field;
     while let Some(at) = rest.find('\\') {
         out.push_str(&rest[..at]);
-        let code = rest.get(at + 1..at + 4).and_then(|digits| u8::from_str_radix(digits, 8).ok());
+        let code = rest
+            .get(at + 1..at + 4)
+            .and_then(|digits| u8::from_str_radix(digits, 8).ok());
         match code {
             Some(byte) => {
                 out.push(char::from(byte));
@@ -104,23 +123,28 @@ fn unescape_octal(field: &str) -> String {
     out
 }
 
-/// Leaves the current mount namespace for a private copy in which `/` is shared with its own peers.
-/// Called between fork and exec: only system calls.
-pub(crate) fn unshare_shared() -> std::io::Result<()> {
+/// Moves this process into a mount namespace of its own in which `/` is shared with what is mounted
+/// inside it later, so that `HostToContainer` and `Bidirectional` mounts work, while the machine's own
+/// namespace sees none of it. Must be called before any thread is started.
+pub fn enter_own_mount_namespace() -> std::io::Result<()> {
     use nix::sched::{CloneFlags, unshare};
     unshare(CloneFlags::CLONE_NEWNS)?;
-    let none = None::<&std::ffi::CStr>;
-    mount(none, c"/", none, MsFlags::MS_REC | MsFlags::MS_PRIVATE, none)?;
+    let none = None::<&str>;
+    mount(none, "/", none, MsFlags::MS_REC | MsFlags::MS_PRIVATE, none)?;
     // A visible, empty v2 hierarchy beside v1 ("hybrid") makes crun refuse to start; absent is fine.
-    let _ = umount2(c"/sys/fs/cgroup/unified", MntFlags::MNT_DETACH);
-    mount(none, c"/", none, MsFlags::MS_REC | MsFlags::MS_SHARED, none)?;
+    let _ = umount2("/sys/fs/cgroup/unified", MntFlags::MNT_DETACH);
+    mount(none, "/", none, MsFlags::MS_REC | MsFlags::MS_SHARED, none)?;
     Ok(())
 }
 
-/// Moves this process into a mount namespace of its own, as [`crate::exec::MountNamespace::OwnShared`]
-/// does for a child. Must be called before any thread is started.
-pub fn enter_own_mount_namespace() -> std::io::Result<()> {
-    unshare_shared()
+/// Moves this process into the mount namespace of another. Must be called before any thread is started.
+pub fn join_mount_namespace(pid: u32) -> std::io::Result<()> {
+    use nix::sched::{CloneFlags, setns};
+    setns(
+        std::fs::File::open(format!("/proc/{pid}/ns/mnt"))?,
+        CloneFlags::CLONE_NEWNS,
+    )?;
+    Ok(())
 }
 
 /// Remembers mounts instead of making them.
@@ -139,13 +163,19 @@ impl FakeMounter {
 impl Mounter for FakeMounter {
     fn bind(&self, source: &Path, target: &Path) -> Result<(), MountError> {
         let what = format!("bind {}", source.display());
-        self.mounts.lock().expect("no panic while held").insert(target.to_path_buf(), what);
+        self.mounts
+            .lock()
+            .expect("no panic while held")
+            .insert(target.to_path_buf(), what);
         Ok(())
     }
 
     fn tmpfs(&self, target: &Path, size_bytes: Option<u64>) -> Result<(), MountError> {
         let what = size_bytes.map_or("tmpfs".to_string(), |size| format!("tmpfs size={size}"));
-        self.mounts.lock().expect("no panic while held").insert(target.to_path_buf(), what);
+        self.mounts
+            .lock()
+            .expect("no panic while held")
+            .insert(target.to_path_buf(), what);
         Ok(())
     }
 
@@ -156,7 +186,12 @@ impl Mounter for FakeMounter {
 
     fn below(&self, prefix: &Path) -> Result<Vec<PathBuf>, MountError> {
         let mounts = self.mounts.lock().expect("no panic while held");
-        Ok(mounts.keys().rev().filter(|path| path.starts_with(prefix)).cloned().collect())
+        Ok(mounts
+            .keys()
+            .rev()
+            .filter(|path| path.starts_with(prefix))
+            .cloned()
+            .collect())
     }
 }
 
@@ -171,6 +206,9 @@ mod tests {
                      3 2 0:6 / /data/a/with\\040blank rw - tmpfs t rw\n\
                      4 1 0:7 / /database rw - tmpfs t rw\n";
         let found = mount_points_below(table, Path::new("/data"));
-        assert_eq!(found, [PathBuf::from("/data/a/with blank"), PathBuf::from("/data/a")]);
+        assert_eq!(
+            found,
+            [PathBuf::from("/data/a/with blank"), PathBuf::from("/data/a")]
+        );
     }
 }

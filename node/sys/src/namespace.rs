@@ -43,7 +43,10 @@ pub fn in_network_namespace<T: Send>(
             .spawn_scoped(scope, || enter().map(|()| work()))
             .map_err(|_| NamespaceError::Thread)?;
         let outcome = thread.join().map_err(|_| NamespaceError::Thread)?;
-        outcome.map_err(|source| NamespaceError::Enter { path: namespace.to_path_buf(), source })
+        outcome.map_err(|source| NamespaceError::Enter {
+            path: namespace.to_path_buf(),
+            source,
+        })
     })
 }
 

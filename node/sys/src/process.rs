@@ -16,7 +16,8 @@ impl ProcessIdentity {
     /// The identity of a living process.
     pub fn of(pid: u32) -> std::io::Result<Self> {
         let stat = std::fs::read_to_string(format!("/proc/{pid}/stat"))?;
-        let (state, start_time) = parse_stat(&stat).ok_or_else(|| std::io::Error::other("unreadable stat"))?;
+        let (state, start_time) =
+            parse_stat(&stat).ok_or_else(|| std::io::Error::other("unreadable stat"))?;
         if state == 'Z' || state == 'X' {
             return Err(std::io::Error::other("the process has ended"));
         }
@@ -26,7 +27,10 @@ impl ProcessIdentity {
     /// Reads what [`ProcessIdentity::to_text`] wrote; anything else is `None`.
     pub fn from_text(text: &str) -> Option<Self> {
         let (pid, start_time) = text.trim().split_once(' ')?;
-        Some(Self { pid: pid.parse().ok()?, start_time: start_time.parse().ok()? })
+        Some(Self {
+            pid: pid.parse().ok()?,
+            start_time: start_time.parse().ok()?,
+        })
     }
 
     /// One line for a pid file.
@@ -41,9 +45,26 @@ impl ProcessIdentity {
 
     /// Sends a signal if that very process still runs; says whether it did.
     pub fn signal(&self, signal: Signal) -> bool {
-        let Ok(pid) = i32::try_from(self.pid) else { return false };
+        let Ok(pid) = i32::try_from(self.pid) else {
+            return false;
+        };
         self.is_alive() && kill(Pid::from_raw(pid), signal).is_ok()
     }
+}
+
+/// The living processes whose command line, arguments joined by blanks, fits.
+pub fn find(fits: impl Fn(&str) -> bool) -> Vec<u32> {
+    let Ok(entries) = std::fs::read_dir("/proc") else {
+        return Vec::new();
+    };
+    let pids = entries
+        .filter_map(Result::ok)
+        .filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+    pids.filter(|pid| {
+        let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        fits(&String::from_utf8_lossy(&line).replace('\0', " "))
+    })
+    .collect()
 }
 
 /// State and start time. The command name in parentheses may itself hold spaces and parentheses.
@@ -63,7 +84,13 @@ mod tests {
         let me = ProcessIdentity::of(std::process::id()).unwrap();
         assert!(me.is_alive());
         assert_eq!(ProcessIdentity::from_text(&me.to_text()), Some(me.clone()));
-        assert!(!ProcessIdentity { start_time: me.start_time + 1, ..me }.is_alive());
+        assert!(
+            !ProcessIdentity {
+                start_time: me.start_time + 1,
+                ..me
+            }
+            .is_alive()
+        );
     }
 
     #[test]

@@ -15,18 +15,31 @@ impl FakeCgroups {
     /// The limits of every group there is.
     pub fn groups(&self) -> BTreeMap<String, CgroupResources> {
         let groups = self.groups.lock().expect("no panic while held");
-        groups.iter().map(|(path, (resources, _))| (path.clone(), *resources)).collect()
+        groups
+            .iter()
+            .map(|(path, (resources, _))| (path.clone(), *resources))
+            .collect()
     }
 
     /// Says what a group used from now on.
     pub fn set_stats(&self, path: &str, stats: CgroupStats) {
-        self.groups.lock().expect("no panic while held").entry(path.to_string()).or_default().1 = stats;
+        self.groups
+            .lock()
+            .expect("no panic while held")
+            .entry(path.to_string())
+            .or_default()
+            .1 = stats;
     }
 }
 
 impl Cgroups for FakeCgroups {
     fn apply(&self, path: &str, resources: &CgroupResources) -> Result<(), CgroupError> {
-        self.groups.lock().expect("no panic while held").entry(path.to_string()).or_default().0 = *resources;
+        self.groups
+            .lock()
+            .expect("no panic while held")
+            .entry(path.to_string())
+            .or_default()
+            .0 = *resources;
         Ok(())
     }
 
@@ -38,7 +51,12 @@ impl Cgroups for FakeCgroups {
     }
 
     fn stats(&self, path: &str) -> CgroupStats {
-        self.groups.lock().expect("no panic while held").get(path).map(|group| group.1).unwrap_or_default()
+        self.groups
+            .lock()
+            .expect("no panic while held")
+            .get(path)
+            .map(|group| group.1)
+            .unwrap_or_default()
     }
 
     fn children(&self, path: &str) -> Vec<String> {

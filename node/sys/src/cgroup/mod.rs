@@ -80,16 +80,26 @@ pub fn detect() -> Arc<dyn Cgroups> {
     let root = Path::new(CGROUP_ROOT);
     let unified = nix::sys::statfs::statfs(root)
         .is_ok_and(|stat| stat.filesystem_type() == nix::sys::statfs::CGROUP2_SUPER_MAGIC);
-    if unified { Arc::new(CgroupsV2::new(root)) } else { Arc::new(CgroupsV1::from_mounts()) }
+    if unified {
+        Arc::new(CgroupsV2::new(root))
+    } else {
+        Arc::new(CgroupsV1::from_mounts())
+    }
 }
 
 fn write(path: &Path, value: &str) -> Result<(), CgroupError> {
-    std::fs::write(path, value)
-        .map_err(|source| CgroupError { action: "writing", path: path.to_path_buf(), source })
+    std::fs::write(path, value).map_err(|source| CgroupError {
+        action: "writing",
+        path: path.to_path_buf(),
+        source,
+    })
 }
 
 fn read_number(path: &Path) -> u64 {
-    std::fs::read_to_string(path).ok().and_then(|text| text.trim().parse().ok()).unwrap_or(0)
+    std::fs::read_to_string(path)
+        .ok()
+        .and_then(|text| text.trim().parse().ok())
+        .unwrap_or(0)
 }
 
 /// The number after `name` in a file of `name number` lines.
@@ -107,7 +117,9 @@ fn below(root: &Path, path: &str) -> PathBuf {
 }
 
 fn folders(path: &Path) -> Vec<PathBuf> {
-    let Ok(entries) = std::fs::read_dir(path) else { return Vec::new() };
+    let Ok(entries) = std::fs::read_dir(path) else {
+        return Vec::new();
+    };
     entries
         .filter_map(Result::ok)
         .filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()))
@@ -116,7 +128,11 @@ fn folders(path: &Path) -> Vec<PathBuf> {
 }
 
 fn names(folders: Vec<PathBuf>) -> Vec<String> {
-    folders.iter().filter_map(|path| path.file_name()).map(|name| name.to_string_lossy().into_owned()).collect()
+    folders
+        .iter()
+        .filter_map(|path| path.file_name())
+        .map(|name| name.to_string_lossy().into_owned())
+        .collect()
 }
 
 /// How often removing a group is tried: a killed process leaves it a moment after the signal.
@@ -132,7 +148,11 @@ fn remove_tree(folder: &Path) -> Result<(), CgroupError> {
             Ok(()) => return Ok(()),
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
             Err(source) if attempt + 1 == REMOVE_ATTEMPTS => {
-                return Err(CgroupError { action: "removing", path: folder.to_path_buf(), source });
+                return Err(CgroupError {
+                    action: "removing",
+                    path: folder.to_path_buf(),
+                    source,
+                });
             }
             Err(_) => {
                 kill_members(folder);

@@ -16,8 +16,9 @@ pub struct CgroupsV1 {
 }
 
 /// Controllers in which a pod gets a group of its own.
-const POD_CONTROLLERS: [&str; 8] =
-    ["cpu", "cpuacct", "cpuset", "memory", "pids", "devices", "freezer", "blkio"];
+const POD_CONTROLLERS: [&str; 8] = [
+    "cpu", "cpuacct", "cpuset", "memory", "pids", "devices", "freezer", "blkio",
+];
 
 impl CgroupsV1 {
     /// What `/proc/mounts` shows.
@@ -29,12 +30,17 @@ impl CgroupsV1 {
         let mut roots = BTreeMap::new();
         for line in table.lines() {
             let fields: Vec<&str> = line.split(' ').collect();
-            let [_, folder, kind, options, ..] = fields.as_slice() else { continue };
+            let [_, folder, kind, options, ..] = fields.as_slice() else {
+                continue;
+            };
             match *kind {
                 "cgroup" => {
-                    let known = |option: &&str| POD_CONTROLLERS.contains(option) || option.starts_with("name=");
+                    let known =
+                        |option: &&str| POD_CONTROLLERS.contains(option) || option.starts_with("name=");
                     for option in options.split(',').filter(known) {
-                        roots.entry(option.to_string()).or_insert_with(|| PathBuf::from(folder));
+                        roots
+                            .entry(option.to_string())
+                            .or_insert_with(|| PathBuf::from(folder));
                     }
                 }
                 "cgroup2" => {
@@ -59,9 +65,14 @@ impl CgroupsV1 {
 
     fn make(&self, path: &str) -> Result<(), CgroupError> {
         for controller in POD_CONTROLLERS {
-            let Some(folder) = self.group(controller, path) else { continue };
-            std::fs::create_dir_all(&folder)
-                .map_err(|source| CgroupError { action: "making", path: folder.clone(), source })?;
+            let Some(folder) = self.group(controller, path) else {
+                continue;
+            };
+            std::fs::create_dir_all(&folder).map_err(|source| CgroupError {
+                action: "making",
+                path: folder.clone(),
+                source,
+            })?;
             if controller == "cpuset" {
                 self.fill_cpuset(path)?;
             }
@@ -71,7 +82,9 @@ impl CgroupsV1 {
 
     /// A new cpuset group is empty and takes no process; each level inherits its parent's sets.
     fn fill_cpuset(&self, path: &str) -> Result<(), CgroupError> {
-        let Some(root) = self.roots.get("cpuset") else { return Ok(()) };
+        let Some(root) = self.roots.get("cpuset") else {
+            return Ok(());
+        };
         let mut folder = root.clone();
         for name in path.split('/').filter(|name| !name.is_empty()) {
             let parent = folder.clone();
@@ -104,14 +117,20 @@ impl Cgroups for CgroupsV1 {
             self.set("memory", path, "memory.limit_in_bytes", &limit.to_string())?;
         }
         if let Some(limit) = resources.pids_limit {
-            let text = if limit < 0 { "max".to_string() } else { limit.to_string() };
+            let text = if limit < 0 {
+                "max".to_string()
+            } else {
+                limit.to_string()
+            };
             self.set("pids", path, "pids.max", &text)?;
         }
         Ok(())
     }
 
     fn remove(&self, path: &str) -> Result<(), CgroupError> {
-        self.roots.values().try_for_each(|root| remove_tree(&below(root, path)))
+        self.roots
+            .values()
+            .try_for_each(|root| remove_tree(&below(root, path)))
     }
 
     fn stats(&self, path: &str) -> CgroupStats {
@@ -130,7 +149,11 @@ impl Cgroups for CgroupsV1 {
     }
 
     fn children(&self, path: &str) -> Vec<String> {
-        names(self.group("memory", path).map(|folder| folders(&folder)).unwrap_or_default())
+        names(
+            self.group("memory", path)
+                .map(|folder| folders(&folder))
+                .unwrap_or_default(),
+        )
     }
 
     fn version(&self) -> u8 {

@@ -23,13 +23,19 @@ fn weight(shares: u64) -> u64 {
 }
 
 fn limit_text(limit: i64) -> String {
-    if limit < 0 { "max".to_string() } else { limit.to_string() }
+    if limit < 0 {
+        "max".to_string()
+    } else {
+        limit.to_string()
+    }
 }
 
 impl CgroupsV2 {
     /// The hierarchy mounted at `root`.
     pub fn new(root: &Path) -> Self {
-        Self { root: root.to_path_buf() }
+        Self {
+            root: root.to_path_buf(),
+        }
     }
 
     fn make(&self, path: &str) -> Result<PathBuf, CgroupError> {
@@ -39,7 +45,11 @@ impl CgroupsV2 {
             folder.push(name);
             match std::fs::create_dir(&folder) {
                 Err(source) if source.kind() != std::io::ErrorKind::AlreadyExists => {
-                    return Err(CgroupError { action: "making", path: folder, source });
+                    return Err(CgroupError {
+                        action: "making",
+                        path: folder,
+                        source,
+                    });
                 }
                 _ => {}
             }
@@ -70,7 +80,10 @@ impl Cgroups for CgroupsV2 {
         }
         if let Some(quota) = resources.cpu_quota_us {
             let period = resources.cpu_period_us.unwrap_or(DEFAULT_PERIOD_US);
-            write(&folder.join("cpu.max"), &format!("{} {period}", limit_text(quota)))?;
+            write(
+                &folder.join("cpu.max"),
+                &format!("{} {period}", limit_text(quota)),
+            )?;
         }
         if let Some(limit) = resources.memory_limit_bytes {
             write(&folder.join("memory.max"), &limit_text(limit))?;

@@ -1,0 +1,147 @@
+//! One method per CRI call, each with its deadline and its name for errors.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use futures::future::BoxFuture;
+use hyper_util::rt::TokioIo;
+use k8s_cri::v1;
+use k8s_cri::v1::image_service_client::ImageServiceClient;
+use k8s_cri::v1::runtime_service_client::RuntimeServiceClient;
+use tonic::transport::{Channel, Endpoint, Uri};
+
+use crate::CriError;
+
+/// Looking at things.
+const READ_TIMEOUT: Duration = Duration::from_secs(120);
+/// Starting and removing things; upstream's `runtimeRequestTimeout` for these is four minutes.
+const ACT_TIMEOUT: Duration = Duration::from_secs(240);
+/// Pulling an image may take as long as the registry keeps sending.
+const PULL_TIMEOUT: Duration = Duration::from_secs(3600);
+/// An answer larger than this is refused. A node full of containers lists in about 2 MB.
+const ANSWER_BYTES_MAX: usize = 32 << 20;
+
+/// A connection to a container runtime; cheap to clone, reconnects by itself.
+#[derive(Debug, Clone)]
+pub struct CriClient {
+    channel: Channel,
+    runtime: RuntimeServiceClient<Channel>,
+    images: ImageServiceClient<Channel>,
+    socket: PathBuf,
+}
+
+macro_rules! calls {
+    ($($service:ident.$name:ident($request:ident) -> $response:ident, $timeout:expr, $action:literal;)*) => {
+        $(
+            #[doc = concat!("CRI's call for ", $action, ".")]
+            pub fn $name(&self, request: v1::$request) -> BoxFuture<'static, Result<v1::$response, CriError>> {
+                let mut client = self.$service.clone();
+                let mut request = tonic::Request::new(request);
+                request.set_timeout($timeout);
+                Box::pin(async move {
+                    client.$name(request).await.map(tonic::Response::into_inner).map_err(CriError::call($action))
+                })
+            }
+        )*
+    };
+}
+
+impl CriClient {
+    /// A client of the runtime behind a socket. Connects when first used.
+    pub fn new(socket: impl Into<PathBuf>) -> Self {
+        let socket = socket.into();
+        let path = socket.clone();
+        // The authority must be a plain name: containerd refuses a socket path there.
+        let channel = Endpoint::from_static("http://localhost").connect_with_connector_lazy(
+            tower::service_fn(move |_: Uri| {
+                let path = path.clone();
+                async move { tokio::net::UnixStream::connect(path).await.map(TokioIo::new) }
+            }),
+        );
+        let runtime = RuntimeServiceClient::new(channel.clone()).max_decoding_message_size(ANSWER_BYTES_MAX);
+        let images = ImageServiceClient::new(channel.clone()).max_decoding_message_size(ANSWER_BYTES_MAX);
+        Self {
+            channel,
+            runtime,
+            images,
+            socket,
+        }
+    }
+
+    /// Where the runtime listens.
+    pub fn socket(&self) -> &Path {
+        &self.socket
+    }
+
+    pub(crate) fn channel(&self) -> Channel {
+        self.channel.clone()
+    }
+
+    calls! {
+        runtime.version(VersionRequest) -> VersionResponse, READ_TIMEOUT, "asking the runtime's version";
+        runtime.status(StatusRequest) -> StatusResponse, READ_TIMEOUT, "asking the runtime's status";
+        runtime.update_runtime_config(UpdateRuntimeConfigRequest) -> UpdateRuntimeConfigResponse, READ_TIMEOUT, "updating the runtime's configuration";
+        runtime.run_pod_sandbox(RunPodSandboxRequest) -> RunPodSandboxResponse, ACT_TIMEOUT, "starting a pod sandbox";
+        runtime.stop_pod_sandbox(StopPodSandboxRequest) -> StopPodSandboxResponse, ACT_TIMEOUT, "stopping a pod sandbox";
+        runtime.remove_pod_sandbox(RemovePodSandboxRequest) -> RemovePodSandboxResponse, ACT_TIMEOUT, "removing a pod sandbox";
+        runtime.pod_sandbox_status(PodSandboxStatusRequest) -> PodSandboxStatusResponse, READ_TIMEOUT, "asking for a pod sandbox";
+        runtime.list_pod_sandbox(ListPodSandboxRequest) -> ListPodSandboxResponse, READ_TIMEOUT, "listing pod sandboxes";
+        runtime.create_container(CreateContainerRequest) -> CreateContainerResponse, ACT_TIMEOUT, "creating a container";
+        runtime.start_container(StartContainerRequest) -> StartContainerResponse, ACT_TIMEOUT, "starting a container";
+        runtime.remove_container(RemoveContainerRequest) -> RemoveContainerResponse, ACT_TIMEOUT, "removing a container";
+        runtime.list_containers(ListContainersRequest) -> ListContainersResponse, READ_TIMEOUT, "listing containers";
+        runtime.container_status(ContainerStatusRequest) -> ContainerStatusResponse, READ_TIMEOUT, "asking for a container";
+        runtime.update_container_resources(UpdateContainerResourcesRequest) -> UpdateContainerResourcesResponse, ACT_TIMEOUT, "updating a container's resources";
+        runtime.reopen_container_log(ReopenContainerLogRequest) -> ReopenContainerLogResponse, READ_TIMEOUT, "reopening a container's log";
+        runtime.attach(AttachRequest) -> AttachResponse, READ_TIMEOUT, "attaching to a container";
+        runtime.container_stats(ContainerStatsRequest) -> ContainerStatsResponse, READ_TIMEOUT, "asking for a container's usage";
+        runtime.list_container_stats(ListContainerStatsRequest) -> ListContainerStatsResponse, READ_TIMEOUT, "listing containers' usage";
+        runtime.list_pod_sandbox_stats(ListPodSandboxStatsRequest) -> ListPodSandboxStatsResponse, READ_TIMEOUT, "listing pods' usage";
+        images.list_images(ListImagesRequest) -> ListImagesResponse, READ_TIMEOUT, "listing images";
+        images.image_status(ImageStatusRequest) -> ImageStatusResponse, READ_TIMEOUT, "asking for an image";
+        images.pull_image(PullImageRequest) -> PullImageResponse, PULL_TIMEOUT, "pulling an image";
+        images.remove_image(RemoveImageRequest) -> RemoveImageResponse, ACT_TIMEOUT, "removing an image";
+        images.image_fs_info(ImageFsInfoRequest) -> ImageFsInfoResponse, READ_TIMEOUT, "asking for the images' file system";
+    }
+
+    /// Stops a container: TERM, then KILL after `grace_seconds`.
+    pub fn stop_container(&self, id: &str, grace_seconds: i64) -> BoxFuture<'static, Result<(), CriError>> {
+        let mut client = self.runtime.clone();
+        let request = v1::StopContainerRequest {
+            container_id: id.to_string(),
+            timeout: grace_seconds,
+        };
+        let mut request = tonic::Request::new(request);
+        request.set_timeout(ACT_TIMEOUT + Duration::from_secs(u64::try_from(grace_seconds).unwrap_or(0)));
+        Box::pin(async move {
+            client
+                .stop_container(request)
+                .await
+                .map(drop)
+                .map_err(CriError::call("stopping a container"))
+        })
+    }
+
+    /// Runs a command in a container and waits. A timeout of zero is none.
+    pub fn exec_sync(
+        &self,
+        id: &str,
+        command: Vec<String>,
+        timeout_seconds: i64,
+    ) -> BoxFuture<'static, Result<v1::ExecSyncResponse, CriError>> {
+        let mut client = self.runtime.clone();
+        let request = v1::ExecSyncRequest {
+            container_id: id.to_string(),
+            cmd: command,
+            timeout: timeout_seconds,
+        };
+        let mut request = tonic::Request::new(request);
+        request.set_timeout(ACT_TIMEOUT + Duration::from_secs(u64::try_from(timeout_seconds).unwrap_or(0)));
+        Box::pin(async move {
+            let answer = client.exec_sync(request).await;
+            answer
+                .map(tonic::Response::into_inner)
+                .map_err(CriError::call("running a command in a container"))
+        })
+    }
+}

@@ -1,0 +1,100 @@
+//! What a call to the runtime answers when it does not do what it was asked.
+
+use tonic::Code;
+
+/// A failed call.
+#[derive(Debug, thiserror::Error)]
+pub enum CriError {
+    /// The runtime refused or failed.
+    #[error("{action}: {}", status.message())]
+    Call {
+        /// What was being done.
+        action: &'static str,
+        /// The runtime's answer.
+        status: Box<tonic::Status>,
+    },
+    /// A file or pipe of ours failed.
+    #[error("{action}")]
+    Io {
+        /// What was being done.
+        action: &'static str,
+        /// Why.
+        #[source]
+        source: std::io::Error,
+    },
+    /// What came from outside could not be understood.
+    #[error("{action}: {reason}")]
+    Invalid {
+        /// What was being done.
+        action: &'static str,
+        /// What is wrong with it.
+        reason: String,
+    },
+}
+
+impl CriError {
+    pub(crate) fn call(action: &'static str) -> impl Fn(tonic::Status) -> Self {
+        move |status| Self::Call {
+            action,
+            status: Box::new(status),
+        }
+    }
+
+    pub(crate) fn io(action: &'static str) -> impl Fn(std::io::Error) -> Self {
+        move |source| Self::Io { action, source }
+    }
+
+    pub(crate) fn invalid(action: &'static str, reason: impl std::fmt::Display) -> Self {
+        Self::Invalid {
+            action,
+            reason: reason.to_string(),
+        }
+    }
+
+    /// The status code of a refused call.
+    pub fn code(&self) -> Option<Code> {
+        match self {
+            Self::Call { status, .. } => Some(status.code()),
+            _ => None,
+        }
+    }
+
+    /// Whether the thing asked about is not there.
+    pub fn is_not_found(&self) -> bool {
+        self.code() == Some(Code::NotFound)
+    }
+
+    /// Whether the call ran out of time.
+    pub fn is_timeout(&self) -> bool {
+        // tonic's own deadline is reported as cancelled, the server's as deadline exceeded.
+        matches!(self.code(), Some(Code::DeadlineExceeded | Code::Cancelled))
+    }
+
+    /// Whether the runtime itself could not be reached.
+    pub fn is_unreachable(&self) -> bool {
+        self.code() == Some(Code::Unavailable)
+    }
+
+    /// The runtime's own words, or ours.
+    pub fn message(&self) -> String {
+        match self {
+            Self::Call { status, .. } => status.message().to_string(),
+            Self::Io { action, source } => format!("{action}: {source}"),
+            Self::Invalid { .. } => self.to_string(),
+        }
+    }
+
+    /// As upstream's kubelet prints a failed call: `rpc error: code = X desc = Y`.
+    pub fn rpc_text(&self) -> String {
+        match self {
+            Self::Call { status, .. } => {
+                format!(
+                    "rpc error: code = {:?} desc = {}",
+                    status.code(),
+                    status.message()
+                )
+            }
+            other => other.to_string(),
+        }
+    }
+}

@@ -1,0 +1,106 @@
+//! What happens to tasks, as containerd tells it. A lost stream is the caller's to open again, after
+//! which it must look at everything once: events in between are gone.
+
+use containerd_client::events::{TaskExit, TaskOom, TaskStart};
+use containerd_client::services::v1::SubscribeRequest;
+use containerd_client::services::v1::events_client::EventsClient;
+use containerd_client::types::Envelope;
+use futures::future::BoxFuture;
+use prost::Message;
+
+use crate::{CriClient, CriError, NAMESPACE, in_namespace};
+
+/// One thing that happened to a container (or the pause container of a sandbox).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum TaskEvent {
+    /// Its process runs.
+    Started {
+        /// The container's (or sandbox's) id.
+        container_id: String,
+    },
+    /// Its process ended.
+    Exited {
+        /// The container's (or sandbox's) id.
+        container_id: String,
+    },
+    /// It, or a child of it, was killed for memory.
+    OutOfMemory {
+        /// The container's id.
+        container_id: String,
+    },
+}
+
+impl TaskEvent {
+    /// Whom it is about.
+    pub fn container_id(&self) -> &str {
+        match self {
+            Self::Started { container_id }
+            | Self::Exited { container_id }
+            | Self::OutOfMemory { container_id } => container_id,
+        }
+    }
+}
+
+/// A subscription.
+#[derive(Debug)]
+pub struct TaskEvents {
+    stream: tonic::Streaming<Envelope>,
+}
+
+/// Begins to listen. Events from this moment on are delivered.
+pub fn subscribe(client: &CriClient) -> BoxFuture<'static, Result<TaskEvents, CriError>> {
+    let mut events = EventsClient::new(client.channel());
+    Box::pin(async move {
+        let filter = format!("namespace=={NAMESPACE},topic~=\"^/tasks/\"");
+        let request = in_namespace(SubscribeRequest {
+            filters: vec![filter],
+        });
+        let answer = events
+            .subscribe(request)
+            .await
+            .map_err(CriError::call("subscribing to events"))?;
+        Ok(TaskEvents {
+            stream: answer.into_inner(),
+        })
+    })
+}
+
+impl TaskEvents {
+    /// The next event; `None` once the stream has ended.
+    pub fn next(&mut self) -> BoxFuture<'_, Option<TaskEvent>> {
+        Box::pin(async move {
+            loop {
+                let envelope = self.stream.message().await.ok()??;
+                if let Some(event) = decode(&envelope) {
+                    return Some(event);
+                }
+            }
+        })
+    }
+}
+
+fn decode(envelope: &Envelope) -> Option<TaskEvent> {
+    let payload = envelope.event.as_ref()?.value.as_slice();
+    match envelope.topic.as_str() {
+        "/tasks/start" => {
+            let event = TaskStart::decode(payload).ok()?;
+            Some(TaskEvent::Started {
+                container_id: event.container_id,
+            })
+        }
+        "/tasks/exit" => {
+            let event = TaskExit::decode(payload).ok()?;
+            // A process started by exec has an id of its own; only the container's init counts.
+            (event.id == event.container_id).then_some(TaskEvent::Exited {
+                container_id: event.container_id,
+            })
+        }
+        "/tasks/oom" => {
+            let event = TaskOom::decode(payload).ok()?;
+            Some(TaskEvent::OutOfMemory {
+                container_id: event.container_id,
+            })
+        }
+        _ => None,
+    }
+}
