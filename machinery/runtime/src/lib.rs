@@ -1,1 +1,24 @@
-//! The one handle for clock, sleep, randomness, spawning, cancelling and disk, real and simulated.
+//! The one handle for everything that makes two runs differ.
+//!
+//! A component is given a [`Runtime`] and asks it for the time, for sleep, for randomness and uuids, for tasks and
+//! blocking work, for its disk. [`Runtime::real`] answers from the machine; [`Simulation`] answers from a seed: one
+//! thread, paused time, seeded order of tasks, a disk that loses what was not synced, and the same seed gives the
+//! same [`Simulation::trace_hash`].
+//!
+//! Every task belongs to a [`Scope`]. Cancelling or dropping a scope ends every task in it and in its children;
+//! [`Scope::stopped`] waits until none is left, [`Scope::drained`] lets them finish first. Panics of tasks are
+//! caught, logged, and fail the simulation that saw them.
+//!
+//! This crate is the only place that may call `tokio::spawn`, `Instant::now` and their kin; clippy says so.
+
+pub mod disk;
+mod runtime;
+mod scope;
+mod simulation;
+mod trace;
+
+pub use disk::{Disk, DiskFile, DiskLock, MemDisk, OpenMode, RealDisk, SimDisk};
+pub use runtime::{Elapsed, Runtime, WorkerStep};
+pub use scope::{Scope, TaskEnded, TaskHandle};
+pub use simulation::Simulation;
+pub use tokio_util::sync::CancellationToken;

@@ -1,0 +1,85 @@
+//! Files, as far as durable state needs them.
+//!
+//! The calls block; they are made from [`crate::Runtime::worker`] and [`crate::Runtime::blocking`]. That keeps one
+//! thread hop per flush instead of one per call, keeps state machines free of `await` points between a write and its
+//! sync, and lets a simulated disk be exact.
+//!
+//! The contract is the pessimistic one of POSIX: a write is durable after [`DiskFile::sync_data`], a name after
+//! [`Disk::sync_dir`] of its directory; before that a power loss may keep any part of it. A failed sync says nothing
+//! about what is on the disk, and a later sync that succeeds does not repair it.
+
+mod mem;
+mod real;
+mod sim;
+
+pub use mem::MemDisk;
+pub use real::RealDisk;
+pub use sim::{SECTOR_BYTES, SimDisk};
+
+use std::fmt::Debug;
+use std::io;
+use std::path::Path;
+
+/// How a file is opened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OpenMode {
+    /// It exists; it will only be read.
+    Read,
+    /// It exists; it will be read and written.
+    ReadWrite,
+    /// It must not exist.
+    CreateNew,
+}
+
+/// A file system.
+pub trait Disk: Send + Sync + Debug {
+    /// Opens a file.
+    fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Box<dyn DiskFile>>;
+
+    /// Gives a file another name, replacing what had it. Atomic, durable after [`Disk::sync_dir`].
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
+
+    /// Takes a file's name away.
+    fn remove(&self, path: &Path) -> io::Result<()>;
+
+    /// The names in a directory, sorted.
+    fn list(&self, dir: &Path) -> io::Result<Vec<String>>;
+
+    /// Makes a directory and those above it; private to its owner. Nothing happens when it is there.
+    fn create_dir_all(&self, dir: &Path) -> io::Result<()>;
+
+    /// Makes the names in a directory durable.
+    fn sync_dir(&self, dir: &Path) -> io::Result<()>;
+
+    /// Takes an exclusive lock under this name and holds it until the value is dropped or the process ends.
+    /// [`io::ErrorKind::WouldBlock`] when someone else has it.
+    fn lock(&self, path: &Path) -> io::Result<Box<dyn DiskLock>>;
+
+    /// Whether syncing costs nothing, so that callers need not leave their thread for it.
+    fn sync_is_free(&self) -> bool {
+        false
+    }
+}
+
+/// An open file.
+pub trait DiskFile: Send + Sync + Debug {
+    /// Writes all of `bytes` at `offset`, making the file longer where needed.
+    fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()>;
+
+    /// Reads up to `buffer.len()` bytes; fewer only at the end of the file.
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<usize>;
+
+    /// Makes everything written so far durable, and the length with it.
+    fn sync_data(&self) -> io::Result<()>;
+
+    /// The length in bytes.
+    fn len(&self) -> io::Result<u64>;
+
+    /// Whether nothing is in it.
+    fn is_empty(&self) -> io::Result<bool> {
+        Ok(self.len()? == 0)
+    }
+}
+
+/// Holding it is holding the lock.
+pub trait DiskLock: Send + Sync + Debug {}

@@ -1,0 +1,245 @@
+//! What the handle promises: scopes end what they own, a seed decides a simulation, a crash loses what was not synced.
+
+use machinery_runtime::{Disk, OpenMode, Runtime, Simulation, TaskEnded, WorkerStep};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+/// Says when it is dropped.
+struct Dropped(Arc<AtomicUsize>);
+
+impl Drop for Dropped {
+    fn drop(&mut self) {
+        self.0.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+async fn a_stopped_scope_leaves_nothing(runtime: Runtime) {
+    let dropped = Arc::new(AtomicUsize::new(0));
+    let scope = runtime.child_scope();
+    let below = scope.runtime().child_scope();
+    for owner in [scope.runtime(), below.runtime()] {
+        let held = Dropped(Arc::clone(&dropped));
+        owner
+            .spawn("waits for ever", async move {
+                let _held = held;
+                std::future::pending::<()>().await;
+            })
+            .detach();
+    }
+    let work = below.runtime().blocking(|| 7);
+    assert_eq!(scope.task_count(), 2 + usize::from(!runtime.is_simulated()));
+    assert_eq!(work.await, Ok(7));
+    scope.stopped().await;
+    assert_eq!((scope.task_count(), dropped.load(Ordering::SeqCst)), (0, 2));
+    let late = below.runtime().spawn("too late", async {});
+    assert_eq!(late.await, Err(TaskEnded::Cancelled));
+    assert!(!runtime.is_cancelled(), "the scope above goes on");
+}
+
+#[tokio::test]
+async fn a_stopped_scope_leaves_nothing_on_the_machine() {
+    a_stopped_scope_leaves_nothing(Runtime::real()).await;
+}
+
+#[test]
+fn a_stopped_scope_leaves_nothing_in_a_simulation() {
+    let simulation = Simulation::new(1);
+    simulation.run(a_stopped_scope_leaves_nothing(simulation.runtime()));
+}
+
+#[tokio::test]
+async fn draining_waits_for_tasks_to_finish() {
+    let scope = Runtime::real().child_scope();
+    let done = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&done);
+    let runtime = scope.runtime().clone();
+    scope
+        .runtime()
+        .spawn("finishes", async move {
+            runtime.sleep(Duration::from_millis(1)).await;
+            count.fetch_add(1, Ordering::SeqCst);
+        })
+        .detach();
+    scope.drained().await;
+    assert_eq!(done.load(Ordering::SeqCst), 1);
+}
+
+#[tokio::test]
+async fn a_panic_stays_in_its_task() {
+    let runtime = Runtime::real();
+    let ended = runtime.spawn("panics", async { panic!("as told") }).await;
+    assert_eq!(ended, Err(TaskEnded::Panicked("as told".to_owned())));
+}
+
+#[test]
+#[should_panic(expected = "as told")]
+fn a_panic_fails_the_simulation() {
+    let simulation = Simulation::new(3);
+    let runtime = simulation.runtime();
+    simulation.run(async move {
+        let _ = runtime.spawn("panics", async { panic!("as told") }).await;
+    });
+}
+
+/// Ten tasks sleep, draw numbers and append to a shared list: the order is the outcome.
+fn outcome(seed: u64) -> (Vec<u64>, u64) {
+    let simulation = Simulation::new(seed);
+    let runtime = simulation.runtime();
+    let order = simulation.run(async move {
+        let order = Arc::new(parking_lot::Mutex::new(Vec::new()));
+        let scope = runtime.child_scope();
+        for task in 0..10_u64 {
+            let (own, order) = (scope.runtime().clone(), Arc::clone(&order));
+            scope
+                .runtime()
+                .spawn("racer", async move {
+                    own.sleep(Duration::from_millis(own.random_u64() % 3)).await;
+                    order.lock().push(task);
+                })
+                .detach();
+        }
+        let order_of_steps = Arc::clone(&order);
+        let mut steps = 0;
+        scope.runtime().worker("worker", move || {
+            steps += 1;
+            order_of_steps.lock().push(100 + steps);
+            if steps < 5 {
+                WorkerStep::More
+            } else {
+                WorkerStep::Done
+            }
+        });
+        scope.drained().await;
+        order.lock().clone()
+    });
+    (order, simulation.trace_hash())
+}
+
+#[test]
+fn a_seed_decides_everything() {
+    let mut orders = std::collections::BTreeSet::new();
+    for seed in 0..20 {
+        let first = outcome(seed);
+        assert_eq!(
+            first,
+            outcome(seed),
+            "seed {seed} ran differently the second time"
+        );
+        orders.insert(first.0);
+    }
+    assert!(
+        orders.len() > 10,
+        "seeds explore different orders, found {}",
+        orders.len()
+    );
+}
+
+#[test]
+fn time_stands_still_until_all_wait() {
+    let simulation = Simulation::new(5);
+    let runtime = simulation.runtime();
+    let (before, after) = simulation.run(async move {
+        let before = runtime.now();
+        runtime.sleep(Duration::from_secs(3600)).await;
+        assert!(
+            runtime
+                .timeout(Duration::from_secs(1), std::future::pending::<()>())
+                .await
+                .is_err()
+        );
+        (before, runtime.now())
+    });
+    assert_eq!(after.duration_since(before).as_secs(), 3601);
+}
+
+#[test]
+fn a_crash_keeps_what_was_synced_and_any_part_of_the_rest() {
+    let (dir, path) = (Path::new("/d"), Path::new("/d/file"));
+    let mut kept_all = 0;
+    let mut kept_none = 0;
+    for seed in 0..200 {
+        let disk = machinery_runtime::SimDisk::new(seed);
+        let file = disk.open(path, OpenMode::CreateNew).unwrap();
+        file.write_at(0, &[1; 1024]).unwrap();
+        file.sync_data().unwrap();
+        disk.sync_dir(dir).unwrap();
+        file.write_at(1000, &[2; 1000]).unwrap();
+        disk.crash();
+        assert!(
+            file.write_at(0, b"x").is_err(),
+            "a handle from before the crash is dead"
+        );
+        let content = disk.read(path).unwrap();
+        assert!(
+            content[..1000].iter().all(|byte| *byte == 1),
+            "what was synced stays"
+        );
+        for sector in content[1024..].chunks(512) {
+            assert!(sector.iter().all(|byte| *byte == 2) || sector.iter().all(|byte| *byte == 0));
+        }
+        kept_all += usize::from(content.len() == 2000 && content[1000..].iter().all(|byte| *byte == 2));
+        kept_none += usize::from(content[1000..].iter().all(|byte| *byte != 2));
+    }
+    assert!(
+        kept_all > 0 && kept_none > 0,
+        "both extremes happen: {kept_all}, {kept_none}"
+    );
+}
+
+#[test]
+fn a_crash_may_lose_names_that_were_not_synced() {
+    let mut found = std::collections::BTreeSet::new();
+    for seed in 0..50 {
+        let disk = machinery_runtime::SimDisk::new(seed);
+        disk.open(Path::new("/d/a"), OpenMode::CreateNew)
+            .unwrap()
+            .sync_data()
+            .unwrap();
+        disk.rename(Path::new("/d/a"), Path::new("/d/b")).unwrap();
+        disk.crash();
+        found.insert(disk.list(Path::new("/d")).unwrap());
+    }
+    assert!(
+        found.contains(&vec![]) && found.contains(&vec!["b".to_owned()]),
+        "{found:?}"
+    );
+    assert!(found.contains(&vec!["a".to_owned()]), "{found:?}");
+}
+
+#[test]
+fn a_failed_sync_is_not_repaired_by_the_next() {
+    let path = Path::new("/d/file");
+    let disk = machinery_runtime::SimDisk::new(9);
+    let file = disk.open(path, OpenMode::CreateNew).unwrap();
+    disk.sync_dir(Path::new("/d")).unwrap();
+    file.write_at(0, b"lost").unwrap();
+    disk.fail_next_sync();
+    assert!(file.sync_data().is_err());
+    assert!(file.sync_data().is_ok());
+    assert_eq!(disk.read(path).unwrap(), b"lost");
+    disk.crash();
+    assert_eq!(disk.read(path).unwrap(), b"");
+}
+
+#[test]
+fn locks_exclude_each_other_on_every_disk() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("lock");
+    let disks: [Box<dyn Disk>; 3] = [
+        Box::new(machinery_runtime::RealDisk::new()),
+        Box::new(machinery_runtime::MemDisk::new()),
+        Box::new(machinery_runtime::SimDisk::new(1)),
+    ];
+    for disk in disks {
+        let held = disk.lock(&path).unwrap();
+        assert_eq!(
+            disk.lock(&path).unwrap_err().kind(),
+            std::io::ErrorKind::WouldBlock,
+            "{disk:?}"
+        );
+        drop(held);
+        drop(disk.lock(&path).unwrap());
+    }
+}
