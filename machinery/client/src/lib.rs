@@ -1,1 +1,31 @@
-//! kube over any transport and shared informers with projections.
+//! How every component reaches the API: a client over any transport, and shared informers with projections.
+//!
+//! A [`Client`] sends requests through a `kube::Client`, whose transport is TLS (from a kubeconfig) or any tower
+//! service in this process; both run the same server code and the same authorization. [`Informers`] keep what a
+//! component watches: one reflector per resource and selector, one [`Object`] per key with the parsed header, the
+//! declared [`Index`]es and the one [`Projection`] its readers asked for. Readers are told keys, never payloads.
+//!
+//! ```text
+//! watch frames -> lines -> ObjectHeader + Projection (once per event) -> store -> handlers, dirty keys
+//! ```
+//!
+//! Nothing here caches a typed `k8s-openapi` object, polls, or writes a typed value back over stored bytes.
+
+pub mod client;
+pub mod discovery;
+pub mod error;
+pub mod informer;
+mod lines;
+pub mod object;
+pub mod projection;
+mod reflector;
+pub mod resource;
+mod store;
+
+pub use client::{Client, DeleteOptions, Patch, Precondition, Propagation};
+pub use discovery::DiscoveredResource;
+pub use error::ClientError;
+pub use informer::{Change, DirtyKeys, HeaderChange, HeaderStore, Informer, Informers, Subscription};
+pub use object::Object;
+pub use projection::{Index, IndexName, Projection};
+pub use resource::{ApiResource, ListWatch};

@@ -1,0 +1,534 @@
+//! Requests to the API with one identity, as bytes and headers; typed values are only what callers decode themselves.
+//!
+//! The transport is a `kube::Client`: TLS from a kubeconfig, or a tower service in this process. Every request has a
+//! time limit of the runtime's clock, every answer a size limit.
+
+use crate::error::ClientError;
+use crate::resource::ApiResource;
+use bytes::{Bytes, BytesMut};
+use futures::StreamExt;
+use futures::future::BoxFuture;
+use futures::stream::BoxStream;
+use http::{Method, Request, Response, header};
+use http_body_util::BodyExt;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Status;
+use kube::client::Body;
+use machinery_meta::{ObjectKey, Revision, Uid};
+use machinery_runtime::Runtime;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::json;
+use std::fmt;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How long an answer may take; the server bounds its own work at 34 s, and lists at 60 s.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(70);
+/// The largest answer that is collected.
+const MAX_ANSWER_BYTES: usize = 256 * 1024 * 1024;
+
+/// A client with one identity. Cheap to clone.
+#[derive(Clone)]
+pub struct Client {
+    kube: kube::Client,
+    runtime: Runtime,
+    user_agent: Arc<str>,
+    shares_memory: bool,
+}
+
+impl fmt::Debug for Client {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Client")
+            .field("user_agent", &self.user_agent)
+            .finish_non_exhaustive()
+    }
+}
+
+/// How a patch body is written.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Patch {
+    /// RFC 6902.
+    Json,
+    /// RFC 7386.
+    Merge,
+    /// By the merge keys of the schema.
+    Strategic,
+    /// Server-side apply for this field manager.
+    Apply {
+        /// Who owns the fields.
+        manager: String,
+        /// Take them from others.
+        force: bool,
+    },
+}
+
+/// What must still hold of the object.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Precondition {
+    /// It is this object, not one made anew under the name.
+    pub uid: Option<Uid>,
+    /// Nothing changed it since.
+    pub revision: Option<Revision>,
+}
+
+impl Precondition {
+    /// It is still this object.
+    pub fn uid(uid: &Uid) -> Self {
+        Self {
+            uid: Some(uid.clone()),
+            revision: None,
+        }
+    }
+}
+
+/// What happens to the objects an object owns.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Propagation {
+    /// They stay and forget their owner.
+    Orphan,
+    /// They go after it.
+    Background,
+    /// They go before it.
+    Foreground,
+}
+
+/// Options of a delete.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct DeleteOptions {
+    /// What must hold.
+    pub precondition: Precondition,
+    /// Seconds the object may take; the kind's own default where absent.
+    pub grace_period_seconds: Option<i64>,
+    /// The kind's own default where absent.
+    pub propagation: Option<Propagation>,
+}
+
+impl DeleteOptions {
+    /// Delete exactly this object.
+    pub fn uid(uid: &Uid) -> Self {
+        Self {
+            precondition: Precondition::uid(uid),
+            ..Self::default()
+        }
+    }
+
+    fn body(&self) -> serde_json::Value {
+        let mut body = json!({"kind": "DeleteOptions", "apiVersion": "v1"});
+        if let Some(seconds) = self.grace_period_seconds {
+            body["gracePeriodSeconds"] = json!(seconds);
+        }
+        if let Some(propagation) = self.propagation {
+            body["propagationPolicy"] = json!(format!("{propagation:?}"));
+        }
+        if let Some(uid) = &self.precondition.uid {
+            body["preconditions"]["uid"] = json!(uid.0);
+        }
+        if let Some(revision) = self.precondition.revision {
+            body["preconditions"]["resourceVersion"] = json!(revision.to_string());
+        }
+        body
+    }
+}
+
+impl Client {
+    /// A client over an existing `kube::Client`.
+    pub fn new(kube: kube::Client, runtime: Runtime) -> Self {
+        Self {
+            kube,
+            runtime,
+            user_agent: Arc::from("knarr"),
+            shares_memory: false,
+        }
+    }
+
+    /// A client over a service in this process; its answers are taken to share the server's memory.
+    pub fn in_process<S, B>(service: S, runtime: Runtime) -> Self
+    where
+        S: tower::Service<Request<Body>, Response = Response<B>> + Send + 'static,
+        S::Future: Send + 'static,
+        S::Error: Into<tower::BoxError>,
+        B: http_body::Body<Data = Bytes> + Send + 'static,
+        B::Error: Into<tower::BoxError>,
+    {
+        Self {
+            shares_memory: true,
+            ..Self::new(kube::Client::new(service, "default"), runtime)
+        }
+    }
+
+    /// A client of a kubeconfig file's current context.
+    pub async fn from_kubeconfig(path: &Path, runtime: Runtime) -> Result<Self, ClientError> {
+        let config = |error: kube::config::KubeconfigError| {
+            ClientError::Config(format!("{}: {error}", path.display()))
+        };
+        let file = kube::config::Kubeconfig::read_from(path).map_err(config)?;
+        let options = kube::config::KubeConfigOptions::default();
+        let mut loaded = kube::Config::from_custom_kubeconfig(file, &options)
+            .await
+            .map_err(config)?;
+        // Watches are silent for minutes; the limits are ours, per request.
+        loaded.read_timeout = None;
+        loaded.write_timeout = None;
+        let kube = kube::Client::try_from(loaded).map_err(|error| ClientError::Config(error.to_string()))?;
+        Ok(Self::new(kube, runtime))
+    }
+
+    /// The same client under another `User-Agent`; field managers take their name from it.
+    #[must_use]
+    pub fn with_user_agent(mut self, user_agent: &str) -> Self {
+        self.user_agent = Arc::from(user_agent);
+        self
+    }
+
+    /// The client under this one, for `kube::Api` and WebSockets.
+    pub fn kube(&self) -> &kube::Client {
+        &self.kube
+    }
+
+    /// The runtime whose clock bounds the requests.
+    pub fn runtime(&self) -> &Runtime {
+        &self.runtime
+    }
+
+    pub(crate) fn shares_memory(&self) -> bool {
+        self.shares_memory
+    }
+
+    /// Reads an object, or a subresource of it.
+    pub fn get(
+        &self,
+        resource: &ApiResource,
+        key: &ObjectKey,
+    ) -> BoxFuture<'static, Result<Bytes, ClientError>> {
+        self.call(
+            Method::GET,
+            resource.object_path(&key.namespace, &key.name, ""),
+            None,
+        )
+    }
+
+    /// Reads and decodes an object.
+    pub async fn get_as<K: DeserializeOwned>(
+        &self,
+        resource: &ApiResource,
+        key: &ObjectKey,
+    ) -> Result<K, ClientError> {
+        decode(&resource.kind, &self.get(resource, key).await?)
+    }
+
+    /// Lists a collection and decodes it as `L`, such as `k8s_openapi::List<Pod>`.
+    pub async fn list_as<L: DeserializeOwned>(
+        &self,
+        resource: &ApiResource,
+        namespace: &str,
+        query: &[(&str, String)],
+    ) -> Result<L, ClientError> {
+        decode(
+            "a list",
+            &self.get_path(&resource.collection_path(namespace), query).await?,
+        )
+    }
+
+    /// Creates an object in a namespace (empty for cluster-scoped kinds).
+    pub fn create(
+        &self,
+        resource: &ApiResource,
+        namespace: &str,
+        object: &impl Serialize,
+    ) -> BoxFuture<'static, Result<Bytes, ClientError>> {
+        self.send_body(
+            Method::POST,
+            resource.collection_path(namespace),
+            "application/json",
+            object,
+        )
+    }
+
+    /// Posts to a subresource: `binding`, `eviction`, `token`.
+    pub fn create_subresource(
+        &self,
+        resource: &ApiResource,
+        key: &ObjectKey,
+        subresource: &str,
+        object: &impl Serialize,
+    ) -> BoxFuture<'static, Result<Bytes, ClientError>> {
+        let path = resource.object_path(&key.namespace, &key.name, subresource);
+        self.send_body(Method::POST, path, "application/json", object)
+    }
+
+    /// Replaces an object or (where `subresource` is not empty) a part of it. Only for values that lose nothing.
+    pub fn update(
+        &self,
+        resource: &ApiResource,
+        key: &ObjectKey,
+        subresource: &str,
+        object: &impl Serialize,
+    ) -> BoxFuture<'static, Result<Bytes, ClientError>> {
+        let path = resource.object_path(&key.namespace, &key.name, subresource);
+        self.send_body(Method::PUT, path, "application/json", object)
+    }
+
+    /// Patches an object or (where `subresource` is not empty) a part of it.
+    pub fn patch(
+        &self,
+        resource: &ApiResource,
+        key: &ObjectKey,
+        subresource: &str,
+        patch: &Patch,
+        body: &impl Serialize,
+    ) -> BoxFuture<'static, Result<Bytes, ClientError>> {
+        let mut path = resource.object_path(&key.namespace, &key.name, subresource);
+        let content_type = match patch {
+            Patch::Json => "application/json-patch+json",
+            Patch::Merge => "application/merge-patch+json",
+            Patch::Strategic => "application/strategic-merge-patch+json",
+            Patch::Apply { manager, force } => {
+                path = with_query(
+                    &path,
+                    &[("fieldManager", manager.clone()), ("force", force.to_string())],
+                );
+                "application/apply-patch+yaml"
+            }
+        };
+        self.send_body(Method::PATCH, path, content_type, body)
+    }
+
+    /// Deletes an object.
+    pub fn delete(
+        &self,
+        resource: &ApiResource,
+        key: &ObjectKey,
+        options: &DeleteOptions,
+    ) -> BoxFuture<'static, Result<Bytes, ClientError>> {
+        let path = resource.object_path(&key.namespace, &key.name, "");
+        self.send_body(Method::DELETE, path, "application/json", &options.body())
+    }
+
+    /// Deletes every object of a collection that the query selects.
+    pub fn delete_collection(
+        &self,
+        resource: &ApiResource,
+        namespace: &str,
+        query: &[(&str, String)],
+        options: &DeleteOptions,
+    ) -> BoxFuture<'static, Result<Bytes, ClientError>> {
+        let path = with_query(&resource.collection_path(namespace), query);
+        self.send_body(Method::DELETE, path, "application/json", &options.body())
+    }
+
+    /// Reads any path.
+    pub fn get_path(
+        &self,
+        path: &str,
+        query: &[(&str, String)],
+    ) -> BoxFuture<'static, Result<Bytes, ClientError>> {
+        self.call(Method::GET, with_query(path, query), None)
+    }
+
+    /// Reads any path in the form that `accept` names.
+    pub fn get_path_as(
+        &self,
+        path: &str,
+        accept: &'static str,
+    ) -> BoxFuture<'static, Result<Bytes, ClientError>> {
+        let request = self
+            .request(Method::GET, path)
+            .header(header::ACCEPT, accept)
+            .body(Body::empty());
+        self.answer(request.map_err(ClientError::from))
+    }
+
+    /// Opens a stream, such as a watch or a log that is followed; dropping it ends the request.
+    pub async fn stream(
+        &self,
+        path: &str,
+        query: &[(&str, String)],
+    ) -> Result<BoxStream<'static, Result<Bytes, ClientError>>, ClientError> {
+        let request = self
+            .request(Method::GET, &with_query(path, query))
+            // Watch frames are shared slices; a compressed stream could not be.
+            .header(header::ACCEPT_ENCODING, "identity")
+            .body(Body::empty())?;
+        let response = self.limited(self.kube.send(request)).await?.map_err(transport)?;
+        if !response.status().is_success() {
+            return Err(self.limited(refusal(response)).await?);
+        }
+        Ok(response
+            .into_body()
+            .into_data_stream()
+            .map(|piece| piece.map_err(transport))
+            .boxed())
+    }
+
+    fn send_body(
+        &self,
+        method: Method,
+        path: String,
+        content_type: &'static str,
+        body: &impl Serialize,
+    ) -> BoxFuture<'static, Result<Bytes, ClientError>> {
+        match serde_json::to_vec(body) {
+            Ok(body) => self.call(method, path, Some((content_type, body))),
+            Err(source) => Box::pin(async {
+                Err(ClientError::Decode {
+                    what: "the request's body".to_owned(),
+                    source,
+                })
+            }),
+        }
+    }
+
+    fn call(
+        &self,
+        method: Method,
+        path: String,
+        body: Option<(&'static str, Vec<u8>)>,
+    ) -> BoxFuture<'static, Result<Bytes, ClientError>> {
+        let request = self
+            .request(method, &path)
+            .header(header::ACCEPT, "application/json");
+        let request = match body {
+            Some((content_type, body)) => request
+                .header(header::CONTENT_TYPE, content_type)
+                .body(Body::from(body)),
+            None => request.body(Body::empty()),
+        };
+        self.answer(request.map_err(ClientError::from))
+    }
+
+    fn request(&self, method: Method, path: &str) -> http::request::Builder {
+        Request::builder()
+            .method(method)
+            .uri(path)
+            .header(header::USER_AGENT, &*self.user_agent)
+    }
+
+    fn answer(
+        &self,
+        request: Result<Request<Body>, ClientError>,
+    ) -> BoxFuture<'static, Result<Bytes, ClientError>> {
+        let client = self.clone();
+        Box::pin(async move {
+            let exchange = async {
+                let response = client.kube.send(request?).await.map_err(transport)?;
+                if !response.status().is_success() {
+                    return Err(refusal(response).await);
+                }
+                collect(response.into_body()).await
+            };
+            client.limited(exchange).await?
+        })
+    }
+
+    async fn limited<T>(&self, future: impl Future<Output = T>) -> Result<T, ClientError> {
+        let limit = self.runtime.timeout(REQUEST_TIMEOUT, future).await;
+        limit.map_err(|_| ClientError::TimedOut {
+            seconds: REQUEST_TIMEOUT.as_secs(),
+        })
+    }
+}
+
+/// Decodes an answer; `what` names it where it cannot be.
+pub fn decode<T: DeserializeOwned>(what: &str, body: &[u8]) -> Result<T, ClientError> {
+    serde_json::from_slice(body).map_err(|source| ClientError::Decode {
+        what: what.to_owned(),
+        source,
+    })
+}
+
+fn transport(error: kube::Error) -> ClientError {
+    ClientError::Transport(Box::new(error))
+}
+
+/// The `Status` of an answer that is not a success; one is made up from the code where the body holds none.
+async fn refusal(response: Response<Body>) -> ClientError {
+    let code = response.status();
+    let body = match collect(response.into_body()).await {
+        Ok(body) => body,
+        Err(error) => return error,
+    };
+    let status = serde_json::from_slice::<Status>(&body)
+        .ok()
+        .filter(|status| status.code.is_some());
+    let status = status.unwrap_or_else(|| Status {
+        code: Some(i32::from(code.as_u16())),
+        message: Some(format!(
+            "{code}: {}",
+            String::from_utf8_lossy(&body[..body.len().min(512)])
+        )),
+        status: Some("Failure".to_owned()),
+        ..Status::default()
+    });
+    ClientError::Status(Box::new(status))
+}
+
+async fn collect(body: Body) -> Result<Bytes, ClientError> {
+    let mut pieces = body.into_data_stream();
+    let Some(first) = pieces.next().await else {
+        return Ok(Bytes::new());
+    };
+    let first = first.map_err(transport)?;
+    let Some(second) = pieces.next().await else {
+        return Ok(first);
+    };
+    let mut all = BytesMut::from(first);
+    let mut next = Some(second);
+    while let Some(piece) = next {
+        all.extend_from_slice(&piece.map_err(transport)?);
+        if all.len() > MAX_ANSWER_BYTES {
+            return Err(ClientError::TooLarge {
+                limit_bytes: MAX_ANSWER_BYTES,
+            });
+        }
+        next = pieces.next().await;
+    }
+    Ok(all.freeze())
+}
+
+/// Appends query pairs, percent-encoded.
+pub fn with_query(path: &str, query: &[(&str, String)]) -> String {
+    let mut out = path.to_owned();
+    for (at, (name, value)) in query.iter().enumerate() {
+        out.push(if at == 0 && !path.contains('?') { '?' } else { '&' });
+        out.push_str(name);
+        out.push('=');
+        for byte in value.bytes() {
+            if byte.is_ascii_alphanumeric() || b"-_.~".contains(&byte) {
+                out.push(char::from(byte));
+            } else {
+                out.push_str(&format!("%{byte:02X}"));
+            }
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn queries_are_encoded() {
+        let query = [
+            ("labelSelector", "a in (b,c)".to_owned()),
+            ("limit", "5".to_owned()),
+        ];
+        assert_eq!(
+            with_query("/x", &query),
+            "/x?labelSelector=a%20in%20%28b%2Cc%29&limit=5"
+        );
+    }
+
+    #[test]
+    fn delete_options_say_only_what_was_asked() {
+        let plain = DeleteOptions::default().body();
+        assert_eq!(plain, json!({"kind": "DeleteOptions", "apiVersion": "v1"}));
+        let exact = DeleteOptions {
+            propagation: Some(Propagation::Background),
+            ..DeleteOptions::uid(&Uid("u".to_owned()))
+        };
+        assert_eq!(exact.body()["propagationPolicy"], "Background");
+        assert_eq!(exact.body()["preconditions"]["uid"], "u");
+    }
+}

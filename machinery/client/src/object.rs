@@ -1,0 +1,208 @@
+//! An object as informers keep it: parsed header, projection, and (where readers ask for them) its shared bytes.
+
+use crate::error::ClientError;
+use bytes::Bytes;
+use machinery_meta::{ObjectHeader, ObjectKey, OwnerRef, Revision, Uid};
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::ops::Deref;
+use std::sync::Arc;
+
+/// One version of one object.
+#[derive(Debug)]
+pub struct Object<P> {
+    /// Key, uid, labels, owners, finalizers, times.
+    pub header: Arc<ObjectHeader>,
+    /// Its `resourceVersion`.
+    pub revision: Revision,
+    /// What the readers asked for.
+    pub projection: P,
+    pub(crate) bytes: Slices,
+}
+
+impl<P> Object<P> {
+    /// Namespace and name.
+    pub fn key(&self) -> &ObjectKey {
+        &self.header.key
+    }
+
+    /// The name.
+    pub fn name(&self) -> &str {
+        &self.header.key.name
+    }
+
+    /// The namespace, empty for cluster-scoped objects.
+    pub fn namespace(&self) -> &str {
+        &self.header.key.namespace
+    }
+
+    /// The uid.
+    pub fn uid(&self) -> &Uid {
+        &self.header.uid
+    }
+
+    /// Decodes the kept bytes; only stores whose projection says `KEEP_BYTES` have them.
+    pub fn decode<K: DeserializeOwned>(&self) -> Result<K, ClientError> {
+        let json = self.bytes.joined();
+        serde_json::from_slice(&json).map_err(|source| ClientError::Decode {
+            what: self.header.key.to_string(),
+            source,
+        })
+    }
+
+    /// The object's JSON, where the store keeps it.
+    pub fn json(&self) -> Cow<'_, [u8]> {
+        self.bytes.joined()
+    }
+}
+
+impl<P> Deref for Object<P> {
+    type Target = P;
+
+    fn deref(&self) -> &P {
+        &self.projection
+    }
+}
+
+/// Bytes of one object in as many pieces as the transport delivered; in one process these are the server's own slices.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Slices(pub(crate) Vec<Bytes>);
+
+impl Slices {
+    pub(crate) fn joined(&self) -> Cow<'_, [u8]> {
+        match self.0.as_slice() {
+            [one] => Cow::Borrowed(one),
+            many => Cow::Owned(many.iter().flat_map(|slice| slice.iter().copied()).collect()),
+        }
+    }
+
+    /// The part from `start` to `end`, sharing memory.
+    pub(crate) fn part(&self, start: usize, end: usize) -> Self {
+        let mut out = Vec::with_capacity(self.0.len());
+        let mut at = 0;
+        for slice in &self.0 {
+            let from = start.saturating_sub(at).min(slice.len());
+            let to = end.saturating_sub(at).min(slice.len());
+            if from < to {
+                out.push(slice.slice(from..to));
+            }
+            at += slice.len();
+        }
+        Self(out)
+    }
+
+    /// A copy that pins no larger buffer.
+    pub(crate) fn compact(&self) -> Self {
+        Self(vec![Bytes::from(self.joined().into_owned())])
+    }
+}
+
+/// The metadata that a header is made of.
+#[derive(Debug, Deserialize)]
+struct WithMeta<'a> {
+    #[serde(borrow)]
+    metadata: Meta<'a>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Meta<'a> {
+    #[serde(default, borrow)]
+    name: Cow<'a, str>,
+    #[serde(default, borrow)]
+    namespace: Cow<'a, str>,
+    #[serde(default, borrow)]
+    uid: Cow<'a, str>,
+    #[serde(default, borrow)]
+    resource_version: Cow<'a, str>,
+    #[serde(default)]
+    generation: i64,
+    #[serde(default)]
+    labels: Option<BTreeMap<Box<str>, Box<str>>>,
+    #[serde(default)]
+    owner_references: Option<Vec<Owner>>,
+    #[serde(default)]
+    finalizers: Option<Vec<Box<str>>>,
+    #[serde(default)]
+    creation_timestamp: Option<Box<str>>,
+    #[serde(default)]
+    deletion_timestamp: Option<Box<str>>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Owner {
+    #[serde(default)]
+    api_version: Box<str>,
+    #[serde(default)]
+    kind: Box<str>,
+    #[serde(default)]
+    name: Box<str>,
+    #[serde(default)]
+    uid: String,
+    #[serde(default)]
+    controller: Option<bool>,
+    #[serde(default)]
+    block_owner_deletion: Option<bool>,
+}
+
+/// Reads header and revision from an object's JSON.
+pub fn parse_header(json: &[u8]) -> Result<(ObjectHeader, Revision), serde_json::Error> {
+    let meta = serde_json::from_slice::<WithMeta<'_>>(json)?.metadata;
+    let revision = meta.resource_version.parse().unwrap_or(Revision::ZERO);
+    let owners = meta
+        .owner_references
+        .unwrap_or_default()
+        .into_iter()
+        .map(|owner| OwnerRef {
+            api_version: owner.api_version,
+            kind: owner.kind,
+            name: owner.name,
+            uid: Uid(owner.uid),
+            controller: owner.controller.unwrap_or(false),
+            block_owner_deletion: owner.block_owner_deletion.unwrap_or(false),
+        });
+    let header = ObjectHeader {
+        key: ObjectKey::new(meta.namespace, meta.name),
+        uid: Uid(meta.uid.into_owned()),
+        generation: meta.generation,
+        labels: meta.labels.unwrap_or_default().into_iter().collect(),
+        owners: owners.collect(),
+        finalizers: meta.finalizers.unwrap_or_default(),
+        creation_timestamp: meta.creation_timestamp,
+        deletion_timestamp: meta.deletion_timestamp,
+        ..ObjectHeader::default()
+    };
+    Ok((header, revision))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_header_is_read_without_decoding_the_rest() {
+        let json = br#"{"kind":"Pod","metadata":{"name":"a","namespace":"n","uid":"u","resourceVersion":"7",
+            "labels":{"b":"2","a":"1"},"ownerReferences":[{"apiVersion":"apps/v1","kind":"ReplicaSet","name":"r",
+            "uid":"x","controller":true}]},"spec":{"deep":[1,2,{"x":null}]}}"#;
+        let (header, revision) = parse_header(json).unwrap();
+        assert_eq!(header.key.to_string(), "n/a");
+        assert_eq!(revision, Revision(7));
+        assert_eq!(header.label("a"), Some("1"));
+        assert_eq!(header.controller().unwrap().uid.0, "x");
+    }
+
+    #[test]
+    fn parts_share_the_slices_they_cross() {
+        let slices = Slices(vec![
+            Bytes::from_static(b"abc"),
+            Bytes::from_static(b"defg"),
+            Bytes::from_static(b"h"),
+        ]);
+        assert_eq!(&*slices.part(2, 5).joined(), b"cde");
+        assert_eq!(&*slices.part(0, 8).joined(), b"abcdefgh");
+        assert_eq!(slices.part(3, 7).0.len(), 1);
+    }
+}

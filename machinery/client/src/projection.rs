@@ -1,0 +1,69 @@
+//! What readers of a resource want to know of each object, and by which values they look objects up.
+
+use crate::object::Object;
+use machinery_meta::ObjectHeader;
+
+/// The slim form of an object that its readers share, made once per event.
+///
+/// `project` gets the JSON; decode it into a private struct that names only the fields that are read (tens of times
+/// cheaper than a whole `k8s-openapi` type), and keep no more of it than readers ask for.
+pub trait Projection: Send + Sync + Sized + 'static {
+    /// The indexes that stores of this projection keep.
+    const INDEXES: &'static [Index<Self>] = &[];
+    /// Whether the object's bytes stay with it, for [`Object::decode`].
+    const KEEP_BYTES: bool = false;
+
+    /// Makes the projection; an error drops the event with a warning in the log.
+    fn project(header: &ObjectHeader, json: &[u8]) -> Result<Self, serde_json::Error>;
+}
+
+/// Readers who need the header only.
+impl Projection for () {
+    fn project(_: &ObjectHeader, _: &[u8]) -> Result<Self, serde_json::Error> {
+        Ok(())
+    }
+}
+
+/// The name of an index, given where it is declared and where it is asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct IndexName(pub &'static str);
+
+impl IndexName {
+    /// Objects of one namespace.
+    pub const NAMESPACE: Self = Self("namespace");
+    /// Objects whose controller has this uid.
+    pub const CONTROLLER: Self = Self("controller");
+    /// Objects one of whose owners has this uid.
+    pub const OWNER: Self = Self("owner");
+}
+
+/// A declared index: its name and the values under which an object is found.
+#[derive(Debug)]
+pub struct Index<P> {
+    /// How readers ask for it.
+    pub name: IndexName,
+    /// Calls back with each value of the object.
+    pub values: fn(&Object<P>, &mut dyn FnMut(&str)),
+}
+
+impl<P> Index<P> {
+    /// By namespace.
+    pub const NAMESPACE: Self = Self {
+        name: IndexName::NAMESPACE,
+        values: |object, each| each(&object.header.key.namespace),
+    };
+    /// By the controlling owner's uid.
+    pub const CONTROLLER: Self = Self {
+        name: IndexName::CONTROLLER,
+        values: |object, each| {
+            if let Some(owner) = object.header.controller() {
+                each(&owner.uid.0);
+            }
+        },
+    };
+    /// By every owner's uid.
+    pub const OWNER: Self = Self {
+        name: IndexName::OWNER,
+        values: |object, each| object.header.owners.iter().for_each(|owner| each(&owner.uid.0)),
+    };
+}

@@ -1,0 +1,350 @@
+//! Keeps one sink equal to what the server has: a watch list (or a list), then a watch, resumed as long as it can be.
+//!
+//! ```text
+//! start: watch with sendInitialEvents ── refused ──> list in pages, then watch from its revision
+//! the stream ends: watch again from the last revision seen · 410: start again · any error: back off first
+//! ```
+
+use crate::client::Client;
+use crate::error::ClientError;
+use crate::lines::{LineTooLong, Lines, MAX_LINE_BYTES};
+use crate::object::Slices;
+use crate::resource::ListWatch;
+use bytes::Bytes;
+use futures::StreamExt;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Status;
+use machinery_runtime::Runtime;
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::sync::Weak;
+use std::time::Duration;
+
+/// Where a reflector puts what it learns.
+pub(crate) trait Sink: Send + Sync {
+    /// An object was added or changed.
+    fn upsert(&self, object: Slices);
+    /// An object is gone; this was its last state.
+    fn delete(&self, object: Slices);
+    /// These are all objects there are.
+    fn replace(&self, objects: Vec<Slices>);
+}
+
+/// The shortest and longest wait after an error, as client-go's reflector has them.
+const BACKOFF_MIN: Duration = Duration::from_millis(800);
+const BACKOFF_MAX: Duration = Duration::from_secs(30);
+/// After this much quiet the back-off starts from the shortest wait again.
+const BACKOFF_RESET: Duration = Duration::from_secs(120);
+/// A watch is asked to last between once and twice this long, so that many do not end together.
+const WATCH_SECONDS_MIN: u64 = 300;
+/// How much longer than the server promised a silent stream is waited for.
+const WATCH_GRACE: Duration = Duration::from_secs(30);
+/// Objects per page of a list.
+const PAGE_LIMIT: usize = 500;
+
+/// Runs until its sink is gone.
+pub(crate) async fn run(client: Client, runtime: Runtime, source: ListWatch, sink: Weak<dyn Sink>) {
+    let mut reflector = Reflector {
+        client,
+        runtime: runtime.clone(),
+        source,
+        sink,
+        position: Position::Unknown,
+        watch_list: true,
+        pending: None,
+        heard: false,
+    };
+    let mut backoff = Backoff::default();
+    loop {
+        let outcome = reflector.round().await;
+        match outcome {
+            Ok(Ended::SinkGone) => return,
+            // The server ends every watch sooner or later; one that said something is resumed at once.
+            Ok(Ended::StreamClosed) if std::mem::take(&mut reflector.heard) => continue,
+            Ok(Ended::StreamClosed) => {}
+            // Refusals of the watch list are expected once and answered by the fallback, without a wait.
+            Ok(Ended::WatchListRefused) => continue,
+            Err(error) => {
+                let resource = &reflector.source.resource;
+                if error.is_expired() {
+                    tracing::debug!(%resource, "the revision to watch from is gone, listing again");
+                    reflector.position = Position::Expired;
+                } else {
+                    tracing::warn!(%resource, error = %error.chain(), "list or watch failed");
+                }
+            }
+        }
+        runtime.sleep(backoff.next(&runtime)).await;
+    }
+}
+
+enum Position {
+    /// Nothing was listed yet.
+    Unknown,
+    /// The last revision is too old to resume from; the next list must be fresh.
+    Expired,
+    /// Everything up to here is in the sink.
+    At(String),
+}
+
+enum Ended {
+    SinkGone,
+    StreamClosed,
+    WatchListRefused,
+}
+
+struct Reflector {
+    client: Client,
+    runtime: Runtime,
+    source: ListWatch,
+    sink: Weak<dyn Sink>,
+    position: Position,
+    /// Whether the server has not refused `sendInitialEvents` yet.
+    watch_list: bool,
+    /// Initial events collected so far, until their end bookmark.
+    pending: Option<BTreeMap<String, Slices>>,
+    /// Whether the last stream carried an event.
+    heard: bool,
+}
+
+impl Reflector {
+    /// One request to watch, preceded by a list where needed, read to its end.
+    async fn round(&mut self) -> Result<Ended, ClientError> {
+        self.pending = None;
+        self.heard = false;
+        if let Position::At(revision) = &self.position {
+            let query = vec![("resourceVersion", revision.clone())];
+            return self.watch(query).await;
+        }
+        if self.watch_list {
+            self.pending = Some(BTreeMap::new());
+            let query = vec![
+                ("sendInitialEvents", "true".to_owned()),
+                ("resourceVersionMatch", "NotOlderThan".to_owned()),
+            ];
+            return match self.watch(query).await {
+                Err(error) if error.code() == 400 || error.is_invalid() => {
+                    self.watch_list = false;
+                    Ok(Ended::WatchListRefused)
+                }
+                other => other,
+            };
+        }
+        self.list().await?;
+        let Position::At(revision) = &self.position else {
+            return Ok(Ended::StreamClosed);
+        };
+        self.watch(vec![("resourceVersion", revision.clone())]).await
+    }
+
+    async fn watch(&mut self, mut query: Vec<(&'static str, String)>) -> Result<Ended, ClientError> {
+        let seconds = WATCH_SECONDS_MIN + self.runtime.random_u64() % WATCH_SECONDS_MIN;
+        query.extend(self.source.query());
+        query.push(("watch", "true".to_owned()));
+        query.push(("allowWatchBookmarks", "true".to_owned()));
+        query.push(("timeoutSeconds", seconds.to_string()));
+        let mut body = self.client.stream(&self.source.path(), &query).await?;
+        let limit = Duration::from_secs(seconds) + WATCH_GRACE;
+        let mut lines = Lines::default();
+        loop {
+            let piece = match self.runtime.timeout(limit, body.next()).await {
+                Ok(Some(piece)) => piece?,
+                Ok(None) => return Ok(Ended::StreamClosed),
+                Err(_) => {
+                    return Err(ClientError::TimedOut {
+                        seconds: limit.as_secs(),
+                    });
+                }
+            };
+            if !self.take(&mut lines, piece)? {
+                return Ok(Ended::SinkGone);
+            }
+        }
+    }
+
+    /// Takes one piece of the stream; `false` when nobody listens any more.
+    fn take(&mut self, lines: &mut Lines, piece: Bytes) -> Result<bool, ClientError> {
+        let Some(sink) = self.sink.upgrade() else {
+            return Ok(false);
+        };
+        let mut outcome = Ok(());
+        let cut = lines.push(piece, |line| {
+            if outcome.is_ok() {
+                outcome = self.event(&*sink, &line);
+            }
+        });
+        cut.map_err(|LineTooLong| ClientError::TooLarge {
+            limit_bytes: MAX_LINE_BYTES,
+        })?;
+        outcome.map(|()| true)
+    }
+
+    fn event(&mut self, sink: &dyn Sink, line: &Slices) -> Result<(), ClientError> {
+        let json = line.joined();
+        let decode = |source| ClientError::Decode {
+            what: "a watch event".to_owned(),
+            source,
+        };
+        let event: Event<'_> = serde_json::from_slice(&json).map_err(decode)?;
+        let object = event.object.get();
+        if event.kind == "ERROR" {
+            let status: Status = serde_json::from_str(object).map_err(decode)?;
+            return Err(ClientError::Status(Box::new(status)));
+        }
+        let brief: Brief<'_> = serde_json::from_str(object).map_err(decode)?;
+        let start = object.as_ptr() as usize - json.as_ptr() as usize;
+        let slices = line.part(start, start + object.len());
+        self.heard = true;
+        self.tell(sink, &event.kind, &brief.metadata, slices);
+        Ok(())
+    }
+
+    fn tell(&mut self, sink: &dyn Sink, kind: &str, meta: &BriefMeta<'_>, object: Slices) {
+        let revision = meta.resource_version.clone().into_owned();
+        if let Some(pending) = &mut self.pending {
+            let key = format!("{}/{}", meta.namespace, meta.name);
+            match kind {
+                "ADDED" | "MODIFIED" => drop(pending.insert(key, object)),
+                "DELETED" => drop(pending.remove(&key)),
+                _ if meta.ends_initial_events() => {
+                    let all = self.pending.take().unwrap_or_default();
+                    sink.replace(all.into_values().collect());
+                    self.position = Position::At(revision);
+                }
+                _ => {}
+            }
+            return;
+        }
+        match kind {
+            "ADDED" | "MODIFIED" => sink.upsert(object),
+            "DELETED" => sink.delete(object),
+            _ => {}
+        }
+        if !revision.is_empty() {
+            self.position = Position::At(revision);
+        }
+    }
+
+    /// Lists in pages and replaces the sink's content.
+    async fn list(&mut self) -> Result<(), ClientError> {
+        let mut objects = Vec::new();
+        let mut next = String::new();
+        // A first list may come from a cache; one after a 410 must be of the newest revision.
+        let first = if matches!(self.position, Position::Unknown) {
+            "0"
+        } else {
+            ""
+        };
+        let revision = loop {
+            let mut query = self.source.query();
+            query.push(("limit", PAGE_LIMIT.to_string()));
+            if next.is_empty() {
+                query.push(("resourceVersion", first.to_owned()));
+            } else {
+                query.push(("continue", next.clone()));
+            }
+            let body = self.client.get_path(&self.source.path(), &query).await?;
+            let page = page(&body, &mut objects)?;
+            if page.next.is_empty() {
+                break page.resource_version.into_owned();
+            }
+            next = page.next.into_owned();
+        };
+        if let Some(sink) = self.sink.upgrade() {
+            sink.replace(objects);
+            self.position = Position::At(revision);
+        }
+        Ok(())
+    }
+}
+
+fn page<'a>(body: &'a Bytes, objects: &mut Vec<Slices>) -> Result<ListMeta<'a>, ClientError> {
+    let decode = |source| ClientError::Decode {
+        what: "a list".to_owned(),
+        source,
+    };
+    let list: List<'a> = serde_json::from_slice(body).map_err(decode)?;
+    for item in list.items.unwrap_or_default() {
+        let start = item.get().as_ptr() as usize - body.as_ptr() as usize;
+        objects.push(Slices(vec![body.slice(start..start + item.get().len())]));
+    }
+    Ok(list.metadata)
+}
+
+#[derive(Deserialize)]
+struct Event<'a> {
+    #[serde(rename = "type", borrow)]
+    kind: Cow<'a, str>,
+    #[serde(borrow)]
+    object: &'a RawValue,
+}
+
+#[derive(Deserialize)]
+struct Brief<'a> {
+    #[serde(borrow)]
+    metadata: BriefMeta<'a>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct BriefMeta<'a> {
+    #[serde(default, borrow)]
+    name: Cow<'a, str>,
+    #[serde(default, borrow)]
+    namespace: Cow<'a, str>,
+    #[serde(default, borrow)]
+    resource_version: Cow<'a, str>,
+    #[serde(default)]
+    annotations: Option<BTreeMap<String, String>>,
+}
+
+impl BriefMeta<'_> {
+    fn ends_initial_events(&self) -> bool {
+        let annotations = self.annotations.as_ref();
+        annotations
+            .and_then(|all| all.get("k8s.io/initial-events-end"))
+            .is_some_and(|value| value == "true")
+    }
+}
+
+#[derive(Deserialize)]
+struct List<'a> {
+    #[serde(borrow)]
+    metadata: ListMeta<'a>,
+    #[serde(default, borrow)]
+    items: Option<Vec<&'a RawValue>>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct ListMeta<'a> {
+    #[serde(default, borrow)]
+    resource_version: Cow<'a, str>,
+    #[serde(default, rename = "continue", borrow)]
+    next: Cow<'a, str>,
+}
+
+/// Doubles up to the longest wait, with as much again at random, and forgets after a quiet time.
+#[derive(Default)]
+struct Backoff {
+    wait: Duration,
+    last: Option<Duration>,
+}
+
+impl Backoff {
+    fn next(&mut self, runtime: &Runtime) -> Duration {
+        let now = runtime.monotonic();
+        let quiet = self
+            .last
+            .is_none_or(|last| now.saturating_sub(last) > BACKOFF_RESET);
+        self.wait = if quiet {
+            BACKOFF_MIN
+        } else {
+            (self.wait * 2).min(BACKOFF_MAX)
+        };
+        self.last = Some(now);
+        let jitter = runtime.random_u64() % 1000;
+        self.wait + self.wait * u32::try_from(jitter).unwrap_or(0) / 1000
+    }
+}
