@@ -1,1 +1,19 @@
-//! Rules that several components share: requests, QoS, readiness, affinity, taints.
+//! Rules that several components share: what a pod asks for, how it is ranked, whether it is ready, where it may run,
+//! and which endpoints a service has.
+//!
+//! Pure functions over `k8s-openapi` values and plain ones; nothing waits or reads a clock (callers pass the time).
+//! Scheduler, node agent, proxy, controllers and the API server's validation ask the same functions, so that they
+//! cannot disagree.
+
+pub mod conditions;
+pub mod endpoints;
+pub mod node_affinity;
+pub mod pod_status;
+pub mod qos;
+pub mod resources;
+pub mod selectors;
+pub mod taints;
+
+pub use endpoints::{EndpointState, ServicePortTarget};
+pub use qos::QosClass;
+pub use resources::ResourceList;

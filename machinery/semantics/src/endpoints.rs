@@ -1,0 +1,158 @@
+//! Which pods stand behind a service, in which state, on which ports.
+
+use k8s_openapi::api::core::v1::{Container, PodSpec, ServicePort};
+use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
+
+/// The three conditions of an endpoint.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct EndpointState {
+    /// New connections may go there.
+    pub ready: bool,
+    /// It answers, whether or not it is being deleted.
+    pub serving: bool,
+    /// It is being deleted.
+    pub terminating: bool,
+}
+
+impl EndpointState {
+    /// From what a pod says; `publish` is the service's `publishNotReadyAddresses`.
+    pub fn of_pod(pod_ready: bool, deleting: bool, publish: bool) -> Self {
+        Self {
+            ready: publish || (pod_ready && !deleting),
+            serving: pod_ready,
+            terminating: deleting,
+        }
+    }
+}
+
+/// Whether a pod is an endpoint of a service that selects it: it has an address, its containers have not ended for
+/// good, and it is not on its way out (unless such pods are included, with their state).
+pub fn counts_as_endpoint(pod: PodFacts<'_>, include_terminating: bool) -> bool {
+    if matches!(pod.phase, "Failed" | "Succeeded") || pod.ip.is_empty() {
+        return false;
+    }
+    include_terminating || !pod.deleting
+}
+
+/// What the question above needs of a pod.
+#[derive(Debug, Clone, Copy)]
+pub struct PodFacts<'a> {
+    /// `status.phase`.
+    pub phase: &'a str,
+    /// `status.podIP`.
+    pub ip: &'a str,
+    /// It has a deletion timestamp.
+    pub deleting: bool,
+}
+
+/// Where a service port leads on a pod.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ServicePortTarget {
+    /// The service port's name, empty where it has none.
+    pub name: String,
+    /// The pod's port.
+    pub port: i32,
+    /// `TCP`, `UDP` or `SCTP`.
+    pub protocol: String,
+    /// The application protocol.
+    pub app_protocol: Option<String>,
+}
+
+/// A container port by name.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct NamedPort {
+    /// The port's name.
+    pub name: String,
+    /// Its protocol.
+    pub protocol: String,
+    /// Its number.
+    pub port: i32,
+}
+
+/// The named ports of a pod: containers, then sidecars.
+pub fn named_ports(spec: &PodSpec) -> Vec<NamedPort> {
+    let sidecars = spec
+        .init_containers
+        .iter()
+        .flatten()
+        .filter(|own| crate::resources::is_sidecar(own));
+    spec.containers
+        .iter()
+        .chain(sidecars)
+        .flat_map(container_ports)
+        .collect()
+}
+
+fn container_ports(container: &Container) -> impl Iterator<Item = NamedPort> + '_ {
+    container.ports.iter().flatten().filter_map(|port| {
+        let name = port.name.clone().filter(|name| !name.is_empty())?;
+        let protocol = port.protocol.clone().unwrap_or_else(|| "TCP".to_owned());
+        Some(NamedPort {
+            name,
+            protocol,
+            port: port.container_port,
+        })
+    })
+}
+
+/// Where a service port leads on a pod with these named ports; `None` where the pod has no such port.
+pub fn resolve_port(port: &ServicePort, named: &[NamedPort]) -> Option<ServicePortTarget> {
+    let protocol = port.protocol.clone().unwrap_or_else(|| "TCP".to_owned());
+    let number = match &port.target_port {
+        None => port.port,
+        Some(IntOrString::Int(0)) => port.port,
+        Some(IntOrString::Int(number)) => *number,
+        Some(IntOrString::String(name)) if name.is_empty() => port.port,
+        Some(IntOrString::String(name)) => {
+            named
+                .iter()
+                .find(|own| own.name == *name && own.protocol == protocol)?
+                .port
+        }
+    };
+    let name = port.name.clone().unwrap_or_default();
+    Some(ServicePortTarget {
+        name,
+        port: number,
+        protocol,
+        app_protocol: port.app_protocol.clone(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ports_resolve_by_number_and_name() {
+        let named = [NamedPort {
+            name: "web".into(),
+            protocol: "TCP".into(),
+            port: 8080,
+        }];
+        let port = |target: Option<IntOrString>| ServicePort {
+            port: 80,
+            target_port: target,
+            ..ServicePort::default()
+        };
+        let number = |port: ServicePort| resolve_port(&port, &named).map(|target| target.port);
+        assert_eq!(number(port(None)), Some(80));
+        assert_eq!(number(port(Some(IntOrString::Int(81)))), Some(81));
+        assert_eq!(number(port(Some(IntOrString::String("web".into())))), Some(8080));
+        assert_eq!(number(port(Some(IntOrString::String("dns".into())))), None);
+    }
+
+    #[test]
+    fn an_endpoint_being_deleted_serves_but_is_not_ready() {
+        let state = EndpointState::of_pod(true, true, false);
+        assert_eq!(
+            state,
+            EndpointState {
+                ready: false,
+                serving: true,
+                terminating: true
+            }
+        );
+        assert!(EndpointState::of_pod(false, false, true).ready);
+    }
+}

@@ -1,0 +1,155 @@
+//! Taints of nodes and the tolerations of pods.
+
+use k8s_openapi::api::core::v1::{Taint, Toleration};
+
+/// Pods that do not tolerate it are not placed here.
+pub const NO_SCHEDULE: &str = "NoSchedule";
+/// They are placed here last.
+pub const PREFER_NO_SCHEDULE: &str = "PreferNoSchedule";
+/// They are not placed here, and leave.
+pub const NO_EXECUTE: &str = "NoExecute";
+
+/// Whether one toleration accepts one taint. An empty key with `Exists` accepts all, an empty effect every effect.
+pub fn tolerates(toleration: &Toleration, taint: &Taint) -> bool {
+    if toleration
+        .effect
+        .as_deref()
+        .is_some_and(|effect| !effect.is_empty() && effect != taint.effect)
+    {
+        return false;
+    }
+    if toleration
+        .key
+        .as_deref()
+        .is_some_and(|key| !key.is_empty() && key != taint.key)
+    {
+        return false;
+    }
+    let (wanted, have) = (
+        toleration.value.as_deref().unwrap_or(""),
+        taint.value.as_deref().unwrap_or(""),
+    );
+    match toleration.operator.as_deref() {
+        None | Some("" | "Equal") => wanted == have,
+        Some("Exists") => true,
+        Some("Gt") => compares(have, wanted, |taint, toleration| taint > toleration),
+        Some("Lt") => compares(have, wanted, |taint, toleration| taint < toleration),
+        Some(_) => false,
+    }
+}
+
+fn compares(taint: &str, toleration: &str, rule: impl Fn(i64, i64) -> bool) -> bool {
+    taint
+        .parse()
+        .is_ok_and(|taint| toleration.parse().is_ok_and(|toleration| rule(taint, toleration)))
+}
+
+/// Whether any of the tolerations accepts the taint.
+pub fn is_tolerated(taint: &Taint, tolerations: &[Toleration]) -> bool {
+    tolerations.iter().any(|toleration| tolerates(toleration, taint))
+}
+
+/// The first taint of one of these effects that nothing accepts.
+pub fn first_untolerated<'a>(
+    taints: &'a [Taint],
+    tolerations: &[Toleration],
+    effects: &[&str],
+) -> Option<&'a Taint> {
+    let mut matter = taints
+        .iter()
+        .filter(|taint| effects.contains(&taint.effect.as_str()));
+    matter.find(|taint| !is_tolerated(taint, tolerations))
+}
+
+/// How long a pod may stay under its node's `NoExecute` taints.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stay {
+    /// For good.
+    Forever,
+    /// This long since the taint came.
+    Seconds(i64),
+    /// Not at all.
+    Leave,
+}
+
+/// The shortest stay that the tolerations grant over all `NoExecute` taints.
+pub fn stay(taints: &[Taint], tolerations: &[Toleration]) -> Stay {
+    let mut stay = Stay::Forever;
+    for taint in taints.iter().filter(|taint| taint.effect == NO_EXECUTE) {
+        let mut used = tolerations
+            .iter()
+            .filter(|toleration| tolerates(toleration, taint))
+            .peekable();
+        if used.peek().is_none() {
+            return Stay::Leave;
+        }
+        for seconds in used.filter_map(|toleration| toleration.toleration_seconds) {
+            stay = match stay {
+                _ if seconds <= 0 => Stay::Leave,
+                Stay::Leave => Stay::Leave,
+                Stay::Seconds(shorter) if shorter <= seconds => Stay::Seconds(shorter),
+                _ => Stay::Seconds(seconds),
+            };
+        }
+    }
+    stay
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn taint(key: &str, value: &str, effect: &str) -> Taint {
+        Taint {
+            key: key.into(),
+            value: Some(value.into()),
+            effect: effect.into(),
+            time_added: None,
+        }
+    }
+
+    fn toleration(key: &str, operator: &str, value: &str, effect: &str, seconds: Option<i64>) -> Toleration {
+        let some = |text: &str| (!text.is_empty()).then(|| text.to_owned());
+        Toleration {
+            key: some(key),
+            operator: some(operator),
+            value: some(value),
+            effect: some(effect),
+            toleration_seconds: seconds,
+        }
+    }
+
+    #[test]
+    fn tolerations() {
+        let taint = taint("k", "v", NO_SCHEDULE);
+        for (own, expected) in [
+            (toleration("k", "", "v", "", None), true),
+            (toleration("k", "Equal", "w", "", None), false),
+            (toleration("k", "Exists", "", NO_EXECUTE, None), false),
+            (toleration("", "Exists", "", "", None), true),
+            (toleration("k", "Exists", "", NO_SCHEDULE, None), true),
+            (toleration("other", "Exists", "", "", None), false),
+        ] {
+            assert_eq!(tolerates(&own, &taint), expected, "{own:?}");
+        }
+    }
+
+    #[test]
+    fn the_shortest_stay_counts() {
+        let taints = [taint("a", "", NO_EXECUTE), taint("b", "", NO_EXECUTE)];
+        let exists = |key, seconds| toleration(key, "Exists", "", NO_EXECUTE, seconds);
+        assert_eq!(stay(&taints, &[exists("a", None)]), Stay::Leave);
+        assert_eq!(
+            stay(&taints, &[exists("a", None), exists("b", None)]),
+            Stay::Forever
+        );
+        assert_eq!(
+            stay(&taints, &[exists("a", Some(9)), exists("b", Some(300))]),
+            Stay::Seconds(9)
+        );
+        assert_eq!(
+            stay(&taints, &[exists("a", Some(0)), exists("b", Some(300))]),
+            Stay::Leave
+        );
+    }
+}
