@@ -12,7 +12,7 @@ use crate::resource::ListWatch;
 use crate::store::Store;
 use futures::future::BoxFuture;
 use machinery_meta::{ObjectHeader, ObjectKey};
-use machinery_runtime::{Runtime, TaskHandle};
+use machinery_runtime::{Runtime, Scope};
 use parking_lot::{Mutex, RwLock};
 use std::any::{Any, TypeId};
 use std::collections::{BTreeMap, BTreeSet};
@@ -77,8 +77,8 @@ struct Shared<P: Projection> {
     /// Held while a change is applied and told, so that a late subscriber misses none and sees none twice.
     handlers: Mutex<Handlers<P>>,
     synced: watch::Sender<bool>,
-    /// The reflector; it holds this struct weakly and ends with it.
-    reflector: Mutex<Option<TaskHandle>>,
+    /// The reflector's scope; the reflector holds this struct weakly and ends with it.
+    reflector: Mutex<Option<Scope>>,
 }
 
 struct Handlers<P> {
@@ -239,11 +239,13 @@ impl<P: Projection> Informer<P> {
             reflector: Mutex::new(None),
         });
         let sink: Weak<dyn Sink> = Arc::downgrade(&(shared.clone() as Arc<dyn Sink>));
-        let task = runtime.spawn(
+        let scope = runtime.child_scope();
+        let inside = scope.runtime().clone();
+        drop(inside.spawn(
             "reflector",
-            reflector::run(client.clone(), runtime.clone(), source, sink),
-        );
-        *shared.reflector.lock() = Some(task);
+            reflector::run(client.clone(), inside.clone(), source, sink),
+        ));
+        *shared.reflector.lock() = Some(scope);
         Self { shared }
     }
 
@@ -275,8 +277,8 @@ impl<P: Projection> Informer<P> {
     }
 
     /// Looks at every object without collecting them; `look` must not call back into the informer.
-    pub fn for_each(&self, mut look: impl FnMut(&Arc<Object<P>>)) {
-        self.shared.store.read().objects().for_each(|object| look(object));
+    pub fn for_each(&self, look: impl FnMut(&Arc<Object<P>>)) {
+        self.shared.store.read().objects().for_each(look);
     }
 
     /// How many objects there are.

@@ -37,13 +37,16 @@ impl IndexName {
     pub const OWNER: Self = Self("owner");
 }
 
+/// Calls back with each value under which an object is found.
+pub type IndexValues<P> = fn(&Object<P>, &mut dyn FnMut(&str));
+
 /// A declared index: its name and the values under which an object is found.
 #[derive(Debug)]
 pub struct Index<P> {
     /// How readers ask for it.
     pub name: IndexName,
     /// Calls back with each value of the object.
-    pub values: fn(&Object<P>, &mut dyn FnMut(&str)),
+    pub values: IndexValues<P>,
 }
 
 impl<P> Index<P> {

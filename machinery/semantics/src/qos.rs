@@ -125,7 +125,7 @@ mod tests {
             QosClass::BestEffort,
         );
         check(&[json!({"requests": {"cpu": "0"}})], QosClass::BestEffort);
-        check(&[both.clone()], QosClass::Guaranteed);
+        check(std::slice::from_ref(&both), QosClass::Guaranteed);
         check(&[both.clone(), both.clone()], QosClass::Guaranteed);
         check(&[both.clone(), json!({})], QosClass::Burstable);
         check(
