@@ -1,1 +1,36 @@
 //! The object tree, the table's form and the engines that run on it.
+//!
+//! Inside the server an object is one [`Tree`] over a [`Type`] of a [`Schema`]. Built-in kinds take their
+//! types from the generated table of `machinery-api`, custom kinds from their CRD's structural schema;
+//! nothing below tells the two apart except where upstream itself does.
+//!
+//! How a request body passes through: [`decode_json`] parses, matches fields, reports unknown and duplicate
+//! ones by full path and leaves the *normal form* behind: what upstream's typed decoder and encoder would
+//! make of the document. `apply_defaults` fills what the table says, patches change the tree, [`encode_json`]
+//! or [`encode_split`] writes it. The normal form has one shape per value, so two trees are equal exactly
+//! when the objects are.
+//!
+//! In reading order: [`table`] (types and fields), [`tree`] (reading and writing), [`json`] (text).
+//!
+//! Nothing here is async, reads a clock or opens a file, and every bound on outside bytes is a named constant.
+
+pub mod json;
+pub mod leaf;
+mod normal;
+pub mod structural;
+pub mod table;
+#[cfg(test)]
+mod testing;
+pub mod tree;
+
+pub use json::{
+    DecodeError, Decoded, SplitObject, Strictness, decode_json, encode_json, encode_node, encode_split,
+};
+pub use table::{
+    Extra, Field, FieldSpec, ListType, MapType, Schema, SchemaBuilder, SchemaError, Shape, Text, Type,
+    TypeId, Wire,
+};
+pub use tree::{Kind, Mut, Ref, Step, Tree, Value};
+
+/// Deeper nesting than this is refused in every format.
+pub const MAX_DEPTH: usize = 256;

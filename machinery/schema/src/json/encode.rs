@@ -1,0 +1,218 @@
+//! Trees to JSON, compact and in the tree's order.
+
+use super::number::{write_float, write_int};
+use crate::tree::{Node, Ref, Tag, Tree};
+use bytes::Bytes;
+
+/// Appends a tree as JSON.
+pub fn encode_json(tree: &Tree, out: &mut Vec<u8>) {
+    encode_node(tree.root(), out);
+}
+
+/// Appends one value as JSON.
+pub fn encode_node(value: Ref<'_>, out: &mut Vec<u8>) {
+    let node = value.node;
+    match node.tag() {
+        Tag::Null => out.extend_from_slice(b"null"),
+        Tag::Bool => out.extend_from_slice(if node.as_bool() { b"true" } else { b"false" }),
+        Tag::Int => write_int(out, node.as_int()),
+        Tag::Float => write_float(out, node.as_float()),
+        Tag::Str => write_string(out, value.tree.text_of(node)),
+        Tag::Raw => out.extend_from_slice(value.tree.text_of(node).as_bytes()),
+        Tag::List => {
+            out.push(b'[');
+            for (at, item) in value.tree.children(node).iter().enumerate() {
+                if at > 0 {
+                    out.push(b',');
+                }
+                encode_node(value.child(*item), out);
+            }
+            out.push(b']');
+        }
+        Tag::Map => {
+            out.push(b'{');
+            for (at, member) in value.tree.children(node).iter().enumerate() {
+                if at > 0 {
+                    out.push(b',');
+                }
+                write_member(value, *member, out);
+            }
+            out.push(b'}');
+        }
+    }
+}
+
+fn write_member(parent: Ref<'_>, member: Node, out: &mut Vec<u8>) {
+    if member.is_named() {
+        write_string(out, parent.tree.key_of(member));
+    } else {
+        // Names of fields need no escapes.
+        out.push(b'"');
+        out.extend_from_slice(parent.tree.name_of(parent.ty, member).as_bytes());
+        out.push(b'"');
+    }
+    out.push(b':');
+    encode_node(parent.child(member), out);
+}
+
+/// An encoded object in three slices, so that kind and revision are supplied when it is framed.
+///
+/// `{` + [`type_meta`](Self::type_meta) + [`head`](Self::head) + `"42"` + [`tail`](Self::tail) is the whole object;
+/// without `type_meta` it is a list item of a built-in kind.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SplitObject {
+    /// `"kind":"Pod","apiVersion":"v1",`
+    pub type_meta: Bytes,
+    /// From `"metadata":{` up to and including `"resourceVersion":`.
+    pub head: Bytes,
+    /// What follows the revision, with the closing brace.
+    pub tail: Bytes,
+}
+
+impl SplitObject {
+    /// The whole object at a revision.
+    pub fn join(&self, revision: u64) -> Vec<u8> {
+        let len = self.type_meta.len() + self.head.len() + self.tail.len() + 24;
+        let mut out = Vec::with_capacity(len);
+        out.push(b'{');
+        out.extend_from_slice(&self.type_meta);
+        out.extend_from_slice(&self.head);
+        out.push(b'"');
+        out.extend_from_slice(revision.to_string().as_bytes());
+        out.push(b'"');
+        out.extend_from_slice(&self.tail);
+        out
+    }
+}
+
+/// Encodes an object in three slices. A revision the tree carries is left out; `metadata` is made when missing.
+pub fn encode_split(tree: &Tree) -> SplitObject {
+    let root = tree.root();
+    let mut out = Vec::with_capacity(tree.text.len() + 256);
+    for name in ["kind", "apiVersion"] {
+        if let Some(text) = root.get(name).and_then(Ref::as_str) {
+            write_string(&mut out, name);
+            out.push(b':');
+            write_string(&mut out, text);
+            out.push(b',');
+        }
+    }
+    let type_meta = out.len();
+    out.extend_from_slice(b"\"metadata\":{");
+    let metadata = root.get("metadata");
+    let (before, after) = metadata.map_or((&[][..], &[][..]), split_metadata);
+    for member in before {
+        metadata
+            .into_iter()
+            .for_each(|metadata| write_member(metadata, *member, &mut out));
+        out.push(b',');
+    }
+    out.extend_from_slice(b"\"resourceVersion\":");
+    let head = out.len();
+    for member in after {
+        out.push(b',');
+        metadata
+            .into_iter()
+            .for_each(|metadata| write_member(metadata, *member, &mut out));
+    }
+    out.push(b'}');
+    for member in tree.children(root.node) {
+        if !matches!(tree.name_of(root.ty, *member), "kind" | "apiVersion" | "metadata") {
+            out.push(b',');
+            write_member(root, *member, &mut out);
+        }
+    }
+    out.push(b'}');
+    let mut tail = Bytes::from(out);
+    let mut head = tail.split_to(head);
+    let type_meta = head.split_to(type_meta);
+    SplitObject {
+        type_meta,
+        head,
+        tail,
+    }
+}
+
+/// The members of `metadata` before and after the place of `resourceVersion`.
+fn split_metadata(metadata: Ref<'_>) -> (&[Node], &[Node]) {
+    let tree = metadata.tree;
+    let children = tree.children(metadata.node);
+    let own_place = tree
+        .schema
+        .field(metadata.ty, "resourceVersion")
+        .map(|(position, _)| position);
+    let place = children
+        .iter()
+        .position(|child| match own_place {
+            Some(position) => child.is_named() || child.position() >= position,
+            None => tree.key_of(*child) >= "resourceVersion",
+        })
+        .unwrap_or(children.len());
+    let (before, after) = children.split_at(place);
+    match after.first() {
+        Some(first) if tree.name_of(metadata.ty, *first) == "resourceVersion" => (before, &after[1..]),
+        _ => (before, after),
+    }
+}
+
+/// Bytes that need a look inside a string.
+static ESCAPES: [bool; 256] = {
+    let mut table = [false; 256];
+    let mut at = 0;
+    while at < 0x20 {
+        table[at] = true;
+        at += 1;
+    }
+    table[b'"' as usize] = true;
+    table[b'\\' as usize] = true;
+    table[b'<' as usize] = true;
+    table[b'>' as usize] = true;
+    table[b'&' as usize] = true;
+    // U+2028 and U+2029 begin with this byte.
+    table[0xe2] = true;
+    table
+};
+
+/// Appends a string literal, escaped as Go's encoder does (HTML characters included).
+pub(crate) fn write_string(out: &mut Vec<u8>, text: &str) {
+    out.push(b'"');
+    let bytes = text.as_bytes();
+    let mut done = 0;
+    let mut at = 0;
+    while let Some(byte) = bytes.get(at) {
+        if !ESCAPES[*byte as usize] {
+            at += 1;
+            continue;
+        }
+        let (escape, taken) = escape_of(&bytes[at..]);
+        if !escape.is_empty() {
+            out.extend_from_slice(&bytes[done..at]);
+            out.extend_from_slice(&escape);
+            done = at + taken;
+        }
+        at += taken;
+    }
+    out.extend_from_slice(&bytes[done..]);
+    out.push(b'"');
+}
+
+/// The escape for what stands first, and how many bytes it stands for; empty when it may stay.
+#[cold]
+fn escape_of(bytes: &[u8]) -> (Vec<u8>, usize) {
+    let short = |escape: &[u8]| (escape.to_vec(), 1);
+    match bytes[0] {
+        b'"' => short(b"\\\""),
+        b'\\' => short(b"\\\\"),
+        b'\n' => short(b"\\n"),
+        b'\r' => short(b"\\r"),
+        b'\t' => short(b"\\t"),
+        0x08 => short(b"\\b"),
+        0x0c => short(b"\\f"),
+        0xe2 if bytes.len() > 2 && bytes[1] == 0x80 && matches!(bytes[2], 0xa8 | 0xa9) => (
+            format!("\\u{:04x}", 0x2028 + u32::from(bytes[2] - 0xa8)).into_bytes(),
+            3,
+        ),
+        0xe2 => (Vec::new(), 1),
+        byte => (format!("\\u{byte:04x}").into_bytes(), 1),
+    }
+}

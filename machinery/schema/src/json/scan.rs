@@ -1,0 +1,319 @@
+//! The scanner: positions in the input, strings, numbers, and Go's words for what is not JSON.
+
+use super::DecodeError;
+use crate::MAX_DEPTH;
+
+/// Bytes at which the fast loop over a string stops.
+static STOPS: [bool; 256] = {
+    let mut table = [false; 256];
+    let mut at = 0;
+    while at < 0x20 {
+        table[at] = true;
+        at += 1;
+    }
+    table[b'"' as usize] = true;
+    table[b'\\' as usize] = true;
+    table
+};
+
+/// A string literal without its quotes.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Literal {
+    pub(super) start: usize,
+    pub(super) end: usize,
+    pub(super) escaped: bool,
+}
+
+/// A number literal.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Number {
+    pub(super) start: usize,
+    pub(super) end: usize,
+    /// No fraction and no exponent.
+    pub(super) whole: bool,
+}
+
+#[derive(Debug)]
+pub(super) struct Scanner<'i> {
+    pub(super) input: &'i [u8],
+    pub(super) at: usize,
+}
+
+impl<'i> Scanner<'i> {
+    pub(super) fn new(input: &'i [u8]) -> Self {
+        Self { input, at: 0 }
+    }
+
+    /// The next byte that is not white space, not taken yet.
+    #[inline]
+    pub(super) fn peek(&mut self) -> Option<u8> {
+        loop {
+            let byte = *self.input.get(self.at)?;
+            if byte > b' ' || !matches!(byte, b' ' | b'\n' | b'\r' | b'\t') {
+                return Some(byte);
+            }
+            self.at += 1;
+        }
+    }
+
+    /// Takes `byte` if it is next.
+    #[inline]
+    pub(super) fn take(&mut self, byte: u8) -> bool {
+        let found = self.peek() == Some(byte);
+        self.at += usize::from(found);
+        found
+    }
+
+    /// Takes what must follow.
+    #[inline]
+    pub(super) fn expect(&mut self, byte: u8, context: &str) -> Result<(), DecodeError> {
+        if self.take(byte) {
+            Ok(())
+        } else {
+            Err(self.unexpected(context))
+        }
+    }
+
+    #[cold]
+    pub(super) fn unexpected(&mut self, context: &str) -> DecodeError {
+        self.peek();
+        self.bad(context)
+    }
+
+    #[cold]
+    fn bad(&self, context: &str) -> DecodeError {
+        let Some(byte) = self.input.get(self.at).copied() else {
+            return DecodeError::Syntax("unexpected end of JSON input".to_owned());
+        };
+        let shown = match byte {
+            b'\'' => "'\\''".to_owned(),
+            b'\\' => "'\\\\'".to_owned(),
+            b'\n' => "'\\n'".to_owned(),
+            b'\r' => "'\\r'".to_owned(),
+            b'\t' => "'\\t'".to_owned(),
+            0..0x20 | 0x7f => format!("'\\x{byte:02x}'"),
+            _ => format!("'{}'", byte as char),
+        };
+        DecodeError::Syntax(format!("invalid character {shown} {context}"))
+    }
+
+    /// The literal whose opening quote is next.
+    #[inline]
+    pub(super) fn string(&mut self) -> Result<Literal, DecodeError> {
+        let start = self.at + 1;
+        let mut at = start;
+        let mut escaped = false;
+        loop {
+            while let Some(byte) = self.input.get(at)
+                && !STOPS[*byte as usize]
+            {
+                at += 1;
+            }
+            match self.input.get(at) {
+                Some(b'"') => break,
+                Some(b'\\') => {
+                    escaped = true;
+                    at += 2;
+                }
+                _ => {
+                    self.at = at;
+                    return Err(self.bad("in string literal"));
+                }
+            }
+        }
+        self.at = at + 1;
+        Ok(Literal {
+            start,
+            end: at,
+            escaped,
+        })
+    }
+
+    pub(super) fn number(&mut self) -> Result<Number, DecodeError> {
+        let start = self.at;
+        let mut whole = true;
+        self.at += usize::from(self.next_is(b'-'));
+        match self.input.get(self.at) {
+            Some(b'0') => self.at += 1,
+            Some(b'1'..=b'9') => self.digits(),
+            _ => return Err(self.bad("in numeric literal")),
+        }
+        if self.next_is(b'.') {
+            whole = false;
+            self.at += 1;
+            self.some_digits("after decimal point in numeric literal")?;
+        }
+        if self.next_is(b'e') || self.next_is(b'E') {
+            whole = false;
+            self.at += 1;
+            self.at += usize::from(self.next_is(b'+') || self.next_is(b'-'));
+            self.some_digits("in exponent of numeric literal")?;
+        }
+        Ok(Number {
+            start,
+            end: self.at,
+            whole,
+        })
+    }
+
+    /// `true`, `false` or `null`, whose first byte is next.
+    pub(super) fn word(&mut self, word: &str) -> Result<(), DecodeError> {
+        for byte in word.bytes() {
+            if !self.next_is(byte) {
+                return Err(self.bad(&format!("in literal {word} (expecting '{}')", byte as char)));
+            }
+            self.at += 1;
+        }
+        Ok(())
+    }
+
+    /// Passes over one value of any kind.
+    pub(super) fn skip(&mut self, depth: usize) -> Result<(), DecodeError> {
+        if depth > MAX_DEPTH {
+            return Err(DecodeError::TooDeep);
+        }
+        match self.peek() {
+            Some(b'{') => self.skip_object(depth),
+            Some(b'[') => self.skip_array(depth),
+            Some(b'"') => self.string().map(drop),
+            Some(b't') => self.word("true"),
+            Some(b'f') => self.word("false"),
+            Some(b'n') => self.word("null"),
+            Some(b'-' | b'0'..=b'9') => self.number().map(drop),
+            _ => Err(self.unexpected("looking for beginning of value")),
+        }
+    }
+
+    fn skip_object(&mut self, depth: usize) -> Result<(), DecodeError> {
+        self.at += 1;
+        if self.take(b'}') {
+            return Ok(());
+        }
+        loop {
+            self.key()?;
+            self.skip(depth + 1)?;
+            if !self.more(b'}', "after object key:value pair")? {
+                return Ok(());
+            }
+        }
+    }
+
+    fn skip_array(&mut self, depth: usize) -> Result<(), DecodeError> {
+        self.at += 1;
+        if self.take(b']') {
+            return Ok(());
+        }
+        loop {
+            self.skip(depth + 1)?;
+            if !self.more(b']', "after array element")? {
+                return Ok(());
+            }
+        }
+    }
+
+    /// A member's key and the colon after it.
+    #[inline]
+    pub(super) fn key(&mut self) -> Result<Literal, DecodeError> {
+        if self.peek() != Some(b'"') {
+            return Err(self.unexpected("looking for beginning of object key string"));
+        }
+        let key = self.string()?;
+        self.expect(b':', "after object key")?;
+        Ok(key)
+    }
+
+    /// After a member or an item: is there another one?
+    #[inline]
+    pub(super) fn more(&mut self, close: u8, context: &str) -> Result<bool, DecodeError> {
+        if self.take(b',') {
+            return Ok(true);
+        }
+        self.expect(close, context).map(|()| false)
+    }
+
+    fn next_is(&self, byte: u8) -> bool {
+        self.input.get(self.at) == Some(&byte)
+    }
+
+    fn digits(&mut self) {
+        while self.input.get(self.at).is_some_and(u8::is_ascii_digit) {
+            self.at += 1;
+        }
+    }
+
+    fn some_digits(&mut self, context: &str) -> Result<(), DecodeError> {
+        if !self.input.get(self.at).is_some_and(u8::is_ascii_digit) {
+            return Err(self.bad(context));
+        }
+        self.digits();
+        Ok(())
+    }
+}
+
+/// Appends a literal's text with its escapes undone, as Go does: lone surrogates become U+FFFD.
+pub(super) fn unescape(literal: &[u8], out: &mut String) -> Result<(), DecodeError> {
+    let text = std::str::from_utf8(literal).map_err(|_| DecodeError::Syntax("invalid UTF-8".to_owned()))?;
+    let mut rest = text;
+    while let Some(found) = rest.find('\\') {
+        out.push_str(&rest[..found]);
+        rest = &rest[found + 1..];
+        let escape = rest.bytes().next().unwrap_or(0);
+        let plain = match escape {
+            b'"' | b'\\' | b'/' => escape as char,
+            b'b' => '\u{8}',
+            b'f' => '\u{c}',
+            b'n' => '\n',
+            b'r' => '\r',
+            b't' => '\t',
+            b'u' => {
+                let (character, taken) = unicode(rest)?;
+                out.push(character);
+                rest = &rest[taken..];
+                continue;
+            }
+            _ => {
+                let shown = rest
+                    .chars()
+                    .next()
+                    .map_or_else(|| "'\"'".to_owned(), |c| format!("'{c}'"));
+                return Err(DecodeError::Syntax(format!(
+                    "invalid character {shown} in string escape code"
+                )));
+            }
+        };
+        out.push(plain);
+        rest = &rest[1..];
+    }
+    out.push_str(rest);
+    Ok(())
+}
+
+/// `uXXXX`, or a pair of them; the character and how many bytes it took.
+fn unicode(text: &str) -> Result<(char, usize), DecodeError> {
+    let first = hex_code(text).ok_or_else(|| {
+        DecodeError::Syntax("invalid character in \\u hexadecimal character escape".to_owned())
+    })?;
+    if let Some(character) = char::from_u32(first) {
+        return Ok((character, 5));
+    }
+    let second = text
+        .get(5..)
+        .and_then(|rest| rest.strip_prefix("\\"))
+        .filter(|rest| rest.starts_with('u'));
+    if let Some(low) = second.and_then(hex_code)
+        && (0xd800..0xdc00).contains(&first)
+        && (0xdc00..0xe000).contains(&low)
+    {
+        let joined = 0x1_0000 + ((first - 0xd800) << 10) + (low - 0xdc00);
+        return Ok((char::from_u32(joined).unwrap_or(char::REPLACEMENT_CHARACTER), 11));
+    }
+    Ok((char::REPLACEMENT_CHARACTER, 5))
+}
+
+/// The number of `uXXXX`.
+fn hex_code(text: &str) -> Option<u32> {
+    let hex = text
+        .get(1..5)
+        .filter(|hex| hex.bytes().all(|byte| byte.is_ascii_hexdigit()))?;
+    u32::from_str_radix(hex, 16).ok()
+}

@@ -1,0 +1,111 @@
+//! Where in the document the decoder is, and what it collects there.
+
+use crate::table::{Schema, TypeId};
+use std::fmt::Write;
+
+/// At most this many unknown and duplicate fields are listed, as upstream does.
+const MAX_STRICT_ERRORS: usize = 100;
+
+/// One step from the root to here.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum PathStep {
+    Field {
+        parent: TypeId,
+        position: usize,
+    },
+    /// A map key: where in the tree's text it is.
+    Key {
+        start: u32,
+        len: u32,
+    },
+    Index(usize),
+}
+
+/// The way from the root, and the strict errors found on it.
+#[derive(Debug)]
+pub(super) struct Strict {
+    pub(super) path: Vec<PathStep>,
+    pub(super) errors: Vec<String>,
+    enabled: bool,
+}
+
+impl Strict {
+    pub(super) fn new(enabled: bool) -> Self {
+        Self {
+            path: Vec::with_capacity(16),
+            errors: Vec::new(),
+            enabled,
+        }
+    }
+
+    #[cold]
+    pub(super) fn unknown(&mut self, schema: &Schema, text: &str, name: &str) {
+        self.record("unknown", schema, text, name);
+    }
+
+    #[cold]
+    pub(super) fn duplicate(&mut self, schema: &Schema, text: &str, name: &str) {
+        self.record("duplicate", schema, text, name);
+    }
+
+    fn record(&mut self, what: &str, schema: &Schema, text: &str, name: &str) {
+        if !self.enabled || self.errors.len() >= MAX_STRICT_ERRORS {
+            return;
+        }
+        let mut path = self.full(schema, text);
+        if !path.is_empty() {
+            path.push('.');
+        }
+        path.push_str(name);
+        let error = format!("{what} field {}", crate::leaf::go_quote(&path));
+        if !self.errors.contains(&error) {
+            self.errors.push(error);
+        }
+    }
+
+    fn full(&self, schema: &Schema, text: &str) -> String {
+        let mut out = String::new();
+        for step in &self.path {
+            let name = match step {
+                PathStep::Index(index) => {
+                    let _ = write!(out, "[{index}]");
+                    continue;
+                }
+                PathStep::Field { parent, position } => field_name(schema, *parent, *position),
+                PathStep::Key { start, len } => text
+                    .get(*start as usize..(*start + *len) as usize)
+                    .unwrap_or_default(),
+            };
+            if !out.is_empty() {
+                out.push('.');
+            }
+            out.push_str(name);
+        }
+        out
+    }
+
+    /// `into Go struct field PodSpec.spec.replicas of type int32`, or `into Go value of type v1.Pod`.
+    pub(super) fn go_context(&self, schema: &Schema, go_type: &str) -> String {
+        let mut names = Vec::new();
+        let mut owner = None;
+        for step in &self.path {
+            if let PathStep::Field { parent, position } = step {
+                names.push(field_name(schema, *parent, *position));
+                owner = Some(*parent);
+            }
+        }
+        match owner {
+            None => format!("into Go value of type {go_type}"),
+            Some(owner) => {
+                let (owner, path) = (schema.struct_name(owner), names.join("."));
+                format!("into Go struct field {owner}.{path} of type {go_type}")
+            }
+        }
+    }
+}
+
+fn field_name(schema: &Schema, parent: TypeId, position: usize) -> &str {
+    schema
+        .field_at(parent, position)
+        .map_or("", |field| schema.text(field.name))
+}

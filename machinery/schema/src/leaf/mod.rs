@@ -1,0 +1,119 @@
+//! Leaves that have rules of their own: quantities, times, durations, base64, and text in Go's quotes.
+
+mod duration;
+mod time;
+
+use crate::table::Shape;
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use machinery_meta::quantity::Quantity;
+
+pub use time::{civil_from_days, days_from_civil, parse_rfc3339, write_micro_time, write_time};
+
+/// Shapes whose JSON is a string with a canonical form.
+pub(crate) fn is_text(shape: Shape) -> bool {
+    matches!(
+        shape,
+        Shape::Bytes | Shape::Quantity | Shape::Time | Shape::MicroTime | Shape::Duration
+    )
+}
+
+/// The text upstream would write back, `None` when it is the same; an error in its parser's words.
+pub(crate) fn canonical(shape: Shape, text: &str) -> Result<Option<String>, String> {
+    match shape {
+        Shape::Bytes => bytes(text),
+        Shape::Quantity => quantity(text),
+        Shape::Time => time::canonical(text),
+        Shape::MicroTime => time::canonical_micro(text),
+        Shape::Duration => duration::canonical(text),
+        _ => Ok(None),
+    }
+}
+
+fn quantity(text: &str) -> Result<Option<String>, String> {
+    if is_plain_quantity(text) {
+        return Ok(None);
+    }
+    let parsed: Quantity = text.parse().map_err(|error| format!("{error}"))?;
+    let canonical = parsed.to_string();
+    Ok((canonical != text).then_some(canonical))
+}
+
+/// The common ones that are canonical already: up to three digits without a leading zero, and one suffix.
+fn is_plain_quantity(text: &str) -> bool {
+    let digits = text.bytes().take_while(u8::is_ascii_digit).count();
+    (1..=3).contains(&digits)
+        && !text.starts_with('0')
+        && matches!(
+            &text[digits..],
+            "" | "m" | "k" | "M" | "G" | "Ki" | "Mi" | "Gi" | "Ti"
+        )
+}
+
+/// Go's base64 decoder: standard alphabet with padding, line breaks allowed.
+fn bytes(text: &str) -> Result<Option<String>, String> {
+    if STANDARD.decode(text).is_ok() {
+        return Ok(None);
+    }
+    let joined: String = text.chars().filter(|c| !matches!(c, '\r' | '\n')).collect();
+    match STANDARD.decode(&joined) {
+        Ok(_) => Ok(Some(joined)),
+        Err(_) => Err(format!(
+            "illegal base64 data at input byte {}",
+            illegal_base64_at(text)
+        )),
+    }
+}
+
+/// Where Go's decoder stops: the first byte that cannot be, or the end of a short last group.
+fn illegal_base64_at(text: &str) -> usize {
+    let legal = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/' | b'\r' | b'\n');
+    text.bytes()
+        .position(|byte| !legal(byte))
+        .unwrap_or(text.len() / 4 * 4)
+}
+
+/// A string as Go's `%q` prints it.
+pub fn go_quote(text: &str) -> String {
+    let mut out = String::with_capacity(text.len() + 2);
+    out.push('"');
+    for character in text.chars() {
+        match character {
+            '"' => out.push_str("\\\""),
+            '\\' => out.push_str("\\\\"),
+            '\n' => out.push_str("\\n"),
+            '\r' => out.push_str("\\r"),
+            '\t' => out.push_str("\\t"),
+            '\u{7}' => out.push_str("\\a"),
+            '\u{8}' => out.push_str("\\b"),
+            '\u{b}' => out.push_str("\\v"),
+            '\u{c}' => out.push_str("\\f"),
+            c if (c as u32) < 0x20 || c as u32 == 0x7f => out.push_str(&format!("\\x{:02x}", c as u32)),
+            c => out.push(c),
+        }
+    }
+    out.push('"');
+    out
+}
+
+/// JSON text without white space between its tokens; the text must be valid JSON.
+pub(crate) fn compact_json(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    let (mut in_string, mut escaped) = (false, false);
+    for character in text.chars() {
+        if !in_string && character.is_ascii_whitespace() {
+            continue;
+        }
+        out.push(character);
+        match character {
+            _ if escaped => escaped = false,
+            '\\' if in_string => escaped = true,
+            '"' => in_string = !in_string,
+            _ => {}
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests;

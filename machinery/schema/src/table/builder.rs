@@ -1,0 +1,492 @@
+//! Building a [`Schema`]: declare types (so that they may refer to each other), define them, finish.
+
+use super::{Extra, Field, ListType, MapType, NO_EXTRA, NameIndex, Schema, Shape, Text, Type, TypeId, Wire};
+use crate::structural::Constraints;
+use std::collections::HashMap;
+
+/// A schema that cannot be.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum SchemaError {
+    #[error("type {0} was declared but never defined")]
+    Undefined(String),
+    #[error("the schema has more than {limit} {what}")]
+    TooLarge { what: &'static str, limit: usize },
+    #[error("the table's blob is damaged: {0}")]
+    Blob(&'static str),
+    #[error("the table's blob has format {found}, this program reads {known}")]
+    Format { found: u32, known: u32 },
+}
+
+/// One field as its maker says it. `..FieldSpec::default()` fills the rest.
+#[derive(Debug, Clone)]
+pub struct FieldSpec {
+    pub name: String,
+    pub ty: TypeId,
+    pub number: u16,
+    pub wire: Wire,
+    pub pointer: bool,
+    pub omitempty: bool,
+    pub omitzero: bool,
+    pub required: bool,
+    /// Counted from one into the groups given to [`SchemaBuilder::define_struct`].
+    pub group: u8,
+    pub list_type: ListType,
+    pub map_type: MapType,
+    pub map_keys: Vec<String>,
+    pub patch_strategy: String,
+    pub patch_merge_key: String,
+    pub default: String,
+    pub enum_values: Vec<String>,
+    pub format: String,
+    pub feature_gate: String,
+}
+
+impl Default for FieldSpec {
+    fn default() -> Self {
+        Self {
+            name: String::new(),
+            ty: TypeId::ANY,
+            number: 0,
+            wire: Wire::Varint,
+            pointer: false,
+            omitempty: false,
+            omitzero: false,
+            required: false,
+            group: 0,
+            list_type: ListType::Unset,
+            map_type: MapType::Unset,
+            map_keys: Vec::new(),
+            patch_strategy: String::new(),
+            patch_merge_key: String::new(),
+            default: String::new(),
+            enum_values: Vec::new(),
+            format: String::new(),
+            feature_gate: String::new(),
+        }
+    }
+}
+
+impl FieldSpec {
+    /// A field with a name and a type, `omitempty` as most are.
+    pub fn optional(name: &str, ty: TypeId) -> Self {
+        Self {
+            name: name.to_owned(),
+            ty,
+            omitempty: true,
+            ..Self::default()
+        }
+    }
+
+    /// A field that is always written.
+    pub fn always(name: &str, ty: TypeId) -> Self {
+        Self {
+            name: name.to_owned(),
+            ty,
+            required: true,
+            ..Self::default()
+        }
+    }
+}
+
+/// Collects types; see the module's comment.
+#[derive(Debug)]
+pub struct SchemaBuilder {
+    pub(super) text: String,
+    interned: HashMap<String, Text>,
+    pub(super) types: Vec<Type>,
+    defined: Vec<bool>,
+    pub(super) fields: Vec<Field>,
+    pub(super) extras: Vec<Extra>,
+    pub(super) groups: Vec<u16>,
+    pub(super) constraints: Vec<Constraints>,
+    pub(super) named: HashMap<Box<str>, TypeId>,
+    leaves: HashMap<(Shape, String), TypeId>,
+    lists: HashMap<(Shape, TypeId), TypeId>,
+}
+
+impl Default for SchemaBuilder {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl SchemaBuilder {
+    /// An empty schema; it has [`TypeId::ANY`] already.
+    pub fn new() -> Self {
+        let mut builder = Self {
+            text: String::new(),
+            interned: HashMap::new(),
+            types: Vec::new(),
+            defined: Vec::new(),
+            fields: Vec::new(),
+            extras: Vec::new(),
+            groups: Vec::new(),
+            constraints: Vec::new(),
+            named: HashMap::new(),
+            leaves: HashMap::new(),
+            lists: HashMap::new(),
+        };
+        builder.push(Shape::Any, TypeId::ANY, "interface {}", true);
+        builder
+    }
+
+    /// A type without parts, shared by (shape, Go name).
+    pub fn leaf(&mut self, shape: Shape, go_name: &str) -> TypeId {
+        if let Some(known) = self.leaves.get(&(shape, go_name.to_owned())) {
+            return *known;
+        }
+        let id = self.push(shape, TypeId::ANY, go_name, true);
+        self.leaves.insert((shape, go_name.to_owned()), id);
+        id
+    }
+
+    /// A list of `item`, shared.
+    pub fn list(&mut self, item: TypeId) -> TypeId {
+        self.part_of(Shape::List, item, "[]")
+    }
+
+    /// A map from strings to `item`, shared.
+    pub fn map(&mut self, item: TypeId) -> TypeId {
+        self.part_of(Shape::Map, item, "map[string]")
+    }
+
+    /// One of the `SchemaOr…` shapes over the schema type `item`.
+    pub fn schema_or(&mut self, shape: Shape, item: TypeId) -> TypeId {
+        self.part_of(shape, item, "")
+    }
+
+    /// A list or map of its own, to be changed through [`type_mut`](Self::type_mut).
+    pub fn own(&mut self, shape: Shape, item: TypeId, go_name: &str) -> TypeId {
+        self.push(shape, item, go_name, true)
+    }
+
+    /// A struct to be defined later, found by `name`; `go_name` is what errors print.
+    pub fn declare(&mut self, name: &str, go_name: &str) -> TypeId {
+        if let Some(known) = self.named.get(name) {
+            return *known;
+        }
+        let id = self.push(Shape::Struct, TypeId::ANY, go_name, false);
+        self.named.insert(name.into(), id);
+        id
+    }
+
+    /// A nameless struct, to be defined later.
+    pub fn declare_anonymous(&mut self, go_name: &str) -> TypeId {
+        self.push(Shape::Struct, TypeId::ANY, go_name, false)
+    }
+
+    /// Another name for a type.
+    pub fn alias(&mut self, name: &str, id: TypeId) {
+        self.named.insert(name.into(), id);
+    }
+
+    pub fn is_defined(&self, id: TypeId) -> bool {
+        self.defined[id.index()]
+    }
+
+    pub fn type_named(&self, name: &str) -> Option<TypeId> {
+        self.named.get(name).copied()
+    }
+
+    /// Gives a declared struct its fields, in Go's order; `groups` are the protobuf numbers of inlined structs.
+    pub fn define_struct(&mut self, id: TypeId, specs: Vec<FieldSpec>, groups: &[u16]) {
+        let first = index(self.fields.len());
+        for spec in specs {
+            let field = self.field(spec);
+            self.fields.push(field);
+        }
+        let first_group = index(self.groups.len());
+        self.groups.extend_from_slice(groups);
+        let (fields, groups) = (
+            first..index(self.fields.len()),
+            first_group..index(self.groups.len()),
+        );
+        let ty = &mut self.types[id.index()];
+        ty.fields = fields;
+        ty.groups = groups;
+        self.defined[id.index()] = true;
+    }
+
+    /// Changes what a type says of itself (flags, not its parts).
+    pub fn type_mut(&mut self, id: TypeId) -> &mut Type {
+        &mut self.types[id.index()]
+    }
+
+    /// Attaches constraints to a type.
+    pub fn constrain(&mut self, id: TypeId, constraints: Constraints) {
+        self.types[id.index()].constraints = Some(index(self.constraints.len()));
+        self.constraints.push(constraints);
+    }
+
+    pub fn intern(&mut self, text: &str) -> Text {
+        if text.is_empty() {
+            return Text::default();
+        }
+        if let Some(known) = self.interned.get(text) {
+            return *known;
+        }
+        let made = Text {
+            start: index(self.text.len()),
+            len: index(text.len()),
+        };
+        self.text.push_str(text);
+        self.interned.insert(text.to_owned(), made);
+        made
+    }
+
+    /// Copies a type of another schema, and all it refers to.
+    pub fn import(&mut self, from: &Schema, id: TypeId) -> TypeId {
+        let mut known = HashMap::new();
+        self.import_into(from, id, &mut known)
+    }
+
+    /// Checks and freezes.
+    pub fn finish(mut self) -> Result<Schema, SchemaError> {
+        if let Some(open) = self.defined.iter().position(|defined| !defined) {
+            let name = self.types[open].go_name;
+            return Err(SchemaError::Undefined(self.text[name.range()].to_owned()));
+        }
+        if self.text.len() > u32::MAX as usize / 2 {
+            return Err(SchemaError::TooLarge {
+                what: "bytes of text",
+                limit: u32::MAX as usize / 2,
+            });
+        }
+        let mut slots = Vec::new();
+        let mut always = Vec::new();
+        for at in 0..self.types.len() {
+            let range = self.types[at].fields.start as usize..self.types[at].fields.end as usize;
+            if range.len() > usize::from(u16::MAX) / 2 {
+                return Err(SchemaError::TooLarge {
+                    what: "fields in one struct",
+                    limit: usize::from(u16::MAX) / 2,
+                });
+            }
+            let fields = &self.fields[range];
+            let names = fields.iter().map(|field| &self.text[field.name.range()]);
+            let index_of_names = NameIndex::build(&mut slots, names);
+            let first = index(always.len());
+            if self.types[at].typed {
+                let needed = fields
+                    .iter()
+                    .enumerate()
+                    .filter(|(_, field)| self.appears_unasked(field));
+                always.extend(needed.map(|(position, _)| u16::try_from(position).unwrap_or(u16::MAX)));
+            }
+            let defaulted = fields.iter().any(|field| {
+                self.extras
+                    .get(field.extra as usize)
+                    .is_some_and(|extra| !extra.default.is_empty())
+            });
+            let ty = &mut self.types[at];
+            ty.names = index_of_names;
+            ty.always = first..index(always.len());
+            ty.defaulted = defaulted;
+        }
+        self.mark_defaulted();
+        let mut schema = Schema {
+            text: self.text.into_boxed_str(),
+            types: self.types.into_boxed_slice(),
+            fields: self.fields.into_boxed_slice(),
+            extras: self.extras.into_boxed_slice(),
+            always: always.into_boxed_slice(),
+            groups: self.groups.into_boxed_slice(),
+            slots: slots.into_boxed_slice(),
+            constraints: self.constraints.into_boxed_slice(),
+            named: self.named,
+            fingerprint: 0,
+        };
+        schema.fingerprint = super::blob::fingerprint(&schema);
+        Ok(schema)
+    }
+
+    /// As [`finish`](Self::finish), for arrays that came from a blob.
+    pub(super) fn finish_read(mut self) -> Result<Schema, SchemaError> {
+        self.defined = vec![true; self.types.len()];
+        self.finish()
+    }
+
+    /// Go writes the field although nothing set it.
+    fn appears_unasked(&self, field: &Field) -> bool {
+        if field.omitzero {
+            return false;
+        }
+        !field.omitempty || (!field.pointer && self.types[field.ty.index()].shape.is_go_struct())
+    }
+
+    /// A type is defaulted when it has a default or any type below it has; the walk of the others is saved.
+    fn mark_defaulted(&mut self) {
+        loop {
+            let mut changed = false;
+            for at in 0..self.types.len() {
+                if self.types[at].defaulted {
+                    continue;
+                }
+                let below = |id: TypeId| self.types[id.index()].defaulted;
+                let fields = self.types[at].fields.start as usize..self.types[at].fields.end as usize;
+                let found =
+                    below(self.types[at].item) || self.fields[fields].iter().any(|field| below(field.ty));
+                if found {
+                    self.types[at].defaulted = true;
+                    changed = true;
+                }
+            }
+            if !changed {
+                return;
+            }
+        }
+    }
+
+    fn part_of(&mut self, shape: Shape, item: TypeId, prefix: &str) -> TypeId {
+        if let Some(known) = self.lists.get(&(shape, item)) {
+            return *known;
+        }
+        let name = format!("{prefix}{}", &self.text[self.types[item.index()].go_name.range()]);
+        let id = self.push(shape, item, &name, true);
+        self.lists.insert((shape, item), id);
+        id
+    }
+
+    fn push(&mut self, shape: Shape, item: TypeId, go_name: &str, defined: bool) -> TypeId {
+        let go_name = self.intern(go_name);
+        let id = TypeId(index(self.types.len()));
+        self.types.push(Type {
+            shape,
+            item,
+            go_name,
+            map_type: MapType::Unset,
+            typed: true,
+            preserve_unknown: false,
+            embedded: false,
+            nullable: false,
+            constraints: None,
+            fields: 0..0,
+            always: 0..0,
+            defaulted: false,
+            names: NameIndex::default(),
+            groups: 0..0,
+        });
+        self.defined.push(defined);
+        id
+    }
+
+    fn field(&mut self, spec: FieldSpec) -> Field {
+        let extra = self.extra(&spec);
+        Field {
+            name: self.intern(&spec.name),
+            ty: spec.ty,
+            number: spec.number,
+            wire: spec.wire,
+            pointer: spec.pointer,
+            omitempty: spec.omitempty,
+            omitzero: spec.omitzero,
+            required: spec.required,
+            group: spec.group,
+            extra,
+        }
+    }
+
+    fn extra(&mut self, spec: &FieldSpec) -> u32 {
+        let texts = [
+            &spec.patch_strategy,
+            &spec.patch_merge_key,
+            &spec.default,
+            &spec.format,
+            &spec.feature_gate,
+        ];
+        let plain = spec.list_type == ListType::Unset
+            && spec.map_type == MapType::Unset
+            && spec.map_keys.is_empty()
+            && spec.enum_values.is_empty()
+            && texts.iter().all(|text| text.is_empty());
+        if plain {
+            return NO_EXTRA;
+        }
+        let strategy = |word: &str| spec.patch_strategy.split(',').any(|own| own.trim() == word);
+        let extra = Extra {
+            list_type: spec.list_type,
+            map_type: spec.map_type,
+            map_keys: spec.map_keys.iter().map(|key| self.intern(key)).collect(),
+            patch_merge: strategy("merge"),
+            patch_replace: strategy("replace"),
+            patch_retain_keys: strategy("retainKeys"),
+            patch_merge_key: self.intern(&spec.patch_merge_key),
+            default: self.intern(&spec.default),
+            enum_values: spec.enum_values.iter().map(|value| self.intern(value)).collect(),
+            format: self.intern(&spec.format),
+            feature_gate: self.intern(&spec.feature_gate),
+        };
+        self.extras.push(extra);
+        index(self.extras.len() - 1)
+    }
+
+    fn import_into(&mut self, from: &Schema, id: TypeId, known: &mut HashMap<TypeId, TypeId>) -> TypeId {
+        if id == TypeId::ANY {
+            return id;
+        }
+        if let Some(done) = known.get(&id) {
+            return *done;
+        }
+        let ty = from.ty(id);
+        let made = self.push(ty.shape, TypeId::ANY, from.text(ty.go_name), true);
+        known.insert(id, made);
+        let item = self.import_into(from, ty.item, known);
+        let first = self.import_fields(from, id, known);
+        let target = &mut self.types[made.index()];
+        target.item = item;
+        target.fields = first;
+        (target.map_type, target.typed) = (ty.map_type, ty.typed);
+        (target.preserve_unknown, target.embedded, target.nullable) =
+            (ty.preserve_unknown, ty.embedded, ty.nullable);
+        let first_group = index(self.groups.len());
+        self.groups.extend_from_slice(from.groups(ty));
+        self.types[made.index()].groups = first_group..index(self.groups.len());
+        made
+    }
+
+    fn import_fields(
+        &mut self,
+        from: &Schema,
+        id: TypeId,
+        known: &mut HashMap<TypeId, TypeId>,
+    ) -> std::ops::Range<u32> {
+        let mut made = Vec::new();
+        for field in from.fields(id) {
+            let ty = self.import_into(from, field.ty, known);
+            let extra = from
+                .extra(field)
+                .map_or(NO_EXTRA, |extra| self.import_extra(from, extra));
+            made.push(Field {
+                name: self.intern(from.text(field.name)),
+                ty,
+                extra,
+                ..*field
+            });
+        }
+        let first = index(self.fields.len());
+        self.fields.append(&mut made);
+        first..index(self.fields.len())
+    }
+
+    fn import_extra(&mut self, from: &Schema, extra: &Extra) -> u32 {
+        let mut copy = extra.clone();
+        for text in copy.map_keys.iter_mut().chain(&mut copy.enum_values) {
+            *text = self.intern(from.text(*text));
+        }
+        for text in [
+            &mut copy.patch_merge_key,
+            &mut copy.default,
+            &mut copy.format,
+            &mut copy.feature_gate,
+        ] {
+            *text = self.intern(from.text(*text));
+        }
+        self.extras.push(copy);
+        index(self.extras.len() - 1)
+    }
+}
+
+/// Positions fit 32 bits; [`SchemaBuilder::finish`] refuses a text that does not.
+fn index(length: usize) -> u32 {
+    u32::try_from(length).unwrap_or(u32::MAX)
+}
