@@ -11,6 +11,7 @@ mod config;
 mod diff;
 mod process;
 mod tools;
+mod upstream;
 
 use clap::Parser;
 

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	apiextensionsinstall "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/install"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	apiregistrationinstall "k8s.io/kube-aggregator/pkg/apis/apiregistration/install"
@@ -33,13 +34,13 @@ func writeDefaults(path string) error {
 
 	w := &writer{}
 	w.line("{")
-	section(w, "empty", "", s, kinds, func(reflect.Value) {}, ",")
-	section(w, "filled", "", s, kinds, func(v reflect.Value) { fill(v, map[reflect.Type]bool{}) }, "")
+	section(w, "empty", s, kinds, func(reflect.Value) {}, ",")
+	section(w, "filled", s, kinds, func(v reflect.Value) { fill(v, map[reflect.Type]bool{}) }, "")
 	w.line("}")
 	return os.WriteFile(path, w.Bytes(), 0o644)
 }
 
-func section(w *writer, name, _ string, s *runtime.Scheme, kinds []schema.GroupVersionKind, prepare func(reflect.Value), end string) {
+func section(w *writer, name string, s *runtime.Scheme, kinds []schema.GroupVersionKind, prepare func(reflect.Value), end string) {
 	w.line(fmt.Sprintf("%q: {", name))
 	var blocks [][]string
 	for _, gvk := range kinds {
@@ -83,10 +84,13 @@ func compare(path string, before, after reflect.Value, lines *[]string) {
 	}
 	emit := func() {
 		line := &row{}
-		line.always(strings.TrimPrefix(path, "."), after.Interface())
-		*lines = append(*lines, "    "+strings.Trim(line.String(), "{}"))
+		if after.Type() == reflect.TypeFor[*metav1.Time]() {
+			line.always(strings.TrimPrefix(path, "."), "NOW")
+		} else {
+			line.always(strings.TrimPrefix(path, "."), after.Interface())
+		}
 		text := line.String()
-		(*lines)[len(*lines)-1] = "    " + text[1:len(text)-1]
+		*lines = append(*lines, "    "+text[1:len(text)-1])
 	}
 	switch after.Kind() {
 	case reflect.Pointer:

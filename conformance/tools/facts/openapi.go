@@ -2,7 +2,6 @@ package main
 
 import (
 	"log"
-	"reflect"
 	"sort"
 	"strings"
 )
@@ -131,12 +130,7 @@ func addProperty(f *Field, property object) {
 		if enum := list(item["enum"]); enum != nil {
 			f.ItemEnum = enum
 		}
-		if value, ok := item["default"]; ok != wantsItemDefault(f.Type) || ok && !isZero(value) {
-			f.ItemDefault = []any{}
-			if ok {
-				f.ItemDefault = append(f.ItemDefault, value)
-			}
-		}
+		f.ItemDefault, f.HasItemDefault = item["default"]
 		if format, ok := item["format"].(string); ok {
 			f.ItemFormat = format
 		}
@@ -146,18 +140,6 @@ func addProperty(f *Field, property object) {
 	if strategy != f.PatchStrategy || key != f.PatchMergeKey {
 		log.Printf("note: %s: patch strategy %q %q, in Go %q %q", f.Name, strategy, key, f.PatchStrategy, f.PatchMergeKey)
 	}
-}
-
-// wantsItemDefault is the rule by which upstream publishes the zero value as the default of items: all but pointers.
-func wantsItemDefault(expression string) bool {
-	return !strings.HasSuffix(expression, "]bytes") && !strings.Contains(expression, "]*")
-}
-
-func isZero(value any) bool {
-	if m, ok := value.(object); ok {
-		return len(m) == 0
-	}
-	return value == nil || reflect.ValueOf(value).IsZero()
 }
 
 func list(value any) []any {

@@ -52,19 +52,20 @@ type Field struct {
 	ProtoName                    string
 	PatchStrategy, PatchMergeKey string
 	// From OpenAPI.
-	ListType    string
-	MapKeys     []string
-	MapType     string
-	Default     any
-	HasDefault  bool
-	Enum        []any
-	Format      string
-	Required    bool
-	Validations any
-	Gate        []string
-	ItemEnum    []any
-	ItemDefault []any // what items have as default when the rule does not say it: nothing or one value
-	ItemFormat  string
+	ListType       string
+	MapKeys        []string
+	MapType        string
+	Default        any
+	HasDefault     bool
+	Enum           []any
+	Format         string
+	Required       bool
+	Validations    any
+	Gate           []string
+	ItemEnum       []any
+	ItemDefault    any
+	HasItemDefault bool
+	ItemFormat     string
 }
 
 var gaVersion = regexp.MustCompile(`^v[0-9]+$`)
@@ -207,7 +208,7 @@ func (w *walker) fields(entry *Type, t reflect.Type) {
 		f.PatchMergeKey = sf.Tag.Get("patchMergeKey")
 		if pb := sf.Tag.Get("protobuf"); pb != "" && pb != "-" {
 			parts := strings.Split(pb, ",")
-			f.Wire = parts[0]
+			f.Wire = wireType(sf.Type)
 			n, err := strconv.Atoi(parts[1])
 			must(err)
 			f.Number = n
@@ -219,6 +220,20 @@ func (w *walker) fields(entry *Type, t reflect.Type) {
 		}
 		entry.Fields = append(entry.Fields, f)
 	}
+}
+
+// wireType goes by the Go type, as upstream's generated code does: some tags say bytes of an int32.
+func wireType(t reflect.Type) string {
+	for t.Kind() == reflect.Pointer || t.Kind() == reflect.Slice && t.Elem().Kind() != reflect.Uint8 {
+		t = t.Elem()
+	}
+	switch t.Kind() {
+	case reflect.Bool, reflect.Int32, reflect.Int64, reflect.Int, reflect.Uint8, reflect.Uint32, reflect.Uint64:
+		return "varint"
+	case reflect.Float64:
+		return "fixed64"
+	}
+	return "bytes"
 }
 
 // expression writes a type the way a field's "type" is written, visiting what it names.
@@ -241,6 +256,9 @@ func (w *walker) expression(t reflect.Type, underlying bool) string {
 		return "map[" + w.expression(t.Key(), false) + "]" + w.expression(t.Elem(), false)
 	case reflect.String, reflect.Bool, reflect.Int32, reflect.Int64, reflect.Int, reflect.Float64, reflect.Uint8, reflect.Uint32, reflect.Uint64:
 		return t.Kind().String()
+	}
+	if t.Kind() == reflect.Interface && t.NumMethod() == 0 {
+		return "any"
 	}
 	log.Fatalf("type %s (%s) is new here", t, t.Kind())
 	return ""

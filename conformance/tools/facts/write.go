@@ -110,7 +110,7 @@ func (f *Field) row() *row {
 	line.set("format", f.Format)
 	line.set("itemEnum", f.ItemEnum)
 	line.set("itemFormat", f.ItemFormat)
-	if f.ItemDefault != nil {
+	if f.HasItemDefault {
 		line.always("itemDefault", f.ItemDefault)
 	}
 	line.set("validations", f.Validations)
