@@ -130,7 +130,6 @@ func addProperty(f *Field, property object) {
 		if enum := list(item["enum"]); enum != nil {
 			f.ItemEnum = enum
 		}
-		f.ItemDefault, f.HasItemDefault = item["default"]
 		if format, ok := item["format"].(string); ok {
 			f.ItemFormat = format
 		}

@@ -52,20 +52,18 @@ type Field struct {
 	ProtoName                    string
 	PatchStrategy, PatchMergeKey string
 	// From OpenAPI.
-	ListType       string
-	MapKeys        []string
-	MapType        string
-	Default        any
-	HasDefault     bool
-	Enum           []any
-	Format         string
-	Required       bool
-	Validations    any
-	Gate           []string
-	ItemEnum       []any
-	ItemDefault    any
-	HasItemDefault bool
-	ItemFormat     string
+	ListType    string
+	MapKeys     []string
+	MapType     string
+	Default     any
+	HasDefault  bool
+	Enum        []any
+	Format      string
+	Required    bool
+	Validations any
+	Gate        []string
+	ItemEnum    []any
+	ItemFormat  string
 }
 
 var gaVersion = regexp.MustCompile(`^v[0-9]+$`)

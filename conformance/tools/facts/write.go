@@ -110,9 +110,6 @@ func (f *Field) row() *row {
 	line.set("format", f.Format)
 	line.set("itemEnum", f.ItemEnum)
 	line.set("itemFormat", f.ItemFormat)
-	if f.HasItemDefault {
-		line.always("itemDefault", f.ItemDefault)
-	}
 	line.set("validations", f.Validations)
 	line.set("featureGates", f.Gate)
 	return line
