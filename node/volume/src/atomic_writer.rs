@@ -38,7 +38,10 @@ pub fn check_path(path: &str) -> Result<(), VolumeError> {
     if path.is_empty() {
         return refused("must not be empty");
     }
-    if Path::new(path).components().any(|component| !matches!(component, Component::Normal(_))) {
+    if Path::new(path)
+        .components()
+        .any(|component| !matches!(component, Component::Normal(_)))
+    {
         return refused("must be relative and must not contain '..'");
     }
     if path.starts_with("..") {
@@ -53,7 +56,9 @@ pub fn check_path(path: &str) -> Result<(), VolumeError> {
 /// `group` is given the files, group-readable, as fsGroup asks for.
 pub fn write(target: &Path, payload: &Payload, stamp: &str, group: Option<u32>) -> Result<bool, VolumeError> {
     payload.keys().try_for_each(|path| check_path(path))?;
-    let current = std::fs::read_link(target.join(DATA)).ok().map(|link| target.join(link));
+    let current = std::fs::read_link(target.join(DATA))
+        .ok()
+        .map(|link| target.join(link));
     if let Some(current) = &current
         && shows(current, payload)
     {
@@ -63,7 +68,8 @@ pub fn write(target: &Path, payload: &Payload, stamp: &str, group: Option<u32>) 
     let folder = target.join(&name);
     write_content(&folder, payload)?;
     if let Some(group) = group {
-        node_sys::fs::give_to_group(&folder, group, true).map_err(VolumeError::io("giving to its group", &folder))?;
+        node_sys::fs::give_to_group(&folder, group, true)
+            .map_err(VolumeError::io("giving to its group", &folder))?;
     }
     let new = target.join(DATA_NEW);
     let _ = std::fs::remove_file(&new);
@@ -82,7 +88,9 @@ fn shows(folder: &Path, payload: &Payload) -> bool {
     let mut found = BTreeSet::new();
     let mut pending = vec![PathBuf::new()];
     while let Some(relative) = pending.pop() {
-        let Ok(entries) = std::fs::read_dir(folder.join(&relative)) else { return false };
+        let Ok(entries) = std::fs::read_dir(folder.join(&relative)) else {
+            return false;
+        };
         for entry in entries.filter_map(Result::ok) {
             let path = relative.join(entry.file_name());
             match entry.file_type() {
@@ -112,7 +120,8 @@ fn write_content(folder: &Path, payload: &Payload) -> Result<(), VolumeError> {
         }
         std::fs::write(&full, &file.data).map_err(VolumeError::io("writing", &full))?;
         if let Some(owner) = file.owner {
-            std::os::unix::fs::chown(&full, Some(owner), None).map_err(VolumeError::io("giving away", &full))?;
+            std::os::unix::fs::chown(&full, Some(owner), None)
+                .map_err(VolumeError::io("giving away", &full))?;
         }
         std::fs::set_permissions(&full, std::fs::Permissions::from_mode(file.mode))
             .map_err(VolumeError::io("setting the mode of", &full))?;
@@ -151,8 +160,15 @@ mod tests {
     use super::*;
 
     fn payload(files: &[(&str, &str)]) -> Payload {
-        let file = |text: &str| FileContent { data: text.into(), mode: 0o640, owner: None };
-        files.iter().map(|(path, text)| ((*path).to_string(), file(text))).collect()
+        let file = |text: &str| FileContent {
+            data: text.into(),
+            mode: 0o640,
+            owner: None,
+        };
+        files
+            .iter()
+            .map(|(path, text)| ((*path).to_string(), file(text)))
+            .collect()
     }
 
     #[test]
@@ -167,7 +183,10 @@ mod tests {
         assert_eq!(read("a"), "3");
         assert!(!target.join("dir").try_exists().unwrap());
         assert!(!target.join("..one").try_exists().unwrap());
-        assert_eq!(std::fs::metadata(target.join("a")).unwrap().permissions().mode() & 0o777, 0o640);
+        assert_eq!(
+            std::fs::metadata(target.join("a")).unwrap().permissions().mode() & 0o777,
+            0o640
+        );
         std::fs::remove_dir_all(target).unwrap();
     }
 

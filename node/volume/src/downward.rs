@@ -18,7 +18,12 @@ pub fn metadata_field(pod: &Pod, path: &str) -> Option<String> {
             "metadata.labels" => pod.metadata.labels.as_ref(),
             _ => return None,
         };
-        return Some(values.and_then(|values| values.get(key)).cloned().unwrap_or_default());
+        return Some(
+            values
+                .and_then(|values| values.get(key))
+                .cloned()
+                .unwrap_or_default(),
+        );
     }
     let metadata = &pod.metadata;
     match path {
@@ -39,8 +44,11 @@ fn subscripted(path: &str) -> Option<(&str, &str)> {
 
 /// One `key="value"` a line, in order, values quoted as Go's `%q` does.
 fn format_map(values: Option<&BTreeMap<String, String>>) -> String {
-    let lines: Vec<String> =
-        values.into_iter().flatten().map(|(key, value)| format!("{key}={}", go_quoted(value))).collect();
+    let lines: Vec<String> = values
+        .into_iter()
+        .flatten()
+        .map(|(key, value)| format!("{key}={}", go_quoted(value)))
+        .collect();
     lines.join("\n")
 }
 
@@ -73,7 +81,10 @@ pub fn resource_field(
 ) -> Result<String, VolumeError> {
     let named = |name: &str| {
         let spec = pod.spec.as_ref()?;
-        spec.containers.iter().chain(spec.init_containers.iter().flatten()).find(|found| found.name == name)
+        spec.containers
+            .iter()
+            .chain(spec.init_containers.iter().flatten())
+            .find(|found| found.name == name)
     };
     let container = match selector.container_name.as_deref() {
         Some(name) if !name.is_empty() => named(name),
@@ -83,32 +94,46 @@ pub fn resource_field(
         let name = selector.container_name.clone().unwrap_or_default();
         VolumeError::Invalid(format!("container {name} not found"))
     })?;
-    let (kind, name) = selector
-        .resource
-        .split_once('.')
-        .ok_or_else(|| VolumeError::Invalid(format!("unsupported container resource : {}", selector.resource)))?;
+    let (kind, name) = selector.resource.split_once('.').ok_or_else(|| {
+        VolumeError::Invalid(format!("unsupported container resource : {}", selector.resource))
+    })?;
     let resources = container.resources.as_ref();
     let table = match kind {
         "limits" => resources.and_then(|resources| resources.limits.as_ref()),
         "requests" => resources.and_then(|resources| resources.requests.as_ref()),
-        _ => return Err(VolumeError::Invalid(format!("unsupported container resource : {}", selector.resource))),
+        _ => {
+            return Err(VolumeError::Invalid(format!(
+                "unsupported container resource : {}",
+                selector.resource
+            )));
+        }
     };
-    let set = table.and_then(|table| table.get(name)).and_then(|value| value.0.parse::<Quantity>().ok());
+    let set = table
+        .and_then(|table| table.get(name))
+        .and_then(|value| value.0.parse::<Quantity>().ok());
     let value = set.filter(|value| !value.is_zero());
     let value = match (value, kind) {
         (Some(value), _) => value,
         (None, "limits") => node.of(name),
         (None, _) => Quantity::from_units(0),
     };
-    let divisor = selector.divisor.as_ref().and_then(|divisor| divisor.0.parse::<Quantity>().ok());
-    let divisor = divisor.filter(|divisor| !divisor.is_zero()).unwrap_or(Quantity::from_units(1));
+    let divisor = selector
+        .divisor
+        .as_ref()
+        .and_then(|divisor| divisor.0.parse::<Quantity>().ok());
+    let divisor = divisor
+        .filter(|divisor| !divisor.is_zero())
+        .unwrap_or(Quantity::from_units(1));
     Ok(divided(value, divisor, name == "cpu").to_string())
 }
 
 /// Rounded up; processors are counted in thousandths so that a divisor of `1m` works.
 fn divided(value: Quantity, divisor: Quantity, in_thousandths: bool) -> i64 {
-    let (value, divisor) =
-        if in_thousandths { (value.millis(), divisor.millis()) } else { (value.units(), divisor.units()) };
+    let (value, divisor) = if in_thousandths {
+        (value.millis(), divisor.millis())
+    } else {
+        (value.units(), divisor.units())
+    };
     let divisor = divisor.max(1);
     value / divisor + i64::from(value % divisor > 0)
 }
@@ -128,7 +153,10 @@ mod tests {
     #[test]
     fn fields_read_as_upstream_writes_them() {
         let pod = pod();
-        assert_eq!(metadata_field(&pod, "metadata.labels").unwrap(), "a=\"x\\\"y\"\nb=\"2\"");
+        assert_eq!(
+            metadata_field(&pod, "metadata.labels").unwrap(),
+            "a=\"x\\\"y\"\nb=\"2\""
+        );
         assert_eq!(metadata_field(&pod, "metadata.labels['b']").unwrap(), "2");
         assert_eq!(metadata_field(&pod, "metadata.uid").unwrap(), "u");
         assert_eq!(metadata_field(&pod, "spec.nodeName"), None);
@@ -137,11 +165,17 @@ mod tests {
     #[test]
     fn resources_are_divided_and_rounded_up() {
         let pod = pod();
-        let node = NodeResources { cpu_millis: 2000, memory_bytes: 1 << 30, ephemeral_storage_bytes: 0 };
+        let node = NodeResources {
+            cpu_millis: 2000,
+            memory_bytes: 1 << 30,
+            ephemeral_storage_bytes: 0,
+        };
         let ask = |resource: &str, divisor: &str| {
             let selector = ResourceFieldSelector {
                 container_name: Some("c".into()),
-                divisor: Some(k8s_openapi::apimachinery::pkg::api::resource::Quantity(divisor.into())),
+                divisor: Some(k8s_openapi::apimachinery::pkg::api::resource::Quantity(
+                    divisor.into(),
+                )),
                 resource: resource.into(),
             };
             resource_field(&pod, &selector, None, &node).unwrap()

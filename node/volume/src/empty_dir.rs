@@ -24,8 +24,13 @@ pub(crate) fn set_up(
     };
     let mounted = memory && !mounter.is_mount_point(path)?;
     if mounted {
-        let limit = source.size_limit.as_ref().and_then(|limit| limit.0.parse::<Quantity>().ok());
-        let bytes = limit.and_then(|limit| u64::try_from(limit.units()).ok()).filter(|bytes| *bytes > 0);
+        let limit = source
+            .size_limit
+            .as_ref()
+            .and_then(|limit| limit.0.parse::<Quantity>().ok());
+        let bytes = limit
+            .and_then(|limit| u64::try_from(limit.units()).ok())
+            .filter(|bytes| *bytes > 0);
         mounter.tmpfs(path, bytes)?;
     }
     if fresh || mounted {

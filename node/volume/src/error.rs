@@ -45,6 +45,10 @@ pub enum VolumeError {
 
 impl VolumeError {
     pub(crate) fn io<'a>(action: &'static str, path: &'a Path) -> impl Fn(std::io::Error) -> Self + 'a {
-        move |source| Self::Io { action, path: path.to_path_buf(), source }
+        move |source| Self::Io {
+            action,
+            path: path.to_path_buf(),
+            source,
+        }
     }
 }

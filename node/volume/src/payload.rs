@@ -61,14 +61,27 @@ pub(crate) async fn of_volume(
         let optional = source.optional == Some(true);
         let object = context.objects.config_map(namespace, &source.name).await?;
         let data = config_map_data(object, &source.name, optional)?;
-        project(&mut payload, &data, &Wanted::new("config", &source.items, source.default_mode, optional))?;
+        project(
+            &mut payload,
+            &data,
+            &Wanted::new("config", &source.items, source.default_mode, optional),
+        )?;
     } else if let Some(source) = &volume.secret {
         let optional = source.optional == Some(true);
         let name = source.secret_name.as_deref().unwrap_or_default();
         let data = secret_data(context.objects.secret(namespace, name).await?, name, optional)?;
-        project(&mut payload, &data, &Wanted::new("secret", &source.items, source.default_mode, optional))?;
+        project(
+            &mut payload,
+            &data,
+            &Wanted::new("secret", &source.items, source.default_mode, optional),
+        )?;
     } else if let Some(source) = &volume.downward_api {
-        downward_files(&mut payload, context, source.items.as_deref(), source.default_mode)?;
+        downward_files(
+            &mut payload,
+            context,
+            source.items.as_deref(),
+            source.default_mode,
+        )?;
     } else if let Some(source) = &volume.projected {
         projected(&mut payload, context, source).await?;
     } else {
@@ -99,12 +112,24 @@ async fn projection(
         let optional = source.optional == Some(true);
         let object = context.objects.config_map(namespace, &source.name).await?;
         let data = config_map_data(object, &source.name, optional)?;
-        project(payload, &data, &Wanted::new("config", &source.items, mode, optional))?;
+        project(
+            payload,
+            &data,
+            &Wanted::new("config", &source.items, mode, optional),
+        )?;
     }
     if let Some(source) = &part.secret {
         let optional = source.optional == Some(true);
-        let data = secret_data(context.objects.secret(namespace, &source.name).await?, &source.name, optional)?;
-        project(payload, &data, &Wanted::new("secret", &source.items, mode, optional))?;
+        let data = secret_data(
+            context.objects.secret(namespace, &source.name).await?,
+            &source.name,
+            optional,
+        )?;
+        project(
+            payload,
+            &data,
+            &Wanted::new("secret", &source.items, mode, optional),
+        )?;
     }
     if let Some(source) = &part.downward_api {
         downward_files(payload, context, source.items.as_deref(), mode)?;
@@ -113,7 +138,9 @@ async fn projection(
         token(payload, context, source, mode).await?;
     }
     if part.cluster_trust_bundle.is_some() || part.pod_certificate.is_some() {
-        return Err(VolumeError::Invalid("this kind of projection is not provided by this node".into()));
+        return Err(VolumeError::Invalid(
+            "this kind of projection is not provided by this node".into(),
+        ));
     }
     Ok(())
 }
@@ -126,16 +153,23 @@ async fn token(
 ) -> Result<(), VolumeError> {
     let pod = context.pod;
     let spec = pod.spec.as_ref();
-    let account = spec.and_then(|spec| spec.service_account_name.clone()).filter(|name| !name.is_empty());
+    let account = spec
+        .and_then(|spec| spec.service_account_name.clone())
+        .filter(|name| !name.is_empty());
     let request = TokenRequest {
         namespace: pod.metadata.namespace.clone().unwrap_or_default(),
         service_account: account.unwrap_or_else(|| "default".into()),
         audience: source.audience.clone().unwrap_or_default(),
         expiration_seconds: source.expiration_seconds.unwrap_or(DEFAULT_EXPIRATION_SECONDS),
-        pod: (pod.metadata.name.clone().unwrap_or_default(), pod.metadata.uid.clone().unwrap_or_default()),
+        pod: (
+            pod.metadata.name.clone().unwrap_or_default(),
+            pod.metadata.uid.clone().unwrap_or_default(),
+        ),
     };
     let data = context.objects.token(&request).await?.into_bytes();
-    let group = spec.and_then(|spec| spec.security_context.as_ref()).and_then(|context| context.fs_group);
+    let group = spec
+        .and_then(|spec| spec.security_context.as_ref())
+        .and_then(|context| context.fs_group);
     let owner = only_user(pod);
     let private = group.is_some() || owner.is_some();
     let mode = if private { PRIVATE_MODE } else { bits(mode) };
@@ -146,13 +180,29 @@ async fn token(
 /// The user all containers of a pod run as, if it says so and they agree.
 fn only_user(pod: &Pod) -> Option<u32> {
     let spec = pod.spec.as_ref()?;
-    let general = spec.security_context.as_ref().and_then(|context| context.run_as_user);
+    let general = spec
+        .security_context
+        .as_ref()
+        .and_then(|context| context.run_as_user);
     let own = |container: &k8s_openapi::api::core::v1::Container| {
-        container.security_context.as_ref().and_then(|context| context.run_as_user).or(general)
+        container
+            .security_context
+            .as_ref()
+            .and_then(|context| context.run_as_user)
+            .or(general)
     };
-    let mut users = spec.init_containers.iter().flatten().chain(&spec.containers).map(own);
+    let mut users = spec
+        .init_containers
+        .iter()
+        .flatten()
+        .chain(&spec.containers)
+        .map(own);
     let first = users.next()??;
-    if users.all(|user| user == Some(first)) { u32::try_from(first).ok() } else { None }
+    if users.all(|user| user == Some(first)) {
+        u32::try_from(first).ok()
+    } else {
+        None
+    }
 }
 
 /// Which keys are shown, and how.
@@ -165,7 +215,12 @@ struct Wanted<'a> {
 
 impl<'a> Wanted<'a> {
     fn new(kind: &'static str, items: &'a Option<Vec<KeyToPath>>, mode: Option<i32>, optional: bool) -> Self {
-        Self { kind, items: items.as_deref().filter(|items| !items.is_empty()), mode, optional }
+        Self {
+            kind,
+            items: items.as_deref().filter(|items| !items.is_empty()),
+            mode,
+            optional,
+        }
     }
 }
 
@@ -178,9 +233,16 @@ fn project(
     data: &BTreeMap<String, Vec<u8>>,
     wanted: &Wanted<'_>,
 ) -> Result<(), VolumeError> {
-    let file = |data: &[u8], mode| FileContent { data: data.to_vec(), mode: bits(mode), owner: None };
+    let file = |data: &[u8], mode| FileContent {
+        data: data.to_vec(),
+        mode: bits(mode),
+        owner: None,
+    };
     let Some(items) = wanted.items else {
-        payload.extend(data.iter().map(|(key, value)| (key.clone(), file(value, wanted.mode))));
+        payload.extend(
+            data.iter()
+                .map(|(key, value)| (key.clone(), file(value, wanted.mode))),
+        );
         return Ok(());
     };
     for item in items {
@@ -189,7 +251,12 @@ fn project(
                 payload.insert(item.path.clone(), file(value, item.mode.or(wanted.mode)));
             }
             None if wanted.optional => {}
-            None => return Err(VolumeError::KeyNotFound { kind: wanted.kind, key: item.key.clone() }),
+            None => {
+                return Err(VolumeError::KeyNotFound {
+                    kind: wanted.kind,
+                    key: item.key.clone(),
+                });
+            }
         }
     }
     Ok(())
@@ -203,8 +270,20 @@ fn config_map_data(
     let Some(object) = object else {
         return missing("configmap", name, optional);
     };
-    let text = object.data.into_iter().flatten().map(|(key, value)| (key, value.into_bytes()));
-    Ok(text.chain(object.binary_data.into_iter().flatten().map(|(key, value)| (key, value.0))).collect())
+    let text = object
+        .data
+        .into_iter()
+        .flatten()
+        .map(|(key, value)| (key, value.into_bytes()));
+    Ok(text
+        .chain(
+            object
+                .binary_data
+                .into_iter()
+                .flatten()
+                .map(|(key, value)| (key, value.0)),
+        )
+        .collect())
 }
 
 fn secret_data(
@@ -215,18 +294,22 @@ fn secret_data(
     let Some(object) = object else {
         return missing("secret", name, optional);
     };
-    Ok(object.data.into_iter().flatten().map(|(key, value)| (key, value.0)).collect())
+    Ok(object
+        .data
+        .into_iter()
+        .flatten()
+        .map(|(key, value)| (key, value.0))
+        .collect())
 }
 
-fn missing(
-    kind: &'static str,
-    name: &str,
-    optional: bool,
-) -> Result<BTreeMap<String, Vec<u8>>, VolumeError> {
+fn missing(kind: &'static str, name: &str, optional: bool) -> Result<BTreeMap<String, Vec<u8>>, VolumeError> {
     if optional {
         return Ok(BTreeMap::new());
     }
-    Err(VolumeError::ObjectNotFound { kind, name: name.to_string() })
+    Err(VolumeError::ObjectNotFound {
+        kind,
+        name: name.to_string(),
+    })
 }
 
 fn downward_files(
@@ -237,15 +320,18 @@ fn downward_files(
 ) -> Result<(), VolumeError> {
     for item in items.unwrap_or_default() {
         let text = if let Some(field) = &item.field_ref {
-            downward::metadata_field(context.pod, &field.field_path).ok_or_else(|| {
-                VolumeError::Invalid(format!("unsupported fieldPath: {}", field.field_path))
-            })?
+            downward::metadata_field(context.pod, &field.field_path)
+                .ok_or_else(|| VolumeError::Invalid(format!("unsupported fieldPath: {}", field.field_path)))?
         } else if let Some(selector) = &item.resource_field_ref {
             downward::resource_field(context.pod, selector, None, context.node)?
         } else {
             continue;
         };
-        let file = FileContent { data: text.into_bytes(), mode: bits(item.mode.or(mode)), owner: None };
+        let file = FileContent {
+            data: text.into_bytes(),
+            mode: bits(item.mode.or(mode)),
+            owner: None,
+        };
         payload.insert(item.path.clone(), file);
     }
     Ok(())

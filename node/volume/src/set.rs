@@ -45,7 +45,9 @@ pub struct VolumeSet {
 
 impl std::fmt::Debug for VolumeSet {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("VolumeSet").field("pod_folder", &self.pod_folder).finish_non_exhaustive()
+        f.debug_struct("VolumeSet")
+            .field("pod_folder", &self.pod_folder)
+            .finish_non_exhaustive()
     }
 }
 
@@ -58,7 +60,13 @@ impl VolumeSet {
         objects: Arc<dyn ObjectSource>,
         node: NodeResources,
     ) -> Self {
-        Self { runtime, pod_folder, mounter, objects, node }
+        Self {
+            runtime,
+            pod_folder,
+            mounter,
+            objects,
+            node,
+        }
     }
 
     /// Where a volume's content is; for a hostPath, the machine's own path.
@@ -66,14 +74,23 @@ impl VolumeSet {
         if let Some(source) = &volume.host_path {
             return PathBuf::from(&source.path);
         }
-        self.pod_folder.join("volumes").join(plugin_folder(volume)).join(&volume.name)
+        self.pod_folder
+            .join("volumes")
+            .join(plugin_folder(volume))
+            .join(&volume.name)
     }
 
     /// Makes every volume's content appear, or brings it up to date. Errors carry the volume's name.
     pub async fn set_up(&self, pod: &Pod) -> Result<(), (String, VolumeError)> {
-        let volumes = pod.spec.as_ref().and_then(|spec| spec.volumes.as_deref()).unwrap_or_default();
+        let volumes = pod
+            .spec
+            .as_ref()
+            .and_then(|spec| spec.volumes.as_deref())
+            .unwrap_or_default();
         for volume in volumes {
-            self.set_up_one(pod, volume).await.map_err(|error| (volume.name.clone(), error))?;
+            self.set_up_one(pod, volume)
+                .await
+                .map_err(|error| (volume.name.clone(), error))?;
         }
         Ok(())
     }
@@ -87,9 +104,16 @@ impl VolumeSet {
         if let Some(source) = &volume.host_path {
             return host_path::set_up(source).map(drop);
         }
-        let context = PayloadContext { pod, objects: self.objects.as_ref(), node: &self.node };
+        let context = PayloadContext {
+            pod,
+            objects: self.objects.as_ref(),
+            node: &self.node,
+        };
         let Some(payload) = payload::of_volume(&context, volume).await? else {
-            return Err(VolumeError::Invalid(format!("volume {:?} has a type this node does not provide", volume.name)));
+            return Err(VolumeError::Invalid(format!(
+                "volume {:?} has a type this node does not provide",
+                volume.name
+            )));
         };
         std::fs::create_dir_all(&path).map_err(VolumeError::io("making", &path))?;
         // What only the API server knows stays out of the disk.
@@ -109,7 +133,10 @@ impl VolumeSet {
         }
         // Something mounted that did not come off would have its content deleted: look again.
         if let Some(left) = self.mounter.below(&self.pod_folder)?.first() {
-            return Err(VolumeError::Invalid(format!("{} is still mounted", left.display())));
+            return Err(VolumeError::Invalid(format!(
+                "{} is still mounted",
+                left.display()
+            )));
         }
         match std::fs::remove_dir_all(&self.pod_folder) {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),

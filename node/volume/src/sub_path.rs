@@ -10,10 +10,17 @@ use crate::VolumeError;
 pub fn resolve(volume: &Path, sub_path: &str) -> Result<PathBuf, VolumeError> {
     let inside = Path::new(sub_path);
     if inside.is_absolute() {
-        return Err(VolumeError::Invalid(format!("error SubPath `{sub_path}` must not be an absolute path")));
+        return Err(VolumeError::Invalid(format!(
+            "error SubPath `{sub_path}` must not be an absolute path"
+        )));
     }
-    if inside.components().any(|part| part == std::path::Component::ParentDir) {
-        return Err(VolumeError::Invalid(format!("unable to provision SubPath `{sub_path}`: must not contain '..'")));
+    if inside
+        .components()
+        .any(|part| part == std::path::Component::ParentDir)
+    {
+        return Err(VolumeError::Invalid(format!(
+            "unable to provision SubPath `{sub_path}`: must not contain '..'"
+        )));
     }
     node_sys::fs::resolve_below(volume, inside).map_err(VolumeError::io("resolving a sub path of", volume))
 }
