@@ -1,1 +1,25 @@
 //! Who is asking and what they may do.
+//!
+//! A request brings [`authn::Credentials`]; the authenticators in [`authn`] turn them into a
+//! [`UserInfo`](machinery_meta::UserInfo) or refuse. [`impersonation`] may replace it. Then the
+//! authorizers in [`authz`] are asked about [`authz::Attributes`], in order, until one has an opinion:
+//! members of `system:masters`, the node authorizer, RBAC. Both sides read objects through
+//! [`ObjectReader`](machinery_meta::reader::ObjectReader) and cache what they compiled by its generations.
+//!
+//! Beside them: [`pki`] (our own certificate authorities and keys), [`jwt`] and [`token_request`] (service account
+//! tokens), [`reviews`] (the logic of the review kinds), [`bootstrap`] (upstream's default roles and bindings).
+//!
+//! Never here: HTTP responses, `Status` objects, storage. Time is always passed in.
+
+pub mod authn;
+pub mod authz;
+pub mod bootstrap;
+pub mod impersonation;
+pub mod jwt;
+pub mod pki;
+pub mod reviews;
+pub mod token_request;
+mod trusted;
+
+#[cfg(test)]
+mod testing;

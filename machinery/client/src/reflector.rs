@@ -13,7 +13,6 @@ use crate::resource::ListWatch;
 use bytes::Bytes;
 use futures::StreamExt;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Status;
-use machinery_meta::Revision;
 use machinery_runtime::Runtime;
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -30,8 +29,6 @@ pub(crate) trait Sink: Send + Sync {
     fn delete(&self, object: Slices);
     /// These are all objects there are.
     fn replace(&self, objects: Vec<Slices>);
-    /// Everything up to this revision has been told.
-    fn reached(&self, revision: Revision);
 }
 
 /// The shortest and longest wait after an error, as client-go's reflector has them.
@@ -213,7 +210,7 @@ impl Reflector {
                 _ if meta.ends_initial_events() => {
                     let all = self.pending.take().unwrap_or_default();
                     sink.replace(all.into_values().collect());
-                    self.reached(sink, revision);
+                    self.position = Position::At(revision);
                 }
                 _ => {}
             }
@@ -225,13 +222,8 @@ impl Reflector {
             _ => {}
         }
         if !revision.is_empty() {
-            self.reached(sink, revision);
+            self.position = Position::At(revision);
         }
-    }
-
-    fn reached(&mut self, sink: &dyn Sink, revision: String) {
-        sink.reached(revision.parse().unwrap_or(Revision::ZERO));
-        self.position = Position::At(revision);
     }
 
     /// Lists in pages and replaces the sink's content.
@@ -261,7 +253,7 @@ impl Reflector {
         };
         if let Some(sink) = self.sink.upgrade() {
             sink.replace(objects);
-            self.reached(&*sink, revision);
+            self.position = Position::At(revision);
         }
         Ok(())
     }

@@ -1,5 +1,6 @@
 //! How authorization and admission read objects without knowing the registry.
 
+use crate::field_selector::FieldSelector;
 use crate::header::ObjectHeader;
 use crate::key::ObjectKey;
 use crate::names::GroupResource;
@@ -38,6 +39,20 @@ pub trait ObjectReader: Send + Sync {
     /// All objects of a resource, in one namespace or (empty) in all.
     fn list<'a>(&'a self, resource: &'a GroupResource, namespace: &'a str)
     -> ReadFuture<'a, Vec<ReadObject>>;
+
+    /// The objects of a namespace (empty: of all) whose header matches; a store need not copy the others.
+    fn list_where<'a>(
+        &'a self,
+        resource: &'a GroupResource,
+        namespace: &'a str,
+        selector: &'a FieldSelector,
+    ) -> ReadFuture<'a, Vec<ReadObject>> {
+        Box::pin(async move {
+            let mut objects = self.list(resource, namespace).await?;
+            objects.retain(|object| selector.matches(&object.header));
+            Ok(objects)
+        })
+    }
 
     /// A number that grows with every change of the resource; equal numbers mean that nothing changed.
     fn generation(&self, resource: &GroupResource) -> u64;

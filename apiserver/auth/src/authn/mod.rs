@@ -1,0 +1,115 @@
+//! Who is asking.
+//!
+//! Authenticators look at a request's [`Credentials`] in the order of [`AuthenticatorChain::new`]'s list. One that does
+//! not find its kind of credentials passes; one that finds them either names the user or refuses. A request whose
+//! credentials were refused is never treated as anonymous.
+
+pub mod anonymous;
+pub mod bootstrap_token;
+pub mod client_certificate;
+pub mod request_header;
+pub mod service_account;
+pub mod token;
+pub mod token_file;
+
+pub use client_certificate::{ClientCertificates, PeerCertificate};
+pub use token::TokenAuthenticators;
+
+use http::HeaderMap;
+use jiff::Timestamp;
+use machinery_meta::UserInfo;
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+
+/// A boxed future, so that authenticators stay usable behind `dyn`.
+pub type AuthnFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+
+/// What a request brings.
+#[derive(Debug, Clone, Copy)]
+pub struct Credentials<'a> {
+    pub peer: Option<&'a PeerCertificate>,
+    pub headers: &'a HeaderMap,
+    pub path: &'a str,
+    pub now: Timestamp,
+}
+
+/// What an authenticator found.
+#[derive(Debug, Clone)]
+pub enum Outcome {
+    /// Not my kind of credentials.
+    Pass,
+    User(Authenticated),
+    Refused(Refusal),
+}
+
+/// A user who proved who they are.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Authenticated {
+    pub user: UserInfo,
+    /// The audiences the credentials are good for; `None` for credentials that know none.
+    pub audiences: Option<Vec<String>>,
+}
+
+impl Authenticated {
+    pub fn new(user: UserInfo) -> Self {
+        Self {
+            user,
+            audiences: None,
+        }
+    }
+}
+
+/// Credentials that are no good. The reason goes to the log; the client learns `Unauthorized`.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct Refusal(pub String);
+
+/// One way to prove an identity.
+pub trait Authenticator: Send + Sync + fmt::Debug {
+    fn name(&self) -> &'static str;
+
+    fn authenticate<'a>(&'a self, credentials: &'a Credentials<'a>) -> AuthnFuture<'a, Outcome>;
+}
+
+/// Authenticators in asking order.
+#[derive(Debug, Clone)]
+pub struct AuthenticatorChain(Vec<Arc<dyn Authenticator>>);
+
+impl AuthenticatorChain {
+    /// The usual order: front proxy, client certificate, bearer tokens, anonymous.
+    pub fn new(authenticators: Vec<Arc<dyn Authenticator>>) -> Self {
+        Self(authenticators)
+    }
+
+    /// The user, or why there is none.
+    pub async fn authenticate(&self, credentials: &Credentials<'_>) -> Result<Authenticated, Refusal> {
+        let mut refused: Option<Refusal> = None;
+        for authenticator in &self.0 {
+            // Anonymous stands last and takes only requests that brought nothing.
+            if refused.is_some() && authenticator.name() == anonymous::NAME {
+                break;
+            }
+            match authenticator.authenticate(credentials).await {
+                Outcome::Pass => {}
+                Outcome::User(found) => return Ok(found),
+                Outcome::Refused(refusal) => {
+                    refused.get_or_insert(refusal);
+                }
+            }
+        }
+        Err(refused.unwrap_or_else(|| Refusal("no credentials were given".to_owned())))
+    }
+}
+
+/// Everyone who proved an identity is in `system:authenticated`.
+pub(crate) fn authenticated(mut user: UserInfo) -> Authenticated {
+    if !user.in_group(UserInfo::AUTHENTICATED) && !user.in_group(UserInfo::UNAUTHENTICATED) {
+        user.groups.push(UserInfo::AUTHENTICATED.to_owned());
+    }
+    Authenticated::new(user)
+}
+
+#[cfg(test)]
+mod tests;

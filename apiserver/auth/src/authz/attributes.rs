@@ -1,0 +1,45 @@
+//! What is asked (apiserver's `authorizer.Attributes`).
+
+use machinery_meta::{FieldSelector, LabelSelector, UserInfo};
+
+/// One question: may this user do this?
+#[derive(Debug, Clone, Copy)]
+pub struct Attributes<'a> {
+    pub user: &'a UserInfo,
+    pub verb: &'a str,
+    pub target: Target<'a>,
+}
+
+/// To what.
+#[derive(Debug, Clone, Copy)]
+pub enum Target<'a> {
+    Resource(ResourceTarget<'a>),
+    /// A path that is no resource, such as `/healthz`.
+    Path(&'a str),
+}
+
+/// A resource request; empty text where a part is absent.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct ResourceTarget<'a> {
+    pub group: &'a str,
+    pub version: &'a str,
+    pub resource: &'a str,
+    pub subresource: &'a str,
+    pub namespace: &'a str,
+    pub name: &'a str,
+    pub field_selector: Option<&'a FieldSelector>,
+    pub label_selector: Option<&'a LabelSelector>,
+}
+
+impl ResourceTarget<'_> {
+    /// Whether the request is limited to objects whose field has this value.
+    pub(crate) fn selects(&self, field: &str, value: &str) -> bool {
+        self.field_selector.and_then(|selector| selector.required(field)) == Some(value)
+    }
+}
+
+impl Attributes<'_> {
+    pub fn is_read_only(&self) -> bool {
+        matches!(self.verb, "get" | "list" | "watch")
+    }
+}

@@ -1,0 +1,160 @@
+//! What a default role or binding lacks (upstream's `reconciliation` package), decided without reading anything.
+
+use crate::authz::rbac::rules::uncovered;
+use crate::authz::rbac::{PolicyRule, RoleRef};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+const AUTOUPDATE: &str = "rbac.authorization.kubernetes.io/autoupdate";
+
+/// What to do with an object that exists.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Missing {
+    Nothing,
+    /// Apply this merge patch.
+    Patch(String),
+    /// The binding points elsewhere, which cannot be changed: delete it and create the default.
+    Replace,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default, rename_all = "camelCase")]
+struct Object {
+    metadata: Metadata,
+    rules: Vec<PolicyRule>,
+    subjects: Vec<Subject>,
+    role_ref: RoleRef,
+    aggregation_rule: Option<serde_json::Value>,
+}
+
+#[derive(Deserialize, Serialize, Default)]
+#[serde(default)]
+struct Metadata {
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    labels: BTreeMap<String, String>,
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    annotations: BTreeMap<String, String>,
+}
+
+#[derive(Deserialize, Serialize, Clone, PartialEq, Eq, Default)]
+#[serde(default, rename_all = "camelCase")]
+struct Subject {
+    kind: String,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    api_group: String,
+    name: String,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    namespace: String,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Patch {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    metadata: Option<Metadata>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    rules: Option<Vec<PolicyRule>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    subjects: Option<Vec<Subject>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    aggregation_rule: Option<serde_json::Value>,
+}
+
+/// Compares what is stored with the default. Unreadable input asks for nothing: it is not ours to overwrite.
+pub fn missing(existing: &[u8], default: &str) -> Missing {
+    let (Ok(existing), Ok(default)) = (
+        serde_json::from_slice::<Object>(existing),
+        serde_json::from_str::<Object>(default),
+    ) else {
+        return Missing::Nothing;
+    };
+    if existing.metadata.annotations.get(AUTOUPDATE).map(String::as_str) != Some("true") {
+        return Missing::Nothing;
+    }
+    if !default.role_ref.name.is_empty() && default.role_ref != existing.role_ref {
+        return Missing::Replace;
+    }
+    let patch = Patch {
+        rules: missing_rules(&existing, &default),
+        metadata: missing_metadata(&existing.metadata, default.metadata),
+        subjects: missing_subjects(existing.subjects, default.subjects),
+        aggregation_rule: default
+            .aggregation_rule
+            .filter(|_| existing.aggregation_rule.is_none()),
+    };
+    match serde_json::to_string(&patch) {
+        Ok(text) if text != "{}" => Missing::Patch(text),
+        _ => Missing::Nothing,
+    }
+}
+
+fn missing_metadata(existing: &Metadata, default: Metadata) -> Option<Metadata> {
+    let lacking =
+        |own: &BTreeMap<String, String>, wanted: BTreeMap<String, String>| -> BTreeMap<String, String> {
+            wanted
+                .into_iter()
+                .filter(|(key, _)| !own.contains_key(key))
+                .collect()
+        };
+    let labels = lacking(&existing.labels, default.labels);
+    let annotations = lacking(&existing.annotations, default.annotations);
+    (!labels.is_empty() || !annotations.is_empty()).then_some(Metadata { labels, annotations })
+}
+
+/// The rules as they should be, when the stored ones do not cover the default. Aggregated roles are not ours to fill.
+fn missing_rules(existing: &Object, default: &Object) -> Option<Vec<PolicyRule>> {
+    if default.aggregation_rule.is_some() {
+        return None;
+    }
+    let lacking = uncovered(&existing.rules, &default.rules);
+    (!lacking.is_empty()).then(|| existing.rules.iter().cloned().chain(lacking).collect())
+}
+
+fn missing_subjects(mut existing: Vec<Subject>, default: Vec<Subject>) -> Option<Vec<Subject>> {
+    let before = existing.len();
+    for subject in default {
+        if !existing.contains(&subject) {
+            existing.push(subject);
+        }
+    }
+    (existing.len() > before).then_some(existing)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const AUTO: &str = r#""metadata":{"annotations":{"rbac.authorization.kubernetes.io/autoupdate":"true"}}"#;
+
+    #[track_caller]
+    fn check(existing: &str, default: &str, expected: Missing) {
+        let existing = existing.replace("AUTO", AUTO);
+        assert_eq!(
+            missing(existing.as_bytes(), &default.replace("AUTO", AUTO)),
+            expected
+        );
+    }
+
+    #[test]
+    fn only_what_is_missing_is_added() {
+        let pods = r#"{"verbs":["get"],"apiGroups":[""],"resources":["pods"]}"#;
+        let nodes = r#"{"verbs":["get"],"apiGroups":[""],"resources":["nodes"]}"#;
+        let both = format!("{{AUTO,\"rules\":[{pods},{nodes}]}}");
+        let one = format!("{{AUTO,\"rules\":[{pods}]}}");
+        check(&both, &one, Missing::Nothing);
+        check(
+            &one,
+            &both,
+            Missing::Patch(format!("{{\"rules\":[{pods},{nodes}]}}")),
+        );
+        check(&one.replace("AUTO,", ""), &both, Missing::Nothing);
+        let bound = r#"{AUTO,"roleRef":{"kind":"ClusterRole","name":"a"},"subjects":[]}"#;
+        check(bound, &bound.replace("\"a\"", "\"b\""), Missing::Replace);
+        let group = r#"{"kind":"Group","apiGroup":"rbac.authorization.k8s.io","name":"g"}"#;
+        check(
+            bound,
+            &bound.replace("[]", &format!("[{group}]")),
+            Missing::Patch(format!("{{\"subjects\":[{group}]}}")),
+        );
+    }
+}

@@ -1,0 +1,82 @@
+//! Where keys and certificates are kept: a folder, or nowhere.
+
+use super::PkiError;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+/// No file of ours is longer.
+const MAX_FILE_BYTES: u64 = 1 << 20;
+
+#[derive(Debug)]
+pub(super) struct Store(Option<PathBuf>);
+
+impl Store {
+    pub(super) fn memory() -> Self {
+        Self(None)
+    }
+
+    pub(super) fn folder(folder: &Path) -> Result<Self, PkiError> {
+        fs::DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(folder)
+            .map_err(|source| PkiError::File {
+                action: "creating",
+                path: folder.to_owned(),
+                source,
+            })?;
+        Ok(Self(Some(folder.to_owned())))
+    }
+
+    pub(super) fn read(&self, name: &str) -> Result<Option<String>, PkiError> {
+        let Some(folder) = &self.0 else { return Ok(None) };
+        let path = folder.join(name);
+        let mut text = String::new();
+        let read = File::open(&path).and_then(|file| file.take(MAX_FILE_BYTES).read_to_string(&mut text));
+        match read {
+            Ok(_) => Ok(Some(text)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(source) => Err(PkiError::File {
+                action: "reading",
+                path,
+                source,
+            }),
+        }
+    }
+
+    pub(super) fn write(&self, name: &str, text: &str) -> Result<(), PkiError> {
+        match &self.0 {
+            None => Ok(()),
+            Some(folder) => write_private(&folder.join(name), text),
+        }
+    }
+}
+
+/// Writes a file that only its owner can read, complete or not at all.
+pub fn write_private(path: &Path, text: &str) -> Result<(), PkiError> {
+    let failed = |source| PkiError::File {
+        action: "writing",
+        path: path.to_owned(),
+        source,
+    };
+    let mut beside = path.as_os_str().to_owned();
+    beside.push(".new");
+    let beside = PathBuf::from(beside);
+    // A left-over of a crash may have other permissions.
+    match fs::remove_file(&beside) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(failed(error)),
+        _ => {}
+    }
+    let mut file = OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(&beside)
+        .map_err(failed)?;
+    file.write_all(text.as_bytes())
+        .and_then(|()| file.sync_data())
+        .map_err(failed)?;
+    fs::rename(&beside, path).map_err(failed)
+}

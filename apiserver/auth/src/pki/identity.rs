@@ -1,0 +1,126 @@
+//! A certificate with its key.
+
+use super::files::Store;
+use super::{PkiError, ServingNames};
+use jiff::{SignedDuration, Timestamp};
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use std::fmt;
+use std::net::IpAddr;
+use x509_parser::prelude::{FromDer, GeneralName, X509Certificate};
+
+/// See the module.
+pub struct Identity {
+    certificate_pem: String,
+    key_pem: String,
+    chain: Vec<CertificateDer<'static>>,
+    key: PrivateKeyDer<'static>,
+    not_before: Timestamp,
+    not_after: Timestamp,
+    names: ServingNames,
+}
+
+impl fmt::Debug for Identity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Identity")
+            .field("names", &self.names)
+            .field("not_after", &self.not_after)
+            .finish_non_exhaustive()
+    }
+}
+
+pub(super) fn certificates(pem: &str) -> Option<Vec<CertificateDer<'static>>> {
+    let found: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem.as_bytes()).collect();
+    found.ok().filter(|all| !all.is_empty())
+}
+
+impl Identity {
+    pub(super) fn load(
+        store: &Store,
+        file: &str,
+        now: Timestamp,
+        names: Option<&ServingNames>,
+        make: impl FnOnce() -> Result<Self, PkiError>,
+    ) -> Result<Self, PkiError> {
+        let (crt, key) = (format!("{file}.crt"), format!("{file}.key"));
+        if let (Some(certificate), Some(key)) = (store.read(&crt)?, store.read(&key)?) {
+            // A leaf that cannot be read (a crash between its two files, say) is simply made anew.
+            let kept = Self::from_pem(certificate, key).filter(|kept| {
+                now < kept.renew_at() && names.is_none_or(|names| kept.names.is_superset(names))
+            });
+            if let Some(kept) = kept {
+                return Ok(kept);
+            }
+        }
+        let made = make()?;
+        store.write(&key, &made.key_pem)?;
+        store.write(&crt, &made.certificate_pem)?;
+        Ok(made)
+    }
+
+    pub fn from_pem(certificate_pem: String, key_pem: String) -> Option<Self> {
+        let chain = certificates(&certificate_pem)?;
+        let key = PrivateKeyDer::from_pem_slice(key_pem.as_bytes()).ok()?;
+        let (_, leaf) = X509Certificate::from_der(&chain[0]).ok()?;
+        let time = |at: i64| Timestamp::from_second(at).ok();
+        let not_before = time(leaf.validity().not_before.timestamp())?;
+        let not_after = time(leaf.validity().not_after.timestamp())?;
+        let names = names(&leaf);
+        Some(Self {
+            certificate_pem,
+            key_pem,
+            chain,
+            key,
+            not_before,
+            not_after,
+            names,
+        })
+    }
+
+    /// Two thirds through its life.
+    pub fn renew_at(&self) -> Timestamp {
+        let life = self.not_after.as_second() - self.not_before.as_second();
+        self.not_before
+            .saturating_add(SignedDuration::from_secs(life / 3 * 2))
+            .unwrap_or(self.not_after)
+    }
+
+    pub fn certificate_pem(&self) -> &str {
+        &self.certificate_pem
+    }
+
+    pub fn key_pem(&self) -> &str {
+        &self.key_pem
+    }
+
+    pub fn chain(&self) -> &[CertificateDer<'static>] {
+        &self.chain
+    }
+
+    pub fn key(&self) -> PrivateKeyDer<'static> {
+        self.key.clone_key()
+    }
+
+    pub fn not_after(&self) -> Timestamp {
+        self.not_after
+    }
+}
+
+fn names(certificate: &X509Certificate<'_>) -> ServingNames {
+    let Ok(Some(extension)) = certificate.subject_alternative_name() else {
+        return ServingNames::new();
+    };
+    let name = |name: &GeneralName<'_>| match name {
+        GeneralName::DNSName(name) => Some((*name).to_owned()),
+        GeneralName::IPAddress(bytes) => address(bytes).map(|address| address.to_string()),
+        _ => None,
+    };
+    extension.value.general_names.iter().filter_map(name).collect()
+}
+
+fn address(bytes: &[u8]) -> Option<IpAddr> {
+    if let Ok(four) = <[u8; 4]>::try_from(bytes) {
+        return Some(four.into());
+    }
+    <[u8; 16]>::try_from(bytes).ok().map(IpAddr::from)
+}

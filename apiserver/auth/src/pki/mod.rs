@@ -1,0 +1,119 @@
+//! The cluster's own certificate authorities, keys and certificates.
+//!
+//! Under `<data-dir>/pki`, names as kubeadm's: `ca` signs serving and client certificates, `front-proxy-ca` those the
+//! aggregation layer shows, `sa.key` signs service account tokens. Files are written 0600 and complete or not at all;
+//! what is there is kept, except that a leaf is made anew once a third of its life is left or its names changed.
+//! A cluster in memory has the same without files. All keys are ECDSA P-256, which take no time to make.
+
+mod authority;
+mod files;
+mod identity;
+mod kubeconfig;
+mod tls;
+
+pub use authority::Authority;
+pub use files::write_private;
+pub use identity::Identity;
+pub use kubeconfig::Kubeconfig;
+pub use tls::{ServingIdentity, client_config, server_config};
+
+use crate::jwt::{JwtError, SigningKey};
+use files::Store;
+use jiff::Timestamp;
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+/// What cannot be made or read.
+#[derive(Debug, thiserror::Error)]
+pub enum PkiError {
+    #[error("{action} {}", path.display())]
+    File {
+        action: &'static str,
+        path: PathBuf,
+        #[source]
+        source: std::io::Error,
+    },
+    #[error("{what} cannot be read; remove it to have it made anew")]
+    Unreadable { what: String },
+    #[error("making a certificate")]
+    Making(#[from] rcgen::Error),
+    #[error("the service account key")]
+    ServiceAccountKey(#[from] JwtError),
+    #[error("setting up TLS")]
+    Tls(#[from] rustls::Error),
+}
+
+/// The names and addresses a serving certificate answers to.
+pub type ServingNames = BTreeSet<String>;
+
+/// Everything the API server itself needs.
+#[derive(Debug)]
+pub struct Pki {
+    pub cluster: Authority,
+    pub front_proxy: Authority,
+    pub service_accounts: SigningKey,
+    /// What the API server shows to its clients.
+    pub serving: Identity,
+    /// What it shows to kubelets.
+    pub kubelet_client: Identity,
+    /// What it shows to aggregated servers.
+    pub front_proxy_client: Identity,
+}
+
+impl Pki {
+    /// Makes everything, without files.
+    pub fn generate(names: &ServingNames, now: Timestamp) -> Result<Self, PkiError> {
+        Self::load(&Store::memory(), names, now)
+    }
+
+    /// Reads what is in the folder and makes what is missing.
+    pub fn open(folder: &Path, names: &ServingNames, now: Timestamp) -> Result<Self, PkiError> {
+        Self::load(&Store::folder(folder)?, names, now)
+    }
+
+    fn load(store: &Store, names: &ServingNames, now: Timestamp) -> Result<Self, PkiError> {
+        let cluster = Authority::load(store, "ca", "kubernetes", now)?;
+        let front_proxy = Authority::load(store, "front-proxy-ca", "front-proxy-ca", now)?;
+        let client = |file: &str, authority: &Authority, name: &str, group: Option<&str>| {
+            Identity::load(store, file, now, None, || authority.client(name, group, now))
+        };
+        Ok(Self {
+            service_accounts: load_signing_key(store)?,
+            serving: Identity::load(store, "apiserver", now, Some(names), || {
+                cluster.serving("kube-apiserver", names, now)
+            })?,
+            kubelet_client: client(
+                "apiserver-kubelet-client",
+                &cluster,
+                "kube-apiserver-kubelet-client",
+                Some("kubeadm:cluster-admins"),
+            )?,
+            front_proxy_client: client("front-proxy-client", &front_proxy, "front-proxy-client", None)?,
+            cluster,
+            front_proxy,
+        })
+    }
+
+    /// When the first of the leaves should be made anew; calling [`Pki::open`] then does it.
+    pub fn renew_at(&self) -> Timestamp {
+        let leaves = [&self.serving, &self.kubelet_client, &self.front_proxy_client];
+        leaves
+            .into_iter()
+            .map(Identity::renew_at)
+            .min()
+            .unwrap_or(Timestamp::MAX)
+    }
+}
+
+fn load_signing_key(store: &Store) -> Result<SigningKey, PkiError> {
+    if let Some(text) = store.read("sa.key")? {
+        return Ok(SigningKey::from_pem(&text)?);
+    }
+    let key = SigningKey::generate()?;
+    store.write("sa.pub", &key.public().to_pem())?;
+    store.write("sa.key", &key.to_pem())?;
+    Ok(key)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,115 @@
+use super::*;
+use crate::authn::{Authenticator, ClientCertificates, Credentials, Outcome, PeerCertificate};
+use http::HeaderMap;
+use jiff::SignedDuration;
+use std::os::unix::fs::PermissionsExt;
+use std::sync::Arc;
+
+fn now() -> Timestamp {
+    "2026-11-21T12:00:00Z".parse().unwrap()
+}
+
+fn names() -> ServingNames {
+    ["localhost", "127.0.0.1", "kubernetes.default"]
+        .map(str::to_owned)
+        .into()
+}
+
+fn block_on<T>(future: impl Future<Output = T>) -> T {
+    let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+    match std::pin::pin!(future).poll(&mut context) {
+        std::task::Poll::Ready(value) => value,
+        std::task::Poll::Pending => panic!("nothing here waits"),
+    }
+}
+
+fn folder(name: &str) -> std::path::PathBuf {
+    let folder = std::env::temp_dir().join(format!("knarr-pki-{}-{name}", std::process::id()));
+    let _ = std::fs::remove_dir_all(&folder);
+    folder
+}
+
+#[test]
+fn what_is_there_is_kept_and_private() {
+    let folder = folder("kept");
+    let first = Pki::open(&folder, &names(), now()).unwrap();
+    let again = Pki::open(&folder, &names(), now()).unwrap();
+    assert_eq!(first.cluster.certificate_pem(), again.cluster.certificate_pem());
+    assert_eq!(first.serving.certificate_pem(), again.serving.certificate_pem());
+    assert_eq!(
+        first.service_accounts.public().id(),
+        again.service_accounts.public().id()
+    );
+    for entry in std::fs::read_dir(&folder).unwrap() {
+        assert_eq!(
+            entry.unwrap().metadata().unwrap().permissions().mode() & 0o777,
+            0o600
+        );
+    }
+    std::fs::remove_dir_all(&folder).unwrap();
+}
+
+#[test]
+fn leaves_are_renewed_in_time_and_for_new_names() {
+    let folder = folder("renewed");
+    let first = Pki::open(&folder, &names(), now()).unwrap();
+    let mut more = names();
+    more.insert("example.com".to_owned());
+    let named = Pki::open(&folder, &more, now()).unwrap();
+    assert_ne!(first.serving.certificate_pem(), named.serving.certificate_pem());
+    assert_eq!(
+        first.kubelet_client.certificate_pem(),
+        named.kubelet_client.certificate_pem()
+    );
+    let later = first
+        .renew_at()
+        .checked_add(SignedDuration::from_hours(48))
+        .unwrap();
+    let renewed = Pki::open(&folder, &names(), later).unwrap();
+    assert_ne!(
+        first.kubelet_client.certificate_pem(),
+        renewed.kubelet_client.certificate_pem()
+    );
+    assert_eq!(first.cluster.certificate_pem(), renewed.cluster.certificate_pem());
+    std::fs::remove_dir_all(&folder).unwrap();
+}
+
+#[test]
+fn a_client_certificate_names_a_user() {
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let (ours, theirs) = (
+        Pki::generate(&names(), now()).unwrap(),
+        Pki::generate(&names(), now()).unwrap(),
+    );
+    let authenticator = ClientCertificates::new(&[ours.cluster.certificate().clone()], &provider).unwrap();
+    let ask = |identity: &Identity, at: Timestamp| {
+        let peer = PeerCertificate::new(identity.chain()).unwrap();
+        let headers = HeaderMap::new();
+        let credentials = Credentials {
+            peer: Some(&peer),
+            headers: &headers,
+            path: "/api",
+            now: at,
+        };
+        block_on(authenticator.authenticate(&credentials))
+    };
+    let admin = ours
+        .cluster
+        .client("kubernetes-admin", Some("system:masters"), now())
+        .unwrap();
+    let Outcome::User(found) = ask(&admin, now()) else {
+        panic!("the certificate is good")
+    };
+    assert_eq!(found.user.name, "kubernetes-admin");
+    assert_eq!(found.user.groups, ["system:masters", "system:authenticated"]);
+    assert!(found.user.extra["authentication.kubernetes.io/credential-id"][0].starts_with("X509SHA256="));
+    let later = now().checked_add(SignedDuration::from_hours(24 * 400)).unwrap();
+    assert!(matches!(ask(&admin, later), Outcome::Refused(_)));
+    let forged = theirs
+        .cluster
+        .client("kubernetes-admin", Some("system:masters"), now())
+        .unwrap();
+    assert!(matches!(ask(&forged, now()), Outcome::Refused(_)));
+    // A serving certificate is not for clients.
+    assert!(matches!(ask(&ours.serving, now()), Outcome::Refused(_)));
+}

@@ -1,0 +1,138 @@
+//! rustls configurations of our certificates, with certificates that can be replaced while connections are served.
+
+use super::{Identity, PkiError};
+use arc_swap::ArcSwap;
+use rustls::client::danger::HandshakeSignatureValid;
+use rustls::crypto::{
+    CryptoProvider, WebPkiSupportedAlgorithms, verify_tls12_signature, verify_tls13_signature,
+};
+use rustls::pki_types::{CertificateDer, UnixTime};
+use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
+use rustls::server::{ClientHello, ResolvesServerCert};
+use rustls::sign::CertifiedKey;
+use rustls::{
+    ClientConfig, DigitallySignedStruct, DistinguishedName, Error, RootCertStore, ServerConfig,
+    SignatureScheme,
+};
+use std::sync::Arc;
+
+/// The certificate a listener shows; replacing it changes what the next connection sees.
+#[derive(Debug)]
+pub struct ServingIdentity {
+    current: ArcSwap<CertifiedKey>,
+    provider: Arc<CryptoProvider>,
+}
+
+impl ServingIdentity {
+    pub fn new(identity: &Identity, provider: &Arc<CryptoProvider>) -> Result<Arc<Self>, PkiError> {
+        let current = ArcSwap::from_pointee(certified(identity, provider)?);
+        Ok(Arc::new(Self {
+            current,
+            provider: Arc::clone(provider),
+        }))
+    }
+
+    pub fn replace(&self, identity: &Identity) -> Result<(), PkiError> {
+        self.current.store(Arc::new(certified(identity, &self.provider)?));
+        Ok(())
+    }
+}
+
+fn certified(identity: &Identity, provider: &Arc<CryptoProvider>) -> Result<CertifiedKey, PkiError> {
+    Ok(CertifiedKey::from_der(
+        identity.chain().to_vec(),
+        identity.key(),
+        provider,
+    )?)
+}
+
+impl ResolvesServerCert for ServingIdentity {
+    fn resolve(&self, _hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+        Some(self.current.load_full())
+    }
+}
+
+/// Asks for a client certificate and checks that the peer holds its key. Whether the certificate is one of ours is
+/// the authenticator's question: a bad one gets an answer with a reason instead of a broken handshake.
+#[derive(Debug)]
+struct AskForCertificate {
+    hints: Vec<DistinguishedName>,
+    algorithms: WebPkiSupportedAlgorithms,
+}
+
+impl ClientCertVerifier for AskForCertificate {
+    fn client_auth_mandatory(&self) -> bool {
+        false
+    }
+
+    fn root_hint_subjects(&self) -> &[DistinguishedName] {
+        &self.hints
+    }
+
+    fn verify_client_cert(
+        &self,
+        _leaf: &CertificateDer<'_>,
+        _rest: &[CertificateDer<'_>],
+        _now: UnixTime,
+    ) -> Result<ClientCertVerified, Error> {
+        Ok(ClientCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        verify_tls12_signature(message, certificate, signed, &self.algorithms)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        verify_tls13_signature(message, certificate, signed, &self.algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.algorithms.supported_schemes()
+    }
+}
+
+/// HTTP/2 and 1.1 over TLS 1.2 or 1.3, with optional client certificates.
+pub fn server_config(
+    serving: Arc<ServingIdentity>,
+    client_authorities: &[&CertificateDer<'_>],
+) -> Result<ServerConfig, PkiError> {
+    let provider = Arc::clone(&serving.provider);
+    let mut roots = RootCertStore::empty();
+    for authority in client_authorities {
+        roots.add((*authority).clone().into_owned())?;
+    }
+    let ask = AskForCertificate {
+        hints: roots.subjects(),
+        algorithms: provider.signature_verification_algorithms,
+    };
+    let mut config = ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()?
+        .with_client_cert_verifier(Arc::new(ask))
+        .with_cert_resolver(serving);
+    config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+    Ok(config)
+}
+
+/// A client that trusts one authority and shows a certificate.
+pub fn client_config(
+    authority: &CertificateDer<'_>,
+    identity: &Identity,
+    provider: &Arc<CryptoProvider>,
+) -> Result<ClientConfig, PkiError> {
+    let mut roots = RootCertStore::empty();
+    roots.add(authority.clone().into_owned())?;
+    Ok(ClientConfig::builder_with_provider(Arc::clone(provider))
+        .with_safe_default_protocol_versions()?
+        .with_root_certificates(roots)
+        .with_client_auth_cert(identity.chain().to_vec(), identity.key())?)
+}

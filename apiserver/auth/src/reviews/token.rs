@@ -1,0 +1,103 @@
+//! Who is this? `TokenReview`, and of oneself `SelfSubjectReview`.
+
+use super::{Asked, ReviewError, Reviewer};
+use crate::authn::Outcome;
+use machinery_meta::UserInfo;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+#[derive(Deserialize, Default)]
+#[serde(default)]
+struct Spec {
+    token: String,
+    audiences: Vec<String>,
+}
+
+#[derive(Serialize, Default)]
+struct Status {
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    authenticated: bool,
+    user: User,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    audiences: Vec<String>,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    error: String,
+}
+
+#[derive(Serialize, Default)]
+struct User {
+    #[serde(skip_serializing_if = "String::is_empty")]
+    username: String,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    uid: String,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    groups: Vec<String>,
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    extra: BTreeMap<String, Vec<String>>,
+}
+
+impl From<UserInfo> for User {
+    fn from(user: UserInfo) -> Self {
+        Self {
+            username: user.name,
+            uid: user.uid,
+            groups: user.groups,
+            extra: user.extra,
+        }
+    }
+}
+
+pub(super) async fn review(
+    reviewer: &Reviewer,
+    asked: Asked<'_>,
+    spec: &[u8],
+) -> Result<Vec<u8>, ReviewError> {
+    let spec: Spec = serde_json::from_slice(spec)?;
+    if spec.token.is_empty() {
+        return Err(ReviewError::BadRequest(
+            "token is required for TokenReview in authentication".to_owned(),
+        ));
+    }
+    let audiences = if spec.audiences.is_empty() {
+        reviewer.tokens.api_audiences().to_vec()
+    } else {
+        spec.audiences.clone()
+    };
+    let status = match reviewer.tokens.review(&spec.token, &audiences, asked.now).await {
+        Outcome::User(found) => match found.audiences {
+            // Kinds of tokens that know no audience are good for the API server only.
+            None if audiences
+                .iter()
+                .all(|one| !reviewer.tokens.api_audiences().contains(one)) =>
+            {
+                Status {
+                    error: "token audiences are not those of the request".to_owned(),
+                    ..Status::default()
+                }
+            }
+            good_for => Status {
+                authenticated: true,
+                user: found.user.into(),
+                audiences: good_for.unwrap_or(audiences),
+                error: String::new(),
+            },
+        },
+        Outcome::Refused(refusal) => Status {
+            error: refusal.0,
+            ..Status::default()
+        },
+        Outcome::Pass => Status::default(),
+    };
+    Ok(serde_json::to_vec(&status)?)
+}
+
+pub(super) fn own(asked: Asked<'_>) -> Result<Vec<u8>, ReviewError> {
+    #[derive(Serialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Own {
+        user_info: User,
+    }
+    Ok(serde_json::to_vec(&Own {
+        user_info: asked.user.clone().into(),
+    })?)
+}

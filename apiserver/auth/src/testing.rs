@@ -1,0 +1,94 @@
+//! Objects in memory for the tests of this crate.
+
+use machinery_meta::reader::{ObjectReader, ReadFuture, ReadObject};
+use machinery_meta::{GroupResource, ObjectHeader, ObjectKey, Uid};
+use parking_lot::Mutex;
+use std::collections::BTreeMap;
+use std::future::Future;
+use std::sync::Arc;
+
+#[derive(Default)]
+pub(crate) struct Objects(Mutex<State>);
+
+#[derive(Default)]
+struct State {
+    objects: BTreeMap<(GroupResource, ObjectKey), ReadObject>,
+    generation: u64,
+}
+
+impl Objects {
+    /// The uid is `uid-<name>`; `spec.nodeName` becomes selectable.
+    pub(crate) fn put(&self, group: &str, resource: &str, namespace: &str, name: &str, json: &str) {
+        let key = ObjectKey::new(namespace, name);
+        let mut header = ObjectHeader {
+            key: key.clone(),
+            uid: Uid(format!("uid-{name}")),
+            ..ObjectHeader::default()
+        };
+        let value: serde_json::Value = serde_json::from_str(json).unwrap();
+        if let Some(node) = value.pointer("/spec/nodeName").and_then(|node| node.as_str()) {
+            header.fields.push(("spec.nodeName".into(), node.into()));
+        }
+        let object = ReadObject {
+            header: Arc::new(header),
+            json: json.as_bytes().to_vec(),
+        };
+        let mut state = self.0.lock();
+        state.generation += 1;
+        state
+            .objects
+            .insert((GroupResource::new(group, resource), key), object);
+    }
+
+    pub(crate) fn remove(&self, group: &str, resource: &str, namespace: &str, name: &str) {
+        let mut state = self.0.lock();
+        state.generation += 1;
+        state.objects.remove(&(
+            GroupResource::new(group, resource),
+            ObjectKey::new(namespace, name),
+        ));
+    }
+}
+
+impl ObjectReader for Objects {
+    fn get<'a>(
+        &'a self,
+        resource: &'a GroupResource,
+        key: &'a ObjectKey,
+    ) -> ReadFuture<'a, Option<ReadObject>> {
+        let found = self
+            .0
+            .lock()
+            .objects
+            .get(&(resource.clone(), key.clone()))
+            .cloned();
+        Box::pin(std::future::ready(Ok(found)))
+    }
+
+    fn list<'a>(
+        &'a self,
+        resource: &'a GroupResource,
+        namespace: &'a str,
+    ) -> ReadFuture<'a, Vec<ReadObject>> {
+        let state = self.0.lock();
+        let found = state.objects.iter().filter(|((own, key), _)| {
+            own == resource && (namespace.is_empty() || key.namespace == namespace)
+        });
+        Box::pin(std::future::ready(Ok(found
+            .map(|(_, object)| object.clone())
+            .collect())))
+    }
+
+    fn generation(&self, _resource: &GroupResource) -> u64 {
+        self.0.lock().generation
+    }
+}
+
+/// Polls once: nothing in these tests waits.
+pub(crate) fn block_on<T>(future: impl Future<Output = T>) -> T {
+    let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+    match std::pin::pin!(future).poll(&mut context) {
+        std::task::Poll::Ready(value) => value,
+        std::task::Poll::Pending => panic!("nothing here waits"),
+    }
+}

@@ -1,0 +1,286 @@
+//! `serviceaccounts/token`: signing a token for an account (`TokenRequest`).
+
+use crate::jwt::{self, Claims, JwtError, KubernetesClaims, ObjectClaim, SigningKey};
+use crate::trusted;
+use jiff::{SignedDuration, Timestamp};
+use machinery_meta::reader::{ObjectReader, ReadObject};
+use machinery_meta::{FieldError, FieldPath, GroupResource, ObjectKey};
+use serde::{Deserialize, Serialize};
+
+const DEFAULT_EXPIRATION_SECONDS: i64 = 3_600;
+const MIN_EXPIRATION_SECONDS: i64 = 600;
+const MAX_EXPIRATION_SECONDS: i64 = 1 << 32;
+/// What the ServiceAccount admission plugin asks for; such tokens live longer and warn instead.
+const WARN_ONLY_EXPIRATION_SECONDS: i64 = 3_607;
+const EXTENDED_EXPIRATION_SECONDS: i64 = 365 * 24 * 3_600;
+
+/// `authentication.k8s.io` `TokenRequestSpec`.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct TokenRequestSpec {
+    pub audiences: Vec<String>,
+    pub expiration_seconds: Option<i64>,
+    pub bound_object_ref: Option<BoundObjectReference>,
+}
+
+/// What the token lives and dies with.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct BoundObjectReference {
+    pub kind: String,
+    pub api_version: String,
+    pub name: String,
+    pub uid: String,
+}
+
+/// `TokenRequestStatus`, and the spec as the answer shows it.
+#[derive(Debug, Clone)]
+pub struct IssuedToken {
+    pub audiences: Vec<String>,
+    pub expiration_seconds: i64,
+    pub token: String,
+    pub expiration_timestamp: Timestamp,
+    /// `JTI=…`, for the audit log.
+    pub credential_id: String,
+}
+
+/// Why no token was issued; each has one HTTP answer.
+#[derive(Debug, thiserror::Error)]
+pub enum TokenRequestError {
+    #[error("the request is invalid")]
+    Invalid(Vec<FieldError>),
+    #[error("{resource} {name:?} not found")]
+    NotFound { resource: GroupResource, name: String },
+    #[error("{0}")]
+    BadRequest(String),
+    #[error("{cause}")]
+    Conflict {
+        resource: GroupResource,
+        name: String,
+        cause: String,
+    },
+    #[error("failed to generate token")]
+    Signing(#[from] JwtError),
+}
+
+/// Issues tokens in the cluster's name.
+#[derive(Debug)]
+pub struct TokenIssuer {
+    pub issuer: String,
+    pub api_audiences: Vec<String>,
+    pub key: SigningKey,
+}
+
+/// The account asked for.
+#[derive(Debug, Clone, Copy)]
+pub struct Account<'a> {
+    pub namespace: &'a str,
+    pub name: &'a str,
+    pub uid: &'a str,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default)]
+struct BoundPod {
+    spec: BoundPodSpec,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default, rename_all = "camelCase")]
+struct BoundPodSpec {
+    node_name: String,
+    service_account_name: String,
+}
+
+#[derive(Default)]
+struct Bound {
+    pod: Option<ObjectClaim>,
+    node: Option<ObjectClaim>,
+    secret: Option<ObjectClaim>,
+}
+
+impl TokenIssuer {
+    /// A token for the account. `id` becomes `jti`.
+    pub async fn issue(
+        &self,
+        reader: &dyn ObjectReader,
+        account: Account<'_>,
+        spec: &TokenRequestSpec,
+        now: Timestamp,
+        id: String,
+    ) -> Result<IssuedToken, TokenRequestError> {
+        let seconds = spec.expiration_seconds.unwrap_or(DEFAULT_EXPIRATION_SECONDS);
+        let problems = validate(seconds);
+        if !problems.is_empty() {
+            return Err(TokenRequestError::Invalid(problems));
+        }
+        let bound = match &spec.bound_object_ref {
+            Some(reference) => bind(reader, account, reference).await?,
+            None => Bound::default(),
+        };
+        let audiences = if spec.audiences.is_empty() {
+            self.api_audiences.clone()
+        } else {
+            spec.audiences.clone()
+        };
+        let (lifetime, warn_after) = self.lifetime(seconds, &audiences, bound.pod.is_some());
+        let issued = now.as_second();
+        let claims = Claims {
+            aud: audiences.clone(),
+            exp: issued + lifetime,
+            iat: issued,
+            nbf: issued,
+            iss: self.issuer.clone(),
+            jti: id.clone(),
+            sub: format!("system:serviceaccount:{}:{}", account.namespace, account.name),
+            kubernetes: KubernetesClaims {
+                namespace: account.namespace.to_owned(),
+                node: bound.node,
+                pod: bound.pod,
+                secret: bound.secret,
+                serviceaccount: ObjectClaim {
+                    name: account.name.to_owned(),
+                    uid: account.uid.to_owned(),
+                },
+                warnafter: warn_after.map(|after| issued + after),
+            },
+        };
+        // Clients renew by the short time even where the token lives longer.
+        let shown = now
+            .saturating_add(SignedDuration::from_secs(seconds))
+            .unwrap_or(Timestamp::MAX);
+        Ok(IssuedToken {
+            audiences,
+            expiration_seconds: seconds,
+            token: jwt::sign(&self.key, &claims)?,
+            expiration_timestamp: shown,
+            credential_id: format!("JTI={id}"),
+        })
+    }
+
+    /// Seconds until expiry, and until the use of the token is remarked upon.
+    fn lifetime(&self, asked: i64, audiences: &[String], bound_to_pod: bool) -> (i64, Option<i64>) {
+        let extend = bound_to_pod
+            && asked == WARN_ONLY_EXPIRATION_SECONDS
+            && audiences.iter().all(|one| self.api_audiences.contains(one));
+        if extend {
+            (EXTENDED_EXPIRATION_SECONDS, Some(asked))
+        } else {
+            (asked, None)
+        }
+    }
+}
+
+fn validate(seconds: i64) -> Vec<FieldError> {
+    let path = FieldPath::new("spec").child("expirationSeconds");
+    let mut problems = Vec::new();
+    if seconds < MIN_EXPIRATION_SECONDS {
+        problems.push(FieldError::invalid(
+            &path,
+            seconds,
+            "may not specify a duration less than 10 minutes",
+        ));
+    }
+    if seconds > MAX_EXPIRATION_SECONDS {
+        problems.push(FieldError::invalid(
+            &path,
+            seconds,
+            "may not specify a duration larger than 2^32 seconds",
+        ));
+    }
+    problems
+}
+
+async fn bind(
+    reader: &dyn ObjectReader,
+    account: Account<'_>,
+    reference: &BoundObjectReference,
+) -> Result<Bound, TokenRequestError> {
+    let group = reference
+        .api_version
+        .split_once('/')
+        .map_or("", |(group, _)| group);
+    let (resource, namespace) = match (group, reference.kind.as_str()) {
+        ("", "Pod") => ("pods", account.namespace),
+        ("", "Secret") => ("secrets", account.namespace),
+        ("", "Node") => ("nodes", ""),
+        _ => {
+            let version = reference.api_version.rsplit('/').next().unwrap_or_default();
+            let slash = if group.is_empty() { "/" } else { "" };
+            let separator = if group.is_empty() { "" } else { "/" };
+            return Err(TokenRequestError::BadRequest(format!(
+                "cannot bind token to object of type {slash}{group}{separator}{version}, Kind={}",
+                reference.kind
+            )));
+        }
+    };
+    let found = find(reader, resource, &ObjectKey::new(namespace, &reference.name)).await?;
+    let uid = &found.header.uid.0;
+    if !reference.uid.is_empty() && reference.uid != *uid {
+        return Err(TokenRequestError::Conflict {
+            resource: GroupResource::new(group, &reference.kind),
+            name: reference.name.clone(),
+            cause: format!(
+                "the UID in the bound object reference ({}) does not match the UID in record. The object might have been deleted and then recreated",
+                reference.uid
+            ),
+        });
+    }
+    let claim = ObjectClaim {
+        name: reference.name.clone(),
+        uid: uid.clone(),
+    };
+    match resource {
+        "pods" => bind_pod(reader, account, &found, claim).await,
+        "secrets" => Ok(Bound {
+            secret: Some(claim),
+            ..Bound::default()
+        }),
+        _ => Ok(Bound {
+            node: Some(claim),
+            ..Bound::default()
+        }),
+    }
+}
+
+async fn bind_pod(
+    reader: &dyn ObjectReader,
+    account: Account<'_>,
+    found: &ReadObject,
+    claim: ObjectClaim,
+) -> Result<Bound, TokenRequestError> {
+    let pod: BoundPod = serde_json::from_slice(&found.json).map_err(JwtError::Claims)?;
+    if pod.spec.service_account_name != account.name {
+        return Err(TokenRequestError::BadRequest(format!(
+            "cannot bind token for serviceaccount {:?} to pod running with different serviceaccount name.",
+            account.name
+        )));
+    }
+    let node_name = pod.spec.node_name;
+    let node = if node_name.is_empty() {
+        None
+    } else {
+        let node = trusted::get(reader, "", "nodes", &ObjectKey::cluster(&node_name)).await;
+        // A token for a pod on a node that is just gone still names the node, as upstream's does.
+        let uid = node.map(|node| node.header.uid.0.clone()).unwrap_or_default();
+        Some(ObjectClaim { name: node_name, uid })
+    };
+    Ok(Bound {
+        pod: Some(claim),
+        node,
+        secret: None,
+    })
+}
+
+async fn find(
+    reader: &dyn ObjectReader,
+    resource: &str,
+    key: &ObjectKey,
+) -> Result<ReadObject, TokenRequestError> {
+    trusted::get(reader, "", resource, key)
+        .await
+        .ok_or_else(|| TokenRequestError::NotFound {
+            resource: GroupResource::new("", resource),
+            name: key.name.clone(),
+        })
+}
