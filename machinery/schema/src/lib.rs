@@ -27,7 +27,7 @@ pub use json::{
     DecodeError, Decoded, SplitObject, Strictness, decode_json, encode_json, encode_node, encode_split,
 };
 pub use table::{
-    Extra, Field, FieldSpec, ListType, MapType, Schema, SchemaBuilder, SchemaError, Shape, Text, Type,
+    Extra, Field, FieldSpec, Group, ListType, MapType, Schema, SchemaBuilder, SchemaError, Shape, Text, Type,
     TypeId, Wire,
 };
 pub use tree::{Kind, Mut, Ref, Step, Tree, Value};

@@ -1,6 +1,6 @@
 //! A small table for tests: pod-like types with every attribute that the engines ask for.
 
-use crate::table::{FieldSpec, ListType, Schema, SchemaBuilder, Shape, TypeId, Wire};
+use crate::table::{FieldSpec, Group, ListType, Schema, SchemaBuilder, Shape, TypeId, Wire};
 use std::sync::Arc;
 
 fn numbered(mut spec: FieldSpec, number: u16, wire: Wire) -> FieldSpec {
@@ -38,7 +38,7 @@ pub(crate) fn pod_schema() -> Arc<Schema> {
     let mut http = pointer(FieldSpec::optional("httpGet", get));
     (http.number, http.wire, http.group) = (2, Wire::Bytes, 1);
     let period = numbered(FieldSpec::optional("periodSeconds", int32), 4, Wire::Varint);
-    b.define_struct(probe, vec![http, period], &[1]);
+    b.define_struct(probe, vec![http, period], &[Group { number: 1, parent: 0 }]);
 
     let resources = b.declare("v1.ResourceRequirements", "v1.ResourceRequirements");
     let limits = numbered(FieldSpec::optional("limits", quantities), 1, Wire::Bytes);

@@ -5,8 +5,8 @@
 //! copied once. Types of custom kinds (with constraints) are never written.
 
 use super::{
-    Extra, Field, ListType, MapType, NO_EXTRA, NameIndex, Schema, SchemaBuilder, SchemaError, Shape, Text,
-    Type, TypeId, Wire,
+    Extra, Field, Group, ListType, MapType, NO_EXTRA, NameIndex, Schema, SchemaBuilder, SchemaError, Shape,
+    Text, Type, TypeId, Wire,
 };
 
 const MAGIC: &[u8; 4] = b"knT1";
@@ -32,7 +32,10 @@ pub fn write(schema: &Schema) -> Vec<u8> {
         write_extra(&mut out, extra);
     }
     out.count(schema.groups.len());
-    schema.groups.iter().for_each(|group| out.u16(*group));
+    for group in &schema.groups {
+        out.u16(group.number);
+        out.u8(group.parent);
+    }
     let mut named: Vec<_> = schema.named.iter().collect();
     named.sort();
     out.count(named.len());
@@ -58,7 +61,12 @@ pub fn read(blob: &[u8]) -> Result<Schema, SchemaError> {
     builder.types = input.list(read_type)?;
     builder.fields = input.list(read_field)?;
     builder.extras = input.list(read_extra)?;
-    builder.groups = input.list(Reader::u16)?;
+    builder.groups = input.list(|input| {
+        Ok(Group {
+            number: input.u16()?,
+            parent: input.u8()?,
+        })
+    })?;
     let named = input.list(|input| Ok((input.text()?.to_owned(), TypeId(input.u32()?))))?;
     builder.named = named
         .into_iter()
@@ -134,7 +142,13 @@ fn write_type(out: &mut Writer, ty: &Type) {
     out.u32(ty.item.0);
     out.text(ty.go_name);
     out.u8(ty.map_type as u8);
-    out.flags(&[ty.typed, ty.preserve_unknown, ty.embedded, ty.nullable]);
+    out.flags(&[
+        ty.typed,
+        ty.preserve_unknown,
+        ty.embedded,
+        ty.nullable,
+        ty.wrapped,
+    ]);
     for number in [ty.fields.start, ty.fields.end, ty.groups.start, ty.groups.end] {
         out.u32(number);
     }
@@ -144,7 +158,7 @@ fn read_type(input: &mut Reader<'_>) -> Result<Type, SchemaError> {
     let shape = Shape::ALL.get(usize::from(input.u8()?)).copied();
     let shape = shape.ok_or(SchemaError::Blob("an unknown shape"))?;
     let (item, go_name, map_type) = (TypeId(input.u32()?), input.slice()?, map_type(input.u8()?));
-    let [typed, preserve_unknown, embedded, nullable, ..] = input.flags()?;
+    let [typed, preserve_unknown, embedded, nullable, wrapped, ..] = input.flags()?;
     let fields = input.u32()?..input.u32()?;
     let groups = input.u32()?..input.u32()?;
     Ok(Type {
@@ -156,6 +170,7 @@ fn read_type(input: &mut Reader<'_>) -> Result<Type, SchemaError> {
         preserve_unknown,
         embedded,
         nullable,
+        wrapped,
         constraints: None,
         fields,
         always: 0..0,

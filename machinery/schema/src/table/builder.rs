@@ -1,6 +1,8 @@
 //! Building a [`Schema`]: declare types (so that they may refer to each other), define them, finish.
 
-use super::{Extra, Field, ListType, MapType, NO_EXTRA, NameIndex, Schema, Shape, Text, Type, TypeId, Wire};
+use super::{
+    Extra, Field, Group, ListType, MapType, NO_EXTRA, NameIndex, Schema, Shape, Text, Type, TypeId, Wire,
+};
 use crate::structural::Constraints;
 use std::collections::HashMap;
 
@@ -97,7 +99,7 @@ pub struct SchemaBuilder {
     defined: Vec<bool>,
     pub(super) fields: Vec<Field>,
     pub(super) extras: Vec<Extra>,
-    pub(super) groups: Vec<u16>,
+    pub(super) groups: Vec<Group>,
     pub(super) constraints: Vec<Constraints>,
     pub(super) named: HashMap<Box<str>, TypeId>,
     leaves: HashMap<(Shape, String), TypeId>,
@@ -188,8 +190,8 @@ impl SchemaBuilder {
         self.named.get(name).copied()
     }
 
-    /// Gives a declared struct its fields, in Go's order; `groups` are the protobuf numbers of inlined structs.
-    pub fn define_struct(&mut self, id: TypeId, specs: Vec<FieldSpec>, groups: &[u16]) {
+    /// Gives a declared struct its fields, in Go's order; `groups` are the inlined ones.
+    pub fn define_struct(&mut self, id: TypeId, specs: Vec<FieldSpec>, groups: &[Group]) {
         let first = index(self.fields.len());
         for spec in specs {
             let field = self.field(spec);
@@ -358,6 +360,7 @@ impl SchemaBuilder {
             typed: true,
             preserve_unknown: false,
             embedded: false,
+            wrapped: false,
             nullable: false,
             constraints: None,
             fields: 0..0,
@@ -435,7 +438,7 @@ impl SchemaBuilder {
         let target = &mut self.types[made.index()];
         target.item = item;
         target.fields = first;
-        (target.map_type, target.typed) = (ty.map_type, ty.typed);
+        (target.map_type, target.typed, target.wrapped) = (ty.map_type, ty.typed, ty.wrapped);
         (target.preserve_unknown, target.embedded, target.nullable) =
             (ty.preserve_unknown, ty.embedded, ty.nullable);
         let first_group = index(self.groups.len());

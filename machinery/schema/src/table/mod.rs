@@ -183,8 +183,18 @@ pub struct Type {
     pub(crate) always: Range<u32>,
     pub(crate) defaulted: bool,
     pub(crate) names: NameIndex,
-    /// Protobuf numbers of inlined structs; [`Field::group`] counts from one.
+    /// A named list that protobuf wraps in a message of its own (`meta/v1.Verbs`).
+    pub wrapped: bool,
+    /// Inlined structs as protobuf has them; [`Field::group`] counts from one.
     pub(crate) groups: Range<u32>,
+}
+
+/// An inlined struct, which in protobuf is a message like any other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Group {
+    pub number: u16,
+    /// The inlined struct it stands in itself, counted from one; 0 is the outer one.
+    pub parent: u8,
 }
 
 /// One field of a struct, in JSON terms.
@@ -238,7 +248,7 @@ pub struct Schema {
     pub(crate) extras: Box<[Extra]>,
     /// Positions (within their struct) of fields that appear even when nothing was said.
     pub(crate) always: Box<[u16]>,
-    pub(crate) groups: Box<[u16]>,
+    pub(crate) groups: Box<[Group]>,
     pub(crate) slots: Box<[u16]>,
     pub(crate) constraints: Box<[crate::structural::Constraints]>,
     pub(crate) named: HashMap<Box<str>, TypeId>,
@@ -297,6 +307,10 @@ impl Schema {
         self.named.iter().map(|(name, id)| (name.as_ref(), *id))
     }
 
+    pub fn type_count(&self) -> usize {
+        self.types.len()
+    }
+
     /// Differs whenever the table differs; stored records name it.
     pub fn fingerprint(&self) -> u64 {
         self.fingerprint
@@ -312,7 +326,7 @@ impl Schema {
         &self.always[ty.always.start as usize..ty.always.end as usize]
     }
 
-    pub(crate) fn groups(&self, ty: &Type) -> &[u16] {
+    pub(crate) fn groups(&self, ty: &Type) -> &[Group] {
         &self.groups[ty.groups.start as usize..ty.groups.end as usize]
     }
 }

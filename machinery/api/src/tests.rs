@@ -1,0 +1,107 @@
+//! What must hold of every built-in kind.
+
+use machinery_schema::{Shape, Strictness, Tree, decode_json, encode_json};
+
+#[test]
+fn every_stored_kind_has_metadata_and_a_list() {
+    for kind in crate::table().kinds() {
+        let schema = crate::schema();
+        assert_eq!(schema.ty(kind.ty).shape, Shape::Struct, "{}", kind.gvk);
+        if kind.etcd_prefix.is_some() {
+            assert!(schema.field(kind.ty, "metadata").is_some(), "{}", kind.gvk);
+            assert!(kind.list_ty.is_some(), "{}", kind.gvk);
+        }
+        for subresource in &kind.subresources {
+            let known = subresource.ty.is_some() || subresource.gvk.kind.ends_with("Options");
+            assert!(known, "{} {}: {}", kind.gvk, subresource.name, subresource.gvk);
+        }
+    }
+}
+
+#[test]
+fn the_zero_value_of_every_kind_is_its_own_normal_form() {
+    for kind in crate::table().kinds() {
+        let tree = Tree::new(crate::schema(), kind.ty);
+        let mut text = Vec::new();
+        encode_json(&tree, &mut text);
+        let again = decode_json(crate::schema(), kind.ty, &text, Strictness::Report).unwrap();
+        assert!(again.strict_errors.is_empty());
+        assert_eq!(again.tree.root().to_json(), String::from_utf8(text).unwrap());
+    }
+}
+
+#[track_caller]
+fn normal(group: &str, version: &str, kind: &str, input: &str, expected: &str) {
+    let (schema, ty) = crate::schema_for(group, version, kind).unwrap();
+    let decoded = decode_json(schema, ty, input.as_bytes(), Strictness::Report).unwrap();
+    assert_eq!(decoded.strict_errors, [""; 0]);
+    assert_eq!(decoded.tree.root().to_json(), expected);
+}
+
+#[test]
+fn documents_take_upstreams_form() {
+    normal(
+        "apps",
+        "v1",
+        "Deployment",
+        r#"{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"name":"a","creationTimestamp":null},"spec":{"replicas":0,"selector":null,"template":{}}}"#,
+        r#"{"kind":"Deployment","apiVersion":"apps/v1","metadata":{"name":"a"},"spec":{"replicas":0,"selector":null,"template":{"metadata":{},"spec":{"containers":null}},"strategy":{}},"status":{}}"#,
+    );
+    normal(
+        "",
+        "v1",
+        "Secret",
+        r#"{"data":{"a":null,"b":"aGk="}}"#,
+        r#"{"metadata":{},"data":{"a":"","b":"aGk="}}"#,
+    );
+    normal(
+        "",
+        "v1",
+        "Service",
+        r#"{"spec":{"ports":[{"port":1}]}}"#,
+        r#"{"metadata":{},"spec":{"ports":[{"port":1,"targetPort":0}]},"status":{"loadBalancer":{}}}"#,
+    );
+    normal(
+        "apps",
+        "v1",
+        "ControllerRevision",
+        r#"{"revision":1}"#,
+        r#"{"metadata":{},"data":null,"revision":1}"#,
+    );
+    normal(
+        "batch",
+        "v1",
+        "DeleteOptions",
+        r#"{"gracePeriodSeconds":0}"#,
+        r#"{"gracePeriodSeconds":0}"#,
+    );
+}
+
+#[test]
+fn custom_resource_definitions_keep_their_forms() {
+    let text = r#"{"openAPIV3Schema":{"type":"object","properties":{"a":{"type":"array","items":{"type":"string","default":[1, 2]},"x-kubernetes-list-type":"set"},"b":{"additionalProperties":false},"c":{"additionalProperties":{"type":"string"}}}}}"#;
+    let input = format!(
+        r#"{{"spec":{{"group":"g","versions":[{{"name":"v1","served":true,"storage":true,"schema":{text}}}],"names":{{"plural":"p","kind":"K"}},"scope":"Cluster"}}}}"#
+    );
+    let (schema, ty) = crate::schema_for("apiextensions.k8s.io", "v1", "CustomResourceDefinition").unwrap();
+    let tree = decode_json(schema, ty, input.as_bytes(), Strictness::Report)
+        .unwrap()
+        .tree;
+    let version = tree.at(&["spec", "versions"]).unwrap().item(0).unwrap();
+    assert_eq!(version.get("schema").unwrap().to_json().len(), text.len() - 1);
+    let items = version
+        .at(&["schema", "openAPIV3Schema", "properties", "a", "items"])
+        .unwrap();
+    assert_eq!(items.str("type"), "string");
+    assert_eq!(items.get("default").unwrap().as_raw(), Some("[1,2]"));
+    let closed = version
+        .at(&[
+            "schema",
+            "openAPIV3Schema",
+            "properties",
+            "b",
+            "additionalProperties",
+        ])
+        .unwrap();
+    assert_eq!(closed.as_bool(), Some(false));
+}
