@@ -1,1 +1,31 @@
 //! Places pods on nodes.
+//!
+//! Events keep a table of nodes ([`nodes`]) and a queue of waiting pods ([`queue`]) current. One pod at a time
+//! is taken from the queue and placed ([`algorithm`]) by the plugins ([`plugins`], what they may do is in
+//! [`framework`]): filters reject nodes, scores rank the rest, all nodes every time. What the plugins answer for
+//! single nodes is kept per pod shape ([`evaluation`]) and caught up row by row, so that the thousandth replica
+//! costs the one row that changed; what depends on other pods comes from counters ([`selector_counts`]).
+//! The pod is then assumed on its node and bound in the background. A pod that fits nowhere is told why, in
+//! upstream's words ([`diagnosis`]), others may have to go for it ([`preemption`]), and it waits until something
+//! happens that could help.
+//!
+//! Everything but the driver is pure: no clock, no client, no randomness of its own.
+
+pub mod algorithm;
+pub mod diagnosis;
+pub mod evaluation;
+pub mod framework;
+pub mod nodes;
+pub mod object;
+mod owner_selectors;
+pub mod plugins;
+pub mod pod;
+pub mod preemption;
+pub mod queue;
+pub mod resources;
+mod selector;
+pub mod selector_counts;
+#[cfg(test)]
+mod tests;
+
+pub use owner_selectors::{OwnerKind, OwnerSelectors};

@@ -1,0 +1,297 @@
+//! One scheduling cycle: from a pod and the nodes to a node, or to the reasons why none will do.
+
+use crate::diagnosis::Diagnosis;
+use crate::evaluation::{ABSENT, Evaluation, Evaluations, FEASIBLE, Failure};
+use crate::framework::{Cycle, Filter, NodeNames, Normalize, MAX_NODE_SCORE, Rejection, Row, Scope};
+use crate::nodes::{NodeId, NodeTable};
+use crate::pod::PodInfo;
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// The pod fits nowhere.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Unplaced {
+    /// There is no node at all.
+    NoNodes,
+    /// Every node was rejected; on `resolvable` ones it may help to preempt.
+    Unfit { diagnosis: Box<Diagnosis>, resolvable: Vec<NodeId> },
+}
+
+impl Unplaced {
+    /// Upstream's words.
+    pub fn message(&self) -> String {
+        match self {
+            Self::NoNodes => "no nodes available to schedule pods".to_owned(),
+            Self::Unfit { diagnosis, .. } => diagnosis.message(),
+        }
+    }
+}
+
+/// Pods that wait for their victims to go, by the node they are promised.
+#[derive(Debug, Default)]
+pub struct Nominations {
+    by_node: HashMap<Box<str>, Vec<Arc<PodInfo>>>,
+}
+
+impl Nominations {
+    pub fn add(&mut self, pod: &Arc<PodInfo>, node: &str) {
+        self.remove(pod);
+        self.by_node.entry(node.into()).or_default().push(Arc::clone(pod));
+    }
+
+    pub fn remove(&mut self, pod: &PodInfo) {
+        for pods in self.by_node.values_mut() {
+            pods.retain(|own| own.key != pod.key);
+        }
+        self.by_node.retain(|_, pods| !pods.is_empty());
+    }
+
+    /// Promised pods on the node that the given pod must respect: other pods of at least its priority.
+    pub fn respected(&self, pod: &PodInfo, node: &str) -> Vec<Arc<PodInfo>> {
+        let all = self.by_node.get(node).into_iter().flatten();
+        all.filter(|own| own.key != pod.key && own.priority() >= pod.priority()).cloned().collect()
+    }
+
+    /// Promised pods of lower priority, whose promise a preemption takes back.
+    pub fn lower(&self, pod: &PodInfo, node: &str) -> Vec<Arc<PodInfo>> {
+        let all = self.by_node.get(node).into_iter().flatten();
+        all.filter(|own| own.key != pod.key && own.priority() < pod.priority()).cloned().collect()
+    }
+
+    fn nodes(&self) -> impl Iterator<Item = &str> {
+        self.by_node.keys().map(|name| &**name)
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.by_node.is_empty()
+    }
+}
+
+/// The plugins of one profile and what they answered so far.
+#[derive(Debug)]
+pub struct Algorithm {
+    rows: Vec<Row>,
+    evaluations: Evaluations,
+}
+
+impl Algorithm {
+    pub fn new(rows: Vec<Row>) -> Self {
+        Self { rows, evaluations: Evaluations::default() }
+    }
+
+    pub fn rows(&self) -> &[Row] {
+        &self.rows
+    }
+
+    /// The best node; `random` decides among equals.
+    pub fn place(
+        &mut self,
+        pod: &PodInfo,
+        nodes: &mut NodeTable,
+        nominations: &Nominations,
+        random: u64,
+    ) -> Result<NodeId, Unplaced> {
+        if nodes.node_count() == 0 {
+            return Err(Unplaced::NoNodes);
+        }
+        for row in &self.rows {
+            row.plugin.prepare(pod, nodes);
+        }
+        let (allowed, naming) = self.named_nodes(pod, nodes)?;
+        let promised = self.promised(pod, nodes, nominations);
+        let nodes = &*nodes;
+        let cycle = Cycle { pod, nodes };
+        let allowed = allowed.as_ref().map(|names| (names, &naming[..]));
+        let evaluation = self.evaluations.of(&self.rows, pod, nodes, allowed);
+        let filters = Overlay { promised, filters: cluster_filters(&self.rows, cycle) };
+        let feasible = feasible(evaluation, &filters);
+        if feasible.is_empty() {
+            return Err(diagnose(evaluation, &filters, nodes));
+        }
+        let mut totals = single_node_scores(evaluation, &feasible);
+        for row in self.rows.iter().filter(|row| row.plugin.scope() == Scope::Cluster) {
+            if let Some(scores) = row.plugin.cluster_scores(cycle, &feasible) {
+                for (total, score) in totals.iter_mut().zip(scores) {
+                    *total += row.weight * score;
+                }
+            }
+        }
+        Ok(feasible[pick(&totals, random)])
+    }
+
+    /// Whether the pod would fit the node as it is now; the dry run of preemption asks this.
+    pub fn check(
+        &self,
+        pod: &PodInfo,
+        nodes: &mut NodeTable,
+        node: NodeId,
+        nominations: &Nominations,
+    ) -> Option<Failure> {
+        let promised = nominations.respected(pod, &nodes.names[node]);
+        if !promised.is_empty()
+            && let Some(failure) = self.check_with(pod, nodes, node, &promised)
+        {
+            return Some(failure);
+        }
+        self.check_with(pod, nodes, node, &[])
+    }
+
+    fn check_with(
+        &self,
+        pod: &PodInfo,
+        nodes: &mut NodeTable,
+        node: NodeId,
+        promised: &[Arc<PodInfo>],
+    ) -> Option<Failure> {
+        for one in promised {
+            nodes.add_to_row(node, one);
+        }
+        let cycle = Cycle { pod, nodes };
+        let failure = self.rows.iter().find_map(|row| {
+            let rejection = row.plugin.filter(cycle)?.check(node).err()?;
+            Some(Failure { plugin: row.plugin.name(), rejection })
+        });
+        for _ in promised {
+            let last = nodes.pods[node].len() - 1;
+            nodes.take_from_row(node, last);
+        }
+        failure
+    }
+
+    /// Nodes that plugins restrict the pod to, and the plugins that do.
+    fn named_nodes(&self, pod: &PodInfo, nodes: &NodeTable) -> Result<(NodeNames, Vec<&'static str>), Unplaced> {
+        let mut allowed: NodeNames = None;
+        let mut naming = Vec::new();
+        for row in &self.rows {
+            let names = row.plugin.node_names(pod);
+            let names = names.map_err(|rejection| refused(row.plugin.name(), &rejection, nodes))?;
+            let Some(names) = names else { continue };
+            naming.push(row.plugin.name());
+            allowed = Some(match allowed {
+                None => names,
+                Some(before) => before.intersection(&names).cloned().collect(),
+            });
+        }
+        Ok((allowed, naming))
+    }
+
+    /// Nodes on which the pod would not fit beside the pods promised to them.
+    fn promised(
+        &self,
+        pod: &PodInfo,
+        nodes: &mut NodeTable,
+        nominations: &Nominations,
+    ) -> HashMap<NodeId, Failure> {
+        let mut failures = HashMap::new();
+        for name in nominations.nodes() {
+            let Some(id) = nodes.id(name) else { continue };
+            let promised = nominations.respected(pod, name);
+            if promised.is_empty() {
+                continue;
+            }
+            if let Some(failure) = self.check_with(pod, nodes, id, &promised) {
+                failures.insert(id, failure);
+            }
+        }
+        failures
+    }
+}
+
+fn refused(plugin: &'static str, rejection: &Rejection, nodes: &NodeTable) -> Unplaced {
+    let mut diagnosis = Diagnosis::new(nodes.node_count());
+    diagnosis.pre_filter_message = Some(rejection.reasons.join(", "));
+    diagnosis.plugins.insert(plugin);
+    Unplaced::Unfit { diagnosis: Box::new(diagnosis), resolvable: Vec::new() }
+}
+
+fn cluster_filters<'a>(rows: &[Row], cycle: Cycle<'a>) -> Vec<(&'static str, Box<dyn Filter + 'a>)> {
+    let rows = rows.iter().filter(|row| row.plugin.scope() == Scope::Cluster);
+    rows.filter_map(|row| Some((row.plugin.name(), row.plugin.filter(cycle)?))).collect()
+}
+
+/// What is decided afresh in every cycle, on top of the kept evaluation.
+struct Overlay<'a> {
+    promised: HashMap<NodeId, Failure>,
+    filters: Vec<(&'static str, Box<dyn Filter + 'a>)>,
+}
+
+impl Overlay<'_> {
+    fn is_empty(&self) -> bool {
+        self.promised.is_empty() && self.filters.is_empty()
+    }
+
+    fn reject(&self, node: NodeId) -> Option<Failure> {
+        if let Some(failure) = self.promised.get(&node) {
+            return Some(failure.clone());
+        }
+        self.filters.iter().find_map(|(plugin, filter)| {
+            let rejection = filter.check(node).err()?;
+            Some(Failure { plugin, rejection })
+        })
+    }
+}
+
+fn feasible(evaluation: &Evaluation, overlay: &Overlay<'_>) -> Vec<NodeId> {
+    let unconditional = overlay.is_empty();
+    let verdicts = evaluation.verdicts.iter().enumerate();
+    verdicts
+        .filter(|(node, verdict)| **verdict == FEASIBLE && (unconditional || overlay.reject(*node).is_none()))
+        .map(|(node, _)| node)
+        .collect()
+}
+
+fn diagnose(evaluation: &Evaluation, overlay: &Overlay<'_>, nodes: &NodeTable) -> Unplaced {
+    let mut diagnosis = Diagnosis::new(nodes.node_count());
+    let mut resolvable = Vec::new();
+    let mut counts = vec![0; evaluation.failures.len()];
+    for (node, verdict) in evaluation.verdicts.iter().enumerate() {
+        match *verdict {
+            ABSENT => {}
+            FEASIBLE => {
+                let Some(failure) = overlay.reject(node) else { continue };
+                diagnosis.add(&failure.rejection, 1);
+                diagnosis.plugins.insert(failure.plugin);
+                if !failure.rejection.unresolvable {
+                    resolvable.push(node);
+                }
+            }
+            other => {
+                counts[usize::from(other) - 1] += 1;
+                if evaluation.failure(other).is_some_and(|failure| !failure.rejection.unresolvable) {
+                    resolvable.push(node);
+                }
+            }
+        }
+    }
+    for (failure, count) in evaluation.failures.iter().zip(counts).filter(|(_, count)| *count > 0) {
+        diagnosis.add(&failure.rejection, count);
+        diagnosis.plugins.insert(failure.plugin);
+    }
+    Unplaced::Unfit { diagnosis: Box::new(diagnosis), resolvable }
+}
+
+fn single_node_scores(evaluation: &Evaluation, feasible: &[NodeId]) -> Vec<i64> {
+    let mut totals: Vec<i64> = feasible.iter().map(|node| evaluation.fixed[*node]).collect();
+    for column in &evaluation.columns {
+        let highest = feasible.iter().map(|node| column.raw[*node]).max().unwrap_or(0);
+        // Nobody stands out: all would get the same.
+        if highest == 0 {
+            continue;
+        }
+        for (total, node) in totals.iter_mut().zip(feasible) {
+            let share = MAX_NODE_SCORE * column.raw[*node] / highest;
+            let score = if column.normalize == Normalize::Lowest { MAX_NODE_SCORE - share } else { share };
+            *total += column.weight * score;
+        }
+    }
+    totals
+}
+
+/// The index of the highest total, any of them when there are several.
+fn pick(totals: &[i64], random: u64) -> usize {
+    let highest = totals.iter().max().copied().unwrap_or(0);
+    let equals = || totals.iter().enumerate().filter(|(_, total)| **total == highest);
+    let count = equals().count().max(1) as u64;
+    let chosen = usize::try_from(random % count).unwrap_or(0);
+    equals().nth(chosen).map_or(0, |(index, _)| index)
+}

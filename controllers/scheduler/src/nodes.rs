@@ -1,0 +1,402 @@
+//! The nodes as a table of columns, kept current by events.
+//!
+//! One row per node, one vector per thing a plugin asks about, so that filtering and scoring walk memory in
+//! order. A change log names the rows that changed since a given moment; evaluations kept per pod shape catch up
+//! with it instead of starting over. Pods may be known before their node is: such a row is not `present` yet.
+
+use crate::object::{Labels, Node, Taint};
+use crate::owner_selectors::OwnerSelectors;
+use crate::pod::{HostPort, PodInfo};
+use crate::resources::{Resources, value};
+use crate::selector_counts::{CounterKey, Namespaces, SelectorCounts};
+use machinery_meta::ObjectKey;
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+/// A row of the table.
+pub type NodeId = usize;
+
+/// Changes remembered; an evaluation that fell further behind starts over.
+const CHANGE_LOG: usize = 8192;
+
+/// The value id of a node without the topology label.
+pub const NO_TOPOLOGY: u32 = u32::MAX;
+
+/// The columns. Rows of removed nodes are used again.
+#[derive(Debug, Default)]
+pub struct NodeTable {
+    index: HashMap<Box<str>, NodeId>,
+    free: Vec<NodeId>,
+    present_count: usize,
+    pub names: Vec<Box<str>>,
+    pub present: Vec<bool>,
+    pub unschedulable: Vec<bool>,
+    pub labels: Vec<Labels>,
+    pub taints: Vec<Vec<Taint>>,
+    pub allocatable_milli_cpu: Vec<i64>,
+    pub allocatable_memory: Vec<i64>,
+    pub allocatable_ephemeral_storage: Vec<i64>,
+    pub allowed_pods: Vec<i64>,
+    pub allocatable_scalars: Vec<BTreeMap<Box<str>, i64>>,
+    pub requested_milli_cpu: Vec<i64>,
+    pub requested_memory: Vec<i64>,
+    pub requested_ephemeral_storage: Vec<i64>,
+    pub requested_scalars: Vec<BTreeMap<Box<str>, i64>>,
+    pub scored_milli_cpu: Vec<i64>,
+    pub scored_memory: Vec<i64>,
+    pub ports: Vec<Vec<HostPort>>,
+    pub images: Vec<HashMap<Box<str>, i64>>,
+    pub pods: Vec<Vec<Arc<PodInfo>>>,
+    /// On how many nodes an image is.
+    pub image_nodes: HashMap<Box<str>, u32>,
+    placed: HashMap<ObjectKey, NodeId>,
+    topologies: HashMap<Box<str>, Topology>,
+    counts: SelectorCounts,
+    owner_selectors: OwnerSelectors,
+    namespaces: Namespaces,
+    changes: Vec<NodeId>,
+    changes_before: u64,
+}
+
+/// One topology key over all rows: small ids in place of label values.
+#[derive(Debug, Default)]
+pub struct Topology {
+    values: HashMap<Box<str>, u32>,
+    pub of_node: Vec<u32>,
+}
+
+impl Topology {
+    /// How many ids were given out; ids are below it.
+    pub fn value_count(&self) -> usize {
+        self.values.len()
+    }
+
+    fn set(&mut self, node: NodeId, value: Option<&str>) {
+        if self.of_node.len() <= node {
+            self.of_node.resize(node + 1, NO_TOPOLOGY);
+        }
+        self.of_node[node] = match value {
+            None => NO_TOPOLOGY,
+            Some(value) => {
+                let next = u32::try_from(self.values.len()).unwrap_or(NO_TOPOLOGY - 1);
+                *self.values.entry(value.into()).or_insert(next)
+            }
+        };
+    }
+}
+
+/// What of a node changed, as far as waiting pods may care.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct NodeChange {
+    pub added: bool,
+    pub allocatable: bool,
+    pub labels: bool,
+    pub taints: bool,
+}
+
+impl NodeTable {
+    /// Rows, used or not; ids are below it.
+    pub fn rows(&self) -> usize {
+        self.names.len()
+    }
+
+    /// Nodes that exist.
+    pub fn node_count(&self) -> usize {
+        self.present_count
+    }
+
+    pub fn id(&self, name: &str) -> Option<NodeId> {
+        self.index.get(name).copied().filter(|id| self.present[*id])
+    }
+
+    /// A node was added or changed.
+    pub fn set_node(&mut self, node: &Node) -> NodeChange {
+        let id = self.row(&node.metadata.name);
+        let allocatable = Resources::of(&node.status.allocatable);
+        let pods = node.status.allocatable.get("pods").map_or(0, |text| value(text));
+        let change = NodeChange {
+            added: !self.present[id],
+            allocatable: self.allocatable(id) != allocatable || self.allowed_pods[id] != pods,
+            labels: self.labels[id] != node.metadata.labels,
+            taints: self.taints[id] != node.spec.taints || self.unschedulable[id] != node.spec.unschedulable,
+        };
+        let images = self.images_changed(id, node);
+        if change == NodeChange::default() && !images {
+            return change;
+        }
+        self.present_count += usize::from(change.added);
+        self.present[id] = true;
+        self.unschedulable[id] = node.spec.unschedulable;
+        self.taints[id].clone_from(&node.spec.taints);
+        self.allocatable_milli_cpu[id] = allocatable.milli_cpu;
+        self.allocatable_memory[id] = allocatable.memory;
+        self.allocatable_ephemeral_storage[id] = allocatable.ephemeral_storage;
+        self.allocatable_scalars[id] = allocatable.scalars;
+        self.allowed_pods[id] = pods;
+        if images {
+            self.set_images(id, node);
+        }
+        if change.labels || change.added {
+            self.labels[id].clone_from(&node.metadata.labels);
+            for (key, topology) in &mut self.topologies {
+                topology.set(id, self.labels[id].get(key).map(|value| &**value));
+            }
+        }
+        self.log(id);
+        change
+    }
+
+    fn allocatable(&self, id: NodeId) -> Resources {
+        Resources {
+            milli_cpu: self.allocatable_milli_cpu[id],
+            memory: self.allocatable_memory[id],
+            ephemeral_storage: self.allocatable_ephemeral_storage[id],
+            scalars: self.allocatable_scalars[id].clone(),
+        }
+    }
+
+    fn images_changed(&self, id: NodeId, node: &Node) -> bool {
+        let own = &self.images[id];
+        let mut count = 0;
+        for image in &node.status.images {
+            for name in &image.names {
+                count += 1;
+                if own.get(name) != Some(&image.size_bytes) {
+                    return true;
+                }
+            }
+        }
+        count != own.len()
+    }
+
+    fn set_images(&mut self, id: NodeId, node: &Node) {
+        for name in std::mem::take(&mut self.images[id]).into_keys() {
+            if let Some(count) = self.image_nodes.get_mut(&name) {
+                *count -= 1;
+                if *count == 0 {
+                    self.image_nodes.remove(&name);
+                }
+            }
+        }
+        for image in &node.status.images {
+            for name in &image.names {
+                if self.images[id].insert(name.clone(), image.size_bytes).is_none() {
+                    *self.image_nodes.entry(name.clone()).or_default() += 1;
+                }
+            }
+        }
+    }
+
+    /// The node is gone; its pods may stay known for a while.
+    pub fn remove_node(&mut self, name: &str) {
+        let Some(id) = self.id(name) else { return };
+        self.present[id] = false;
+        self.present_count -= 1;
+        self.set_images(id, &Node::default());
+        self.labels[id].clear();
+        self.taints[id].clear();
+        for topology in self.topologies.values_mut() {
+            topology.set(id, None);
+        }
+        self.log(id);
+        self.free_if_unused(id);
+    }
+
+    fn free_if_unused(&mut self, id: NodeId) {
+        if !self.present[id] && self.pods[id].is_empty() {
+            let name = std::mem::take(&mut self.names[id]);
+            self.index.remove(&name);
+            self.free.push(id);
+        }
+    }
+
+    fn row(&mut self, name: &str) -> NodeId {
+        if let Some(id) = self.index.get(name) {
+            return *id;
+        }
+        let id = self.free.pop().unwrap_or_else(|| self.grow());
+        self.names[id] = name.into();
+        self.index.insert(name.into(), id);
+        id
+    }
+
+    fn grow(&mut self) -> NodeId {
+        let id = self.names.len();
+        self.names.push(Box::default());
+        self.present.push(false);
+        self.unschedulable.push(false);
+        self.labels.push(Labels::new());
+        self.taints.push(Vec::new());
+        for column in [
+            &mut self.allocatable_milli_cpu,
+            &mut self.allocatable_memory,
+            &mut self.allocatable_ephemeral_storage,
+            &mut self.allowed_pods,
+            &mut self.requested_milli_cpu,
+            &mut self.requested_memory,
+            &mut self.requested_ephemeral_storage,
+            &mut self.scored_milli_cpu,
+            &mut self.scored_memory,
+        ] {
+            column.push(0);
+        }
+        self.allocatable_scalars.push(BTreeMap::new());
+        self.requested_scalars.push(BTreeMap::new());
+        self.ports.push(Vec::new());
+        self.images.push(HashMap::new());
+        self.pods.push(Vec::new());
+        id
+    }
+
+    /// A pod on a node was added or changed, or is assumed there. Returns whether anything that filters or
+    /// scores look at differs from before.
+    pub fn set_pod(&mut self, pod: &Arc<PodInfo>, node: &str) -> bool {
+        if let Some(id) = self.placed.get(&pod.key).copied() {
+            if *self.names[id] == *node && self.replace_equal(id, pod) {
+                return false;
+            }
+            self.remove_pod(&pod.key);
+        }
+        let id = self.row(node);
+        self.placed.insert(pod.key.clone(), id);
+        self.add_to_row(id, pod);
+        true
+    }
+
+    fn replace_equal(&mut self, id: NodeId, pod: &Arc<PodInfo>) -> bool {
+        let Some(own) = self.pods[id].iter_mut().find(|own| own.key == pod.key) else { return false };
+        let equal = own.pod.metadata.labels == pod.pod.metadata.labels
+            && own.pod.is_deleting() == pod.pod.is_deleting()
+            && own.uid() == pod.uid()
+            && own.shape.requests == pod.shape.requests
+            && own.shape.scored_milli_cpu == pod.shape.scored_milli_cpu
+            && own.shape.scored_memory == pod.shape.scored_memory
+            && own.shape.ports == pod.shape.ports
+            && own.terms == pod.terms;
+        if equal {
+            *own = Arc::clone(pod);
+        }
+        equal
+    }
+
+    /// The pod left its node.
+    pub fn remove_pod(&mut self, key: &ObjectKey) -> Option<Arc<PodInfo>> {
+        let id = self.placed.remove(key)?;
+        let position = self.pods[id].iter().position(|own| own.key == *key)?;
+        let pod = self.take_from_row(id, position);
+        self.free_if_unused(id);
+        Some(pod)
+    }
+
+    /// Whether the pod is on a node, and on which.
+    pub fn node_of(&self, key: &ObjectKey) -> Option<&str> {
+        self.placed.get(key).map(|id| &*self.names[*id])
+    }
+
+    /// Puts a pod on a row without remembering it by key; the dry run of preemption gives and takes this way.
+    pub fn add_to_row(&mut self, id: NodeId, pod: &Arc<PodInfo>) {
+        self.account(id, pod, true);
+        self.pods[id].push(Arc::clone(pod));
+    }
+
+    /// The reverse of [`Self::add_to_row`].
+    pub fn take_from_row(&mut self, id: NodeId, position: usize) -> Arc<PodInfo> {
+        let pod = self.pods[id].swap_remove(position);
+        self.account(id, &pod, false);
+        pod
+    }
+
+    fn account(&mut self, id: NodeId, pod: &PodInfo, came: bool) {
+        let sign = if came { 1 } else { -1 };
+        let shape = &pod.shape;
+        self.requested_milli_cpu[id] += sign * shape.requests.milli_cpu;
+        self.requested_memory[id] += sign * shape.requests.memory;
+        self.requested_ephemeral_storage[id] += sign * shape.requests.ephemeral_storage;
+        self.scored_milli_cpu[id] += sign * shape.scored_milli_cpu;
+        self.scored_memory[id] += sign * shape.scored_memory;
+        for (name, amount) in &shape.requests.scalars {
+            *self.requested_scalars[id].entry(name.clone()).or_default() += sign * amount;
+        }
+        for port in &shape.ports {
+            if came {
+                self.ports[id].push(port.clone());
+            } else if let Some(position) = self.ports[id].iter().position(|own| own == port) {
+                self.ports[id].swap_remove(position);
+            }
+        }
+        self.counts.change(&pod.pod, &pod.terms, id, came, &self.namespaces);
+        self.log(id);
+    }
+
+    /// A namespace's labels, for namespace selectors; `None` when it is gone. Returns whether they changed.
+    pub fn set_namespace(&mut self, name: &str, labels: Option<Labels>) -> bool {
+        let changed = self.namespaces.get(name) != labels.as_ref();
+        if changed {
+            match labels {
+                Some(labels) => self.namespaces.insert(name.into(), labels),
+                None => self.namespaces.remove(name),
+            };
+            self.counts.forget_namespace_selectors();
+        }
+        changed
+    }
+
+    pub fn namespaces(&self) -> &Namespaces {
+        &self.namespaces
+    }
+
+    pub fn owner_selectors(&self) -> &OwnerSelectors {
+        &self.owner_selectors
+    }
+
+    pub fn owner_selectors_mut(&mut self) -> &mut OwnerSelectors {
+        &mut self.owner_selectors
+    }
+
+    pub fn counts(&self) -> &SelectorCounts {
+        &self.counts
+    }
+
+    /// Makes the counter and the topology column that a plugin is about to read.
+    pub fn prepare(&mut self, counter: &CounterKey, topology_key: &str) {
+        let pods = &self.pods;
+        let all = pods.iter().enumerate().flat_map(|(id, pods)| pods.iter().map(move |pod| (id, &pod.pod)));
+        self.counts.ensure(counter, all, &self.namespaces);
+        self.prepare_topology(topology_key);
+    }
+
+    pub fn prepare_topology(&mut self, key: &str) {
+        if self.topologies.contains_key(key) {
+            return;
+        }
+        let mut topology = Topology::default();
+        for (id, labels) in self.labels.iter().enumerate() {
+            topology.set(id, labels.get(key).map(|value| &**value));
+        }
+        self.topologies.insert(key.into(), topology);
+    }
+
+    /// The column of a topology key, once [`Self::prepare`]d.
+    pub fn topology(&self, key: &str) -> Option<&Topology> {
+        self.topologies.get(key)
+    }
+
+    fn log(&mut self, id: NodeId) {
+        if self.changes.len() >= CHANGE_LOG {
+            self.changes_before += self.changes.len() as u64;
+            self.changes.clear();
+        }
+        self.changes.push(id);
+    }
+
+    /// The moment after the latest change.
+    pub fn now(&self) -> u64 {
+        self.changes_before + self.changes.len() as u64
+    }
+
+    /// Rows that changed since a moment, or `None` when that is too long ago to know.
+    pub fn changed_since(&self, moment: u64) -> Option<&[NodeId]> {
+        let skip = usize::try_from(moment.checked_sub(self.changes_before)?).ok()?;
+        self.changes.get(skip..)
+    }
+}

@@ -1,0 +1,213 @@
+//! What the scheduler reads of pods and nodes, and nothing else.
+//!
+//! Decoding skips every other field, so a pod costs what its scheduling fields cost. The types compare and
+//! hash, which is how pods of one shape are recognised (see [`crate::shape`]).
+
+use serde::Deserialize;
+use std::collections::BTreeMap;
+
+/// Names to values; ordered, so that equal maps hash alike.
+pub type Labels = BTreeMap<Box<str>, Box<str>>;
+/// Resource names to quantities as written.
+pub type ResourceList = BTreeMap<Box<str>, Box<str>>;
+
+macro_rules! fields {
+    ($($(#[$meta:meta])* pub struct $name:ident { $($(#[$fm:meta])* $field:ident : $ty:ty),* $(,)? })*) => { $(
+        $(#[$meta])*
+        #[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Deserialize)]
+        #[serde(default, rename_all = "camelCase")]
+        pub struct $name { $($(#[$fm])* pub $field: $ty),* }
+    )* }
+}
+
+fields! {
+    pub struct Metadata {
+        name: Box<str>,
+        namespace: Box<str>,
+        uid: Box<str>,
+        labels: Labels,
+        generation: i64,
+        creation_timestamp: Option<Box<str>>,
+        deletion_timestamp: Option<Box<str>>,
+        resource_version: Box<str>,
+        owner_references: Vec<OwnerReference>,
+    }
+    pub struct OwnerReference {
+        kind: Box<str>,
+        name: Box<str>,
+        uid: Box<str>,
+        controller: bool,
+    }
+    pub struct Pod {
+        metadata: Metadata,
+        spec: PodSpec,
+        status: PodStatus,
+    }
+    pub struct PodSpec {
+        node_name: Box<str>,
+        scheduler_name: Box<str>,
+        priority: i32,
+        preemption_policy: Box<str>,
+        host_network: bool,
+        containers: Vec<Container>,
+        init_containers: Vec<Container>,
+        overhead: ResourceList,
+        /// Pod-level resources.
+        resources: ResourceRequirements,
+        node_selector: Labels,
+        affinity: Affinity,
+        tolerations: Vec<Toleration>,
+        topology_spread_constraints: Vec<TopologySpreadConstraint>,
+        scheduling_gates: Vec<SchedulingGate>,
+    }
+    pub struct PodStatus {
+        phase: Box<str>,
+        nominated_node_name: Box<str>,
+        conditions: Vec<PodCondition>,
+        start_time: Option<Box<str>>,
+    }
+    pub struct PodCondition {
+        #[serde(rename = "type")]
+        type_: Box<str>,
+        status: Box<str>,
+        reason: Box<str>,
+        message: Box<str>,
+    }
+    pub struct SchedulingGate { name: Box<str> }
+    pub struct Container {
+        name: Box<str>,
+        image: Box<str>,
+        restart_policy: Box<str>,
+        resources: ResourceRequirements,
+        ports: Vec<ContainerPort>,
+    }
+    pub struct ResourceRequirements { requests: ResourceList }
+    pub struct ContainerPort {
+        host_port: u16,
+        #[serde(rename = "hostIP")]
+        host_ip: Box<str>,
+        protocol: Box<str>,
+    }
+    pub struct Affinity {
+        node_affinity: NodeAffinity,
+        pod_affinity: PodAffinity,
+        pod_anti_affinity: PodAffinity,
+    }
+    pub struct NodeAffinity {
+        #[serde(rename = "requiredDuringSchedulingIgnoredDuringExecution")]
+        required: Option<NodeSelector>,
+        #[serde(rename = "preferredDuringSchedulingIgnoredDuringExecution")]
+        preferred: Vec<PreferredSchedulingTerm>,
+    }
+    pub struct NodeSelector { node_selector_terms: Vec<NodeSelectorTerm> }
+    pub struct PreferredSchedulingTerm { weight: i32, preference: NodeSelectorTerm }
+    pub struct NodeSelectorTerm {
+        match_expressions: Vec<Requirement>,
+        match_fields: Vec<Requirement>,
+    }
+    /// One requirement of a node selector or a label selector.
+    pub struct Requirement {
+        key: Box<str>,
+        operator: Box<str>,
+        values: Vec<Box<str>>,
+    }
+    /// Pod affinity or anti-affinity; both have the same form.
+    pub struct PodAffinity {
+        #[serde(rename = "requiredDuringSchedulingIgnoredDuringExecution")]
+        required: Vec<PodAffinityTerm>,
+        #[serde(rename = "preferredDuringSchedulingIgnoredDuringExecution")]
+        preferred: Vec<WeightedPodAffinityTerm>,
+    }
+    pub struct WeightedPodAffinityTerm { weight: i32, pod_affinity_term: PodAffinityTerm }
+    pub struct PodAffinityTerm {
+        label_selector: Option<LabelSelector>,
+        namespaces: Vec<Box<str>>,
+        namespace_selector: Option<LabelSelector>,
+        topology_key: Box<str>,
+        match_label_keys: Vec<Box<str>>,
+        mismatch_label_keys: Vec<Box<str>>,
+    }
+    pub struct LabelSelector {
+        match_labels: Labels,
+        match_expressions: Vec<Requirement>,
+    }
+    pub struct TopologySpreadConstraint {
+        max_skew: i32,
+        topology_key: Box<str>,
+        when_unsatisfiable: Box<str>,
+        label_selector: Option<LabelSelector>,
+        min_domains: Option<i32>,
+        node_affinity_policy: Option<Box<str>>,
+        node_taints_policy: Option<Box<str>>,
+        match_label_keys: Vec<Box<str>>,
+    }
+    pub struct Toleration {
+        key: Box<str>,
+        operator: Box<str>,
+        value: Box<str>,
+        effect: Box<str>,
+    }
+    pub struct Taint {
+        key: Box<str>,
+        value: Box<str>,
+        effect: Box<str>,
+    }
+    pub struct Node {
+        metadata: Metadata,
+        spec: NodeSpec,
+        status: NodeStatus,
+    }
+    pub struct NodeSpec {
+        unschedulable: bool,
+        taints: Vec<Taint>,
+    }
+    pub struct NodeStatus {
+        allocatable: ResourceList,
+        images: Vec<NodeImage>,
+    }
+    pub struct NodeImage {
+        names: Vec<Box<str>>,
+        size_bytes: i64,
+    }
+}
+
+impl Pod {
+    /// Failed or succeeded: it holds nothing on its node any more.
+    pub fn is_terminal(&self) -> bool {
+        matches!(&*self.status.phase, "Succeeded" | "Failed")
+    }
+
+    pub fn is_deleting(&self) -> bool {
+        self.metadata.deletion_timestamp.is_some()
+    }
+}
+
+impl Taint {
+    /// Whether this taint keeps intolerant pods away, rather than only making the node less welcome.
+    pub fn forbids_scheduling(&self) -> bool {
+        matches!(&*self.effect, "NoSchedule" | "NoExecute")
+    }
+}
+
+impl Toleration {
+    /// Upstream's `ToleratesTaint`: an empty effect, key (with `Exists`) or operator is a wildcard or a default.
+    pub fn tolerates(&self, taint: &Taint) -> bool {
+        if !self.effect.is_empty() && self.effect != taint.effect {
+            return false;
+        }
+        if !self.key.is_empty() && self.key != taint.key {
+            return false;
+        }
+        match &*self.operator {
+            "Exists" => true,
+            "" | "Equal" => self.value == taint.value,
+            "Lt" => compare_integers(&taint.value, &self.value, |taint, own| taint < own),
+            "Gt" => compare_integers(&taint.value, &self.value, |taint, own| taint > own),
+            _ => false,
+        }
+    }
+}
+
+fn compare_integers(left: &str, right: &str, holds: fn(i64, i64) -> bool) -> bool {
+    matches!((left.parse(), right.parse()), (Ok(left), Ok(right)) if holds(left, right))
+}

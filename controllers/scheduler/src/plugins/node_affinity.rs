@@ -1,0 +1,88 @@
+//! `nodeSelector` and node affinity.
+
+use crate::framework::{ClusterEvents, Cycle, Filter, NodeNames, Normalize, Plugin, Rejection, Score};
+use crate::nodes::{NodeId, NodeTable};
+use crate::object::NodeSelectorTerm;
+use crate::pod::{PodInfo, Shape};
+use crate::selector::{node_selector_matches, node_term_matches};
+use std::collections::BTreeSet;
+
+#[derive(Debug)]
+pub(super) struct NodeAffinity;
+
+impl Plugin for NodeAffinity {
+    fn name(&self) -> &'static str {
+        "NodeAffinity"
+    }
+
+    fn requeue_on(&self) -> ClusterEvents {
+        ClusterEvents::NODE_ADD.and(ClusterEvents::NODE_LABEL).and(ClusterEvents::POD_SELF)
+    }
+
+    /// When every required term names nodes, only those need to be looked at (the pods of a DaemonSet do this).
+    fn node_names(&self, pod: &PodInfo) -> Result<NodeNames, Rejection> {
+        let Some(required) = &pod.shape.node_affinity.required else { return Ok(None) };
+        let mut all = BTreeSet::new();
+        if required.node_selector_terms.is_empty() {
+            return Ok(None);
+        }
+        for term in &required.node_selector_terms {
+            match names_of(term) {
+                Some(names) => all.extend(names),
+                None => return Ok(None),
+            }
+        }
+        if all.is_empty() {
+            return Err(Rejection::unresolvable("pod affinity terms conflict"));
+        }
+        Ok(Some(all))
+    }
+
+    fn filter<'a>(&self, cycle: Cycle<'a>) -> Option<Box<dyn Filter + 'a>> {
+        let shape: &Shape = &cycle.pod.shape;
+        if shape.node_selector.is_empty() && shape.node_affinity.required.is_none() {
+            return None;
+        }
+        Some(Box::new(move |node: NodeId| {
+            if required_matches(shape, cycle.nodes, node) {
+                return Ok(());
+            }
+            Err(Rejection::unresolvable("node(s) didn't match Pod's node affinity/selector"))
+        }))
+    }
+
+    fn score<'a>(&self, cycle: Cycle<'a>) -> Option<Box<dyn Score + 'a>> {
+        let preferred = &cycle.pod.shape.node_affinity.preferred;
+        if preferred.is_empty() {
+            return None;
+        }
+        Some(Box::new(move |node: NodeId| {
+            let (name, labels) = (&cycle.nodes.names[node], &cycle.nodes.labels[node]);
+            let matching = preferred.iter().filter(|one| node_term_matches(&one.preference, name, labels));
+            matching.map(|one| i64::from(one.weight)).sum()
+        }))
+    }
+
+    fn normalize(&self) -> Normalize {
+        Normalize::Highest
+    }
+}
+
+/// Whether the node satisfies the selector and the required affinity.
+pub(super) fn required_matches(shape: &Shape, nodes: &NodeTable, node: NodeId) -> bool {
+    let labels = &nodes.labels[node];
+    shape.node_selector.iter().all(|(key, value)| labels.get(key) == Some(value))
+        && shape
+            .node_affinity
+            .required
+            .as_ref()
+            .is_none_or(|required| node_selector_matches(required, &nodes.names[node], labels))
+}
+
+/// The nodes a term names, when it names any.
+fn names_of(term: &NodeSelectorTerm) -> Option<BTreeSet<Box<str>>> {
+    let mut fields =
+        term.match_fields.iter().filter(|one| &*one.key == "metadata.name" && &*one.operator == "In");
+    let first: BTreeSet<Box<str>> = fields.next()?.values.iter().cloned().collect();
+    Some(fields.fold(first, |names, one| names.into_iter().filter(|name| one.values.contains(name)).collect()))
+}

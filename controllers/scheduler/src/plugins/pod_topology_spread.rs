@@ -1,0 +1,298 @@
+//! Keeps pods of one kind spread evenly over zones, nodes or any other topology.
+//!
+//! Hard constraints filter by skew: matching pods in the node's domain, plus this one, less the fewest in any
+//! domain. Soft constraints score: the fewer matching pods in the node's domains, the better. A pod without
+//! constraints gets upstream's system defaults, with the selectors of its services and its owner.
+
+use super::node_affinity::required_matches;
+use crate::framework::{ClusterEvents, Cycle, Filter, MAX_NODE_SCORE, Plugin, Rejection, Scope};
+use crate::nodes::{NO_TOPOLOGY, NodeId, NodeTable};
+use crate::object::{LabelSelector, Requirement, TopologySpreadConstraint};
+use crate::pod::PodInfo;
+use crate::selector::labels_match;
+use crate::selector_counts::{CounterKey, PodSelector};
+
+const HOSTNAME: &str = "kubernetes.io/hostname";
+const ZONE: &str = "topology.kubernetes.io/zone";
+/// Allowed differences of the system's own soft constraints.
+const DEFAULT_SKEWS: [(&str, i32); 2] = [(HOSTNAME, 3), (ZONE, 5)];
+const MISMATCH: &str = "node(s) didn't match pod topology spread constraints";
+const MISSING_LABEL: &str = "node(s) didn't match pod topology spread constraints (missing required label)";
+
+#[derive(Debug)]
+pub(super) struct PodTopologySpread;
+
+/// A constraint made ready: its selector merged, its counter named.
+#[derive(Debug)]
+struct Constraint {
+    max_skew: i64,
+    min_domains: usize,
+    topology_key: Box<str>,
+    honor_affinity: bool,
+    honor_taints: bool,
+    counter: CounterKey,
+    /// An empty selector selects everything and, as upstream has it, counts nothing.
+    counts_nothing: bool,
+    selects_itself: bool,
+}
+
+impl Plugin for PodTopologySpread {
+    fn name(&self) -> &'static str {
+        "PodTopologySpread"
+    }
+
+    fn scope(&self) -> Scope {
+        Scope::Cluster
+    }
+
+    fn requeue_on(&self) -> ClusterEvents {
+        ClusterEvents::POD_PLACED
+            .and(ClusterEvents::POD_GONE)
+            .and(ClusterEvents::POD_LABEL)
+            .and(ClusterEvents::NODE_ADD)
+            .and(ClusterEvents::NODE_GONE)
+            .and(ClusterEvents::NODE_LABEL)
+            .and(ClusterEvents::NODE_TAINT)
+            .and(ClusterEvents::POD_SELF)
+    }
+
+    fn prepare(&self, pod: &PodInfo, nodes: &mut NodeTable) {
+        for constraint in hard(pod).into_iter().chain(soft(pod, nodes)) {
+            nodes.prepare(&constraint.counter, &constraint.topology_key);
+        }
+    }
+
+    fn filter<'a>(&self, cycle: Cycle<'a>) -> Option<Box<dyn Filter + 'a>> {
+        let constraints = hard(cycle.pod);
+        if constraints.is_empty() {
+            return None;
+        }
+        let keys = columns(cycle.nodes, &constraints);
+        let domains: Vec<Domains> =
+            constraints.iter().zip(&keys).map(|(one, key)| Domains::count(one, key, &keys, cycle)).collect();
+        Some(Box::new(move |node: NodeId| {
+            for ((constraint, domains), key) in constraints.iter().zip(&domains).zip(&keys) {
+                let Some(value) = key.value(node) else {
+                    return Err(Rejection::unresolvable(MISSING_LABEL));
+                };
+                let own = domains.matching.get(value).copied().flatten().unwrap_or(0);
+                let skew = own + i64::from(constraint.selects_itself) - domains.fewest(constraint.min_domains);
+                if skew > constraint.max_skew {
+                    return Err(Rejection::unschedulable(MISMATCH));
+                }
+            }
+            Ok(())
+        }))
+    }
+
+    fn cluster_scores(&self, cycle: Cycle<'_>, feasible: &[NodeId]) -> Option<Vec<i64>> {
+        let constraints = soft(cycle.pod, cycle.nodes);
+        if constraints.is_empty() {
+            return None;
+        }
+        let require_all = !cycle.pod.pod.spec.topology_spread_constraints.is_empty();
+        let keys = columns(cycle.nodes, &constraints);
+        let ignored: Vec<bool> =
+            feasible.iter().map(|node| require_all && !has_all_keys(&keys, *node)).collect();
+        let mut raw = vec![0.0; feasible.len()];
+        let soft = Soft { cycle, feasible, ignored: &ignored, keys: &keys, require_all };
+        for (constraint, key) in constraints.iter().zip(&keys) {
+            soft.add(&mut raw, constraint, key);
+        }
+        Some(normalized(&raw, &ignored))
+    }
+}
+
+/// Matching pods by domain; `None` where no eligible node has the value.
+struct Domains {
+    matching: Vec<Option<i64>>,
+}
+
+impl Domains {
+    fn count(constraint: &Constraint, key: &Key<'_>, all: &[Key<'_>], cycle: Cycle<'_>) -> Self {
+        let nodes = cycle.nodes;
+        let mut matching = vec![None; key.values];
+        let counts = nodes.counts().per_node(&constraint.counter);
+        for node in 0..nodes.rows() {
+            if !nodes.present[node] || !has_all_keys(all, node) || !included(constraint, cycle, node) {
+                continue;
+            }
+            let Some(value) = key.value(node) else { continue };
+            let own = if constraint.counts_nothing { 0 } else { counts.get(node).copied().unwrap_or(0) };
+            let slot: &mut Option<i64> = &mut matching[value];
+            *slot = Some(slot.unwrap_or(0) + i64::from(own));
+        }
+        Self { matching }
+    }
+
+    /// The fewest in any domain; nothing when there are fewer domains than asked for.
+    fn fewest(&self, min_domains: usize) -> i64 {
+        let mut domains = self.matching.iter().flatten();
+        if self.matching.iter().flatten().count() < min_domains {
+            return 0;
+        }
+        let first = domains.next().copied().unwrap_or(i64::from(i32::MAX));
+        domains.fold(first, |fewest, one| fewest.min(*one))
+    }
+}
+
+/// Everything the share of one soft constraint is computed from.
+struct Soft<'a> {
+    cycle: Cycle<'a>,
+    feasible: &'a [NodeId],
+    ignored: &'a [bool],
+    keys: &'a [Key<'a>],
+    require_all: bool,
+}
+
+impl Soft<'_> {
+    /// Adds the constraint's share to the raw scores (more is worse).
+    fn add(&self, raw: &mut [f64], constraint: &Constraint, key: &Key<'_>) {
+        let counts = if constraint.counts_nothing {
+            &[]
+        } else {
+            self.cycle.nodes.counts().per_node(&constraint.counter)
+        };
+        let own = |node: NodeId| i64::from(counts.get(node).copied().unwrap_or(0));
+        let by_host = &*constraint.topology_key == HOSTNAME;
+        let sums = if by_host { Vec::new() } else { self.sums(constraint, key, own) };
+        let size = if by_host {
+            self.candidates().count()
+        } else {
+            sums.iter().flatten().count()
+        };
+        #[allow(clippy::cast_precision_loss, reason = "counts of nodes and pods")]
+        let weight = ((size + 2) as f64).ln();
+        for ((score, node), ignored) in raw.iter_mut().zip(self.feasible).zip(self.ignored) {
+            let Some(value) = key.value(*node).filter(|_| !ignored) else { continue };
+            let count = if by_host { own(*node) } else { sums[value].unwrap_or(0) };
+            #[allow(clippy::cast_precision_loss, reason = "counts of nodes and pods")]
+            let share = count as f64 * weight + (constraint.max_skew - 1) as f64;
+            *score += share;
+        }
+    }
+
+    fn candidates(&self) -> impl Iterator<Item = NodeId> {
+        self.feasible.iter().zip(self.ignored).filter(|(_, ignored)| !**ignored).map(|(node, _)| *node)
+    }
+
+    /// Matching pods by domain of a candidate node; the last one is that of nodes without the label.
+    fn sums(&self, constraint: &Constraint, key: &Key<'_>, own: impl Fn(NodeId) -> i64) -> Vec<Option<i64>> {
+        let mut sums = vec![None; key.values + 1];
+        for node in self.candidates() {
+            sums[key.value(node).unwrap_or(key.values)] = Some(0);
+        }
+        let nodes = self.cycle.nodes;
+        for node in (0..nodes.rows()).filter(|node| nodes.present[*node]) {
+            let counts = (!self.require_all || has_all_keys(self.keys, node))
+                && included(constraint, self.cycle, node);
+            if let Some(sum) = sums[key.value(node).unwrap_or(key.values)].as_mut().filter(|_| counts) {
+                *sum += own(node);
+            }
+        }
+        sums
+    }
+}
+
+/// The fewest matching pods become 100; ignored nodes 0.
+fn normalized(raw: &[f64], ignored: &[bool]) -> Vec<i64> {
+    #[allow(clippy::cast_possible_truncation, reason = "sums of counts of pods")]
+    let rounded: Vec<i64> = raw.iter().map(|score| score.round() as i64).collect();
+    let counted = || rounded.iter().zip(ignored).filter(|(_, ignored)| !**ignored).map(|(score, _)| *score);
+    let (fewest, most) = (counted().min().unwrap_or(0), counted().max().unwrap_or(0));
+    let one = |(score, ignored): (&i64, &bool)| match (ignored, most) {
+        (true, _) => 0,
+        (false, 0) => MAX_NODE_SCORE,
+        (false, _) => MAX_NODE_SCORE * (most + fewest - score) / most,
+    };
+    rounded.iter().zip(ignored).map(one).collect()
+}
+
+fn hard(pod: &PodInfo) -> Vec<Constraint> {
+    own_constraints(pod, "DoNotSchedule")
+}
+
+fn soft(pod: &PodInfo, nodes: &NodeTable) -> Vec<Constraint> {
+    if !pod.pod.spec.topology_spread_constraints.is_empty() {
+        return own_constraints(pod, "ScheduleAnyway");
+    }
+    let Some(selector) = nodes.owner_selectors().default_selector(&pod.pod) else { return Vec::new() };
+    let default = |(key, max_skew): (&str, i32)| {
+        let constraint = TopologySpreadConstraint { max_skew, topology_key: key.into(), ..Default::default() };
+        ready(pod, &constraint, Some(selector.clone()))
+    };
+    DEFAULT_SKEWS.into_iter().map(default).collect()
+}
+
+fn own_constraints(pod: &PodInfo, action: &str) -> Vec<Constraint> {
+    let all = pod.pod.spec.topology_spread_constraints.iter();
+    all.filter(|one| &*one.when_unsatisfiable == action).map(|one| ready(pod, one, merged_selector(pod, one))).collect()
+}
+
+/// The selector narrowed to pods that have the same values for `matchLabelKeys`.
+fn merged_selector(pod: &PodInfo, constraint: &TopologySpreadConstraint) -> Option<LabelSelector> {
+    let mut selector = constraint.label_selector.clone()?;
+    for key in &constraint.match_label_keys {
+        let Some(value) = pod.pod.metadata.labels.get(key) else { continue };
+        let requirement =
+            Requirement { key: key.clone(), operator: "In".into(), values: vec![value.clone()] };
+        if !selector.match_expressions.contains(&requirement) {
+            selector.match_expressions.push(requirement);
+        }
+    }
+    Some(selector)
+}
+
+fn ready(pod: &PodInfo, constraint: &TopologySpreadConstraint, selector: Option<LabelSelector>) -> Constraint {
+    let namespace = pod.pod.metadata.namespace.clone();
+    let is = |policy: &Option<Box<str>>, default: bool| policy.as_deref().map_or(default, |text| text == "Honor");
+    Constraint {
+        max_skew: i64::from(constraint.max_skew),
+        min_domains: usize::try_from(constraint.min_domains.unwrap_or(1)).unwrap_or(1),
+        topology_key: constraint.topology_key.clone(),
+        honor_affinity: is(&constraint.node_affinity_policy, true),
+        honor_taints: is(&constraint.node_taints_policy, false),
+        counts_nothing: selector.as_ref().is_some_and(|one| *one == LabelSelector::default()),
+        selects_itself: labels_match(selector.as_ref(), &pod.pod.metadata.labels),
+        counter: CounterKey {
+            selectors: vec![PodSelector { namespaces: vec![namespace], namespace_selector: None, labels: selector }],
+            skip_deleting: true,
+        },
+    }
+}
+
+/// The column of one constraint's topology key.
+#[derive(Debug)]
+struct Key<'a> {
+    of_node: &'a [u32],
+    values: usize,
+}
+
+impl Key<'_> {
+    fn value(&self, node: NodeId) -> Option<usize> {
+        self.of_node.get(node).filter(|value| **value != NO_TOPOLOGY).map(|value| *value as usize)
+    }
+}
+
+fn columns<'a>(nodes: &'a NodeTable, constraints: &[Constraint]) -> Vec<Key<'a>> {
+    let column = |one: &Constraint| match nodes.topology(&one.topology_key) {
+        Some(topology) => Key { of_node: &topology.of_node, values: topology.value_count() },
+        None => Key { of_node: &[], values: 0 },
+    };
+    constraints.iter().map(column).collect()
+}
+
+fn has_all_keys(keys: &[Key<'_>], node: NodeId) -> bool {
+    keys.iter().all(|key| key.value(node).is_some())
+}
+
+/// Whether the node's domain takes part for this pod.
+fn included(constraint: &Constraint, cycle: Cycle<'_>, node: NodeId) -> bool {
+    let shape = &cycle.pod.shape;
+    let tolerated = || {
+        let mut forbidding = cycle.nodes.taints[node].iter().filter(|taint| taint.forbids_scheduling());
+        forbidding.all(|taint| shape.tolerations.iter().any(|one| one.tolerates(taint)))
+    };
+    (!constraint.honor_affinity || required_matches(shape, cycle.nodes, node))
+        && (!constraint.honor_taints || tolerated())
+}

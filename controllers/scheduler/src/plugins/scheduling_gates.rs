@@ -1,0 +1,25 @@
+//! A pod with scheduling gates waits until the last one is removed.
+
+use crate::framework::{ClusterEvents, Plugin};
+use crate::pod::PodInfo;
+
+#[derive(Debug)]
+pub(super) struct SchedulingGates;
+
+impl Plugin for SchedulingGates {
+    fn name(&self) -> &'static str {
+        "SchedulingGates"
+    }
+
+    fn requeue_on(&self) -> ClusterEvents {
+        ClusterEvents::POD_SELF
+    }
+
+    fn pre_enqueue(&self, pod: &PodInfo) -> Result<(), String> {
+        let gates: Vec<&str> = pod.pod.spec.scheduling_gates.iter().map(|gate| &*gate.name).collect();
+        if gates.is_empty() {
+            return Ok(());
+        }
+        Err(format!("waiting for scheduling gates: [{}]", gates.join(" ")))
+    }
+}

@@ -1,0 +1,114 @@
+//! A pod as the scheduler keeps it: the decoded fields and what follows from them, computed once per change.
+
+use crate::object::{NodeAffinity, Pod, Toleration};
+use crate::resources::{Resources, is_sidecar, pod_requests, pod_requests_non_zero};
+use crate::selector_counts::{Term, TermKind, terms_of};
+use machinery_meta::ObjectKey;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// A port the pod wants on its node.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct HostPort {
+    /// Empty means every address.
+    pub ip: Box<str>,
+    pub protocol: Box<str>,
+    pub port: u16,
+}
+
+impl HostPort {
+    /// The same port of the same protocol on an address that both claim.
+    pub fn conflicts_with(&self, other: &Self) -> bool {
+        self.port == other.port
+            && self.protocol == other.protocol
+            && (self.ip == other.ip || self.ip.is_empty() || other.ip.is_empty())
+    }
+}
+
+/// Everything that decides where a pod may go as far as single nodes are concerned. Pods of one deployment are
+/// equal in it, and pods with equal shapes share one evaluation of the nodes.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
+pub struct Shape {
+    pub requests: Resources,
+    /// The requests that scoring assumes.
+    pub scored_milli_cpu: i64,
+    pub scored_memory: i64,
+    pub node_name: Box<str>,
+    pub node_selector: BTreeMap<Box<str>, Box<str>>,
+    pub node_affinity: NodeAffinity,
+    pub tolerations: Vec<Toleration>,
+    pub ports: Vec<HostPort>,
+    pub images: Vec<Box<str>>,
+}
+
+impl Shape {
+    fn of(pod: &Pod) -> Self {
+        let scored = pod_requests_non_zero(pod);
+        Self {
+            requests: pod_requests(pod),
+            scored_milli_cpu: scored.milli_cpu,
+            scored_memory: scored.memory,
+            node_name: pod.spec.node_name.clone(),
+            node_selector: pod.spec.node_selector.clone(),
+            node_affinity: pod.spec.affinity.node_affinity.clone(),
+            tolerations: pod.spec.tolerations.clone(),
+            ports: host_ports(pod),
+            images: images(pod),
+        }
+    }
+}
+
+/// A pod with its shape and its affinity terms.
+#[derive(Debug)]
+pub struct PodInfo {
+    pub key: ObjectKey,
+    pub pod: Pod,
+    pub shape: Arc<Shape>,
+    pub terms: Vec<(TermKind, Term)>,
+}
+
+impl PodInfo {
+    pub fn new(pod: Pod) -> Self {
+        let key = ObjectKey::new(&*pod.metadata.namespace, &*pod.metadata.name);
+        let shape = Arc::new(Shape::of(&pod));
+        let terms = terms_of(&pod);
+        Self { key, pod, shape, terms }
+    }
+
+    pub fn uid(&self) -> &str {
+        &self.pod.metadata.uid
+    }
+
+    pub fn priority(&self) -> i32 {
+        self.pod.spec.priority
+    }
+
+    pub fn node_name(&self) -> Option<&str> {
+        Some(&*self.pod.spec.node_name).filter(|name| !name.is_empty())
+    }
+}
+
+fn host_ports(pod: &Pod) -> Vec<HostPort> {
+    let sidecars = pod.spec.init_containers.iter().filter(|container| is_sidecar(container));
+    sidecars
+        .chain(&pod.spec.containers)
+        .flat_map(|container| &container.ports)
+        .filter(|port| port.host_port > 0)
+        .map(|port| HostPort {
+            ip: if &*port.host_ip == "0.0.0.0" { Box::default() } else { port.host_ip.clone() },
+            protocol: if port.protocol.is_empty() { "TCP".into() } else { port.protocol.clone() },
+            port: port.host_port,
+        })
+        .collect()
+}
+
+/// Image names as nodes list them: with a tag.
+fn images(pod: &Pod) -> Vec<Box<str>> {
+    let containers = pod.spec.init_containers.iter().chain(&pod.spec.containers);
+    containers.map(|container| normalized_image(&container.image)).collect()
+}
+
+fn normalized_image(name: &str) -> Box<str> {
+    let tagged = name.rfind(':') > name.rfind('/') && name.contains(':');
+    if tagged { name.into() } else { format!("{name}:latest").into() }
+}

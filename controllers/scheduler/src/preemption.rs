@@ -1,0 +1,173 @@
+//! Makes room: finds the node where the fewest and least important pods would have to go.
+
+use crate::algorithm::{Algorithm, Nominations};
+use crate::diagnosis::Diagnosis;
+use crate::framework::Rejection;
+use crate::nodes::{NodeId, NodeTable};
+use crate::object::{LabelSelector, Pod};
+use crate::pod::PodInfo;
+use crate::selector::labels_match;
+use machinery_meta::ObjectKey;
+use std::cmp::Reverse;
+use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
+
+/// What of a PodDisruptionBudget counts here.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Budget {
+    pub selector: Option<LabelSelector>,
+    pub disruptions_allowed: i32,
+    /// Pods whose eviction is already counted.
+    pub disrupted_pods: BTreeSet<Box<str>>,
+}
+
+/// Budgets by name.
+pub type Budgets = HashMap<ObjectKey, Budget>;
+
+/// The node to clear, and of what.
+#[derive(Debug)]
+pub struct Candidate {
+    pub node: NodeId,
+    pub victims: Vec<Arc<PodInfo>>,
+    violations: usize,
+}
+
+/// Nobody has to go because nothing would help; the message says why, in upstream's words.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NotHelpful(pub String);
+
+/// Finds the best node to preempt on among those where other pods are in the way.
+pub fn find(
+    algorithm: &mut Algorithm,
+    pod: &PodInfo,
+    nodes: &mut NodeTable,
+    resolvable: &[NodeId],
+    nominations: &Nominations,
+    budgets: &Budgets,
+) -> Result<Candidate, NotHelpful> {
+    eligible(pod, nodes, resolvable)?;
+    let mut diagnosis = Diagnosis::new(nodes.node_count());
+    diagnosis.add_reason("Preemption is not helpful for scheduling", nodes.node_count() - resolvable.len());
+    if nodes.node_count() == resolvable.len() {
+        diagnosis = Diagnosis::new(nodes.node_count());
+    }
+    let mut candidates = Vec::new();
+    for node in resolvable {
+        match victims_on(algorithm, pod, nodes, *node, nominations, budgets) {
+            Ok(candidate) => candidates.push(candidate),
+            Err(rejection) => diagnosis.add(&rejection, 1),
+        }
+    }
+    let best = candidates.into_iter().min_by_key(rank);
+    best.ok_or_else(|| NotHelpful(diagnosis.message()))
+}
+
+fn eligible(pod: &PodInfo, nodes: &NodeTable, resolvable: &[NodeId]) -> Result<(), NotHelpful> {
+    if &*pod.pod.spec.preemption_policy == "Never" {
+        return Err(NotHelpful("not eligible due to preemptionPolicy=Never.".to_owned()));
+    }
+    let nominated = &*pod.pod.status.nominated_node_name;
+    let Some(node) = nodes.id(nominated).filter(|node| resolvable.contains(node)) else { return Ok(()) };
+    let leaving = |own: &Arc<PodInfo>| own.priority() < pod.priority() && terminates_by_preemption(&own.pod);
+    if nodes.pods[node].iter().any(leaving) {
+        return Err(NotHelpful("not eligible due to a terminating pod on the nominated node.".to_owned()));
+    }
+    Ok(())
+}
+
+fn terminates_by_preemption(pod: &Pod) -> bool {
+    pod.is_deleting()
+        && pod.status.conditions.iter().any(|one| {
+            &*one.type_ == "DisruptionTarget" && &*one.status == "True" && &*one.reason == "PreemptionByScheduler"
+        })
+}
+
+/// Fewest broken budgets, then the least important most important victim, then the least importance in sum, then
+/// the fewest victims, then those that started last.
+fn rank(candidate: &Candidate) -> (usize, i32, i64, usize, Reverse<Box<str>>) {
+    let highest = candidate.victims.iter().map(|victim| victim.priority()).max().unwrap_or(i32::MIN);
+    let offset = i64::from(i32::MAX) + 1;
+    let sum = candidate.victims.iter().map(|victim| i64::from(victim.priority()) + offset).sum();
+    let of_highest = candidate.victims.iter().filter(|victim| victim.priority() == highest);
+    let earliest = of_highest.map(|victim| started(victim)).min().unwrap_or_default();
+    (candidate.violations, highest, sum, candidate.victims.len(), Reverse(earliest))
+}
+
+/// RFC 3339 times in UTC sort as text.
+fn started(pod: &PodInfo) -> Box<str> {
+    pod.pod.status.start_time.clone().unwrap_or_default()
+}
+
+/// Takes every less important pod off the node, then puts back as many as possible, the important ones first.
+/// The table is as before when this returns.
+fn victims_on(
+    algorithm: &Algorithm,
+    pod: &PodInfo,
+    nodes: &mut NodeTable,
+    node: NodeId,
+    nominations: &Nominations,
+    budgets: &Budgets,
+) -> Result<Candidate, Rejection> {
+    let mut potential = Vec::new();
+    for position in (0..nodes.pods[node].len()).rev() {
+        if nodes.pods[node][position].priority() < pod.priority() {
+            potential.push(nodes.take_from_row(node, position));
+        }
+    }
+    if potential.is_empty() {
+        return Err(Rejection::unresolvable("No preemption victims found for incoming pod"));
+    }
+    if let Some(failure) = algorithm.check(pod, nodes, node, nominations) {
+        put_back(nodes, node, &potential);
+        return Err(failure.rejection);
+    }
+    potential.sort_by_cached_key(|victim| (Reverse(victim.priority()), started(victim)));
+    let (violating, others) = split_by_budget(potential, budgets);
+    let mut victims = Vec::new();
+    let mut violations = 0;
+    for (victim, violates) in
+        violating.into_iter().map(|one| (one, true)).chain(others.into_iter().map(|one| (one, false)))
+    {
+        nodes.add_to_row(node, &victim);
+        if algorithm.check(pod, nodes, node, nominations).is_some() {
+            let last = nodes.pods[node].len() - 1;
+            nodes.take_from_row(node, last);
+            violations += usize::from(violates);
+            victims.push(victim);
+        }
+    }
+    put_back(nodes, node, &victims);
+    victims.sort_by_cached_key(|victim| (Reverse(victim.priority()), started(victim)));
+    Ok(Candidate { node, victims, violations })
+}
+
+fn put_back(nodes: &mut NodeTable, node: NodeId, pods: &[Arc<PodInfo>]) {
+    for pod in pods {
+        nodes.add_to_row(node, pod);
+    }
+}
+
+/// Victims whose removal would break a budget, and the others; both keep their order.
+fn split_by_budget(
+    victims: Vec<Arc<PodInfo>>,
+    budgets: &Budgets,
+) -> (Vec<Arc<PodInfo>>, Vec<Arc<PodInfo>>) {
+    let mut allowed: HashMap<&ObjectKey, i32> =
+        budgets.iter().map(|(key, budget)| (key, budget.disruptions_allowed)).collect();
+    victims.into_iter().partition(|victim| {
+        let mut violates = false;
+        for (key, budget) in budgets {
+            let metadata = &victim.pod.metadata;
+            let selects = *key.namespace == *metadata.namespace
+                && !metadata.labels.is_empty()
+                && budget.selector.as_ref().is_some_and(|one| *one != LabelSelector::default())
+                && labels_match(budget.selector.as_ref(), &metadata.labels)
+                && !budget.disrupted_pods.contains(&metadata.name);
+            if let Some(left) = allowed.get_mut(key).filter(|_| selects) {
+                *left -= 1;
+                violates |= *left < 0;
+            }
+        }
+        violates
+    })
+}

@@ -1,0 +1,269 @@
+//! Pods that wait for a node.
+//!
+//! A pod is in one of four places. *Active*: to be tried, the most important first, then the longest waiting.
+//! *Backing off*: to be tried, but not yet. *Unschedulable*: rejected; it comes back when something happens that
+//! the plugins which rejected it care about, or after a long while. *Gated*: not to be tried until it changes.
+//! While a pod is tried or bound it is in none of them but stays known.
+
+use crate::framework::ClusterEvents;
+use crate::pod::PodInfo;
+use machinery_meta::ObjectKey;
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// After the first failure; doubles with each further one.
+pub const INITIAL_BACKOFF: Duration = Duration::from_secs(1);
+pub const MAX_BACKOFF: Duration = Duration::from_secs(10);
+/// A rejected pod is tried again after this long even if nothing seems to have happened.
+pub const MAX_UNSCHEDULABLE: Duration = Duration::from_mins(5);
+
+type ActiveKey = (Reverse<i32>, Duration, u64);
+type TimeKey = (Duration, u64);
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Place {
+    Active(ActiveKey),
+    Backoff(TimeKey),
+    Unschedulable(TimeKey),
+    Gated,
+    InFlight,
+}
+
+#[derive(Debug)]
+struct Entry {
+    pod: Arc<PodInfo>,
+    place: Place,
+    /// When the pod first became active; keeps its turn among equals.
+    since: Duration,
+    failures: u32,
+    /// When the last attempt failed.
+    failed_at: Duration,
+    /// The failure was an error rather than a rejection: backing off is then not cut short.
+    by_error: bool,
+    wakes_on: ClusterEvents,
+}
+
+/// A pod taken to be tried.
+#[derive(Debug, Clone)]
+pub struct Popped {
+    pub pod: Arc<PodInfo>,
+    pub attempts: u32,
+}
+
+#[derive(Debug, Default)]
+pub struct Queue {
+    entries: HashMap<ObjectKey, Entry>,
+    active: BTreeMap<ActiveKey, ObjectKey>,
+    backoff: BTreeMap<TimeKey, ObjectKey>,
+    unschedulable: BTreeMap<TimeKey, ObjectKey>,
+    sequence: u64,
+    /// What happened while pods were tried: their failure must not miss it.
+    happened: ClusterEvents,
+}
+
+impl Queue {
+    pub fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    pub fn active_len(&self) -> usize {
+        self.active.len()
+    }
+
+    pub fn contains(&self, key: &ObjectKey) -> bool {
+        self.entries.contains_key(key)
+    }
+
+    /// A pod without a node was added or changed. `gated` pods are kept aside.
+    pub fn set(&mut self, pod: Arc<PodInfo>, gated: bool, now: Duration) {
+        let Some(entry) = self.entries.get_mut(&pod.key) else {
+            let key = pod.key.clone();
+            let entry = Entry {
+                pod,
+                place: Place::Gated,
+                since: now,
+                failures: 0,
+                failed_at: Duration::ZERO,
+                by_error: false,
+                wakes_on: ClusterEvents::POD_SELF,
+            };
+            self.entries.insert(key.clone(), entry);
+            if !gated {
+                self.activate(&key, now);
+            }
+            return;
+        };
+        let key = pod.key.clone();
+        let replaced = entry.pod.uid() != pod.uid();
+        let changed = entry.pod.shape != pod.shape
+            || entry.pod.terms != pod.terms
+            || entry.pod.pod.metadata.labels != pod.pod.metadata.labels;
+        let reordered = entry.pod.priority() != pod.priority();
+        entry.pod = pod;
+        match entry.place {
+            _ if replaced => {
+                self.remove(&key).map(|pod| self.set(pod, gated, now));
+            }
+            Place::Gated if !gated => self.activate(&key, now),
+            Place::Unschedulable(_) if changed && entry.wakes_on.meets(ClusterEvents::POD_SELF) => {
+                self.wake(&key, now);
+            }
+            Place::Active(_) if reordered => {
+                self.leave(&key);
+                self.activate(&key, now);
+            }
+            _ => {}
+        }
+    }
+
+    /// The pod is gone, or has a node.
+    pub fn remove(&mut self, key: &ObjectKey) -> Option<Arc<PodInfo>> {
+        self.leave(key);
+        self.entries.remove(key).map(|entry| entry.pod)
+    }
+
+    /// The next pod to try. When none is active, one that backs off after a rejection is tried early, as upstream
+    /// does: the scheduler has nothing better to do.
+    pub fn pop(&mut self, now: Duration) -> Option<Popped> {
+        self.flush(now);
+        let key = match self.active.pop_first() {
+            Some((_, key)) => key,
+            None => {
+                let early = self.backoff.iter().find(|(_, key)| self.entries.get(*key).is_some_and(|e| !e.by_error));
+                let (time, key) = early.map(|(time, key)| (*time, key.clone()))?;
+                self.backoff.remove(&time);
+                key
+            }
+        };
+        let entry = self.entries.get_mut(&key)?;
+        entry.place = Place::InFlight;
+        self.happened = ClusterEvents::NONE;
+        Some(Popped { pod: Arc::clone(&entry.pod), attempts: entry.failures + 1 })
+    }
+
+    /// No node fits the pod: it waits for one of the events.
+    pub fn reject(&mut self, key: &ObjectKey, wakes_on: ClusterEvents, now: Duration) {
+        let happened = self.happened;
+        let Some(entry) = self.failed(key, now, false) else { return };
+        entry.wakes_on = wakes_on;
+        if happened.meets(wakes_on) {
+            self.wake(key, now);
+            return;
+        }
+        let time = self.time_key(now);
+        self.enter(key, Place::Unschedulable(time));
+    }
+
+    /// Placing or binding went wrong: it is tried again after backing off.
+    pub fn retry(&mut self, key: &ObjectKey, now: Duration) {
+        if self.failed(key, now, true).is_some() {
+            self.wake(key, now);
+        }
+    }
+
+    fn failed(&mut self, key: &ObjectKey, now: Duration, by_error: bool) -> Option<&mut Entry> {
+        let entry = self.entries.get_mut(key).filter(|entry| entry.place == Place::InFlight)?;
+        entry.failures = entry.failures.saturating_add(1);
+        entry.failed_at = now;
+        entry.by_error = by_error;
+        Some(entry)
+    }
+
+    /// Something happened: rejected pods that wait for it come back.
+    pub fn happened(&mut self, events: ClusterEvents, now: Duration) {
+        if events == ClusterEvents::NONE {
+            return;
+        }
+        self.happened = self.happened.and(events);
+        let waits = |key: &&ObjectKey| self.entries.get(*key).is_some_and(|entry| entry.wakes_on.meets(events));
+        let woken: Vec<ObjectKey> = self.unschedulable.values().filter(waits).cloned().collect();
+        for key in woken {
+            self.wake(&key, now);
+        }
+    }
+
+    /// When to look again although nothing happened.
+    pub fn next_wake(&self) -> Option<Duration> {
+        let backoff = self.backoff.first_key_value().map(|((time, _), _)| *time);
+        let leftover = self.unschedulable.first_key_value().map(|((time, _), _)| *time + MAX_UNSCHEDULABLE);
+        backoff.into_iter().chain(leftover).min()
+    }
+
+    fn flush(&mut self, now: Duration) {
+        while let Some((time, key)) = self.backoff.first_key_value().map(|(time, key)| (*time, key.clone())) {
+            if time.0 > now {
+                break;
+            }
+            self.leave(&key);
+            self.activate(&key, now);
+        }
+        while let Some((time, key)) = self.unschedulable.first_key_value().map(|(time, key)| (*time, key.clone())) {
+            if time.0 + MAX_UNSCHEDULABLE > now {
+                break;
+            }
+            self.wake(&key, now);
+        }
+    }
+
+    /// To the active pods, or to those backing off.
+    fn wake(&mut self, key: &ObjectKey, now: Duration) {
+        self.leave(key);
+        let Some(entry) = self.entries.get(key) else { return };
+        let due = entry.failed_at + backoff(entry.failures);
+        if due > now {
+            let time = self.time_key(due);
+            self.enter(key, Place::Backoff(time));
+        } else {
+            self.activate(key, now);
+        }
+    }
+
+    fn activate(&mut self, key: &ObjectKey, now: Duration) {
+        self.sequence += 1;
+        let Some(entry) = self.entries.get_mut(key) else { return };
+        if entry.failures > 0 {
+            entry.since = now;
+        }
+        let place = Place::Active((Reverse(entry.pod.priority()), entry.since, self.sequence));
+        self.enter(key, place);
+    }
+
+    fn time_key(&mut self, time: Duration) -> TimeKey {
+        self.sequence += 1;
+        (time, self.sequence)
+    }
+
+    fn enter(&mut self, key: &ObjectKey, place: Place) {
+        let Some(entry) = self.entries.get_mut(key) else { return };
+        entry.place = place;
+        match place {
+            Place::Active(order) => self.active.insert(order, key.clone()),
+            Place::Backoff(time) => self.backoff.insert(time, key.clone()),
+            Place::Unschedulable(time) => self.unschedulable.insert(time, key.clone()),
+            Place::Gated | Place::InFlight => None,
+        };
+    }
+
+    fn leave(&mut self, key: &ObjectKey) {
+        match self.entries.get(key).map(|entry| entry.place) {
+            Some(Place::Active(order)) => self.active.remove(&order),
+            Some(Place::Backoff(time)) => self.backoff.remove(&time),
+            Some(Place::Unschedulable(time)) => self.unschedulable.remove(&time),
+            Some(Place::Gated | Place::InFlight) | None => None,
+        };
+    }
+}
+
+/// One second, doubled with each failure, at most ten.
+fn backoff(failures: u32) -> Duration {
+    if failures == 0 {
+        return Duration::ZERO;
+    }
+    INITIAL_BACKOFF.saturating_mul(1 << (failures - 1).min(16)).min(MAX_BACKOFF)
+}

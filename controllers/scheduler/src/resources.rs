@@ -1,0 +1,177 @@
+//! What a pod asks for and what a node has, as numbers.
+
+use crate::object::{Container, Pod, ResourceList};
+use machinery_meta::Quantity;
+use std::collections::BTreeMap;
+
+/// Scoring counts a container without a CPU request as asking for this much.
+pub const DEFAULT_MILLI_CPU_REQUEST: i64 = 100;
+/// Scoring counts a container without a memory request as asking for this much.
+pub const DEFAULT_MEMORY_REQUEST: i64 = 200 * 1024 * 1024;
+
+/// Amounts of resources: CPU in thousandths, the others in whole units. Everything that is not CPU, memory or
+/// ephemeral storage (extended resources, huge pages) is a scalar; `pods` is kept by nodes only.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
+pub struct Resources {
+    pub milli_cpu: i64,
+    pub memory: i64,
+    pub ephemeral_storage: i64,
+    pub scalars: BTreeMap<Box<str>, i64>,
+}
+
+impl Resources {
+    /// Amounts of a list as the API writes it; what cannot be read counts as zero, as validation keeps it out.
+    pub fn of(list: &ResourceList) -> Self {
+        let mut all = Self::default();
+        for (name, text) in list {
+            match &**name {
+                "cpu" => all.milli_cpu = milli_value(text),
+                "memory" => all.memory = value(text),
+                "ephemeral-storage" => all.ephemeral_storage = value(text),
+                "pods" => {}
+                _ => {
+                    all.scalars.insert(name.clone(), value(text));
+                }
+            }
+        }
+        all
+    }
+
+    pub fn add(&mut self, other: &Self) {
+        self.milli_cpu += other.milli_cpu;
+        self.memory += other.memory;
+        self.ephemeral_storage += other.ephemeral_storage;
+        for (name, amount) in &other.scalars {
+            *self.scalars.entry(name.clone()).or_default() += amount;
+        }
+    }
+
+    /// The larger of both, resource by resource.
+    pub fn raise_to(&mut self, other: &Self) {
+        self.milli_cpu = self.milli_cpu.max(other.milli_cpu);
+        self.memory = self.memory.max(other.memory);
+        self.ephemeral_storage = self.ephemeral_storage.max(other.ephemeral_storage);
+        for (name, amount) in &other.scalars {
+            let own = self.scalars.entry(name.clone()).or_default();
+            *own = (*own).max(*amount);
+        }
+    }
+}
+
+/// The amount in whole units, rounded up.
+pub fn value(text: &str) -> i64 {
+    text.parse::<Quantity>().map_or(0, |quantity| quantity.units())
+}
+
+/// The amount in thousandths, rounded up.
+pub fn milli_value(text: &str) -> i64 {
+    text.parse::<Quantity>().map_or(0, |quantity| quantity.millis())
+}
+
+/// What the pod as a whole asks for.
+///
+/// Ordinary containers and restartable init containers (sidecars) run together and add up; each ordinary init
+/// container runs alone beside the sidecars started before it, so the largest of them counts. Pod-level
+/// requests replace the sum for the resources they may name; overhead comes on top.
+pub fn pod_requests(pod: &Pod) -> Resources {
+    aggregate(pod, |container| Resources::of(&container.resources.requests))
+}
+
+/// [`pod_requests`] with the defaults of scoring for containers that ask for nothing.
+pub fn pod_requests_non_zero(pod: &Pod) -> Resources {
+    aggregate(pod, |container| {
+        let requests = &container.resources.requests;
+        let mut all = Resources::of(requests);
+        if !requests.contains_key("cpu") {
+            all.milli_cpu = DEFAULT_MILLI_CPU_REQUEST;
+        }
+        if !requests.contains_key("memory") {
+            all.memory = DEFAULT_MEMORY_REQUEST;
+        }
+        all
+    })
+}
+
+fn aggregate(pod: &Pod, requests: impl Fn(&Container) -> Resources) -> Resources {
+    let mut total = Resources::default();
+    for container in &pod.spec.containers {
+        total.add(&requests(container));
+    }
+    let mut sidecars = Resources::default();
+    let mut largest_init = Resources::default();
+    for container in &pod.spec.init_containers {
+        let mut own = requests(container);
+        if is_sidecar(container) {
+            total.add(&own);
+            sidecars.add(&own);
+            own = sidecars.clone();
+        } else {
+            own.add(&sidecars);
+        }
+        largest_init.raise_to(&own);
+    }
+    total.raise_to(&largest_init);
+    apply_pod_level(&mut total, &pod.spec.resources.requests);
+    if !pod.spec.overhead.is_empty() {
+        total.add(&Resources::of(&pod.spec.overhead));
+    }
+    total
+}
+
+/// Whether the container is an init container that keeps running.
+pub fn is_sidecar(container: &Container) -> bool {
+    &*container.restart_policy == "Always"
+}
+
+/// Pod-level requests may name CPU, memory and huge pages.
+fn apply_pod_level(total: &mut Resources, requests: &ResourceList) {
+    for (name, text) in requests {
+        match &**name {
+            "cpu" => total.milli_cpu = milli_value(text),
+            "memory" => total.memory = value(text),
+            huge if huge.starts_with("hugepages-") => {
+                total.scalars.insert(name.clone(), value(text));
+            }
+            _ => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pod(text: &str) -> Pod {
+        serde_json::from_str(text).unwrap()
+    }
+
+    #[test]
+    fn init_containers_count_the_largest_and_sidecars_add_up() {
+        let pod = pod(r#"{"spec":{
+            "containers":[{"resources":{"requests":{"cpu":"100m","memory":"1Mi"}}}],
+            "initContainers":[
+                {"restartPolicy":"Always","resources":{"requests":{"cpu":"50m"}}},
+                {"resources":{"requests":{"cpu":"1","example.com/gpu":"2"}}}],
+            "overhead":{"memory":"1Mi"}}}"#);
+        let requests = pod_requests(&pod);
+        assert_eq!(requests.milli_cpu, 1050);
+        assert_eq!(requests.memory, 2 * 1024 * 1024);
+        assert_eq!(requests.scalars.get("example.com/gpu"), Some(&2));
+    }
+
+    #[test]
+    fn scoring_assumes_a_little_of_everyone() {
+        let pod = pod(r#"{"spec":{"containers":[{},{"resources":{"requests":{"cpu":"1"}}}]}}"#);
+        let requests = pod_requests_non_zero(&pod);
+        assert_eq!((requests.milli_cpu, requests.memory), (1100, 2 * DEFAULT_MEMORY_REQUEST));
+        assert_eq!(pod_requests(&pod).milli_cpu, 1000);
+    }
+
+    #[test]
+    fn pod_level_requests_replace_the_sum() {
+        let pod = pod(r#"{"spec":{"resources":{"requests":{"cpu":"3"}},
+            "containers":[{"resources":{"requests":{"cpu":"1","memory":"5"}}}]}}"#);
+        let requests = pod_requests(&pod);
+        assert_eq!((requests.milli_cpu, requests.memory), (3000, 5));
+    }
+}

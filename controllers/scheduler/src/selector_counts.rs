@@ -1,0 +1,209 @@
+//! Counters that answer pod affinity and topology spread without looking at pods.
+//!
+//! A counter holds, for one set of selectors, how many matching pods each node has. It is made on first use by
+//! one walk over all pods and from then on follows every pod that comes or goes. The plugins sum a counter over
+//! the nodes of a topology. The affinity terms that *existing* pods bring along are counted the same way, one
+//! counter per distinct term.
+
+use crate::object::{LabelSelector, Labels, Metadata, Pod, PodAffinityTerm};
+use crate::selector::labels_match;
+use std::collections::HashMap;
+
+/// Counters kept at most; the least recently used goes first.
+pub const MAX_COUNTERS: usize = 1024;
+
+/// Labels of every namespace, for namespace selectors.
+pub type Namespaces = HashMap<Box<str>, Labels>;
+
+/// Selects pods in some namespaces.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct PodSelector {
+    pub namespaces: Vec<Box<str>>,
+    pub namespace_selector: Option<LabelSelector>,
+    pub labels: Option<LabelSelector>,
+}
+
+impl PodSelector {
+    pub fn in_namespace(namespace: &str, labels: LabelSelector) -> Self {
+        Self { namespaces: vec![namespace.into()], namespace_selector: None, labels: Some(labels) }
+    }
+
+    pub fn matches(&self, pod: &Metadata, namespaces: &Namespaces) -> bool {
+        self.covers(&pod.namespace, namespaces) && labels_match(self.labels.as_ref(), &pod.labels)
+    }
+
+    fn covers(&self, namespace: &str, namespaces: &Namespaces) -> bool {
+        if self.namespaces.iter().any(|own| &**own == namespace) {
+            return true;
+        }
+        let Some(selector) = &self.namespace_selector else { return false };
+        let none = Labels::new();
+        labels_match(Some(selector), namespaces.get(namespace).unwrap_or(&none))
+    }
+}
+
+/// One affinity or anti-affinity term; the weight is 0 for required ones.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Term {
+    pub topology_key: Box<str>,
+    pub selector: PodSelector,
+    pub weight: i32,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum TermKind {
+    RequiredAffinity,
+    RequiredAntiAffinity,
+    PreferredAffinity,
+    PreferredAntiAffinity,
+}
+
+/// All terms of a pod.
+pub fn terms_of(pod: &Pod) -> Vec<(TermKind, Term)> {
+    let namespace = &pod.metadata.namespace;
+    let affinity = &pod.spec.affinity;
+    let required = |kind, terms: &[PodAffinityTerm]| -> Vec<(TermKind, Term)> {
+        terms.iter().map(|term| (kind, term_of(term, 0, namespace))).collect()
+    };
+    let mut all = required(TermKind::RequiredAffinity, &affinity.pod_affinity.required);
+    all.extend(required(TermKind::RequiredAntiAffinity, &affinity.pod_anti_affinity.required));
+    let preferred = [
+        (TermKind::PreferredAffinity, &affinity.pod_affinity.preferred),
+        (TermKind::PreferredAntiAffinity, &affinity.pod_anti_affinity.preferred),
+    ];
+    for (kind, terms) in preferred {
+        all.extend(
+            terms.iter().map(|term| (kind, term_of(&term.pod_affinity_term, term.weight, namespace))),
+        );
+    }
+    all
+}
+
+/// Without namespaces and namespace selector a term is about the pod's own namespace.
+fn term_of(term: &PodAffinityTerm, weight: i32, namespace: &str) -> Term {
+    let own = term.namespaces.is_empty() && term.namespace_selector.is_none();
+    let namespaces = if own { vec![namespace.into()] } else { term.namespaces.clone() };
+    Term {
+        topology_key: term.topology_key.clone(),
+        selector: PodSelector {
+            namespaces,
+            namespace_selector: term.namespace_selector.clone(),
+            labels: term.label_selector.clone(),
+        },
+        weight,
+    }
+}
+
+/// What a counter counts: pods that match all selectors, and whether pods being deleted count.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct CounterKey {
+    pub selectors: Vec<PodSelector>,
+    pub skip_deleting: bool,
+}
+
+impl CounterKey {
+    fn counts(&self, pod: &Pod, namespaces: &Namespaces) -> bool {
+        !(self.skip_deleting && pod.is_deleting())
+            && self.selectors.iter().all(|one| one.matches(&pod.metadata, namespaces))
+    }
+}
+
+#[derive(Debug)]
+struct Counter {
+    per_node: Vec<u32>,
+    last_used: u64,
+}
+
+/// Counters by key, and the terms of the pods on the nodes.
+#[derive(Debug, Default)]
+pub struct SelectorCounts {
+    counters: HashMap<CounterKey, Counter>,
+    terms: HashMap<(TermKind, Term), Vec<u32>>,
+    uses: u64,
+}
+
+impl SelectorCounts {
+    /// A pod came to (`+1`) or left (`-1`) a node.
+    pub fn change(
+        &mut self,
+        pod: &Pod,
+        terms: &[(TermKind, Term)],
+        node: usize,
+        came: bool,
+        namespaces: &Namespaces,
+    ) {
+        for (key, counter) in &mut self.counters {
+            if key.counts(pod, namespaces) {
+                bump(&mut counter.per_node, node, came);
+            }
+        }
+        for term in terms {
+            if !self.terms.contains_key(term) {
+                self.terms.insert(term.clone(), Vec::new());
+            }
+            let Some(counts) = self.terms.get_mut(term) else { continue };
+            bump(counts, node, came);
+            if !came && counts.iter().all(|count| *count == 0) {
+                self.terms.remove(term);
+            }
+        }
+    }
+
+    /// Makes sure the counter exists; `pods` is asked for every pod with its node when it does not.
+    pub fn ensure<'a>(
+        &mut self,
+        key: &CounterKey,
+        pods: impl Iterator<Item = (usize, &'a Pod)>,
+        namespaces: &Namespaces,
+    ) {
+        self.uses += 1;
+        let uses = self.uses;
+        if let Some(counter) = self.counters.get_mut(key) {
+            counter.last_used = uses;
+            return;
+        }
+        if self.counters.len() >= MAX_COUNTERS {
+            self.drop_oldest();
+        }
+        let mut per_node = Vec::new();
+        for (node, pod) in pods {
+            if key.counts(pod, namespaces) {
+                bump(&mut per_node, node, true);
+            }
+        }
+        self.counters.insert(key.clone(), Counter { per_node, last_used: uses });
+    }
+
+    fn drop_oldest(&mut self) {
+        let oldest = self.counters.iter().min_by_key(|(_, counter)| counter.last_used);
+        if let Some(key) = oldest.map(|(key, _)| key.clone()) {
+            self.counters.remove(&key);
+        }
+    }
+
+    /// Counts per node; nodes beyond the end have none. Empty when [`Self::ensure`] was not called.
+    pub fn per_node(&self, key: &CounterKey) -> &[u32] {
+        self.counters.get(key).map_or(&[], |counter| &counter.per_node)
+    }
+
+    /// The distinct terms of pods on nodes, with how many pods of each node carry them.
+    pub fn existing_terms(&self) -> impl Iterator<Item = (TermKind, &Term, &[u32])> {
+        self.terms.iter().map(|((kind, term), counts)| (*kind, term, &counts[..]))
+    }
+
+    pub fn has_existing_terms(&self) -> bool {
+        !self.terms.is_empty()
+    }
+
+    /// Namespace labels changed: counters with namespace selectors are made anew when next asked for.
+    pub fn forget_namespace_selectors(&mut self) {
+        self.counters.retain(|key, _| key.selectors.iter().all(|one| one.namespace_selector.is_none()));
+    }
+}
+
+fn bump(counts: &mut Vec<u32>, node: usize, came: bool) {
+    if counts.len() <= node {
+        counts.resize(node + 1, 0);
+    }
+    counts[node] = if came { counts[node] + 1 } else { counts[node].saturating_sub(1) };
+}
