@@ -23,7 +23,11 @@ fn node(index: usize) -> Node {
 }
 
 fn pod(index: usize, kind: &str) -> serde_json::Value {
-    let milli = if kind == "different" { 10 + index % 5000 } else { 100 };
+    let milli = if kind == "different" {
+        10 + index % 5000
+    } else {
+        100
+    };
     let mut spec = serde_json::json!({
         "containers": [{"name": "c", "image": "nginx",
             "resources": {"requests": {"cpu": format!("{milli}m"), "memory": "100Mi"}}}],
@@ -50,7 +54,12 @@ fn pod(index: usize, kind: &str) -> serde_json::Value {
 /// CPU time of this thread: other work on the machine does not count.
 fn cpu() -> Duration {
     let text = std::fs::read_to_string("/proc/thread-self/schedstat").expect("Linux");
-    Duration::from_nanos(text.split(' ').next().and_then(|nanos| nanos.parse().ok()).expect("a number"))
+    Duration::from_nanos(
+        text.split(' ')
+            .next()
+            .and_then(|nanos| nanos.parse().ok())
+            .expect("a number"),
+    )
 }
 
 fn decoded(text: &[u8]) -> Arc<PodInfo> {
@@ -62,8 +71,9 @@ fn main() {
     let mut arguments = std::env::args().skip(1).filter_map(|text| text.parse().ok());
     let (pods, nodes) = (arguments.next().unwrap_or(5000), arguments.next().unwrap_or(1000));
     for kind in ["same", "different", "spread", "anti-affinity"] {
-        let texts: Vec<Vec<u8>> =
-            (0..pods).map(|index| serde_json::to_vec(&pod(index, kind)).expect("a literal")).collect();
+        let texts: Vec<Vec<u8>> = (0..pods)
+            .map(|index| serde_json::to_vec(&pod(index, kind)).expect("a literal"))
+            .collect();
         let mut table = NodeTable::default();
         (0..nodes).for_each(|index| {
             table.set_node(&node(index));
@@ -87,6 +97,8 @@ fn main() {
         }
         let each = (cpu() - begun) / u32::try_from(pods).unwrap_or(u32::MAX);
         let decode = decode / u32::try_from(pods).unwrap_or(u32::MAX);
-        println!("{kind:>14}: {pods} pods on {nodes} nodes: {each:?} CPU each, {decode:?} of it decoding, {unplaced} unplaced");
+        println!(
+            "{kind:>14}: {pods} pods on {nodes} nodes: {each:?} CPU each, {decode:?} of it decoding, {unplaced} unplaced"
+        );
     }
 }

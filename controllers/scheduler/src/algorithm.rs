@@ -2,7 +2,7 @@
 
 use crate::diagnosis::Diagnosis;
 use crate::evaluation::{ABSENT, Evaluation, Evaluations, FEASIBLE, Failure};
-use crate::framework::{Cycle, Filter, NodeNames, Normalize, MAX_NODE_SCORE, Rejection, Row, Scope};
+use crate::framework::{Cycle, Filter, MAX_NODE_SCORE, NodeNames, Normalize, Rejection, Row, Scope};
 use crate::nodes::{NodeId, NodeTable};
 use crate::pod::PodInfo;
 use std::collections::HashMap;
@@ -14,7 +14,10 @@ pub enum Unplaced {
     /// There is no node at all.
     NoNodes,
     /// Every node was rejected; on `resolvable` ones it may help to preempt.
-    Unfit { diagnosis: Box<Diagnosis>, resolvable: Vec<NodeId> },
+    Unfit {
+        diagnosis: Box<Diagnosis>,
+        resolvable: Vec<NodeId>,
+    },
 }
 
 impl Unplaced {
@@ -49,13 +52,17 @@ impl Nominations {
     /// Promised pods on the node that the given pod must respect: other pods of at least its priority.
     pub fn respected(&self, pod: &PodInfo, node: &str) -> Vec<Arc<PodInfo>> {
         let all = self.by_node.get(node).into_iter().flatten();
-        all.filter(|own| own.key != pod.key && own.priority() >= pod.priority()).cloned().collect()
+        all.filter(|own| own.key != pod.key && own.priority() >= pod.priority())
+            .cloned()
+            .collect()
     }
 
     /// Promised pods of lower priority, whose promise a preemption takes back.
     pub fn lower(&self, pod: &PodInfo, node: &str) -> Vec<Arc<PodInfo>> {
         let all = self.by_node.get(node).into_iter().flatten();
-        all.filter(|own| own.key != pod.key && own.priority() < pod.priority()).cloned().collect()
+        all.filter(|own| own.key != pod.key && own.priority() < pod.priority())
+            .cloned()
+            .collect()
     }
 
     fn nodes(&self) -> impl Iterator<Item = &str> {
@@ -76,7 +83,10 @@ pub struct Algorithm {
 
 impl Algorithm {
     pub fn new(rows: Vec<Row>) -> Self {
-        Self { rows, evaluations: Evaluations::default() }
+        Self {
+            rows,
+            evaluations: Evaluations::default(),
+        }
     }
 
     pub fn rows(&self) -> &[Row] {
@@ -103,13 +113,20 @@ impl Algorithm {
         let cycle = Cycle { pod, nodes };
         let allowed = allowed.as_ref().map(|names| (names, &naming[..]));
         let evaluation = self.evaluations.of(&self.rows, pod, nodes, allowed);
-        let filters = Overlay { promised, filters: cluster_filters(&self.rows, cycle) };
+        let filters = Overlay {
+            promised,
+            filters: cluster_filters(&self.rows, cycle),
+        };
         let feasible = feasible(evaluation, &filters);
         if feasible.is_empty() {
             return Err(diagnose(evaluation, &filters, nodes));
         }
         let mut totals = single_node_scores(evaluation, &feasible);
-        for row in self.rows.iter().filter(|row| row.plugin.scope() == Scope::Cluster) {
+        for row in self
+            .rows
+            .iter()
+            .filter(|row| row.plugin.scope() == Scope::Cluster)
+        {
             if let Some(scores) = row.plugin.cluster_scores(cycle, &feasible) {
                 for (total, score) in totals.iter_mut().zip(scores) {
                     *total += row.weight * score;
@@ -149,7 +166,10 @@ impl Algorithm {
         let cycle = Cycle { pod, nodes };
         let failure = self.rows.iter().find_map(|row| {
             let rejection = row.plugin.filter(cycle)?.check(node).err()?;
-            Some(Failure { plugin: row.plugin.name(), rejection })
+            Some(Failure {
+                plugin: row.plugin.name(),
+                rejection,
+            })
         });
         for _ in promised {
             let last = nodes.pods[node].len() - 1;
@@ -159,7 +179,11 @@ impl Algorithm {
     }
 
     /// Nodes that plugins restrict the pod to, and the plugins that do.
-    fn named_nodes(&self, pod: &PodInfo, nodes: &NodeTable) -> Result<(NodeNames, Vec<&'static str>), Unplaced> {
+    fn named_nodes(
+        &self,
+        pod: &PodInfo,
+        nodes: &NodeTable,
+    ) -> Result<(NodeNames, Vec<&'static str>), Unplaced> {
         let mut allowed: NodeNames = None;
         let mut naming = Vec::new();
         for row in &self.rows {
@@ -201,12 +225,16 @@ fn refused(plugin: &'static str, rejection: &Rejection, nodes: &NodeTable) -> Un
     let mut diagnosis = Diagnosis::new(nodes.node_count());
     diagnosis.pre_filter_message = Some(rejection.reasons.join(", "));
     diagnosis.plugins.insert(plugin);
-    Unplaced::Unfit { diagnosis: Box::new(diagnosis), resolvable: Vec::new() }
+    Unplaced::Unfit {
+        diagnosis: Box::new(diagnosis),
+        resolvable: Vec::new(),
+    }
 }
 
 fn cluster_filters<'a>(rows: &[Row], cycle: Cycle<'a>) -> Vec<(&'static str, Box<dyn Filter + 'a>)> {
     let rows = rows.iter().filter(|row| row.plugin.scope() == Scope::Cluster);
-    rows.filter_map(|row| Some((row.plugin.name(), row.plugin.filter(cycle)?))).collect()
+    rows.filter_map(|row| Some((row.plugin.name(), row.plugin.filter(cycle)?)))
+        .collect()
 }
 
 /// What is decided afresh in every cycle, on top of the kept evaluation.
@@ -248,7 +276,9 @@ fn diagnose(evaluation: &Evaluation, overlay: &Overlay<'_>, nodes: &NodeTable) -
         match *verdict {
             ABSENT => {}
             FEASIBLE => {
-                let Some(failure) = overlay.reject(node) else { continue };
+                let Some(failure) = overlay.reject(node) else {
+                    continue;
+                };
                 diagnosis.add(&failure.rejection, 1);
                 diagnosis.plugins.insert(failure.plugin);
                 if !failure.rejection.unresolvable {
@@ -257,17 +287,28 @@ fn diagnose(evaluation: &Evaluation, overlay: &Overlay<'_>, nodes: &NodeTable) -
             }
             other => {
                 counts[usize::from(other) - 1] += 1;
-                if evaluation.failure(other).is_some_and(|failure| !failure.rejection.unresolvable) {
+                if evaluation
+                    .failure(other)
+                    .is_some_and(|failure| !failure.rejection.unresolvable)
+                {
                     resolvable.push(node);
                 }
             }
         }
     }
-    for (failure, count) in evaluation.failures.iter().zip(counts).filter(|(_, count)| *count > 0) {
+    for (failure, count) in evaluation
+        .failures
+        .iter()
+        .zip(counts)
+        .filter(|(_, count)| *count > 0)
+    {
         diagnosis.add(&failure.rejection, count);
         diagnosis.plugins.insert(failure.plugin);
     }
-    Unplaced::Unfit { diagnosis: Box::new(diagnosis), resolvable }
+    Unplaced::Unfit {
+        diagnosis: Box::new(diagnosis),
+        resolvable,
+    }
 }
 
 fn single_node_scores(evaluation: &Evaluation, feasible: &[NodeId]) -> Vec<i64> {
@@ -280,7 +321,11 @@ fn single_node_scores(evaluation: &Evaluation, feasible: &[NodeId]) -> Vec<i64> 
         }
         for (total, node) in totals.iter_mut().zip(feasible) {
             let share = MAX_NODE_SCORE * column.raw[*node] / highest;
-            let score = if column.normalize == Normalize::Lowest { MAX_NODE_SCORE - share } else { share };
+            let score = if column.normalize == Normalize::Lowest {
+                MAX_NODE_SCORE - share
+            } else {
+                share
+            };
             *total += column.weight * score;
         }
     }

@@ -21,7 +21,10 @@ pub struct Diagnosis {
 
 impl Diagnosis {
     pub fn new(all_nodes: usize) -> Self {
-        Self { all_nodes, ..Self::default() }
+        Self {
+            all_nodes,
+            ..Self::default()
+        }
     }
 
     /// `count` nodes were rejected this way.
@@ -42,8 +45,11 @@ impl Diagnosis {
             Some(message) => out.push_str(&format!(" {message}.")),
             None if self.reasons.is_empty() => {}
             None => {
-                let mut counted: Vec<String> =
-                    self.reasons.iter().map(|(reason, count)| format!("{count} {reason}")).collect();
+                let mut counted: Vec<String> = self
+                    .reasons
+                    .iter()
+                    .map(|(reason, count)| format!("{count} {reason}"))
+                    .collect();
                 counted.sort();
                 out.push_str(&format!(" {}.", counted.join(", ")));
             }

@@ -48,7 +48,12 @@ impl Evaluation {
     }
 
     /// Brings every changed row up to date.
-    fn update(&mut self, rows: &[Row], cycle: Cycle<'_>, allowed: Option<(&BTreeSet<Box<str>>, &[&'static str])>) {
+    fn update(
+        &mut self,
+        rows: &[Row],
+        cycle: Cycle<'_>,
+        allowed: Option<(&BTreeSet<Box<str>>, &[&'static str])>,
+    ) {
         let pass = Pass::new(rows, cycle);
         let changed = self.seen.and_then(|seen| cycle.nodes.changed_since(seen));
         match (changed, allowed) {
@@ -79,7 +84,10 @@ impl Evaluation {
     ) {
         self.reset(pass, nodes.rows());
         let words = format!("node(s) didn't satisfy plugin(s) [{}]", plugins.join(" "));
-        let other = self.verdict_of(plugins.first().copied().unwrap_or_default(), Rejection::unresolvable(words));
+        let other = self.verdict_of(
+            plugins.first().copied().unwrap_or_default(),
+            Rejection::unresolvable(words),
+        );
         for (verdict, present) in self.verdicts.iter_mut().zip(&nodes.present) {
             *verdict = if *present { other } else { ABSENT };
         }
@@ -114,14 +122,21 @@ impl Evaluation {
             return;
         }
         self.verdicts[node] = FEASIBLE;
-        self.fixed[node] = pass.fixed.iter().map(|(weight, score)| weight * score.score(node)).sum();
+        self.fixed[node] = pass
+            .fixed
+            .iter()
+            .map(|(weight, score)| weight * score.score(node))
+            .sum();
         for (column, (_, _, score)) in self.columns.iter_mut().zip(&pass.normalized) {
             column.raw[node] = score.score(node);
         }
     }
 
     fn verdict_of(&mut self, plugin: &'static str, rejection: Rejection) -> u16 {
-        let known = self.failures.iter().position(|own| own.plugin == plugin && own.rejection == rejection);
+        let known = self
+            .failures
+            .iter()
+            .position(|own| own.plugin == plugin && own.rejection == rejection);
         let index = known.unwrap_or_else(|| {
             self.failures.push(Failure { plugin, rejection });
             self.failures.len() - 1
@@ -139,12 +154,18 @@ struct Pass<'a> {
 
 impl<'a> Pass<'a> {
     fn new(rows: &[Row], cycle: Cycle<'a>) -> Self {
-        let mut pass = Self { filters: Vec::new(), fixed: Vec::new(), normalized: Vec::new() };
+        let mut pass = Self {
+            filters: Vec::new(),
+            fixed: Vec::new(),
+            normalized: Vec::new(),
+        };
         for row in rows.iter().filter(|row| row.plugin.scope() == Scope::Node) {
             if let Some(filter) = row.plugin.filter(cycle) {
                 pass.filters.push((row.plugin.name(), filter));
             }
-            let Some(score) = row.plugin.score(cycle) else { continue };
+            let Some(score) = row.plugin.score(cycle) else {
+                continue;
+            };
             match row.plugin.normalize() {
                 Normalize::Not => pass.fixed.push((row.weight, score)),
                 normalize => pass.normalized.push((row.weight, normalize, score)),
@@ -154,11 +175,17 @@ impl<'a> Pass<'a> {
     }
 
     fn column((weight, normalize, _): &(i64, Normalize, Box<dyn Score + 'a>)) -> Column {
-        Column { weight: *weight, normalize: *normalize, raw: Vec::new() }
+        Column {
+            weight: *weight,
+            normalize: *normalize,
+            raw: Vec::new(),
+        }
     }
 
     fn reject(&self, node: NodeId) -> Option<(&'static str, Rejection)> {
-        self.filters.iter().find_map(|(name, filter)| Some((*name, filter.check(node).err()?)))
+        self.filters
+            .iter()
+            .find_map(|(name, filter)| Some((*name, filter.check(node).err()?)))
     }
 }
 

@@ -35,12 +35,18 @@ pub struct Rejection {
 impl Rejection {
     /// Other pods are in the way.
     pub fn unschedulable(reason: impl Into<Cow<'static, str>>) -> Self {
-        Self { reasons: vec![reason.into()], unresolvable: false }
+        Self {
+            reasons: vec![reason.into()],
+            unresolvable: false,
+        }
     }
 
     /// The node itself is wrong for the pod.
     pub fn unresolvable(reason: impl Into<Cow<'static, str>>) -> Self {
-        Self { reasons: vec![reason.into()], unresolvable: true }
+        Self {
+            reasons: vec![reason.into()],
+            unresolvable: true,
+        }
     }
 }
 

@@ -11,9 +11,12 @@
 //!
 //! Everything but the driver is pure: no clock, no client, no randomness of its own.
 
+mod actions;
 pub mod algorithm;
 pub mod diagnosis;
+mod driver;
 pub mod evaluation;
+mod events;
 pub mod framework;
 pub mod nodes;
 pub mod object;
@@ -21,11 +24,14 @@ mod owner_selectors;
 pub mod plugins;
 pub mod pod;
 pub mod preemption;
+mod projections;
 pub mod queue;
 pub mod resources;
+pub mod scheduler;
 mod selector;
 pub mod selector_counts;
 #[cfg(test)]
 mod tests;
 
+pub use driver::{MAX_IN_FLIGHT, start};
 pub use owner_selectors::{OwnerKind, OwnerSelectors};

@@ -264,7 +264,9 @@ impl NodeTable {
     }
 
     fn replace_equal(&mut self, id: NodeId, pod: &Arc<PodInfo>) -> bool {
-        let Some(own) = self.pods[id].iter_mut().find(|own| own.key == pod.key) else { return false };
+        let Some(own) = self.pods[id].iter_mut().find(|own| own.key == pod.key) else {
+            return false;
+        };
         let equal = own.pod.metadata.labels == pod.pod.metadata.labels
             && own.pod.is_deleting() == pod.pod.is_deleting()
             && own.uid() == pod.uid()
@@ -324,7 +326,8 @@ impl NodeTable {
                 self.ports[id].swap_remove(position);
             }
         }
-        self.counts.change(&pod.pod, &pod.terms, id, came, &self.namespaces);
+        self.counts
+            .change(&pod.pod, &pod.terms, id, came, &self.namespaces);
         self.log(id);
     }
 
@@ -360,7 +363,10 @@ impl NodeTable {
     /// Makes the counter and the topology column that a plugin is about to read.
     pub fn prepare(&mut self, counter: &CounterKey, topology_key: &str) {
         let pods = &self.pods;
-        let all = pods.iter().enumerate().flat_map(|(id, pods)| pods.iter().map(move |pod| (id, &pod.pod)));
+        let all = pods
+            .iter()
+            .enumerate()
+            .flat_map(|(id, pods)| pods.iter().map(move |pod| (id, &pod.pod)));
         self.counts.ensure(counter, all, &self.namespaces);
         self.prepare_topology(topology_key);
     }

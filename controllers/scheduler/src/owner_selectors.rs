@@ -23,10 +23,12 @@ impl OwnerKind {
     }
 }
 
+type ByOwner = HashMap<(OwnerKind, Box<str>), LabelSelector>;
+
 /// Selectors by kind, namespace and name.
 #[derive(Debug, Default)]
 pub struct OwnerSelectors {
-    by_namespace: HashMap<Box<str>, HashMap<(OwnerKind, Box<str>), LabelSelector>>,
+    by_namespace: HashMap<Box<str>, ByOwner>,
 }
 
 impl OwnerSelectors {
@@ -35,10 +37,15 @@ impl OwnerSelectors {
         let key = (kind, Box::from(name));
         match selector {
             Some(selector) => {
-                self.by_namespace.entry(namespace.into()).or_default().insert(key, selector);
+                self.by_namespace
+                    .entry(namespace.into())
+                    .or_default()
+                    .insert(key, selector);
             }
             None => {
-                let Some(own) = self.by_namespace.get_mut(namespace) else { return };
+                let Some(own) = self.by_namespace.get_mut(namespace) else {
+                    return;
+                };
                 own.remove(&key);
                 if own.is_empty() {
                     self.by_namespace.remove(namespace);
@@ -53,15 +60,21 @@ impl OwnerSelectors {
         let mut labels = Labels::new();
         let mut expressions: Vec<Requirement> = Vec::new();
         for ((kind, _), selector) in own {
-            let selects = |(key, value): (&Box<str>, &Box<str>)| pod.metadata.labels.get(key) == Some(value);
             if *kind == OwnerKind::Service
                 && !selector.match_labels.is_empty()
-                && selector.match_labels.iter().all(selects)
+                && selector
+                    .match_labels
+                    .iter()
+                    .all(|(key, value)| pod.metadata.labels.get(key) == Some(value))
             {
                 labels.extend(selector.match_labels.clone());
             }
         }
-        if let Some(owner) = pod.metadata.owner_references.iter().find(|owner| owner.controller)
+        if let Some(owner) = pod
+            .metadata
+            .owner_references
+            .iter()
+            .find(|owner| owner.controller)
             && let Some(kind) = OwnerKind::of(&owner.kind)
             && let Some(selector) = own.get(&(kind, owner.name.clone()))
         {
@@ -71,6 +84,9 @@ impl OwnerSelectors {
         if labels.is_empty() && expressions.is_empty() {
             return None;
         }
-        Some(LabelSelector { match_labels: labels, match_expressions: expressions })
+        Some(LabelSelector {
+            match_labels: labels,
+            match_expressions: expressions,
+        })
     }
 }

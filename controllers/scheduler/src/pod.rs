@@ -1,6 +1,6 @@
 //! A pod as the scheduler keeps it: the decoded fields and what follows from them, computed once per change.
 
-use crate::object::{NodeAffinity, Pod, Toleration};
+use crate::object::{NodeAffinity, Pod, PodSpec, Toleration};
 use crate::resources::{Resources, is_sidecar, pod_requests, pod_requests_non_zero};
 use crate::selector_counts::{Term, TermKind, terms_of};
 use machinery_meta::ObjectKey;
@@ -68,11 +68,27 @@ pub struct PodInfo {
 }
 
 impl PodInfo {
-    pub fn new(pod: Pod) -> Self {
+    /// What the shape and the terms hold is dropped from the pod itself.
+    pub fn new(mut pod: Pod) -> Self {
         let key = ObjectKey::new(&*pod.metadata.namespace, &*pod.metadata.name);
         let shape = Arc::new(Shape::of(&pod));
         let terms = terms_of(&pod);
-        Self { key, pod, shape, terms }
+        let spec = std::mem::take(&mut pod.spec);
+        pod.spec = PodSpec {
+            node_name: spec.node_name,
+            scheduler_name: spec.scheduler_name,
+            priority: spec.priority,
+            preemption_policy: spec.preemption_policy,
+            scheduling_gates: spec.scheduling_gates,
+            topology_spread_constraints: spec.topology_spread_constraints,
+            ..PodSpec::default()
+        };
+        Self {
+            key,
+            pod,
+            shape,
+            terms,
+        }
     }
 
     pub fn uid(&self) -> &str {
@@ -89,14 +105,26 @@ impl PodInfo {
 }
 
 fn host_ports(pod: &Pod) -> Vec<HostPort> {
-    let sidecars = pod.spec.init_containers.iter().filter(|container| is_sidecar(container));
+    let sidecars = pod
+        .spec
+        .init_containers
+        .iter()
+        .filter(|container| is_sidecar(container));
     sidecars
         .chain(&pod.spec.containers)
         .flat_map(|container| &container.ports)
         .filter(|port| port.host_port > 0)
         .map(|port| HostPort {
-            ip: if &*port.host_ip == "0.0.0.0" { Box::default() } else { port.host_ip.clone() },
-            protocol: if port.protocol.is_empty() { "TCP".into() } else { port.protocol.clone() },
+            ip: if &*port.host_ip == "0.0.0.0" {
+                Box::default()
+            } else {
+                port.host_ip.clone()
+            },
+            protocol: if port.protocol.is_empty() {
+                "TCP".into()
+            } else {
+                port.protocol.clone()
+            },
             port: port.host_port,
         })
         .collect()
@@ -105,10 +133,16 @@ fn host_ports(pod: &Pod) -> Vec<HostPort> {
 /// Image names as nodes list them: with a tag.
 fn images(pod: &Pod) -> Vec<Box<str>> {
     let containers = pod.spec.init_containers.iter().chain(&pod.spec.containers);
-    containers.map(|container| normalized_image(&container.image)).collect()
+    containers
+        .map(|container| normalized_image(&container.image))
+        .collect()
 }
 
 fn normalized_image(name: &str) -> Box<str> {
     let tagged = name.rfind(':') > name.rfind('/') && name.contains(':');
-    if tagged { name.into() } else { format!("{name}:latest").into() }
+    if tagged {
+        name.into()
+    } else {
+        format!("{name}:latest").into()
+    }
 }

@@ -47,7 +47,10 @@ pub fn find(
 ) -> Result<Candidate, NotHelpful> {
     eligible(pod, nodes, resolvable)?;
     let mut diagnosis = Diagnosis::new(nodes.node_count());
-    diagnosis.add_reason("Preemption is not helpful for scheduling", nodes.node_count() - resolvable.len());
+    diagnosis.add_reason(
+        "Preemption is not helpful for scheduling",
+        nodes.node_count() - resolvable.len(),
+    );
     if nodes.node_count() == resolvable.len() {
         diagnosis = Diagnosis::new(nodes.node_count());
     }
@@ -64,13 +67,19 @@ pub fn find(
 
 fn eligible(pod: &PodInfo, nodes: &NodeTable, resolvable: &[NodeId]) -> Result<(), NotHelpful> {
     if &*pod.pod.spec.preemption_policy == "Never" {
-        return Err(NotHelpful("not eligible due to preemptionPolicy=Never.".to_owned()));
+        return Err(NotHelpful(
+            "not eligible due to preemptionPolicy=Never.".to_owned(),
+        ));
     }
     let nominated = &*pod.pod.status.nominated_node_name;
-    let Some(node) = nodes.id(nominated).filter(|node| resolvable.contains(node)) else { return Ok(()) };
+    let Some(node) = nodes.id(nominated).filter(|node| resolvable.contains(node)) else {
+        return Ok(());
+    };
     let leaving = |own: &Arc<PodInfo>| own.priority() < pod.priority() && terminates_by_preemption(&own.pod);
     if nodes.pods[node].iter().any(leaving) {
-        return Err(NotHelpful("not eligible due to a terminating pod on the nominated node.".to_owned()));
+        return Err(NotHelpful(
+            "not eligible due to a terminating pod on the nominated node.".to_owned(),
+        ));
     }
     Ok(())
 }
@@ -78,19 +87,39 @@ fn eligible(pod: &PodInfo, nodes: &NodeTable, resolvable: &[NodeId]) -> Result<(
 fn terminates_by_preemption(pod: &Pod) -> bool {
     pod.is_deleting()
         && pod.status.conditions.iter().any(|one| {
-            &*one.type_ == "DisruptionTarget" && &*one.status == "True" && &*one.reason == "PreemptionByScheduler"
+            &*one.type_ == "DisruptionTarget"
+                && &*one.status == "True"
+                && &*one.reason == "PreemptionByScheduler"
         })
 }
 
 /// Fewest broken budgets, then the least important most important victim, then the least importance in sum, then
 /// the fewest victims, then those that started last.
 fn rank(candidate: &Candidate) -> (usize, i32, i64, usize, Reverse<Box<str>>) {
-    let highest = candidate.victims.iter().map(|victim| victim.priority()).max().unwrap_or(i32::MIN);
+    let highest = candidate
+        .victims
+        .iter()
+        .map(|victim| victim.priority())
+        .max()
+        .unwrap_or(i32::MIN);
     let offset = i64::from(i32::MAX) + 1;
-    let sum = candidate.victims.iter().map(|victim| i64::from(victim.priority()) + offset).sum();
-    let of_highest = candidate.victims.iter().filter(|victim| victim.priority() == highest);
+    let sum = candidate
+        .victims
+        .iter()
+        .map(|victim| i64::from(victim.priority()) + offset)
+        .sum();
+    let of_highest = candidate
+        .victims
+        .iter()
+        .filter(|victim| victim.priority() == highest);
     let earliest = of_highest.map(|victim| started(victim)).min().unwrap_or_default();
-    (candidate.violations, highest, sum, candidate.victims.len(), Reverse(earliest))
+    (
+        candidate.violations,
+        highest,
+        sum,
+        candidate.victims.len(),
+        Reverse(earliest),
+    )
 }
 
 /// RFC 3339 times in UTC sort as text.
@@ -115,7 +144,9 @@ fn victims_on(
         }
     }
     if potential.is_empty() {
-        return Err(Rejection::unresolvable("No preemption victims found for incoming pod"));
+        return Err(Rejection::unresolvable(
+            "No preemption victims found for incoming pod",
+        ));
     }
     if let Some(failure) = algorithm.check(pod, nodes, node, nominations) {
         put_back(nodes, node, &potential);
@@ -125,8 +156,10 @@ fn victims_on(
     let (violating, others) = split_by_budget(potential, budgets);
     let mut victims = Vec::new();
     let mut violations = 0;
-    for (victim, violates) in
-        violating.into_iter().map(|one| (one, true)).chain(others.into_iter().map(|one| (one, false)))
+    for (victim, violates) in violating
+        .into_iter()
+        .map(|one| (one, true))
+        .chain(others.into_iter().map(|one| (one, false)))
     {
         nodes.add_to_row(node, &victim);
         if algorithm.check(pod, nodes, node, nominations).is_some() {
@@ -138,7 +171,11 @@ fn victims_on(
     }
     put_back(nodes, node, &victims);
     victims.sort_by_cached_key(|victim| (Reverse(victim.priority()), started(victim)));
-    Ok(Candidate { node, victims, violations })
+    Ok(Candidate {
+        node,
+        victims,
+        violations,
+    })
 }
 
 fn put_back(nodes: &mut NodeTable, node: NodeId, pods: &[Arc<PodInfo>]) {
@@ -148,19 +185,21 @@ fn put_back(nodes: &mut NodeTable, node: NodeId, pods: &[Arc<PodInfo>]) {
 }
 
 /// Victims whose removal would break a budget, and the others; both keep their order.
-fn split_by_budget(
-    victims: Vec<Arc<PodInfo>>,
-    budgets: &Budgets,
-) -> (Vec<Arc<PodInfo>>, Vec<Arc<PodInfo>>) {
-    let mut allowed: HashMap<&ObjectKey, i32> =
-        budgets.iter().map(|(key, budget)| (key, budget.disruptions_allowed)).collect();
+fn split_by_budget(victims: Vec<Arc<PodInfo>>, budgets: &Budgets) -> (Vec<Arc<PodInfo>>, Vec<Arc<PodInfo>>) {
+    let mut allowed: HashMap<&ObjectKey, i32> = budgets
+        .iter()
+        .map(|(key, budget)| (key, budget.disruptions_allowed))
+        .collect();
     victims.into_iter().partition(|victim| {
         let mut violates = false;
         for (key, budget) in budgets {
             let metadata = &victim.pod.metadata;
             let selects = *key.namespace == *metadata.namespace
                 && !metadata.labels.is_empty()
-                && budget.selector.as_ref().is_some_and(|one| *one != LabelSelector::default())
+                && budget
+                    .selector
+                    .as_ref()
+                    .is_some_and(|one| *one != LabelSelector::default())
                 && labels_match(budget.selector.as_ref(), &metadata.labels)
                 && !budget.disrupted_pods.contains(&metadata.name);
             if let Some(left) = allowed.get_mut(key).filter(|_| selects) {

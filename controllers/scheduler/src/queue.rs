@@ -72,8 +72,19 @@ impl Queue {
         self.entries.is_empty()
     }
 
-    pub fn active_len(&self) -> usize {
-        self.active.len()
+    /// Whether [`Self::pop`] would give a pod.
+    pub fn has_next(&self, now: Duration) -> bool {
+        let due = |(time, _): &TimeKey| *time <= now;
+        !self.active.is_empty()
+            || self
+                .unschedulable
+                .first_key_value()
+                .is_some_and(|((time, _), _)| *time + MAX_UNSCHEDULABLE <= now)
+            || self.backoff.first_key_value().is_some_and(|(time, _)| due(time))
+            || self
+                .backoff
+                .values()
+                .any(|key| self.entries.get(key).is_some_and(|entry| !entry.by_error))
     }
 
     pub fn contains(&self, key: &ObjectKey) -> bool {
@@ -108,7 +119,9 @@ impl Queue {
         entry.pod = pod;
         match entry.place {
             _ if replaced => {
-                self.remove(&key).map(|pod| self.set(pod, gated, now));
+                if let Some(pod) = self.remove(&key) {
+                    self.set(pod, gated, now);
+                }
             }
             Place::Gated if !gated => self.activate(&key, now),
             Place::Unschedulable(_) if changed && entry.wakes_on.meets(ClusterEvents::POD_SELF) => {
@@ -135,7 +148,10 @@ impl Queue {
         let key = match self.active.pop_first() {
             Some((_, key)) => key,
             None => {
-                let early = self.backoff.iter().find(|(_, key)| self.entries.get(*key).is_some_and(|e| !e.by_error));
+                let early = self
+                    .backoff
+                    .iter()
+                    .find(|(_, key)| self.entries.get(*key).is_some_and(|e| !e.by_error));
                 let (time, key) = early.map(|(time, key)| (*time, key.clone()))?;
                 self.backoff.remove(&time);
                 key
@@ -144,13 +160,18 @@ impl Queue {
         let entry = self.entries.get_mut(&key)?;
         entry.place = Place::InFlight;
         self.happened = ClusterEvents::NONE;
-        Some(Popped { pod: Arc::clone(&entry.pod), attempts: entry.failures + 1 })
+        Some(Popped {
+            pod: Arc::clone(&entry.pod),
+            attempts: entry.failures + 1,
+        })
     }
 
     /// No node fits the pod: it waits for one of the events.
     pub fn reject(&mut self, key: &ObjectKey, wakes_on: ClusterEvents, now: Duration) {
         let happened = self.happened;
-        let Some(entry) = self.failed(key, now, false) else { return };
+        let Some(entry) = self.failed(key, now, false) else {
+            return;
+        };
         entry.wakes_on = wakes_on;
         if happened.meets(wakes_on) {
             self.wake(key, now);
@@ -168,7 +189,10 @@ impl Queue {
     }
 
     fn failed(&mut self, key: &ObjectKey, now: Duration, by_error: bool) -> Option<&mut Entry> {
-        let entry = self.entries.get_mut(key).filter(|entry| entry.place == Place::InFlight)?;
+        let entry = self
+            .entries
+            .get_mut(key)
+            .filter(|entry| entry.place == Place::InFlight)?;
         entry.failures = entry.failures.saturating_add(1);
         entry.failed_at = now;
         entry.by_error = by_error;
@@ -181,7 +205,11 @@ impl Queue {
             return;
         }
         self.happened = self.happened.and(events);
-        let waits = |key: &&ObjectKey| self.entries.get(*key).is_some_and(|entry| entry.wakes_on.meets(events));
+        let waits = |key: &&ObjectKey| {
+            self.entries
+                .get(*key)
+                .is_some_and(|entry| entry.wakes_on.meets(events))
+        };
         let woken: Vec<ObjectKey> = self.unschedulable.values().filter(waits).cloned().collect();
         for key in woken {
             self.wake(&key, now);
@@ -191,19 +219,30 @@ impl Queue {
     /// When to look again although nothing happened.
     pub fn next_wake(&self) -> Option<Duration> {
         let backoff = self.backoff.first_key_value().map(|((time, _), _)| *time);
-        let leftover = self.unschedulable.first_key_value().map(|((time, _), _)| *time + MAX_UNSCHEDULABLE);
+        let leftover = self
+            .unschedulable
+            .first_key_value()
+            .map(|((time, _), _)| *time + MAX_UNSCHEDULABLE);
         backoff.into_iter().chain(leftover).min()
     }
 
     fn flush(&mut self, now: Duration) {
-        while let Some((time, key)) = self.backoff.first_key_value().map(|(time, key)| (*time, key.clone())) {
+        while let Some((time, key)) = self
+            .backoff
+            .first_key_value()
+            .map(|(time, key)| (*time, key.clone()))
+        {
             if time.0 > now {
                 break;
             }
             self.leave(&key);
             self.activate(&key, now);
         }
-        while let Some((time, key)) = self.unschedulable.first_key_value().map(|(time, key)| (*time, key.clone())) {
+        while let Some((time, key)) = self
+            .unschedulable
+            .first_key_value()
+            .map(|(time, key)| (*time, key.clone()))
+        {
             if time.0 + MAX_UNSCHEDULABLE > now {
                 break;
             }
@@ -214,7 +253,9 @@ impl Queue {
     /// To the active pods, or to those backing off.
     fn wake(&mut self, key: &ObjectKey, now: Duration) {
         self.leave(key);
-        let Some(entry) = self.entries.get(key) else { return };
+        let Some(entry) = self.entries.get(key) else {
+            return;
+        };
         let due = entry.failed_at + backoff(entry.failures);
         if due > now {
             let time = self.time_key(due);
@@ -226,7 +267,9 @@ impl Queue {
 
     fn activate(&mut self, key: &ObjectKey, now: Duration) {
         self.sequence += 1;
-        let Some(entry) = self.entries.get_mut(key) else { return };
+        let Some(entry) = self.entries.get_mut(key) else {
+            return;
+        };
         if entry.failures > 0 {
             entry.since = now;
         }
@@ -240,7 +283,9 @@ impl Queue {
     }
 
     fn enter(&mut self, key: &ObjectKey, place: Place) {
-        let Some(entry) = self.entries.get_mut(key) else { return };
+        let Some(entry) = self.entries.get_mut(key) else {
+            return;
+        };
         entry.place = place;
         match place {
             Place::Active(order) => self.active.insert(order, key.clone()),
@@ -265,5 +310,7 @@ fn backoff(failures: u32) -> Duration {
     if failures == 0 {
         return Duration::ZERO;
     }
-    INITIAL_BACKOFF.saturating_mul(1 << (failures - 1).min(16)).min(MAX_BACKOFF)
+    INITIAL_BACKOFF
+        .saturating_mul(1 << (failures - 1).min(16))
+        .min(MAX_BACKOFF)
 }

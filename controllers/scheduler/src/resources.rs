@@ -163,7 +163,10 @@ mod tests {
     fn scoring_assumes_a_little_of_everyone() {
         let pod = pod(r#"{"spec":{"containers":[{},{"resources":{"requests":{"cpu":"1"}}}]}}"#);
         let requests = pod_requests_non_zero(&pod);
-        assert_eq!((requests.milli_cpu, requests.memory), (1100, 2 * DEFAULT_MEMORY_REQUEST));
+        assert_eq!(
+            (requests.milli_cpu, requests.memory),
+            (1100, 2 * DEFAULT_MEMORY_REQUEST)
+        );
         assert_eq!(pod_requests(&pod).milli_cpu, 1000);
     }
 

@@ -27,7 +27,10 @@ fn compare(value: Option<&str>, requirement: &Requirement, holds: fn(i64, i64) -
 /// A label selector; `None` selects nothing, an empty one everything.
 pub(crate) fn labels_match(selector: Option<&LabelSelector>, labels: &Labels) -> bool {
     let Some(selector) = selector else { return false };
-    selector.match_labels.iter().all(|(key, value)| labels.get(key) == Some(value))
+    selector
+        .match_labels
+        .iter()
+        .all(|(key, value)| labels.get(key) == Some(value))
         && selector
             .match_expressions
             .iter()
@@ -36,7 +39,10 @@ pub(crate) fn labels_match(selector: Option<&LabelSelector>, labels: &Labels) ->
 
 /// A node selector: any of its terms. A term without requirements matches nothing.
 pub(crate) fn node_selector_matches(selector: &NodeSelector, name: &str, labels: &Labels) -> bool {
-    selector.node_selector_terms.iter().any(|term| node_term_matches(term, name, labels))
+    selector
+        .node_selector_terms
+        .iter()
+        .any(|term| node_term_matches(term, name, labels))
 }
 
 /// All requirements of one term; see [`node_selector_matches`].
@@ -56,7 +62,11 @@ mod tests {
     #[track_caller]
     fn check(requirement: &str, value: Option<&str>, expected: bool) {
         let requirement: Requirement = serde_json::from_str(requirement).unwrap();
-        assert_eq!(requirement_matches(&requirement, value), expected, "{requirement:?} {value:?}");
+        assert_eq!(
+            requirement_matches(&requirement, value),
+            expected,
+            "{requirement:?} {value:?}"
+        );
     }
 
     #[test]

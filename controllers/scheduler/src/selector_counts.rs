@@ -25,7 +25,11 @@ pub struct PodSelector {
 
 impl PodSelector {
     pub fn in_namespace(namespace: &str, labels: LabelSelector) -> Self {
-        Self { namespaces: vec![namespace.into()], namespace_selector: None, labels: Some(labels) }
+        Self {
+            namespaces: vec![namespace.into()],
+            namespace_selector: None,
+            labels: Some(labels),
+        }
     }
 
     pub fn matches(&self, pod: &Metadata, namespaces: &Namespaces) -> bool {
@@ -36,7 +40,9 @@ impl PodSelector {
         if self.namespaces.iter().any(|own| &**own == namespace) {
             return true;
         }
-        let Some(selector) = &self.namespace_selector else { return false };
+        let Some(selector) = &self.namespace_selector else {
+            return false;
+        };
         let none = Labels::new();
         labels_match(Some(selector), namespaces.get(namespace).unwrap_or(&none))
     }
@@ -63,17 +69,28 @@ pub fn terms_of(pod: &Pod) -> Vec<(TermKind, Term)> {
     let namespace = &pod.metadata.namespace;
     let affinity = &pod.spec.affinity;
     let required = |kind, terms: &[PodAffinityTerm]| -> Vec<(TermKind, Term)> {
-        terms.iter().map(|term| (kind, term_of(term, 0, namespace))).collect()
+        terms
+            .iter()
+            .map(|term| (kind, term_of(term, 0, namespace)))
+            .collect()
     };
     let mut all = required(TermKind::RequiredAffinity, &affinity.pod_affinity.required);
-    all.extend(required(TermKind::RequiredAntiAffinity, &affinity.pod_anti_affinity.required));
+    all.extend(required(
+        TermKind::RequiredAntiAffinity,
+        &affinity.pod_anti_affinity.required,
+    ));
     let preferred = [
         (TermKind::PreferredAffinity, &affinity.pod_affinity.preferred),
-        (TermKind::PreferredAntiAffinity, &affinity.pod_anti_affinity.preferred),
+        (
+            TermKind::PreferredAntiAffinity,
+            &affinity.pod_anti_affinity.preferred,
+        ),
     ];
     for (kind, terms) in preferred {
         all.extend(
-            terms.iter().map(|term| (kind, term_of(&term.pod_affinity_term, term.weight, namespace))),
+            terms
+                .iter()
+                .map(|term| (kind, term_of(&term.pod_affinity_term, term.weight, namespace))),
         );
     }
     all
@@ -82,7 +99,11 @@ pub fn terms_of(pod: &Pod) -> Vec<(TermKind, Term)> {
 /// Without namespaces and namespace selector a term is about the pod's own namespace.
 fn term_of(term: &PodAffinityTerm, weight: i32, namespace: &str) -> Term {
     let own = term.namespaces.is_empty() && term.namespace_selector.is_none();
-    let namespaces = if own { vec![namespace.into()] } else { term.namespaces.clone() };
+    let namespaces = if own {
+        vec![namespace.into()]
+    } else {
+        term.namespaces.clone()
+    };
     Term {
         topology_key: term.topology_key.clone(),
         selector: PodSelector {
@@ -104,7 +125,10 @@ pub struct CounterKey {
 impl CounterKey {
     fn counts(&self, pod: &Pod, namespaces: &Namespaces) -> bool {
         !(self.skip_deleting && pod.is_deleting())
-            && self.selectors.iter().all(|one| one.matches(&pod.metadata, namespaces))
+            && self
+                .selectors
+                .iter()
+                .all(|one| one.matches(&pod.metadata, namespaces))
     }
 }
 
@@ -141,7 +165,9 @@ impl SelectorCounts {
             if !self.terms.contains_key(term) {
                 self.terms.insert(term.clone(), Vec::new());
             }
-            let Some(counts) = self.terms.get_mut(term) else { continue };
+            let Some(counts) = self.terms.get_mut(term) else {
+                continue;
+            };
             bump(counts, node, came);
             if !came && counts.iter().all(|count| *count == 0) {
                 self.terms.remove(term);
@@ -171,7 +197,13 @@ impl SelectorCounts {
                 bump(&mut per_node, node, true);
             }
         }
-        self.counters.insert(key.clone(), Counter { per_node, last_used: uses });
+        self.counters.insert(
+            key.clone(),
+            Counter {
+                per_node,
+                last_used: uses,
+            },
+        );
     }
 
     fn drop_oldest(&mut self) {
@@ -188,7 +220,9 @@ impl SelectorCounts {
 
     /// The distinct terms of pods on nodes, with how many pods of each node carry them.
     pub fn existing_terms(&self) -> impl Iterator<Item = (TermKind, &Term, &[u32])> {
-        self.terms.iter().map(|((kind, term), counts)| (*kind, term, &counts[..]))
+        self.terms
+            .iter()
+            .map(|((kind, term), counts)| (*kind, term, &counts[..]))
     }
 
     pub fn has_existing_terms(&self) -> bool {
@@ -197,7 +231,8 @@ impl SelectorCounts {
 
     /// Namespace labels changed: counters with namespace selectors are made anew when next asked for.
     pub fn forget_namespace_selectors(&mut self) {
-        self.counters.retain(|key, _| key.selectors.iter().all(|one| one.namespace_selector.is_none()));
+        self.counters
+            .retain(|key, _| key.selectors.iter().all(|one| one.namespace_selector.is_none()));
     }
 }
 
@@ -205,5 +240,9 @@ fn bump(counts: &mut Vec<u32>, node: usize, came: bool) {
     if counts.len() <= node {
         counts.resize(node + 1, 0);
     }
-    counts[node] = if came { counts[node] + 1 } else { counts[node].saturating_sub(1) };
+    counts[node] = if came {
+        counts[node] + 1
+    } else {
+        counts[node].saturating_sub(1)
+    };
 }

@@ -37,7 +37,9 @@ impl World {
 
     fn place(&mut self, pod: &Arc<PodInfo>) -> Result<String, String> {
         let placed = self.algorithm.place(pod, &mut self.nodes, &self.nominations, 0);
-        placed.map(|node| self.nodes.names[node].to_string()).map_err(|unplaced| unplaced.message())
+        placed
+            .map(|node| self.nodes.names[node].to_string())
+            .map_err(|unplaced| unplaced.message())
     }
 
     /// A pod that already runs.
@@ -60,7 +62,8 @@ fn make_node(short: &Value) -> Node {
         labels[key] = value.clone();
     }
     let or = |key: &str, other: &str| short[key].as_str().unwrap_or(other).to_owned();
-    let mut allocatable = json!({"cpu": or("cpu", "4"), "memory": or("memory", "8Gi"), "pods": or("pods", "110")});
+    let mut allocatable =
+        json!({"cpu": or("cpu", "4"), "memory": or("memory", "8Gi"), "pods": or("pods", "110")});
     if let Some(gpus) = short["gpu"].as_str() {
         allocatable["example.com/gpu"] = gpus.into();
     }
@@ -84,7 +87,14 @@ fn make_pod(name: &str, mut spec: Value) -> Arc<PodInfo> {
         spec["containers"][0]["resources"] = json!({"requests": {"cpu": cpu}});
     }
     let start = spec["start"].take();
-    let spec = Value::Object(spec.as_object().unwrap().clone().into_iter().filter(|(_, v)| !v.is_null()).collect());
+    let spec = Value::Object(
+        spec.as_object()
+            .unwrap()
+            .clone()
+            .into_iter()
+            .filter(|(_, v)| !v.is_null())
+            .collect(),
+    );
     let labels = if labels.is_null() { json!({}) } else { labels };
     let pod: Pod = serde_json::from_value(json!({
         "metadata": {"name": name, "namespace": "ns", "uid": name, "labels": labels}, "spec": spec,
@@ -115,8 +125,10 @@ fn nodes_are_rejected_in_upstream_words() {
     check(
         json!([{"name": "a", "cpu": "1", "memory": "1", "pods": "0"}]),
         json!({"containers": [{"resources": {"requests": {"cpu": "2", "memory": "2", "example.com/gpu": "1"}}}]}),
-        Err("0/1 nodes are available: 1 Insufficient cpu, 1 Insufficient example.com/gpu, \
-             1 Insufficient memory, 1 Too many pods."),
+        Err(
+            "0/1 nodes are available: 1 Insufficient cpu, 1 Insufficient example.com/gpu, \
+             1 Insufficient memory, 1 Too many pods.",
+        ),
     );
     check(
         json!([{"name": "a", "unschedulable": true}]),
@@ -140,8 +152,10 @@ fn a_pod_that_names_its_nodes_is_tried_there_only() {
     check(
         json!([{"name": "a"}, {"name": "b", "unschedulable": true}]),
         named("b"),
-        Err("0/2 nodes are available: 1 node(s) didn't satisfy plugin(s) [NodeAffinity], \
-             1 node(s) were unschedulable."),
+        Err(
+            "0/2 nodes are available: 1 node(s) didn't satisfy plugin(s) [NodeAffinity], \
+             1 node(s) were unschedulable.",
+        ),
     );
 }
 
@@ -151,7 +165,11 @@ fn tolerated_taints_and_preferences() {
     let tolerates = json!({"tolerations": [{"key": "a", "operator": "Equal", "value": "b"}]});
     check(json!([{"name": "n", "taints": taint}]), tolerates, Ok("n"));
     let soft = json!([{"key": "a", "effect": "PreferNoSchedule"}]);
-    check(json!([{"name": "n", "taints": soft}, {"name": "m"}]), json!({}), Ok("m"));
+    check(
+        json!([{"name": "n", "taints": soft}, {"name": "m"}]),
+        json!({}),
+        Ok("m"),
+    );
     check(
         json!([{"name": "x"}, {"name": "y", "labels": {"disk": "ssd"}}]),
         json!({"affinity": {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [
@@ -164,8 +182,12 @@ fn tolerated_taints_and_preferences() {
 fn the_emptier_node_is_better_and_host_ports_exclude() {
     let mut world = World::new(json!([{"name": "a"}, {"name": "b"}]));
     world.runs(json!({"cpu": "2"}), "a");
-    assert_eq!(world.place(&make_pod("p", json!({"cpu": "1"}))), Ok("b".to_owned()));
-    let port = |ip: &str| json!({"containers": [{"ports": [{"hostPort": 80, "hostIP": ip, "protocol": "TCP"}]}]});
+    assert_eq!(
+        world.place(&make_pod("p", json!({"cpu": "1"}))),
+        Ok("b".to_owned())
+    );
+    let port =
+        |ip: &str| json!({"containers": [{"ports": [{"hostPort": 80, "hostIP": ip, "protocol": "TCP"}]}]});
     world.runs(port(""), "b");
     assert_eq!(world.place(&make_pod("q", port("1.2.3.4"))), Ok("a".to_owned()));
     world.runs(port("0.0.0.0"), "a");
@@ -181,7 +203,9 @@ fn a_shape_is_caught_up_when_rows_change() {
     world.nodes.set_pod(&pod, "a");
     let second = make_pod("q", json!({"cpu": "1"}));
     assert!(world.place(&second).is_err());
-    world.nodes.set_node(&make_node(&json!({"name": "b", "cpu": "1"})));
+    world
+        .nodes
+        .set_node(&make_node(&json!({"name": "b", "cpu": "1"})));
     assert_eq!(world.place(&second), Ok("b".to_owned()));
     world.nodes.remove_node("b");
     assert!(world.place(&second).is_err());
@@ -200,7 +224,10 @@ fn hard_spread_evens_out_zones() {
     let mut world = World::new(json!([
         {"name": "a", "zone": "1"}, {"name": "b", "zone": "2", "cpu": "1"}, {"name": "c"}]));
     world.runs(json!({"labels": {"app": "x"}}), "a");
-    assert_eq!(world.place(&make_pod("p", spread(zone, "DoNotSchedule"))), Ok("b".to_owned()));
+    assert_eq!(
+        world.place(&make_pod("p", spread(zone, "DoNotSchedule"))),
+        Ok("b".to_owned())
+    );
     world.runs(json!({"cpu": "1"}), "b");
     let mut wants = spread(zone, "DoNotSchedule");
     wants["cpu"] = "1".into();
@@ -231,29 +258,62 @@ fn pods_that_want_to_be_together_and_apart() {
     let zone = "topology.kubernetes.io/zone";
     let nodes = json!([{"name": "a", "zone": "1"}, {"name": "b", "zone": "2"}]);
     let mut world = World::new(nodes.clone());
-    assert!(world.place(&make_pod("first", affinity("podAffinity", zone))).is_ok(), "the first may go anywhere");
+    assert!(
+        world
+            .place(&make_pod("first", affinity("podAffinity", zone)))
+            .is_ok(),
+        "the first may go anywhere"
+    );
     world.runs(json!({"labels": {"app": "x"}, "cpu": "3"}), "b");
-    assert_eq!(world.place(&make_pod("p", affinity("podAffinity", zone))), Ok("b".to_owned()));
+    assert_eq!(
+        world.place(&make_pod("p", affinity("podAffinity", zone))),
+        Ok("b".to_owned())
+    );
 
     let mut world = World::new(nodes);
     let first = make_pod("first", affinity("podAntiAffinity", zone));
     world.nodes.set_pod(&first, "a");
-    assert_eq!(world.place(&make_pod("p", affinity("podAntiAffinity", zone))), Ok("b".to_owned()));
-    assert_eq!(world.place(&make_pod("q", json!({"labels": {"app": "x"}}))), Ok("b".to_owned()));
+    assert_eq!(
+        world.place(&make_pod("p", affinity("podAntiAffinity", zone))),
+        Ok("b".to_owned())
+    );
+    assert_eq!(
+        world.place(&make_pod("q", json!({"labels": {"app": "x"}}))),
+        Ok("b".to_owned())
+    );
     world.runs(affinity("podAntiAffinity", zone), "b");
     let expected = "0/2 nodes are available: 2 node(s) didn't match pod anti-affinity rules.";
-    assert_eq!(world.place(&make_pod("p", affinity("podAntiAffinity", zone))), Err(expected.to_owned()));
+    assert_eq!(
+        world.place(&make_pod("p", affinity("podAntiAffinity", zone))),
+        Err(expected.to_owned())
+    );
     let expected = "0/2 nodes are available: 2 node(s) didn't satisfy existing pods anti-affinity rules.";
-    assert_eq!(world.place(&make_pod("q", json!({"labels": {"app": "x"}}))), Err(expected.to_owned()));
+    assert_eq!(
+        world.place(&make_pod("q", json!({"labels": {"app": "x"}}))),
+        Err(expected.to_owned())
+    );
 }
 
-fn preempt(world: &mut World, pod: &Arc<PodInfo>, budgets: &Budgets) -> Result<(String, Vec<String>), String> {
-    let unplaced = world.algorithm.place(pod, &mut world.nodes, &world.nominations, 0).unwrap_err();
-    let crate::algorithm::Unplaced::Unfit { resolvable, .. } = unplaced else { panic!("no nodes") };
+fn preempt(
+    world: &mut World,
+    pod: &Arc<PodInfo>,
+    budgets: &Budgets,
+) -> Result<(String, Vec<String>), String> {
+    let unplaced = world
+        .algorithm
+        .place(pod, &mut world.nodes, &world.nominations, 0)
+        .unwrap_err();
+    let crate::algorithm::Unplaced::Unfit { resolvable, .. } = unplaced else {
+        panic!("no nodes")
+    };
     let (algorithm, nodes) = (&mut world.algorithm, &mut world.nodes);
     let found = preemption::find(algorithm, pod, nodes, &resolvable, &world.nominations, budgets);
     let found = found.map_err(|message| message.0)?;
-    let victims = found.victims.iter().map(|victim| victim.key.name.clone()).collect();
+    let victims = found
+        .victims
+        .iter()
+        .map(|victim| victim.key.name.clone())
+        .collect();
     Ok((nodes.names[found.node].to_string(), victims))
 }
 
@@ -264,8 +324,14 @@ fn preemption_takes_the_fewest_and_least_important() {
     world.runs(json!({"cpu": "2", "priority": 1}), "a");
     world.runs(json!({"cpu": "4", "priority": 5}), "b");
     let pod = make_pod("p", json!({"cpu": "1", "priority": 10}));
-    assert_eq!(preempt(&mut world, &pod, &Budgets::new()), Ok(("a".into(), vec!["running-2".into()])));
-    let never = make_pod("n", json!({"cpu": "1", "priority": 10, "preemptionPolicy": "Never"}));
+    assert_eq!(
+        preempt(&mut world, &pod, &Budgets::new()),
+        Ok(("a".into(), vec!["running-2".into()]))
+    );
+    let never = make_pod(
+        "n",
+        json!({"cpu": "1", "priority": 10, "preemptionPolicy": "Never"}),
+    );
     let message = "not eligible due to preemptionPolicy=Never.".to_owned();
     assert_eq!(preempt(&mut world, &never, &Budgets::new()), Err(message));
     let low = make_pod("l", json!({"cpu": "1"}));
@@ -279,10 +345,17 @@ fn preemption_spares_budgets_where_it_can() {
     world.runs(json!({"cpu": "2", "labels": {"app": "kept"}}), "a");
     world.runs(json!({"cpu": "2", "labels": {"app": "free"}, "priority": 1}), "a");
     let selector = serde_json::from_value(json!({"matchLabels": {"app": "kept"}})).unwrap();
-    let budget = Budget { selector: Some(selector), disruptions_allowed: 0, disrupted_pods: BTreeSet::new() };
+    let budget = Budget {
+        selector: Some(selector),
+        disruptions_allowed: 0,
+        disrupted_pods: BTreeSet::new(),
+    };
     let budgets = Budgets::from([(ObjectKey::new("ns", "b"), budget)]);
     let pod = make_pod("p", json!({"cpu": "1", "priority": 10}));
-    assert_eq!(preempt(&mut world, &pod, &budgets), Ok(("a".into(), vec!["running-2".into()])));
+    assert_eq!(
+        preempt(&mut world, &pod, &budgets),
+        Ok(("a".into(), vec!["running-2".into()]))
+    );
 }
 
 #[test]
@@ -291,7 +364,11 @@ fn promised_room_is_respected_by_lesser_pods() {
     let promised = make_pod("promised", json!({"cpu": "3", "priority": 10}));
     world.nominations.add(&promised, "a");
     assert!(world.place(&make_pod("lesser", json!({"cpu": "2"}))).is_err());
-    assert!(world.place(&make_pod("greater", json!({"cpu": "2", "priority": 20}))).is_ok());
+    assert!(
+        world
+            .place(&make_pod("greater", json!({"cpu": "2", "priority": 20})))
+            .is_ok()
+    );
     assert!(world.place(&promised).is_ok());
 }
 
@@ -315,7 +392,10 @@ fn the_queue_orders_backs_off_and_wakes() {
     queue.happened(ClusterEvents::NODE_TAINT, second(5));
     assert_eq!(queue.pop(second(5)).unwrap().pod.key.name, "low");
     queue.retry(&low.key, second(5));
-    assert!(queue.pop(second(6)).is_none(), "an error backs off for two seconds now");
+    assert!(
+        queue.pop(second(6)).is_none(),
+        "an error backs off for two seconds now"
+    );
     assert_eq!(queue.next_wake(), Some(second(7)));
     queue.happened(ClusterEvents::NODE_ADD, second(6));
     assert_eq!(queue.pop(second(6)).unwrap().pod.key.name, "high");

@@ -28,13 +28,20 @@ impl Plugin for ImageLocality {
         let containers = i64::try_from(cycle.pod.shape.images.len()).unwrap_or(1);
         Some(Box::new(move |node: NodeId| {
             let own = &nodes.images[node];
-            let sum = known.iter().filter_map(|(image, count)| Some(scaled(*own.get(*image)?, *count, nodes.node_count()))).sum();
+            let sum = known
+                .iter()
+                .filter_map(|(image, count)| Some(scaled(*own.get(*image)?, *count, nodes.node_count())))
+                .sum();
             rated(sum, containers)
         }))
     }
 }
 
-#[allow(clippy::cast_possible_truncation, clippy::cast_precision_loss, reason = "sizes are far below 2^52")]
+#[allow(
+    clippy::cast_possible_truncation,
+    clippy::cast_precision_loss,
+    reason = "sizes are far below 2^52"
+)]
 fn scaled(size: i64, on_nodes: u32, all_nodes: usize) -> i64 {
     (size as f64 * (f64::from(on_nodes) / all_nodes as f64)) as i64
 }

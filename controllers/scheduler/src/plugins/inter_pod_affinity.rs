@@ -43,8 +43,11 @@ impl Plugin for InterPodAffinity {
                 nodes.prepare(&counter_of(term), &term.topology_key);
             }
         }
-        let keys: Vec<Box<str>> =
-            nodes.counts().existing_terms().map(|(_, term, _)| term.topology_key.clone()).collect();
+        let keys: Vec<Box<str>> = nodes
+            .counts()
+            .existing_terms()
+            .map(|(_, term, _)| term.topology_key.clone())
+            .collect();
         for key in keys {
             nodes.prepare_topology(&key);
         }
@@ -58,14 +61,21 @@ impl Plugin for InterPodAffinity {
             return None;
         }
         Some(Box::new(move |node: NodeId| {
-            if affinity.as_ref().is_some_and(|affinity| !affinity.satisfied(node)) {
+            if affinity
+                .as_ref()
+                .is_some_and(|affinity| !affinity.satisfied(node))
+            {
                 return Err(Rejection::unresolvable("node(s) didn't match pod affinity rules"));
             }
             if avoided.iter().any(|sums| sums.at(node) > 0) {
-                return Err(Rejection::unschedulable("node(s) didn't match pod anti-affinity rules"));
+                return Err(Rejection::unschedulable(
+                    "node(s) didn't match pod anti-affinity rules",
+                ));
             }
             if avoiding.iter().any(|sums| sums.at(node) > 0) {
-                return Err(Rejection::unschedulable("node(s) didn't satisfy existing pods anti-affinity rules"));
+                return Err(Rejection::unschedulable(
+                    "node(s) didn't satisfy existing pods anti-affinity rules",
+                ));
             }
             Ok(())
         }))
@@ -80,7 +90,10 @@ impl Plugin for InterPodAffinity {
                 _ => continue,
             };
             let counts = cycle.nodes.counts().per_node(&counter_of(term));
-            liked.push((sign * i64::from(term.weight), Sums::new(cycle.nodes, &term.topology_key, counts)));
+            liked.push((
+                sign * i64::from(term.weight),
+                Sums::new(cycle.nodes, &term.topology_key, counts),
+            ));
         }
         for (kind, term, counts) in cycle.nodes.counts().existing_terms() {
             let weight = match kind {
@@ -89,7 +102,10 @@ impl Plugin for InterPodAffinity {
                 TermKind::PreferredAntiAffinity => -i64::from(term.weight),
                 TermKind::RequiredAntiAffinity => continue,
             };
-            if term.selector.matches(&cycle.pod.pod.metadata, cycle.nodes.namespaces()) {
+            if term
+                .selector
+                .matches(&cycle.pod.pod.metadata, cycle.nodes.namespaces())
+            {
                 liked.push((weight, Sums::new(cycle.nodes, &term.topology_key, counts)));
             }
         }
@@ -103,8 +119,19 @@ impl Plugin for InterPodAffinity {
 
 /// The least liked node becomes 0, the most liked 100.
 fn normalized(raw: &[i64]) -> Vec<i64> {
-    let (min, max) = (raw.iter().min().copied().unwrap_or(0), raw.iter().max().copied().unwrap_or(0));
-    raw.iter().map(|score| if max > min { MAX_NODE_SCORE * (score - min) / (max - min) } else { 0 }).collect()
+    let (min, max) = (
+        raw.iter().min().copied().unwrap_or(0),
+        raw.iter().max().copied().unwrap_or(0),
+    );
+    raw.iter()
+        .map(|score| {
+            if max > min {
+                MAX_NODE_SCORE * (score - min) / (max - min)
+            } else {
+                0
+            }
+        })
+        .collect()
 }
 
 /// Counts of a counter summed over one topology.
@@ -115,14 +142,22 @@ struct Sums<'a> {
 
 impl<'a> Sums<'a> {
     fn new(nodes: &'a NodeTable, topology_key: &str, per_node: &[u32]) -> Self {
-        let Some(topology) = nodes.topology(topology_key) else { return Self { of_node: &[], sums: Vec::new() } };
+        let Some(topology) = nodes.topology(topology_key) else {
+            return Self {
+                of_node: &[],
+                sums: Vec::new(),
+            };
+        };
         let mut sums = vec![0; topology.value_count()];
         for (value, count) in topology.of_node.iter().zip(per_node) {
             if *value != NO_TOPOLOGY {
                 sums[*value as usize] += i64::from(*count);
             }
         }
-        Self { of_node: &topology.of_node, sums }
+        Self {
+            of_node: &topology.of_node,
+            sums,
+        }
     }
 
     fn has_label(&self, node: NodeId) -> bool {
@@ -130,7 +165,9 @@ impl<'a> Sums<'a> {
     }
 
     fn at(&self, node: NodeId) -> i64 {
-        let Some(value) = self.of_node.get(node).filter(|value| **value != NO_TOPOLOGY) else { return 0 };
+        let Some(value) = self.of_node.get(node).filter(|value| **value != NO_TOPOLOGY) else {
+            return 0;
+        };
         self.sums[*value as usize]
     }
 
@@ -175,7 +212,9 @@ impl<'a> Affinity<'a> {
 fn avoided<'a>(cycle: Cycle<'a>) -> Vec<Sums<'a>> {
     let counts = |term: &Term| cycle.nodes.counts().per_node(&counter_of(term));
     let sums = |term: &Term| Sums::new(cycle.nodes, &term.topology_key, counts(term));
-    terms(cycle.pod, TermKind::RequiredAntiAffinity).map(sums).collect()
+    terms(cycle.pod, TermKind::RequiredAntiAffinity)
+        .map(sums)
+        .collect()
 }
 
 /// Pods that must not be with this pod, by term.
@@ -183,7 +222,9 @@ fn avoiding<'a>(cycle: Cycle<'a>) -> Vec<Sums<'a>> {
     let mut all = Vec::new();
     for (kind, term, counts) in cycle.nodes.counts().existing_terms() {
         if kind == TermKind::RequiredAntiAffinity
-            && term.selector.matches(&cycle.pod.pod.metadata, cycle.nodes.namespaces())
+            && term
+                .selector
+                .matches(&cycle.pod.pod.metadata, cycle.nodes.namespaces())
         {
             all.push(Sums::new(cycle.nodes, &term.topology_key, counts));
         }
@@ -192,15 +233,29 @@ fn avoiding<'a>(cycle: Cycle<'a>) -> Vec<Sums<'a>> {
 }
 
 fn terms(pod: &PodInfo, kind: TermKind) -> impl Iterator<Item = &Term> {
-    pod.terms.iter().filter(move |(own, _)| *own == kind).map(|(_, term)| term)
+    pod.terms
+        .iter()
+        .filter(move |(own, _)| *own == kind)
+        .map(|(_, term)| term)
 }
 
 fn counter_of(term: &Term) -> CounterKey {
-    CounterKey { selectors: vec![term.selector.clone()], skip_deleting: false }
+    CounterKey {
+        selectors: vec![term.selector.clone()],
+        skip_deleting: false,
+    }
 }
 
 fn affinity_counter(pod: &PodInfo) -> Option<CounterKey> {
-    let selectors: Vec<_> =
-        terms(pod, TermKind::RequiredAffinity).map(|term| term.selector.clone()).collect();
-    if selectors.is_empty() { None } else { Some(CounterKey { selectors, skip_deleting: false }) }
+    let selectors: Vec<_> = terms(pod, TermKind::RequiredAffinity)
+        .map(|term| term.selector.clone())
+        .collect();
+    if selectors.is_empty() {
+        None
+    } else {
+        Some(CounterKey {
+            selectors,
+            skip_deleting: false,
+        })
+    }
 }

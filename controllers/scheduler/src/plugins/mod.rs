@@ -28,11 +28,17 @@ pub fn default_rows() -> Vec<Row> {
         row(node_resources_fit::NodeResourcesFit, 1),
         row(pod_topology_spread::PodTopologySpread, 2),
         row(inter_pod_affinity::InterPodAffinity, 2),
-        row(node_resources_balanced_allocation::NodeResourcesBalancedAllocation, 1),
+        row(
+            node_resources_balanced_allocation::NodeResourcesBalancedAllocation,
+            1,
+        ),
         row(image_locality::ImageLocality, 1),
     ]
 }
 
 fn row(plugin: impl Plugin + 'static, weight: i64) -> Row {
-    Row { plugin: Box::new(plugin), weight }
+    Row {
+        plugin: Box::new(plugin),
+        weight,
+    }
 }

@@ -16,12 +16,16 @@ impl Plugin for NodeAffinity {
     }
 
     fn requeue_on(&self) -> ClusterEvents {
-        ClusterEvents::NODE_ADD.and(ClusterEvents::NODE_LABEL).and(ClusterEvents::POD_SELF)
+        ClusterEvents::NODE_ADD
+            .and(ClusterEvents::NODE_LABEL)
+            .and(ClusterEvents::POD_SELF)
     }
 
     /// When every required term names nodes, only those need to be looked at (the pods of a DaemonSet do this).
     fn node_names(&self, pod: &PodInfo) -> Result<NodeNames, Rejection> {
-        let Some(required) = &pod.shape.node_affinity.required else { return Ok(None) };
+        let Some(required) = &pod.shape.node_affinity.required else {
+            return Ok(None);
+        };
         let mut all = BTreeSet::new();
         if required.node_selector_terms.is_empty() {
             return Ok(None);
@@ -47,7 +51,9 @@ impl Plugin for NodeAffinity {
             if required_matches(shape, cycle.nodes, node) {
                 return Ok(());
             }
-            Err(Rejection::unresolvable("node(s) didn't match Pod's node affinity/selector"))
+            Err(Rejection::unresolvable(
+                "node(s) didn't match Pod's node affinity/selector",
+            ))
         }))
     }
 
@@ -58,7 +64,9 @@ impl Plugin for NodeAffinity {
         }
         Some(Box::new(move |node: NodeId| {
             let (name, labels) = (&cycle.nodes.names[node], &cycle.nodes.labels[node]);
-            let matching = preferred.iter().filter(|one| node_term_matches(&one.preference, name, labels));
+            let matching = preferred
+                .iter()
+                .filter(|one| node_term_matches(&one.preference, name, labels));
             matching.map(|one| i64::from(one.weight)).sum()
         }))
     }
@@ -71,7 +79,10 @@ impl Plugin for NodeAffinity {
 /// Whether the node satisfies the selector and the required affinity.
 pub(super) fn required_matches(shape: &Shape, nodes: &NodeTable, node: NodeId) -> bool {
     let labels = &nodes.labels[node];
-    shape.node_selector.iter().all(|(key, value)| labels.get(key) == Some(value))
+    shape
+        .node_selector
+        .iter()
+        .all(|(key, value)| labels.get(key) == Some(value))
         && shape
             .node_affinity
             .required
@@ -81,8 +92,15 @@ pub(super) fn required_matches(shape: &Shape, nodes: &NodeTable, node: NodeId) -
 
 /// The nodes a term names, when it names any.
 fn names_of(term: &NodeSelectorTerm) -> Option<BTreeSet<Box<str>>> {
-    let mut fields =
-        term.match_fields.iter().filter(|one| &*one.key == "metadata.name" && &*one.operator == "In");
+    let mut fields = term
+        .match_fields
+        .iter()
+        .filter(|one| &*one.key == "metadata.name" && &*one.operator == "In");
     let first: BTreeSet<Box<str>> = fields.next()?.values.iter().cloned().collect();
-    Some(fields.fold(first, |names, one| names.into_iter().filter(|name| one.values.contains(name)).collect()))
+    Some(fields.fold(first, |names, one| {
+        names
+            .into_iter()
+            .filter(|name| one.values.contains(name))
+            .collect()
+    }))
 }

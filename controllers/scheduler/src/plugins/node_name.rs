@@ -21,7 +21,9 @@ impl Plugin for NodeName {
             if *cycle.nodes.names[node] == *wanted {
                 return Ok(());
             }
-            Err(Rejection::unresolvable("node(s) didn't match the requested node name"))
+            Err(Rejection::unresolvable(
+                "node(s) didn't match the requested node name",
+            ))
         }))
     }
 }

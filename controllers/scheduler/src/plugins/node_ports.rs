@@ -22,10 +22,15 @@ impl Plugin for NodePorts {
         }
         Some(Box::new(move |node: NodeId| {
             let taken = &cycle.nodes.ports[node];
-            if wanted.iter().all(|port| !taken.iter().any(|own| own.conflicts_with(port))) {
+            if wanted
+                .iter()
+                .all(|port| !taken.iter().any(|own| own.conflicts_with(port)))
+            {
                 return Ok(());
             }
-            Err(Rejection::unschedulable("node(s) didn't have free ports for the requested pod ports"))
+            Err(Rejection::unschedulable(
+                "node(s) didn't have free ports for the requested pod ports",
+            ))
         }))
     }
 }

@@ -21,7 +21,10 @@ impl Plugin for NodeResourcesBalancedAllocation {
             let cpu = (nodes.requested_milli_cpu[node], nodes.allocatable_milli_cpu[node]);
             let memory = (nodes.requested_memory[node], nodes.allocatable_memory[node]);
             let before = balance(cpu, memory);
-            let after = balance((cpu.0 + requests.milli_cpu, cpu.1), (memory.0 + requests.memory, memory.1));
+            let after = balance(
+                (cpu.0 + requests.milli_cpu, cpu.1),
+                (memory.0 + requests.memory, memory.1),
+            );
             MAX_NODE_SCORE / 2 + (MAX_NODE_SCORE / 2 + after - before) / 2
         }))
     }
@@ -33,7 +36,11 @@ fn balance(cpu: (i64, i64), memory: (i64, i64)) -> i64 {
         (Some(cpu), Some(memory)) => ((cpu - memory) / 2.0).abs(),
         _ => 0.0,
     };
-    #[allow(clippy::cast_possible_truncation, clippy::cast_precision_loss, reason = "between 0 and 100")]
+    #[allow(
+        clippy::cast_possible_truncation,
+        clippy::cast_precision_loss,
+        reason = "between 0 and 100"
+    )]
     let score = ((1.0 - deviation) * MAX_NODE_SCORE as f64) as i64;
     score
 }

@@ -23,7 +23,11 @@ impl Plugin for NodeResourcesFit {
     fn filter<'a>(&self, cycle: Cycle<'a>) -> Option<Box<dyn Filter + 'a>> {
         let (shape, nodes) = (&*cycle.pod.shape, cycle.nodes);
         Some(Box::new(move |node: NodeId| {
-            if fits(shape, nodes, node) { Ok(()) } else { Err(insufficient(shape, nodes, node)) }
+            if fits(shape, nodes, node) {
+                Ok(())
+            } else {
+                Err(insufficient(shape, nodes, node))
+            }
         }))
     }
 
@@ -35,8 +39,10 @@ impl Plugin for NodeResourcesFit {
                 nodes.scored_milli_cpu[node] + shape.scored_milli_cpu,
                 nodes.allocatable_milli_cpu[node],
             );
-            let memory =
-                free_share(nodes.scored_memory[node] + shape.scored_memory, nodes.allocatable_memory[node]);
+            let memory = free_share(
+                nodes.scored_memory[node] + shape.scored_memory,
+                nodes.allocatable_memory[node],
+            );
             match (cpu, memory) {
                 (Some(cpu), Some(memory)) => (cpu + memory) / 2,
                 (Some(one), None) | (None, Some(one)) => one,
@@ -59,10 +65,19 @@ fn free_share(requested: i64, allocatable: i64) -> Option<i64> {
 /// The common case without making words.
 fn fits(shape: &Shape, nodes: &NodeTable, node: NodeId) -> bool {
     let requests = &shape.requests;
-    let has = |request: i64, allocatable: i64, requested: i64| request == 0 || request <= allocatable - requested;
+    let has =
+        |request: i64, allocatable: i64, requested: i64| request == 0 || request <= allocatable - requested;
     i64::try_from(nodes.pods[node].len()).is_ok_and(|pods| pods < nodes.allowed_pods[node])
-        && has(requests.milli_cpu, nodes.allocatable_milli_cpu[node], nodes.requested_milli_cpu[node])
-        && has(requests.memory, nodes.allocatable_memory[node], nodes.requested_memory[node])
+        && has(
+            requests.milli_cpu,
+            nodes.allocatable_milli_cpu[node],
+            nodes.requested_milli_cpu[node],
+        )
+        && has(
+            requests.memory,
+            nodes.allocatable_memory[node],
+            nodes.requested_memory[node],
+        )
         && has(
             requests.ephemeral_storage,
             nodes.allocatable_ephemeral_storage[node],
@@ -72,7 +87,11 @@ fn fits(shape: &Shape, nodes: &NodeTable, node: NodeId) -> bool {
             let of = |column: &[std::collections::BTreeMap<Box<str>, i64>]| {
                 column[node].get(name).copied().unwrap_or(0)
             };
-            has(*request, of(&nodes.allocatable_scalars), of(&nodes.requested_scalars))
+            has(
+                *request,
+                of(&nodes.allocatable_scalars),
+                of(&nodes.requested_scalars),
+            )
         })
 }
 
@@ -113,7 +132,15 @@ fn insufficient(shape: &Shape, nodes: &NodeTable, node: NodeId) -> Rejection {
     for (name, request) in &requests.scalars {
         let allocatable = nodes.allocatable_scalars[node].get(name).copied().unwrap_or(0);
         let requested = nodes.requested_scalars[node].get(name).copied().unwrap_or(0);
-        ask(format!("Insufficient {name}").into(), *request, allocatable, requested);
+        ask(
+            format!("Insufficient {name}").into(),
+            *request,
+            allocatable,
+            requested,
+        );
     }
-    Rejection { reasons, unresolvable }
+    Rejection {
+        reasons,
+        unresolvable,
+    }
 }

@@ -13,7 +13,9 @@ impl Plugin for NodeUnschedulable {
     }
 
     fn requeue_on(&self) -> ClusterEvents {
-        ClusterEvents::NODE_ADD.and(ClusterEvents::NODE_TAINT).and(ClusterEvents::POD_SELF)
+        ClusterEvents::NODE_ADD
+            .and(ClusterEvents::NODE_TAINT)
+            .and(ClusterEvents::POD_SELF)
     }
 
     fn filter<'a>(&self, cycle: Cycle<'a>) -> Option<Box<dyn Filter + 'a>> {
@@ -22,7 +24,13 @@ impl Plugin for NodeUnschedulable {
             effect: "NoSchedule".into(),
             ..Taint::default()
         };
-        if cycle.pod.shape.tolerations.iter().any(|one| one.tolerates(&taint)) {
+        if cycle
+            .pod
+            .shape
+            .tolerations
+            .iter()
+            .any(|one| one.tolerates(&taint))
+        {
             return None;
         }
         Some(Box::new(move |node: NodeId| {

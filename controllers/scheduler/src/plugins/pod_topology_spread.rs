@@ -68,15 +68,19 @@ impl Plugin for PodTopologySpread {
             return None;
         }
         let keys = columns(cycle.nodes, &constraints);
-        let domains: Vec<Domains> =
-            constraints.iter().zip(&keys).map(|(one, key)| Domains::count(one, key, &keys, cycle)).collect();
+        let domains: Vec<Domains> = constraints
+            .iter()
+            .zip(&keys)
+            .map(|(one, key)| Domains::count(one, key, &keys, cycle))
+            .collect();
         Some(Box::new(move |node: NodeId| {
             for ((constraint, domains), key) in constraints.iter().zip(&domains).zip(&keys) {
                 let Some(value) = key.value(node) else {
                     return Err(Rejection::unresolvable(MISSING_LABEL));
                 };
                 let own = domains.matching.get(value).copied().flatten().unwrap_or(0);
-                let skew = own + i64::from(constraint.selects_itself) - domains.fewest(constraint.min_domains);
+                let skew =
+                    own + i64::from(constraint.selects_itself) - domains.fewest(constraint.min_domains);
                 if skew > constraint.max_skew {
                     return Err(Rejection::unschedulable(MISMATCH));
                 }
@@ -92,10 +96,18 @@ impl Plugin for PodTopologySpread {
         }
         let require_all = !cycle.pod.pod.spec.topology_spread_constraints.is_empty();
         let keys = columns(cycle.nodes, &constraints);
-        let ignored: Vec<bool> =
-            feasible.iter().map(|node| require_all && !has_all_keys(&keys, *node)).collect();
+        let ignored: Vec<bool> = feasible
+            .iter()
+            .map(|node| require_all && !has_all_keys(&keys, *node))
+            .collect();
         let mut raw = vec![0.0; feasible.len()];
-        let soft = Soft { cycle, feasible, ignored: &ignored, keys: &keys, require_all };
+        let soft = Soft {
+            cycle,
+            feasible,
+            ignored: &ignored,
+            keys: &keys,
+            require_all,
+        };
         for (constraint, key) in constraints.iter().zip(&keys) {
             soft.add(&mut raw, constraint, key);
         }
@@ -118,7 +130,11 @@ impl Domains {
                 continue;
             }
             let Some(value) = key.value(node) else { continue };
-            let own = if constraint.counts_nothing { 0 } else { counts.get(node).copied().unwrap_or(0) };
+            let own = if constraint.counts_nothing {
+                0
+            } else {
+                counts.get(node).copied().unwrap_or(0)
+            };
             let slot: &mut Option<i64> = &mut matching[value];
             *slot = Some(slot.unwrap_or(0) + i64::from(own));
         }
@@ -155,7 +171,11 @@ impl Soft<'_> {
         };
         let own = |node: NodeId| i64::from(counts.get(node).copied().unwrap_or(0));
         let by_host = &*constraint.topology_key == HOSTNAME;
-        let sums = if by_host { Vec::new() } else { self.sums(constraint, key, own) };
+        let sums = if by_host {
+            Vec::new()
+        } else {
+            self.sums(constraint, key, own)
+        };
         let size = if by_host {
             self.candidates().count()
         } else {
@@ -164,8 +184,14 @@ impl Soft<'_> {
         #[allow(clippy::cast_precision_loss, reason = "counts of nodes and pods")]
         let weight = ((size + 2) as f64).ln();
         for ((score, node), ignored) in raw.iter_mut().zip(self.feasible).zip(self.ignored) {
-            let Some(value) = key.value(*node).filter(|_| !ignored) else { continue };
-            let count = if by_host { own(*node) } else { sums[value].unwrap_or(0) };
+            let Some(value) = key.value(*node).filter(|_| !ignored) else {
+                continue;
+            };
+            let count = if by_host {
+                own(*node)
+            } else {
+                sums[value].unwrap_or(0)
+            };
             #[allow(clippy::cast_precision_loss, reason = "counts of nodes and pods")]
             let share = count as f64 * weight + (constraint.max_skew - 1) as f64;
             *score += share;
@@ -173,7 +199,11 @@ impl Soft<'_> {
     }
 
     fn candidates(&self) -> impl Iterator<Item = NodeId> {
-        self.feasible.iter().zip(self.ignored).filter(|(_, ignored)| !**ignored).map(|(node, _)| *node)
+        self.feasible
+            .iter()
+            .zip(self.ignored)
+            .filter(|(_, ignored)| !**ignored)
+            .map(|(node, _)| *node)
     }
 
     /// Matching pods by domain of a candidate node; the last one is that of nodes without the label.
@@ -186,7 +216,10 @@ impl Soft<'_> {
         for node in (0..nodes.rows()).filter(|node| nodes.present[*node]) {
             let counts = (!self.require_all || has_all_keys(self.keys, node))
                 && included(constraint, self.cycle, node);
-            if let Some(sum) = sums[key.value(node).unwrap_or(key.values)].as_mut().filter(|_| counts) {
+            if let Some(sum) = sums[key.value(node).unwrap_or(key.values)]
+                .as_mut()
+                .filter(|_| counts)
+            {
                 *sum += own(node);
             }
         }
@@ -198,7 +231,13 @@ impl Soft<'_> {
 fn normalized(raw: &[f64], ignored: &[bool]) -> Vec<i64> {
     #[allow(clippy::cast_possible_truncation, reason = "sums of counts of pods")]
     let rounded: Vec<i64> = raw.iter().map(|score| score.round() as i64).collect();
-    let counted = || rounded.iter().zip(ignored).filter(|(_, ignored)| !**ignored).map(|(score, _)| *score);
+    let counted = || {
+        rounded
+            .iter()
+            .zip(ignored)
+            .filter(|(_, ignored)| !**ignored)
+            .map(|(score, _)| *score)
+    };
     let (fewest, most) = (counted().min().unwrap_or(0), counted().max().unwrap_or(0));
     let one = |(score, ignored): (&i64, &bool)| match (ignored, most) {
         (true, _) => 0,
@@ -216,9 +255,15 @@ fn soft(pod: &PodInfo, nodes: &NodeTable) -> Vec<Constraint> {
     if !pod.pod.spec.topology_spread_constraints.is_empty() {
         return own_constraints(pod, "ScheduleAnyway");
     }
-    let Some(selector) = nodes.owner_selectors().default_selector(&pod.pod) else { return Vec::new() };
+    let Some(selector) = nodes.owner_selectors().default_selector(&pod.pod) else {
+        return Vec::new();
+    };
     let default = |(key, max_skew): (&str, i32)| {
-        let constraint = TopologySpreadConstraint { max_skew, topology_key: key.into(), ..Default::default() };
+        let constraint = TopologySpreadConstraint {
+            max_skew,
+            topology_key: key.into(),
+            ..Default::default()
+        };
         ready(pod, &constraint, Some(selector.clone()))
     };
     DEFAULT_SKEWS.into_iter().map(default).collect()
@@ -226,16 +271,23 @@ fn soft(pod: &PodInfo, nodes: &NodeTable) -> Vec<Constraint> {
 
 fn own_constraints(pod: &PodInfo, action: &str) -> Vec<Constraint> {
     let all = pod.pod.spec.topology_spread_constraints.iter();
-    all.filter(|one| &*one.when_unsatisfiable == action).map(|one| ready(pod, one, merged_selector(pod, one))).collect()
+    all.filter(|one| &*one.when_unsatisfiable == action)
+        .map(|one| ready(pod, one, merged_selector(pod, one)))
+        .collect()
 }
 
 /// The selector narrowed to pods that have the same values for `matchLabelKeys`.
 fn merged_selector(pod: &PodInfo, constraint: &TopologySpreadConstraint) -> Option<LabelSelector> {
     let mut selector = constraint.label_selector.clone()?;
     for key in &constraint.match_label_keys {
-        let Some(value) = pod.pod.metadata.labels.get(key) else { continue };
-        let requirement =
-            Requirement { key: key.clone(), operator: "In".into(), values: vec![value.clone()] };
+        let Some(value) = pod.pod.metadata.labels.get(key) else {
+            continue;
+        };
+        let requirement = Requirement {
+            key: key.clone(),
+            operator: "In".into(),
+            values: vec![value.clone()],
+        };
         if !selector.match_expressions.contains(&requirement) {
             selector.match_expressions.push(requirement);
         }
@@ -243,19 +295,30 @@ fn merged_selector(pod: &PodInfo, constraint: &TopologySpreadConstraint) -> Opti
     Some(selector)
 }
 
-fn ready(pod: &PodInfo, constraint: &TopologySpreadConstraint, selector: Option<LabelSelector>) -> Constraint {
+fn ready(
+    pod: &PodInfo,
+    constraint: &TopologySpreadConstraint,
+    selector: Option<LabelSelector>,
+) -> Constraint {
     let namespace = pod.pod.metadata.namespace.clone();
-    let is = |policy: &Option<Box<str>>, default: bool| policy.as_deref().map_or(default, |text| text == "Honor");
+    let is =
+        |policy: &Option<Box<str>>, default: bool| policy.as_deref().map_or(default, |text| text == "Honor");
     Constraint {
         max_skew: i64::from(constraint.max_skew),
         min_domains: usize::try_from(constraint.min_domains.unwrap_or(1)).unwrap_or(1),
         topology_key: constraint.topology_key.clone(),
         honor_affinity: is(&constraint.node_affinity_policy, true),
         honor_taints: is(&constraint.node_taints_policy, false),
-        counts_nothing: selector.as_ref().is_some_and(|one| *one == LabelSelector::default()),
+        counts_nothing: selector
+            .as_ref()
+            .is_some_and(|one| *one == LabelSelector::default()),
         selects_itself: labels_match(selector.as_ref(), &pod.pod.metadata.labels),
         counter: CounterKey {
-            selectors: vec![PodSelector { namespaces: vec![namespace], namespace_selector: None, labels: selector }],
+            selectors: vec![PodSelector {
+                namespaces: vec![namespace],
+                namespace_selector: None,
+                labels: selector,
+            }],
             skip_deleting: true,
         },
     }
@@ -270,14 +333,23 @@ struct Key<'a> {
 
 impl Key<'_> {
     fn value(&self, node: NodeId) -> Option<usize> {
-        self.of_node.get(node).filter(|value| **value != NO_TOPOLOGY).map(|value| *value as usize)
+        self.of_node
+            .get(node)
+            .filter(|value| **value != NO_TOPOLOGY)
+            .map(|value| *value as usize)
     }
 }
 
 fn columns<'a>(nodes: &'a NodeTable, constraints: &[Constraint]) -> Vec<Key<'a>> {
     let column = |one: &Constraint| match nodes.topology(&one.topology_key) {
-        Some(topology) => Key { of_node: &topology.of_node, values: topology.value_count() },
-        None => Key { of_node: &[], values: 0 },
+        Some(topology) => Key {
+            of_node: &topology.of_node,
+            values: topology.value_count(),
+        },
+        None => Key {
+            of_node: &[],
+            values: 0,
+        },
     };
     constraints.iter().map(column).collect()
 }
@@ -290,7 +362,9 @@ fn has_all_keys(keys: &[Key<'_>], node: NodeId) -> bool {
 fn included(constraint: &Constraint, cycle: Cycle<'_>, node: NodeId) -> bool {
     let shape = &cycle.pod.shape;
     let tolerated = || {
-        let mut forbidding = cycle.nodes.taints[node].iter().filter(|taint| taint.forbids_scheduling());
+        let mut forbidding = cycle.nodes.taints[node]
+            .iter()
+            .filter(|taint| taint.forbids_scheduling());
         forbidding.all(|taint| shape.tolerations.iter().any(|one| one.tolerates(taint)))
     };
     (!constraint.honor_affinity || required_matches(shape, cycle.nodes, node))

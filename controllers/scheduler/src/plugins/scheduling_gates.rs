@@ -16,7 +16,13 @@ impl Plugin for SchedulingGates {
     }
 
     fn pre_enqueue(&self, pod: &PodInfo) -> Result<(), String> {
-        let gates: Vec<&str> = pod.pod.spec.scheduling_gates.iter().map(|gate| &*gate.name).collect();
+        let gates: Vec<&str> = pod
+            .pod
+            .spec
+            .scheduling_gates
+            .iter()
+            .map(|gate| &*gate.name)
+            .collect();
         if gates.is_empty() {
             return Ok(());
         }

@@ -13,13 +13,17 @@ impl Plugin for TaintToleration {
     }
 
     fn requeue_on(&self) -> ClusterEvents {
-        ClusterEvents::NODE_ADD.and(ClusterEvents::NODE_TAINT).and(ClusterEvents::POD_SELF)
+        ClusterEvents::NODE_ADD
+            .and(ClusterEvents::NODE_TAINT)
+            .and(ClusterEvents::POD_SELF)
     }
 
     fn filter<'a>(&self, cycle: Cycle<'a>) -> Option<Box<dyn Filter + 'a>> {
         let tolerations = &cycle.pod.shape.tolerations;
         Some(Box::new(move |node: NodeId| {
-            let mut forbidding = cycle.nodes.taints[node].iter().filter(|taint| taint.forbids_scheduling());
+            let mut forbidding = cycle.nodes.taints[node]
+                .iter()
+                .filter(|taint| taint.forbids_scheduling());
             if forbidding.all(|taint| tolerations.iter().any(|one| one.tolerates(taint))) {
                 return Ok(());
             }
@@ -31,8 +35,12 @@ impl Plugin for TaintToleration {
         let is_soft = |one: &&Toleration| one.effect.is_empty() || &*one.effect == "PreferNoSchedule";
         let tolerations: Vec<&Toleration> = cycle.pod.shape.tolerations.iter().filter(is_soft).collect();
         Some(Box::new(move |node: NodeId| {
-            let soft = cycle.nodes.taints[node].iter().filter(|taint| &*taint.effect == "PreferNoSchedule");
-            let intolerable = soft.filter(|taint| !tolerations.iter().any(|one| one.tolerates(taint))).count();
+            let soft = cycle.nodes.taints[node]
+                .iter()
+                .filter(|taint| &*taint.effect == "PreferNoSchedule");
+            let intolerable = soft
+                .filter(|taint| !tolerations.iter().any(|one| one.tolerates(taint)))
+                .count();
             i64::try_from(intolerable).unwrap_or(i64::MAX)
         }))
     }

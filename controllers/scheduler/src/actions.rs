@@ -1,0 +1,171 @@
+//! Carries decisions out: binding, the pod's condition, preemption.
+
+use crate::events::{Recorder, Telling};
+use crate::pod::PodInfo;
+use crate::scheduler::{Preemption, SCHEDULER_NAME};
+use k8s_openapi::api::core::v1::Pod;
+use machinery_client::{ApiResource, Client, ClientError, DeleteOptions, Patch};
+use machinery_meta::Uid;
+use machinery_runtime::Runtime;
+use serde_json::{Value, json};
+use std::sync::Arc;
+
+/// What carrying out needs; cheap to clone.
+#[derive(Debug, Clone)]
+pub(crate) struct Actions {
+    client: Client,
+    runtime: Runtime,
+    recorder: Recorder,
+    pods: ApiResource,
+}
+
+impl Actions {
+    pub(crate) fn new(client: Client, runtime: Runtime) -> Self {
+        let recorder = Recorder::start(&client, &runtime);
+        Self {
+            client,
+            runtime,
+            recorder,
+            pods: ApiResource::of::<Pod>(),
+        }
+    }
+
+    /// Binds the pod and tells it so.
+    pub(crate) async fn bind(&self, pod: &Arc<PodInfo>, node: &str) -> Result<(), ClientError> {
+        let binding = json!({
+            "apiVersion": "v1", "kind": "Binding",
+            "metadata": {"namespace": pod.key.namespace, "name": pod.key.name, "uid": pod.uid()},
+            "target": {"kind": "Node", "name": node}
+        });
+        self.client
+            .create_subresource(&self.pods, &pod.key, "binding", &binding)
+            .await?;
+        let note = format!(
+            "Successfully assigned {}/{} to {node}",
+            pod.key.namespace, pod.key.name
+        );
+        self.tell(pod, None, "Scheduled", "Binding", note);
+        Ok(())
+    }
+
+    /// Says that the pod fits nowhere, and makes room for it where that was decided.
+    pub(crate) async fn reject(&self, pod: &Arc<PodInfo>, message: &str, preemption: Option<Preemption>) {
+        self.warn(pod, message.to_owned());
+        let nominated = preemption.as_ref().map(|preemption| &*preemption.node);
+        self.set_unschedulable(pod, "Unschedulable", message, nominated)
+            .await;
+        let Some(preemption) = preemption else { return };
+        for other in &preemption.dispossessed {
+            let body = json!({"status": {"nominatedNodeName": null}});
+            self.patch_status(other, &body).await;
+        }
+        for victim in &preemption.victims {
+            self.preempt(pod, victim, &preemption.node).await;
+        }
+    }
+
+    /// Says that something went wrong, which is not the pod's fault.
+    pub(crate) async fn failed(&self, pod: &Arc<PodInfo>, message: &str) {
+        self.warn(pod, message.to_owned());
+        self.set_unschedulable(pod, "SchedulerError", message, None).await;
+    }
+
+    async fn preempt(&self, pod: &Arc<PodInfo>, victim: &Arc<PodInfo>, node: &str) {
+        let condition = json!({
+            "type": "DisruptionTarget", "status": "True", "reason": "PreemptionByScheduler",
+            "message": format!("{SCHEDULER_NAME}: preempting to accommodate a higher priority pod"),
+            "lastTransitionTime": self.now()
+        });
+        self.patch_status(victim, &json!({"status": {"conditions": [condition]}}))
+            .await;
+        let options = DeleteOptions::uid(&Uid(victim.uid().to_owned()));
+        match self.client.delete(&self.pods, &victim.key, &options).await {
+            Err(error) if error.is_not_found() || error.is_conflict() => {}
+            Err(error) => {
+                tracing::warn!(victim = %victim.key, error = %error.chain(), "a victim was not deleted");
+            }
+            Ok(_) => {
+                let note = format!("Preempted by pod {} on node {node}", pod.uid());
+                self.tell(victim, Some(pod), "Preempted", "Preempting", note);
+            }
+        }
+    }
+
+    /// Writes the condition only where it says something new.
+    async fn set_unschedulable(
+        &self,
+        pod: &Arc<PodInfo>,
+        reason: &str,
+        message: &str,
+        nominated: Option<&str>,
+    ) {
+        let own = pod
+            .pod
+            .status
+            .conditions
+            .iter()
+            .find(|one| &*one.type_ == "PodScheduled");
+        let same = own
+            .is_some_and(|own| &*own.status == "False" && *own.reason == *reason && *own.message == *message);
+        if same && nominated.is_none_or(|node| node == &*pod.pod.status.nominated_node_name) {
+            return;
+        }
+        let mut condition = json!({
+            "type": "PodScheduled", "status": "False", "reason": reason, "message": message,
+            "observedGeneration": pod.pod.metadata.generation
+        });
+        if own.is_none_or(|own| &*own.status != "False") {
+            condition["lastTransitionTime"] = self.now();
+        }
+        let mut body = json!({"status": {"conditions": [condition]}});
+        if let Some(node) = nominated {
+            body["status"]["nominatedNodeName"] = node.into();
+        }
+        self.patch_status(pod, &body).await;
+    }
+
+    async fn patch_status(&self, pod: &PodInfo, body: &Value) {
+        let patched = self
+            .client
+            .patch(&self.pods, &pod.key, "status", &Patch::Strategic, body)
+            .await;
+        if let Err(error) = patched.map_err(|error| error.chain()) {
+            tracing::debug!(pod = %pod.key, %error, "a pod's status was not written");
+        }
+    }
+
+    fn now(&self) -> Value {
+        format!("{:.0}", self.runtime.now()).into()
+    }
+
+    fn tell(
+        &self,
+        pod: &Arc<PodInfo>,
+        related: Option<&Arc<PodInfo>>,
+        reason: &'static str,
+        action: &'static str,
+        note: String,
+    ) {
+        let (pod, related) = (Arc::clone(pod), related.cloned());
+        self.recorder.tell(Telling {
+            pod,
+            related,
+            warning: false,
+            reason,
+            action,
+            note,
+        });
+    }
+
+    fn warn(&self, pod: &Arc<PodInfo>, note: String) {
+        let (reason, action) = ("FailedScheduling", "Scheduling");
+        self.recorder.tell(Telling {
+            pod: Arc::clone(pod),
+            related: None,
+            warning: true,
+            reason,
+            action,
+            note,
+        });
+    }
+}

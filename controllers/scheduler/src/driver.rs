@@ -1,0 +1,293 @@
+//! The loop around [`Scheduler`]: informers in, bindings out.
+//!
+//! One task owns the scheduler. It first takes in what changed, then decides about a few pods, and again.
+//! Bindings and the rest run in tasks of their own, as many at a time as [`MAX_IN_FLIGHT`].
+
+use crate::actions::Actions;
+use crate::object::Labels;
+use crate::owner_selectors::OwnerKind;
+use crate::pod::PodInfo;
+use crate::projections::{BudgetView, FullSelector, MapSelector, NodeView, PodView};
+use crate::scheduler::{Decision, Scheduler};
+use k8s_openapi::api::apps::v1::{ReplicaSet, StatefulSet};
+use k8s_openapi::api::core::v1::{Namespace, Node, Pod, ReplicationController, Service};
+use k8s_openapi::api::policy::v1::PodDisruptionBudget;
+use machinery_client::{Client, ClientError, DirtyKeys, Informer, Informers, ListWatch, Projection};
+use machinery_meta::{ObjectHeader, ObjectKey};
+use machinery_runtime::{Runtime, TaskHandle};
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::mpsc;
+
+/// Bindings and rejections being carried out at the same time.
+pub const MAX_IN_FLIGHT: usize = 256;
+/// Decisions before changes are looked at again.
+const BURST: usize = 16;
+/// Pods that ended hold nothing; upstream does not watch them either.
+const LIVE_PODS: &str = "status.phase!=Succeeded,status.phase!=Failed";
+
+/// Starts the scheduler; it runs until its scope ends. The client's identity is `system:kube-scheduler`.
+pub fn start(client: Client, runtime: Runtime) -> TaskHandle<()> {
+    let inside = runtime.clone();
+    runtime.spawn("scheduler", async move {
+        let client = client.with_user_agent("kube-scheduler");
+        let sources = Sources::new(&Informers::new(client.clone(), inside.clone()));
+        sources.synced().await;
+        let (done, results) = mpsc::channel(MAX_IN_FLIGHT);
+        let actions = Actions::new(client, inside.clone());
+        let driver = Driver {
+            scheduler: Scheduler::default(),
+            sources,
+            actions,
+            runtime: inside,
+            done,
+            in_flight: 0,
+        };
+        driver.run(results).await;
+    })
+}
+
+/// One watched kind.
+struct Source<P: Projection> {
+    informer: Informer<P>,
+    dirty: DirtyKeys,
+}
+
+impl<P: Projection> Source<P> {
+    fn new(informer: Informer<P>) -> Self {
+        Self {
+            dirty: informer.dirty_keys(),
+            informer,
+        }
+    }
+}
+
+struct Sources {
+    pods: Source<PodView>,
+    nodes: Source<NodeView>,
+    namespaces: Source<LabelsView>,
+    services: Source<MapSelector>,
+    controllers: Source<MapSelector>,
+    replica_sets: Source<FullSelector>,
+    stateful_sets: Source<FullSelector>,
+    budgets: Source<BudgetView>,
+}
+
+/// A namespace's labels.
+struct LabelsView(Labels);
+
+impl Projection for LabelsView {
+    fn project(header: &ObjectHeader, _: &[u8]) -> Result<Self, serde_json::Error> {
+        Ok(Self(header.labels.iter().cloned().collect()))
+    }
+}
+
+/// Keys of one kind that changed.
+enum Changed {
+    Pods(BTreeSet<ObjectKey>),
+    Nodes(BTreeSet<ObjectKey>),
+    Namespaces(BTreeSet<ObjectKey>),
+    Services(BTreeSet<ObjectKey>),
+    Controllers(BTreeSet<ObjectKey>),
+    ReplicaSets(BTreeSet<ObjectKey>),
+    StatefulSets(BTreeSet<ObjectKey>),
+    Budgets(BTreeSet<ObjectKey>),
+}
+
+impl Sources {
+    fn new(informers: &Informers) -> Self {
+        Self {
+            pods: Source::new(informers.informer(ListWatch::of::<Pod>().fields(LIVE_PODS))),
+            nodes: Source::new(informers.of::<Node, _>()),
+            namespaces: Source::new(informers.of::<Namespace, _>()),
+            services: Source::new(informers.of::<Service, _>()),
+            controllers: Source::new(informers.of::<ReplicationController, _>()),
+            replica_sets: Source::new(informers.of::<ReplicaSet, _>()),
+            stateful_sets: Source::new(informers.of::<StatefulSet, _>()),
+            budgets: Source::new(informers.of::<PodDisruptionBudget, _>()),
+        }
+    }
+
+    /// Pods and nodes must be known before the first decision; a missing selector only makes one less even.
+    async fn synced(&self) {
+        self.nodes.informer.synced().await;
+        self.pods.informer.synced().await;
+        self.namespaces.informer.synced().await;
+    }
+
+    /// Nodes before pods, so that a pod is not tried before the node that came with it.
+    async fn changed(&mut self) -> Changed {
+        tokio::select! { biased;
+            keys = self.namespaces.dirty.next_batch() => Changed::Namespaces(keys),
+            keys = self.nodes.dirty.next_batch() => Changed::Nodes(keys),
+            keys = self.services.dirty.next_batch() => Changed::Services(keys),
+            keys = self.controllers.dirty.next_batch() => Changed::Controllers(keys),
+            keys = self.replica_sets.dirty.next_batch() => Changed::ReplicaSets(keys),
+            keys = self.stateful_sets.dirty.next_batch() => Changed::StatefulSets(keys),
+            keys = self.budgets.dirty.next_batch() => Changed::Budgets(keys),
+            keys = self.pods.dirty.next_batch() => Changed::Pods(keys),
+        }
+    }
+}
+
+/// How carrying out a decision went.
+enum Outcome {
+    Bound(Arc<PodInfo>),
+    BindingFailed(Arc<PodInfo>),
+    Told,
+}
+
+struct Driver {
+    scheduler: Scheduler,
+    sources: Sources,
+    actions: Actions,
+    runtime: Runtime,
+    done: mpsc::Sender<Outcome>,
+    in_flight: usize,
+}
+
+/// What the loop woke up for.
+enum Woken {
+    Changed(Changed),
+    Done(Outcome),
+    Decide,
+}
+
+impl Driver {
+    async fn run(mut self, mut results: mpsc::Receiver<Outcome>) {
+        loop {
+            let now = self.runtime.monotonic();
+            let may = self.in_flight < MAX_IN_FLIGHT;
+            let due = self.scheduler.next_wake().filter(|_| may);
+            let wait = wait(&self.runtime, may && self.scheduler.has_work(now), due);
+            let woken = tokio::select! { biased;
+                Some(outcome) = results.recv() => Woken::Done(outcome),
+                changed = self.sources.changed() => Woken::Changed(changed),
+                () = wait => Woken::Decide,
+            };
+            match woken {
+                Woken::Changed(changed) => self.take_in(changed),
+                Woken::Done(outcome) => self.finished(outcome),
+                Woken::Decide => {
+                    self.decide();
+                    tokio::task::yield_now().await;
+                }
+            }
+        }
+    }
+
+    fn decide(&mut self) {
+        for _ in 0..BURST {
+            if self.in_flight >= MAX_IN_FLIGHT {
+                return;
+            }
+            let Some(decision) = self
+                .scheduler
+                .decide(self.runtime.monotonic(), self.runtime.random_u64())
+            else {
+                return;
+            };
+            self.in_flight += 1;
+            let (actions, done) = (self.actions.clone(), self.done.clone());
+            let carry_out = async move {
+                // The driver holds the receiver for as long as it runs.
+                let _ = done.send(carry_out(&actions, decision).await).await;
+            };
+            self.runtime.spawn("scheduler binding", carry_out).detach();
+        }
+    }
+
+    fn finished(&mut self, outcome: Outcome) {
+        self.in_flight -= 1;
+        match outcome {
+            Outcome::Bound(pod) => self.scheduler.bound(&pod),
+            Outcome::BindingFailed(pod) => self.scheduler.binding_failed(&pod, self.runtime.monotonic()),
+            Outcome::Told => {}
+        }
+    }
+
+    fn take_in(&mut self, changed: Changed) {
+        let now = self.runtime.monotonic();
+        let (scheduler, sources) = (&mut self.scheduler, &self.sources);
+        match changed {
+            Changed::Pods(keys) => each(&sources.pods, &keys, |key, pod| {
+                scheduler.pod_changed(key, pod.map(|pod| &pod.0), now);
+            }),
+            Changed::Nodes(keys) => each(&sources.nodes, &keys, |key, node| {
+                scheduler.node_changed(&key.name, node.map(|node| &node.0), now);
+            }),
+            Changed::Namespaces(keys) => each(&sources.namespaces, &keys, |key, namespace| {
+                scheduler.namespace_changed(&key.name, namespace.map(|namespace| namespace.0.clone()), now);
+            }),
+            Changed::Services(keys) => each(&sources.services, &keys, |key, service| {
+                scheduler.owner_changed(OwnerKind::Service, key, service.map(|service| service.0.clone()));
+            }),
+            Changed::Controllers(keys) => each(&sources.controllers, &keys, |key, own| {
+                scheduler.owner_changed(
+                    OwnerKind::ReplicationController,
+                    key,
+                    own.map(|own| own.0.clone()),
+                );
+            }),
+            Changed::ReplicaSets(keys) => each(&sources.replica_sets, &keys, |key, own| {
+                scheduler.owner_changed(OwnerKind::ReplicaSet, key, own.map(|own| own.0.clone()));
+            }),
+            Changed::StatefulSets(keys) => each(&sources.stateful_sets, &keys, |key, own| {
+                scheduler.owner_changed(OwnerKind::StatefulSet, key, own.map(|own| own.0.clone()));
+            }),
+            Changed::Budgets(keys) => each(&sources.budgets, &keys, |key, budget| {
+                scheduler.budget_changed(key, budget.map(|budget| budget.0.clone()));
+            }),
+        }
+    }
+}
+
+fn each<P: Projection>(
+    source: &Source<P>,
+    keys: &BTreeSet<ObjectKey>,
+    mut apply: impl FnMut(&ObjectKey, Option<&P>),
+) {
+    for key in keys {
+        let object = source.informer.get(key);
+        apply(key, object.as_ref().map(|object| &object.projection));
+    }
+}
+
+/// Ready at once when there is something to decide, else when a waiting pod is due.
+async fn wait(runtime: &Runtime, busy: bool, due: Option<Duration>) {
+    match (busy, due) {
+        (true, _) => {}
+        (false, Some(due)) => runtime.sleep_until(due).await,
+        (false, None) => std::future::pending().await,
+    }
+}
+
+async fn carry_out(actions: &Actions, decision: Decision) -> Outcome {
+    match decision {
+        Decision::Bind { pod, node } => match actions.bind(&pod, &node).await {
+            Ok(()) => Outcome::Bound(pod),
+            Err(error) => {
+                if !pod_is_gone(&error) {
+                    let message = format!("binding rejected: {}", error.chain());
+                    tracing::warn!(pod = %pod.key, %node, %message);
+                    actions.failed(&pod, &message).await;
+                }
+                Outcome::BindingFailed(pod)
+            }
+        },
+        Decision::Reject {
+            pod,
+            message,
+            preemption,
+        } => {
+            tracing::debug!(pod = %pod.key, %message, "no node fits");
+            actions.reject(&pod, &message, preemption).await;
+            Outcome::Told
+        }
+    }
+}
+
+fn pod_is_gone(error: &ClientError) -> bool {
+    error.is_not_found() || error.is_conflict()
+}

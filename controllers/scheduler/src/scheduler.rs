@@ -1,0 +1,275 @@
+//! The scheduler as a value: changes go in, decisions come out.
+
+use crate::algorithm::{Algorithm, Nominations, Unplaced};
+use crate::framework::ClusterEvents;
+use crate::nodes::{NodeChange, NodeTable};
+use crate::object::{LabelSelector, Labels, Node};
+use crate::owner_selectors::OwnerKind;
+use crate::plugins::default_rows;
+use crate::pod::PodInfo;
+use crate::preemption::{self, Budget, Budgets};
+use crate::queue::Queue;
+use machinery_meta::ObjectKey;
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Pods that name this scheduler are ours.
+pub const SCHEDULER_NAME: &str = "default-scheduler";
+
+/// What to do about one pod.
+#[derive(Debug)]
+pub enum Decision {
+    /// The pod is assumed on the node: bind it.
+    Bind { pod: Arc<PodInfo>, node: Box<str> },
+    /// The pod fits nowhere: say so.
+    Reject {
+        pod: Arc<PodInfo>,
+        message: String,
+        preemption: Option<Preemption>,
+    },
+}
+
+/// Pods to delete so that another will fit.
+#[derive(Debug)]
+pub struct Preemption {
+    pub node: Box<str>,
+    pub victims: Vec<Arc<PodInfo>>,
+    /// Pods whose promise of this node is taken back.
+    pub dispossessed: Vec<Arc<PodInfo>>,
+}
+
+/// Nodes, waiting pods, and what was decided but not yet seen.
+#[derive(Debug)]
+pub struct Scheduler {
+    nodes: NodeTable,
+    queue: Queue,
+    algorithm: Algorithm,
+    nominations: Nominations,
+    budgets: Budgets,
+    /// Pods being bound, by key, with their uid: their node is decided although the API does not say so yet.
+    assumed: HashMap<ObjectKey, Box<str>>,
+}
+
+impl Default for Scheduler {
+    fn default() -> Self {
+        Self {
+            nodes: NodeTable::default(),
+            queue: Queue::default(),
+            algorithm: Algorithm::new(default_rows()),
+            nominations: Nominations::default(),
+            budgets: Budgets::new(),
+            assumed: HashMap::new(),
+        }
+    }
+}
+
+impl Scheduler {
+    /// A pod changed; `None` when it is gone or has ended.
+    pub fn pod_changed(&mut self, key: &ObjectKey, pod: Option<&Arc<PodInfo>>, now: Duration) {
+        let Some(pod) = pod.filter(|pod| !pod.pod.is_terminal()) else {
+            return self.pod_gone(key, now);
+        };
+        if let Some(node) = pod.node_name() {
+            self.waits_no_more(key);
+            let known = self.nodes.node_of(key).is_some();
+            if self.nodes.set_pod(pod, node) {
+                let event = if known {
+                    ClusterEvents::POD_LABEL.and(ClusterEvents::POD_GONE)
+                } else {
+                    ClusterEvents::POD_PLACED
+                };
+                self.queue.happened(event, now);
+            }
+            return;
+        }
+        if self.assumed.get(key).is_some_and(|uid| **uid == *pod.uid()) {
+            return;
+        }
+        if self.nodes.node_of(key).is_some() {
+            // Another pod of this name was on a node.
+            self.pod_gone(key, now);
+        }
+        if pod.pod.is_deleting() || &*pod.pod.spec.scheduler_name != SCHEDULER_NAME {
+            self.waits_no_more(key);
+            return;
+        }
+        let gated = self
+            .algorithm
+            .rows()
+            .iter()
+            .any(|row| row.plugin.pre_enqueue(pod).is_err());
+        let nominated = &pod.pod.status.nominated_node_name;
+        if !nominated.is_empty() && !self.queue.contains(key) {
+            self.nominations.add(pod, nominated);
+        }
+        self.queue.set(Arc::clone(pod), gated, now);
+    }
+
+    fn waits_no_more(&mut self, key: &ObjectKey) {
+        self.assumed.remove(key);
+        if let Some(pod) = self.queue.remove(key) {
+            self.nominations.remove(&pod);
+        }
+    }
+
+    fn pod_gone(&mut self, key: &ObjectKey, now: Duration) {
+        self.waits_no_more(key);
+        if self.nodes.remove_pod(key).is_some() {
+            self.queue.happened(ClusterEvents::POD_GONE, now);
+        }
+    }
+
+    /// A node changed; `None` when it is gone.
+    pub fn node_changed(&mut self, name: &str, node: Option<&Node>, now: Duration) {
+        let Some(node) = node else {
+            self.nodes.remove_node(name);
+            self.queue.happened(ClusterEvents::NODE_GONE, now);
+            return;
+        };
+        let change = self.nodes.set_node(node);
+        self.queue.happened(events_of(change), now);
+    }
+
+    /// A namespace changed; `None` when it is gone.
+    pub fn namespace_changed(&mut self, name: &str, labels: Option<Labels>, now: Duration) {
+        if self.nodes.set_namespace(name, labels) {
+            self.queue.happened(ClusterEvents::NAMESPACE_LABEL, now);
+        }
+    }
+
+    /// A service or an owner of pods changed; `None` when it is gone.
+    pub fn owner_changed(&mut self, kind: OwnerKind, key: &ObjectKey, selector: Option<LabelSelector>) {
+        self.nodes
+            .owner_selectors_mut()
+            .set(kind, &key.namespace, &key.name, selector);
+    }
+
+    /// A PodDisruptionBudget changed; `None` when it is gone.
+    pub fn budget_changed(&mut self, key: &ObjectKey, budget: Option<Budget>) {
+        match budget {
+            Some(budget) => self.budgets.insert(key.clone(), budget),
+            None => self.budgets.remove(key),
+        };
+    }
+
+    /// Whether [`Self::decide`] has something to do.
+    pub fn has_work(&self, now: Duration) -> bool {
+        self.queue.has_next(now)
+    }
+
+    /// When to look again although nothing changed.
+    pub fn next_wake(&self) -> Option<Duration> {
+        self.queue.next_wake()
+    }
+
+    /// Takes the next waiting pod and decides about it.
+    pub fn decide(&mut self, now: Duration, random: u64) -> Option<Decision> {
+        let pod = self.queue.pop(now)?.pod;
+        match self
+            .algorithm
+            .place(&pod, &mut self.nodes, &self.nominations, random)
+        {
+            Ok(node) => {
+                let node = self.nodes.names[node].clone();
+                self.assumed.insert(pod.key.clone(), pod.uid().into());
+                self.nodes.set_pod(&pod, &node);
+                self.nominations.remove(&pod);
+                Some(Decision::Bind { pod, node })
+            }
+            Err(unplaced) => Some(self.rejected(pod, unplaced, now)),
+        }
+    }
+
+    fn rejected(&mut self, pod: Arc<PodInfo>, unplaced: Unplaced, now: Duration) -> Decision {
+        let (mut diagnosis, resolvable) = match unplaced {
+            Unplaced::NoNodes => {
+                self.queue.reject(&pod.key, ClusterEvents::ANY, now);
+                let message = Unplaced::NoNodes.message();
+                return Decision::Reject {
+                    pod,
+                    message,
+                    preemption: None,
+                };
+            }
+            Unplaced::Unfit {
+                diagnosis,
+                resolvable,
+            } => (diagnosis, resolvable),
+        };
+        let (algorithm, nodes) = (&mut self.algorithm, &mut self.nodes);
+        let found = preemption::find(
+            algorithm,
+            &pod,
+            nodes,
+            &resolvable,
+            &self.nominations,
+            &self.budgets,
+        );
+        let (message, preemption) = match found {
+            Ok(candidate) => {
+                let node = self.nodes.names[candidate.node].clone();
+                let count = candidate.victims.len();
+                let message =
+                    format!("found a potential placement for pod on node {node}, preempting {count} victims");
+                let dispossessed = self.nominations.lower(&pod, &node);
+                dispossessed
+                    .iter()
+                    .for_each(|other| self.nominations.remove(other));
+                self.nominations.add(&pod, &node);
+                (
+                    message,
+                    Some(Preemption {
+                        node,
+                        victims: candidate.victims,
+                        dispossessed,
+                    }),
+                )
+            }
+            Err(not_helpful) => (not_helpful.0, None),
+        };
+        diagnosis.post_filter_message = Some(format!("preemption: {message}"));
+        let rejecting = self
+            .algorithm
+            .rows()
+            .iter()
+            .filter(|row| diagnosis.plugins.contains(row.plugin.name()));
+        let wakes_on = rejecting.fold(ClusterEvents::NONE, |all, row| all.and(row.plugin.requeue_on()));
+        self.queue.reject(&pod.key, wakes_on, now);
+        Decision::Reject {
+            pod,
+            message: diagnosis.message(),
+            preemption,
+        }
+    }
+
+    /// Binding went through; the API tells the rest.
+    pub fn bound(&mut self, pod: &PodInfo) {
+        if self.assumed.get(&pod.key).is_some_and(|uid| **uid == *pod.uid()) {
+            self.queue.remove(&pod.key);
+        }
+    }
+
+    /// Binding failed: the node is free again and the pod waits for its next turn.
+    pub fn binding_failed(&mut self, pod: &PodInfo, now: Duration) {
+        if self.assumed.get(&pod.key).is_none_or(|uid| **uid != *pod.uid()) {
+            return;
+        }
+        self.assumed.remove(&pod.key);
+        self.nodes.remove_pod(&pod.key);
+        self.queue.happened(ClusterEvents::POD_GONE, now);
+        self.queue.retry(&pod.key, now);
+    }
+}
+
+fn events_of(change: NodeChange) -> ClusterEvents {
+    let all = [
+        (change.added, ClusterEvents::NODE_ADD),
+        (change.allocatable, ClusterEvents::NODE_ALLOCATABLE),
+        (change.labels, ClusterEvents::NODE_LABEL),
+        (change.taints, ClusterEvents::NODE_TAINT),
+    ];
+    all.into_iter()
+        .filter(|(is, _)| *is)
+        .fold(ClusterEvents::NONE, |all, (_, event)| all.and(event))
+}
