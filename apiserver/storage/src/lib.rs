@@ -1,1 +1,30 @@
-//! The ordered log of every change: the storage trait, its backends and watch cursors.
+//! The ordered log of every change.
+//!
+//! [`Storage`] is one order of changes, numbered by revision, one object per revision. A write goes in as a group of
+//! compare-and-write operations, is made durable, becomes visible, and only then is acknowledged; a read sees
+//! everything acknowledged before it began; a watch is a cursor on the same order. What is stored is a [`Record`]: the
+//! object's bytes in three slices, and beside them the small parsed header that selectors and dispatch ask.
+//!
+//! Two backends keep this contract and run the same suite: `backends::log`, our own segment log with checkpoints, on a
+//! disk or in memory, and `backends::etcd`.
+//!
+//! Not here: kinds, schemas, HTTP, permissions. Keys are upstream's (`/registry/pods/default/web`), but nothing in this
+//! crate reads meaning into them beyond the slashes.
+
+pub mod backends;
+mod error;
+mod key;
+mod record;
+mod storage;
+mod watch;
+mod write;
+
+pub use backends::log::{LogOptions, LogStorage, RecoveryReport};
+pub use error::StorageError;
+pub use key::{Key, MAX_KEY_BYTES, Prefix};
+pub use record::{Entry, Record};
+pub use storage::{Lookup, Page, RangeOptions, ReadAt, Storage};
+pub use watch::{Event, Interest, Target, WatchCursor, WatchRequest};
+pub use write::{Expect, MAX_GROUP_WRITES, MAX_RECORD_BYTES, Op, Write};
+
+pub use machinery_meta::{ObjectHeader, ObjectKey, Revision, Uid};

@@ -1,0 +1,343 @@
+//! The whole state as of one batch, in one file, so that recovery reads little log.
+//!
+//! Records in key order, then an index (where each run of about 64 KiB begins, with its first key), then where the index
+//! is. It is written under another name, synced and renamed; a file without a valid end is not a checkpoint.
+
+use super::format::{self, CheckpointHeader, FORMAT_VERSION, FileHeader, HeaderError, SECTOR, Stored};
+use super::live::Root;
+use super::wire::{Malformed, Put, Reader};
+use crate::{Entry, Key, Prefix, StorageError};
+use machinery_meta::Revision;
+use machinery_runtime::{Disk, DiskFile, OpenMode};
+use std::ops::Bound;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// A complete checkpoint.
+#[derive(Debug)]
+pub(super) struct Checkpoint {
+    pub(super) header: CheckpointHeader,
+    pub(super) path: PathBuf,
+    pub(super) entries: u64,
+    file: Box<dyn DiskFile>,
+    blocks: Vec<Block>,
+    /// Where the last block ends.
+    end: u64,
+}
+
+#[derive(Debug)]
+struct Block {
+    offset: u64,
+    first: Key,
+}
+
+/// A checkpoint being written.
+#[derive(Debug)]
+pub(super) struct CheckpointWriter {
+    header: CheckpointHeader,
+    disk: Arc<dyn Disk>,
+    dir: PathBuf,
+    file: Box<dyn DiskFile>,
+    root: Root,
+    last: Option<Key>,
+    offset: u64,
+    entries: u64,
+    blocks: Vec<Block>,
+}
+
+const BLOCK_BYTES: usize = 64 << 10;
+/// How much one step writes: small enough that other work on the disk does not wait for it.
+const STEP_BYTES: usize = 256 << 10;
+const END_MAGIC: u64 = 0x444e_4550_4b43_4e4b;
+const END_BYTES: usize = 40;
+
+impl Checkpoint {
+    fn final_path(dir: &Path, revision: u64) -> PathBuf {
+        dir.join(format!("checkpoint-{revision:016x}.ckpt"))
+    }
+
+    fn draft_path(dir: &Path, revision: u64) -> PathBuf {
+        dir.join(format!("checkpoint-{revision:016x}.tmp"))
+    }
+
+    /// The revision in a checkpoint's file name.
+    pub(super) fn revision_of(name: &str) -> Option<u64> {
+        u64::from_str_radix(name.strip_prefix("checkpoint-")?.strip_suffix(".ckpt")?, 16).ok()
+    }
+
+    /// Whether the name is that of a checkpoint that was never finished.
+    pub(super) fn is_draft(name: &str) -> bool {
+        name.starts_with("checkpoint-") && name.ends_with(".tmp")
+    }
+
+    pub(super) fn revision(&self) -> Revision {
+        Revision(self.header.revision)
+    }
+
+    /// Opens a checkpoint and reads its index.
+    pub(super) fn open(disk: &dyn Disk, path: &Path) -> Result<Self, StorageError> {
+        let failed = || StorageError::io(format!("reading {}", path.display()));
+        let corrupt = |offset, found: &str| corrupt(path, offset, found);
+        let file = disk.open(path, OpenMode::Read).map_err(failed())?;
+        let length = file.len().map_err(failed())?;
+        let read = |offset: u64, count: usize| {
+            let mut buffer = vec![0; count];
+            let got = file.read_at(offset, &mut buffer).map_err(failed())?;
+            buffer.truncate(got);
+            Ok::<_, StorageError>(buffer)
+        };
+        let header = match FileHeader::decode(&read(0, SECTOR)?) {
+            Ok(FileHeader::Checkpoint(header)) => header,
+            Err(HeaderError::Newer(found)) => {
+                let what = path.display().to_string();
+                return Err(StorageError::NewerFormat {
+                    what,
+                    found,
+                    known: FORMAT_VERSION,
+                });
+            }
+            Ok(FileHeader::Segment(_)) | Err(HeaderError::Blank | HeaderError::Damaged) => {
+                return Err(corrupt(0, "the header of a checkpoint is damaged"));
+            }
+        };
+        let end_at = length.saturating_sub(END_BYTES as u64);
+        let (index_at, entries) =
+            read_end(&read(end_at, END_BYTES)?).map_err(|found| corrupt(end_at, found.0))?;
+        let index_bytes = usize::try_from(end_at.saturating_sub(index_at)).unwrap_or(0);
+        let index = read(index_at, index_bytes)?;
+        let blocks = read_index(&index).map_err(|found| corrupt(index_at, found.0))?;
+        Ok(Self {
+            header,
+            path: path.to_owned(),
+            entries,
+            file,
+            blocks,
+            end: index_at,
+        })
+    }
+
+    /// Every entry, in the order of keys.
+    pub(super) fn each(&self, mut each: impl FnMut(Arc<Entry>)) -> Result<(), StorageError> {
+        let mut count = 0;
+        for block in 0..self.blocks.len() {
+            for entry in self.block(block)? {
+                count += 1;
+                each(entry);
+            }
+        }
+        if count == self.entries {
+            Ok(())
+        } else {
+            Err(corrupt(&self.path, self.end, "entries are missing"))
+        }
+    }
+
+    /// The entries below a prefix, in the order of keys.
+    pub(super) fn below(&self, prefix: &Prefix) -> Result<Vec<Arc<Entry>>, StorageError> {
+        let mut out = Vec::new();
+        let end = prefix.end();
+        for block in self.block_for(prefix.as_str())..self.blocks.len() {
+            if self.blocks[block].first.as_str() >= end.as_str() {
+                break;
+            }
+            out.extend(
+                self.block(block)?
+                    .into_iter()
+                    .filter(|entry| prefix.contains(&entry.key)),
+            );
+        }
+        Ok(out)
+    }
+
+    /// The entry at a key.
+    pub(super) fn get(&self, key: &Key) -> Result<Option<Arc<Entry>>, StorageError> {
+        if self.blocks.is_empty() {
+            return Ok(None);
+        }
+        let block = self.block(self.block_for(key.as_str()))?;
+        Ok(block.into_iter().find(|entry| entry.key == *key))
+    }
+
+    /// The block a key would be in.
+    fn block_for(&self, key: &str) -> usize {
+        self.blocks
+            .partition_point(|block| block.first.as_str() <= key)
+            .saturating_sub(1)
+    }
+
+    fn block(&self, at: usize) -> Result<Vec<Arc<Entry>>, StorageError> {
+        let start = self.blocks[at].offset;
+        let end = self.blocks.get(at + 1).map_or(self.end, |next| next.offset);
+        let size = usize::try_from(end.saturating_sub(start)).expect("a block fits in memory");
+        let mut bytes = vec![0; size];
+        let read = self.file.read_at(start, &mut bytes);
+        let read = read.map_err(StorageError::io(format!("reading {}", self.path.display())))?;
+        let entries = read_block(&bytes[..read]).map_err(|found| corrupt(&self.path, start, found.0))?;
+        if entries
+            .first()
+            .is_none_or(|entry| entry.key != self.blocks[at].first)
+        {
+            return Err(corrupt(&self.path, start, "a block does not begin with its key"));
+        }
+        Ok(entries)
+    }
+}
+
+fn corrupt(path: &Path, offset: u64, found: &str) -> StorageError {
+    StorageError::Corrupt {
+        file: path.display().to_string(),
+        offset,
+        found: found.to_owned(),
+    }
+}
+
+fn read_block(bytes: &[u8]) -> Result<Vec<Arc<Entry>>, Malformed> {
+    let mut reader = Reader::new(bytes);
+    let mut out = Vec::new();
+    while !reader.is_empty() {
+        match format::take_stored(&mut reader)?.0 {
+            Stored::Put { entry, .. } => out.push(entry),
+            Stored::Delete { .. } | Stored::Compact { .. } => {
+                return Err(Malformed("a checkpoint holds something else than entries"));
+            }
+        }
+    }
+    Ok(out)
+}
+
+/// Where the index is and how many entries there are.
+fn read_end(bytes: &[u8]) -> Result<(u64, u64), Malformed> {
+    let (body, checksum) = bytes
+        .split_last_chunk::<4>()
+        .ok_or(Malformed("a checkpoint has no end"))?;
+    if crc32c::crc32c(body) != u32::from_le_bytes(*checksum) {
+        return Err(Malformed("the end of a checkpoint is damaged"));
+    }
+    let mut reader = Reader::new(body);
+    if reader.u64()? != END_MAGIC {
+        return Err(Malformed("a checkpoint has no end"));
+    }
+    Ok((reader.u64()?, reader.u64()?))
+}
+
+fn read_index(bytes: &[u8]) -> Result<Vec<Block>, Malformed> {
+    let (body, checksum) = bytes
+        .split_last_chunk::<4>()
+        .ok_or(Malformed("a checkpoint has no index"))?;
+    if crc32c::crc32c(body) != u32::from_le_bytes(*checksum) {
+        return Err(Malformed("the index of a checkpoint is damaged"));
+    }
+    let mut reader = Reader::new(body);
+    let mut blocks = Vec::new();
+    while !reader.is_empty() {
+        let offset = reader.varint()?;
+        let first = Key::parse(reader.str()?).map_err(|_| Malformed("a key is not a path"))?;
+        blocks.push(Block { offset, first });
+    }
+    Ok(blocks)
+}
+
+impl CheckpointWriter {
+    /// Begins a checkpoint of a pinned root.
+    pub(super) fn begin(
+        disk: Arc<dyn Disk>,
+        dir: &Path,
+        header: CheckpointHeader,
+        root: Root,
+    ) -> Result<Self, StorageError> {
+        let path = Checkpoint::draft_path(dir, header.revision);
+        let failed = || StorageError::io(format!("creating {}", path.display()));
+        let file = disk.open(&path, OpenMode::CreateNew).map_err(failed())?;
+        file.write_at(0, &FileHeader::Checkpoint(header).encode())
+            .map_err(failed())?;
+        let dir = dir.to_owned();
+        Ok(Self {
+            header,
+            disk,
+            dir,
+            file,
+            root,
+            last: None,
+            offset: SECTOR as u64,
+            entries: 0,
+            blocks: Vec::new(),
+        })
+    }
+
+    /// Writes a little more; the checkpoint once it is complete and durable.
+    pub(super) fn step(&mut self) -> Result<Option<Checkpoint>, StorageError> {
+        let mut out = Vec::with_capacity(STEP_BYTES + BLOCK_BYTES);
+        let start = self
+            .last
+            .as_ref()
+            .map_or(Bound::Unbounded, |key| Bound::Excluded(key.as_str()));
+        let mut block_end = 0;
+        let mut last = None;
+        for (key, entry) in self.root.range::<_, str>((start, Bound::Unbounded)) {
+            if out.len() >= block_end {
+                if out.len() >= STEP_BYTES {
+                    break;
+                }
+                self.blocks.push(Block {
+                    offset: self.offset + out.len() as u64,
+                    first: key.clone(),
+                });
+                block_end = out.len() + BLOCK_BYTES;
+            }
+            let stored = Stored::Put {
+                entry: Arc::clone(entry),
+                previous: Revision::ZERO,
+            };
+            format::put_stored(&mut out, &stored, true);
+            self.entries += 1;
+            last = Some(key.clone());
+        }
+        if let Some(last) = last {
+            self.write(&out)?;
+            self.last = Some(last);
+            return Ok(None);
+        }
+        self.finish().map(Some)
+    }
+
+    fn write(&mut self, bytes: &[u8]) -> Result<(), StorageError> {
+        let failed = StorageError::io(format!("writing a checkpoint in {}", self.dir.display()));
+        self.file.write_at(self.offset, bytes).map_err(failed)?;
+        self.offset += bytes.len() as u64;
+        Ok(())
+    }
+
+    fn finish(&mut self) -> Result<Checkpoint, StorageError> {
+        let index_at = self.offset;
+        let mut out = Vec::new();
+        for block in &self.blocks {
+            out.put_varint(block.offset);
+            out.put_bytes(block.first.as_str().as_bytes());
+        }
+        let checksum = crc32c::crc32c(&out);
+        out.extend_from_slice(&checksum.to_le_bytes());
+        let end_at = out.len();
+        for number in [END_MAGIC, index_at, self.entries] {
+            out.extend_from_slice(&number.to_le_bytes());
+        }
+        out.resize(end_at + END_BYTES - 4, 0);
+        let checksum = crc32c::crc32c(&out[end_at..]);
+        out.extend_from_slice(&checksum.to_le_bytes());
+        self.write(&out)?;
+        let draft = Checkpoint::draft_path(&self.dir, self.header.revision);
+        let path = Checkpoint::final_path(&self.dir, self.header.revision);
+        let failed = || StorageError::io(format!("finishing {}", path.display()));
+        self.file.sync_data().map_err(failed())?;
+        self.disk.rename(&draft, &path).map_err(failed())?;
+        self.disk.sync_dir(&self.dir).map_err(failed())?;
+        Checkpoint::open(&*self.disk, &path)
+    }
+
+    /// Removes what was written so far.
+    pub(super) fn abandon(self) {
+        let draft = Checkpoint::draft_path(&self.dir, self.header.revision);
+        if let Err(error) = self.disk.remove(&draft) {
+            tracing::warn!(path = %draft.display(), %error, "cannot remove an unfinished checkpoint");
+        }
+    }
+}

@@ -1,0 +1,340 @@
+//! Recent changes in memory, and who waits for which.
+//!
+//! Publishing a change costs a few lookups (its key, each prefix of it, each watched field) plus one step for each
+//! cursor that is interested *and idle*. A cursor that has not caught up is not woken again: its mark says where to go on.
+
+use crate::{Event, Interest, Key, Target};
+use futures::task::AtomicWaker;
+use machinery_meta::Revision;
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::Waker;
+
+/// The window of changes that is kept in memory.
+#[derive(Debug)]
+pub(super) struct Feed {
+    ring: VecDeque<Arc<Event>>,
+    /// The revision of the front of the ring; one more than `current` when the ring is empty.
+    first: u64,
+    current: u64,
+    bytes: usize,
+    limit: usize,
+    compacted: u64,
+    closed: bool,
+    dispatch: Dispatch,
+}
+
+/// What one cursor shares with the feed.
+#[derive(Debug)]
+pub(super) struct Slot {
+    pub(super) interests: Box<[Interest]>,
+    /// No change of interest before this revision is outstanding; zero when none is.
+    /// Invariant: the feed raises it from zero under the write lock, its cursor moves it under the read lock.
+    mark: AtomicU64,
+    waker: AtomicWaker,
+}
+
+/// What a cursor finds.
+#[derive(Debug)]
+pub(super) enum Scan {
+    /// Nothing of interest is outstanding; the waker is registered.
+    Idle,
+    Found(Vec<Arc<Event>>),
+    /// The next change is no longer in memory.
+    Behind {
+        from: Revision,
+        until: Revision,
+    },
+    Compacted {
+        asked: Revision,
+        compacted: Revision,
+    },
+    Closed,
+}
+
+impl Feed {
+    pub(super) fn new(current: Revision, compacted: Revision, limit: usize) -> Self {
+        Self {
+            ring: VecDeque::new(),
+            first: current.0 + 1,
+            current: current.0,
+            bytes: 0,
+            limit,
+            compacted: compacted.0,
+            closed: false,
+            dispatch: Dispatch::default(),
+        }
+    }
+
+    pub(super) fn current(&self) -> Revision {
+        Revision(self.current)
+    }
+
+    pub(super) fn compacted(&self) -> Revision {
+        Revision(self.compacted)
+    }
+
+    /// Adds the next change, and the wakers of those who wait for it to `wake`.
+    pub(super) fn push(&mut self, event: Arc<Event>, wake: &mut Vec<Waker>) {
+        debug_assert_eq!(event.revision.0, self.current + 1, "changes are consecutive");
+        self.current = event.revision.0;
+        self.bytes += footprint(&event);
+        self.dispatch.each(&event, |slot| {
+            if slot.mark.load(Ordering::Relaxed) == 0 {
+                slot.mark.store(event.revision.0, Ordering::Relaxed);
+                wake.extend(slot.waker.take());
+            }
+        });
+        self.ring.push_back(event);
+        while self.bytes > self.limit && self.pop() {}
+    }
+
+    fn pop(&mut self) -> bool {
+        let Some(event) = self.ring.pop_front() else {
+            return false;
+        };
+        self.bytes -= footprint(&event);
+        self.first += 1;
+        true
+    }
+
+    /// Raises the floor.
+    pub(super) fn compact(&mut self, floor: Revision) {
+        self.compacted = self.compacted.max(floor.0);
+    }
+
+    /// Drops a few compacted changes; `false` when none is left.
+    pub(super) fn trim(&mut self, most: usize) -> bool {
+        for _ in 0..most {
+            if self.first > self.compacted || !self.pop() {
+                return false;
+            }
+        }
+        true
+    }
+
+    /// Ends every cursor.
+    pub(super) fn close(&mut self) -> Vec<Waker> {
+        self.closed = true;
+        self.dispatch.all().filter_map(|slot| slot.waker.take()).collect()
+    }
+
+    /// The changes after a revision, when memory has them all.
+    pub(super) fn after(&self, revision: Revision) -> Option<impl DoubleEndedIterator<Item = &Arc<Event>>> {
+        let skip = usize::try_from((revision.0 + 1).checked_sub(self.first)?).ok()?;
+        Some(self.ring.range(skip.min(self.ring.len())..))
+    }
+
+    pub(super) fn register(&mut self, interests: Vec<Interest>, after: Revision) -> Arc<Slot> {
+        let mark = if after.0 < self.current { after.0 + 1 } else { 0 };
+        let slot = Slot {
+            interests: interests.into(),
+            mark: AtomicU64::new(mark),
+            waker: AtomicWaker::new(),
+        };
+        let slot = Arc::new(slot);
+        self.dispatch.add(&slot);
+        slot
+    }
+
+    pub(super) fn unregister(&mut self, slot: &Arc<Slot>) {
+        self.dispatch.remove(slot);
+    }
+
+    /// Goes on from a cursor's mark.
+    pub(super) fn scan(&self, slot: &Slot, waker: &Waker, max: usize) -> Scan {
+        if self.closed {
+            return Scan::Closed;
+        }
+        let mark = slot.mark.load(Ordering::Relaxed);
+        if mark != 0 && mark <= self.compacted {
+            return Scan::Compacted {
+                asked: Revision(mark - 1),
+                compacted: Revision(self.compacted),
+            };
+        }
+        if mark != 0 && mark < self.first {
+            return Scan::Behind {
+                from: Revision(mark),
+                until: Revision(self.first - 1),
+            };
+        }
+        let found = if mark == 0 {
+            Vec::new()
+        } else {
+            self.collect(slot, mark, max)
+        };
+        if found.is_empty() {
+            // Under the read lock nothing is published, so no wake-up can be missed between looking and registering.
+            slot.waker.register(waker);
+            return Scan::Idle;
+        }
+        Scan::Found(found)
+    }
+
+    fn collect(&self, slot: &Slot, mark: u64, max: usize) -> Vec<Arc<Event>> {
+        let mut found = Vec::new();
+        let start = usize::try_from(mark - self.first)
+            .unwrap_or(usize::MAX)
+            .min(self.ring.len());
+        for event in self.ring.range(start..) {
+            if slot.wants(event) {
+                if found.len() == max {
+                    slot.set_mark(event.revision);
+                    return found;
+                }
+                found.push(Arc::clone(event));
+            }
+        }
+        slot.mark.store(0, Ordering::Relaxed);
+        found
+    }
+
+    /// Up to where a cursor has been told everything.
+    pub(super) fn position(&self, slot: &Slot) -> Revision {
+        match slot.mark.load(Ordering::Relaxed) {
+            0 => Revision(self.current),
+            mark => Revision(mark - 1),
+        }
+    }
+}
+
+impl Slot {
+    pub(super) fn wants(&self, event: &Event) -> bool {
+        self.interests.iter().any(|interest| interest.matches(event))
+    }
+
+    /// Whether a change of this key could be wanted.
+    pub(super) fn may_want(&self, key: Option<&Key>) -> bool {
+        key.is_some_and(|key| self.interests.iter().any(|interest| interest.target.covers(key)))
+    }
+
+    /// The cursor goes on from here; for changes read from the log.
+    pub(super) fn set_mark(&self, next: Revision) {
+        self.mark.store(next.0, Ordering::Relaxed);
+    }
+}
+
+/// What a change in the history keeps in memory, at most: what was may be kept by nobody else.
+fn footprint(event: &Event) -> usize {
+    let both = [&event.entry, &event.previous];
+    both.into_iter().flatten().map(|entry| entry.footprint()).sum()
+}
+
+/// Who is interested in what.
+#[derive(Debug, Default)]
+struct Dispatch {
+    /// By key or prefix.
+    targets: HashMap<Box<str>, Vec<Arc<Slot>>>,
+    /// By key or prefix, then field, then value.
+    fields: HashMap<Box<str>, Vec<FieldIndex>>,
+}
+
+#[derive(Debug)]
+struct FieldIndex {
+    path: Box<str>,
+    values: HashMap<Box<str>, Vec<Arc<Slot>>>,
+}
+
+impl Target {
+    fn text(&self) -> &str {
+        match self {
+            Self::Key(key) => key.as_str(),
+            Self::Prefix(prefix) => prefix.as_str(),
+        }
+    }
+}
+
+impl Dispatch {
+    fn each(&self, event: &Event, mut tell: impl FnMut(&Slot)) {
+        let key = event.key.as_str();
+        let prefixes = key.match_indices('/').map(|(at, _)| &key[..=at]);
+        for target in prefixes.chain([key]) {
+            for slot in self.targets.get(target).into_iter().flatten() {
+                tell(slot);
+            }
+            for index in self.fields.get(target).into_iter().flatten() {
+                index.each(event, &mut tell);
+            }
+        }
+    }
+
+    fn all(&self) -> impl Iterator<Item = &Arc<Slot>> {
+        let by_field = self
+            .fields
+            .values()
+            .flatten()
+            .flat_map(|index| index.values.values().flatten());
+        self.targets.values().flatten().chain(by_field)
+    }
+
+    fn add(&mut self, slot: &Arc<Slot>) {
+        for interest in &slot.interests {
+            self.list(interest).push(Arc::clone(slot));
+        }
+    }
+
+    fn list(&mut self, interest: &Interest) -> &mut Vec<Arc<Slot>> {
+        let target = interest.target.text();
+        let Some((path, value)) = &interest.field else {
+            return self.targets.entry(target.into()).or_default();
+        };
+        let indexes = self.fields.entry(target.into()).or_default();
+        let at = indexes
+            .iter()
+            .position(|index| index.path == *path)
+            .unwrap_or_else(|| {
+                indexes.push(FieldIndex {
+                    path: path.clone(),
+                    values: HashMap::new(),
+                });
+                indexes.len() - 1
+            });
+        indexes[at].values.entry(value.clone()).or_default()
+    }
+
+    fn remove(&mut self, slot: &Arc<Slot>) {
+        for interest in &slot.interests {
+            let list = self.list(interest);
+            if let Some(at) = list.iter().position(|other| Arc::ptr_eq(other, slot)) {
+                list.swap_remove(at);
+            }
+            if list.is_empty() {
+                self.forget(interest);
+            }
+        }
+    }
+
+    fn forget(&mut self, interest: &Interest) {
+        let target = interest.target.text();
+        let Some((path, value)) = &interest.field else {
+            self.targets.remove(target);
+            return;
+        };
+        let Some(indexes) = self.fields.get_mut(target) else {
+            return;
+        };
+        for index in indexes.iter_mut().filter(|index| index.path == *path) {
+            index.values.remove(value);
+        }
+        indexes.retain(|index| !index.values.is_empty());
+        if indexes.is_empty() {
+            self.fields.remove(target);
+        }
+    }
+}
+
+impl FieldIndex {
+    fn each(&self, event: &Event, tell: &mut impl FnMut(&Slot)) {
+        let value = |entry: &Option<_>| {
+            let entry: &Arc<crate::Entry> = entry.as_ref()?;
+            self.values.get(entry.record.header.field(&self.path)?)
+        };
+        let (now, before) = (value(&event.entry), value(&event.previous));
+        // A slot told twice keeps its first mark.
+        for slot in now.into_iter().chain(before).flatten() {
+            tell(slot);
+        }
+    }
+}

@@ -1,0 +1,245 @@
+//! The files of the log: what is open, what is appended to, what may go.
+
+use super::checkpoint::Checkpoint;
+use super::format::{BatchHeader, SegmentHeader, TRAILER, batch_start};
+use super::segment::Segment;
+use crate::StorageError;
+use machinery_meta::Revision;
+use machinery_runtime::{Disk, DiskLock};
+use parking_lot::Mutex;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// Every file of the store that is open.
+#[derive(Debug)]
+pub(super) struct Files {
+    pub(super) disk: Arc<dyn Disk>,
+    pub(super) dir: PathBuf,
+    pub(super) store: u64,
+    table: Mutex<Table>,
+}
+
+#[derive(Debug, Default)]
+struct Table {
+    /// Oldest first.
+    segments: Vec<Arc<Segment>>,
+    /// Oldest first.
+    checkpoints: Vec<Arc<Checkpoint>>,
+    #[expect(dead_code, reason = "held until the files are closed")]
+    lock: Option<Box<dyn DiskLock>>,
+}
+
+/// The end of the log. Only the flush that is under way has it.
+#[derive(Debug)]
+pub(super) struct Appender {
+    segment: Option<Arc<Segment>>,
+    offset: u64,
+    next_batch: u64,
+    next_index: u64,
+    segment_bytes: u64,
+    /// Begin a new segment before the next batch.
+    pub(super) roll: bool,
+    /// Bytes appended since the last checkpoint was begun.
+    pub(super) since_checkpoint: u64,
+}
+
+/// A batch that was written and is not yet known to be durable.
+#[derive(Debug)]
+pub(super) struct Written {
+    pub(super) batch: u64,
+    segment: Arc<Segment>,
+    first_revision: u64,
+    offset: u64,
+    end: u64,
+}
+
+impl Files {
+    pub(super) fn new(
+        disk: Arc<dyn Disk>,
+        dir: PathBuf,
+        store: u64,
+        lock: Box<dyn DiskLock>,
+        segments: Vec<Arc<Segment>>,
+        checkpoints: Vec<Arc<Checkpoint>>,
+    ) -> Self {
+        Self {
+            disk,
+            dir,
+            store,
+            table: Mutex::new(Table {
+                segments,
+                checkpoints,
+                lock: Some(lock),
+            }),
+        }
+    }
+
+    pub(super) fn segments(&self) -> Vec<Arc<Segment>> {
+        self.table.lock().segments.clone()
+    }
+
+    pub(super) fn checkpoints(&self) -> Vec<Arc<Checkpoint>> {
+        self.table.lock().checkpoints.clone()
+    }
+
+    pub(super) fn add_segment(&self, segment: Arc<Segment>) {
+        self.table.lock().segments.push(segment);
+    }
+
+    pub(super) fn add_checkpoint(&self, checkpoint: Arc<Checkpoint>) {
+        self.table.lock().checkpoints.push(checkpoint);
+    }
+
+    /// The segments that hold what comes after a revision.
+    pub(super) fn segments_from(&self, revision: Revision) -> Vec<Arc<Segment>> {
+        let table = self.table.lock();
+        let after = table
+            .segments
+            .partition_point(|segment| segment.header.first_revision <= revision.0);
+        table.segments[after.saturating_sub(1)..].to_vec()
+    }
+
+    /// Lets go of every file and of the lock.
+    pub(super) fn close(&self) {
+        *self.table.lock() = Table::default();
+    }
+
+    /// Deletes what no read at or after the floor, and no recovery, will ask for.
+    ///
+    /// Kept are the newest checkpoint, for recovery; the newest one not above the floor, for reads of the past; and
+    /// the log behind that one.
+    pub(super) fn prune(&self, floor: Revision) -> Result<(), StorageError> {
+        let (segments, checkpoints) = self.table.lock().take_prunable(floor);
+        if segments.is_empty() && checkpoints.is_empty() {
+            return Ok(());
+        }
+        let paths = segments
+            .iter()
+            .map(|segment| &segment.path)
+            .chain(checkpoints.iter().map(|c| &c.path));
+        for path in paths {
+            self.disk
+                .remove(path)
+                .map_err(StorageError::io(format!("removing {}", path.display())))?;
+        }
+        self.disk
+            .sync_dir(&self.dir)
+            .map_err(StorageError::io(format!("syncing {}", self.dir.display())))
+    }
+}
+
+impl Table {
+    fn take_prunable(&mut self, floor: Revision) -> (Vec<Arc<Segment>>, Vec<Arc<Checkpoint>>) {
+        let Some(base) = self
+            .checkpoints
+            .iter()
+            .rposition(|checkpoint| checkpoint.revision() <= floor)
+        else {
+            return (Vec::new(), Vec::new());
+        };
+        let batch = self.checkpoints[base].header.batch;
+        let newest = self.checkpoints.len() - 1;
+        let all = std::mem::take(&mut self.checkpoints);
+        let mut gone = Vec::new();
+        for (at, checkpoint) in all.into_iter().enumerate() {
+            if at == base || at == newest {
+                self.checkpoints.push(checkpoint)
+            } else {
+                gone.push(checkpoint)
+            }
+        }
+        // A segment is behind the checkpoint when the one after it begins no later than the first batch that is not.
+        let next = self
+            .segments
+            .partition_point(|segment| segment.header.first_batch <= batch + 1);
+        (self.segments.drain(..next.saturating_sub(1)).collect(), gone)
+    }
+}
+
+impl Appender {
+    /// Appends behind what `segment` holds.
+    pub(super) fn new(segment: Arc<Segment>, next_batch: u64, next_index: u64, segment_bytes: u64) -> Self {
+        let offset = segment.end();
+        Self {
+            segment: Some(segment),
+            offset,
+            next_batch,
+            next_index,
+            segment_bytes,
+            roll: false,
+            since_checkpoint: 0,
+        }
+    }
+
+    /// Writes one batch. `bytes` begins with room for the header and ends with the last record.
+    pub(super) fn write(
+        &mut self,
+        files: &Files,
+        bytes: &mut Vec<u8>,
+        records: u32,
+        first_revision: u64,
+    ) -> Result<Written, StorageError> {
+        if self.roll || self.offset >= self.segment_bytes {
+            self.begin_segment(files, first_revision)?;
+        }
+        let segment = self
+            .segment
+            .clone()
+            .ok_or_else(|| StorageError::Unavailable("storage is closed".to_owned()))?;
+        let header_bytes = super::format::BATCH_HEADER_BYTES;
+        let body_bytes = u32::try_from(bytes.len() - header_bytes).expect("what is queued is bounded");
+        let header = BatchHeader {
+            store: files.store,
+            batch: self.next_batch,
+            first_revision,
+            records,
+            body_bytes,
+        };
+        header.encode(&mut bytes[..header_bytes]);
+        bytes.extend_from_slice(&TRAILER);
+        let offset = batch_start(self.offset);
+        let failed = StorageError::io(format!("writing {}", segment.path.display()));
+        segment.file.write_at(offset, bytes).map_err(failed)?;
+        let end = offset + bytes.len() as u64;
+        Ok(Written {
+            batch: self.next_batch,
+            segment,
+            first_revision,
+            offset,
+            end,
+        })
+    }
+
+    /// Makes it durable.
+    pub(super) fn sync(&mut self, written: &Written) -> Result<(), StorageError> {
+        let failed = StorageError::io(format!("syncing {}", written.segment.path.display()));
+        written.segment.file.sync_data().map_err(failed)?;
+        written
+            .segment
+            .extend(written.first_revision, written.offset, written.end);
+        self.since_checkpoint += written.end - self.offset;
+        self.offset = written.end;
+        self.next_batch += 1;
+        Ok(())
+    }
+
+    fn begin_segment(&mut self, files: &Files, first_revision: u64) -> Result<(), StorageError> {
+        let header = SegmentHeader {
+            store: files.store,
+            index: self.next_index,
+            first_batch: self.next_batch,
+            first_revision,
+        };
+        let segment = Arc::new(Segment::create(&*files.disk, &files.dir, header, &[])?);
+        files.add_segment(Arc::clone(&segment));
+        self.offset = segment.end();
+        self.segment = Some(segment);
+        self.next_index += 1;
+        self.roll = false;
+        Ok(())
+    }
+
+    pub(super) fn close(&mut self) {
+        self.segment = None;
+    }
+}

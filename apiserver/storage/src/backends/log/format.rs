@@ -1,0 +1,368 @@
+//! What the files look like, byte by byte; `docs/decisions/0002-segment-log.md` says why.
+//!
+//! A segment begins with one sector of header. Then come batches, each what one flush wrote: a header that never
+//! crosses a sector, records with a length and a checksum each, and four bytes of trailer that are not zero. A
+//! checkpoint begins with the same kind of sector, holds blocks of records in key order, and ends with an index.
+
+use super::header;
+use super::wire::{Malformed, Put, Reader};
+use crate::{Entry, Key, Record};
+use bytes::Bytes;
+use machinery_meta::Revision;
+use std::sync::Arc;
+
+pub(super) const SECTOR: usize = 512;
+pub(super) const FORMAT_VERSION: u32 = 1;
+pub(super) const RECORD_VERSION: u8 = 1;
+pub(super) const BATCH_HEADER_BYTES: usize = 48;
+pub(super) const TRAILER: [u8; 4] = [0xa5, 0x5a, 0xc3, 0x3c];
+const SEGMENT_MAGIC: &[u8; 8] = b"KNARRSEG";
+const CHECKPOINT_MAGIC: &[u8; 8] = b"KNARRCKP";
+const BATCH_MAGIC: u32 = 0x7461_426b;
+/// Length and checksum before each record.
+pub(super) const RECORD_PREFIX_BYTES: usize = 8;
+/// A record larger than this is damage, not data: the limit of a record with its key and header, doubled.
+pub(super) const MAX_STORED_RECORD_BYTES: usize = 2 * crate::write::MAX_RECORD_BYTES;
+
+/// What the first sector of a file says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum FileHeader {
+    Segment(SegmentHeader),
+    Checkpoint(CheckpointHeader),
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct SegmentHeader {
+    /// Drawn once, when the directory was first used; files of another store are refused.
+    pub(super) store: u64,
+    pub(super) index: u64,
+    /// The number of the first batch. Batches of earlier segments with this number or a later one do not count.
+    pub(super) first_batch: u64,
+    /// No record of this segment has an earlier revision.
+    pub(super) first_revision: u64,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct CheckpointHeader {
+    pub(super) store: u64,
+    pub(super) revision: u64,
+    pub(super) compacted: u64,
+    /// The last batch that the checkpoint holds.
+    pub(super) batch: u64,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct BatchHeader {
+    pub(super) store: u64,
+    pub(super) batch: u64,
+    pub(super) first_revision: u64,
+    pub(super) records: u32,
+    pub(super) body_bytes: u32,
+}
+
+/// Why the first sector, or a batch header, is not one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum HeaderError {
+    /// Never written.
+    Blank,
+    /// Written, and not what was written.
+    Damaged,
+    /// Of a newer version.
+    Newer(u32),
+}
+
+impl FileHeader {
+    pub(super) fn encode(&self) -> Vec<u8> {
+        let (magic, numbers) = match self {
+            Self::Segment(h) => (SEGMENT_MAGIC, [h.store, h.index, h.first_batch, h.first_revision]),
+            Self::Checkpoint(h) => (CHECKPOINT_MAGIC, [h.store, h.revision, h.compacted, h.batch]),
+        };
+        let mut out = Vec::with_capacity(SECTOR);
+        out.extend_from_slice(magic);
+        out.extend_from_slice(&FORMAT_VERSION.to_le_bytes());
+        for number in numbers {
+            out.extend_from_slice(&number.to_le_bytes());
+        }
+        out.resize(SECTOR - 4, 0);
+        let checksum = crc32c::crc32c(&out);
+        out.extend_from_slice(&checksum.to_le_bytes());
+        out
+    }
+
+    pub(super) fn decode(sector: &[u8]) -> Result<Self, HeaderError> {
+        if sector.iter().all(|byte| *byte == 0) {
+            return Err(HeaderError::Blank);
+        }
+        let damaged = |_| HeaderError::Damaged;
+        let (body, checksum) = sector.split_last_chunk::<4>().ok_or(HeaderError::Damaged)?;
+        if sector.len() != SECTOR || crc32c::crc32c(body) != u32::from_le_bytes(*checksum) {
+            return Err(HeaderError::Damaged);
+        }
+        let mut reader = Reader::new(body);
+        let magic = reader.take(8).map_err(damaged)?;
+        let version = reader.u32().map_err(damaged)?;
+        if version != FORMAT_VERSION {
+            return Err(HeaderError::Newer(version));
+        }
+        let mut next = || reader.u64().map_err(damaged);
+        let [a, b, c, d] = [next()?, next()?, next()?, next()?];
+        if magic == SEGMENT_MAGIC {
+            Ok(Self::Segment(SegmentHeader {
+                store: a,
+                index: b,
+                first_batch: c,
+                first_revision: d,
+            }))
+        } else if magic == CHECKPOINT_MAGIC {
+            Ok(Self::Checkpoint(CheckpointHeader {
+                store: a,
+                revision: b,
+                compacted: c,
+                batch: d,
+            }))
+        } else {
+            Err(HeaderError::Damaged)
+        }
+    }
+}
+
+impl BatchHeader {
+    pub(super) fn encode(&self, out: &mut [u8]) {
+        let mut bytes = Vec::with_capacity(BATCH_HEADER_BYTES);
+        bytes.extend_from_slice(&BATCH_MAGIC.to_le_bytes());
+        bytes.extend_from_slice(&FORMAT_VERSION.to_le_bytes());
+        for number in [self.store, self.batch, self.first_revision] {
+            bytes.extend_from_slice(&number.to_le_bytes());
+        }
+        bytes.extend_from_slice(&self.records.to_le_bytes());
+        bytes.extend_from_slice(&self.body_bytes.to_le_bytes());
+        bytes.resize(BATCH_HEADER_BYTES - 4, 0);
+        let checksum = crc32c::crc32c(&bytes);
+        bytes.extend_from_slice(&checksum.to_le_bytes());
+        out.copy_from_slice(&bytes);
+    }
+
+    pub(super) fn decode(bytes: &[u8]) -> Result<Self, HeaderError> {
+        if bytes.iter().all(|byte| *byte == 0) {
+            return Err(HeaderError::Blank);
+        }
+        let damaged = |_| HeaderError::Damaged;
+        let (body, checksum) = bytes.split_last_chunk::<4>().ok_or(HeaderError::Damaged)?;
+        if bytes.len() != BATCH_HEADER_BYTES || crc32c::crc32c(body) != u32::from_le_bytes(*checksum) {
+            return Err(HeaderError::Damaged);
+        }
+        let mut reader = Reader::new(body);
+        if reader.u32() != Ok(BATCH_MAGIC) {
+            return Err(HeaderError::Damaged);
+        }
+        let version = reader.u32().map_err(damaged)?;
+        if version != FORMAT_VERSION {
+            return Err(HeaderError::Newer(version));
+        }
+        Ok(Self {
+            store: reader.u64().map_err(damaged)?,
+            batch: reader.u64().map_err(damaged)?,
+            first_revision: reader.u64().map_err(damaged)?,
+            records: reader.u32().map_err(damaged)?,
+            body_bytes: reader.u32().map_err(damaged)?,
+        })
+    }
+
+    /// A quick look, before the checksum is worth computing.
+    pub(super) fn is_possible(bytes: &[u8]) -> bool {
+        bytes.starts_with(&BATCH_MAGIC.to_le_bytes())
+    }
+
+    /// The bytes a batch takes behind its header.
+    pub(super) fn following(&self) -> usize {
+        self.body_bytes as usize + TRAILER.len()
+    }
+}
+
+/// Where a batch may begin: a header never crosses a sector, so that a power loss keeps all of it or nothing.
+pub(super) fn batch_start(offset: u64) -> u64 {
+    let sector = SECTOR as u64;
+    let within = offset % sector;
+    if within + BATCH_HEADER_BYTES as u64 > sector {
+        offset - within + sector
+    } else {
+        offset
+    }
+}
+
+/// One record as it was read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Stored {
+    /// An object came to be what it is.
+    Put { entry: Arc<Entry>, previous: Revision },
+    /// An object went.
+    Delete {
+        key: Key,
+        revision: Revision,
+        previous: Revision,
+    },
+    /// Everything before this revision may go.
+    Compact { floor: Revision },
+}
+
+impl Stored {
+    pub(super) fn revision(&self) -> Option<Revision> {
+        match self {
+            Self::Put { entry, .. } => Some(entry.revision),
+            Self::Delete { revision, .. } => Some(*revision),
+            Self::Compact { .. } => None,
+        }
+    }
+
+    pub(super) fn key(&self) -> Option<&Key> {
+        match self {
+            Self::Put { entry, .. } => Some(&entry.key),
+            Self::Delete { key, .. } => Some(key),
+            Self::Compact { .. } => None,
+        }
+    }
+}
+
+const PUT: u8 = 1;
+const DELETE: u8 = 2;
+const COMPACT: u8 = 3;
+/// The record is the last of its group: the commit mark.
+const COMMITS: u8 = 1;
+const EXPIRES: u8 = 2;
+
+/// Appends a record with its length and checksum. `commits` marks the last of a group.
+pub(super) fn put_stored(out: &mut Vec<u8>, stored: &Stored, commits: bool) {
+    let start = out.len();
+    out.extend_from_slice(&[0; RECORD_PREFIX_BYTES]);
+    let mark = if commits { COMMITS } else { 0 };
+    match stored {
+        Stored::Put { entry, previous } => put_entry(out, entry, *previous, mark),
+        Stored::Delete {
+            key,
+            revision,
+            previous,
+        } => {
+            out.extend_from_slice(&[RECORD_VERSION, DELETE, mark]);
+            out.put_varint(revision.0);
+            out.put_varint(previous.0);
+            out.put_bytes(key.as_str().as_bytes());
+        }
+        Stored::Compact { floor } => {
+            out.extend_from_slice(&[RECORD_VERSION, COMPACT, mark]);
+            out.put_varint(floor.0);
+        }
+    }
+    let payload = start + RECORD_PREFIX_BYTES;
+    let length = u32::try_from(out.len() - payload).expect("a record's size is checked when it is taken up");
+    let checksum = crc32c::crc32c(&out[payload..]);
+    out[start..start + 4].copy_from_slice(&length.to_le_bytes());
+    out[start + 4..payload].copy_from_slice(&checksum.to_le_bytes());
+}
+
+fn put_entry(out: &mut Vec<u8>, entry: &Entry, previous: Revision, mark: u8) {
+    let expires = if entry.expires.is_some() { EXPIRES } else { 0 };
+    out.extend_from_slice(&[RECORD_VERSION, PUT, mark | expires]);
+    out.put_varint(entry.revision.0);
+    out.put_varint(previous.0);
+    out.put_varint(entry.created.0);
+    if let Some(seconds) = entry.expires {
+        out.put_varint(seconds);
+    }
+    out.extend_from_slice(&entry.record.fingerprint.to_le_bytes());
+    out.put_bytes(entry.key.as_str().as_bytes());
+    let length_at = out.len();
+    out.extend_from_slice(&[0; 4]);
+    header::encode(&entry.record.header, out);
+    let length =
+        u32::try_from(out.len() - length_at - 4).expect("a header's size is checked with its record");
+    out[length_at..length_at + 4].copy_from_slice(&length.to_le_bytes());
+    for part in &entry.record.parts {
+        out.put_varint(part.len() as u64);
+    }
+    for part in &entry.record.parts {
+        out.extend_from_slice(part);
+    }
+}
+
+/// The record at the front of `bytes` and whether it commits its group; the checksum is verified.
+pub(super) fn take_stored(bytes: &mut Reader<'_>) -> Result<(Stored, bool), Malformed> {
+    let length = bytes.u32()? as usize;
+    let checksum = bytes.u32()?;
+    if length > MAX_STORED_RECORD_BYTES {
+        return Err(Malformed("a record's length is impossible"));
+    }
+    let payload = bytes.take(length)?;
+    if crc32c::crc32c(payload) != checksum {
+        return Err(Malformed("a record's checksum does not match"));
+    }
+    let mut reader = Reader::new(payload);
+    if reader.u8()? != RECORD_VERSION {
+        return Err(Malformed(NEWER_RECORD));
+    }
+    let (kind, flags) = (reader.u8()?, reader.u8()?);
+    let stored = match kind {
+        PUT => {
+            let revision = Revision(reader.varint()?);
+            let previous = Revision(reader.varint()?);
+            Stored::Put {
+                entry: Arc::new(take_entry(&mut reader, revision, flags)?),
+                previous,
+            }
+        }
+        DELETE => Stored::Delete {
+            revision: Revision(reader.varint()?),
+            previous: Revision(reader.varint()?),
+            key: key(&mut reader)?,
+        },
+        COMPACT => Stored::Compact {
+            floor: Revision(reader.varint()?),
+        },
+        _ => return Err(Malformed("a record is of unknown kind")),
+    };
+    if !reader.is_empty() {
+        return Err(Malformed("a record is followed by something"));
+    }
+    Ok((stored, flags & COMMITS != 0))
+}
+
+/// The words for a record of a newer version whose checksum holds; recovery turns them into their own error.
+pub(super) const NEWER_RECORD: &str = "a record has a newer format version";
+
+fn key(reader: &mut Reader<'_>) -> Result<Key, Malformed> {
+    Key::parse(reader.str()?).map_err(|_| Malformed("a key is not a path"))
+}
+
+fn take_entry(reader: &mut Reader<'_>, revision: Revision, flags: u8) -> Result<Entry, Malformed> {
+    let created = Revision(reader.varint()?);
+    let expires = if flags & EXPIRES != 0 {
+        Some(reader.varint()?)
+    } else {
+        None
+    };
+    let fingerprint = reader.u64()?;
+    let key = key(reader)?;
+    let header_length = reader.u32()? as usize;
+    let header = Arc::new(header::decode(reader.take(header_length)?)?);
+    let lengths = [reader.length()?, reader.length()?, reader.length()?];
+    let total = lengths
+        .iter()
+        .try_fold(0_usize, |sum, next| sum.checked_add(*next));
+    let all = Bytes::copy_from_slice(reader.take(total.ok_or(Malformed("a record's parts are too long"))?)?);
+    let [first, second, _] = lengths;
+    let parts = [
+        all.slice(..first),
+        all.slice(first..first + second),
+        all.slice(first + second..),
+    ];
+    Ok(Entry {
+        key,
+        revision,
+        created,
+        expires,
+        record: Record {
+            parts,
+            fingerprint,
+            header,
+        },
+    })
+}

@@ -1,0 +1,292 @@
+//! The segment log: our own engine, on a disk or in memory.
+//!
+//! A write passes through [`writer`] (compare, number, encode), [`engine`] (flush, publish) and [`files`] into a
+//! [`segment`]; once durable it changes [`live`], the tree that reads use, and [`feed`], the recent changes that
+//! [`cursor`]s follow. [`past`] reads what memory no longer has. [`upkeep`] expires, compacts and writes
+//! [`checkpoint`]s. [`recovery`] turns the files back into all of this. [`format`] is what the files look like.
+//!
+//! Never: a change visible before it is durable, a flush while another runs, a file written in place.
+
+mod checkpoint;
+mod cursor;
+mod engine;
+mod feed;
+mod files;
+mod format;
+mod header;
+mod live;
+mod options;
+mod past;
+mod recovery;
+mod segment;
+mod upkeep;
+mod wire;
+pub(crate) mod writer;
+
+pub use options::LogOptions;
+pub use recovery::RecoveryReport;
+
+use crate::{
+    Entry, Event, Key, Lookup, Page, Prefix, RangeOptions, ReadAt, Record, Storage, StorageError,
+    WatchCursor, WatchRequest, Write,
+};
+use async_trait::async_trait;
+use cursor::LogCursor;
+use engine::Engine;
+use live::{Root, below};
+use machinery_meta::Revision;
+use machinery_runtime::{MemDisk, Runtime, Scope};
+use std::fmt;
+use std::sync::Arc;
+
+/// Storage on the segment log. Dropping it stops it; [`Storage::close`] also waits.
+pub struct LogStorage {
+    engine: Arc<Engine>,
+    scope: Scope,
+}
+
+impl LogStorage {
+    /// Opens a data directory on the runtime's disk, recovering what is there.
+    pub async fn open(
+        runtime: &Runtime,
+        options: LogOptions,
+    ) -> Result<(Self, RecoveryReport), StorageError> {
+        let scope = runtime.child_scope();
+        let (disk, store) = (runtime.disk(), runtime.random_u64());
+        let settings = options.clone();
+        let recovered = runtime
+            .blocking(move || recovery::recover(disk, &settings, store))
+            .await;
+        let recovered = recovered.map_err(|ended| StorageError::Unavailable(ended.to_string()))??;
+        let recovery::Recovered {
+            live,
+            feed,
+            files,
+            appender,
+            report,
+        } = recovered;
+        for problem in &report.problems {
+            tracing::error!(problem, "recovery worked around damage");
+        }
+        let own = scope.runtime();
+        let engine = Arc::new(Engine::new(own.clone(), options, live, feed, files, appender));
+        own.spawn("storage expiry", upkeep::expire(Arc::clone(&engine)))
+            .detach();
+        own.spawn("storage compaction", upkeep::compact_by_age(Arc::clone(&engine)))
+            .detach();
+        Ok((Self { engine, scope }, report))
+    }
+
+    /// Opens an empty store in memory.
+    pub async fn memory(runtime: &Runtime) -> Result<Self, StorageError> {
+        let runtime = runtime.with_disk(Arc::new(MemDisk::new()));
+        Ok(Self::open(&runtime, LogOptions::new("/memory")).await?.0)
+    }
+
+    /// Reads every byte that should be there again; one line for each file that is not what was written.
+    pub async fn verify(&self) -> Result<Vec<String>, StorageError> {
+        let engine = Arc::clone(&self.engine);
+        let verified = self.engine.runtime.blocking(move || {
+            let segments = engine
+                .files
+                .segments()
+                .into_iter()
+                .map(|segment| segment.verify());
+            let checkpoints = engine
+                .files
+                .checkpoints()
+                .into_iter()
+                .map(|checkpoint| checkpoint.each(drop));
+            segments
+                .chain(checkpoints)
+                .filter_map(Result::err)
+                .map(|error| error.to_string())
+                .collect()
+        });
+        verified
+            .await
+            .map_err(|ended| StorageError::Unavailable(ended.to_string()))
+    }
+
+    /// Writes a checkpoint now, unless one is being written.
+    pub fn checkpoint(&self) {
+        if !self
+            .engine
+            .checkpointing
+            .swap(true, std::sync::atomic::Ordering::AcqRel)
+        {
+            upkeep::checkpoint(&self.engine);
+        }
+    }
+
+    /// The state to read at, or what stands in the way.
+    fn resolve(&self, at: ReadAt) -> Result<At, StorageError> {
+        let (root, current) = {
+            let live = self.engine.live.read();
+            (live.root.clone(), live.revision)
+        };
+        let compacted = self.engine.feed.read().compacted();
+        match at {
+            ReadAt::Latest => Ok(At::Now(root, current)),
+            ReadAt::NotBefore(asked) | ReadAt::Exact(asked) if asked > current => {
+                Err(StorageError::Future { asked, current })
+            }
+            ReadAt::NotBefore(_) => Ok(At::Now(root, current)),
+            ReadAt::Exact(asked) if asked == current => Ok(At::Now(root, current)),
+            ReadAt::Exact(asked) if asked < compacted => Err(StorageError::Compacted { asked, compacted }),
+            ReadAt::Exact(asked) => Ok(match self.engine.pins.lock().get(asked) {
+                Some(root) => At::Now(root, asked),
+                None => At::Past(asked),
+            }),
+        }
+    }
+
+    async fn past(&self, prefix: &Prefix, at: Revision) -> Result<Vec<Arc<Entry>>, StorageError> {
+        match self.engine.undo(prefix, at) {
+            Some(entries) => Ok(entries),
+            None => self.engine.past_range(prefix.clone(), at).await,
+        }
+    }
+}
+
+/// A state that can be read.
+enum At {
+    Now(Root, Revision),
+    Past(Revision),
+}
+
+#[async_trait]
+impl Storage for LogStorage {
+    async fn get(&self, key: &Key, at: ReadAt) -> Result<Lookup, StorageError> {
+        if at == ReadAt::Latest {
+            let live = self.engine.live.read();
+            let entry = live.root.get(key.as_str()).cloned();
+            return Ok(Lookup {
+                entry,
+                revision: live.revision,
+            });
+        }
+        match self.resolve(at)? {
+            At::Now(root, revision) => Ok(Lookup {
+                entry: root.get(key.as_str()).cloned(),
+                revision,
+            }),
+            At::Past(revision) => {
+                let (parent, _) = key.as_str().rsplit_once('/').unwrap_or_default();
+                let entries = self
+                    .past(&Prefix::parse(&format!("{parent}/"))?, revision)
+                    .await?;
+                Ok(Lookup {
+                    entry: entries.into_iter().find(|entry| entry.key == *key),
+                    revision,
+                })
+            }
+        }
+    }
+
+    async fn range(&self, prefix: &Prefix, options: &RangeOptions) -> Result<Page, StorageError> {
+        let limit = if options.limit == 0 {
+            usize::MAX
+        } else {
+            options.limit
+        };
+        match self.resolve(options.at)? {
+            At::Now(root, revision) => {
+                let mut entries = below(&root, prefix, options.start_after.as_ref());
+                let page: Vec<_> = entries.by_ref().take(limit).cloned().collect();
+                let remaining = entries.count() as u64;
+                if remaining > 0 {
+                    self.engine.pins.lock().pin(revision, &root);
+                }
+                Ok(Page {
+                    entries: page,
+                    revision,
+                    remaining,
+                })
+            }
+            At::Past(revision) => {
+                let mut entries = self.past(prefix, revision).await?;
+                if let Some(after) = &options.start_after {
+                    entries.drain(..entries.partition_point(|entry| entry.key <= *after));
+                }
+                let remaining = entries.len().saturating_sub(limit) as u64;
+                entries.truncate(limit);
+                Ok(Page {
+                    entries,
+                    revision,
+                    remaining,
+                })
+            }
+        }
+    }
+
+    async fn count(&self, prefix: &Prefix) -> Result<u64, StorageError> {
+        let root = self.engine.live.read().root.clone();
+        Ok(below(&root, prefix, None).count() as u64)
+    }
+
+    async fn commit(&self, group: Vec<Write>) -> Result<Vec<Arc<Event>>, StorageError> {
+        self.engine.commit(group).await
+    }
+
+    async fn watch(&self, request: WatchRequest) -> Result<Box<dyn WatchCursor>, StorageError> {
+        Ok(Box::new(LogCursor::open(&self.engine, request)?))
+    }
+
+    async fn current_revision(&self) -> Result<Revision, StorageError> {
+        Ok(self.engine.live.read().revision)
+    }
+
+    async fn compacted_revision(&self) -> Result<Revision, StorageError> {
+        Ok(self.engine.feed.read().compacted())
+    }
+
+    async fn reached(&self, revision: Revision) -> Result<(), StorageError> {
+        upkeep::reached(&self.engine, revision).await
+    }
+
+    async fn compact(&self, revision: Revision) -> Result<(), StorageError> {
+        upkeep::compact(&self.engine, revision).await
+    }
+
+    fn recache(&self, key: &Key, revision: Revision, record: Record) -> bool {
+        let mut live = self.engine.live.write();
+        let Some(entry) = live
+            .root
+            .get(key.as_str())
+            .filter(|entry| entry.revision == revision)
+        else {
+            return false;
+        };
+        let (created, expires) = (entry.created, entry.expires);
+        let entry = Arc::new(Entry {
+            key: key.clone(),
+            revision,
+            created,
+            expires,
+            record,
+        });
+        live.root.insert(key.clone(), entry);
+        true
+    }
+
+    async fn close(&self) {
+        self.engine.drain().await;
+        self.scope.stopped().await;
+        self.engine.close_files();
+    }
+}
+
+impl Drop for LogStorage {
+    fn drop(&mut self) {
+        self.engine.stop();
+    }
+}
+
+impl fmt::Debug for LogStorage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LogStorage")
+            .field("engine", &self.engine)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,420 @@
+//! One file of the log, and how a batch is read back.
+
+use super::format::{
+    self, BATCH_HEADER_BYTES, BatchHeader, FORMAT_VERSION, FileHeader, HeaderError, SECTOR, SegmentHeader,
+    Stored, TRAILER,
+};
+use super::wire::{Malformed, Reader};
+use crate::StorageError;
+use machinery_meta::Revision;
+use machinery_runtime::{Disk, DiskFile, OpenMode};
+use parking_lot::Mutex;
+use std::path::{Path, PathBuf};
+
+/// An open segment.
+#[derive(Debug)]
+pub(super) struct Segment {
+    pub(super) header: SegmentHeader,
+    pub(super) path: PathBuf,
+    pub(super) file: Box<dyn DiskFile>,
+    extent: Mutex<Extent>,
+}
+
+/// How far a segment may be read, and where to begin.
+#[derive(Debug, Default)]
+struct Extent {
+    /// Everything before this offset is durable and whole.
+    end: u64,
+    /// Now and then the first revision of a batch and where the batch begins.
+    index: Vec<(u64, u64)>,
+    /// Recovery had no need to read this segment: it holds the batches before this one.
+    unread_until: Option<u64>,
+}
+
+/// One entry of the index for so many bytes.
+const INDEX_EVERY_BYTES: u64 = 64 << 10;
+
+/// Where reading a whole segment ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct ScanEnd {
+    pub(super) next_batch: u64,
+    /// Bytes of a batch that the power loss left incomplete.
+    pub(super) torn_bytes: u64,
+}
+
+/// A batch as it was read.
+#[derive(Debug)]
+pub(super) struct Batch {
+    pub(super) header: BatchHeader,
+    pub(super) offset: u64,
+    /// Where the next batch may begin.
+    pub(super) end: u64,
+    /// Every record, and whether it commits its group.
+    pub(super) records: Vec<(Stored, bool)>,
+    /// Header, records and trailer.
+    pub(super) bytes: Vec<u8>,
+}
+
+/// What is at an offset.
+#[derive(Debug)]
+pub(super) enum Next {
+    Batch(Batch),
+    /// Nothing was written here.
+    End,
+    /// The power went while this was written; nobody was told that it is stored.
+    Torn {
+        bytes: u64,
+    },
+    /// This was written and durable, and is not what was written.
+    Damaged {
+        offset: u64,
+        found: String,
+    },
+    Newer {
+        version: u32,
+    },
+}
+
+impl Segment {
+    /// The name of a segment's file.
+    pub(super) fn path(dir: &Path, index: u64) -> PathBuf {
+        dir.join(format!("log-{index:016x}.seg"))
+    }
+
+    /// The index in a segment's file name.
+    pub(super) fn index_of(name: &str) -> Option<u64> {
+        u64::from_str_radix(name.strip_prefix("log-")?.strip_suffix(".seg")?, 16).ok()
+    }
+
+    /// Makes a segment that holds `batch` (whole, already durable elsewhere) or nothing, and makes it durable.
+    ///
+    /// The header is written last: a segment without one was never begun, so a power loss on the way loses nothing.
+    pub(super) fn create(
+        disk: &dyn Disk,
+        dir: &Path,
+        header: SegmentHeader,
+        batch: &[u8],
+    ) -> Result<Self, StorageError> {
+        let path = Self::path(dir, header.index);
+        let failed = || StorageError::io(format!("creating {}", path.display()));
+        let file = disk.open(&path, OpenMode::CreateNew).map_err(failed())?;
+        if !batch.is_empty() {
+            file.write_at(SECTOR as u64, batch).map_err(failed())?;
+            file.sync_data().map_err(failed())?;
+        }
+        file.write_at(0, &FileHeader::Segment(header).encode())
+            .map_err(failed())?;
+        file.sync_data().map_err(failed())?;
+        disk.sync_dir(dir).map_err(failed())?;
+        let segment = Self::new(header, path, file);
+        if !batch.is_empty() {
+            segment.extend(
+                header.first_revision,
+                SECTOR as u64,
+                (SECTOR + batch.len()) as u64,
+            );
+        }
+        Ok(segment)
+    }
+
+    pub(super) fn new(header: SegmentHeader, path: PathBuf, file: Box<dyn DiskFile>) -> Self {
+        let extent = Extent {
+            end: SECTOR as u64,
+            index: Vec::new(),
+            unread_until: None,
+        };
+        Self {
+            header,
+            path,
+            file,
+            extent: Mutex::new(extent),
+        }
+    }
+
+    /// The segment holds the batches before this one, and is read when someone asks.
+    pub(super) fn read_later(&self, until: u64) {
+        self.extent.lock().unread_until = Some(until);
+    }
+
+    /// Reads every batch in order. With `until`, all batches before that one must be there and nothing after counts.
+    pub(super) fn scan(
+        &self,
+        until: Option<u64>,
+        mut each: impl FnMut(Batch),
+    ) -> Result<ScanEnd, StorageError> {
+        let length = self.file.len().map_err(self.failed())?;
+        let (mut offset, mut expected) = (SECTOR as u64, self.header.first_batch);
+        while until.is_none_or(|until| expected < until) {
+            let torn_bytes = match self.next(offset, length)? {
+                Next::Batch(batch) if batch.header.batch != expected => {
+                    return Err(self.corrupt(batch.offset, "a batch has the wrong number"));
+                }
+                Next::Batch(batch) => {
+                    self.extend(batch.header.first_revision, batch.offset, batch.end);
+                    offset = batch.end;
+                    expected += 1;
+                    each(batch);
+                    continue;
+                }
+                Next::Damaged { offset, found } => return Err(self.corrupt(offset, &found)),
+                Next::Newer { version } => return Err(self.newer(version)),
+                Next::End => 0,
+                Next::Torn { bytes } => bytes,
+            };
+            if until.is_some() || self.has_later_batch(offset, expected)? {
+                return Err(self.corrupt(offset, "a batch is missing"));
+            }
+            return Ok(ScanEnd {
+                next_batch: expected,
+                torn_bytes,
+            });
+        }
+        Ok(ScanEnd {
+            next_batch: expected,
+            torn_bytes: 0,
+        })
+    }
+
+    fn ensure_read(&self) -> Result<(), StorageError> {
+        let until = self.extent.lock().unread_until;
+        if until.is_some() {
+            self.scan(until, drop)?;
+            self.extent.lock().unread_until = None;
+        }
+        Ok(())
+    }
+
+    /// Reads everything that should be there once more. One line when something is wrong.
+    pub(super) fn verify(&self) -> Result<(), StorageError> {
+        self.ensure_read()?;
+        let first = self.header.first_revision;
+        self.read_from(Revision(first), |_| true)?;
+        let mut sector = vec![0; SECTOR];
+        let read = self.file.read_at(0, &mut sector).map_err(self.failed())?;
+        match FileHeader::decode(&sector[..read]) {
+            Ok(FileHeader::Segment(header)) if header == self.header => Ok(()),
+            _ => Err(self.corrupt(0, "the header of a segment is damaged")),
+        }
+    }
+
+    /// A batch became durable.
+    pub(super) fn extend(&self, first_revision: u64, offset: u64, end: u64) {
+        let mut extent = self.extent.lock();
+        if offset < extent.end {
+            return; // Two readers scanned at once.
+        }
+        let due = extent
+            .index
+            .last()
+            .is_none_or(|(_, last)| offset >= last + INDEX_EVERY_BYTES);
+        if due {
+            extent.index.push((first_revision, offset));
+        }
+        extent.end = end;
+    }
+
+    pub(super) fn end(&self) -> u64 {
+        self.extent.lock().end
+    }
+
+    /// Where to begin reading to meet a revision.
+    fn start_for(&self, revision: Revision) -> u64 {
+        let extent = self.extent.lock();
+        let after = extent.index.partition_point(|(first, _)| *first <= revision.0);
+        after
+            .checked_sub(1)
+            .map_or(SECTOR as u64, |at| extent.index[at].1)
+    }
+
+    /// Calls `each` for every record from the one of revision `from` on, until it says `false` or the segment ends.
+    pub(super) fn read_from(
+        &self,
+        from: Revision,
+        mut each: impl FnMut(Stored) -> bool,
+    ) -> Result<(), StorageError> {
+        self.ensure_read()?;
+        let (mut offset, end) = (self.start_for(from), self.end());
+        while offset < end {
+            match self.next(offset, end)? {
+                Next::Batch(batch) => {
+                    for (stored, _) in batch.records {
+                        if stored.revision().is_some_and(|revision| revision >= from) && !each(stored) {
+                            return Ok(());
+                        }
+                    }
+                    offset = batch.end;
+                }
+                Next::End => return Ok(()),
+                // Below the durable end nothing can be torn.
+                Next::Torn { .. } => return Err(self.corrupt(offset, "a batch is incomplete")),
+                Next::Damaged { offset, found } => return Err(self.corrupt(offset, &found)),
+                Next::Newer { version } => return Err(self.newer(version)),
+            }
+        }
+        Ok(())
+    }
+
+    /// What is at `offset`, in a file of `length` bytes.
+    pub(super) fn next(&self, offset: u64, length: u64) -> Result<Next, StorageError> {
+        let start = format::batch_start(offset);
+        if start > offset && !is_blank(&self.read(offset, start - offset)?) {
+            return Ok(Next::Damaged {
+                offset,
+                found: "the space between two batches is not empty".to_owned(),
+            });
+        }
+        if start >= length {
+            return Ok(Next::End);
+        }
+        let head = self.read(start, BATCH_HEADER_BYTES as u64)?;
+        match BatchHeader::decode(&head) {
+            Ok(header) => self.body(header, start, head),
+            Err(HeaderError::Newer(version)) => Ok(Next::Newer { version }),
+            Err(HeaderError::Blank) => self.after_blank(start, length),
+            Err(HeaderError::Damaged) if head.len() < BATCH_HEADER_BYTES => Ok(Next::Torn {
+                bytes: length - start,
+            }),
+            // A header lies in one sector: it is there as it was written, or not at all.
+            Err(HeaderError::Damaged) => Ok(Next::Damaged {
+                offset: start,
+                found: "the header of a batch is damaged".to_owned(),
+            }),
+        }
+    }
+
+    /// A header was never written, or its sector was lost. Either way nothing of the batch counts.
+    fn after_blank(&self, start: u64, length: u64) -> Result<Next, StorageError> {
+        let rest = self.read(start, length - start)?;
+        Ok(if is_blank(&rest) {
+            Next::End
+        } else {
+            Next::Torn {
+                bytes: length - start,
+            }
+        })
+    }
+
+    fn body(&self, header: BatchHeader, start: u64, mut bytes: Vec<u8>) -> Result<Next, StorageError> {
+        let body_start = start + BATCH_HEADER_BYTES as u64;
+        let following = header.following() as u64;
+        let body = self.read(body_start, following)?;
+        if header.store != self.header.store {
+            return Ok(Next::Damaged {
+                offset: start,
+                found: "a batch belongs to another store".to_owned(),
+            });
+        }
+        let broken = match parse(&header, &body) {
+            Ok(records) => {
+                bytes.extend_from_slice(&body);
+                return Ok(Next::Batch(Batch {
+                    header,
+                    offset: start,
+                    end: body_start + following,
+                    records,
+                    bytes,
+                }));
+            }
+            Err(Malformed(format::NEWER_RECORD)) => {
+                return Ok(Next::Newer {
+                    version: FORMAT_VERSION + 1,
+                });
+            }
+            Err(broken) => broken,
+        };
+        if body.len() as u64 != following || has_blank_sector(body_start, &body) {
+            return Ok(Next::Torn {
+                bytes: body.len() as u64 + BATCH_HEADER_BYTES as u64,
+            });
+        }
+        Ok(Next::Damaged {
+            offset: start,
+            found: broken.0.to_owned(),
+        })
+    }
+
+    /// Whether a batch later than `batch` begins somewhere behind `offset`: then what is missing before it was durable.
+    pub(super) fn has_later_batch(&self, offset: u64, batch: u64) -> Result<bool, StorageError> {
+        let length = self.file.len().map_err(self.failed())?;
+        let rest = self.read(offset, length.saturating_sub(offset))?;
+        Ok(rest.windows(BATCH_HEADER_BYTES).any(|window| {
+            BatchHeader::is_possible(window)
+                && BatchHeader::decode(window)
+                    .is_ok_and(|header| header.store == self.header.store && header.batch > batch)
+        }))
+    }
+
+    /// Up to `count` bytes; fewer at the end of the file.
+    fn read(&self, offset: u64, count: u64) -> Result<Vec<u8>, StorageError> {
+        let mut buffer = vec![0; usize::try_from(count).expect("a segment fits in memory")];
+        let read = self.file.read_at(offset, &mut buffer).map_err(self.failed())?;
+        buffer.truncate(read);
+        Ok(buffer)
+    }
+
+    fn failed(&self) -> impl FnOnce(std::io::Error) -> StorageError {
+        StorageError::io(format!("reading {}", self.path.display()))
+    }
+
+    pub(super) fn corrupt(&self, offset: u64, found: &str) -> StorageError {
+        StorageError::Corrupt {
+            file: self.path.display().to_string(),
+            offset,
+            found: found.to_owned(),
+        }
+    }
+
+    pub(super) fn newer(&self, found: u32) -> StorageError {
+        StorageError::NewerFormat {
+            what: self.path.display().to_string(),
+            found,
+            known: FORMAT_VERSION,
+        }
+    }
+}
+
+/// Every record of a batch, or why it is not one.
+fn parse(header: &BatchHeader, body: &[u8]) -> Result<Vec<(Stored, bool)>, Malformed> {
+    let (records, trailer) = body
+        .split_last_chunk::<4>()
+        .ok_or(Malformed("a batch ends too early"))?;
+    if body.len() != header.following() || *trailer != TRAILER {
+        return Err(Malformed("a batch has no end"));
+    }
+    let mut reader = Reader::new(records);
+    let mut out = Vec::with_capacity(header.records.min(4096) as usize);
+    let mut next = header.first_revision;
+    while !reader.is_empty() {
+        let (stored, commits) = format::take_stored(&mut reader)?;
+        if let Some(revision) = stored.revision() {
+            if revision.0 != next {
+                return Err(Malformed("revisions are not consecutive"));
+            }
+            next += 1;
+        }
+        out.push((stored, commits));
+    }
+    let committed = out.last().is_some_and(|(_, commits)| *commits);
+    if out.len() != header.records as usize || !committed {
+        return Err(Malformed("a batch has not all its records"));
+    }
+    Ok(out)
+}
+
+fn is_blank(bytes: &[u8]) -> bool {
+    bytes.iter().all(|byte| *byte == 0)
+}
+
+/// Whether some sector of what was written at `start` holds nothing: a power loss leaves that, a flipped bit does not.
+///
+/// What is written is text and never a whole sector of zeros, and the trailer ends it with bytes that are not zero.
+fn has_blank_sector(start: u64, body: &[u8]) -> bool {
+    let within = usize::try_from(start % SECTOR as u64).expect("less than a sector");
+    // When the body begins inside the header's sector, that part came with the header.
+    let with_header = if within == 0 {
+        0
+    } else {
+        (SECTOR - within).min(body.len())
+    };
+    body[with_header..].chunks(SECTOR).any(is_blank)
+}

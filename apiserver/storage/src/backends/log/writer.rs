@@ -1,0 +1,298 @@
+//! Taking up writes: compare, number, encode, queue. Nothing here waits or touches a file.
+
+use super::format::{self, BATCH_HEADER_BYTES, Stored};
+use super::live::Root;
+use crate::write::{MAX_GROUP_WRITES, MAX_RECORD_BYTES};
+use crate::{Entry, Event, Expect, Key, Op, Record, StorageError, Write};
+use machinery_meta::Revision;
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+use tokio::sync::oneshot;
+
+/// What is taken up and not yet published. The one order of changes is made under its lock.
+#[derive(Debug)]
+pub(super) struct Writer {
+    /// The last revision given away.
+    last: Revision,
+    /// Keys with changes that are queued or being flushed: the newest of each.
+    overlay: HashMap<Key, (Revision, Option<Arc<Entry>>)>,
+    pending: Pending,
+    /// A flush is under way and will look here again.
+    pub(super) flushing: bool,
+    stopped: Option<StorageError>,
+}
+
+/// The batch that the next flush takes.
+#[derive(Debug)]
+pub(super) struct Pending {
+    /// Room for the batch header, then records.
+    pub(super) bytes: Vec<u8>,
+    pub(super) records: u32,
+    pub(super) first_revision: u64,
+    pub(super) groups: Vec<Group>,
+}
+
+/// What happens when a batch is durable: these changes are published, then this caller is told.
+#[derive(Debug)]
+pub(super) struct Group {
+    pub(super) events: Vec<Arc<Event>>,
+    pub(super) floor: Option<Revision>,
+    pub(super) done: oneshot::Sender<Result<(), StorageError>>,
+}
+
+/// What became of a group that was handed in.
+#[derive(Debug)]
+pub(super) enum Submitted {
+    /// The answer is known and concerns only durable state.
+    Now(Result<Vec<Arc<Event>>, StorageError>),
+    /// The answer holds once the receiver says so.
+    After(
+        oneshot::Receiver<Result<(), StorageError>>,
+        Result<Vec<Arc<Event>>, StorageError>,
+    ),
+}
+
+/// The buffer of a batch is kept between flushes unless it grew beyond this.
+const KEPT_BUFFER_BYTES: usize = 1 << 20;
+
+impl Writer {
+    pub(super) fn new(last: Revision) -> Self {
+        Self {
+            last,
+            overlay: HashMap::new(),
+            pending: Pending::new(last, Vec::new()),
+            flushing: false,
+            stopped: None,
+        }
+    }
+
+    /// Takes a group up, or says why not. `root` is what is published; `now` is in seconds since 1970.
+    pub(super) fn submit(&mut self, root: &Root, group: Vec<Write>, now: u64) -> Submitted {
+        if let Some(error) = &self.stopped {
+            return Submitted::Now(Err(error.clone()));
+        }
+        let mut newest_seen = Revision::ZERO;
+        let mut before = Vec::with_capacity(group.len());
+        for (index, write) in group.iter().enumerate() {
+            let (queued, current) = self.current(root, &write.key);
+            newest_seen = newest_seen.max(queued);
+            if !holds(write, current.as_ref()) {
+                let key = write.key.clone();
+                return self.after_queued(newest_seen, Err(StorageError::Conflict { index, key, current }));
+            }
+            before.push(current);
+        }
+        if group.iter().all(|write| matches!(write.op, Op::Check)) {
+            return self.after_queued(newest_seen, Ok(Vec::new()));
+        }
+        let events = self.append(group, before, now);
+        let done = self.enqueue(events.clone(), None);
+        Submitted::After(done, Ok(events))
+    }
+
+    /// Takes up a raise of the floor.
+    pub(super) fn submit_floor(
+        &mut self,
+        floor: Revision,
+    ) -> Result<oneshot::Receiver<Result<(), StorageError>>, StorageError> {
+        if let Some(error) = &self.stopped {
+            return Err(error.clone());
+        }
+        format::put_stored(&mut self.pending.bytes, &Stored::Compact { floor }, true);
+        self.pending.records += 1;
+        Ok(self.enqueue(Vec::new(), Some(floor)))
+    }
+
+    /// Refuses everything from now on. The receiver resolves when what was taken up is done.
+    pub(super) fn stop(&mut self, why: StorageError) -> oneshot::Receiver<Result<(), StorageError>> {
+        self.stopped.get_or_insert(why);
+        self.enqueue(Vec::new(), None)
+    }
+
+    /// Fails everything that is queued, and everything to come.
+    pub(super) fn fail(&mut self, why: &StorageError) -> Pending {
+        self.stopped = Some(why.clone());
+        self.overlay.clear();
+        std::mem::replace(&mut self.pending, Pending::new(self.last, Vec::new()))
+    }
+
+    /// What the key will be once everything queued is done, and the queued revision that made it so (zero: none).
+    fn current(&self, root: &Root, key: &Key) -> (Revision, Option<Arc<Entry>>) {
+        match self.overlay.get(key) {
+            Some((revision, entry)) => (*revision, entry.clone()),
+            None => (Revision::ZERO, root.get(key.as_str()).cloned()),
+        }
+    }
+
+    /// An answer that rests on a queued change is given when that change is durable.
+    fn after_queued(&mut self, queued: Revision, answer: Result<Vec<Arc<Event>>, StorageError>) -> Submitted {
+        if queued == Revision::ZERO {
+            return Submitted::Now(answer);
+        }
+        Submitted::After(self.enqueue(Vec::new(), None), answer)
+    }
+
+    fn append(&mut self, group: Vec<Write>, before: Vec<Option<Arc<Entry>>>, now: u64) -> Vec<Arc<Event>> {
+        let changes = group
+            .iter()
+            .filter(|write| !matches!(write.op, Op::Check))
+            .count();
+        let mut events = Vec::with_capacity(changes);
+        for (write, previous) in group.into_iter().zip(before) {
+            let revision = self.last.next();
+            let entry = match write.op {
+                Op::Check => continue,
+                Op::Delete => None,
+                Op::Put { record, ttl } => Some(Arc::new(Entry {
+                    key: write.key.clone(),
+                    revision,
+                    created: previous.as_ref().map_or(revision, |previous| previous.created),
+                    expires: ttl.map(|ttl| now.saturating_add(ttl.as_secs().max(1))),
+                    record,
+                })),
+            };
+            self.last = revision;
+            let event = Arc::new(Event {
+                revision,
+                key: write.key,
+                entry,
+                previous,
+            });
+            self.pending.put(&event, events.len() + 1 == changes);
+            self.overlay
+                .insert(event.key.clone(), (revision, event.entry.clone()));
+            events.push(event);
+        }
+        events
+    }
+
+    fn enqueue(
+        &mut self,
+        events: Vec<Arc<Event>>,
+        floor: Option<Revision>,
+    ) -> oneshot::Receiver<Result<(), StorageError>> {
+        let (done, receiver) = oneshot::channel();
+        self.pending.groups.push(Group { events, floor, done });
+        receiver
+    }
+
+    /// The batch to flush next, if there is one; `buffer` is the memory of an earlier one.
+    pub(super) fn take(&mut self, buffer: Vec<u8>) -> Option<Pending> {
+        if self.pending.groups.is_empty() {
+            self.flushing = false;
+            return None;
+        }
+        Some(std::mem::replace(
+            &mut self.pending,
+            Pending::new(self.last, buffer),
+        ))
+    }
+
+    /// Forgets queued changes that are now published.
+    pub(super) fn published(&mut self, groups: &[Group]) {
+        for event in groups.iter().flat_map(|group| &group.events) {
+            if self
+                .overlay
+                .get(&event.key)
+                .is_some_and(|(revision, _)| *revision == event.revision)
+            {
+                self.overlay.remove(&event.key);
+            }
+        }
+    }
+}
+
+impl Pending {
+    fn new(last: Revision, mut bytes: Vec<u8>) -> Self {
+        if bytes.capacity() > KEPT_BUFFER_BYTES {
+            bytes = Vec::new();
+        }
+        bytes.clear();
+        bytes.resize(BATCH_HEADER_BYTES, 0);
+        Self {
+            bytes,
+            records: 0,
+            first_revision: last.0 + 1,
+            groups: Vec::new(),
+        }
+    }
+
+    fn put(&mut self, event: &Event, commits: bool) {
+        let previous = event
+            .previous
+            .as_ref()
+            .map_or(Revision::ZERO, |previous| previous.revision);
+        let stored = match &event.entry {
+            Some(entry) => Stored::Put {
+                entry: Arc::clone(entry),
+                previous,
+            },
+            None => Stored::Delete {
+                key: event.key.clone(),
+                revision: event.revision,
+                previous,
+            },
+        };
+        format::put_stored(&mut self.bytes, &stored, commits);
+        self.records += 1;
+    }
+}
+
+fn holds(write: &Write, current: Option<&Arc<Entry>>) -> bool {
+    let expected = match write.expect {
+        Expect::Any => true,
+        Expect::Absent => current.is_none(),
+        Expect::Present => current.is_some(),
+        Expect::At(revision) => current.is_some_and(|entry| entry.revision == revision),
+    };
+    expected && (current.is_some() || !matches!(write.op, Op::Delete))
+}
+
+/// Checks the form of a group; its size in bytes.
+pub(crate) fn check_group(group: &[Write]) -> Result<usize, StorageError> {
+    if group.is_empty() {
+        return Err(StorageError::InvalidGroup("it is empty"));
+    }
+    if group.len() > MAX_GROUP_WRITES {
+        return Err(too_large("a group", group.len(), MAX_GROUP_WRITES));
+    }
+    let mut keys = HashSet::with_capacity(group.len());
+    let mut bytes = 0;
+    for write in group {
+        if group.len() > 1 && !keys.insert(&write.key) {
+            return Err(StorageError::InvalidGroup("it names a key twice"));
+        }
+        if let Op::Put { record, .. } = &write.op {
+            let size = stored_size(record);
+            if size > MAX_RECORD_BYTES {
+                return Err(too_large(write.key.as_str(), size, MAX_RECORD_BYTES));
+            }
+            bytes += size;
+        }
+    }
+    Ok(bytes)
+}
+
+fn too_large(what: &str, size: usize, limit: usize) -> StorageError {
+    StorageError::TooLarge {
+        what: what.to_owned(),
+        size,
+        limit,
+    }
+}
+
+/// The parts, and about what the header takes beside them.
+fn stored_size(record: &Record) -> usize {
+    let header = &record.header;
+    let pairs = header.labels.iter().chain(&header.fields);
+    let text: usize = pairs.map(|(key, value)| key.len() + value.len()).sum();
+    let owners: usize = header.owners.iter().map(|owner| owner.name.len() + 128).sum();
+    record.len()
+        + text
+        + owners
+        + header
+            .finalizers
+            .iter()
+            .map(|finalizer| finalizer.len())
+            .sum::<usize>()
+}

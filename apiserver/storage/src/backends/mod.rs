@@ -1,0 +1,3 @@
+//! The backends, one row each. `log` is the default; `etcd` is chosen by `--etcd-servers`.
+
+pub mod log;

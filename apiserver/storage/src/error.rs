@@ -1,0 +1,71 @@
+//! What can go wrong.
+
+use crate::{Entry, Key};
+use machinery_meta::Revision;
+use std::io;
+use std::sync::Arc;
+
+/// Why storage did not do what was asked. Cheap to clone, so that one failure can be told to everyone it concerns.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum StorageError {
+    /// Not a path of the expected form.
+    #[error("invalid key {0:?}")]
+    InvalidKey(String),
+    /// An expectation did not hold, and nothing of the group was written. What was found instead is durable.
+    #[error("expectation on {key} did not hold")]
+    Conflict {
+        /// Which operation of the group.
+        index: usize,
+        key: Key,
+        /// What is there.
+        current: Option<Arc<Entry>>,
+    },
+    /// The revision is older than what is kept.
+    #[error("revision {asked} has been compacted, the oldest kept is {compacted}")]
+    Compacted { asked: Revision, compacted: Revision },
+    /// The revision has not happened yet.
+    #[error("revision {asked} is in the future, the current one is {current}")]
+    Future { asked: Revision, current: Revision },
+    /// More than a record, a group or a key may have.
+    #[error("{what} is too large: {size}, at most {limit}")]
+    TooLarge { what: String, size: usize, limit: usize },
+    /// The group is empty, or names a key twice.
+    #[error("invalid group: {0}")]
+    InvalidGroup(&'static str),
+    /// Storage is stopped, unreachable, or out of time. Of a write it is not known whether it happened.
+    #[error("storage is unavailable: {0}")]
+    Unavailable(String),
+    /// Stored bytes are not what was written.
+    #[error("corrupt data in {file} at byte {offset}: {found}")]
+    Corrupt {
+        file: String,
+        offset: u64,
+        found: String,
+    },
+    /// Written by a newer version of this program.
+    #[error("{what} has format version {found}, this program knows up to {known}")]
+    NewerFormat { what: String, found: u32, known: u32 },
+    /// Another process has the data directory.
+    #[error("data directory {0} is in use by another process")]
+    Locked(String),
+    /// The disk refused.
+    #[error("{doing}")]
+    Io {
+        doing: String,
+        #[source]
+        source: Arc<io::Error>,
+    },
+    /// A stored value could not be turned into a record, or a record into a value.
+    #[error("value of {key} is unreadable: {cause}")]
+    Unreadable { key: String, cause: String },
+}
+
+impl StorageError {
+    pub(crate) fn io(doing: impl Into<String>) -> impl FnOnce(io::Error) -> Self {
+        let doing = doing.into();
+        |source| Self::Io {
+            doing,
+            source: Arc::new(source),
+        }
+    }
+}

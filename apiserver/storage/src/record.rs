@@ -1,0 +1,51 @@
+//! What is stored.
+
+use crate::Key;
+use bytes::Bytes;
+use machinery_meta::{ObjectHeader, Revision};
+use std::sync::Arc;
+
+/// One object, encoded once.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Record {
+    /// Type meta; the object up to and including the key `"resourceVersion":`; the rest. Joined with a revision between
+    /// the last two they are the object in JSON. Slices of one buffer cost one allocation.
+    pub parts: [Bytes; 3],
+    /// Which schema, in which state, the object was normalised under.
+    pub fingerprint: u64,
+    /// What selectors, dispatch and columns ask without reading the bytes.
+    pub header: Arc<ObjectHeader>,
+}
+
+/// A record at its key, as of one change.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Entry {
+    pub key: Key,
+    /// The change that made it what it is.
+    pub revision: Revision,
+    /// The change that created the object.
+    pub created: Revision,
+    /// When it is to be deleted, in seconds since 1970.
+    pub expires: Option<u64>,
+    pub record: Record,
+}
+
+impl Record {
+    /// Bytes of the three parts.
+    pub fn len(&self) -> usize {
+        self.parts.iter().map(Bytes::len).sum()
+    }
+
+    /// Whether there are no bytes at all.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+impl Entry {
+    /// About how much memory it takes: its bytes and what stands beside them.
+    pub(crate) fn footprint(&self) -> usize {
+        const BESIDE: usize = 512;
+        self.record.len() + self.key.as_str().len() + BESIDE
+    }
+}

@@ -1,0 +1,100 @@
+//! The contract.
+
+use crate::{Entry, Event, Key, Prefix, Record, StorageError, WatchCursor, WatchRequest, Write};
+use async_trait::async_trait;
+use machinery_meta::Revision;
+use std::fmt::Debug;
+use std::sync::Arc;
+
+/// One order of changes. Every backend keeps these promises, and the suite asks each of them:
+///
+/// - Revisions grow by one with each changed object. A group is a run of consecutive revisions, all there or none, after
+///   a crash too; no read or watch sees part of one. (On etcd the changes of a group share one revision.)
+/// - Nothing is visible, to a read, a watch, a conflict or a position, before it is durable.
+/// - What was acknowledged is seen by every read that begins later.
+/// - A write, once taken up, happens or fails as a whole, also when the caller stops waiting for it.
+/// - Expectations are compared with the state after all writes that were taken up before.
+/// - An entry whose time has come is deleted by an ordinary change.
+#[async_trait]
+pub trait Storage: Send + Sync + Debug {
+    /// What is at a key.
+    async fn get(&self, key: &Key, at: ReadAt) -> Result<Lookup, StorageError>;
+
+    /// Entries below a prefix, in the order of their keys.
+    async fn range(&self, prefix: &Prefix, options: &RangeOptions) -> Result<Page, StorageError>;
+
+    /// How many keys are below a prefix now.
+    async fn count(&self, prefix: &Prefix) -> Result<u64, StorageError>;
+
+    /// Compares and writes, all or nothing. One event for each put and delete, in the group's order.
+    ///
+    /// Errors: [`StorageError::Conflict`] for the first expectation that does not hold; then nothing was written.
+    async fn commit(&self, group: Vec<Write>) -> Result<Vec<Arc<Event>>, StorageError>;
+
+    /// A cursor on the changes after a revision.
+    ///
+    /// Errors: [`StorageError::Compacted`], [`StorageError::Future`].
+    async fn watch(&self, request: WatchRequest) -> Result<Box<dyn WatchCursor>, StorageError>;
+
+    /// The last change that reads see.
+    async fn current_revision(&self) -> Result<Revision, StorageError>;
+
+    /// The oldest revision that can be read; changes after it can be watched.
+    async fn compacted_revision(&self) -> Result<Revision, StorageError>;
+
+    /// Resolves when reads see at least this revision. The caller bounds the wait.
+    async fn reached(&self, revision: Revision) -> Result<(), StorageError>;
+
+    /// Gives up everything older than a revision, soon. An older or equal floor changes nothing.
+    async fn compact(&self, revision: Revision) -> Result<(), StorageError>;
+
+    /// Replaces the record that reads are given for an entry, as long as the entry is still at `revision`: no new
+    /// revision, no event, nothing written. This is how a record of another schema is converted once. `false` when the
+    /// entry has moved on or the backend keeps no entries in memory.
+    fn recache(&self, _key: &Key, _revision: Revision, _record: Record) -> bool {
+        false
+    }
+
+    /// Finishes what was taken up, refuses everything after, and lets go of every file, task and connection.
+    async fn close(&self);
+}
+
+/// As of when.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum ReadAt {
+    /// Everything acknowledged so far.
+    #[default]
+    Latest,
+    /// Whatever is at hand, but not older than this; [`StorageError::Future`] when it has not happened yet.
+    NotBefore(Revision),
+    /// Exactly then.
+    Exact(Revision),
+}
+
+/// The answer to [`Storage::get`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Lookup {
+    pub entry: Option<Arc<Entry>>,
+    /// The revision the answer is true at.
+    pub revision: Revision,
+}
+
+/// Which part of a range.
+#[derive(Debug, Clone, Default)]
+pub struct RangeOptions {
+    pub at: ReadAt,
+    /// Only keys that sort after this one.
+    pub start_after: Option<Key>,
+    /// At most so many entries; zero means all.
+    pub limit: usize,
+}
+
+/// The answer to [`Storage::range`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Page {
+    pub entries: Vec<Arc<Entry>>,
+    /// The revision the page is true at; asking for the next page with [`ReadAt::Exact`] of it gives one consistent list.
+    pub revision: Revision,
+    /// How many keys of the prefix follow the last entry.
+    pub remaining: u64,
+}

@@ -1,0 +1,139 @@
+//! Changes as they are told.
+
+use crate::{Entry, Key, Prefix, StorageError};
+use machinery_meta::Revision;
+use std::fmt::Debug;
+use std::future::poll_fn;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+/// One change of one object.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Event {
+    /// The change's place in the order; of a deletion too.
+    pub revision: Revision,
+    pub key: Key,
+    /// What is there since; nothing after a deletion.
+    pub entry: Option<Arc<Entry>>,
+    /// What was there before; nothing before a creation.
+    pub previous: Option<Arc<Entry>>,
+}
+
+/// What a watch wants to be told. A change is told when the object as it is or as it was matches.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Interest {
+    pub target: Target,
+    /// A selectable field of the header and the value it must have (`spec.nodeName`, a node). The watch is woken for
+    /// changes of such objects only.
+    pub field: Option<(Box<str>, Box<str>)>,
+}
+
+/// Which keys.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Target {
+    Key(Key),
+    Prefix(Prefix),
+}
+
+/// Where a watch begins and what it is about.
+#[derive(Debug, Clone)]
+pub struct WatchRequest {
+    /// At least one. An event that matches several is told once.
+    pub interests: Vec<Interest>,
+    /// Everything later than this is told.
+    pub after: Revision,
+}
+
+/// A place in the order of changes. It has no queue: what it has not asked for costs nothing, and a reader too slow
+/// for the history that is kept is told [`StorageError::Compacted`].
+pub trait WatchCursor: Send + Debug {
+    /// The next changes of interest, in order, at most `max`, at least one. After an error the cursor is finished.
+    ///
+    /// Errors: [`StorageError::Compacted`] when the next changes are no longer kept; others when the backend fails.
+    fn poll_batch(&mut self, cx: &mut Context<'_>, max: usize)
+    -> Poll<Result<Vec<Arc<Event>>, StorageError>>;
+
+    /// Every change of interest up to and including this revision has been returned. Never goes back. A bookmark may
+    /// say so to a client that was sent what was returned.
+    fn position(&self) -> Revision;
+}
+
+impl dyn WatchCursor {
+    /// [`WatchCursor::poll_batch`] as a future. Dropping it loses nothing.
+    pub async fn next_batch(&mut self, max: usize) -> Result<Vec<Arc<Event>>, StorageError> {
+        poll_fn(|cx| self.poll_batch(cx, max)).await
+    }
+}
+
+impl Event {
+    pub fn is_create(&self) -> bool {
+        self.previous.is_none() && self.entry.is_some()
+    }
+
+    pub fn is_delete(&self) -> bool {
+        self.entry.is_none()
+    }
+
+    /// The object the event is about: as it is, or as it last was.
+    pub fn object(&self) -> &Arc<Entry> {
+        self.entry
+            .as_ref()
+            .or(self.previous.as_ref())
+            .expect("an event has the object before or after it")
+    }
+}
+
+impl Interest {
+    /// Everything below a prefix.
+    pub fn prefix(prefix: Prefix) -> Self {
+        Self {
+            target: Target::Prefix(prefix),
+            field: None,
+        }
+    }
+
+    /// One object.
+    pub fn key(key: Key) -> Self {
+        Self {
+            target: Target::Key(key),
+            field: None,
+        }
+    }
+
+    /// Only objects with this value in a selectable field, before or after the change.
+    #[must_use]
+    pub fn with_field(self, path: &str, value: &str) -> Self {
+        Self {
+            field: Some((path.into(), value.into())),
+            ..self
+        }
+    }
+
+    /// Whether the event is to be told.
+    pub fn matches(&self, event: &Event) -> bool {
+        self.target.covers(&event.key)
+            && self
+                .field
+                .as_ref()
+                .is_none_or(|(path, value)| event.had_or_has(path, value))
+    }
+}
+
+impl Target {
+    /// Whether the key is meant.
+    pub fn covers(&self, key: &Key) -> bool {
+        match self {
+            Self::Key(own) => own == key,
+            Self::Prefix(prefix) => prefix.contains(key),
+        }
+    }
+}
+
+impl Event {
+    fn had_or_has(&self, path: &str, value: &str) -> bool {
+        let both = [&self.entry, &self.previous];
+        both.into_iter()
+            .flatten()
+            .any(|entry| entry.record.header.field(path) == Some(value))
+    }
+}
