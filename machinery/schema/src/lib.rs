@@ -14,6 +14,7 @@
 //!
 //! Nothing here is async, reads a clock or opens a file, and every bound on outside bytes is a named constant.
 
+mod defaults;
 pub mod json;
 pub mod leaf;
 mod normal;
@@ -23,6 +24,7 @@ pub mod table;
 mod testing;
 pub mod tree;
 
+pub use defaults::apply_defaults;
 pub use json::{
     DecodeError, Decoded, SplitObject, Strictness, decode_json, encode_json, encode_node, encode_split,
 };

@@ -35,7 +35,7 @@ pub(super) fn decode(
         ty,
     };
     let mut decoder = Decoder {
-        scan: Scanner::new(input.as_bytes()),
+        scan: Scanner::new(&input),
         schema,
         tree,
         pending: Vec::with_capacity(64),
@@ -318,11 +318,11 @@ impl<'i> Decoder<'i> {
     fn raw(&mut self) -> Result<Node, DecodeError> {
         let start = self.scan.at;
         self.scan.skip(self.depth)?;
-        let input = &self.scan.input[start..self.scan.at];
-        if !input.iter().any(u8::is_ascii_whitespace) {
+        let input = self.scan.slice(start, self.scan.at);
+        if !input.bytes().any(|byte| byte.is_ascii_whitespace()) {
             return Ok(Node::raw((narrow(start), narrow(input.len()))));
         }
-        let compact = leaf::compact_json(&String::from_utf8_lossy(input));
+        let compact = leaf::compact_json(input);
         Ok(Node::raw(self.tree.push_text(&compact)))
     }
 
@@ -355,7 +355,7 @@ impl<'i> Decoder<'i> {
 
     fn number(&mut self, id: TypeId, shape: Shape) -> Result<Node, DecodeError> {
         let number = self.scan.number()?;
-        let text = std::str::from_utf8(&self.scan.input[number.start..number.end]).unwrap_or("0");
+        let text = self.scan.slice(number.start, number.end);
         let whole = if number.whole {
             text.parse::<i64>().ok()
         } else {
@@ -423,16 +423,15 @@ impl<'i> Decoder<'i> {
         }
     }
 
+    #[inline]
     fn literal_text(&self, literal: Literal) -> Result<Cow<'i, str>, DecodeError> {
-        let bytes = &self.scan.input[literal.start..literal.end];
-        if literal.escaped {
-            let mut text = String::new();
-            unescape(bytes, &mut text)?;
-            return Ok(Cow::Owned(text));
+        let slice = self.scan.slice(literal.start, literal.end);
+        if !literal.escaped {
+            return Ok(Cow::Borrowed(slice));
         }
-        std::str::from_utf8(bytes)
-            .map(Cow::Borrowed)
-            .map_err(|_| DecodeError::Syntax("invalid UTF-8".to_owned()))
+        let mut text = String::new();
+        unescape(slice, &mut text)?;
+        Ok(Cow::Owned(text))
     }
 
     /// Where in the tree's text a literal is; the text begins with the input.
@@ -442,7 +441,7 @@ impl<'i> Decoder<'i> {
             return Ok((narrow(literal.start), narrow(literal.end - literal.start)));
         }
         let start = self.tree.text.len();
-        unescape(&self.scan.input[literal.start..literal.end], &mut self.tree.text)?;
+        unescape(self.scan.slice(literal.start, literal.end), &mut self.tree.text)?;
         Ok((narrow(start), narrow(self.tree.text.len() - start)))
     }
 }

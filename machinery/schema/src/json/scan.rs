@@ -35,13 +35,20 @@ pub(super) struct Number {
 
 #[derive(Debug)]
 pub(super) struct Scanner<'i> {
-    pub(super) input: &'i [u8],
+    text: &'i str,
+    input: &'i [u8],
     pub(super) at: usize,
 }
 
 impl<'i> Scanner<'i> {
-    pub(super) fn new(input: &'i [u8]) -> Self {
-        Self { input, at: 0 }
+    pub(super) fn new(text: &'i str) -> Self {
+        Self { text, input: text.as_bytes(), at: 0 }
+    }
+
+    /// What stands between two places that the scanner stopped at.
+    #[inline]
+    pub(super) fn slice(&self, start: usize, end: usize) -> &'i str {
+        &self.text[start..end]
     }
 
     /// The next byte that is not white space, not taken yet.
@@ -251,9 +258,8 @@ impl<'i> Scanner<'i> {
 }
 
 /// Appends a literal's text with its escapes undone, as Go does: lone surrogates become U+FFFD.
-pub(super) fn unescape(literal: &[u8], out: &mut String) -> Result<(), DecodeError> {
-    let text = std::str::from_utf8(literal).map_err(|_| DecodeError::Syntax("invalid UTF-8".to_owned()))?;
-    let mut rest = text;
+pub(super) fn unescape(literal: &str, out: &mut String) -> Result<(), DecodeError> {
+    let mut rest = literal;
     while let Some(found) = rest.find('\\') {
         out.push_str(&rest[..found]);
         rest = &rest[found + 1..];

@@ -275,10 +275,10 @@ impl SchemaBuilder {
                     .filter(|(_, field)| self.appears_unasked(field));
                 always.extend(needed.map(|(position, _)| u16::try_from(position).unwrap_or(u16::MAX)));
             }
+            let typed = self.types[at].typed;
             let defaulted = fields.iter().any(|field| {
-                self.extras
-                    .get(field.extra as usize)
-                    .is_some_and(|extra| !extra.default.is_empty())
+                let default = self.extras.get(field.extra as usize).map_or(Text::default(), |extra| extra.default);
+                crate::defaults::is_effective(&self.text[default.range()], field.pointer, typed)
             });
             let ty = &mut self.types[at];
             ty.names = index_of_names;

@@ -234,6 +234,16 @@ impl Tree {
         Self::new(&untyped_schema(), TypeId::ANY)
     }
 
+    /// Nodes in the arena, dead ones included.
+    pub fn node_count(&self) -> usize {
+        self.nodes.len()
+    }
+
+    /// Bytes the tree holds.
+    pub fn size(&self) -> usize {
+        self.nodes.capacity() * size_of::<Node>() + self.text.capacity() + size_of::<Self>()
+    }
+
     pub fn schema(&self) -> &Arc<Schema> {
         &self.schema
     }

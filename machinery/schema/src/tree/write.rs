@@ -159,6 +159,16 @@ impl<'t> Mut<'t> {
         Some(self.child_at(parent, at))
     }
 
+    /// The child at a place among the children, whatever this is.
+    pub(crate) fn nth(&mut self, index: usize) -> Option<Mut<'_>> {
+        let here = self.as_ref();
+        if index >= here.len() {
+            return None;
+        }
+        let (parent, at) = (here.ty, here.node.range().start + index);
+        Some(self.child_at(parent, at))
+    }
+
     /// Calls `change` for each item of the list; does nothing when this is none.
     pub fn each_item(&mut self, mut change: impl FnMut(Mut<'_>)) {
         let count = self.as_ref().items().len();
