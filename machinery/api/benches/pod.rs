@@ -1,5 +1,9 @@
 //! What one pod costs: decode, default, encode. `cargo bench -p machinery-api`.
-#![expect(clippy::disallowed_methods, clippy::print_stdout, reason = "a benchmark reads the clock and prints")]
+#![expect(
+    clippy::disallowed_methods,
+    clippy::print_stdout,
+    reason = "a benchmark reads the clock and prints"
+)]
 
 use machinery_schema::{Strictness, apply_defaults, decode_json, encode_json, encode_split};
 use std::hint::black_box;
@@ -11,7 +15,11 @@ fn main() {
     let text = pod();
     let (schema, ty) = machinery_api::schema_for("", "v1", "Pod").expect("the table has pods");
     println!("pod of {} bytes", text.len());
-    let decode = || decode_json(schema, ty, text.as_bytes(), Strictness::Report).expect("it is a pod").tree;
+    let decode = || {
+        decode_json(schema, ty, text.as_bytes(), Strictness::Report)
+            .expect("it is a pod")
+            .tree
+    };
     let tree = decode();
     println!("tree: {} nodes, {} bytes in all", tree.node_count(), tree.size());
     measure("decode", || drop(black_box(decode())));

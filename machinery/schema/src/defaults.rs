@@ -42,7 +42,9 @@ fn apply_to_struct(schema: &Schema, id: TypeId, value: &mut Mut<'_>) {
     }
     let typed = schema.ty(id).typed;
     for field in schema.fields(id) {
-        let Some(default) = schema.default_of(field) else { continue };
+        let Some(default) = schema.default_of(field) else {
+            continue;
+        };
         if !is_effective(default, field.pointer, typed) {
             continue;
         }
@@ -74,10 +76,18 @@ mod tests {
     fn what_was_said_stays() {
         let schema = pod_schema();
         let text = r#"{"spec":{"containers":[{"ports":[{"containerPort":1},{"containerPort":2,"protocol":"UDP"}]}]}}"#;
-        let mut tree = decode_json(&schema, pod_type(&schema), text.as_bytes(), Strictness::Ignore).unwrap().tree;
+        let mut tree = decode_json(&schema, pod_type(&schema), text.as_bytes(), Strictness::Ignore)
+            .unwrap()
+            .tree;
         apply_defaults(&mut tree);
         assert_eq!(
-            tree.at(&["spec", "containers"]).unwrap().item(0).unwrap().get("ports").unwrap().to_json(),
+            tree.at(&["spec", "containers"])
+                .unwrap()
+                .item(0)
+                .unwrap()
+                .get("ports")
+                .unwrap()
+                .to_json(),
             r#"[{"containerPort":1,"protocol":"TCP"},{"containerPort":2,"protocol":"UDP"}]"#
         );
     }

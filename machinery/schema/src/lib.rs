@@ -18,21 +18,27 @@ mod defaults;
 pub mod json;
 pub mod leaf;
 mod normal;
+pub mod patch;
 pub mod structural;
 pub mod table;
 #[cfg(test)]
 mod testing;
 pub mod tree;
+pub mod yaml;
 
 pub use defaults::apply_defaults;
 pub use json::{
     DecodeError, Decoded, SplitObject, Strictness, decode_json, encode_json, encode_node, encode_split,
+};
+pub use patch::{
+    PatchError, PatchType, apply_patch, json_patch, merge_patch, strategic_merge_patch, to_untyped,
 };
 pub use table::{
     Extra, Field, FieldSpec, Group, ListType, MapType, Schema, SchemaBuilder, SchemaError, Shape, Text, Type,
     TypeId, Wire,
 };
 pub use tree::{Kind, Mut, Ref, Step, Tree, Value};
+pub use yaml::{decode_yaml, yaml_to_json};
 
 /// Deeper nesting than this is refused in every format.
 pub const MAX_DEPTH: usize = 256;

@@ -13,7 +13,9 @@ mod strict;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use encode::write_string;
 pub use encode::{SplitObject, encode_json, encode_node, encode_split};
+pub(crate) use number::write_float;
 
 use crate::{Schema, Tree, TypeId};
 use std::sync::Arc;

@@ -42,7 +42,11 @@ pub(super) struct Scanner<'i> {
 
 impl<'i> Scanner<'i> {
     pub(super) fn new(text: &'i str) -> Self {
-        Self { text, input: text.as_bytes(), at: 0 }
+        Self {
+            text,
+            input: text.as_bytes(),
+            at: 0,
+        }
     }
 
     /// What stands between two places that the scanner stopped at.

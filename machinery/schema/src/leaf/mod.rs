@@ -4,6 +4,7 @@ mod duration;
 mod time;
 
 use crate::table::Shape;
+use crate::tree::{Kind, Ref};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use machinery_meta::quantity::Quantity;
@@ -113,6 +114,23 @@ pub(crate) fn compact_json(text: &str) -> String {
         }
     }
     out
+}
+
+/// A value as Go's `%v` prints it: `map[a:1 b:[x y]]`.
+pub(crate) fn go_value(value: Ref<'_>) -> String {
+    match value.kind() {
+        Kind::Null => "<nil>".to_owned(),
+        Kind::String => value.as_str().unwrap_or_default().to_owned(),
+        Kind::List => format!("[{}]", value.items().map(go_value).collect::<Vec<_>>().join(" ")),
+        Kind::Map => {
+            let members: Vec<_> = value
+                .entries()
+                .map(|(name, own)| format!("{name}:{}", go_value(own)))
+                .collect();
+            format!("map[{}]", members.join(" "))
+        }
+        _ => value.to_json(),
+    }
 }
 
 #[cfg(test)]

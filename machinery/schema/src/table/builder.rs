@@ -277,7 +277,10 @@ impl SchemaBuilder {
             }
             let typed = self.types[at].typed;
             let defaulted = fields.iter().any(|field| {
-                let default = self.extras.get(field.extra as usize).map_or(Text::default(), |extra| extra.default);
+                let default = self
+                    .extras
+                    .get(field.extra as usize)
+                    .map_or(Text::default(), |extra| extra.default);
                 crate::defaults::is_effective(&self.text[default.range()], field.pointer, typed)
             });
             let ty = &mut self.types[at];

@@ -6,7 +6,7 @@
 
 use super::read::find;
 use super::{MAX_KEY, Node, Ref, Tag, Tree, child_type, effective, narrow};
-use crate::table::TypeId;
+use crate::table::{Shape, TypeId};
 
 /// One step of a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -418,12 +418,25 @@ impl Tree {
 
     /// Copies a value of another tree into a place of type `target`, members matched by name.
     pub(crate) fn copy(&mut self, from: Ref<'_>, target: TypeId) -> Node {
+        if self.schema.ty(target).shape == Shape::Raw && !from.node.is_null() {
+            let text = from.to_json();
+            return Node::raw(self.push_text(&text));
+        }
         match from.node.tag() {
             Tag::Null | Tag::Bool | Tag::Int | Tag::Float => from.node.bare(),
             Tag::Str => Node::str(self.push_text(from.tree.text_of(from.node))),
-            Tag::Raw => Node::raw(self.push_text(from.tree.text_of(from.node))),
+            Tag::Raw => self.copy_raw(from, target),
             Tag::List => Node::list(self.copy_children(from, target)),
             Tag::Map => Node::map(self.copy_children(from, target)),
+        }
+    }
+
+    /// Opaque JSON stays so where the target is opaque too, and is opened where it is free-form.
+    fn copy_raw(&mut self, from: Ref<'_>, target: TypeId) -> Node {
+        let text = from.tree.text_of(from.node);
+        match Tree::from_json(text) {
+            Ok(opened) if target == TypeId::ANY => self.copy(opened.root(), target),
+            _ => Node::raw(self.push_text(text)),
         }
     }
 
@@ -461,7 +474,7 @@ impl Tree {
         }
     }
 
-    fn sort_members(&mut self, first: usize, count: usize) {
+    pub(crate) fn sort_members(&mut self, first: usize, count: usize) {
         let text = &self.text;
         let children = &mut self.nodes[first..first + count];
         let key = |node: &Node| {

@@ -1,0 +1,123 @@
+//! The three patches that change a document without knowing who owns what.
+//!
+//! [`apply_patch`] is how the server uses them: the live object becomes a free-form document, the patch is
+//! applied there, and the result goes through the typed decoder again, which is where unknown fields and
+//! wrong types are noticed, exactly as upstream does it. The parts can be had alone: [`json_patch`],
+//! [`merge_patch`] and [`strategic_merge_patch`], which reads merge keys and strategies from the schema.
+
+mod json_patch;
+mod merge;
+mod strategic;
+#[cfg(test)]
+mod tests;
+
+pub use json_patch::json_patch;
+pub use merge::merge_patch;
+pub use strategic::strategic_merge_patch;
+
+use crate::TypeId;
+use crate::json::{DecodeError, Decoded, Strictness, decode_json, encode_json};
+use crate::tree::{Tree, untyped_schema};
+
+/// How a patch is to be read; from the content type.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PatchType {
+    /// `application/json-patch+json`
+    Json,
+    /// `application/merge-patch+json`
+    Merge,
+    /// `application/strategic-merge-patch+json`
+    StrategicMerge,
+}
+
+/// Why a patch was not applied, with upstream's sentence.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum PatchError {
+    /// The patch itself cannot be read: 400 `BadRequest`.
+    #[error("{0}")]
+    BadPatch(String),
+    /// It asks for more operations than are allowed: 413.
+    #[error("The allowed maximum operations in a JSON patch is {limit}, got {count}")]
+    TooManyOperations { count: usize, limit: usize },
+    /// It does not fit the document: 422 with a generic message.
+    #[error("{0}")]
+    DoesNotApply(String),
+    /// The patched document is not an object of its kind: 422, field `patch`, `document` as its value.
+    #[error("{error}")]
+    Result { error: DecodeError, document: String },
+}
+
+/// A JSON patch has at most this many operations.
+pub const MAX_OPERATIONS: usize = 10_000;
+/// Copies of one JSON patch may add at most this many bytes.
+pub const MAX_COPIED: usize = 3 << 20;
+
+/// Patches an object of a type; the result is in normal form, strict errors of patch and result listed.
+pub fn apply_patch(
+    current: &Tree,
+    how: PatchType,
+    patch: &[u8],
+    strictness: Strictness,
+) -> Result<Decoded, PatchError> {
+    let mut document = to_untyped(current);
+    let mut strict_errors = Vec::new();
+    match how {
+        PatchType::Json => json_patch(&mut document, patch)?,
+        PatchType::Merge => strict_errors = merge_patch(&mut document, patch, strictness)?,
+        PatchType::StrategicMerge => {
+            strict_errors =
+                strategic_merge_patch(current.schema(), current.ty(), &mut document, patch, strictness)?;
+        }
+    }
+    let mut text = Vec::with_capacity(4096);
+    encode_json(&document, &mut text);
+    match decode_json(current.schema(), current.ty(), &text, strictness) {
+        Ok(mut decoded) => {
+            strict_errors.append(&mut decoded.strict_errors);
+            Ok(Decoded {
+                tree: decoded.tree,
+                strict_errors,
+            })
+        }
+        Err(error) => {
+            let document = String::from_utf8_lossy(&text).into_owned();
+            Err(PatchError::Result { error, document })
+        }
+    }
+}
+
+/// The same document without a schema: members by name, opaque JSON opened.
+pub fn to_untyped(tree: &Tree) -> Tree {
+    let mut free = Tree {
+        schema: untyped_schema(),
+        nodes: Vec::with_capacity(tree.node_count()),
+        text: String::with_capacity(tree.size()),
+        root: crate::tree::Node::NULL,
+        ty: TypeId::ANY,
+    };
+    free.root = free.copy(tree.root(), TypeId::ANY);
+    free
+}
+
+/// Reads a patch that must be an object.
+fn read_object(patch: &[u8], strictness: Strictness) -> Result<Decoded, PatchError> {
+    let bad = |problem: String| PatchError::BadPatch(format!("error decoding patch: {problem}"));
+    let decoded = decode_json(&untyped_schema(), TypeId::ANY, patch, strictness)
+        .map_err(|error| bad(error.to_string()))?;
+    let kind = match decoded.tree.root().kind() {
+        crate::Kind::Map => return Ok(decoded),
+        crate::Kind::List => "array",
+        crate::Kind::String => "string",
+        crate::Kind::Bool => "bool",
+        crate::Kind::Null => {
+            return Ok(Decoded {
+                tree: Tree::untyped(),
+                strict_errors: Vec::new(),
+            });
+        }
+        _ => "number",
+    };
+    Err(bad(format!(
+        "json: cannot unmarshal {kind} into Go value of type map[string]interface {{}}"
+    )))
+}

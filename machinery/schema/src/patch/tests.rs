@@ -1,0 +1,64 @@
+use super::{PatchError, PatchType, apply_patch};
+use crate::testing::{pod_schema, pod_type};
+use crate::{Strictness, decode_json};
+use serde::Deserialize;
+
+#[derive(Deserialize)]
+struct Case {
+    name: String,
+    r#type: String,
+    object: String,
+    patch: String,
+    #[serde(default)]
+    out: String,
+    #[serde(default)]
+    strict: Vec<String>,
+    #[serde(default)]
+    error: String,
+}
+
+#[test]
+fn patches_change_objects_as_upstreams_do() {
+    let schema = pod_schema();
+    let cases: Vec<Case> = serde_saphyr::from_str(include_str!("../../testdata/patch.yaml")).unwrap();
+    for case in cases {
+        let how = match case.r#type.as_str() {
+            "json" => PatchType::Json,
+            "merge" => PatchType::Merge,
+            _ => PatchType::StrategicMerge,
+        };
+        let object = decode_json(
+            &schema,
+            pod_type(&schema),
+            case.object.as_bytes(),
+            Strictness::Ignore,
+        )
+        .unwrap()
+        .tree;
+        match apply_patch(&object, how, case.patch.as_bytes(), Strictness::Report) {
+            Ok(done) => {
+                let spec = done.tree.root().to_json();
+                let expected = decode_json(
+                    &schema,
+                    pod_type(&schema),
+                    case.out.as_bytes(),
+                    Strictness::Ignore,
+                );
+                let expected = expected
+                    .unwrap_or_else(|_| panic!("{} succeeded: {spec}", case.name))
+                    .tree;
+                assert_eq!(spec, expected.root().to_json(), "{}", case.name);
+                assert_eq!(done.strict_errors, case.strict, "{}", case.name);
+            }
+            Err(error) => {
+                let kind = match &error {
+                    PatchError::BadPatch(_) => "400",
+                    PatchError::TooManyOperations { .. } => "413",
+                    PatchError::DoesNotApply(_) => "422",
+                    PatchError::Result { .. } => "result",
+                };
+                assert_eq!(format!("{kind} {error}"), case.error, "{}", case.name);
+            }
+        }
+    }
+}

@@ -1,0 +1,222 @@
+//! YAML with Go's meaning of scalars (`yes` is true, `0644` is octal), by way of JSON as upstream does it.
+
+use crate::json::{DecodeError, Decoded, MAX_INPUT, Strictness, decode_json, write_float, write_string};
+use crate::{MAX_DEPTH, Schema, TypeId};
+use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
+use std::fmt;
+use std::sync::Arc;
+
+/// A document may not grow beyond this by its aliases.
+const MAX_EXPANDED: usize = 16 << 20;
+
+/// Decodes a YAML document into the normal form of a type.
+pub fn decode_yaml(
+    schema: &Arc<Schema>,
+    ty: TypeId,
+    input: &[u8],
+    strictness: Strictness,
+) -> Result<Decoded, DecodeError> {
+    decode_json(schema, ty, yaml_to_json(input)?.as_bytes(), strictness)
+}
+
+/// A YAML document as JSON; keys that occur twice stay so, for strict decoding to see.
+pub fn yaml_to_json(input: &[u8]) -> Result<String, DecodeError> {
+    if input.len() > MAX_INPUT {
+        return Err(DecodeError::TooLarge {
+            size: input.len(),
+            limit: MAX_INPUT,
+        });
+    }
+    let problem = |error: &dyn fmt::Display| {
+        DecodeError::Syntax(format!("error converting YAML to JSON: yaml: {error}"))
+    };
+    let text = std::str::from_utf8(input).map_err(|error| problem(&error))?;
+    let mut out = Vec::with_capacity(text.len() * 2);
+    let options = serde_saphyr::options! {
+        duplicate_keys: serde_saphyr::DuplicateKeyPolicy::PassThrough,
+        legacy_octal_numbers: true,
+        with_snippet: false,
+        budget: serde_saphyr::budget! { max_depth: MAX_DEPTH, max_total_scalar_bytes: MAX_EXPANDED },
+    };
+    serde_saphyr::with_deserializer_from_str_with_options(text, options, |de| Json(&mut out).deserialize(de))
+        .map_err(|error| problem(&error))?;
+    String::from_utf8(out).map_err(|error| problem(&error))
+}
+
+/// Writes what it is given as JSON.
+struct Json<'a>(&'a mut Vec<u8>);
+
+impl Json<'_> {
+    fn fits<E: serde::de::Error>(&self) -> Result<(), E> {
+        if self.0.len() > MAX_EXPANDED {
+            Err(E::custom("document contains excessive aliasing"))
+        } else {
+            Ok(())
+        }
+    }
+}
+
+impl<'de> DeserializeSeed<'de> for Json<'_> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, de: D) -> Result<(), D::Error> {
+        self.fits()?;
+        de.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Json<'_> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a YAML value")
+    }
+
+    fn visit_bool<E>(self, value: bool) -> Result<(), E> {
+        self.0.extend_from_slice(if value { b"true" } else { b"false" });
+        Ok(())
+    }
+
+    fn visit_i64<E>(self, value: i64) -> Result<(), E> {
+        self.0.extend_from_slice(value.to_string().as_bytes());
+        Ok(())
+    }
+
+    fn visit_u64<E>(self, value: u64) -> Result<(), E> {
+        self.0.extend_from_slice(value.to_string().as_bytes());
+        Ok(())
+    }
+
+    fn visit_f64<E: serde::de::Error>(self, value: f64) -> Result<(), E> {
+        if !value.is_finite() {
+            return Err(E::custom(format!("json: unsupported value: {value}")));
+        }
+        write_float(self.0, value);
+        Ok(())
+    }
+
+    fn visit_str<E>(self, value: &str) -> Result<(), E> {
+        write_string(self.0, value);
+        Ok(())
+    }
+
+    fn visit_unit<E>(self) -> Result<(), E> {
+        self.0.extend_from_slice(b"null");
+        Ok(())
+    }
+
+    fn visit_none<E: serde::de::Error>(self) -> Result<(), E> {
+        self.visit_unit()
+    }
+
+    fn visit_some<D: Deserializer<'de>>(self, de: D) -> Result<(), D::Error> {
+        self.deserialize(de)
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<(), A::Error> {
+        let before = self.0.len();
+        self.0.push(b'[');
+        while items.next_element_seed(Json(self.0))?.is_some() {
+            self.0.push(b',');
+        }
+        close(self.0, before, b']');
+        Ok(())
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<(), A::Error> {
+        let before = self.0.len();
+        self.0.push(b'{');
+        while members.next_key_seed(Key(self.0))?.is_some() {
+            self.0.push(b':');
+            members.next_value_seed(Json(self.0))?;
+            self.0.push(b',');
+        }
+        close(self.0, before, b'}');
+        Ok(())
+    }
+}
+
+/// The comma after the last part becomes the closing bracket.
+fn close(out: &mut Vec<u8>, before: usize, bracket: u8) {
+    if out.len() > before + 1 {
+        out.pop();
+    }
+    out.push(bracket);
+}
+
+/// A key of any scalar type, as text.
+struct Key<'a>(&'a mut Vec<u8>);
+
+impl<'de> DeserializeSeed<'de> for Key<'_> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, de: D) -> Result<(), D::Error> {
+        let mut key = Vec::new();
+        de.deserialize_any(Json(&mut key))?;
+        match key.first() {
+            Some(b'"') => self.0.extend_from_slice(&key),
+            Some(b'{' | b'[') => {
+                return Err(serde::de::Error::custom("a map or list cannot be a key"));
+            }
+            _ => {
+                self.0.push(b'"');
+                self.0.extend_from_slice(&key);
+                self.0.push(b'"');
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::yaml_to_json;
+
+    #[track_caller]
+    fn check(yaml: &str, expected: &str) {
+        let got = yaml_to_json(yaml.as_bytes()).unwrap_or_else(|error| format!("error: {error}"));
+        assert_eq!(got, expected, "{yaml}");
+    }
+
+    #[test]
+    fn scalars_mean_what_they_mean_in_go() {
+        check(
+            "a: yes\nb: 0644\nc: 1.5\nd: ~\ne: 'yes'\nf: on\n",
+            r#"{"a":true,"b":420,"c":1.5,"d":null,"e":"yes","f":true}"#,
+        );
+        check(
+            "- 1\n- -2\n- 0x10\n- 1e3\n- 2026-01-01\n",
+            r#"[1,-2,16,1000,"2026-01-01"]"#,
+        );
+        check("1: a\ntrue: b\n'x y': c\n", r#"{"1":"a","true":"b","x y":"c"}"#);
+        check("a: |\n  x\n  y\nb: >-\n  x\n  y\n", r#"{"a":"x\ny\n","b":"x y"}"#);
+        check("{}", "{}");
+        check("[]", "[]");
+        check(r#"{"a": "b", "c": [1, 2]}"#, r#"{"a":"b","c":[1,2]}"#);
+    }
+
+    #[test]
+    fn anchors_and_merges_expand() {
+        check(
+            "u: &a {p: 1}\nv: *a\nw:\n  <<: *a\n  q: 2\n",
+            r#"{"u":{"p":1},"v":{"p":1},"w":{"q":2,"p":1}}"#,
+        );
+    }
+
+    #[test]
+    fn keys_may_come_twice_for_strict_decoding_to_see() {
+        check("a: 1\na: 2\n", r#"{"a":1,"a":2}"#);
+    }
+
+    #[test]
+    fn bombs_are_refused() {
+        let mut bomb = String::from("a0: &a0 [x,x,x,x,x,x,x,x,x]\n");
+        for level in 1..12 {
+            let refs = vec![format!("*a{}", level - 1); 9].join(",");
+            bomb.push_str(&format!("a{level}: &a{level} [{refs}]\n"));
+        }
+        assert!(yaml_to_json(bomb.as_bytes()).is_err());
+        assert!(yaml_to_json("[".repeat(5000).as_bytes()).is_err());
+        assert!(yaml_to_json(&[0xff, 0xfe]).is_err());
+    }
+}
