@@ -1,6 +1,5 @@
 //! What makes roles and bindings acceptable (upstream's `pkg/apis/rbac/validation`).
 
-use crate::strategy::path_segment_problems;
 use crate::validation::{Errors, Path, immutable, label_selector};
 use machinery_meta::FieldError;
 use machinery_meta::field::Shown;
@@ -21,7 +20,10 @@ pub fn validate_cluster_role(role: Ref<'_>) -> Vec<FieldError> {
     if let Some(aggregation) = role.get("aggregationRule") {
         let list = path.child("clusterRoleSelectors");
         if aggregation.list("clusterRoleSelectors").len() == 0 {
-            errors.required(&list, "at least one clusterRoleSelector required if aggregationRule is non-nil");
+            errors.required(
+                &list,
+                "at least one clusterRoleSelector required if aggregationRule is non-nil",
+            );
         }
         for (index, selector) in aggregation.list("clusterRoleSelectors").enumerate() {
             label_selector(&mut errors, &list.index(index), selector);
@@ -58,15 +60,25 @@ fn policy_rule(errors: &mut Errors, path: &Path<'_>, rule: Ref<'_>, namespaced: 
             errors.invalid(&at, shown(), "namespaced rules cannot apply to non-resource URLs");
         }
         if count("apiGroups") + count("resources") + count("resourceNames") > 0 {
-            errors.invalid(&at, shown(), "rules cannot apply to both regular resources and non-resource URLs");
+            errors.invalid(
+                &at,
+                shown(),
+                "rules cannot apply to both regular resources and non-resource URLs",
+            );
         }
         return;
     }
     if count("apiGroups") == 0 {
-        errors.required(&path.child("apiGroups"), "resource rules must supply at least one api group");
+        errors.required(
+            &path.child("apiGroups"),
+            "resource rules must supply at least one api group",
+        );
     }
     if count("resources") == 0 {
-        errors.required(&path.child("resources"), "resource rules must supply at least one resource");
+        errors.required(
+            &path.child("resources"),
+            "resource rules must supply at least one resource",
+        );
     }
 }
 
@@ -79,14 +91,22 @@ pub fn validate_binding(binding: Ref<'_>, namespaced: bool) -> Vec<FieldError> {
     if text("apiGroup") != GROUP {
         errors.not_supported(&path.child("apiGroup"), text("apiGroup"), &[GROUP]);
     }
-    let kinds: &[&str] = if namespaced { &["ClusterRole", "Role"] } else { &["ClusterRole"] };
+    let kinds: &[&str] = if namespaced {
+        &["ClusterRole", "Role"]
+    } else {
+        &["ClusterRole"]
+    };
     if !kinds.contains(&text("kind")) {
         errors.not_supported(&path.child("kind"), text("kind"), kinds);
     }
     if text("name").is_empty() {
         errors.required(&path.child("name"), "");
     } else {
-        errors.all_invalid(&path.child("name"), text("name"), path_segment_problems(text("name"), false));
+        errors.all_invalid(
+            &path.child("name"),
+            text("name"),
+            syntax::path_segment_name(text("name")),
+        );
     }
     let subjects = Path::of("subjects");
     for (index, subject) in binding.list("subjects").enumerate() {
@@ -100,7 +120,13 @@ pub fn validate_binding_update(binding: Ref<'_>, old: Ref<'_>, namespaced: bool)
     let mut all = validate_binding(binding, namespaced);
     let mut errors = Errors::new();
     let (new, old) = (binding.get("roleRef"), old.get("roleRef"));
-    immutable(&mut errors, &Path::of("roleRef"), new, old, "cannot change roleRef");
+    immutable(
+        &mut errors,
+        &Path::of("roleRef"),
+        new,
+        old,
+        "cannot change roleRef",
+    );
     all.extend(errors.into_list());
     all
 }

@@ -57,7 +57,8 @@ impl Errors {
     }
 
     pub fn not_supported(&mut self, path: &Path<'_>, value: impl FieldValue, supported: &[&str]) {
-        self.0.push(FieldError::not_supported(&path.render(), value, supported));
+        self.0
+            .push(FieldError::not_supported(&path.render(), value, supported));
     }
 
     pub fn too_long(&mut self, path: &Path<'_>, max_bytes: usize) {

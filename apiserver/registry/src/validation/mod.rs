@@ -14,4 +14,7 @@ pub use errors::Errors;
 pub use names::{dns_label, dns_subdomain, qualified};
 pub use path::Path;
 pub use selectors::{annotations, label_selector, labels, parse_label_selector, template_labels_match};
-pub use values::{immutable, int_or_percent, is_empty_object, is_zero_amount, non_negative, non_negative_int, not_over_100_percent, one_of, quantity, range};
+pub use values::{
+    immutable, int_or_percent, is_empty_object, is_zero_amount, non_negative, non_negative_int,
+    not_over_100_percent, one_of, present, quantity, range,
+};

@@ -19,26 +19,41 @@ enum Step<'a> {
 
 impl<'a> Path<'a> {
     /// The object itself.
-    pub const ROOT: Path<'static> = Path { parent: None, step: Step::Root };
+    pub const ROOT: Path<'static> = Path {
+        parent: None,
+        step: Step::Root,
+    };
 
     /// A field of the object itself.
     pub fn of(name: &'a str) -> Self {
-        Self { parent: None, step: Step::Field(name) }
+        Self {
+            parent: None,
+            step: Step::Field(name),
+        }
     }
 
     /// A field of this one: `a` → `a.name`.
     pub fn child<'b>(&'b self, name: &'b str) -> Path<'b> {
-        Path { parent: Some(self), step: Step::Field(name) }
+        Path {
+            parent: Some(self),
+            step: Step::Field(name),
+        }
     }
 
     /// An item of this list: `a` → `a[3]`.
     pub fn index<'b>(&'b self, index: usize) -> Path<'b> {
-        Path { parent: Some(self), step: Step::Index(index) }
+        Path {
+            parent: Some(self),
+            step: Step::Index(index),
+        }
     }
 
     /// An entry of this map: `a` → `a[key]`.
     pub fn key<'b>(&'b self, key: &'b str) -> Path<'b> {
-        Path { parent: Some(self), step: Step::Key(key) }
+        Path {
+            parent: Some(self),
+            step: Step::Key(key),
+        }
     }
 
     /// The path as messages show it.
@@ -63,7 +78,10 @@ mod tests {
         let containers = spec.child("containers");
         let first = containers.index(0);
         let limits = first.child("resources.limits");
-        assert_eq!(limits.key("cpu").render().as_str(), "spec.containers[0].resources.limits[cpu]");
+        assert_eq!(
+            limits.key("cpu").render().as_str(),
+            "spec.containers[0].resources.limits[cpu]"
+        );
         assert_eq!(Path::ROOT.child("a").render().as_str(), "a");
     }
 }

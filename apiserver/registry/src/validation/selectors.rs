@@ -35,7 +35,10 @@ fn requirement(errors: &mut Errors, path: &Path<'_>, expression: Ref<'_>) {
     match expression.str("operator") {
         "In" | "NotIn" => {
             if values == 0 {
-                errors.required(&path.child("values"), "must be specified when `operator` is 'In' or 'NotIn'");
+                errors.required(
+                    &path.child("values"),
+                    "must be specified when `operator` is 'In' or 'NotIn'",
+                );
             }
         }
         "Exists" | "DoesNotExist" => {
@@ -74,14 +77,22 @@ pub fn parse_label_selector(selector: Option<Ref<'_>>) -> Option<LabelSelector> 
             "DoesNotExist" => Operator::DoesNotExist,
             _ => return None,
         };
-        let values = expression.list("values").filter_map(|v| v.as_str().map(str::to_owned)).collect();
+        let values = expression
+            .list("values")
+            .filter_map(|v| v.as_str().map(str::to_owned))
+            .collect();
         parsed.require(expression.str("key"), operator, values).ok()?;
     }
     Some(parsed)
 }
 
 /// A workload's template must carry labels that its selector matches.
-pub fn template_labels_match(errors: &mut Errors, path: &Path<'_>, selector: &LabelSelector, template: Ref<'_>) {
+pub fn template_labels_match(
+    errors: &mut Errors,
+    path: &Path<'_>,
+    selector: &LabelSelector,
+    template: Ref<'_>,
+) {
     let labels = template.at(&["metadata", "labels"]);
     let lookup = |key: &str| labels.and_then(|labels| labels.get(key)).and_then(Ref::as_str);
     if !selector.matches_with(lookup) {

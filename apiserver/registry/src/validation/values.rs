@@ -81,8 +81,14 @@ pub fn int_or_percent(errors: &mut Errors, path: &Path<'_>, value: Ref<'_>) {
 
 /// A percentage above a hundred.
 pub fn not_over_100_percent(errors: &mut Errors, path: &Path<'_>, value: Ref<'_>) {
-    let Some(text) = value.as_str().filter(|text| syntax::percent(text).is_empty()) else { return };
-    if text.trim_end_matches('%').parse::<u64>().map_or(true, |percent| percent > 100) {
+    let Some(text) = value.as_str().filter(|text| syntax::percent(text).is_empty()) else {
+        return;
+    };
+    if text
+        .trim_end_matches('%')
+        .parse::<u64>()
+        .map_or(true, |percent| percent > 100)
+    {
         errors.invalid(path, text, "must not be greater than 100%");
     }
 }
@@ -90,8 +96,21 @@ pub fn not_over_100_percent(errors: &mut Errors, path: &Path<'_>, value: Ref<'_>
 /// The number or percentage in an `IntOrString`; a text that is neither counts as zero, as upstream counts it.
 pub fn is_zero_amount(value: Option<Ref<'_>>) -> bool {
     let Some(value) = value else { return true };
-    let percent = || value.as_str().and_then(|text| text.strip_suffix('%')?.parse::<u64>().ok());
-    value.as_i64().or_else(|| percent().and_then(|n| i64::try_from(n).ok())).unwrap_or_default() == 0
+    let percent = || {
+        value
+            .as_str()
+            .and_then(|text| text.strip_suffix('%')?.parse::<u64>().ok())
+    };
+    value
+        .as_i64()
+        .or_else(|| percent().and_then(|n| i64::try_from(n).ok()))
+        .unwrap_or_default()
+        == 0
+}
+
+/// A member that is there and not null; Go writes an absent pointer without `omitempty` as null.
+pub fn present<'a>(object: Ref<'a>, name: &str) -> Option<Ref<'a>> {
+    object.get(name).filter(|value| !value.is_null())
 }
 
 /// Absent, null, or without members.

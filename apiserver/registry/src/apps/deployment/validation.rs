@@ -2,7 +2,8 @@
 
 use crate::apps::replica_set::validation::validate_template;
 use crate::validation::{
-    Errors, Path, immutable, int_or_percent, is_zero_amount, label_selector, non_negative, not_over_100_percent,
+    Errors, Path, immutable, int_or_percent, is_zero_amount, label_selector, non_negative,
+    not_over_100_percent, present,
 };
 use machinery_meta::FieldError;
 use machinery_meta::field::Shown;
@@ -40,7 +41,7 @@ pub fn validate_update(deployment: Ref<'_>, old: Ref<'_>) -> Vec<FieldError> {
 fn validate_spec(errors: &mut Errors, path: &Path<'_>, spec: Ref<'_>) {
     non_negative(errors, path, spec, "replicas");
     let selector_path = path.child("selector");
-    match spec.get("selector") {
+    match present(spec, "selector") {
         None => errors.required(&selector_path, ""),
         Some(selector) => {
             label_selector(errors, &selector_path, selector);
@@ -57,17 +58,28 @@ fn validate_spec(errors: &mut Errors, path: &Path<'_>, spec: Ref<'_>) {
     non_negative(errors, path, spec, "progressDeadlineSeconds");
     let number = |name| spec.get(name).and_then(Ref::as_i64);
     let deadline = number("progressDeadlineSeconds");
-    if let Some(seconds) = deadline.filter(|seconds| *seconds <= number("minReadySeconds").unwrap_or_default()) {
-        errors.invalid(&path.child("progressDeadlineSeconds"), seconds, "must be greater than minReadySeconds");
+    if let Some(seconds) =
+        deadline.filter(|seconds| *seconds <= number("minReadySeconds").unwrap_or_default())
+    {
+        errors.invalid(
+            &path.child("progressDeadlineSeconds"),
+            seconds,
+            "must be greater than minReadySeconds",
+        );
     }
 }
 
 fn strategy(errors: &mut Errors, path: &Path<'_>, spec: Ref<'_>) {
-    let Some(strategy) = spec.get("strategy") else { return };
+    let Some(strategy) = spec.get("strategy") else {
+        return;
+    };
     let rolling = path.child("rollingUpdate");
     match (strategy.str("type"), strategy.get("rollingUpdate")) {
         ("Recreate", Some(_)) => {
-            errors.forbidden(&rolling, "may not be specified when strategy `type` is 'Recreate'");
+            errors.forbidden(
+                &rolling,
+                "may not be specified when strategy `type` is 'Recreate'",
+            );
         }
         ("RollingUpdate", None) => {
             errors.required(&rolling, "this should be defaulted and never be nil");

@@ -2,10 +2,11 @@
 
 use crate::core::pod::validation as pod;
 use crate::validation::{
-    Errors, Path, immutable, label_selector, non_negative, parse_label_selector, template_labels_match,
+    Errors, Path, immutable, label_selector, non_negative, parse_label_selector, present,
+    template_labels_match,
 };
-use machinery_meta::{FieldError, LabelSelector};
 use machinery_meta::field::Shown;
+use machinery_meta::{FieldError, LabelSelector};
 use machinery_schema::Ref;
 
 /// Every problem of a ReplicaSet.
@@ -27,7 +28,13 @@ pub fn validate_update(set: Ref<'_>, old: Ref<'_>) -> Vec<FieldError> {
     let selector = |object: Ref<'_>| object.at(&["spec", "selector"]).map(Ref::to_json);
     if selector(set) != selector(old) {
         let (new, old) = (set.at(&["spec", "selector"]), old.at(&["spec", "selector"]));
-        immutable(&mut errors, &path.child("selector"), new, old, "field is immutable");
+        immutable(
+            &mut errors,
+            &path.child("selector"),
+            new,
+            old,
+            "field is immutable",
+        );
     }
     errors.into_list()
 }
@@ -36,7 +43,7 @@ fn validate_spec(errors: &mut Errors, path: &Path<'_>, spec: Ref<'_>) {
     non_negative(errors, path, spec, "replicas");
     non_negative(errors, path, spec, "minReadySeconds");
     let selector_path = path.child("selector");
-    match spec.get("selector") {
+    match present(spec, "selector") {
         None => errors.required(&selector_path, ""),
         Some(selector) => {
             label_selector(errors, &selector_path, selector);
@@ -56,7 +63,7 @@ pub fn validate_template(errors: &mut Errors, path: &Path<'_>, spec: Ref<'_>) {
         errors.required(&at, "");
         return;
     };
-    let selector = spec.get("selector");
+    let selector = present(spec, "selector");
     // An absent selector matches nothing; one that cannot be read has been reported already.
     let matched = match parse_label_selector(selector) {
         Some(selector) if !selector.is_everything() => Some(selector),

@@ -2,7 +2,8 @@
 
 use crate::core::pod::validation as pod;
 use crate::validation::{
-    Errors, Path, immutable, label_selector, non_negative, parse_label_selector, template_labels_match,
+    Errors, Path, immutable, label_selector, non_negative, parse_label_selector, present,
+    template_labels_match,
 };
 use machinery_meta::FieldError;
 use machinery_schema::Ref;
@@ -27,17 +28,34 @@ pub fn validate(job: Ref<'_>) -> Vec<FieldError> {
 pub fn validate_update(job: Ref<'_>, old: Ref<'_>) -> Vec<FieldError> {
     let mut errors = Errors::new();
     let path = Path::of("spec");
-    let (Some(spec), Some(old_spec)) = (job.get("spec"), old.get("spec")) else { return Vec::new() };
+    let (Some(spec), Some(old_spec)) = (job.get("spec"), old.get("spec")) else {
+        return Vec::new();
+    };
     validate_spec(&mut errors, &path, spec);
-    let fixed = ["completions", "selector", "template", "completionMode", "podFailurePolicy", "backoffLimitPerIndex",
-        "managedBy", "successPolicy"];
+    let fixed = [
+        "completions",
+        "selector",
+        "template",
+        "completionMode",
+        "podFailurePolicy",
+        "backoffLimitPerIndex",
+        "managedBy",
+        "successPolicy",
+    ];
     for name in fixed {
         let same = spec.get(name).map(Ref::to_json) == old_spec.get(name).map(Ref::to_json);
         let scaled = name == "completions" && elastic(spec, old_spec);
-        let suspended = name == "template" && old_spec.get("suspend").and_then(Ref::as_bool) == Some(true)
+        let suspended = name == "template"
+            && old_spec.get("suspend").and_then(Ref::as_bool) == Some(true)
             && old.at(&["status", "startTime"]).is_none();
         if !same && !scaled && !suspended {
-            immutable(&mut errors, &path.child(name), spec.get(name), old_spec.get(name), "field is immutable");
+            immutable(
+                &mut errors,
+                &path.child(name),
+                spec.get(name),
+                old_spec.get(name),
+                "field is immutable",
+            );
         }
     }
     errors.into_list()
@@ -58,8 +76,12 @@ fn generated_selector(errors: &mut Errors, path: &Path<'_>, job: Ref<'_>, spec: 
         return;
     }
     let uid = job.str_at(&["metadata", "uid"]);
-    let Some(selector) = spec.get("selector") else { return };
-    let label = selector.get("matchLabels").map(|labels| labels.str("batch.kubernetes.io/controller-uid"));
+    let Some(selector) = present(spec, "selector") else {
+        return;
+    };
+    let label = selector
+        .get("matchLabels")
+        .map(|labels| labels.str("batch.kubernetes.io/controller-uid"));
     if label.is_some_and(|label| label != uid) || label.is_none() {
         let shown = machinery_meta::field::Shown(selector.to_json());
         errors.invalid(&path.child("selector"), shown, "`selector` not auto-generated");
@@ -67,9 +89,14 @@ fn generated_selector(errors: &mut Errors, path: &Path<'_>, job: Ref<'_>, spec: 
 }
 
 fn validate_spec(errors: &mut Errors, path: &Path<'_>, spec: Ref<'_>) {
-    for name in ["parallelism", "completions", "activeDeadlineSeconds", "backoffLimit", "ttlSecondsAfterFinished",
-        "backoffLimitPerIndex"]
-    {
+    for name in [
+        "parallelism",
+        "completions",
+        "activeDeadlineSeconds",
+        "backoffLimit",
+        "ttlSecondsAfterFinished",
+        "backoffLimitPerIndex",
+    ] {
         non_negative(errors, path, spec, name);
     }
     max_failed_indexes(errors, path, spec);
@@ -78,8 +105,11 @@ fn validate_spec(errors: &mut Errors, path: &Path<'_>, spec: Ref<'_>) {
         failure_policy(errors, &path.child("podFailurePolicy"), policy, spec);
     }
     let replacement = spec.str("podReplacementPolicy");
-    let replacements: &[&str] =
-        if spec.get("podFailurePolicy").is_some() { &["Failed"] } else { &["Failed", "TerminatingOrFailed"] };
+    let replacements: &[&str] = if spec.get("podFailurePolicy").is_some() {
+        &["Failed"]
+    } else {
+        &["Failed", "TerminatingOrFailed"]
+    };
     if !replacement.is_empty() && !replacements.contains(&replacement) {
         errors.not_supported(&path.child("podReplacementPolicy"), replacement, replacements);
     }
@@ -91,7 +121,10 @@ fn max_failed_indexes(errors: &mut Errors, path: &Path<'_>, spec: Ref<'_>) {
     let number = |name| spec.get(name).and_then(Ref::as_i64);
     let at = path.child("maxFailedIndexes");
     if number("maxFailedIndexes").is_some() && number("backoffLimitPerIndex").is_none() {
-        errors.required(&path.child("backoffLimitPerIndex"), "when maxFailedIndexes is specified");
+        errors.required(
+            &path.child("backoffLimitPerIndex"),
+            "when maxFailedIndexes is specified",
+        );
     }
     if let (Some(failed), Some(completions)) = (number("maxFailedIndexes"), number("completions"))
         && failed > completions
@@ -155,9 +188,16 @@ fn failure_policy(errors: &mut Errors, path: &Path<'_>, policy: Ref<'_>, spec: R
 fn failure_action(errors: &mut Errors, path: &Path<'_>, rule: Ref<'_>, spec: Ref<'_>) {
     let actions = ["Count", "FailIndex", "FailJob", "Ignore"];
     match rule.str("action") {
-        "" => errors.required(&path.child("action"), "valid values: \"Count\", \"FailIndex\", \"FailJob\", \"Ignore\""),
+        "" => errors.required(
+            &path.child("action"),
+            "valid values: \"Count\", \"FailIndex\", \"FailJob\", \"Ignore\"",
+        ),
         "FailIndex" if spec.get("backoffLimitPerIndex").is_none() => {
-            errors.invalid(&path.child("action"), "FailIndex", "requires the backoffLimitPerIndex to be set");
+            errors.invalid(
+                &path.child("action"),
+                "FailIndex",
+                "requires the backoffLimitPerIndex to be set",
+            );
         }
         action if !actions.contains(&action) => {
             errors.not_supported(&path.child("action"), action, &actions);
@@ -175,14 +215,28 @@ fn exit_codes(errors: &mut Errors, path: &Path<'_>, codes: Ref<'_>, spec: Ref<'_
         errors.not_supported(&path.child("operator"), operator, &operators);
     }
     let name = codes.str("containerName");
-    let names = |list| spec.at(&["template", "spec"]).into_iter().flat_map(move |spec| spec.list(list));
-    let exists = names("containers").chain(names("initContainers")).any(|own| own.str("name") == name);
+    let names = |list| {
+        spec.at(&["template", "spec"])
+            .into_iter()
+            .flat_map(move |spec| spec.list(list))
+    };
+    let exists = names("containers")
+        .chain(names("initContainers"))
+        .any(|own| own.str("name") == name);
     if !name.is_empty() && !exists {
-        errors.invalid(&path.child("containerName"), name, "must be one of the container or initContainer names in the pod template");
+        errors.invalid(
+            &path.child("containerName"),
+            name,
+            "must be one of the container or initContainer names in the pod template",
+        );
     }
     let values = path.child("values");
     if codes.list("values").len() == 0 {
-        errors.invalid(&values, machinery_meta::field::Shown("[]".into()), "at least one value is required");
+        errors.invalid(
+            &values,
+            machinery_meta::field::Shown("[]".into()),
+            "at least one value is required",
+        );
     }
     for (index, value) in codes.list("values").enumerate() {
         if operator == "In" && value.as_i64() == Some(0) {
@@ -193,12 +247,14 @@ fn exit_codes(errors: &mut Errors, path: &Path<'_>, codes: Ref<'_>, spec: Ref<'_
 
 fn selector_and_template(errors: &mut Errors, path: &Path<'_>, spec: Ref<'_>) {
     let at = path.child("template");
-    match spec.get("selector") {
+    match present(spec, "selector") {
         None => errors.required(&path.child("selector"), ""),
         Some(selector) => label_selector(errors, &path.child("selector"), selector),
     }
-    let Some(template) = spec.get("template") else { return };
-    if let Some(selector) = parse_label_selector(spec.get("selector")) {
+    let Some(template) = spec.get("template") else {
+        return;
+    };
+    if let Some(selector) = parse_label_selector(present(spec, "selector")) {
         template_labels_match(errors, &at, &selector, template);
     }
     pod::validate_template(errors, &at, template);
@@ -206,12 +262,19 @@ fn selector_and_template(errors: &mut Errors, path: &Path<'_>, spec: Ref<'_>) {
     let policy = template.str_at(&["spec", "restartPolicy"]);
     match policy {
         "" | "Always" => {
-            errors.required(&spec_path.child("restartPolicy"), "valid values: \"OnFailure\", \"Never\"");
+            errors.required(
+                &spec_path.child("restartPolicy"),
+                "valid values: \"OnFailure\", \"Never\"",
+            );
         }
         "OnFailure" | "Never" => {}
         other => errors.not_supported(&spec_path.child("restartPolicy"), other, &["OnFailure", "Never"]),
     }
     if spec.get("podFailurePolicy").is_some() && policy != "Never" {
-        errors.invalid(&spec_path.child("restartPolicy"), policy, "only \"Never\" is supported when podFailurePolicy is specified");
+        errors.invalid(
+            &spec_path.child("restartPolicy"),
+            policy,
+            "only \"Never\" is supported when podFailurePolicy is specified",
+        );
     }
 }

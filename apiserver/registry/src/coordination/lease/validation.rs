@@ -8,9 +8,19 @@ use machinery_schema::Ref;
 pub fn validate(lease: Ref<'_>) -> Vec<FieldError> {
     let mut errors = Errors::new();
     let path = Path::of("spec");
-    let Some(spec) = lease.get("spec") else { return Vec::new() };
-    if let Some(seconds) = spec.get("leaseDurationSeconds").and_then(Ref::as_i64).filter(|s| *s <= 0) {
-        errors.invalid(&path.child("leaseDurationSeconds"), seconds, "must be greater than 0");
+    let Some(spec) = lease.get("spec") else {
+        return Vec::new();
+    };
+    if let Some(seconds) = spec
+        .get("leaseDurationSeconds")
+        .and_then(Ref::as_i64)
+        .filter(|s| *s <= 0)
+    {
+        errors.invalid(
+            &path.child("leaseDurationSeconds"),
+            seconds,
+            "must be greater than 0",
+        );
     }
     non_negative(&mut errors, &path, spec, "leaseTransitions");
     let holder = spec.get("holderIdentity").and_then(Ref::as_str);
@@ -18,7 +28,10 @@ pub fn validate(lease: Ref<'_>) -> Vec<FieldError> {
         errors.required(&path.child("holderIdentity"), "");
     }
     if spec.get("preferredHolder").is_some() && spec.get("strategy").is_none() {
-        errors.forbidden(&path.child("preferredHolder"), "may only be specified if `strategy` is defined");
+        errors.forbidden(
+            &path.child("preferredHolder"),
+            "may only be specified if `strategy` is defined",
+        );
     }
     errors.into_list()
 }

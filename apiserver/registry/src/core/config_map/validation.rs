@@ -49,7 +49,10 @@ pub fn frozen(errors: &mut Errors, new: Ref<'_>, old: Ref<'_>, members: &[&'stat
     }
     for member in members {
         let text = |object: Ref<'_>| {
-            object.get(member).filter(|value| !value.is_empty()).map(Ref::to_json)
+            object
+                .get(member)
+                .filter(|value| !value.is_empty())
+                .map(Ref::to_json)
         };
         if text(new) != text(old) {
             errors.forbidden(&Path::of(member), detail);

@@ -32,7 +32,11 @@ fn validate_address(errors: &mut Errors, path: &Path<'_>, address: Ref<'_>) {
     let at = path.child("ip");
     let parsed = text.parse::<IpAddr>();
     if parsed.is_err() {
-        errors.invalid(&at, text, "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)");
+        errors.invalid(
+            &at,
+            text,
+            "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)",
+        );
     }
     if !address.str("hostname").is_empty() {
         dns_label(errors, &path.child("hostname"), address.str("hostname"));
@@ -56,11 +60,19 @@ fn ports(errors: &mut Errors, path: &Path<'_>, subset: Ref<'_>) {
         } else if !name.is_empty() {
             dns_label(errors, &at.child("name"), name);
         }
-        port_number(errors, &at.child("port"), port.get("port").and_then(Ref::as_i64).unwrap_or_default());
+        port_number(
+            errors,
+            &at.child("port"),
+            port.get("port").and_then(Ref::as_i64).unwrap_or_default(),
+        );
         one_of(errors, &at, port, "protocol", &PROTOCOLS, Some(""));
         let protocol = port.str("appProtocol");
         if !protocol.is_empty() {
-            errors.all_invalid(&at.child("appProtocol"), protocol, syntax::qualified_name(protocol));
+            errors.all_invalid(
+                &at.child("appProtocol"),
+                protocol,
+                syntax::qualified_name(protocol),
+            );
         }
     }
 }

@@ -12,10 +12,18 @@ pub fn validate_core(event: Ref<'_>) -> Vec<FieldError> {
     let path = Path::of("involvedObject");
     if involved.is_empty() {
         if namespace != "default" && !namespace.is_empty() {
-            errors.invalid(&path.child("namespace"), involved, "does not match event.namespace");
+            errors.invalid(
+                &path.child("namespace"),
+                involved,
+                "does not match event.namespace",
+            );
         }
     } else if involved != namespace {
-        errors.invalid(&path.child("namespace"), involved, "does not match event.namespace");
+        errors.invalid(
+            &path.child("namespace"),
+            involved,
+            "does not match event.namespace",
+        );
     }
     errors.into_list()
 }
@@ -37,7 +45,11 @@ pub fn validate_events(event: Ref<'_>) -> Vec<FieldError> {
         if value.is_empty() {
             errors.required(&Path::of(name), "");
         } else if value.len() > limit {
-            errors.invalid(&Path::of(name), "", format!("can have at most {limit} characters"));
+            errors.invalid(
+                &Path::of(name),
+                "",
+                format!("can have at most {limit} characters"),
+            );
         }
     }
     let kind = event.str("type");

@@ -23,7 +23,10 @@ pub fn validate_update(node: Ref<'_>, old: Ref<'_>) -> Vec<FieldError> {
     let path = Path::of("spec");
     let text = |object: Ref<'_>, name| object.at(&["spec", name]).map(Ref::to_json);
     if text(old, "podCIDRs").is_some() && text(node, "podCIDRs") != text(old, "podCIDRs") {
-        errors.forbidden(&path.child("podCIDRs"), "node updates may not change podCIDR except from \"\" to valid");
+        errors.forbidden(
+            &path.child("podCIDRs"),
+            "node updates may not change podCIDR except from \"\" to valid",
+        );
     }
     let provider = |object: Ref<'_>| object.str_at(&["spec", "providerID"]).to_owned();
     if !provider(old).is_empty() && provider(node) != provider(old) {
@@ -46,7 +49,11 @@ fn pod_cidrs(errors: &mut Errors, path: &Path<'_>, spec: Ref<'_>) {
     }
     if spec.list("podCIDRs").len() > 2 {
         let shown = spec.get("podCIDRs").map(Ref::to_json).unwrap_or_default();
-        errors.invalid(path, machinery_meta::field::Shown(shown), "may specify no more than one CIDR for each IP family");
+        errors.invalid(
+            path,
+            machinery_meta::field::Shown(shown),
+            "may specify no more than one CIDR for each IP family",
+        );
     }
 }
 

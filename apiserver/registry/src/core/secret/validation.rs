@@ -27,7 +27,13 @@ pub fn validate(secret: Ref<'_>) -> Vec<FieldError> {
 /// Every problem of a changed Secret.
 pub fn validate_update(secret: Ref<'_>, old: Ref<'_>) -> Vec<FieldError> {
     let mut errors = Errors::new();
-    immutable(&mut errors, &Path::of("type"), secret.get("type"), old.get("type"), "field is immutable");
+    immutable(
+        &mut errors,
+        &Path::of("type"),
+        secret.get("type"),
+        old.get("type"),
+        "field is immutable",
+    );
     frozen(&mut errors, secret, old, &["data"]);
     let mut all = errors.into_list();
     all.extend(validate(secret));
@@ -65,9 +71,12 @@ fn json_value(errors: &mut Errors, path: &Path<'_>, secret: Ref<'_>, key: &str) 
         errors.required(&path.key(key), "");
         return;
     };
-    let bytes = base64::engine::general_purpose::STANDARD.decode(text).unwrap_or_default();
+    let bytes = base64::engine::general_purpose::STANDARD
+        .decode(text)
+        .unwrap_or_default();
     let first = bytes.iter().copied().find(|byte| !byte.is_ascii_whitespace());
-    let parsed = machinery_schema::is_json(&bytes);
+    let parsed =
+        std::str::from_utf8(&bytes).is_ok_and(|text| machinery_schema::Tree::from_json(text).is_ok());
     match first {
         _ if parsed => {}
         None => errors.invalid(&path.key(key), REDACTED, "unexpected end of JSON input"),

@@ -16,7 +16,9 @@ const MAX_AFFINITY_SECONDS: i64 = 86_400;
 /// Every problem of a Service.
 pub fn validate(service: Ref<'_>) -> Vec<FieldError> {
     let mut errors = Errors::new();
-    let Some(spec) = service.get("spec") else { return Vec::new() };
+    let Some(spec) = service.get("spec") else {
+        return Vec::new();
+    };
     let path = Path::of("spec");
     let headless = spec.str("clusterIP") == "None";
     by_type(&mut errors, &path, spec, headless);
@@ -41,7 +43,9 @@ pub fn validate_update(service: Ref<'_>, old: Ref<'_>) -> Vec<FieldError> {
     let stays = |object: Ref<'_>| object.str_at(&["spec", "type"]) != "ExternalName";
     if stays(service) && stays(old) && !address(old).is_empty() && address(service) != address(old) {
         let at = path.child("clusterIPs");
-        let shown = service.at(&["spec", "clusterIPs"]).map_or_else(|| "null".into(), Ref::to_json);
+        let shown = service
+            .at(&["spec", "clusterIPs"])
+            .map_or_else(|| "null".into(), Ref::to_json);
         problems.invalid(&at.index(0), Shown(shown), "may not change once set");
     }
     let mut errors = problems.into_list();
@@ -108,13 +112,24 @@ fn ports(errors: &mut Errors, path: &Path<'_>, spec: Ref<'_>, headless: bool) {
         port_or_name(errors, &at.child("targetPort"), port.get("targetPort"));
         let protocol = port.str("appProtocol");
         if port.get("appProtocol").is_some() {
-            errors.all_invalid(&at.child("appProtocol"), protocol, syntax::qualified_name(protocol));
+            errors.all_invalid(
+                &at.child("appProtocol"),
+                protocol,
+                syntax::qualified_name(protocol),
+            );
         }
     }
 }
 
 fn affinity(errors: &mut Errors, path: &Path<'_>, spec: Ref<'_>) {
-    one_of(errors, path, spec, "sessionAffinity", &["ClientIP", "None"], Some(""));
+    one_of(
+        errors,
+        path,
+        spec,
+        "sessionAffinity",
+        &["ClientIP", "None"],
+        Some(""),
+    );
     let at = path.child("sessionAffinityConfig");
     match (spec.str("sessionAffinity"), spec.get("sessionAffinityConfig")) {
         ("ClientIP", None) => errors.required(&at, "when session affinity type is ClientIP"),
@@ -239,9 +254,16 @@ fn traffic_policies(errors: &mut Errors, path: &Path<'_>, spec: Ref<'_>) {
             errors.not_supported(&at, external, &policies);
         }
     } else if !external.is_empty() {
-        errors.invalid(&at, external, "may only be set for externally-accessible services");
+        errors.invalid(
+            &at,
+            external,
+            "may only be set for externally-accessible services",
+        );
     }
-    let check = spec.get("healthCheckNodePort").and_then(Ref::as_i64).unwrap_or_default();
+    let check = spec
+        .get("healthCheckNodePort")
+        .and_then(Ref::as_i64)
+        .unwrap_or_default();
     if check != 0 && !(kind == "LoadBalancer" && external == "Local") {
         let detail = "may only be set when `type` is 'LoadBalancer' and `externalTrafficPolicy` is 'Local'";
         errors.invalid(&path.child("healthCheckNodePort"), check, detail);

@@ -36,7 +36,13 @@ pub fn validate_update(slice: Ref<'_>, old: Ref<'_>) -> Vec<FieldError> {
     let mut errors = validate(slice);
     let mut fixed = Errors::new();
     let (new, old) = (slice.get("addressType"), old.get("addressType"));
-    immutable(&mut fixed, &Path::of("addressType"), new, old, "field is immutable");
+    immutable(
+        &mut fixed,
+        &Path::of("addressType"),
+        new,
+        old,
+        "field is immutable",
+    );
     errors.extend(fixed.into_list());
     errors
 }
@@ -66,7 +72,11 @@ fn ports(errors: &mut Errors, path: &Path<'_>, slice: Ref<'_>) {
         }
         let application = port.str("appProtocol");
         if !application.is_empty() {
-            errors.all_invalid(&at.child("appProtocol"), application, syntax::qualified_name(application));
+            errors.all_invalid(
+                &at.child("appProtocol"),
+                application,
+                syntax::qualified_name(application),
+            );
         }
     }
 }
@@ -106,7 +116,11 @@ fn validate_address(errors: &mut Errors, path: &Path<'_>, text: &str, kind: &str
         ("IPv4", Ok(_)) => errors.invalid(path, text, "must be an IPv4 address"),
         ("IPv6", Ok(_)) => errors.invalid(path, text, "must be an IPv6 address"),
         ("IPv4" | "IPv6", Err(_)) => {
-            errors.invalid(path, text, "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)");
+            errors.invalid(
+                path,
+                text,
+                "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)",
+            );
         }
         _ => {}
     }

@@ -12,15 +12,27 @@ use std::collections::HashSet;
 pub const PROTOCOLS: [&str; 3] = ["SCTP", "TCP", "UDP"];
 
 /// What an ephemeral container may not have.
-const NOT_EPHEMERAL: [&str; 6] =
-    ["ports", "livenessProbe", "readinessProbe", "startupProbe", "lifecycle", "resources"];
+const NOT_EPHEMERAL: [&str; 6] = [
+    "ports",
+    "livenessProbe",
+    "readinessProbe",
+    "startupProbe",
+    "lifecycle",
+    "resources",
+];
 
 /// All containers of a spec.
 pub fn validate_all(errors: &mut Errors, path: &Path<'_>, spec: Ref<'_>, volumes: &Volumes<'_>) {
     let mut names = HashSet::new();
     regular(errors, &path.child("containers"), spec, volumes, &mut names);
     init(errors, &path.child("initContainers"), spec, volumes, &mut names);
-    ephemeral(errors, &path.child("ephemeralContainers"), spec, volumes, &mut names);
+    ephemeral(
+        errors,
+        &path.child("ephemeralContainers"),
+        spec,
+        volumes,
+        &mut names,
+    );
 }
 
 fn regular<'a>(
@@ -54,7 +66,10 @@ fn restart_rules(errors: &mut Errors, path: &Path<'_>, container: Ref<'_>) {
         errors.not_supported(&path.child("restartPolicy"), policy, &policies);
     }
     if policy.is_empty() && container.list("restartPolicyRules").len() > 0 {
-        errors.required(&path.child("restartPolicy"), "must specify restartPolicy when restart rules are used");
+        errors.required(
+            &path.child("restartPolicy"),
+            "must specify restartPolicy when restart rules are used",
+        );
     }
 }
 
@@ -116,7 +131,10 @@ fn ephemeral<'a>(
             for name in ["subPath", "subPathExpr"] {
                 if !mount.str(name).is_empty() {
                     let mount_path = mounts.index(index);
-                    errors.forbidden(&mount_path.child(name), "cannot be set for an Ephemeral Container");
+                    errors.forbidden(
+                        &mount_path.child(name),
+                        "cannot be set for an Ephemeral Container",
+                    );
                 }
             }
         }
@@ -134,12 +152,26 @@ fn common(errors: &mut Errors, path: &Path<'_>, container: Ref<'_>, spec: Ref<'_
         errors.required(&path.child("image"), "");
     }
     let policies = ["FallbackToLogsOnError", "File"];
-    one_of(errors, path, container, "terminationMessagePolicy", &policies, Some(""));
+    one_of(
+        errors,
+        path,
+        container,
+        "terminationMessagePolicy",
+        &policies,
+        Some(""),
+    );
     ports(errors, &path.child("ports"), container);
     environment::validate(errors, path, container);
     mounts(errors, &path.child("volumeMounts"), container, volumes);
     devices(errors, &path.child("volumeDevices"), container, volumes);
-    one_of(errors, path, container, "imagePullPolicy", &["Always", "IfNotPresent", "Never"], Some(""));
+    one_of(
+        errors,
+        path,
+        container,
+        "imagePullPolicy",
+        &["Always", "IfNotPresent", "Never"],
+        Some(""),
+    );
     if let Some(requirements) = container.get("resources") {
         resources::validate_container(errors, &path.child("resources"), requirements, spec);
     }
@@ -227,11 +259,22 @@ fn mounts(errors: &mut Errors, path: &Path<'_>, container: Ref<'_>, volumes: &Vo
             errors.invalid(&at.child("name"), name, "must not already exist in volumeDevices");
         }
         if same("devicePath", point) {
-            errors.invalid(&at.child("mountPath"), point, "must not already exist as a path in volumeDevices");
+            errors.invalid(
+                &at.child("mountPath"),
+                point,
+                "must not already exist as a path in volumeDevices",
+            );
         }
         sub_paths(errors, path, &at, mount);
         propagation(errors, &path.child("mountPropagation"), mount, container);
-        one_of(errors, &at, mount, "recursiveReadOnly", &["Disabled", "Enabled", "IfPossible"], None);
+        one_of(
+            errors,
+            &at,
+            mount,
+            "recursiveReadOnly",
+            &["Disabled", "Enabled", "IfPossible"],
+            None,
+        );
     }
 }
 
@@ -259,9 +302,14 @@ fn propagation(errors: &mut Errors, path: &Path<'_>, mount: Ref<'_>, container: 
     if !modes.contains(&mode) {
         errors.not_supported(path, mode, &modes);
     }
-    let privileged = container.at(&["securityContext", "privileged"]).and_then(Ref::as_bool);
+    let privileged = container
+        .at(&["securityContext", "privileged"])
+        .and_then(Ref::as_bool);
     if mode == "Bidirectional" && privileged != Some(true) {
-        errors.forbidden(path, "Bidirectional mount propagation is available only to privileged containers");
+        errors.forbidden(
+            path,
+            "Bidirectional mount propagation is available only to privileged containers",
+        );
     }
 }
 

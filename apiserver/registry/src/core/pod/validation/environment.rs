@@ -19,8 +19,13 @@ const ENV_FIELDS: [&str; 9] = [
 ];
 
 /// What a file of a downward API volume may be made from.
-pub const VOLUME_FIELDS: [&str; 5] =
-    ["metadata.annotations", "metadata.labels", "metadata.name", "metadata.namespace", "metadata.uid"];
+pub const VOLUME_FIELDS: [&str; 5] = [
+    "metadata.annotations",
+    "metadata.labels",
+    "metadata.name",
+    "metadata.namespace",
+    "metadata.uid",
+];
 
 /// All paths that the downward API can name at all.
 const KNOWN_FIELDS: [&str; 15] = [
@@ -62,7 +67,12 @@ pub fn validate(errors: &mut Errors, path: &Path<'_>, container: Ref<'_>) {
             errors.all_invalid(&at.child("name"), name, syntax::env_var_name(name));
         }
         if let Some(source) = variable.get("valueFrom") {
-            value_from(errors, &at.child("valueFrom"), source, !variable.str("value").is_empty());
+            value_from(
+                errors,
+                &at.child("valueFrom"),
+                source,
+                !variable.str("value").is_empty(),
+            );
         }
     }
     let env_from = path.child("envFrom");
@@ -111,7 +121,11 @@ fn key_ref(errors: &mut Errors, path: &Path<'_>, key: Ref<'_>) {
     if key.str("key").is_empty() {
         errors.required(&path.child("key"), "");
     } else {
-        errors.all_invalid(&path.child("key"), key.str("key"), syntax::config_map_key(key.str("key")));
+        errors.all_invalid(
+            &path.child("key"),
+            key.str("key"),
+            syntax::config_map_key(key.str("key")),
+        );
     }
 }
 
@@ -122,7 +136,9 @@ fn from_source(errors: &mut Errors, path: &Path<'_>, source: Ref<'_>) {
     }
     let mut sources = 0;
     for name in ["configMapRef", "secretRef"] {
-        let Some(reference) = source.get(name) else { continue };
+        let Some(reference) = source.get(name) else {
+            continue;
+        };
         sources += 1;
         let at = path.child(name);
         if reference.str("name").is_empty() {
@@ -186,8 +202,7 @@ pub fn resource_field_ref(errors: &mut Errors, path: &Path<'_>, field: Ref<'_>, 
         errors.required(&path.child("resource"), "");
         return;
     }
-    let huge_pages =
-        resource.starts_with("limits.hugepages-") || resource.starts_with("requests.hugepages-");
+    let huge_pages = resource.starts_with("limits.hugepages-") || resource.starts_with("requests.hugepages-");
     if !RESOURCE_FIELDS.contains(&resource) && !huge_pages {
         errors.not_supported(&path.child("resource"), resource, &RESOURCE_FIELDS);
         return;
@@ -197,10 +212,13 @@ pub fn resource_field_ref(errors: &mut Errors, path: &Path<'_>, field: Ref<'_>, 
 
 fn divisor(errors: &mut Errors, path: &Path<'_>, resource: &str, divisor: &str) {
     let cpu = ["1m", "1"];
-    let bytes = ["1", "1k", "1M", "1G", "1T", "1P", "1E", "1Ki", "1Mi", "1Gi", "1Ti", "1Pi", "1Ei"];
+    let bytes = [
+        "1", "1k", "1M", "1G", "1T", "1P", "1E", "1Ki", "1Mi", "1Gi", "1Ti", "1Pi", "1Ei",
+    ];
     let unset = divisor.is_empty() || divisor == "0";
     let refused = if resource.ends_with(".cpu") {
-        (!cpu.contains(&divisor)).then_some("only divisor's values 1m and 1 are supported with the cpu resource")
+        (!cpu.contains(&divisor))
+            .then_some("only divisor's values 1m and 1 are supported with the cpu resource")
     } else if resource.ends_with(".memory") || resource.contains(".hugepages-") {
         (!bytes.contains(&divisor)).then_some(
             "only divisor's values 1, 1k, 1M, 1G, 1T, 1P, 1E, 1Ki, 1Mi, 1Gi, 1Ti, 1Pi, 1Ei are supported with the memory resource",

@@ -30,8 +30,16 @@ pub fn validate(pod: Ref<'_>) -> Vec<FieldError> {
 /// A `PodTemplateSpec` in a workload.
 pub fn validate_template(errors: &mut Errors, path: &Path<'_>, template: Ref<'_>) {
     let metadata = path.child("metadata");
-    labels(errors, &metadata.child("labels"), template.at(&["metadata", "labels"]));
-    annotations(errors, &metadata.child("annotations"), template.at(&["metadata", "annotations"]));
+    labels(
+        errors,
+        &metadata.child("labels"),
+        template.at(&["metadata", "labels"]),
+    );
+    annotations(
+        errors,
+        &metadata.child("annotations"),
+        template.at(&["metadata", "annotations"]),
+    );
     let spec_path = path.child("spec");
     if let Some(spec) = template.get("spec") {
         spec::validate(errors, &spec_path, spec);

@@ -24,13 +24,22 @@ pub fn validate_all(errors: &mut Errors, path: &Path<'_>, container: Ref<'_>, sp
 
 fn validate_probe(errors: &mut Errors, path: &Path<'_>, name: &str, probe: Ref<'_>, spec: Ref<'_>) {
     validate_handler(errors, path, probe, spec);
-    for field in ["initialDelaySeconds", "timeoutSeconds", "periodSeconds", "successThreshold", "failureThreshold"]
-    {
+    for field in [
+        "initialDelaySeconds",
+        "timeoutSeconds",
+        "periodSeconds",
+        "successThreshold",
+        "failureThreshold",
+    ] {
         non_negative(errors, path, probe, field);
     }
     let grace = probe.get("terminationGracePeriodSeconds").and_then(Ref::as_i64);
     if let Some(seconds) = grace.filter(|seconds| *seconds <= 0) {
-        errors.invalid(&path.child("terminationGracePeriodSeconds"), seconds, "must be greater than 0");
+        errors.invalid(
+            &path.child("terminationGracePeriodSeconds"),
+            seconds,
+            "must be greater than 0",
+        );
     }
     if name == "readinessProbe" {
         if let Some(seconds) = grace {
@@ -38,7 +47,10 @@ fn validate_probe(errors: &mut Errors, path: &Path<'_>, name: &str, probe: Ref<'
             errors.invalid(&path.child("terminationGracePeriodSeconds"), seconds, detail);
         }
     } else {
-        let threshold = probe.get("successThreshold").and_then(Ref::as_i64).unwrap_or_default();
+        let threshold = probe
+            .get("successThreshold")
+            .and_then(Ref::as_i64)
+            .unwrap_or_default();
         if threshold != 1 {
             errors.invalid(&path.child("successThreshold"), threshold, "must be 1");
         }
@@ -48,8 +60,13 @@ fn validate_probe(errors: &mut Errors, path: &Path<'_>, name: &str, probe: Ref<'
 type Check = fn(&mut Errors, &Path<'_>, Ref<'_>, Ref<'_>);
 
 /// What a probe or hook may do; exactly one of them.
-const HANDLERS: [(&str, Check); 5] =
-    [("exec", exec), ("httpGet", http_get), ("tcpSocket", tcp_socket), ("grpc", grpc), ("sleep", sleep)];
+const HANDLERS: [(&str, Check); 5] = [
+    ("exec", exec),
+    ("httpGet", http_get),
+    ("tcpSocket", tcp_socket),
+    ("grpc", grpc),
+    ("sleep", sleep),
+];
 
 fn validate_handler(errors: &mut Errors, path: &Path<'_>, handler: Ref<'_>, spec: Ref<'_>) {
     let mut found = false;
@@ -90,12 +107,19 @@ fn tcp_socket(errors: &mut Errors, path: &Path<'_>, action: Ref<'_>, _: Ref<'_>)
 }
 
 fn grpc(errors: &mut Errors, path: &Path<'_>, action: Ref<'_>, _: Ref<'_>) {
-    port_number(errors, &path.child("port"), action.get("port").and_then(Ref::as_i64).unwrap_or_default());
+    port_number(
+        errors,
+        &path.child("port"),
+        action.get("port").and_then(Ref::as_i64).unwrap_or_default(),
+    );
 }
 
 fn sleep(errors: &mut Errors, path: &Path<'_>, action: Ref<'_>, spec: Ref<'_>) {
     let seconds = action.get("seconds").and_then(Ref::as_i64).unwrap_or_default();
-    let grace = spec.get("terminationGracePeriodSeconds").and_then(Ref::as_i64).unwrap_or_default();
+    let grace = spec
+        .get("terminationGracePeriodSeconds")
+        .and_then(Ref::as_i64)
+        .unwrap_or_default();
     if !(0..=grace).contains(&seconds) {
         let detail = format!("must be non-negative and less than terminationGracePeriodSeconds ({grace})");
         errors.invalid(path, seconds, detail);

@@ -41,7 +41,11 @@ pub fn validate_container(errors: &mut Errors, path: &Path<'_>, requirements: Re
 fn within_limit(errors: &mut Errors, path: &Path<'_>, name: &str, value: Ref<'_>, limit: Quantity) {
     let Some(request) = quantity(value) else { return };
     if request != limit && !may_overcommit(name) {
-        errors.invalid(path, request.to_string(), format!("must be equal to {name} limit of {limit}"));
+        errors.invalid(
+            path,
+            request.to_string(),
+            format!("must be equal to {name} limit of {limit}"),
+        );
     } else if request > limit {
         let detail = format!("must be less than or equal to {name} limit of {limit}");
         errors.invalid(path, request.to_string(), detail);
@@ -86,10 +90,22 @@ fn resource_name(errors: &mut Errors, path: &Path<'_>, name: &str) {
 /// Names without a domain that mean something somewhere in Kubernetes (quotas included).
 fn is_standard(name: &str) -> bool {
     const NAMES: [&str; 12] = [
-        "cpu", "memory", "ephemeral-storage", "storage", "pods", "services", "secrets", "configmaps",
-        "resourcequotas", "replicationcontrollers", "persistentvolumeclaims", "services.nodeports",
+        "cpu",
+        "memory",
+        "ephemeral-storage",
+        "storage",
+        "pods",
+        "services",
+        "secrets",
+        "configmaps",
+        "resourcequotas",
+        "replicationcontrollers",
+        "persistentvolumeclaims",
+        "services.nodeports",
     ];
-    let quantity = name.strip_prefix("requests.").or_else(|| name.strip_prefix("limits."));
+    let quantity = name
+        .strip_prefix("requests.")
+        .or_else(|| name.strip_prefix("limits."));
     name.starts_with("hugepages-") || NAMES.contains(&quantity.unwrap_or(name))
 }
 

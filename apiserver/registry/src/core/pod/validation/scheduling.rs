@@ -11,12 +11,16 @@ const EFFECTS: [&str; 3] = ["NoExecute", "NoSchedule", "PreferNoSchedule"];
 pub fn tolerations(errors: &mut Errors, path: &Path<'_>, spec: Ref<'_>) {
     for (index, toleration) in spec.list("tolerations").enumerate() {
         let at = path.index(index);
-        let (key, operator, effect) =
-            (toleration.str("key"), toleration.str("operator"), toleration.str("effect"));
+        let (key, operator, effect) = (
+            toleration.str("key"),
+            toleration.str("operator"),
+            toleration.str("effect"),
+        );
         if !key.is_empty() {
             errors.all_invalid(&at.child("key"), key, syntax::qualified_name(key));
         } else if operator != "Exists" {
-            let detail = "operator must be Exists when `key` is empty, which means \"match all values and all keys\"";
+            let detail =
+                "operator must be Exists when `key` is empty, which means \"match all values and all keys\"";
             errors.invalid(&at.child("operator"), operator, detail);
         }
         if toleration.get("tolerationSeconds").is_some() && effect != "NoExecute" {
@@ -109,10 +113,16 @@ fn node_requirement(errors: &mut Errors, path: &Path<'_>, requirement: Ref<'_>) 
             errors.required(&at, "must be specified when `operator` is 'In' or 'NotIn'");
         }
         "Exists" | "DoesNotExist" if values > 0 => {
-            errors.forbidden(&at, "may not be specified when `operator` is 'Exists' or 'DoesNotExist'");
+            errors.forbidden(
+                &at,
+                "may not be specified when `operator` is 'Exists' or 'DoesNotExist'",
+            );
         }
         "Gt" | "Lt" if values != 1 => {
-            errors.required(&at, "must be specified single value when `operator` is 'Lt' or 'Gt'");
+            errors.required(
+                &at,
+                "must be specified single value when `operator` is 'Lt' or 'Gt'",
+            );
         }
         "In" | "NotIn" | "Exists" | "DoesNotExist" | "Gt" | "Lt" => {}
         other => errors.invalid(&path.child("operator"), other, "not a valid selector operator"),
@@ -129,7 +139,8 @@ fn node_field(errors: &mut Errors, path: &Path<'_>, requirement: Ref<'_>) {
     match requirement.str("operator") {
         "In" | "NotIn" => {
             if requirement.list("values").len() != 1 {
-                let detail = "must be only one value when `operator` is 'In' or 'NotIn' for node field selector";
+                let detail =
+                    "must be only one value when `operator` is 'In' or 'NotIn' for node field selector";
                 errors.required(&path.child("values"), detail);
             }
         }
@@ -176,14 +187,22 @@ fn pod_affinity_term(errors: &mut Errors, path: &Path<'_>, term: Ref<'_>) {
         }
     }
     for namespace in term.list("namespaces").filter_map(Ref::as_str) {
-        errors.all_invalid(&path.child("namespace"), namespace, syntax::dns1123_label(namespace));
+        errors.all_invalid(
+            &path.child("namespace"),
+            namespace,
+            syntax::dns1123_label(namespace),
+        );
     }
     label_keys(errors, path, term);
     let topology = term.str("topologyKey");
     if topology.is_empty() {
         errors.required(&path.child("topologyKey"), "can not be empty");
     }
-    errors.all_invalid(&path.child("topologyKey"), topology, syntax::qualified_name(topology));
+    errors.all_invalid(
+        &path.child("topologyKey"),
+        topology,
+        syntax::qualified_name(topology),
+    );
 }
 
 /// `matchLabelKeys` and `mismatchLabelKeys` add to a selector that must be there.
@@ -220,14 +239,31 @@ pub fn topology_spread(errors: &mut Errors, path: &Path<'_>, spec: Ref<'_>) {
             errors.not_supported(&at.child("whenUnsatisfiable"), when, &actions);
         }
         if seen.contains(&(key, when)) {
-            errors.duplicate(&at.child("{topologyKey, whenUnsatisfiable}"), format!("{{{key}, {when}}}"));
+            errors.duplicate(
+                &at.child("{topologyKey, whenUnsatisfiable}"),
+                format!("{{{key}, {when}}}"),
+            );
         }
         seen.push((key, when));
         if let Some(domains) = number("minDomains") {
             min_domains(errors, &at.child("minDomains"), domains, when);
         }
-        one_of(errors, &at, constraint, "nodeAffinityPolicy", &["Honor", "Ignore"], None);
-        one_of(errors, &at, constraint, "nodeTaintsPolicy", &["Honor", "Ignore"], None);
+        one_of(
+            errors,
+            &at,
+            constraint,
+            "nodeAffinityPolicy",
+            &["Honor", "Ignore"],
+            None,
+        );
+        one_of(
+            errors,
+            &at,
+            constraint,
+            "nodeTaintsPolicy",
+            &["Honor", "Ignore"],
+            None,
+        );
         label_keys(errors, &at, constraint);
         if let Some(selector) = constraint.get("labelSelector") {
             label_selector(errors, &at.child("labelSelector"), selector);
@@ -267,4 +303,3 @@ pub fn taints(errors: &mut Errors, path: &Path<'_>, spec: Ref<'_>) {
         seen.push((key, effect));
     }
 }
-

@@ -22,10 +22,28 @@ pub fn validate_pod(errors: &mut Errors, path: &Path<'_>, spec: Ref<'_>) {
             id(errors, &groups.index(index), group.as_i64());
         }
         sysctls(errors, &at.child("sysctls"), context);
-        one_of(errors, &at, context, "fsGroupChangePolicy", &FS_GROUP_POLICIES, None);
-        one_of(errors, &at, context, "supplementalGroupsPolicy", &["Merge", "Strict"], None);
+        one_of(
+            errors,
+            &at,
+            context,
+            "fsGroupChangePolicy",
+            &FS_GROUP_POLICIES,
+            None,
+        );
+        one_of(
+            errors,
+            &at,
+            context,
+            "supplementalGroupsPolicy",
+            &["Merge", "Strict"],
+            None,
+        );
         profile(errors, &at.child("seccompProfile"), context.get("seccompProfile"));
-        profile(errors, &at.child("appArmorProfile"), context.get("appArmorProfile"));
+        profile(
+            errors,
+            &at.child("appArmorProfile"),
+            context.get("appArmorProfile"),
+        );
     }
     if flag("shareProcessNamespace") && flag("hostPID") {
         errors.invalid(
@@ -81,7 +99,10 @@ fn is_sysctl(name: &str) -> bool {
 
 fn profile(errors: &mut Errors, path: &Path<'_>, profile: Option<Ref<'_>>) {
     let Some(profile) = profile else { return };
-    let (kind, local) = (profile.str("type"), profile.get("localhostProfile").and_then(Ref::as_str));
+    let (kind, local) = (
+        profile.str("type"),
+        profile.get("localhostProfile").and_then(Ref::as_str),
+    );
     let local_path = path.child("localhostProfile");
     match (kind, local) {
         ("Localhost", None | Some("")) => {
@@ -93,7 +114,11 @@ fn profile(errors: &mut Errors, path: &Path<'_>, profile: Option<Ref<'_>>) {
             errors.not_supported(&path.child("type"), other, &PROFILES);
         }
         (_, Some(file)) => {
-            errors.invalid(&local_path, file, "can only be set when seccomp type is Localhost");
+            errors.invalid(
+                &local_path,
+                file,
+                "can only be set when seccomp type is Localhost",
+            );
         }
         _ => {}
     }
@@ -105,8 +130,16 @@ pub fn validate_container(errors: &mut Errors, path: &Path<'_>, context: Ref<'_>
         id(errors, &path.child(name), context.get(name).and_then(Ref::as_i64));
     }
     one_of(errors, path, context, "procMount", &["Default", "Unmasked"], None);
-    profile(errors, &path.child("seccompProfile"), context.get("seccompProfile"));
-    profile(errors, &path.child("appArmorProfile"), context.get("appArmorProfile"));
+    profile(
+        errors,
+        &path.child("seccompProfile"),
+        context.get("seccompProfile"),
+    );
+    profile(
+        errors,
+        &path.child("appArmorProfile"),
+        context.get("appArmorProfile"),
+    );
     let flag = |name| context.get(name).and_then(Ref::as_bool);
     if flag("allowPrivilegeEscalation") != Some(false) {
         return;
@@ -116,7 +149,10 @@ pub fn validate_container(errors: &mut Errors, path: &Path<'_>, context: Ref<'_>
         let detail = "cannot set `allowPrivilegeEscalation` to false and `privileged` to true";
         errors.invalid(path, shown(), detail);
     }
-    let added = context.get("capabilities").into_iter().flat_map(|all| all.list("add"));
+    let added = context
+        .get("capabilities")
+        .into_iter()
+        .flat_map(|all| all.list("add"));
     for _ in added.filter(|capability| capability.as_str() == Some("CAP_SYS_ADMIN")) {
         let detail = "cannot set `allowPrivilegeEscalation` to false and `capabilities.Add` CAP_SYS_ADMIN";
         errors.invalid(path, shown(), detail);

@@ -16,7 +16,14 @@ pub fn validate(errors: &mut Errors, path: &Path<'_>, spec: Ref<'_>) {
     let known = volumes::validate(errors, &path.child("volumes"), spec);
     containers::validate_all(errors, path, spec, &known);
     host_network_ports(errors, path, spec);
-    one_of(errors, path, spec, "restartPolicy", &["Always", "Never", "OnFailure"], Some(""));
+    one_of(
+        errors,
+        path,
+        spec,
+        "restartPolicy",
+        &["Always", "Never", "OnFailure"],
+        Some(""),
+    );
     let dns = ["ClusterFirst", "ClusterFirstWithHostNet", "Default", "None"];
     one_of(errors, path, spec, "dnsPolicy", &dns, Some(""));
     labels(errors, &path.child("nodeSelector"), spec.get("nodeSelector"));
@@ -27,7 +34,14 @@ pub fn validate(errors: &mut Errors, path: &Path<'_>, spec: Ref<'_>) {
     scheduling_gates(errors, &path.child("schedulingGates"), spec);
     scheduling::topology_spread(errors, &path.child("topologySpreadConstraints"), spec);
     names(errors, path, spec);
-    range(errors, path, spec, "activeDeadlineSeconds", 1, i64::from(i32::MAX));
+    range(
+        errors,
+        path,
+        spec,
+        "activeDeadlineSeconds",
+        1,
+        i64::from(i32::MAX),
+    );
     for name in ["hostname", "subdomain"] {
         if !spec.str(name).is_empty() {
             dns_label(errors, &path.child(name), spec.str(name));
@@ -40,7 +54,14 @@ pub fn validate(errors: &mut Errors, path: &Path<'_>, spec: Ref<'_>) {
             dns_subdomain(errors, &path.child(name), spec.str(name));
         }
     }
-    one_of(errors, path, spec, "preemptionPolicy", &["PreemptLowerPriority", "Never"], None);
+    one_of(
+        errors,
+        path,
+        spec,
+        "preemptionPolicy",
+        &["PreemptLowerPriority", "Never"],
+        None,
+    );
     let os = path.child("os");
     if let Some(named) = spec.get("os") {
         one_of(errors, &os, named, "name", &["linux", "windows"], Some(""));
@@ -136,7 +157,11 @@ fn readiness_gates(errors: &mut Errors, path: &Path<'_>, spec: Ref<'_>) {
     for (index, gate) in spec.list("readinessGates").enumerate() {
         let at = path.index(index);
         let condition = gate.str("conditionType");
-        errors.all_invalid(&at.child("conditionType"), condition, syntax::qualified_name(condition));
+        errors.all_invalid(
+            &at.child("conditionType"),
+            condition,
+            syntax::qualified_name(condition),
+        );
     }
 }
 

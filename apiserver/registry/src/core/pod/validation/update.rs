@@ -11,7 +11,9 @@ const FIXED: &str = "pod updates may not change fields other than `spec.containe
 pub fn validate(pod: Ref<'_>, old: Ref<'_>) -> Vec<FieldError> {
     let mut errors = Errors::new();
     let path = Path::of("spec");
-    let (Some(new_spec), Some(old_spec)) = (pod.get("spec"), old.get("spec")) else { return Vec::new() };
+    let (Some(new_spec), Some(old_spec)) = (pod.get("spec"), old.get("spec")) else {
+        return Vec::new();
+    };
     spec::validate(&mut errors, &path, new_spec);
     deadline(&mut errors, &path, new_spec, old_spec);
     added_tolerations(&mut errors, &path, new_spec, old_spec);
@@ -41,7 +43,9 @@ fn deadline(errors: &mut Errors, path: &Path<'_>, new: Ref<'_>, old: Ref<'_>) {
 /// Every old toleration stays (its seconds may change), new ones may come.
 fn added_tolerations(errors: &mut Errors, path: &Path<'_>, new: Ref<'_>, old: Ref<'_>) {
     let same = |a: Ref<'_>, b: Ref<'_>| {
-        ["key", "operator", "value", "effect"].iter().all(|name| a.str(name) == b.str(name))
+        ["key", "operator", "value", "effect"]
+            .iter()
+            .all(|name| a.str(name) == b.str(name))
     };
     for toleration in old.list("tolerations") {
         if !new.list("tolerations").any(|other| same(other, toleration)) {
@@ -57,10 +61,16 @@ fn added_tolerations(errors: &mut Errors, path: &Path<'_>, new: Ref<'_>, old: Re
 fn removed_gates(errors: &mut Errors, path: &Path<'_>, new: Ref<'_>, old: Ref<'_>) {
     let at = path.child("schedulingGates");
     let is_old = |name: &str| old.list("schedulingGates").any(|gate| gate.str("name") == name);
-    let added: Vec<&str> =
-        new.list("schedulingGates").map(|gate| gate.str("name")).filter(|name| !is_old(name)).collect();
+    let added: Vec<&str> = new
+        .list("schedulingGates")
+        .map(|gate| gate.str("name"))
+        .filter(|name| !is_old(name))
+        .collect();
     if !added.is_empty() {
-        let detail = format!("only deletion is allowed, but found new scheduling gates '{}'", added.join(", "));
+        let detail = format!(
+            "only deletion is allowed, but found new scheduling gates '{}'",
+            added.join(", ")
+        );
         errors.forbidden(&at, &detail);
     }
 }
@@ -72,7 +82,11 @@ fn images(errors: &mut Errors, path: &Path<'_>, spec: Ref<'_>) {
             let image = container.str("image");
             if image.trim() != image {
                 let at = list_path.index(index);
-                errors.invalid(&at.child("image"), image, "must not have leading or trailing whitespace");
+                errors.invalid(
+                    &at.child("image"),
+                    image,
+                    "must not have leading or trailing whitespace",
+                );
             }
         }
     }
@@ -95,7 +109,9 @@ fn fixed_part(spec: Ref<'_>, old: Ref<'_>) -> String {
         }
     }
     for list in ["containers", "initContainers"] {
-        tree.with(&[list], |mut list| list.each_item(|mut container| container.set("image", "")));
+        tree.with(&[list], |mut list| {
+            list.each_item(|mut container| container.set("image", ""))
+        });
     }
     // Ephemeral containers have a subresource of their own and are not compared here.
     tree.root().to_json()

@@ -45,17 +45,52 @@ pub fn validate<'a>(errors: &mut Errors, path: &Path<'_>, spec: Ref<'a>) -> Volu
     known
 }
 
-/// A volume has exactly one source; any other member than the name is one.
+/// The sources in the order in which upstream looks for them.
+const SOURCES: [&str; 29] = [
+    "emptyDir",
+    "hostPath",
+    "gitRepo",
+    "gcePersistentDisk",
+    "awsElasticBlockStore",
+    "secret",
+    "nfs",
+    "iscsi",
+    "glusterfs",
+    "flocker",
+    "configMap",
+    "rbd",
+    "cinder",
+    "cephfs",
+    "quobyte",
+    "downwardAPI",
+    "fc",
+    "persistentVolumeClaim",
+    "azureFile",
+    "vsphereVolume",
+    "photonPersistentDisk",
+    "portworxVolume",
+    "azureDisk",
+    "storageos",
+    "projected",
+    "scaleIO",
+    "csi",
+    "ephemeral",
+    "image",
+];
+
+/// A volume has exactly one source.
 fn source(errors: &mut Errors, path: &Path<'_>, volume: Ref<'_>) {
-    let sources = volume.entries().filter(|(name, value)| *name != "name" && value.kind() == Kind::Map);
     let mut found = false;
-    for (name, value) in sources {
+    for name in SOURCES {
+        let Some(value) = volume.get(name).filter(|value| value.kind() == Kind::Map) else {
+            continue;
+        };
         if found {
             errors.forbidden(&path.child(name), "may not specify more than 1 volume type");
-            continue;
+        } else {
+            one_source(errors, &path.child(name), name, value);
         }
         found = true;
-        one_source(errors, &path.child(name), name, value);
     }
     if !found {
         errors.required(path, "must specify a volume type");
@@ -85,7 +120,14 @@ fn one_source(errors: &mut Errors, path: &Path<'_>, name: &str, source: Ref<'_>)
         }
         "image" => {
             required(errors, path, source, &["reference"]);
-            one_of(errors, path, source, "pullPolicy", &["Always", "IfNotPresent", "Never"], None);
+            one_of(
+                errors,
+                path,
+                source,
+                "pullPolicy",
+                &["Always", "IfNotPresent", "Never"],
+                None,
+            );
         }
         _ => {}
     }
@@ -140,7 +182,11 @@ fn nfs(errors: &mut Errors, path: &Path<'_>, source: Ref<'_>) {
 }
 
 fn mode(errors: &mut Errors, path: &Path<'_>, source: Ref<'_>, name: &str) {
-    if let Some(mode) = source.get(name).and_then(Ref::as_i64).filter(|mode| !(0..=0o777).contains(mode)) {
+    if let Some(mode) = source
+        .get(name)
+        .and_then(Ref::as_i64)
+        .filter(|mode| !(0..=0o777).contains(mode))
+    {
         let detail = "must be a number between 0 and 0777 (octal), both inclusive";
         errors.invalid(&path.child(name), mode, detail);
     }
@@ -217,7 +263,10 @@ fn projected(errors: &mut Errors, path: &Path<'_>, source: Ref<'_>) {
             continue;
         };
         for (other, _) in kinds {
-            errors.forbidden(&at.child(other), "may not specify more than 1 volume type per source");
+            errors.forbidden(
+                &at.child(other),
+                "may not specify more than 1 volume type per source",
+            );
         }
         projection_of(errors, &at.child(name), name, first);
         conflicts(errors, &at, projection, &mut files);
@@ -236,7 +285,10 @@ fn projection_of(errors: &mut Errors, path: &Path<'_>, name: &str, source: Ref<'
             }
         }
         "serviceAccountToken" => {
-            let seconds = source.get("expirationSeconds").and_then(Ref::as_i64).unwrap_or_default();
+            let seconds = source
+                .get("expirationSeconds")
+                .and_then(Ref::as_i64)
+                .unwrap_or_default();
             if seconds < 600 {
                 errors.invalid(
                     &path.child("expirationSeconds"),
@@ -267,9 +319,17 @@ fn cluster_trust_bundle(errors: &mut Errors, path: &Path<'_>, source: Ref<'_>) {
     match (name.is_empty(), signer.is_empty()) {
         (true, true) => errors.required(path, "either name or signerName must be specified"),
         (false, false) => {
-            errors.invalid(path, Shown(source.to_json()), "only one of name and signerName may be used");
+            errors.invalid(
+                path,
+                Shown(source.to_json()),
+                "only one of name and signerName may be used",
+            );
         }
-        (false, true) => dns_subdomain(errors, &path.child("name"), name.rsplit(':').next().unwrap_or(name)),
+        (false, true) => dns_subdomain(
+            errors,
+            &path.child("name"),
+            name.rsplit(':').next().unwrap_or(name),
+        ),
         (true, false) => {}
     }
     if let Some(selector) = source.get("labelSelector") {
@@ -294,4 +354,3 @@ fn conflicts<'a>(errors: &mut Errors, path: &Path<'_>, projection: Ref<'a>, file
         }
     }
 }
-

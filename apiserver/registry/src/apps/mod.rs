@@ -1,0 +1,2 @@
+pub mod deployment;
+pub mod replica_set;
