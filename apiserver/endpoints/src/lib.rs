@@ -1,1 +1,33 @@
 //! The API's HTTP: requests become verbs, results become bodies.
+//!
+//! A request has its [`RequestInfo`] and passed the filters of `server` when it comes to [`Endpoints::handle`]. There
+//! its address finds a row of the registry, its method a handler; [`params`] reads the query, [`negotiation`] the form
+//! of body and answer, `bodies` the object, the registry does the work, `respond` frames the answer from shared
+//! slices. Whatever goes wrong becomes a `Status` in [`status`] and nowhere else.
+//!
+//! Not here: TLS, authentication, authorization, limits (`server`); rules of kinds and keys (`registry`). What needs
+//! another part of the server (reviews, tokens, streams to kubelets) stands behind [`Hooks`].
+
+mod bodies;
+pub mod body;
+mod discovery;
+mod engine;
+mod framing;
+mod handlers;
+pub mod hooks;
+pub mod negotiation;
+mod openapi;
+pub mod params;
+mod patch_errors;
+mod protobuf;
+pub mod request_info;
+mod respond;
+pub mod status;
+mod table;
+mod version;
+
+pub use body::{Body, BodyError, FrameSource};
+pub use handlers::Endpoints;
+pub use hooks::{ConnectRequest, Hooks, NoHooks};
+pub use request_info::{Query, RequestInfo, RequestInfoError};
+pub use version::VersionInfo;

@@ -140,9 +140,11 @@ impl FieldError {
         Self::new(FieldErrorKind::NotFound, path, Some(value.shown()), "")
     }
 
-    /// `supported values: "A", "B"`, in the order given (upstream sorts most of its lists, not all).
+    /// `supported values: "A", "B"`, sorted as upstream sorts them.
     pub fn not_supported(path: &FieldPath, value: impl FieldValue, supported: &[&str]) -> Self {
-        let listed: Vec<String> = supported.iter().map(|v| format!("{v:?}")).collect();
+        let mut values: Vec<&str> = supported.to_vec();
+        values.sort_unstable();
+        let listed: Vec<String> = values.iter().map(|v| format!("{v:?}")).collect();
         let detail = if listed.is_empty() {
             String::new()
         } else {

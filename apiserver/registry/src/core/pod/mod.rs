@@ -1,1 +1,76 @@
-pub mod validation;
+//! Pod: defaults that look at other fields, status that begins Pending, deletion with grace.
+
+mod defaults;
+pub(crate) mod qos;
+
+use crate::context::RequestContext;
+use crate::strategy::{Part, Strategy};
+use machinery_schema::{Ref, Step, Tree};
+
+/// See the module's comment.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct PodStrategy;
+
+impl Strategy for PodStrategy {
+    fn defaults(&self, object: &mut Tree) {
+        defaults::pod(object);
+    }
+
+    fn prepare_for_create(&self, _ctx: &RequestContext, object: &mut Tree) {
+        object.set_str(&["status", "phase"], "Pending");
+        object.set_str(&["status", "qosClass"], qos::class(object.root()));
+        gate_condition(object);
+    }
+
+    fn prepare_for_update(&self, _ctx: &RequestContext, part: Part, object: &mut Tree, old: &Tree) {
+        if part == Part::Status {
+            // Old agents sent stale owner references with their status.
+            match old.at(&["metadata", "ownerReferences"]) {
+                Some(owners) => object.set(&[Step::Name("metadata"), Step::Name("ownerReferences")], owners),
+                None => {
+                    object.remove(&["metadata", "ownerReferences"]);
+                }
+            }
+            if object.str_at(&["status", "qosClass"]).is_empty() {
+                object.set_str(&["status", "qosClass"], qos::class(old.root()));
+            }
+        }
+    }
+
+    fn graceful(&self, object: Ref<'_>, requested: Option<i64>) -> Option<i64> {
+        let own = object.at(&["spec", "terminationGracePeriodSeconds"]).and_then(Ref::as_i64);
+        let ended = matches!(object.str_at(&["status", "phase"]), "Succeeded" | "Failed");
+        if ended || object.str_at(&["spec", "nodeName"]).is_empty() {
+            return Some(0);
+        }
+        Some(requested.or(own).unwrap_or(0))
+    }
+
+    fn returns_deleted_object(&self) -> bool {
+        true
+    }
+}
+
+/// A pod with scheduling gates says from the start that it is not scheduled.
+fn gate_condition(object: &mut Tree) {
+    let gated = object.at(&["spec", "schedulingGates"]).is_some_and(|gates| !gates.is_empty());
+    if !gated {
+        return;
+    }
+    let known = object.get("status").is_some_and(|status| {
+        status.list("conditions").any(|condition| condition.str("type") == "PodScheduled")
+    });
+    if known {
+        return;
+    }
+    object.with(&["status"], |mut status| {
+        let mut conditions = status.entry("conditions");
+        let mut condition = conditions.push(machinery_schema::Value::EmptyMap);
+        condition.set("type", "PodScheduled");
+        condition.set("status", "False");
+        condition.set("lastProbeTime", machinery_schema::Value::Null);
+        condition.set("lastTransitionTime", machinery_schema::Value::Null);
+        condition.set("reason", "SchedulingGated");
+        condition.set("message", "Scheduling is blocked due to non-empty scheduling gates");
+    });
+}

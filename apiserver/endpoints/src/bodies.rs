@@ -1,0 +1,154 @@
+//! Reading an object from a request: size, format, strictness, kind, defaults.
+
+use crate::body::{Body, ReadBodyError};
+use crate::negotiation::{self, Format, Offer};
+use apiserver_registry::options::FieldValidation;
+use apiserver_registry::{RegistryError, RequestContext, ResourceRow};
+use bytes::Bytes;
+use http::HeaderMap;
+use machinery_meta::{GroupVersion, GroupVersionKind};
+use crate::engine::{apply_defaults, decode_protobuf, decode_yaml};
+use machinery_schema::{DecodeError, Decoded, Schema, Strictness, Tree, TypeId, decode_json};
+use std::sync::Arc;
+
+/// Upstream's limit for a request's body.
+pub const MAX_BODY_BYTES: usize = 3 * 1024 * 1024;
+
+/// What a body is expected to be.
+#[derive(Debug, Clone)]
+pub(crate) struct Expected<'a> {
+    pub(crate) gvk: GroupVersionKind,
+    pub(crate) schema: &'a Arc<Schema>,
+    pub(crate) ty: TypeId,
+}
+
+impl<'a> Expected<'a> {
+    pub(crate) fn of(row: &'a ResourceRow) -> Self {
+        Self { gvk: row.gvk.clone(), schema: &row.schema, ty: row.ty }
+    }
+}
+
+/// Reads the whole body.
+pub(crate) async fn read(body: Body) -> Result<Bytes, RegistryError> {
+    body.read(MAX_BODY_BYTES).await.map_err(|error| match error {
+        ReadBodyError::TooLarge(limit) => RegistryError::TooLarge(limit),
+        ReadBodyError::Broken(cause) => RegistryError::BadRequest(cause),
+    })
+}
+
+/// Decodes a body by its content type and applies defaults.
+pub(crate) fn decode(
+    ctx: &RequestContext,
+    headers: &HeaderMap,
+    bytes: &[u8],
+    expected: &Expected<'_>,
+    offer: Offer,
+    validation: FieldValidation,
+) -> Result<Tree, RegistryError> {
+    let format = negotiation::content(headers, offer)?;
+    let mut tree = decode_as(ctx, format, bytes, expected, validation)?;
+    apply_defaults(&mut tree);
+    Ok(tree)
+}
+
+pub(crate) fn decode_as(
+    ctx: &RequestContext,
+    format: Format,
+    bytes: &[u8],
+    expected: &Expected<'_>,
+    validation: FieldValidation,
+) -> Result<Tree, RegistryError> {
+    let strictness = match validation {
+        FieldValidation::Ignore => Strictness::Ignore,
+        _ => Strictness::Report,
+    };
+    let (schema, ty) = (expected.schema, expected.ty);
+    let decoded = match format {
+        Format::Json => decode_json(schema, ty, bytes, strictness),
+        Format::Yaml => decode_yaml(schema, ty, bytes, strictness),
+        Format::Protobuf => decode_protobuf(schema, ty, bytes, strictness),
+    };
+    let decoded = decoded.map_err(|error| undecodable(expected, bytes, &error))?;
+    check_kind(&decoded.tree, expected)?;
+    let mut tree = settle_strictness(ctx, decoded, expected, validation)?;
+    tree.set_str(&["kind"], &expected.gvk.kind);
+    tree.set_str(&["apiVersion"], &expected.gvk.api_version());
+    Ok(tree)
+}
+
+/// Decodes an options kind or a `Status`, taking whatever group version it names.
+pub(crate) fn decode_options(
+    format: Format,
+    bytes: &[u8],
+    schema: &Arc<Schema>,
+    ty: TypeId,
+) -> Result<Tree, RegistryError> {
+    let decoded = match format {
+        Format::Json => decode_json(schema, ty, bytes, Strictness::Ignore),
+        Format::Yaml => decode_yaml(schema, ty, bytes, Strictness::Ignore),
+        Format::Protobuf => decode_protobuf(schema, ty, bytes, Strictness::Ignore),
+    };
+    decoded.map(|decoded| decoded.tree).map_err(|error| RegistryError::BadRequest(error.to_string()))
+}
+
+/// Unknown and duplicate fields: refused, warned of or ignored.
+fn settle_strictness(
+    ctx: &RequestContext,
+    decoded: Decoded,
+    expected: &Expected<'_>,
+    validation: FieldValidation,
+) -> Result<Tree, RegistryError> {
+    match validation {
+        FieldValidation::Strict if !decoded.strict_errors.is_empty() => {
+            let gvk = &expected.gvk;
+            Err(RegistryError::BadRequest(format!(
+                "{} in version {:?} cannot be handled as a {}: strict decoding error: {}",
+                gvk.kind,
+                gvk.version,
+                gvk.kind,
+                decoded.strict_errors.join(", ")
+            )))
+        }
+        FieldValidation::Warn => {
+            for warning in &decoded.strict_errors {
+                ctx.warnings.add(warning.as_str());
+            }
+            Ok(decoded.tree)
+        }
+        _ => Ok(decoded.tree),
+    }
+}
+
+fn undecodable(expected: &Expected<'_>, _bytes: &[u8], error: &DecodeError) -> RegistryError {
+    let gvk = &expected.gvk;
+    RegistryError::BadRequest(format!(
+        "{} in version {:?} cannot be handled as a {}: {error}",
+        gvk.kind, gvk.version, gvk.kind
+    ))
+}
+
+/// What the body calls itself must be what the address serves; saying nothing is fine.
+fn check_kind(tree: &Tree, expected: &Expected<'_>) -> Result<(), RegistryError> {
+    let (api_version, kind) = (tree.str_at(&["apiVersion"]), tree.str_at(&["kind"]));
+    let wanted = &expected.gvk;
+    let same_version = api_version.is_empty() || api_version == wanted.api_version();
+    if same_version && (kind.is_empty() || kind == wanted.kind) {
+        return Ok(());
+    }
+    let parsed: GroupVersion = api_version.parse().unwrap_or_default();
+    let found_kind = if kind.is_empty() { &wanted.kind } else { kind };
+    Err(RegistryError::BadRequest(if !same_version && found_kind == wanted.kind {
+        format!(
+            "the API version in the data ({api_version}) does not match the expected API version ({})",
+            wanted.api_version()
+        )
+    } else {
+        format!(
+            "{found_kind} in version {:?} cannot be handled as a {}: converting ({parsed}).{found_kind} to ({}).{}: unknown conversion",
+            parsed.version,
+            wanted.kind,
+            wanted.group_version(),
+            wanted.kind
+        )
+    }))
+}

@@ -1,0 +1,183 @@
+//! The body of a request or an answer: whole, framed on demand from shared slices, or a stream.
+
+use bytes::Bytes;
+use futures::Stream;
+use http_body::{Frame, SizeHint};
+use http_body_util::BodyExt;
+use std::collections::VecDeque;
+use parking_lot::Mutex;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+/// Why a body ended early.
+pub type BodyError = Box<dyn std::error::Error + Send + Sync>;
+
+/// Produces a long body piece by piece, so that a list is never held as one text.
+pub trait FrameSource: Send {
+    /// The next piece; `None` at the end.
+    fn next_frame(&mut self) -> Option<Bytes>;
+    /// The exact number of bytes still to come, where it is known.
+    fn remaining_bytes(&self) -> Option<u64>;
+}
+
+/// A body; its data are [`Bytes`], shared wherever they can be. The lock is never contended: it makes a body `Sync`, so
+/// that a request can be borrowed across awaits.
+#[derive(Default)]
+pub struct Body(Mutex<Inner>);
+
+#[derive(Default)]
+enum Inner {
+    #[default]
+    Empty,
+    Chunks(VecDeque<Bytes>),
+    Frames(Box<dyn FrameSource>),
+    Stream(Pin<Box<dyn Stream<Item = Result<Bytes, BodyError>> + Send>>),
+    Other(http_body_util::combinators::UnsyncBoxBody<Bytes, BodyError>),
+}
+
+impl std::fmt::Debug for Body {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match *self.0.lock() {
+            Inner::Empty => "Body(empty)",
+            Inner::Chunks(_) => "Body(chunks)",
+            Inner::Frames(_) => "Body(frames)",
+            Inner::Stream(_) => "Body(stream)",
+            Inner::Other(_) => "Body(other)",
+        })
+    }
+}
+
+impl From<Inner> for Body {
+    fn from(inner: Inner) -> Self {
+        Self(Mutex::new(inner))
+    }
+}
+
+impl Body {
+    pub fn empty() -> Self {
+        Self::default()
+    }
+
+    /// Shared slices sent one after the other.
+    pub fn chunks(chunks: impl IntoIterator<Item = Bytes>) -> Self {
+        Self::from(Inner::Chunks(chunks.into_iter().filter(|chunk| !chunk.is_empty()).collect()))
+    }
+
+    pub fn frames(source: impl FrameSource + 'static) -> Self {
+        Self::from(Inner::Frames(Box::new(source)))
+    }
+
+    pub fn stream(stream: impl Stream<Item = Result<Bytes, BodyError>> + Send + 'static) -> Self {
+        Self::from(Inner::Stream(Box::pin(stream)))
+    }
+
+    /// Any other body, a connection's for instance.
+    pub fn wrap<B>(body: B) -> Self
+    where
+        B: http_body::Body<Data = Bytes> + Send + 'static,
+        B::Error: Into<BodyError>,
+    {
+        Self::from(Inner::Other(body.map_err(Into::into).boxed_unsync()))
+    }
+
+    /// Reads all of it, at most `limit` bytes.
+    pub async fn read(mut self, limit: usize) -> Result<Bytes, ReadBodyError> {
+        if let Inner::Chunks(chunks) = self.0.get_mut()
+            && chunks.len() == 1
+        {
+            let only = chunks.pop_front().unwrap_or_default();
+            return if only.len() > limit { Err(ReadBodyError::TooLarge(limit)) } else { Ok(only) };
+        }
+        let mut first: Option<Bytes> = None;
+        let mut all: Vec<u8> = Vec::new();
+        while let Some(frame) = self.frame().await {
+            let frame = frame.map_err(|error| ReadBodyError::Broken(error.to_string()))?;
+            let Ok(data) = frame.into_data() else { continue };
+            if first.as_ref().map_or(all.len(), Bytes::len) + data.len() > limit {
+                return Err(ReadBodyError::TooLarge(limit));
+            }
+            match first.take() {
+                None if all.is_empty() => first = Some(data),
+                None => all.extend_from_slice(&data),
+                Some(head) => {
+                    all.extend_from_slice(&head);
+                    all.extend_from_slice(&data);
+                }
+            }
+        }
+        Ok(first.unwrap_or_else(|| Bytes::from(all)))
+    }
+}
+
+/// The body could not be read whole.
+#[derive(Debug, thiserror::Error)]
+pub enum ReadBodyError {
+    #[error("body is larger than {0} bytes")]
+    TooLarge(usize),
+    #[error("reading body: {0}")]
+    Broken(String),
+}
+
+impl From<Bytes> for Body {
+    fn from(bytes: Bytes) -> Self {
+        Self::chunks([bytes])
+    }
+}
+
+impl From<String> for Body {
+    fn from(text: String) -> Self {
+        Self::chunks([Bytes::from(text)])
+    }
+}
+
+impl From<Vec<u8>> for Body {
+    fn from(bytes: Vec<u8>) -> Self {
+        Self::chunks([Bytes::from(bytes)])
+    }
+}
+
+impl From<&'static str> for Body {
+    fn from(text: &'static str) -> Self {
+        Self::chunks([Bytes::from_static(text.as_bytes())])
+    }
+}
+
+impl http_body::Body for Body {
+    type Data = Bytes;
+    type Error = BodyError;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+        match self.0.get_mut() {
+            Inner::Empty => Poll::Ready(None),
+            Inner::Chunks(chunks) => Poll::Ready(chunks.pop_front().map(|chunk| Ok(Frame::data(chunk)))),
+            Inner::Frames(source) => Poll::Ready(source.next_frame().map(|chunk| Ok(Frame::data(chunk)))),
+            Inner::Stream(stream) => {
+                stream.as_mut().poll_next(cx).map(|item| item.map(|chunk| chunk.map(Frame::data)))
+            }
+            Inner::Other(body) => Pin::new(body).poll_frame(cx),
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match &*self.0.lock() {
+            Inner::Empty => true,
+            Inner::Chunks(chunks) => chunks.is_empty(),
+            Inner::Frames(source) => source.remaining_bytes() == Some(0),
+            Inner::Stream(_) => false,
+            Inner::Other(body) => body.is_end_stream(),
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match &*self.0.lock() {
+            Inner::Empty => SizeHint::with_exact(0),
+            Inner::Chunks(chunks) => SizeHint::with_exact(chunks.iter().map(|c| c.len() as u64).sum()),
+            Inner::Frames(source) => source.remaining_bytes().map_or_else(SizeHint::default, SizeHint::with_exact),
+            Inner::Stream(_) => SizeHint::default(),
+            Inner::Other(body) => body.size_hint(),
+        }
+    }
+}

@@ -1,0 +1,137 @@
+//! Which groups, versions and resources there are: `/api`, `/apis` and what lies between them and the resources.
+//!
+//! Everything is read from the registry's rows when asked for, so it cannot disagree with what is served.
+
+mod aggregated;
+mod legacy;
+
+use crate::body::Body;
+use crate::handlers::{Inner, small_form};
+use crate::negotiation::Form;
+use crate::request_info::Query;
+use apiserver_registry::RegistryError;
+use bytes::Bytes;
+use http::header::{ACCEPT, CACHE_CONTROL, CONTENT_TYPE, ETAG, IF_NONE_MATCH, VARY};
+use http::{Request, Response};
+use serde_json::Value;
+use sha2::{Digest, Sha512};
+use std::fmt::Write;
+
+/// Answers a discovery path; `None` for paths that are none.
+pub(crate) fn answer(
+    inner: &Inner,
+    path: &str,
+    request: &Request<Body>,
+) -> Result<Option<Response<Body>>, RegistryError> {
+    let rows = inner.registry.rows();
+    let parts: Vec<&str> = path.trim_start_matches('/').split('/').collect();
+    if let (["api" | "apis"], Some(version)) = (parts.as_slice(), aggregated::wanted(request)) {
+        return Ok(Some(aggregated_answer(&aggregated::groups(&rows, parts[0], version), version, request)));
+    }
+    let found = match parts.as_slice() {
+        ["version"] => Some(serde_json::to_value(&inner.version).unwrap_or_default()),
+        ["api"] => Some(legacy::versions(request)),
+        ["apis"] => Some(legacy::groups(&rows)),
+        ["api", version] => legacy::resources(&rows, "", version),
+        ["apis", group] if !group.is_empty() => legacy::group(&rows, group),
+        ["apis", group, version] if !group.is_empty() => legacy::resources(&rows, group, version),
+        _ => None,
+    };
+    let Some(found) = found else { return Ok(None) };
+    let mut form = small_form(request)?;
+    // Clients read `/version` with their eyes.
+    form.pretty |= parts == ["version"] && Query::of(request.uri()).get("pretty").is_none();
+    Ok(Some(json_answer(form, &found)))
+}
+
+fn json_answer(form: Form, value: &Value) -> Response<Body> {
+    let mut text = value.to_string().into_bytes();
+    if form.pretty {
+        text = indented(&value.to_string());
+    }
+    text.push(b'\n');
+    Response::builder()
+        .header(CONTENT_TYPE, "application/json")
+        .header(CACHE_CONTROL, "no-cache, private")
+        .body(Body::from(text))
+        .expect("headers are well formed")
+}
+
+fn aggregated_answer(document: &Value, version: &str, request: &Request<Body>) -> Response<Body> {
+    let mut text = document.to_string();
+    text.push('\n');
+    let mut etag = String::from("\"");
+    for byte in Sha512::digest(&text) {
+        let _ = write!(etag, "{byte:02X}");
+    }
+    etag.push('"');
+    let known = request.headers().get(IF_NONE_MATCH).and_then(|v| v.to_str().ok()) == Some(etag.as_str());
+    let builder = Response::builder()
+        .header(ETAG, etag)
+        .header(VARY, ACCEPT.as_str())
+        .header(CACHE_CONTROL, "public")
+        .header(
+            CONTENT_TYPE,
+            format!("application/json;g=apidiscovery.k8s.io;v={version};as=APIGroupDiscoveryList"),
+        );
+    let answer = if known { builder.status(304).body(Body::empty()) } else { builder.body(Body::from(Bytes::from(text))) };
+    answer.expect("headers are well formed")
+}
+
+/// JSON for eyes: two spaces, member order kept.
+pub(crate) fn indented(json: &str) -> Vec<u8> {
+    let mut out = Vec::with_capacity(json.len() * 2);
+    let (mut depth, mut in_text, mut escaped) = (0_usize, false, false);
+    let bytes = json.as_bytes();
+    let line = |out: &mut Vec<u8>, depth: usize| {
+        out.push(b'\n');
+        out.extend(std::iter::repeat_n(b' ', depth * 2));
+    };
+    for (at, byte) in bytes.iter().enumerate() {
+        if in_text {
+            out.push(*byte);
+            (in_text, escaped) = (escaped || *byte != b'"', !escaped && *byte == b'\\');
+            continue;
+        }
+        let empty = bytes.get(at + 1).is_some_and(|next| matches!((byte, next), (b'{', b'}') | (b'[', b']')));
+        match byte {
+            b'"' => {
+                in_text = true;
+                out.push(*byte);
+            }
+            b'{' | b'[' => {
+                depth += 1;
+                out.push(*byte);
+                if !empty {
+                    line(&mut out, depth);
+                }
+            }
+            b'}' | b']' => {
+                depth = depth.saturating_sub(1);
+                if !matches!(bytes[at - 1], b'{' | b'[') {
+                    line(&mut out, depth);
+                }
+                out.push(*byte);
+            }
+            b',' => {
+                out.push(*byte);
+                line(&mut out, depth);
+            }
+            b':' => out.extend_from_slice(b": "),
+            byte if byte.is_ascii_whitespace() => {}
+            _ => out.push(*byte),
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::indented;
+
+    #[test]
+    fn json_for_eyes() {
+        let text = String::from_utf8(indented(r#"{"a":{},"b":[1,"x\",{"],"c":"\\"}"#)).unwrap();
+        assert_eq!(text, "{\n  \"a\": {},\n  \"b\": [\n    1,\n    \"x\\\",{\"\n  ],\n  \"c\": \"\\\\\"\n}");
+    }
+}

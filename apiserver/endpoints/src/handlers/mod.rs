@@ -1,0 +1,286 @@
+//! From a request to its handler.
+//!
+//! The address finds a row, the verb of [`RequestInfo`] a handler. Reads answer in the caller's task; a mutation runs in
+//! a task of its own, so that a client that leaves never stops it halfway.
+
+mod collection;
+mod pods;
+mod read;
+mod scale;
+mod watch;
+mod write;
+
+use crate::body::Body;
+use crate::hooks::{ConnectRequest, Hooks};
+use crate::negotiation::{self, Form, Offer, View};
+use crate::request_info::{Query, RequestInfo};
+use crate::respond::Showing;
+use crate::table::IncludeObject;
+use crate::version::VersionInfo;
+use crate::{discovery, openapi, status};
+use apiserver_registry::{
+    Admission, Registry, RegistryError, RequestContext, ResourceRow, Store, Subresource, SubresourceRole, Verb,
+};
+use futures::future::BoxFuture;
+use http::{Method, Request, Response};
+use std::sync::Arc;
+
+/// The API's handlers over one registry. Cheap to clone.
+#[derive(Clone)]
+pub struct Endpoints(pub(crate) Arc<Inner>);
+
+pub(crate) struct Inner {
+    pub(crate) registry: Registry,
+    pub(crate) admission: Arc<dyn Admission>,
+    pub(crate) hooks: Arc<dyn Hooks>,
+    pub(crate) version: VersionInfo,
+    pub(crate) openapi: openapi::Documents,
+}
+
+impl std::fmt::Debug for Endpoints {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Endpoints")
+    }
+}
+
+/// A request that has found its resource.
+pub(crate) struct Call {
+    pub(crate) ctx: RequestContext,
+    pub(crate) info: RequestInfo,
+    pub(crate) query: Query,
+    pub(crate) store: Store,
+    pub(crate) request: Request<Body>,
+}
+
+impl Call {
+    pub(crate) fn row(&self) -> &ResourceRow {
+        &self.store.row
+    }
+
+    pub(crate) fn offer(&self) -> Offer {
+        if self.row().custom { Offer::CUSTOM } else { Offer::ALL }
+    }
+
+    /// The form of the answer, negotiated before anything is done.
+    pub(crate) fn showing(&self) -> Result<Showing, RegistryError> {
+        let mut form = negotiation::accept(self.request.headers(), self.offer())?;
+        form.pretty = wants_pretty(&self.query, &self.request);
+        Ok(Showing {
+            form,
+            include: IncludeObject::parse(self.query.get("includeObject"))?,
+            now: self.ctx.runtime.now(),
+        })
+    }
+
+    /// The form of an answer that is always the object itself.
+    pub(crate) fn whole(&self) -> Result<Showing, RegistryError> {
+        let mut showing = self.showing()?;
+        showing.form.view = View::Whole;
+        Ok(showing)
+    }
+}
+
+/// Humans' clients get indented JSON.
+pub(crate) fn wants_pretty(query: &Query, request: &Request<Body>) -> bool {
+    match query.get("pretty") {
+        Some(text) => !matches!(text, "false" | "0"),
+        None => {
+            let agent = request.headers().get(http::header::USER_AGENT).and_then(|v| v.to_str().ok());
+            agent.is_some_and(|agent| ["curl", "Wget", "Mozilla/5.0"].iter().any(|known| agent.starts_with(known)))
+        }
+    }
+}
+
+impl Endpoints {
+    pub fn new(registry: Registry, admission: Arc<dyn Admission>, hooks: Arc<dyn Hooks>, version: VersionInfo) -> Self {
+        Self(Arc::new(Inner { registry, admission, hooks, version, openapi: openapi::Documents::default() }))
+    }
+
+    pub fn registry(&self) -> &Registry {
+        &self.0.registry
+    }
+
+    /// Answers a request that passed the filters.
+    pub fn handle(
+        &self,
+        ctx: RequestContext,
+        info: RequestInfo,
+        request: Request<Body>,
+    ) -> BoxFuture<'static, Response<Body>> {
+        let endpoints = self.clone();
+        Box::pin(async move {
+            match endpoints.route(ctx, info, request).await {
+                Ok(response) => response,
+                Err(error) => status::response(&error),
+            }
+        })
+    }
+
+    async fn route(
+        self,
+        ctx: RequestContext,
+        info: RequestInfo,
+        request: Request<Body>,
+    ) -> Result<Response<Body>, RegistryError> {
+        if !info.is_resource_request {
+            return self.non_resource(&info, &request);
+        }
+        let (group, version) = (info.api_group.as_str(), info.api_version.as_str());
+        let registry = &self.0.registry;
+        let Some(store) = registry.store(group, version, &info.resource) else {
+            if registry.rows().has_version(group, version) {
+                return Err(RegistryError::NoSuchResource);
+            }
+            return Ok(not_found_page());
+        };
+        check_scope(&store.row, &info)?;
+        if let Some(warning) = &store.row.deprecation_warning {
+            ctx.warnings.add(warning.as_str());
+        }
+        let query = Query::of(request.uri());
+        self.dispatch(Call { ctx, info, query, store, request }).await
+    }
+
+    fn non_resource(&self, info: &RequestInfo, request: &Request<Body>) -> Result<Response<Body>, RegistryError> {
+        if !matches!(*request.method(), Method::GET | Method::HEAD) {
+            return Ok(not_found_page());
+        }
+        let path = info.path.trim_end_matches('/');
+        if let Some(found) = openapi::answer(&self.0, path, request)? {
+            return Ok(found);
+        }
+        match discovery::answer(&self.0, path, request)? {
+            Some(found) => Ok(found),
+            None => Ok(not_found_page()),
+        }
+    }
+
+    async fn dispatch(self, call: Call) -> Result<Response<Body>, RegistryError> {
+        if !call.info.subresource.is_empty() {
+            return self.dispatch_subresource(call).await;
+        }
+        let row = call.row();
+        if row.virtual_kind {
+            return self.dispatch_virtual(call).await;
+        }
+        let Some(verb) = Verb::parse(&call.info.verb).filter(|verb| row.verbs.has(*verb)) else {
+            return Err(RegistryError::MethodNotAllowed);
+        };
+        match verb {
+            Verb::Get => read::get(&call).await,
+            Verb::List => read::list(&call).await,
+            Verb::Watch => watch::watch(call).await,
+            // A create names no object, everything else does.
+            Verb::Create if !call.info.name.is_empty() => Err(RegistryError::MethodNotAllowed),
+            Verb::Create => self.detached(call, |this, call| Box::pin(write::create(this, call))).await,
+            Verb::Update | Verb::Patch if call.info.name.is_empty() => Err(RegistryError::MethodNotAllowed),
+            Verb::Update => self.detached(call, |this, call| Box::pin(write::update(this, call))).await,
+            Verb::Patch => self.detached(call, |this, call| Box::pin(write::patch(this, call))).await,
+            Verb::Delete => self.detached(call, |this, call| Box::pin(write::delete(this, call))).await,
+            Verb::DeleteCollection => {
+                self.detached(call, |this, call| Box::pin(collection::delete_collection(this, call))).await
+            }
+        }
+    }
+
+    async fn dispatch_subresource(self, call: Call) -> Result<Response<Body>, RegistryError> {
+        let Some(sub) = call.row().subresource(&call.info.subresource).cloned() else {
+            return Err(RegistryError::NoSuchResource);
+        };
+        if sub.role == SubresourceRole::Connect {
+            return self.connect(call, &sub).await;
+        }
+        if call.info.parts.len() > 3 {
+            return Err(RegistryError::NoSuchResource);
+        }
+        let Some(verb) = Verb::parse(&call.info.verb).filter(|verb| sub.verbs.has(*verb)) else {
+            return Err(RegistryError::MethodNotAllowed);
+        };
+        match (sub.role, verb) {
+            (SubresourceRole::Scale(paths), Verb::Get) => scale::get(&call, &paths).await,
+            (SubresourceRole::Scale(paths), _) => {
+                self.detached(call, |this, call| Box::pin(scale::change(this, call, paths))).await
+            }
+            (SubresourceRole::Status | SubresourceRole::Whole(_), Verb::Get) => read::get(&call).await,
+            (SubresourceRole::Status | SubresourceRole::Whole(_), Verb::Update) => {
+                self.detached(call, |this, call| Box::pin(write::update(this, call))).await
+            }
+            (SubresourceRole::Status | SubresourceRole::Whole(_), Verb::Patch) => {
+                self.detached(call, |this, call| Box::pin(write::patch(this, call))).await
+            }
+            (SubresourceRole::Binding, Verb::Create) => {
+                self.detached(call, |this, call| Box::pin(pods::bind(this, call))).await
+            }
+            (SubresourceRole::Eviction, Verb::Create) => {
+                self.detached(call, |this, call| Box::pin(pods::evict(this, call))).await
+            }
+            (SubresourceRole::Token, Verb::Create) => write::token(self, call).await,
+            _ => Err(RegistryError::MethodNotAllowed),
+        }
+    }
+
+    async fn connect(&self, call: Call, sub: &Subresource) -> Result<Response<Body>, RegistryError> {
+        let Call { ctx, info, store, request, .. } = call;
+        self.0.hooks.connect(&ctx, ConnectRequest { info: &info, row: &store.row, subresource: sub, request }).await
+    }
+
+    /// Kinds that nothing stores: reviews, and `bindings`.
+    async fn dispatch_virtual(self, call: Call) -> Result<Response<Body>, RegistryError> {
+        if call.info.verb != "create" {
+            return Err(RegistryError::MethodNotSupported {
+                resource: call.row().group_resource(),
+                verb: call.info.verb.clone(),
+            });
+        }
+        if call.row().gvk.kind == "Binding" {
+            return self.detached(call, |this, call| Box::pin(pods::bind(this, call))).await;
+        }
+        write::review(self, call).await
+    }
+
+    /// Runs a mutation to its end in a task of its own.
+    async fn detached(
+        self,
+        call: Call,
+        work: impl FnOnce(Self, Call) -> BoxFuture<'static, Result<Response<Body>, RegistryError>> + Send + 'static,
+    ) -> Result<Response<Body>, RegistryError> {
+        let runtime = call.ctx.runtime.clone();
+        let task = runtime.spawn("mutation", work(self, call));
+        task.await.unwrap_or_else(|_| Err(RegistryError::Unavailable("the server is stopping".into())))
+    }
+}
+
+/// Namespaced kinds have their objects below a namespace, others do not.
+fn check_scope(row: &ResourceRow, info: &RequestInfo) -> Result<(), RegistryError> {
+    let in_namespace = !info.namespace.is_empty() && info.resource != "namespaces";
+    let named = !info.name.is_empty() || matches!(info.verb.as_str(), "create");
+    let selecting = matches!(info.verb.as_str(), "list" | "watch");
+    if !row.namespaced && in_namespace {
+        return Err(RegistryError::NoSuchResource);
+    }
+    if row.namespaced && !in_namespace && named && !selecting {
+        return Err(if info.verb == "create" && info.name.is_empty() && !row.virtual_kind {
+            RegistryError::MethodNotAllowed
+        } else {
+            RegistryError::NoSuchResource
+        });
+    }
+    Ok(())
+}
+
+/// What upstream's outermost handler says of paths nobody serves.
+pub(crate) fn not_found_page() -> Response<Body> {
+    http::Response::builder()
+        .status(404)
+        .header(http::header::CONTENT_TYPE, "text/plain; charset=utf-8")
+        .header("X-Content-Type-Options", "nosniff")
+        .body(Body::from("404 page not found\n"))
+        .expect("headers are well formed")
+}
+
+/// The form discovery and other small answers take.
+pub(crate) fn small_form(request: &Request<Body>) -> Result<Form, RegistryError> {
+    let mut form = negotiation::accept(request.headers(), Offer { protobuf: true, views: false })?;
+    form.pretty = wants_pretty(&Query::of(request.uri()), request);
+    Ok(form)
+}

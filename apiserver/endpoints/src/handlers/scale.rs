@@ -1,0 +1,173 @@
+//! `scale`: a window of autoscaling/v1 on an object's replicas.
+
+use super::{Call, Endpoints};
+use crate::bodies::{self, Expected};
+use crate::body::Body;
+use crate::negotiation::{self, Offer, PatchType};
+use crate::{params, patch_errors, respond};
+use apiserver_registry::options::{FieldValidation, RevisionMatch};
+use apiserver_registry::{
+    Part, RegistryError, RequestContext, ResourceRow, ScalePaths, Target, UpdatedObject, Written, metadata,
+};
+use async_trait::async_trait;
+use bytes::Bytes;
+use http::{Method, Response, StatusCode};
+use machinery_meta::{FieldError, FieldPath, GroupVersionKind};
+use machinery_schema::{Ref, Schema, Step, Tree, TypeId, Value};
+use std::sync::Arc;
+
+fn scale_type() -> Result<(&'static Arc<Schema>, TypeId), RegistryError> {
+    machinery_api::schema_for("autoscaling", "v1", "Scale")
+        .ok_or_else(|| RegistryError::Internal("the table has no Scale".into()))
+}
+
+fn at<'a>(object: &'a Tree, path: &[String]) -> Option<Ref<'a>> {
+    path.iter().try_fold(object.root(), |at, name| at.get(name))
+}
+
+/// The scale an object shows.
+fn scale_of(object: &Tree, paths: &ScalePaths) -> Result<Tree, RegistryError> {
+    let (schema, ty) = scale_type()?;
+    let mut scale = Tree::new(schema, ty);
+    scale.set_str(&["kind"], "Scale");
+    scale.set_str(&["apiVersion"], "autoscaling/v1");
+    for field in ["name", "namespace", "uid", "resourceVersion", "creationTimestamp"] {
+        if let Some(value) = object.at(&["metadata", field]) {
+            scale.set(&[Step::Name("metadata"), Step::Name(field)], value);
+        }
+    }
+    if let Some(replicas) = at(object, &paths.spec_replicas).and_then(Ref::as_i64).filter(|replicas| *replicas != 0) {
+        scale.set_i64(&["spec", "replicas"], replicas);
+    }
+    let replicas = at(object, &paths.status_replicas).and_then(Ref::as_i64).unwrap_or(0);
+    scale.set_i64(&["status", "replicas"], replicas);
+    let selector = paths.selector.as_ref().and_then(|path| at(object, path)).map(selector_text).unwrap_or_default();
+    if !selector.is_empty() {
+        scale.set_str(&["status", "selector"], &selector);
+    }
+    Ok(scale)
+}
+
+/// A label selector as the text of a query: objects are written out, text stays.
+fn selector_text(selector: Ref<'_>) -> String {
+    if let Some(text) = selector.as_str() {
+        return text.to_owned();
+    }
+    let plain_map = selector.get("matchLabels").is_none() && selector.get("matchExpressions").is_none();
+    let labels = if plain_map { Some(selector) } else { selector.get("matchLabels") };
+    let mut terms: Vec<(String, String)> = labels
+        .into_iter()
+        .flat_map(Ref::entries)
+        .filter_map(|(key, value)| Some((key.to_owned(), format!("{key}={}", value.as_str()?))))
+        .collect();
+    for requirement in selector.list("matchExpressions") {
+        let key = requirement.str("key");
+        let mut values: Vec<&str> = requirement.list("values").filter_map(Ref::as_str).collect();
+        values.sort_unstable();
+        let values = values.join(",");
+        let term = match requirement.str("operator") {
+            "In" => format!("{key} in ({values})"),
+            "NotIn" => format!("{key} notin ({values})"),
+            "Exists" => key.to_owned(),
+            _ => format!("!{key}"),
+        };
+        terms.push((key.to_owned(), term));
+    }
+    terms.sort();
+    terms.into_iter().map(|(_, term)| term).collect::<Vec<_>>().join(",")
+}
+
+pub(crate) async fn get(call: &Call, paths: &ScalePaths) -> Result<Response<Body>, RegistryError> {
+    let showing = call.whole()?;
+    let entry = call.store.get(&call.info.namespace, &call.info.name, RevisionMatch::MostRecent).await?;
+    let object = call.store.decode(&entry)?;
+    respond::tree(StatusCode::OK, showing.form, &scale_of(&object, paths)?)
+}
+
+/// How the scale is to change.
+enum Wanted {
+    Whole(Tree),
+    Patched { kind: PatchType, bytes: Bytes },
+}
+
+struct ScaleChange {
+    row: Arc<ResourceRow>,
+    paths: ScalePaths,
+    wanted: Wanted,
+    name: String,
+}
+
+pub(crate) async fn change(this: Endpoints, mut call: Call, paths: ScalePaths) -> Result<Response<Body>, RegistryError> {
+    let showing = call.whole()?;
+    let patching = *call.request.method() == Method::PATCH;
+    let options = params::update(&call.query, if patching { "PatchOptions" } else { "UpdateOptions" })?;
+    let wanted = if patching {
+        let kind = negotiation::patch(call.request.headers(), call.row().custom)?;
+        Wanted::Patched { kind, bytes: bodies::read(std::mem::take(call.request.body_mut())).await? }
+    } else {
+        Wanted::Whole(body(&mut call, options.field_validation).await?)
+    };
+    let change = ScaleChange {
+        row: Arc::clone(&call.store.row),
+        paths: paths.clone(),
+        wanted,
+        name: call.info.name.clone(),
+    };
+    let target = Target { namespace: &call.info.namespace, name: &call.info.name, part: Part::Other("scale") };
+    let written = call.store.update(&call.ctx, target, &change, &options, this.0.admission.as_ref()).await?;
+    let object = match &written {
+        Written::Stored { entry, .. } => call.store.decode(entry)?,
+        Written::Shown { object, .. } => object.clone(),
+    };
+    respond::tree(StatusCode::OK, showing.form, &scale_of(&object, &paths)?)
+}
+
+async fn body(call: &mut Call, validation: FieldValidation) -> Result<Tree, RegistryError> {
+    let bytes = bodies::read(std::mem::take(call.request.body_mut())).await?;
+    let (schema, ty) = scale_type()?;
+    let expected = Expected { gvk: GroupVersionKind::new("autoscaling", "v1", "Scale"), schema, ty };
+    bodies::decode(&call.ctx, call.request.headers(), &bytes, &expected, Offer::ALL, validation)
+}
+
+#[async_trait]
+impl UpdatedObject for ScaleChange {
+    async fn apply(&self, _ctx: &RequestContext, live: Option<&Tree>) -> Result<Tree, RegistryError> {
+        let Some(live) = live else {
+            return Err(RegistryError::not_found(&self.row.group_resource(), &self.name));
+        };
+        let scale = match &self.wanted {
+            Wanted::Whole(scale) => scale.clone(),
+            Wanted::Patched { kind, bytes } => {
+                patch_errors::apply(&self.row, &self.name, *kind, &scale_of(live, &self.paths)?, bytes)?.tree
+            }
+        };
+        self.check(&scale)?;
+        let mut object = live.clone();
+        let replicas = scale.at(&["spec", "replicas"]).and_then(Ref::as_i64).unwrap_or(0);
+        let steps: Vec<Step<'_>> = self.paths.spec_replicas.iter().map(|name| Step::Name(name)).collect();
+        object.set(&steps, Value::Int(replicas));
+        object.set_str(&["metadata", "resourceVersion"], metadata::resource_version(&scale));
+        Ok(object)
+    }
+}
+
+impl ScaleChange {
+    fn check(&self, scale: &Tree) -> Result<(), RegistryError> {
+        let replicas = scale.at(&["spec", "replicas"]).and_then(Ref::as_i64).unwrap_or(0);
+        if metadata::name(scale) != self.name && !metadata::name(scale).is_empty() {
+            let message = format!(
+                "the name of the object ({}) does not match the name on the URL ({})",
+                metadata::name(scale),
+                self.name
+            );
+            return Err(RegistryError::BadRequest(message));
+        }
+        if replicas < 0 {
+            let path = FieldPath::new("spec").child("replicas");
+            let error = FieldError::invalid(&path, replicas, "must be greater than or equal to 0");
+            let kind = GroupVersionKind::new("autoscaling", "v1", "Scale").group_kind();
+            return Err(RegistryError::Invalid { kind, name: self.name.clone(), errors: vec![error] });
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,254 @@
+//! watch: a stream of events, each a line of JSON, with bookmarks and an end.
+
+use super::Call;
+use super::read::check_fields;
+use crate::body::{Body, BodyError};
+use crate::framing::ObjectFrame;
+use crate::negotiation::{Format, View};
+use crate::respond::{self, Showing};
+use crate::{params, status, table};
+use apiserver_registry::{RegistryError, Store, WatchEvent, Watcher};
+use apiserver_storage::Entry;
+use bytes::{BufMut, Bytes, BytesMut};
+use futures::stream;
+use http::header::{CACHE_CONTROL, CONTENT_TYPE};
+use http::{Response, StatusCode};
+use machinery_meta::Revision;
+use machinery_runtime::Runtime;
+use machinery_schema::{Tree, encode_json};
+use std::time::Duration;
+
+/// A watch without `timeoutSeconds` ends after this long, or up to twice as long.
+const MIN_WATCH: Duration = Duration::from_secs(30 * 60);
+/// How often a quiet watch is told that nothing happened.
+const BOOKMARK_EVERY: Duration = Duration::from_secs(60);
+/// The last bookmark comes this long before a watch ends, so that its client can go on from there.
+const LAST_BOOKMARK_BEFORE: Duration = Duration::from_secs(2);
+/// Says that the initial state is complete.
+const INITIAL_END_ANNOTATION: &str = "k8s.io/initial-events-end";
+
+pub(crate) async fn watch(call: Call) -> Result<Response<Body>, RegistryError> {
+    let showing = call.showing()?;
+    let name = if call.info.verb == "watch" && call.query.get("fieldSelector").is_none() { call.info.name.as_str() } else { "" };
+    let options = params::watch(&call.query, name)?;
+    check_fields(call.row(), &options.predicate.fields)?;
+    if showing.form.format == Format::Yaml {
+        return Err(RegistryError::NotAcceptable(vec![
+            "application/json".into(),
+            "application/json;stream=watch".into(),
+            "application/vnd.kubernetes.protobuf;stream=watch".into(),
+        ]));
+    }
+    let watcher = call.store.watch(&call.info.namespace, &options).await?;
+    let runtime = call.ctx.runtime.clone();
+    let timeout = options.timeout.unwrap_or_else(|| MIN_WATCH + jitter(&runtime));
+    let now = runtime.monotonic();
+    let state = Streaming {
+        writer: EventWriter::new(call.store, showing),
+        watcher,
+        end: now + timeout,
+        next_bookmark: options.bookmarks.then(|| next_bookmark(now, now + timeout)),
+        told: Revision::ZERO,
+        begun: false,
+        over: false,
+        runtime,
+    };
+    let content_type = match showing.form.format {
+        Format::Protobuf => "application/vnd.kubernetes.protobuf;stream=watch",
+        _ => "application/json",
+    };
+    let response = Response::builder()
+        .status(StatusCode::OK)
+        .header(CONTENT_TYPE, content_type)
+        .header(CACHE_CONTROL, "no-cache, private")
+        .body(Body::stream(stream::unfold(state, step)));
+    Ok(response.expect("headers are well formed"))
+}
+
+fn jitter(runtime: &Runtime) -> Duration {
+    Duration::from_secs(runtime.random_u64() % MIN_WATCH.as_secs())
+}
+
+fn next_bookmark(now: Duration, end: Duration) -> Duration {
+    let last = end.saturating_sub(LAST_BOOKMARK_BEFORE);
+    if now + BOOKMARK_EVERY >= last && now < last { last } else { now + BOOKMARK_EVERY }
+}
+
+struct Streaming {
+    writer: EventWriter,
+    watcher: Watcher,
+    end: Duration,
+    next_bookmark: Option<Duration>,
+    /// The revision the client was last told.
+    told: Revision,
+    begun: bool,
+    over: bool,
+    runtime: Runtime,
+}
+
+type Frame = Result<Bytes, BodyError>;
+
+/// The next piece of the stream: as many events as there are, up to a batch.
+async fn step(mut state: Streaming) -> Option<(Frame, Streaming)> {
+    if !std::mem::replace(&mut state.begun, true) {
+        let events = state.watcher.initial_events();
+        if !events.is_empty() {
+            let frame = state.frame(&events);
+            return Some((frame, state));
+        }
+    }
+    loop {
+        if state.over {
+            return None;
+        }
+        let wake = state.next_bookmark.map_or(state.end, |bookmark| bookmark.min(state.end));
+        let events = tokio::select! {
+            biased;
+            events = state.watcher.next() => Some(events),
+            () = state.runtime.sleep_until(wake) => None,
+            () = state.runtime.cancelled() => return None,
+        };
+        match events {
+            Some(events) if events.is_empty() => return None,
+            Some(events) => {
+                let frame = state.frame(&events);
+                return Some((frame, state));
+            }
+            None if wake >= state.end => return None,
+            None => {
+                state.next_bookmark = Some(next_bookmark(wake, state.end));
+                let revision = state.watcher.position();
+                if revision > state.told {
+                    let frame = state.frame(&[WatchEvent::Bookmark { revision, initial: false }]);
+                    return Some((frame, state));
+                }
+            }
+        }
+    }
+}
+
+impl Streaming {
+    fn frame(&mut self, events: &[WatchEvent]) -> Frame {
+        let mut out = BytesMut::with_capacity(4096);
+        for event in events {
+            self.told = self.told.max(revision_of(event));
+            if let Err(error) = self.writer.write(event, &mut out) {
+                self.writer.fail(&error, &mut out);
+                self.over = true;
+                break;
+            }
+            self.over |= matches!(event, WatchEvent::Failed(_));
+        }
+        Ok(out.freeze())
+    }
+}
+
+fn revision_of(event: &WatchEvent) -> Revision {
+    match event {
+        WatchEvent::Added(entry) | WatchEvent::Modified(entry) => entry.revision,
+        WatchEvent::Deleted(_, revision) | WatchEvent::Bookmark { revision, .. } => *revision,
+        WatchEvent::Failed(_) => Revision::ZERO,
+    }
+}
+
+/// Writes events in the negotiated form.
+struct EventWriter {
+    store: Store,
+    showing: Showing,
+    frame: ObjectFrame,
+    heads_sent: bool,
+}
+
+impl EventWriter {
+    fn new(store: Store, showing: Showing) -> Self {
+        let frame = ObjectFrame::whole(&store.row);
+        Self { store, showing, frame, heads_sent: false }
+    }
+
+    fn write(&mut self, event: &WatchEvent, out: &mut BytesMut) -> Result<(), RegistryError> {
+        match event {
+            WatchEvent::Added(entry) => self.entry("ADDED", entry, entry.revision, out),
+            WatchEvent::Modified(entry) => self.entry("MODIFIED", entry, entry.revision, out),
+            WatchEvent::Deleted(entry, revision) => self.entry("DELETED", entry, *revision, out),
+            WatchEvent::Bookmark { revision, initial } => {
+                let object = self.bookmark(*revision, *initial);
+                self.tree("BOOKMARK", &object, out)
+            }
+            WatchEvent::Failed(error) => {
+                self.fail(error, out);
+                Ok(())
+            }
+        }
+    }
+
+    fn entry(&mut self, kind: &str, entry: &Entry, revision: Revision, out: &mut BytesMut) -> Result<(), RegistryError> {
+        let form = self.showing.form;
+        let row = &self.store.row;
+        if form.format == Format::Json && form.view == View::Whole && respond::is_current(row, entry) {
+            out.reserve(self.frame.len(&entry.record, revision) + 48);
+            out.put_slice(b"{\"type\":\"");
+            out.put_slice(kind.as_bytes());
+            out.put_slice(b"\",\"object\":");
+            self.frame.write(&entry.record, revision, out);
+            out.put_slice(b"}\n");
+            return Ok(());
+        }
+        let mut object = self.store.decode(entry)?;
+        object.set_str(&["metadata", "resourceVersion"], &revision.to_string());
+        self.tree(kind, &object, out)
+    }
+
+    fn tree(&mut self, kind: &str, object: &Tree, out: &mut BytesMut) -> Result<(), RegistryError> {
+        if self.showing.form.format == Format::Protobuf {
+            return crate::protobuf::watch_event(kind, object, out);
+        }
+        let json = match self.showing.form.view {
+            View::Whole => {
+                let mut json = Vec::new();
+                encode_json(object, &mut json);
+                json
+            }
+            View::Metadata { beta } => respond::metadata_of(object, beta),
+            View::Table { beta } => {
+                let meta = table::list_meta(object.str_at(&["metadata", "resourceVersion"]), "", None);
+                let heads = !std::mem::replace(&mut self.heads_sent, true);
+                let mut json = table::table_head(&self.store.row, beta, &meta, heads).into_bytes();
+                json.extend(respond::row_of(&self.store.row, self.showing, object, beta));
+                json.extend_from_slice(b"]}");
+                json
+            }
+        };
+        put_event(kind, &json, out);
+        Ok(())
+    }
+
+    fn bookmark(&self, revision: Revision, initial: bool) -> Tree {
+        let row = &self.store.row;
+        let mut object = Tree::new(&row.schema, row.ty);
+        object.set_str(&["kind"], &row.gvk.kind);
+        object.set_str(&["apiVersion"], &row.gvk.api_version());
+        object.set_str(&["metadata", "resourceVersion"], &revision.to_string());
+        if initial {
+            object.set_str(&["metadata", "annotations", INITIAL_END_ANNOTATION], "true");
+        }
+        object
+    }
+
+    fn fail(&self, error: &RegistryError, out: &mut BytesMut) {
+        let json = status::of(error).to_json();
+        if self.showing.form.format == Format::Protobuf {
+            crate::protobuf::watch_error(&json, out);
+        } else {
+            put_event("ERROR", json.as_bytes(), out);
+        }
+    }
+}
+
+fn put_event(kind: &str, json: &[u8], out: &mut BytesMut) {
+    out.reserve(json.len() + 48);
+    out.put_slice(b"{\"type\":\"");
+    out.put_slice(kind.as_bytes());
+    out.put_slice(b"\",\"object\":");
+    out.put_slice(json);
+    out.put_slice(b"}\n");
+}

@@ -1,0 +1,70 @@
+//! What other parts of the server answer: reviews, tokens and streams.
+
+use crate::body::Body;
+use crate::request_info::RequestInfo;
+use apiserver_registry::row::{ResourceRow, Subresource};
+use apiserver_registry::{RegistryError, RequestContext};
+use async_trait::async_trait;
+use machinery_schema::Tree;
+
+/// A request to a streaming subresource (`log`, `exec`, `attach`, `portforward`, `proxy`).
+#[derive(Debug)]
+pub struct ConnectRequest<'a> {
+    pub info: &'a RequestInfo,
+    pub row: &'a ResourceRow,
+    pub subresource: &'a Subresource,
+    /// With its upgrade in the extensions, as the connection left it.
+    pub request: http::Request<Body>,
+}
+
+/// Filled by the server.
+#[async_trait]
+pub trait Hooks: Send + Sync {
+    /// Answers a review (SubjectAccessReview and its kin, TokenReview, SelfSubjectReview): the object with its status.
+    async fn review(
+        &self,
+        ctx: &RequestContext,
+        kind: &str,
+        namespace: &str,
+        object: Tree,
+    ) -> Result<Tree, RegistryError>;
+
+    /// Makes a token for a service account from a TokenRequest: the object with its status.
+    async fn token(
+        &self,
+        ctx: &RequestContext,
+        service_account: &Tree,
+        object: Tree,
+    ) -> Result<Tree, RegistryError>;
+
+    /// Streams to a kubelet, or proxies to a pod, service or node.
+    async fn connect(
+        &self,
+        ctx: &RequestContext,
+        request: ConnectRequest<'_>,
+    ) -> Result<http::Response<Body>, RegistryError>;
+}
+
+/// Answers that the part is missing, honestly.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct NoHooks;
+
+#[async_trait]
+impl Hooks for NoHooks {
+    async fn review(&self, _: &RequestContext, kind: &str, _: &str, _: Tree) -> Result<Tree, RegistryError> {
+        Err(RegistryError::Unavailable(format!("no authorizer answers {kind} here")))
+    }
+
+    async fn token(&self, _: &RequestContext, _: &Tree, _: Tree) -> Result<Tree, RegistryError> {
+        Err(RegistryError::Unavailable("no issuer of tokens here".into()))
+    }
+
+    async fn connect(
+        &self,
+        _: &RequestContext,
+        request: ConnectRequest<'_>,
+    ) -> Result<http::Response<Body>, RegistryError> {
+        let name = &request.subresource.name;
+        Err(RegistryError::Unavailable(format!("nothing connects to {name} here")))
+    }
+}

@@ -1,0 +1,227 @@
+//! Which form an answer takes (`Accept`) and a body has (`Content-Type`).
+
+use apiserver_registry::RegistryError;
+use http::HeaderMap;
+use http::header::{ACCEPT, ACCEPT_ENCODING, CONTENT_TYPE};
+
+/// A serialization.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum Format {
+    #[default]
+    Json,
+    Yaml,
+    Protobuf,
+}
+
+impl Format {
+    pub fn media_type(self) -> &'static str {
+        match self {
+            Self::Json => "application/json",
+            Self::Yaml => "application/yaml",
+            Self::Protobuf => "application/vnd.kubernetes.protobuf",
+        }
+    }
+
+    fn parse(media_type: &str) -> Option<Self> {
+        match media_type {
+            "application/json" => Some(Self::Json),
+            "application/yaml" => Some(Self::Yaml),
+            "application/vnd.kubernetes.protobuf" => Some(Self::Protobuf),
+            _ => None,
+        }
+    }
+}
+
+/// What is shown of an object.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum View {
+    #[default]
+    Whole,
+    /// `Table.v1.meta.k8s.io` (or `v1beta1`, which differs in name only).
+    Table { beta: bool },
+    /// `PartialObjectMetadata`, or its list.
+    Metadata { beta: bool },
+}
+
+/// The negotiated form of an answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub struct Form {
+    pub format: Format,
+    pub view: View,
+    /// The client takes gzip.
+    pub gzip: bool,
+    pub pretty: bool,
+}
+
+/// Which kinds of answer an endpoint can give.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Offer {
+    pub protobuf: bool,
+    pub views: bool,
+}
+
+impl Offer {
+    pub const ALL: Self = Self { protobuf: true, views: true };
+    /// Custom resources have no protobuf form.
+    pub const CUSTOM: Self = Self { protobuf: false, views: true };
+
+    fn media_types(self) -> Vec<String> {
+        let mut all = vec!["application/json", "application/yaml"];
+        if self.protobuf {
+            all.push("application/vnd.kubernetes.protobuf");
+        }
+        all.into_iter().map(str::to_owned).collect()
+    }
+}
+
+/// Clauses beyond this many are ignored.
+const MAX_CLAUSES: usize = 64;
+
+/// One clause of an `Accept` header.
+#[derive(Debug, Default)]
+struct Clause<'h> {
+    media_type: &'h str,
+    parameters: Vec<(&'h str, &'h str)>,
+    quality: f32,
+}
+
+/// Chooses the form of an answer, or refuses as upstream does.
+pub fn accept(headers: &HeaderMap, offer: Offer) -> Result<Form, RegistryError> {
+    let gzip = headers
+        .get_all(ACCEPT_ENCODING)
+        .iter()
+        .filter_map(|v| v.to_str().ok())
+        .flat_map(|v| v.split(','))
+        .any(|coding| coding.split(';').next().is_some_and(|name| name.trim() == "gzip"));
+    let base = Form { gzip, pretty: false, ..Form::default() };
+    let text = header_text(headers, &ACCEPT);
+    if text.trim().is_empty() {
+        return Ok(base);
+    }
+    for clause in clauses(&text) {
+        if let Some((format, view)) = clause_form(&clause, offer) {
+            return Ok(Form { format, view, ..base });
+        }
+    }
+    Err(RegistryError::NotAcceptable(offer.media_types()))
+}
+
+/// All values of a header, joined as one list.
+fn header_text(headers: &HeaderMap, name: &http::HeaderName) -> String {
+    let values: Vec<&str> = headers.get_all(name).iter().filter_map(|v| v.to_str().ok()).collect();
+    values.join(",")
+}
+
+/// The clauses, best quality first; equal ones keep their order.
+fn clauses(text: &str) -> Vec<Clause<'_>> {
+    let mut all: Vec<Clause<'_>> = text.split(',').take(MAX_CLAUSES).map(clause).collect();
+    all.sort_by(|a, b| b.quality.total_cmp(&a.quality));
+    all
+}
+
+fn clause(text: &str) -> Clause<'_> {
+    let mut parts = text.split(';').map(str::trim);
+    let mut found = Clause { media_type: parts.next().unwrap_or_default(), quality: 1.0, ..Clause::default() };
+    for part in parts {
+        let (name, value) = part.split_once('=').unwrap_or((part, ""));
+        if name == "q" {
+            found.quality = value.parse().unwrap_or(1.0);
+        } else {
+            found.parameters.push((name, value.trim_matches('"')));
+        }
+    }
+    found
+}
+
+fn clause_form(clause: &Clause<'_>, offer: Offer) -> Option<(Format, View)> {
+    let format = match clause.media_type {
+        "*/*" | "application/*" => Format::Json,
+        other => Format::parse(other)?,
+    };
+    if format == Format::Protobuf && !(offer.protobuf && crate::engine::HAS_PROTOBUF) {
+        return None;
+    }
+    if format == Format::Yaml && !crate::engine::HAS_YAML {
+        return None;
+    }
+    let parameter = |name: &str| clause.parameters.iter().find(|(own, _)| *own == name).map(|(_, value)| *value);
+    let Some(kind) = parameter("as") else { return Some((format, View::Whole)) };
+    let beta = parameter("v") == Some("v1beta1");
+    let known = offer.views && parameter("g") == Some("meta.k8s.io") && (beta || parameter("v") == Some("v1"));
+    let view = match kind {
+        "Table" if known => View::Table { beta },
+        "PartialObjectMetadata" | "PartialObjectMetadataList" if known => View::Metadata { beta },
+        _ => return None,
+    };
+    Some((format, view))
+}
+
+/// The format of a body; no content type is JSON.
+pub fn content(headers: &HeaderMap, offer: Offer) -> Result<Format, RegistryError> {
+    let text = headers.get(CONTENT_TYPE).and_then(|v| v.to_str().ok()).unwrap_or_default();
+    let media_type = text.split(';').next().unwrap_or_default().trim();
+    if media_type.is_empty() {
+        return Ok(Format::Json);
+    }
+    match Format::parse(media_type) {
+        Some(Format::Protobuf) if !offer.protobuf => {}
+        Some(format) => return Ok(format),
+        None => {}
+    }
+    Err(RegistryError::UnsupportedMediaType(offer.media_types()))
+}
+
+/// How a patch is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PatchType {
+    Json,
+    Merge,
+    Strategic,
+    Apply(Format),
+}
+
+/// The type of a patch; custom resources take no strategic merge patch.
+pub fn patch(headers: &HeaderMap, custom: bool) -> Result<PatchType, RegistryError> {
+    let text = headers.get(CONTENT_TYPE).and_then(|v| v.to_str().ok()).unwrap_or_default();
+    match text.split(';').next().unwrap_or_default().trim() {
+        "application/json-patch+json" => return Ok(PatchType::Json),
+        "application/merge-patch+json" => return Ok(PatchType::Merge),
+        "application/strategic-merge-patch+json" if !custom => return Ok(PatchType::Strategic),
+        "application/apply-patch+yaml" => return Ok(PatchType::Apply(Format::Yaml)),
+        _ => {}
+    }
+    let mut supported = vec!["application/json-patch+json", "application/merge-patch+json"];
+    if !custom {
+        supported.push("application/strategic-merge-patch+json");
+    }
+    supported.push("application/apply-patch+yaml");
+    Err(RegistryError::UnsupportedMediaType(supported.into_iter().map(str::to_owned).collect()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(accepted: &str, expected: Option<(Format, View)>) {
+        let mut headers = HeaderMap::new();
+        headers.insert(ACCEPT, accepted.parse().unwrap());
+        let found = accept(&headers, Offer::ALL).ok().map(|form| (form.format, form.view));
+        assert_eq!(found, expected, "{accepted}");
+    }
+
+    #[test]
+    fn forms() {
+        check("application/json", Some((Format::Json, View::Whole)));
+        check("*/*", Some((Format::Json, View::Whole)));
+        check("text/html,application/xhtml+xml,*/*;q=0.8", Some((Format::Json, View::Whole)));
+        check("application/vnd.kubernetes.protobuf,application/json", Some((Format::Protobuf, View::Whole)));
+        check("application/json;q=0.1,application/yaml", Some((Format::Yaml, View::Whole)));
+        let kubectl = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json;as=Table;v=v1beta1;g=meta.k8s.io,application/json";
+        check(kubectl, Some((Format::Json, View::Table { beta: false })));
+        check("application/json;as=Cake;v=v1;g=meta.k8s.io,application/yaml", Some((Format::Yaml, View::Whole)));
+        check("image/png", None);
+        let metadata = "application/vnd.kubernetes.protobuf;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1";
+        check(metadata, Some((Format::Protobuf, View::Metadata { beta: false })));
+    }
+}

@@ -1,0 +1,342 @@
+//! Options of each verb, read from the query and checked in upstream's words.
+
+use crate::request_info::Query;
+use apiserver_registry::RegistryError;
+use apiserver_registry::options::{
+    CreateOptions, DeleteOptions, FieldValidation, ListOptions, Predicate, Preconditions, Propagation,
+    RevisionMatch, UpdateOptions, WatchOptions,
+};
+use machinery_meta::field_selector::FieldSelector;
+use machinery_meta::label_selector::LabelSelector;
+use machinery_meta::{FieldError, FieldPath, Revision, Uid};
+use std::time::Duration;
+
+/// A field manager's name is not longer than this.
+const MAX_FIELD_MANAGER_BYTES: usize = 128;
+const NOT_OLDER_THAN: &str = "NotOlderThan";
+const EXACT: &str = "Exact";
+
+/// What a list or watch asks for, before it is known which of the two it is.
+#[derive(Debug, Default)]
+struct Raw<'q> {
+    resource_version: &'q str,
+    resource_version_match: &'q str,
+    continue_token: &'q str,
+    limit: i64,
+    timeout_seconds: Option<i64>,
+    send_initial_events: Option<bool>,
+}
+
+/// Reads the options of a list (and of deletecollection's selection).
+pub fn list(query: &Query, name: &str) -> Result<ListOptions, RegistryError> {
+    let raw = raw(query)?;
+    let problems = check_list(&raw);
+    if !problems.is_empty() {
+        return Err(RegistryError::invalid_options("ListOptions", problems));
+    }
+    let limit = usize::try_from(raw.limit)
+        .map_err(|_| RegistryError::BadRequest("limit must be a non-negative integer".into()))?;
+    if !raw.continue_token.is_empty() && !matches!(raw.resource_version, "" | "0") {
+        return Err(RegistryError::BadRequest("specifying resource version is not allowed when using continue".into()));
+    }
+    Ok(ListOptions {
+        predicate: predicate(query, name)?,
+        revision: revision_match(&raw, limit)?,
+        limit,
+        continue_token: raw.continue_token.to_owned(),
+    })
+}
+
+fn revision_match(raw: &Raw<'_>, limit: usize) -> Result<RevisionMatch, RegistryError> {
+    let revision = parse_revision(raw.resource_version)?;
+    Ok(match (raw.resource_version_match, revision) {
+        (_, None) => RevisionMatch::MostRecent,
+        (EXACT, Some(revision)) => RevisionMatch::Exact(revision),
+        (_, Some(Revision::ZERO)) => RevisionMatch::Any,
+        // Without a match a limited list at a revision is exact, as upstream's old clients expect.
+        ("", Some(revision)) if limit > 0 => RevisionMatch::Exact(revision),
+        (_, Some(revision)) => RevisionMatch::NotOlderThan(revision),
+    })
+}
+
+/// The revision a `get` asks for.
+pub fn get(query: &Query) -> Result<RevisionMatch, RegistryError> {
+    Ok(match parse_revision(query.get("resourceVersion").unwrap_or_default())? {
+        None => RevisionMatch::MostRecent,
+        Some(Revision::ZERO) => RevisionMatch::Any,
+        Some(revision) => RevisionMatch::NotOlderThan(revision),
+    })
+}
+
+fn parse_revision(text: &str) -> Result<Option<Revision>, RegistryError> {
+    if text.is_empty() {
+        return Ok(None);
+    }
+    text.parse().map(Some).map_err(|_| {
+        RegistryError::BadRequest(format!(
+            "invalid resource version: resourceVersion: Invalid value: {text:?}: strconv.ParseUint: parsing {text:?}: invalid syntax"
+        ))
+    })
+}
+
+/// Reads the options of a watch.
+pub fn watch(query: &Query, name: &str) -> Result<WatchOptions, RegistryError> {
+    let raw = raw(query)?;
+    let problems = check_watch(&raw);
+    if !problems.is_empty() {
+        return Err(RegistryError::invalid_options("ListOptions", problems));
+    }
+    let since = parse_revision(raw.resource_version)?;
+    Ok(WatchOptions {
+        predicate: predicate(query, name)?,
+        since,
+        bookmarks: query.boolean("allowWatchBookmarks"),
+        send_initial_events: raw.send_initial_events,
+        timeout: raw.timeout_seconds.and_then(|s| u64::try_from(s).ok()).filter(|s| *s > 0).map(Duration::from_secs),
+    })
+}
+
+fn raw(query: &Query) -> Result<Raw<'_>, RegistryError> {
+    Ok(Raw {
+        resource_version: query.get("resourceVersion").unwrap_or_default(),
+        resource_version_match: query.get("resourceVersionMatch").unwrap_or_default(),
+        continue_token: query.get("continue").unwrap_or_default(),
+        limit: integer(query, "limit")?.unwrap_or(0),
+        timeout_seconds: integer(query, "timeoutSeconds")?,
+        send_initial_events: query.get("sendInitialEvents").map(|_| query.boolean("sendInitialEvents")),
+    })
+}
+
+fn integer(query: &Query, name: &str) -> Result<Option<i64>, RegistryError> {
+    match query.get(name) {
+        None | Some("") => Ok(None),
+        Some(text) => text.parse().map(Some).map_err(|_| {
+            RegistryError::BadRequest(format!("strconv.ParseInt: parsing {text:?}: invalid syntax"))
+        }),
+    }
+}
+
+fn check_list(raw: &Raw<'_>) -> Vec<FieldError> {
+    let mut problems = Vec::new();
+    let path = FieldPath::new("resourceVersionMatch");
+    let wanted = raw.resource_version_match;
+    if !wanted.is_empty() {
+        if raw.resource_version.is_empty() {
+            let detail = "resourceVersionMatch is forbidden unless resourceVersion is provided";
+            problems.push(FieldError::forbidden(&path, detail));
+        }
+        if !raw.continue_token.is_empty() {
+            let detail = "resourceVersionMatch is forbidden when continue is provided";
+            problems.push(FieldError::forbidden(&path, detail));
+        }
+        if wanted != EXACT && wanted != NOT_OLDER_THAN {
+            problems.push(FieldError::not_supported(&path, wanted, &[EXACT, NOT_OLDER_THAN, ""]));
+        }
+        if wanted == EXACT && raw.resource_version == "0" {
+            let detail = "resourceVersionMatch \"exact\" is forbidden for resourceVersion \"0\"";
+            problems.push(FieldError::forbidden(&path, detail));
+        }
+    }
+    if raw.send_initial_events.is_some() {
+        let path = FieldPath::new("sendInitialEvents");
+        problems.push(FieldError::forbidden(&path, "sendInitialEvents is forbidden for list"));
+    }
+    problems
+}
+
+fn check_watch(raw: &Raw<'_>) -> Vec<FieldError> {
+    let mut problems = Vec::new();
+    let path = FieldPath::new("resourceVersionMatch");
+    let wanted = raw.resource_version_match;
+    if raw.send_initial_events.is_some() && wanted != NOT_OLDER_THAN {
+        let detail = "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan";
+        problems.push(FieldError::forbidden(&path, detail));
+    }
+    if !wanted.is_empty() {
+        if raw.send_initial_events.is_none() {
+            let detail = "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided";
+            problems.push(FieldError::forbidden(&path, detail));
+        }
+        if wanted != NOT_OLDER_THAN {
+            problems.push(FieldError::not_supported(&path, wanted, &[NOT_OLDER_THAN]));
+        }
+        if !raw.continue_token.is_empty() {
+            let detail = "resourceVersionMatch is forbidden when continue is provided";
+            problems.push(FieldError::forbidden(&path, detail));
+        }
+    }
+    problems
+}
+
+fn predicate(query: &Query, name: &str) -> Result<Predicate, RegistryError> {
+    let labels = LabelSelector::parse(query.get("labelSelector").unwrap_or_default())
+        .map_err(|error| RegistryError::BadRequest(error.to_string()))?;
+    let fields = FieldSelector::parse(query.get("fieldSelector").unwrap_or_default())
+        .map_err(|error| RegistryError::BadRequest(error.to_string()))?;
+    // A watch of one name by path (`/api/v1/watch/…/pods/x`) is a watch with a selector.
+    let fields = match fields.required("metadata.name") {
+        Some(own) if !name.is_empty() && own != name => {
+            let message = format!("fieldSelector metadata.name={own} doesn't match requested name {name}");
+            return Err(RegistryError::BadRequest(message));
+        }
+        None if !name.is_empty() => FieldSelector::equals("metadata.name", name),
+        _ => fields,
+    };
+    Ok(Predicate { labels, fields })
+}
+
+/// Reads the options of a create.
+pub fn create(query: &Query) -> Result<CreateOptions, RegistryError> {
+    let common = common(query, "CreateOptions")?;
+    Ok(CreateOptions {
+        dry_run: common.dry_run,
+        field_manager: common.field_manager,
+        field_validation: common.field_validation,
+    })
+}
+
+/// Reads the options of an update (`UpdateOptions`) or patch (`PatchOptions`).
+pub fn update(query: &Query, kind: &str) -> Result<UpdateOptions, RegistryError> {
+    let common = common(query, kind)?;
+    Ok(UpdateOptions {
+        dry_run: common.dry_run,
+        field_manager: common.field_manager,
+        field_validation: common.field_validation,
+        force: query.boolean("force"),
+        create_missing: false,
+    })
+}
+
+struct Common {
+    dry_run: bool,
+    field_manager: String,
+    field_validation: FieldValidation,
+}
+
+fn common(query: &Query, kind: &str) -> Result<Common, RegistryError> {
+    let mut problems = Vec::new();
+    let field_manager = query.get("fieldManager").unwrap_or_default();
+    check_field_manager(field_manager, &mut problems);
+    let dry_run = dry_run(query.all("dryRun"), &mut problems);
+    let field_validation = match query.get("fieldValidation").unwrap_or_default() {
+        "" | "Warn" => FieldValidation::Warn,
+        "Ignore" => FieldValidation::Ignore,
+        "Strict" => FieldValidation::Strict,
+        other => {
+            let path = FieldPath::new("fieldValidation");
+            problems.push(FieldError::not_supported(&path, other, &["Ignore", "Warn", "Strict"]));
+            FieldValidation::Warn
+        }
+    };
+    if problems.is_empty() {
+        Ok(Common { dry_run, field_manager: field_manager.to_owned(), field_validation })
+    } else {
+        Err(RegistryError::invalid_options(kind, problems))
+    }
+}
+
+fn check_field_manager(manager: &str, problems: &mut Vec<FieldError>) {
+    let path = FieldPath::new("fieldManager");
+    if manager.len() > MAX_FIELD_MANAGER_BYTES {
+        problems.push(FieldError::too_long(&path, MAX_FIELD_MANAGER_BYTES));
+    }
+    if let Some(at) = manager.chars().position(char::is_control) {
+        let detail = format!("should only contain printable characters; invalid character at index {at}");
+        problems.push(FieldError::invalid(&path, manager, detail));
+    }
+}
+
+fn dry_run<'a>(values: impl Iterator<Item = &'a str>, problems: &mut Vec<FieldError>) -> bool {
+    let mut any = false;
+    for value in values {
+        any = true;
+        if value != "All" {
+            problems.push(FieldError::not_supported(&FieldPath::new("dryRun"), value, &["All"]));
+        }
+    }
+    any
+}
+
+/// A `DeleteOptions` as body or query gives it, before checking.
+#[derive(Debug, Clone, Default)]
+pub struct RawDeleteOptions {
+    pub dry_run: Vec<String>,
+    pub grace_period_seconds: Option<i64>,
+    pub propagation_policy: Option<String>,
+    pub orphan_dependents: Option<bool>,
+    pub uid: Option<String>,
+    pub resource_version: Option<String>,
+}
+
+impl RawDeleteOptions {
+    /// From the query; a body, where there is one, is used instead.
+    pub fn from_query(query: &Query) -> Result<Self, RegistryError> {
+        Ok(Self {
+            dry_run: query.all("dryRun").map(str::to_owned).collect(),
+            grace_period_seconds: integer(query, "gracePeriodSeconds")?,
+            propagation_policy: query.get("propagationPolicy").map(str::to_owned),
+            orphan_dependents: query.get("orphanDependents").map(|_| query.boolean("orphanDependents")),
+            uid: None,
+            resource_version: None,
+        })
+    }
+
+    /// Checks and takes it over.
+    pub fn check(self) -> Result<DeleteOptions, RegistryError> {
+        let mut problems = Vec::new();
+        let path = FieldPath::new("propagationPolicy");
+        let policy = self.propagation_policy.as_deref();
+        if let (Some(policy), Some(_)) = (policy, self.orphan_dependents) {
+            let detail = "orphanDependents and deletionPropagation cannot be both set";
+            problems.push(FieldError::invalid(&path, policy, detail));
+        }
+        let propagation = match policy {
+            None => None,
+            Some("Orphan") => Some(Propagation::Orphan),
+            Some("Background") => Some(Propagation::Background),
+            Some("Foreground") => Some(Propagation::Foreground),
+            Some(other) => {
+                let supported = ["Foreground", "Background", "Orphan", "nil"];
+                problems.push(FieldError::not_supported(&path, other, &supported));
+                None
+            }
+        };
+        let dry_run = dry_run(self.dry_run.iter().map(String::as_str), &mut problems);
+        if !problems.is_empty() {
+            return Err(RegistryError::invalid_options("DeleteOptions", problems));
+        }
+        Ok(DeleteOptions {
+            dry_run,
+            grace_period_seconds: self.grace_period_seconds,
+            propagation,
+            orphan_dependents: self.orphan_dependents,
+            preconditions: Preconditions { uid: self.uid.map(Uid), resource_version: self.resource_version },
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(query: &str, expected: &str) {
+        let found = match list(&Query::parse(query), "") {
+            Ok(options) => format!("{:?} {}", options.revision, options.limit),
+            Err(error) => crate::status::of(&error).message,
+        };
+        assert_eq!(found, expected, "{query}");
+    }
+
+    #[test]
+    fn lists() {
+        check("", "MostRecent 0");
+        check("resourceVersion=0&limit=500", "Any 500");
+        check("resourceVersion=7&limit=2", "Exact(Revision(7)) 2");
+        check("resourceVersion=7&resourceVersionMatch=NotOlderThan&limit=2", "NotOlderThan(Revision(7)) 2");
+        check(
+            "resourceVersionMatch=Exact",
+            "ListOptions.meta.k8s.io \"\" is invalid: resourceVersionMatch: Forbidden: resourceVersionMatch is forbidden unless resourceVersion is provided",
+        );
+    }
+}

@@ -1,0 +1,224 @@
+//! Answers in the negotiated form.
+
+use crate::body::{Body, FrameSource};
+use crate::framing::{GZIP_FROM_BYTES, GzipFrames, ListFrames, ObjectFrame, SliceFrames};
+use crate::negotiation::{Form, Format, View};
+use crate::table::{self, IncludeObject};
+use apiserver_registry::{ListPage, RegistryError, ResourceRow, Store, Written};
+use apiserver_storage::Entry;
+use bytes::Bytes;
+use http::StatusCode;
+use http::header::{CONTENT_ENCODING, CONTENT_TYPE, VARY};
+use jiff::Timestamp;
+use machinery_schema::{Tree, encode_json};
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+/// How an answer is to be shown.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Showing {
+    pub(crate) form: Form,
+    pub(crate) include: IncludeObject,
+    pub(crate) now: Timestamp,
+}
+
+/// An answer whose bytes are framed on demand, compressed where that pays.
+pub(crate) fn framed(
+    status: StatusCode,
+    form: Form,
+    content_type: &'static str,
+    source: impl FrameSource + 'static,
+) -> http::Response<Body> {
+    let mut builder = http::Response::builder().status(status).header(CONTENT_TYPE, content_type);
+    let long = source.remaining_bytes().is_none_or(|bytes| bytes >= GZIP_FROM_BYTES);
+    builder = builder.header(VARY, "Accept-Encoding, Origin");
+    if form.gzip && long {
+        builder = builder.header(CONTENT_ENCODING, "gzip");
+        return builder.body(Body::frames(GzipFrames::new(source))).expect("headers are well formed");
+    }
+    builder.body(Body::frames(source)).expect("headers are well formed")
+}
+
+fn bytes(status: StatusCode, form: Form, content_type: &'static str, body: Vec<u8>) -> http::Response<Body> {
+    framed(status, form, content_type, SliceFrames(VecDeque::from([Bytes::from(body)])))
+}
+
+/// A JSON text in the format asked for (never protobuf).
+fn json_text(status: StatusCode, form: Form, mut json: Vec<u8>) -> Result<http::Response<Body>, RegistryError> {
+    if form.format == Format::Yaml {
+        return Err(not_yet(form.format));
+    }
+    if form.pretty {
+        json = pretty(&json);
+    }
+    json.push(b'\n');
+    Ok(bytes(status, form, Format::Json.media_type(), json))
+}
+
+fn pretty(json: &[u8]) -> Vec<u8> {
+    let Ok(value) = serde_json::from_slice::<&serde_json::value::RawValue>(json) else { return json.to_vec() };
+    crate::discovery::indented(value.get())
+}
+
+/// Any object of ours (discovery, options, reviews) as a tree.
+pub(crate) fn tree(status: StatusCode, form: Form, object: &Tree) -> Result<http::Response<Body>, RegistryError> {
+    match form.format {
+        Format::Json => {
+            let mut json = Vec::new();
+            encode_json(object, &mut json);
+            json_text(status, form, json)
+        }
+        Format::Yaml | Format::Protobuf => Err(not_yet(form.format)),
+    }
+}
+
+fn not_yet(_format: Format) -> RegistryError {
+    RegistryError::NotAcceptable(vec![Format::Json.media_type().to_owned()])
+}
+
+/// The answer to a write.
+pub(crate) fn written(
+    store: &Store,
+    showing: Showing,
+    status: StatusCode,
+    written: &Written,
+) -> Result<http::Response<Body>, RegistryError> {
+    match written {
+        Written::Stored { entry, .. } => entry_answer(store, showing, status, entry),
+        Written::Shown { object, .. } => tree_answer(store, showing, status, object),
+    }
+}
+
+/// One stored object.
+pub(crate) fn entry_answer(
+    store: &Store,
+    showing: Showing,
+    status: StatusCode,
+    entry: &Arc<Entry>,
+) -> Result<http::Response<Body>, RegistryError> {
+    let row = &store.row;
+    let form = showing.form;
+    if form.view == View::Whole && form.format == Format::Json && !form.pretty && is_current(row, entry) {
+        let slices = ObjectFrame::whole(row).slices(&entry.record, entry.revision);
+        let newline = Bytes::from_static(b"\n");
+        let all: VecDeque<Bytes> = slices.into_iter().chain([newline]).collect();
+        return Ok(framed(status, form, Format::Json.media_type(), SliceFrames(all)));
+    }
+    tree_answer(store, showing, status, &store.decode(entry)?)
+}
+
+/// Its slices can be sent as they are: same version, same schema.
+pub(crate) fn is_current(row: &ResourceRow, entry: &Entry) -> bool {
+    row.stored.conversion.is_none() && entry.record.fingerprint == row.stored.schema.fingerprint()
+}
+
+/// One object as a tree.
+pub(crate) fn tree_answer(
+    store: &Store,
+    showing: Showing,
+    status: StatusCode,
+    object: &Tree,
+) -> Result<http::Response<Body>, RegistryError> {
+    let row = &store.row;
+    match showing.form.view {
+        View::Whole => tree(status, showing.form, object),
+        View::Metadata { beta } => json_text(status, showing.form, metadata_of(object, beta)),
+        View::Table { beta } => {
+            let revision = object.str_at(&["metadata", "resourceVersion"]);
+            let meta = table::list_meta(revision, "", None);
+            let mut out = table::table_head(row, beta, &meta, true).into_bytes();
+            out.extend(row_of(row, showing, object, beta));
+            out.extend_from_slice(b"]}");
+            json_text(status, showing.form, out)
+        }
+    }
+}
+
+/// A row of a table, with the object as asked.
+pub(crate) fn row_of(row: &ResourceRow, showing: Showing, object: &Tree, beta: bool) -> Vec<u8> {
+    let shown = match showing.include {
+        IncludeObject::None => None,
+        IncludeObject::Metadata => Some(metadata_of(object, beta)),
+        IncludeObject::Object => {
+            let mut json = Vec::new();
+            encode_json(object, &mut json);
+            Some(json)
+        }
+    };
+    table::table_row(row, object, showing.now, shown.as_deref())
+}
+
+/// `PartialObjectMetadata` of a tree.
+pub(crate) fn metadata_of(object: &Tree, beta: bool) -> Vec<u8> {
+    let api_version = if beta { "meta.k8s.io/v1beta1" } else { "meta.k8s.io/v1" };
+    let metadata = object.get("metadata").map_or_else(|| "{}".to_owned(), machinery_schema::Ref::to_json);
+    format!("{{\"kind\":\"PartialObjectMetadata\",\"apiVersion\":\"{api_version}\",\"metadata\":{metadata}}}").into_bytes()
+}
+
+/// A page of a list.
+pub(crate) fn list(store: &Store, showing: Showing, page: ListPage) -> Result<http::Response<Body>, RegistryError> {
+    let row = &store.row;
+    let form = showing.form;
+    let meta = table::list_meta(&page.revision.to_string(), &page.continue_token, page.remaining);
+    match form.view {
+        View::Whole => whole_list(store, form, &meta, page),
+        View::Metadata { beta } => {
+            let version = if beta { "v1beta1" } else { "v1" };
+            let head = format!(
+                "{{\"kind\":\"PartialObjectMetadataList\",\"apiVersion\":\"meta.k8s.io/{version}\",\"metadata\":{meta},\"items\":["
+            );
+            let items = page.entries.iter().map(|entry| Ok(partial(store, entry, beta)));
+            json_text(StatusCode::OK, form, joined(head, items)?)
+        }
+        View::Table { beta } => {
+            let head = table::table_head(row, beta, &meta, true);
+            let rows = page.entries.iter().map(|entry| Ok(row_of(row, showing, &store.decode(entry)?, beta)));
+            json_text(StatusCode::OK, form, joined(head, rows)?)
+        }
+    }
+}
+
+pub(crate) fn partial(store: &Store, entry: &Entry, beta: bool) -> Vec<u8> {
+    let _ = store;
+    table::partial_metadata(&entry.record, entry.revision, beta)
+}
+
+fn joined(
+    head: String,
+    items: impl Iterator<Item = Result<Vec<u8>, RegistryError>>,
+) -> Result<Vec<u8>, RegistryError> {
+    let mut out = head.into_bytes();
+    for (at, item) in items.enumerate() {
+        if at > 0 {
+            out.push(b',');
+        }
+        out.extend(item?);
+    }
+    out.extend_from_slice(b"]}");
+    Ok(out)
+}
+
+fn whole_list(store: &Store, form: Form, meta: &str, page: ListPage) -> Result<http::Response<Body>, RegistryError> {
+    let row = &store.row;
+    let head = format!(
+        "{{\"kind\":\"{}\",\"apiVersion\":\"{}\",\"metadata\":{meta},\"items\":[",
+        row.list_kind,
+        row.gvk.api_version()
+    );
+    let current = page.entries.iter().all(|entry| is_current(row, entry));
+    if form.format == Format::Json && current && !form.pretty {
+        let frames = ListFrames::new(Bytes::from(head), page.entries, ObjectFrame::item(row));
+        return Ok(framed(StatusCode::OK, form, Format::Json.media_type(), frames));
+    }
+    let items = page.entries.iter().map(|entry| {
+        let mut object = store.decode(entry)?;
+        if !row.custom {
+            object.remove(&["kind"]);
+            object.remove(&["apiVersion"]);
+        }
+        let mut json = Vec::new();
+        encode_json(&object, &mut json);
+        Ok(json)
+    });
+    json_text(StatusCode::OK, form, joined(head, items)?)
+}

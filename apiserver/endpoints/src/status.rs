@@ -1,0 +1,316 @@
+//! The only maker of `Status` answers, in upstream's reasons and words.
+
+use crate::body::Body;
+use apiserver_registry::RegistryError;
+use apiserver_registry::error::Cause;
+use http::header::{CONTENT_TYPE, RETRY_AFTER};
+use machinery_meta::{FieldError, GroupKind, GroupResource};
+use serde::Serialize;
+
+/// `v1.Status` of meta/v1.
+#[derive(Debug, Clone, Serialize)]
+pub struct Status {
+    kind: &'static str,
+    #[serde(rename = "apiVersion")]
+    api_version: &'static str,
+    metadata: ListMeta,
+    pub status: &'static str,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub message: String,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    pub reason: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub details: Option<Details>,
+    #[serde(skip_serializing_if = "is_zero")]
+    pub code: u16,
+}
+
+#[derive(Debug, Clone, Default, Serialize)]
+struct ListMeta {
+    #[serde(rename = "continue", skip_serializing_if = "Option::is_none")]
+    fresh_continue: Option<String>,
+}
+
+/// `details` of a `Status`.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub struct Details {
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub name: String,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub group: String,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub kind: String,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub uid: String,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub causes: Vec<StatusCause>,
+    #[serde(rename = "retryAfterSeconds", skip_serializing_if = "is_zero_seconds")]
+    pub retry_after_seconds: u32,
+}
+
+/// One cause of a `Status`.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub struct StatusCause {
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub reason: String,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub message: String,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub field: String,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "the shape serde asks for")]
+fn is_zero(code: &u16) -> bool {
+    *code == 0
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "the shape serde asks for")]
+fn is_zero_seconds(seconds: &u32) -> bool {
+    *seconds == 0
+}
+
+impl From<&Cause> for StatusCause {
+    fn from(cause: &Cause) -> Self {
+        Self { reason: cause.reason.clone(), message: cause.message.clone(), field: cause.field.clone() }
+    }
+}
+
+impl Details {
+    fn of(resource: &GroupResource, name: &str) -> Self {
+        Self {
+            name: name.to_owned(),
+            group: resource.group.clone(),
+            kind: resource.resource.clone(),
+            ..Self::default()
+        }
+    }
+
+    fn causes(mut self, causes: &[Cause]) -> Self {
+        self.causes = causes.iter().map(StatusCause::from).collect();
+        self
+    }
+
+    fn retry(mut self, seconds: u32) -> Self {
+        self.retry_after_seconds = seconds;
+        self
+    }
+}
+
+impl Status {
+    fn failure(code: u16, reason: &'static str, message: impl Into<String>, details: Option<Details>) -> Self {
+        Self {
+            kind: "Status",
+            api_version: "v1",
+            metadata: ListMeta::default(),
+            status: "Failure",
+            message: message.into(),
+            reason,
+            details,
+            code,
+        }
+    }
+
+    /// What a delete answers when nothing of the object is left.
+    pub fn success(details: Option<Details>) -> Self {
+        Self { status: "Success", ..Self::failure(0, "", "", details) }
+    }
+
+    pub fn to_json(&self) -> String {
+        serde_json::to_string(self).expect("a Status has only strings and numbers")
+    }
+}
+
+/// The `Status` of an error.
+pub fn of(error: &RegistryError) -> Status {
+    use RegistryError as E;
+    match error {
+        E::NotFound { resource, name } => Status::failure(
+            404,
+            "NotFound",
+            format!("{resource} {name:?} not found"),
+            Some(Details::of(resource, name)),
+        ),
+        E::NoSuchResource => Status::failure(404, "NotFound", error.to_string(), Some(Details::default())),
+        E::AlreadyExists { resource, name, deleting } => Status::failure(
+            409,
+            "AlreadyExists",
+            format!(
+                "{}{resource} {name:?} already exists",
+                if *deleting { "object is being deleted: " } else { "" }
+            ),
+            Some(Details::of(resource, name)),
+        ),
+        E::GeneratedNamesTaken { resource, name } => Status::failure(
+            409,
+            "AlreadyExists",
+            format!(
+                "{resource} {name:?} already exists, the server was not able to generate a unique name for the object"
+            ),
+            Some(Details::of(resource, name).retry(1)),
+        ),
+        E::Conflict { resource, name, detail } => Status::failure(
+            409,
+            "Conflict",
+            format!("Operation cannot be fulfilled on {resource} {name:?}: {detail}"),
+            Some(Details::of(resource, name)),
+        ),
+        E::Invalid { kind, name, errors } => invalid(kind, name, errors),
+        E::BadRequest(message) => Status::failure(400, "BadRequest", message, None),
+        E::Forbidden { resource, name, detail, causes } => forbidden(resource, name, detail, causes),
+        E::Expired { message, fresh_continue } => expired(message, fresh_continue.clone()),
+        E::MethodNotSupported { resource, verb } => Status::failure(
+            405,
+            "MethodNotAllowed",
+            format!("{verb} is not supported on resources of kind {:?}", resource.to_string()),
+            Some(Details::of(resource, "")),
+        ),
+        E::MethodNotAllowed => Status::failure(405, "MethodNotAllowed", error.to_string(), Some(Details::default())),
+        E::NotAcceptable(_) => Status::failure(406, "NotAcceptable", error.to_string(), None),
+        E::UnsupportedMediaType(_) => Status::failure(415, "UnsupportedMediaType", error.to_string(), None),
+        E::TooLarge(limit) => Status::failure(
+            413,
+            "RequestEntityTooLarge",
+            format!("Request entity too large: limit is {limit}"),
+            None,
+        ),
+        E::TooManyRequests { message, seconds, causes } => Status::failure(
+            429,
+            "TooManyRequests",
+            message,
+            Some(Details::default().causes(causes).retry(*seconds)),
+        ),
+        E::TooLargeRevision { requested, current } => Status::failure(
+            504,
+            "Timeout",
+            format!("Timeout: Too large resource version: {requested}, current: {current}"),
+            Some(Details::default().causes(&[too_large_cause()]).retry(1)),
+        ),
+        E::Timeout(message) => {
+            Status::failure(504, "Timeout", format!("Timeout: {message}"), Some(Details::default()))
+        }
+        E::ServerTimeout { resource, verb, seconds } => Status::failure(
+            500,
+            "ServerTimeout",
+            format!("The {verb} operation against {resource} could not be completed at this time, please try again."),
+            Some(Details { name: verb.clone(), ..Details::of(resource, "").retry(*seconds) }),
+        ),
+        E::Unavailable(message) => Status::failure(503, "ServiceUnavailable", message, None),
+        E::Unauthorized(message) => Status::failure(401, "Unauthorized", message, None),
+        E::Internal(message) => internal(message),
+        E::Unclassified(message) => Status::failure(500, "", message, None),
+        // The code is what the status line needs; the body goes out as it came.
+        E::Foreign { code, .. } => Status::failure(*code, "", "", None),
+    }
+}
+
+fn too_large_cause() -> Cause {
+    Cause {
+        reason: "ResourceVersionTooLarge".into(),
+        message: "Too large resource version".into(),
+        field: String::new(),
+    }
+}
+
+fn forbidden(resource: &GroupResource, name: &str, detail: &str, causes: &[Cause]) -> Status {
+    let message = match (name, resource.resource.as_str()) {
+        ("", "") => format!("forbidden: {detail}"),
+        ("", _) => format!("{resource} is forbidden: {detail}"),
+        _ => format!("{resource} {name:?} is forbidden: {detail}"),
+    };
+    Status::failure(403, "Forbidden", message, Some(Details::of(resource, name).causes(causes)))
+}
+
+fn expired(message: &str, fresh_continue: Option<String>) -> Status {
+    let mut status = Status::failure(410, "Expired", message, None);
+    status.metadata.fresh_continue = fresh_continue;
+    status
+}
+
+fn internal(message: &str) -> Status {
+    let causes = [Cause { message: message.to_owned(), ..Cause::default() }];
+    Status::failure(
+        500,
+        "InternalError",
+        format!("Internal error occurred: {message}"),
+        Some(Details::default().causes(&causes)),
+    )
+}
+
+fn invalid(kind: &GroupKind, name: &str, errors: &[FieldError]) -> Status {
+    let mut sentences: Vec<String> = Vec::new();
+    for error in errors {
+        let sentence = error.to_string();
+        if !sentences.contains(&sentence) {
+            sentences.push(sentence);
+        }
+    }
+    let all = match sentences.as_slice() {
+        [] => String::new(),
+        [one] => format!(": {one}"),
+        more => format!(": [{}]", more.join(", ")),
+    };
+    let causes = errors.iter().map(|error| StatusCause {
+        reason: error.kind.reason().to_owned(),
+        message: error.message(),
+        field: error.path.to_string(),
+    });
+    let details = Details {
+        name: name.to_owned(),
+        group: kind.group.clone(),
+        kind: kind.kind.clone(),
+        causes: causes.collect(),
+        ..Details::default()
+    };
+    Status::failure(422, "Invalid", format!("{kind} {name:?} is invalid{all}"), Some(details))
+}
+
+/// The whole answer to an error, as JSON.
+pub fn response(error: &RegistryError) -> http::Response<Body> {
+    if let RegistryError::Foreign { code, status_json } = error {
+        return json_response(*code, status_json.clone(), 0);
+    }
+    let status = of(error);
+    let seconds = status.details.as_ref().map_or(0, |details| details.retry_after_seconds);
+    json_response(status.code, status.to_json(), seconds)
+}
+
+fn json_response(code: u16, json: String, retry_after_seconds: u32) -> http::Response<Body> {
+    let mut builder =
+        http::Response::builder().status(code).header(CONTENT_TYPE, "application/json");
+    if retry_after_seconds > 0 {
+        builder = builder.header(RETRY_AFTER, retry_after_seconds);
+    }
+    builder.body(Body::from(json + "\n")).expect("status code and headers are well formed")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use machinery_meta::FieldPath;
+
+    #[track_caller]
+    fn check(error: &RegistryError, expected: &str) {
+        assert_eq!(of(error).to_json(), expected);
+    }
+
+    #[test]
+    fn words_are_upstreams() {
+        let pods = GroupResource::new("", "pods");
+        check(
+            &RegistryError::not_found(&pods, "a"),
+            r#"{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":"pods \"a\" not found","reason":"NotFound","details":{"name":"a","kind":"pods"},"code":404}"#,
+        );
+        check(
+            &RegistryError::conflict(&GroupResource::new("apps", "deployments"), "a", "x"),
+            r#"{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":"Operation cannot be fulfilled on deployments.apps \"a\": x","reason":"Conflict","details":{"name":"a","group":"apps","kind":"deployments"},"code":409}"#,
+        );
+        check(
+            &RegistryError::Invalid {
+                kind: GroupKind { group: String::new(), kind: "Pod".into() },
+                name: "a".into(),
+                errors: vec![FieldError::required(&FieldPath::new("spec").child("containers"), "")],
+            },
+            r#"{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":"Pod \"a\" is invalid: spec.containers: Required value","reason":"Invalid","details":{"name":"a","kind":"Pod","causes":[{"reason":"FieldValueRequired","message":"Required value","field":"spec.containers"}]},"code":422}"#,
+        );
+    }
+}

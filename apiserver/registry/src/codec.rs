@@ -1,0 +1,115 @@
+//! Between trees in a served version and the records storage keeps.
+
+use crate::error::RegistryError;
+use crate::row::ResourceRow;
+use apiserver_storage::{Entry, Record};
+use machinery_meta::{ObjectHeader, ObjectKey, OwnerRef, Uid};
+use machinery_schema::{Ref, Strictness, Tree, decode_json, encode_split};
+use std::sync::Arc;
+
+/// The object of an entry, in the row's version, with the entry's revision in its metadata.
+pub(crate) fn decode(row: &ResourceRow, entry: &Entry) -> Result<Tree, RegistryError> {
+    let parts = &entry.record.parts;
+    let revision = entry.revision.to_string();
+    let mut text = Vec::with_capacity(entry.record.len() + revision.len() + 3);
+    text.push(b'{');
+    for part in [&parts[0][..], &parts[1][..], b"\"", revision.as_bytes(), b"\"", &parts[2][..]] {
+        text.extend_from_slice(part);
+    }
+    let stored = &row.stored;
+    let decoded = decode_json(&stored.schema, stored.ty, &text, Strictness::Ignore)
+        .map_err(|error| RegistryError::Internal(format!("reading {}: {error}", entry.key)))?;
+    let mut tree = decoded.tree;
+    if entry.record.fingerprint != stored.schema.fingerprint() {
+        renormalise(row, &mut tree);
+    }
+    Ok(match &stored.conversion {
+        Some(conversion) => conversion.from_stored(&tree, &row.schema, row.ty),
+        None => tree,
+    }
+    .with_type_meta(row))
+}
+
+/// A record of an older schema: pruned while decoding, defaulted here.
+fn renormalise(row: &ResourceRow, tree: &mut Tree) {
+    row.strategy.defaults(tree);
+}
+
+trait WithTypeMeta {
+    fn with_type_meta(self, row: &ResourceRow) -> Self;
+}
+
+impl WithTypeMeta for Tree {
+    fn with_type_meta(mut self, row: &ResourceRow) -> Self {
+        let api_version = row.gvk.api_version();
+        if self.str_at(&["apiVersion"]) != api_version {
+            self.set_str(&["apiVersion"], &api_version);
+        }
+        if self.str_at(&["kind"]) != row.gvk.kind {
+            self.set_str(&["kind"], &row.gvk.kind);
+        }
+        self
+    }
+}
+
+/// The record of an object in the row's version.
+pub(crate) fn encode(row: &ResourceRow, object: &Tree) -> Result<Record, RegistryError> {
+    let stored = &row.stored;
+    let converted = match &stored.conversion {
+        Some(conversion) => {
+            let mut tree = conversion.to_stored(object, &stored.schema, stored.ty);
+            tree.set_str(&["apiVersion"], &stored.gvk.api_version());
+            tree.set_str(&["kind"], &stored.gvk.kind);
+            Some(tree)
+        }
+        None => None,
+    };
+    let object = converted.as_ref().unwrap_or(object);
+    let split = encode_split(object);
+    Ok(Record {
+        parts: [split.type_meta, split.head, split.tail],
+        fingerprint: stored.schema.fingerprint(),
+        header: Arc::new(header(row, object)),
+    })
+}
+
+/// The header of an object in stored form.
+pub(crate) fn header(row: &ResourceRow, object: &Tree) -> ObjectHeader {
+    let root = object.root();
+    let Some(meta) = root.get("metadata") else { return ObjectHeader::default() };
+    let boxed = |text: &str| -> Box<str> { text.into() };
+    let present = |name: &str| Some(meta.str(name)).filter(|text| !text.is_empty()).map(boxed);
+    let mut labels: Vec<(Box<str>, Box<str>)> = meta
+        .get("labels")
+        .into_iter()
+        .flat_map(Ref::entries)
+        .map(|(key, value)| (boxed(key), boxed(value.as_str().unwrap_or_default())))
+        .collect();
+    labels.sort();
+    let mut fields: Vec<(Box<str>, Box<str>)> =
+        row.selectable.iter().map(|field| (boxed(&field.label), field.value(root).into())).collect();
+    fields.sort();
+    ObjectHeader {
+        key: ObjectKey::new(meta.str("namespace"), meta.str("name")),
+        uid: Uid(meta.str("uid").to_owned()),
+        generation: meta.get("generation").and_then(Ref::as_i64).unwrap_or(0),
+        labels,
+        owners: meta.list("ownerReferences").map(owner).collect(),
+        finalizers: meta.list("finalizers").filter_map(Ref::as_str).map(boxed).collect(),
+        creation_timestamp: present("creationTimestamp"),
+        deletion_timestamp: present("deletionTimestamp"),
+        fields,
+    }
+}
+
+fn owner(reference: Ref<'_>) -> OwnerRef {
+    let flag = |name: &str| reference.get(name).and_then(Ref::as_bool) == Some(true);
+    OwnerRef {
+        api_version: reference.str("apiVersion").into(),
+        kind: reference.str("kind").into(),
+        name: reference.str("name").into(),
+        uid: Uid(reference.str("uid").to_owned()),
+        controller: flag("controller"),
+        block_owner_deletion: flag("blockOwnerDeletion"),
+    }
+}

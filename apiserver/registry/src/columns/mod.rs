@@ -1,0 +1,212 @@
+//! How a kind appears in a Table.
+//!
+//! The heads (name, type, format, priority) are upstream's and stand in `heads.tsv`; the cells are functions over
+//! the object, one file per area. A kind without a function shows its name and creation time.
+
+mod apps;
+mod batch;
+mod core;
+mod network;
+mod others;
+mod pod;
+mod policy;
+mod storage;
+mod words;
+
+use jiff::Timestamp;
+use machinery_schema::Ref;
+use std::sync::Arc;
+
+/// One column's head.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Column {
+    pub name: String,
+    /// OpenAPI's type: `string`, `integer`, `number`, `boolean`, `date`.
+    pub kind: String,
+    pub format: String,
+    pub description: String,
+    /// Zero is always shown, more only in wide output.
+    pub priority: i32,
+}
+
+/// One value of a row.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Cell {
+    Null,
+    Text(String),
+    Int(i64),
+    Bool(bool),
+    /// JSON as it goes into the answer.
+    Json(String),
+}
+
+impl From<String> for Cell {
+    fn from(text: String) -> Self {
+        Self::Text(text)
+    }
+}
+
+impl From<&str> for Cell {
+    fn from(text: &str) -> Self {
+        Self::Text(text.to_owned())
+    }
+}
+
+impl From<i64> for Cell {
+    fn from(number: i64) -> Self {
+        Self::Int(number)
+    }
+}
+
+impl From<bool> for Cell {
+    fn from(value: bool) -> Self {
+        Self::Bool(value)
+    }
+}
+
+/// Computes the cells of an object, in the order of the heads.
+pub type Cells = dyn Fn(Ref<'_>, Timestamp) -> Vec<Cell> + Send + Sync;
+
+/// A kind's columns.
+#[derive(Clone)]
+pub struct Columns {
+    pub heads: Arc<[Column]>,
+    pub cells: Arc<Cells>,
+}
+
+impl std::fmt::Debug for Columns {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_list().entries(self.heads.iter().map(|head| &head.name)).finish()
+    }
+}
+
+impl Columns {
+    pub fn new(
+        heads: Vec<Column>,
+        cells: impl Fn(Ref<'_>, Timestamp) -> Vec<Cell> + Send + Sync + 'static,
+    ) -> Self {
+        Self { heads: heads.into(), cells: Arc::new(cells) }
+    }
+
+    /// Name and creation time, for kinds nobody wrote columns for.
+    pub fn name_and_created() -> Self {
+        let heads = vec![
+            name_head(),
+            Column {
+                name: "Created At".into(),
+                kind: "date".into(),
+                ..Column::default()
+            },
+        ];
+        Self::new(heads, |object, _| {
+            let created = object.str_at(&["metadata", "creationTimestamp"]);
+            let created = if created.is_empty() { "<unknown>" } else { created };
+            vec![object.str_at(&["metadata", "name"]).into(), created.into()]
+        })
+    }
+}
+
+/// Heads of a built-in resource (`group/version/plural`, the core group empty), as upstream has them.
+fn heads_of(resource: &str) -> Option<Vec<Column>> {
+    let line = include_str!("heads.tsv").lines().find_map(|line| line.strip_prefix(resource)?.strip_prefix('\t'))?;
+    let head = |text: &str| {
+        let mut parts = text.split('|');
+        let mut next = || parts.next().unwrap_or_default().to_owned();
+        let (name, kind, format, priority) = (next(), next(), next(), next());
+        Column { name, kind, format, description: String::new(), priority: priority.parse().unwrap_or(0) }
+    };
+    Some(line.split(';').map(head).collect())
+}
+
+/// A cell function of a built-in kind.
+type KindCells = fn(Ref<'_>, Timestamp) -> Vec<Cell>;
+
+/// The columns of a built-in resource.
+pub fn built_in(group: &str, version: &str, plural: &str) -> Columns {
+    let cells: Option<KindCells> = pod::cells(group, plural)
+        .or_else(|| core::cells(group, plural))
+        .or_else(|| apps::cells(group, plural))
+        .or_else(|| batch::cells(group, plural))
+        .or_else(|| network::cells(group, plural))
+        .or_else(|| storage::cells(group, plural))
+        .or_else(|| policy::cells(group, plural))
+        .or_else(|| others::cells(group, plural));
+    match (heads_of(&format!("{group}/{version}/{plural}")), cells) {
+        (Some(heads), Some(cells)) => Columns::new(heads, cells),
+        _ => Columns::name_and_created(),
+    }
+}
+
+/// `Name`, first of every table.
+pub fn name_head() -> Column {
+    Column {
+        name: "Name".into(),
+        kind: "string".into(),
+        format: "name".into(),
+        description: String::new(),
+        priority: 0,
+    }
+}
+
+/// The time since, in upstream's short form (`5d3h`); `<unknown>` without one.
+pub fn age(since: &str, now: Timestamp) -> String {
+    let Ok(since) = since.parse::<Timestamp>() else { return "<unknown>".into() };
+    human_duration(now.as_second() - since.as_second())
+}
+
+/// Upstream's `HumanDuration`: two units at most, fewer as the span grows.
+pub fn human_duration(seconds: i64) -> String {
+    if seconds < -1 {
+        return "<invalid>".into();
+    }
+    if seconds < 0 {
+        return "0s".into();
+    }
+    let two = |whole: i64, unit: &str, rest: i64, small: &str| {
+        if rest == 0 { format!("{whole}{unit}") } else { format!("{whole}{unit}{rest}{small}") }
+    };
+    let (minutes, hours) = (seconds / 60, seconds / 3600);
+    match () {
+        () if seconds < 120 => format!("{seconds}s"),
+        () if minutes < 10 => two(minutes, "m", seconds % 60, "s"),
+        () if minutes < 180 => format!("{minutes}m"),
+        () if hours < 8 => two(hours, "h", minutes % 60, "m"),
+        () if hours < 48 => format!("{hours}h"),
+        () if hours < 24 * 8 => two(hours / 24, "d", hours % 24, "h"),
+        () if hours < 24 * 365 * 2 => format!("{}d", hours / 24),
+        () if hours < 24 * 365 * 8 => two(hours / 24 / 365, "y", hours / 24 % 365, "d"),
+        () => format!("{}y", hours / 24 / 365),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::human_duration;
+
+    #[track_caller]
+    fn check(seconds: i64, expected: &str) {
+        assert_eq!(human_duration(seconds), expected, "{seconds}");
+    }
+
+    #[test]
+    fn durations() {
+        for (seconds, expected) in [
+            (-5, "<invalid>"),
+            (-1, "0s"),
+            (119, "119s"),
+            (120, "2m"),
+            (125, "2m5s"),
+            (601, "10m"),
+            (179 * 60, "179m"),
+            (180 * 60, "3h"),
+            (181 * 60, "3h1m"),
+            (8 * 3600, "8h"),
+            (48 * 3600, "2d"),
+            (49 * 3600, "2d1h"),
+            (8 * 86400, "8d"),
+            (2 * 365 * 86400, "2y"),
+        ] {
+            check(seconds, expected);
+        }
+    }
+}

@@ -1,0 +1,91 @@
+//! Phrases that several kinds' cells share.
+
+use super::{Cell, age};
+use jiff::Timestamp;
+use machinery_schema::Ref;
+
+pub(super) const NONE: &str = "<none>";
+pub(super) const UNKNOWN: &str = "<unknown>";
+pub(super) const UNSET: &str = "<unset>";
+
+pub(super) fn name(object: Ref<'_>) -> Cell {
+    object.str_at(&["metadata", "name"]).into()
+}
+
+pub(super) fn object_age(object: Ref<'_>, now: Timestamp) -> Cell {
+    age(object.str_at(&["metadata", "creationTimestamp"]), now).into()
+}
+
+pub(super) fn or<'a>(text: &'a str, otherwise: &'a str) -> &'a str {
+    if text.is_empty() { otherwise } else { text }
+}
+
+pub(super) fn int(object: Ref<'_>, path: &[&str]) -> i64 {
+    object.at(path).and_then(Ref::as_i64).unwrap_or(0)
+}
+
+pub(super) fn text(object: Ref<'_>, path: &[&str]) -> Cell {
+    object.str_at(path).into()
+}
+
+/// Names and images of a pod template's containers.
+pub(super) fn containers(pod_spec: Option<Ref<'_>>) -> (String, String) {
+    let all: Vec<Ref<'_>> = pod_spec.into_iter().flat_map(|spec| spec.list("containers")).collect();
+    let join = |field: &str| all.iter().map(|c| c.str(field)).collect::<Vec<_>>().join(",");
+    (join("name"), join("image"))
+}
+
+/// `a=b,c=d`, or `<none>`.
+pub(super) fn labels(map: Option<Ref<'_>>) -> String {
+    let all: Vec<String> = map
+        .into_iter()
+        .flat_map(Ref::entries)
+        .map(|(key, value)| format!("{key}={}", value.as_str().unwrap_or_default()))
+        .collect();
+    if all.is_empty() { NONE.into() } else { all.join(",") }
+}
+
+/// A label selector object as text: `<none>` without one or when empty, as upstream formats it.
+pub(super) fn selector(selector: Option<Ref<'_>>) -> String {
+    let Some(selector) = selector else { return NONE.into() };
+    let mut terms: Vec<(String, String)> = Vec::new();
+    for (key, value) in selector.get("matchLabels").into_iter().flat_map(Ref::entries) {
+        terms.push((key.to_owned(), format!("{key}={}", value.as_str().unwrap_or_default())));
+    }
+    for requirement in selector.list("matchExpressions") {
+        let key = requirement.str("key");
+        let mut values: Vec<&str> = requirement.list("values").filter_map(Ref::as_str).collect();
+        values.sort_unstable();
+        let values = values.join(",");
+        let term = match requirement.str("operator") {
+            "In" => format!("{key} in ({values})"),
+            "NotIn" => format!("{key} notin ({values})"),
+            "Exists" => key.to_owned(),
+            "DoesNotExist" => format!("!{key}"),
+            _ => continue,
+        };
+        terms.push((key.to_owned(), term));
+    }
+    terms.sort_by(|a, b| a.0.cmp(&b.0));
+    let terms: Vec<String> = terms.into_iter().map(|(_, term)| term).collect();
+    if terms.is_empty() { NONE.into() } else { terms.join(",") }
+}
+
+/// A condition's status by its type.
+pub(super) fn condition<'a>(object: Ref<'a>, kind: &str) -> Option<Ref<'a>> {
+    object.get("status")?.list("conditions").find(|condition| condition.str("type") == kind)
+}
+
+/// An int-or-string as text.
+pub(super) fn int_or_string(value: Ref<'_>) -> String {
+    value.as_str().map_or_else(|| value.to_json(), str::to_owned)
+}
+
+/// Cut as wide text is, in bytes, with dots at its end.
+pub(super) fn first_then_more(all: &[String], max: usize) -> String {
+    match all.len() {
+        0 => NONE.into(),
+        count if count > max => format!("{} + {} more...", all[..max].join(","), count - max),
+        _ => all.join(","),
+    }
+}

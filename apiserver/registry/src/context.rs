@@ -1,0 +1,74 @@
+//! What goes with a request from the first filter to storage.
+
+use machinery_meta::UserInfo;
+use machinery_runtime::Runtime;
+use parking_lot::Mutex;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Who asks, until when, and what is said on the way. Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct RequestContext {
+    pub user: Arc<UserInfo>,
+    /// On the runtime's monotonic clock.
+    pub deadline: Option<Duration>,
+    pub trace_id: u64,
+    /// The client's `User-Agent`; the default field manager is its first word.
+    pub user_agent: Arc<str>,
+    pub warnings: Warnings,
+    pub audit: AuditAnnotations,
+    pub runtime: Runtime,
+}
+
+impl RequestContext {
+    /// A context without deadline, for the server's own work.
+    pub fn internal(user: UserInfo, runtime: Runtime) -> Self {
+        Self {
+            user: Arc::new(user),
+            deadline: None,
+            trace_id: runtime.random_u64(),
+            user_agent: "knarr".into(),
+            warnings: Warnings::default(),
+            audit: AuditAnnotations::default(),
+            runtime,
+        }
+    }
+}
+
+/// More warnings than this are dropped, and longer ones cut, as upstream does.
+const MAX_WARNINGS: usize = 64;
+const MAX_WARNING_BYTES: usize = 4 * 1024;
+
+/// Warnings of one request, in order, without repeats.
+#[derive(Debug, Clone, Default)]
+pub struct Warnings(Arc<Mutex<Vec<String>>>);
+
+impl Warnings {
+    pub fn add(&self, text: impl Into<String>) {
+        let text: String = text.into();
+        let mut all = self.0.lock();
+        let total: usize = all.iter().map(String::len).sum();
+        let full = all.len() >= MAX_WARNINGS || total + text.len() > MAX_WARNING_BYTES;
+        if !text.is_empty() && !full && !all.contains(&text) {
+            all.push(text);
+        }
+    }
+
+    pub fn take(&self) -> Vec<String> {
+        std::mem::take(&mut *self.0.lock())
+    }
+}
+
+/// Notes for the audit log.
+#[derive(Debug, Clone, Default)]
+pub struct AuditAnnotations(Arc<Mutex<Vec<(String, String)>>>);
+
+impl AuditAnnotations {
+    pub fn add(&self, key: impl Into<String>, value: impl Into<String>) {
+        self.0.lock().push((key.into(), value.into()));
+    }
+
+    pub fn take(&self) -> Vec<(String, String)> {
+        std::mem::take(&mut *self.0.lock())
+    }
+}

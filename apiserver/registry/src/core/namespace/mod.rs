@@ -1,0 +1,70 @@
+//! Namespace: lives until its `spec.finalizers` are gone, which the namespace controller sees to.
+
+use crate::context::RequestContext;
+use crate::strategy::{Part, Strategy, name_rule};
+use machinery_meta::syntax;
+use machinery_schema::{Ref, Step, Tree};
+
+/// The finalizer every namespace begins with.
+const FINALIZER: &str = "kubernetes";
+/// The label that selectors know a namespace by.
+const NAME_LABEL: &str = "kubernetes.io/metadata.name";
+
+/// See the module's comment.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct NamespaceStrategy;
+
+impl Strategy for NamespaceStrategy {
+    fn name_problems(&self, name: &str, prefix: bool) -> Vec<String> {
+        name_rule(syntax::dns1123_label, name, prefix)
+    }
+
+    fn counts_generation(&self) -> bool {
+        false
+    }
+
+    fn prepare_for_create(&self, _ctx: &RequestContext, object: &mut Tree) {
+        object.set_str(&["status", "phase"], "Active");
+        let listed = object.get("spec").into_iter().flat_map(|spec| spec.list("finalizers"));
+        let has = listed.filter_map(Ref::as_str).any(|own| own == FINALIZER);
+        if !has {
+            object.push(&["spec", "finalizers"], FINALIZER);
+        }
+        label_with_name(object);
+    }
+
+    fn prepare_for_update(&self, _ctx: &RequestContext, part: Part, object: &mut Tree, old: &Tree) {
+        match part {
+            Part::Main => {
+                restore_finalizers(object, old);
+                label_with_name(object);
+            }
+            Part::Other("finalize") => crate::metadata::restore_member(object, old, "status"),
+            _ => {}
+        }
+    }
+
+    fn is_held(&self, object: Ref<'_>) -> bool {
+        object.at(&["spec", "finalizers"]).is_some_and(|finalizers| !finalizers.is_empty())
+    }
+
+    fn mark_deleting(&self, object: &mut Tree) {
+        object.set_str(&["status", "phase"], "Terminating");
+    }
+}
+
+fn restore_finalizers(object: &mut Tree, old: &Tree) {
+    match old.at(&["spec", "finalizers"]) {
+        Some(finalizers) => object.set(&[Step::Name("spec"), Step::Name("finalizers")], finalizers),
+        None => {
+            object.remove(&["spec", "finalizers"]);
+        }
+    }
+}
+
+fn label_with_name(object: &mut Tree) {
+    let name = crate::metadata::name(object).to_owned();
+    if !name.is_empty() {
+        object.set_str(&["metadata", "labels", NAME_LABEL], &name);
+    }
+}

@@ -1,0 +1,123 @@
+//! Defaults of a pod that depend on its other fields; pod templates share most of them.
+
+use machinery_schema::{Mut, Ref, Tree, Value};
+
+/// Defaults of a pod itself.
+pub(crate) fn pod(object: &mut Tree) {
+    object.with(&["spec"], |mut spec| {
+        requests_from_limits(&mut spec);
+        pod_spec(&mut spec);
+    });
+}
+
+/// Defaults of a pod template's spec (the table has said the rest).
+pub(crate) fn template(object: &mut Tree, path: &[&str]) {
+    object.with(path, |mut spec| pod_spec(&mut spec));
+}
+
+fn pod_spec(spec: &mut Mut<'_>) {
+    let host_network = spec.as_ref().get("hostNetwork").and_then(Ref::as_bool) == Some(true);
+    for list in ["initContainers", "containers", "ephemeralContainers"] {
+        spec.each(list, |mut container| {
+            image_pull_policy(&mut container);
+            probes(&mut container);
+            if host_network {
+                container.each("ports", |mut port| host_port(&mut port));
+            }
+        });
+    }
+    service_account(spec);
+    volumes(spec);
+}
+
+/// `Always` for images that may move, else `IfNotPresent`.
+fn image_pull_policy(container: &mut Mut<'_>) {
+    let policy = match tag_of(container.as_ref().str("image")) {
+        "latest" => "Always",
+        _ => "IfNotPresent",
+    };
+    container.default("imagePullPolicy", policy);
+}
+
+/// The tag an image names: `latest` without tag and digest.
+fn tag_of(image: &str) -> &str {
+    if image.contains('@') {
+        return "";
+    }
+    let last = image.rsplit('/').next().unwrap_or_default();
+    last.split_once(':').map_or("latest", |(_, tag)| tag)
+}
+
+fn probes(container: &mut Mut<'_>) {
+    for name in ["livenessProbe", "readinessProbe", "startupProbe"] {
+        if let Some(mut probe) = container.field(name) {
+            http_get(&mut probe);
+        }
+    }
+    if let Some(mut lifecycle) = container.field("lifecycle") {
+        for name in ["postStart", "preStop"] {
+            if let Some(mut handler) = lifecycle.field(name) {
+                http_get(&mut handler);
+            }
+        }
+    }
+}
+
+fn http_get(handler: &mut Mut<'_>) {
+    if let Some(mut get) = handler.field("httpGet") {
+        get.default("path", "/");
+        get.default("scheme", "HTTP");
+    }
+}
+
+/// On the host's network a container port is the host's.
+fn host_port(port: &mut Mut<'_>) {
+    let own = port.as_ref().get("containerPort").and_then(Ref::as_i64).unwrap_or(0);
+    let set = port.as_ref().get("hostPort").and_then(Ref::as_i64).unwrap_or(0) != 0;
+    if !set && own != 0 {
+        port.set("hostPort", own);
+    }
+}
+
+/// Both spellings of the service account are kept.
+fn service_account(spec: &mut Mut<'_>) {
+    let (new, old) = {
+        let spec = spec.as_ref();
+        (spec.str("serviceAccountName").to_owned(), spec.str("serviceAccount").to_owned())
+    };
+    if new.is_empty() && !old.is_empty() {
+        spec.set("serviceAccountName", old.as_str());
+    } else if !new.is_empty() {
+        spec.set("serviceAccount", new.as_str());
+    }
+}
+
+/// A volume without a source is an emptyDir.
+fn volumes(spec: &mut Mut<'_>) {
+    spec.each("volumes", |mut volume| {
+        let has_source = volume.as_ref().entries().any(|(name, value)| name != "name" && !value.is_null());
+        if !has_source {
+            volume.set("emptyDir", Value::EmptyMap);
+        }
+    });
+}
+
+/// A limit without a request is the request as well.
+fn requests_from_limits(spec: &mut Mut<'_>) {
+    for list in ["containers", "initContainers"] {
+        spec.each(list, |mut container| {
+            let missing: Vec<(String, String)> = {
+                let resources = container.as_ref().get("resources");
+                let request = |name: &str| resources.and_then(|r| r.at(&["requests", name])).is_some();
+                let limits = resources.and_then(|r| r.get("limits"));
+                let all = limits.into_iter().flat_map(Ref::entries);
+                all.filter(|(name, _)| !request(name))
+                    .map(|(name, value)| (name.to_owned(), value.as_str().unwrap_or_default().to_owned()))
+                    .collect()
+            };
+            for (name, value) in missing {
+                container.entry("resources").entry("requests").set(&name, value.as_str());
+            }
+        });
+    }
+}

@@ -1,0 +1,107 @@
+//! Why a verb could not be carried out. Only `endpoints::status` turns these into a `Status`.
+
+use machinery_meta::{FieldError, GroupKind, GroupResource, Revision};
+
+/// Every way a request to the registry can end other than well.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum RegistryError {
+    #[error("{resource} {name:?} not found")]
+    NotFound { resource: GroupResource, name: String },
+    /// Nothing is served under this address.
+    #[error("the server could not find the requested resource")]
+    NoSuchResource,
+    #[error("{resource} {name:?} already exists")]
+    AlreadyExists { resource: GroupResource, name: String, deleting: bool },
+    /// Every generated name was taken.
+    #[error("no free name could be generated for {resource} {name:?}")]
+    GeneratedNamesTaken { resource: GroupResource, name: String },
+    #[error("operation cannot be fulfilled on {resource} {name:?}: {detail}")]
+    Conflict { resource: GroupResource, name: String, detail: String },
+    #[error("{kind} {name:?} is invalid")]
+    Invalid { kind: GroupKind, name: String, errors: Vec<FieldError> },
+    #[error("{0}")]
+    BadRequest(String),
+    /// Refused by authorization or admission, in its words.
+    #[error("{resource} {name:?} is forbidden: {detail}")]
+    Forbidden { resource: GroupResource, name: String, detail: String, causes: Vec<Cause> },
+    /// A continue token or a revision older than the history; with a fresh token where a list can go on.
+    #[error("{message}")]
+    Expired { message: String, fresh_continue: Option<String> },
+    #[error("{verb} is not supported on {resource}")]
+    MethodNotSupported { resource: GroupResource, verb: String },
+    /// The path exists, the method on it does not.
+    #[error("the server does not allow this method on the requested resource")]
+    MethodNotAllowed,
+    #[error("only the following media types are accepted: {}", .0.join(", "))]
+    NotAcceptable(Vec<String>),
+    #[error("the body of the request was in an unknown format - accepted media types include: {}", .0.join(", "))]
+    UnsupportedMediaType(Vec<String>),
+    #[error("request entity too large: limit is {0}")]
+    TooLarge(usize),
+    #[error("{message}")]
+    TooManyRequests { message: String, seconds: u32, causes: Vec<Cause> },
+    #[error("revision {requested} is beyond {current}")]
+    TooLargeRevision { requested: Revision, current: Revision },
+    #[error("timeout: {0}")]
+    Timeout(String),
+    #[error("the {verb} operation against {resource} could not be completed at this time")]
+    ServerTimeout { resource: GroupResource, verb: String, seconds: u32 },
+    #[error("{0}")]
+    Unavailable(String),
+    #[error("{0}")]
+    Unauthorized(String),
+    #[error("{0}")]
+    Internal(String),
+    /// A failure upstream has no reason for: 500 with these words and nothing else.
+    #[error("{0}")]
+    Unclassified(String),
+    /// A `Status` that somebody else made (a webhook, an aggregated server), sent as it came.
+    #[error("answered elsewhere with code {code}")]
+    Foreign { code: u16, status_json: String },
+}
+
+/// One entry of a `Status`' causes.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Cause {
+    pub reason: String,
+    pub message: String,
+    pub field: String,
+}
+
+/// What upstream says when a revision moved between read and write.
+pub const OPTIMISTIC_LOCK_MESSAGE: &str =
+    "the object has been modified; please apply your changes to the latest version and try again";
+
+impl RegistryError {
+    pub fn forbidden(resource: &GroupResource, name: &str, detail: impl Into<String>) -> Self {
+        Self::Forbidden {
+            resource: resource.clone(),
+            name: name.to_owned(),
+            detail: detail.into(),
+            causes: Vec::new(),
+        }
+    }
+
+    pub fn conflict(resource: &GroupResource, name: &str, detail: impl Into<String>) -> Self {
+        Self::Conflict { resource: resource.clone(), name: name.to_owned(), detail: detail.into() }
+    }
+
+    pub fn not_found(resource: &GroupResource, name: &str) -> Self {
+        Self::NotFound { resource: resource.clone(), name: name.to_owned() }
+    }
+
+    /// The answer of an options kind (`ListOptions.meta.k8s.io "" is invalid: …`).
+    pub fn invalid_options(kind: &str, errors: Vec<FieldError>) -> Self {
+        let kind = GroupKind { group: "meta.k8s.io".into(), kind: kind.into() };
+        Self::Invalid { kind, name: String::new(), errors }
+    }
+
+    /// The revision moved: whoever tried an unconditional change may try again.
+    pub fn is_conflict(&self) -> bool {
+        matches!(self, Self::Conflict { .. })
+    }
+
+    pub fn is_not_found(&self) -> bool {
+        matches!(self, Self::NotFound { .. })
+    }
+}

@@ -1,0 +1,334 @@
+//! Metadata that the server owns: names, uids, times, generation; and what is wrong with the rest of it.
+
+use crate::context::RequestContext;
+use crate::error::RegistryError;
+use crate::row::ResourceRow;
+use crate::strategy::Strategy;
+use jiff::Timestamp;
+use machinery_meta::field::Shown;
+use machinery_meta::{FieldError, FieldPath, syntax};
+use machinery_runtime::Runtime;
+use machinery_schema::{Mut, Ref, Step, Tree, Value};
+
+/// Names generated from a base have this many random characters after it.
+const RANDOM_SUFFIX: usize = 5;
+const MAX_NAME: usize = 63;
+const MAX_GENERATED_BASE: usize = MAX_NAME - RANDOM_SUFFIX;
+/// Without vowels and look-alikes, as upstream has it.
+const ALPHABET: &[u8; 27] = b"bcdfghjklmnpqrstvwxz2456789";
+/// All annotations of an object together.
+const MAX_ANNOTATIONS_BYTES: usize = 256 * 1024;
+
+/// `metadata` of an object; an object without it reads as empty.
+pub fn meta(object: &Tree) -> Option<Ref<'_>> {
+    object.get("metadata")
+}
+
+pub fn name(object: &Tree) -> &str {
+    object.str_at(&["metadata", "name"])
+}
+
+pub fn namespace(object: &Tree) -> &str {
+    object.str_at(&["metadata", "namespace"])
+}
+
+pub fn uid(object: &Tree) -> &str {
+    object.str_at(&["metadata", "uid"])
+}
+
+pub fn resource_version(object: &Tree) -> &str {
+    object.str_at(&["metadata", "resourceVersion"])
+}
+
+pub fn generation(object: &Tree) -> i64 {
+    object.at(&["metadata", "generation"]).and_then(Ref::as_i64).unwrap_or(0)
+}
+
+pub fn finalizers(object: &Tree) -> Vec<String> {
+    let listed = meta(object).into_iter().flat_map(|meta| meta.list("finalizers"));
+    listed.filter_map(Ref::as_str).map(str::to_owned).collect()
+}
+
+pub fn time(object: &Tree, field: &str) -> Option<Timestamp> {
+    object.str_at(&["metadata", field]).parse().ok()
+}
+
+/// The form of a time in metadata: whole seconds.
+pub fn format_time(time: Timestamp) -> String {
+    Timestamp::from_second(time.as_second()).unwrap_or(time).to_string()
+}
+
+/// A name from a base and random characters.
+pub fn generate_name(base: &str, runtime: &Runtime) -> String {
+    let cut = base.floor_char_boundary(MAX_GENERATED_BASE);
+    let mut name = base[..cut].to_owned();
+    let mut bits = runtime.random_u64();
+    for _ in 0..RANDOM_SUFFIX {
+        let at = usize::try_from(bits % 27).unwrap_or(0);
+        name.push(char::from(ALPHABET[at]));
+        bits /= 27;
+    }
+    name
+}
+
+/// The namespace of the request goes into the object; a different one in it is refused.
+pub fn match_namespace(object: &mut Tree, row: &ResourceRow, requested: &str) -> Result<(), RegistryError> {
+    if !row.namespaced {
+        object.remove(&["metadata", "namespace"]);
+        return Ok(());
+    }
+    let own = namespace(object);
+    if own.is_empty() {
+        object.set_str(&["metadata", "namespace"], requested);
+    } else if own != requested {
+        let message = format!(
+            "the namespace of the provided object does not match the namespace sent on the request"
+        );
+        return Err(RegistryError::BadRequest(message));
+    }
+    Ok(())
+}
+
+/// Fills what the server owns of a new object's metadata, all but a generated name.
+pub fn fill_new(object: &mut Tree, ctx: &RequestContext) {
+    let now = format_time(ctx.runtime.now());
+    let uid = ctx.runtime.uuid().to_string();
+    object.with(&["metadata"], |mut meta| {
+        meta.remove("deletionTimestamp");
+        meta.remove("deletionGracePeriodSeconds");
+        meta.remove("selfLink");
+        meta.set("creationTimestamp", now.as_str());
+        meta.set("uid", uid.as_str());
+    });
+}
+
+/// Carries over what an update may not change; an absent uid is taken from the live object.
+pub fn carry_over(object: &mut Tree, old: &Tree) {
+    let Some(old_meta) = meta(old) else { return };
+    let kept = ["creationTimestamp", "selfLink", "generation"];
+    object.root_mut().entry("metadata");
+    object.with(&["metadata"], |mut meta| {
+        for field in kept {
+            restore(&mut meta, old_meta, field);
+        }
+        if old_meta.get("deletionTimestamp").is_some_and(|t| !t.is_null()) {
+            restore(&mut meta, old_meta, "deletionTimestamp");
+            restore(&mut meta, old_meta, "deletionGracePeriodSeconds");
+        } else {
+            meta.remove("deletionTimestamp");
+            meta.remove("deletionGracePeriodSeconds");
+        }
+        if meta.as_ref().str("uid").is_empty() {
+            restore(&mut meta, old_meta, "uid");
+        }
+        if meta.as_ref().str("name").is_empty() {
+            restore(&mut meta, old_meta, "name");
+        }
+    });
+}
+
+fn restore(meta: &mut Mut<'_>, old: Ref<'_>, field: &str) {
+    match old.get(field) {
+        Some(value) => meta.set(field, value),
+        None => {
+            meta.remove(field);
+        }
+    }
+}
+
+/// Puts a member of the root back to what it is in `old` (or, without one there, away).
+pub fn restore_member(object: &mut Tree, old: &Tree, member: &str) {
+    match old.get(member) {
+        Some(value) => object.set(&[Step::Name(member)], value),
+        None => {
+            object.remove(&[member]);
+        }
+    }
+}
+
+/// Everything but metadata and `part` is the same.
+pub fn spec_differs(object: &Tree, old: &Tree) -> bool {
+    let counted = |name: &str| !matches!(name, "metadata" | "status" | "apiVersion" | "kind");
+    let mut left = object.root().entries().filter(|(name, _)| counted(name));
+    let mut right = old.root().entries().filter(|(name, _)| counted(name));
+    loop {
+        match (left.next(), right.next()) {
+            (None, None) => return false,
+            (Some((a, x)), Some((b, y))) if a == b && x == y => {}
+            _ => return true,
+        }
+    }
+}
+
+pub fn set_generation(object: &mut Tree, generation: i64) {
+    object.set(&[Step::Name("metadata"), Step::Name("generation")], Value::Int(generation));
+}
+
+/// What is wrong with the metadata of a new object.
+pub fn validate_new(object: &Tree, row: &ResourceRow, strategy: &dyn Strategy) -> Vec<FieldError> {
+    let path = FieldPath::new("metadata");
+    let mut problems = Vec::new();
+    let generate = object.str_at(&["metadata", "generateName"]);
+    if !generate.is_empty() {
+        for detail in strategy.name_problems(generate, true) {
+            problems.push(FieldError::invalid(&path.child("generateName"), generate, detail));
+        }
+    }
+    let own = name(object);
+    if own.is_empty() {
+        problems.push(FieldError::required(&path.child("name"), "name or generateName is required"));
+    } else {
+        for detail in strategy.name_problems(own, false) {
+            problems.push(FieldError::invalid(&path.child("name"), own, detail));
+        }
+    }
+    if row.namespaced {
+        let namespace = namespace(object);
+        if namespace.is_empty() {
+            problems.push(FieldError::required(&path.child("namespace"), ""));
+        } else {
+            for detail in syntax::dns1123_label(namespace) {
+                problems.push(FieldError::invalid(&path.child("namespace"), namespace, detail));
+            }
+        }
+    }
+    problems.extend(validate_common(object, &path));
+    problems
+}
+
+/// What is wrong with changed metadata.
+pub fn validate_changed(object: &Tree, old: &Tree) -> Vec<FieldError> {
+    let path = FieldPath::new("metadata");
+    let mut problems = Vec::new();
+    if time(old, "deletionTimestamp").is_some() {
+        let before = finalizers(old);
+        let added: Vec<String> = finalizers(object).into_iter().filter(|f| !before.contains(f)).collect();
+        if !added.is_empty() {
+            let shown: Vec<String> = added.iter().map(|f| format!("{f:?}")).collect();
+            let detail = format!(
+                "no new finalizers can be added if the object is being deleted, found new finalizers []string{{{}}}",
+                shown.join(", ")
+            );
+            problems.push(FieldError::forbidden(&path.child("finalizers"), detail));
+        }
+    }
+    for field in ["name", "namespace", "uid"] {
+        let (new, was) = (object.str_at(&["metadata", field]), old.str_at(&["metadata", field]));
+        if new != was {
+            problems.push(FieldError::invalid(&path.child(field), new, "field is immutable"));
+        }
+    }
+    if generation(object) < generation(old) {
+        let detail = "must not be decremented";
+        problems.push(FieldError::invalid(&path.child("generation"), generation(object), detail));
+    }
+    problems.extend(validate_common(object, &path));
+    problems
+}
+
+fn validate_common(object: &Tree, path: &FieldPath) -> Vec<FieldError> {
+    let Some(meta) = meta(object) else { return Vec::new() };
+    let mut problems = Vec::new();
+    if let Some(labels) = meta.get("labels") {
+        problems.extend(validate_labels(labels, &path.child("labels")));
+    }
+    if let Some(annotations) = meta.get("annotations") {
+        problems.extend(validate_annotations(annotations, &path.child("annotations")));
+    }
+    problems.extend(validate_owners(meta, &path.child("ownerReferences")));
+    problems.extend(validate_finalizers(meta, &path.child("finalizers")));
+    problems
+}
+
+/// Keys are qualified names, values are label values.
+pub fn validate_labels(labels: Ref<'_>, path: &FieldPath) -> Vec<FieldError> {
+    let mut problems = Vec::new();
+    for (key, value) in labels.entries() {
+        for detail in syntax::qualified_name(key) {
+            problems.push(FieldError::invalid(path, key, detail));
+        }
+        let value = value.as_str().unwrap_or_default();
+        for detail in syntax::label_value(value) {
+            problems.push(FieldError::invalid(&path.key(key), value, detail));
+        }
+    }
+    problems
+}
+
+fn validate_annotations(annotations: Ref<'_>, path: &FieldPath) -> Vec<FieldError> {
+    let mut problems = Vec::new();
+    let mut total = 0;
+    for (key, value) in annotations.entries() {
+        for detail in syntax::qualified_name(&key.to_lowercase()) {
+            problems.push(FieldError::invalid(path, key, detail));
+        }
+        total += key.len() + value.as_str().map_or(0, str::len);
+    }
+    if total > MAX_ANNOTATIONS_BYTES {
+        problems.push(FieldError::too_long(path, MAX_ANNOTATIONS_BYTES));
+    }
+    problems
+}
+
+fn validate_owners(meta: Ref<'_>, path: &FieldPath) -> Vec<FieldError> {
+    let mut problems = Vec::new();
+    let mut controller: Option<(&str, &str)> = None;
+    for (at, owner) in meta.list("ownerReferences").enumerate() {
+        let path = path.index(at);
+        let api_version = owner.str("apiVersion");
+        let version = api_version.rsplit('/').next().unwrap_or_default();
+        if api_version.matches('/').count() > 1 {
+            let detail = format!("unexpected GroupVersion string: {api_version}");
+            problems.push(FieldError::invalid(&path.child("apiVersion"), api_version, detail));
+        } else if version.is_empty() {
+            let child = path.child("apiVersion");
+            problems.push(FieldError::invalid(&child, api_version, "version must not be empty"));
+        }
+        for field in ["kind", "name", "uid"] {
+            if owner.str(field).is_empty() {
+                problems.push(FieldError::invalid(&path.child(field), "", "must not be empty"));
+            }
+        }
+        if owner.str("kind") == "Event" && matches!(api_version, "v1" | "events.k8s.io/v1") {
+            let detail = format!("{api_version}, Kind=Event is disallowed from being an owner");
+            problems.push(FieldError::invalid(&path, Shown(owner.to_json()), detail));
+        }
+        if owner.get("controller").and_then(Ref::as_bool) == Some(true) {
+            if let Some((kind, name)) = controller {
+                let detail = format!(
+                    "Only one reference can have Controller set to true. Found \"true\" in references for {}/{} and {}/{}",
+                    kind, name, owner.str("kind"), owner.str("name")
+                );
+                let list = path.as_str().rsplit_once('[').map_or("", |(list, _)| list);
+                problems.push(FieldError::invalid(&FieldPath::new(list), Shown(list_json(meta)), detail));
+            } else {
+                controller = Some((owner.str("kind"), owner.str("name")));
+            }
+        }
+    }
+    problems
+}
+
+fn list_json(meta: Ref<'_>) -> String {
+    meta.get("ownerReferences").map(Ref::to_json).unwrap_or_default()
+}
+
+fn validate_finalizers(meta: Ref<'_>, path: &FieldPath) -> Vec<FieldError> {
+    let mut problems = Vec::new();
+    let (mut orphan, mut foreground) = (false, false);
+    for (at, finalizer) in meta.list("finalizers").enumerate() {
+        let text = finalizer.as_str().unwrap_or_default();
+        let _ = at;
+        for detail in syntax::qualified_name(text) {
+            problems.push(FieldError::invalid(path, text, detail));
+        }
+        orphan |= text == crate::store::deletion::FINALIZER_ORPHAN;
+        foreground |= text == crate::store::deletion::FINALIZER_FOREGROUND;
+    }
+    if orphan && foreground {
+        let list = meta.get("finalizers").map(Ref::to_json).unwrap_or_default();
+        let detail = "finalizer orphan and foregroundDeletion cannot be both set";
+        problems.push(FieldError::invalid(path, Shown(list), detail));
+    }
+    problems
+}

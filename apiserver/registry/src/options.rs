@@ -1,0 +1,100 @@
+//! What a caller may ask of each verb, already read and checked.
+
+use machinery_meta::field_selector::FieldSelector;
+use machinery_meta::label_selector::LabelSelector;
+use machinery_meta::Uid;
+use std::time::Duration;
+
+/// How unknown and duplicate fields of a body are taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum FieldValidation {
+    Ignore,
+    #[default]
+    Warn,
+    Strict,
+}
+
+/// Options of create.
+#[derive(Debug, Clone, Default)]
+pub struct CreateOptions {
+    pub dry_run: bool,
+    pub field_manager: String,
+    pub field_validation: FieldValidation,
+}
+
+/// Options of update and patch.
+#[derive(Debug, Clone, Default)]
+pub struct UpdateOptions {
+    pub dry_run: bool,
+    pub field_manager: String,
+    pub field_validation: FieldValidation,
+    pub force: bool,
+    /// A missing object is created, where the kind allows it (or always, for an apply).
+    pub create_missing: bool,
+}
+
+/// Which revision a read asks for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum RevisionMatch {
+    /// The newest state.
+    #[default]
+    MostRecent,
+    /// Any state, however old (`resourceVersion=0`).
+    Any,
+    NotOlderThan(machinery_meta::Revision),
+    Exact(machinery_meta::Revision),
+}
+
+/// Which objects are meant.
+#[derive(Debug, Clone, Default)]
+pub struct Predicate {
+    pub labels: LabelSelector,
+    pub fields: FieldSelector,
+}
+
+/// Options of list.
+#[derive(Debug, Clone, Default)]
+pub struct ListOptions {
+    pub predicate: Predicate,
+    pub revision: RevisionMatch,
+    /// Zero for no limit.
+    pub limit: usize,
+    pub continue_token: String,
+}
+
+/// Options of watch.
+#[derive(Debug, Clone, Default)]
+pub struct WatchOptions {
+    pub predicate: Predicate,
+    /// `None` when the query has no revision: state first, then changes.
+    pub since: Option<machinery_meta::Revision>,
+    pub bookmarks: bool,
+    pub send_initial_events: Option<bool>,
+    pub timeout: Option<Duration>,
+}
+
+/// What becomes of an object's dependents.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Propagation {
+    Orphan,
+    Background,
+    Foreground,
+}
+
+/// The object must still be this one.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Preconditions {
+    pub uid: Option<Uid>,
+    pub resource_version: Option<String>,
+}
+
+/// Options of delete.
+#[derive(Debug, Clone, Default)]
+pub struct DeleteOptions {
+    pub dry_run: bool,
+    pub grace_period_seconds: Option<i64>,
+    pub propagation: Option<Propagation>,
+    /// The old spelling of `propagation`.
+    pub orphan_dependents: Option<bool>,
+    pub preconditions: Preconditions,
+}

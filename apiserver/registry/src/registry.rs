@@ -1,0 +1,196 @@
+//! The resources being served, by group, version and plural; rows come and go at run time.
+
+use crate::row::ResourceRow;
+use crate::store::Store;
+use apiserver_storage::Storage;
+use arc_swap::ArcSwap;
+use machinery_runtime::Runtime;
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+/// Everything served. Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct Registry(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    storage: Arc<dyn Storage>,
+    runtime: Runtime,
+    rows: ArcSwap<Rows>,
+    /// Serialises changes of `rows`.
+    changing: parking_lot::Mutex<()>,
+}
+
+/// A group as discovery shows it.
+#[derive(Debug, Clone, Default)]
+pub struct Group {
+    pub name: String,
+    /// In order of preference.
+    pub versions: Vec<Version>,
+}
+
+/// A version of a group.
+#[derive(Debug, Clone, Default)]
+pub struct Version {
+    pub name: String,
+    /// Sorted by plural.
+    pub resources: Vec<Arc<ResourceRow>>,
+}
+
+/// One moment's rows. `generation` grows with every change.
+#[derive(Debug, Clone, Default)]
+pub struct Rows {
+    pub generation: u64,
+    pub groups: Vec<Group>,
+    by_resource: HashMap<String, HashMap<String, HashMap<String, Arc<ResourceRow>>>>,
+    built_in: Vec<Arc<ResourceRow>>,
+    custom: BTreeMap<String, Vec<Arc<ResourceRow>>>,
+}
+
+impl Rows {
+    pub fn get(&self, group: &str, version: &str, plural: &str) -> Option<&Arc<ResourceRow>> {
+        self.by_resource.get(group)?.get(version)?.get(plural)
+    }
+
+    pub fn has_version(&self, group: &str, version: &str) -> bool {
+        self.by_resource.get(group).is_some_and(|versions| versions.contains_key(version))
+    }
+
+    pub fn group(&self, name: &str) -> Option<&Group> {
+        self.groups.iter().find(|group| group.name == name)
+    }
+
+    pub fn all(&self) -> impl Iterator<Item = &Arc<ResourceRow>> {
+        self.groups.iter().flat_map(|group| &group.versions).flat_map(|version| &version.resources)
+    }
+
+    fn rebuilt(built_in: Vec<Arc<ResourceRow>>, custom: BTreeMap<String, Vec<Arc<ResourceRow>>>, generation: u64) -> Self {
+        let mut rows = Self { generation, built_in, custom, ..Self::default() };
+        let all: Vec<Arc<ResourceRow>> = rows.built_in.iter().chain(rows.custom.values().flatten()).cloned().collect();
+        for row in all {
+            rows.add(row);
+        }
+        rows.sort();
+        rows
+    }
+
+    fn add(&mut self, row: Arc<ResourceRow>) {
+        let (group, version) = (&row.gvk.group, &row.gvk.version);
+        let at = match self.groups.iter().position(|own| own.name == *group) {
+            Some(at) => at,
+            None => {
+                self.groups.push(Group { name: group.clone(), versions: Vec::new() });
+                self.groups.len() - 1
+            }
+        };
+        let versions = &mut self.groups[at].versions;
+        let at = match versions.iter().position(|own| own.name == *version) {
+            Some(at) => at,
+            None => {
+                versions.push(Version { name: version.clone(), resources: Vec::new() });
+                versions.len() - 1
+            }
+        };
+        versions[at].resources.push(Arc::clone(&row));
+        let plurals = self.by_resource.entry(group.clone()).or_default().entry(version.clone()).or_default();
+        plurals.insert(row.plural.clone(), row);
+    }
+
+    fn sort(&mut self) {
+        for group in &mut self.groups {
+            // Built-in groups come in upstream's order already; custom versions sort by stability.
+            let custom = group.versions.iter().flat_map(|v| &v.resources).any(|row| row.custom);
+            if custom {
+                group.versions.sort_by(|a, b| version_priority(&b.name).cmp(&version_priority(&a.name)));
+            }
+            for version in &mut group.versions {
+                version.resources.sort_by(|a, b| a.plural.cmp(&b.plural));
+            }
+        }
+    }
+}
+
+/// Upstream's order of versions: GA, beta, alpha, each newest first, then others by name.
+pub fn version_priority(version: &str) -> (u8, u64, u64, std::cmp::Reverse<String>) {
+    let parsed = || -> Option<(u8, u64, u64)> {
+        let rest = version.strip_prefix('v')?;
+        let digits = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());
+        let major = rest[..digits].parse().ok()?;
+        let rest = &rest[digits..];
+        if rest.is_empty() {
+            return Some((3, major, 0));
+        }
+        if let Some(minor) = rest.strip_prefix("beta") {
+            return Some((2, major, minor.parse().ok()?));
+        }
+        Some((1, major, rest.strip_prefix("alpha")?.parse().ok()?))
+    };
+    let (stage, major, minor) = parsed().unwrap_or((0, 0, 0));
+    let name = if stage == 0 { version.to_owned() } else { String::new() };
+    (stage, major, minor, std::cmp::Reverse(name))
+}
+
+impl Registry {
+    /// Serves the built-in kinds from storage.
+    pub fn new(storage: Arc<dyn Storage>, runtime: Runtime, built_in: Vec<ResourceRow>) -> Self {
+        let built_in = built_in.into_iter().map(Arc::new).collect();
+        let rows = Rows::rebuilt(built_in, BTreeMap::new(), 1);
+        Self(Arc::new(Inner {
+            storage,
+            runtime,
+            rows: ArcSwap::from_pointee(rows),
+            changing: parking_lot::Mutex::new(()),
+        }))
+    }
+
+    pub fn storage(&self) -> &Arc<dyn Storage> {
+        &self.0.storage
+    }
+
+    pub fn runtime(&self) -> &Runtime {
+        &self.0.runtime
+    }
+
+    pub fn rows(&self) -> Arc<Rows> {
+        self.0.rows.load_full()
+    }
+
+    /// The verbs of a resource, when it is served.
+    pub fn store(&self, group: &str, version: &str, plural: &str) -> Option<Store> {
+        let row = Arc::clone(self.0.rows.load().get(group, version, plural)?);
+        Some(Store { row, registry: self.clone() })
+    }
+
+    /// The verbs of a resource in its preferred version.
+    pub fn preferred_store(&self, group: &str, plural: &str) -> Option<Store> {
+        let rows = self.0.rows.load();
+        let versions = &rows.group(group)?.versions;
+        let row = versions.iter().find_map(|version| rows.get(group, &version.name, plural))?;
+        Some(Store { row: Arc::clone(row), registry: self.clone() })
+    }
+
+    /// Replaces the rows of one CustomResourceDefinition; none takes them away.
+    pub fn set_custom(&self, definition: &str, rows: Vec<ResourceRow>) {
+        let _changing = self.0.changing.lock();
+        let old = self.0.rows.load_full();
+        let mut custom = old.custom.clone();
+        if rows.is_empty() {
+            custom.remove(definition);
+        } else {
+            custom.insert(definition.to_owned(), rows.into_iter().map(Arc::new).collect());
+        }
+        self.0.rows.store(Arc::new(Rows::rebuilt(old.built_in.clone(), custom, old.generation + 1)));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::version_priority;
+
+    #[test]
+    fn versions_sort_by_stability() {
+        let mut versions = vec!["foo1", "v1alpha1", "v10", "v2", "v1beta2", "v11beta2", "v12alpha1", "foo10"];
+        versions.sort_by_key(|version| std::cmp::Reverse(version_priority(version)));
+        assert_eq!(versions, ["v10", "v2", "v11beta2", "v1beta2", "v12alpha1", "v1alpha1", "foo1", "foo10"]);
+    }
+}

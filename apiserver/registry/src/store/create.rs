@@ -1,0 +1,112 @@
+//! Create: fill metadata, admit, prepare, validate, store.
+
+use super::{Store, Written};
+use crate::admission::{Admission, Operation};
+use crate::context::RequestContext;
+use crate::error::RegistryError;
+use crate::metadata;
+use crate::options::CreateOptions;
+use crate::strategy::Change;
+use apiserver_storage::{Expect, Key, Op, Write};
+use machinery_schema::Tree;
+
+/// Generated names are tried this often before giving up.
+const GENERATE_ATTEMPTS: usize = 8;
+
+impl Store {
+    /// Stores a new object, decoded with defaults, in a namespace (empty for cluster scope).
+    pub async fn create(
+        &self,
+        ctx: &RequestContext,
+        namespace: &str,
+        mut object: Tree,
+        options: &CreateOptions,
+        admission: &dyn Admission,
+    ) -> Result<Written, RegistryError> {
+        metadata::match_namespace(&mut object, &self.row, namespace)?;
+        if !metadata::resource_version(&object).is_empty() {
+            return Err(RegistryError::Unclassified("resourceVersion should not be set on objects to be created".into()));
+        }
+        let attributes = self.attributes(Operation::Create, "", namespace, metadata::name(&object), options.dry_run);
+        admission.mutate(ctx, &attributes, &mut object, None).await?;
+        self.row.strategy.defaults(&mut object);
+        let generated = metadata::name(&object).is_empty()
+            && !object.str_at(&["metadata", "generateName"]).is_empty();
+        if !generated {
+            return self.create_named(ctx, object, options, admission).await;
+        }
+        for _ in 0..GENERATE_ATTEMPTS {
+            let mut candidate = object.clone();
+            let base = object.str_at(&["metadata", "generateName"]);
+            candidate.set_str(&["metadata", "name"], &metadata::generate_name(base, &ctx.runtime));
+            match self.create_named(ctx, candidate, options, admission).await {
+                Err(RegistryError::AlreadyExists { .. }) => {}
+                other => return other,
+            }
+        }
+        let name = object.str_at(&["metadata", "generateName"]).to_owned();
+        Err(RegistryError::GeneratedNamesTaken { resource: self.row.group_resource(), name })
+    }
+
+    /// The rest of a create, once the object has its name.
+    pub(super) async fn create_named(
+        &self,
+        ctx: &RequestContext,
+        mut object: Tree,
+        options: &CreateOptions,
+        admission: &dyn Admission,
+    ) -> Result<Written, RegistryError> {
+        metadata::fill_new(&mut object, ctx);
+        self.prepare_new(ctx, &mut object);
+        self.validate_new(ctx, &object)?;
+        let (namespace, name) = (metadata::namespace(&object).to_owned(), metadata::name(&object).to_owned());
+        let attributes = self.attributes(Operation::Create, "", &namespace, &name, options.dry_run);
+        admission.validate(ctx, &attributes, Some(&object), None).await?;
+        for warning in self.row.strategy.warnings(object.root(), None) {
+            ctx.warnings.add(warning);
+        }
+        let key = self.key(&namespace, &name)?;
+        if options.dry_run {
+            if self.read_entry(&key).await?.is_some() {
+                return Err(self.already_exists(&name));
+            }
+            return Ok(Written::Shown { object, created: true });
+        }
+        let with = self.allocate(ctx, Change::Create, &mut object).await?;
+        let record = self.encode(&object)?;
+        let op = Op::Put { record, ttl: self.row.strategy.ttl() };
+        match self.commit(Write { key: key.clone(), op, expect: Expect::Absent }, with).await? {
+            Some(entry) => Ok(Written::Stored { entry, created: true }),
+            None => Err(self.exists_answer(&key, &name).await),
+        }
+    }
+
+    fn prepare_new(&self, ctx: &RequestContext, object: &mut Tree) {
+        let strategy = &self.row.strategy;
+        if self.row.has_status() && !strategy.keeps_status_on_create() {
+            self.reset_member(object, "status");
+        }
+        if strategy.counts_generation() {
+            metadata::set_generation(object, 1);
+        } else {
+            object.remove(&["metadata", "generation"]);
+        }
+        strategy.prepare_for_create(ctx, object);
+    }
+
+    fn validate_new(&self, ctx: &RequestContext, object: &Tree) -> Result<(), RegistryError> {
+        let mut problems = metadata::validate_new(object, &self.row, self.row.strategy.as_ref());
+        problems.extend(self.row.strategy.validate(ctx, object.root()));
+        self.refuse_invalid(metadata::name(object), problems)
+    }
+
+    pub(super) fn already_exists(&self, name: &str) -> RegistryError {
+        RegistryError::AlreadyExists { resource: self.row.group_resource(), name: name.to_owned(), deleting: false }
+    }
+
+    /// The name is taken; say so, and whether its holder is on its way out.
+    async fn exists_answer(&self, key: &Key, name: &str) -> RegistryError {
+        let deleting = matches!(self.read_entry(key).await, Ok(Some(entry)) if entry.record.header.is_deleting());
+        RegistryError::AlreadyExists { resource: self.row.group_resource(), name: name.to_owned(), deleting }
+    }
+}

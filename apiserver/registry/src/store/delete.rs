@@ -1,0 +1,205 @@
+//! Delete: ask `deletion_step`, obey it.
+
+use super::deletion::{Deletable, DeletionStep, Mark, deletion_step};
+use super::{Store, Written};
+use crate::admission::{Admission, Operation};
+use crate::context::RequestContext;
+use crate::error::{OPTIMISTIC_LOCK_MESSAGE, RegistryError};
+use crate::metadata;
+use crate::options::{DeleteOptions, Preconditions};
+use crate::store::update::UPDATE_ATTEMPTS;
+use crate::strategy::Change;
+use apiserver_storage::{Entry, Expect, Write};
+use jiff::Timestamp;
+use machinery_meta::GroupResource;
+use machinery_schema::{Ref, Step, Tree, Value};
+use std::sync::Arc;
+
+/// What a delete came to.
+#[derive(Debug)]
+pub enum Deleted {
+    /// Nothing is left of the object; it is given as it last was.
+    Removed(Tree),
+    /// It is marked and waits for its finalizers or its grace period.
+    Waiting(Written),
+}
+
+/// One attempt's end.
+enum Attempt {
+    Done(Deleted),
+    /// The revision moved.
+    Again,
+}
+
+impl Store {
+    /// Deletes by name. The caller's answer is the object or a `Status`, as the kind has it.
+    pub async fn delete(
+        &self,
+        ctx: &RequestContext,
+        namespace: &str,
+        name: &str,
+        options: &DeleteOptions,
+        admission: &dyn Admission,
+    ) -> Result<Deleted, RegistryError> {
+        let key = self.key(namespace, name)?;
+        let attributes = self.attributes(Operation::Delete, "", namespace, name, options.dry_run);
+        let mut options = options.clone();
+        let mut admitted = admission.is_idle(&attributes);
+        for _ in 0..UPDATE_ATTEMPTS {
+            let Some(live) = self.read_entry(&key).await? else {
+                return Err(RegistryError::not_found(&self.row.group_resource(), name));
+            };
+            let object = self.decode(&live)?;
+            if !admitted {
+                admission.validate(ctx, &attributes, None, Some(&object)).await?;
+                admitted = true;
+            }
+            self.check_delete_preconditions(&options.preconditions, &object)?;
+            if let Some(detail) = self.row.strategy.refuse_delete(object.root()) {
+                return Err(RegistryError::forbidden(&self.row.group_resource(), name, detail));
+            }
+            match self.delete_once(ctx, &live, object, &options).await? {
+                Attempt::Done(deleted) => return Ok(deleted),
+                // An insisted-on revision is checked against the new state; the uid must hold all along.
+                Attempt::Again => {
+                    options.preconditions.uid.get_or_insert_with(|| live.record.header.uid.clone());
+                }
+            }
+        }
+        Err(RegistryError::conflict(&self.row.group_resource(), name, OPTIMISTIC_LOCK_MESSAGE))
+    }
+
+    async fn delete_once(
+        &self,
+        ctx: &RequestContext,
+        live: &Arc<Entry>,
+        object: Tree,
+        options: &DeleteOptions,
+    ) -> Result<Attempt, RegistryError> {
+        let strategy = &self.row.strategy;
+        let view = self.deletable(&object, options);
+        let now = Timestamp::from_second(ctx.runtime.now().as_second()).unwrap_or_default();
+        match deletion_step(&view, options, strategy.garbage_policy(), now) {
+            DeletionStep::RemoveNow if !strategy.is_held(object.root()) => {
+                self.remove(ctx, live, object, options.dry_run).await
+            }
+            DeletionStep::RemoveNow => {
+                let mark = held_mark(&view, now);
+                self.mark(ctx, live, object, &mark, false, options.dry_run).await
+            }
+            DeletionStep::MarkDeleting { mark, then_remove } => {
+                let remove = then_remove && !strategy.is_held(object.root());
+                self.mark(ctx, live, object, &mark, remove, options.dry_run).await
+            }
+            DeletionStep::AlreadyDeleting => Ok(Attempt::Done(Deleted::Waiting(Written::Stored {
+                entry: Arc::clone(live),
+                created: false,
+            }))),
+        }
+    }
+
+    fn deletable(&self, object: &Tree, options: &DeleteOptions) -> Deletable {
+        let seconds = object.at(&["metadata", "deletionGracePeriodSeconds"]).and_then(Ref::as_i64);
+        Deletable {
+            deletion_timestamp: metadata::time(object, "deletionTimestamp"),
+            deletion_grace_period_seconds: seconds,
+            finalizers: metadata::finalizers(object),
+            generation: metadata::generation(object),
+            graceful: self.row.strategy.graceful(object.root(), options.grace_period_seconds),
+        }
+    }
+
+    /// Writes the mark, and removes the object after it where nothing holds it.
+    async fn mark(
+        &self,
+        ctx: &RequestContext,
+        live: &Arc<Entry>,
+        mut object: Tree,
+        mark: &Mark,
+        then_remove: bool,
+        dry_run: bool,
+    ) -> Result<Attempt, RegistryError> {
+        apply_mark(&mut object, mark);
+        self.row.strategy.mark_deleting(&mut object);
+        if dry_run {
+            return Ok(Attempt::Done(Deleted::Waiting(Written::Shown { object, created: false })));
+        }
+        let before = self.decode(live)?;
+        let entry = if object == before {
+            Arc::clone(live)
+        } else {
+            let write = Self::put(live.key.clone(), self.encode(&object)?, Expect::At(live.revision));
+            let Some(entry) = self.commit(write, Vec::new()).await? else { return Ok(Attempt::Again) };
+            entry
+        };
+        if then_remove {
+            let object = self.decode(&entry)?;
+            return self.remove(ctx, &entry, object, false).await;
+        }
+        Ok(Attempt::Done(Deleted::Waiting(Written::Stored { entry, created: false })))
+    }
+
+    async fn remove(
+        &self,
+        ctx: &RequestContext,
+        live: &Arc<Entry>,
+        mut object: Tree,
+        dry_run: bool,
+    ) -> Result<Attempt, RegistryError> {
+        if !dry_run {
+            let with = self.allocate(ctx, Change::Delete, &mut object).await?;
+            let write = Write::delete(live.key.clone(), live.revision);
+            if !self.commit_removal(write, with).await? {
+                return Ok(Attempt::Again);
+            }
+        }
+        Ok(Attempt::Done(Deleted::Removed(object)))
+    }
+
+    fn check_delete_preconditions(&self, wanted: &Preconditions, object: &Tree) -> Result<(), RegistryError> {
+        let kind = GroupResource::new(&self.row.gvk.group, &self.row.gvk.kind);
+        let refuse = |detail: String| Err(RegistryError::conflict(&kind, metadata::name(object), detail));
+        if let Some(uid) = &wanted.uid
+            && uid.0 != metadata::uid(object)
+        {
+            return refuse(format!(
+                "the UID in the precondition ({uid}) does not match the UID in record ({}). The object might have been deleted and then recreated",
+                metadata::uid(object)
+            ));
+        }
+        if let Some(version) = &wanted.resource_version
+            && version != metadata::resource_version(object)
+        {
+            return refuse(format!(
+                "the ResourceVersion in the precondition ({version}) does not match the ResourceVersion in record ({}). The object might have been modified",
+                metadata::resource_version(object)
+            ));
+        }
+        Ok(())
+    }
+}
+
+/// The mark of an object that only its kind's own hold keeps.
+fn held_mark(view: &Deletable, now: Timestamp) -> Mark {
+    Mark {
+        deletion_timestamp: view.deletion_timestamp.filter(|known| *known <= now).unwrap_or(now),
+        deletion_grace_period_seconds: 0,
+        finalizers: view.finalizers.clone(),
+        generation: view.generation,
+    }
+}
+
+fn apply_mark(object: &mut Tree, mark: &Mark) {
+    let time = metadata::format_time(mark.deletion_timestamp);
+    object.with(&["metadata"], |mut meta| {
+        meta.set("deletionTimestamp", time.as_str());
+        meta.set("deletionGracePeriodSeconds", mark.deletion_grace_period_seconds);
+        meta.remove("finalizers");
+        for finalizer in &mark.finalizers {
+            meta.entry("finalizers").push(finalizer.as_str());
+        }
+    });
+    if mark.generation > 0 {
+        object.set(&[Step::Name("metadata"), Step::Name("generation")], Value::Int(mark.generation));
+    }
+}

@@ -1,0 +1,192 @@
+//! Verbs on one resource, carried out on storage.
+//!
+//! A [`Store`] is a row and the registry it belongs to; it is made on lookup and cheap. Trees go in and come out in
+//! the served version of the row; [`codec`](crate::codec) turns them into the records storage keeps.
+
+mod collection;
+mod create;
+mod delete;
+pub mod deletion;
+mod read;
+mod update;
+mod watch;
+
+pub use delete::Deleted;
+pub use read::ListPage;
+pub use update::{Replacement, Target, UPDATE_ATTEMPTS, UpdatedObject};
+pub use watch::{WatchEvent, Watcher};
+
+use crate::admission::{Attributes, Operation};
+use crate::codec;
+use crate::context::RequestContext;
+use crate::error::RegistryError;
+use crate::registry::Registry;
+use crate::row::ResourceRow;
+use crate::strategy::Change;
+use apiserver_storage::{Entry, Expect, Key, Op, Prefix, ReadAt, Record, Storage, StorageError, Write};
+use machinery_meta::FieldError;
+use machinery_schema::{Step, Tree};
+use std::sync::Arc;
+
+/// The verbs of one served resource.
+#[derive(Debug, Clone)]
+pub struct Store {
+    pub row: Arc<ResourceRow>,
+    pub(crate) registry: Registry,
+}
+
+/// What a write answers with.
+#[derive(Debug)]
+pub enum Written {
+    /// The object as stored.
+    Stored { entry: Arc<Entry>, created: bool },
+    /// The object as it would be (dry run), or as it last was (removed by this update).
+    Shown { object: Tree, created: bool },
+}
+
+impl Written {
+    pub fn created(&self) -> bool {
+        match self {
+            Self::Stored { created, .. } | Self::Shown { created, .. } => *created,
+        }
+    }
+}
+
+impl Store {
+    pub(crate) fn storage(&self) -> &Arc<dyn Storage> {
+        self.registry.storage()
+    }
+
+    pub fn registry(&self) -> &Registry {
+        &self.registry
+    }
+
+    /// The object of an entry, in this row's version.
+    pub fn decode(&self, entry: &Entry) -> Result<Tree, RegistryError> {
+        codec::decode(&self.row, entry)
+    }
+
+    /// The record of an object in this row's version.
+    pub fn encode(&self, object: &Tree) -> Result<Record, RegistryError> {
+        codec::encode(&self.row, object)
+    }
+
+    pub(crate) fn key(&self, namespace: &str, name: &str) -> Result<Key, RegistryError> {
+        // A name that cannot be a key cannot be an object's either.
+        Key::parse(&self.row.key(namespace, name))
+            .map_err(|_| RegistryError::not_found(&self.row.group_resource(), name))
+    }
+
+    pub(crate) fn prefix(&self, namespace: &str) -> Result<Prefix, RegistryError> {
+        Prefix::parse(&self.row.collection(namespace))
+            .map_err(|error| RegistryError::BadRequest(error.to_string()))
+    }
+
+    /// What is stored under a key now.
+    pub(crate) async fn read_entry(&self, key: &Key) -> Result<Option<Arc<Entry>>, RegistryError> {
+        let found = self.storage().get(key, ReadAt::Latest).await.map_err(|error| self.storage_error(&error))?;
+        Ok(found.entry)
+    }
+
+    /// Writes with whatever goes along; `None` when the key's own expectation did not hold.
+    pub(crate) async fn commit(&self, write: Write, with: Vec<Write>) -> Result<Option<Arc<Entry>>, RegistryError> {
+        let key = write.key.clone();
+        let mut group = with;
+        group.push(write);
+        match self.storage().commit(group).await {
+            Ok(events) => {
+                let own = events.iter().rev().find(|event| event.key == key);
+                Ok(own.and_then(|event| event.entry.clone()))
+            }
+            Err(StorageError::Conflict { key: at, .. }) if at == key => Ok(None),
+            Err(error) => Err(self.storage_error(&error)),
+        }
+    }
+
+    /// Like [`Store::commit`] for a delete; `false` when the expectation did not hold.
+    pub(crate) async fn commit_removal(&self, write: Write, with: Vec<Write>) -> Result<bool, RegistryError> {
+        let key = write.key.clone();
+        let mut group = with;
+        group.push(write);
+        match self.storage().commit(group).await {
+            Ok(_) => Ok(true),
+            Err(StorageError::Conflict { key: at, .. }) if at == key => Ok(false),
+            Err(error) => Err(self.storage_error(&error)),
+        }
+    }
+
+    pub(crate) fn put(key: Key, record: Record, expect: Expect) -> Write {
+        Write { key, expect, op: Op::Put { record, ttl: None } }
+    }
+
+    pub(crate) fn attributes(
+        &self,
+        operation: Operation,
+        subresource: &str,
+        namespace: &str,
+        name: &str,
+        dry_run: bool,
+    ) -> Attributes {
+        Attributes {
+            operation,
+            kind: self.row.gvk.clone(),
+            resource: self.row.group_version().resource(&self.row.plural),
+            subresource: subresource.to_owned(),
+            namespace: namespace.to_owned(),
+            name: name.to_owned(),
+            dry_run,
+        }
+    }
+
+    pub(crate) async fn allocate(
+        &self,
+        ctx: &RequestContext,
+        change: Change<'_>,
+        object: &mut Tree,
+    ) -> Result<Vec<Write>, RegistryError> {
+        if !self.row.strategy.allocates() {
+            return Ok(Vec::new());
+        }
+        self.row.strategy.allocate(ctx, &self.registry, change, object).await
+    }
+
+    /// Puts a member of the root back to its zero value.
+    pub(crate) fn reset_member(&self, object: &mut Tree, member: &str) {
+        let zero = Tree::new(&self.row.schema, self.row.ty);
+        match zero.get(member) {
+            Some(value) => object.set(&[Step::Name(member)], value),
+            None => {
+                object.remove(&[member]);
+            }
+        }
+    }
+
+    pub(crate) fn refuse_invalid(&self, name: &str, errors: Vec<FieldError>) -> Result<(), RegistryError> {
+        if errors.is_empty() {
+            return Ok(());
+        }
+        Err(RegistryError::Invalid { kind: self.row.group_kind(), name: name.to_owned(), errors })
+    }
+
+    pub(crate) fn storage_error(&self, error: &StorageError) -> RegistryError {
+        storage_error(error)
+    }
+}
+
+/// What a failed storage operation means to a client.
+pub(crate) fn storage_error(error: &StorageError) -> RegistryError {
+    match error {
+        StorageError::Compacted { .. } => {
+            RegistryError::Expired { message: error.to_string(), fresh_continue: None }
+        }
+        StorageError::Future { asked, current } => {
+            RegistryError::TooLargeRevision { requested: *asked, current: *current }
+        }
+        StorageError::TooLarge { limit, .. } => RegistryError::TooLarge(*limit),
+        StorageError::Unavailable(reason) => RegistryError::Unavailable(reason.clone()),
+        other => {
+            tracing::error!(error = %other, "storage failed");
+            RegistryError::Internal(other.to_string())
+        }
+    }
+}

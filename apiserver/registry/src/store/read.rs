@@ -1,0 +1,178 @@
+//! Get and list: revisions, predicates, pages.
+
+use super::Store;
+use crate::continue_token::{ContinueToken, INCONSISTENT_CONTINUE_MESSAGE};
+use crate::error::RegistryError;
+use crate::options::{ListOptions, Predicate, RevisionMatch};
+use apiserver_storage::{Entry, Key, Prefix, RangeOptions, ReadAt, StorageError};
+use std::sync::Arc;
+use machinery_meta::{ObjectHeader, Revision};
+
+/// One page of a list.
+#[derive(Debug, Default)]
+pub struct ListPage {
+    pub entries: Vec<Arc<Entry>>,
+    pub revision: Revision,
+    /// Empty on the last page.
+    pub continue_token: String,
+    /// How many follow, where that is known without looking (no selectors).
+    pub remaining: Option<u64>,
+}
+
+/// A list at a revision that history no longer has.
+const LIST_TOO_OLD_MESSAGE: &str = "The resourceVersion for the provided list is too old.";
+/// With a selector and a limit, this many are looked at in one go.
+const SCAN_PAGE: usize = 1_000;
+
+/// Which part of the collection a page comes from.
+struct Span {
+    at: ReadAt,
+    /// The page begins with the first key after this one.
+    after: Option<Key>,
+    /// Whether the span was opened by a continue token.
+    continued: bool,
+}
+
+impl Predicate {
+    pub fn is_everything(&self) -> bool {
+        self.labels.is_everything() && self.fields.is_everything()
+    }
+
+    pub fn matches(&self, header: &ObjectHeader) -> bool {
+        self.labels.matches(header) && self.fields.matches(header)
+    }
+}
+
+impl Store {
+    /// One object.
+    pub async fn get(
+        &self,
+        namespace: &str,
+        name: &str,
+        revision: RevisionMatch,
+    ) -> Result<Arc<Entry>, RegistryError> {
+        let key = self.key(namespace, name)?;
+        let found = self.storage().get(&key, read_at(revision)).await.map_err(|error| self.storage_error(&error))?;
+        found.entry.ok_or_else(|| RegistryError::not_found(&self.row.group_resource(), name))
+    }
+
+    /// A page of the collection, of one namespace or (empty) of all.
+    pub async fn list(&self, namespace: &str, options: &ListOptions) -> Result<ListPage, RegistryError> {
+        if let Some(page) = self.list_by_name(namespace, options).await? {
+            return Ok(page);
+        }
+        let prefix = self.prefix(namespace)?;
+        let span = span(&prefix, options)?;
+        self.collect(&prefix, span, options).await
+    }
+
+    /// A list that can have one item only is a get.
+    async fn list_by_name(&self, namespace: &str, options: &ListOptions) -> Result<Option<ListPage>, RegistryError> {
+        let Some(name) = options.predicate.fields.required("metadata.name") else { return Ok(None) };
+        let named_namespace = options.predicate.fields.required("metadata.namespace").unwrap_or(namespace);
+        let known_place = !self.row.namespaced || !named_namespace.is_empty();
+        let Ok(key) = Key::parse(&self.row.key(named_namespace, name)) else { return Ok(None) };
+        if !known_place || !options.continue_token.is_empty() || name.is_empty() || name.contains('/') {
+            return Ok(None);
+        }
+        let found = self.storage().get(&key, read_at(options.revision)).await;
+        let found = match found {
+            Ok(found) => found,
+            Err(StorageError::Compacted { .. }) => return Err(list_too_old()),
+            Err(error) => return Err(self.storage_error(&error)),
+        };
+        let matching = |entry: &Arc<Entry>| options.predicate.matches(&entry.record.header);
+        let entries: Vec<Arc<Entry>> = found.entry.into_iter().filter(matching).collect();
+        Ok(Some(ListPage { entries, revision: found.revision, ..ListPage::default() }))
+    }
+
+    async fn collect(&self, prefix: &Prefix, span: Span, options: &ListOptions) -> Result<ListPage, RegistryError> {
+        let everything = options.predicate.is_everything();
+        let per_scan = match options.limit {
+            0 => 0,
+            limit if everything => limit,
+            limit => limit.max(SCAN_PAGE),
+        };
+        let mut page = ListPage::default();
+        let mut range = RangeOptions { at: span.at, start_after: span.after.clone(), limit: per_scan };
+        loop {
+            let found = match self.storage().range(prefix, &range).await {
+                Ok(found) => found,
+                Err(error) => return Err(self.list_error(prefix, &error, &span, range.start_after.as_ref())),
+            };
+            page.revision = found.revision;
+            range.at = ReadAt::Exact(found.revision);
+            let total = found.entries.len();
+            for (at, entry) in found.entries.into_iter().enumerate() {
+                range.start_after = Some(entry.key.clone());
+                if !everything && !options.predicate.matches(&entry.record.header) {
+                    continue;
+                }
+                page.entries.push(entry);
+                if options.limit > 0 && page.entries.len() == options.limit {
+                    let left = found.remaining + (total - at - 1) as u64;
+                    turn_page(prefix, &mut page, range.start_after.as_ref(), left, everything);
+                    return Ok(page);
+                }
+            }
+            if found.remaining == 0 || total == 0 {
+                return Ok(page);
+            }
+        }
+    }
+
+    /// Compacted: a continued list gets a token with which it can go on at the newest state.
+    fn list_error(
+        &self,
+        prefix: &Prefix,
+        error: &StorageError,
+        span: &Span,
+        after: Option<&Key>,
+    ) -> RegistryError {
+        match error {
+            StorageError::Compacted { .. } if span.continued => {
+                let start = after.and_then(|key| key.below(prefix)).unwrap_or_default();
+                let fresh = ContinueToken::new(-1, format!("{start}\0")).encode();
+                RegistryError::Expired { message: INCONSISTENT_CONTINUE_MESSAGE.into(), fresh_continue: Some(fresh) }
+            }
+            StorageError::Compacted { .. } => list_too_old(),
+            other => self.storage_error(other),
+        }
+    }
+}
+
+fn list_too_old() -> RegistryError {
+    RegistryError::Expired { message: LIST_TOO_OLD_MESSAGE.into(), fresh_continue: None }
+}
+
+fn read_at(revision: RevisionMatch) -> ReadAt {
+    match revision {
+        RevisionMatch::MostRecent | RevisionMatch::Any => ReadAt::Latest,
+        RevisionMatch::NotOlderThan(revision) => ReadAt::NotBefore(revision),
+        RevisionMatch::Exact(revision) => ReadAt::Exact(revision),
+    }
+}
+
+fn span(prefix: &Prefix, options: &ListOptions) -> Result<Span, RegistryError> {
+    if options.continue_token.is_empty() {
+        return Ok(Span { at: read_at(options.revision), after: None, continued: false });
+    }
+    let token = ContinueToken::decode(&options.continue_token).map_err(RegistryError::BadRequest)?;
+    let at = u64::try_from(token.resource_version).map_or(ReadAt::Latest, |r| ReadAt::Exact(Revision(r)));
+    // Upstream's tokens name the first key to send, which is the last one sent and a zero byte.
+    let last = format!("{prefix}{}", token.start_key.trim_end_matches('\0'));
+    let after = Key::parse(&last)
+        .map_err(|_| RegistryError::BadRequest(format!("continue key is not valid: {}", token.start_key)))?;
+    Ok(Span { at, after: Some(after), continued: true })
+}
+
+/// More follows: say where, and how much when nothing is filtered.
+fn turn_page(prefix: &Prefix, page: &mut ListPage, last: Option<&Key>, left: u64, everything: bool) {
+    if left == 0 {
+        return;
+    }
+    let relative = last.and_then(|key| key.below(prefix)).unwrap_or_default();
+    let revision = i64::try_from(page.revision.0).unwrap_or(i64::MAX);
+    page.continue_token = ContinueToken::new(revision, format!("{relative}\0")).encode();
+    page.remaining = everything.then_some(left);
+}

@@ -1,0 +1,271 @@
+//! Update and patch: read, change, prepare, validate, compare and write; again when the revision moved.
+
+use super::{Store, Written};
+use crate::admission::{Admission, Operation};
+use crate::context::RequestContext;
+use crate::error::{OPTIMISTIC_LOCK_MESSAGE, RegistryError};
+use crate::metadata;
+use crate::options::{CreateOptions, Preconditions, UpdateOptions};
+use crate::strategy::{Change, Part};
+use apiserver_storage::{Entry, Expect, Write};
+use std::sync::Arc;
+use async_trait::async_trait;
+use machinery_meta::field::Shown;
+use machinery_meta::{FieldError, FieldPath, GroupKind};
+use machinery_schema::Tree;
+
+/// An unconditional change meets at most this many others before the client is told to come back: more than five
+/// writers of one object at the same moment are a client's mistake.
+pub const UPDATE_ATTEMPTS: usize = 16;
+
+/// The change a client asks for, applied to the live object afresh in every attempt.
+#[async_trait]
+pub trait UpdatedObject: Send + Sync {
+    /// The candidate made from the live object; `None` when there is none yet.
+    async fn apply(&self, ctx: &RequestContext, live: Option<&Tree>) -> Result<Tree, RegistryError>;
+
+    /// What must hold of the live object (a uid in the body).
+    fn preconditions(&self) -> Preconditions {
+        Preconditions::default()
+    }
+}
+
+/// An update is a whole object.
+#[derive(Debug)]
+pub struct Replacement(pub Tree);
+
+#[async_trait]
+impl UpdatedObject for Replacement {
+    async fn apply(&self, _: &RequestContext, _: Option<&Tree>) -> Result<Tree, RegistryError> {
+        Ok(self.0.clone())
+    }
+
+    fn preconditions(&self) -> Preconditions {
+        let uid = metadata::uid(&self.0);
+        let uid = (!uid.is_empty()).then(|| machinery_meta::Uid(uid.to_owned()));
+        Preconditions { uid, resource_version: None }
+    }
+}
+
+/// Where an update is aimed.
+#[derive(Debug, Clone, Copy)]
+pub struct Target<'a> {
+    pub namespace: &'a str,
+    pub name: &'a str,
+    pub part: Part,
+}
+
+impl Part {
+    /// The subresource's name in admission and audit.
+    pub fn subresource(self) -> &'static str {
+        match self {
+            Self::Main => "",
+            Self::Status => "status",
+            Self::Other(name) => name,
+        }
+    }
+}
+
+impl Store {
+    /// Changes an object; creates it where it is missing and the kind (or the options) allow that.
+    pub async fn update(
+        &self,
+        ctx: &RequestContext,
+        target: Target<'_>,
+        change: &dyn UpdatedObject,
+        options: &UpdateOptions,
+        admission: &dyn Admission,
+    ) -> Result<Written, RegistryError> {
+        let key = self.key(target.namespace, target.name)?;
+        for _ in 0..UPDATE_ATTEMPTS {
+            let Some(live) = self.read_entry(&key).await? else {
+                return self.create_on_update(ctx, target, change, options, admission).await;
+            };
+            if let Some(written) = self.update_once(ctx, target, &live, change, options, admission).await? {
+                return Ok(written);
+            }
+        }
+        Err(RegistryError::conflict(&self.row.group_resource(), target.name, OPTIMISTIC_LOCK_MESSAGE))
+    }
+
+    /// One attempt; `None` when somebody else wrote in between.
+    async fn update_once(
+        &self,
+        ctx: &RequestContext,
+        target: Target<'_>,
+        live: &Arc<Entry>,
+        change: &dyn UpdatedObject,
+        options: &UpdateOptions,
+        admission: &dyn Admission,
+    ) -> Result<Option<Written>, RegistryError> {
+        let old = self.decode(live)?;
+        self.check_preconditions(&change.preconditions(), &old, live.key.as_str())?;
+        let mut object = change.apply(ctx, Some(&old)).await?;
+        metadata::match_namespace(&mut object, &self.row, target.namespace)?;
+        let attributes = self.attributes(
+            Operation::Update,
+            target.part.subresource(),
+            target.namespace,
+            target.name,
+            options.dry_run,
+        );
+        admission.mutate(ctx, &attributes, &mut object, Some(&old)).await?;
+        self.row.strategy.defaults(&mut object);
+        self.check_revision(&mut object, &old, target.name)?;
+        self.prepare_changed(ctx, target.part, &mut object, &old);
+        self.validate_changed(ctx, target.part, &object, &old)?;
+        admission.validate(ctx, &attributes, Some(&object), Some(&old)).await?;
+        for warning in self.row.strategy.warnings(object.root(), Some(old.root())) {
+            ctx.warnings.add(warning);
+        }
+        if self.is_released(&object, &old) {
+            return self.finish_deletion(ctx, live, object, options.dry_run).await;
+        }
+        if object == old {
+            return Ok(Some(Written::Stored { entry: Arc::clone(live), created: false }));
+        }
+        if options.dry_run {
+            return Ok(Some(Written::Shown { object, created: false }));
+        }
+        let with = self.allocate(ctx, Change::Update { old: old.root() }, &mut object).await?;
+        let write = Self::put(live.key.clone(), self.encode(&object)?, Expect::At(live.revision));
+        Ok(self.commit(write, with).await?.map(|entry| Written::Stored { entry, created: false }))
+    }
+
+    /// A revision in the candidate must be the live one; none is the live one where the kind allows it.
+    fn check_revision(&self, object: &mut Tree, old: &Tree, name: &str) -> Result<(), RegistryError> {
+        let (wanted, live) = (metadata::resource_version(object), metadata::resource_version(old));
+        match wanted {
+            "" | "0" if self.row.strategy.allows_unconditional_update() => {
+                object.set_str(&["metadata", "resourceVersion"], live);
+                Ok(())
+            }
+            "" | "0" => {
+                let path = FieldPath::new("metadata").child("resourceVersion");
+                let problem =
+                    FieldError::invalid(&path, Shown("0x0".into()), "must be specified for an update");
+                let resource = self.row.group_resource();
+                let kind = GroupKind { group: resource.group, kind: resource.resource };
+                Err(RegistryError::Invalid { kind, name: name.to_owned(), errors: vec![problem] })
+            }
+            _ if wanted == live => Ok(()),
+            _ => Err(RegistryError::conflict(&self.row.group_resource(), name, OPTIMISTIC_LOCK_MESSAGE)),
+        }
+    }
+
+    pub(super) fn prepare_changed(&self, ctx: &RequestContext, part: Part, object: &mut Tree, old: &Tree) {
+        let strategy = &self.row.strategy;
+        metadata::carry_over(object, old);
+        match part {
+            Part::Main if self.row.has_status() => metadata::restore_member(object, old, "status"),
+            Part::Status => self.keep_only_status(object, old),
+            _ => {}
+        }
+        strategy.prepare_for_update(ctx, part, object, old);
+        if strategy.counts_generation() && part != Part::Status {
+            let grown = strategy.spec_changed(object, old);
+            metadata::set_generation(object, metadata::generation(old) + i64::from(grown));
+        }
+    }
+
+    /// A status update changes metadata and status; everything else stays as it is.
+    fn keep_only_status(&self, object: &mut Tree, old: &Tree) {
+        let members: Vec<String> = old.root().entries().chain(object.root().entries())
+            .map(|(name, _)| name.to_owned())
+            .filter(|name| name != "metadata" && name != "status")
+            .collect();
+        for member in members {
+            metadata::restore_member(object, old, &member);
+        }
+    }
+
+    fn validate_changed(
+        &self,
+        ctx: &RequestContext,
+        part: Part,
+        object: &Tree,
+        old: &Tree,
+    ) -> Result<(), RegistryError> {
+        let mut problems = metadata::validate_changed(object, old);
+        problems.extend(self.row.strategy.validate_update(ctx, part, object.root(), old.root()));
+        self.refuse_invalid(metadata::name(object), problems)
+    }
+
+    /// The last finalizer of a deleted object went away with this update.
+    fn is_released(&self, object: &Tree, old: &Tree) -> bool {
+        let grace = old.at(&["metadata", "deletionGracePeriodSeconds"]).and_then(machinery_schema::Ref::as_i64);
+        grace == Some(0)
+            && old.at(&["metadata", "deletionTimestamp"]).is_some_and(|t| !t.is_null())
+            && metadata::finalizers(object).is_empty()
+            && !self.row.strategy.is_held(object.root())
+    }
+
+    async fn finish_deletion(
+        &self,
+        ctx: &RequestContext,
+        live: &Arc<Entry>,
+        mut object: Tree,
+        dry_run: bool,
+    ) -> Result<Option<Written>, RegistryError> {
+        if !dry_run {
+            let with = self.allocate(ctx, Change::Delete, &mut object).await?;
+            let write = Write::delete(live.key.clone(), live.revision);
+            if !self.commit_removal(write, with).await? {
+                return Ok(None);
+            }
+        }
+        Ok(Some(Written::Shown { object, created: false }))
+    }
+
+    async fn create_on_update(
+        &self,
+        ctx: &RequestContext,
+        target: Target<'_>,
+        change: &dyn UpdatedObject,
+        options: &UpdateOptions,
+        admission: &dyn Admission,
+    ) -> Result<Written, RegistryError> {
+        let missing = || RegistryError::not_found(&self.row.group_resource(), target.name);
+        let allowed = options.create_missing || self.row.strategy.allows_create_on_update();
+        if target.part != Part::Main || !allowed {
+            return Err(missing());
+        }
+        let object = change.apply(ctx, None).await?;
+        if !metadata::resource_version(&object).is_empty() || !metadata::uid(&object).is_empty() {
+            return Err(missing());
+        }
+        let options = CreateOptions {
+            dry_run: options.dry_run,
+            field_manager: options.field_manager.clone(),
+            field_validation: options.field_validation,
+        };
+        self.create(ctx, target.namespace, object, &options, admission).await
+    }
+
+    /// Uid and revision a caller insists on.
+    pub(super) fn check_preconditions(
+        &self,
+        wanted: &Preconditions,
+        old: &Tree,
+        key: &str,
+    ) -> Result<(), RegistryError> {
+        let refuse = |what: &str, wanted: &str, found: &str| {
+            let detail = format!(
+                "StorageError: invalid object, Code: 4, Key: {key}, ResourceVersion: 0, AdditionalErrorMsg: \
+                 Precondition failed: {what} in precondition: {wanted}, {what} in object meta: {found}"
+            );
+            RegistryError::conflict(&self.row.group_resource(), metadata::name(old), detail)
+        };
+        if let Some(uid) = &wanted.uid
+            && uid.0 != metadata::uid(old)
+        {
+            return Err(refuse("UID", &uid.0, metadata::uid(old)));
+        }
+        if let Some(version) = &wanted.resource_version
+            && version != metadata::resource_version(old)
+        {
+            return Err(refuse("ResourceVersion", version, metadata::resource_version(old)));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,187 @@
+//! Watch: state first where asked, then changes, seen through the selectors.
+
+use super::Store;
+use crate::error::RegistryError;
+use crate::options::{Predicate, WatchOptions};
+use apiserver_storage::{Entry, Event, Interest, Key, RangeOptions, ReadAt, StorageError, WatchCursor, WatchRequest};
+use machinery_meta::Revision;
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+/// What a watcher is told.
+#[derive(Debug, Clone)]
+pub enum WatchEvent {
+    Added(Arc<Entry>),
+    Modified(Arc<Entry>),
+    /// The object as it last was, with the revision of the change that took it from sight.
+    Deleted(Arc<Entry>, Revision),
+    /// Everything up to here has been sent; `initial` marks the end of the initial state.
+    Bookmark { revision: Revision, initial: bool },
+    /// The watch ends here.
+    Failed(RegistryError),
+}
+
+/// Changes handed out at a time.
+const BATCH: usize = 64;
+
+/// A watch under way.
+#[derive(Debug)]
+pub struct Watcher {
+    initial: VecDeque<Arc<Entry>>,
+    /// After the initial state a bookmark says that it was complete.
+    initial_bookmark: Option<Revision>,
+    failed: Option<RegistryError>,
+    cursor: Option<Box<dyn WatchCursor>>,
+    predicate: Predicate,
+}
+
+impl Store {
+    /// Begins a watch. Errors that upstream tells as the first event are told so.
+    pub async fn watch(&self, namespace: &str, options: &WatchOptions) -> Result<Watcher, RegistryError> {
+        let wants_state = match (options.send_initial_events, options.since) {
+            (Some(wanted), _) => wanted,
+            (None, None | Some(Revision::ZERO)) => true,
+            (None, Some(_)) => false,
+        };
+        let begin = self.beginning(namespace, options, wants_state).await;
+        let (initial, after) = match begin {
+            Ok(begin) => begin,
+            Err(error) => return Ok(Watcher::failing(error)),
+        };
+        let request = WatchRequest { interests: self.interests(namespace, &options.predicate)?, after };
+        let initial_bookmark =
+            (options.send_initial_events == Some(true) && options.bookmarks).then_some(after);
+        match self.storage().watch(request).await {
+            Ok(cursor) => Ok(Watcher {
+                initial: initial.into(),
+                initial_bookmark,
+                failed: None,
+                cursor: Some(cursor),
+                predicate: options.predicate.clone(),
+            }),
+            Err(error) => Ok(Watcher::failing(self.watch_error(&error, options.since))),
+        }
+    }
+
+    /// The initial state and the revision after which changes count.
+    async fn beginning(
+        &self,
+        namespace: &str,
+        options: &WatchOptions,
+        wants_state: bool,
+    ) -> Result<(Vec<Arc<Entry>>, Revision), RegistryError> {
+        if !wants_state {
+            return match options.since {
+                None | Some(Revision::ZERO) => {
+                    let current = self.storage().current_revision().await;
+                    Ok((Vec::new(), current.map_err(|error| self.storage_error(&error))?))
+                }
+                Some(since) => Ok((Vec::new(), since)),
+            };
+        }
+        let at = match options.since {
+            Some(since) if since > Revision::ZERO => ReadAt::NotBefore(since),
+            _ => ReadAt::Latest,
+        };
+        let range = RangeOptions { at, ..RangeOptions::default() };
+        let page = self.storage().range(&self.prefix(namespace)?, &range).await;
+        let page = page.map_err(|error| self.storage_error(&error))?;
+        let entries =
+            page.entries.into_iter().filter(|entry| options.predicate.matches(&entry.record.header)).collect();
+        Ok((entries, page.revision))
+    }
+
+    /// Names, namespaces and nodes are dispatch keys: the watch is woken for those only.
+    fn interests(&self, namespace: &str, predicate: &Predicate) -> Result<Vec<Interest>, RegistryError> {
+        let name = predicate.fields.required("metadata.name").unwrap_or_default();
+        if !name.is_empty() && (!self.row.namespaced || !namespace.is_empty()) {
+            if let Ok(key) = Key::parse(&self.row.key(namespace, name)) {
+                return Ok(vec![Interest::key(key)]);
+            }
+        }
+        let interest = Interest::prefix(self.prefix(namespace)?);
+        Ok(vec![match predicate.fields.required("spec.nodeName") {
+            Some(node) => interest.with_field("spec.nodeName", node),
+            None => interest,
+        }])
+    }
+
+    fn watch_error(&self, error: &StorageError, since: Option<Revision>) -> RegistryError {
+        match error {
+            StorageError::Compacted { asked, compacted } => too_old(since.unwrap_or(*asked), *compacted),
+            other => self.storage_error(other),
+        }
+    }
+}
+
+fn too_old(asked: Revision, compacted: Revision) -> RegistryError {
+    let message = format!("too old resource version: {asked} ({compacted})");
+    RegistryError::Expired { message, fresh_continue: None }
+}
+
+impl Watcher {
+    fn failing(error: RegistryError) -> Self {
+        Self {
+            initial: VecDeque::new(),
+            initial_bookmark: None,
+            failed: Some(error),
+            cursor: None,
+            predicate: Predicate::default(),
+        }
+    }
+
+    /// Everything up to here has been told.
+    pub fn position(&self) -> Revision {
+        self.cursor.as_ref().map_or(Revision::ZERO, |cursor| cursor.position())
+    }
+
+    /// Events there are without waiting: the initial state, and how it ended.
+    pub fn initial_events(&mut self) -> Vec<WatchEvent> {
+        if let Some(error) = self.failed.take() {
+            return vec![WatchEvent::Failed(error)];
+        }
+        let mut events: Vec<WatchEvent> = self.initial.drain(..).map(WatchEvent::Added).collect();
+        if let Some(revision) = self.initial_bookmark.take() {
+            events.push(WatchEvent::Bookmark { revision, initial: true });
+        }
+        events
+    }
+
+    /// The next changes; empty at the end. Dropping the future loses nothing.
+    pub async fn next(&mut self) -> Vec<WatchEvent> {
+        loop {
+            let Some(cursor) = self.cursor.as_mut() else { return Vec::new() };
+            match cursor.next_batch(BATCH).await {
+                Ok(events) => {
+                    let seen: Vec<WatchEvent> =
+                        events.iter().filter_map(|event| seen_through(&self.predicate, event)).collect();
+                    if !seen.is_empty() {
+                        return seen;
+                    }
+                }
+                Err(StorageError::Compacted { asked, compacted }) => {
+                    self.cursor = None;
+                    return vec![WatchEvent::Failed(too_old(asked, compacted))];
+                }
+                Err(error) => {
+                    self.cursor = None;
+                    return vec![WatchEvent::Failed(super::storage_error(&error))];
+                }
+            }
+        }
+    }
+}
+
+/// What a change looks like to somebody who sees only what matches: an object can come into sight and leave it.
+fn seen_through(predicate: &Predicate, event: &Event) -> Option<WatchEvent> {
+    let matches = |entry: &Option<Arc<Entry>>| {
+        entry.as_ref().filter(|entry| predicate.matches(&entry.record.header)).cloned()
+    };
+    match (matches(&event.previous), matches(&event.entry)) {
+        (None, Some(new)) => Some(WatchEvent::Added(new)),
+        (Some(_), Some(new)) => Some(WatchEvent::Modified(new)),
+        // An object that left sight by a change is told as upstream tells it: as it last matched.
+        (Some(old), None) => Some(WatchEvent::Deleted(old, event.revision)),
+        (None, None) => None,
+    }
+}

@@ -1,0 +1,182 @@
+//! What a kind may decide about its own objects.
+//!
+//! The order of calls is the same for every kind. Create: `defaults` (while decoding and after each mutation) →
+//! [metadata filled] → mutating admission → `prepare_for_create` → `validate` → `warnings` → validating admission →
+//! `allocate` → stored. Update: the change applied to the live object → `defaults` → mutating admission →
+//! `prepare_for_update` → `validate_update` → validating admission → `allocate` → stored unless equal.
+//! Only `defaults`, the `prepare_` methods and `allocate` may change the object; all others only look.
+
+use crate::context::RequestContext;
+use crate::error::RegistryError;
+use crate::registry::Registry;
+use crate::store::deletion::GarbagePolicy;
+use apiserver_storage::Write;
+use async_trait::async_trait;
+use machinery_meta::{FieldError, syntax};
+use machinery_schema::{Ref, Tree};
+use std::time::Duration;
+
+/// Which part of the object a write is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Part {
+    /// Everything but what a subresource owns.
+    Main,
+    /// The `status` subresource.
+    Status,
+    /// Another subresource by name, which sees the whole object (`finalize`, `approval`, `ephemeralcontainers` …).
+    Other(&'static str),
+}
+
+/// What is being written, for [`Strategy::allocate`].
+#[derive(Debug, Clone, Copy)]
+pub enum Change<'a> {
+    Create,
+    Update { old: Ref<'a> },
+    Delete,
+}
+
+/// A kind's own rules. Every method has the neutral answer, so that a simple kind writes only what differs.
+#[async_trait]
+pub trait Strategy: Send + Sync + std::fmt::Debug + 'static {
+    /// What is wrong with a name; `prefix` for a `generateName`.
+    fn name_problems(&self, name: &str, prefix: bool) -> Vec<String> {
+        name_rule(syntax::dns1123_subdomain, name, prefix)
+    }
+
+    /// Defaults that the table cannot say (they depend on other fields).
+    fn defaults(&self, _object: &mut Tree) {}
+
+    /// Drops what a creator may not set. The status is reset before, where the kind has that subresource.
+    fn prepare_for_create(&self, _ctx: &RequestContext, _object: &mut Tree) {}
+
+    /// Drops what this part may not change. Status (or all but status) is restored from `old` before.
+    fn prepare_for_update(&self, _ctx: &RequestContext, _part: Part, _object: &mut Tree, _old: &Tree) {}
+
+    /// Every problem of a new object; metadata are checked by generic code.
+    fn validate(&self, _ctx: &RequestContext, _object: Ref<'_>) -> Vec<FieldError> {
+        Vec::new()
+    }
+
+    /// Every problem of a changed object. Metadata are checked by generic code.
+    fn validate_update(
+        &self,
+        ctx: &RequestContext,
+        part: Part,
+        object: Ref<'_>,
+        _old: Ref<'_>,
+    ) -> Vec<FieldError> {
+        if part == Part::Main { self.validate(ctx, object) } else { Vec::new() }
+    }
+
+    /// What a client should know about an accepted object; `old` on update.
+    fn warnings(&self, _object: Ref<'_>, _old: Option<Ref<'_>>) -> Vec<String> {
+        Vec::new()
+    }
+
+    /// A PUT to a missing name creates.
+    fn allows_create_on_update(&self) -> bool {
+        false
+    }
+
+    /// A PUT without a resourceVersion overwrites.
+    fn allows_unconditional_update(&self) -> bool {
+        true
+    }
+
+    /// What counts as a change of the spec for `metadata.generation`.
+    fn spec_changed(&self, object: &Tree, old: &Tree) -> bool {
+        crate::metadata::spec_differs(object, old)
+    }
+
+    /// A creator may set the status (nodes register with theirs).
+    fn keeps_status_on_create(&self) -> bool {
+        false
+    }
+
+    /// `metadata.generation` counts changes outside metadata and status.
+    fn counts_generation(&self) -> bool {
+        true
+    }
+
+    /// The grace period of a delete, for kinds that delete gracefully.
+    fn graceful(&self, _object: Ref<'_>, _requested: Option<i64>) -> Option<i64> {
+        None
+    }
+
+    fn garbage_policy(&self) -> GarbagePolicy {
+        GarbagePolicy::Background
+    }
+
+    /// A delete answers with the object instead of a `Status`.
+    fn returns_deleted_object(&self) -> bool {
+        false
+    }
+
+    /// Holds a deleted object beyond its finalizers (a namespace's `spec.finalizers`).
+    fn is_held(&self, _object: Ref<'_>) -> bool {
+        false
+    }
+
+    /// Changes that go with the mark of a deletion (a namespace's phase).
+    fn mark_deleting(&self, _object: &mut Tree) {}
+
+    /// Refuses a delete, in the words of a forbidden answer.
+    fn refuse_delete(&self, _object: Ref<'_>) -> Option<String> {
+        None
+    }
+
+    /// Warnings on delete with these options.
+    fn delete_warnings(&self, _options: &crate::options::DeleteOptions) -> Vec<String> {
+        Vec::new()
+    }
+
+    /// How long a new object lives.
+    fn ttl(&self) -> Option<Duration> {
+        None
+    }
+
+    /// Takes or gives back what the object holds elsewhere (addresses, ports). The answered writes land with it.
+    async fn allocate(
+        &self,
+        _ctx: &RequestContext,
+        _registry: &Registry,
+        _change: Change<'_>,
+        _object: &mut Tree,
+    ) -> Result<Vec<Write>, RegistryError> {
+        Ok(Vec::new())
+    }
+
+    /// Whether [`Strategy::allocate`] has anything to do at all.
+    fn allocates(&self) -> bool {
+        false
+    }
+}
+
+/// Applies a syntax rule, letting a prefix end in a dash.
+pub fn name_rule(rule: fn(&str) -> Vec<String>, name: &str, prefix: bool) -> Vec<String> {
+    if prefix && name.len() > 1 && name.ends_with('-') {
+        let masked = format!("{}a", &name[..name.len() - 2]);
+        return rule(&masked);
+    }
+    rule(name)
+}
+
+/// Any name that can be a path segment (RBAC, CRDs' kinds).
+pub fn path_segment_problems(name: &str, prefix: bool) -> Vec<String> {
+    let mut problems = Vec::new();
+    if !prefix && (name == "." || name == "..") {
+        problems.push(format!("may not be '{name}'"));
+    }
+    for illegal in ["/", "%"] {
+        if name.contains(illegal) {
+            problems.push(format!("may not contain '{illegal}'"));
+        }
+    }
+    problems
+}
+
+/// A kind without rules of its own: the table says everything.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct PlainStrategy;
+
+impl Strategy for PlainStrategy {}
