@@ -1,1 +1,12 @@
-//! Connections the API server opens: kubelets, webhooks, aggregated servers.
+//! Connections the API server opens: to kubelets, and plainly to pods and services; webhooks and aggregated servers
+//! will come through here too.
+//!
+//! [`Dialer::send`] opens a connection, sends one HTTP/1.1 request and gives the answer; where the answer is a switch of
+//! protocols (WebSocket, SPDY), [`tunnel`] joins the two upgraded connections byte by byte and understands none of it.
+//! Every step has a time limit. Certificates come from whoever makes the [`Dialer`].
+
+mod dialer;
+mod tunnel;
+
+pub use dialer::{Destination, Dialer, EgressError, OutgoingBody};
+pub use tunnel::tunnel;

@@ -138,11 +138,23 @@ fn tokens_end() {
     let setup = self::setup();
     let token = setup.issue(&TokenRequestSpec::default()).unwrap();
     let of_pod = setup.issue(&bound("Pod", "pod", "")).unwrap();
-    assert!(setup.ask(Some(&token), after(-120)).unwrap_err().0.contains("not valid yet"));
+    assert!(
+        setup
+            .ask(Some(&token), after(-120))
+            .unwrap_err()
+            .0
+            .contains("not valid yet")
+    );
     setup.objects.remove("", "pods", "a", "pod");
     assert!(setup.ask(Some(&of_pod), after(1)).is_err());
     assert!(setup.ask(Some(&token), after(3_600)).is_ok());
-    assert!(setup.ask(Some(&token), after(3_700)).unwrap_err().0.contains("expired"));
+    assert!(
+        setup
+            .ask(Some(&token), after(3_700))
+            .unwrap_err()
+            .0
+            .contains("expired")
+    );
     let other = self::setup();
     let token = other.issue(&TokenRequestSpec::default()).unwrap();
     other.objects.remove("", "serviceaccounts", "a", "sa");

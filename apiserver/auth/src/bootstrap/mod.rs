@@ -40,7 +40,12 @@ struct Metadata<'a> {
 
 /// All default objects: cluster roles, cluster role bindings, roles, role bindings, each in order of name.
 pub fn default_objects() -> Vec<DefaultObject> {
-    POLICY.split("\n\n").map(str::trim).filter(|text| !text.is_empty()).map(default_object).collect()
+    POLICY
+        .split("\n\n")
+        .map(str::trim)
+        .filter(|text| !text.is_empty())
+        .map(default_object)
+        .collect()
 }
 
 fn default_object(json: &'static str) -> DefaultObject {
@@ -51,7 +56,12 @@ fn default_object(json: &'static str) -> DefaultObject {
         "Role" => "roles",
         _ => "rolebindings",
     };
-    DefaultObject { resource, namespace: head.metadata.namespace, name: head.metadata.name, json }
+    DefaultObject {
+        resource,
+        namespace: head.metadata.namespace,
+        name: head.metadata.name,
+        json,
+    }
 }
 
 /// The rules every node has: those of the `system:node` role.

@@ -67,6 +67,11 @@ impl SigningKey {
         })
     }
 
+    /// The same key for another owner.
+    pub fn duplicate(&self) -> Result<Self, JwtError> {
+        Self::from_pkcs8(&self.pkcs8)
+    }
+
     pub fn to_pem(&self) -> String {
         pem::encode(&Pem::new("PRIVATE KEY", self.pkcs8.clone()))
     }

@@ -1,0 +1,27 @@
+//! Why admission refused.
+
+use machinery_meta::GroupResource;
+use machinery_meta::reader::ReadError;
+
+/// Each has one HTTP answer.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum AdmissionError {
+    /// The words behind `pods "x" is forbidden: `.
+    #[error("{0}")]
+    Forbidden(String),
+    /// The namespace is going away; a client can tell by the cause.
+    #[error("unable to create new content in namespace {0} because it is being terminated")]
+    NamespaceTerminating(String),
+    #[error("{resource} {name:?} not found")]
+    NotFound { resource: GroupResource, name: String },
+    #[error("{0}")]
+    BadRequest(String),
+    #[error(transparent)]
+    Reading(#[from] ReadError),
+}
+
+impl AdmissionError {
+    pub(crate) fn forbidden(why: impl Into<String>) -> Self {
+        Self::Forbidden(why.into())
+    }
+}

@@ -1,0 +1,31 @@
+//! The built-in plugins, in upstream's running order. A new one is a file here and a row in [`all`].
+
+mod default_toleration_seconds;
+mod namespace_lifecycle;
+mod node_restriction;
+mod objects;
+mod priority;
+mod service_account;
+mod taint_nodes_by_condition;
+
+use crate::Plugin;
+use machinery_meta::reader::ObjectReader;
+use std::sync::Arc;
+
+/// A source of random characters for generated names; the server gives its runtime's.
+pub type Random = Arc<dyn Fn() -> u64 + Send + Sync>;
+
+/// What upstream enables by default, as far as it is built.
+pub fn all(reader: &Arc<dyn ObjectReader>, random: Random) -> Vec<Box<dyn Plugin>> {
+    vec![
+        Box::new(namespace_lifecycle::NamespaceLifecycle::new(reader)),
+        Box::new(service_account::ServiceAccount::new(reader, random)),
+        Box::new(node_restriction::NodeRestriction::new(reader)),
+        Box::new(taint_nodes_by_condition::TaintNodesByCondition),
+        Box::new(priority::Priority::new(reader)),
+        Box::new(default_toleration_seconds::DefaultTolerationSeconds),
+    ]
+}
+
+#[cfg(test)]
+mod tests;

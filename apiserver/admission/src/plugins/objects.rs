@@ -1,0 +1,41 @@
+//! Reading other objects, and adding free-form pieces to one.
+
+use crate::AdmissionError;
+use machinery_meta::reader::{ObjectReader, ReadObject};
+use machinery_meta::{GroupResource, ObjectKey};
+use machinery_schema::{Ref, Tree};
+
+pub(super) async fn find(
+    reader: &dyn ObjectReader,
+    group: &str,
+    resource: &str,
+    namespace: &str,
+    name: &str,
+) -> Result<Option<ReadObject>, AdmissionError> {
+    Ok(reader
+        .get(
+            &GroupResource::new(group, resource),
+            &ObjectKey::new(namespace, name),
+        )
+        .await?)
+}
+
+/// Appends a piece of JSON of our own to a list of the object.
+pub(super) fn push_json(object: &mut Tree, path: &[&str], json: &str) {
+    let piece = Tree::from_json(json).expect("the plugin's own JSON is well formed");
+    object.push(path, piece.root());
+}
+
+/// All containers of a pod, of all three kinds.
+pub(super) fn containers(pod: &Tree) -> impl Iterator<Item = Ref<'_>> {
+    ["initContainers", "containers", "ephemeralContainers"]
+        .into_iter()
+        .filter_map(|kind| pod.at(&["spec", kind]))
+        .flat_map(Ref::items)
+}
+
+pub(super) fn annotation<'a>(object: &'a Tree, key: &str) -> Option<&'a str> {
+    object.at(&["metadata", "annotations", key]).and_then(Ref::as_str)
+}
+
+pub(super) const MIRROR_POD: &str = "kubernetes.io/config.mirror";

@@ -1,0 +1,192 @@
+//! ServiceAccount: every pod runs as an account that exists, and gets a volume with the account's token, the cluster's
+//! certificate authority and its namespace.
+
+use super::Random;
+use super::objects::{MIRROR_POD, annotation, containers, find, push_json};
+use crate::{AdmissionError, Operation, Plugin, Request};
+use async_trait::async_trait;
+use machinery_meta::reader::ObjectReader;
+use machinery_schema::{Mut, Ref, Tree};
+use serde::Deserialize;
+use std::sync::Arc;
+
+const DEFAULT_ACCOUNT: &str = "default";
+const MOUNT_PATH: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
+const VOLUME_PREFIX: &str = "kube-api-access-";
+/// Upstream's alphabet of generated names: no vowels, nothing that looks alike.
+const ALPHABET: &[u8; 27] = b"bcdfghjklmnpqrstvwxz2456789";
+const SUFFIX_LENGTH: usize = 5;
+
+pub(super) struct ServiceAccount {
+    reader: Arc<dyn ObjectReader>,
+    random: Random,
+}
+
+impl ServiceAccount {
+    pub(super) fn new(reader: &Arc<dyn ObjectReader>, random: Random) -> Self {
+        Self {
+            reader: Arc::clone(reader),
+            random,
+        }
+    }
+
+    fn volume_name(&self) -> String {
+        let mut random = (self.random)();
+        let mut name = VOLUME_PREFIX.to_owned();
+        for _ in 0..SUFFIX_LENGTH {
+            let at = usize::try_from(random % ALPHABET.len() as u64).unwrap_or_default();
+            name.push(char::from(ALPHABET[at]));
+            random /= ALPHABET.len() as u64;
+        }
+        name
+    }
+}
+
+/// The parts of an account that decide.
+#[derive(Deserialize, Default)]
+#[serde(default, rename_all = "camelCase")]
+struct Account {
+    automount_service_account_token: Option<bool>,
+    image_pull_secrets: Vec<Named>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default)]
+struct Named {
+    name: String,
+}
+
+/// Mirror pods are the node's business: they may not name what only the API can give.
+fn check_mirror(pod: &Tree) -> Result<(), AdmissionError> {
+    if !pod.str_at(&["spec", "serviceAccountName"]).is_empty() {
+        return Err(AdmissionError::forbidden(
+            "a mirror pod may not reference service accounts",
+        ));
+    }
+    let mut refers = containers(pod)
+        .flat_map(|c| c.list("env"))
+        .any(|env| env.at(&["valueFrom", "secretKeyRef"]).is_some());
+    refers |= containers(pod)
+        .flat_map(|c| c.list("envFrom"))
+        .any(|from| from.get("secretRef").is_some());
+    let volumes = || pod.at(&["spec", "volumes"]).into_iter().flat_map(Ref::items);
+    refers |= volumes().any(|volume| volume.get("secret").is_some());
+    if refers {
+        return Err(AdmissionError::forbidden(
+            "a mirror pod may not reference secrets",
+        ));
+    }
+    let mut sources = volumes()
+        .filter_map(|v| v.get("projected"))
+        .flat_map(|p| p.list("sources"));
+    if sources.any(|source| source.get("serviceAccountToken").is_some()) {
+        return Err(AdmissionError::forbidden(
+            "a mirror pod may not use ServiceAccountToken volume projections",
+        ));
+    }
+    Ok(())
+}
+
+#[async_trait]
+impl Plugin for ServiceAccount {
+    fn name(&self) -> &'static str {
+        "ServiceAccount"
+    }
+
+    fn handles(&self, request: &Request<'_>) -> bool {
+        request.operation == Operation::Create && request.is("", "pods")
+    }
+
+    async fn mutate(
+        &self,
+        request: &Request<'_>,
+        pod: &mut Tree,
+        _: Option<&Tree>,
+    ) -> Result<(), AdmissionError> {
+        if annotation(pod, MIRROR_POD).is_some() {
+            return check_mirror(pod);
+        }
+        if pod.str_at(&["spec", "serviceAccountName"]).is_empty() {
+            pod.set_str(&["spec", "serviceAccountName"], DEFAULT_ACCOUNT);
+        }
+        let name = pod.str_at(&["spec", "serviceAccountName"]).to_owned();
+        // The deprecated twin follows.
+        pod.set_str(&["spec", "serviceAccount"], &name);
+        let namespace = request.namespace;
+        let Some(found) = find(&*self.reader, "", "serviceaccounts", namespace, &name).await? else {
+            return Err(AdmissionError::forbidden(format!(
+                "error looking up service account {namespace}/{name}: serviceaccount {name:?} not found"
+            )));
+        };
+        let account: Account = serde_json::from_slice(&found.json).map_err(|error| {
+            AdmissionError::forbidden(format!(
+                "error looking up service account {namespace}/{name}: {error}"
+            ))
+        })?;
+        let own = pod
+            .at(&["spec", "automountServiceAccountToken"])
+            .and_then(Ref::as_bool);
+        if own.or(account.automount_service_account_token).unwrap_or(true) {
+            mount(pod, &self.volume_name());
+        }
+        if pod.at(&["spec", "imagePullSecrets"]).is_none_or(Ref::is_empty) {
+            for secret in &account.image_pull_secrets {
+                pod.push(&["spec", "imagePullSecrets"], machinery_schema::Value::EmptyMap);
+                let last = pod
+                    .at(&["spec", "imagePullSecrets"])
+                    .map_or(0, Ref::len)
+                    .saturating_sub(1);
+                pod.set(
+                    &[
+                        "spec".into(),
+                        "imagePullSecrets".into(),
+                        last.into(),
+                        "name".into(),
+                    ],
+                    &secret.name,
+                );
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Mounts the token volume wherever nothing is mounted at its place, and adds it when anybody needs it.
+fn mount(pod: &mut Tree, fresh_name: &str) {
+    let existing = pod
+        .at(&["spec", "volumes"])
+        .into_iter()
+        .flat_map(Ref::items)
+        .map(|volume| volume.str("name"))
+        .find(|name| name.starts_with(VOLUME_PREFIX))
+        .map(str::to_owned);
+    let name = existing.clone().unwrap_or_else(|| fresh_name.to_owned());
+    let json = format!(r#"{{"name":"{name}","readOnly":true,"mountPath":"{MOUNT_PATH}"}}"#);
+    let piece = Tree::from_json(&json).expect("the plugin's own JSON is well formed");
+    let mut needed = false;
+    for kind in ["initContainers", "containers"] {
+        pod.with(&["spec"], |mut spec| {
+            spec.each(kind, |container| needed |= mount_in(container, &piece))
+        });
+    }
+    if existing.is_none() && needed {
+        push_json(pod, &["spec", "volumes"], &volume(&name));
+    }
+}
+
+fn mount_in(mut container: Mut<'_>, mount: &Tree) -> bool {
+    let taken = container
+        .as_ref()
+        .list("volumeMounts")
+        .any(|own| own.str("mountPath") == MOUNT_PATH);
+    if !taken {
+        container.entry("volumeMounts").push(mount.root());
+    }
+    !taken
+}
+
+fn volume(name: &str) -> String {
+    format!(
+        r#"{{"name":"{name}","projected":{{"sources":[{{"serviceAccountToken":{{"expirationSeconds":3607,"path":"token"}}}},{{"configMap":{{"name":"kube-root-ca.crt","items":[{{"key":"ca.crt","path":"ca.crt"}}]}}}},{{"downwardAPI":{{"items":[{{"path":"namespace","fieldRef":{{"apiVersion":"v1","fieldPath":"metadata.namespace"}}}}]}}}}],"defaultMode":420}}}}"#
+    )
+}

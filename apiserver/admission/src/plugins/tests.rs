@@ -1,0 +1,263 @@
+use super::*;
+use crate::{AdmissionChain, AdmissionError, Operation, Request};
+use machinery_meta::reader::{ReadFuture, ReadObject};
+use machinery_meta::{GroupResource, ObjectHeader, ObjectKey, Uid, UserInfo};
+use machinery_schema::Tree;
+use std::collections::BTreeMap;
+use std::future::Future;
+
+#[derive(Default)]
+struct Objects(BTreeMap<(String, ObjectKey), ReadObject>);
+
+impl Objects {
+    fn with(mut self, resource: &str, namespace: &str, name: &str, json: &str) -> Self {
+        let key = ObjectKey::new(namespace, name);
+        let mut header = ObjectHeader {
+            key: key.clone(),
+            uid: Uid(format!("uid-{name}")),
+            ..ObjectHeader::default()
+        };
+        if json.contains("deletionTimestamp") {
+            header.deletion_timestamp = Some("2026-01-01T00:00:00Z".into());
+        }
+        let object = ReadObject {
+            header: Arc::new(header),
+            json: json.as_bytes().to_vec(),
+        };
+        self.0.insert((resource.to_owned(), key), object);
+        self
+    }
+}
+
+impl ObjectReader for Objects {
+    fn get<'a>(
+        &'a self,
+        resource: &'a GroupResource,
+        key: &'a ObjectKey,
+    ) -> ReadFuture<'a, Option<ReadObject>> {
+        let found = self.0.get(&(resource.resource.clone(), key.clone())).cloned();
+        Box::pin(std::future::ready(Ok(found)))
+    }
+
+    fn list<'a>(&'a self, resource: &'a GroupResource, _: &'a str) -> ReadFuture<'a, Vec<ReadObject>> {
+        let found = self
+            .0
+            .iter()
+            .filter(|((own, _), _)| *own == resource.resource)
+            .map(|(_, object)| object.clone());
+        Box::pin(std::future::ready(Ok(found.collect())))
+    }
+
+    fn generation(&self, _: &GroupResource) -> u64 {
+        1
+    }
+}
+
+fn block_on<T>(future: impl Future<Output = T>) -> T {
+    let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+    match std::pin::pin!(future).poll(&mut context) {
+        std::task::Poll::Ready(value) => value,
+        std::task::Poll::Pending => panic!("nothing here waits"),
+    }
+}
+
+fn chain() -> AdmissionChain {
+    let objects = Objects::default()
+        .with("namespaces", "", "a", "{}")
+        .with(
+            "namespaces",
+            "",
+            "gone",
+            r#"{"metadata":{"deletionTimestamp":"x"}}"#,
+        )
+        .with(
+            "serviceaccounts",
+            "a",
+            "default",
+            r#"{"imagePullSecrets":[{"name":"pull"}]}"#,
+        )
+        .with("nodes", "", "n1", "{}")
+        .with("pods", "a", "other", r#"{"spec":{"nodeName":"n2"}}"#)
+        .with(
+            "priorityclasses",
+            "",
+            "high",
+            r#"{"metadata":{"name":"high"},"value":7}"#,
+        );
+    let reader: Arc<dyn ObjectReader> = Arc::new(objects);
+    AdmissionChain::new(all(&reader, Arc::new(|| 0)))
+}
+
+struct Case {
+    user: UserInfo,
+    operation: Operation,
+    resource: &'static str,
+    namespace: &'static str,
+    name: &'static str,
+}
+
+impl Case {
+    fn run(&self, object: &str) -> Result<Tree, AdmissionError> {
+        let request = Request {
+            user: &self.user,
+            operation: self.operation,
+            group: "",
+            kind: "",
+            resource: self.resource,
+            subresource: "",
+            namespace: self.namespace,
+            name: self.name,
+            dry_run: false,
+        };
+        let mut tree = Tree::from_json(object).unwrap();
+        let chain = chain();
+        if self.operation == Operation::Delete {
+            block_on(chain.validate(&request, None, Some(&tree)))?;
+            return Ok(tree);
+        }
+        block_on(chain.mutate(&request, &mut tree, None))?;
+        block_on(chain.validate(&request, Some(&tree), None))?;
+        Ok(tree)
+    }
+}
+
+fn create(resource: &'static str, namespace: &'static str) -> Case {
+    Case {
+        user: UserInfo::named("jane", ["dev"]),
+        operation: Operation::Create,
+        resource,
+        namespace,
+        name: "",
+    }
+}
+
+#[test]
+fn a_pod_gets_what_upstream_gives_it() {
+    let pod = create("pods", "a")
+        .run(r#"{"metadata":{"name":"p"},"spec":{"containers":[{"name":"c"}],"priorityClassName":"high"}}"#);
+    let pod = pod.unwrap();
+    assert_eq!(pod.str_at(&["spec", "serviceAccountName"]), "default");
+    assert_eq!(pod.at(&["spec", "priority"]).unwrap().as_i64(), Some(7));
+    assert_eq!(
+        pod.at(&["spec", "volumes"]).unwrap().item(0).unwrap().str("name"),
+        "kube-api-access-bbbbb"
+    );
+    let mounts = pod
+        .at(&["spec", "containers"])
+        .unwrap()
+        .item(0)
+        .unwrap()
+        .get("volumeMounts")
+        .unwrap()
+        .to_json();
+    assert!(
+        mounts.contains("/var/run/secrets/kubernetes.io/serviceaccount"),
+        "{mounts}"
+    );
+    assert_eq!(
+        pod.at(&["spec", "imagePullSecrets"]).unwrap().to_json(),
+        r#"[{"name":"pull"}]"#
+    );
+    assert_eq!(pod.at(&["spec", "tolerations"]).unwrap().len(), 2);
+}
+
+#[test]
+fn a_pod_may_do_without_a_token() {
+    let pod = create("pods", "a")
+        .run(r#"{"spec":{"containers":[{"name":"c"}],"automountServiceAccountToken":false}}"#);
+    assert!(pod.unwrap().at(&["spec", "volumes"]).is_none());
+}
+
+#[test]
+fn namespaces_are_looked_at() {
+    let object = r#"{"metadata":{"name":"x"}}"#;
+    assert!(create("configmaps", "a").run(object).is_ok());
+    assert!(matches!(
+        create("configmaps", "b").run(object),
+        Err(AdmissionError::NotFound { .. })
+    ));
+    assert!(matches!(
+        create("configmaps", "gone").run(object),
+        Err(AdmissionError::NamespaceTerminating(_))
+    ));
+    let delete = |name| Case {
+        operation: Operation::Delete,
+        name,
+        ..create("namespaces", "")
+    };
+    assert!(matches!(
+        delete("kube-system").run("{}"),
+        Err(AdmissionError::Forbidden(_))
+    ));
+    assert!(delete("a").run("{}").is_ok());
+}
+
+#[test]
+fn a_node_keeps_to_itself() {
+    #[track_caller]
+    fn check(operation: Operation, resource: &'static str, name: &'static str, object: &str, expected: &str) {
+        let namespace = if resource == "nodes" { "" } else { "a" };
+        let case = Case {
+            user: UserInfo::node("n1"),
+            operation,
+            resource,
+            namespace,
+            name,
+        };
+        let got = case
+            .run(object)
+            .err()
+            .map(|error| error.to_string())
+            .unwrap_or_default();
+        assert_eq!(got, expected);
+    }
+    let node =
+        |name: &str, labels: &str| format!(r#"{{"metadata":{{"name":"{name}","labels":{{{labels}}}}}}}"#);
+    check(
+        Operation::Create,
+        "nodes",
+        "",
+        &node("n1", r#""kubernetes.io/hostname":"n1","x/y":"z""#),
+        "",
+    );
+    check(
+        Operation::Create,
+        "nodes",
+        "",
+        &node("n2", ""),
+        r#"node "n1" is not allowed to modify node "n2""#,
+    );
+    check(
+        Operation::Create,
+        "nodes",
+        "",
+        &node(
+            "n1",
+            r#""node-role.kubernetes.io/master":"","node-restriction.kubernetes.io/a":"b""#,
+        ),
+        r#"node "n1" is not allowed to set the following labels: node-restriction.kubernetes.io/a, node-role.kubernetes.io/master"#,
+    );
+    check(
+        Operation::Create,
+        "pods",
+        "",
+        r#"{"spec":{}}"#,
+        r#"pod does not have "kubernetes.io/config.mirror" annotation, node "n1" can only create mirror pods"#,
+    );
+    check(
+        Operation::Delete,
+        "pods",
+        "other",
+        "{}",
+        r#"node "n1" can only delete pods with spec.nodeName set to itself"#,
+    );
+}
+
+#[test]
+fn a_new_node_is_not_ready() {
+    let node = create("nodes", "").run(r#"{"metadata":{"name":"n1"}}"#).unwrap();
+    assert_eq!(
+        node.at(&["spec", "taints"]).unwrap().to_json(),
+        r#"[{"effect":"NoSchedule","key":"node.kubernetes.io/not-ready"}]"#
+    );
+}

@@ -1,0 +1,50 @@
+//! What is being done (apiserver's `admission.Attributes`), without the objects.
+
+use machinery_meta::{GroupResource, UserInfo};
+
+/// The operation admission is asked about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Operation {
+    Create,
+    Update,
+    Delete,
+    Connect,
+}
+
+impl Operation {
+    /// As upstream's messages have it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Create => "CREATE",
+            Self::Update => "UPDATE",
+            Self::Delete => "DELETE",
+            Self::Connect => "CONNECT",
+        }
+    }
+}
+
+/// See the module.
+#[derive(Debug, Clone, Copy)]
+pub struct Request<'a> {
+    pub user: &'a UserInfo,
+    pub operation: Operation,
+    pub group: &'a str,
+    pub kind: &'a str,
+    pub resource: &'a str,
+    pub subresource: &'a str,
+    pub namespace: &'a str,
+    /// Empty while a name is still to be generated.
+    pub name: &'a str,
+    pub dry_run: bool,
+}
+
+impl Request<'_> {
+    /// Whether this is about the resource itself, in this group.
+    pub fn is(&self, group: &str, resource: &str) -> bool {
+        self.subresource.is_empty() && self.group == group && self.resource == resource
+    }
+
+    pub fn group_resource(&self) -> GroupResource {
+        GroupResource::new(self.group, self.resource)
+    }
+}

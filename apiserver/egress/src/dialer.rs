@@ -1,0 +1,165 @@
+//! Opening connections.
+
+use http_body_util::combinators::UnsyncBoxBody;
+use hyper::body::{Bytes, Incoming};
+use hyper_util::rt::TokioIo;
+use machinery_runtime::Runtime;
+use rustls::ClientConfig;
+use rustls::pki_types::ServerName;
+use std::error::Error;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+
+/// A host that does not take the connection by then is down.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// A body on its way out.
+pub type OutgoingBody = UnsyncBoxBody<Bytes, Box<dyn Error + Send + Sync>>;
+
+/// Why there is no answer.
+#[derive(Debug, thiserror::Error)]
+pub enum EgressError {
+    #[error("dial tcp {to}: {cause}")]
+    Connect { to: String, cause: String },
+    #[error("{0:?} is no host name")]
+    Name(String),
+    #[error("TLS with {to}: {cause}")]
+    Tls { to: String, cause: String },
+    #[error("talking to {to}")]
+    Http {
+        to: String,
+        #[source]
+        source: hyper::Error,
+    },
+}
+
+/// Where to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Destination {
+    /// An address or a name.
+    pub host: String,
+    pub port: u16,
+    /// With our client certificate; otherwise plain TCP.
+    pub tls: bool,
+}
+
+impl fmt::Display for Destination {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.host.contains(':') {
+            write!(f, "[{}]:{}", self.host, self.port)
+        } else {
+            write!(f, "{}:{}", self.host, self.port)
+        }
+    }
+}
+
+/// Opens connections with one client certificate.
+#[derive(Clone)]
+pub struct Dialer {
+    tls: TlsConnector,
+    runtime: Runtime,
+}
+
+impl fmt::Debug for Dialer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Dialer").finish_non_exhaustive()
+    }
+}
+
+impl Dialer {
+    pub fn new(tls: Arc<ClientConfig>, runtime: Runtime) -> Self {
+        Self {
+            tls: TlsConnector::from(tls),
+            runtime,
+        }
+    }
+
+    pub fn runtime(&self) -> &Runtime {
+        &self.runtime
+    }
+
+    /// Sends one request over a connection of its own. Its address is origin form (`/path?query`); `Host` is set here.
+    pub async fn send(
+        &self,
+        to: &Destination,
+        mut request: http::Request<OutgoingBody>,
+    ) -> Result<http::Response<Incoming>, EgressError> {
+        if let Ok(host) = http::HeaderValue::from_str(&to.to_string()) {
+            request.headers_mut().insert(http::header::HOST, host);
+        }
+        let stream = self.connect(to).await?;
+        if to.tls {
+            let stream = self.handshake(to, stream).await?;
+            self.exchange(to, stream, request).await
+        } else {
+            self.exchange(to, stream, request).await
+        }
+    }
+
+    async fn connect(&self, to: &Destination) -> Result<TcpStream, EgressError> {
+        let failed = |cause: String| EgressError::Connect {
+            to: to.to_string(),
+            cause,
+        };
+        let connecting = TcpStream::connect((to.host.as_str(), to.port));
+        let connected = self.runtime.timeout(CONNECT_TIMEOUT, connecting).await;
+        let stream = connected
+            .map_err(|_| failed("i/o timeout".to_owned()))?
+            .map_err(|e| failed(e.to_string()))?;
+        stream
+            .set_nodelay(true)
+            .map_err(|error| failed(error.to_string()))?;
+        Ok(stream)
+    }
+
+    async fn handshake(
+        &self,
+        to: &Destination,
+        stream: TcpStream,
+    ) -> Result<tokio_rustls::client::TlsStream<TcpStream>, EgressError> {
+        let failed = |cause: String| EgressError::Tls {
+            to: to.to_string(),
+            cause,
+        };
+        let name = ServerName::try_from(to.host.clone()).map_err(|_| EgressError::Name(to.host.clone()))?;
+        let shaken = self
+            .runtime
+            .timeout(HANDSHAKE_TIMEOUT, self.tls.connect(name, stream))
+            .await;
+        shaken
+            .map_err(|_| failed("timeout".to_owned()))?
+            .map_err(|error| failed(error.to_string()))
+    }
+
+    async fn exchange<S>(
+        &self,
+        to: &Destination,
+        stream: S,
+        request: http::Request<OutgoingBody>,
+    ) -> Result<http::Response<Incoming>, EgressError>
+    where
+        S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    {
+        let failed = |source| EgressError::Http {
+            to: to.to_string(),
+            source,
+        };
+        let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream))
+            .await
+            .map_err(failed)?;
+        // Ends when the answer has been read, or dropped.
+        self.runtime
+            .spawn("egress-connection", async move {
+                if let Err(error) = connection.with_upgrades().await {
+                    tracing::debug!(%error, "egress connection ended");
+                }
+            })
+            .detach();
+        sender.send_request(request).await.map_err(failed)
+    }
+}
