@@ -8,6 +8,8 @@
 //! There is no second list of kinds anywhere. Nothing here waits, reads a clock or opens a file.
 
 pub mod compile;
+#[cfg(test)]
+mod samples;
 mod table;
 #[cfg(test)]
 mod tests;

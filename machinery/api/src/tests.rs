@@ -105,3 +105,34 @@ fn custom_resource_definitions_keep_their_forms() {
         .unwrap();
     assert_eq!(closed.as_bool(), Some(false));
 }
+
+#[test]
+fn every_kind_survives_protobuf_with_every_field_set() {
+    for kind in crate::table().kinds() {
+        for seed in 0..6 {
+            let full = crate::samples::full(kind.ty, seed);
+            let tree = crate::samples::with_type_meta(full, &kind.gvk.api_version(), &kind.gvk.kind);
+            let body = machinery_schema::encode_protobuf(&tree);
+            let again = machinery_schema::decode_protobuf(crate::schema(), kind.ty, &body).unwrap();
+            let (got, expected) = (again.root().to_json(), tree.root().to_json());
+            let differ = got
+                .bytes()
+                .zip(expected.bytes())
+                .take_while(|(a, b)| a == b)
+                .count();
+            let near = |text: &str| {
+                String::from_utf8_lossy(&text.as_bytes()[differ.saturating_sub(150)..])
+                    .chars()
+                    .take(250)
+                    .collect::<String>()
+            };
+            assert!(
+                got == expected,
+                "{} {seed}\n got {}\nwant {}",
+                kind.gvk,
+                near(&got),
+                near(&expected)
+            );
+        }
+    }
+}

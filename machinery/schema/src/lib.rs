@@ -19,6 +19,7 @@ pub mod json;
 pub mod leaf;
 mod normal;
 pub mod patch;
+pub mod protobuf;
 pub mod structural;
 pub mod table;
 #[cfg(test)]
@@ -33,6 +34,7 @@ pub use json::{
 pub use patch::{
     PatchError, PatchType, apply_patch, json_patch, merge_patch, strategic_merge_patch, to_untyped,
 };
+pub use protobuf::{decode_protobuf, encode_protobuf};
 pub use table::{
     Extra, Field, FieldSpec, Group, ListType, MapType, Schema, SchemaBuilder, SchemaError, Shape, Text, Type,
     TypeId, Wire,

@@ -69,6 +69,17 @@ pub fn decode_json(
     decode::decode(schema, ty, input, strictness)
 }
 
+/// Whether a text is one JSON value.
+pub(crate) fn check_json(text: &str) -> Result<(), DecodeError> {
+    let mut scan = scan::Scanner::new(text);
+    scan.skip(0)?;
+    if scan.peek().is_some() {
+        Err(scan.unexpected("after top-level value"))
+    } else {
+        Ok(())
+    }
+}
+
 impl Tree {
     /// Free-form JSON.
     pub fn from_json(text: &str) -> Result<Self, DecodeError> {

@@ -18,7 +18,7 @@ pub(super) fn canonical(text: &str) -> Result<Option<String>, String> {
 }
 
 /// Nanoseconds, or `time.ParseDuration`'s sentence.
-fn parse(text: &str) -> Result<i64, String> {
+pub fn parse(text: &str) -> Result<i64, String> {
     let invalid = || format!("time: invalid duration {}", super::go_quote(text));
     let (negative, mut rest) = match text.as_bytes().first() {
         Some(b'-') => (true, &text[1..]),
@@ -85,7 +85,7 @@ fn one<'a>(text: &'a str, whole_text: &str) -> Result<(i128, &'a str), String> {
 }
 
 /// As Go's `Duration.String`.
-fn write(nanos: i64) -> String {
+pub fn write(nanos: i64) -> String {
     let size = nanos.unsigned_abs();
     let sign = if nanos < 0 { "-" } else { "" };
     let (unit, scale) = match size {

@@ -9,6 +9,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use machinery_meta::quantity::Quantity;
 
+pub use duration::{parse as parse_duration, write as write_duration};
 pub use time::{civil_from_days, days_from_civil, parse_rfc3339, write_micro_time, write_time};
 
 /// Shapes whose JSON is a string with a canonical form.

@@ -75,9 +75,9 @@ fn add(document: &mut Tree, operation: Ref<'_>) -> Result<(), String> {
     let value = operation.get("value").map_or(Value::Null, Value::Copy);
     at_parent(document, path, |parent, key| add_to(parent, key, value))
         .unwrap_or_else(|| {
-            return Err(format!(
+            Err(format!(
                 "add operation does not apply: doc is missing path: \"{path}\": missing value"
-            ));
+            ))
         })
         .map_err(|error| at(error, "add", path))
 }
@@ -86,9 +86,9 @@ fn remove(document: &mut Tree, operation: Ref<'_>) -> Result<(), String> {
     let path = text(operation, "path").ok_or("remove operation failed to decode path: missing value")?;
     at_parent(document, path, remove_from)
         .unwrap_or_else(|| {
-            return Err(format!(
+            Err(format!(
                 "remove operation does not apply: doc is missing path: \"{path}\": missing value"
-            ));
+            ))
         })
         .map_err(|error| at(error, "remove", path))
 }
@@ -138,9 +138,9 @@ fn move_value(document: &mut Tree, operation: Ref<'_>) -> Result<(), String> {
         add_to(parent, key, Value::Copy(value.root()))
     })
     .unwrap_or_else(|| {
-        return Err(format!(
+        Err(format!(
             "move operation does not apply: doc is missing destination path: {path}: missing value"
-        ));
+        ))
     })
     .map_err(|error| at(error, "move", path))
 }
@@ -166,9 +166,9 @@ fn copy(document: &mut Tree, operation: Ref<'_>, copied: &mut usize) -> Result<(
         add_to(parent, key, Value::Copy(value.root()))
     })
     .unwrap_or_else(|| {
-        return Err(format!(
+        Err(format!(
             "copy operation does not apply: doc is missing destination path: {path}: missing value"
-        ));
+        ))
     })
     .map_err(|error| format!("error while adding value during copy: {error}"))
 }

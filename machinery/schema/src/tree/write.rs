@@ -474,6 +474,22 @@ impl Tree {
         }
     }
 
+    /// Sorts named children; of equal keys the last stays. Gives how many are left.
+    pub(crate) fn sort_and_dedup(&mut self, (first, count): (u32, u32)) -> u32 {
+        let start = first as usize;
+        self.sort_members(start, count as usize);
+        let mut kept: Vec<Node> = Vec::with_capacity(count as usize);
+        for at in start..start + count as usize {
+            let child = self.nodes[at];
+            match kept.last_mut() {
+                Some(last) if self.key_of(*last) == self.key_of(child) => *last = child,
+                _ => kept.push(child),
+            }
+        }
+        self.nodes[start..start + kept.len()].copy_from_slice(&kept);
+        narrow(kept.len())
+    }
+
     pub(crate) fn sort_members(&mut self, first: usize, count: usize) {
         let text = &self.text;
         let children = &mut self.nodes[first..first + count];

@@ -1,0 +1,358 @@
+//! Protobuf to trees.
+
+use super::wire::{Reader, Tag, illegal};
+use crate::MAX_DEPTH;
+use crate::json::{DecodeError, MAX_INPUT};
+use crate::leaf;
+use crate::normal::normal_field;
+use crate::table::{Field, Schema, Shape, TypeId};
+use crate::tree::{Node, Tree};
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use std::sync::Arc;
+
+/// Years that JSON can say: 0001 to 9999.
+const TIME_RANGE: std::ops::Range<i64> = -62_135_596_800..253_402_300_800;
+
+/// Decodes a whole body of a type; kind and version of the envelope become the tree's.
+pub fn decode_protobuf(schema: &Arc<Schema>, ty: TypeId, input: &[u8]) -> Result<Tree, DecodeError> {
+    let envelope = super::open_envelope(input)?;
+    let mut tree = decode_message(schema, ty, envelope.raw)?;
+    for (name, value) in [("apiVersion", envelope.api_version), ("kind", envelope.kind)] {
+        if !value.is_empty() && schema.field(ty, name).is_some() {
+            tree.set_str(&[name], value);
+        }
+    }
+    Ok(tree)
+}
+
+/// Decodes the message of a struct, without envelope, into its normal form.
+pub fn decode_message(schema: &Arc<Schema>, ty: TypeId, raw: &[u8]) -> Result<Tree, DecodeError> {
+    if raw.len() > MAX_INPUT {
+        return Err(DecodeError::TooLarge {
+            size: raw.len(),
+            limit: MAX_INPUT,
+        });
+    }
+    let tree = Tree {
+        schema: Arc::clone(schema),
+        nodes: Vec::with_capacity(raw.len() / 16 + 16),
+        text: String::with_capacity(raw.len() + 64),
+        root: Node::NULL,
+        ty,
+    };
+    let mut decoder = Decoder {
+        schema,
+        tree,
+        pending: Vec::with_capacity(64),
+        depth: 0,
+    };
+    decoder.tree.root = decoder.message(ty, raw)?;
+    Ok(decoder.tree)
+}
+
+struct Decoder<'s> {
+    schema: &'s Schema,
+    tree: Tree,
+    /// Values of the messages that are still open, innermost last; items of lists and maps lie singly.
+    pending: Vec<Node>,
+    depth: usize,
+}
+
+impl Decoder<'_> {
+    fn enter(&mut self) -> Result<(), DecodeError> {
+        self.depth += 1;
+        if self.depth > MAX_DEPTH {
+            Err(DecodeError::TooDeep)
+        } else {
+            Ok(())
+        }
+    }
+
+    fn message(&mut self, id: TypeId, raw: &[u8]) -> Result<Node, DecodeError> {
+        self.enter()?;
+        let mark = self.pending.len();
+        self.fields(id, 0, raw)?;
+        self.depth -= 1;
+        Ok(self.close(id, mark))
+    }
+
+    /// The fields of one level; an inlined struct's message adds to the same struct.
+    fn fields(&mut self, id: TypeId, level: u8, raw: &[u8]) -> Result<(), DecodeError> {
+        let mut reader = Reader::new(raw);
+        let mut hint = 0;
+        while let Some(tag) = reader.tag()? {
+            if let Some((position, field)) = self.find(id, level, tag.number, hint) {
+                hint = position + 1;
+                let value = self.value(field, &mut reader, tag)?;
+                self.pending.push(value.in_field(position));
+            } else if let Some(inner) = self.inner(id, level, tag.number) {
+                self.enter()?;
+                self.fields(id, inner, reader.bytes(tag)?)?;
+                self.depth -= 1;
+            } else {
+                reader.skip(tag)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Fields come in order, or nearly so: the search begins behind the last one, which itself may repeat.
+    fn find(&self, id: TypeId, level: u8, number: u32, hint: usize) -> Option<(usize, Field)> {
+        let fields = self.schema.fields(id);
+        let hint = hint.saturating_sub(1).min(fields.len());
+        let (before, after) = fields.split_at(hint);
+        let is = |field: &Field| field.group == level && u32::from(field.number) == number && number != 0;
+        let found = after
+            .iter()
+            .position(is)
+            .map(|at| at + hint)
+            .or_else(|| before.iter().position(is))?;
+        Some((found, fields[found]))
+    }
+
+    fn inner(&self, id: TypeId, level: u8, number: u32) -> Option<u8> {
+        let groups = self.schema.groups(self.schema.ty(id));
+        let at = groups
+            .iter()
+            .position(|group| group.parent == level && u32::from(group.number) == number)?;
+        u8::try_from(at + 1).ok()
+    }
+
+    /// A field's value; of lists and maps one item.
+    fn value(&mut self, field: Field, reader: &mut Reader<'_>, tag: Tag) -> Result<Node, DecodeError> {
+        let ty = self.schema.ty(field.ty);
+        match ty.shape {
+            Shape::List if !ty.wrapped => self.single(ty.item, reader, tag),
+            Shape::Map => self.entry(ty.item, reader.bytes(tag)?),
+            _ => self.single(field.ty, reader, tag),
+        }
+    }
+
+    fn single(&mut self, id: TypeId, reader: &mut Reader<'_>, tag: Tag) -> Result<Node, DecodeError> {
+        let schema = self.schema;
+        let ty = schema.ty(id);
+        Ok(match ty.shape {
+            Shape::Struct => self.message(id, reader.bytes(tag)?)?,
+            Shape::Bool => Node::bool(reader.number(tag)? != 0),
+            Shape::Int32 => Node::int(i64::from(truncated(reader.number(tag)?))),
+            Shape::Int64 | Shape::Uint32 | Shape::Uint64 => Node::int(reader.number(tag)?),
+            Shape::Float => Node::float(reader.double(tag)?),
+            Shape::Str => {
+                let text = String::from_utf8_lossy(reader.bytes(tag)?);
+                Node::str(self.tree.push_text(&text))
+            }
+            Shape::Bytes => {
+                let text = STANDARD.encode(reader.bytes(tag)?);
+                Node::str(self.tree.push_text(&text))
+            }
+            Shape::List => self.wrapped(ty.item, reader.bytes(tag)?)?,
+            Shape::SchemaOrBool | Shape::SchemaOrArray | Shape::SchemaOrStrings => {
+                self.schema_or(ty.shape, ty.item, reader.bytes(tag)?)?
+            }
+            Shape::Any | Shape::Map => return Err(illegal("proto: the type has no protobuf form")),
+            shape => self.small_message(shape, reader.bytes(tag)?)?,
+        })
+    }
+
+    /// A named list: a message whose field 1 repeats.
+    fn wrapped(&mut self, item: TypeId, raw: &[u8]) -> Result<Node, DecodeError> {
+        let mark = self.pending.len();
+        let mut reader = Reader::new(raw);
+        while let Some(tag) = reader.tag()? {
+            if tag.number == 1 {
+                let value = self.single(item, &mut reader, tag)?;
+                self.pending.push(value);
+            } else {
+                reader.skip(tag)?;
+            }
+        }
+        let span = self.tree.push_children(&self.pending[mark..]);
+        self.pending.truncate(mark);
+        Ok(Node::list(span))
+    }
+
+    fn entry(&mut self, item: TypeId, raw: &[u8]) -> Result<Node, DecodeError> {
+        self.enter()?;
+        let mut reader = Reader::new(raw);
+        let mut key = (0, 0);
+        let mut value = None;
+        while let Some(tag) = reader.tag()? {
+            match tag.number {
+                1 => {
+                    let text = String::from_utf8_lossy(reader.bytes(tag)?);
+                    key = self.tree.push_text(&text);
+                }
+                2 => value = Some(self.single(item, &mut reader, tag)?),
+                _ => reader.skip(tag)?,
+            }
+        }
+        self.depth -= 1;
+        let value = match value {
+            Some(value) => value,
+            None if self.schema.ty(item).shape == Shape::Bytes => Node::str((0, 0)),
+            None => self.tree.zero(item),
+        };
+        // Marked as named until the map is put together; the field's position is found by its neighbours.
+        Ok(self.keyed(value, key))
+    }
+
+    /// A map's entry as a list of key and value, so that it can lie among the fields by position.
+    fn keyed(&mut self, value: Node, key: (u32, u32)) -> Node {
+        let span = self.tree.push_children(&[value.in_key(key)]);
+        Node::map(span)
+    }
+
+    /// Quantities, times, durations, int-or-strings and opaque JSON.
+    fn small_message(&mut self, shape: Shape, raw: &[u8]) -> Result<Node, DecodeError> {
+        let mut reader = Reader::new(raw);
+        let (mut first, mut second, mut bytes): (i64, i64, Option<&[u8]>) = (0, 0, None);
+        let bytes_at = if shape == Shape::IntOrString { 3 } else { 1 };
+        let has_bytes = matches!(shape, Shape::IntOrString | Shape::Quantity | Shape::Raw);
+        while let Some(tag) = reader.tag()? {
+            match tag.number {
+                number if has_bytes && number == bytes_at => bytes = Some(reader.bytes(tag)?),
+                1 => first = reader.number(tag)?,
+                2 => second = reader.number(tag)?,
+                _ => reader.skip(tag)?,
+            }
+        }
+        let text = String::from_utf8_lossy(bytes.unwrap_or_default());
+        Ok(match shape {
+            Shape::IntOrString if first == 1 => Node::str(self.tree.push_text(&text)),
+            Shape::IntOrString => Node::int(i64::from(truncated(second))),
+            Shape::Quantity if text.is_empty() => Node::str(self.tree.push_text("0")),
+            Shape::Quantity => {
+                let canonical = leaf::canonical(shape, &text).map_err(DecodeError::Value)?;
+                Node::str(self.tree.push_text(canonical.as_deref().unwrap_or(&text)))
+            }
+            Shape::Duration => {
+                let text = leaf::write_duration(first);
+                Node::str(self.tree.push_text(&text))
+            }
+            Shape::Raw => self.raw(&text)?,
+            _ => self.time(shape, first, second)?,
+        })
+    }
+
+    fn time(&mut self, shape: Shape, seconds: i64, nanos: i64) -> Result<Node, DecodeError> {
+        if seconds == 0 && nanos == 0 {
+            return Ok(Node::NULL);
+        }
+        if !TIME_RANGE.contains(&seconds) {
+            return Err(illegal("Time.MarshalJSON: year outside of range [0,9999]"));
+        }
+        let text = match shape {
+            Shape::MicroTime => leaf::write_micro_time(
+                seconds,
+                u32::try_from(nanos.clamp(0, 999_999_999) / 1000).unwrap_or(0),
+            ),
+            _ => leaf::write_time(seconds),
+        };
+        Ok(Node::str(self.tree.push_text(&text)))
+    }
+
+    fn raw(&mut self, text: &str) -> Result<Node, DecodeError> {
+        if text.is_empty() || text == "null" {
+            return Ok(Node::NULL);
+        }
+        crate::json::check_json(text)?;
+        let compact = leaf::compact_json(text);
+        Ok(Node::raw(self.tree.push_text(&compact)))
+    }
+
+    fn schema_or(&mut self, shape: Shape, schema: TypeId, raw: &[u8]) -> Result<Node, DecodeError> {
+        let mut reader = Reader::new(raw);
+        let mark = self.pending.len();
+        let (mut allows, mut own) = (false, None);
+        while let Some(tag) = reader.tag()? {
+            match (shape, tag.number) {
+                (Shape::SchemaOrBool, 1) => allows = reader.number(tag)? != 0,
+                (Shape::SchemaOrBool, 2) | (Shape::SchemaOrArray | Shape::SchemaOrStrings, 1) => {
+                    own = Some(self.message(schema, reader.bytes(tag)?)?);
+                }
+                (Shape::SchemaOrArray, 2) => {
+                    let item = self.message(schema, reader.bytes(tag)?)?;
+                    self.pending.push(item);
+                }
+                (Shape::SchemaOrStrings, 2) => {
+                    let text = String::from_utf8_lossy(reader.bytes(tag)?);
+                    let item = Node::str(self.tree.push_text(&text));
+                    self.pending.push(item);
+                }
+                _ => reader.skip(tag)?,
+            }
+        }
+        let items = self.tree.push_children(&self.pending[mark..]);
+        self.pending.truncate(mark);
+        Ok(match own {
+            Some(own) => own,
+            None if shape == Shape::SchemaOrBool => Node::bool(allows),
+            None if items.1 > 0 => Node::list(items),
+            None => Node::NULL,
+        })
+    }
+
+    /// Puts the values since `mark` together as a struct in normal form.
+    fn close(&mut self, id: TypeId, mark: usize) -> Node {
+        let values = self.pending.split_off(mark);
+        let mut values = values;
+        if !values.is_sorted_by_key(|value| value.position()) {
+            values.sort_by_key(|value| value.position());
+        }
+        let schema = self.schema;
+        let fields = schema.fields(id);
+        let mut always = schema
+            .always(schema.ty(id))
+            .iter()
+            .map(|position| usize::from(*position))
+            .peekable();
+        for same in values.chunk_by(|a, b| a.position() == b.position()) {
+            let position = same[0].position();
+            while let Some(missing) = always.next_if(|missing| *missing < position) {
+                let zero = self.tree.zero_field(schema, id, missing);
+                self.pending.push(zero);
+            }
+            always.next_if(|own| *own == position);
+            let value = self.joined(fields[position].ty, same);
+            if let Some(kept) = normal_field(&mut self.tree, &fields[position], value) {
+                self.pending.push(kept.in_field(position));
+            }
+        }
+        for missing in always {
+            let zero = self.tree.zero_field(schema, id, missing);
+            self.pending.push(zero);
+        }
+        let span = self.tree.push_children(&self.pending[mark..]);
+        self.pending.truncate(mark);
+        Node::map(span)
+    }
+
+    /// The values of one field: items of a list, entries of a map, else the last one counts.
+    fn joined(&mut self, id: TypeId, values: &[Node]) -> Node {
+        let ty = self.schema.ty(id);
+        match ty.shape {
+            Shape::List if !ty.wrapped => {
+                let items: Vec<Node> = values.iter().map(|value| value.bare()).collect();
+                Node::list(self.tree.push_children(&items))
+            }
+            Shape::Map => {
+                let entries: Vec<Node> = values
+                    .iter()
+                    .flat_map(|value| self.tree.children(*value))
+                    .copied()
+                    .collect();
+                let span = self.tree.push_children(&entries);
+                let count = self.tree.sort_and_dedup(span);
+                Node::map((span.0, count))
+            }
+            _ => values.last().map_or(Node::NULL, |value| value.bare()),
+        }
+    }
+}
+
+/// Go's generated code keeps the low 32 bits.
+#[expect(clippy::cast_possible_truncation, reason = "that is the rule")]
+fn truncated(value: i64) -> i32 {
+    value as i32
+}
