@@ -7,12 +7,14 @@ use apiserver_registry::{RegistryError, RequestContext, ResourceRow};
 use bytes::Bytes;
 use http::HeaderMap;
 use machinery_meta::{GroupVersion, GroupVersionKind};
-use crate::engine::{apply_defaults, decode_protobuf, decode_yaml};
-use machinery_schema::{DecodeError, Decoded, Schema, Strictness, Tree, TypeId, decode_json};
+use crate::engine::decode_protobuf;
+use machinery_schema::{
+    DecodeError, Decoded, Schema, Strictness, Tree, TypeId, apply_defaults, decode_json, decode_yaml,
+};
 use std::sync::Arc;
 
 /// Upstream's limit for a request's body.
-pub const MAX_BODY_BYTES: usize = 3 * 1024 * 1024;
+pub(crate) const MAX_BODY_BYTES: usize = 3 * 1024 * 1024;
 
 /// What a body is expected to be.
 #[derive(Debug, Clone)]

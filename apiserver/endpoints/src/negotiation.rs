@@ -69,6 +69,8 @@ impl Offer {
         let mut all = vec!["application/json", "application/yaml"];
         if self.protobuf {
             all.push("application/vnd.kubernetes.protobuf");
+            all.push("application/json;stream=watch");
+            all.push("application/vnd.kubernetes.protobuf;stream=watch");
         }
         all.into_iter().map(str::to_owned).collect()
     }

@@ -165,7 +165,12 @@ pub fn of(error: &RegistryError) -> Status {
             Some(Details::of(resource, "")),
         ),
         E::MethodNotAllowed => Status::failure(405, "MethodNotAllowed", error.to_string(), Some(Details::default())),
-        E::NotAcceptable(_) => Status::failure(406, "NotAcceptable", error.to_string(), None),
+        E::NotAcceptable(offered) => Status::failure(
+            406,
+            "NotAcceptable",
+            format!("406: Not Acceptable\n\nAvailable representations: {}", offered.join(", ")),
+            Some(Details::default()),
+        ),
         E::UnsupportedMediaType(_) => Status::failure(415, "UnsupportedMediaType", error.to_string(), None),
         E::TooLarge(limit) => Status::failure(
             413,
@@ -196,6 +201,8 @@ pub fn of(error: &RegistryError) -> Status {
         ),
         E::Unavailable(message) => Status::failure(503, "ServiceUnavailable", message, None),
         E::Unauthorized(message) => Status::failure(401, "Unauthorized", message, None),
+        E::TooLargePatch(message) => Status::failure(413, "RequestEntityTooLarge", message, None),
+        E::Unprocessable(_) => Status::failure(422, "Invalid", error.to_string(), Some(Details::default())),
         E::Internal(message) => internal(message),
         E::Unclassified(message) => Status::failure(500, "", message, None),
         // The code is what the status line needs; the body goes out as it came.

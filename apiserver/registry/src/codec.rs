@@ -32,6 +32,7 @@ pub(crate) fn decode(row: &ResourceRow, entry: &Entry) -> Result<Tree, RegistryE
 
 /// A record of an older schema: pruned while decoding, defaulted here.
 fn renormalise(row: &ResourceRow, tree: &mut Tree) {
+    machinery_schema::apply_defaults(tree);
     row.strategy.defaults(tree);
 }
 

@@ -50,6 +50,12 @@ pub enum RegistryError {
     Unavailable(String),
     #[error("{0}")]
     Unauthorized(String),
+    /// A patch with more operations than are allowed.
+    #[error("{0}")]
+    TooLargePatch(String),
+    /// A patch that does not fit the object; upstream keeps the cause to itself.
+    #[error("the server rejected our request due to an error in our request")]
+    Unprocessable(String),
     #[error("{0}")]
     Internal(String),
     /// A failure upstream has no reason for: 500 with these words and nothing else.

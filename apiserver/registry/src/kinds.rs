@@ -6,7 +6,7 @@
 use crate::columns;
 use crate::row::{Conversion, ResourceRow, ScalePaths, Selectable, StoredForm, Subresource, SubresourceRole};
 use crate::strategy::Strategy;
-use crate::table_strategy::{TableStrategy, Traits};
+use crate::table_strategy::TableStrategy;
 use crate::verbs::{Verb, Verbs};
 use crate::{apps, batch, core, extensions, networking};
 use base64::Engine;
@@ -124,7 +124,7 @@ fn strategy(group: &str, plural: &str) -> Arc<dyn Strategy> {
         .or_else(|| batch::strategy(group, plural))
         .or_else(|| networking::strategy(group, plural))
         .or_else(|| extensions::strategy(group, plural))
-        .unwrap_or_else(|| Arc::new(TableStrategy(Traits::of(group, plural))))
+        .unwrap_or_else(|| Arc::new(TableStrategy::of(group, plural)))
 }
 
 /// Fields that field selectors may ask for, besides name and namespace.

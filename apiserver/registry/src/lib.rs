@@ -11,11 +11,15 @@
 //!
 //! Absent: HTTP, authorization, protobuf, any knowledge of who is asking beyond [`RequestContext`].
 
-mod apps;
-mod batch;
-mod core;
+pub mod apps;
+pub mod batch;
+pub mod coordination;
+pub mod core;
+pub mod discovery;
 mod extensions;
 mod networking;
+pub mod rbac;
+pub mod validation;
 
 pub mod admission;
 mod codec;

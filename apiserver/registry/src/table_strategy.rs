@@ -2,9 +2,9 @@
 
 use crate::context::RequestContext;
 use crate::store::deletion::GarbagePolicy;
-use crate::strategy::{Strategy, name_rule, path_segment_problems};
-use machinery_meta::syntax;
-use machinery_schema::Tree;
+use crate::strategy::{Part, Strategy, name_rule, path_segment_problems};
+use machinery_meta::{FieldError, syntax};
+use machinery_schema::{Ref, Tree};
 
 /// How a kind differs in what every kind has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -91,34 +91,115 @@ impl Traits {
     }
 }
 
+/// What is wrong with a new object, and with a changed one; functions of the kind's folder.
+#[derive(Debug, Clone, Copy)]
+pub struct Rules {
+    pub new: fn(Ref<'_>) -> Vec<FieldError>,
+    pub changed: fn(Ref<'_>, Ref<'_>) -> Vec<FieldError>,
+}
+
+impl Rules {
+    /// The rules of a built-in resource.
+    fn of(group: &str, plural: &str) -> Self {
+        use crate::{apps, batch, coordination, core, discovery, rbac};
+        let rules = |new, changed| Self { new, changed };
+        match (group, plural) {
+            ("", "endpoints") => {
+                rules(core::endpoints::validation::validate, |new, _| core::endpoints::validation::validate(new))
+            }
+            ("apps", "deployments") => {
+                rules(apps::deployment::validation::validate, apps::deployment::validation::validate_update)
+            }
+            ("apps", "replicasets") => {
+                rules(apps::replica_set::validation::validate, apps::replica_set::validation::validate_update)
+            }
+            ("batch", "jobs") => rules(batch::job::validation::validate, batch::job::validation::validate_update),
+            ("coordination.k8s.io", "leases") => rules(coordination::lease::validation::validate, |new, _| {
+                coordination::lease::validation::validate(new)
+            }),
+            ("discovery.k8s.io", "endpointslices") => rules(
+                discovery::endpoint_slice::validation::validate,
+                discovery::endpoint_slice::validation::validate_update,
+            ),
+            ("rbac.authorization.k8s.io", "roles") => {
+                rules(rbac::validation::validate_role, |new, _| rbac::validation::validate_role(new))
+            }
+            ("rbac.authorization.k8s.io", "clusterroles") => {
+                rules(rbac::validation::validate_cluster_role, |new, _| rbac::validation::validate_cluster_role(new))
+            }
+            ("rbac.authorization.k8s.io", "rolebindings") => rules(
+                |new| rbac::validation::validate_binding(new, true),
+                |new, old| rbac::validation::validate_binding_update(new, old, true),
+            ),
+            ("rbac.authorization.k8s.io", "clusterrolebindings") => rules(
+                |new| rbac::validation::validate_binding(new, false),
+                |new, old| rbac::validation::validate_binding_update(new, old, false),
+            ),
+            _ => rules(|_| Vec::new(), |_, _| Vec::new()),
+        }
+    }
+}
+
 /// See the module's comment.
 #[derive(Debug, Clone, Copy)]
-pub struct TableStrategy(pub Traits);
+pub struct TableStrategy {
+    pub traits: Traits,
+    rules: Rules,
+    /// Where the kind keeps a pod template's spec, whose defaults depend on each other.
+    template: &'static [&'static str],
+}
+
+impl TableStrategy {
+    /// The strategy of a built-in resource.
+    pub fn of(group: &str, plural: &str) -> Self {
+        let template: &[&str] = match (group, plural) {
+            ("apps", "deployments" | "replicasets" | "statefulsets" | "daemonsets")
+            | ("batch", "jobs")
+            | ("", "replicationcontrollers") => &["spec", "template", "spec"],
+            ("", "podtemplates") => &["template", "spec"],
+            ("batch", "cronjobs") => &["spec", "jobTemplate", "spec", "template", "spec"],
+            _ => &[],
+        };
+        Self { traits: Traits::of(group, plural), rules: Rules::of(group, plural), template }
+    }
+}
 
 impl Strategy for TableStrategy {
     fn name_problems(&self, name: &str, prefix: bool) -> Vec<String> {
-        self.0.names.problems(name, prefix)
+        self.traits.names.problems(name, prefix)
     }
 
-    fn prepare_for_create(&self, _ctx: &RequestContext, _object: &mut Tree) {}
+    fn defaults(&self, object: &mut Tree) {
+        if !self.template.is_empty() {
+            crate::core::pod::defaults::template(object, self.template);
+        }
+    }
+
+    fn validate(&self, _ctx: &RequestContext, object: Ref<'_>) -> Vec<FieldError> {
+        (self.rules.new)(object)
+    }
+
+    fn validate_update(&self, _ctx: &RequestContext, part: Part, object: Ref<'_>, old: Ref<'_>) -> Vec<FieldError> {
+        if part == Part::Status { Vec::new() } else { (self.rules.changed)(object, old) }
+    }
 
     fn allows_create_on_update(&self) -> bool {
-        self.0.create_on_update
+        self.traits.create_on_update
     }
 
     fn allows_unconditional_update(&self) -> bool {
-        self.0.unconditional_update
+        self.traits.unconditional_update
     }
 
     fn counts_generation(&self) -> bool {
-        self.0.generation
+        self.traits.generation
     }
 
     fn garbage_policy(&self) -> GarbagePolicy {
-        self.0.garbage
+        self.traits.garbage
     }
 
     fn returns_deleted_object(&self) -> bool {
-        self.0.returns_deleted
+        self.traits.returns_deleted
     }
 }

@@ -3,6 +3,7 @@
 use super::connection::{Connection, Target};
 use super::load::{self, Cost, now};
 use super::process::Processes;
+use super::server::Server;
 use anyhow::{Context, Result};
 use bytes::Bytes;
 use http::{Method, header};
@@ -51,20 +52,25 @@ const PODS: &str = "/api/v1/namespaces/bench/pods";
 /// A run against one server.
 #[derive(Debug)]
 pub struct Bench {
-    pub target: Target,
-    pub server: Processes,
-    pub sizes: Sizes,
+    target: Target,
+    running: Server,
+    server: Processes,
+    sizes: Sizes,
     figures: Vec<Figure>,
 }
 
 impl Bench {
-    pub fn new(target: Target, server: Processes, sizes: Sizes) -> Self {
-        Self {
+    /// Takes a server that became ready `started` after its exec.
+    pub fn new(running: Server, target: Target, started: Duration, sizes: Sizes) -> Self {
+        let mut bench = Self {
             target,
-            server,
+            server: running.processes(),
+            running,
             sizes,
             figures: Vec::new(),
-        }
+        };
+        bench.add("exec → /readyz, first start", milliseconds(started));
+        bench
     }
 
     /// Runs everything and returns the figures.
@@ -78,10 +84,22 @@ impl Bench {
         self.reads().await?;
         self.lists().await?;
         self.watches().await?;
-        self.idle("idle, pods stored").await?;
+        self.restart().await?;
+        self.idle("idle, restarted with pods stored").await?;
         self.delete_collection().await?;
         self.idle("idle, pods deleted").await?;
         Ok(self.figures)
+    }
+
+    async fn restart(&mut self) -> Result<()> {
+        let (target, took) = self.running.kill_and_restart().await?;
+        self.target = target;
+        self.server = self.running.processes();
+        self.add(
+            format!("kill -9 → /readyz with {} pods", self.sizes.pods),
+            milliseconds(took),
+        );
+        Ok(())
     }
 
     fn add(&mut self, work: impl Into<String>, figure: impl Into<String>) {
@@ -110,7 +128,7 @@ impl Bench {
         let share = (self.server.cpu()? - before).as_secs_f64() / self.sizes.idle.as_secs_f64() * 100.0;
         let text = format!(
             "{} resident, {share:.2} % of a core",
-            mebibytes(self.server.resident()?)
+            megabytes(self.server.resident()?)
         );
         self.add(work, text);
         Ok(())
@@ -149,7 +167,7 @@ impl Bench {
         });
         let cost = load::run(&self.target, &self.server, 64, self.sizes.pods - single, rest).await?;
         self.add_cost("create a 1.5 KB pod, 64 clients", &cost);
-        let resident = mebibytes(self.server.resident()?);
+        let resident = megabytes(self.server.resident()?);
         let work = format!("resident with {} pods", self.sizes.pods);
         self.add(work, resident);
         Ok(())
@@ -219,7 +237,7 @@ impl Bench {
             wall.as_secs_f64() * 1e3,
             cpu.as_secs_f64() * 1e3,
             bytes as f64 / 1e6,
-            mebibytes(extra)
+            megabytes(extra)
         ))
     }
 
@@ -309,15 +327,17 @@ impl Bench {
     }
 }
 
-#[expect(
-    clippy::disallowed_methods,
-    reason = "a load generator has no simulated clock"
-)]
-async fn pause(length: Duration) {
+/// Waits.
+#[expect(clippy::disallowed_methods, reason = "a load generator has no simulated clock")]
+pub(crate) async fn pause(length: Duration) {
     tokio::time::sleep(length).await;
 }
 
-fn mebibytes(bytes: u64) -> String {
+fn milliseconds(length: Duration) -> String {
+    format!("{:.0} ms", length.as_secs_f64() * 1e3)
+}
+
+fn megabytes(bytes: u64) -> String {
     format!("{:.1} MB", bytes as f64 / 1e6)
 }
 

@@ -140,11 +140,9 @@ impl FieldError {
         Self::new(FieldErrorKind::NotFound, path, Some(value.shown()), "")
     }
 
-    /// `supported values: "A", "B"`, sorted as upstream sorts them.
+    /// `supported values: "A", "B"`, in the order given (upstream sorts most of its lists, not all).
     pub fn not_supported(path: &FieldPath, value: impl FieldValue, supported: &[&str]) -> Self {
-        let mut values: Vec<&str> = supported.to_vec();
-        values.sort_unstable();
-        let listed: Vec<String> = values.iter().map(|v| format!("{v:?}")).collect();
+        let listed: Vec<String> = supported.iter().map(|v| format!("{v:?}")).collect();
         let detail = if listed.is_empty() {
             String::new()
         } else {

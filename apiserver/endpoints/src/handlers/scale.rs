@@ -95,6 +95,7 @@ struct ScaleChange {
     paths: ScalePaths,
     wanted: Wanted,
     name: String,
+    validation: FieldValidation,
 }
 
 pub(crate) async fn change(this: Endpoints, mut call: Call, paths: ScalePaths) -> Result<Response<Body>, RegistryError> {
@@ -112,6 +113,7 @@ pub(crate) async fn change(this: Endpoints, mut call: Call, paths: ScalePaths) -
         paths: paths.clone(),
         wanted,
         name: call.info.name.clone(),
+        validation: options.field_validation,
     };
     let target = Target { namespace: &call.info.namespace, name: &call.info.name, part: Part::Other("scale") };
     let written = call.store.update(&call.ctx, target, &change, &options, this.0.admission.as_ref()).await?;
@@ -131,14 +133,14 @@ async fn body(call: &mut Call, validation: FieldValidation) -> Result<Tree, Regi
 
 #[async_trait]
 impl UpdatedObject for ScaleChange {
-    async fn apply(&self, _ctx: &RequestContext, live: Option<&Tree>) -> Result<Tree, RegistryError> {
+    async fn apply(&self, ctx: &RequestContext, live: Option<&Tree>) -> Result<Tree, RegistryError> {
         let Some(live) = live else {
             return Err(RegistryError::not_found(&self.row.group_resource(), &self.name));
         };
         let scale = match &self.wanted {
             Wanted::Whole(scale) => scale.clone(),
             Wanted::Patched { kind, bytes } => {
-                patch_errors::apply(&self.row, &self.name, *kind, &scale_of(live, &self.paths)?, bytes)?.tree
+                patch_errors::apply(ctx, *kind, &scale_of(live, &self.paths)?, bytes, self.validation)?
             }
         };
         self.check(&scale)?;

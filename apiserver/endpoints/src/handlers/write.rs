@@ -14,8 +14,7 @@ use apiserver_registry::{
 use async_trait::async_trait;
 use bytes::Bytes;
 use http::{Response, StatusCode};
-use crate::engine::apply_defaults;
-use machinery_schema::{Ref, Tree};
+use machinery_schema::{Ref, Tree, apply_defaults};
 use std::sync::Arc;
 
 pub(crate) async fn create(this: Endpoints, mut call: Call) -> Result<Response<Body>, RegistryError> {
@@ -152,15 +151,7 @@ impl UpdatedObject for Patch {
         let Some(live) = live else {
             return Err(RegistryError::not_found(&self.row.group_resource(), &self.name));
         };
-        let patched = crate::patch_errors::apply(&self.row, &self.name, self.kind, live, &self.bytes)?;
-        for problem in patched.strict_errors {
-            match self.validation {
-                FieldValidation::Strict => return Err(crate::patch_errors::strict(&self.row, &self.name, &problem)),
-                FieldValidation::Warn => ctx.warnings.add(problem),
-                FieldValidation::Ignore => {}
-            }
-        }
-        let mut object = patched.tree;
+        let mut object = crate::patch_errors::apply(ctx, self.kind, live, &self.bytes, self.validation)?;
         apply_defaults(&mut object);
         clean(&self.row, &mut object);
         self.check_identity(&object)?;

@@ -1,5 +1,8 @@
 //! The kinds of the apps group that have rules of their own.
 
+pub mod deployment;
+pub mod replica_set;
+
 use crate::strategy::Strategy;
 use std::sync::Arc;
 

@@ -1,5 +1,7 @@
 //! The kinds of the batch group that have rules of their own.
 
+pub mod job;
+
 use crate::strategy::Strategy;
 use std::sync::Arc;
 

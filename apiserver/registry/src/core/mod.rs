@@ -1,12 +1,13 @@
 //! The kinds of the core group that have rules of their own.
 
-mod config_map;
-pub(crate) mod event;
+pub mod config_map;
+pub mod endpoints;
+pub mod event;
 mod namespace;
-mod node;
-pub(crate) mod pod;
-mod secret;
-pub(crate) mod service;
+pub mod node;
+pub mod pod;
+pub mod secret;
+pub mod service;
 
 use crate::strategy::Strategy;
 use std::sync::Arc;

@@ -1,6 +1,6 @@
 //! ConfigMap: a namespaced map of text and bytes; immutable when it says so. Nothing else.
 
-mod validation;
+pub mod validation;
 
 use crate::context::RequestContext;
 use crate::strategy::{Part, Strategy};

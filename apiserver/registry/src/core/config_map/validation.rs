@@ -1,54 +1,61 @@
-//! What is wrong with a ConfigMap.
+//! What makes a ConfigMap acceptable (upstream's `ValidateConfigMap`).
 
-use machinery_meta::{FieldError, FieldPath, syntax};
+use crate::validation::{Errors, Path};
+use machinery_meta::{FieldError, syntax};
 use machinery_schema::Ref;
 
-/// Data of a ConfigMap or Secret, all keys together.
-pub(crate) const MAX_DATA_BYTES: usize = 1024 * 1024;
+/// All values of a ConfigMap, or of a Secret, together.
+pub const MAX_BYTES: usize = 1024 * 1024;
 
-pub(super) fn validate(object: Ref<'_>) -> Vec<FieldError> {
-    let mut problems = Vec::new();
+/// Every problem of a ConfigMap.
+pub fn validate(map: Ref<'_>) -> Vec<FieldError> {
+    let mut errors = Errors::new();
     let mut total = 0;
-    for (key, value) in object.get("data").into_iter().flat_map(Ref::entries) {
-        let path = FieldPath::new("data").key(key);
-        key_problems(&path, key, &mut problems);
-        if object.get("binaryData").and_then(|binary| binary.get(key)).is_some() {
-            problems.push(FieldError::invalid(&path, key, "duplicate of key present in binaryData"));
+    let (data, binary) = (Path::of("data"), Path::of("binaryData"));
+    for (key, value) in map.get("data").into_iter().flat_map(Ref::entries) {
+        errors.all_invalid(&data.key(key), key, syntax::config_map_key(key));
+        if map.at(&["binaryData", key]).is_some() {
+            errors.invalid(&data.key(key), key, "duplicate of key present in binaryData");
         }
         total += value.as_str().map_or(0, str::len);
     }
-    for (key, value) in object.get("binaryData").into_iter().flat_map(Ref::entries) {
-        let path = FieldPath::new("binaryData").key(key);
-        key_problems(&path, key, &mut problems);
-        // Base64: four characters for three bytes.
-        total += value.as_str().map_or(0, |text| text.trim_end_matches('=').len() * 3 / 4);
+    for (key, value) in map.get("binaryData").into_iter().flat_map(Ref::entries) {
+        errors.all_invalid(&binary.key(key), key, syntax::config_map_key(key));
+        total += value.as_str().map_or(0, |text| text.len() / 4 * 3);
     }
-    if total > MAX_DATA_BYTES {
-        problems.push(FieldError::too_long(&FieldPath::root(), MAX_DATA_BYTES));
+    if total > MAX_BYTES {
+        errors.too_long(&Path::ROOT, MAX_BYTES);
     }
-    problems
+    errors.into_list()
 }
 
-fn key_problems(path: &FieldPath, key: &str, problems: &mut Vec<FieldError>) {
-    for detail in syntax::config_map_key(key) {
-        problems.push(FieldError::invalid(path, key, detail));
-    }
+/// Every problem of a changed ConfigMap: an immutable one stays as it is.
+pub fn validate_update(map: Ref<'_>, old: Ref<'_>) -> Vec<FieldError> {
+    let mut errors = Errors::new();
+    frozen(&mut errors, map, old, &["data", "binaryData"]);
+    let mut all = errors.into_list();
+    all.extend(validate(map));
+    all
 }
 
-pub(super) fn validate_update(object: Ref<'_>, old: Ref<'_>) -> Vec<FieldError> {
-    let mut problems = Vec::new();
-    let immutable = |object: Ref<'_>| object.get("immutable").and_then(Ref::as_bool) == Some(true);
-    if immutable(old) {
-        let refuse = |name: &str, detail: &str| FieldError::forbidden(&FieldPath::new(name), detail);
-        if !immutable(object) {
-            problems.push(refuse("immutable", "field is immutable when `immutable` is set"));
-        }
-        for name in ["data", "binaryData"] {
-            if object.get(name) != old.get(name) {
-                problems.push(refuse(name, "field is immutable when `immutable` is set"));
-            }
+/// The rule of `immutable: true`, which Secrets share.
+pub fn frozen(errors: &mut Errors, new: Ref<'_>, old: Ref<'_>, members: &[&'static str]) {
+    if old.get("immutable").and_then(Ref::as_bool) != Some(true) {
+        return;
+    }
+    let detail = "field is immutable when `immutable` is set";
+    if new.get("immutable").and_then(Ref::as_bool) != Some(true) {
+        errors.forbidden(&Path::of("immutable"), detail);
+    }
+    for member in members {
+        let text = |object: Ref<'_>| {
+            object
+                .get(member)
+                .filter(|value| !value.is_empty())
+                .map(Ref::to_json)
+        };
+        if text(new) != text(old) {
+            errors.forbidden(&Path::of(member), detail);
         }
     }
-    problems.extend(validate(object));
-    problems
 }

@@ -1,12 +1,16 @@
 //! Event: one stored object, served as core `v1` and as `events.k8s.io/v1`; gone after an hour.
 
 mod conversion;
+pub mod validation;
 
 pub(crate) use conversion::EventsConversion;
 
+use crate::context::RequestContext;
 use crate::row::Selectable;
 use crate::store::deletion::GarbagePolicy;
 use crate::strategy::Strategy;
+use machinery_meta::FieldError;
+use machinery_schema::Ref;
 use std::time::Duration;
 
 /// Upstream's `--event-ttl`.
@@ -27,6 +31,14 @@ impl Strategy for EventStrategy {
 
     fn garbage_policy(&self) -> GarbagePolicy {
         GarbagePolicy::Unsupported
+    }
+
+    fn validate(&self, _ctx: &RequestContext, object: Ref<'_>) -> Vec<FieldError> {
+        if object.get("regarding").is_some() {
+            validation::validate_events(object)
+        } else {
+            validation::validate_core(object)
+        }
     }
 
     fn ttl(&self) -> Option<Duration> {

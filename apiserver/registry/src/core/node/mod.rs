@@ -1,6 +1,11 @@
 //! Node: registers with its status; afterwards the status is its agent's.
 
-use crate::strategy::Strategy;
+pub mod validation;
+
+use crate::context::RequestContext;
+use crate::strategy::{Part, Strategy};
+use machinery_meta::FieldError;
+use machinery_schema::Ref;
 
 /// See the module's comment.
 #[derive(Debug, Clone, Copy)]
@@ -13,5 +18,13 @@ impl Strategy for NodeStrategy {
 
     fn keeps_status_on_create(&self) -> bool {
         true
+    }
+
+    fn validate(&self, _ctx: &RequestContext, object: Ref<'_>) -> Vec<FieldError> {
+        validation::validate(object)
+    }
+
+    fn validate_update(&self, _ctx: &RequestContext, part: Part, object: Ref<'_>, old: Ref<'_>) -> Vec<FieldError> {
+        if part == Part::Status { Vec::new() } else { validation::validate_update(object, old) }
     }
 }

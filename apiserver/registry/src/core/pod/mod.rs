@@ -1,10 +1,12 @@
 //! Pod: defaults that look at other fields, status that begins Pending, deletion with grace.
 
-mod defaults;
+pub(crate) mod defaults;
 pub(crate) mod qos;
+pub mod validation;
 
 use crate::context::RequestContext;
 use crate::strategy::{Part, Strategy};
+use machinery_meta::FieldError;
 use machinery_schema::{Ref, Step, Tree};
 
 /// See the module's comment.
@@ -35,6 +37,14 @@ impl Strategy for PodStrategy {
                 object.set_str(&["status", "qosClass"], qos::class(old.root()));
             }
         }
+    }
+
+    fn validate(&self, _ctx: &RequestContext, object: Ref<'_>) -> Vec<FieldError> {
+        validation::validate(object)
+    }
+
+    fn validate_update(&self, _ctx: &RequestContext, part: Part, object: Ref<'_>, old: Ref<'_>) -> Vec<FieldError> {
+        if part == Part::Main { validation::update::validate(object, old) } else { Vec::new() }
     }
 
     fn graceful(&self, object: Ref<'_>, requested: Option<i64>) -> Option<i64> {

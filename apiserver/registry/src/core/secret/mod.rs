@@ -1,9 +1,12 @@
 //! Secret: `stringData` is folded into `data`; immutable when it says so.
 
+pub mod validation;
+
 use crate::context::RequestContext;
-use crate::strategy::Strategy;
+use crate::strategy::{Part, Strategy};
 use base64::Engine;
-use machinery_schema::{Step, Tree};
+use machinery_meta::FieldError;
+use machinery_schema::{Ref, Step, Tree};
 
 /// See the module's comment.
 #[derive(Debug, Clone, Copy)]
@@ -26,9 +29,15 @@ impl Strategy for SecretStrategy {
         object.remove(&["stringData"]);
     }
 
-    fn prepare_for_create(&self, _ctx: &RequestContext, _object: &mut Tree) {}
-
     fn counts_generation(&self) -> bool {
         false
+    }
+
+    fn validate(&self, _ctx: &RequestContext, object: Ref<'_>) -> Vec<FieldError> {
+        validation::validate(object)
+    }
+
+    fn validate_update(&self, _ctx: &RequestContext, part: Part, object: Ref<'_>, old: Ref<'_>) -> Vec<FieldError> {
+        if part == Part::Status { Vec::new() } else { validation::validate_update(object, old) }
     }
 }

@@ -1,0 +1,370 @@
+//! Containers, init containers and ephemeral ones.
+
+use super::volumes::Volumes;
+use super::{environment, probes, resources, security};
+use crate::validation::{Errors, Path, dns_label, one_of};
+use machinery_meta::field::Shown;
+use machinery_meta::syntax;
+use machinery_schema::Ref;
+use std::collections::HashSet;
+
+/// Upstream's protocols of ports.
+pub const PROTOCOLS: [&str; 3] = ["SCTP", "TCP", "UDP"];
+
+/// What an ephemeral container may not have.
+const NOT_EPHEMERAL: [&str; 6] = [
+    "ports",
+    "livenessProbe",
+    "readinessProbe",
+    "startupProbe",
+    "lifecycle",
+    "resources",
+];
+
+/// All containers of a spec.
+pub fn validate_all(errors: &mut Errors, path: &Path<'_>, spec: Ref<'_>, volumes: &Volumes<'_>) {
+    let mut names = HashSet::new();
+    regular(errors, &path.child("containers"), spec, volumes, &mut names);
+    init(errors, &path.child("initContainers"), spec, volumes, &mut names);
+    ephemeral(
+        errors,
+        &path.child("ephemeralContainers"),
+        spec,
+        volumes,
+        &mut names,
+    );
+}
+
+fn regular<'a>(
+    errors: &mut Errors,
+    path: &Path<'_>,
+    spec: Ref<'a>,
+    volumes: &Volumes<'_>,
+    names: &mut HashSet<&'a str>,
+) {
+    let containers = spec.list("containers");
+    if containers.len() == 0 {
+        errors.required(path, "");
+    }
+    for (index, container) in containers.enumerate() {
+        let at = path.index(index);
+        common(errors, &at, container, spec, volumes);
+        if !names.insert(container.str("name")) {
+            errors.duplicate(&at.child("name"), container.str("name"));
+        }
+        probes::validate_all(errors, &at, container, spec);
+        restart_rules(errors, &at, container);
+    }
+    host_port_conflicts(errors, path, spec.list("containers"));
+}
+
+/// A regular container's own restart policy comes with rules (KEP-5307).
+fn restart_rules(errors: &mut Errors, path: &Path<'_>, container: Ref<'_>) {
+    let policy = container.str("restartPolicy");
+    let policies = ["Always", "Never", "OnFailure"];
+    if !policy.is_empty() && !policies.contains(&policy) {
+        errors.not_supported(&path.child("restartPolicy"), policy, &policies);
+    }
+    if policy.is_empty() && container.list("restartPolicyRules").len() > 0 {
+        errors.required(
+            &path.child("restartPolicy"),
+            "must specify restartPolicy when restart rules are used",
+        );
+    }
+}
+
+fn init<'a>(
+    errors: &mut Errors,
+    path: &Path<'_>,
+    spec: Ref<'a>,
+    volumes: &Volumes<'_>,
+    names: &mut HashSet<&'a str>,
+) {
+    for (index, container) in spec.list("initContainers").enumerate() {
+        let at = path.index(index);
+        common(errors, &at, container, spec, volumes);
+        let sidecar = container.str("restartPolicy") == "Always";
+        if !names.insert(container.str("name")) {
+            errors.duplicate(&at.child("name"), container.str("name"));
+        }
+        host_port_conflicts(errors, &at, std::iter::once(container));
+        if sidecar {
+            probes::validate_all(errors, &at, container, spec);
+        } else {
+            for name in ["lifecycle", "livenessProbe", "readinessProbe", "startupProbe"] {
+                if container.get(name).is_some() {
+                    let detail = "may not be set for init containers without restartPolicy=Always";
+                    errors.forbidden(&at.child(name), detail);
+                }
+            }
+        }
+        restart_rules(errors, &at, container);
+    }
+}
+
+fn ephemeral<'a>(
+    errors: &mut Errors,
+    path: &Path<'_>,
+    spec: Ref<'a>,
+    volumes: &Volumes<'_>,
+    names: &mut HashSet<&'a str>,
+) {
+    for (index, container) in spec.list("ephemeralContainers").enumerate() {
+        let at = path.index(index);
+        common(errors, &at, container, spec, volumes);
+        let name = container.str("name");
+        if !names.insert(name) {
+            errors.duplicate(&at.child("name"), name);
+        }
+        let target = container.str("targetContainerName");
+        let exists = |list: &str| spec.list(list).any(|other| other.str("name") == target);
+        if !target.is_empty() && !exists("containers") && !exists("initContainers") {
+            errors.not_found(&at.child("targetContainerName"), target);
+        }
+        for forbidden in NOT_EPHEMERAL {
+            if container.get(forbidden).is_some_and(|value| !value.is_empty()) {
+                errors.forbidden(&at.child(forbidden), "cannot be set for an Ephemeral Container");
+            }
+        }
+        let mounts = at.child("volumeMounts");
+        for (index, mount) in container.list("volumeMounts").enumerate() {
+            for name in ["subPath", "subPathExpr"] {
+                if !mount.str(name).is_empty() {
+                    let mount_path = mounts.index(index);
+                    errors.forbidden(
+                        &mount_path.child(name),
+                        "cannot be set for an Ephemeral Container",
+                    );
+                }
+            }
+        }
+    }
+}
+
+fn common(errors: &mut Errors, path: &Path<'_>, container: Ref<'_>, spec: Ref<'_>, volumes: &Volumes<'_>) {
+    let name = container.str("name");
+    if name.is_empty() {
+        errors.required(&path.child("name"), "");
+    } else {
+        dns_label(errors, &path.child("name"), name);
+    }
+    if container.str("image").is_empty() {
+        errors.required(&path.child("image"), "");
+    }
+    let policies = ["FallbackToLogsOnError", "File"];
+    one_of(
+        errors,
+        path,
+        container,
+        "terminationMessagePolicy",
+        &policies,
+        Some(""),
+    );
+    ports(errors, &path.child("ports"), container);
+    environment::validate(errors, path, container);
+    mounts(errors, &path.child("volumeMounts"), container, volumes);
+    devices(errors, &path.child("volumeDevices"), container, volumes);
+    one_of(
+        errors,
+        path,
+        container,
+        "imagePullPolicy",
+        &["Always", "IfNotPresent", "Never"],
+        Some(""),
+    );
+    if let Some(requirements) = container.get("resources") {
+        resources::validate_container(errors, &path.child("resources"), requirements, spec);
+    }
+    resources::resize_policy(errors, &path.child("resizePolicy"), container, spec);
+    if let Some(context) = container.get("securityContext") {
+        security::validate_container(errors, &path.child("securityContext"), context);
+    }
+}
+
+fn ports(errors: &mut Errors, path: &Path<'_>, container: Ref<'_>) {
+    let mut names = HashSet::new();
+    for (index, port) in container.list("ports").enumerate() {
+        let at = path.index(index);
+        let name = port.str("name");
+        if !name.is_empty() {
+            let problems = syntax::port_name(name);
+            if problems.is_empty() && !names.insert(name) {
+                errors.duplicate(&at.child("name"), name);
+            }
+            errors.all_invalid(&at.child("name"), name, problems);
+        }
+        let number = |field| port.get(field).and_then(Ref::as_i64).unwrap_or_default();
+        if number("containerPort") == 0 {
+            errors.required(&at.child("containerPort"), "");
+        } else {
+            port_number(errors, &at.child("containerPort"), number("containerPort"));
+        }
+        if number("hostPort") != 0 {
+            port_number(errors, &at.child("hostPort"), number("hostPort"));
+        }
+        one_of(errors, &at, port, "protocol", &PROTOCOLS, Some(""));
+    }
+}
+
+/// A port between 1 and 65535.
+pub fn port_number(errors: &mut Errors, path: &Path<'_>, port: i64) {
+    for problem in syntax::port_number(port) {
+        errors.invalid(path, port, problem);
+    }
+}
+
+fn host_port_conflicts<'a>(errors: &mut Errors, path: &Path<'_>, containers: impl Iterator<Item = Ref<'a>>) {
+    let mut taken = HashSet::new();
+    for (index, container) in containers.enumerate() {
+        let at = path.index(index);
+        let ports = at.child("ports");
+        for (index, port) in container.list("ports").enumerate() {
+            let number = port.get("hostPort").and_then(Ref::as_i64).unwrap_or_default();
+            if number == 0 {
+                continue;
+            }
+            let key = (port.str("protocol"), port.str("hostIP"), number);
+            if !taken.insert(key) {
+                let shown = if key.1.is_empty() {
+                    format!("{}//{number}", key.0)
+                } else {
+                    format!("{}/{}/{number}", key.0, key.1)
+                };
+                let port_path = ports.index(index);
+                errors.duplicate(&port_path.child("hostPort"), shown);
+            }
+        }
+    }
+}
+
+fn mounts(errors: &mut Errors, path: &Path<'_>, container: Ref<'_>, volumes: &Volumes<'_>) {
+    let mut points = HashSet::new();
+    for (index, mount) in container.list("volumeMounts").enumerate() {
+        let at = path.index(index);
+        let (name, point) = (mount.str("name"), mount.str("mountPath"));
+        if name.is_empty() {
+            errors.required(&at.child("name"), "");
+        }
+        if !volumes.contains(name) {
+            errors.not_found(&at.child("name"), name);
+        }
+        if point.is_empty() {
+            errors.required(&at.child("mountPath"), "");
+        }
+        if !points.insert(point) {
+            errors.invalid(&at.child("mountPath"), point, "must be unique");
+        }
+        let same = |field: &str, value: &str| container.list("volumeDevices").any(|d| d.str(field) == value);
+        if same("name", name) {
+            errors.invalid(&at.child("name"), name, "must not already exist in volumeDevices");
+        }
+        if same("devicePath", point) {
+            errors.invalid(
+                &at.child("mountPath"),
+                point,
+                "must not already exist as a path in volumeDevices",
+            );
+        }
+        sub_paths(errors, path, &at, mount);
+        propagation(errors, &path.child("mountPropagation"), mount, container);
+        one_of(
+            errors,
+            &at,
+            mount,
+            "recursiveReadOnly",
+            &["Disabled", "Enabled", "IfPossible"],
+            None,
+        );
+    }
+}
+
+/// Upstream reports these on the list, not on the mount.
+fn sub_paths(errors: &mut Errors, list: &Path<'_>, at: &Path<'_>, mount: Ref<'_>) {
+    let (path, expression) = (mount.str("subPath"), mount.str("subPathExpr"));
+    if !path.is_empty() {
+        descending_path(errors, &list.child("subPath"), path);
+    }
+    if !expression.is_empty() {
+        if !path.is_empty() {
+            let detail = "subPathExpr and subPath are mutually exclusive";
+            errors.invalid(&at.child("subPathExpr"), expression, detail);
+        }
+        descending_path(errors, &list.child("subPathExpr"), expression);
+    }
+}
+
+fn propagation(errors: &mut Errors, path: &Path<'_>, mount: Ref<'_>, container: Ref<'_>) {
+    let mode = mount.str("mountPropagation");
+    let modes = ["Bidirectional", "HostToContainer", "None"];
+    if mode.is_empty() {
+        return;
+    }
+    if !modes.contains(&mode) {
+        errors.not_supported(path, mode, &modes);
+    }
+    let privileged = container
+        .at(&["securityContext", "privileged"])
+        .and_then(Ref::as_bool);
+    if mode == "Bidirectional" && privileged != Some(true) {
+        errors.forbidden(
+            path,
+            "Bidirectional mount propagation is available only to privileged containers",
+        );
+    }
+}
+
+fn devices(errors: &mut Errors, path: &Path<'_>, container: Ref<'_>, volumes: &Volumes<'_>) {
+    let (mut names, mut points) = (HashSet::new(), HashSet::new());
+    for (index, device) in container.list("volumeDevices").enumerate() {
+        let at = path.index(index);
+        let (name, point) = (device.str("name"), device.str("devicePath"));
+        if name.is_empty() {
+            errors.required(&at.child("name"), "");
+        }
+        if !names.insert(name) {
+            errors.invalid(&at.child("name"), name, "must be unique");
+        }
+        if !volumes.contains(name) {
+            errors.not_found(&at.child("name"), name);
+        } else if !volumes.is_claim(name) {
+            errors.invalid(
+                &at.child("name"),
+                name,
+                "can only use volume source type of PersistentVolumeClaim or Ephemeral for block mode",
+            );
+        }
+        if point.is_empty() {
+            errors.required(&at.child("devicePath"), "");
+        }
+        if !points.insert(point) {
+            errors.invalid(&at.child("devicePath"), point, "must be unique");
+        }
+        if !point.is_empty() && point.split('/').any(|part| part == "..") {
+            errors.invalid(&at.child("devicePath"), point, "can not contain backsteps ('..')");
+        }
+    }
+}
+
+/// A relative path that never goes up.
+pub fn descending_path(errors: &mut Errors, path: &Path<'_>, target: &str) {
+    if target.starts_with('/') {
+        errors.invalid(path, target, "must be a relative path");
+    }
+    no_backsteps(errors, path, target);
+}
+
+/// A path without `..`.
+pub fn no_backsteps(errors: &mut Errors, path: &Path<'_>, target: &str) {
+    if target.split('/').any(|part| part == "..") {
+        errors.invalid(path, target, "must not contain '..'");
+    }
+}
+
+/// A port given as a number or by name.
+pub fn port_or_name(errors: &mut Errors, path: &Path<'_>, port: Option<Ref<'_>>) {
+    match (port.and_then(Ref::as_i64), port.and_then(Ref::as_str)) {
+        (Some(number), _) => port_number(errors, path, number),
+        (None, Some(name)) => errors.all_invalid(path, name, syntax::port_name(name)),
+        (None, None) => errors.invalid(path, Shown("0".into()), syntax::inclusive_range(1, 65535)),
+    }
+}

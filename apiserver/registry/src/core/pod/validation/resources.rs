@@ -1,0 +1,160 @@
+//! Requests and limits.
+
+use crate::validation::{Errors, Path, quantity};
+use machinery_meta::field::Shown;
+use machinery_meta::{Quantity, syntax};
+use machinery_schema::Ref;
+
+/// Resources every container may name without a domain.
+const STANDARD: [&str; 3] = ["cpu", "memory", "ephemeral-storage"];
+
+/// A container's requests and limits.
+pub fn validate_container(errors: &mut Errors, path: &Path<'_>, requirements: Ref<'_>, spec: Ref<'_>) {
+    let (limits_path, requests_path) = (path.child("limits"), path.child("requests"));
+    let limits = requirements.get("limits");
+    for (name, value) in limits.into_iter().flat_map(Ref::entries) {
+        amount(errors, &limits_path.key(name), name, value);
+    }
+    for (name, value) in requirements.get("requests").into_iter().flat_map(Ref::entries) {
+        amount(errors, &requests_path.key(name), name, value);
+        match limits.and_then(|limits| limits.get(name)).and_then(quantity) {
+            Some(limit) => within_limit(errors, &requests_path, name, value, limit),
+            None if !may_overcommit(name) => {
+                errors.required(&limits_path, "Limit must be set for non overcommitable resources");
+            }
+            None => {}
+        }
+    }
+    claims(errors, &path.child("claims"), requirements, spec);
+    let named = |wanted: &dyn Fn(&str) -> bool| {
+        ["limits", "requests"]
+            .iter()
+            .filter_map(|list| requirements.get(list))
+            .flat_map(Ref::entries)
+            .any(|(name, _)| wanted(name))
+    };
+    if named(&|name| name.starts_with("hugepages-")) && !named(&|name| name == "cpu" || name == "memory") {
+        errors.forbidden(path, "HugePages require cpu or memory");
+    }
+}
+
+fn within_limit(errors: &mut Errors, path: &Path<'_>, name: &str, value: Ref<'_>, limit: Quantity) {
+    let Some(request) = quantity(value) else { return };
+    if request != limit && !may_overcommit(name) {
+        errors.invalid(
+            path,
+            request.to_string(),
+            format!("must be equal to {name} limit of {limit}"),
+        );
+    } else if request > limit {
+        let detail = format!("must be less than or equal to {name} limit of {limit}");
+        errors.invalid(path, request.to_string(), detail);
+    }
+}
+
+/// Native resources other than huge pages may be promised more than once.
+fn may_overcommit(name: &str) -> bool {
+    is_native(name) && !name.starts_with("hugepages-")
+}
+
+fn is_native(name: &str) -> bool {
+    !name.contains('/') || name.starts_with("kubernetes.io/")
+}
+
+fn amount(errors: &mut Errors, path: &Path<'_>, name: &str, value: Ref<'_>) {
+    resource_name(errors, path, name);
+    let Some(amount) = quantity(value) else { return };
+    if amount.is_negative() {
+        errors.invalid(path, amount.to_string(), "must be greater than or equal to 0");
+    }
+    let integer = !is_native(name) || name == "pods";
+    if integer && !amount.is_integer() {
+        errors.invalid(path, Shown(amount.to_string()), "must be an integer");
+    }
+}
+
+fn resource_name(errors: &mut Errors, path: &Path<'_>, name: &str) {
+    errors.all_invalid(path, name, syntax::qualified_name(name));
+    if !name.contains('/') {
+        if !is_standard(name) {
+            errors.invalid(path, name, "must be a standard resource type or fully qualified");
+        }
+        if !STANDARD.contains(&name) && !name.starts_with("hugepages-") {
+            errors.invalid(path, name, "must be a standard resource for containers");
+        }
+    } else if !is_native(name) && !is_extended(name) {
+        errors.invalid(path, name, "doesn't follow extended resource name standard");
+    }
+}
+
+/// Names without a domain that mean something somewhere in Kubernetes (quotas included).
+fn is_standard(name: &str) -> bool {
+    const NAMES: [&str; 12] = [
+        "cpu",
+        "memory",
+        "ephemeral-storage",
+        "storage",
+        "pods",
+        "services",
+        "secrets",
+        "configmaps",
+        "resourcequotas",
+        "replicationcontrollers",
+        "persistentvolumeclaims",
+        "services.nodeports",
+    ];
+    let quantity = name
+        .strip_prefix("requests.")
+        .or_else(|| name.strip_prefix("limits."));
+    name.starts_with("hugepages-") || NAMES.contains(&quantity.unwrap_or(name))
+}
+
+fn is_extended(name: &str) -> bool {
+    !name.starts_with("requests.") && syntax::qualified_name(&format!("requests.{name}")).is_empty()
+}
+
+fn claims(errors: &mut Errors, path: &Path<'_>, requirements: Ref<'_>, spec: Ref<'_>) {
+    let mut seen = Vec::new();
+    for (index, claim) in requirements.list("claims").enumerate() {
+        let at = path.index(index);
+        let name = claim.str("name");
+        if name.is_empty() {
+            errors.required(&at, "");
+            continue;
+        }
+        let key = (name, claim.str("request"));
+        if seen.contains(&key) {
+            errors.duplicate(&at, name);
+        }
+        seen.push(key);
+        if !spec.list("resourceClaims").any(|own| own.str("name") == name) {
+            errors.not_found(&at, name);
+        }
+    }
+}
+
+/// What happens to a container when its resources change in place.
+pub fn resize_policy(errors: &mut Errors, path: &Path<'_>, container: Ref<'_>, spec: Ref<'_>) {
+    let mut seen = Vec::new();
+    for (index, policy) in container.list("resizePolicy").enumerate() {
+        let (resource, restart) = (policy.str("resourceName"), policy.str("restartPolicy"));
+        if seen.contains(&resource) {
+            errors.duplicate(&path.index(index), resource);
+        }
+        seen.push(resource);
+        match resource {
+            "cpu" | "memory" => {}
+            "" => errors.required(path, ""),
+            other => errors.not_supported(path, other, &["cpu", "memory"]),
+        }
+        match restart {
+            "NotRequired" | "RestartContainer" => {}
+            "" => errors.required(path, ""),
+            other => errors.not_supported(path, other, &["NotRequired", "RestartContainer"]),
+        }
+        if spec.str("restartPolicy") == "Never" && restart != "NotRequired" {
+            let detail = "must be 'NotRequired' when `restartPolicy` is 'Never'";
+            errors.invalid(path, restart, detail);
+        }
+    }
+}

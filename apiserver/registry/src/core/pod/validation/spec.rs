@@ -1,0 +1,191 @@
+//! The spec as a whole.
+
+use super::{containers, scheduling, security, volumes};
+use crate::validation::{Errors, Path, dns_label, dns_subdomain, labels, one_of, range};
+use machinery_meta::syntax;
+use machinery_schema::Ref;
+use std::net::IpAddr;
+
+const MAX_NAMESERVERS: usize = 3;
+const MAX_SEARCHES: usize = 32;
+const MAX_SEARCH_CHARS: usize = 2048;
+const BAD_ADDRESS: &str = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)";
+
+/// A pod's spec, or a template's.
+pub fn validate(errors: &mut Errors, path: &Path<'_>, spec: Ref<'_>) {
+    let known = volumes::validate(errors, &path.child("volumes"), spec);
+    containers::validate_all(errors, path, spec, &known);
+    host_network_ports(errors, path, spec);
+    one_of(
+        errors,
+        path,
+        spec,
+        "restartPolicy",
+        &["Always", "Never", "OnFailure"],
+        Some(""),
+    );
+    let dns = ["ClusterFirst", "ClusterFirstWithHostNet", "Default", "None"];
+    one_of(errors, path, spec, "dnsPolicy", &dns, Some(""));
+    labels(errors, &path.child("nodeSelector"), spec.get("nodeSelector"));
+    security::validate_pod(errors, path, spec);
+    scheduling::affinity(errors, &path.child("affinity"), spec.get("affinity"));
+    dns_config(errors, &path.child("dnsConfig"), spec);
+    readiness_gates(errors, &path.child("readinessGates"), spec);
+    scheduling_gates(errors, &path.child("schedulingGates"), spec);
+    scheduling::topology_spread(errors, &path.child("topologySpreadConstraints"), spec);
+    names(errors, path, spec);
+    range(
+        errors,
+        path,
+        spec,
+        "activeDeadlineSeconds",
+        1,
+        i64::from(i32::MAX),
+    );
+    for name in ["hostname", "subdomain"] {
+        if !spec.str(name).is_empty() {
+            dns_label(errors, &path.child(name), spec.str(name));
+        }
+    }
+    scheduling::tolerations(errors, &path.child("tolerations"), spec);
+    host_aliases(errors, &path.child("hostAliases"), spec);
+    for name in ["priorityClassName", "runtimeClassName"] {
+        if !spec.str(name).is_empty() {
+            dns_subdomain(errors, &path.child(name), spec.str(name));
+        }
+    }
+    one_of(
+        errors,
+        path,
+        spec,
+        "preemptionPolicy",
+        &["PreemptLowerPriority", "Never"],
+        None,
+    );
+    let os = path.child("os");
+    if let Some(named) = spec.get("os") {
+        one_of(errors, &os, named, "name", &["linux", "windows"], Some(""));
+    }
+}
+
+/// Account, node and the like, which are names of other objects.
+fn names(errors: &mut Errors, path: &Path<'_>, spec: Ref<'_>) {
+    for name in ["serviceAccountName", "nodeName"] {
+        if !spec.str(name).is_empty() {
+            dns_subdomain(errors, &path.child(name), spec.str(name));
+        }
+    }
+}
+
+/// In the host's network a container's port and its host port are the same thing.
+fn host_network_ports(errors: &mut Errors, path: &Path<'_>, spec: Ref<'_>) {
+    if spec.get("hostNetwork").and_then(Ref::as_bool) != Some(true) {
+        return;
+    }
+    let list = path.child("containers");
+    for (index, container) in spec.list("containers").enumerate() {
+        let container_path = list.index(index);
+        let ports = container_path.child("ports");
+        for (index, port) in container.list("ports").enumerate() {
+            let number = |name| port.get(name).and_then(Ref::as_i64).unwrap_or_default();
+            if number("hostPort") != number("containerPort") {
+                let at = ports.index(index);
+                let detail = "must match `hostPort` when `hostNetwork` is true";
+                errors.invalid(&at.child("containerPort"), number("containerPort"), detail);
+            }
+        }
+    }
+}
+
+fn dns_config(errors: &mut Errors, path: &Path<'_>, spec: Ref<'_>) {
+    let config = spec.get("dnsConfig");
+    let none = spec.str("dnsPolicy") == "None";
+    let Some(config) = config else {
+        if none {
+            errors.required(path, "must provide `dnsConfig` when `dnsPolicy` is None");
+        }
+        return;
+    };
+    let servers = config.list("nameservers");
+    let servers_path = path.child("nameservers");
+    if none && servers.len() == 0 {
+        let detail = "must provide at least one DNS nameserver when `dnsPolicy` is None";
+        errors.required(&servers_path, detail);
+    }
+    if servers.len() > MAX_NAMESERVERS {
+        let shown = config.get("nameservers").map(Ref::to_json).unwrap_or_default();
+        let detail = format!("must not have more than {MAX_NAMESERVERS} nameservers");
+        errors.invalid(&servers_path, machinery_meta::field::Shown(shown), detail);
+    }
+    for (index, server) in servers.enumerate() {
+        let text = server.as_str().unwrap_or_default();
+        if text.parse::<IpAddr>().is_err() {
+            errors.invalid(&servers_path.index(index), text, BAD_ADDRESS);
+        }
+    }
+    searches(errors, &path.child("searches"), config);
+    let options = path.child("options");
+    for (index, option) in config.list("options").enumerate() {
+        if option.str("name").is_empty() {
+            errors.required(&options.index(index), "must not be empty");
+        }
+    }
+}
+
+fn searches(errors: &mut Errors, path: &Path<'_>, config: Ref<'_>) {
+    let searches: Vec<&str> = config.list("searches").filter_map(Ref::as_str).collect();
+    let shown = || machinery_meta::field::Shown(format!("{searches:?}"));
+    if searches.len() > MAX_SEARCHES {
+        let detail = format!("must not have more than {MAX_SEARCHES} search paths");
+        errors.invalid(path, shown(), detail);
+    }
+    if searches.join(" ").len() > MAX_SEARCH_CHARS {
+        let detail = format!(
+            "must not have more than {MAX_SEARCH_CHARS} characters (including spaces) in the search list"
+        );
+        errors.invalid(path, shown(), detail);
+    }
+    for (index, search) in searches.iter().enumerate() {
+        let name = search.strip_suffix('.').unwrap_or(search);
+        if *search != "." {
+            errors.all_invalid(&path.index(index), search, syntax::dns1123_subdomain(name));
+        }
+    }
+}
+
+fn readiness_gates(errors: &mut Errors, path: &Path<'_>, spec: Ref<'_>) {
+    for (index, gate) in spec.list("readinessGates").enumerate() {
+        let at = path.index(index);
+        let condition = gate.str("conditionType");
+        errors.all_invalid(
+            &at.child("conditionType"),
+            condition,
+            syntax::qualified_name(condition),
+        );
+    }
+}
+
+fn scheduling_gates(errors: &mut Errors, path: &Path<'_>, spec: Ref<'_>) {
+    let mut seen = Vec::new();
+    for (index, gate) in spec.list("schedulingGates").enumerate() {
+        let at = path.index(index);
+        let name = gate.str("name");
+        errors.all_invalid(&at, name, syntax::qualified_name(name));
+        if seen.contains(&name) {
+            errors.duplicate(&at, name);
+        }
+        seen.push(name);
+    }
+}
+
+fn host_aliases(errors: &mut Errors, path: &Path<'_>, spec: Ref<'_>) {
+    for (index, alias) in spec.list("hostAliases").enumerate() {
+        let at = path.index(index);
+        if alias.str("ip").parse::<IpAddr>().is_err() {
+            errors.invalid(&at.child("ip"), alias.str("ip"), BAD_ADDRESS);
+        }
+        for name in alias.list("hostnames").filter_map(Ref::as_str) {
+            dns_subdomain(errors, &at.child("hostnames"), name);
+        }
+    }
+}

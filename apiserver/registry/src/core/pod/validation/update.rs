@@ -1,0 +1,118 @@
+//! What may change in a pod that exists.
+
+use super::spec;
+use crate::validation::{Errors, Path};
+use machinery_meta::FieldError;
+use machinery_schema::Ref;
+
+const FIXED: &str = "pod updates may not change fields other than `spec.containers[*].image`,`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing tolerations),`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)\n";
+
+/// Every problem of a change to the pod itself.
+pub fn validate(pod: Ref<'_>, old: Ref<'_>) -> Vec<FieldError> {
+    let mut errors = Errors::new();
+    let path = Path::of("spec");
+    let (Some(new_spec), Some(old_spec)) = (pod.get("spec"), old.get("spec")) else {
+        return Vec::new();
+    };
+    spec::validate(&mut errors, &path, new_spec);
+    deadline(&mut errors, &path, new_spec, old_spec);
+    added_tolerations(&mut errors, &path, new_spec, old_spec);
+    removed_gates(&mut errors, &path, new_spec, old_spec);
+    images(&mut errors, &path, new_spec);
+    if fixed_part(new_spec, old_spec) != fixed_part(old_spec, old_spec) {
+        errors.forbidden(&path, FIXED);
+    }
+    errors.into_list()
+}
+
+/// The deadline may come and shrink, never grow or go.
+fn deadline(errors: &mut Errors, path: &Path<'_>, new: Ref<'_>, old: Ref<'_>) {
+    let seconds = |spec: Ref<'_>| spec.get("activeDeadlineSeconds").and_then(Ref::as_i64);
+    let at = path.child("activeDeadlineSeconds");
+    match (seconds(new), seconds(old)) {
+        (Some(new), Some(old)) if new > old => {
+            errors.invalid(&at, new, "must be less than or equal to previous value");
+        }
+        (None, Some(old)) => {
+            errors.invalid(&at, old, "must not update from a positive integer to nil value");
+        }
+        _ => {}
+    }
+}
+
+/// Every old toleration stays (its seconds may change), new ones may come.
+fn added_tolerations(errors: &mut Errors, path: &Path<'_>, new: Ref<'_>, old: Ref<'_>) {
+    let same = |a: Ref<'_>, b: Ref<'_>| {
+        ["key", "operator", "value", "effect"]
+            .iter()
+            .all(|name| a.str(name) == b.str(name))
+    };
+    for toleration in old.list("tolerations") {
+        if !new.list("tolerations").any(|other| same(other, toleration)) {
+            errors.forbidden(
+                &path.child("tolerations"),
+                "existing toleration can not be modified except its tolerationSeconds",
+            );
+        }
+    }
+}
+
+/// Scheduling gates only go, and none come.
+fn removed_gates(errors: &mut Errors, path: &Path<'_>, new: Ref<'_>, old: Ref<'_>) {
+    let at = path.child("schedulingGates");
+    let is_old = |name: &str| old.list("schedulingGates").any(|gate| gate.str("name") == name);
+    let added: Vec<&str> = new
+        .list("schedulingGates")
+        .map(|gate| gate.str("name"))
+        .filter(|name| !is_old(name))
+        .collect();
+    if !added.is_empty() {
+        let detail = format!(
+            "only deletion is allowed, but found new scheduling gates '{}'",
+            added.join(", ")
+        );
+        errors.forbidden(&at, &detail);
+    }
+}
+
+fn images(errors: &mut Errors, path: &Path<'_>, spec: Ref<'_>) {
+    for list in ["containers", "initContainers"] {
+        let list_path = path.child(list);
+        for (index, container) in spec.list(list).enumerate() {
+            let image = container.str("image");
+            if image.trim() != image {
+                let at = list_path.index(index);
+                errors.invalid(
+                    &at.child("image"),
+                    image,
+                    "must not have leading or trailing whitespace",
+                );
+            }
+        }
+    }
+}
+
+/// The spec as text with everything that may change taken from `old` or left out.
+fn fixed_part(spec: Ref<'_>, old: Ref<'_>) -> String {
+    let mut tree = spec.to_tree();
+    for name in ["activeDeadlineSeconds", "tolerations", "schedulingGates"] {
+        tree.remove(&[name]);
+    }
+    let grace = |spec: Ref<'_>| spec.get("terminationGracePeriodSeconds").and_then(Ref::as_i64);
+    if grace(old).is_some_and(|seconds| seconds < 0) && grace(spec) == Some(1) {
+        tree.remove(&["terminationGracePeriodSeconds"]);
+    }
+    // A gated pod may still narrow where it goes.
+    if old.list("schedulingGates").len() > 0 {
+        for name in ["nodeSelector", "affinity"] {
+            tree.remove(&[name]);
+        }
+    }
+    for list in ["containers", "initContainers"] {
+        tree.with(&[list], |mut list| {
+            list.each_item(|mut container| container.set("image", ""))
+        });
+    }
+    // Ephemeral containers have a subresource of their own and are not compared here.
+    tree.root().to_json()
+}

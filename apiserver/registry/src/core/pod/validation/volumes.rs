@@ -1,0 +1,356 @@
+//! Volumes.
+
+use super::containers::{descending_path, no_backsteps};
+use super::environment::{VOLUME_FIELDS, field_ref, resource_field_ref};
+use crate::validation::{Errors, Path, dns_label, dns_subdomain, label_selector, one_of, quantity};
+use machinery_meta::field::Shown;
+use machinery_schema::{Kind, Ref};
+
+/// The volumes that are in order, by name; mounts are checked against them.
+#[derive(Debug, Default)]
+pub struct Volumes<'a>(Vec<(&'a str, bool)>);
+
+impl Volumes<'_> {
+    pub fn contains(&self, name: &str) -> bool {
+        self.0.iter().any(|(own, _)| *own == name)
+    }
+
+    /// Whether the volume can be a block device.
+    pub fn is_claim(&self, name: &str) -> bool {
+        self.0.iter().any(|(own, claim)| *own == name && *claim)
+    }
+}
+
+/// All volumes of a spec; answers with those that are in order.
+pub fn validate<'a>(errors: &mut Errors, path: &Path<'_>, spec: Ref<'a>) -> Volumes<'a> {
+    let mut known = Volumes::default();
+    for (index, volume) in spec.list("volumes").enumerate() {
+        let at = path.index(index);
+        let before = errors.len();
+        source(errors, &at, volume);
+        let name = volume.str("name");
+        if name.is_empty() {
+            errors.required(&at.child("name"), "");
+        } else {
+            dns_label(errors, &at.child("name"), name);
+        }
+        if known.contains(name) {
+            errors.duplicate(&at.child("name"), name);
+        }
+        if errors.len() == before {
+            let claim = volume.get("persistentVolumeClaim").is_some() || volume.get("ephemeral").is_some();
+            known.0.push((name, claim));
+        }
+    }
+    known
+}
+
+/// The sources in the order in which upstream looks for them.
+const SOURCES: [&str; 29] = [
+    "emptyDir",
+    "hostPath",
+    "gitRepo",
+    "gcePersistentDisk",
+    "awsElasticBlockStore",
+    "secret",
+    "nfs",
+    "iscsi",
+    "glusterfs",
+    "flocker",
+    "configMap",
+    "rbd",
+    "cinder",
+    "cephfs",
+    "quobyte",
+    "downwardAPI",
+    "fc",
+    "persistentVolumeClaim",
+    "azureFile",
+    "vsphereVolume",
+    "photonPersistentDisk",
+    "portworxVolume",
+    "azureDisk",
+    "storageos",
+    "projected",
+    "scaleIO",
+    "csi",
+    "ephemeral",
+    "image",
+];
+
+/// A volume has exactly one source.
+fn source(errors: &mut Errors, path: &Path<'_>, volume: Ref<'_>) {
+    let mut found = false;
+    for name in SOURCES {
+        let Some(value) = volume.get(name).filter(|value| value.kind() == Kind::Map) else {
+            continue;
+        };
+        if found {
+            errors.forbidden(&path.child(name), "may not specify more than 1 volume type");
+        } else {
+            one_source(errors, &path.child(name), name, value);
+        }
+        found = true;
+    }
+    if !found {
+        errors.required(path, "must specify a volume type");
+    }
+}
+
+fn one_source(errors: &mut Errors, path: &Path<'_>, name: &str, source: Ref<'_>) {
+    match name {
+        "emptyDir" => empty_dir(errors, path, source),
+        "hostPath" => host_path(errors, path, source),
+        "configMap" => named_files(errors, path, source, "name"),
+        "secret" => named_files(errors, path, source, "secretName"),
+        "downwardAPI" => downward_api(errors, path, source),
+        "projected" => projected(errors, path, source),
+        "persistentVolumeClaim" => {
+            if source.str("claimName").is_empty() {
+                errors.required(&path.child("claimName"), "");
+            }
+        }
+        "nfs" => nfs(errors, path, source),
+        "csi" => required(errors, path, source, &["driver"]),
+        "iscsi" => required(errors, path, source, &["targetPortal", "iqn"]),
+        "ephemeral" => {
+            if source.get("volumeClaimTemplate").is_none() {
+                errors.required(&path.child("volumeClaimTemplate"), "");
+            }
+        }
+        "image" => {
+            required(errors, path, source, &["reference"]);
+            one_of(
+                errors,
+                path,
+                source,
+                "pullPolicy",
+                &["Always", "IfNotPresent", "Never"],
+                None,
+            );
+        }
+        _ => {}
+    }
+}
+
+fn required(errors: &mut Errors, path: &Path<'_>, source: Ref<'_>, names: &[&str]) {
+    for name in names {
+        if source.str(name).is_empty() {
+            errors.required(&path.child(name), "");
+        }
+    }
+}
+
+fn empty_dir(errors: &mut Errors, path: &Path<'_>, source: Ref<'_>) {
+    let limit = source.get("sizeLimit").and_then(quantity);
+    if limit.is_some_and(|limit| limit.is_negative()) {
+        errors.forbidden(
+            &path.child("sizeLimit"),
+            "SizeLimit field must be a valid resource quantity",
+        );
+    }
+}
+
+fn host_path(errors: &mut Errors, path: &Path<'_>, source: Ref<'_>) {
+    let target = source.str("path");
+    if target.is_empty() {
+        errors.required(&path.child("path"), "");
+        return;
+    }
+    no_backsteps(errors, &path.child("path"), target);
+    let types = [
+        "",
+        "BlockDevice",
+        "CharDevice",
+        "Directory",
+        "DirectoryOrCreate",
+        "File",
+        "FileOrCreate",
+        "Socket",
+    ];
+    if !types.contains(&source.str("type")) {
+        errors.not_supported(&path.child("type"), source.str("type"), &types);
+    }
+}
+
+fn nfs(errors: &mut Errors, path: &Path<'_>, source: Ref<'_>) {
+    required(errors, path, source, &["server", "path"]);
+    let target = source.str("path");
+    if !target.is_empty() && !target.starts_with('/') {
+        errors.invalid(&path.child("path"), target, "must be an absolute path");
+    }
+}
+
+fn mode(errors: &mut Errors, path: &Path<'_>, source: Ref<'_>, name: &str) {
+    if let Some(mode) = source
+        .get(name)
+        .and_then(Ref::as_i64)
+        .filter(|mode| !(0..=0o777).contains(mode))
+    {
+        let detail = "must be a number between 0 and 0777 (octal), both inclusive";
+        errors.invalid(&path.child(name), mode, detail);
+    }
+}
+
+/// A ConfigMap or Secret as files.
+fn named_files(errors: &mut Errors, path: &Path<'_>, source: Ref<'_>, name: &str) {
+    if source.str(name).is_empty() {
+        errors.required(&path.child(name), "");
+    }
+    mode(errors, path, source, "defaultMode");
+    items(errors, &path.child("items"), source);
+}
+
+fn items(errors: &mut Errors, path: &Path<'_>, source: Ref<'_>) {
+    for (index, item) in source.list("items").enumerate() {
+        let at = path.index(index);
+        if item.str("key").is_empty() {
+            errors.required(&at.child("key"), "");
+        }
+        if item.str("path").is_empty() {
+            errors.required(&at.child("path"), "");
+        }
+        local_file(errors, &at.child("path"), item.str("path"));
+        mode(errors, &at, item, "mode");
+    }
+}
+
+/// A relative path that stays below and does not look like our own bookkeeping (`..data`).
+fn local_file(errors: &mut Errors, path: &Path<'_>, target: &str) {
+    descending_path(errors, path, target);
+    if target.starts_with("..") && !target.starts_with("../") {
+        errors.invalid(path, target, "must not start with '..'");
+    }
+}
+
+fn downward_api(errors: &mut Errors, path: &Path<'_>, source: Ref<'_>) {
+    mode(errors, path, source, "defaultMode");
+    for item in source.list("items") {
+        downward_file(errors, path, item);
+    }
+}
+
+fn downward_file(errors: &mut Errors, path: &Path<'_>, item: Ref<'_>) {
+    if item.str("path").is_empty() {
+        errors.required(&path.child("path"), "");
+    }
+    local_file(errors, &path.child("path"), item.str("path"));
+    match (item.get("fieldRef"), item.get("resourceFieldRef")) {
+        (Some(field), resource) => {
+            field_ref(errors, &path.child("fieldRef"), field, &VOLUME_FIELDS);
+            if resource.is_some() {
+                let detail = "fieldRef and resourceFieldRef can not be specified simultaneously";
+                errors.invalid(path, "resource", detail);
+            }
+        }
+        (None, Some(resource)) => {
+            resource_field_ref(errors, &path.child("resourceFieldRef"), resource, true);
+        }
+        (None, None) => errors.required(path, "one of fieldRef and resourceFieldRef is required"),
+    }
+    mode(errors, path, item, "mode");
+}
+
+fn projected(errors: &mut Errors, path: &Path<'_>, source: Ref<'_>) {
+    mode(errors, path, source, "defaultMode");
+    let sources = path.child("sources");
+    let mut files = Vec::new();
+    for (index, projection) in source.list("sources").enumerate() {
+        let at = sources.index(index);
+        let mut kinds = projection.entries();
+        let Some((name, first)) = kinds.next() else {
+            errors.required(&at, "must specify a projected volume type");
+            continue;
+        };
+        for (other, _) in kinds {
+            errors.forbidden(
+                &at.child(other),
+                "may not specify more than 1 volume type per source",
+            );
+        }
+        projection_of(errors, &at.child(name), name, first);
+        conflicts(errors, &at, projection, &mut files);
+    }
+}
+
+fn projection_of(errors: &mut Errors, path: &Path<'_>, name: &str, source: Ref<'_>) {
+    match name {
+        "configMap" | "secret" => {
+            required(errors, path, source, &["name"]);
+            items(errors, &path.child("items"), source);
+        }
+        "downwardAPI" => {
+            for item in source.list("items") {
+                downward_file(errors, path, item);
+            }
+        }
+        "serviceAccountToken" => {
+            let seconds = source
+                .get("expirationSeconds")
+                .and_then(Ref::as_i64)
+                .unwrap_or_default();
+            if seconds < 600 {
+                errors.invalid(
+                    &path.child("expirationSeconds"),
+                    seconds,
+                    "may not specify a duration less than 10 minutes",
+                );
+            }
+            if seconds > 1 << 32 {
+                errors.invalid(
+                    &path.child("expirationSeconds"),
+                    seconds,
+                    "may not specify a duration larger than 2^32 seconds",
+                );
+            }
+            if source.str("path").is_empty() {
+                errors.required(&path.child("path"), "");
+            } else {
+                local_file(errors, &path.child("path"), source.str("path"));
+            }
+        }
+        "clusterTrustBundle" => cluster_trust_bundle(errors, path, source),
+        _ => {}
+    }
+}
+
+fn cluster_trust_bundle(errors: &mut Errors, path: &Path<'_>, source: Ref<'_>) {
+    let (name, signer) = (source.str("name"), source.str("signerName"));
+    match (name.is_empty(), signer.is_empty()) {
+        (true, true) => errors.required(path, "either name or signerName must be specified"),
+        (false, false) => {
+            errors.invalid(
+                path,
+                Shown(source.to_json()),
+                "only one of name and signerName may be used",
+            );
+        }
+        (false, true) => dns_subdomain(
+            errors,
+            &path.child("name"),
+            name.rsplit(':').next().unwrap_or(name),
+        ),
+        (true, false) => {}
+    }
+    if let Some(selector) = source.get("labelSelector") {
+        label_selector(errors, &path.child("labelSelector"), selector);
+    }
+    if source.str("path").is_empty() {
+        errors.required(&path.child("path"), "");
+    } else {
+        local_file(errors, &path.child("path"), source.str("path"));
+    }
+}
+
+/// Two sources must not write the same file.
+fn conflicts<'a>(errors: &mut Errors, path: &Path<'_>, projection: Ref<'a>, files: &mut Vec<&'a str>) {
+    for (_, source) in projection.entries() {
+        let own = std::iter::once(source).filter(|source| !source.str("path").is_empty());
+        for file in own.chain(source.list("items")).map(|file| file.str("path")) {
+            if !file.is_empty() && files.contains(&file) {
+                errors.invalid(path, file, "conflicting duplicate paths");
+            }
+            files.push(file);
+        }
+    }
+}

@@ -1,0 +1,127 @@
+//! What makes an EndpointSlice acceptable (upstream's `pkg/apis/discovery/validation`).
+
+use crate::core::pod::validation::containers::PROTOCOLS;
+use crate::core::service::validation::special_address;
+use crate::validation::{Errors, Path, dns_label, dns_subdomain, immutable};
+use machinery_meta::{FieldError, syntax};
+use machinery_schema::Ref;
+use std::net::IpAddr;
+
+const TYPES: [&str; 3] = ["FQDN", "IPv4", "IPv6"];
+const MAX_ADDRESSES: usize = 100;
+const MAX_ENDPOINTS: usize = 1000;
+const MAX_PORTS: usize = 20_000;
+
+/// Every problem of an EndpointSlice.
+pub fn validate(slice: Ref<'_>) -> Vec<FieldError> {
+    let mut errors = Errors::new();
+    // What upstream checks by declaration comes after what it checks by hand.
+    let mut declared = Errors::new();
+    let kind = slice.str("addressType");
+    if kind.is_empty() {
+        declared.required(&Path::of("addressType"), "");
+    }
+    ports(&mut errors, &Path::of("ports"), slice);
+    endpoints(&mut errors, &mut declared, &Path::of("endpoints"), slice, kind);
+    if !kind.is_empty() && !TYPES.contains(&kind) {
+        errors.not_supported(&Path::of("addressType"), kind, &TYPES);
+    }
+    let mut all = errors.into_list();
+    all.extend(declared.into_list());
+    all
+}
+
+/// Every problem of a changed EndpointSlice; its address type stays.
+pub fn validate_update(slice: Ref<'_>, old: Ref<'_>) -> Vec<FieldError> {
+    let mut errors = validate(slice);
+    let mut fixed = Errors::new();
+    let (new, old) = (slice.get("addressType"), old.get("addressType"));
+    immutable(
+        &mut fixed,
+        &Path::of("addressType"),
+        new,
+        old,
+        "field is immutable",
+    );
+    errors.extend(fixed.into_list());
+    errors
+}
+
+fn ports(errors: &mut Errors, path: &Path<'_>, slice: Ref<'_>) {
+    let list = slice.list("ports");
+    if list.len() > MAX_PORTS {
+        errors.too_many(path, list.len(), MAX_PORTS);
+        return;
+    }
+    let mut names = Vec::new();
+    for (index, port) in list.enumerate() {
+        let at = path.index(index);
+        let name = port.str("name");
+        if !name.is_empty() {
+            dns_label(errors, &at.child("name"), name);
+        }
+        if names.contains(&name) {
+            errors.duplicate(&at.child("name"), name);
+        }
+        names.push(name);
+        let protocol = port.str("protocol");
+        if port.get("protocol").is_none() {
+            errors.required(&at.child("protocol"), "");
+        } else if !PROTOCOLS.contains(&protocol) {
+            errors.not_supported(&at.child("protocol"), protocol, &PROTOCOLS);
+        }
+        let application = port.str("appProtocol");
+        if !application.is_empty() {
+            errors.all_invalid(
+                &at.child("appProtocol"),
+                application,
+                syntax::qualified_name(application),
+            );
+        }
+    }
+}
+
+fn endpoints(errors: &mut Errors, declared: &mut Errors, path: &Path<'_>, slice: Ref<'_>, kind: &str) {
+    let list = slice.list("endpoints");
+    if list.len() > MAX_ENDPOINTS {
+        errors.too_many(path, list.len(), MAX_ENDPOINTS);
+        return;
+    }
+    for (index, endpoint) in list.enumerate() {
+        let at = path.index(index);
+        let addresses = at.child("addresses");
+        match endpoint.list("addresses").len() {
+            0 => declared.required(&addresses, ""),
+            count if count > MAX_ADDRESSES => declared.too_many(&addresses, count, MAX_ADDRESSES),
+            _ => {}
+        }
+        for (index, address) in endpoint.list("addresses").enumerate() {
+            let text = address.as_str().unwrap_or_default();
+            validate_address(errors, &addresses.index(index), text, kind);
+        }
+        if !endpoint.str("nodeName").is_empty() {
+            dns_subdomain(errors, &at.child("nodeName"), endpoint.str("nodeName"));
+        }
+        if endpoint.get("hostname").is_some() {
+            dns_label(errors, &at.child("hostname"), endpoint.str("hostname"));
+        }
+    }
+}
+
+fn validate_address(errors: &mut Errors, path: &Path<'_>, text: &str, kind: &str) {
+    match (kind, text.parse::<IpAddr>()) {
+        ("FQDN", _) => dns_subdomain(errors, path, text),
+        ("IPv4", Ok(address)) if address.is_ipv4() => special_address(errors, path, address),
+        ("IPv6", Ok(address)) if address.is_ipv6() => special_address(errors, path, address),
+        ("IPv4", Ok(_)) => errors.invalid(path, text, "must be an IPv4 address"),
+        ("IPv6", Ok(_)) => errors.invalid(path, text, "must be an IPv6 address"),
+        ("IPv4" | "IPv6", Err(_)) => {
+            errors.invalid(
+                path,
+                text,
+                "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)",
+            );
+        }
+        _ => {}
+    }
+}

@@ -1,0 +1,20 @@
+//! Checks that several kinds share, each in upstream's words and order (`pkg/apis/*/validation`).
+//!
+//! A kind's own rules are in `<group>/<kind>/validation.rs` and are built from these. Paths are rendered only when
+//! something is wrong: [`Path`] is a chain of borrowed steps, [`Errors`] the list that problems go into.
+//! Nothing here changes an object or looks anything up.
+
+mod errors;
+mod names;
+mod path;
+mod selectors;
+mod values;
+
+pub use errors::Errors;
+pub use names::{dns_label, dns_subdomain, qualified};
+pub use path::Path;
+pub use selectors::{annotations, label_selector, labels, parse_label_selector, template_labels_match};
+pub use values::{
+    immutable, int_or_percent, is_empty_object, is_zero_amount, non_negative, non_negative_int,
+    not_over_100_percent, one_of, present, quantity, range,
+};

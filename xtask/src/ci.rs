@@ -1,0 +1,35 @@
+//! `cargo xtask ci`: here what CI runs there, in the order in which a failure is cheapest to see.
+
+use crate::config::Config;
+use crate::{codegen, packages, process, test, tidy};
+use anyhow::Result;
+
+/// No choice to make.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Arguments {}
+
+pub(crate) fn run(config: &Config, _: &Arguments) -> Result<()> {
+    packages::ensure(packages::BUILD)?;
+    step("fmt");
+    cargo(config, &["fmt", "--all", "--check"])?;
+    step("tidy");
+    tidy::run(config, &tidy::Arguments {})?;
+    step("codegen --check");
+    codegen::check_blob(config)?;
+    step("clippy");
+    cargo(config, &["clippy", "--quiet", "--workspace", "--all-targets", "--", "-D", "warnings"])?;
+    step("test");
+    test::run(config, &test::Arguments::default())?;
+    step("doc");
+    let mut doc = process::command("cargo");
+    doc.current_dir(&config.root).args(["doc", "--quiet", "--workspace", "--no-deps"]);
+    process::run(doc.env("RUSTDOCFLAGS", "-D warnings"))
+}
+
+pub(crate) fn step(name: &str) {
+    println!("==> {name}");
+}
+
+pub(crate) fn cargo(config: &Config, arguments: &[&str]) -> Result<()> {
+    process::run(process::command("cargo").current_dir(&config.root).args(arguments))
+}

@@ -1,0 +1,79 @@
+//! Where the cluster of `up` lives: in the machine's own network, or in namespaces made for it.
+//!
+//! Isolated, everything the node does (bridge, routes, nftables, mounts) stays inside one network and one mount
+//! namespace, so that it cannot meet what else the machine runs; that is what the tests use.
+
+use crate::process;
+use anyhow::{Context, Result};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// The place a node runs in.
+#[derive(Debug, Clone)]
+pub(crate) struct Host {
+    /// A network namespace by name, or the machine's own.
+    namespace: Option<String>,
+}
+
+/// The address of an isolated node; it exists in its namespace only.
+const ISOLATED_ADDRESS: &str = "172.31.255.2/24";
+
+impl Host {
+    /// Makes the namespace if it is asked for and missing. An isolated node has a bridge of its own as its uplink,
+    /// so that it has an address and a default route without touching the machine's links.
+    pub(crate) fn prepare(namespace: Option<String>) -> Result<Self> {
+        let host = Self { namespace };
+        let Some(name) = &host.namespace else { return Ok(host) };
+        if !netns_path(name).try_exists()? {
+            process::run(process::command("ip").args(["netns", "add", name]))?;
+            let link = format!(
+                "ip link set lo up && ip link add node0 type bridge && ip address add {ISOLATED_ADDRESS} dev node0 \
+                 && ip link set node0 up && ip route add default dev node0"
+            );
+            process::run(host.command("sh").args(["-c", &link])).context("giving the isolated node an address")?;
+        }
+        Ok(host)
+    }
+
+    /// A namespace that already exists.
+    pub(crate) fn existing(namespace: Option<String>) -> Self {
+        Self { namespace }
+    }
+
+    /// A command that runs in this place.
+    pub(crate) fn command(&self, program: impl AsRef<Path>) -> Command {
+        match &self.namespace {
+            None => process::command(program.as_ref()),
+            Some(name) => {
+                let mut command = process::command("nsenter");
+                command.arg(format!("--net={}", netns_path(name).display())).arg("--").arg(program.as_ref());
+                command
+            }
+        }
+    }
+
+    /// What a user types before a command to reach this place.
+    pub(crate) fn prefix(&self) -> String {
+        self.namespace
+            .as_ref()
+            .map_or(String::new(), |name| format!("nsenter --net={} ", netns_path(name).display()))
+    }
+
+    pub(crate) fn namespace(&self) -> Option<&str> {
+        self.namespace.as_deref()
+    }
+
+    /// Removes the namespace and every link in it.
+    pub(crate) fn remove(&self) -> Result<()> {
+        match &self.namespace {
+            Some(name) if netns_path(name).try_exists()? => {
+                process::run(process::command("ip").args(["netns", "delete", name]))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+fn netns_path(name: &str) -> PathBuf {
+    Path::new("/run/netns").join(name)
+}

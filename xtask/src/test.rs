@@ -1,0 +1,37 @@
+//! `cargo xtask test`: installs what is missing and runs all tests. `.ci/run` calls it.
+//!
+//! Three layers: every crate's own tests; tests that need root, by name; a cluster with real containers.
+//! What this machine lacks is said by name and not counted as passed.
+
+use crate::ci::{cargo, step};
+use crate::config::Config;
+use crate::{packages, tools};
+use anyhow::Result;
+
+/// Which layers to run; all by default.
+#[derive(Debug, Default, clap::Args)]
+pub(crate) struct Arguments {
+    /// Only the crates' own tests: no root, no upstream tools, no containers.
+    #[arg(long)]
+    pub unit: bool,
+}
+
+pub(crate) fn run(config: &Config, arguments: &Arguments) -> Result<()> {
+    packages::ensure(packages::BUILD)?;
+    if arguments.unit {
+        return cargo(config, &["test", "--quiet", "--workspace"]);
+    }
+    packages::ensure(packages::NODE)?;
+    packages::ensure(packages::TEST)?;
+    step("upstream's tools");
+    tools::ensure(config, &["etcd", "kubectl", "kube-apiserver"])?;
+    step("tests of every crate");
+    cargo(config, &["test", "--workspace"])?;
+    if packages::is_root()? {
+        step("tests that need root");
+        cargo(config, &["test", "--workspace", "--", "--ignored"])?;
+    } else {
+        println!("SKIPPED, not passed: tests marked `needs root`, since this is not root");
+    }
+    Ok(())
+}

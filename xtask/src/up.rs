@@ -1,0 +1,174 @@
+//! `cargo xtask up`: from a fresh machine to a running cluster with a first workload, showing each step.
+//!
+//! Every step looks before it acts, so running it again is harmless: packages that are there stay, a server that
+//! answers is kept, the workload is applied again.
+
+use crate::api::Api;
+use crate::config::Config;
+use crate::host::Host;
+use crate::{packages, process};
+use anyhow::{Context, Result, bail};
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+/// Where the cluster keeps its things and where it runs.
+#[derive(Debug, Clone, clap::Args)]
+pub(crate) struct Arguments {
+    /// Everything the cluster keeps.
+    #[arg(long, default_value = "/var/lib/knarr")]
+    pub data_dir: PathBuf,
+    /// The port of the API server.
+    #[arg(long, default_value_t = 6443)]
+    pub secure_port: u16,
+    /// Run in a network namespace of this name, made if missing, instead of the machine's own network.
+    #[arg(long, value_name = "NAME")]
+    pub isolated: Option<String>,
+}
+
+pub(crate) fn run(config: &Config, arguments: &Arguments) -> Result<()> {
+    let begun = now();
+    packages::ensure(packages::BUILD)?;
+    packages::ensure(packages::NODE)?;
+    packages::ensure(&["curl"])?;
+    let knarr = build(config)?;
+    let host = Host::prepare(arguments.isolated.clone())?;
+    fs::create_dir_all(&arguments.data_dir).context("making the data directory; is this root?")?;
+    let api = start(&knarr, &host, arguments)?;
+    wait("the node to be Ready", || api.node_is_ready())?;
+    images(&knarr, &host, arguments)?;
+    first_workload(config, &api)?;
+    ask(&api)?;
+    println!("==> done in {:.0} s", begun.elapsed().as_secs_f64());
+    next_steps(&host, arguments);
+    Ok(())
+}
+
+fn build(config: &Config) -> Result<PathBuf> {
+    println!("==> building a release binary");
+    process::run(
+        process::command("cargo").current_dir(&config.root).args(["build", "--release", "--package", "knarr"]),
+    )?;
+    Ok(config.root.join("target/release/knarr"))
+}
+
+/// The files of a running cluster, under its data directory.
+pub(crate) fn kubeconfig(data_dir: &Path) -> PathBuf {
+    data_dir.join("admin.kubeconfig")
+}
+
+fn start(knarr: &Path, host: &Host, arguments: &Arguments) -> Result<Api> {
+    let api = Api::new(host.clone(), arguments.data_dir.clone(), arguments.secure_port);
+    if api.is_ready() {
+        println!("==> the server is already running");
+        return Ok(api);
+    }
+    println!("==> starting the server");
+    process::run(host.command(knarr).arg("check")).context("this machine lacks something; see above")?;
+    let log = arguments.data_dir.join("server.log");
+    let mut server = host.command("setsid");
+    server.arg("--fork").arg(knarr).arg("server");
+    server.arg("--data-dir").arg(&arguments.data_dir);
+    server.args(["--secure-port", &arguments.secure_port.to_string()]);
+    server.arg("--write-kubeconfig").arg(kubeconfig(&arguments.data_dir));
+    server.stdin(std::process::Stdio::null());
+    server.stdout(File::create(&log)?).stderr(File::options().append(true).open(&log)?);
+    process::run(&mut server)?;
+    wait(&format!("the server to be ready (its log is {})", log.display()), || Ok(api.is_ready()))?;
+    Ok(api)
+}
+
+fn images(knarr: &Path, host: &Host, arguments: &Arguments) -> Result<()> {
+    println!("==> making the first workload's image");
+    let image = arguments.data_dir.join("hello.tar");
+    process::run(host.command(knarr).args(["image", "build", "hello"]).arg(&image))?;
+    let mut import = host.command(knarr);
+    process::run(import.args(["image", "import", "--data-dir"]).arg(&arguments.data_dir).arg(&image))
+}
+
+fn first_workload(config: &Config, api: &Api) -> Result<()> {
+    println!("==> running a Deployment with a Service");
+    let manifest = fs::read_to_string(config.root.join("manifests/first-workload.yaml"))?;
+    for document in manifest.split("\n---\n") {
+        api.apply(document)?;
+    }
+    wait("its three pods to be ready", || {
+        Ok(api.json("/apis/apps/v1/namespaces/default/deployments/hello")?["status"]["readyReplicas"] == 3)
+    })
+}
+
+/// Asks the workload over its service address from the node, and by its name from a pod.
+fn ask(api: &Api) -> Result<()> {
+    let service = api.json("/api/v1/namespaces/default/services/hello")?;
+    let address = service["spec"]["clusterIP"].as_str().context("the service has no address")?.to_owned();
+    let mut answer = String::new();
+    wait(&format!("an answer at http://{address}"), || {
+        answer = api.fetch(&format!("http://{address}/")).unwrap_or_default();
+        Ok(!answer.is_empty())
+    })?;
+    println!("    {}", answer.trim());
+    api.delete("/apis/batch/v1/namespaces/default/jobs/ask?propagationPolicy=Background")?;
+    wait("an earlier question to be gone", || api.is_gone("/apis/batch/v1/namespaces/default/jobs/ask"))?;
+    api.apply(ASK)?;
+    wait("an answer at http://hello.default.svc.cluster.local, asked from a pod", || {
+        Ok(api.json("/apis/batch/v1/namespaces/default/jobs/ask")?["status"]["succeeded"] == 1)
+    })?;
+    let pods = api.json("/api/v1/namespaces/default/pods?labelSelector=job-name%3Dask")?;
+    let pod = pods["items"][0]["metadata"]["name"].as_str().context("the job has no pod")?.to_owned();
+    println!("    {}", api.text(&format!("/api/v1/namespaces/default/pods/{pod}/log"))?.trim());
+    Ok(())
+}
+
+const ASK: &str = r#"
+apiVersion: batch/v1
+kind: Job
+metadata: {name: ask, namespace: default}
+spec:
+  backoffLimit: 3
+  template:
+    spec:
+      restartPolicy: Never
+      containers:
+      - name: ask
+        image: knarr.local/hello:latest
+        imagePullPolicy: IfNotPresent
+        args: [ask, "http://hello.default.svc.cluster.local/"]
+"#;
+
+fn next_steps(host: &Host, arguments: &Arguments) {
+    let prefix = host.prefix();
+    let kubeconfig = kubeconfig(&arguments.data_dir);
+    println!("\nType next:\n");
+    println!("    export KUBECONFIG={}", kubeconfig.display());
+    println!("    {prefix}kubectl get pods,services --all-namespaces");
+    println!("    {prefix}kubectl scale deployment hello --replicas=5");
+    println!("    cargo xtask down          # removes all of it\n");
+    println!("kubectl of the right version: cargo xtask tools kubectl");
+}
+
+/// Nothing in `up` may take longer than this.
+const STEP_LIMIT: Duration = Duration::from_secs(120);
+
+/// Waits until `holds`, saying for what.
+fn wait(what: &str, mut holds: impl FnMut() -> Result<bool>) -> Result<()> {
+    println!("    waiting for {what}");
+    let begun = now();
+    let mut last = None;
+    while begun.elapsed() < STEP_LIMIT {
+        match holds() {
+            Ok(true) => return Ok(()),
+            Ok(false) => last = None,
+            Err(error) => last = Some(error),
+        }
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    match last {
+        Some(error) => Err(error.context(format!("waited {STEP_LIMIT:?} for {what}"))),
+        None => bail!("waited {STEP_LIMIT:?} for {what}"),
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "xtask stands outside the product")]
+fn now() -> Instant {
+    Instant::now()
+}
