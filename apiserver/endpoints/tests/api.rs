@@ -125,7 +125,7 @@ async fn tables_and_metadata() {
     api.create(MAPS, r#"{"metadata":{"name":"a"},"data":{"k":"v"}}"#).await;
     let accept = [("accept", "application/json;as=Table;v=v1;g=meta.k8s.io")];
     let table = Api::parsed(api.send(Method::GET, MAPS, &accept, "").await, 200);
-    assert_eq!(table["rows"][0]["cells"][..2], ["a", "1"].map(Value::from));
+    assert_eq!((&table["rows"][0]["cells"][0], &table["rows"][0]["cells"][1]), (&"a".into(), &"1".into()));
     assert_eq!(table["rows"][0]["object"]["kind"], "PartialObjectMetadata");
     let accept = [("accept", "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io")];
     let list = Api::parsed(api.send(Method::GET, MAPS, &accept, "").await, 200);
