@@ -18,18 +18,28 @@ pub(crate) struct Api {
 
 impl Api {
     pub(crate) fn new(host: Host, data_dir: PathBuf, port: u16) -> Self {
-        Self { host, data_dir, base: format!("https://127.0.0.1:{port}") }
+        Self {
+            host,
+            data_dir,
+            base: format!("https://127.0.0.1:{port}"),
+        }
     }
 
     /// Whether the server answers and says it is ready.
     pub(crate) fn is_ready(&self) -> bool {
-        self.request("GET", "/readyz", None).is_ok_and(|(code, _)| code == 200)
+        self.request("GET", "/readyz", None)
+            .is_ok_and(|(code, _)| code == 200)
     }
 
     pub(crate) fn node_is_ready(&self) -> Result<bool> {
         let nodes = self.json("/api/v1/nodes")?;
-        let conditions = nodes["items"][0]["status"]["conditions"].as_array().cloned().unwrap_or_default();
-        Ok(conditions.iter().any(|condition| condition["type"] == "Ready" && condition["status"] == "True"))
+        let conditions = nodes["items"][0]["status"]["conditions"]
+            .as_array()
+            .cloned()
+            .unwrap_or_default();
+        Ok(conditions
+            .iter()
+            .any(|condition| condition["type"] == "Ready" && condition["status"] == "True"))
     }
 
     pub(crate) fn json(&self, path: &str) -> Result<Value> {
@@ -56,7 +66,12 @@ impl Api {
 
     /// Creates the object of a YAML document in `default`, or leaves the one that is there.
     pub(crate) fn apply(&self, document: &str) -> Result<()> {
-        let line = |key: &str| document.lines().find_map(|line| line.strip_prefix(key)).map(str::trim);
+        let line = |key: &str| {
+            document
+                .lines()
+                .find_map(|line| line.strip_prefix(key))
+                .map(str::trim)
+        };
         let version = line("apiVersion:").context("no apiVersion")?;
         let kind = line("kind:").context("no kind")?.to_lowercase();
         let root = if version.contains('/') { "apis" } else { "api" };
@@ -69,22 +84,36 @@ impl Api {
 
     /// A page, from the node.
     pub(crate) fn fetch(&self, url: &str) -> Result<String> {
-        process::output(self.host.command("curl").args(["-sS", "--fail", "--max-time", "5", url]))
+        process::output(
+            self.host
+                .command("curl")
+                .args(["-sS", "--fail", "--max-time", "5", url]),
+        )
     }
 
     fn request(&self, method: &str, path: &str, body: Option<&str>) -> Result<(u16, String)> {
         let mut curl = self.curl(method, path);
         if body.is_some() {
-            curl.args(["--header", "Content-Type: application/yaml", "--data-binary", "@-"]);
+            curl.args([
+                "--header",
+                "Content-Type: application/yaml",
+                "--data-binary",
+                "@-",
+            ]);
         }
-        curl.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        curl.stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
         let mut child = curl.spawn().context("starting curl")?;
         let mut input = child.stdin.take().context("curl has no stdin")?;
         input.write_all(body.unwrap_or_default().as_bytes())?;
         drop(input);
         let output = child.wait_with_output()?;
         if !output.status.success() {
-            bail!("{method} {path}: {}", String::from_utf8_lossy(&output.stderr).trim());
+            bail!(
+                "{method} {path}: {}",
+                String::from_utf8_lossy(&output.stderr).trim()
+            );
         }
         let text = String::from_utf8_lossy(&output.stdout);
         let (body, code) = text.rsplit_once('\n').context("curl said nothing")?;
@@ -94,9 +123,19 @@ impl Api {
     fn curl(&self, method: &str, path: &str) -> Command {
         let pki = self.data_dir.join("pki");
         let mut curl = self.host.command("curl");
-        curl.args(["--silent", "--show-error", "--max-time", "10", "--write-out", "\n%{http_code}"]);
+        curl.args([
+            "--silent",
+            "--show-error",
+            "--max-time",
+            "10",
+            "--write-out",
+            "\n%{http_code}",
+        ]);
         curl.arg("--cacert").arg(pki.join("ca.crt"));
-        curl.arg("--cert").arg(pki.join("admin.crt")).arg("--key").arg(pki.join("admin.key"));
+        curl.arg("--cert")
+            .arg(pki.join("admin.crt"))
+            .arg("--key")
+            .arg(pki.join("admin.key"));
         curl.args(["--request", method, &format!("{}{path}", self.base)]);
         curl
     }

@@ -1,11 +1,12 @@
 //! `cargo xtask bench`: what operations cost on a release build, upstream's server beside ours when it is built.
 
 use crate::config::Config;
+use crate::upstream::{self, Upstream};
 use crate::{packages, process};
 use anyhow::{Context, Result};
 use serde::Deserialize;
+use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Stdio};
 
 /// What to measure.
 #[derive(Debug, clap::Args)]
@@ -33,12 +34,25 @@ struct Figure {
 pub(crate) fn run(config: &Config, arguments: &Arguments) -> Result<()> {
     packages::ensure(packages::BUILD)?;
     println!("==> building a release");
-    let build = ["build", "--release", "--package", "knarr", "--package", "conformance", "--bin", "knarr", "--bin", "knarr-bench"];
+    let build = [
+        "build",
+        "--release",
+        "--package",
+        "knarr",
+        "--package",
+        "conformance",
+        "--bin",
+        "knarr",
+        "--bin",
+        "knarr-bench",
+    ];
     process::run(process::command("cargo").current_dir(&config.root).args(build))?;
     let scratch = Scratch::new()?;
     println!("==> Knarr");
     let ours = knarr(config, arguments, &scratch.0)?;
-    let peer_there = ["etcd", "kube-apiserver"].iter().all(|name| config.tools.join(name).is_file());
+    let peer_there = ["etcd", "kube-apiserver"]
+        .iter()
+        .all(|name| config.tools.join(name).is_file());
     let theirs = if arguments.no_peer {
         Vec::new()
     } else if peer_there {
@@ -68,28 +82,19 @@ impl Scratch {
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
-}
-
-/// A helper process that ends with the run.
-struct Helper(Child);
-
-impl Drop for Helper {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
+        let _ = fs::remove_dir_all(&self.0);
     }
 }
 
 fn knarr(config: &Config, arguments: &Arguments, scratch: &Path) -> Result<Vec<Figure>> {
     let kubeconfig = scratch.join("knarr.kubeconfig");
+    let [port] = upstream::free_ports()?;
     let server = [
         config.root.join("target/release/knarr").display().to_string(),
         "server".into(),
         format!("--data-dir={}", scratch.join("knarr").display()),
         "--bind-address=127.0.0.1".into(),
-        format!("--secure-port={}", free_port()?),
+        format!("--secure-port={port}"),
         format!("--write-kubeconfig={}", kubeconfig.display()),
         "--disable-agent".into(),
     ];
@@ -97,11 +102,29 @@ fn knarr(config: &Config, arguments: &Arguments, scratch: &Path) -> Result<Vec<F
 }
 
 fn upstream(config: &Config, arguments: &Arguments, scratch: &Path) -> Result<Vec<Figure>> {
-    let peer = crate::diff::upstream_server(config, &scratch.join("upstream"), free_port()?, free_port()?)?;
-    let mut etcd = process::command(&peer.etcd[0]);
-    let etcd = Helper(etcd.args(&peer.etcd[1..]).stdout(Stdio::null()).stderr(Stdio::null()).spawn()?);
-    let with = ["--with-pid".to_owned(), etcd.0.id().to_string()];
-    measure(config, arguments, &peer.kubeconfig, &with, &peer.apiserver)
+    let options = upstream::Options {
+        durable: true,
+        ..upstream::Options::default()
+    };
+    let peer = Upstream::start(config, &scratch.join("upstream"), options)?;
+    let kubeconfig = scratch.join("upstream.kubeconfig");
+    let authority = process::output(
+        process::command("base64")
+            .arg("-w0")
+            .arg(peer.certificate_authority()),
+    )?;
+    let text = fs::read_to_string(&peer.kubeconfig)?;
+    let trusting = format!("certificate-authority-data: {}", authority.trim());
+    fs::write(
+        &kubeconfig,
+        text.replace("insecure-skip-tls-verify: true", &trusting),
+    )?;
+    let flags: Vec<String> = peer
+        .pids()
+        .iter()
+        .flat_map(|pid| ["--pid".to_owned(), pid.to_string()])
+        .collect();
+    measure(config, arguments, &kubeconfig, &flags, &[])
 }
 
 fn measure(
@@ -113,20 +136,25 @@ fn measure(
 ) -> Result<Vec<Figure>> {
     let mut bench = process::command(config.root.join("target/release/knarr-bench"));
     bench.arg("--kubeconfig").arg(kubeconfig).args(flags);
-    bench.args(["--pods", &arguments.pods.to_string(), "--watchers", &arguments.watchers.to_string()]);
-    bench.arg("--").args(server);
+    bench.args([
+        "--pods",
+        &arguments.pods.to_string(),
+        "--watchers",
+        &arguments.watchers.to_string(),
+    ]);
+    if !server.is_empty() {
+        bench.arg("--").args(server);
+    }
     serde_json::from_str(&process::output(&mut bench)?).context("reading the figures")
-}
-
-/// A port that was free a moment ago.
-fn free_port() -> Result<u16> {
-    Ok(std::net::TcpListener::bind("127.0.0.1:0")?.local_addr()?.port())
 }
 
 fn table(ours: &[Figure], theirs: &[Figure]) -> String {
     let mut out = String::from("| work | Knarr | upstream, same run |\n|---|---|---|\n");
     for figure in ours {
-        let peer = theirs.iter().find(|other| other.work == figure.work).map_or("–", |other| &other.figure);
+        let peer = theirs
+            .iter()
+            .find(|other| other.work == figure.work)
+            .map_or("–", |other| &other.figure);
         out.push_str(&format!("| {} | {} | {peer} |\n", figure.work, figure.figure));
     }
     out
@@ -137,8 +165,12 @@ const END: &str = "<!-- end -->\n";
 
 fn write_page(config: &Config, table: &str) -> Result<()> {
     let path = config.root.join("docs/performance.md");
-    let page = std::fs::read_to_string(&path)?;
-    let (before, rest) = page.split_once(BEGIN).context("docs/performance.md has lost its marker")?;
-    let (_, after) = rest.split_once(END).context("docs/performance.md has lost its end marker")?;
-    Ok(std::fs::write(path, format!("{before}{BEGIN}{table}{END}{after}"))?)
+    let page = fs::read_to_string(&path)?;
+    let (before, rest) = page
+        .split_once(BEGIN)
+        .context("docs/performance.md has lost its marker")?;
+    let (_, after) = rest
+        .split_once(END)
+        .context("docs/performance.md has lost its end marker")?;
+    Ok(fs::write(path, format!("{before}{BEGIN}{table}{END}{after}"))?)
 }

@@ -15,14 +15,30 @@ pub(crate) fn run(config: &Config, _: &Arguments) -> Result<()> {
     step("tidy");
     tidy::run(config, &tidy::Arguments {})?;
     step("codegen --check");
-    codegen::check_blob(config)?;
+    if config.tools.join("kube-apiserver").is_file() {
+        codegen::run(config, &codegen::Arguments { check: true })?;
+    } else {
+        println!("SKIPPED, not passed: codegen --check, since upstream's tools are not built");
+    }
     step("clippy");
-    cargo(config, &["clippy", "--quiet", "--workspace", "--all-targets", "--", "-D", "warnings"])?;
+    cargo(
+        config,
+        &[
+            "clippy",
+            "--quiet",
+            "--workspace",
+            "--all-targets",
+            "--",
+            "-D",
+            "warnings",
+        ],
+    )?;
     step("test");
     test::run(config, &test::Arguments::default())?;
     step("doc");
     let mut doc = process::command("cargo");
-    doc.current_dir(&config.root).args(["doc", "--quiet", "--workspace", "--no-deps"]);
+    doc.current_dir(&config.root)
+        .args(["doc", "--quiet", "--workspace", "--no-deps"]);
     process::run(doc.env("RUSTDOCFLAGS", "-D warnings"))
 }
 
@@ -31,5 +47,9 @@ pub(crate) fn step(name: &str) {
 }
 
 pub(crate) fn cargo(config: &Config, arguments: &[&str]) -> Result<()> {
-    process::run(process::command("cargo").current_dir(&config.root).args(arguments))
+    process::run(
+        process::command("cargo")
+            .current_dir(&config.root)
+            .args(arguments),
+    )
 }

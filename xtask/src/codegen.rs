@@ -17,7 +17,7 @@ use crate::{process, tools};
 pub(crate) struct Arguments {
     /// Compare with what is checked in, and change nothing.
     #[arg(long)]
-    check: bool,
+    pub check: bool,
 }
 
 pub(crate) fn run(config: &Config, arguments: &Arguments) -> Result<()> {
@@ -53,11 +53,7 @@ pub(crate) fn run(config: &Config, arguments: &Arguments) -> Result<()> {
 
 fn read_facts(config: &Config, work: &Path, fresh: &Path) -> Result<()> {
     tools::ensure(config, &["facts"])?;
-    let upstream = Upstream::start(
-        config,
-        &work.join("upstream"),
-        upstream::Options::default(),
-    )?;
+    let upstream = Upstream::start(config, &work.join("upstream"), upstream::Options::default())?;
     if fresh.try_exists()? {
         fs::remove_dir_all(fresh)?;
     }

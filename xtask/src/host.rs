@@ -23,14 +23,17 @@ impl Host {
     /// so that it has an address and a default route without touching the machine's links.
     pub(crate) fn prepare(namespace: Option<String>) -> Result<Self> {
         let host = Self { namespace };
-        let Some(name) = &host.namespace else { return Ok(host) };
+        let Some(name) = &host.namespace else {
+            return Ok(host);
+        };
         if !netns_path(name).try_exists()? {
             process::run(process::command("ip").args(["netns", "add", name]))?;
             let link = format!(
                 "ip link set lo up && ip link add node0 type bridge && ip address add {ISOLATED_ADDRESS} dev node0 \
                  && ip link set node0 up && ip route add default dev node0"
             );
-            process::run(host.command("sh").args(["-c", &link])).context("giving the isolated node an address")?;
+            process::run(host.command("sh").args(["-c", &link]))
+                .context("giving the isolated node an address")?;
         }
         Ok(host)
     }
@@ -46,7 +49,10 @@ impl Host {
             None => process::command(program.as_ref()),
             Some(name) => {
                 let mut command = process::command("nsenter");
-                command.arg(format!("--net={}", netns_path(name).display())).arg("--").arg(program.as_ref());
+                command
+                    .arg(format!("--net={}", netns_path(name).display()))
+                    .arg("--")
+                    .arg(program.as_ref());
                 command
             }
         }
@@ -54,13 +60,13 @@ impl Host {
 
     /// What a user types before a command to reach this place.
     pub(crate) fn prefix(&self) -> String {
-        self.namespace
-            .as_ref()
-            .map_or(String::new(), |name| format!("nsenter --net={} ", netns_path(name).display()))
+        self.namespace.as_ref().map_or(String::new(), |name| {
+            format!("nsenter --net={} ", netns_path(name).display())
+        })
     }
 
-    pub(crate) fn namespace(&self) -> Option<&str> {
-        self.namespace.as_deref()
+    pub(crate) fn is_isolated(&self) -> bool {
+        self.namespace.is_some()
     }
 
     /// Removes the namespace and every link in it.

@@ -5,12 +5,21 @@
 
 #![allow(clippy::print_stdout, reason = "a command line tool speaks on stdout")]
 
+mod api;
+mod bench;
+mod ci;
 mod codegen;
-mod conformance;
 mod config;
+mod conformance;
 mod diff;
+mod down;
+mod host;
+mod packages;
 mod process;
+mod test;
+mod tidy;
 mod tools;
+mod up;
 mod upstream;
 
 use clap::Parser;
@@ -26,6 +35,18 @@ struct Arguments {
 /// The table of commands; each one's arguments and `run` are in the module of its name.
 #[derive(Debug, clap::Subcommand)]
 enum Command {
+    /// Install what is missing, build, start a one-node cluster and run a first workload.
+    Up(up::Arguments),
+    /// Remove what `up` made.
+    Down(up::Arguments),
+    /// Install what is missing and run all tests.
+    Test(test::Arguments),
+    /// Everything CI checks.
+    Ci(ci::Arguments),
+    /// Layering, licences, reasons of dependencies, length of files.
+    Tidy(tidy::Arguments),
+    /// What operations cost, upstream's server beside ours.
+    Bench(bench::Arguments),
     /// Build upstream's programs (kubectl, kube-apiserver, etcd, e2e.test …) into a cache outside the tree.
     Tools(tools::Arguments),
     /// Make the facts and the table of built-in kinds again, or check that they are up to date.
@@ -39,6 +60,12 @@ enum Command {
 fn main() -> anyhow::Result<()> {
     let config = config::Config::read()?;
     match Arguments::parse().command {
+        Command::Up(arguments) => up::run(&config, &arguments),
+        Command::Down(arguments) => down::run(&config, &arguments),
+        Command::Test(arguments) => test::run(&config, &arguments),
+        Command::Ci(arguments) => ci::run(&config, &arguments),
+        Command::Tidy(arguments) => tidy::run(&config, &arguments),
+        Command::Bench(arguments) => bench::run(&config, &arguments),
         Command::Tools(arguments) => tools::run(&config, &arguments),
         Command::Codegen(arguments) => codegen::run(&config, &arguments),
         Command::Diff(arguments) => diff::run(&config, &arguments),

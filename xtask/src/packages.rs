@@ -8,8 +8,16 @@ use std::path::Path;
 pub(crate) const BUILD: &[&str] = &["protobuf-compiler", "libprotobuf-dev", "gcc", "make", "libc6-dev"];
 
 /// Debian packages of a node.
-pub(crate) const NODE: &[&str] =
-    &["containerd", "runc", "containernetworking-plugins", "nftables", "iproute2", "iptables", "conntrack", "util-linux"];
+pub(crate) const NODE: &[&str] = &[
+    "containerd",
+    "runc",
+    "containernetworking-plugins",
+    "nftables",
+    "iproute2",
+    "iptables",
+    "conntrack",
+    "util-linux",
+];
 
 /// Debian packages only tests use.
 pub(crate) const TEST: &[&str] = &["golang-go", "curl", "procps"];
@@ -32,16 +40,24 @@ pub(crate) fn ensure(names: &[&str]) -> Result<()> {
 
 fn apt(arguments: &[&str]) -> Result<()> {
     let mut command = process::command("apt-get");
-    command.args(arguments).env("DEBIAN_FRONTEND", "noninteractive").stdout(std::process::Stdio::null());
+    command
+        .args(arguments)
+        .env("DEBIAN_FRONTEND", "noninteractive")
+        .stdout(std::process::Stdio::null());
     process::run(&mut command).context("apt-get; is this Debian, and does it reach its mirror?")
 }
 
 fn missing<'a>(names: &[&'a str]) -> Result<Vec<&'a str>> {
     let mut query = process::command("dpkg-query");
-    query.args(["-W", "-f", "${Package} ${db:Status-Status}\n"]).args(names);
+    query
+        .args(["-W", "-f", "${Package} ${db:Status-Status}\n"])
+        .args(names);
     query.stderr(std::process::Stdio::null());
     // dpkg-query fails when one name is unknown to it, and still lists the others.
-    let listed = query.output().context("dpkg-query; Knarr's automation knows Debian")?.stdout;
+    let listed = query
+        .output()
+        .context("dpkg-query; Knarr's automation knows Debian")?
+        .stdout;
     let listed = String::from_utf8_lossy(&listed);
     let installed = |name: &str| {
         listed.lines().any(|line| line == format!("{name} installed")) || provided_otherwise(name)

@@ -24,13 +24,20 @@ pub(crate) fn run(command: &mut Command) -> Result<()> {
     Ok(())
 }
 
+/// Runs to the end and returns what it wrote to stdout.
+pub(crate) fn output(command: &mut Command) -> Result<String> {
+    let output = command
+        .stderr(std::process::Stdio::inherit())
+        .output()
+        .with_context(|| format!("starting {}", describe(command)))?;
+    if !output.status.success() {
+        bail!("{} failed: {}", describe(command), output.status);
+    }
+    String::from_utf8(output.stdout).context("output is not UTF-8")
+}
 
 fn describe(command: &Command) -> String {
     let mut words = vec![command.get_program().to_string_lossy().into_owned()];
-    words.extend(
-        command
-            .get_args()
-            .map(|word| word.to_string_lossy().into_owned()),
-    );
+    words.extend(command.get_args().map(|word| word.to_string_lossy().into_owned()));
     words.join(" ")
 }

@@ -93,18 +93,9 @@ const TOOLS: &[Tool] = &[
     tool("ginkgo", Recipe::Build("github.com/onsi/ginkgo/v2/ginkgo")),
     tool("e2e.test", Recipe::Test("k8s.io/kubernetes/test/e2e")),
     on_request("kubelet", Recipe::Build("k8s.io/kubernetes/cmd/kubelet")),
-    on_request(
-        "kube-proxy",
-        Recipe::Build("k8s.io/kubernetes/cmd/kube-proxy"),
-    ),
-    on_request(
-        "agnhost",
-        Recipe::Build("k8s.io/kubernetes/test/images/agnhost"),
-    ),
-    on_request(
-        "sample-apiserver",
-        Recipe::Build("k8s.io/sample-apiserver"),
-    ),
+    on_request("kube-proxy", Recipe::Build("k8s.io/kubernetes/cmd/kube-proxy")),
+    on_request("agnhost", Recipe::Build("k8s.io/kubernetes/test/images/agnhost")),
+    on_request("sample-apiserver", Recipe::Build("k8s.io/sample-apiserver")),
 ];
 
 pub(crate) fn run(config: &Config, arguments: &Arguments) -> Result<()> {

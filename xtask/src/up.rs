@@ -46,9 +46,12 @@ pub(crate) fn run(config: &Config, arguments: &Arguments) -> Result<()> {
 
 fn build(config: &Config) -> Result<PathBuf> {
     println!("==> building a release binary");
-    process::run(
-        process::command("cargo").current_dir(&config.root).args(["build", "--release", "--package", "knarr"]),
-    )?;
+    process::run(process::command("cargo").current_dir(&config.root).args([
+        "build",
+        "--release",
+        "--package",
+        "knarr",
+    ]))?;
     Ok(config.root.join("target/release/knarr"))
 }
 
@@ -70,11 +73,18 @@ fn start(knarr: &Path, host: &Host, arguments: &Arguments) -> Result<Api> {
     server.arg("--fork").arg(knarr).arg("server");
     server.arg("--data-dir").arg(&arguments.data_dir);
     server.args(["--secure-port", &arguments.secure_port.to_string()]);
-    server.arg("--write-kubeconfig").arg(kubeconfig(&arguments.data_dir));
+    server
+        .arg("--write-kubeconfig")
+        .arg(kubeconfig(&arguments.data_dir));
     server.stdin(std::process::Stdio::null());
-    server.stdout(File::create(&log)?).stderr(File::options().append(true).open(&log)?);
+    server
+        .stdout(File::create(&log)?)
+        .stderr(File::options().append(true).open(&log)?);
     process::run(&mut server)?;
-    wait(&format!("the server to be ready (its log is {})", log.display()), || Ok(api.is_ready()))?;
+    wait(
+        &format!("the server to be ready (its log is {})", log.display()),
+        || Ok(api.is_ready()),
+    )?;
     Ok(api)
 }
 
@@ -83,7 +93,12 @@ fn images(knarr: &Path, host: &Host, arguments: &Arguments) -> Result<()> {
     let image = arguments.data_dir.join("hello.tar");
     process::run(host.command(knarr).args(["image", "build", "hello"]).arg(&image))?;
     let mut import = host.command(knarr);
-    process::run(import.args(["image", "import", "--data-dir"]).arg(&arguments.data_dir).arg(&image))
+    process::run(
+        import
+            .args(["image", "import", "--data-dir"])
+            .arg(&arguments.data_dir)
+            .arg(&image),
+    )
 }
 
 fn first_workload(config: &Config, api: &Api) -> Result<()> {
@@ -100,7 +115,10 @@ fn first_workload(config: &Config, api: &Api) -> Result<()> {
 /// Asks the workload over its service address from the node, and by its name from a pod.
 fn ask(api: &Api) -> Result<()> {
     let service = api.json("/api/v1/namespaces/default/services/hello")?;
-    let address = service["spec"]["clusterIP"].as_str().context("the service has no address")?.to_owned();
+    let address = service["spec"]["clusterIP"]
+        .as_str()
+        .context("the service has no address")?
+        .to_owned();
     let mut answer = String::new();
     wait(&format!("an answer at http://{address}"), || {
         answer = api.fetch(&format!("http://{address}/")).unwrap_or_default();
@@ -108,14 +126,24 @@ fn ask(api: &Api) -> Result<()> {
     })?;
     println!("    {}", answer.trim());
     api.delete("/apis/batch/v1/namespaces/default/jobs/ask?propagationPolicy=Background")?;
-    wait("an earlier question to be gone", || api.is_gone("/apis/batch/v1/namespaces/default/jobs/ask"))?;
-    api.apply(ASK)?;
-    wait("an answer at http://hello.default.svc.cluster.local, asked from a pod", || {
-        Ok(api.json("/apis/batch/v1/namespaces/default/jobs/ask")?["status"]["succeeded"] == 1)
+    wait("an earlier question to be gone", || {
+        api.is_gone("/apis/batch/v1/namespaces/default/jobs/ask")
     })?;
+    api.apply(ASK)?;
+    wait(
+        "an answer at http://hello.default.svc.cluster.local, asked from a pod",
+        || Ok(api.json("/apis/batch/v1/namespaces/default/jobs/ask")?["status"]["succeeded"] == 1),
+    )?;
     let pods = api.json("/api/v1/namespaces/default/pods?labelSelector=job-name%3Dask")?;
-    let pod = pods["items"][0]["metadata"]["name"].as_str().context("the job has no pod")?.to_owned();
-    println!("    {}", api.text(&format!("/api/v1/namespaces/default/pods/{pod}/log"))?.trim());
+    let pod = pods["items"][0]["metadata"]["name"]
+        .as_str()
+        .context("the job has no pod")?
+        .to_owned();
+    println!(
+        "    {}",
+        api.text(&format!("/api/v1/namespaces/default/pods/{pod}/log"))?
+            .trim()
+    );
     Ok(())
 }
 

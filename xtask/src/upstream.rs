@@ -34,6 +34,8 @@ pub(crate) struct Upstream {
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Options {
     pub controller_manager: bool,
+    /// Synchronise every write to the disk, as a real cluster does; comparisons of answers need not.
+    pub durable: bool,
 }
 
 impl Upstream {
@@ -53,7 +55,7 @@ impl Upstream {
             children: Vec::new(),
             folder: folder.to_owned(),
         };
-        upstream.start_etcd(config, client, peer)?;
+        upstream.start_etcd(config, client, peer, options)?;
         upstream.start_apiserver(config, client, secure)?;
         fs::write(&upstream.kubeconfig, kubeconfig(&server, ADMIN_TOKEN))?;
         wait_ready(config, &upstream.kubeconfig)
@@ -65,7 +67,7 @@ impl Upstream {
         Ok(upstream)
     }
 
-    fn start_etcd(&mut self, config: &Config, client: u16, peer: u16) -> Result<()> {
+    fn start_etcd(&mut self, config: &Config, client: u16, peer: u16, options: Options) -> Result<()> {
         let client = format!("http://127.0.0.1:{client}");
         let peer = format!("http://127.0.0.1:{peer}");
         let data = self.folder.join("etcd").display().to_string();
@@ -85,7 +87,11 @@ impl Upstream {
                 &peer,
                 "--initial-cluster",
                 &format!("default={peer}"),
-                "--unsafe-no-fsync",
+                if options.durable {
+                    "--unsafe-no-fsync=false"
+                } else {
+                    "--unsafe-no-fsync"
+                },
                 "--log-level",
                 "warn",
             ],
@@ -94,10 +100,7 @@ impl Upstream {
 
     fn start_apiserver(&mut self, config: &Config, etcd: u16, secure: u16) -> Result<()> {
         let tokens = self.folder.join("tokens.csv");
-        fs::write(
-            &tokens,
-            format!("{ADMIN_TOKEN},admin,admin,\"system:masters\"\n"),
-        )?;
+        fs::write(&tokens, format!("{ADMIN_TOKEN},admin,admin,\"system:masters\"\n"))?;
         let key = self.folder.join("service-account.key");
         process::run(
             process::command("openssl")
@@ -136,6 +139,16 @@ impl Upstream {
         )
     }
 
+    /// The processes that serve: etcd and the API server.
+    pub(crate) fn pids(&self) -> Vec<u32> {
+        self.children.iter().take(2).map(Child::id).collect()
+    }
+
+    /// What signs the API server's certificate, as PEM.
+    pub(crate) fn certificate_authority(&self) -> PathBuf {
+        self.folder.join("certs/apiserver.crt")
+    }
+
     /// Without the node lifecycle controller: fake nodes send no leases and must stay Ready.
     fn start_controller_manager(&mut self, config: &Config) -> Result<()> {
         let kubeconfig = self.kubeconfig.display().to_string();
@@ -159,11 +172,7 @@ impl Upstream {
                 "--service-account-private-key-file",
                 &self.folder.join("service-account.key").display().to_string(),
                 "--root-ca-file",
-                &self
-                    .folder
-                    .join("certs/apiserver.crt")
-                    .display()
-                    .to_string(),
+                &self.folder.join("certs/apiserver.crt").display().to_string(),
             ],
         )
     }

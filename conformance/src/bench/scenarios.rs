@@ -53,7 +53,8 @@ const PODS: &str = "/api/v1/namespaces/bench/pods";
 #[derive(Debug)]
 pub struct Bench {
     target: Target,
-    running: Server,
+    /// Present when the server was started here and may be killed.
+    running: Option<Server>,
     server: Processes,
     sizes: Sizes,
     figures: Vec<Figure>,
@@ -61,16 +62,28 @@ pub struct Bench {
 
 impl Bench {
     /// Takes a server that became ready `started` after its exec.
-    pub fn new(running: Server, target: Target, started: Duration, sizes: Sizes) -> Self {
+    pub fn of_started(running: Server, target: Target, started: Duration, sizes: Sizes) -> Self {
+        let server = running.processes();
         let mut bench = Self {
             target,
-            server: running.processes(),
-            running,
+            server,
+            running: Some(running),
             sizes,
             figures: Vec::new(),
         };
         bench.add("exec → /readyz, first start", milliseconds(started));
         bench
+    }
+
+    /// Takes a server that somebody else runs.
+    pub fn of_running(target: Target, server: Processes, sizes: Sizes) -> Self {
+        Self {
+            target,
+            running: None,
+            server,
+            sizes,
+            figures: Vec::new(),
+        }
     }
 
     /// Runs everything and returns the figures.
@@ -92,9 +105,12 @@ impl Bench {
     }
 
     async fn restart(&mut self) -> Result<()> {
-        let (target, took) = self.running.kill_and_restart().await?;
+        let Some(running) = &mut self.running else {
+            return Ok(());
+        };
+        let (target, took) = running.kill_and_restart().await?;
+        self.server = running.processes();
         self.target = target;
-        self.server = self.running.processes();
         self.add(
             format!("kill -9 → /readyz with {} pods", self.sizes.pods),
             milliseconds(took),
@@ -328,7 +344,10 @@ impl Bench {
 }
 
 /// Waits.
-#[expect(clippy::disallowed_methods, reason = "a load generator has no simulated clock")]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "a load generator has no simulated clock"
+)]
 pub(crate) async fn pause(length: Duration) {
     tokio::time::sleep(length).await;
 }

@@ -11,12 +11,11 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-/// A running API server and what else belongs to it (upstream's etcd).
+/// A running API server that was started here.
 #[derive(Debug)]
 pub struct Server {
     command: Vec<String>,
     kubeconfig: PathBuf,
-    others: Vec<u32>,
     child: Child,
 }
 
@@ -28,11 +27,7 @@ impl Server {
     ///
     /// # Errors
     /// The command cannot be started, ends, or is not ready in a minute.
-    pub async fn start(
-        command: Vec<String>,
-        kubeconfig: PathBuf,
-        others: Vec<u32>,
-    ) -> Result<(Self, Target, Duration)> {
+    pub async fn start(command: Vec<String>, kubeconfig: PathBuf) -> Result<(Self, Target, Duration)> {
         let begun = now();
         let child = spawn(&command)?;
         let mut server = Self {

@@ -1,9 +1,11 @@
-//! `knarr-bench --kubeconfig F [--with-pid N] -- SERVER ARGUMENTS…`: starts a server, puts the load of
-//! [`conformance::bench`] on it and prints the figures as JSON on stdout. CPU and memory of `--with-pid` count as the server's.
+//! `knarr-bench --kubeconfig F -- SERVER ARGUMENTS…` starts a server, puts the load of [`conformance::bench`] on it and
+//! prints the figures as JSON on stdout. `knarr-bench --kubeconfig F --pid N --pid M` measures one that runs already.
 
 #![allow(clippy::print_stdout, reason = "the figures go to stdout")]
 
 use anyhow::{Context, Result};
+use conformance::bench::connection::Target;
+use conformance::bench::process::Processes;
 use conformance::bench::scenarios::{Bench, Sizes};
 use conformance::bench::server::Server;
 use std::path::PathBuf;
@@ -11,7 +13,7 @@ use std::path::PathBuf;
 #[tokio::main]
 async fn main() -> Result<()> {
     let mut arguments = std::env::args().skip(1);
-    let (mut kubeconfig, mut others, mut sizes) = (None, Vec::new(), Sizes::default());
+    let (mut kubeconfig, mut pids, mut sizes) = (None, Vec::new(), Sizes::default());
     let mut command = Vec::new();
     while let Some(flag) = arguments.next() {
         if flag == "--" {
@@ -23,15 +25,20 @@ async fn main() -> Result<()> {
             .with_context(|| format!("{flag} needs a value"))?;
         match flag.as_str() {
             "--kubeconfig" => kubeconfig = Some(PathBuf::from(value)),
-            "--with-pid" => others.push(value.parse()?),
+            "--pid" => pids.push(value.parse()?),
             "--pods" => sizes.pods = value.parse()?,
             "--watchers" => sizes.watchers = value.parse()?,
             other => anyhow::bail!("unknown flag {other}"),
         }
     }
     let kubeconfig = kubeconfig.context("--kubeconfig is missing")?;
-    let (server, target, started) = Server::start(command, kubeconfig, others).await?;
-    let figures = Bench::new(server, target, started, sizes).run().await?;
+    let bench = if command.is_empty() {
+        Bench::of_running(Target::from_kubeconfig(&kubeconfig)?, Processes(pids), sizes)
+    } else {
+        let (server, target, started) = Server::start(command, kubeconfig).await?;
+        Bench::of_started(server, target, started, sizes)
+    };
+    let figures = bench.run().await?;
     println!("{}", serde_json::to_string_pretty(&figures)?);
     Ok(())
 }
