@@ -1,1 +1,35 @@
 //! The loops that move status toward spec, one folder each.
+//!
+//! A controller is a folder (`mod.rs` row and front page, `reconcile.rs` shell, `plan.rs` decisions, `status.rs`,
+//! `tests.rs`) and one row in [`all`]. All of them read through the same shared informers, with the identity
+//! `system:kube-controller-manager`; each writes with its own service account. What they read of a kind is that
+//! kind's projection in [`views`].
+//!
+//! They know nothing of each other and of the server but its API.
+
+pub mod all;
+pub mod config;
+pub mod context;
+pub mod manager;
+pub mod pod_control;
+pub mod views;
+
+//X mod cluster_role_aggregation;
+//X mod deployment;
+//X mod endpoint_slice;
+//X mod endpoints;
+//X mod garbage_collector;
+//X mod job;
+//X mod namespace;
+//X mod node_ipam;
+//X mod node_lifecycle;
+//X mod pod_gc;
+mod replica_set;
+//X mod root_ca;
+//X mod service_account;
+//X mod ttl_after_finished;
+
+pub use all::{ControllerRow, rows};
+pub use config::Config;
+pub use context::ControllerContext;
+pub use manager::ControllerManager;

@@ -13,6 +13,7 @@
 
 pub mod client;
 pub mod discovery;
+pub mod edit;
 pub mod error;
 pub mod informer;
 mod lines;
@@ -24,6 +25,7 @@ mod store;
 
 pub use client::{Client, DeleteOptions, Patch, Precondition, Propagation};
 pub use discovery::DiscoveredResource;
+pub use edit::Edit;
 pub use error::ClientError;
 pub use informer::{Change, DirtyKeys, HeaderChange, HeaderStore, Informer, Informers, Subscription};
 pub use object::Object;

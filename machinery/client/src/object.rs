@@ -99,6 +99,19 @@ impl Slices {
     }
 }
 
+/// An object from its JSON, with its bytes; for tests of what reads projections.
+pub fn object_of<P: crate::projection::Projection>(json: &str) -> Result<Object<P>, serde_json::Error> {
+    let (header, revision) = parse_header(json.as_bytes())?;
+    let projection = P::project(&header, json.as_bytes())?;
+    let bytes = Slices(vec![Bytes::copy_from_slice(json.as_bytes())]);
+    Ok(Object {
+        header: Arc::new(header),
+        revision,
+        projection,
+        bytes,
+    })
+}
+
 /// The metadata that a header is made of.
 #[derive(Debug, Deserialize)]
 struct WithMeta<'a> {

@@ -1,0 +1,52 @@
+//! Every controller, one row each. Names are upstream's `--controllers` names; each writes as the service account
+//! `system:serviceaccount:kube-system:<service_account>`, whose role is upstream's `system:controller:<service_account>`.
+
+use crate::context::ControllerContext;
+use futures::future::BoxFuture;
+
+/// What there is to know about a controller.
+#[derive(Debug, Clone, Copy)]
+pub struct ControllerRow {
+    /// Upstream's name.
+    pub name: &'static str,
+    /// The service account it writes as.
+    pub service_account: &'static str,
+    /// Whether it runs unless told otherwise.
+    pub default: bool,
+    /// Builds it: subscribes to its informers at once, works once they are filled, ends when dropped.
+    pub start: fn(&ControllerContext) -> BoxFuture<'static, ()>,
+}
+
+/// The rows, in starting order.
+pub fn rows() -> &'static [ControllerRow] {
+    &[
+        //X         crate::namespace::ROW,
+        //X         crate::service_account::ROW,
+        //X         crate::root_ca::ROW,
+        //X         crate::cluster_role_aggregation::ROW,
+        crate::replica_set::ROW,
+        //X         crate::deployment::ROW,
+        //X         crate::job::ROW,
+        //X         crate::endpoints::ROW,
+        //X         crate::endpoint_slice::ROW,
+        //X         crate::node_lifecycle::ROW,
+        //X         crate::node_ipam::ROW,
+        //X         crate::pod_gc::ROW,
+        //X         crate::ttl_after_finished::ROW,
+        // Last: it shares the stores that the others have asked for.
+        //X         crate::garbage_collector::ROW,
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn names_are_unique_and_upstreams() {
+        let names: BTreeSet<_> = rows().iter().map(|row| row.name).collect();
+        assert_eq!(names.len(), rows().len());
+        assert!(names.iter().all(|name| name.ends_with("-controller")));
+    }
+}

@@ -1,0 +1,53 @@
+//! What every controller is given.
+
+use crate::config::Config;
+use machinery_client::{Client, Informers};
+use machinery_reconcile::EventRecorder;
+use machinery_runtime::Runtime;
+use std::fmt;
+use std::sync::Arc;
+
+/// Gives the client of a service account in `kube-system`.
+pub type ClientOf = Arc<dyn Fn(&str) -> Client + Send + Sync>;
+
+/// Runtime, shared informers, identities and settings.
+#[derive(Clone)]
+pub struct ControllerContext {
+    /// Clock, tasks, randomness.
+    pub runtime: Runtime,
+    /// Reads, shared by all controllers.
+    pub informers: Informers,
+    /// Settings.
+    pub config: Arc<Config>,
+    clients: ClientOf,
+}
+
+impl ControllerContext {
+    /// `informers` read as `system:kube-controller-manager`; `clients` answers the client of a service account.
+    pub fn new(runtime: Runtime, informers: Informers, clients: ClientOf, config: Config) -> Self {
+        Self {
+            runtime,
+            informers,
+            config: Arc::new(config),
+            clients,
+        }
+    }
+
+    /// The client a controller writes with.
+    pub fn client(&self, service_account: &str) -> Client {
+        (self.clients)(service_account)
+    }
+
+    /// Records events as a component, with its client.
+    pub fn recorder(&self, client: &Client, component: &str) -> EventRecorder {
+        EventRecorder::new(client.clone(), component)
+    }
+}
+
+impl fmt::Debug for ControllerContext {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ControllerContext")
+            .field("config", &self.config)
+            .finish_non_exhaustive()
+    }
+}

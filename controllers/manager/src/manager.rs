@@ -1,0 +1,50 @@
+//! Starts the rows that were asked for, in a scope of their own.
+
+use crate::all::rows;
+use crate::context::ControllerContext;
+use machinery_runtime::Scope;
+
+/// Which controllers run (`--controllers`).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Selection {
+    /// Those that run by default.
+    Default,
+    /// These, by name.
+    Only(Vec<String>),
+}
+
+impl Selection {
+    fn includes(&self, name: &str, default: bool) -> bool {
+        match self {
+            Self::Default => default,
+            Self::Only(names) => names.iter().any(|own| own == name),
+        }
+    }
+}
+
+/// The running controllers; dropping it ends them.
+#[derive(Debug)]
+pub struct ControllerManager {
+    scope: Scope,
+}
+
+impl ControllerManager {
+    /// Starts the selected controllers and the informers they share.
+    pub fn start(context: &ControllerContext, selection: &Selection) -> Self {
+        let scope = context.runtime.child_scope();
+        let mut context = context.clone();
+        context.runtime = scope.runtime().clone();
+        for row in rows()
+            .iter()
+            .filter(|row| selection.includes(row.name, row.default))
+        {
+            drop(scope.runtime().spawn(row.name, (row.start)(&context)));
+        }
+        Self { scope }
+    }
+
+    /// Ends them and waits until they have.
+    pub async fn stopped(&self) {
+        self.scope.stopped().await;
+    }
+}

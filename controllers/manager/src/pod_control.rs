@@ -1,0 +1,228 @@
+//! How controllers make, delete, adopt and release pods: with expectations, preconditions and upstream's events.
+
+use crate::views::template::NewPod;
+use futures::future::join_all;
+use k8s_openapi::api::core::v1::Pod;
+use machinery_client::object::parse_header;
+use machinery_client::{ApiResource, Client, ClientError, DeleteOptions, Object, Patch, Projection};
+use machinery_meta::{ObjectHeader, ObjectKey, Revision};
+use machinery_reconcile::{EventRecorder, Expectations, ObjectReference};
+use serde::Deserialize;
+use serde_json::json;
+
+/// Pods created or deleted in one go at most.
+pub const BURST_REPLICAS: usize = 500;
+/// The first batch of a slow start; each that succeeds is followed by one twice as large, so that a quota or an
+/// admission plugin that refuses all of them is asked once, not five hundred times.
+const SLOW_START_FIRST: usize = 1;
+
+/// Acts on pods for one controller.
+#[derive(Debug, Clone)]
+pub struct PodControl {
+    client: Client,
+    recorder: EventRecorder,
+    pods: ApiResource,
+}
+
+impl PodControl {
+    /// Acts with this client and records with this recorder.
+    pub fn new(client: Client, recorder: EventRecorder) -> Self {
+        Self {
+            client,
+            recorder,
+            pods: ApiResource::of::<Pod>(),
+        }
+    }
+
+    /// The recorder.
+    pub fn recorder(&self) -> &EventRecorder {
+        &self.recorder
+    }
+
+    /// Creates one pod. The expectation stays while the outcome is not known; the pod is then to be sent again.
+    pub async fn create(
+        &self,
+        expectations: &Expectations<ObjectKey>,
+        owner: &ObjectReference,
+        key: ObjectKey,
+        pod: &NewPod<'_>,
+    ) -> Result<(), ClientError> {
+        expectations.creating(&owner.key, key.clone());
+        match self.client.create(&self.pods, &key.namespace, pod).await {
+            Ok(body) => {
+                let revision = parse_header(&body)
+                    .map(|(_, revision)| revision)
+                    .unwrap_or_default();
+                expectations.created(&owner.key, &key, revision);
+                self.recorder
+                    .normal(owner, "SuccessfulCreate", format!("Created pod: {}", key.name));
+                Ok(())
+            }
+            Err(error) if error.is_already_exists() => self.recognise(expectations, owner, &key, error).await,
+            Err(error) if (400..500).contains(&error.code()) => {
+                expectations.not_created(&owner.key, &key);
+                // Nothing can be made in a namespace that is going; that is nobody's failure.
+                if !error.has_cause("NamespaceTerminating") {
+                    self.recorder
+                        .warning(owner, "FailedCreate", format!("Error creating: {error}"));
+                }
+                Err(error)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The name is taken: by our own earlier request whose answer was lost, or by somebody else.
+    async fn recognise(
+        &self,
+        expectations: &Expectations<ObjectKey>,
+        owner: &ObjectReference,
+        key: &ObjectKey,
+        error: ClientError,
+    ) -> Result<(), ClientError> {
+        let query = [("fieldSelector", format!("metadata.name={}", key.name))];
+        let list: Owned = self.client.list_as(&self.pods, &key.namespace, &query).await?;
+        let ours = |item: &OwnedItem| {
+            item.metadata
+                .owner_references
+                .iter()
+                .any(|own| own.uid == owner.uid)
+        };
+        if list.items.iter().any(ours) {
+            let revision = list.metadata.resource_version.parse().unwrap_or(Revision::ZERO);
+            expectations.created(&owner.key, key, revision);
+            return Ok(());
+        }
+        expectations.not_created(&owner.key, key);
+        Err(error)
+    }
+
+    /// Deletes one pod; one that is gone already is deleted.
+    pub async fn delete<P: Projection>(
+        &self,
+        expectations: &Expectations<ObjectKey>,
+        owner: &ObjectReference,
+        pod: &Object<P>,
+    ) -> Result<(), ClientError> {
+        expectations.deleting(&owner.key, pod.key().clone(), pod.uid().clone());
+        match self
+            .client
+            .delete(&self.pods, pod.key(), &DeleteOptions::uid(pod.uid()))
+            .await
+        {
+            Ok(_) => {
+                self.recorder
+                    .normal(owner, "SuccessfulDelete", format!("Deleted pod: {}", pod.name()));
+                Ok(())
+            }
+            Err(error) if error.is_not_found() || error.is_conflict() => Ok(()),
+            Err(error) => {
+                expectations.not_deleted(&owner.key, pod.uid());
+                self.recorder
+                    .warning(owner, "FailedDelete", format!("Error deleting: {error}"));
+                Err(error)
+            }
+        }
+    }
+
+    /// Makes the owner the pod's controller.
+    pub async fn adopt<P: Projection>(
+        &self,
+        owner: &ObjectReference,
+        pod: &Object<P>,
+    ) -> Result<(), ClientError> {
+        let reference = json!({
+            "apiVersion": owner.api_version, "kind": owner.kind, "name": owner.key.name, "uid": owner.uid,
+            "controller": true, "blockOwnerDeletion": true,
+        });
+        self.patch_owners(pod, reference).await
+    }
+
+    /// Takes the owner off the pod.
+    pub async fn release<P: Projection>(
+        &self,
+        owner: &ObjectReference,
+        pod: &Object<P>,
+    ) -> Result<(), ClientError> {
+        match self
+            .patch_owners(pod, json!({"$patch": "delete", "uid": owner.uid}))
+            .await
+        {
+            // Gone, or made anew under the name: it is not ours either way.
+            Err(error) if error.is_not_found() || error.is_invalid() || error.is_conflict() => Ok(()),
+            other => other,
+        }
+    }
+
+    async fn patch_owners<P: Projection>(
+        &self,
+        pod: &Object<P>,
+        reference: serde_json::Value,
+    ) -> Result<(), ClientError> {
+        let body = json!({"metadata": {"uid": pod.uid().0, "ownerReferences": [reference]}});
+        self.client
+            .patch(&self.pods, pod.key(), "", &Patch::Strategic, &body)
+            .await
+            .map(drop)
+    }
+}
+
+/// Runs `act` on each item in batches that double while all of a batch succeed; answers how many succeeded.
+pub async fn slow_start<T, F>(items: Vec<T>, act: impl Fn(T) -> F) -> (usize, Option<ClientError>)
+where
+    F: Future<Output = Result<(), ClientError>>,
+{
+    let (mut done, mut batch) = (0, SLOW_START_FIRST);
+    let mut items = items.into_iter().peekable();
+    while items.peek().is_some() {
+        let results = join_all(items.by_ref().take(batch).map(&act)).await;
+        let mut first = None;
+        for result in results {
+            match result {
+                Ok(()) => done += 1,
+                Err(error) => first = first.or(Some(error)),
+            }
+        }
+        if first.is_some() {
+            return (done, first);
+        }
+        batch *= 2;
+    }
+    (done, None)
+}
+
+/// Refers to an owner by its header.
+pub fn reference(resource: &ApiResource, header: &ObjectHeader) -> ObjectReference {
+    ObjectReference::new(resource, &header.key, &header.uid.0)
+}
+
+#[derive(Deserialize)]
+struct Owned {
+    metadata: ListMeta,
+    #[serde(default)]
+    items: Vec<OwnedItem>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct ListMeta {
+    #[serde(default)]
+    resource_version: String,
+}
+
+#[derive(Deserialize)]
+struct OwnedItem {
+    metadata: OwnedMeta,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct OwnedMeta {
+    #[serde(default)]
+    owner_references: Vec<OwnerUid>,
+}
+
+#[derive(Deserialize)]
+struct OwnerUid {
+    uid: String,
+}

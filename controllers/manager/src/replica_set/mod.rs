@@ -1,0 +1,72 @@
+//! Keeps as many matching pods as `spec.replicas` asks for.
+//!
+//! Owns: pods. Watches: ReplicaSets (the key is the set), pods (the key is the controller owner; an orphan wakes every
+//! set whose selector matches). Never: talks to nodes, touches a pod it neither owns nor adopts, reads the event that
+//! woke it.
+
+mod plan;
+mod ranking;
+mod reconcile;
+mod status;
+#[cfg(test)]
+mod tests;
+
+use crate::all::ControllerRow;
+use crate::context::ControllerContext;
+use crate::pod_control::PodControl;
+use crate::views::{PodView, ReplicaSetView};
+use futures::future::BoxFuture;
+use k8s_openapi::api::{apps::v1::ReplicaSet, core::v1::Pod};
+use machinery_client::{Change, Informer};
+use machinery_meta::ObjectKey;
+use machinery_reconcile::Controller;
+use reconcile::ReplicaSetReconciler;
+
+pub(crate) const ROW: ControllerRow = ControllerRow {
+    name: "replicaset-controller",
+    service_account: "replicaset-controller",
+    default: true,
+    start,
+};
+
+fn start(context: &ControllerContext) -> BoxFuture<'static, ()> {
+    let client = context.client(ROW.service_account);
+    let recorder = context.recorder(&client, ROW.name);
+    let sets: Informer<ReplicaSetView> = context.informers.of::<ReplicaSet, _>();
+    let pods: Informer<PodView> = context.informers.of::<Pod, _>();
+    let by_pod = sets.clone();
+    let controller = Controller::new(ROW.name, context.runtime.clone())
+        .watches(&sets, |change| [change.key().clone()])
+        .watches(&pods, move |change| sets_of_pod(&by_pod, change));
+    let reconciler = ReplicaSetReconciler {
+        pod_control: PodControl::new(client.clone(), recorder),
+        client,
+        runtime: context.runtime.clone(),
+        sets,
+        pods,
+        expectations: Default::default(),
+    };
+    controller.run(reconciler)
+}
+
+/// The sets that care about a changed pod: its controller before and after, and for an orphan all that match.
+fn sets_of_pod(sets: &Informer<ReplicaSetView>, change: &Change<PodView>) -> Vec<ObjectKey> {
+    let mut keys = Vec::new();
+    for pod in change.sides() {
+        match pod.header.controller() {
+            Some(owner) if &*owner.kind == "ReplicaSet" => {
+                keys.push(ObjectKey::new(pod.namespace(), &*owner.name));
+            }
+            Some(_) => {}
+            None => {
+                let near = sets.by_index(machinery_client::IndexName::NAMESPACE, pod.namespace());
+                let wants =
+                    |set: &ReplicaSetView| set.selector.as_ref().is_some_and(|own| own.matches(&pod.header));
+                keys.extend(near.iter().filter(|set| wants(set)).map(|set| set.key().clone()));
+            }
+        }
+    }
+    keys.sort();
+    keys.dedup();
+    keys
+}

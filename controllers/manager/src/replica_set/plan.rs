@@ -1,0 +1,105 @@
+//! What is, and what is to be done: `Snapshot` is exactly what a decision may look at, `Plan` is a value.
+
+use super::ranking::rank;
+use crate::pod_control::BURST_REPLICAS;
+use crate::views::pod::is_active;
+use crate::views::{PodView, ReplicaSetView};
+use jiff::Timestamp;
+use machinery_client::Object;
+use std::sync::Arc;
+
+/// A pod as plans handle it.
+pub(super) type PodRef = Arc<Object<PodView>>;
+
+/// What a plan is made of.
+pub(super) struct Snapshot {
+    pub(super) set: Arc<Object<ReplicaSetView>>,
+    /// Pods whose controller is this set.
+    pub(super) owned: Vec<PodRef>,
+    /// Pods of the namespace without a controller.
+    pub(super) orphans: Vec<PodRef>,
+    /// Active pods of all sets of this set's owner, this one included.
+    pub(super) siblings: Vec<PodRef>,
+    /// Whether everything asked for earlier has been seen.
+    pub(super) settled: bool,
+    pub(super) now: Timestamp,
+}
+
+/// What is to be done.
+#[derive(Debug, Default)]
+pub(super) struct Plan {
+    pub(super) create: usize,
+    pub(super) delete: Vec<PodRef>,
+    pub(super) adopt: Vec<PodRef>,
+    pub(super) release: Vec<PodRef>,
+    /// The pods that status counts: owned or about to be, matching, active.
+    pub(super) active: Vec<PodRef>,
+    /// Pods on their way out.
+    pub(super) terminating: i32,
+    /// When a ready pod is to be looked at again because it becomes available.
+    pub(super) look_again: Option<Timestamp>,
+}
+
+/// Decides.
+pub(super) fn plan(snapshot: &Snapshot) -> Plan {
+    let mut plan = Plan::default();
+    claim(snapshot, &mut plan);
+    if snapshot.settled && !snapshot.set.header.is_deleting() {
+        scale(snapshot, &mut plan);
+    }
+    plan.look_again = next_available(snapshot, &plan.active);
+    plan
+}
+
+/// Adopts orphans that match, releases what does not match any more, counts the rest.
+fn claim(snapshot: &Snapshot, plan: &mut Plan) {
+    let set = &snapshot.set;
+    let matches = |pod: &PodRef| {
+        set.selector
+            .as_ref()
+            .is_some_and(|selector| selector.matches(&pod.header))
+    };
+    let going = set.header.is_deleting();
+    for pod in &snapshot.owned {
+        if !matches(pod) {
+            // A set on its way out lets go of nothing: the garbage collector finds its pods by their owner.
+            if !going {
+                plan.release.push(pod.clone());
+            }
+        } else if is_active(pod) {
+            plan.active.push(pod.clone());
+        } else if pod.header.is_deleting() && !pod.is_terminal() {
+            plan.terminating += 1;
+        }
+    }
+    for pod in snapshot
+        .orphans
+        .iter()
+        .filter(|pod| !going && matches(pod) && is_active(pod))
+    {
+        plan.adopt.push(pod.clone());
+        plan.active.push(pod.clone());
+    }
+}
+
+fn scale(snapshot: &Snapshot, plan: &mut Plan) {
+    let wanted = usize::try_from(snapshot.set.replicas).unwrap_or(0);
+    let have = plan.active.len();
+    if have < wanted {
+        plan.create = (wanted - have).min(BURST_REPLICAS);
+    } else if have > wanted {
+        let mut ranked = plan.active.clone();
+        rank(&mut ranked, &snapshot.siblings, snapshot.now);
+        ranked.truncate((have - wanted).min(BURST_REPLICAS));
+        plan.delete = ranked;
+    }
+}
+
+fn next_available(snapshot: &Snapshot, active: &[PodRef]) -> Option<Timestamp> {
+    let seconds = snapshot.set.min_ready_seconds;
+    let ready = active.iter().filter(|pod| pod.ready);
+    ready
+        .filter_map(|pod| pod.available_at(seconds))
+        .filter(|at| *at > snapshot.now)
+        .min()
+}

@@ -1,0 +1,234 @@
+//! Gather, plan, act, write status. No rule of its own.
+
+use super::plan::{Plan, PodRef, Snapshot, plan};
+use super::status::{Failure, status};
+use crate::pod_control::{PodControl, reference, slow_start};
+use crate::views::pod::is_active;
+use crate::views::template::OwnerReference;
+use crate::views::{PodView, ReplicaSetView};
+use futures::future::BoxFuture;
+use k8s_openapi::api::apps::v1::ReplicaSet;
+use machinery_client::{ApiResource, Client, ClientError, Edit, IndexName, Informer, Object};
+use machinery_meta::ObjectKey;
+use machinery_reconcile::{Expectations, ObjectReference, Outcome, ReconcileError, Reconciler, names};
+use machinery_runtime::Runtime;
+use std::sync::Arc;
+use std::time::Duration;
+
+type Set = Arc<Object<ReplicaSetView>>;
+
+pub(super) struct ReplicaSetReconciler {
+    pub(super) client: Client,
+    pub(super) pod_control: PodControl,
+    pub(super) runtime: Runtime,
+    pub(super) sets: Informer<ReplicaSetView>,
+    pub(super) pods: Informer<PodView>,
+    pub(super) expectations: Expectations<ObjectKey>,
+}
+
+impl Reconciler for ReplicaSetReconciler {
+    type Key = ObjectKey;
+
+    fn reconcile<'a>(&'a self, key: &'a ObjectKey) -> BoxFuture<'a, Result<Outcome, ReconcileError>> {
+        Box::pin(async move {
+            let Some(set) = self.sets.get(key) else {
+                self.expectations.forget(key);
+                return Ok(Outcome::Done);
+            };
+            let owner = reference(&ApiResource::of::<ReplicaSet>(), &set.header);
+            let awaited = self.expectations.settle(key, &self.pods);
+            self.create_again(&set, &owner, awaited.unacknowledged.clone())
+                .await?;
+            let plan = plan(&self.snapshot(&set, awaited.is_settled()));
+            let failure = self.act(&set, &owner, &plan).await;
+            self.write_status(&set, &plan, failure.as_ref().map(|(failure, _)| failure))
+                .await?;
+            match failure {
+                Some((_, error)) => Err(error),
+                None => Ok(self.when_again(&plan)),
+            }
+        })
+    }
+}
+
+impl ReplicaSetReconciler {
+    fn snapshot(&self, set: &Set, settled: bool) -> Snapshot {
+        Snapshot {
+            owned: self.pods.by_index(IndexName::CONTROLLER, &set.uid().0),
+            orphans: self.pods.by_index(PodView::ORPHANS, set.namespace()),
+            siblings: self.siblings(set),
+            settled,
+            now: self.runtime.now(),
+            set: set.clone(),
+        }
+    }
+
+    /// Active pods of every set that has the same controller.
+    fn siblings(&self, set: &Set) -> Vec<PodRef> {
+        let sets = match set.header.controller() {
+            Some(owner) => self.sets.by_index(IndexName::CONTROLLER, &owner.uid.0),
+            None => vec![set.clone()],
+        };
+        let pods = sets
+            .iter()
+            .flat_map(|set| self.pods.by_index(IndexName::CONTROLLER, &set.uid().0));
+        pods.filter(|pod| is_active(pod)).collect()
+    }
+
+    /// Sends creations again whose answer was lost, under the same names.
+    async fn create_again(
+        &self,
+        set: &Set,
+        owner: &ObjectReference,
+        lost: Vec<ObjectKey>,
+    ) -> Result<(), ReconcileError> {
+        if set.header.is_deleting() {
+            self.expectations.forget(&owner.key);
+            return Ok(());
+        }
+        let (done, first) = slow_start(lost, |key| self.create(set, owner, key)).await;
+        first.map_or(Ok(()), |first| {
+            Err(ReconcileError::Partly {
+                failed: 1,
+                attempted: done + 1,
+                first,
+            })
+        })
+    }
+
+    async fn create(&self, set: &Set, owner: &ObjectReference, key: ObjectKey) -> Result<(), ClientError> {
+        let controller = OwnerReference::controller("apps/v1", "ReplicaSet", &set.header);
+        let pod = set
+            .template
+            .pod(set.namespace(), &key.name, &prefix(set.name()), controller);
+        self.pod_control
+            .create(&self.expectations, owner, key, &pod)
+            .await
+    }
+
+    async fn act(
+        &self,
+        set: &Set,
+        owner: &ObjectReference,
+        plan: &Plan,
+    ) -> Option<(Failure, ReconcileError)> {
+        if let Err(error) = self.claim(set, owner, plan).await {
+            let failure = Failure {
+                reason: "FailedCreate",
+                message: error.to_string(),
+            };
+            return Some((failure, error));
+        }
+        let fresh = (0..plan.create).map(|_| {
+            ObjectKey::new(
+                set.namespace(),
+                names::generate(&self.runtime, &prefix(set.name())),
+            )
+        });
+        let (done, first) = slow_start(fresh.collect(), |key| self.create(set, owner, key)).await;
+        if let Some(first) = first {
+            // A namespace that is going takes no pods; the set goes with it.
+            if first.has_cause("NamespaceTerminating") {
+                return None;
+            }
+            let failure = Failure {
+                reason: "FailedCreate",
+                message: first.to_string(),
+            };
+            let error = ReconcileError::Partly {
+                failed: plan.create - done,
+                attempted: plan.create,
+                first,
+            };
+            return Some((failure, error));
+        }
+        let deletions = plan
+            .delete
+            .iter()
+            .map(|pod| self.pod_control.delete(&self.expectations, owner, pod));
+        let failed: Vec<_> = futures::future::join_all(deletions)
+            .await
+            .into_iter()
+            .filter_map(Result::err)
+            .collect();
+        let count = failed.len();
+        let first = failed.into_iter().next()?;
+        let failure = Failure {
+            reason: "FailedDelete",
+            message: first.to_string(),
+        };
+        Some((
+            failure,
+            ReconcileError::Partly {
+                failed: count,
+                attempted: plan.delete.len(),
+                first,
+            },
+        ))
+    }
+
+    /// Adopts and releases; before the first adoption the live set is asked whether it is still there and staying.
+    async fn claim(&self, set: &Set, owner: &ObjectReference, plan: &Plan) -> Result<(), ReconcileError> {
+        if !plan.adopt.is_empty() {
+            let body = self
+                .client
+                .get(&ApiResource::of::<ReplicaSet>(), set.key())
+                .await?;
+            let live = machinery_client::object::parse_header(&body);
+            let staying = live.is_ok_and(|(live, _)| live.uid == *set.uid() && !live.is_deleting());
+            if !staying {
+                return Err(ReconcileError::Unusable(
+                    "the set is going and adopts nothing".to_owned(),
+                ));
+            }
+        }
+        for pod in &plan.adopt {
+            self.pod_control
+                .adopt(owner, pod)
+                .await
+                .map_err(ReconcileError::doing("adopting a pod"))?;
+        }
+        for pod in &plan.release {
+            self.pod_control
+                .release(owner, pod)
+                .await
+                .map_err(ReconcileError::doing("releasing a pod"))?;
+        }
+        Ok(())
+    }
+
+    async fn write_status(
+        &self,
+        set: &Set,
+        plan: &Plan,
+        failure: Option<&Failure>,
+    ) -> Result<(), ReconcileError> {
+        let status = status(set, plan, failure, self.runtime.now());
+        if status == set.status {
+            return Ok(());
+        }
+        let resource = ApiResource::of::<ReplicaSet>();
+        let mut edit = Edit::of(&resource, &set.json())?;
+        edit.set("status", &status)?;
+        match self
+            .client
+            .update(&resource, set.key(), "status", edit.body())
+            .await
+        {
+            Err(error) if !error.is_not_found() => Err(ReconcileError::doing("writing status")(error)),
+            _ => Ok(()),
+        }
+    }
+
+    fn when_again(&self, plan: &Plan) -> Outcome {
+        let Some(at) = plan.look_again else {
+            return Outcome::Done;
+        };
+        let wait = at.duration_since(self.runtime.now());
+        Outcome::RequeueAfter(Duration::try_from(wait).unwrap_or_default())
+    }
+}
+
+fn prefix(set: &str) -> String {
+    format!("{set}-")
+}

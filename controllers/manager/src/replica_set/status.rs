@@ -1,0 +1,55 @@
+//! Counts and conditions, from what was planned and what became of it.
+
+use super::plan::Plan;
+use crate::views::{Condition, ReplicaSetStatus, ReplicaSetView, find};
+use jiff::Timestamp;
+use machinery_client::Object;
+
+/// Why the last round did not do all it wanted.
+#[derive(Debug, Clone)]
+pub(super) struct Failure {
+    /// `FailedCreate` or `FailedDelete`.
+    pub(super) reason: &'static str,
+    pub(super) message: String,
+}
+
+/// The status that is true now.
+pub(super) fn status(
+    set: &Object<ReplicaSetView>,
+    plan: &Plan,
+    failure: Option<&Failure>,
+    now: Timestamp,
+) -> ReplicaSetStatus {
+    let labels = &set.template.metadata.labels;
+    let count = |number: usize| i32::try_from(number).unwrap_or(i32::MAX);
+    let fully = |pod: &&super::plan::PodRef| {
+        labels
+            .iter()
+            .all(|(key, value)| pod.header.label(key) == Some(value))
+    };
+    let available = |pod: &&super::plan::PodRef| pod.is_available(set.min_ready_seconds, now);
+    ReplicaSetStatus {
+        replicas: count(plan.active.len()),
+        fully_labeled_replicas: count(plan.active.iter().filter(fully).count()),
+        ready_replicas: count(plan.active.iter().filter(|pod| pod.ready).count()),
+        available_replicas: count(plan.active.iter().filter(available).count()),
+        terminating_replicas: Some(plan.terminating),
+        observed_generation: set.header.generation,
+        conditions: conditions(&set.status.conditions, failure, now),
+    }
+}
+
+/// `ReplicaFailure` stands while something fails, and keeps its time while it stands.
+fn conditions(old: &[Condition], failure: Option<&Failure>, now: Timestamp) -> Vec<Condition> {
+    let mut out: Vec<_> = old
+        .iter()
+        .filter(|own| own.kind != "ReplicaFailure")
+        .cloned()
+        .collect();
+    if let Some(failure) = failure {
+        let new = Condition::new("ReplicaFailure", "True", failure.reason, &failure.message, now);
+        let same = find(old, "ReplicaFailure").filter(|own| own.reason == failure.reason);
+        out.push(same.cloned().unwrap_or(new));
+    }
+    out
+}

@@ -1,0 +1,290 @@
+//! What controllers read of a pod.
+
+use crate::views::{Condition, created, find, time};
+use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::api::core::v1::{ContainerPort, Toleration};
+use machinery_client::{Index, IndexName, Object, Projection};
+use machinery_meta::ObjectHeader;
+use machinery_semantics::endpoints::NamedPort;
+use serde::Deserialize;
+use std::collections::BTreeMap;
+
+/// Where a pod is in its life.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Deserialize)]
+pub enum Phase {
+    /// Not all containers have started.
+    #[default]
+    Pending,
+    /// They have.
+    Running,
+    /// All ended well.
+    Succeeded,
+    /// All ended, one badly.
+    Failed,
+    /// Its node has not been heard of.
+    #[serde(other)]
+    Unknown,
+}
+
+/// The projection of a pod.
+#[derive(Debug, Clone, Default)]
+pub struct PodView {
+    /// `status.phase`.
+    pub phase: Phase,
+    /// `Ready` is true.
+    pub ready: bool,
+    /// Since when.
+    pub ready_since: Option<Timestamp>,
+    /// When it was created.
+    pub created: Timestamp,
+    /// `spec.nodeName`, empty while unassigned.
+    pub node: Box<str>,
+    /// `controller.kubernetes.io/pod-deletion-cost`.
+    pub deletion_cost: i32,
+    /// The largest restart count of its containers.
+    pub restarts: i32,
+    /// `status.podIPs`.
+    pub ips: Box<[Box<str>]>,
+    /// `spec.hostname`.
+    pub hostname: Box<str>,
+    /// `spec.subdomain`.
+    pub subdomain: Box<str>,
+    /// Named ports of containers and sidecars.
+    pub ports: Box<[NamedPort]>,
+    /// `spec.tolerations`.
+    pub tolerations: Box<[Toleration]>,
+    /// `batch.kubernetes.io/job-completion-index`.
+    pub completion_index: Option<u32>,
+    /// What a failure policy looks at, once the pod has failed or is being disrupted.
+    pub ending: Option<Box<Ending>>,
+    /// It has scheduling gates.
+    pub gated: bool,
+    /// When its last container ended, once all have.
+    pub finished_at: Option<Timestamp>,
+    /// `spec.terminationGracePeriodSeconds`.
+    pub grace_seconds: i64,
+}
+
+/// How a pod ended.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Ending {
+    /// Its containers with a non-zero exit code.
+    pub exit_codes: Vec<(Box<str>, i32)>,
+    /// Its conditions, as type and status.
+    pub conditions: Vec<(Box<str>, Box<str>)>,
+}
+
+impl PodView {
+    /// Pods on a node.
+    pub const NODE: IndexName = IndexName("node");
+    /// Pods without a controller, by namespace.
+    pub const ORPHANS: IndexName = IndexName("orphans");
+
+    /// Its containers have ended for good.
+    pub fn is_terminal(&self) -> bool {
+        matches!(self.phase, Phase::Succeeded | Phase::Failed)
+    }
+
+    /// Ready for at least so many seconds.
+    pub fn is_available(&self, min_ready_seconds: i32, now: Timestamp) -> bool {
+        self.ready && self.available_at(min_ready_seconds).is_some_and(|at| at <= now)
+    }
+
+    /// When a ready pod becomes available.
+    pub fn available_at(&self, min_ready_seconds: i32) -> Option<Timestamp> {
+        if min_ready_seconds <= 0 {
+            return Some(Timestamp::MIN);
+        }
+        self.ready_since?
+            .checked_add(SignedDuration::from_secs(i64::from(min_ready_seconds)))
+            .ok()
+    }
+}
+
+/// Whether a pod still counts for its controller: not finished, not being deleted.
+pub fn is_active(pod: &Object<PodView>) -> bool {
+    !pod.is_terminal() && !pod.header.is_deleting()
+}
+
+impl Projection for PodView {
+    const INDEXES: &'static [Index<Self>] = &[
+        Index::NAMESPACE,
+        Index::CONTROLLER,
+        Index {
+            name: Self::NODE,
+            values: |pod, each| each(&pod.node),
+        },
+        Index {
+            name: Self::ORPHANS,
+            values: |pod, each| {
+                if pod.header.controller().is_none() {
+                    each(pod.namespace());
+                }
+            },
+        },
+    ];
+
+    fn project(header: &ObjectHeader, json: &[u8]) -> Result<Self, serde_json::Error> {
+        let pod: Pod = serde_json::from_slice(json)?;
+        let (spec, status) = (pod.spec, pod.status);
+        let ready = find(&status.conditions, "Ready").filter(|condition| condition.is_true());
+        let annotation = |name: &str| pod.metadata.annotations.get(name).map(String::as_str);
+        let ends = |phase: Phase| matches!(phase, Phase::Failed | Phase::Succeeded);
+        Ok(Self {
+            phase: status.phase,
+            ready: ready.is_some(),
+            ready_since: ready.and_then(|ready| time(ready.last_transition_time.as_deref())),
+            created: created(header),
+            deletion_cost: annotation("controller.kubernetes.io/pod-deletion-cost")
+                .and_then(|cost| cost.parse().ok())
+                .unwrap_or(0),
+            restarts: status
+                .container_statuses
+                .iter()
+                .map(|own| own.restart_count)
+                .max()
+                .unwrap_or(0),
+            completion_index: annotation("batch.kubernetes.io/job-completion-index")
+                .and_then(|index| index.parse().ok()),
+            ports: named_ports(&spec),
+            finished_at: ends(status.phase).then(|| status.last_end()).flatten(),
+            ending: (status.phase == Phase::Failed || header.is_deleting())
+                .then(|| Box::new(status.ending())),
+            ips: status.ips(),
+            node: spec.node_name,
+            hostname: spec.hostname,
+            subdomain: spec.subdomain,
+            tolerations: spec.tolerations.into(),
+            gated: !spec.scheduling_gates.is_empty(),
+            grace_seconds: spec.termination_grace_period_seconds.unwrap_or(30),
+        })
+    }
+}
+
+fn named_ports(spec: &Spec) -> Box<[NamedPort]> {
+    let sidecars = spec
+        .init_containers
+        .iter()
+        .filter(|own| own.restart_policy.as_deref() == Some("Always"));
+    let all = spec.containers.iter().chain(sidecars).flat_map(|own| &own.ports);
+    let named = all.filter_map(|port| {
+        Some(NamedPort {
+            name: port.name.clone()?,
+            protocol: port.protocol.clone().unwrap_or_else(|| "TCP".to_owned()),
+            port: port.container_port,
+        })
+    });
+    named.collect()
+}
+
+#[derive(Deserialize)]
+struct Pod {
+    #[serde(default)]
+    metadata: Meta,
+    #[serde(default)]
+    spec: Spec,
+    #[serde(default)]
+    status: Status,
+}
+
+#[derive(Deserialize, Default)]
+struct Meta {
+    #[serde(default)]
+    annotations: BTreeMap<String, String>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(rename_all = "camelCase", default)]
+struct Spec {
+    node_name: Box<str>,
+    hostname: Box<str>,
+    subdomain: Box<str>,
+    containers: Vec<Container>,
+    init_containers: Vec<Container>,
+    tolerations: Vec<Toleration>,
+    scheduling_gates: Vec<serde::de::IgnoredAny>,
+    termination_grace_period_seconds: Option<i64>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(rename_all = "camelCase", default)]
+struct Container {
+    ports: Vec<ContainerPort>,
+    restart_policy: Option<String>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(rename_all = "camelCase", default)]
+struct Status {
+    phase: Phase,
+    conditions: Vec<Condition>,
+    #[serde(rename = "podIP")]
+    pod_ip: Box<str>,
+    #[serde(rename = "podIPs")]
+    pod_ips: Vec<Ip>,
+    container_statuses: Vec<ContainerStatus>,
+    init_container_statuses: Vec<ContainerStatus>,
+}
+
+#[derive(Deserialize, Default)]
+struct Ip {
+    #[serde(default)]
+    ip: Box<str>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(rename_all = "camelCase", default)]
+struct ContainerStatus {
+    name: Box<str>,
+    restart_count: i32,
+    state: State,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default)]
+struct State {
+    terminated: Option<Terminated>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(rename_all = "camelCase", default)]
+struct Terminated {
+    exit_code: i32,
+    finished_at: Option<String>,
+}
+
+impl Status {
+    fn ips(&self) -> Box<[Box<str>]> {
+        if self.pod_ips.is_empty() && !self.pod_ip.is_empty() {
+            return Box::new([self.pod_ip.clone()]);
+        }
+        self.pod_ips.iter().map(|own| own.ip.clone()).collect()
+    }
+
+    fn last_end(&self) -> Option<Timestamp> {
+        let ended = self
+            .container_statuses
+            .iter()
+            .filter_map(|own| own.state.terminated.as_ref());
+        ended.filter_map(|own| time(own.finished_at.as_deref())).max()
+    }
+
+    fn ending(&self) -> Ending {
+        let all = self
+            .init_container_statuses
+            .iter()
+            .chain(&self.container_statuses);
+        let codes = all.filter_map(|own| {
+            let code = own.state.terminated.as_ref()?.exit_code;
+            (code != 0).then(|| (own.name.clone(), code))
+        });
+        let conditions = self
+            .conditions
+            .iter()
+            .map(|own| (own.kind.as_str().into(), own.status.as_str().into()));
+        Ending {
+            exit_codes: codes.collect(),
+            conditions: conditions.collect(),
+        }
+    }
+}

@@ -1,0 +1,127 @@
+//! What controllers read of a ReplicaSet.
+
+use crate::views::template::PodTemplate;
+use crate::views::{Condition, created};
+use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector as ApiSelector;
+use machinery_client::{Index, IndexName, Projection};
+use machinery_meta::ObjectHeader;
+use machinery_meta::label_selector::LabelSelector;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// The projection of a ReplicaSet.
+#[derive(Debug, Clone)]
+pub struct ReplicaSetView {
+    /// `spec.replicas`.
+    pub replicas: i32,
+    /// `spec.minReadySeconds`.
+    pub min_ready_seconds: i32,
+    /// `spec.selector`; `None` matches nothing.
+    pub selector: Option<LabelSelector>,
+    /// `spec.template`.
+    pub template: PodTemplate,
+    /// `metadata.annotations`.
+    pub annotations: BTreeMap<String, String>,
+    /// When it was created.
+    pub created: Timestamp,
+    /// `status`.
+    pub status: ReplicaSetStatus,
+}
+
+/// `status` of a ReplicaSet.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ReplicaSetStatus {
+    /// Active pods.
+    pub replicas: i32,
+    /// Of these, with all labels of the template.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub fully_labeled_replicas: i32,
+    /// Of these, ready.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub ready_replicas: i32,
+    /// Of these, available.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub available_replicas: i32,
+    /// Pods being deleted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub terminating_replicas: Option<i32>,
+    /// The generation this speaks of.
+    #[serde(skip_serializing_if = "is_zero_generation")]
+    pub observed_generation: i64,
+    /// `ReplicaFailure`.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub conditions: Vec<Condition>,
+}
+
+/// For fields that are left out at zero.
+pub(crate) fn is_zero(number: &i32) -> bool {
+    *number == 0
+}
+
+/// For `observedGeneration`.
+pub(crate) fn is_zero_generation(number: &i64) -> bool {
+    *number == 0
+}
+
+impl ReplicaSetView {
+    /// Sets without a controller, by namespace.
+    pub const ORPHANS: IndexName = IndexName("orphans");
+}
+
+impl Projection for ReplicaSetView {
+    const INDEXES: &'static [Index<Self>] = &[
+        Index::NAMESPACE,
+        Index::CONTROLLER,
+        Index {
+            name: Self::ORPHANS,
+            values: |set, each| {
+                if set.header.controller().is_none() {
+                    each(set.namespace());
+                }
+            },
+        },
+    ];
+    const KEEP_BYTES: bool = true;
+
+    fn project(header: &ObjectHeader, json: &[u8]) -> Result<Self, serde_json::Error> {
+        let set: ReplicaSet = serde_json::from_slice(json)?;
+        Ok(Self {
+            replicas: set.spec.replicas.unwrap_or(1),
+            min_ready_seconds: set.spec.min_ready_seconds,
+            selector: machinery_semantics::selectors::from_api(set.spec.selector.as_ref())
+                .ok()
+                .flatten(),
+            template: set.spec.template,
+            annotations: set.metadata.annotations,
+            created: created(header),
+            status: set.status,
+        })
+    }
+}
+
+#[derive(Deserialize)]
+struct ReplicaSet {
+    #[serde(default)]
+    metadata: Meta,
+    spec: Spec,
+    #[serde(default)]
+    status: ReplicaSetStatus,
+}
+
+#[derive(Deserialize, Default)]
+struct Meta {
+    #[serde(default)]
+    annotations: BTreeMap<String, String>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Spec {
+    replicas: Option<i32>,
+    #[serde(default)]
+    min_ready_seconds: i32,
+    selector: Option<ApiSelector>,
+    template: PodTemplate,
+}

@@ -1,0 +1,112 @@
+//! A pod template: what its pods get, kept as text and never understood.
+
+use machinery_meta::ObjectHeader;
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// `spec.template` of a workload.
+#[derive(Debug, Clone, Deserialize)]
+pub struct PodTemplate {
+    /// Labels, annotations and finalizers of its pods.
+    #[serde(default)]
+    pub metadata: TemplateMeta,
+    /// The pods' spec, as it is stored.
+    pub spec: Arc<RawValue>,
+}
+
+/// `spec.template.metadata`, as far as pods get it.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct TemplateMeta {
+    /// Labels.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub labels: BTreeMap<String, String>,
+    /// Annotations.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub annotations: BTreeMap<String, String>,
+    /// Finalizers.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub finalizers: Vec<String>,
+}
+
+/// A pod to be created.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct NewPod<'a> {
+    api_version: &'static str,
+    kind: &'static str,
+    metadata: NewMeta,
+    spec: &'a RawValue,
+}
+
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct NewMeta {
+    name: String,
+    generate_name: String,
+    namespace: String,
+    #[serde(flatten)]
+    template: TemplateMeta,
+    owner_references: Vec<OwnerReference>,
+}
+
+/// An entry of `ownerReferences` as objects write it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct OwnerReference {
+    /// `apps/v1`.
+    pub api_version: String,
+    /// `ReplicaSet`.
+    pub kind: String,
+    /// The owner's name.
+    pub name: String,
+    /// The owner's uid.
+    pub uid: String,
+    /// Whether it is the controller.
+    pub controller: bool,
+    /// Whether its foreground deletion waits for this object.
+    pub block_owner_deletion: bool,
+}
+
+impl OwnerReference {
+    /// The reference that a controller puts on what it makes.
+    pub fn controller(api_version: &str, kind: &str, owner: &ObjectHeader) -> Self {
+        Self {
+            api_version: api_version.to_owned(),
+            kind: kind.to_owned(),
+            name: owner.key.name.clone(),
+            uid: owner.uid.0.clone(),
+            controller: true,
+            block_owner_deletion: true,
+        }
+    }
+}
+
+impl PodTemplate {
+    /// A pod of this template under a name, owned by its controller.
+    pub fn pod(&self, namespace: &str, name: &str, prefix: &str, owner: OwnerReference) -> NewPod<'_> {
+        NewPod {
+            api_version: "v1",
+            kind: "Pod",
+            metadata: NewMeta {
+                name: name.to_owned(),
+                generate_name: prefix.to_owned(),
+                namespace: namespace.to_owned(),
+                template: self.metadata.clone(),
+                owner_references: vec![owner],
+            },
+            spec: &self.spec,
+        }
+    }
+
+    /// The same template with another spec text.
+    #[must_use]
+    pub fn with_spec(&self, spec: Arc<RawValue>) -> Self {
+        Self {
+            metadata: self.metadata.clone(),
+            spec,
+        }
+    }
+}
