@@ -19,23 +19,7 @@ pub struct ControllerRow {
 
 /// The rows, in starting order.
 pub fn rows() -> &'static [ControllerRow] {
-    &[
-        //X         crate::namespace::ROW,
-        //X         crate::service_account::ROW,
-        //X         crate::root_ca::ROW,
-        //X         crate::cluster_role_aggregation::ROW,
-        crate::replica_set::ROW,
-        //X         crate::deployment::ROW,
-        //X         crate::job::ROW,
-        //X         crate::endpoints::ROW,
-        //X         crate::endpoint_slice::ROW,
-        //X         crate::node_lifecycle::ROW,
-        //X         crate::node_ipam::ROW,
-        //X         crate::pod_gc::ROW,
-        //X         crate::ttl_after_finished::ROW,
-        // Last: it shares the stores that the others have asked for.
-        //X         crate::garbage_collector::ROW,
-    ]
+    &[crate::replica_set::ROW, crate::deployment::ROW]
 }
 
 #[cfg(test)]

@@ -14,20 +14,8 @@ pub mod manager;
 pub mod pod_control;
 pub mod views;
 
-//X mod cluster_role_aggregation;
-//X mod deployment;
-//X mod endpoint_slice;
-//X mod endpoints;
-//X mod garbage_collector;
-//X mod job;
-//X mod namespace;
-//X mod node_ipam;
-//X mod node_lifecycle;
-//X mod pod_gc;
+mod deployment;
 mod replica_set;
-//X mod root_ca;
-//X mod service_account;
-//X mod ttl_after_finished;
 
 pub use all::{ControllerRow, rows};
 pub use config::Config;

@@ -3,11 +3,13 @@
 //! A projection is decoded from the object's JSON through a private struct that names only the fields read. A new
 //! reader that needs one more field adds it here, and everyone pays for it once.
 
+pub mod deployment;
 pub mod node;
 pub mod pod;
 pub mod replica_set;
 pub mod template;
 
+pub use deployment::{DeploymentStatus, DeploymentView};
 pub use node::NodeView;
 pub use pod::{Phase, PodView};
 pub use replica_set::{ReplicaSetStatus, ReplicaSetView};

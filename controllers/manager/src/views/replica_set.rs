@@ -1,6 +1,6 @@
 //! What controllers read of a ReplicaSet.
 
-use crate::views::template::PodTemplate;
+use crate::views::template::{PodTemplate, fingerprint};
 use crate::views::{Condition, created};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector as ApiSelector;
@@ -8,6 +8,7 @@ use machinery_client::{Index, IndexName, Projection};
 use machinery_meta::ObjectHeader;
 use machinery_meta::label_selector::LabelSelector;
 use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
 use std::collections::BTreeMap;
 
 /// The projection of a ReplicaSet.
@@ -21,6 +22,8 @@ pub struct ReplicaSetView {
     pub selector: Option<LabelSelector>,
     /// `spec.template`.
     pub template: PodTemplate,
+    /// See [`fingerprint`].
+    pub fingerprint: u64,
     /// `metadata.annotations`.
     pub annotations: BTreeMap<String, String>,
     /// When it was created.
@@ -86,14 +89,15 @@ impl Projection for ReplicaSetView {
     const KEEP_BYTES: bool = true;
 
     fn project(header: &ObjectHeader, json: &[u8]) -> Result<Self, serde_json::Error> {
-        let set: ReplicaSet = serde_json::from_slice(json)?;
+        let set: ReplicaSet<'_> = serde_json::from_slice(json)?;
         Ok(Self {
             replicas: set.spec.replicas.unwrap_or(1),
             min_ready_seconds: set.spec.min_ready_seconds,
             selector: machinery_semantics::selectors::from_api(set.spec.selector.as_ref())
                 .ok()
                 .flatten(),
-            template: set.spec.template,
+            template: serde_json::from_str(set.spec.template.get())?,
+            fingerprint: fingerprint(set.spec.template)?,
             annotations: set.metadata.annotations,
             created: created(header),
             status: set.status,
@@ -102,10 +106,11 @@ impl Projection for ReplicaSetView {
 }
 
 #[derive(Deserialize)]
-struct ReplicaSet {
+struct ReplicaSet<'a> {
     #[serde(default)]
     metadata: Meta,
-    spec: Spec,
+    #[serde(borrow)]
+    spec: Spec<'a>,
     #[serde(default)]
     status: ReplicaSetStatus,
 }
@@ -118,10 +123,11 @@ struct Meta {
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Spec {
+struct Spec<'a> {
     replicas: Option<i32>,
     #[serde(default)]
     min_ready_seconds: i32,
     selector: Option<ApiSelector>,
-    template: PodTemplate,
+    #[serde(borrow)]
+    template: &'a RawValue,
 }

@@ -110,3 +110,30 @@ impl PodTemplate {
         }
     }
 }
+
+/// The label by which a Deployment tells the pods of its sets apart.
+pub const POD_TEMPLATE_HASH: &str = "pod-template-hash";
+
+/// A fingerprint of a template's JSON that does not look at [`POD_TEMPLATE_HASH`] nor at the order of fields: two
+/// templates with one fingerprint are the same template.
+pub fn fingerprint(template: &RawValue) -> Result<u64, serde_json::Error> {
+    let mut value: serde_json::Value = serde_json::from_str(template.get())?;
+    if let Some(meta) = value
+        .get_mut("metadata")
+        .and_then(serde_json::Value::as_object_mut)
+    {
+        meta.remove("creationTimestamp");
+        if let Some(labels) = meta.get_mut("labels").and_then(serde_json::Value::as_object_mut) {
+            labels.remove(POD_TEMPLATE_HASH);
+        }
+    }
+    // serde_json's map is sorted, so equal values have equal texts.
+    Ok(fnv(value.to_string().as_bytes()))
+}
+
+/// FNV-1a: the same on every machine and in every version.
+pub fn fnv(bytes: &[u8]) -> u64 {
+    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+        (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3)
+    })
+}

@@ -1,0 +1,99 @@
+//! Rolls a Deployment's pods from one template to the next, through ReplicaSets.
+//!
+//! Owns: ReplicaSets, one per template seen, named by the template's hash. Watches: Deployments (the key), ReplicaSets
+//! (the controller owner; an orphan wakes every Deployment whose selector matches), pods (their going matters to
+//! `Recreate`). One round takes at most one kind of step: claim, then pause or scale in proportion, then the strategy.
+//! Never: creates or deletes a pod.
+//!
+//! `revisions` numbers the sets and keeps the history, `rolling` and `scaling` decide replica counts, `status` reports.
+
+mod plan;
+mod reconcile;
+mod revisions;
+mod rolling;
+mod scaling;
+mod status;
+#[cfg(test)]
+mod tests;
+
+use crate::all::ControllerRow;
+use crate::context::ControllerContext;
+use crate::views::{DeploymentView, PodView, ReplicaSetView};
+use futures::future::BoxFuture;
+use k8s_openapi::api::apps::v1::{Deployment, ReplicaSet};
+use k8s_openapi::api::core::v1::Pod;
+use machinery_client::{Change, IndexName, Informer};
+use machinery_meta::ObjectKey;
+use machinery_reconcile::Controller;
+use reconcile::DeploymentReconciler;
+
+pub(crate) const ROW: ControllerRow = ControllerRow {
+    name: "deployment-controller",
+    service_account: "deployment-controller",
+    default: true,
+    start,
+};
+
+fn start(context: &ControllerContext) -> BoxFuture<'static, ()> {
+    let client = context.client(ROW.service_account);
+    let recorder = context.recorder(&client, ROW.name);
+    let deployments: Informer<DeploymentView> = context.informers.of::<Deployment, _>();
+    let sets: Informer<ReplicaSetView> = context.informers.of::<ReplicaSet, _>();
+    let pods: Informer<PodView> = context.informers.of::<Pod, _>();
+    let (by_set, by_pod) = (deployments.clone(), sets.clone());
+    let controller = Controller::new(ROW.name, context.runtime.clone())
+        .watches(&deployments, |change| [change.key().clone()])
+        .watches(&sets, move |change| deployments_of_set(&by_set, change))
+        .watches(&pods, move |change| deployment_of_gone_pod(&by_pod, change));
+    let reconciler = DeploymentReconciler {
+        client,
+        recorder,
+        runtime: context.runtime.clone(),
+        deployments,
+        sets,
+        pods,
+    };
+    controller.run(reconciler)
+}
+
+fn deployments_of_set(
+    deployments: &Informer<DeploymentView>,
+    change: &Change<ReplicaSetView>,
+) -> Vec<ObjectKey> {
+    let mut keys = Vec::new();
+    for set in change.sides() {
+        match set.header.controller() {
+            Some(owner) if &*owner.kind == "Deployment" => {
+                keys.push(ObjectKey::new(set.namespace(), &*owner.name));
+            }
+            Some(_) => {}
+            None => {
+                let near = deployments.by_index(IndexName::NAMESPACE, set.namespace());
+                let wants =
+                    |own: &DeploymentView| own.selector.as_ref().is_some_and(|own| own.matches(&set.header));
+                keys.extend(near.iter().filter(|own| wants(own)).map(|own| own.key().clone()));
+            }
+        }
+    }
+    keys.sort();
+    keys.dedup();
+    keys
+}
+
+/// `Recreate` waits until the last old pod is gone or has ended.
+fn deployment_of_gone_pod(sets: &Informer<ReplicaSetView>, change: &Change<PodView>) -> Option<ObjectKey> {
+    let pod = change.latest();
+    if !change.is_removal() && !pod.is_terminal() {
+        return None;
+    }
+    let owner = pod
+        .header
+        .controller()
+        .filter(|owner| &*owner.kind == "ReplicaSet")?;
+    let set = sets.get(&ObjectKey::new(pod.namespace(), &*owner.name))?;
+    let deployment = set
+        .header
+        .controller()
+        .filter(|owner| &*owner.kind == "Deployment")?;
+    Some(ObjectKey::new(pod.namespace(), &*deployment.name))
+}

@@ -1,0 +1,357 @@
+//! Gather, claim, plan, act, write status. No rule of its own.
+
+use super::plan::{DeploymentRef, Plan, Scale, SetRef, Snapshot, plan};
+use super::revisions::{self, REVISION};
+use super::status::{Progress, deadline, status};
+use crate::pod_control::reference;
+use crate::views::template::{OwnerReference, POD_TEMPLATE_HASH, TemplateMeta};
+use crate::views::{DeploymentView, PodView, ReplicaSetView};
+use futures::future::BoxFuture;
+use k8s_openapi::api::apps::v1::{Deployment, ReplicaSet};
+use machinery_client::object::parse_header;
+use machinery_client::{ApiResource, Client, ClientError, DeleteOptions, Edit, IndexName, Informer, Patch};
+use machinery_meta::ObjectKey;
+use machinery_reconcile::{EventRecorder, ObjectReference, Outcome, ReconcileError, Reconciler};
+use machinery_runtime::Runtime;
+use serde_json::json;
+use std::time::Duration;
+
+pub(super) struct DeploymentReconciler {
+    pub(super) client: Client,
+    pub(super) recorder: EventRecorder,
+    pub(super) runtime: Runtime,
+    pub(super) deployments: Informer<DeploymentView>,
+    pub(super) sets: Informer<ReplicaSetView>,
+    pub(super) pods: Informer<PodView>,
+}
+
+impl Reconciler for DeploymentReconciler {
+    type Key = ObjectKey;
+
+    fn reconcile<'a>(&'a self, key: &'a ObjectKey) -> BoxFuture<'a, Result<Outcome, ReconcileError>> {
+        Box::pin(async move {
+            let Some(deployment) = self.deployments.get(key) else {
+                return Ok(Outcome::Done);
+            };
+            let about = reference(&ApiResource::of::<Deployment>(), &deployment.header);
+            if deployment.selects_everything {
+                self.recorder.warning(
+                    &about,
+                    "SelectingAll",
+                    "This deployment is selecting all pods. A non-empty selector is required.",
+                );
+                return Ok(Outcome::Done);
+            }
+            let snapshot = self.snapshot(&deployment).await?;
+            if deployment.header.is_deleting() {
+                return self.write_status(&snapshot, &Progress::None, false).await;
+            }
+            self.round(&snapshot, &about).await
+        })
+    }
+}
+
+impl DeploymentReconciler {
+    async fn snapshot(&self, deployment: &DeploymentRef) -> Result<Snapshot, ReconcileError> {
+        let sets = self.claim(deployment).await?;
+        let mut snapshot = Snapshot {
+            deployment: deployment.clone(),
+            sets,
+            old_pods_running: false,
+        };
+        let pods = |set: &SetRef| self.pods.by_index(IndexName::CONTROLLER, &set.uid().0);
+        let running = |set: &SetRef| pods(set).iter().any(|pod| !pod.is_terminal());
+        snapshot.old_pods_running = deployment.rolling.is_none() && snapshot.old_sets().iter().any(running);
+        Ok(snapshot)
+    }
+
+    /// The sets it controls, after adopting orphans that match and releasing what does not.
+    async fn claim(&self, deployment: &DeploymentRef) -> Result<Vec<SetRef>, ReconcileError> {
+        let matches = |set: &SetRef| {
+            deployment
+                .selector
+                .as_ref()
+                .is_some_and(|own| own.matches(&set.header))
+        };
+        let mut sets = Vec::new();
+        let going = deployment.header.is_deleting();
+        for set in self.sets.by_index(IndexName::CONTROLLER, &deployment.uid().0) {
+            if matches(&set) || going {
+                sets.push(set);
+            } else {
+                let release = json!({"$patch": "delete", "uid": deployment.uid().0});
+                self.patch_owners(&set, release).await?;
+            }
+        }
+        let orphans = self
+            .sets
+            .by_index(ReplicaSetView::ORPHANS, deployment.namespace());
+        for set in orphans
+            .into_iter()
+            .filter(|set| !going && matches(set) && !set.header.is_deleting())
+        {
+            self.still_staying(deployment).await?;
+            let owner = OwnerReference::controller("apps/v1", "Deployment", &deployment.header);
+            self.patch_owners(&set, json!(owner)).await?;
+            sets.push(set);
+        }
+        Ok(sets)
+    }
+
+    async fn still_staying(&self, deployment: &DeploymentRef) -> Result<(), ReconcileError> {
+        let body = self
+            .client
+            .get(&ApiResource::of::<Deployment>(), deployment.key())
+            .await?;
+        match parse_header(&body) {
+            Ok((live, _)) if live.uid == *deployment.uid() && !live.is_deleting() => Ok(()),
+            _ => Err(ReconcileError::Unusable(
+                "the deployment is going and adopts nothing".to_owned(),
+            )),
+        }
+    }
+
+    async fn patch_owners(&self, set: &SetRef, reference: serde_json::Value) -> Result<(), ReconcileError> {
+        let body = json!({"metadata": {"uid": set.uid().0, "ownerReferences": [reference]}});
+        let patched = self.client.patch(
+            &ApiResource::of::<ReplicaSet>(),
+            set.key(),
+            "",
+            &Patch::Strategic,
+            &body,
+        );
+        match patched.await {
+            Err(error) if error.is_not_found() => Ok(()),
+            Err(error) => Err(ReconcileError::doing("claiming a replica set")(error)),
+            Ok(_) => Ok(()),
+        }
+    }
+
+    async fn round(&self, snapshot: &Snapshot, about: &ObjectReference) -> Result<Outcome, ReconcileError> {
+        let plan = plan(snapshot);
+        if plan.refresh_new && self.refresh_new(snapshot).await? {
+            // The set's own event brings the next round.
+            return Ok(Outcome::Done);
+        }
+        let mut progress = Progress::None;
+        let mut name_taken = false;
+        let mut failure = None;
+        if let Some(size) = plan.create_new {
+            match self.create_new(snapshot, size, about).await {
+                Ok(Some(name)) => progress = Progress::Created(name),
+                Ok(None) => name_taken = true,
+                Err(error) => {
+                    progress = Progress::Failed(error.to_string());
+                    failure = Some(error);
+                }
+            }
+        }
+        self.scale(snapshot, &plan, about).await?;
+        self.clean_up(&plan).await?;
+        let outcome = self.write_status(snapshot, &progress, name_taken).await?;
+        failure.map_or(Ok(outcome), |error| {
+            Err(ReconcileError::doing("creating a replica set")(error))
+        })
+    }
+
+    /// Brings the new set's annotations up to date, then the Deployment's revision; true when something was written.
+    async fn refresh_new(&self, snapshot: &Snapshot) -> Result<bool, ReconcileError> {
+        let Some(new) = snapshot.new_set() else {
+            return Ok(false);
+        };
+        let deployment = &snapshot.deployment;
+        let annotations =
+            revisions::new_annotations(deployment, Some(&new.annotations), snapshot.max_old_revision());
+        if annotations != new.annotations || new.min_ready_seconds != deployment.min_ready_seconds {
+            let body = json!({
+                "metadata": {"annotations": annotations, "resourceVersion": new.revision.to_string()},
+                "spec": {"minReadySeconds": deployment.min_ready_seconds},
+            });
+            self.patch_set(&new, &body)
+                .await
+                .map_err(ReconcileError::doing("annotating the new set"))?;
+            return Ok(true);
+        }
+        let revision = annotations.get(REVISION).cloned().unwrap_or_default();
+        self.write_revision(deployment, &revision).await
+    }
+
+    async fn write_revision(
+        &self,
+        deployment: &DeploymentRef,
+        revision: &str,
+    ) -> Result<bool, ReconcileError> {
+        if deployment
+            .annotations
+            .get(REVISION)
+            .is_some_and(|own| own == revision)
+        {
+            return Ok(false);
+        }
+        let mut annotations = deployment.annotations.clone();
+        annotations.insert(REVISION.to_owned(), revision.to_owned());
+        let resource = ApiResource::of::<Deployment>();
+        let mut edit = Edit::of(&resource, &deployment.json())?;
+        edit.set_in("metadata", "annotations", &annotations)?;
+        let updated = self
+            .client
+            .update(&resource, deployment.key(), "", edit.body())
+            .await;
+        updated.map_err(ReconcileError::doing("writing the revision"))?;
+        Ok(true)
+    }
+
+    async fn patch_set(&self, set: &SetRef, body: &serde_json::Value) -> Result<(), ClientError> {
+        self.client
+            .patch(
+                &ApiResource::of::<ReplicaSet>(),
+                set.key(),
+                "",
+                &Patch::Merge,
+                body,
+            )
+            .await
+            .map(drop)
+    }
+
+    /// Makes the new set; `None` when another set has its name.
+    async fn create_new(
+        &self,
+        snapshot: &Snapshot,
+        size: i32,
+        about: &ObjectReference,
+    ) -> Result<Option<String>, ClientError> {
+        let deployment = &snapshot.deployment;
+        let hash = revisions::template_hash(deployment);
+        let name = format!("{}-{hash}", deployment.name());
+        let body = self.new_set(snapshot, &name, &hash, size);
+        let resource = ApiResource::of::<ReplicaSet>();
+        match self.client.create(&resource, deployment.namespace(), &body).await {
+            Ok(_) => {}
+            Err(error) if error.is_already_exists() => {
+                let key = ObjectKey::new(deployment.namespace(), &name);
+                let live = self.client.get(&resource, &key).await?;
+                let ours = parse_header(&live).is_ok_and(|(live, _)| {
+                    live.controller()
+                        .is_some_and(|owner| owner.uid == *deployment.uid())
+                });
+                // Ours already: the cache will show it.
+                return Ok(ours.then_some(name));
+            }
+            Err(error) if error.has_cause("NamespaceTerminating") => return Ok(Some(name)),
+            Err(error) => return Err(error),
+        }
+        if size > 0 {
+            let message = format!("Scaled up replica set {name} from 0 to {size}");
+            self.recorder.normal(about, "ScalingReplicaSet", message);
+        }
+        Ok(Some(name))
+    }
+
+    fn new_set(&self, snapshot: &Snapshot, name: &str, hash: &str, size: i32) -> serde_json::Value {
+        let deployment = &snapshot.deployment;
+        let labels = revisions::labels(deployment, hash);
+        let mut selector: serde_json::Value =
+            serde_json::from_str(deployment.api_selector.get()).unwrap_or_else(|_| json!({}));
+        selector["matchLabels"][POD_TEMPLATE_HASH] = json!(hash);
+        let template = TemplateMeta {
+            labels: labels.clone(),
+            ..deployment.template.metadata.clone()
+        };
+        let spec: serde_json::Value =
+            serde_json::from_str(deployment.template.spec.get()).unwrap_or_default();
+        json!({
+            "apiVersion": "apps/v1", "kind": "ReplicaSet",
+            "metadata": {
+                "name": name, "namespace": deployment.namespace(), "labels": labels,
+                "annotations": revisions::new_annotations(deployment, None, snapshot.max_old_revision()),
+                "ownerReferences": [OwnerReference::controller("apps/v1", "Deployment", &deployment.header)],
+            },
+            "spec": {
+                "replicas": size, "minReadySeconds": deployment.min_ready_seconds,
+                "selector": selector, "template": {"metadata": template, "spec": spec},
+            },
+        })
+    }
+
+    async fn scale(
+        &self,
+        snapshot: &Snapshot,
+        plan: &Plan,
+        about: &ObjectReference,
+    ) -> Result<(), ReconcileError> {
+        for Scale { set, to } in &plan.scale {
+            let sizes: serde_json::Map<_, _> = revisions::sizes(&snapshot.deployment)
+                .into_iter()
+                .map(|(name, value)| (name, json!(value)))
+                .collect();
+            let body = json!({
+                // The size was decided on this version of the set.
+                "metadata": {"annotations": sizes, "resourceVersion": set.revision.to_string()},
+                "spec": {"replicas": to},
+            });
+            self.patch_set(set, &body)
+                .await
+                .map_err(ReconcileError::doing("scaling a replica set"))?;
+            let from = set.replicas;
+            let direction = if *to > from { "up" } else { "down" };
+            if *to != from {
+                let message = format!(
+                    "Scaled {direction} replica set {} from {from} to {to}",
+                    set.name()
+                );
+                self.recorder.normal(about, "ScalingReplicaSet", message);
+            }
+        }
+        Ok(())
+    }
+
+    async fn clean_up(&self, plan: &Plan) -> Result<(), ReconcileError> {
+        for set in &plan.delete {
+            let options = DeleteOptions::uid(set.uid());
+            match self
+                .client
+                .delete(&ApiResource::of::<ReplicaSet>(), set.key(), &options)
+                .await
+            {
+                Err(error) if !error.is_not_found() => {
+                    return Err(ReconcileError::doing("deleting an old replica set")(error));
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    async fn write_status(
+        &self,
+        snapshot: &Snapshot,
+        progress: &Progress,
+        name_taken: bool,
+    ) -> Result<Outcome, ReconcileError> {
+        let deployment = &snapshot.deployment;
+        let now = self.runtime.now();
+        let status = status(snapshot, snapshot.new_set().as_ref(), progress, name_taken, now);
+        if status != deployment.status {
+            let resource = ApiResource::of::<Deployment>();
+            let mut edit = Edit::of(&resource, &deployment.json())?;
+            edit.set("status", &status)?;
+            match self
+                .client
+                .update(&resource, deployment.key(), "status", edit.body())
+                .await
+            {
+                Err(error) if !error.is_not_found() => {
+                    return Err(ReconcileError::doing("writing status")(error));
+                }
+                _ => {}
+            }
+        }
+        Ok(match deadline(deployment, &status) {
+            Some(at) if at > now => {
+                Outcome::RequeueAfter(Duration::try_from(at.duration_since(now)).unwrap_or_default())
+            }
+            _ => Outcome::Done,
+        })
+    }
+}

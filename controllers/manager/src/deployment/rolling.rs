@@ -1,0 +1,81 @@
+//! How many pods the new set and the old ones may have, so that neither bound of the rolling update is ever broken.
+
+use super::plan::{Scale, SetRef};
+use crate::views::DeploymentView;
+use crate::views::deployment::Rolling;
+
+/// The size of the new set: as much as the surge has room for, never more than is asked for.
+pub(super) fn new_size(deployment: &DeploymentView, all: &[SetRef], current: i32) -> i32 {
+    let Some(rolling) = deployment.rolling else {
+        return deployment.replicas;
+    };
+    let total: i32 = all.iter().map(|set| set.replicas).sum();
+    let room = deployment.replicas + rolling.max_surge - total;
+    if room <= 0 {
+        return current;
+    }
+    current + room.min(deployment.replicas - current).max(0)
+}
+
+/// The next step for the new set, where one is due.
+pub(super) fn scale_new(deployment: &DeploymentView, new: &SetRef, all: &[SetRef]) -> Option<Scale> {
+    let size = if new.replicas > deployment.replicas {
+        deployment.replicas
+    } else {
+        new_size(deployment, all, new.replicas)
+    };
+    (size != new.replicas).then(|| Scale {
+        set: new.clone(),
+        to: size,
+    })
+}
+
+/// The next steps for the old sets: first pods that are not available anyway, then as many as availability allows.
+pub(super) fn scale_old(
+    deployment: &DeploymentView,
+    rolling: Rolling,
+    new: &SetRef,
+    old: &[SetRef],
+) -> Vec<Scale> {
+    let mut sizes: Vec<(SetRef, i32)> = old.iter().map(|set| (set.clone(), set.replicas)).collect();
+    sizes.sort_by_key(|(set, _)| (set.created, set.key().clone()));
+    let old_total: i32 = sizes.iter().map(|(_, size)| size).sum();
+    if old_total == 0 {
+        return Vec::new();
+    }
+    let min_available = deployment.replicas - rolling.max_unavailable;
+    let new_unavailable = new.replicas - new.status.available_replicas;
+    let room = old_total + new.replicas - min_available - new_unavailable;
+    if room <= 0 {
+        return Vec::new();
+    }
+    clean_up_unhealthy(&mut sizes, room);
+    scale_down_available(&mut sizes, new, min_available);
+    sizes
+        .into_iter()
+        .filter(|(set, size)| *size != set.replicas)
+        .map(|(set, to)| Scale { set, to })
+        .collect()
+}
+
+fn clean_up_unhealthy(sizes: &mut [(SetRef, i32)], mut room: i32) {
+    for (set, size) in sizes {
+        let unhealthy = (*size - set.status.available_replicas).max(0);
+        let step = unhealthy.min(room);
+        *size -= step;
+        room -= step;
+    }
+}
+
+fn scale_down_available(sizes: &mut [(SetRef, i32)], new: &SetRef, min_available: i32) {
+    let old: i32 = sizes.iter().map(|(set, _)| set.status.available_replicas).sum();
+    let mut room = old + new.status.available_replicas - min_available;
+    for (_, size) in sizes {
+        if room <= 0 {
+            return;
+        }
+        let step = (*size).min(room);
+        *size -= step;
+        room -= step;
+    }
+}

@@ -1,0 +1,210 @@
+//! What controllers read of a Deployment.
+
+use crate::views::Condition;
+use crate::views::replica_set::{is_zero, is_zero_generation};
+use crate::views::template::{PodTemplate, fingerprint};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector as ApiSelector;
+use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
+use machinery_client::{Index, Projection};
+use machinery_meta::ObjectHeader;
+use machinery_meta::label_selector::LabelSelector;
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// The projection of a Deployment.
+#[derive(Debug, Clone)]
+pub struct DeploymentView {
+    /// `spec.replicas`.
+    pub replicas: i32,
+    /// `spec.minReadySeconds`.
+    pub min_ready_seconds: i32,
+    /// `spec.revisionHistoryLimit`.
+    pub revision_history_limit: Option<i32>,
+    /// `spec.progressDeadlineSeconds`; `None` where it is the largest number, which means never.
+    pub progress_deadline_seconds: Option<i32>,
+    /// `spec.paused`.
+    pub paused: bool,
+    /// `spec.selector` as it is written, for the sets made from it.
+    pub api_selector: Arc<RawValue>,
+    /// `spec.selector`; `None` matches nothing.
+    pub selector: Option<LabelSelector>,
+    /// Whether the selector selects everything, which is refused.
+    pub selects_everything: bool,
+    /// `spec.template`.
+    pub template: PodTemplate,
+    /// See [`fingerprint`].
+    pub fingerprint: u64,
+    /// `None` for `Recreate`.
+    pub rolling: Option<Rolling>,
+    /// `metadata.annotations`.
+    pub annotations: BTreeMap<String, String>,
+    /// `status`.
+    pub status: DeploymentStatus,
+}
+
+/// The bounds of a rolling update, resolved against `replicas`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Rolling {
+    /// How many pods more than `replicas` there may be.
+    pub max_surge: i32,
+    /// How many fewer may be available.
+    pub max_unavailable: i32,
+}
+
+/// `status` of a Deployment.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct DeploymentStatus {
+    /// The generation this speaks of.
+    #[serde(skip_serializing_if = "is_zero_generation")]
+    pub observed_generation: i64,
+    /// Pods of all sets.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub replicas: i32,
+    /// Pods of the newest set.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub updated_replicas: i32,
+    /// Ready ones.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub ready_replicas: i32,
+    /// Available ones.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub available_replicas: i32,
+    /// Missing ones.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub unavailable_replicas: i32,
+    /// Pods being deleted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub terminating_replicas: Option<i32>,
+    /// How often the name of a new set was taken.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub collision_count: Option<i32>,
+    /// `Available`, `Progressing`, `ReplicaFailure`.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub conditions: Vec<Condition>,
+}
+
+impl Projection for DeploymentView {
+    const INDEXES: &'static [Index<Self>] = &[Index::NAMESPACE];
+    const KEEP_BYTES: bool = true;
+
+    fn project(_: &ObjectHeader, json: &[u8]) -> Result<Self, serde_json::Error> {
+        let deployment: Deployment<'_> = serde_json::from_slice(json)?;
+        let spec = deployment.spec;
+        let replicas = spec.replicas.unwrap_or(1);
+        let api: ApiSelector = serde_json::from_str(spec.selector.get())?;
+        let selector = machinery_semantics::selectors::from_api(Some(&api))
+            .ok()
+            .flatten();
+        Ok(Self {
+            replicas,
+            min_ready_seconds: spec.min_ready_seconds,
+            revision_history_limit: spec.revision_history_limit,
+            progress_deadline_seconds: spec
+                .progress_deadline_seconds
+                .filter(|seconds| *seconds != i32::MAX),
+            paused: spec.paused,
+            api_selector: spec.selector.to_owned().into(),
+            selects_everything: selector.as_ref().is_some_and(LabelSelector::is_everything),
+            selector,
+            fingerprint: fingerprint(spec.template)?,
+            template: serde_json::from_str(spec.template.get())?,
+            rolling: spec.strategy.resolve(replicas),
+            annotations: deployment.metadata.annotations,
+            status: deployment.status,
+        })
+    }
+}
+
+#[derive(Deserialize)]
+struct Deployment<'a> {
+    #[serde(default)]
+    metadata: Meta,
+    #[serde(borrow)]
+    spec: Spec<'a>,
+    #[serde(default)]
+    status: DeploymentStatus,
+}
+
+#[derive(Deserialize, Default)]
+struct Meta {
+    #[serde(default)]
+    annotations: BTreeMap<String, String>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Spec<'a> {
+    replicas: Option<i32>,
+    #[serde(default)]
+    min_ready_seconds: i32,
+    revision_history_limit: Option<i32>,
+    progress_deadline_seconds: Option<i32>,
+    #[serde(default)]
+    paused: bool,
+    #[serde(borrow)]
+    selector: &'a RawValue,
+    #[serde(borrow)]
+    template: &'a RawValue,
+    #[serde(default)]
+    strategy: Strategy,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(rename_all = "camelCase", default)]
+struct Strategy {
+    #[serde(rename = "type")]
+    kind: String,
+    rolling_update: Option<Bounds>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(rename_all = "camelCase", default)]
+struct Bounds {
+    max_surge: Option<IntOrString>,
+    max_unavailable: Option<IntOrString>,
+}
+
+impl Strategy {
+    /// Surge rounds up, unavailable down; when both come to nothing, one may be unavailable.
+    fn resolve(self, replicas: i32) -> Option<Rolling> {
+        if self.kind == "Recreate" {
+            return None;
+        }
+        let bounds = self.rolling_update.unwrap_or_default();
+        let max_surge = resolve(bounds.max_surge.as_ref(), replicas, true);
+        let max_unavailable = resolve(bounds.max_unavailable.as_ref(), replicas, false);
+        let max_unavailable = if max_surge == 0 && max_unavailable == 0 {
+            1
+        } else {
+            max_unavailable
+        };
+        Some(Rolling {
+            max_surge,
+            max_unavailable: max_unavailable.min(replicas),
+        })
+    }
+}
+
+/// A number, or a percentage of `total`.
+pub fn resolve(value: Option<&IntOrString>, total: i32, round_up: bool) -> i32 {
+    match value {
+        None => 0,
+        Some(IntOrString::Int(number)) => *number,
+        Some(IntOrString::String(text)) => {
+            let percent: i64 = text
+                .strip_suffix('%')
+                .and_then(|text| text.parse().ok())
+                .unwrap_or(0);
+            let product = i64::from(total) * percent;
+            let whole = if round_up {
+                (product + 99).div_euclid(100)
+            } else {
+                product.div_euclid(100)
+            };
+            i32::try_from(whole).unwrap_or(i32::MAX)
+        }
+    }
+}
