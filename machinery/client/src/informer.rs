@@ -11,12 +11,13 @@ use crate::reflector::{self, Sink};
 use crate::resource::ListWatch;
 use crate::store::Store;
 use futures::future::BoxFuture;
-use machinery_meta::{ObjectHeader, ObjectKey};
+use machinery_meta::{ObjectHeader, ObjectKey, Revision};
 use machinery_runtime::{Runtime, Scope};
 use parking_lot::{Mutex, RwLock};
 use std::any::{Any, TypeId};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use tokio::sync::{Notify, watch};
 
@@ -77,6 +78,8 @@ struct Shared<P: Projection> {
     /// Held while a change is applied and told, so that a late subscriber misses none and sees none twice.
     handlers: Mutex<Handlers<P>>,
     synced: watch::Sender<bool>,
+    /// The newest revision up to which everything is in the store.
+    position: AtomicU64,
     /// The reflector's scope; the reflector holds this struct weakly and ends with it.
     reflector: Mutex<Option<Scope>>,
 }
@@ -200,6 +203,10 @@ impl<P: Projection> Sink for Shared<P> {
         }
         self.synced.send_replace(true);
     }
+
+    fn reached(&self, revision: Revision) {
+        self.position.store(revision.0, Ordering::Release);
+    }
 }
 
 /// A handle on a shared store. The watch ends when the last handle is dropped.
@@ -236,6 +243,7 @@ impl<P: Projection> Informer<P> {
                 list: Vec::new(),
             }),
             synced: watch::Sender::new(false),
+            position: AtomicU64::new(0),
             reflector: Mutex::new(None),
         });
         let sink: Weak<dyn Sink> = Arc::downgrade(&(shared.clone() as Arc<dyn Sink>));
@@ -279,6 +287,11 @@ impl<P: Projection> Informer<P> {
     /// Looks at every object without collecting them; `look` must not call back into the informer.
     pub fn for_each(&self, look: impl FnMut(&Arc<Object<P>>)) {
         self.shared.store.read().objects().for_each(look);
+    }
+
+    /// The newest revision up to which everything is in the store: what was written at or before it has been told.
+    pub fn position(&self) -> Revision {
+        Revision(self.shared.position.load(Ordering::Acquire))
     }
 
     /// How many objects there are.

@@ -13,6 +13,7 @@ use crate::resource::ListWatch;
 use bytes::Bytes;
 use futures::StreamExt;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Status;
+use machinery_meta::Revision;
 use machinery_runtime::Runtime;
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -29,6 +30,8 @@ pub(crate) trait Sink: Send + Sync {
     fn delete(&self, object: Slices);
     /// These are all objects there are.
     fn replace(&self, objects: Vec<Slices>);
+    /// Everything up to this revision has been told.
+    fn reached(&self, revision: Revision);
 }
 
 /// The shortest and longest wait after an error, as client-go's reflector has them.
@@ -210,7 +213,7 @@ impl Reflector {
                 _ if meta.ends_initial_events() => {
                     let all = self.pending.take().unwrap_or_default();
                     sink.replace(all.into_values().collect());
-                    self.position = Position::At(revision);
+                    self.reached(sink, revision);
                 }
                 _ => {}
             }
@@ -222,8 +225,13 @@ impl Reflector {
             _ => {}
         }
         if !revision.is_empty() {
-            self.position = Position::At(revision);
+            self.reached(sink, revision);
         }
+    }
+
+    fn reached(&mut self, sink: &dyn Sink, revision: String) {
+        sink.reached(revision.parse().unwrap_or(Revision::ZERO));
+        self.position = Position::At(revision);
     }
 
     /// Lists in pages and replaces the sink's content.
@@ -253,7 +261,7 @@ impl Reflector {
         };
         if let Some(sink) = self.sink.upgrade() {
             sink.replace(objects);
-            self.position = Position::At(revision);
+            self.reached(&*sink, revision);
         }
         Ok(())
     }

@@ -1,0 +1,292 @@
+//! Waits for caches, hands keys to a reconciler, at most so many at a time, and backs off on errors.
+//!
+//! One task drives all reconciliations of a controller: an idle controller costs one small task, however many may run.
+
+use crate::queue::WorkQueue;
+use crate::stats::ControllerStats;
+use futures::StreamExt;
+use futures::future::BoxFuture;
+use futures::stream::FuturesUnordered;
+use machinery_client::{ClientError, Informer, Projection, Subscription};
+use machinery_runtime::Runtime;
+use std::fmt::{self, Debug};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How a reconciliation ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Outcome {
+    /// Until something changes there is nothing to do.
+    Done,
+    /// There is, after this time.
+    RequeueAfter(Duration),
+}
+
+/// Why a reconciliation is tried again.
+#[derive(Debug, thiserror::Error)]
+pub enum ReconcileError {
+    /// A request failed while doing this.
+    #[error("{doing}")]
+    Request {
+        /// Such as "creating a pod".
+        doing: String,
+        /// Why.
+        #[source]
+        source: ClientError,
+    },
+    /// The object says something that cannot be acted on.
+    #[error("{0}")]
+    Unusable(String),
+    /// Several things failed; this was the first.
+    #[error("{failed} of {attempted} failed")]
+    Partly {
+        /// How many failed.
+        failed: usize,
+        /// Of how many.
+        attempted: usize,
+        /// The first of them.
+        #[source]
+        first: ClientError,
+    },
+}
+
+impl From<ClientError> for ReconcileError {
+    fn from(source: ClientError) -> Self {
+        Self::Request {
+            doing: "request".to_owned(),
+            source,
+        }
+    }
+}
+
+impl ReconcileError {
+    /// Says what was being done.
+    pub fn doing(doing: impl Into<String>) -> impl FnOnce(ClientError) -> Self {
+        let doing = doing.into();
+        move |source| Self::Request { doing, source }
+    }
+
+    /// Expected now and then: somebody else wrote first.
+    pub fn is_conflict(&self) -> bool {
+        matches!(self, Self::Request { source, .. } | Self::Partly { first: source, .. } if source.is_conflict())
+    }
+
+    fn chain(&self) -> String {
+        let mut text = self.to_string();
+        let mut cause = std::error::Error::source(self);
+        while let Some(next) = cause {
+            text.push_str(": ");
+            text.push_str(&next.to_string());
+            cause = next.source();
+        }
+        text
+    }
+}
+
+/// Moves the world towards what one object asks for.
+pub trait Reconciler: Send + Sync + 'static {
+    /// Names the object to look at.
+    type Key: Ord + Clone + Debug + Send + Sync + 'static;
+
+    /// Looks and acts once.
+    fn reconcile<'a>(&'a self, key: &'a Self::Key) -> BoxFuture<'a, Result<Outcome, ReconcileError>>;
+}
+
+/// A named loop over a queue; built, then [`run`](Controller::run).
+pub struct Controller<R: Reconciler> {
+    name: &'static str,
+    runtime: Runtime,
+    queue: WorkQueue<R::Key>,
+    stats: Arc<ControllerStats>,
+    workers: usize,
+    caches: Vec<BoxFuture<'static, ()>>,
+    subscriptions: Vec<Subscription>,
+}
+
+impl<R: Reconciler> Debug for Controller<R> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Controller")
+            .field("name", &self.name)
+            .field("queue", &self.queue)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Reconciliations at a time, where a controller does not say otherwise.
+pub const DEFAULT_WORKERS: usize = 5;
+/// From this failure on a failing key is logged as a warning.
+const WARN_FROM_FAILURE: u32 = 4;
+
+impl<R: Reconciler> Controller<R> {
+    /// A controller whose log lines carry this name.
+    pub fn new(name: &'static str, runtime: Runtime) -> Self {
+        let stats = Arc::new(ControllerStats::default());
+        Self {
+            name,
+            queue: WorkQueue::new(runtime.clone(), stats.clone()),
+            runtime,
+            stats,
+            workers: DEFAULT_WORKERS,
+            caches: Vec::new(),
+            subscriptions: Vec::new(),
+        }
+    }
+
+    /// The queue, for handlers and for the reconciler itself.
+    pub fn queue(&self) -> WorkQueue<R::Key> {
+        self.queue.clone()
+    }
+
+    /// The counters.
+    pub fn stats(&self) -> Arc<ControllerStats> {
+        self.stats.clone()
+    }
+
+    /// At most this many reconciliations at a time.
+    #[must_use]
+    pub fn workers(mut self, workers: usize) -> Self {
+        self.workers = workers;
+        self
+    }
+
+    /// Nothing starts before this cache is filled.
+    #[must_use]
+    pub fn needs<P: Projection>(mut self, cache: &Informer<P>) -> Self {
+        let cache = cache.clone();
+        self.caches.push(Box::pin(async move { cache.synced().await }));
+        self
+    }
+
+    /// Every change of this cache puts the keys that `keys` answers in line; nothing starts before it is filled.
+    #[must_use]
+    pub fn watches<P, I>(
+        self,
+        cache: &Informer<P>,
+        keys: impl Fn(&machinery_client::Change<P>) -> I + Send + Sync + 'static,
+    ) -> Self
+    where
+        P: Projection,
+        I: IntoIterator<Item = R::Key>,
+    {
+        let queue = self.queue.clone();
+        let subscription =
+            cache.on_change(move |change| keys(change).into_iter().for_each(|key| queue.add(key)));
+        self.keeps(subscription).needs(cache)
+    }
+
+    /// Keeps a handler alive as long as the controller runs.
+    #[must_use]
+    pub fn keeps(mut self, subscription: Subscription) -> Self {
+        self.subscriptions.push(subscription);
+        self
+    }
+
+    /// Runs until dropped.
+    pub fn run(mut self, reconciler: R) -> BoxFuture<'static, ()> {
+        Box::pin(async move {
+            for cache in std::mem::take(&mut self.caches) {
+                cache.await;
+            }
+            tracing::debug!(controller = self.name, "caches are filled");
+            let reconciler = Arc::new(reconciler);
+            let mut running = FuturesUnordered::new();
+            loop {
+                let free = running.len() < self.workers;
+                tokio::select! {
+                    biased;
+                    Some(()) = running.next(), if !running.is_empty() => {}
+                    key = self.queue.next(), if free => running.push(self.work(reconciler.clone(), key)),
+                }
+            }
+        })
+    }
+
+    fn work(&self, reconciler: Arc<R>, key: R::Key) -> BoxFuture<'static, ()> {
+        let (queue, stats, runtime, name) = (
+            self.queue.clone(),
+            self.stats.clone(),
+            self.runtime.clone(),
+            self.name,
+        );
+        Box::pin(async move {
+            let begun = runtime.monotonic();
+            let outcome = reconciler.reconcile(&key).await;
+            stats.reconciled(runtime.monotonic().saturating_sub(begun), outcome.is_err());
+            match outcome {
+                Ok(Outcome::Done) => queue.forget(&key),
+                Ok(Outcome::RequeueAfter(delay)) => {
+                    queue.forget(&key);
+                    queue.add_after(key.clone(), delay);
+                }
+                Err(error) => {
+                    queue.add_rate_limited(key.clone());
+                    log(name, &key, &error, queue.failures(&key));
+                }
+            }
+            queue.done(&key);
+        })
+    }
+}
+
+fn log(controller: &'static str, key: &impl Debug, error: &ReconcileError, failures: u32) {
+    let error_chain = error.chain();
+    if error.is_conflict() || failures < WARN_FROM_FAILURE {
+        tracing::debug!(controller, ?key, failures, error = %error_chain, "will be tried again");
+    } else {
+        tracing::warn!(controller, ?key, failures, error = %error_chain, "keeps failing");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use machinery_runtime::Simulation;
+    use parking_lot::Mutex;
+
+    struct Flaky {
+        seen: Arc<Mutex<Vec<u32>>>,
+        failures: Mutex<u32>,
+    }
+
+    impl Reconciler for Flaky {
+        type Key = u32;
+
+        fn reconcile<'a>(&'a self, key: &'a u32) -> BoxFuture<'a, Result<Outcome, ReconcileError>> {
+            Box::pin(async move {
+                self.seen.lock().push(*key);
+                let mut failures = self.failures.lock();
+                if *key == 7 && *failures > 0 {
+                    *failures -= 1;
+                    return Err(ReconcileError::Unusable("not yet".to_owned()));
+                }
+                Ok(Outcome::Done)
+            })
+        }
+    }
+
+    #[test]
+    fn a_failing_key_is_tried_again_and_others_go_on() {
+        let simulation = Simulation::new(3);
+        let runtime = simulation.runtime();
+        let seen = Arc::new(Mutex::new(Vec::new()));
+        let reconciler = Flaky {
+            seen: seen.clone(),
+            failures: Mutex::new(3),
+        };
+        simulation.run(async move {
+            let controller = Controller::<Flaky>::new("flaky", runtime.clone());
+            let (queue, stats) = (controller.queue(), controller.stats());
+            drop(runtime.spawn("flaky", controller.run(reconciler)));
+            queue.add(7);
+            queue.add(8);
+            while !(queue.is_idle() && stats.snapshot().reconciles == 5) {
+                runtime.sleep(Duration::from_millis(1)).await;
+            }
+            assert_eq!(stats.snapshot().errors, 3);
+            assert_eq!(queue.failures(&7), 0);
+        });
+        let seen = seen.lock();
+        assert_eq!(seen.iter().filter(|key| **key == 7).count(), 4);
+        assert_eq!(seen.iter().filter(|key| **key == 8).count(), 1);
+    }
+}

@@ -1,0 +1,131 @@
+//! What was asked for and not seen yet.
+//!
+//! A cache lags behind what its own controller did. Deciding on it too early creates twice or deletes too many, so a
+//! key waits until its cache shows what was done. There is no time limit, because there is always an exact answer:
+//!
+//! - a creation that was acknowledged at a revision is over once the object is seen, or the cache is past the revision;
+//! - one whose answer was lost is sent again under the same name (see [`crate::names`]);
+//! - a deletion is over once the object is seen deleting, or is not seen any more.
+
+use machinery_client::{Informer, Projection};
+use machinery_meta::{ObjectKey, Revision, Uid};
+use parking_lot::Mutex;
+use std::collections::BTreeMap;
+use std::fmt::Debug;
+
+/// Outstanding creations and deletions by the key of who asked for them.
+#[derive(Debug)]
+pub struct Expectations<K> {
+    pending: Mutex<BTreeMap<K, Pending>>,
+}
+
+#[derive(Debug, Default)]
+struct Pending {
+    /// Acknowledged at a revision, or not (yet).
+    creations: BTreeMap<ObjectKey, Option<Revision>>,
+    deletions: BTreeMap<Uid, ObjectKey>,
+}
+
+impl<K> Default for Expectations<K> {
+    fn default() -> Self {
+        Self {
+            pending: Mutex::new(BTreeMap::new()),
+        }
+    }
+}
+
+impl<K: Ord + Clone + Debug> Expectations<K> {
+    /// A create is about to be sent.
+    pub fn creating(&self, key: &K, object: ObjectKey) {
+        self.change(key, |pending| pending.creations.extend([(object, None)]));
+    }
+
+    /// It was acknowledged.
+    pub fn created(&self, key: &K, object: &ObjectKey, revision: Revision) {
+        self.change(key, |pending| {
+            if let Some(known) = pending.creations.get_mut(object) {
+                *known = Some(revision);
+            }
+        });
+    }
+
+    /// It was refused: nothing was made.
+    pub fn not_created(&self, key: &K, object: &ObjectKey) {
+        self.change(key, |pending| pending.creations.retain(|own, _| own != object));
+    }
+
+    /// A delete is about to be sent.
+    pub fn deleting(&self, key: &K, object: ObjectKey, uid: Uid) {
+        self.change(key, |pending| drop(pending.deletions.insert(uid, object)));
+    }
+
+    /// It failed, or nobody knows: it may be sent again, to no harm.
+    pub fn not_deleted(&self, key: &K, uid: &Uid) {
+        self.change(key, |pending| drop(pending.deletions.remove(uid)));
+    }
+
+    /// Drops what the cache shows by now and answers what is left.
+    pub fn settle<P: Projection>(&self, key: &K, cache: &Informer<P>) -> Awaited {
+        // The position first: what it promises is in the store by the time the store is read.
+        let position = cache.position();
+        let mut awaited = Awaited::default();
+        self.change(key, |pending| {
+            pending.creations.retain(|object, revision| {
+                let seen =
+                    cache.get(object).is_some() || revision.is_some_and(|revision| revision <= position);
+                !seen
+            });
+            pending.deletions.retain(|uid, object| {
+                let present = cache.get(object);
+                present.is_some_and(|present| present.uid() == uid && !present.header.is_deleting())
+            });
+            awaited.events = pending.creations.values().any(Option::is_some) || !pending.deletions.is_empty();
+            let lost = pending
+                .creations
+                .iter()
+                .filter(|(_, revision)| revision.is_none());
+            awaited.unacknowledged = lost.map(|(object, _)| object.clone()).collect();
+        });
+        awaited
+    }
+
+    /// The object behind the key is gone.
+    pub fn forget(&self, key: &K) {
+        self.pending.lock().remove(key);
+    }
+
+    /// How many keys wait for something.
+    pub fn len(&self) -> usize {
+        self.pending.lock().len()
+    }
+
+    /// Whether none does.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    fn change(&self, key: &K, change: impl FnOnce(&mut Pending)) {
+        let mut all = self.pending.lock();
+        let pending = all.entry(key.clone()).or_default();
+        change(pending);
+        if pending.creations.is_empty() && pending.deletions.is_empty() {
+            all.remove(key);
+        }
+    }
+}
+
+/// What a key still waits for.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Awaited {
+    /// The cache has still to show something; its event will wake the key.
+    pub events: bool,
+    /// Creations whose answer never came; they are to be sent again under these names.
+    pub unacknowledged: Vec<ObjectKey>,
+}
+
+impl Awaited {
+    /// Nothing is outstanding.
+    pub fn is_settled(&self) -> bool {
+        !self.events && self.unacknowledged.is_empty()
+    }
+}

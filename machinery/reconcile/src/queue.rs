@@ -1,0 +1,270 @@
+//! Keys to work on: each at most once in line, never with two workers, delayed and backed off where asked.
+
+use crate::stats::ControllerStats;
+use machinery_runtime::Runtime;
+use parking_lot::Mutex;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::Notify;
+
+/// The first wait after a failure.
+pub const BACKOFF_BASE: Duration = Duration::from_millis(5);
+/// No failure waits longer.
+pub const BACKOFF_CEILING: Duration = Duration::from_secs(120);
+
+/// A queue of keys. Cheap to clone; all clones are one queue.
+pub struct WorkQueue<K> {
+    inner: Arc<Inner<K>>,
+}
+
+impl<K> Clone for WorkQueue<K> {
+    fn clone(&self) -> Self {
+        Self {
+            inner: self.inner.clone(),
+        }
+    }
+}
+
+impl<K> fmt::Debug for WorkQueue<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let state = self.inner.state.lock();
+        f.debug_struct("WorkQueue")
+            .field("ready", &state.ready.len())
+            .field("delayed", &state.delayed.len())
+            .field("working", &state.working.len())
+            .finish()
+    }
+}
+
+struct Inner<K> {
+    runtime: Runtime,
+    stats: Arc<ControllerStats>,
+    state: Mutex<State<K>>,
+    changed: Notify,
+}
+
+struct State<K> {
+    ready: VecDeque<K>,
+    /// Keys in `ready`, or to be put there once their worker is done.
+    dirty: BTreeSet<K>,
+    working: BTreeSet<K>,
+    /// When each delayed key is due; the second number keeps equal times apart.
+    delayed: BTreeMap<(Duration, u64), K>,
+    due: BTreeMap<K, (Duration, u64)>,
+    sequence: u64,
+    failures: BTreeMap<K, u32>,
+}
+
+impl<K: Ord + Clone> WorkQueue<K> {
+    /// An empty queue on this runtime's clock.
+    pub fn new(runtime: Runtime, stats: Arc<ControllerStats>) -> Self {
+        let state = State {
+            ready: VecDeque::new(),
+            dirty: BTreeSet::new(),
+            working: BTreeSet::new(),
+            delayed: BTreeMap::new(),
+            due: BTreeMap::new(),
+            sequence: 0,
+            failures: BTreeMap::new(),
+        };
+        Self {
+            inner: Arc::new(Inner {
+                runtime,
+                stats,
+                state: Mutex::new(state),
+                changed: Notify::new(),
+            }),
+        }
+    }
+
+    /// Puts a key in line, unless it is there.
+    pub fn add(&self, key: K) {
+        self.inner.stats.added();
+        if self.inner.state.lock().add(key) {
+            self.inner.changed.notify_one();
+        }
+    }
+
+    /// Puts a key in line after a while; an earlier time already set stays.
+    pub fn add_after(&self, key: K, delay: Duration) {
+        if delay.is_zero() {
+            return self.add(key);
+        }
+        let at = self.inner.runtime.monotonic() + delay;
+        self.inner.state.lock().delay(key, at);
+        self.inner.changed.notify_one();
+    }
+
+    /// Puts a key in line after a wait that doubles with every failure since [`WorkQueue::forget`].
+    pub fn add_rate_limited(&self, key: K) {
+        self.inner.stats.retried();
+        let failures = {
+            let mut state = self.inner.state.lock();
+            let failures = state.failures.entry(key.clone()).or_default();
+            *failures += 1;
+            *failures
+        };
+        self.add_after(key, backoff(failures));
+    }
+
+    /// How often a key failed since it was last forgotten.
+    pub fn failures(&self, key: &K) -> u32 {
+        self.inner.state.lock().failures.get(key).copied().unwrap_or(0)
+    }
+
+    /// The key did well: its next failure waits the shortest time.
+    pub fn forget(&self, key: &K) {
+        self.inner.state.lock().failures.remove(key);
+    }
+
+    /// Waits for the next key and marks it as being worked on; call [`WorkQueue::done`] after.
+    pub async fn next(&self) -> K {
+        loop {
+            let changed = self.inner.changed.notified();
+            let now = self.inner.runtime.monotonic();
+            let (key, due) = self.inner.state.lock().take(now);
+            if let Some(key) = key {
+                return key;
+            }
+            match due {
+                None => changed.await,
+                Some(due) => tokio::select! {
+                    biased;
+                    () = changed => {}
+                    () = self.inner.runtime.sleep_until(due) => {}
+                },
+            }
+        }
+    }
+
+    /// The key's worker is done; if it was added meanwhile it is in line again.
+    pub fn done(&self, key: &K) {
+        if self.inner.state.lock().done(key) {
+            self.inner.changed.notify_one();
+        }
+    }
+
+    /// Keys in line now.
+    pub fn len(&self) -> usize {
+        self.inner.state.lock().ready.len()
+    }
+
+    /// Whether none is in line.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Whether nothing is in line, delayed or being worked on.
+    pub fn is_idle(&self) -> bool {
+        let state = self.inner.state.lock();
+        state.ready.is_empty() && state.working.is_empty() && state.delayed.is_empty()
+    }
+}
+
+impl<K: Ord + Clone> State<K> {
+    fn add(&mut self, key: K) -> bool {
+        if !self.dirty.insert(key.clone()) {
+            return false;
+        }
+        if self.working.contains(&key) {
+            return false;
+        }
+        self.ready.push_back(key);
+        true
+    }
+
+    fn delay(&mut self, key: K, at: Duration) {
+        if let Some(known) = self.due.get(&key).copied() {
+            if known.0 <= at {
+                return;
+            }
+            self.delayed.remove(&known);
+        }
+        self.sequence += 1;
+        let due = (at, self.sequence);
+        self.delayed.insert(due, key.clone());
+        self.due.insert(key, due);
+    }
+
+    /// The next key, and when the first delayed one is due.
+    fn take(&mut self, now: Duration) -> (Option<K>, Option<Duration>) {
+        while let Some(entry) = self.delayed.first_entry().filter(|entry| entry.key().0 <= now) {
+            let key = entry.remove();
+            self.due.remove(&key);
+            self.add(key);
+        }
+        let key = self.ready.pop_front();
+        if let Some(key) = &key {
+            self.dirty.remove(key);
+            self.working.insert(key.clone());
+        }
+        (key, self.delayed.first_key_value().map(|(due, _)| due.0))
+    }
+
+    fn done(&mut self, key: &K) -> bool {
+        self.working.remove(key);
+        let again = self.dirty.contains(key);
+        if again {
+            self.ready.push_back(key.clone());
+        }
+        again
+    }
+}
+
+/// 5 ms, 10 ms, 20 ms … up to the ceiling.
+fn backoff(failures: u32) -> Duration {
+    let doublings = failures.saturating_sub(1).min(20);
+    BACKOFF_BASE.saturating_mul(1 << doublings).min(BACKOFF_CEILING)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use machinery_runtime::Simulation;
+
+    fn queue(runtime: &Runtime) -> WorkQueue<u32> {
+        WorkQueue::new(runtime.clone(), Arc::default())
+    }
+
+    #[test]
+    fn a_key_is_in_line_once_and_never_with_two_workers() {
+        let simulation = Simulation::new(1);
+        let queue = queue(&simulation.runtime());
+        simulation.run(async move {
+            queue.add(1);
+            queue.add(1);
+            queue.add(2);
+            assert_eq!(queue.len(), 2);
+            assert_eq!(queue.next().await, 1);
+            queue.add(1);
+            assert_eq!(queue.next().await, 2);
+            assert!(queue.is_empty(), "key 1 waits for its worker");
+            queue.done(&1);
+            assert_eq!(queue.next().await, 1);
+        });
+    }
+
+    #[test]
+    fn delays_keep_the_earliest_time_and_failures_double_it() {
+        let simulation = Simulation::new(1);
+        let runtime = simulation.runtime();
+        let queue = queue(&runtime);
+        simulation.run(async move {
+            queue.add_after(1, Duration::from_secs(5));
+            queue.add_after(1, Duration::from_secs(9));
+            queue.add_after(2, Duration::from_secs(7));
+            queue.add_after(2, Duration::from_secs(1));
+            assert_eq!(queue.next().await, 2);
+            assert!(runtime.monotonic() < Duration::from_secs(5));
+            assert_eq!(queue.next().await, 1);
+            queue.done(&1);
+            queue.done(&2);
+            assert!(queue.is_idle());
+        });
+        assert_eq!(backoff(1), BACKOFF_BASE);
+        assert_eq!(backoff(4), BACKOFF_BASE * 8);
+        assert_eq!(backoff(4_000_000), BACKOFF_CEILING);
+    }
+}
