@@ -67,7 +67,7 @@ pub fn subscribe(client: &CriClient) -> BoxFuture<'static, Result<TaskEvents, Cr
 
 impl TaskEvents {
     /// The next event; `None` once the stream has ended.
-    pub fn next(&mut self) -> BoxFuture<'_, Option<TaskEvent>> {
+    pub fn next_event(&mut self) -> BoxFuture<'_, Option<TaskEvent>> {
         Box::pin(async move {
             loop {
                 let envelope = self.stream.message().await.ok()??;

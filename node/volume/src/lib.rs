@@ -1,1 +1,27 @@
-//! Volume types of a pod.
+//! Volume types of a pod: what is put where before a container starts, and kept up to date after.
+//!
+//! A volume has a host path below the pod's folder ([`VolumeSet::host_path`]); [`VolumeSet::set_up`]
+//! makes its content appear there and may be called again at any time: what has not changed is not
+//! written. [`VolumeSet::tear_down`] unmounts and removes everything below the pod's folder.
+//!
+//! | type | file | what it is |
+//! |---|---|---|
+//! | emptyDir | `empty_dir` | a folder, or a memory file system |
+//! | hostPath | `host_path` | a path of the machine, checked or made |
+//! | configMap, secret, downwardAPI, projected | `payload` | files from API objects, replaced as a whole by [`atomic_writer`] |
+//!
+//! Objects come through [`ObjectSource`]; nothing here talks to the API server, and nothing here
+//! decides whether a pod may start.
+
+pub mod atomic_writer;
+pub mod downward;
+mod empty_dir;
+mod error;
+mod host_path;
+pub mod payload;
+mod set;
+pub mod sub_path;
+
+pub use error::VolumeError;
+pub use payload::{ObjectSource, TokenRequest};
+pub use set::{NodeResources, VolumeSet};

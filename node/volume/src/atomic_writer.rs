@@ -1,0 +1,200 @@
+//! Files that change together.
+//!
+//! The content lies in a folder with a fresh name; `..data` is a symbolic link to it, and each visible
+//! name is a link through `..data`. Replacing that one link by a rename switches everything at once:
+//!
+//! ```text
+//! ..2026_11_21_12_00_00.1/key      the content
+//! ..data -> ..2026_11_21_12_00_00.1
+//! key -> ..data/key
+//! ```
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::{Component, Path, PathBuf};
+
+use crate::VolumeError;
+
+const DATA: &str = "..data";
+const DATA_NEW: &str = "..data_tmp";
+
+/// One file to show.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct FileContent {
+    /// Its bytes.
+    pub data: Vec<u8>,
+    /// Its permission bits.
+    pub mode: u32,
+    /// Who owns it, when not we.
+    pub owner: Option<u32>,
+}
+
+/// All files of a volume by relative path.
+pub type Payload = BTreeMap<String, FileContent>;
+
+/// Refuses a path that is absolute, leaves the volume or collides with our own names.
+pub fn check_path(path: &str) -> Result<(), VolumeError> {
+    let refused = |why: &str| Err(VolumeError::Invalid(format!("invalid path {path:?}: {why}")));
+    if path.is_empty() {
+        return refused("must not be empty");
+    }
+    if Path::new(path)
+        .components()
+        .any(|component| !matches!(component, Component::Normal(_)))
+    {
+        return refused("must be relative and must not contain '..'");
+    }
+    if path.starts_with("..") {
+        return refused("must not start with '..'");
+    }
+    Ok(())
+}
+
+/// Shows exactly `payload` below `target`; says whether anything had to change.
+///
+/// `stamp` names the content's folder when it is written; it must not repeat for other content.
+/// `group` is given the files, group-readable, as fsGroup asks for.
+pub fn write(target: &Path, payload: &Payload, stamp: &str, group: Option<u32>) -> Result<bool, VolumeError> {
+    payload.keys().try_for_each(|path| check_path(path))?;
+    let current = std::fs::read_link(target.join(DATA))
+        .ok()
+        .map(|link| target.join(link));
+    if let Some(current) = &current
+        && shows(current, payload)
+    {
+        return Ok(false);
+    }
+    let name = format!("..{stamp}");
+    let folder = target.join(&name);
+    write_content(&folder, payload)?;
+    if let Some(group) = group {
+        node_sys::fs::give_to_group(&folder, group, true)
+            .map_err(VolumeError::io("giving to its group", &folder))?;
+    }
+    let new = target.join(DATA_NEW);
+    let _ = std::fs::remove_file(&new);
+    symlink(&name, &new).map_err(VolumeError::io("linking", &new))?;
+    let data = target.join(DATA);
+    std::fs::rename(&new, &data).map_err(VolumeError::io("replacing", &data))?;
+    link_visible_names(target, payload)?;
+    if let Some(current) = current.filter(|current| *current != folder) {
+        std::fs::remove_dir_all(&current).map_err(VolumeError::io("removing", &current))?;
+    }
+    Ok(true)
+}
+
+/// Whether a content folder holds exactly these files.
+fn shows(folder: &Path, payload: &Payload) -> bool {
+    let mut found = BTreeSet::new();
+    let mut pending = vec![PathBuf::new()];
+    while let Some(relative) = pending.pop() {
+        let Ok(entries) = std::fs::read_dir(folder.join(&relative)) else {
+            return false;
+        };
+        for entry in entries.filter_map(Result::ok) {
+            let path = relative.join(entry.file_name());
+            match entry.file_type() {
+                Ok(kind) if kind.is_dir() => pending.push(path),
+                _ => {
+                    found.insert(path.to_string_lossy().into_owned());
+                }
+            }
+        }
+    }
+    let same = |(path, file): (&String, &FileContent)| {
+        std::fs::read(folder.join(path)).is_ok_and(|data| data == file.data)
+    };
+    found.iter().eq(payload.keys()) && payload.iter().all(same)
+}
+
+fn write_content(folder: &Path, payload: &Payload) -> Result<(), VolumeError> {
+    make_folder(folder)?;
+    for (path, file) in payload {
+        let full = folder.join(path);
+        if let Some(parent) = Path::new(path).parent() {
+            let mut current = folder.to_path_buf();
+            for component in parent.components() {
+                current.push(component);
+                make_folder(&current)?;
+            }
+        }
+        std::fs::write(&full, &file.data).map_err(VolumeError::io("writing", &full))?;
+        if let Some(owner) = file.owner {
+            std::os::unix::fs::chown(&full, Some(owner), None)
+                .map_err(VolumeError::io("giving away", &full))?;
+        }
+        std::fs::set_permissions(&full, std::fs::Permissions::from_mode(file.mode))
+            .map_err(VolumeError::io("setting the mode of", &full))?;
+    }
+    Ok(())
+}
+
+fn make_folder(path: &Path) -> Result<(), VolumeError> {
+    std::fs::create_dir_all(path).map_err(VolumeError::io("making", path))?;
+    node_sys::fs::set_mode(path, 0o755).map_err(VolumeError::io("setting the mode of", path))
+}
+
+/// Makes the links of names in the payload and removes those of names that have left it.
+fn link_visible_names(target: &Path, payload: &Payload) -> Result<(), VolumeError> {
+    let first = |path: &String| path.split('/').next().unwrap_or_default().to_string();
+    let wanted: BTreeSet<String> = payload.keys().map(first).collect();
+    for name in &wanted {
+        let link = target.join(name);
+        if std::fs::symlink_metadata(&link).is_err() {
+            symlink(Path::new(DATA).join(name), &link).map_err(VolumeError::io("linking", &link))?;
+        }
+    }
+    let entries = std::fs::read_dir(target).map_err(VolumeError::io("listing", target))?;
+    for entry in entries.filter_map(Result::ok) {
+        let name = entry.file_name().to_string_lossy().into_owned();
+        if !name.starts_with("..") && !wanted.contains(&name) {
+            let path = entry.path();
+            std::fs::remove_file(&path).map_err(VolumeError::io("removing", &path))?;
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn payload(files: &[(&str, &str)]) -> Payload {
+        let file = |text: &str| FileContent {
+            data: text.into(),
+            mode: 0o640,
+            owner: None,
+        };
+        files
+            .iter()
+            .map(|(path, text)| ((*path).to_string(), file(text)))
+            .collect()
+    }
+
+    #[test]
+    fn content_is_replaced_as_a_whole_and_only_when_it_changed() {
+        let target = std::env::temp_dir().join(format!("knarr-atomic-{}", std::process::id()));
+        std::fs::create_dir_all(&target).unwrap();
+        let read = |name: &str| std::fs::read_to_string(target.join(name)).unwrap();
+        assert!(write(&target, &payload(&[("a", "1"), ("dir/b", "2")]), "one", None).unwrap());
+        assert_eq!((read("a"), read("dir/b")), ("1".to_string(), "2".to_string()));
+        assert!(!write(&target, &payload(&[("a", "1"), ("dir/b", "2")]), "two", None).unwrap());
+        assert!(write(&target, &payload(&[("a", "3")]), "three", None).unwrap());
+        assert_eq!(read("a"), "3");
+        assert!(!target.join("dir").try_exists().unwrap());
+        assert!(!target.join("..one").try_exists().unwrap());
+        assert_eq!(
+            std::fs::metadata(target.join("a")).unwrap().permissions().mode() & 0o777,
+            0o640
+        );
+        std::fs::remove_dir_all(target).unwrap();
+    }
+
+    #[test]
+    fn paths_that_leave_the_volume_are_refused() {
+        for path in ["", "/etc/passwd", "../x", "a/../../x", "..data"] {
+            assert!(check_path(path).is_err(), "{path}");
+        }
+        assert!(check_path("a/..b").is_ok());
+    }
+}

@@ -1,0 +1,54 @@
+//! Why a volume is not there.
+
+use std::path::{Path, PathBuf};
+
+/// A volume that could not be set up or taken down.
+#[derive(Debug, thiserror::Error)]
+pub enum VolumeError {
+    /// A file operation failed.
+    #[error("{action} {}: {source}", path.display())]
+    Io {
+        /// What was being done.
+        action: &'static str,
+        /// To which path.
+        path: PathBuf,
+        /// Why it failed.
+        #[source]
+        source: std::io::Error,
+    },
+    /// A mount failed.
+    #[error(transparent)]
+    Mount(#[from] node_sys::mount::MountError),
+    /// An object that must exist does not.
+    #[error("{kind} \"{name}\" not found")]
+    ObjectNotFound {
+        /// Upstream's plural of its kind.
+        kind: &'static str,
+        /// Its name.
+        name: String,
+    },
+    /// A key that must exist does not.
+    #[error("references non-existent {kind} key: {key}")]
+    KeyNotFound {
+        /// `config` or `secret`.
+        kind: &'static str,
+        /// The key.
+        key: String,
+    },
+    /// The object could not be had.
+    #[error("{0}")]
+    Source(String),
+    /// What the pod asks for makes no sense or is not provided here.
+    #[error("{0}")]
+    Invalid(String),
+}
+
+impl VolumeError {
+    pub(crate) fn io<'a>(action: &'static str, path: &'a Path) -> impl Fn(std::io::Error) -> Self + 'a {
+        move |source| Self::Io {
+            action,
+            path: path.to_path_buf(),
+            source,
+        }
+    }
+}
