@@ -1,3 +1,15 @@
 //! Black-box checks that know only the API.
+//!
+//! - [`differential`]: the same requests go to the real kube-apiserver and to ours, and the answers must be the same.
+//! - [`suite`]: results of upstream's conformance suite, and the promise that a spec which passed goes on passing.
+//! - [`facts`]: what is known of the built-in kinds, read from `machinery/api/facts`; [`protobuf`] writes and reads
+//!   objects by it, independently of the product's own codec.
+//! - [`bench`]: a load generator that measures any API server.
+//!
+//! Nothing here starts a server: `cargo xtask diff` and `cargo xtask conformance` do, and hand over kubeconfigs.
 
 pub mod bench;
+pub mod differential;
+pub mod facts;
+pub mod protobuf;
+pub mod suite;

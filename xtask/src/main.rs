@@ -13,9 +13,11 @@ mod config;
 mod conformance;
 mod diff;
 mod down;
+mod fake_nodes;
 mod host;
 mod packages;
 mod process;
+mod subject;
 mod test;
 mod tidy;
 mod tools;
@@ -57,18 +59,29 @@ enum Command {
     Conformance(conformance::Arguments),
 }
 
-fn main() -> anyhow::Result<()> {
+/// An error is one line with its causes, never a backtrace.
+fn main() -> std::process::ExitCode {
+    match run(&Arguments::parse().command) {
+        Ok(()) => std::process::ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            std::process::ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(command: &Command) -> anyhow::Result<()> {
     let config = config::Config::read()?;
-    match Arguments::parse().command {
-        Command::Up(arguments) => up::run(&config, &arguments),
-        Command::Down(arguments) => down::run(&config, &arguments),
-        Command::Test(arguments) => test::run(&config, &arguments),
-        Command::Ci(arguments) => ci::run(&config, &arguments),
-        Command::Tidy(arguments) => tidy::run(&config, &arguments),
-        Command::Bench(arguments) => bench::run(&config, &arguments),
-        Command::Tools(arguments) => tools::run(&config, &arguments),
-        Command::Codegen(arguments) => codegen::run(&config, &arguments),
-        Command::Diff(arguments) => diff::run(&config, &arguments),
-        Command::Conformance(arguments) => conformance::run(&config, &arguments),
+    match command {
+        Command::Up(arguments) => up::run(&config, arguments),
+        Command::Down(arguments) => down::run(&config, arguments),
+        Command::Test(arguments) => test::run(&config, arguments),
+        Command::Ci(arguments) => ci::run(&config, arguments),
+        Command::Tidy(arguments) => tidy::run(&config, arguments),
+        Command::Bench(arguments) => bench::run(&config, arguments),
+        Command::Tools(arguments) => tools::run(&config, arguments),
+        Command::Codegen(arguments) => codegen::run(&config, arguments),
+        Command::Diff(arguments) => diff::run(&config, arguments),
+        Command::Conformance(arguments) => conformance::run(&config, arguments),
     }
 }

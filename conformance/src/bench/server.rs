@@ -33,7 +33,6 @@ impl Server {
         let mut server = Self {
             command,
             kubeconfig,
-            others,
             child,
         };
         let target = server.wait().await?;
@@ -54,12 +53,7 @@ impl Server {
     }
 
     pub fn processes(&self) -> Processes {
-        Processes(
-            [self.child.id()]
-                .into_iter()
-                .chain(self.others.iter().copied())
-                .collect(),
-        )
+        Processes(vec![self.child.id()])
     }
 
     async fn wait(&mut self) -> Result<Target> {

@@ -1,0 +1,206 @@
+//! The form of case files, and what is made of them.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+use serde::Deserialize;
+use serde_json::Value;
+
+use crate::facts::{Facts, Resource};
+
+/// Steps to be taken in a fresh namespace.
+#[derive(Debug, Clone)]
+pub struct Case {
+    /// The file without `.yaml`, and the name within it: `core/pod/minimal:create`.
+    pub id: String,
+    /// Objects created first; how is not compared.
+    pub requires: Vec<Value>,
+    pub steps: Vec<Step>,
+    /// What the placeholders `{object}`, `{collection}`, `{item}`, `{name}` of a life stand for.
+    pub subject: Option<Subject>,
+}
+
+/// The object whose life a case tells.
+#[derive(Debug, Clone)]
+pub struct Subject {
+    pub object: Value,
+    pub resource: Resource,
+}
+
+/// One request and what becomes of its answer.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Step {
+    /// `METHOD path`.
+    #[serde(default)]
+    pub request: String,
+    /// Content type, in full or `json` `yaml` `protobuf` `merge` `strategic` `json-patch` `apply`.
+    #[serde(rename = "type")]
+    pub type_: Option<String>,
+    /// Accept header, in full or `json` `yaml` `protobuf` `table` `partial` `partial-list`.
+    pub accept: Option<String>,
+    #[serde(default)]
+    pub headers: BTreeMap<String, String>,
+    /// The body as an object; `"{variable}"` stands for what was saved.
+    pub body: Option<Value>,
+    /// Merged into the body, as a merge patch.
+    pub with: Option<Value>,
+    /// The body as text, sent as it is.
+    pub text: Option<String>,
+    /// The body as `[before, unit, count, after]`: a large one.
+    pub large: Option<(String, String, usize, String)>,
+    /// The body in hexadecimal.
+    pub hex: Option<String>,
+    /// Who asks: a user to impersonate, or `anonymous`.
+    pub user: Option<String>,
+    /// Variables to keep from the answer: name to path (`metadata.resourceVersion`; empty for all of it).
+    #[serde(default)]
+    pub save: BTreeMap<String, String>,
+    /// Paths left out of the comparison.
+    #[serde(default)]
+    pub ignore: Vec<String>,
+    /// The answer is a watch: read so many events of it.
+    pub watch: Option<usize>,
+    /// Start the watch now and let it run under this name …
+    pub start: Option<String>,
+    /// … until a later step finishes it; such a step has no request of its own.
+    pub finish: Option<String>,
+    /// Set to false where only the effect matters.
+    #[serde(default = "yes")]
+    pub compare: bool,
+}
+
+fn yes() -> bool {
+    true
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct File {
+    /// A file about an object: it lives every life that fits its resource.
+    object: Option<Value>,
+    #[serde(default)]
+    requires: Vec<Value>,
+    /// Lives that this object does not live.
+    #[serde(default)]
+    skip: Vec<String>,
+    /// Only these lives.
+    only: Option<Vec<String>>,
+    /// Cases told in full.
+    #[serde(default)]
+    cases: Vec<Told>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Told {
+    name: String,
+    #[serde(default)]
+    requires: Vec<Value>,
+    steps: Vec<Step>,
+}
+
+/// A life that any object can live: `cases/life/<name>.yaml`.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Life {
+    #[serde(default)]
+    verbs: Vec<String>,
+    subresource: Option<String>,
+    steps: Vec<Step>,
+}
+
+/// Reads every case below `folder`, sorted by id.
+pub fn read_all(folder: &Path, facts: &Facts) -> Result<Vec<Case>> {
+    let mut lives = BTreeMap::new();
+    for path in yaml_files(&folder.join("life"))? {
+        lives.insert(stem(&path), read::<Life>(&path)?);
+    }
+    let mut cases = Vec::new();
+    for path in yaml_files(folder)? {
+        let id = path
+            .strip_prefix(folder)?
+            .with_extension("")
+            .display()
+            .to_string();
+        if id.starts_with("life/") {
+            continue;
+        }
+        let file: File = read(&path)?;
+        add_lives(&mut cases, &id, &file, &lives, facts).with_context(|| path.display().to_string())?;
+        cases.extend(file.cases.into_iter().map(|told| Case {
+            id: format!("{id}:{}", told.name),
+            requires: file.requires.iter().cloned().chain(told.requires).collect(),
+            steps: told.steps,
+            subject: None,
+        }));
+    }
+    cases.sort_by(|a, b| a.id.cmp(&b.id));
+    Ok(cases)
+}
+
+fn add_lives(
+    cases: &mut Vec<Case>,
+    id: &str,
+    file: &File,
+    lives: &BTreeMap<String, Life>,
+    facts: &Facts,
+) -> Result<()> {
+    let Some(object) = &file.object else {
+        return Ok(());
+    };
+    let of = |name: &str| object[name].as_str().unwrap_or_default();
+    let resource = facts
+        .resource_of(of("apiVersion"), of("kind"))
+        .with_context(|| format!("no resource keeps {} {}", of("apiVersion"), of("kind")))?;
+    for (name, life) in lives {
+        let fits = life.verbs.iter().all(|verb| resource.has_verb(verb))
+            && life
+                .subresource
+                .as_ref()
+                .is_none_or(|wanted| resource.has_subresource(wanted));
+        let chosen = match &file.only {
+            Some(only) => only.contains(name),
+            None => !file.skip.contains(name),
+        };
+        if fits && chosen {
+            cases.push(Case {
+                id: format!("{id}:{name}"),
+                requires: file.requires.clone(),
+                steps: life.steps.clone(),
+                subject: Some(Subject {
+                    object: object.clone(),
+                    resource: resource.clone(),
+                }),
+            });
+        }
+    }
+    Ok(())
+}
+
+fn read<T: for<'a> Deserialize<'a>>(path: &Path) -> Result<T> {
+    let text = fs::read_to_string(path)?;
+    serde_saphyr::from_str(&text).with_context(|| path.display().to_string())
+}
+
+fn stem(path: &Path) -> String {
+    path.file_stem()
+        .map(|stem| stem.to_string_lossy().into_owned())
+        .unwrap_or_default()
+}
+
+fn yaml_files(folder: &Path) -> Result<Vec<PathBuf>> {
+    let mut files = Vec::new();
+    for entry in fs::read_dir(folder).with_context(|| folder.display().to_string())? {
+        let path = entry?.path();
+        if path.is_dir() {
+            files.extend(yaml_files(&path)?);
+        } else if path.extension().is_some_and(|extension| extension == "yaml") {
+            files.push(path);
+        }
+    }
+    files.sort();
+    Ok(files)
+}

@@ -1,0 +1,84 @@
+//! `conformance/results.tsv`.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::path::Path;
+
+use anyhow::{Context, Result};
+
+use super::junit::Spec;
+
+const HEAD: &str = "spec\tresult\tseconds\tmissing";
+
+/// All specs that were ever run, by name.
+#[derive(Debug, Default)]
+pub(super) struct Table(BTreeMap<String, Row>);
+
+#[derive(Debug)]
+struct Row {
+    passed: bool,
+    seconds: String,
+    missing: String,
+}
+
+/// What merging found.
+#[derive(Debug, Default)]
+pub(super) struct Merged {
+    pub passed: usize,
+    pub failed: Vec<String>,
+    pub regressed: Vec<String>,
+}
+
+impl Table {
+    pub(super) fn read(path: &Path) -> Result<Self> {
+        let mut table = Self::default();
+        if !path.try_exists()? {
+            return Ok(table);
+        }
+        for line in std::fs::read_to_string(path)?.lines().skip(1) {
+            let mut cells = line.split('\t');
+            let mut cell = || cells.next().with_context(|| format!("cells in {line:?}"));
+            let name = cell()?.to_owned();
+            let row = Row {
+                passed: cell()? == "pass",
+                seconds: cell()?.to_owned(),
+                missing: cell().unwrap_or_default().to_owned(),
+            };
+            table.0.insert(name, row);
+        }
+        Ok(table)
+    }
+
+    /// A spec that passed and now fails keeps its line: the line is the promise.
+    pub(super) fn merge(&mut self, specs: &[Spec]) -> Merged {
+        let mut merged = Merged::default();
+        for spec in specs {
+            let passed_before = self.0.get(&spec.name).is_some_and(|row| row.passed);
+            if spec.passed {
+                merged.passed += 1;
+            } else {
+                merged.failed.push(spec.name.clone());
+                if passed_before {
+                    merged.regressed.push(spec.name.clone());
+                    continue;
+                }
+            }
+            let row = Row {
+                passed: spec.passed,
+                seconds: format!("{:.1}", spec.seconds),
+                missing: spec.message.replace('\t', " "),
+            };
+            self.0.insert(spec.name.clone(), row);
+        }
+        merged
+    }
+
+    pub(super) fn write(&self, path: &Path) -> Result<()> {
+        let mut text = format!("{HEAD}\n");
+        for (name, row) in &self.0 {
+            let result = if row.passed { "pass" } else { "fail" };
+            writeln!(text, "{name}\t{result}\t{}\t{}", row.seconds, row.missing)?;
+        }
+        Ok(std::fs::write(path, text)?)
+    }
+}

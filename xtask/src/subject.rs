@@ -1,0 +1,89 @@
+//! Our own server as the subject of a check: started from this tree's binary with an empty data directory.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Stdio};
+
+use anyhow::{Context, Result};
+
+use crate::config::Config;
+use crate::{process, tools, upstream};
+
+/// A running `knarr server`, stopped when this is dropped.
+#[derive(Debug)]
+pub(crate) struct Subject {
+    pub kubeconfig: PathBuf,
+    child: Child,
+}
+
+/// What runs in it besides the API.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Controllers {
+    None,
+    All,
+}
+
+impl Subject {
+    /// The API alone: nothing else changes objects behind a case's back.
+    pub(crate) fn start(config: &Config, folder: &Path, release: bool) -> Result<Self> {
+        Self::start_with(config, folder, release, Controllers::None)
+    }
+
+    pub(crate) fn start_with(
+        config: &Config,
+        folder: &Path,
+        release: bool,
+        controllers: Controllers,
+    ) -> Result<Self> {
+        tools::ensure(config, &["kubectl"])?;
+        println!("building knarr …");
+        let mut build = process::command("cargo");
+        build
+            .current_dir(&config.root)
+            .args(["build", "--quiet", "--package", "knarr"]);
+        if release {
+            build.arg("--release");
+        }
+        process::run(&mut build)?;
+        if folder.try_exists()? {
+            fs::remove_dir_all(folder)?;
+        }
+        fs::create_dir_all(folder)?;
+        let kubeconfig = folder.join("kubeconfig");
+        let [port] = upstream::free_ports()?;
+        let log = fs::File::create(folder.join("knarr.log"))?;
+        let profile = if release { "release" } else { "debug" };
+        let mut command = process::command(config.root.join("target").join(profile).join("knarr"));
+        command
+            .args(["server", "--disable-agent", "--bind-address", "127.0.0.1"])
+            .args(["--secure-port", &port.to_string()])
+            .arg("--data-dir")
+            .arg(folder.join("data"))
+            .arg("--write-kubeconfig")
+            .arg(&kubeconfig);
+        match controllers {
+            // Upstream's spelling of "none of them".
+            Controllers::None => command.arg("--controllers=-*"),
+            // Fake nodes send no leases and must stay Ready.
+            Controllers::All => command.arg("--controllers=*,-node-lifecycle-controller"),
+        };
+        println!("starting knarr server …");
+        let child = command
+            .stdin(Stdio::null())
+            .stdout(log.try_clone()?)
+            .stderr(log)
+            .spawn()
+            .context("starting knarr server")?;
+        let subject = Self { kubeconfig, child };
+        upstream::wait_ready(config, &subject.kubeconfig)
+            .with_context(|| format!("see {}/knarr.log", folder.display()))?;
+        Ok(subject)
+    }
+}
+
+impl Drop for Subject {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
