@@ -57,6 +57,7 @@ pub(crate) fn run(config: &Config, arguments: &Arguments) -> Result<()> {
     } else if arguments.upstream {
         let options = upstream::Options {
             controller_manager: true,
+            ..upstream::Options::default()
         };
         let upstream = Upstream::start(config, &work.join("upstream"), options)?;
         kubeconfig = upstream.kubeconfig.clone();
