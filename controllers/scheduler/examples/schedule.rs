@@ -1,0 +1,14 @@
+//! Runs the scheduler alone against any API server: `cargo run --example schedule -- KUBECONFIG`.
+
+use controllers_scheduler::start;
+use machinery_client::Client;
+use machinery_runtime::Runtime;
+
+#[tokio::main]
+async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let path = std::env::args().nth(1).ok_or("the path of a kubeconfig is missing")?;
+    let runtime = Runtime::real();
+    let client = Client::from_kubeconfig(path.as_ref(), runtime.clone()).await?;
+    let _running = start(client, runtime);
+    std::future::pending().await
+}

@@ -1,0 +1,12 @@
+//! What the proxy is told once.
+
+use ipnet::Ipv4Net;
+
+/// Where this proxy runs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ProxyConfig {
+    /// Decides which endpoints are local.
+    pub node_name: String,
+    /// Addresses of pods; traffic to services from elsewhere gets the node's address. `None`: all traffic does.
+    pub cluster_cidr: Option<Ipv4Net>,
+}

@@ -1,0 +1,225 @@
+//! What the proxy reads of services and endpoint slices.
+
+use machinery_client::{Index, IndexName, Projection};
+use machinery_meta::ObjectHeader;
+use serde::Deserialize;
+use std::net::Ipv4Addr;
+
+/// Slices by the service they belong to (`namespace/name`).
+pub const BY_SERVICE: IndexName = IndexName("service");
+const SERVICE_NAME: &str = "kubernetes.io/service-name";
+const HEADLESS: &str = "service.kubernetes.io/headless";
+const PROXY_NAME: &str = "service.kubernetes.io/service-proxy-name";
+
+/// A transport protocol.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Deserialize)]
+pub enum Protocol {
+    #[default]
+    #[serde(rename = "TCP")]
+    Tcp,
+    #[serde(rename = "UDP")]
+    Udp,
+    #[serde(rename = "SCTP")]
+    Sctp,
+}
+
+impl Protocol {
+    pub const ALL: [Self; 3] = [Self::Tcp, Self::Udp, Self::Sctp];
+
+    /// As nft and conntrack write it.
+    pub fn lower(self) -> &'static str {
+        match self {
+            Self::Tcp => "tcp",
+            Self::Udp => "udp",
+            Self::Sctp => "sctp",
+        }
+    }
+}
+
+/// Which endpoints traffic of a kind may reach.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+pub enum Policy {
+    #[default]
+    Cluster,
+    Local,
+}
+
+/// One port of a service.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct ServicePort {
+    pub name: Box<str>,
+    pub protocol: Protocol,
+    pub port: u16,
+    pub node_port: u16,
+}
+
+/// A service that has a cluster address, or `None` where the proxy has nothing to do for it.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Service {
+    pub cluster_ip: Option<Ipv4Addr>,
+    /// External addresses and those of the load balancer.
+    pub external_ips: Vec<Ipv4Addr>,
+    pub ports: Vec<ServicePort>,
+    pub client_affinity: bool,
+    pub internal: Policy,
+    pub external: Policy,
+}
+
+impl Projection for Service {
+    fn project(header: &ObjectHeader, json: &[u8]) -> Result<Self, serde_json::Error> {
+        let full: wire::Service = serde_json::from_slice(json)?;
+        let cluster_ip = full.spec.cluster_ip.parse().ok();
+        if header.label(PROXY_NAME).is_some() || &*full.spec.type_ == "ExternalName" || cluster_ip.is_none() {
+            return Ok(Self::default());
+        }
+        let ingress = full.status.load_balancer.ingress.iter().filter(|one| &*one.ip_mode != "Proxy");
+        let external = full.spec.external_ips.iter().chain(ingress.map(|one| &one.ip));
+        let mut external_ips: Vec<Ipv4Addr> = external.filter_map(|text| text.parse().ok()).collect();
+        external_ips.sort_unstable();
+        external_ips.dedup();
+        Ok(Self {
+            cluster_ip,
+            external_ips,
+            ports: full.spec.ports,
+            client_affinity: &*full.spec.session_affinity == "ClientIP",
+            internal: full.spec.internal_traffic_policy,
+            external: full.spec.external_traffic_policy,
+        })
+    }
+}
+
+/// One endpoint of a slice.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Endpoint {
+    pub address: Ipv4Addr,
+    pub node: Option<Box<str>>,
+    pub ready: bool,
+    pub serving: bool,
+    pub terminating: bool,
+}
+
+/// One port of a slice; its number applies to every endpoint in it.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(default)]
+pub struct SlicePort {
+    pub name: Box<str>,
+    pub protocol: Protocol,
+    pub port: Option<u16>,
+}
+
+/// An IPv4 endpoint slice.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Slice {
+    /// `namespace/name` of the service; empty where the slice is not the proxy's business.
+    pub service: Box<str>,
+    pub endpoints: Vec<Endpoint>,
+    pub ports: Vec<SlicePort>,
+}
+
+impl Projection for Slice {
+    const INDEXES: &'static [Index<Self>] = &[Index {
+        name: BY_SERVICE,
+        values: |slice, each| {
+            if !slice.service.is_empty() {
+                each(&slice.service);
+            }
+        },
+    }];
+
+    fn project(header: &ObjectHeader, json: &[u8]) -> Result<Self, serde_json::Error> {
+        let full: wire::Slice = serde_json::from_slice(json)?;
+        let Some(service) = header.label(SERVICE_NAME) else { return Ok(Self::default()) };
+        if &*full.address_type != "IPv4" || header.label(HEADLESS).is_some() {
+            return Ok(Self::default());
+        }
+        let endpoints = full.endpoints.into_iter().filter_map(wire::Endpoint::read).collect();
+        let service = format!("{}/{service}", header.key.namespace).into();
+        Ok(Self { service, endpoints, ports: full.ports.unwrap_or_default() })
+    }
+}
+
+/// The API's form.
+mod wire {
+    use super::{Policy, ServicePort, SlicePort};
+    use serde::Deserialize;
+
+    #[derive(Debug, Default, Deserialize)]
+    #[serde(default)]
+    pub(super) struct Service {
+        pub(super) spec: Spec,
+        pub(super) status: Status,
+    }
+
+    #[derive(Debug, Default, Deserialize)]
+    #[serde(default, rename_all = "camelCase")]
+    pub(super) struct Spec {
+        #[serde(rename = "type")]
+        pub(super) type_: Box<str>,
+        #[serde(rename = "clusterIP")]
+        pub(super) cluster_ip: Box<str>,
+        #[serde(rename = "externalIPs")]
+        pub(super) external_ips: Vec<Box<str>>,
+        pub(super) ports: Vec<ServicePort>,
+        pub(super) session_affinity: Box<str>,
+        pub(super) internal_traffic_policy: Policy,
+        pub(super) external_traffic_policy: Policy,
+    }
+
+    #[derive(Debug, Default, Deserialize)]
+    #[serde(default, rename_all = "camelCase")]
+    pub(super) struct Status {
+        pub(super) load_balancer: LoadBalancer,
+    }
+
+    #[derive(Debug, Default, Deserialize)]
+    #[serde(default)]
+    pub(super) struct LoadBalancer {
+        pub(super) ingress: Vec<Ingress>,
+    }
+
+    #[derive(Debug, Default, Deserialize)]
+    #[serde(default, rename_all = "camelCase")]
+    pub(super) struct Ingress {
+        pub(super) ip: Box<str>,
+        pub(super) ip_mode: Box<str>,
+    }
+
+    #[derive(Debug, Default, Deserialize)]
+    #[serde(default, rename_all = "camelCase")]
+    pub(super) struct Slice {
+        pub(super) address_type: Box<str>,
+        pub(super) endpoints: Vec<Endpoint>,
+        pub(super) ports: Option<Vec<SlicePort>>,
+    }
+
+    #[derive(Debug, Default, Deserialize)]
+    #[serde(default, rename_all = "camelCase")]
+    pub(super) struct Endpoint {
+        addresses: Vec<Box<str>>,
+        node_name: Option<Box<str>>,
+        conditions: Conditions,
+    }
+
+    #[derive(Debug, Default, Deserialize)]
+    #[serde(default)]
+    struct Conditions {
+        ready: Option<bool>,
+        serving: Option<bool>,
+        terminating: Option<bool>,
+    }
+
+    impl Endpoint {
+        /// Consumers use the first address only; what is not said about readiness counts as ready.
+        pub(super) fn read(self) -> Option<super::Endpoint> {
+            let ready = self.conditions.ready.unwrap_or(true);
+            Some(super::Endpoint {
+                address: self.addresses.first()?.parse().ok()?,
+                node: self.node_name,
+                ready,
+                serving: self.conditions.serving.unwrap_or(ready),
+                terminating: self.conditions.terminating.unwrap_or(false),
+            })
+        }
+    }
+}
