@@ -8,10 +8,17 @@ use std::sync::Arc;
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut arguments = std::env::args().skip(1);
-    let mut next = || arguments.next().ok_or("usage: proxy KUBECONFIG NODE CLUSTER_CIDR");
+    let mut next = || {
+        arguments
+            .next()
+            .ok_or("usage: proxy KUBECONFIG NODE CLUSTER_CIDR")
+    };
     let runtime = Runtime::real();
     let client = Client::from_kubeconfig(next()?.as_ref(), runtime.clone()).await?;
-    let config = ProxyConfig { node_name: next()?, cluster_cidr: Some(next()?.parse()?) };
+    let config = ProxyConfig {
+        node_name: next()?,
+        cluster_cidr: Some(next()?.parse()?),
+    };
     let kernel = Arc::new(Programs::new(Arc::new(node_sys::SystemExec)));
     let _running = start(config, client, kernel, runtime);
     std::future::pending().await

@@ -19,7 +19,9 @@ pub struct Choice {
 pub fn choose<'a>(slices: impl Iterator<Item = &'a Slice> + Clone, port_name: &str, node: &str) -> Choice {
     Choice {
         cluster: usable(slices.clone(), port_name, |_| true),
-        local: usable(slices, port_name, |endpoint| endpoint.node.as_deref() == Some(node)),
+        local: usable(slices, port_name, |endpoint| {
+            endpoint.node.as_deref() == Some(node)
+        }),
     }
 }
 
@@ -31,7 +33,11 @@ fn usable<'a>(
     let having = |state: fn(&Endpoint) -> bool| {
         let mut targets = Vec::new();
         for slice in slices.clone() {
-            let port = slice.ports.iter().find(|port| &*port.name == port_name).and_then(|port| port.port);
+            let port = slice
+                .ports
+                .iter()
+                .find(|port| &*port.name == port_name)
+                .and_then(|port| port.port);
             let Some(port) = port else { continue };
             let matching = slice.endpoints.iter().filter(|one| counts(one) && state(one));
             targets.extend(matching.map(|one| (one.address, port)));
@@ -41,5 +47,9 @@ fn usable<'a>(
         targets
     };
     let ready = having(|one| one.ready);
-    if ready.is_empty() { having(|one| one.serving && one.terminating) } else { ready }
+    if ready.is_empty() {
+        having(|one| one.serving && one.terminating)
+    } else {
+        ready
+    }
 }

@@ -24,7 +24,9 @@ pub fn stale(before: &Wanted, after: &Wanted) -> BTreeSet<Stale> {
     let mut stale: BTreeSet<Stale> = old.difference(&new).copied().collect();
     for one in &new {
         let nowhere = Stale { target: None, ..*one };
-        let had_endpoints = old.iter().any(|own| (own.destination, own.port) == (one.destination, one.port));
+        let had_endpoints = old
+            .iter()
+            .any(|own| (own.destination, own.port) == (one.destination, one.port));
         if !had_endpoints {
             stale.insert(nowhere);
         }
@@ -34,14 +36,20 @@ pub fn stale(before: &Wanted, after: &Wanted) -> BTreeSet<Stale> {
 
 fn flows(wanted: &Wanted) -> BTreeSet<Stale> {
     let flow = |(key, value): (&Key, &Value)| {
-        let Value::Target(target, _) = value else { return None };
+        let Value::Target(target, _) = value else {
+            return None;
+        };
         match key {
-            Key::Endpoint(address, Protocol::Udp, port, _) => {
-                Some(Stale { destination: Some(*address), port: *port, target: Some(*target) })
-            }
-            Key::NodePortEndpoint(Protocol::Udp, port, _) => {
-                Some(Stale { destination: None, port: *port, target: Some(*target) })
-            }
+            Key::Endpoint(address, Protocol::Udp, port, _) => Some(Stale {
+                destination: Some(*address),
+                port: *port,
+                target: Some(*target),
+            }),
+            Key::NodePortEndpoint(Protocol::Udp, port, _) => Some(Stale {
+                destination: None,
+                port: *port,
+                target: Some(*target),
+            }),
             _ => None,
         }
     };

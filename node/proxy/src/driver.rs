@@ -24,7 +24,12 @@ const RETRY: (Duration, Duration) = (Duration::from_millis(500), Duration::from_
 
 /// Starts the proxy; it runs until its scope ends and leaves the rules in the kernel, so that service traffic goes
 /// on while nobody watches.
-pub fn start(config: ProxyConfig, client: Client, kernel: Arc<dyn Kernel>, runtime: Runtime) -> TaskHandle<()> {
+pub fn start(
+    config: ProxyConfig,
+    client: Client,
+    kernel: Arc<dyn Kernel>,
+    runtime: Runtime,
+) -> TaskHandle<()> {
     let inside = runtime.clone();
     let informers = Informers::new(client.with_user_agent("kube-proxy"), runtime.clone());
     runtime.spawn("proxy", run(config, informers, kernel, inside))
@@ -43,7 +48,13 @@ fn run(
         slices.synced().await;
         let dirty = Arc::new(Dirty::default());
         let _subscriptions = (dirty.follow_services(&services), dirty.follow_slices(&slices));
-        let mut proxy = Proxy { config, services, slices, elements: Elements::default(), built: false };
+        let mut proxy = Proxy {
+            config,
+            services,
+            slices,
+            elements: Elements::default(),
+            built: false,
+        };
         let mut wait = RETRY.0;
         loop {
             let changed = dirty.take().await;
@@ -67,7 +78,10 @@ struct Dirty {
 
 impl Dirty {
     fn add(&self, service: &str) {
-        self.services.lock().expect("nothing panics while it is held").insert(Arc::from(service));
+        self.services
+            .lock()
+            .expect("nothing panics while it is held")
+            .insert(Arc::from(service));
         self.changed.notify_one();
     }
 
@@ -88,7 +102,8 @@ impl Dirty {
 
     async fn take(&self) -> BTreeSet<Arc<str>> {
         loop {
-            let services = std::mem::take(&mut *self.services.lock().expect("nothing panics while it is held"));
+            let services =
+                std::mem::take(&mut *self.services.lock().expect("nothing panics while it is held"));
             if !services.is_empty() {
                 return services;
             }
@@ -128,15 +143,28 @@ impl Proxy {
         self.built = false;
         kernel.apply(script).await?;
         self.built = true;
-        tracing::debug!(services = changed.len(), added = delta.add.len(), deleted = delta.delete.len(), "rules written");
+        tracing::debug!(
+            services = changed.len(),
+            added = delta.add.len(),
+            deleted = delta.delete.len(),
+            "rules written"
+        );
         kernel.forget(&forget).await;
         Ok(())
     }
 
     fn wanted(&self, service: &str) -> Wanted {
-        let Some((namespace, name)) = service.split_once('/') else { return Wanted::new() };
-        let Some(object) = self.services.get(&ObjectKey::new(namespace, name)) else { return Wanted::new() };
+        let Some((namespace, name)) = service.split_once('/') else {
+            return Wanted::new();
+        };
+        let Some(object) = self.services.get(&ObjectKey::new(namespace, name)) else {
+            return Wanted::new();
+        };
         let slices = self.slices.by_index(BY_SERVICE, service);
-        wanted(&object.projection, slices.iter().map(|slice| &slice.projection), &self.config.node_name)
+        wanted(
+            &object.projection,
+            slices.iter().map(|slice| &slice.projection),
+            &self.config.node_name,
+        )
     }
 }

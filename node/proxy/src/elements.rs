@@ -31,7 +31,10 @@ pub enum Value {
     /// Sets have keys only.
     Nothing,
     /// Spread over so many slots, at random or by the client's address.
-    Spread { slots: u16, by_client: bool },
+    Spread {
+        slots: u16,
+        by_client: bool,
+    },
     Target(Ipv4Addr, u16),
     Reject,
     Drop,
@@ -76,7 +79,8 @@ impl Elements {
             });
         }
         if !wanted.is_empty() {
-            self.by_service.insert(Arc::clone(service), wanted.keys().copied().collect());
+            self.by_service
+                .insert(Arc::clone(service), wanted.keys().copied().collect());
         }
     }
 
@@ -110,13 +114,16 @@ impl Elements {
 
     /// Everything there should be.
     pub fn all(&self) -> impl Iterator<Item = (Key, Value)> {
-        self.wanted.iter().filter_map(|(key, owners)| Some((*key, *owners.values().next()?)))
+        self.wanted
+            .iter()
+            .filter_map(|(key, owners)| Some((*key, *owners.values().next()?)))
     }
 
     /// What the service wants now.
     pub fn of(&self, service: &str) -> Wanted {
         let keys = self.by_service.get(service).into_iter().flatten();
-        keys.filter_map(|key| Some((*key, *self.wanted.get(key)?.get(service)?))).collect()
+        keys.filter_map(|key| Some((*key, *self.wanted.get(key)?.get(service)?)))
+            .collect()
     }
 
     pub fn len(&self) -> usize {

@@ -73,7 +73,12 @@ impl Projection for Service {
         if header.label(PROXY_NAME).is_some() || &*full.spec.type_ == "ExternalName" || cluster_ip.is_none() {
             return Ok(Self::default());
         }
-        let ingress = full.status.load_balancer.ingress.iter().filter(|one| &*one.ip_mode != "Proxy");
+        let ingress = full
+            .status
+            .load_balancer
+            .ingress
+            .iter()
+            .filter(|one| &*one.ip_mode != "Proxy");
         let external = full.spec.external_ips.iter().chain(ingress.map(|one| &one.ip));
         let mut external_ips: Vec<Ipv4Addr> = external.filter_map(|text| text.parse().ok()).collect();
         external_ips.sort_unstable();
@@ -129,13 +134,23 @@ impl Projection for Slice {
 
     fn project(header: &ObjectHeader, json: &[u8]) -> Result<Self, serde_json::Error> {
         let full: wire::Slice = serde_json::from_slice(json)?;
-        let Some(service) = header.label(SERVICE_NAME) else { return Ok(Self::default()) };
+        let Some(service) = header.label(SERVICE_NAME) else {
+            return Ok(Self::default());
+        };
         if &*full.address_type != "IPv4" || header.label(HEADLESS).is_some() {
             return Ok(Self::default());
         }
-        let endpoints = full.endpoints.into_iter().filter_map(wire::Endpoint::read).collect();
+        let endpoints = full
+            .endpoints
+            .into_iter()
+            .filter_map(wire::Endpoint::read)
+            .collect();
         let service = format!("{}/{service}", header.key.namespace).into();
-        Ok(Self { service, endpoints, ports: full.ports.unwrap_or_default() })
+        Ok(Self {
+            service,
+            endpoints,
+            ports: full.ports.unwrap_or_default(),
+        })
     }
 }
 

@@ -19,26 +19,52 @@ pub fn slot_counts() -> impl Iterator<Item = u16> {
 fn slots_for(endpoints: usize) -> u16 {
     match u16::try_from(endpoints) {
         Ok(exact) if exact <= MAX_EXACT => exact,
-        _ => SHARED.into_iter().find(|(most, _)| endpoints <= *most).map_or(MAX_EXACT, |(_, slots)| slots),
+        _ => SHARED
+            .into_iter()
+            .find(|(most, _)| endpoints <= *most)
+            .map_or(MAX_EXACT, |(_, slots)| slots),
     }
 }
 
 /// The elements of a service on this node.
 pub fn wanted<'a>(service: &Service, slices: impl Iterator<Item = &'a Slice> + Clone, node: &str) -> Wanted {
     let mut wanted = Wanted::new();
-    let Some(cluster_ip) = service.cluster_ip else { return wanted };
+    let Some(cluster_ip) = service.cluster_ip else {
+        return wanted;
+    };
     wanted.insert(Key::ClusterIp(cluster_ip), Value::Nothing);
     for port in &service.ports {
         let choice = choose(slices.clone(), &port.name, node);
         for (address, _) in choice.cluster.iter().chain(&choice.local) {
             wanted.insert(Key::Hairpin(*address), Value::Nothing);
         }
-        frontend(&mut wanted, Frontend::Address(cluster_ip), service, port, &choice, service.internal);
+        frontend(
+            &mut wanted,
+            Frontend::Address(cluster_ip),
+            service,
+            port,
+            &choice,
+            service.internal,
+        );
         for external in &service.external_ips {
-            frontend(&mut wanted, Frontend::Address(*external), service, port, &choice, service.external);
+            frontend(
+                &mut wanted,
+                Frontend::Address(*external),
+                service,
+                port,
+                &choice,
+                service.external,
+            );
         }
         if port.node_port != 0 {
-            frontend(&mut wanted, Frontend::NodePort, service, port, &choice, service.external);
+            frontend(
+                &mut wanted,
+                Frontend::NodePort,
+                service,
+                port,
+                &choice,
+                service.external,
+            );
         }
     }
     wanted
@@ -92,17 +118,31 @@ fn frontend(
     policy: Policy,
 ) {
     let protocol = port.protocol;
-    let targets: &[Target] = if policy == Policy::Local { &choice.local } else { &choice.cluster };
+    let targets: &[Target] = if policy == Policy::Local {
+        &choice.local
+    } else {
+        &choice.cluster
+    };
     if targets.is_empty() {
-        let value = if choice.cluster.is_empty() { Value::Reject } else { Value::Drop };
+        let value = if choice.cluster.is_empty() {
+            Value::Reject
+        } else {
+            Value::Drop
+        };
         wanted.insert(frontend.refused(protocol, port), value);
         return;
     }
     let slots = slots_for(targets.len());
-    let spread = Value::Spread { slots, by_client: service.client_affinity };
+    let spread = Value::Spread {
+        slots,
+        by_client: service.client_affinity,
+    };
     wanted.insert(frontend.entry(protocol, port), spread);
     for (slot, (address, number)) in (0..slots).zip(targets.iter().cycle()) {
-        wanted.insert(frontend.slot(protocol, port, slot), Value::Target(*address, *number));
+        wanted.insert(
+            frontend.slot(protocol, port, slot),
+            Value::Target(*address, *number),
+        );
     }
     if policy == Policy::Cluster {
         wanted.insert(frontend.masquerade(protocol, port), Value::Nothing);

@@ -34,8 +34,20 @@ pub fn base(cluster_cidr: Option<Ipv4Net>) -> String {
     out.push_str(" chain reject_it {\n  reject\n }\n chain drop_it {\n  drop\n }\n");
     for slots in slot_counts() {
         for (kind, map, key) in [("c", "endpoints", "ip daddr . "), ("p", "nodeport_endpoints", "")] {
-            spread_chain(&mut out, &format!("{kind}{slots}"), map, key, &format!("numgen random mod {slots}"));
-            spread_chain(&mut out, &format!("{kind}h{slots}"), map, key, &format!("jhash ip saddr mod {slots}"));
+            spread_chain(
+                &mut out,
+                &format!("{kind}{slots}"),
+                map,
+                key,
+                &format!("numgen random mod {slots}"),
+            );
+            spread_chain(
+                &mut out,
+                &format!("{kind}h{slots}"),
+                map,
+                key,
+                &format!("jhash ip saddr mod {slots}"),
+            );
         }
     }
     let outside = cluster_cidr.map_or(String::new(), |cidr| format!("ip saddr != {cidr} "));
@@ -109,8 +121,16 @@ const CHUNK: usize = 4096;
 /// The commands of a change; deletions first, so that a changed value is a deletion and an addition.
 pub fn change(delta: &Delta) -> String {
     let mut out = String::new();
-    commands(&mut out, "delete", delta.delete.iter().map(|(key, value)| (*key, *value)));
-    commands(&mut out, "add", delta.add.iter().map(|(key, value)| (*key, *value)));
+    commands(
+        &mut out,
+        "delete",
+        delta.delete.iter().map(|(key, value)| (*key, *value)),
+    );
+    commands(
+        &mut out,
+        "add",
+        delta.add.iter().map(|(key, value)| (*key, *value)),
+    );
     out
 }
 

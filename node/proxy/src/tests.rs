@@ -36,7 +36,12 @@ fn check(spec: Json, endpoints: Json, expected: &[&str]) {
     let wanted = rules::wanted(&service(&spec), slices.iter(), "here");
     let mut lines = Vec::new();
     for (key, value) in wanted {
-        lines.push(table::additions([(key, value)].into_iter()).replace("add element ip knarr-proxy ", "").trim().to_owned());
+        lines.push(
+            table::additions([(key, value)].into_iter())
+                .replace("add element ip knarr-proxy ", "")
+                .trim()
+                .to_owned(),
+        );
     }
     assert_eq!(lines, expected);
 }
@@ -67,7 +72,10 @@ fn nobody_there_is_refused_and_nobody_here_is_dropped() {
     check(
         json!({"clusterIP": "10.96.0.5", "ports": [{"port": 80}]}),
         json!([{"addresses": ["10.244.0.2"], "conditions": {"ready": false}}]),
-        &["refused { 10.96.0.5 . tcp . 80 : goto reject_it }", "cluster_ips { 10.96.0.5 }"],
+        &[
+            "refused { 10.96.0.5 . tcp . 80 : goto reject_it }",
+            "cluster_ips { 10.96.0.5 }",
+        ],
     );
     check(
         json!({"clusterIP": "10.96.0.5", "ports": [{"port": 80, "nodePort": 30080}], "externalTrafficPolicy": "Local",
@@ -99,13 +107,23 @@ fn terminating_endpoints_serve_when_nobody_is_ready() {
             "cluster_ips { 10.96.0.5 }",
         ],
     );
-    check(json!({"clusterIP": "None", "ports": ports}), json!([{"addresses": ["10.244.0.2"]}]), &[]);
-    check(json!({"type": "ExternalName", "externalName": "a.b"}), json!([]), &[]);
+    check(
+        json!({"clusterIP": "None", "ports": ports}),
+        json!([{"addresses": ["10.244.0.2"]}]),
+        &[],
+    );
+    check(
+        json!({"type": "ExternalName", "externalName": "a.b"}),
+        json!([]),
+        &[],
+    );
 }
 
 #[test]
 fn many_endpoints_share_slots_evenly() {
-    let endpoints: Vec<Json> = (1..=50).map(|last| json!({"addresses": [format!("10.244.0.{last}")]})).collect();
+    let endpoints: Vec<Json> = (1..=50)
+        .map(|last| json!({"addresses": [format!("10.244.0.{last}")]}))
+        .collect();
     let slices = [web(&json!(endpoints))];
     let spec = json!({"clusterIP": "10.96.0.5", "ports": [{"port": 80}]});
     let wanted = rules::wanted(&service(&spec), slices.iter(), "here");
@@ -121,11 +139,22 @@ fn a_change_is_only_what_differs() {
     let mut elements = Elements::default();
     let (first, second): (Arc<str>, Arc<str>) = (Arc::from("ns/a"), Arc::from("ns/b"));
     let key = Key::NodePort(Protocol::Tcp, 30080);
-    let one = |slots| Wanted::from([(key, Value::Spread { slots, by_client: false })]);
+    let one = |slots| {
+        Wanted::from([(
+            key,
+            Value::Spread {
+                slots,
+                by_client: false,
+            },
+        )])
+    };
     let mut delta = Delta::default();
     elements.set(&first, &one(1), &mut delta);
     elements.set(&second, &one(2), &mut delta);
-    assert_eq!(table::change(&delta), "add element ip knarr-proxy nodeports { tcp . 30080 : goto p1 }\n");
+    assert_eq!(
+        table::change(&delta),
+        "add element ip knarr-proxy nodeports { tcp . 30080 : goto p1 }\n"
+    );
     let mut delta = Delta::default();
     elements.set(&first, &one(3), &mut delta);
     assert_eq!(
@@ -137,7 +166,10 @@ fn a_change_is_only_what_differs() {
     elements.set(&first, &one(1), &mut delta);
     assert!(delta.is_empty());
     elements.set(&first, &Wanted::new(), &mut delta);
-    assert!(table::change(&delta).ends_with("goto p2 }\n"), "the second in order takes over");
+    assert!(
+        table::change(&delta).ends_with("goto p2 }\n"),
+        "the second in order takes over"
+    );
 }
 
 #[test]
