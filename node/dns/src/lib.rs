@@ -1,1 +1,27 @@
-//! Cluster names over UDP and TCP.
+//! Cluster names over UDP and TCP, one server per node.
+//!
+//! Services and endpoint slices come from informers ([`model`]) and become names with records ([`zone`]), service by
+//! service. A question is read from the message's bytes ([`query`]), looked up ([`resolve`]) and answered
+//! ([`answer`]); what is not a name of the cluster is asked elsewhere ([`forward`]) within bounds. Misses of the
+//! search path (`example.org.default.svc.cluster.local`) end here and never leave the node.
+//!
+//! The messages are read and written by ~200 lines of our own rather than by hickory-server, which spawns outside of
+//! any scope; a question costs one lookup and one buffer. The cluster's DNS address is made an address of the node,
+//! so pods reach it without translation, and names are answered while the control plane is away.
+//!
+//! Pods' own names (`10-244-0-5.ns.pod…`) are answered from what they spell, as upstream's default does.
+
+pub mod answer;
+pub mod config;
+mod driver;
+pub mod forward;
+pub mod model;
+pub mod query;
+pub mod resolve;
+pub mod server;
+#[cfg(test)]
+mod tests;
+pub mod zone;
+
+pub use config::{DnsConfig, name_servers};
+pub use driver::start;

@@ -1,6 +1,7 @@
 //! What the proxy is told once.
 
 use ipnet::Ipv4Net;
+use std::net::Ipv4Addr;
 
 /// Where this proxy runs.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -9,4 +10,6 @@ pub struct ProxyConfig {
     pub node_name: String,
     /// Addresses of pods; traffic to services from elsewhere gets the node's address. `None`: all traffic does.
     pub cluster_cidr: Option<Ipv4Net>,
+    /// Service addresses that a server on this node answers itself, such as the cluster's DNS address.
+    pub local_addresses: Vec<Ipv4Addr>,
 }

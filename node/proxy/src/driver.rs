@@ -160,6 +160,12 @@ impl Proxy {
         let Some(object) = self.services.get(&ObjectKey::new(namespace, name)) else {
             return Wanted::new();
         };
+        if object
+            .cluster_ip
+            .is_some_and(|address| self.config.local_addresses.contains(&address))
+        {
+            return Wanted::new();
+        }
         let slices = self.slices.by_index(BY_SERVICE, service);
         wanted(
             &object.projection,

@@ -1,0 +1,28 @@
+//! Runs the DNS server alone, in the network namespace it is started in: `dns KUBECONFIG ADDRESS [UPSTREAM…]`.
+
+use machinery_client::Client;
+use machinery_runtime::Runtime;
+use node_dns::{DnsConfig, start};
+use std::sync::Arc;
+
+#[tokio::main]
+async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let mut arguments = std::env::args().skip(1);
+    let mut next = || {
+        arguments
+            .next()
+            .ok_or("usage: dns KUBECONFIG ADDRESS [UPSTREAM…]")
+    };
+    let runtime = Runtime::real();
+    let client = Client::from_kubeconfig(next()?.as_ref(), runtime.clone()).await?;
+    let cluster_dns = next()?.parse()?;
+    let upstream = arguments.map(|text| text.parse()).collect::<Result<_, _>>()?;
+    let config = DnsConfig {
+        cluster_domain: "cluster.local".to_owned(),
+        cluster_dns,
+        port: 53,
+        upstream,
+    };
+    let _running = start(config, client, Arc::new(node_sys::SystemExec), runtime);
+    std::future::pending().await
+}

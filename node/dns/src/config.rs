@@ -1,0 +1,39 @@
+//! What the DNS server is told once.
+
+use std::net::{Ipv4Addr, SocketAddr};
+
+/// Where it listens and what it answers for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DnsConfig {
+    /// `cluster.local`.
+    pub cluster_domain: String,
+    /// The address of the `kube-dns` service; the server makes it an address of this node.
+    pub cluster_dns: Ipv4Addr,
+    /// 53, except in tests.
+    pub port: u16,
+    /// Whom to ask about other names, in order; where there is nobody such questions are refused.
+    pub upstream: Vec<SocketAddr>,
+}
+
+impl DnsConfig {
+    /// The listening address.
+    pub fn address(&self) -> SocketAddr {
+        (self.cluster_dns, self.port).into()
+    }
+}
+
+/// The name servers of a `resolv.conf`; `own` is left out, as asking ourselves would never end.
+pub fn name_servers(resolv_conf: &str, own: Ipv4Addr) -> Vec<SocketAddr> {
+    let lines = resolv_conf
+        .lines()
+        .filter_map(|line| line.trim().strip_prefix("nameserver"));
+    let addresses = lines.filter_map(|rest| rest.split_whitespace().next()?.parse().ok());
+    let others = addresses.filter(|address: &std::net::IpAddr| *address != own);
+    others
+        .take(MAX_UPSTREAM)
+        .map(|address| SocketAddr::new(address, 53))
+        .collect()
+}
+
+/// As many name servers as resolvers read.
+const MAX_UPSTREAM: usize = 3;

@@ -1,0 +1,181 @@
+//! Reading a question, and nothing else, from a message's bytes.
+
+/// Record types that are answered.
+pub mod kind {
+    pub const A: u16 = 1;
+    pub const NS: u16 = 2;
+    pub const CNAME: u16 = 5;
+    pub const SOA: u16 = 6;
+    pub const PTR: u16 = 12;
+    pub const TXT: u16 = 16;
+    pub const AAAA: u16 = 28;
+    pub const SRV: u16 = 33;
+    pub const OPT: u16 = 41;
+    pub const ANY: u16 = 255;
+}
+
+/// The class of everything.
+pub const CLASS_IN: u16 = 1;
+/// Bytes of a header.
+pub const HEADER: usize = 12;
+/// Bytes of a name at most, as RFC 1035 has it.
+const MAX_NAME: usize = 255;
+/// What a client without EDNS takes over UDP.
+const PLAIN_UDP: u16 = 512;
+/// More than this is not sent over UDP to anyone, so that nothing is fragmented.
+const MAX_UDP: u16 = 1232;
+
+/// One question.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Query {
+    pub id: u16,
+    /// The client wants recursion; echoed.
+    pub recursion: bool,
+    /// Lower case, without the last dot; empty for the root.
+    pub name: String,
+    pub kind: u16,
+    pub class: u16,
+    /// The question as it came, with the client's letter case.
+    pub question: Vec<u8>,
+    /// The client speaks EDNS.
+    pub edns: bool,
+    /// What it takes over UDP.
+    pub udp_size: u16,
+}
+
+/// Why a message gets no answer to a question.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Unreadable {
+    /// Not even an error can be sent: too short, or itself an answer.
+    Ignore,
+    /// `FORMERR` for the message with this id.
+    Malformed(u16),
+    /// `NOTIMP` for the message with this id: not a plain query.
+    NotImplemented(u16),
+}
+
+/// Reads a message with exactly one question.
+pub fn parse(message: &[u8]) -> Result<Query, Unreadable> {
+    let header: &[u8; HEADER] = message.first_chunk().ok_or(Unreadable::Ignore)?;
+    let id = u16::from_be_bytes([header[0], header[1]]);
+    if header[2] & 0x80 != 0 {
+        return Err(Unreadable::Ignore);
+    }
+    if header[2] & 0x78 != 0 {
+        return Err(Unreadable::NotImplemented(id));
+    }
+    let counts = [4, 6, 8, 10].map(|at| u16::from_be_bytes([header[at], header[at + 1]]));
+    if counts[0] != 1 {
+        return Err(Unreadable::Malformed(id));
+    }
+    let malformed = || Unreadable::Malformed(id);
+    let (name, after) = read_name(message, HEADER).ok_or_else(malformed)?;
+    let kind = read_u16(message, after).ok_or_else(malformed)?;
+    let class = read_u16(message, after + 2).ok_or_else(malformed)?;
+    let end = after + 4;
+    let udp = if counts[1] == 0 && counts[2] == 0 && counts[3] > 0 {
+        edns(message, end)
+    } else {
+        None
+    };
+    Ok(Query {
+        id,
+        recursion: header[2] & 1 != 0,
+        name,
+        kind,
+        class,
+        question: message[HEADER..end].to_vec(),
+        edns: udp.is_some(),
+        udp_size: udp.unwrap_or(PLAIN_UDP).clamp(PLAIN_UDP, MAX_UDP),
+    })
+}
+
+pub(crate) fn read_u16(message: &[u8], at: usize) -> Option<u16> {
+    Some(u16::from_be_bytes([*message.get(at)?, *message.get(at + 1)?]))
+}
+
+/// A question's name; compression has no place in it.
+fn read_name(message: &[u8], mut at: usize) -> Option<(String, usize)> {
+    let mut name = String::new();
+    loop {
+        let length = usize::from(*message.get(at)?);
+        at += 1;
+        if length == 0 {
+            return Some((name, at));
+        }
+        if length > 63 || name.len() + length + 1 > MAX_NAME {
+            return None;
+        }
+        let label = message.get(at..at + length)?;
+        if !name.is_empty() {
+            name.push('.');
+        }
+        for byte in label {
+            // A dot inside a label would be mistaken for a border; such names are nobody's here.
+            if !byte.is_ascii_graphic() || *byte == b'.' {
+                return None;
+            }
+            name.push(char::from(byte.to_ascii_lowercase()));
+        }
+        at += length;
+    }
+}
+
+/// The size an OPT record right after the question says.
+fn edns(message: &[u8], at: usize) -> Option<u16> {
+    (*message.get(at)? == 0 && read_u16(message, at + 1)? == kind::OPT).then(|| read_u16(message, at + 3))?
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn message(name: &[&str], kind: u16) -> Vec<u8> {
+        let mut out = vec![0x12, 0x34, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0];
+        for label in name {
+            out.push(u8::try_from(label.len()).unwrap());
+            out.extend(label.bytes());
+        }
+        out.push(0);
+        out.extend(kind.to_be_bytes());
+        out.extend(CLASS_IN.to_be_bytes());
+        out
+    }
+
+    #[test]
+    fn a_question_is_read_and_kept_as_it_came() {
+        let query = parse(&message(&["Web", "NS"], kind::A)).unwrap();
+        assert_eq!(
+            (query.id, &*query.name, query.kind, query.udp_size),
+            (0x1234, "web.ns", kind::A, 512)
+        );
+        assert!(query.question.starts_with(b"\x03Web"));
+    }
+
+    #[test]
+    fn no_bytes_are_too_strange() {
+        assert_eq!(parse(&[]), Err(Unreadable::Ignore));
+        assert_eq!(parse(&[0; 11]), Err(Unreadable::Ignore));
+        assert_eq!(parse(&[0; 12]), Err(Unreadable::Malformed(0)));
+        let whole = message(&["a", "b"], kind::A);
+        for end in HEADER..whole.len() {
+            assert_eq!(parse(&whole[..end]), Err(Unreadable::Malformed(0x1234)));
+        }
+        let mut answer = whole.clone();
+        answer[2] |= 0x80;
+        assert_eq!(parse(&answer), Err(Unreadable::Ignore));
+        let mut update = whole;
+        update[2] |= 0x28;
+        assert_eq!(parse(&update), Err(Unreadable::NotImplemented(0x1234)));
+        let mut seed = 1u32;
+        for _ in 0..20_000 {
+            let random: Vec<u8> = (0..40)
+                .map(|_| {
+                    seed = seed.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+                    (seed >> 24) as u8 & if seed & 0x100 == 0 { 0x07 } else { 0xff }
+                })
+                .collect();
+            let _ = parse(&random);
+        }
+    }
+}

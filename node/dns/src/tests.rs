@@ -1,0 +1,292 @@
+//! Questions in, answers out: on the zone, and over sockets.
+
+use crate::model::{Service, Slice};
+use crate::query::{Query, kind, parse};
+use crate::resolve::{Resolution, resolve};
+use crate::server::Server;
+use crate::zone::Zone;
+use machinery_client::Projection;
+use machinery_meta::{ObjectHeader, ObjectKey};
+use machinery_runtime::Runtime;
+use serde_json::{Value, json};
+use std::sync::{Arc, RwLock};
+use tokio::net::UdpSocket;
+
+fn zone() -> Zone {
+    let mut zone = Zone::new("cluster.local");
+    add(
+        &mut zone,
+        "web",
+        json!({"clusterIP": "10.96.0.5", "ports": [{"name": "http", "protocol": "TCP", "port": 80}]}),
+        &[],
+    );
+    let endpoints = json!({
+        "endpoints": [
+            {"addresses": ["10.244.0.2"], "hostname": "a"},
+            {"addresses": ["10.244.0.3"]},
+            {"addresses": ["10.244.0.4"], "conditions": {"ready": false}}],
+        "ports": [{"name": "db", "protocol": "TCP", "port": 5432}]});
+    add(
+        &mut zone,
+        "db",
+        json!({"clusterIP": "None", "ports": [{"name": "db", "port": 5432}]}),
+        &[endpoints],
+    );
+    add(
+        &mut zone,
+        "out",
+        json!({"type": "ExternalName", "externalName": "Example.org."}),
+        &[],
+    );
+    add(
+        &mut zone,
+        "in",
+        json!({"type": "ExternalName", "externalName": "web.ns.svc.cluster.local"}),
+        &[],
+    );
+    zone
+}
+
+fn add(zone: &mut Zone, name: &str, spec: Value, slices: &[Value]) {
+    let key = ObjectKey::new("ns", name);
+    let bytes = |value: &Value| serde_json::to_vec(value).unwrap();
+    let service = Service::project(&ObjectHeader::default(), &bytes(&json!({"spec": spec}))).unwrap();
+    let header = ObjectHeader {
+        key: key.clone(),
+        labels: vec![("kubernetes.io/service-name".into(), name.into())],
+        ..ObjectHeader::default()
+    };
+    let slices: Vec<Slice> = slices
+        .iter()
+        .map(|one| Slice::project(&header, &bytes(one)).unwrap())
+        .collect();
+    zone.set(&key, Some(&service), slices.iter());
+}
+
+fn question(name: &str, kind: u16) -> Vec<u8> {
+    let mut out = vec![0, 0, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0];
+    crate::answer::write_name(&mut out, name);
+    out.extend(kind.to_be_bytes());
+    out.extend([0, 1]);
+    out
+}
+
+fn query(name: &str, kind: u16) -> Query {
+    parse(&question(name, kind)).unwrap()
+}
+
+/// An answer in words: the code, the counts, and the data of every record as text.
+fn shown(answer: &[u8]) -> String {
+    use hickory_proto::op::Message;
+    let message = Message::from_vec(answer).expect("another implementation reads it");
+    let mut out = vec![message.response_code.to_string()];
+    for (section, records) in [
+        ("", &message.answers),
+        ("authority ", &message.authorities),
+        ("additional ", &message.additionals),
+    ] {
+        out.extend(records.iter().map(|record| {
+            format!(
+                "{section}{} {} {}",
+                record.name,
+                record.record_type(),
+                record.data
+            )
+        }));
+    }
+    out.join("; ")
+}
+
+#[track_caller]
+fn check(name: &str, kind: u16, expected: &str) {
+    let Resolution::Answer(answer) = resolve(&zone(), &query(name, kind), 512) else {
+        panic!("{name} is not answered here")
+    };
+    assert_eq!(shown(&answer), expected);
+}
+
+const SOA: &str =
+    "authority cluster.local. SOA ns.dns.cluster.local. hostmaster.cluster.local. 5 7200 1800 86400 5";
+
+#[test]
+fn services_have_addresses() {
+    check(
+        "web.ns.svc.cluster.local",
+        kind::A,
+        "No Error; web.ns.svc.cluster.local. A 10.96.0.5",
+    );
+    check(
+        "WEB.ns.svc.cluster.local",
+        kind::A,
+        "No Error; WEB.ns.svc.cluster.local. A 10.96.0.5",
+    );
+    check(
+        "web.ns.svc.cluster.local",
+        kind::AAAA,
+        &format!("No Error; {SOA}"),
+    );
+    check("ns.svc.cluster.local", kind::A, &format!("No Error; {SOA}"));
+    check(
+        "5.0.96.10.in-addr.arpa",
+        kind::PTR,
+        "No Error; 5.0.96.10.in-addr.arpa. PTR web.ns.svc.cluster.local.",
+    );
+}
+
+#[test]
+fn headless_services_are_their_ready_endpoints() {
+    let name = "db.ns.svc.cluster.local";
+    check(
+        name,
+        kind::A,
+        &format!("No Error; {name}. A 10.244.0.2; {name}. A 10.244.0.3"),
+    );
+    check(
+        &format!("a.{name}"),
+        kind::A,
+        &format!("No Error; a.{name}. A 10.244.0.2"),
+    );
+    check(
+        &format!("10-244-0-3.{name}"),
+        kind::A,
+        &format!("No Error; 10-244-0-3.{name}. A 10.244.0.3"),
+    );
+}
+
+#[test]
+fn named_ports_have_service_records() {
+    check(
+        "_http._tcp.web.ns.svc.cluster.local",
+        kind::SRV,
+        "No Error; _http._tcp.web.ns.svc.cluster.local. SRV 0 100 80 web.ns.svc.cluster.local.; \
+         additional web.ns.svc.cluster.local. A 10.96.0.5",
+    );
+    check(
+        "_tcp.web.ns.svc.cluster.local",
+        kind::SRV,
+        &format!("No Error; {SOA}"),
+    );
+}
+
+#[test]
+fn search_path_misses_end_here() {
+    check(
+        "example.org.ns.svc.cluster.local",
+        kind::A,
+        &format!("Non-Existent Domain; {SOA}"),
+    );
+    check(
+        "cluster.local.cluster.local",
+        kind::A,
+        &format!("Non-Existent Domain; {SOA}"),
+    );
+    assert_eq!(
+        resolve(&zone(), &query("example.org", kind::A), 512),
+        Resolution::Forward
+    );
+    assert_eq!(
+        resolve(&zone(), &query("notcluster.local", kind::A), 512),
+        Resolution::Forward
+    );
+    assert_eq!(
+        resolve(&zone(), &query("1.1.1.1.in-addr.arpa", kind::PTR), 512),
+        Resolution::Forward
+    );
+}
+
+#[test]
+fn pods_are_what_their_names_spell() {
+    let name = "10-244-0-9.ns.pod.cluster.local";
+    check(name, kind::A, &format!("No Error; {name}. A 10.244.0.9"));
+    check(
+        "x.ns.pod.cluster.local",
+        kind::A,
+        &format!("Non-Existent Domain; {SOA}"),
+    );
+}
+
+#[test]
+fn aliases_are_followed_where_they_lead() {
+    check(
+        "in.ns.svc.cluster.local",
+        kind::A,
+        "No Error; in.ns.svc.cluster.local. CNAME web.ns.svc.cluster.local.; web.ns.svc.cluster.local. A 10.96.0.5",
+    );
+    check(
+        "out.ns.svc.cluster.local",
+        kind::CNAME,
+        "No Error; out.ns.svc.cluster.local. CNAME example.org.",
+    );
+    assert_eq!(
+        resolve(&zone(), &query("out.ns.svc.cluster.local", kind::A), 512),
+        Resolution::Follow {
+            target: "example.org".to_owned()
+        }
+    );
+}
+
+#[test]
+fn what_a_service_brought_goes_with_it() {
+    let mut zone = zone();
+    for name in ["web", "db", "out", "in"] {
+        zone.set(&ObjectKey::new("ns", name), None, [].iter());
+    }
+    let Resolution::Answer(answer) = resolve(&zone, &query("ns.svc.cluster.local", kind::A), 512) else {
+        panic!()
+    };
+    assert!(shown(&answer).starts_with("Non-Existent Domain"));
+    assert_eq!(
+        resolve(&zone, &query("5.0.96.10.in-addr.arpa", kind::PTR), 512),
+        Resolution::Forward
+    );
+}
+
+#[test]
+fn too_many_addresses_are_cut_and_said_so() {
+    let mut zone = zone();
+    let endpoints: Vec<Value> = (1..=100)
+        .map(|last| json!({"addresses": [format!("10.244.1.{last}")]}))
+        .collect();
+    add(
+        &mut zone,
+        "big",
+        json!({"clusterIP": "None"}),
+        &[json!({"endpoints": endpoints})],
+    );
+    let name = query("big.ns.svc.cluster.local", kind::A);
+    let Resolution::Answer(small) = resolve(&zone, &name, 512) else {
+        panic!()
+    };
+    let Resolution::Answer(large) = resolve(&zone, &name, 65535) else {
+        panic!()
+    };
+    assert!(small.len() <= 512 && small[2] & 2 != 0);
+    assert_eq!((large[2] & 2, shown(&large).matches(" A ").count()), (0, 100));
+}
+
+#[tokio::test]
+async fn questions_over_udp_are_answered_and_others_refused() {
+    let runtime = Runtime::real();
+    let server = Server::new(Arc::new(RwLock::new(zone())), Vec::new(), runtime.clone());
+    let socket = Arc::new(UdpSocket::bind("127.0.0.1:0").await.unwrap());
+    let address = socket.local_addr().unwrap();
+    let scope = runtime.child_scope();
+    scope
+        .runtime()
+        .spawn("server", async move { server.datagrams(&socket).await })
+        .detach();
+    let client = UdpSocket::bind("127.0.0.1:0").await.unwrap();
+    client.connect(address).await.unwrap();
+    for (name, expected) in [
+        (
+            "web.ns.svc.cluster.local",
+            "No Error; web.ns.svc.cluster.local. A 10.96.0.5",
+        ),
+        ("example.org", "Query Refused"),
+    ] {
+        client.send(&question(name, kind::A)).await.unwrap();
+        let mut answer = vec![0; 512];
+        let length = client.recv(&mut answer).await.unwrap();
+        assert_eq!(shown(&answer[..length]), expected);
+    }
+}

@@ -1,0 +1,30 @@
+//! What the pod network is told once.
+
+use ipnet::Ipv4Net;
+use std::path::PathBuf;
+
+/// The bridge that pods hang on.
+pub const BRIDGE: &str = "cni0";
+
+/// Where this node's pod network lives.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NetworkConfig {
+    pub node_name: String,
+    /// Addresses of all pods of the cluster; what goes elsewhere gets the node's address.
+    pub cluster_cidr: Ipv4Net,
+    /// The folder that the container runtime reads network configurations from.
+    pub cni_config_dir: PathBuf,
+    /// Where addresses given out are remembered.
+    pub cni_state_dir: PathBuf,
+    /// Of pods' links; `None` leaves it to the kernel.
+    pub mtu: Option<u32>,
+}
+
+/// Host facts that the network needs and sets: file below `/proc/sys`, value, and whether pods could do without.
+pub const SYSCTLS: [(&str, &str, bool); 3] = [
+    ("net/ipv4/ip_forward", "1", false),
+    // Answers between pods of one bridge must pass the rules that translated the question.
+    ("net/bridge/bridge-nf-call-iptables", "1", true),
+    // A service address reached over the bridge may be answered over it.
+    ("net/ipv4/conf/all/rp_filter", "2", true),
+];
