@@ -18,6 +18,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let config = ProxyConfig {
         node_name: next()?,
         cluster_cidr: Some(next()?.parse()?),
+        local_addresses: vec![[10, 96, 0, 10].into()],
     };
     let kernel = Arc::new(Programs::new(Arc::new(node_sys::SystemExec)));
     let _running = start(config, client, kernel, runtime);
