@@ -161,7 +161,8 @@ impl<'i> Decoder<'i> {
         let kept = if schema.ty(id).typed {
             normal_field(&mut self.tree, field, value)
         } else {
-            Some(value)
+            // Of custom resources a null that may not be goes, and a default may take its place.
+            (!value.is_null() || self.keeps_null(field.ty)).then_some(value)
         };
         if let Some(node) = kept {
             self.pending.push(node.in_field(position));
@@ -233,7 +234,9 @@ impl<'i> Decoder<'i> {
                         len: span.1,
                     },
                 )?;
-                self.pending.push(value.in_key(span));
+                if !value.is_null() || self.keeps_null(item) {
+                    self.pending.push(value.in_key(span));
+                }
                 if !self.scan.more(b'}', "after object key:value pair")? {
                     break;
                 }
@@ -260,6 +263,12 @@ impl<'i> Decoder<'i> {
         }
         self.depth -= 1;
         Ok(self.close(mark, Node::list))
+    }
+
+    /// A custom kind's map drops nulls that its values may not be.
+    fn keeps_null(&self, item: TypeId) -> bool {
+        let ty = self.schema.ty(item);
+        item == TypeId::ANY || ty.typed || ty.nullable
     }
 
     /// An item of a list or a value of a map; a null among typed ones is their zero value.

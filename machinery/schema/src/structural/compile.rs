@@ -1,0 +1,287 @@
+//! From a `JSONSchemaProps` to types and constraints.
+
+use super::{Constraints, MAX_SCHEMA_DEPTH, MAX_SCHEMA_TYPES, Pattern, ValidationRule, check_structural};
+use crate::Tree;
+use crate::table::{FieldSpec, ListType, MapType, Schema, SchemaBuilder, Shape, TypeId};
+use crate::tree::{Kind, Ref};
+use machinery_meta::{FieldError, FieldPath};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// A custom kind's schema, ready for the engines.
+#[derive(Debug, Clone)]
+pub struct CompiledSchema {
+    pub schema: Arc<Schema>,
+    /// The type of an object.
+    pub ty: TypeId,
+}
+
+/// Compiles the schema of one version of a custom kind. `object_meta` is `meta/v1` `ObjectMeta` in the table.
+///
+/// A kind without a schema (`None`, only possible in old objects) keeps everything.
+pub fn compile(
+    root: Option<Ref<'_>>,
+    object_meta: (&Schema, TypeId),
+    path: &FieldPath,
+) -> Result<CompiledSchema, Vec<FieldError>> {
+    let errors = root.map(|root| check_structural(root, path)).unwrap_or_default();
+    if !errors.is_empty() {
+        return Err(errors);
+    }
+    let mut compiler = Compiler {
+        builder: SchemaBuilder::new(),
+        object_meta: TypeId::ANY,
+        count: 0,
+    };
+    compiler.object_meta = compiler.builder.import(object_meta.0, object_meta.1);
+    let compiled = match root {
+        Some(root) => compiler.object(root, true, 0),
+        None => Ok(compiler.anything()),
+    };
+    let refused = |problem: String| vec![FieldError::forbidden(path, problem)];
+    let ty = compiled.map_err(refused)?;
+    let schema = compiler
+        .builder
+        .finish()
+        .map_err(|error| refused(error.to_string()))?;
+    Ok(CompiledSchema {
+        schema: Arc::new(schema),
+        ty,
+    })
+}
+
+struct Compiler {
+    builder: SchemaBuilder,
+    object_meta: TypeId,
+    count: usize,
+}
+
+impl Compiler {
+    fn anything(&mut self) -> TypeId {
+        let id = self.builder.declare_anonymous("object");
+        let fields = self.type_meta(BTreeMap::new());
+        self.builder.define_struct(id, fields, &[]);
+        let ty = self.builder.type_mut(id);
+        (ty.typed, ty.preserve_unknown, ty.embedded) = (false, true, true);
+        id
+    }
+
+    fn value(&mut self, schema: Ref<'_>, depth: usize) -> Result<TypeId, String> {
+        self.count += 1;
+        if self.count > MAX_SCHEMA_TYPES {
+            return Err(format!("must not have more than {MAX_SCHEMA_TYPES} schemas"));
+        }
+        if depth > MAX_SCHEMA_DEPTH {
+            return Err(format!("must not nest deeper than {MAX_SCHEMA_DEPTH}"));
+        }
+        let flag = |name: &str| schema.get(name).and_then(Ref::as_bool) == Some(true);
+        let id = match schema.str("type") {
+            "object" => return self.object(schema, false, depth),
+            "" if schema.get("properties").is_some() => return self.object(schema, false, depth),
+            "array" => {
+                let item = match schema.get("items").filter(|items| items.kind() == Kind::Map) {
+                    Some(items) => self.value(items, depth + 1)?,
+                    None => TypeId::ANY,
+                };
+                self.builder.own(Shape::List, item, "array")
+            }
+            "string" => self.builder.own(Shape::Str, TypeId::ANY, "string"),
+            "integer" => self.builder.own(Shape::Int64, TypeId::ANY, "integer"),
+            "number" => self.builder.own(Shape::Float, TypeId::ANY, "number"),
+            "boolean" => self.builder.own(Shape::Bool, TypeId::ANY, "boolean"),
+            _ if flag("x-kubernetes-int-or-string") => {
+                self.builder.own(Shape::IntOrString, TypeId::ANY, "int-or-string")
+            }
+            _ => self.builder.own(Shape::Any, TypeId::ANY, "any"),
+        };
+        self.describe(id, schema);
+        Ok(id)
+    }
+
+    fn object(&mut self, schema: Ref<'_>, root: bool, depth: usize) -> Result<TypeId, String> {
+        let flag = |name: &str| schema.get(name).and_then(Ref::as_bool) == Some(true);
+        let embedded = root || flag("x-kubernetes-embedded-resource");
+        let preserve = flag("x-kubernetes-preserve-unknown-fields");
+        let additional = schema
+            .get("additionalProperties")
+            .filter(|own| own.as_bool() != Some(false));
+        let properties = schema.get("properties").filter(|own| !own.is_empty());
+        if let Some(additional) = additional.filter(|own| !own.is_null())
+            && properties.is_none()
+        {
+            let item = if additional.kind() == Kind::Map {
+                self.value(additional, depth + 1)?
+            } else {
+                TypeId::ANY
+            };
+            let id = self.builder.own(Shape::Map, item, "object");
+            self.describe(id, schema);
+            return Ok(id);
+        }
+        let mut fields = BTreeMap::new();
+        for (name, property) in properties.into_iter().flat_map(Ref::entries) {
+            if embedded && matches!(name, "metadata" | "apiVersion" | "kind") {
+                continue;
+            }
+            let ty = self.value(property, depth + 1)?;
+            fields.insert(name.to_owned(), field(name, ty, property, schema));
+        }
+        let fields = if embedded {
+            self.type_meta(fields)
+        } else {
+            fields.into_values().collect()
+        };
+        let id = self.builder.declare_anonymous("object");
+        self.builder.define_struct(id, fields, &[]);
+        self.describe(id, schema);
+        let ty = self.builder.type_mut(id);
+        (ty.preserve_unknown, ty.embedded) = (preserve, embedded);
+        Ok(id)
+    }
+
+    /// Adds the members every object has.
+    fn type_meta(&mut self, mut fields: BTreeMap<String, FieldSpec>) -> Vec<FieldSpec> {
+        let string = self.builder.own(Shape::Str, TypeId::ANY, "string");
+        self.builder.type_mut(string).typed = false;
+        for (name, ty) in [
+            ("apiVersion", string),
+            ("kind", string),
+            ("metadata", self.object_meta),
+        ] {
+            fields.insert(name.to_owned(), FieldSpec::optional(name, ty));
+        }
+        fields.into_values().collect()
+    }
+
+    fn describe(&mut self, id: TypeId, schema: Ref<'_>) {
+        let constraints = constraints(schema, true);
+        let map_type = constraints.map_type;
+        let nullable = constraints.nullable || schema.str("type").is_empty() && constraints.types.is_empty();
+        let ty = self.builder.type_mut(id);
+        (ty.typed, ty.nullable, ty.map_type) = (false, nullable, map_type);
+        self.builder.constrain(id, constraints);
+    }
+}
+
+fn field(name: &str, ty: TypeId, property: Ref<'_>, parent: Ref<'_>) -> FieldSpec {
+    FieldSpec {
+        name: name.to_owned(),
+        ty,
+        omitempty: true,
+        required: parent.list("required").any(|own| own.as_str() == Some(name)),
+        list_type: list_type(property),
+        map_type: map_type(property),
+        map_keys: strings(property, "x-kubernetes-list-map-keys"),
+        default: property.get("default").map(text_of_json).unwrap_or_default(),
+        enum_values: property.list("enum").map(text_of_json).collect(),
+        format: property.str("format").to_owned(),
+        ..FieldSpec::default()
+    }
+}
+
+/// What a schema asks of a value; the parts of a structural schema's own members and items are types instead.
+fn constraints(schema: Ref<'_>, structural: bool) -> Constraints {
+    let flag = |name: &str| schema.get(name).and_then(Ref::as_bool) == Some(true);
+    let whole = |name: &str| schema.get(name).and_then(Ref::as_i64);
+    let number = |name: &str| schema.get(name).and_then(Ref::as_f64);
+    let nested = |name: &str| schema.list(name).map(|own| constraints(own, false)).collect();
+    let properties = schema.get("properties").into_iter().flat_map(Ref::entries);
+    let kept = properties.filter(|(name, _)| !structural || *name == "metadata");
+    Constraints {
+        types: types(schema.str("type"), flag("x-kubernetes-int-or-string")),
+        nullable: flag("nullable"),
+        format: schema.str("format").to_owned(),
+        max_length: whole("maxLength"),
+        min_length: whole("minLength"),
+        pattern: pattern(schema.str("pattern")),
+        maximum: number("maximum"),
+        exclusive_maximum: flag("exclusiveMaximum"),
+        minimum: number("minimum"),
+        exclusive_minimum: flag("exclusiveMinimum"),
+        multiple_of: number("multipleOf"),
+        max_items: whole("maxItems"),
+        min_items: whole("minItems"),
+        max_properties: whole("maxProperties"),
+        min_properties: whole("minProperties"),
+        required: strings(schema, "required"),
+        enum_values: schema
+            .list("enum")
+            .filter_map(|own| Tree::from_json(&text_of_json(own)).ok())
+            .collect(),
+        list_type: list_type(schema),
+        list_map_keys: strings(schema, "x-kubernetes-list-map-keys"),
+        map_type: map_type(schema),
+        all_of: nested("allOf"),
+        any_of: nested("anyOf"),
+        one_of: nested("oneOf"),
+        not: schema
+            .get("not")
+            .filter(|own| !own.is_null())
+            .map(|own| Box::new(constraints(own, false))),
+        properties: kept
+            .map(|(name, own)| (name.to_owned(), constraints(own, false)))
+            .collect(),
+        items: schema
+            .get("items")
+            .filter(|own| !structural && own.kind() == Kind::Map)
+            .map(|own| Box::new(constraints(own, false))),
+        validations: schema.list("x-kubernetes-validations").map(rule).collect(),
+    }
+}
+
+fn rule(rule: Ref<'_>) -> ValidationRule {
+    ValidationRule {
+        rule: rule.str("rule").to_owned(),
+        message: rule.str("message").to_owned(),
+        message_expression: rule.str("messageExpression").to_owned(),
+        reason: rule.str("reason").to_owned(),
+        field_path: rule.str("fieldPath").to_owned(),
+        optional_old_self: rule.get("optionalOldSelf").and_then(Ref::as_bool) == Some(true),
+    }
+}
+
+fn types(name: &str, int_or_string: bool) -> Vec<&'static str> {
+    const NAMES: [&str; 6] = ["object", "array", "string", "integer", "number", "boolean"];
+    if int_or_string {
+        return vec!["integer", "string"];
+    }
+    NAMES.into_iter().filter(|own| *own == name).collect()
+}
+
+fn pattern(text: &str) -> Option<Pattern> {
+    let regex = regex::Regex::new(text).ok().filter(|_| !text.is_empty())?;
+    Some(Pattern {
+        text: text.to_owned(),
+        regex,
+    })
+}
+
+fn list_type(schema: Ref<'_>) -> ListType {
+    match schema.str("x-kubernetes-list-type") {
+        "atomic" => ListType::Atomic,
+        "set" => ListType::Set,
+        "map" => ListType::Map,
+        _ => ListType::Unset,
+    }
+}
+
+fn map_type(schema: Ref<'_>) -> MapType {
+    match schema.str("x-kubernetes-map-type") {
+        "atomic" => MapType::Atomic,
+        "granular" => MapType::Granular,
+        _ => MapType::Unset,
+    }
+}
+
+fn strings(schema: Ref<'_>, name: &str) -> Vec<String> {
+    schema
+        .list(name)
+        .filter_map(Ref::as_str)
+        .map(str::to_owned)
+        .collect()
+}
+
+/// Opaque JSON as it stands, other values as JSON.
+fn text_of_json(value: Ref<'_>) -> String {
+    value.as_raw().map_or_else(|| value.to_json(), str::to_owned)
+}

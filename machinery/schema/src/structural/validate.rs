@@ -1,0 +1,469 @@
+//! Values of a custom kind against its schema, in kube-openapi's order and words.
+
+use super::{Constraints, format};
+use crate::leaf::go_quote;
+use crate::table::{ListType, Shape};
+use crate::tree::{Kind, Ref};
+use machinery_meta::field::Shown;
+use machinery_meta::{FieldError, FieldErrorKind, FieldPath};
+
+/// Everything wrong with an object; with an old one, what did not change since is let pass.
+pub fn validate(object: Ref<'_>, old: Option<Ref<'_>>) -> Vec<FieldError> {
+    let mut found = Validation { errors: Vec::new() };
+    found.structure(object, old, "");
+    found.unique(object, &FieldPath::root());
+    found.errors
+}
+
+struct Validation {
+    errors: Vec<FieldError>,
+}
+
+impl Validation {
+    /// A value and what is below it, by the types of the schema.
+    fn structure(&mut self, value: Ref<'_>, old: Option<Ref<'_>>, path: &str) {
+        if old.is_some_and(|old| old == value) && !path.is_empty() {
+            return;
+        }
+        let ty = value.schema().ty(value.ty());
+        let constraints = value.schema().constraints(value.ty());
+        if let Some(constraints) = constraints
+            && !self.constraints(value, constraints, path)
+        {
+            return;
+        }
+        // Metadata and the like follow upstream's own types and are validated as such.
+        if ty.typed && value.ty() != crate::TypeId::ANY {
+            return;
+        }
+        match value.kind() {
+            Kind::List => {
+                for (index, item) in value.items().enumerate() {
+                    let old = old.and_then(|old| old_item(item, old, constraints));
+                    self.structure(item, old, &format!("{path}[{index}]"));
+                }
+            }
+            Kind::Map => {
+                for (name, member) in value.entries() {
+                    self.structure(member, old.and_then(|old| old.get(name)), &joined(path, name));
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// What one schema asks of one value; false when the value is of another type altogether.
+    fn constraints(&mut self, value: Ref<'_>, schema: &Constraints, path: &str) -> bool {
+        if !self.type_of(value, schema, path) {
+            return false;
+        }
+        if value.is_null() {
+            self.one_of_enum(value, schema, path);
+            return true;
+        }
+        self.junctors(value, schema, path);
+        match value.kind() {
+            Kind::String => self.string(value.as_str().unwrap_or_default(), schema, path),
+            Kind::Int | Kind::Float => self.number(value, schema, path),
+            Kind::List => self.list(value, schema, path),
+            _ => {}
+        }
+        self.one_of_enum(value, schema, path);
+        if value.kind() == Kind::Map {
+            self.map(value, schema, path);
+        }
+        true
+    }
+
+    fn type_of(&mut self, value: Ref<'_>, schema: &Constraints, path: &str) -> bool {
+        if schema.types.is_empty() {
+            return true;
+        }
+        let (name, own_format) = match value.kind() {
+            Kind::Null if schema.nullable => return true,
+            Kind::Null => ("null", ""),
+            Kind::Bool => ("boolean", ""),
+            Kind::Int => ("integer", "int64"),
+            Kind::Float => ("number", "double"),
+            Kind::String | Kind::Raw => ("string", ""),
+            Kind::List => ("array", ""),
+            Kind::Map => ("object", ""),
+        };
+        let has = |name: &str| schema.types.contains(&name);
+        let whole = value.as_f64().is_some_and(|number| number.fract() == 0.0) && has("integer");
+        let fits = has(name) || (name == "number" && whole) || (name == "integer" && has("number"));
+        let text = matches!(value.kind(), Kind::String | Kind::List);
+        let numeric = has("number") || has("integer");
+        if fits || (text && !numeric && !schema.format.is_empty() && format::is_known(&schema.format)) {
+            return true;
+        }
+        let known_format = format::is_known(&schema.format) || numeric && !schema.format.is_empty();
+        let (wanted, got) = if !text && value.kind() != Kind::Null && known_format {
+            (schema.format.clone(), own_format)
+        } else {
+            (schema.types.join(","), name)
+        };
+        self.wrong_type(path, &wanted, got);
+        false
+    }
+
+    fn wrong_type(&mut self, path: &str, wanted: &str, got: &str) {
+        let detail = format!("{path} in body must be of type {wanted}: {}", go_quote(got));
+        self.errors.push(FieldError {
+            kind: FieldErrorKind::TypeInvalid,
+            path: at(path),
+            value: Some(go_quote(got)),
+            detail,
+        });
+    }
+
+    fn junctors(&mut self, value: Ref<'_>, schema: &Constraints, path: &str) {
+        if !schema.any_of.is_empty() {
+            let (valid, mut best) = alternatives(value, &schema.any_of, path);
+            if valid == 0 {
+                self.sentence(format!("\"{path}\" must validate at least one schema (anyOf)"));
+                self.errors.append(&mut best);
+            }
+        }
+        if !schema.one_of.is_empty() {
+            let (valid, mut best) = alternatives(value, &schema.one_of, path);
+            if valid != 1 {
+                let found = if valid == 0 {
+                    "Found none valid".to_owned()
+                } else {
+                    format!("Found {valid} valid alternatives")
+                };
+                self.sentence(format!(
+                    "\"{path}\" must validate one and only one schema (oneOf). {found}"
+                ));
+                if valid == 0 {
+                    self.errors.append(&mut best);
+                }
+            }
+        }
+        if !schema.all_of.is_empty() {
+            let mut failures: Vec<Vec<FieldError>> = schema
+                .all_of
+                .iter()
+                .map(|own| problems(value, own, path))
+                .collect();
+            let valid = failures.iter().filter(|own| own.is_empty()).count();
+            failures.iter_mut().for_each(|own| self.errors.append(own));
+            if valid != schema.all_of.len() {
+                let none = if valid == 0 { ". None validated" } else { "" };
+                self.sentence(format!("\"{path}\" must validate all the schemas (allOf){none}"));
+            }
+        }
+        if let Some(not) = &schema.not
+            && problems(value, not, path).is_empty()
+        {
+            self.sentence(format!("\"{path}\" must not validate the schema (not)"));
+        }
+    }
+
+    fn string(&mut self, text: &str, schema: &Constraints, path: &str) {
+        let length = i64::try_from(text.chars().count()).unwrap_or(i64::MAX);
+        if let Some(max) = schema.max_length
+            && length > max
+        {
+            self.errors
+                .push(FieldError::too_long(&at(path), usize::try_from(max).unwrap_or(0)));
+        }
+        if let Some(min) = schema.min_length
+            && length < min
+        {
+            self.invalid(
+                path,
+                go_quote(text),
+                format!("{path} in body should be at least {min} chars long"),
+            );
+        }
+        if let Some(pattern) = &schema.pattern
+            && !pattern.regex.is_match(text)
+        {
+            self.invalid(
+                path,
+                go_quote(text),
+                format!("{path} in body should match '{}'", pattern.text),
+            );
+        }
+        if !schema.format.is_empty() && !format::is_valid(&schema.format, text) {
+            let detail = format!(
+                "{path} in body must be of type {}: {}",
+                schema.format,
+                go_quote(text)
+            );
+            let kind = FieldErrorKind::TypeInvalid;
+            self.errors.push(FieldError {
+                kind,
+                path: at(path),
+                value: Some(go_quote(text)),
+                detail,
+            });
+        }
+    }
+
+    fn number(&mut self, value: Ref<'_>, schema: &Constraints, path: &str) {
+        let number = value.as_f64().unwrap_or(0.0);
+        if let Some(factor) = schema.multiple_of
+            && factor > 0.0
+            && (number / factor).fract() != 0.0
+        {
+            self.invalid(
+                path,
+                value.to_json(),
+                format!("{path} in body should be a multiple of {factor}"),
+            );
+        }
+        if let Some(max) = schema.maximum {
+            let words = if schema.exclusive_maximum {
+                "less than"
+            } else {
+                "less than or equal to"
+            };
+            if number > max || (schema.exclusive_maximum && number >= max) {
+                self.invalid(
+                    path,
+                    value.to_json(),
+                    format!("{path} in body should be {words} {max}"),
+                );
+            }
+        }
+        if let Some(min) = schema.minimum {
+            let words = if schema.exclusive_minimum {
+                "greater than"
+            } else {
+                "greater than or equal to"
+            };
+            if number < min || (schema.exclusive_minimum && number <= min) {
+                self.invalid(
+                    path,
+                    value.to_json(),
+                    format!("{path} in body should be {words} {min}"),
+                );
+            }
+        }
+    }
+
+    fn list(&mut self, value: Ref<'_>, schema: &Constraints, path: &str) {
+        let count = i64::try_from(value.len()).unwrap_or(i64::MAX);
+        if let Some(min) = schema.min_items
+            && count < min
+        {
+            self.invalid(
+                path,
+                count.to_string(),
+                format!("{path} in body should have at least {min} items"),
+            );
+        }
+        if let Some(max) = schema.max_items
+            && count > max
+        {
+            let max = usize::try_from(max).unwrap_or(0);
+            self.errors
+                .push(FieldError::too_many(&at(path), value.len(), max));
+        }
+        if let Some(items) = &schema.items {
+            for (index, item) in value.items().enumerate() {
+                self.constraints(item, items, &format!("{path}[{index}]"));
+            }
+        }
+    }
+
+    fn map(&mut self, value: Ref<'_>, schema: &Constraints, path: &str) {
+        let count = i64::try_from(value.len()).unwrap_or(i64::MAX);
+        if let Some(min) = schema.min_properties
+            && count < min
+        {
+            self.invalid(
+                path,
+                count.to_string(),
+                format!("{path} in body should have at least {min} properties"),
+            );
+        }
+        if let Some(max) = schema.max_properties
+            && count > max
+        {
+            let max = usize::try_from(max).unwrap_or(0);
+            self.errors
+                .push(FieldError::too_many(&at(path), value.len(), max));
+        }
+        for (name, own) in &schema.properties {
+            if let Some(member) = value.get(name) {
+                self.constraints(member, own, &joined(path, name));
+            }
+        }
+        for name in &schema.required {
+            if value.get(name).is_none() {
+                self.errors
+                    .push(FieldError::required(&at(&joined(path, name)), ""));
+            }
+        }
+    }
+
+    fn one_of_enum(&mut self, value: Ref<'_>, schema: &Constraints, path: &str) {
+        if schema.enum_values.is_empty() || schema.enum_values.iter().any(|own| own.root() == value) {
+            return;
+        }
+        if value.is_null() && schema.nullable {
+            return;
+        }
+        let values: Vec<String> = schema
+            .enum_values
+            .iter()
+            .map(|own| {
+                own.root()
+                    .as_str()
+                    .map_or_else(|| own.root().to_json(), str::to_owned)
+            })
+            .collect();
+        let values: Vec<&str> = values.iter().map(String::as_str).collect();
+        self.errors
+            .push(FieldError::not_supported(&at(path), shown(value), &values));
+    }
+
+    /// Sets and maps written as lists: no item, no key twice.
+    fn unique(&mut self, value: Ref<'_>, path: &FieldPath) {
+        match value.kind() {
+            Kind::Map => {
+                let free = value.schema().ty(value.ty()).shape == Shape::Map;
+                for (name, member) in value.entries() {
+                    self.unique(member, &if free { path.key(name) } else { path.child(name) });
+                }
+            }
+            Kind::List => {
+                match value.schema().constraints(value.ty()) {
+                    Some(own) if own.list_type == ListType::Set => self.unique_items(value, path),
+                    Some(own) if own.list_type == ListType::Map => {
+                        self.unique_keys(value, &own.list_map_keys, path)
+                    }
+                    _ => {}
+                }
+                for (index, item) in value.items().enumerate() {
+                    self.unique(item, &path.index(index));
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn unique_items(&mut self, list: Ref<'_>, path: &FieldPath) {
+        let texts: Vec<String> = list.items().map(Ref::to_json).collect();
+        for index in second_times(&texts) {
+            if let Some(item) = list.item(index) {
+                self.errors
+                    .push(FieldError::duplicate(&path.index(index), shown(item)));
+            }
+        }
+    }
+
+    fn unique_keys(&mut self, list: Ref<'_>, keys: &[String], path: &FieldPath) {
+        if let Some(index) = list
+            .items()
+            .position(|item| !matches!(item.kind(), Kind::Map | Kind::Null))
+        {
+            if let Some(item) = list.item(index) {
+                let problem = "must be an object for an array of list-type map";
+                self.errors
+                    .push(FieldError::invalid(&path.index(index), shown(item), problem));
+            }
+            return;
+        }
+        let key_of = |item: Ref<'_>| {
+            let present = keys.iter().filter_map(|key| item.get(key).map(|own| (key, own)));
+            let mut members: Vec<String> = present
+                .map(|(key, own)| format!("{}:{}", go_quote(key), own.to_json()))
+                .collect();
+            members.sort_unstable();
+            format!("{{{}}}", members.join(","))
+        };
+        let texts: Vec<String> = list.items().map(key_of).collect();
+        for index in second_times(&texts) {
+            self.errors.push(FieldError::duplicate(
+                &path.index(index),
+                Shown(texts[index].clone()),
+            ));
+        }
+    }
+
+    fn invalid(&mut self, path: &str, value: String, detail: String) {
+        let kind = FieldErrorKind::Invalid;
+        self.errors.push(FieldError {
+            kind,
+            path: at(path),
+            value: Some(value),
+            detail,
+        });
+    }
+
+    /// Upstream's composite messages stand at the root, with an empty value.
+    fn sentence(&mut self, detail: String) {
+        let (kind, path) = (FieldErrorKind::Invalid, FieldPath::root());
+        self.errors.push(FieldError {
+            kind,
+            path,
+            value: Some("\"\"".to_owned()),
+            detail,
+        });
+    }
+}
+
+/// A value as field errors print it.
+fn shown(value: Ref<'_>) -> Shown {
+    Shown(value.as_str().map_or_else(|| value.to_json(), go_quote))
+}
+
+/// How many alternatives a value satisfies, and the shortest list of what is wrong by one it does not.
+fn alternatives(value: Ref<'_>, schemas: &[Constraints], path: &str) -> (usize, Vec<FieldError>) {
+    let failures: Vec<Vec<FieldError>> = schemas.iter().map(|own| problems(value, own, path)).collect();
+    let valid = failures.iter().filter(|own| own.is_empty()).count();
+    let best = failures.into_iter().min_by_key(Vec::len).unwrap_or_default();
+    (valid, best)
+}
+
+fn problems(value: Ref<'_>, schema: &Constraints, path: &str) -> Vec<FieldError> {
+    let mut found = Validation { errors: Vec::new() };
+    found.constraints(value, schema, path);
+    found.errors
+}
+
+/// The item of the old list that an item is to be compared with: the one with its keys.
+fn old_item<'a>(item: Ref<'_>, old: Ref<'a>, schema: Option<&Constraints>) -> Option<Ref<'a>> {
+    let schema = schema.filter(|own| own.list_type == ListType::Map)?;
+    old.items().find(|old| {
+        schema
+            .list_map_keys
+            .iter()
+            .all(|key| old.get(key) == item.get(key))
+    })
+}
+
+/// Where each text that occurs more than once occurs the second time.
+fn second_times(texts: &[String]) -> Vec<usize> {
+    let mut seen = std::collections::HashMap::new();
+    let mut found = Vec::new();
+    for (index, text) in texts.iter().enumerate() {
+        let times: &mut u32 = seen.entry(text).or_insert(0);
+        *times += 1;
+        if *times == 2 {
+            found.push(index);
+        }
+    }
+    found
+}
+
+fn joined(path: &str, name: &str) -> String {
+    if path.is_empty() {
+        name.to_owned()
+    } else {
+        format!("{path}.{name}")
+    }
+}
+
+fn at(path: &str) -> FieldPath {
+    if path.is_empty() {
+        FieldPath::root()
+    } else {
+        FieldPath::new(path)
+    }
+}
