@@ -177,28 +177,15 @@ impl Check {
             }
             for (index, own) in schema.list(junctor).enumerate() {
                 let skip = junctor == "allOf" && skip_first && index == 0;
-                self.nested(
-                    own,
-                    skip,
-                    &path.child(junctor).index(index),
-                    depth + 1,
-                    junctor == "allOf",
-                );
+                self.nested(own, skip, &path.child(junctor).index(index), depth + 1);
             }
         }
         if let Some(not) = schema.get("not") {
-            self.nested(not, false, &path.child("not"), depth + 1, false);
+            self.nested(not, false, &path.child("not"), depth + 1);
         }
     }
 
-    fn nested(
-        &mut self,
-        schema: Ref<'_>,
-        skip_any: bool,
-        path: &FieldPath,
-        depth: usize,
-        rules_allowed: bool,
-    ) {
+    fn nested(&mut self, schema: Ref<'_>, skip_any: bool, path: &FieldPath, depth: usize) {
         if depth > MAX_SCHEMA_DEPTH {
             self.errors.push(FieldError::forbidden(
                 path,
@@ -208,16 +195,10 @@ impl Check {
         }
         self.value_validation(schema, skip_any, false, path, depth);
         if let Some(items) = schema.get("items").filter(|items| items.kind() == Kind::Map) {
-            self.nested(items, false, &path.child("items"), depth + 1, rules_allowed);
+            self.nested(items, false, &path.child("items"), depth + 1);
         }
         for (name, own) in members(schema, "properties") {
-            self.nested(
-                own,
-                false,
-                &path.child("properties").key(name),
-                depth + 1,
-                rules_allowed,
-            );
+            self.nested(own, false, &path.child("properties").key(name), depth + 1);
         }
         self.forbidden(schema, path);
         if schema.at(&["properties", "metadata"]).is_some() {
