@@ -7,9 +7,8 @@ use apiserver_registry::{RegistryError, RequestContext, ResourceRow};
 use bytes::Bytes;
 use http::HeaderMap;
 use machinery_meta::{GroupVersion, GroupVersionKind};
-use crate::engine::decode_protobuf;
 use machinery_schema::{
-    DecodeError, Decoded, Schema, Strictness, Tree, TypeId, apply_defaults, decode_json, decode_yaml,
+    DecodeError, Decoded, Schema, Strictness, Tree, TypeId, apply_defaults, decode_json, decode_protobuf, decode_yaml,
 };
 use std::sync::Arc;
 
@@ -68,7 +67,7 @@ pub(crate) fn decode_as(
     let decoded = match format {
         Format::Json => decode_json(schema, ty, bytes, strictness),
         Format::Yaml => decode_yaml(schema, ty, bytes, strictness),
-        Format::Protobuf => decode_protobuf(schema, ty, bytes, strictness),
+        Format::Protobuf => decode_protobuf(schema, ty, bytes).map(|tree| Decoded { tree, strict_errors: Vec::new() }),
     };
     let decoded = decoded.map_err(|error| undecodable(expected, bytes, &error))?;
     check_kind(&decoded.tree, expected)?;
@@ -88,7 +87,7 @@ pub(crate) fn decode_options(
     let decoded = match format {
         Format::Json => decode_json(schema, ty, bytes, Strictness::Ignore),
         Format::Yaml => decode_yaml(schema, ty, bytes, Strictness::Ignore),
-        Format::Protobuf => decode_protobuf(schema, ty, bytes, Strictness::Ignore),
+        Format::Protobuf => decode_protobuf(schema, ty, bytes).map(|tree| Decoded { tree, strict_errors: Vec::new() }),
     };
     decoded.map(|decoded| decoded.tree).map_err(|error| RegistryError::BadRequest(error.to_string()))
 }

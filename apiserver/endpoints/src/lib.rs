@@ -11,7 +11,6 @@
 mod bodies;
 pub mod body;
 mod discovery;
-mod engine;
 mod framing;
 mod handlers;
 pub mod hooks;
@@ -25,6 +24,7 @@ mod respond;
 pub mod status;
 mod table;
 mod version;
+mod yaml;
 
 pub use body::{Body, BodyError, FrameSource};
 pub use handlers::Endpoints;

@@ -140,10 +140,7 @@ fn clause_form(clause: &Clause<'_>, offer: Offer) -> Option<(Format, View)> {
         "*/*" | "application/*" => Format::Json,
         other => Format::parse(other)?,
     };
-    if format == Format::Protobuf && !(offer.protobuf && crate::engine::HAS_PROTOBUF) {
-        return None;
-    }
-    if format == Format::Yaml && !crate::engine::HAS_YAML {
+    if format == Format::Protobuf && !offer.protobuf {
         return None;
     }
     let parameter = |name: &str| clause.parameters.iter().find(|(own, _)| *own == name).map(|(_, value)| *value);

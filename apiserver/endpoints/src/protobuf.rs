@@ -1,11 +1,33 @@
 //! Watch events in protobuf: length-delimited `WatchEvent` messages around whole objects.
 
 use apiserver_registry::RegistryError;
-use bytes::BytesMut;
-use machinery_schema::Tree;
+use bytes::{BufMut, BytesMut};
+use machinery_schema::protobuf::write_field;
+use machinery_schema::{Strictness, Tree, decode_json, encode_protobuf};
 
-pub(crate) fn watch_event(_kind: &str, _object: &Tree, _out: &mut BytesMut) -> Result<(), RegistryError> {
-    Err(RegistryError::Internal("watches are not served in protobuf yet".into()))
+/// Field numbers of `meta/v1.WatchEvent` and of the `RawExtension` in it.
+const TYPE: u16 = 1;
+const OBJECT: u16 = 2;
+const RAW: u16 = 1;
+
+/// Appends an event with its length before it.
+pub(crate) fn watch_event(kind: &str, object: &Tree, out: &mut BytesMut) -> Result<(), RegistryError> {
+    let mut extension = Vec::new();
+    write_field(&mut extension, RAW, &encode_protobuf(object));
+    let mut event = Vec::with_capacity(extension.len() + 16);
+    write_field(&mut event, TYPE, kind.as_bytes());
+    write_field(&mut event, OBJECT, &extension);
+    let length = u32::try_from(event.len()).map_err(|error| RegistryError::Internal(error.to_string()))?;
+    out.put_u32(length);
+    out.put_slice(&event);
+    Ok(())
 }
 
-pub(crate) fn watch_error(_status_json: &str, _out: &mut BytesMut) {}
+/// Appends the event that ends a watch.
+pub(crate) fn watch_error(status_json: &str, out: &mut BytesMut) {
+    let Some((schema, ty)) = machinery_api::schema_for("", "v1", "Status") else { return };
+    if let Ok(decoded) = decode_json(schema, ty, status_json.as_bytes(), Strictness::Ignore) {
+        // A length beyond u32 cannot come of a Status.
+        let _ = watch_event("ERROR", &decoded.tree, out);
+    }
+}

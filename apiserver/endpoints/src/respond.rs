@@ -10,7 +10,8 @@ use bytes::Bytes;
 use http::StatusCode;
 use http::header::{CONTENT_ENCODING, CONTENT_TYPE, VARY};
 use jiff::Timestamp;
-use machinery_schema::{Tree, encode_json};
+use machinery_schema::protobuf::{close_envelope, encode_message, write_field};
+use machinery_schema::{Strictness, Tree, decode_json, encode_json, encode_protobuf};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
@@ -46,7 +47,10 @@ fn bytes(status: StatusCode, form: Form, content_type: &'static str, body: Vec<u
 /// A JSON text in the format asked for (never protobuf).
 fn json_text(status: StatusCode, form: Form, mut json: Vec<u8>) -> Result<http::Response<Body>, RegistryError> {
     if form.format == Format::Yaml {
-        return Err(not_yet(form.format));
+        return Ok(bytes(status, form, Format::Yaml.media_type(), crate::yaml::from_json(&json)));
+    }
+    if form.format == Format::Protobuf {
+        return metadata_protobuf(status, form, &json);
     }
     if form.pretty {
         json = pretty(&json);
@@ -63,17 +67,25 @@ fn pretty(json: &[u8]) -> Vec<u8> {
 /// Any object of ours (discovery, options, reviews) as a tree.
 pub(crate) fn tree(status: StatusCode, form: Form, object: &Tree) -> Result<http::Response<Body>, RegistryError> {
     match form.format {
-        Format::Json => {
+        Format::Json | Format::Yaml => {
             let mut json = Vec::new();
             encode_json(object, &mut json);
             json_text(status, form, json)
         }
-        Format::Yaml | Format::Protobuf => Err(not_yet(form.format)),
+        Format::Protobuf => Ok(bytes(status, form, Format::Protobuf.media_type(), encode_protobuf(object))),
     }
 }
 
-fn not_yet(_format: Format) -> RegistryError {
-    RegistryError::NotAcceptable(vec![Format::Json.media_type().to_owned()])
+/// Metadata-only forms in protobuf (a Table has none).
+fn metadata_protobuf(status: StatusCode, form: Form, json: &[u8]) -> Result<http::Response<Body>, RegistryError> {
+    let free = std::str::from_utf8(json).ok().and_then(|text| Tree::from_json(text).ok());
+    let kind = free.as_ref().map(|tree| tree.str_at(&["kind"])).unwrap_or_default();
+    let Some((schema, ty)) = machinery_api::schema_for("meta.k8s.io", "v1", kind).filter(|_| kind != "Table") else {
+        return Err(RegistryError::NotAcceptable(vec![Format::Json.media_type().into(), Format::Yaml.media_type().into()]));
+    };
+    let decoded = decode_json(schema, ty, json, Strictness::Ignore)
+        .map_err(|error| RegistryError::Internal(error.to_string()))?;
+    Ok(bytes(status, form, Format::Protobuf.media_type(), encode_protobuf(&decoded.tree)))
 }
 
 /// The answer to a write.
@@ -161,6 +173,7 @@ pub(crate) fn list(store: &Store, showing: Showing, page: ListPage) -> Result<ht
     let form = showing.form;
     let meta = table::list_meta(&page.revision.to_string(), &page.continue_token, page.remaining);
     match form.view {
+        View::Whole if form.format == Format::Protobuf => protobuf_list(store, form, page),
         View::Whole => whole_list(store, form, &meta, page),
         View::Metadata { beta } => {
             let version = if beta { "v1beta1" } else { "v1" };
@@ -222,3 +235,31 @@ fn whole_list(store: &Store, form: Form, meta: &str, page: ListPage) -> Result<h
     });
     json_text(StatusCode::OK, form, joined(head, items)?)
 }
+
+fn protobuf_list(store: &Store, form: Form, page: ListPage) -> Result<http::Response<Body>, RegistryError> {
+    let row = &store.row;
+    let (schema, ty) = machinery_api::schema_for(&row.gvk.group, &row.gvk.version, &row.list_kind)
+        .ok_or_else(|| RegistryError::NotAcceptable(vec![Format::Json.media_type().into(), Format::Yaml.media_type().into()]))?;
+    let mut list = Tree::new(schema, ty);
+    list.set_str(&["kind"], &row.list_kind);
+    list.set_str(&["apiVersion"], &row.gvk.api_version());
+    list.set_str(&["metadata", "resourceVersion"], &page.revision.to_string());
+    if !page.continue_token.is_empty() {
+        list.set_str(&["metadata", "continue"], &page.continue_token);
+    }
+    if let Some(remaining) = page.remaining {
+        list.set_i64(&["metadata", "remainingItemCount"], i64::try_from(remaining).unwrap_or(i64::MAX));
+    }
+    let mut raw = Vec::new();
+    encode_message(list.root(), &mut raw);
+    for entry in &page.entries {
+        let mut item = Vec::with_capacity(entry.record.len());
+        encode_message(store.decode(entry)?.root(), &mut item);
+        write_field(&mut raw, ITEMS, &item);
+    }
+    let body = close_envelope(&row.gvk.api_version(), &row.list_kind, &raw);
+    Ok(bytes(StatusCode::OK, form, Format::Protobuf.media_type(), body))
+}
+
+/// The protobuf number of `items` in every list.
+const ITEMS: u16 = 2;

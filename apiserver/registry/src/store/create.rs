@@ -1,6 +1,6 @@
 //! Create: fill metadata, admit, prepare, validate, store.
 
-use super::{Store, Written};
+use super::{Committed, Store, Written};
 use crate::admission::{Admission, Operation};
 use crate::context::RequestContext;
 use crate::error::RegistryError;
@@ -12,6 +12,8 @@ use machinery_schema::Tree;
 
 /// Generated names are tried this often before giving up.
 const GENERATE_ATTEMPTS: usize = 8;
+/// Addresses and ports picked for a new object were taken by others this often.
+const ALLOCATE_ATTEMPTS: usize = 16;
 
 impl Store {
     /// Stores a new object, decoded with defaults, in a namespace (empty for cluster scope).
@@ -72,13 +74,19 @@ impl Store {
             }
             return Ok(Written::Shown { object, created: true });
         }
-        let with = self.allocate(ctx, Change::Create, &mut object).await?;
-        let record = self.encode(&object)?;
-        let op = Op::Put { record, ttl: self.row.strategy.ttl() };
-        match self.commit(Write { key: key.clone(), op, expect: Expect::Absent }, with).await? {
-            Some(entry) => Ok(Written::Stored { entry, created: true }),
-            None => Err(self.exists_answer(&key, &name).await),
+        for _ in 0..ALLOCATE_ATTEMPTS {
+            let mut allocated = object.clone();
+            let with = self.allocate(ctx, Change::Create, &mut allocated).await?;
+            let op = Op::Put { record: self.encode(&allocated)?, ttl: self.row.strategy.ttl() };
+            let write = Write { key: key.clone(), op, expect: Expect::Absent };
+            match self.commit(write, with).await? {
+                Committed::Done(Some(entry)) => return Ok(Written::Stored { entry, created: true }),
+                Committed::Done(None) | Committed::Moved => return Err(self.exists_answer(&key, &name).await),
+                Committed::Contended => {}
+            }
         }
+        let resource = self.row.group_resource();
+        Err(RegistryError::ServerTimeout { resource, verb: "create".into(), seconds: 1 })
     }
 
     fn prepare_new(&self, ctx: &RequestContext, object: &mut Tree) {

@@ -1,7 +1,7 @@
 //! Delete: ask `deletion_step`, obey it.
 
 use super::deletion::{Deletable, DeletionStep, Mark, deletion_step};
-use super::{Store, Written};
+use super::{Committed, Store, Written};
 use crate::admission::{Admission, Operation};
 use crate::context::RequestContext;
 use crate::error::{OPTIMISTIC_LOCK_MESSAGE, RegistryError};
@@ -129,7 +129,7 @@ impl Store {
             Arc::clone(live)
         } else {
             let write = Self::put(live.key.clone(), self.encode(&object)?, Expect::At(live.revision));
-            let Some(entry) = self.commit(write, Vec::new()).await? else { return Ok(Attempt::Again) };
+            let Some(entry) = self.commit(write, Vec::new()).await?.entry() else { return Ok(Attempt::Again) };
             entry
         };
         if then_remove {
@@ -149,7 +149,7 @@ impl Store {
         if !dry_run {
             let with = self.allocate(ctx, Change::Delete, &mut object).await?;
             let write = Write::delete(live.key.clone(), live.revision);
-            if !self.commit_removal(write, with).await? {
+            if !matches!(self.commit(write, with).await?, Committed::Done(_)) {
                 return Ok(Attempt::Again);
             }
         }

@@ -44,6 +44,27 @@ pub enum Written {
     Shown { object: Tree, created: bool },
 }
 
+/// How a commit ended.
+#[derive(Debug)]
+pub(crate) enum Committed {
+    /// The object as stored; nothing after a delete.
+    Done(Option<Arc<Entry>>),
+    /// The object's own expectation did not hold.
+    Moved,
+    /// Something that goes along (an address, a port) was taken meanwhile.
+    Contended,
+}
+
+impl Committed {
+    /// The stored object; `None` when the whole attempt has to be made again.
+    pub(crate) fn entry(self) -> Option<Arc<Entry>> {
+        match self {
+            Self::Done(entry) => entry,
+            Self::Moved | Self::Contended => None,
+        }
+    }
+}
+
 impl Written {
     pub fn created(&self) -> bool {
         match self {
@@ -88,29 +109,18 @@ impl Store {
         Ok(found.entry)
     }
 
-    /// Writes with whatever goes along; `None` when the key's own expectation did not hold.
-    pub(crate) async fn commit(&self, write: Write, with: Vec<Write>) -> Result<Option<Arc<Entry>>, RegistryError> {
+    /// Writes with whatever goes along.
+    pub(crate) async fn commit(&self, write: Write, with: Vec<Write>) -> Result<Committed, RegistryError> {
         let key = write.key.clone();
         let mut group = with;
         group.push(write);
         match self.storage().commit(group).await {
             Ok(events) => {
                 let own = events.iter().rev().find(|event| event.key == key);
-                Ok(own.and_then(|event| event.entry.clone()))
+                Ok(Committed::Done(own.and_then(|event| event.entry.clone())))
             }
-            Err(StorageError::Conflict { key: at, .. }) if at == key => Ok(None),
-            Err(error) => Err(self.storage_error(&error)),
-        }
-    }
-
-    /// Like [`Store::commit`] for a delete; `false` when the expectation did not hold.
-    pub(crate) async fn commit_removal(&self, write: Write, with: Vec<Write>) -> Result<bool, RegistryError> {
-        let key = write.key.clone();
-        let mut group = with;
-        group.push(write);
-        match self.storage().commit(group).await {
-            Ok(_) => Ok(true),
-            Err(StorageError::Conflict { key: at, .. }) if at == key => Ok(false),
+            Err(StorageError::Conflict { key: at, .. }) if at == key => Ok(Committed::Moved),
+            Err(StorageError::Conflict { .. }) => Ok(Committed::Contended),
             Err(error) => Err(self.storage_error(&error)),
         }
     }

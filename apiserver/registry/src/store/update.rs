@@ -1,6 +1,6 @@
 //! Update and patch: read, change, prepare, validate, compare and write; again when the revision moved.
 
-use super::{Store, Written};
+use super::{Committed, Store, Written};
 use crate::admission::{Admission, Operation};
 use crate::context::RequestContext;
 use crate::error::{OPTIMISTIC_LOCK_MESSAGE, RegistryError};
@@ -129,7 +129,7 @@ impl Store {
         }
         let with = self.allocate(ctx, Change::Update { old: old.root() }, &mut object).await?;
         let write = Self::put(live.key.clone(), self.encode(&object)?, Expect::At(live.revision));
-        Ok(self.commit(write, with).await?.map(|entry| Written::Stored { entry, created: false }))
+        Ok(self.commit(write, with).await?.entry().map(|entry| Written::Stored { entry, created: false }))
     }
 
     /// A revision in the candidate must be the live one; none is the live one where the kind allows it.
@@ -210,7 +210,7 @@ impl Store {
         if !dry_run {
             let with = self.allocate(ctx, Change::Delete, &mut object).await?;
             let write = Write::delete(live.key.clone(), live.revision);
-            if !self.commit_removal(write, with).await? {
+            if !matches!(self.commit(write, with).await?, Committed::Done(_)) {
                 return Ok(None);
             }
         }

@@ -1,19 +1,44 @@
-//! Service: addresses and ports come from allocators that live in storage.
+//! Service: addresses are `IPAddress` objects, node ports bits of one range; both land with the service.
+//!
+//! `families` fills what follows from others before anything is taken; [`allocate`] takes and gives back; there is no
+//! state in the process, and the group of writes makes it impossible to lose an address halfway.
 
+mod allocate;
+mod families;
+mod ports;
 pub mod validation;
 
 use crate::context::RequestContext;
-use crate::strategy::{Part, Strategy, name_rule};
+use crate::error::RegistryError;
+use crate::registry::Registry;
+use crate::strategy::{Change, Part, Strategy, name_rule};
+use apiserver_storage::Write;
+use async_trait::async_trait;
 use machinery_meta::{FieldError, syntax};
-use machinery_schema::Ref;
+use machinery_schema::{Ref, Tree};
 
 /// See the module's comment.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ServiceStrategy;
 
+#[async_trait]
 impl Strategy for ServiceStrategy {
     fn name_problems(&self, name: &str, prefix: bool) -> Vec<String> {
         name_rule(syntax::dns1035_label, name, prefix)
+    }
+
+    fn defaults(&self, object: &mut Tree) {
+        families::defaults(object);
+    }
+
+    fn prepare_for_create(&self, _ctx: &RequestContext, object: &mut Tree) {
+        families::normalise(object, None);
+    }
+
+    fn prepare_for_update(&self, _ctx: &RequestContext, part: Part, object: &mut Tree, old: &Tree) {
+        if part != Part::Status {
+            families::normalise(object, Some(old));
+        }
     }
 
     fn counts_generation(&self) -> bool {
@@ -31,4 +56,47 @@ impl Strategy for ServiceStrategy {
     fn validate_update(&self, _ctx: &RequestContext, part: Part, object: Ref<'_>, old: Ref<'_>) -> Vec<FieldError> {
         if part == Part::Status { Vec::new() } else { validation::validate_update(object, old) }
     }
+
+    fn allocates(&self) -> bool {
+        true
+    }
+
+    async fn allocate(
+        &self,
+        ctx: &RequestContext,
+        registry: &Registry,
+        change: Change<'_>,
+        object: &mut Tree,
+    ) -> Result<Vec<Write>, RegistryError> {
+        let mut writes = allocate::addresses(ctx, registry, change, object).await?;
+        writes.extend(ports::allocate(ctx, registry, change, object).await?);
+        Ok(writes)
+    }
+}
+
+/// `ClusterIP`, `NodePort` … of a service.
+fn service_type(service: Ref<'_>) -> &str {
+    service.str_at(&["spec", "type"])
+}
+
+/// The service has, or is to have, an address of its own.
+fn needs_address(service: Ref<'_>) -> bool {
+    matches!(service_type(service), "ClusterIP" | "NodePort" | "LoadBalancer")
+        && service.str_at(&["spec", "clusterIP"]) != "None"
+}
+
+/// Its ports are open on every node.
+fn needs_node_ports(service: Ref<'_>) -> bool {
+    let opted_out =
+        service.at(&["spec", "allocateLoadBalancerNodePorts"]).and_then(Ref::as_bool) == Some(false);
+    match service_type(service) {
+        "NodePort" => true,
+        "LoadBalancer" => !opted_out,
+        _ => false,
+    }
+}
+
+/// The kubelets' health check of a load balancer that keeps client addresses.
+fn needs_health_port(service: Ref<'_>) -> bool {
+    service_type(service) == "LoadBalancer" && service.str_at(&["spec", "externalTrafficPolicy"]) == "Local"
 }

@@ -1,0 +1,158 @@
+//! What of a service follows from the rest of it: traffic policies, address families, values kept over an update.
+
+use super::{needs_address, needs_health_port, needs_node_ports, service_type};
+use machinery_schema::{Ref, Step, Tree, Value};
+
+/// Three hours, the stickiness of `ClientIP` when nothing else is said.
+const DEFAULT_STICKINESS_SECONDS: i64 = 10800;
+
+/// Defaults that depend on other fields.
+pub(super) fn defaults(service: &mut Tree) {
+    let kind = service_type(service.root()).to_owned();
+    let sticky = service.str_at(&["spec", "sessionAffinity"]) == "ClientIP";
+    let external = service.at(&["spec", "externalIPs"]).is_some_and(|ips| !ips.is_empty());
+    service.with(&["spec"], |mut spec| {
+        if sticky {
+            let mut config = spec.entry("sessionAffinityConfig");
+            let mut client = config.entry("clientIP");
+            client.default("timeoutSeconds", DEFAULT_STICKINESS_SECONDS);
+        }
+        spec.each("ports", |mut port| {
+            port.default("protocol", "TCP");
+            let unset = port.as_ref().get("targetPort").is_none_or(|target| {
+                target.is_null() || target.as_i64() == Some(0) || target.as_str() == Some("")
+            });
+            let own = port.as_ref().get("port").and_then(Ref::as_i64);
+            if let (true, Some(own)) = (unset, own) {
+                port.set("targetPort", own);
+            }
+        });
+        let accessible = matches!(kind.as_str(), "NodePort" | "LoadBalancer") || kind == "ClusterIP" && external;
+        if accessible {
+            spec.default("externalTrafficPolicy", "Cluster");
+        }
+        if matches!(kind.as_str(), "ClusterIP" | "NodePort" | "LoadBalancer") {
+            spec.default("internalTrafficPolicy", "Cluster");
+        }
+        if kind == "LoadBalancer" {
+            spec.default("allocateLoadBalancerNodePorts", true);
+        }
+    });
+}
+
+/// Brings addresses and families into their normal form; on update, values the client left out are kept.
+pub(super) fn normalise(service: &mut Tree, old: Option<&Tree>) {
+    if let Some(old) = old {
+        keep_allocated(service, old);
+        drop_unused(service, old);
+    }
+    mirror_cluster_ip(service, old);
+    if service_type(service.root()) == "ExternalName" {
+        return;
+    }
+    let headless = service.str_at(&["spec", "clusterIP"]) == "None";
+    let selectorless = service.at(&["spec", "selector"]).is_none_or(Ref::is_empty);
+    let both = headless && selectorless;
+    service.with(&["spec"], |mut spec| {
+        spec.default("ipFamilyPolicy", if both { "RequireDualStack" } else { "SingleStack" });
+        let policy = spec.as_ref().str("ipFamilyPolicy").to_owned();
+        let known = spec.as_ref().get("ipFamilies").map_or(0, Ref::len);
+        let mut families = spec.entry("ipFamilies");
+        if known == 0 {
+            families.push("IPv4");
+        }
+        if both && known < 2 && policy != "SingleStack" {
+            families.push("IPv6");
+        }
+    });
+}
+
+/// `clusterIP` and the first of `clusterIPs` are one value; old clients know only the former.
+fn mirror_cluster_ip(service: &mut Tree, old: Option<&Tree>) {
+    let first = |tree: &Tree| {
+        let listed = tree.get("spec").and_then(|spec| spec.list("clusterIPs").next());
+        listed.and_then(Ref::as_str).unwrap_or_default().to_owned()
+    };
+    let (single, listed) = (service.str_at(&["spec", "clusterIP"]).to_owned(), first(service));
+    let old_single = old.map(|old| old.str_at(&["spec", "clusterIP"]).to_owned());
+    if single == listed {
+        return;
+    }
+    let changed_single = old_single.as_deref().is_none_or(|was| was != single);
+    if single.is_empty() && changed_single && old.is_some() {
+        service.remove(&["spec", "clusterIPs"]);
+    } else if !single.is_empty() && (listed.is_empty() || changed_single) {
+        service.set(&[Step::Name("spec"), Step::Name("clusterIPs")], Value::EmptyList);
+        service.push(&["spec", "clusterIPs"], single.as_str());
+    }
+}
+
+/// What was allocated stays when the client says nothing.
+fn keep_allocated(service: &mut Tree, old: &Tree) {
+    let (was, is) = (needs_address(old.root()), needs_address(service.root()));
+    let empty = service.str_at(&["spec", "clusterIP"]).is_empty();
+    if was && is && empty {
+        let unlisted = service.at(&["spec", "clusterIPs"]).is_none_or(Ref::is_empty);
+        service.set_str(&["spec", "clusterIP"], old.str_at(&["spec", "clusterIP"]));
+        if unlisted && let Some(listed) = old.at(&["spec", "clusterIPs"]) {
+            service.set(&[Step::Name("spec"), Step::Name("clusterIPs")], listed);
+        }
+    }
+    if needs_node_ports(old.root()) && needs_node_ports(service.root()) {
+        let known: Vec<(i64, String, i64)> = old.get("spec").into_iter().flat_map(|s| s.list("ports")).map(port_key).collect();
+        let taken: Vec<i64> =
+            service.get("spec").into_iter().flat_map(|s| s.list("ports")).map(|p| port_key(p).2).collect();
+        service.with(&["spec"], |mut spec| {
+            spec.each("ports", |mut port| {
+                let (number, protocol, node) = port_key(port.as_ref());
+                let own = known.iter().find(|known| known.0 == number && known.1 == protocol);
+                if let Some((_, _, before)) = own.filter(|own| node == 0 && own.2 != 0 && !taken.contains(&own.2)) {
+                    port.set("nodePort", *before);
+                }
+            });
+        });
+    }
+    let health = |tree: &Tree| tree.at(&["spec", "healthCheckNodePort"]).and_then(Ref::as_i64).unwrap_or(0);
+    if needs_health_port(old.root()) && needs_health_port(service.root()) && health(service) == 0 && health(old) != 0 {
+        service.set_i64(&["spec", "healthCheckNodePort"], health(old));
+    }
+}
+
+fn port_key(port: Ref<'_>) -> (i64, String, i64) {
+    let number = |name: &str| port.get(name).and_then(Ref::as_i64).unwrap_or(0);
+    (number("port"), port.str("protocol").to_owned(), number("nodePort"))
+}
+
+/// A type that has no use for a value loses it, unless the client changed the value itself.
+fn drop_unused(service: &mut Tree, old: &Tree) {
+    let same = |service: &Tree, field: &str| service.at(&["spec", field]) == old.at(&["spec", field]);
+    if needs_address(old.root()) && service_type(service.root()) == "ExternalName" && same(service, "clusterIP") {
+        service.remove(&["spec", "clusterIP"]);
+        service.remove(&["spec", "clusterIPs"]);
+        service.remove(&["spec", "ipFamilies"]);
+        service.remove(&["spec", "ipFamilyPolicy"]);
+    }
+    if needs_node_ports(old.root()) && !needs_node_ports(service.root()) {
+        service.with(&["spec"], |mut spec| {
+            spec.each("ports", |mut port| {
+                port.remove("nodePort");
+            });
+        });
+    }
+    if needs_health_port(old.root()) && !needs_health_port(service.root()) && same(service, "healthCheckNodePort") {
+        service.remove(&["spec", "healthCheckNodePort"]);
+    }
+    let is_load_balancer = service_type(service.root()) == "LoadBalancer";
+    if service_type(old.root()) == "LoadBalancer" && !is_load_balancer {
+        for field in ["allocateLoadBalancerNodePorts", "loadBalancerClass"] {
+            if same(service, field) {
+                service.remove(&["spec", field]);
+            }
+        }
+    }
+    let external = matches!(service_type(service.root()), "NodePort" | "LoadBalancer");
+    let listed = service.at(&["spec", "externalIPs"]).is_some_and(|ips| !ips.is_empty());
+    if !external && !listed && same(service, "externalTrafficPolicy") {
+        service.remove(&["spec", "externalTrafficPolicy"]);
+    }
+}
