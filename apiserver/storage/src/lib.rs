@@ -16,6 +16,8 @@ mod error;
 mod key;
 mod record;
 mod storage;
+#[cfg(test)]
+mod suite;
 mod watch;
 mod write;
 

@@ -38,6 +38,8 @@ pub(crate) struct World {
 const EPOCH_SECONDS: i64 = 1_767_225_600;
 /// One poll in this many is put off.
 const DEFER_ONE_IN: u32 = 4;
+/// A run that takes longer than this, in its own time, waits for what will never come.
+const LONGEST_RUN: Duration = Duration::from_secs(365 * 24 * 3600);
 /// The longest pause between two steps of a worker, in microseconds.
 const LONGEST_PAUSE_MICROS: u64 = 3_000;
 
@@ -86,19 +88,28 @@ impl Simulation {
     /// Runs a future as a task to its end, and with it whatever else is ready meanwhile.
     ///
     /// # Panics
-    /// With the seed, when any task panicked.
+    /// With the seed, when any task panicked or the main one never ends.
     pub fn run<F>(&self, main: F) -> F::Output
     where
         F: Future + Send + 'static,
         F::Output: Send + 'static,
     {
-        let ended = self.tokio.block_on(self.runtime().spawn("main", main));
+        let runtime = self.runtime();
+        let handle = runtime.spawn("main", main);
+        let ended = self.tokio.block_on(runtime.timeout(LONGEST_RUN, handle));
         if let Some(panics) = self.world.trace.panics() {
             panic!(
                 "in the simulation of seed {} tasks panicked:\n{panics}",
                 self.seed
             );
         }
+        match ended {
+            Err(_) => panic!("seed {}: everyone waits for ever", self.seed),
+            Ok(ended) => self.result(ended),
+        }
+    }
+
+    fn result<T>(&self, ended: Result<T, TaskEnded>) -> T {
         match ended {
             Ok(output) => output,
             Err(TaskEnded::Cancelled) => panic!("seed {}: the main task was cancelled", self.seed),

@@ -38,9 +38,18 @@ struct Shared {
     /// Grows with each crash; handles of an older one are dead.
     epoch: u64,
     sync_failures: SyncFailures,
+    /// The power goes after so many more changes; nothing works from then until [`SimDisk::crash`].
+    power: Power,
     syncs: u64,
     writes: u64,
     operations: u64,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Power {
+    On,
+    OnFor(u32),
+    Off,
 }
 
 /// Which syncs fail.
@@ -85,6 +94,7 @@ impl SimDisk {
             next_file: 0,
             epoch: 0,
             sync_failures: SyncFailures::Never,
+            power: Power::On,
             syncs: 0,
             writes: 0,
             operations: 0,
@@ -119,6 +129,17 @@ impl SimDisk {
     /// The next sync fails, and only that one.
     pub fn fail_next_sync(&self) {
         self.shared.lock().sync_failures = SyncFailures::Next;
+    }
+
+    /// The power goes in the middle of what is done: after so many more writes, syncs and changes of names. From then on
+    /// every call fails, until [`SimDisk::crash`] says what was kept.
+    pub fn power_off_after(&self, changes: u32) {
+        self.shared.lock().power = Power::OnFor(changes);
+    }
+
+    /// Whether the power went as told.
+    pub fn is_off(&self) -> bool {
+        self.shared.lock().power == Power::Off
     }
 
     /// Inverts one bit of a file, durably. `false` when the file has no such bit.
@@ -188,6 +209,7 @@ impl Shared {
     fn lose_power(&mut self) {
         self.epoch += 1;
         self.sync_failures = SyncFailures::Never;
+        self.power = Power::On;
         for change in std::mem::take(&mut self.name_changes) {
             if self.random.random_bool(0.5) {
                 apply(&mut self.durable_names, change);
@@ -201,10 +223,33 @@ impl Shared {
         }
     }
 
-    fn change_name(&mut self, change: NameChange) {
+    /// One more change is made, if there is power for it.
+    fn spend(&mut self) -> io::Result<()> {
+        match &mut self.power {
+            Power::On => return Ok(()),
+            Power::OnFor(0) | Power::Off => self.power = Power::Off,
+            Power::OnFor(left) => {
+                *left -= 1;
+                return Ok(());
+            }
+        }
+        self.has_power()
+    }
+
+    fn has_power(&self) -> io::Result<()> {
+        if self.power == Power::Off {
+            Err(io::Error::other("the power is off"))
+        } else {
+            Ok(())
+        }
+    }
+
+    fn change_name(&mut self, change: NameChange) -> io::Result<()> {
+        self.spend()?;
         self.operations += 1;
         apply(&mut self.names, change.clone());
         self.name_changes.push(change);
+        Ok(())
     }
 
     fn sync_fails(&mut self) -> bool {
@@ -271,16 +316,17 @@ impl Content {
 impl Disk for SimDisk {
     fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Box<dyn DiskFile>> {
         let mut shared = self.shared.lock();
+        shared.has_power()?;
         let file = match (mode, shared.names.get(path).copied()) {
             (OpenMode::CreateNew, Some(_)) => return Err(io::ErrorKind::AlreadyExists.into()),
             (OpenMode::CreateNew, None) => {
                 shared.next_file += 1;
                 let file = shared.next_file;
-                shared.files.insert(file, Content::default());
                 shared.change_name(NameChange::Bind {
                     name: path.to_owned(),
                     file,
-                });
+                })?;
+                shared.files.insert(file, Content::default());
                 file
             }
             (_, Some(file)) => file,
@@ -300,8 +346,7 @@ impl Disk for SimDisk {
             from: from.to_owned(),
             to: to.to_owned(),
             file,
-        });
-        Ok(())
+        })
     }
 
     fn remove(&self, path: &Path) -> io::Result<()> {
@@ -311,12 +356,12 @@ impl Disk for SimDisk {
         }
         shared.change_name(NameChange::Unbind {
             name: path.to_owned(),
-        });
-        Ok(())
+        })
     }
 
     fn list(&self, dir: &Path) -> io::Result<Vec<String>> {
         let shared = self.shared.lock();
+        shared.has_power()?;
         let names = shared.names.keys().filter(|path| path.parent() == Some(dir));
         Ok(names
             .filter_map(|path| path.file_name()?.to_str().map(str::to_owned))
@@ -329,6 +374,7 @@ impl Disk for SimDisk {
 
     fn sync_dir(&self, dir: &Path) -> io::Result<()> {
         let mut shared = self.shared.lock();
+        shared.spend()?;
         if shared.sync_fails() {
             return Err(io::Error::other("injected failure to sync a directory"));
         }
@@ -347,12 +393,14 @@ impl Disk for SimDisk {
     }
 
     fn lock(&self, path: &Path) -> io::Result<Box<dyn DiskLock>> {
+        self.shared.lock().has_power()?;
         self.locks.take(path)
     }
 }
 
 impl SimFile {
     fn content<'a>(&self, shared: &'a mut Shared) -> io::Result<&'a mut Content> {
+        shared.has_power()?;
         if shared.epoch != self.epoch {
             return Err(io::Error::other(
                 "the machine went down after this file was opened",
@@ -368,6 +416,7 @@ impl SimFile {
 impl DiskFile for SimFile {
     fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
         let mut shared = self.shared.lock();
+        shared.spend()?;
         shared.writes += 1;
         let content = self.content(&mut shared)?;
         write_into(&mut content.current, offset, bytes)?;
@@ -382,6 +431,7 @@ impl DiskFile for SimFile {
 
     fn sync_data(&self) -> io::Result<()> {
         let mut shared = self.shared.lock();
+        shared.spend()?;
         let fails = shared.sync_fails();
         let content = self.content(&mut shared)?;
         let written = std::mem::take(&mut content.unsynced);

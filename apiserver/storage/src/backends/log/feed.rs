@@ -23,11 +23,13 @@ pub(super) struct Feed {
     compacted: u64,
     closed: bool,
     dispatch: Dispatch,
+    registered: u64,
 }
 
 /// What one cursor shares with the feed.
 #[derive(Debug)]
 pub(super) struct Slot {
+    number: u64,
     pub(super) interests: Box<[Interest]>,
     /// No change of interest before this revision is outstanding; zero when none is.
     /// Invariant: the feed raises it from zero under the write lock, its cursor moves it under the read lock.
@@ -64,6 +66,7 @@ impl Feed {
             compacted: compacted.0,
             closed: false,
             dispatch: Dispatch::default(),
+            registered: 0,
         }
     }
 
@@ -117,7 +120,10 @@ impl Feed {
     /// Ends every cursor.
     pub(super) fn close(&mut self) -> Vec<Waker> {
         self.closed = true;
-        self.dispatch.all().filter_map(|slot| slot.waker.take()).collect()
+        // In the order of registration: maps have none, and a simulation must run the same twice.
+        let mut slots: Vec<&Arc<Slot>> = self.dispatch.all().collect();
+        slots.sort_by_key(|slot| slot.number);
+        slots.into_iter().filter_map(|slot| slot.waker.take()).collect()
     }
 
     /// The changes after a revision, when memory has them all.
@@ -128,12 +134,13 @@ impl Feed {
 
     pub(super) fn register(&mut self, interests: Vec<Interest>, after: Revision) -> Arc<Slot> {
         let mark = if after.0 < self.current { after.0 + 1 } else { 0 };
-        let slot = Slot {
+        self.registered += 1;
+        let slot = Arc::new(Slot {
+            number: self.registered,
             interests: interests.into(),
             mark: AtomicU64::new(mark),
             waker: AtomicWaker::new(),
-        };
-        let slot = Arc::new(slot);
+        });
         self.dispatch.add(&slot);
         slot
     }

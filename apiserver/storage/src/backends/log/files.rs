@@ -130,12 +130,13 @@ impl Files {
 
 impl Table {
     fn take_prunable(&mut self, floor: Revision) -> (Vec<Arc<Segment>>, Vec<Arc<Checkpoint>>) {
+        let mut segments = self.take_superseded();
         let Some(base) = self
             .checkpoints
             .iter()
             .rposition(|checkpoint| checkpoint.revision() <= floor)
         else {
-            return (Vec::new(), Vec::new());
+            return (segments, Vec::new());
         };
         let batch = self.checkpoints[base].header.batch;
         let newest = self.checkpoints.len() - 1;
@@ -152,7 +153,28 @@ impl Table {
         let next = self
             .segments
             .partition_point(|segment| segment.header.first_batch <= batch + 1);
-        (self.segments.drain(..next.saturating_sub(1)).collect(), gone)
+        segments.extend(self.segments.drain(..next.saturating_sub(1)));
+        (segments, gone)
+    }
+
+    /// Segments whose only batch the next one repeats: a start without a write leaves such a one.
+    fn take_superseded(&mut self) -> Vec<Arc<Segment>> {
+        let firsts: Vec<u64> = self
+            .segments
+            .iter()
+            .map(|segment| segment.header.first_batch)
+            .collect();
+        let all = std::mem::take(&mut self.segments);
+        let mut gone = Vec::new();
+        for (at, segment) in all.into_iter().enumerate() {
+            let superseded = firsts.get(at + 1).is_some_and(|next| *next <= firsts[at]);
+            if superseded {
+                gone.push(segment)
+            } else {
+                self.segments.push(segment)
+            }
+        }
+        gone
     }
 }
 

@@ -20,6 +20,8 @@ pub(super) struct Writer {
     /// A flush is under way and will look here again.
     pub(super) flushing: bool,
     stopped: Option<StorageError>,
+    /// The disk failed; nothing is flushed after that.
+    failed: bool,
 }
 
 /// The batch that the next flush takes.
@@ -63,6 +65,7 @@ impl Writer {
             pending: Pending::new(last, Vec::new()),
             flushing: false,
             stopped: None,
+            failed: false,
         }
     }
 
@@ -106,12 +109,17 @@ impl Writer {
     /// Refuses everything from now on. The receiver resolves when what was taken up is done.
     pub(super) fn stop(&mut self, why: StorageError) -> oneshot::Receiver<Result<(), StorageError>> {
         self.stopped.get_or_insert(why);
+        if self.failed {
+            // No flush comes any more; the receiver finds its sender gone.
+            return oneshot::channel().1;
+        }
         self.enqueue(Vec::new(), None)
     }
 
     /// Fails everything that is queued, and everything to come.
     pub(super) fn fail(&mut self, why: &StorageError) -> Pending {
         self.stopped = Some(why.clone());
+        self.failed = true;
         self.overlay.clear();
         std::mem::replace(&mut self.pending, Pending::new(self.last, Vec::new()))
     }

@@ -1,0 +1,119 @@
+//! One life of the store: how it starts, and how it ends.
+
+use apiserver_storage::{LogOptions, LogStorage, Storage};
+use machinery_runtime::{Runtime, Scope, SimDisk};
+use std::sync::Arc;
+use std::time::Duration;
+
+pub(crate) struct Instance {
+    pub(crate) scope: Scope,
+    pub(crate) storage: Arc<LogStorage>,
+}
+
+/// What ends a life.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Ending {
+    /// Properly.
+    Close,
+    /// kill -9: everything written is there.
+    Kill,
+    /// The power goes between two steps.
+    Crash,
+    /// The power goes in the middle of one.
+    PowerOff,
+    /// A sync fails, the process ends, the machine goes on.
+    SyncFailure,
+    /// A sync fails, then the power goes as well.
+    SyncFailureThenCrash,
+}
+
+/// Small enough that segments, checkpoints and reads of the log happen all the time.
+pub(crate) fn options() -> LogOptions {
+    LogOptions {
+        history_bytes: 12 << 10,
+        segment_bytes: 12 << 10,
+        checkpoint_bytes: 6 << 10,
+        retention: Duration::ZERO,
+        on_fatal: Arc::new(|_| {}),
+        ..LogOptions::new("/data")
+    }
+}
+
+impl Instance {
+    /// Recovery must succeed, unless the power goes while it works; then the next one must.
+    pub(crate) async fn start(runtime: &Runtime, disk: &SimDisk) -> Self {
+        loop {
+            if runtime.random_u64().is_multiple_of(4) {
+                disk.power_off_after(u32::try_from(runtime.random_u64() % 10).unwrap());
+            }
+            let scope = runtime.child_scope();
+            match LogStorage::open(scope.runtime(), options()).await {
+                Ok((storage, report)) => {
+                    assert_eq!(report.problems, Vec::<String>::new());
+                    return Self {
+                        scope,
+                        storage: Arc::new(storage),
+                    };
+                }
+                Err(error) => {
+                    assert!(disk.is_off(), "recovery failed with the power on: {error}");
+                    disk.crash();
+                }
+            }
+        }
+    }
+
+    pub(crate) async fn end(self, ending: Ending, runtime: &Runtime, disk: &SimDisk) {
+        let cut_first = runtime.random_u64().is_multiple_of(2);
+        match ending {
+            Ending::Close => {
+                self.storage.close().await;
+                self.scope.stopped().await;
+                disk.kill();
+            }
+            Ending::Kill | Ending::SyncFailure => {
+                if cut_first {
+                    disk.kill();
+                }
+                self.scope.stopped().await;
+                disk.kill();
+                // The power is on again in the next life, also when it went in this one.
+                if disk.is_off() {
+                    disk.crash();
+                }
+            }
+            Ending::Crash | Ending::PowerOff | Ending::SyncFailureThenCrash => {
+                if cut_first {
+                    disk.crash();
+                    self.scope.stopped().await;
+                } else {
+                    self.scope.stopped().await;
+                    disk.crash();
+                }
+            }
+        }
+        disk.fail_syncs(0);
+    }
+}
+
+impl Ending {
+    pub(crate) fn draw(runtime: &Runtime) -> Self {
+        match runtime.random_u64() % 10 {
+            0 => Self::Close,
+            1 => Self::Kill,
+            2..=4 => Self::Crash,
+            5..=7 => Self::PowerOff,
+            8 => Self::SyncFailure,
+            _ => Self::SyncFailureThenCrash,
+        }
+    }
+
+    /// Arms what will happen in the middle of the life.
+    pub(crate) fn prepare(self, runtime: &Runtime, disk: &SimDisk) {
+        match self {
+            Self::PowerOff => disk.power_off_after(u32::try_from(runtime.random_u64() % 150).unwrap()),
+            Self::SyncFailure | Self::SyncFailureThenCrash => disk.fail_syncs(20),
+            Self::Close | Self::Kill | Self::Crash => {}
+        }
+    }
+}
