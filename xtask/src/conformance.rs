@@ -56,7 +56,7 @@ pub(crate) fn run(config: &Config, arguments: &Arguments) -> Result<()> {
         kubeconfig = path.clone();
     } else if arguments.upstream {
         let options = upstream::Options {
-            controller_manager: true,
+            controllers: true,
             ..upstream::Options::default()
         };
         let upstream = Upstream::start(config, &work.join("upstream"), options)?;

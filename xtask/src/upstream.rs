@@ -33,7 +33,8 @@ pub(crate) struct Upstream {
 /// What runs besides etcd and the API server.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Options {
-    pub controller_manager: bool,
+    /// kube-controller-manager and kube-scheduler.
+    pub controllers: bool,
     /// Synchronise every write to the disk, as a real cluster does; comparisons of answers need not.
     pub durable: bool,
 }
@@ -60,9 +61,11 @@ impl Upstream {
         fs::write(&upstream.kubeconfig, kubeconfig(&server, ADMIN_TOKEN))?;
         wait_ready(config, &upstream.kubeconfig)
             .with_context(|| format!("see the logs in {}", folder.display()))?;
-        if options.controller_manager {
+        if options.controllers {
             tools::ensure(config, &["kube-controller-manager"])?;
             upstream.start_controller_manager(config)?;
+            tools::ensure(config, &["kube-scheduler"])?;
+            upstream.start_scheduler(config)?;
         }
         Ok(upstream)
     }
@@ -173,6 +176,26 @@ impl Upstream {
                 &self.folder.join("service-account.key").display().to_string(),
                 "--root-ca-file",
                 &self.folder.join("certs/apiserver.crt").display().to_string(),
+            ],
+        )
+    }
+
+    fn start_scheduler(&mut self, config: &Config) -> Result<()> {
+        let kubeconfig = self.kubeconfig.display().to_string();
+        let [port] = free_ports()?;
+        self.spawn(
+            config,
+            "kube-scheduler",
+            &[
+                "--kubeconfig",
+                &kubeconfig,
+                "--secure-port",
+                &port.to_string(),
+                "--bind-address",
+                "127.0.0.1",
+                "--cert-dir",
+                &self.folder.join("scheduler").display().to_string(),
+                "--leader-elect=false",
             ],
         )
     }

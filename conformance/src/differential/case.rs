@@ -67,6 +67,9 @@ pub struct Step {
     pub start: Option<String>,
     /// … until a later step finishes it; such a step has no request of its own.
     pub finish: Option<String>,
+    /// Ask again until the answer has these values at these paths; only the last answer is compared.
+    #[serde(default)]
+    pub until: BTreeMap<String, Value>,
     /// Set to false where only the effect matters.
     #[serde(default = "yes")]
     pub compare: bool,

@@ -100,6 +100,9 @@ impl Mask {
                 masked.push_str(words);
                 masked.push_str("<revision>");
                 rest = after;
+            } else if let Some((port, after)) = node_port(rest) {
+                masked.push_str(&format!(":{}/", self.number("port", port)));
+                rest = after;
             } else if let Some((address, after)) = service_address(rest) {
                 masked.push_str(&self.number("address", address));
                 rest = after;
@@ -134,7 +137,7 @@ impl Mask {
 fn is_number_text(value: &Value) -> bool {
     value
         .as_str()
-        .is_some_and(|text| text.len() > 1 && text.bytes().all(|byte| byte.is_ascii_digit()))
+        .is_some_and(|text| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit()))
 }
 
 /// Cases end a `generateName` with `-x-`, and pods get a token volume; upstream appends five of its own alphabet. The
@@ -173,6 +176,13 @@ fn revision_in_message(text: &str) -> Option<(&'static str, &str)> {
         end => after.starts_with(end),
     };
     (ends && after.len() < rest.len()).then_some((words, after))
+}
+
+/// A node port as a Table shows it (`:31234/`), and what follows it, if `text` begins so.
+fn node_port(text: &str) -> Option<(&str, &str)> {
+    let (port, after) = text.strip_prefix(":3")?.split_once('/')?;
+    let port = (port.len() == 4 && port.bytes().all(|byte| byte.is_ascii_digit())).then(|| &text[1..6])?;
+    Some((port, after))
 }
 
 /// An address of the service range, and what follows it, if `text` begins so.

@@ -1,6 +1,7 @@
 //! Running cases.
 
 use std::collections::{BTreeMap, HashMap};
+use std::time::Duration;
 
 use anyhow::{Context, Result};
 use futures::StreamExt;
@@ -18,6 +19,10 @@ use crate::protobuf;
 
 /// How many cases run at a time.
 const CASES_AT_A_TIME: usize = 4;
+
+/// How often a step with `until` asks, and how long it waits between.
+const UNTIL_ATTEMPTS: usize = 50;
+const UNTIL_PAUSE: Duration = Duration::from_millis(200);
 
 /// Both servers, and what is known of the kinds.
 #[derive(Debug)]
@@ -167,7 +172,7 @@ impl Runner {
             let anonymous = step.user.as_deref() == Some("anonymous");
             let request = self.request(&side.variables, step)?;
             match step.watch {
-                None => side.client.send(request, anonymous).await?,
+                None => self.ask(side.client, request, anonymous, &step.until).await?,
                 Some(count) => {
                     let watch = side.client.watch(request, anonymous).await?;
                     if let Some(name) = &step.start {
@@ -185,6 +190,26 @@ impl Runner {
             side.variables.set(name, value);
         }
         Ok(Some(compare::see(&answer, body, &mut side.mask, &step.ignore)))
+    }
+
+    /// Sends, and again until the answer is the one waited for.
+    async fn ask(
+        &self,
+        client: &Client,
+        request: Request<Vec<u8>>,
+        anonymous: bool,
+        until: &BTreeMap<String, Value>,
+    ) -> Result<Answer> {
+        for _ in 0..UNTIL_ATTEMPTS {
+            let answer = client.send(request.clone(), anonymous).await?;
+            let body = compare::document(&self.facts, &answer)?;
+            let as_wanted = |(path, wanted): (&String, &Value)| template::at(&body, path) == Some(wanted);
+            if until.iter().all(as_wanted) {
+                return Ok(answer);
+            }
+            self.runtime.sleep(UNTIL_PAUSE).await;
+        }
+        anyhow::bail!("{} never came to {until:?}", request.uri())
     }
 
     fn request(&self, variables: &Variables, step: &Step) -> Result<Request<Vec<u8>>> {
