@@ -1,4 +1,5 @@
-//! Writes `src/table.bin` from `facts/`. `cargo xtask codegen` does the same after making the facts.
+//! Writes `src/table.bin` from `facts/`, and `src/descriptions.bin` from what `descriptions/` printed when its
+//! output is given as a file. `cargo xtask codegen` does the same after making the facts.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -17,6 +18,11 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     }
     let blob = machinery_api::compile::compile(&files)?;
     std::fs::write(here.join("src/table.bin"), &blob)?;
+    if let Some(path) = std::env::args().nth(1) {
+        let packed = machinery_api::compile::pack_descriptions(&std::fs::read_to_string(path)?);
+        std::fs::write(here.join("src/descriptions.bin"), &packed)?;
+        eprintln!("src/descriptions.bin: {} bytes", packed.len());
+    }
     eprintln!("src/table.bin: {} bytes", blob.len());
     Ok(())
 }

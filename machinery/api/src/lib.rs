@@ -8,6 +8,7 @@
 //! There is no second list of kinds anywhere. Nothing here waits, reads a clock or opens a file.
 
 pub mod compile;
+pub mod openapi;
 #[cfg(test)]
 mod samples;
 mod table;

@@ -137,6 +137,11 @@ impl Table {
         })
     }
 
+    /// Every known kind as `group/version/kind` (core: `v1/Pod`), with its type.
+    pub fn all_types(&self) -> impl Iterator<Item = (&str, TypeId)> {
+        self.types.iter().map(|(key, id)| (key.as_str(), *id))
+    }
+
     /// Reads what [`compile`](crate::compile::compile) wrote.
     pub fn read(bytes: &[u8]) -> Result<Self, SchemaError> {
         let mut input = Reader(bytes);

@@ -1,6 +1,10 @@
 //! Upstream's own round-trip fixtures (`k8s.io/api/testdata/HEAD`), when `KNARR_API_TESTDATA` says where they are:
 //! every kind decodes from JSON, YAML and protobuf to the same object, and its JSON is upstream's.
-#![expect(clippy::disallowed_methods, clippy::unwrap_used, reason = "a test that is given a path")]
+#![expect(
+    clippy::disallowed_methods,
+    clippy::unwrap_used,
+    reason = "a test that is given a path"
+)]
 
 use machinery_schema::{Strictness, decode_json, decode_protobuf, decode_yaml, encode_protobuf};
 use std::path::Path;

@@ -10,6 +10,7 @@ use facts::{Package, Resources};
 use machinery_schema::table::blob::{self, Writer};
 use machinery_schema::{SchemaError, TypeId};
 use std::collections::BTreeMap;
+use std::io::Read;
 
 /// The facts do not make a table.
 #[derive(Debug, thiserror::Error)]
@@ -55,6 +56,15 @@ pub fn compile(files: &BTreeMap<String, String>) -> Result<Vec<u8>, CompileError
     }
     write_resources(&mut out, &resources, &kinds)?;
     Ok(out.0)
+}
+
+/// Packs what `descriptions/` prints.
+pub fn pack_descriptions(json: &str) -> Vec<u8> {
+    let mut out = Vec::new();
+    let mut encoder = flate2::read::DeflateEncoder::new(json.as_bytes(), flate2::Compression::best());
+    // Reading from memory into memory cannot fail.
+    let _ = encoder.read_to_end(&mut out);
+    out
 }
 
 fn parse<'t, T: serde::Deserialize<'t>>(file: &str, text: &'t str) -> Result<T, CompileError> {
