@@ -21,6 +21,7 @@ mod suite;
 mod watch;
 mod write;
 
+pub use backends::etcd::{EtcdOptions, EtcdStorage, RecordCodec};
 pub use backends::log::{LogOptions, LogStorage, RecoveryReport};
 pub use error::StorageError;
 pub use key::{Key, MAX_KEY_BYTES, Prefix};

@@ -15,7 +15,7 @@ pub struct Event {
     pub key: Key,
     /// What is there since; nothing after a deletion.
     pub entry: Option<Arc<Entry>>,
-    /// What was there before; nothing before a creation.
+    /// What was there before; nothing before a creation. (On etcd also nothing when that is compacted.)
     pub previous: Option<Arc<Entry>>,
 }
 
@@ -67,7 +67,9 @@ impl dyn WatchCursor {
 
 impl Event {
     pub fn is_create(&self) -> bool {
-        self.previous.is_none() && self.entry.is_some()
+        self.entry
+            .as_ref()
+            .is_some_and(|entry| entry.created == entry.revision)
     }
 
     pub fn is_delete(&self) -> bool {

@@ -1,0 +1,169 @@
+//! The connection, and what its answers mean.
+
+use super::RecordCodec;
+use crate::{Entry, Key, StorageError};
+use etcd_client::{Client, GetOptions, KeyValue, KvClient, ResponseHeader, WatchOptions};
+use machinery_meta::Revision;
+use machinery_runtime::CancellationToken;
+use std::fmt;
+use std::future::Future;
+use std::sync::Arc;
+
+/// A connection that ends with its storage.
+#[derive(Clone)]
+pub(super) struct Remote {
+    pub(super) client: Client,
+    pub(super) codec: Arc<dyn RecordCodec>,
+    closed: CancellationToken,
+}
+
+/// Answers may be as large as gRPC allows, as in upstream's client; what they hold is bounded by what is asked.
+const MAX_ANSWER_BYTES: usize = i32::MAX as usize;
+/// No key begins with a zero byte, so nothing is ever found here.
+const NOWHERE: &[u8] = &[0];
+
+impl Remote {
+    pub(super) fn new(client: Client, codec: Arc<dyn RecordCodec>, closed: CancellationToken) -> Self {
+        Self {
+            client,
+            codec,
+            closed,
+        }
+    }
+
+    pub(super) fn kv(&self) -> Result<KvClient, StorageError> {
+        if self.closed.is_cancelled() {
+            return Err(closed());
+        }
+        Ok(self
+            .client
+            .kv_client()
+            .max_decoding_message_size(MAX_ANSWER_BYTES))
+    }
+
+    pub(super) fn watch_client(&self) -> etcd_client::WatchClient {
+        self.client
+            .watch_client()
+            .max_decoding_message_size(MAX_ANSWER_BYTES)
+    }
+
+    /// The answer, unless the storage is closed first.
+    pub(super) async fn waiting<T>(
+        &self,
+        answer: impl Future<Output = Result<T, etcd_client::Error>>,
+    ) -> Result<T, StorageError> {
+        tokio::select! {
+            biased;
+            () = self.closed.cancelled() => Err(closed()),
+            answer = answer => answer.map_err(failed),
+        }
+    }
+
+    /// The revision of now, agreed with the other members.
+    pub(super) async fn current(&self) -> Result<Revision, StorageError> {
+        let answer = self.waiting(self.kv()?.get(NOWHERE, None)).await?;
+        Ok(revision(answer.header()))
+    }
+
+    /// The floor. etcd tells it only to who asks for something below it.
+    pub(super) async fn compacted(&self) -> Result<Revision, StorageError> {
+        let first = GetOptions::new().with_revision(1);
+        match self.waiting(self.kv()?.get(NOWHERE, Some(first))).await {
+            Ok(_) => return Ok(Revision::ZERO),
+            Err(StorageError::Compacted { .. }) => {}
+            Err(other) => return Err(other),
+        }
+        let options = WatchOptions::new().with_start_revision(1);
+        let mut stream = self
+            .waiting(self.watch_client().watch(NOWHERE, Some(options)))
+            .await?;
+        while let Some(answer) = self.waiting(stream.message()).await? {
+            if answer.compact_revision() != 0 {
+                return Ok(unsigned(answer.compact_revision()));
+            }
+        }
+        Err(StorageError::Unavailable("etcd ended a watch".to_owned()))
+    }
+
+    pub(super) async fn reached(&self, revision: Revision) -> Result<(), StorageError> {
+        if self.current().await? >= revision {
+            return Ok(());
+        }
+        let options = WatchOptions::new()
+            .with_all_keys()
+            .with_start_revision(number(revision));
+        let mut stream = self.waiting(self.watch_client().watch("", Some(options))).await?;
+        while let Some(answer) = self.waiting(stream.message()).await? {
+            if !answer.events().is_empty() {
+                return Ok(());
+            }
+        }
+        Err(StorageError::Unavailable("etcd ended a watch".to_owned()))
+    }
+}
+
+impl fmt::Debug for Remote {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Remote")
+            .field("codec", &self.codec)
+            .finish_non_exhaustive()
+    }
+}
+
+fn closed() -> StorageError {
+    StorageError::Unavailable("storage is closed".to_owned())
+}
+
+/// What an error of the client means. Numbers of revisions are filled in by those who know them.
+pub(super) fn failed(error: etcd_client::Error) -> StorageError {
+    let text = error.to_string();
+    if text.contains("required revision has been compacted") {
+        StorageError::Compacted {
+            asked: Revision::ZERO,
+            compacted: Revision::ZERO,
+        }
+    } else if text.contains("request is too large") || text.contains("too many operations") {
+        let what = "a request to etcd".to_owned();
+        StorageError::TooLarge {
+            what,
+            size: 0,
+            limit: 0,
+        }
+    } else {
+        StorageError::Unavailable(format!("etcd: {text}"))
+    }
+}
+
+/// A stored value as an entry.
+pub(super) fn entry(codec: &dyn RecordCodec, kv: &KeyValue) -> Result<Arc<Entry>, StorageError> {
+    let unreadable = |cause| StorageError::Unreadable {
+        key: String::from_utf8_lossy(kv.key()).into_owned(),
+        cause,
+    };
+    let key = key(kv)?;
+    let record = codec.decode(&key, kv.value()).map_err(unreadable)?;
+    let (revision, created) = (unsigned(kv.mod_revision()), unsigned(kv.create_revision()));
+    Ok(Arc::new(Entry {
+        key,
+        revision,
+        created,
+        expires: None,
+        record,
+    }))
+}
+
+pub(super) fn key(kv: &KeyValue) -> Result<Key, StorageError> {
+    Key::parse(&String::from_utf8_lossy(kv.key()))
+}
+
+pub(super) fn revision(header: Option<&ResponseHeader>) -> Revision {
+    header.map_or(Revision::ZERO, |header| unsigned(header.revision()))
+}
+
+pub(super) fn unsigned(revision: i64) -> Revision {
+    Revision(u64::try_from(revision).unwrap_or(0))
+}
+
+pub(super) fn number(revision: Revision) -> i64 {
+    i64::try_from(revision.0).unwrap_or(i64::MAX)
+}
