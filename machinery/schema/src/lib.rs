@@ -15,6 +15,8 @@
 //! Nothing here is async, reads a clock or opens a file, and every bound on outside bytes is a named constant.
 
 mod defaults;
+#[cfg(test)]
+mod fuzz;
 pub mod json;
 pub mod leaf;
 mod normal;

@@ -1,11 +1,13 @@
 //! YAML with Go's meaning of scalars (`yes` is true, `0644` is octal), by way of JSON as upstream does it.
 
 use crate::json::{DecodeError, Decoded, MAX_INPUT, Strictness, decode_json, write_float, write_string};
-use crate::{MAX_DEPTH, Schema, TypeId};
+use crate::{Schema, TypeId};
 use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 use std::fmt;
 use std::sync::Arc;
 
+/// YAML nests less deep than JSON may: its parser needs more stack for each level.
+const MAX_YAML_DEPTH: usize = 64;
 /// A document may not grow beyond this by its aliases.
 const MAX_EXPANDED: usize = 16 << 20;
 
@@ -36,7 +38,7 @@ pub fn yaml_to_json(input: &[u8]) -> Result<String, DecodeError> {
         duplicate_keys: serde_saphyr::DuplicateKeyPolicy::PassThrough,
         legacy_octal_numbers: true,
         with_snippet: false,
-        budget: serde_saphyr::budget! { max_depth: MAX_DEPTH, max_total_scalar_bytes: MAX_EXPANDED },
+        budget: serde_saphyr::budget! { max_depth: MAX_YAML_DEPTH, max_total_scalar_bytes: MAX_EXPANDED },
     };
     serde_saphyr::with_deserializer_from_str_with_options(text, options, |de| Json(&mut out).deserialize(de))
         .map_err(|error| problem(&error))?;
@@ -217,6 +219,10 @@ mod tests {
         }
         assert!(yaml_to_json(bomb.as_bytes()).is_err());
         assert!(yaml_to_json("[".repeat(5000).as_bytes()).is_err());
+        assert!(yaml_to_json("{a: ".repeat(65).as_bytes()).is_err());
+        assert!(yaml_to_json("- ".repeat(65).as_bytes()).is_err());
+        assert!(yaml_to_json("- ".repeat(60).as_bytes()).is_ok());
+        assert!(yaml_to_json("? ".repeat(200).as_bytes()).is_err());
         assert!(yaml_to_json(&[0xff, 0xfe]).is_err());
     }
 }
