@@ -120,12 +120,28 @@ fn settle_strictness(
     }
 }
 
-fn undecodable(expected: &Expected<'_>, _bytes: &[u8], error: &DecodeError) -> RegistryError {
+/// What upstream says of a body it cannot decode: by its kind where that could be read.
+fn undecodable(expected: &Expected<'_>, bytes: &[u8], error: &DecodeError) -> RegistryError {
     let gvk = &expected.gvk;
-    RegistryError::BadRequest(format!(
-        "{} in version {:?} cannot be handled as a {}: {error}",
-        gvk.kind, gvk.version, gvk.kind
-    ))
+    RegistryError::BadRequest(match error {
+        DecodeError::Syntax(problem) => format!(
+            "the object provided is unrecognized (must be of type {}): couldn't get version/kind; json parse error: {problem} ({})",
+            gvk.kind,
+            summary(bytes)
+        ),
+        _ => format!("{} in version {:?} cannot be handled as a {}: {error}", gvk.kind, gvk.version, gvk.kind),
+    })
+}
+
+/// The beginning of a body, as text when it looks like JSON.
+fn summary(bytes: &[u8]) -> String {
+    const SHOWN: usize = 30;
+    let (head, more) = if bytes.len() > SHOWN { (&bytes[..SHOWN], " ...") } else { (bytes, "") };
+    match bytes.first() {
+        None => "<empty>".into(),
+        Some(b'{') => format!("{}{more}", String::from_utf8_lossy(head)),
+        Some(_) => head.iter().map(|byte| format!("{byte:02x}")).collect::<String>() + more,
+    }
 }
 
 /// What the body calls itself must be what the address serves; saying nothing is fine.
@@ -138,18 +154,25 @@ fn check_kind(tree: &Tree, expected: &Expected<'_>) -> Result<(), RegistryError>
     }
     let parsed: GroupVersion = api_version.parse().unwrap_or_default();
     let found_kind = if kind.is_empty() { &wanted.kind } else { kind };
-    Err(RegistryError::BadRequest(if !same_version && found_kind == wanted.kind {
+    let known = machinery_api::schema_for(&parsed.group, &parsed.version, found_kind).is_some();
+    let cannot = format!("{found_kind} in version {:?} cannot be handled as a {}", parsed.version, wanted.kind);
+    Err(RegistryError::BadRequest(if !known {
         format!(
-            "the API version in the data ({api_version}) does not match the expected API version ({})",
-            wanted.api_version()
+            "{cannot}: no kind {found_kind:?} is registered for version {api_version:?} in scheme \"pkg/runtime/scheme.go:111\""
+        )
+    } else if found_kind != wanted.kind {
+        let internal = match wanted.group.split('.').next() {
+            Some("") | None => "core",
+            Some(first) => first,
+        };
+        format!(
+            "{cannot}: converting ({}.{found_kind}) to ({internal}.{}): unknown conversion",
+            parsed.version, wanted.kind
         )
     } else {
         format!(
-            "{found_kind} in version {:?} cannot be handled as a {}: converting ({parsed}).{found_kind} to ({}).{}: unknown conversion",
-            parsed.version,
-            wanted.kind,
-            wanted.group_version(),
-            wanted.kind
+            "the API version in the data ({api_version}) does not match the expected API version ({})",
+            wanted.api_version()
         )
     }))
 }

@@ -164,3 +164,89 @@ async fn discovery_names_every_group() {
     assert_eq!(hash(&pods, "configmaps"), "qFsyl6wFWjQ=");
     assert_eq!(api.get("/version").await["minor"], "37");
 }
+
+const CRD: &str = r#"{"metadata":{"name":"crontabs.stable.example.com"},"spec":{"group":"stable.example.com","scope":"Namespaced",
+"names":{"plural":"crontabs","kind":"CronTab","shortNames":["ct"]},"versions":[{"name":"v1","served":true,"storage":true,
+"subresources":{"status":{},"scale":{"specReplicasPath":".spec.replicas","statusReplicasPath":".status.replicas"}},
+"additionalPrinterColumns":[{"name":"Spec","type":"string","jsonPath":".spec.cronSpec"}],
+"selectableFields":[{"jsonPath":".spec.cronSpec"}],
+"schema":{"openAPIV3Schema":{"type":"object","properties":{"spec":{"type":"object","required":["cronSpec"],"properties":{
+"cronSpec":{"type":"string"},"image":{"type":"string","default":"nginx"},"replicas":{"type":"integer","minimum":0}}},
+"status":{"type":"object","properties":{"replicas":{"type":"integer"}}}}}}}]}}"#;
+
+/// Waits until a path answers with a code; the bound ends a test that would never.
+async fn until(api: &Api, path: &str, code: u16) -> String {
+    for _ in 0..1000 {
+        let (found, text) = api.send(Method::GET, path, &[], "").await;
+        if found == code {
+            return text;
+        }
+        tokio::task::yield_now().await;
+        api.runtime.sleep(std::time::Duration::from_millis(5)).await;
+    }
+    panic!("{path} never answered {code}");
+}
+
+#[tokio::test]
+async fn a_definition_serves_its_objects_and_takes_them_along() {
+    let api = Api::new().await;
+    apiserver_registry::custom::start(api.endpoints.registry()).await.unwrap();
+    let definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+    let made = api.create(definitions, CRD).await;
+    assert_eq!(made["spec"]["names"]["listKind"], "CronTabList");
+    assert_eq!(made["status"]["storedVersions"][0], "v1");
+    let path = "/apis/stable.example.com/v1/namespaces/default/crontabs";
+    until(&api, path, 200).await;
+    let body = r#"{"apiVersion":"stable.example.com/v1","kind":"CronTab","metadata":{"name":"a"},"spec":{"cronSpec":"x","zz":1,"replicas":2},"status":{"replicas":3}}"#;
+    let object = api.create(path, body).await;
+    assert_eq!(object["spec"], serde_json::json!({"cronSpec":"x","image":"nginx","replicas":2}));
+    assert!(object.get("status").is_none());
+    let bad = api.send(Method::POST, path, &[], r#"{"apiVersion":"stable.example.com/v1","kind":"CronTab","metadata":{"name":"b"},"spec":{"replicas":-1}}"#).await;
+    let bad = Api::parsed(bad, 422);
+    assert_eq!(bad["details"]["causes"][1]["field"], "spec.cronSpec", "{bad}");
+    let scale = api.get(&format!("{path}/a/scale")).await;
+    assert_eq!(scale["spec"]["replicas"], 2);
+    let merge = [("content-type", "application/merge-patch+json")];
+    let scaled = api.send(Method::PATCH, &format!("{path}/a/scale"), &merge, r#"{"spec":{"replicas":5}}"#).await;
+    assert_eq!(Api::parsed(scaled, 200)["spec"]["replicas"], 5);
+    let status = api.send(Method::PATCH, &format!("{path}/a/status"), &merge, r#"{"status":{"replicas":5},"spec":{"replicas":9}}"#).await;
+    let status = Api::parsed(status, 200);
+    assert_eq!((&status["status"]["replicas"], &status["spec"]["replicas"]), (&5.into(), &5.into()));
+    let listed = api.get(&format!("{path}?fieldSelector=spec.cronSpec%3Dx")).await;
+    assert_eq!(listed["items"][0]["kind"], "CronTab");
+    let accept = [("accept", "application/json;as=Table;v=v1;g=meta.k8s.io")];
+    let table = Api::parsed(api.send(Method::GET, path, &accept, "").await, 200);
+    assert_eq!(table["rows"][0]["cells"][1], "x");
+
+    let gone = api.send(Method::DELETE, &format!("{definitions}/crontabs.stable.example.com"), &[], "").await;
+    assert_eq!(gone.0, 200);
+    until(&api, path, 404).await;
+    until(&api, &format!("{definitions}/crontabs.stable.example.com"), 404).await;
+}
+
+#[tokio::test]
+async fn services_have_addresses_and_ports() {
+    let api = Api::new().await;
+    let cidr = r#"{"metadata":{"name":"kubernetes"},"spec":{"cidrs":["10.96.0.0/16"]}}"#;
+    api.create("/apis/networking.k8s.io/v1/servicecidrs", cidr).await;
+    let services = "/api/v1/namespaces/default/services";
+    let body = r#"{"metadata":{"name":"a"},"spec":{"type":"NodePort","ports":[{"port":80}],"selector":{"a":"b"}}}"#;
+    let made = api.create(services, body).await;
+    let address = made["spec"]["clusterIP"].as_str().unwrap();
+    assert!(address.starts_with("10.96."), "{made}");
+    assert_eq!(made["spec"]["clusterIPs"][0], address);
+    assert_eq!(made["spec"]["ports"][0]["targetPort"], 80);
+    let node_port = made["spec"]["ports"][0]["nodePort"].as_i64().unwrap();
+    assert!((30000..=32767).contains(&node_port));
+    api.get(&format!("/apis/networking.k8s.io/v1/ipaddresses/{address}")).await;
+    let again = format!(r#"{{"metadata":{{"name":"b"}},"spec":{{"clusterIP":"{address}","ports":[{{"port":80}}]}}}}"#);
+    let refused = Api::parsed(api.send(Method::POST, services, &[], &again).await, 422);
+    assert!(refused["message"].as_str().unwrap().contains("provided IP is already allocated"), "{refused}");
+    let merge = [("content-type", "application/merge-patch+json")];
+    let plain = api.send(Method::PATCH, &format!("{services}/a"), &merge, r#"{"spec":{"type":"ClusterIP"}}"#).await;
+    assert!(Api::parsed(plain, 200)["spec"]["ports"][0].get("nodePort").is_none());
+    let gone = api.send(Method::DELETE, &format!("{services}/a"), &[], "").await;
+    assert_eq!(gone.0, 200);
+    let free = api.send(Method::GET, &format!("/apis/networking.k8s.io/v1/ipaddresses/{address}"), &[], "").await;
+    assert_eq!(free.0, 404);
+}

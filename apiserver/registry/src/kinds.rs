@@ -41,6 +41,7 @@ fn row(info: &KindInfo) -> ResourceRow {
         selectable: selectable(&gvk.group, &info.plural).into(),
         strategy: strategy(&gvk.group, &info.plural),
         virtual_kind,
+        retired: machinery_runtime::CancellationToken::new(),
         deprecation_warning: deprecation(&gvk),
         storage_version_hash: if virtual_kind { String::new() } else { storage_version_hash(&stored.gvk) },
         stored,
@@ -104,6 +105,7 @@ fn scale_paths() -> ScalePaths {
     ScalePaths {
         spec_replicas: path(["spec", "replicas"]),
         status_replicas: path(["status", "replicas"]),
+        custom: false,
         selector: Some(path(["spec", "selector"])),
     }
 }

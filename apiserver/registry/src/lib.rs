@@ -26,6 +26,7 @@ mod codec;
 pub mod columns;
 pub mod context;
 mod continue_token;
+pub mod custom;
 pub mod error;
 pub mod kinds;
 pub mod label_selector;

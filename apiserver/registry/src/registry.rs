@@ -174,6 +174,11 @@ impl Registry {
         let _changing = self.0.changing.lock();
         let old = self.0.rows.load_full();
         let mut custom = old.custom.clone();
+        let before = custom.get(definition).map_or(&[][..], Vec::as_slice);
+        if same(before, &rows) {
+            return;
+        }
+        before.iter().for_each(|row| row.retired.cancel());
         if rows.is_empty() {
             custom.remove(definition);
         } else {
@@ -181,6 +186,18 @@ impl Registry {
         }
         self.0.rows.store(Arc::new(Rows::rebuilt(old.built_in.clone(), custom, old.generation + 1)));
     }
+}
+
+/// Nothing a client could see differs.
+fn same(before: &[Arc<ResourceRow>], after: &[ResourceRow]) -> bool {
+    let looks = |row: &ResourceRow| {
+        let subresources: Vec<_> = row.subresources.iter().map(|sub| (sub.name.clone(), sub.role.clone())).collect();
+        let names = (row.singular.clone(), row.short_names.clone(), row.categories.clone(), row.list_kind.clone());
+        let stored = (row.stored.gvk.clone(), row.stored.schema.fingerprint());
+        let shown = (row.columns.heads.clone(), row.deprecation_warning.clone());
+        (row.gvk.clone(), row.schema.fingerprint(), subresources, names, stored, shown)
+    };
+    before.len() == after.len() && before.iter().zip(after).all(|(old, new)| looks(old) == looks(new))
 }
 
 #[cfg(test)]

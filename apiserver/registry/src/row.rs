@@ -7,6 +7,7 @@ use crate::columns::Columns;
 use crate::strategy::Strategy;
 use crate::verbs::Verbs;
 use machinery_meta::{GroupKind, GroupResource, GroupVersion, GroupVersionKind};
+use machinery_runtime::CancellationToken;
 use machinery_schema::{Ref, Schema, Tree, TypeId};
 use std::sync::Arc;
 
@@ -35,8 +36,10 @@ pub struct ResourceRow {
     pub virtual_kind: bool,
     /// A warning every answer carries (deprecated versions).
     pub deprecation_warning: Option<String>,
-    /// `selfLink`-less hash of the storage version for aggregated discovery and `/apis` lists.
+    /// Upstream's hash of the version it is stored in, for discovery.
     pub storage_version_hash: String,
+    /// Cancelled when other rows take this one's place; watches end with it.
+    pub retired: CancellationToken,
 }
 
 /// How and where objects of the kind are kept.
@@ -93,6 +96,8 @@ pub enum SubresourceRole {
 pub struct ScalePaths {
     pub spec_replicas: Vec<String>,
     pub status_replicas: Vec<String>,
+    /// Of a custom resource: a missing value is an error.
+    pub custom: bool,
     /// A label selector object or, for custom resources, a string.
     pub selector: Option<Vec<String>>,
 }

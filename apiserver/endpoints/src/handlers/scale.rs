@@ -36,7 +36,12 @@ fn scale_of(object: &Tree, paths: &ScalePaths) -> Result<Tree, RegistryError> {
             scale.set(&[Step::Name("metadata"), Step::Name(field)], value);
         }
     }
-    if let Some(replicas) = at(object, &paths.spec_replicas).and_then(Ref::as_i64).filter(|replicas| *replicas != 0) {
+    let wanted = at(object, &paths.spec_replicas);
+    if wanted.is_none() && paths.custom {
+        let path = paths.spec_replicas.join(".");
+        return Err(RegistryError::Internal(format!("the spec replicas field \".{path}\" does not exist")));
+    }
+    if let Some(replicas) = wanted.and_then(Ref::as_i64).filter(|replicas| *replicas != 0) {
         scale.set_i64(&["spec", "replicas"], replicas);
     }
     let replicas = at(object, &paths.status_replicas).and_then(Ref::as_i64).unwrap_or(0);

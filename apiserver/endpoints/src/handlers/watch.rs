@@ -14,7 +14,7 @@ use futures::stream;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use http::{Response, StatusCode};
 use machinery_meta::Revision;
-use machinery_runtime::Runtime;
+use machinery_runtime::{CancellationToken, Runtime};
 use machinery_schema::{Tree, encode_json};
 use std::time::Duration;
 
@@ -41,6 +41,7 @@ pub(crate) async fn watch(call: Call) -> Result<Response<Body>, RegistryError> {
     }
     let watcher = call.store.watch(&call.info.namespace, &options).await?;
     let runtime = call.ctx.runtime.clone();
+    let retired = call.store.row.retired.clone();
     let timeout = options.timeout.unwrap_or_else(|| MIN_WATCH + jitter(&runtime));
     let now = runtime.monotonic();
     let state = Streaming {
@@ -51,6 +52,7 @@ pub(crate) async fn watch(call: Call) -> Result<Response<Body>, RegistryError> {
         told: Revision::ZERO,
         begun: false,
         over: false,
+        retired,
         runtime,
     };
     let content_type = match showing.form.format {
@@ -83,6 +85,8 @@ struct Streaming {
     told: Revision,
     begun: bool,
     over: bool,
+    /// The kind's row was replaced: its schema changed, or it is no longer served.
+    retired: CancellationToken,
     runtime: Runtime,
 }
 
@@ -106,6 +110,7 @@ async fn step(mut state: Streaming) -> Option<(Frame, Streaming)> {
             biased;
             events = state.watcher.next() => Some(events),
             () = state.runtime.sleep_until(wake) => None,
+            () = state.retired.cancelled() => return None,
             () = state.runtime.cancelled() => return None,
         };
         match events {

@@ -1,11 +1,15 @@
 //! Kinds of the smaller groups that have rules of their own.
 
 pub(crate) mod autoscaling;
+mod crd;
 
 use crate::strategy::Strategy;
 use std::sync::Arc;
 
 /// The strategy of a kind of these groups.
-pub(crate) fn strategy(_group: &str, _plural: &str) -> Option<Arc<dyn Strategy>> {
-    None
+pub(crate) fn strategy(group: &str, plural: &str) -> Option<Arc<dyn Strategy>> {
+    match (group, plural) {
+        ("apiextensions.k8s.io", "customresourcedefinitions") => Some(Arc::new(crd::CrdStrategy)),
+        _ => None,
+    }
 }

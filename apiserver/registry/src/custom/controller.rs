@@ -1,0 +1,191 @@
+//! The loop over definitions: names, conditions, rows, cleanup.
+//!
+//! It is woken by changes of definitions only, and of the objects of definitions that are going.
+
+use super::definition;
+use super::names::{self, Taken};
+use super::cleanup;
+use crate::admission::AdmitAll;
+use crate::context::RequestContext;
+use crate::error::RegistryError;
+use crate::metadata;
+use crate::options::{ListOptions, UpdateOptions, WatchOptions};
+use crate::registry::Registry;
+use crate::store::{Store, Target, UpdatedObject, WatchEvent};
+use crate::strategy::Part;
+use async_trait::async_trait;
+use machinery_meta::UserInfo;
+use machinery_schema::{Ref, Tree};
+use std::time::Duration;
+
+/// How long to wait after an error, and between looks at objects whose finalizers hold a definition.
+const RETRY: Duration = Duration::from_secs(1);
+
+/// Serves all stored definitions, then goes on in a task of its own.
+pub async fn start(registry: &Registry) -> Result<(), RegistryError> {
+    let definitions = Definitions::new(registry)?;
+    let page = definitions.store.list("", &ListOptions::default()).await?;
+    for entry in &page.entries {
+        let object = definitions.store.decode(entry)?;
+        definitions.serve(&object);
+    }
+    registry.runtime().spawn("custom resource definitions", definitions.run()).detach();
+    Ok(())
+}
+
+struct Definitions {
+    registry: Registry,
+    store: Store,
+    ctx: RequestContext,
+}
+
+impl Definitions {
+    fn new(registry: &Registry) -> Result<Self, RegistryError> {
+        let store = registry
+            .store("apiextensions.k8s.io", "v1", "customresourcedefinitions")
+            .ok_or_else(|| RegistryError::Internal("definitions are not served".into()))?;
+        let user = UserInfo::named("system:apiserver", [UserInfo::MASTERS]);
+        let ctx = RequestContext::internal(user, registry.runtime().clone());
+        Ok(Self { registry: registry.clone(), store, ctx })
+    }
+
+    async fn run(self) {
+        loop {
+            if let Err(error) = self.follow().await {
+                tracing::warn!(%error, "following definitions failed");
+            }
+            self.ctx.runtime.sleep(RETRY).await;
+        }
+    }
+
+    /// One watch, until it ends.
+    async fn follow(&self) -> Result<(), RegistryError> {
+        let mut watcher = self.store.watch("", &WatchOptions::default()).await?;
+        let mut events = watcher.initial_events();
+        loop {
+            for event in events {
+                match event {
+                    WatchEvent::Added(entry) | WatchEvent::Modified(entry) => {
+                        self.changed(&self.store.decode(&entry)?).await;
+                    }
+                    WatchEvent::Deleted(entry, _) => {
+                        self.registry.set_custom(&entry.record.header.key.name, Vec::new());
+                        self.settle_others().await;
+                    }
+                    WatchEvent::Bookmark { .. } => {}
+                    WatchEvent::Failed(error) => return Err(error),
+                }
+            }
+            events = watcher.next().await;
+            if events.is_empty() {
+                return Ok(());
+            }
+        }
+    }
+
+    async fn changed(&self, definition: &Tree) {
+        let name = metadata::name(definition).to_owned();
+        if metadata::time(definition, "deletionTimestamp").is_some() {
+            self.serve(definition);
+            let own = (Self::new(&self.registry), name);
+            if let (Ok(this), name) = own {
+                self.ctx.runtime.spawn("definition cleanup", async move { this.clean(&name).await }).detach();
+            }
+            return;
+        }
+        if let Err(error) = self.settle(&name).await {
+            tracing::warn!(%error, definition = name, "settling a definition's names failed");
+        }
+        self.serve(definition);
+    }
+
+    /// Puts the rows of an established definition into the registry.
+    fn serve(&self, definition: &Tree) {
+        let rows = if names::is_true(definition, "Established") { definition::rows(definition) } else { Vec::new() };
+        self.registry.set_custom(metadata::name(definition), rows);
+    }
+
+    async fn taken(&self, name: &str, group: &str) -> Result<Taken, RegistryError> {
+        let page = self.store.list("", &ListOptions::default()).await?;
+        let mut taken = Taken::default();
+        for entry in page.entries.iter().filter(|entry| entry.record.header.key.name != name) {
+            let other = self.store.decode(entry)?;
+            if other.str_at(&["spec", "group"]) == group
+                && let Some(accepted) = other.at(&["status", "acceptedNames"])
+            {
+                taken.add(accepted);
+            }
+        }
+        Ok(taken)
+    }
+
+    /// Accepts or refuses a definition's names; writes only what changes.
+    async fn settle(&self, name: &str) -> Result<(), RegistryError> {
+        let change = Settle { definitions: self, name: name.to_owned() };
+        let target = Target { namespace: "", name, part: Part::Status };
+        match self.store.update(&self.ctx, target, &change, &UpdateOptions::default(), &AdmitAll).await {
+            Ok(_) => Ok(()),
+            Err(error) if error.is_not_found() => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Names that a definition waited for may be free now.
+    async fn settle_others(&self) {
+        let Ok(page) = self.store.list("", &ListOptions::default()).await else { return };
+        for entry in page.entries {
+            if let Err(error) = self.settle(&entry.record.header.key.name).await {
+                tracing::warn!(%error, "settling a definition's names failed");
+            }
+        }
+    }
+
+    /// Deletes the objects of a definition that is going, then lets it go.
+    async fn clean(&self, name: &str) {
+        loop {
+            match self.clean_once(name).await {
+                Ok(true) => return,
+                Ok(false) => {}
+                Err(error) => tracing::warn!(%error, definition = name, "cleaning up after a definition failed"),
+            }
+            self.ctx.runtime.sleep(RETRY).await;
+        }
+    }
+
+    async fn clean_once(&self, name: &str) -> Result<bool, RegistryError> {
+        let key = self.store.key("", name)?;
+        let Some(entry) = self.store.read_entry(&key).await? else { return Ok(true) };
+        let definition = self.store.decode(&entry)?;
+        let holds = metadata::finalizers(&definition).iter().any(|own| own == cleanup::FINALIZER);
+        if !holds {
+            return Ok(true);
+        }
+        let (group, plural) = (definition.str_at(&["spec", "group"]), definition.str_at(&["spec", "names", "plural"]));
+        if let Some(store) = self.registry.preferred_store(group, plural)
+            && !cleanup::delete_objects(&self.ctx, &store).await?
+        {
+            return Ok(false);
+        }
+        cleanup::release(&self.ctx, &self.store, name).await?;
+        Ok(true)
+    }
+}
+
+/// The status that other definitions' names allow.
+struct Settle<'a> {
+    definitions: &'a Definitions,
+    name: String,
+}
+
+#[async_trait]
+impl UpdatedObject for Settle<'_> {
+    async fn apply(&self, ctx: &RequestContext, live: Option<&Tree>) -> Result<Tree, RegistryError> {
+        let resource = self.definitions.store.row.group_resource();
+        let Some(live) = live else { return Err(RegistryError::not_found(&resource, &self.name)) };
+        let group = live.root().get("spec").map_or("", |spec: Ref<'_>| spec.str("group"));
+        let taken = self.definitions.taken(&self.name, group).await?;
+        let mut object = live.clone();
+        names::settle(&mut object, &taken, &metadata::format_time(ctx.runtime.now()));
+        Ok(object)
+    }
+}

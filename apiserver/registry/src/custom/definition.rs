@@ -1,0 +1,170 @@
+//! A definition as rows: one per served version.
+
+use super::columns::columns;
+use super::json_path::JsonPath;
+use super::strategy::SchemaStrategy;
+use crate::kinds::storage_version_hash;
+use crate::row::{Conversion, ResourceRow, ScalePaths, Selectable, StoredForm, Subresource, SubresourceRole};
+use crate::verbs::{Verb, Verbs};
+use machinery_meta::{FieldPath, GroupVersionKind};
+use machinery_schema::structural::{self, CompiledSchema};
+use machinery_schema::{Ref, Schema, Strictness, Tree, TypeId, apply_defaults, decode_json, encode_json};
+use std::sync::Arc;
+
+/// The rows of a definition whose names are accepted; none when it cannot be served.
+pub(super) fn rows(definition: &Tree) -> Vec<ResourceRow> {
+    let Some(spec) = definition.get("spec") else { return Vec::new() };
+    let versions: Vec<Ref<'_>> = spec.list("versions").collect();
+    let flag = |version: &Ref<'_>, name: &str| version.get(name).and_then(Ref::as_bool) == Some(true);
+    let Some(stored) = versions.iter().find(|version| flag(version, "storage")) else { return Vec::new() };
+    let Some(stored_schema) = compiled(*stored) else { return Vec::new() };
+    let served = versions.iter().filter(|version| flag(version, "served"));
+    served
+        .filter_map(|version| {
+            let schema = if version.str("name") == stored.str("name") { stored_schema.clone() } else { compiled(*version)? };
+            Some(row(definition, spec, *version, stored.str("name"), schema, &stored_schema))
+        })
+        .collect()
+}
+
+/// The compiled schema of one version.
+fn compiled(version: Ref<'_>) -> Option<CompiledSchema> {
+    let (table, config_map) = machinery_api::schema_for("", "v1", "ConfigMap")?;
+    let (_, metadata) = table.field(config_map, "metadata")?;
+    let root = version.at(&["schema", "openAPIV3Schema"]);
+    match structural::compile(root, (table, metadata.ty), &FieldPath::root()) {
+        Ok(compiled) => Some(compiled),
+        Err(errors) => {
+            tracing::warn!(version = version.str("name"), ?errors, "a definition's schema does not compile");
+            None
+        }
+    }
+}
+
+fn row(
+    definition: &Tree,
+    spec: Ref<'_>,
+    version: Ref<'_>,
+    stored_version: &str,
+    schema: CompiledSchema,
+    stored: &CompiledSchema,
+) -> ResourceRow {
+    let names = definition.at(&["status", "acceptedNames"]).unwrap_or(spec);
+    let group = spec.str("group");
+    let gvk = GroupVersionKind::new(group, version.str("name"), names.str("kind"));
+    let stored_gvk = GroupVersionKind::new(group, stored_version, names.str("kind"));
+    let plural = names.str("plural").to_owned();
+    let texts = |name: &str| names.list(name).filter_map(Ref::as_str).map(str::to_owned).collect::<Vec<_>>();
+    let other_form = schema.schema.fingerprint() != stored.schema.fingerprint();
+    let conversion: Option<Arc<dyn Conversion>> = if other_form { Some(Arc::new(Recoding)) } else { None };
+    let scale = scale_paths(version);
+    let strategy = SchemaStrategy {
+        status: version.at(&["subresources", "status"]).is_some(),
+        replicas: scale.as_ref().map(|paths| {
+            (version.str_at(&["subresources", "scale", "specReplicasPath"]).to_owned(), paths.spec_replicas.clone())
+        }),
+    };
+    ResourceRow {
+        singular: names.str("singular").to_owned(),
+        short_names: texts("shortNames"),
+        categories: texts("categories"),
+        list_kind: names.str("listKind").to_owned(),
+        namespaced: spec.str("scope") == "Namespaced",
+        verbs: Verbs::ALL,
+        subresources: subresources(version, &gvk, scale),
+        schema: schema.schema,
+        ty: schema.ty,
+        custom: true,
+        columns: columns(version),
+        selectable: selectable(spec).into(),
+        strategy: Arc::new(strategy),
+        virtual_kind: false,
+        deprecation_warning: deprecation(version, &gvk),
+        storage_version_hash: storage_version_hash(&stored_gvk),
+        stored: StoredForm {
+            prefix: format!("/registry/{group}/{plural}/"),
+            gvk: stored_gvk,
+            schema: Arc::clone(&stored.schema),
+            ty: stored.ty,
+            conversion,
+        },
+        retired: machinery_runtime::CancellationToken::new(),
+        plural,
+        gvk,
+    }
+}
+
+fn subresources(version: Ref<'_>, gvk: &GroupVersionKind, scale: Option<ScalePaths>) -> Vec<Subresource> {
+    let verbs = Verbs::of([Verb::Get, Verb::Patch, Verb::Update]);
+    let mut all = Vec::new();
+    if version.at(&["subresources", "status"]).is_some() {
+        all.push(Subresource { name: "status".into(), gvk: gvk.clone(), verbs, role: SubresourceRole::Status });
+    }
+    if let Some(paths) = scale {
+        let gvk = GroupVersionKind::new("autoscaling", "v1", "Scale");
+        all.push(Subresource { name: "scale".into(), gvk, verbs, role: SubresourceRole::Scale(paths) });
+    }
+    all
+}
+
+fn scale_paths(version: Ref<'_>) -> Option<ScalePaths> {
+    let scale = version.at(&["subresources", "scale"])?;
+    let path = |name: &str| JsonPath::parse(scale.str(name)).and_then(|path| path.members());
+    Some(ScalePaths {
+        spec_replicas: path("specReplicasPath")?,
+        status_replicas: path("statusReplicasPath")?,
+        custom: true,
+        selector: path("labelSelectorPath").filter(|path| !path.is_empty()),
+    })
+}
+
+/// Selectable fields of every version: headers are made from the stored form, whichever version writes.
+fn selectable(spec: Ref<'_>) -> Vec<Selectable> {
+    let mut all: Vec<Selectable> = Vec::new();
+    for field in spec.list("versions").flat_map(|version| version.list("selectableFields")) {
+        let label = field.str("jsonPath").trim_start_matches('.').to_owned();
+        let path = JsonPath::parse(field.str("jsonPath")).and_then(|path| path.members());
+        if let Some(path) = path.filter(|_| !all.iter().any(|own| own.label == label)) {
+            all.push(Selectable { label, path, absent: "" });
+        }
+    }
+    all
+}
+
+fn deprecation(version: Ref<'_>, gvk: &GroupVersionKind) -> Option<String> {
+    if version.get("deprecated").and_then(Ref::as_bool) != Some(true) {
+        return None;
+    }
+    Some(match version.str("deprecationWarning") {
+        "" => format!("{} {} is deprecated", gvk.api_version(), gvk.kind),
+        own => own.to_owned(),
+    })
+}
+
+/// Strategy `None`: the same members, seen through the other version's schema.
+#[derive(Debug)]
+struct Recoding;
+
+fn recoded(object: &Tree, schema: &Arc<Schema>, ty: TypeId) -> Tree {
+    let mut text = Vec::new();
+    encode_json(object, &mut text);
+    match decode_json(schema, ty, &text, Strictness::Ignore) {
+        Ok(decoded) => {
+            let mut tree = decoded.tree;
+            apply_defaults(&mut tree);
+            tree
+        }
+        // A value the other version calls ill-typed is kept as it is, as upstream does.
+        Err(_) => object.clone(),
+    }
+}
+
+impl Conversion for Recoding {
+    fn from_stored(&self, object: &Tree, schema: &Arc<Schema>, ty: TypeId) -> Tree {
+        recoded(object, schema, ty)
+    }
+
+    fn to_stored(&self, object: &Tree, schema: &Arc<Schema>, ty: TypeId) -> Tree {
+        recoded(object, schema, ty)
+    }
+}

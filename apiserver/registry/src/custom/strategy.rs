@@ -1,0 +1,58 @@
+//! The strategy of a custom kind: its decisions come from the schema and the subresources of its definition.
+
+use crate::context::RequestContext;
+use crate::metadata;
+use crate::strategy::{Part, Strategy};
+use machinery_meta::{FieldError, FieldPath};
+use machinery_schema::{Ref, Tree, structural};
+
+/// See the module's comment.
+#[derive(Debug, Clone)]
+pub(super) struct SchemaStrategy {
+    /// The version has a status subresource.
+    pub(super) status: bool,
+    /// Where `scale` finds the wanted replicas, with the path as the definition writes it.
+    pub(super) replicas: Option<(String, Vec<String>)>,
+}
+
+impl SchemaStrategy {
+    fn check_replicas(&self, object: Ref<'_>, problems: &mut Vec<FieldError>) {
+        let Some((text, path)) = &self.replicas else { return };
+        let found = path.iter().try_fold(object, |at, name| at.get(name)).and_then(Ref::as_i64);
+        if let Some(replicas) = found.filter(|replicas| *replicas < 0) {
+            let detail = "should be a non-negative integer";
+            problems.push(FieldError::invalid(&FieldPath::new(text), replicas, detail));
+        }
+    }
+}
+
+impl Strategy for SchemaStrategy {
+    fn prepare_for_update(&self, _ctx: &RequestContext, part: Part, object: &mut Tree, old: &Tree) {
+        // The status of a custom resource is all its subresource may change.
+        if part == Part::Status {
+            let version = metadata::resource_version(object).to_owned();
+            metadata::restore_member(object, old, "metadata");
+            object.set_str(&["metadata", "resourceVersion"], &version);
+        }
+    }
+
+    fn validate(&self, _ctx: &RequestContext, object: Ref<'_>) -> Vec<FieldError> {
+        let mut problems = structural::validate(object, None);
+        self.check_replicas(object, &mut problems);
+        problems
+    }
+
+    fn validate_update(&self, _ctx: &RequestContext, _part: Part, object: Ref<'_>, old: Ref<'_>) -> Vec<FieldError> {
+        let mut problems = structural::validate(object, Some(old));
+        self.check_replicas(object, &mut problems);
+        problems
+    }
+
+    fn allows_unconditional_update(&self) -> bool {
+        false
+    }
+
+    fn spec_changed(&self, object: &Tree, old: &Tree) -> bool {
+        metadata::spec_differs(object, old) || (!self.status && object.get("status") != old.get("status"))
+    }
+}
