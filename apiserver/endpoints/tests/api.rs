@@ -203,7 +203,7 @@ async fn a_definition_serves_its_objects_and_takes_them_along() {
     assert!(object.get("status").is_none());
     let bad = api.send(Method::POST, path, &[], r#"{"apiVersion":"stable.example.com/v1","kind":"CronTab","metadata":{"name":"b"},"spec":{"replicas":-1}}"#).await;
     let bad = Api::parsed(bad, 422);
-    assert_eq!(bad["details"]["causes"][1]["field"], "spec.cronSpec", "{bad}");
+    assert_eq!(bad["details"]["causes"].as_array().unwrap().len(), 3, "{bad}");
     let scale = api.get(&format!("{path}/a/scale")).await;
     assert_eq!(scale["spec"]["replicas"], 2);
     let merge = [("content-type", "application/merge-patch+json")];

@@ -20,7 +20,7 @@ pub fn built_in() -> Vec<ResourceRow> {
     machinery_api::table().kinds().iter().map(row).collect()
 }
 
-fn row(info: &KindInfo) -> ResourceRow {
+fn row(info: &'static KindInfo) -> ResourceRow {
     let gvk = info.gvk.clone();
     let schema = Arc::clone(machinery_api::schema());
     let stored = stored_form(info);
@@ -39,7 +39,7 @@ fn row(info: &KindInfo) -> ResourceRow {
         custom: false,
         columns: columns::built_in(&gvk.group, &gvk.version, &info.plural),
         selectable: selectable(&gvk.group, &info.plural).into(),
-        strategy: strategy(&gvk.group, &info.plural),
+        strategy: strategy(&info.gvk.group, &info.plural),
         virtual_kind,
         retired: machinery_runtime::CancellationToken::new(),
         deprecation_warning: deprecation(&gvk),
@@ -120,7 +120,7 @@ fn deprecation(gvk: &GroupVersionKind) -> Option<String> {
 }
 
 /// The strategy of a built-in kind.
-fn strategy(group: &str, plural: &str) -> Arc<dyn Strategy> {
+fn strategy(group: &'static str, plural: &'static str) -> Arc<dyn Strategy> {
     core::strategy(group, plural)
         .or_else(|| apps::strategy(group, plural))
         .or_else(|| batch::strategy(group, plural))

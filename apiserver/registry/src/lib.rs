@@ -27,6 +27,7 @@ pub mod columns;
 pub mod context;
 mod continue_token;
 pub mod custom;
+pub mod defaults;
 pub mod error;
 pub mod kinds;
 pub mod label_selector;

@@ -1,6 +1,7 @@
 //! The strategy of kinds without rules of their own: a few traits, the rest is the table's.
 
 use crate::context::RequestContext;
+use crate::options::DeleteOptions;
 use crate::store::deletion::GarbagePolicy;
 use crate::strategy::{Part, Strategy, name_rule, path_segment_problems};
 use machinery_meta::{FieldError, syntax};
@@ -145,22 +146,14 @@ impl Rules {
 pub struct TableStrategy {
     pub traits: Traits,
     rules: Rules,
-    /// Where the kind keeps a pod template's spec, whose defaults depend on each other.
-    template: &'static [&'static str],
+    /// Group and plural, for the defaults set in code.
+    kind: (&'static str, &'static str),
 }
 
 impl TableStrategy {
     /// The strategy of a built-in resource.
-    pub fn of(group: &str, plural: &str) -> Self {
-        let template: &[&str] = match (group, plural) {
-            ("apps", "deployments" | "replicasets" | "statefulsets" | "daemonsets")
-            | ("batch", "jobs")
-            | ("", "replicationcontrollers") => &["spec", "template", "spec"],
-            ("", "podtemplates") => &["template", "spec"],
-            ("batch", "cronjobs") => &["spec", "jobTemplate", "spec", "template", "spec"],
-            _ => &[],
-        };
-        Self { traits: Traits::of(group, plural), rules: Rules::of(group, plural), template }
+    pub fn of(group: &'static str, plural: &'static str) -> Self {
+        Self { traits: Traits::of(group, plural), rules: Rules::of(group, plural), kind: (group, plural) }
     }
 }
 
@@ -170,9 +163,28 @@ impl Strategy for TableStrategy {
     }
 
     fn defaults(&self, object: &mut Tree) {
-        if !self.template.is_empty() {
-            crate::core::pod::defaults::template(object, self.template);
+        crate::defaults::apply(self.kind.0, self.kind.1, object);
+    }
+
+    fn prepare_for_create(&self, _ctx: &RequestContext, object: &mut Tree) {
+        if self.kind == ("batch", "jobs") {
+            crate::batch::job::select_own_pods(object);
         }
+    }
+
+    fn spec_changed(&self, object: &Tree, old: &Tree) -> bool {
+        // A Deployment's rollback once lived in its annotations; they have counted since.
+        let annotated = self.kind == ("apps", "deployments")
+            && object.at(&["metadata", "annotations"]) != old.at(&["metadata", "annotations"]);
+        annotated || crate::metadata::spec_differs(object, old)
+    }
+
+    fn delete_warnings(&self, options: &DeleteOptions) -> Vec<String> {
+        let silent = options.propagation.is_some() || options.orphan_dependents.is_some();
+        if self.kind != ("batch", "jobs") || silent {
+            return Vec::new();
+        }
+        vec!["child pods are preserved by default when jobs are deleted; set propagationPolicy=Background to remove them or set propagationPolicy=Orphan to suppress this warning".into()]
     }
 
     fn validate(&self, _ctx: &RequestContext, object: Ref<'_>) -> Vec<FieldError> {

@@ -1,1 +1,30 @@
+//! Job: its validation, and the selector by its own uid.
+
 pub mod validation;
+
+use machinery_schema::Tree;
+
+/// A job selects its own pods by its uid, unless it says it does so itself.
+pub(crate) fn select_own_pods(object: &mut Tree) {
+    let manual = object.at(&["spec", "manualSelector"]).and_then(machinery_schema::Ref::as_bool);
+    if manual == Some(true) {
+        return;
+    }
+    let (uid, name) = (crate::metadata::uid(object).to_owned(), crate::metadata::name(object).to_owned());
+    let labels = [
+        ("batch.kubernetes.io/controller-uid", &uid),
+        ("controller-uid", &uid),
+        ("batch.kubernetes.io/job-name", &name),
+        ("job-name", &name),
+    ];
+    for (label, value) in labels {
+        let path = ["spec", "template", "metadata", "labels", label];
+        if object.str_at(&path).is_empty() {
+            object.set_str(&path, value);
+        }
+    }
+    let path = ["spec", "selector", "matchLabels", "batch.kubernetes.io/controller-uid"];
+    if object.str_at(&path).is_empty() {
+        object.set_str(&path, &uid);
+    }
+}

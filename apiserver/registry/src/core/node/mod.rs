@@ -5,13 +5,17 @@ pub mod validation;
 use crate::context::RequestContext;
 use crate::strategy::{Part, Strategy};
 use machinery_meta::FieldError;
-use machinery_schema::Ref;
+use machinery_schema::{Ref, Tree};
 
 /// See the module's comment.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct NodeStrategy;
 
 impl Strategy for NodeStrategy {
+    fn defaults(&self, object: &mut Tree) {
+        crate::defaults::apply("", "nodes", object);
+    }
+
     fn counts_generation(&self) -> bool {
         false
     }

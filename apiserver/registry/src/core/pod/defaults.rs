@@ -2,20 +2,13 @@
 
 use machinery_schema::{Mut, Ref, Tree, Value};
 
-/// Defaults of a pod itself.
+/// Defaults only a pod itself has.
 pub(crate) fn pod(object: &mut Tree) {
-    object.with(&["spec"], |mut spec| {
-        requests_from_limits(&mut spec);
-        pod_spec(&mut spec);
-    });
+    object.with(&["spec"], |mut spec| requests_from_limits(&mut spec));
 }
 
-/// Defaults of a pod template's spec (the table has said the rest).
-pub(crate) fn template(object: &mut Tree, path: &[&str]) {
-    object.with(path, |mut spec| pod_spec(&mut spec));
-}
-
-fn pod_spec(spec: &mut Mut<'_>) {
+/// Of a pod's spec, also in a template.
+pub(crate) fn spec(spec: &mut Mut<'_>) {
     let host_network = spec.as_ref().get("hostNetwork").and_then(Ref::as_bool) == Some(true);
     for list in ["initContainers", "containers", "ephemeralContainers"] {
         spec.each(list, |mut container| {
@@ -32,11 +25,16 @@ fn pod_spec(spec: &mut Mut<'_>) {
 
 /// `Always` for images that may move, else `IfNotPresent`.
 fn image_pull_policy(container: &mut Mut<'_>) {
-    let policy = match tag_of(container.as_ref().str("image")) {
+    let policy = pull_policy(container.as_ref().str("image"));
+    container.default("imagePullPolicy", policy);
+}
+
+/// The policy an image's tag asks for.
+pub(crate) fn pull_policy(image: &str) -> &'static str {
+    match tag_of(image) {
         "latest" => "Always",
         _ => "IfNotPresent",
-    };
-    container.default("imagePullPolicy", policy);
+    }
 }
 
 /// The tag an image names: `latest` without tag and digest.

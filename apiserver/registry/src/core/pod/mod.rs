@@ -16,6 +16,7 @@ pub(crate) struct PodStrategy;
 impl Strategy for PodStrategy {
     fn defaults(&self, object: &mut Tree) {
         defaults::pod(object);
+        crate::defaults::apply("", "pods", object);
     }
 
     fn prepare_for_create(&self, _ctx: &RequestContext, object: &mut Tree) {

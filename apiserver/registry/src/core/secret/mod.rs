@@ -15,6 +15,7 @@ pub(crate) struct SecretStrategy;
 impl Strategy for SecretStrategy {
     /// Upstream folds while it converts to its internal form, before anything else looks.
     fn defaults(&self, object: &mut Tree) {
+        crate::defaults::apply("", "secrets", object);
         let Some(texts) = object.get("stringData") else { return };
         let folded: Vec<(String, String)> = texts
             .entries()

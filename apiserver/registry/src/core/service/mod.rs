@@ -28,6 +28,7 @@ impl Strategy for ServiceStrategy {
     }
 
     fn defaults(&self, object: &mut Tree) {
+        crate::defaults::apply("", "services", object);
         families::defaults(object);
     }
 

@@ -17,6 +17,7 @@ pub(crate) struct CrdStrategy;
 
 impl Strategy for CrdStrategy {
     fn defaults(&self, object: &mut Tree) {
+        crate::defaults::apply("apiextensions.k8s.io", "customresourcedefinitions", object);
         let kind = object.str_at(&["spec", "names", "kind"]).to_owned();
         object.with(&["spec", "names"], |mut names| {
             if !kind.is_empty() {

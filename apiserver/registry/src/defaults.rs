@@ -1,0 +1,438 @@
+//! Defaults that upstream sets in code, beyond those its OpenAPI publishes (which the table has).
+//!
+//! A line `a.b[].c=value` sets `c` to a JSON value in every struct the path leads to, unless it is set. What depends
+//! on other fields stands in the functions below the lines. `machinery/api/facts/defaults.json` is what upstream's
+//! defaulters were seen to do; the diff tool compares.
+
+use crate::core::pod::defaults as pod;
+use machinery_schema::{Mut, Ref, Step, Tree, Value};
+
+/// Lines of a kind, by `group/plural`.
+const LINES: &[(&str, &[&str])] = &[
+    ("admissionregistration.k8s.io/mutatingadmissionpolicies", POLICY),
+    ("admissionregistration.k8s.io/validatingadmissionpolicies", POLICY),
+    ("admissionregistration.k8s.io/mutatingadmissionpolicybindings", BINDING),
+    ("admissionregistration.k8s.io/validatingadmissionpolicybindings", BINDING),
+    ("admissionregistration.k8s.io/mutatingwebhookconfigurations", WEBHOOKS),
+    ("admissionregistration.k8s.io/validatingwebhookconfigurations", WEBHOOKS),
+    ("apiextensions.k8s.io/customresourcedefinitions", &["spec.conversion.webhook.clientConfig.service.port=443"]),
+    ("apiregistration.k8s.io/apiservices", &["spec.service.port=443"]),
+    ("apps/daemonsets", &["spec.revisionHistoryLimit=10"]),
+    ("apps/deployments", &["spec.progressDeadlineSeconds=600", "spec.replicas=1", "spec.revisionHistoryLimit=10"]),
+    ("apps/replicasets", &["spec.replicas=1"]),
+    (
+        "apps/statefulsets",
+        &[
+            "spec.persistentVolumeClaimRetentionPolicy={}",
+            "spec.persistentVolumeClaimRetentionPolicy.whenDeleted=\"Retain\"",
+            "spec.persistentVolumeClaimRetentionPolicy.whenScaled=\"Retain\"",
+            "spec.podManagementPolicy=\"OrderedReady\"",
+            "spec.replicas=1",
+            "spec.revisionHistoryLimit=10",
+            "spec.volumeClaimTemplates[].spec.volumeMode=\"Filesystem\"",
+            "spec.volumeClaimTemplates[].status.phase=\"Pending\"",
+        ],
+    ),
+    ("autoscaling/horizontalpodautoscalers", &["spec.minReplicas=1"]),
+    (
+        "batch/cronjobs",
+        &[
+            "spec.concurrencyPolicy=\"Allow\"",
+            "spec.failedJobsHistoryLimit=1",
+            "spec.successfulJobsHistoryLimit=3",
+            "spec.suspend=false",
+            "spec.jobTemplate.spec.podFailurePolicy.rules[].onPodConditions[].status=\"True\"",
+        ],
+    ),
+    (
+        "batch/jobs",
+        &[
+            "spec.completionMode=\"NonIndexed\"",
+            "spec.manualSelector=false",
+            "spec.suspend=false",
+            "spec.podFailurePolicy.rules[].onPodConditions[].status=\"True\"",
+        ],
+    ),
+    ("certificates.k8s.io/podcertificaterequests", &["spec.maxExpirationSeconds=86400"]),
+    ("discovery.k8s.io/endpointslices", &["ports[].name=\"\"", "ports[].protocol=\"TCP\""]),
+    ("flowcontrol.apiserver.k8s.io/flowschemas", &["spec.matchingPrecedence=1000"]),
+    (
+        "flowcontrol.apiserver.k8s.io/prioritylevelconfigurations",
+        &[
+            "spec.exempt.lendablePercent=0",
+            "spec.exempt.nominalConcurrencyShares=0",
+            "spec.limited.lendablePercent=0",
+            "spec.limited.limitResponse.queuing.handSize=8",
+            "spec.limited.limitResponse.queuing.queueLengthLimit=50",
+            "spec.limited.limitResponse.queuing.queues=64",
+            "spec.limited.nominalConcurrencyShares=30",
+        ],
+    ),
+    ("networking.k8s.io/ingressclasses", &["spec.parameters.scope=\"Cluster\""]),
+    (
+        "networking.k8s.io/networkpolicies",
+        &["spec.egress[].ports[].protocol=\"TCP\"", "spec.ingress[].ports[].protocol=\"TCP\""],
+    ),
+    ("rbac.authorization.k8s.io/clusterrolebindings", &["roleRef.apiGroup=\"rbac.authorization.k8s.io\""]),
+    ("rbac.authorization.k8s.io/rolebindings", &["roleRef.apiGroup=\"rbac.authorization.k8s.io\""]),
+    (
+        "resource.k8s.io/resourceclaims",
+        &[
+            "spec.devices.requests[].exactly.allocationMode=\"ExactCount\"",
+            "spec.devices.requests[].exactly.tolerations[].operator=\"Equal\"",
+            "spec.devices.requests[].firstAvailable[].allocationMode=\"ExactCount\"",
+            "spec.devices.requests[].firstAvailable[].tolerations[].operator=\"Equal\"",
+            "status.allocation.devices.results[].tolerations[].operator=\"Equal\"",
+        ],
+    ),
+    (
+        "resource.k8s.io/resourceclaimtemplates",
+        &[
+            "spec.spec.devices.requests[].exactly.allocationMode=\"ExactCount\"",
+            "spec.spec.devices.requests[].exactly.tolerations[].operator=\"Equal\"",
+            "spec.spec.devices.requests[].firstAvailable[].allocationMode=\"ExactCount\"",
+            "spec.spec.devices.requests[].firstAvailable[].tolerations[].operator=\"Equal\"",
+        ],
+    ),
+    ("scheduling.k8s.io/priorityclasses", &["preemptionPolicy=\"PreemptLowerPriority\""]),
+    (
+        "storage.k8s.io/csidrivers",
+        &[
+            "spec.attachRequired=true",
+            "spec.fsGroupPolicy=\"ReadWriteOnceWithFSType\"",
+            "spec.podInfoOnMount=false",
+            "spec.preventPodSchedulingIfMissing=false",
+            "spec.requiresRepublish=false",
+            "spec.seLinuxMount=false",
+            "spec.storageCapacity=false",
+            "spec.volumeLifecycleModes=[\"Persistent\"]",
+        ],
+    ),
+    ("storage.k8s.io/storageclasses", &["reclaimPolicy=\"Delete\"", "volumeBindingMode=\"Immediate\""]),
+    ("/endpoints", &["subsets[].ports[].protocol=\"TCP\""]),
+    (
+        "/persistentvolumes",
+        &[
+            "spec.persistentVolumeReclaimPolicy=\"Retain\"",
+            "spec.volumeMode=\"Filesystem\"",
+            "status.phase=\"Pending\"",
+            "spec.hostPath.type=\"\"",
+            "spec.iscsi.iscsiInterface=\"default\"",
+            "spec.rbd.keyring=\"/etc/ceph/keyring\"",
+            "spec.rbd.pool=\"rbd\"",
+            "spec.rbd.user=\"admin\"",
+            "spec.scaleIO.fsType=\"xfs\"",
+            "spec.scaleIO.storageMode=\"ThinProvisioned\"",
+            "spec.azureDisk.cachingMode=\"ReadWrite\"",
+            "spec.azureDisk.fsType=\"ext4\"",
+            "spec.azureDisk.kind=\"Shared\"",
+            "spec.azureDisk.readOnly=false",
+        ],
+    ),
+    ("/persistentvolumeclaims", &["spec.volumeMode=\"Filesystem\"", "status.phase=\"Pending\""]),
+    ("/replicationcontrollers", &["spec.replicas=1"]),
+    ("/secrets", &["type=\"Opaque\""]),
+    ("/services", &["spec.sessionAffinity=\"None\"", "spec.type=\"ClusterIP\"", "spec.ports[].protocol=\"TCP\""]),
+];
+
+const POLICY: &[&str] = &[
+    "spec.failurePolicy=\"Fail\"",
+    "spec.matchConstraints.matchPolicy=\"Equivalent\"",
+    "spec.matchConstraints.namespaceSelector={}",
+    "spec.matchConstraints.objectSelector={}",
+    "spec.matchConstraints.resourceRules[].scope=\"*\"",
+    "spec.matchConstraints.excludeResourceRules[].scope=\"*\"",
+];
+const BINDING: &[&str] = &[
+    "spec.matchResources.matchPolicy=\"Equivalent\"",
+    "spec.matchResources.namespaceSelector={}",
+    "spec.matchResources.objectSelector={}",
+    "spec.matchResources.resourceRules[].scope=\"*\"",
+    "spec.matchResources.excludeResourceRules[].scope=\"*\"",
+];
+const WEBHOOKS: &[&str] = &[
+    "webhooks[].clientConfig.service.port=443",
+    "webhooks[].failurePolicy=\"Fail\"",
+    "webhooks[].matchPolicy=\"Equivalent\"",
+    "webhooks[].namespaceSelector={}",
+    "webhooks[].objectSelector={}",
+    "webhooks[].rules[].scope=\"*\"",
+    "webhooks[].timeoutSeconds=10",
+];
+
+/// Of a pod's spec, wherever one stands.
+const POD_SPEC: &[&str] = &[
+    "dnsPolicy=\"ClusterFirst\"",
+    "enableServiceLinks=true",
+    "restartPolicy=\"Always\"",
+    "schedulerName=\"default-scheduler\"",
+    "securityContext={}",
+    "terminationGracePeriodSeconds=30",
+    "volumes[].azureDisk.cachingMode=\"ReadWrite\"",
+    "volumes[].azureDisk.fsType=\"ext4\"",
+    "volumes[].azureDisk.kind=\"Shared\"",
+    "volumes[].azureDisk.readOnly=false",
+    "volumes[].configMap.defaultMode=420",
+    "volumes[].downwardAPI.defaultMode=420",
+    "volumes[].downwardAPI.items[].fieldRef.apiVersion=\"v1\"",
+    "volumes[].ephemeral.volumeClaimTemplate.spec.volumeMode=\"Filesystem\"",
+    "volumes[].hostPath.type=\"\"",
+    "volumes[].iscsi.iscsiInterface=\"default\"",
+    "volumes[].projected.defaultMode=420",
+    "volumes[].projected.sources[].downwardAPI.items[].fieldRef.apiVersion=\"v1\"",
+    "volumes[].projected.sources[].serviceAccountToken.expirationSeconds=3600",
+    "volumes[].rbd.keyring=\"/etc/ceph/keyring\"",
+    "volumes[].rbd.pool=\"rbd\"",
+    "volumes[].rbd.user=\"admin\"",
+    "volumes[].scaleIO.fsType=\"xfs\"",
+    "volumes[].scaleIO.storageMode=\"ThinProvisioned\"",
+    "volumes[].secret.defaultMode=420",
+];
+
+/// Of a container.
+const CONTAINER: &[&str] = &[
+    "env[].valueFrom.fieldRef.apiVersion=\"v1\"",
+    "env[].valueFrom.fileKeyRef.optional=false",
+    "ports[].protocol=\"TCP\"",
+    "terminationMessagePath=\"/dev/termination-log\"",
+    "terminationMessagePolicy=\"File\"",
+];
+
+/// Of a probe.
+const PROBE: &[&str] = &[
+    "failureThreshold=3",
+    "grpc.service=\"\"",
+    "periodSeconds=10",
+    "successThreshold=1",
+    "timeoutSeconds=1",
+];
+
+/// Sets what upstream's code sets for a kind; strategies with defaults of their own call it first.
+pub fn apply(group: &str, plural: &str, object: &mut Tree) {
+    if let Some((_, lines)) = LINES.iter().find(|(kind, _)| {
+        kind.split_once('/').is_some_and(|(g, p)| g == group && p == plural)
+    }) {
+        let mut root = object.root_mut();
+        lines.iter().for_each(|line| set_line(&mut root, line));
+    }
+    match (group, plural) {
+        ("apps", "deployments") => rolling(object, "strategy", &[("maxUnavailable", "\"25%\""), ("maxSurge", "\"25%\"")]),
+        ("apps", "daemonsets") => rolling(object, "updateStrategy", &[("maxUnavailable", "1"), ("maxSurge", "0")]),
+        ("apps", "statefulsets") => rolling(object, "updateStrategy", &[("partition", "0"), ("maxUnavailable", "1")]),
+        ("batch", "jobs") => job(object),
+        ("networking.k8s.io", "networkpolicies") => policy_types(object),
+        ("rbac.authorization.k8s.io", "rolebindings" | "clusterrolebindings") => subjects(object),
+        ("", "replicationcontrollers") => controller_labels(object),
+        ("", "nodes") => allocatable(object),
+        ("resource.k8s.io", "resourceclaims") => device_counts(object, &["spec", "devices"]),
+        ("resource.k8s.io", "resourceclaimtemplates") => device_counts(object, &["spec", "spec", "devices"]),
+        _ => {}
+    }
+    let spec: &[&str] = match (group, plural) {
+        ("", "pods") => &["spec"],
+        ("", "podtemplates") => &["template", "spec"],
+        ("apps", "deployments" | "replicasets" | "statefulsets" | "daemonsets")
+        | ("batch", "jobs")
+        | ("", "replicationcontrollers") => &["spec", "template", "spec"],
+        ("batch", "cronjobs") => &["spec", "jobTemplate", "spec", "template", "spec"],
+        _ => return,
+    };
+    object.with(spec, |mut spec| pod_spec(&mut spec));
+}
+
+fn pod_spec(spec: &mut Mut<'_>) {
+    POD_SPEC.iter().for_each(|line| set_line(spec, line));
+    for list in ["initContainers", "containers", "ephemeralContainers"] {
+        spec.each(list, |mut container| {
+            CONTAINER.iter().for_each(|line| set_line(&mut container, line));
+            for probe in ["livenessProbe", "readinessProbe", "startupProbe"] {
+                if let Some(mut probe) = container.field(probe) {
+                    PROBE.iter().for_each(|line| set_line(&mut probe, line));
+                }
+            }
+        });
+    }
+    image_volumes(spec);
+    pod::spec(spec);
+}
+
+/// An image volume pulls like a container.
+fn image_volumes(spec: &mut Mut<'_>) {
+    spec.each("volumes", |mut volume| {
+        if let Some(mut image) = volume.field("image") {
+            let policy = pod::pull_policy(image.as_ref().str("reference"));
+            image.default("pullPolicy", policy);
+        }
+    });
+}
+
+/// Follows one line into the object.
+fn set_line(at: &mut Mut<'_>, line: &str) {
+    if let Some((path, value)) = line.split_once('=') {
+        follow(at, path, value);
+    }
+}
+
+fn follow(at: &mut Mut<'_>, path: &str, value: &str) {
+    let Some((first, rest)) = path.split_once('.') else {
+        set_unset(at, path, value);
+        return;
+    };
+    match first.strip_suffix("[]") {
+        Some(list) => at.each(list, |mut item| follow(&mut item, rest, value)),
+        None => {
+            if let Some(mut member) = at.field(first).filter(|member| !member.is_null()) {
+                follow(&mut member, rest, value);
+            }
+        }
+    }
+}
+
+/// Sets a member to a JSON scalar, `{}` or a list of one text, unless it has a value.
+fn set_unset(at: &mut Mut<'_>, name: &str, value: &str) {
+    let unset = match at.as_ref().get(name) {
+        None => true,
+        Some(own) => own.is_null() || own.as_str() == Some(""),
+    };
+    if !unset {
+        return;
+    }
+    match value {
+        "{}" => at.set(name, Value::EmptyMap),
+        "true" | "false" => at.set(name, value == "true"),
+        _ => {
+            if let Some(text) = value.strip_prefix("[\"").and_then(|text| text.strip_suffix("\"]")) {
+                at.entry(name).push(text);
+            } else if let Some(text) = value.strip_prefix('"').and_then(|text| text.strip_suffix('"')) {
+                at.set(name, text);
+            } else if let Ok(number) = value.parse::<i64>() {
+                at.set(name, number);
+            }
+        }
+    }
+}
+
+/// The strategy is a rolling update, with its numbers.
+fn rolling(object: &mut Tree, member: &str, numbers: &[(&str, &str)]) {
+    object.with(&["spec"], |mut spec| {
+        let mut strategy = spec.entry(member);
+        if strategy.is_null() {
+            strategy.set_value(Value::EmptyMap);
+        }
+        strategy.default("type", "RollingUpdate");
+        if strategy.as_ref().str("type") == "RollingUpdate" {
+            let mut rolling = strategy.entry("rollingUpdate");
+            if rolling.is_null() {
+                rolling.set_value(Value::EmptyMap);
+            }
+            numbers.iter().for_each(|(name, value)| set_unset(&mut rolling, name, value));
+        }
+    });
+}
+
+fn job(object: &mut Tree) {
+    let has = |object: &Tree, name: &str| object.at(&["spec", name]).is_some_and(|value| !value.is_null());
+    let (completions, parallelism) = (has(object, "completions"), has(object, "parallelism"));
+    let per_index = has(object, "backoffLimitPerIndex");
+    let policy = has(object, "podFailurePolicy");
+    let labelled = object.at(&["metadata", "labels"]).is_some_and(|labels| !labels.is_empty());
+    let template = object.at(&["spec", "template", "metadata", "labels"]).filter(|l| !l.is_empty()).map(Ref::to_tree);
+    object.with(&["spec"], |mut spec| {
+        if !completions && !parallelism {
+            spec.default("completions", 1);
+        }
+        spec.default("parallelism", 1);
+        spec.default("backoffLimit", if per_index { i64::from(i32::MAX) } else { 6 });
+        spec.default("podReplacementPolicy", if policy { "Failed" } else { "TerminatingOrFailed" });
+    });
+    if let Some(labels) = template.filter(|_| !labelled) {
+        object.set(&[Step::Name("metadata"), Step::Name("labels")], labels.root());
+    }
+}
+
+/// Ingress always; egress where there are egress rules.
+fn policy_types(object: &mut Tree) {
+    let said = object.at(&["spec", "policyTypes"]).is_some_and(|types| !types.is_empty());
+    let egress = object.at(&["spec", "egress"]).is_some_and(|rules| !rules.is_empty());
+    if !said && object.get("spec").is_some() {
+        object.push(&["spec", "policyTypes"], "Ingress");
+        if egress {
+            object.push(&["spec", "policyTypes"], "Egress");
+        }
+    }
+}
+
+fn subjects(object: &mut Tree) {
+    object.root_mut().each("subjects", |mut subject| {
+        if matches!(subject.as_ref().str("kind"), "User" | "Group") {
+            subject.default("apiGroup", "rbac.authorization.k8s.io");
+        }
+    });
+}
+
+/// The oldest controller takes labels and selector from its template.
+fn controller_labels(object: &mut Tree) {
+    let Some(labels) = object.at(&["spec", "template", "metadata", "labels"]).map(Ref::to_tree) else { return };
+    if labels.root().is_empty() {
+        return;
+    }
+    for path in [["spec", "selector"], ["metadata", "labels"]] {
+        if object.at(&path).is_none_or(Ref::is_empty) {
+            object.set(&path.map(Step::Name), labels.root());
+        }
+    }
+}
+
+fn allocatable(object: &mut Tree) {
+    let unset = object.at(&["status", "allocatable"]).is_none_or(Ref::is_empty);
+    let capacity = object.at(&["status", "capacity"]).filter(|c| !c.is_empty()).map(Ref::to_tree);
+    if let Some(capacity) = capacity.filter(|_| unset) {
+        object.set(&[Step::Name("status"), Step::Name("allocatable")], capacity.root());
+    }
+}
+
+/// Requests for an exact number ask for one.
+fn device_counts(object: &mut Tree, path: &[&str]) {
+    let count = |request: &mut Mut<'_>| {
+        let exact = request.as_ref().str("allocationMode") == "ExactCount";
+        let unset = request.as_ref().get("count").and_then(Ref::as_i64).unwrap_or(0) == 0;
+        if exact && unset {
+            request.set("count", 1);
+        }
+    };
+    object.with(path, |mut devices| {
+        devices.each("requests", |mut request| {
+            if let Some(mut exactly) = request.field("exactly") {
+                count(&mut exactly);
+            }
+            request.each("firstAvailable", |mut one| count(&mut one));
+        });
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::apply;
+    use machinery_schema::{Strictness, decode_json};
+
+    #[track_caller]
+    fn check(group: &str, kind: &str, plural: &str, input: &str, path: &[&str], expected: &str) {
+        let (schema, ty) = machinery_api::schema_for(group, "v1", kind).unwrap();
+        let mut tree = decode_json(schema, ty, input.as_bytes(), Strictness::Ignore).unwrap().tree;
+        apply(group, plural, &mut tree);
+        assert_eq!(tree.at(path).map(|found| found.to_json()).as_deref(), Some(expected), "{}", tree.root().to_json());
+    }
+
+    #[test]
+    fn defaults_look_at_other_fields() {
+        let deployment = r#"{"spec":{"template":{"spec":{"containers":[{"name":"a","image":"b"}]}}}}"#;
+        let path = &["spec", "strategy"];
+        check("apps", "Deployment", "deployments", deployment, path,
+            r#"{"type":"RollingUpdate","rollingUpdate":{"maxUnavailable":"25%","maxSurge":"25%"}}"#);
+        check("apps", "Deployment", "deployments", deployment, &["spec", "template", "spec", "restartPolicy"], "\"Always\"");
+        check("batch", "Job", "jobs", deployment, &["spec", "completions"], "1");
+        check("", "Pod", "pods", r#"{"spec":{"containers":[{"name":"a","image":"b:1","livenessProbe":{"httpGet":{"port":1}}}]}}"#,
+            &["spec", "containers"],
+            r#"[{"name":"a","image":"b:1","resources":{},"livenessProbe":{"httpGet":{"path":"/","port":1,"scheme":"HTTP"},"timeoutSeconds":1,"periodSeconds":10,"successThreshold":1,"failureThreshold":3},"terminationMessagePath":"/dev/termination-log","terminationMessagePolicy":"File","imagePullPolicy":"IfNotPresent"}]"#);
+    }
+}
