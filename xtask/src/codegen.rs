@@ -1,7 +1,8 @@
 //! `cargo xtask codegen [--check]`: the facts about the built-in kinds, from upstream's code and server.
 //!
 //! A fresh kube-apiserver with default flags is started, and `conformance/tools/facts` asked to write down what it and
-//! upstream's types say, into `machinery/api/facts` (described there in `README.md`).
+//! upstream's types say, into `machinery/api/facts` (described there in `README.md`). Then the table that is built into
+//! the binary is compiled from them: `machinery/api/src/table.bin`.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -18,29 +19,41 @@ pub(crate) struct Arguments {
     /// Compare with what is checked in, and change nothing.
     #[arg(long)]
     pub check: bool,
+    /// Leave the facts as they are and only compile the table from them; needs none of upstream's tools.
+    #[arg(long)]
+    pub table_only: bool,
+    /// Make the descriptions of types and fields again too, from k8s-openapi (builds it once more, with schemas).
+    #[arg(long)]
+    pub descriptions: bool,
 }
 
 pub(crate) fn run(config: &Config, arguments: &Arguments) -> Result<()> {
+    let mut differing = 0;
+    if !arguments.table_only {
+        differing += update_facts(config, arguments.check)?;
+    }
+    differing += update_table(config, arguments)?;
+    match (differing, arguments.check) {
+        (0, _) => println!("facts and table are up to date"),
+        (_, false) => println!("{differing} files written"),
+        (_, true) => bail!("{differing} files are not what they are made from; run cargo xtask codegen"),
+    }
+    Ok(())
+}
+
+/// Returns how many files differ, or differed until they were written.
+fn update_facts(config: &Config, check: bool) -> Result<usize> {
     let checked_in = config.root.join("machinery/api/facts");
     let work = config.root.join("target/codegen");
     let fresh = work.join("facts");
     read_facts(config, &work, &fresh)?;
     let differing = differing_files(&fresh, &checked_in)?;
-    if differing.is_empty() {
-        println!("the facts are up to date");
-        return Ok(());
-    }
     for name in &differing {
         println!("differs: {}", name.display());
-    }
-    if arguments.check {
-        bail!(
-            "{} files of facts differ from what upstream says; run cargo xtask codegen",
-            differing.len()
-        );
-    }
-    for name in &differing {
         let (from, to) = (fresh.join(name), checked_in.join(name));
+        if check {
+            continue;
+        }
         if from.try_exists()? {
             fs::create_dir_all(to.parent().context("a file has a folder")?)?;
             fs::copy(from, to)?;
@@ -48,7 +61,43 @@ pub(crate) fn run(config: &Config, arguments: &Arguments) -> Result<()> {
             fs::remove_file(to)?;
         }
     }
-    Ok(())
+    Ok(differing.len())
+}
+
+/// The same for the table, and for the descriptions when they are asked for.
+fn update_table(config: &Config, arguments: &Arguments) -> Result<usize> {
+    let work = config.root.join("target/codegen");
+    fs::create_dir_all(&work)?;
+    let mut compile = process::command("cargo");
+    compile
+        .current_dir(&config.root)
+        .args(["run", "--quiet", "--package", "machinery-api"])
+        .args(["--example", "compile_table", "--"])
+        .arg(&work);
+    let mut names = vec!["table.bin"];
+    if arguments.descriptions {
+        let text = work.join("descriptions.json");
+        let mut print = process::command("cargo");
+        print
+            .current_dir(config.root.join("machinery/api/descriptions"))
+            .args(["run", "--quiet"]);
+        fs::write(&text, process::output(&mut print)?)?;
+        compile.arg(text);
+        names.push("descriptions.bin");
+    }
+    process::run(&mut compile)?;
+    let mut differing = 0;
+    for name in names {
+        let (fresh, checked_in) = (work.join(name), config.root.join("machinery/api/src").join(name));
+        if fs::read(&fresh)? != fs::read(&checked_in)? {
+            println!("differs: {}", checked_in.display());
+            differing += 1;
+            if !arguments.check {
+                fs::copy(fresh, checked_in)?;
+            }
+        }
+    }
+    Ok(differing)
 }
 
 fn read_facts(config: &Config, work: &Path, fresh: &Path) -> Result<()> {

@@ -1,11 +1,14 @@
-//! Writes `src/table.bin` from `facts/`, and `src/descriptions.bin` from what `descriptions/` printed when its
-//! output is given as a file. `cargo xtask codegen` does the same after making the facts.
+//! Writes `table.bin` from `facts/` into the folder named first, and `descriptions.bin` beside it from what
+//! `descriptions/` printed, when its output is named second. Without arguments the folder is `src`.
+//! `cargo xtask codegen` runs it after making the facts.
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut arguments = std::env::args_os().skip(1).map(PathBuf::from);
+    let out = arguments.next().unwrap_or_else(|| here.join("src"));
     let mut files = BTreeMap::new();
     for folder in ["", "types/"] {
         for entry in std::fs::read_dir(here.join("facts").join(folder))? {
@@ -16,13 +19,15 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             }
         }
     }
-    let blob = machinery_api::compile::compile(&files)?;
-    std::fs::write(here.join("src/table.bin"), &blob)?;
-    if let Some(path) = std::env::args().nth(1) {
-        let packed = machinery_api::compile::pack_descriptions(&std::fs::read_to_string(path)?);
-        std::fs::write(here.join("src/descriptions.bin"), &packed)?;
-        eprintln!("src/descriptions.bin: {} bytes", packed.len());
+    write(&out.join("table.bin"), &machinery_api::compile::compile(&files)?)?;
+    if let Some(text) = arguments.next() {
+        let packed = machinery_api::compile::pack_descriptions(&std::fs::read_to_string(text)?);
+        write(&out.join("descriptions.bin"), &packed)?;
     }
-    eprintln!("src/table.bin: {} bytes", blob.len());
     Ok(())
+}
+
+fn write(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
+    eprintln!("{}: {} bytes", path.display(), bytes.len());
+    std::fs::write(path, bytes)
 }
