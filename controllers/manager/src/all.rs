@@ -19,7 +19,20 @@ pub struct ControllerRow {
 
 /// The rows, in starting order.
 pub fn rows() -> &'static [ControllerRow] {
-    &[crate::replica_set::ROW, crate::deployment::ROW]
+    &[
+        crate::namespace::ROW,
+        crate::service_account::ROW,
+        crate::root_ca::ROW,
+        crate::cluster_role_aggregation::ROW,
+        crate::replica_set::ROW,
+        crate::deployment::ROW,
+        crate::endpoints::ROW,
+        crate::endpoint_slice::ROW,
+        crate::node_lifecycle::ROW,
+        crate::node_lifecycle::EVICTION_ROW,
+        crate::node_ipam::ROW,
+        crate::pod_gc::ROW,
+    ]
 }
 
 #[cfg(test)]

@@ -14,8 +14,17 @@ pub mod manager;
 pub mod pod_control;
 pub mod views;
 
+mod cluster_role_aggregation;
 mod deployment;
+mod endpoint_slice;
+mod endpoints;
+mod namespace;
+mod node_ipam;
+mod node_lifecycle;
+mod pod_gc;
 mod replica_set;
+mod root_ca;
+mod service_account;
 
 pub use all::{ControllerRow, rows};
 pub use config::Config;

@@ -4,15 +4,19 @@
 //! reader that needs one more field adds it here, and everyone pays for it once.
 
 pub mod deployment;
+pub mod namespace;
 pub mod node;
 pub mod pod;
 pub mod replica_set;
+pub mod service;
 pub mod template;
 
 pub use deployment::{DeploymentStatus, DeploymentView};
+pub use namespace::NamespaceView;
 pub use node::NodeView;
 pub use pod::{Phase, PodView};
 pub use replica_set::{ReplicaSetStatus, ReplicaSetView};
+pub use service::ServiceView;
 pub use template::PodTemplate;
 
 use jiff::Timestamp;
@@ -26,11 +30,6 @@ pub(crate) fn time(text: Option<&str>) -> Option<Timestamp> {
 /// When an object was created.
 pub(crate) fn created(header: &ObjectHeader) -> Timestamp {
     time(header.creation_timestamp.as_deref()).unwrap_or(Timestamp::UNIX_EPOCH)
-}
-
-/// When an object is to be gone.
-pub(crate) fn deletion(header: &ObjectHeader) -> Option<Timestamp> {
-    time(header.deletion_timestamp.as_deref())
 }
 
 /// A condition as most kinds write it.

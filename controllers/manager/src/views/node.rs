@@ -17,12 +17,20 @@ pub struct NodeView {
     pub taints: Vec<Taint>,
     /// `status.conditions`.
     pub conditions: Vec<Condition>,
+    /// `lastHeartbeatTime` of `Ready`.
+    pub heartbeat: String,
+    /// The label `topology.kubernetes.io/zone`.
+    pub zone: Option<String>,
 }
 
 impl Projection for NodeView {
-    fn project(_: &ObjectHeader, json: &[u8]) -> Result<Self, serde_json::Error> {
-        let node: Node = serde_json::from_slice(json)?;
+    fn project(header: &ObjectHeader, json: &[u8]) -> Result<Self, serde_json::Error> {
+        let node: Node<Condition> = serde_json::from_slice(json)?;
+        let heartbeats: Status<Heartbeat> = serde_json::from_slice::<Node<Heartbeat>>(json)?.status;
+        let heartbeat = heartbeats.conditions.into_iter().find(|own| own.kind == "Ready");
         Ok(Self {
+            heartbeat: heartbeat.map(|own| own.at).unwrap_or_default(),
+            zone: header.label("topology.kubernetes.io/zone").map(str::to_owned),
             pod_cidrs: node.spec.pod_cidrs,
             unschedulable: node.spec.unschedulable,
             taints: node.spec.taints,
@@ -32,11 +40,20 @@ impl Projection for NodeView {
 }
 
 #[derive(Deserialize)]
-struct Node {
+struct Node<C> {
     #[serde(default)]
     spec: Spec,
-    #[serde(default)]
-    status: Status,
+    #[serde(default = "Status::none")]
+    status: Status<C>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Heartbeat {
+    #[serde(rename = "type")]
+    kind: String,
+    #[serde(default, rename = "lastHeartbeatTime")]
+    at: String,
 }
 
 #[derive(Deserialize, Default)]
@@ -48,8 +65,16 @@ struct Spec {
     taints: Vec<Taint>,
 }
 
-#[derive(Deserialize, Default)]
-#[serde(default)]
-struct Status {
-    conditions: Vec<Condition>,
+#[derive(Deserialize)]
+struct Status<C> {
+    #[serde(default = "Vec::new")]
+    conditions: Vec<C>,
+}
+
+impl<C> Status<C> {
+    fn none() -> Self {
+        Self {
+            conditions: Vec::new(),
+        }
+    }
 }

@@ -1,0 +1,149 @@
+//! Fills the rules of ClusterRoles that have an `aggregationRule` from the roles it selects.
+//!
+//! Watches: ClusterRoles; a change of any wakes every aggregated one. Rules are joined in the order of the roles'
+//! names, each once, as upstream joins them.
+
+use crate::all::ControllerRow;
+use crate::context::ControllerContext;
+use futures::future::BoxFuture;
+use k8s_openapi::api::rbac::v1::{AggregationRule, ClusterRole};
+use machinery_client::{ApiResource, Client, Edit, Informer, Object, Projection};
+use machinery_meta::label_selector::LabelSelector;
+use machinery_meta::{ObjectHeader, ObjectKey};
+use machinery_reconcile::{Controller, Outcome, ReconcileError, Reconciler};
+use serde::Deserialize;
+use serde_json::Value;
+use std::sync::Arc;
+
+pub(crate) const ROW: ControllerRow = ControllerRow {
+    name: "clusterrole-aggregation-controller",
+    service_account: "clusterrole-aggregation-controller",
+    default: true,
+    start,
+};
+
+fn start(context: &ControllerContext) -> BoxFuture<'static, ()> {
+    let roles: Informer<RoleView> = context.informers.of::<ClusterRole, _>();
+    let all = roles.clone();
+    let controller = Controller::new(ROW.name, context.runtime.clone()).watches(&roles, move |change| {
+        let mut keys: Vec<ObjectKey> = change.new.iter().map(|role| role.key().clone()).collect();
+        all.for_each(|role| {
+            if !role.selectors.is_empty() {
+                keys.push(role.key().clone());
+            }
+        });
+        keys
+    });
+    controller.run(Aggregation {
+        client: context.client(ROW.service_account),
+        roles,
+    })
+}
+
+#[derive(Debug)]
+struct RoleView {
+    rules: Vec<Value>,
+    selectors: Vec<LabelSelector>,
+}
+
+impl Projection for RoleView {
+    const KEEP_BYTES: bool = true;
+
+    fn project(_: &ObjectHeader, json: &[u8]) -> Result<Self, serde_json::Error> {
+        #[derive(Deserialize)]
+        #[serde(rename_all = "camelCase")]
+        struct Role {
+            #[serde(default)]
+            rules: Option<Vec<Value>>,
+            #[serde(default)]
+            aggregation_rule: Option<AggregationRule>,
+        }
+        let role: Role = serde_json::from_slice(json)?;
+        let selectors = role
+            .aggregation_rule
+            .and_then(|rule| rule.cluster_role_selectors)
+            .unwrap_or_default();
+        let compiled = selectors
+            .iter()
+            .filter_map(|own| machinery_semantics::selectors::from_api(Some(own)).ok()?);
+        Ok(Self {
+            rules: role.rules.unwrap_or_default(),
+            selectors: compiled.collect(),
+        })
+    }
+}
+
+struct Aggregation {
+    client: Client,
+    roles: Informer<RoleView>,
+}
+
+impl Reconciler for Aggregation {
+    type Key = ObjectKey;
+
+    fn reconcile<'a>(&'a self, key: &'a ObjectKey) -> BoxFuture<'a, Result<Outcome, ReconcileError>> {
+        Box::pin(async move {
+            let Some(role) = self.roles.get(key).filter(|role| !role.selectors.is_empty()) else {
+                return Ok(Outcome::Done);
+            };
+            let rules = joined(&role, &self.roles.list());
+            if rules == role.rules {
+                return Ok(Outcome::Done);
+            }
+            let resource = ApiResource::of::<ClusterRole>();
+            let mut edit = Edit::of(&resource, &role.json())?;
+            edit.set("rules", &rules)?;
+            let updated = self.client.update(&resource, key, "", edit.body()).await;
+            updated
+                .map(|_| Outcome::Done)
+                .map_err(ReconcileError::doing("filling an aggregated role"))
+        })
+    }
+}
+
+/// The rules of every other role that one of the selectors matches; `all` is in the order of names.
+fn joined(role: &Object<RoleView>, all: &[Arc<Object<RoleView>>]) -> Vec<Value> {
+    let mut rules: Vec<Value> = Vec::new();
+    for selector in &role.selectors {
+        for other in all
+            .iter()
+            .filter(|other| other.name() != role.name() && selector.matches(&other.header))
+        {
+            for rule in &other.rules {
+                if !rules.contains(rule) {
+                    rules.push(rule.clone());
+                }
+            }
+        }
+    }
+    rules
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use machinery_client::object::object_of;
+    use serde_json::json;
+
+    #[test]
+    fn rules_are_joined_in_order_and_once() {
+        let role = |name: &str, verbs: &[&str]| {
+            let json = json!({"metadata": {"name": name, "labels": {"into": "edit"}},
+                "rules": verbs.iter().map(|verb| json!({"verbs": [verb]})).collect::<Vec<_>>()});
+            Arc::new(object_of::<RoleView>(&json.to_string()).unwrap())
+        };
+        let edit = json!({"metadata": {"name": "edit"}, "rules": null,
+            "aggregationRule": {"clusterRoleSelectors": [{"matchLabels": {"into": "edit"}}]}});
+        let edit = Arc::new(object_of::<RoleView>(&edit.to_string()).unwrap());
+        let all = [
+            role("a", &["get", "list"]),
+            role("b", &["list", "watch"]),
+            edit.clone(),
+        ];
+        let verbs: Vec<_> = joined(&edit, &all)
+            .iter()
+            .map(|rule| rule["verbs"][0].clone())
+            .collect();
+        assert_eq!(verbs, ["get", "list", "watch"]);
+    }
+}

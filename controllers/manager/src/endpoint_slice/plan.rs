@@ -1,0 +1,226 @@
+//! From pods to endpoints, and from endpoints to the fewest changes of slices. Pure.
+
+use super::MAX_ENDPOINTS;
+use super::view::{Conditions, Endpoint, Port, SliceView, TargetRef};
+use crate::views::{PodView, ServiceView};
+use machinery_client::Object;
+use machinery_semantics::endpoints::{EndpointState, PodFacts, counts_as_endpoint, resolve_port};
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+pub(super) type SliceRef = Arc<Object<SliceView>>;
+/// Endpoints that may share a slice: one family, one set of ports.
+type Group = (String, Vec<Port>);
+
+/// What is to be done.
+#[derive(Debug, Default)]
+pub(super) struct Plan {
+    pub(super) create: Vec<(String, Vec<Port>, Vec<Endpoint>)>,
+    pub(super) update: Vec<(SliceRef, Vec<Endpoint>)>,
+    pub(super) delete: Vec<SliceRef>,
+}
+
+/// The endpoints a service should have, by group.
+pub(super) fn desired(
+    service: &Object<ServiceView>,
+    pods: &[Arc<Object<PodView>>],
+    zone: impl Fn(&str) -> Option<String>,
+) -> BTreeMap<Group, Vec<Endpoint>> {
+    let mut groups: BTreeMap<Group, Vec<Endpoint>> = BTreeMap::new();
+    for pod in pods
+        .iter()
+        .filter(|pod| service.selects(&pod.header) && counts(pod))
+    {
+        let ports: Vec<Port> = service
+            .ports
+            .iter()
+            .filter_map(|port| resolve_port(port, &pod.ports))
+            .map(port)
+            .collect();
+        for family in families(service) {
+            let Some(address) = pod.ips.iter().find(|ip| family_of(ip) == Some(family)) else {
+                continue;
+            };
+            let endpoint = endpoint(service, pod, address, zone(&pod.node));
+            groups
+                .entry((family.to_owned(), ports.clone()))
+                .or_default()
+                .push(endpoint);
+        }
+    }
+    // A service without endpoints keeps one empty slice per family: it says that nothing is there.
+    for family in families(service) {
+        if !groups.keys().any(|(own, _)| own == family) {
+            groups.insert((family.to_owned(), Vec::new()), Vec::new());
+        }
+    }
+    groups
+}
+
+fn counts(pod: &Object<PodView>) -> bool {
+    let phase = if pod.is_terminal() { "Failed" } else { "Running" };
+    let ip = pod.ips.first().map_or("", |ip| ip);
+    !pod.node.is_empty()
+        && counts_as_endpoint(
+            PodFacts {
+                phase,
+                ip,
+                deleting: pod.header.is_deleting(),
+            },
+            true,
+        )
+}
+
+fn families(service: &ServiceView) -> Vec<&'static str> {
+    let known = service
+        .ip_families
+        .iter()
+        .filter_map(|family| match family.as_str() {
+            "IPv4" => Some("IPv4"),
+            "IPv6" => Some("IPv6"),
+            _ => None,
+        });
+    let all: Vec<_> = known.collect();
+    if all.is_empty() { vec!["IPv4"] } else { all }
+}
+
+fn family_of(ip: &str) -> Option<&'static str> {
+    Some(if ip.parse::<IpAddr>().ok()?.is_ipv4() {
+        "IPv4"
+    } else {
+        "IPv6"
+    })
+}
+
+fn port(target: machinery_semantics::ServicePortTarget) -> Port {
+    Port {
+        name: target.name,
+        protocol: target.protocol,
+        port: target.port,
+        app_protocol: target.app_protocol,
+    }
+}
+
+fn endpoint(
+    service: &Object<ServiceView>,
+    pod: &Object<PodView>,
+    address: &str,
+    zone: Option<String>,
+) -> Endpoint {
+    let state = EndpointState::of_pod(pod.ready, pod.header.is_deleting(), service.publish_not_ready);
+    let named = !pod.hostname.is_empty() && *pod.subdomain == *service.name();
+    Endpoint {
+        addresses: vec![address.to_owned()],
+        conditions: Conditions {
+            ready: state.ready,
+            serving: state.serving,
+            terminating: state.terminating,
+        },
+        hostname: named.then(|| pod.hostname.to_string()),
+        target_ref: Some(TargetRef {
+            kind: "Pod".to_owned(),
+            namespace: pod.namespace().to_owned(),
+            name: pod.name().to_owned(),
+            uid: pod.uid().0.clone(),
+        }),
+        node_name: Some(pod.node.to_string()),
+        zone,
+    }
+}
+
+/// The changes that make the slices say what is desired.
+pub(super) fn plan(mut desired: BTreeMap<Group, Vec<Endpoint>>, slices: &[SliceRef]) -> Plan {
+    let mut plan = Plan::default();
+    let mut by_group: BTreeMap<Group, Vec<SliceRef>> = BTreeMap::new();
+    for slice in slices.iter().filter(|slice| !slice.header.is_deleting()) {
+        let mut ports = slice.ports.clone();
+        ports.sort();
+        by_group
+            .entry((slice.address_type.clone(), ports))
+            .or_default()
+            .push(slice.clone());
+    }
+    let mut sorted: BTreeMap<Group, (Vec<Port>, Vec<Endpoint>)> = BTreeMap::new();
+    while let Some(((family, ports), endpoints)) = desired.pop_first() {
+        let mut key = ports.clone();
+        key.sort();
+        sorted
+            .entry((family, key))
+            .or_insert_with(|| (ports, Vec::new()))
+            .1
+            .extend(endpoints);
+    }
+    for (group, (ports, endpoints)) in sorted {
+        let existing = by_group.remove(&group).unwrap_or_default();
+        plan_group(&mut plan, group.0, ports, endpoints, &existing);
+    }
+    plan.delete.extend(by_group.into_values().flatten());
+    plan
+}
+
+fn plan_group(
+    plan: &mut Plan,
+    family: String,
+    ports: Vec<Port>,
+    endpoints: Vec<Endpoint>,
+    existing: &[SliceRef],
+) {
+    let mut missing: BTreeMap<Vec<String>, Endpoint> = endpoints
+        .into_iter()
+        .map(|endpoint| (endpoint.addresses.clone(), endpoint))
+        .collect();
+    // First what the slices keep, in their order, brought up to date.
+    let mut kept: Vec<(SliceRef, Vec<Endpoint>)> = existing
+        .iter()
+        .map(|slice| {
+            let stay = slice
+                .endpoints
+                .iter()
+                .filter_map(|endpoint| missing.remove(&endpoint.addresses));
+            (slice.clone(), stay.collect())
+        })
+        .collect();
+    // Then new ones into slices that change anyway, then into any with room, then into new slices.
+    for changed_only in [true, false] {
+        for (slice, endpoints) in &mut kept {
+            if changed_only == (*endpoints != slice.endpoints) {
+                while endpoints.len() < MAX_ENDPOINTS {
+                    let Some((_, endpoint)) = missing.pop_first() else {
+                        break;
+                    };
+                    endpoints.push(endpoint);
+                }
+            }
+        }
+    }
+    while !missing.is_empty() {
+        let fresh: Vec<_> = std::iter::from_fn(|| missing.pop_first())
+            .take(MAX_ENDPOINTS)
+            .map(|(_, own)| own)
+            .collect();
+        plan.create.push((family.clone(), ports.clone(), fresh));
+    }
+    let used = kept.iter().filter(|(_, endpoints)| !endpoints.is_empty()).count() + plan.create.len();
+    let mut spare = used == 0;
+    let had_any = !kept.is_empty();
+    for (slice, endpoints) in kept {
+        if endpoints.is_empty() && !std::mem::take(&mut spare) {
+            plan.delete.push(slice);
+        } else if endpoints != slice.endpoints {
+            plan.update.push((slice, endpoints));
+        }
+    }
+    if used == 0 && !had_any {
+        plan.create.push((family, ports, Vec::new()));
+    }
+}
+
+/// The addresses of a plan's endpoints, for tests.
+#[cfg(test)]
+pub(super) fn addresses(endpoints: &[Endpoint]) -> Vec<&str> {
+    endpoints
+        .iter()
+        .flat_map(|endpoint| endpoint.addresses.iter().map(String::as_str))
+        .collect()
+}

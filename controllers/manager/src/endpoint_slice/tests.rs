@@ -1,0 +1,130 @@
+//! Tables for endpoints and for changes of slices.
+
+use super::plan::{SliceRef, addresses, desired, plan};
+use super::view::SliceView;
+use crate::views::{PodView, ServiceView};
+use machinery_client::Object;
+use machinery_client::object::object_of;
+use serde_json::{Value, json};
+use std::sync::Arc;
+
+fn service() -> Object<ServiceView> {
+    let json = json!({"metadata": {"name": "web", "namespace": "n"}, "spec": {"selector": {"app": "web"},
+        "ports": [{"name": "http", "port": 80, "targetPort": 8080, "protocol": "TCP"}], "ipFamilies": ["IPv4"]}});
+    object_of(&json.to_string()).unwrap()
+}
+
+fn pod(name: &str, ip: &str, ready: bool, change: Value) -> Arc<Object<PodView>> {
+    let mut json = json!({
+        "metadata": {"name": name, "namespace": "n", "uid": name, "labels": {"app": "web"}},
+        "spec": {"nodeName": "node"},
+        "status": {"phase": "Running", "podIPs": [{"ip": ip}],
+            "conditions": [{"type": "Ready", "status": if ready { "True" } else { "False" }}]},
+    });
+    for (part, fields) in change.as_object().unwrap() {
+        for (key, value) in fields.as_object().unwrap() {
+            json[part][key] = value.clone();
+        }
+    }
+    Arc::new(object_of(&json.to_string()).unwrap())
+}
+
+fn slice(name: &str, ips: &[String]) -> SliceRef {
+    let pods: Vec<_> = ips.iter().map(|ip| pod(ip, ip, true, json!({}))).collect();
+    let groups = desired(&service(), &pods, |_| None);
+    let endpoints = groups.into_values().next().unwrap();
+    let json = json!({"metadata": {"name": name, "namespace": "n"}, "addressType": "IPv4",
+        "ports": [{"name": "http", "port": 8080, "protocol": "TCP"}], "endpoints": endpoints});
+    Arc::new(object_of::<SliceView>(&json.to_string()).unwrap())
+}
+
+fn ips(range: std::ops::Range<usize>) -> Vec<String> {
+    range
+        .map(|number| format!("10.0.{}.{}", number / 200, number % 200 + 1))
+        .collect()
+}
+
+#[track_caller]
+fn check(
+    existing: &[SliceRef],
+    wanted: &[String],
+    create: &[usize],
+    update: &[(&str, usize)],
+    delete: &[&str],
+) {
+    let pods: Vec<_> = wanted.iter().map(|ip| pod(ip, ip, true, json!({}))).collect();
+    let plan = plan(desired(&service(), &pods, |_| None), existing);
+    assert_eq!(
+        plan.create
+            .iter()
+            .map(|(_, _, own)| own.len())
+            .collect::<Vec<_>>(),
+        create,
+        "create"
+    );
+    let updates: Vec<_> = plan
+        .update
+        .iter()
+        .map(|(slice, own)| (slice.name(), own.len()))
+        .collect();
+    assert_eq!(updates, update, "update");
+    assert_eq!(
+        plan.delete.iter().map(|slice| slice.name()).collect::<Vec<_>>(),
+        delete,
+        "delete"
+    );
+}
+
+#[test]
+fn slices_change_as_little_as_they_can() {
+    check(&[], &ips(0..3), &[3], &[], &[]);
+    check(&[], &ips(0..250), &[100, 100, 50], &[], &[]);
+    check(&[slice("a", &ips(0..3))], &ips(0..3), &[], &[], &[]);
+    check(&[slice("a", &ips(0..3))], &ips(0..4), &[], &[("a", 4)], &[]);
+    check(&[slice("a", &ips(0..3))], &[], &[0], &[], &["a"]);
+    let two = [slice("a", &ips(0..2)), slice("b", &ips(2..4))];
+    check(&two, &ips(0..2), &[], &[], &["b"]);
+    check(
+        &two,
+        &[&ips(0..2)[..], &ips(3..5)[..]].concat(),
+        &[],
+        &[("b", 2)],
+        &[],
+    );
+}
+
+#[test]
+fn a_service_without_endpoints_keeps_an_empty_slice() {
+    let plan = plan(desired(&service(), &[], |_| None), &[]);
+    assert_eq!(plan.create.len(), 1);
+    assert!(plan.create[0].1.is_empty() && plan.create[0].2.is_empty());
+}
+
+#[test]
+fn endpoints_say_how_their_pods_are() {
+    let deleting = json!({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}});
+    let ended = json!({"status": {"phase": "Succeeded"}});
+    let named = json!({"spec": {"nodeName": "node", "hostname": "h", "subdomain": "web"}});
+    let pods = [
+        pod("a", "10.0.0.1", true, json!({})),
+        pod("b", "10.0.0.2", false, json!({})),
+        pod("c", "10.0.0.3", true, deleting),
+        pod("d", "10.0.0.4", true, ended),
+        pod("e", "10.0.0.5", true, named),
+    ];
+    let groups = desired(&service(), &pods, |_| Some("z".to_owned()));
+    let endpoints = groups.values().next().unwrap();
+    assert_eq!(
+        addresses(endpoints),
+        ["10.0.0.1", "10.0.0.2", "10.0.0.3", "10.0.0.5"]
+    );
+    let state = |at: usize| {
+        let own = endpoints[at].conditions;
+        (own.ready, own.serving, own.terminating)
+    };
+    assert_eq!(state(0), (true, true, false));
+    assert_eq!(state(1), (false, false, false));
+    assert_eq!(state(2), (false, true, true));
+    assert_eq!(endpoints[3].hostname.as_deref(), Some("h"));
+    assert_eq!(endpoints[0].zone.as_deref(), Some("z"));
+}

@@ -1,0 +1,101 @@
+//! A slice as we read and write it: the parts this controller owns.
+
+use machinery_client::{Index, IndexName, Projection};
+use machinery_meta::ObjectHeader;
+use serde::{Deserialize, Serialize};
+
+/// The projection of a slice.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct SliceView {
+    pub(super) address_type: String,
+    pub(super) ports: Vec<Port>,
+    pub(super) endpoints: Vec<Endpoint>,
+}
+
+/// A port of all endpoints of a slice.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Port {
+    #[serde(default)]
+    pub(super) name: String,
+    #[serde(default)]
+    pub(super) protocol: String,
+    #[serde(default)]
+    pub(super) port: i32,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) app_protocol: Option<String>,
+}
+
+/// An endpoint.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Endpoint {
+    pub(super) addresses: Vec<String>,
+    #[serde(default)]
+    pub(super) conditions: Conditions,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) hostname: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) target_ref: Option<TargetRef>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) node_name: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) zone: Option<String>,
+}
+
+/// `conditions` of an endpoint.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub(crate) struct Conditions {
+    #[serde(default)]
+    pub(super) ready: bool,
+    #[serde(default)]
+    pub(super) serving: bool,
+    #[serde(default)]
+    pub(super) terminating: bool,
+}
+
+/// The pod behind an endpoint.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub(crate) struct TargetRef {
+    pub(super) kind: String,
+    #[serde(default)]
+    pub(super) namespace: String,
+    pub(super) name: String,
+    #[serde(default)]
+    pub(super) uid: String,
+}
+
+impl SliceView {
+    /// Slices of a service, by `namespace/name`.
+    pub(super) const SERVICE: IndexName = IndexName("service");
+}
+
+impl Projection for SliceView {
+    const INDEXES: &'static [Index<Self>] = &[Index {
+        name: Self::SERVICE,
+        values: |slice, each| {
+            if let Some(service) = slice.header.label(super::SERVICE_NAME) {
+                each(&format!("{}/{service}", slice.namespace()));
+            }
+        },
+    }];
+    const KEEP_BYTES: bool = true;
+
+    fn project(_: &ObjectHeader, json: &[u8]) -> Result<Self, serde_json::Error> {
+        #[derive(Deserialize)]
+        #[serde(rename_all = "camelCase")]
+        struct Slice {
+            address_type: String,
+            #[serde(default)]
+            ports: Option<Vec<Port>>,
+            #[serde(default)]
+            endpoints: Option<Vec<Endpoint>>,
+        }
+        let slice: Slice = serde_json::from_slice(json)?;
+        Ok(Self {
+            address_type: slice.address_type,
+            ports: slice.ports.unwrap_or_default(),
+            endpoints: slice.endpoints.unwrap_or_default(),
+        })
+    }
+}

@@ -1,0 +1,189 @@
+//! Keeps the Endpoints object (deprecated, and still read by many) of every Service that has a selector.
+//!
+//! Owns: Endpoints named as their Service. Watches: Services (the key), pods, Endpoints of its own label.
+
+mod plan;
+
+use crate::all::ControllerRow;
+use crate::context::ControllerContext;
+use crate::endpoint_slice::services_of_pod;
+use crate::pod_control::reference;
+use crate::views::{PodView, ServiceView};
+use futures::future::BoxFuture;
+use k8s_openapi::api::core::v1::{Endpoints, Pod, Service};
+use machinery_client::{ApiResource, Client, ClientError, Edit, IndexName, Informer, Object, Projection};
+use machinery_meta::{ObjectHeader, ObjectKey};
+use machinery_reconcile::{Controller, EventRecorder, Outcome, ReconcileError, Reconciler};
+use plan::{Subset, subsets};
+use serde::Deserialize;
+use serde_json::json;
+use std::collections::BTreeMap;
+
+pub(crate) const ROW: ControllerRow = ControllerRow {
+    name: "endpoints-controller",
+    service_account: "endpoint-controller",
+    default: true,
+    start,
+};
+
+/// Marks what this controller made.
+const MANAGED_BY: &str = "endpoints.kubernetes.io/managed-by";
+const CONTROLLER: &str = "endpoint-controller";
+const HEADLESS: &str = "service.kubernetes.io/headless";
+const OVER_CAPACITY: &str = "endpoints.kubernetes.io/over-capacity";
+
+fn start(context: &ControllerContext) -> BoxFuture<'static, ()> {
+    let services: Informer<ServiceView> = context.informers.of::<Service, _>();
+    let pods: Informer<PodView> = context.informers.of::<Pod, _>();
+    let endpoints: Informer<EndpointsView> = context.informers.of::<Endpoints, _>();
+    let by_pod = services.clone();
+    let controller = Controller::new(ROW.name, context.runtime.clone())
+        .watches(&services, |change| [change.key().clone()])
+        .watches(&pods, move |change| services_of_pod(&by_pod, change))
+        .watches(&endpoints, |change| [change.key().clone()]);
+    let client = context.client(ROW.service_account);
+    let recorder = context.recorder(&client, CONTROLLER);
+    controller.run(EndpointsReconciler {
+        client,
+        recorder,
+        services,
+        pods,
+        endpoints,
+    })
+}
+
+#[derive(Debug)]
+struct EndpointsView {
+    subsets: Vec<Subset>,
+}
+
+impl Projection for EndpointsView {
+    const KEEP_BYTES: bool = true;
+
+    fn project(_: &ObjectHeader, json: &[u8]) -> Result<Self, serde_json::Error> {
+        #[derive(Deserialize)]
+        struct Endpoints {
+            #[serde(default)]
+            subsets: Option<Vec<Subset>>,
+        }
+        Ok(Self {
+            subsets: serde_json::from_slice::<Endpoints>(json)?
+                .subsets
+                .unwrap_or_default(),
+        })
+    }
+}
+
+struct EndpointsReconciler {
+    client: Client,
+    recorder: EventRecorder,
+    services: Informer<ServiceView>,
+    pods: Informer<PodView>,
+    endpoints: Informer<EndpointsView>,
+}
+
+impl Reconciler for EndpointsReconciler {
+    type Key = ObjectKey;
+
+    fn reconcile<'a>(&'a self, key: &'a ObjectKey) -> BoxFuture<'a, Result<Outcome, ReconcileError>> {
+        Box::pin(async move {
+            let result = match self.services.get(key) {
+                None => self.remove(key).await,
+                Some(service) if service.selector.is_empty() || service.external_name => Ok(()),
+                Some(service) => self.write(&service).await,
+            };
+            match result {
+                Err(error) if error.has_cause("NamespaceTerminating") => Ok(Outcome::Done),
+                Err(error) => Err(ReconcileError::doing("writing endpoints")(error)),
+                Ok(()) => Ok(Outcome::Done),
+            }
+        })
+    }
+}
+
+impl EndpointsReconciler {
+    /// The Service is gone; only what this controller made goes with it.
+    async fn remove(&self, key: &ObjectKey) -> Result<(), ClientError> {
+        let Some(own) = self.endpoints.get(key) else {
+            return Ok(());
+        };
+        if own.header.label(MANAGED_BY) != Some(CONTROLLER) {
+            return Ok(());
+        }
+        let options = machinery_client::DeleteOptions::uid(own.uid());
+        match self
+            .client
+            .delete(&ApiResource::of::<Endpoints>(), key, &options)
+            .await
+        {
+            Err(error) if !error.is_not_found() && !error.is_conflict() => Err(error),
+            _ => Ok(()),
+        }
+    }
+
+    async fn write(&self, service: &Object<ServiceView>) -> Result<(), ClientError> {
+        let pods = self.pods.by_index(IndexName::NAMESPACE, service.namespace());
+        let (subsets, truncated) = subsets(service, &pods);
+        let labels = labels(service);
+        let resource = ApiResource::of::<Endpoints>();
+        let Some(own) = self.endpoints.get(service.key()) else {
+            return self.create(service, &labels, &subsets, truncated).await;
+        };
+        let same_labels = own
+            .header
+            .labels
+            .iter()
+            .map(|(k, v)| (&**k, &**v))
+            .eq(labels.iter().map(|(k, v)| (*k, *v)));
+        if own.subsets == subsets && same_labels {
+            return Ok(());
+        }
+        let mut edit = Edit::of(&resource, &own.json())?;
+        edit.set("subsets", &subsets)?;
+        edit.set_in("metadata", "labels", &labels)?;
+        self.client
+            .update(&resource, service.key(), "", edit.body())
+            .await
+            .map(drop)
+    }
+
+    async fn create(
+        &self,
+        service: &Object<ServiceView>,
+        labels: &BTreeMap<&str, &str>,
+        subsets: &[Subset],
+        truncated: bool,
+    ) -> Result<(), ClientError> {
+        let mut body = json!({"apiVersion": "v1", "kind": "Endpoints", "subsets": subsets,
+            "metadata": {"name": service.name(), "namespace": service.namespace(), "labels": labels}});
+        if truncated {
+            body["metadata"]["annotations"] = json!({OVER_CAPACITY: "truncated"});
+        }
+        match self
+            .client
+            .create(&ApiResource::of::<Endpoints>(), service.namespace(), &body)
+            .await
+        {
+            Ok(_) => Ok(()),
+            Err(error) => {
+                if error.is_forbidden() && !error.has_cause("NamespaceTerminating") {
+                    let about = reference(&ApiResource::of::<Service>(), &service.header);
+                    let message = format!("Failed to create endpoint for service {}: {error}", service.key());
+                    self.recorder.warning(&about, "FailedToCreateEndpoint", message);
+                }
+                Err(error)
+            }
+        }
+    }
+}
+
+fn labels(service: &Object<ServiceView>) -> BTreeMap<&str, &str> {
+    let mut labels: BTreeMap<&str, &str> = service.header.labels.iter().map(|(k, v)| (&**k, &**v)).collect();
+    labels.insert(MANAGED_BY, CONTROLLER);
+    if service.headless {
+        labels.insert(HEADLESS, "");
+    } else {
+        labels.remove(HEADLESS);
+    }
+    labels
+}

@@ -1,0 +1,167 @@
+//! From pods to subsets, in upstream's canonical form. Pure.
+
+use crate::views::{PodView, ServiceView};
+use machinery_client::Object;
+use machinery_semantics::endpoints::{PodFacts, counts_as_endpoint, resolve_port};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// Addresses beyond this are left out, and an annotation says so.
+const MAX_ADDRESSES: usize = 1_000;
+
+/// Addresses that share their ports.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Subset {
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(super) addresses: Vec<Address>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(super) not_ready_addresses: Vec<Address>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(super) ports: Vec<Port>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Address {
+    pub(super) ip: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    hostname: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    node_name: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    target_ref: Option<TargetRef>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+struct TargetRef {
+    kind: String,
+    #[serde(default)]
+    namespace: String,
+    name: String,
+    #[serde(default)]
+    uid: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Port {
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    name: String,
+    port: i32,
+    #[serde(default)]
+    protocol: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    app_protocol: Option<String>,
+}
+
+/// The subsets of a service, and whether some addresses had no room. Endpoints know no terminating addresses.
+pub(super) fn subsets(service: &Object<ServiceView>, pods: &[Arc<Object<PodView>>]) -> (Vec<Subset>, bool) {
+    // Addresses by their ports, so that equal port lists share a subset.
+    let mut by_address: BTreeMap<(Address, bool), Vec<Port>> = BTreeMap::new();
+    let mut truncated = false;
+    for pod in pods.iter().filter(|pod| service.selects(&pod.header)) {
+        let Some(address) = address(service, pod) else {
+            continue;
+        };
+        let ready = pod.ready || service.publish_not_ready;
+        let ports: Vec<Port> = service
+            .ports
+            .iter()
+            .filter_map(|port| resolve_port(port, &pod.ports))
+            .map(port)
+            .collect();
+        if ports.is_empty() && !(service.ports.is_empty() && service.headless) {
+            continue;
+        }
+        if by_address.len() >= MAX_ADDRESSES {
+            truncated = true;
+            break;
+        }
+        by_address.entry((address, ready)).or_default().extend(ports);
+    }
+    let mut by_ports: BTreeMap<Vec<Port>, Subset> = BTreeMap::new();
+    for ((address, ready), mut ports) in by_address {
+        ports.sort();
+        ports.dedup();
+        let subset = by_ports.entry(ports.clone()).or_insert_with(|| Subset {
+            ports,
+            ..Subset::default()
+        });
+        if ready {
+            subset.addresses.push(address)
+        } else {
+            subset.not_ready_addresses.push(address)
+        }
+    }
+    (by_ports.into_values().collect(), truncated)
+}
+
+fn address(service: &Object<ServiceView>, pod: &Object<PodView>) -> Option<Address> {
+    let phase = if pod.is_terminal() { "Failed" } else { "Running" };
+    let six = service.ip_families.first().is_some_and(|family| family == "IPv6");
+    let ip = pod.ips.iter().find(|ip| ip.contains(':') == six)?;
+    let facts = PodFacts {
+        phase,
+        ip,
+        deleting: pod.header.is_deleting(),
+    };
+    if !counts_as_endpoint(facts, service.publish_not_ready) {
+        return None;
+    }
+    let named = !pod.hostname.is_empty() && *pod.subdomain == *service.name();
+    Some(Address {
+        ip: ip.to_string(),
+        hostname: named.then(|| pod.hostname.to_string()),
+        node_name: Some(pod.node.to_string()),
+        target_ref: Some(TargetRef {
+            kind: "Pod".to_owned(),
+            namespace: pod.namespace().to_owned(),
+            name: pod.name().to_owned(),
+            uid: pod.uid().0.clone(),
+        }),
+    })
+}
+
+fn port(target: machinery_semantics::ServicePortTarget) -> Port {
+    Port {
+        name: target.name,
+        port: target.port,
+        protocol: target.protocol,
+        app_protocol: target.app_protocol,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use machinery_client::object::object_of;
+    use serde_json::json;
+
+    #[test]
+    fn addresses_share_a_subset_by_their_ports() {
+        let service = json!({"metadata": {"name": "web", "namespace": "n"}, "spec": {"selector": {"app": "web"},
+            "ports": [{"port": 80, "targetPort": "http", "protocol": "TCP"}]}});
+        let service = object_of::<ServiceView>(&service.to_string()).unwrap();
+        let pod = |ip: &str, port: i32, ready: bool| {
+            let json = json!({
+                "metadata": {"name": ip, "namespace": "n", "labels": {"app": "web"}},
+                "spec": {"nodeName": "x", "containers": [{"ports": [{"name": "http", "containerPort": port}]}]},
+                "status": {"phase": "Running", "podIP": ip,
+                    "conditions": [{"type": "Ready", "status": if ready { "True" } else { "False" }}]}});
+            Arc::new(object_of::<PodView>(&json.to_string()).unwrap())
+        };
+        let pods = [
+            pod("10.0.0.2", 8080, true),
+            pod("10.0.0.1", 8080, false),
+            pod("10.0.0.3", 9090, true),
+        ];
+        let (subsets, truncated) = subsets(&service, &pods);
+        assert!(!truncated);
+        assert_eq!(subsets.len(), 2);
+        assert_eq!(subsets[0].addresses[0].ip, "10.0.0.2");
+        assert_eq!(subsets[0].not_ready_addresses[0].ip, "10.0.0.1");
+        assert_eq!(subsets[1].ports[0].port, 9090);
+    }
+}

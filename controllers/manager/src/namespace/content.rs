@@ -1,0 +1,139 @@
+//! Deletes what one resource has in a namespace, and counts what is left.
+
+use super::plan::Findings;
+use jiff::Timestamp;
+use machinery_client::{ApiResource, Client, ClientError, DeleteOptions, DiscoveredResource, Propagation};
+use machinery_meta::ObjectKey;
+use serde::Deserialize;
+
+/// Objects counted per resource at most; more are deleted in the next round.
+const LIST_LIMIT: usize = 500;
+
+/// Deletes and counts; failures become findings.
+pub(super) async fn empty(
+    client: &Client,
+    resource: &DiscoveredResource,
+    namespace: &str,
+    deleted_at: Timestamp,
+    now: Timestamp,
+    findings: &mut Findings,
+) {
+    if let Err(error) = try_empty(client, resource, namespace, deleted_at, now, findings).await {
+        // A resource that vanished (its CRD went) holds nothing.
+        if !error.is_not_found() && error.reason() != "MethodNotAllowed" {
+            findings.failures.push(error.chain());
+        }
+    }
+}
+
+async fn try_empty(
+    client: &Client,
+    resource: &DiscoveredResource,
+    namespace: &str,
+    deleted_at: Timestamp,
+    now: Timestamp,
+    findings: &mut Findings,
+) -> Result<(), ClientError> {
+    let left = list(client, &resource.resource, namespace).await?;
+    if left.items.is_empty() {
+        return Ok(());
+    }
+    let options = DeleteOptions {
+        propagation: Some(Propagation::Background),
+        ..DeleteOptions::default()
+    };
+    if resource.has_verbs(&["deletecollection"]) {
+        client
+            .delete_collection(&resource.resource, namespace, &[], &options)
+            .await?;
+    } else {
+        for item in &left.items {
+            let key = ObjectKey::new(namespace, &item.metadata.name);
+            match client.delete(&resource.resource, &key, &options).await {
+                Err(error) if !error.is_not_found() => return Err(error),
+                _ => {}
+            }
+        }
+    }
+    let left = list(client, &resource.resource, namespace).await?;
+    if left.items.is_empty() {
+        return Ok(());
+    }
+    count(&left, &resource.resource, deleted_at, now, findings);
+    Ok(())
+}
+
+fn count(
+    left: &List,
+    resource: &ApiResource,
+    deleted_at: Timestamp,
+    now: Timestamp,
+    findings: &mut Findings,
+) {
+    let number = left.items.len() + left.metadata.remaining_item_count.unwrap_or(0);
+    findings
+        .remaining
+        .insert(format!("{}.{}", resource.plural, resource.group), number);
+    let mut estimate = 0;
+    for item in &left.items {
+        for finalizer in &item.metadata.finalizers {
+            *findings.finalizers.entry(finalizer.clone()).or_default() += 1;
+        }
+        // A pod may take its grace period, from when the namespace was deleted.
+        let grace = item.spec.termination_grace_period_seconds.unwrap_or(0);
+        estimate = estimate.max(grace - now.duration_since(deleted_at).as_secs());
+    }
+    findings.estimate_seconds = findings.estimate_seconds.max(estimate);
+}
+
+async fn list(client: &Client, resource: &ApiResource, namespace: &str) -> Result<List, ClientError> {
+    client
+        .list_as(resource, namespace, &[("limit", LIST_LIMIT.to_string())])
+        .await
+}
+
+#[derive(Deserialize)]
+struct List {
+    #[serde(default)]
+    metadata: ListMeta,
+    #[serde(default)]
+    items: Vec<Item>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(rename_all = "camelCase", default)]
+struct ListMeta {
+    remaining_item_count: Option<usize>,
+}
+
+#[derive(Deserialize)]
+struct Item {
+    metadata: Meta,
+    #[serde(default)]
+    spec: Spec,
+}
+
+#[derive(Deserialize)]
+struct Meta {
+    name: String,
+    #[serde(default)]
+    finalizers: Vec<String>,
+}
+
+/// Of any kind; only pods have the field. A kind without a spec, or with one of another shape, has none.
+#[derive(Default)]
+struct Spec {
+    termination_grace_period_seconds: Option<i64>,
+}
+
+impl<'de> Deserialize<'de> for Spec {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let value = serde_json::Value::deserialize(deserializer)?;
+        let seconds = value
+            .get("terminationGracePeriodSeconds")
+            .and_then(serde_json::Value::as_i64);
+        Ok(Self {
+            termination_grace_period_seconds: seconds,
+        })
+    }
+}

@@ -1,0 +1,119 @@
+//! Which conditions a silent node gets, and which taints a node has by its conditions. Pure.
+
+use crate::views::{Condition, NodeView, find, seconds};
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::Taint;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use machinery_semantics::taints::{NO_EXECUTE, NO_SCHEDULE};
+
+pub(super) const NOT_READY: &str = "node.kubernetes.io/not-ready";
+pub(super) const UNREACHABLE: &str = "node.kubernetes.io/unreachable";
+const UNSCHEDULABLE: &str = "node.kubernetes.io/unschedulable";
+
+/// The `NoSchedule` taints this controller owns; others it leaves alone.
+const OWNED: [&str; 7] = [
+    NOT_READY,
+    UNREACHABLE,
+    UNSCHEDULABLE,
+    "node.kubernetes.io/memory-pressure",
+    "node.kubernetes.io/disk-pressure",
+    "node.kubernetes.io/pid-pressure",
+    "node.kubernetes.io/network-unavailable",
+];
+
+/// Conditions that taint when they are true.
+const PRESSURES: [(&str, &str); 4] = [
+    ("MemoryPressure", "node.kubernetes.io/memory-pressure"),
+    ("DiskPressure", "node.kubernetes.io/disk-pressure"),
+    ("PIDPressure", "node.kubernetes.io/pid-pressure"),
+    ("NetworkUnavailable", "node.kubernetes.io/network-unavailable"),
+];
+
+/// Conditions that a silent node does not vouch for any more.
+const VOUCHED: [&str; 4] = ["Ready", "MemoryPressure", "DiskPressure", "PIDPressure"];
+
+/// The conditions of a node that has been silent for too long, where they are not that already.
+pub(super) fn silenced(node: &NodeView, now: Timestamp) -> Option<Vec<Condition>> {
+    let mut conditions = node.conditions.clone();
+    let mut changed = false;
+    for kind in VOUCHED {
+        match conditions.iter_mut().find(|condition| condition.kind == kind) {
+            Some(condition) if condition.status == "Unknown" => {}
+            Some(condition) => {
+                condition.status = "Unknown".to_owned();
+                condition.reason = "NodeStatusUnknown".to_owned();
+                condition.message = "Kubelet stopped posting node status.".to_owned();
+                condition.last_transition_time = Some(seconds(now));
+                changed = true;
+            }
+            None => {
+                let message = "Kubelet never posted node status.";
+                conditions.push(Condition::new(
+                    kind,
+                    "Unknown",
+                    "NodeStatusNeverUpdated",
+                    message,
+                    now,
+                ));
+                changed = true;
+            }
+        }
+    }
+    changed.then_some(conditions)
+}
+
+/// The value of `Ready`, `Unknown` where there is none.
+pub(super) fn readiness(node: &NodeView) -> &str {
+    find(&node.conditions, "Ready").map_or("Unknown", |ready| ready.status.as_str())
+}
+
+/// The taints a node is to have, where they are not what it has. `others_ready`: some other node is ready.
+pub(super) fn taints(node: &NodeView, others_ready: bool, now: Timestamp) -> Option<Vec<Taint>> {
+    let mut wanted: Vec<(&str, &str)> = Vec::new();
+    match readiness(node) {
+        "False" => wanted.push((NOT_READY, NO_SCHEDULE)),
+        "True" => {}
+        _ => wanted.push((UNREACHABLE, NO_SCHEDULE)),
+    }
+    for (kind, key) in PRESSURES {
+        if find(&node.conditions, kind).is_some_and(Condition::is_true) {
+            wanted.push((key, NO_SCHEDULE));
+        }
+    }
+    if node.unschedulable {
+        wanted.push((UNSCHEDULABLE, NO_SCHEDULE));
+    }
+    match readiness(node) {
+        "False" if others_ready => wanted.push((NOT_READY, NO_EXECUTE)),
+        "Unknown" if others_ready => wanted.push((UNREACHABLE, NO_EXECUTE)),
+        _ => {}
+    }
+    let owned = |taint: &Taint| {
+        (taint.effect == NO_SCHEDULE && OWNED.contains(&taint.key.as_str()))
+            || (taint.effect == NO_EXECUTE && [NOT_READY, UNREACHABLE].contains(&taint.key.as_str()))
+    };
+    let has = |own: &(&str, &str)| {
+        node.taints
+            .iter()
+            .any(|taint| (taint.key.as_str(), taint.effect.as_str()) == *own)
+    };
+    let is_wanted = |taint: &Taint| wanted.contains(&(taint.key.as_str(), taint.effect.as_str()));
+    if wanted.iter().all(has) && node.taints.iter().all(|taint| !owned(taint) || is_wanted(taint)) {
+        return None;
+    }
+    let mut taints: Vec<Taint> = node
+        .taints
+        .iter()
+        .filter(|taint| !owned(taint) || is_wanted(taint))
+        .cloned()
+        .collect();
+    for (key, effect) in wanted.iter().filter(|own| !has(own)) {
+        taints.push(Taint {
+            key: (*key).to_owned(),
+            effect: (*effect).to_owned(),
+            value: None,
+            time_added: Some(Time(now)),
+        });
+    }
+    Some(taints)
+}

@@ -1,0 +1,72 @@
+//! Tables for silence and taints.
+
+use super::plan::{readiness, silenced, taints};
+use crate::views::NodeView;
+use jiff::Timestamp;
+use machinery_client::Projection;
+use machinery_meta::ObjectHeader;
+use serde_json::{Value, json};
+
+fn now() -> Timestamp {
+    "2026-01-01T01:00:00Z".parse().unwrap()
+}
+
+fn node(ready: &str, change: Value) -> NodeView {
+    let mut node = json!({"spec": {}, "status": {"conditions": [{"type": "Ready", "status": ready}]}});
+    for (key, value) in change.as_object().unwrap() {
+        node["spec"][key] = value.clone();
+    }
+    NodeView::project(&ObjectHeader::default(), node.to_string().as_bytes()).unwrap()
+}
+
+#[track_caller]
+fn check(node: &NodeView, others_ready: bool, expected: Option<&[&str]>) {
+    let taints = taints(node, others_ready, now());
+    let got = taints.map(|all| {
+        all.iter()
+            .map(|own| format!("{}:{}", own.key, own.effect))
+            .collect::<Vec<_>>()
+    });
+    let expected = expected.map(|all| all.iter().map(|own| (*own).to_owned()).collect::<Vec<_>>());
+    assert_eq!(got, expected);
+}
+
+#[test]
+fn conditions_become_taints() {
+    check(&node("True", json!({})), true, None);
+    check(
+        &node("False", json!({})),
+        false,
+        Some(&["node.kubernetes.io/not-ready:NoSchedule"]),
+    );
+    let both = [
+        "node.kubernetes.io/unreachable:NoSchedule",
+        "node.kubernetes.io/unreachable:NoExecute",
+    ];
+    check(&node("Unknown", json!({})), true, Some(&both));
+    let cordoned = json!({"unschedulable": true});
+    check(
+        &node("True", cordoned),
+        true,
+        Some(&["node.kubernetes.io/unschedulable:NoSchedule"]),
+    );
+    let recovered = json!({"taints": [
+        {"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"},
+        {"key": "own", "effect": "NoExecute"}]});
+    check(&node("True", recovered), true, Some(&["own:NoExecute"]));
+}
+
+#[test]
+fn a_silent_node_vouches_for_nothing() {
+    let conditions = silenced(&node("True", json!({})), now()).unwrap();
+    assert_eq!(conditions.len(), 4);
+    assert!(conditions.iter().all(|own| own.status == "Unknown"));
+    assert_eq!(conditions[0].reason, "NodeStatusUnknown");
+    assert_eq!(conditions[1].reason, "NodeStatusNeverUpdated");
+    let silent = NodeView {
+        conditions,
+        ..NodeView::default()
+    };
+    assert_eq!(readiness(&silent), "Unknown");
+    assert!(silenced(&silent, now()).is_none());
+}

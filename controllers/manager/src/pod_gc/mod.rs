@@ -1,0 +1,203 @@
+//! Removes pods nobody else will: those of nodes that are gone, those being deleted that never had a node, and finished
+//! ones beyond a number.
+//!
+//! Watches: pods and nodes. A pod of a missing node waits [`QUARANTINE`], then the live API is asked for the node.
+//! Never: looks at pods on a timer.
+
+use crate::all::ControllerRow;
+use crate::context::ControllerContext;
+use crate::views::{NodeView, PodView, seconds};
+use futures::future::BoxFuture;
+use k8s_openapi::api::core::v1::{Node, Pod};
+use machinery_client::{ApiResource, Change, Client, DeleteOptions, Informer, Object, Patch};
+use machinery_meta::ObjectKey;
+use machinery_reconcile::{Controller, Outcome, ReconcileError, Reconciler};
+use machinery_runtime::Runtime;
+use serde_json::json;
+use std::collections::BTreeMap;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+pub(crate) const ROW: ControllerRow = ControllerRow {
+    name: "pod-garbage-collector-controller",
+    service_account: "pod-garbage-collector",
+    default: true,
+    start,
+};
+
+/// How long a node may be missing before its pods go.
+const QUARANTINE: Duration = Duration::from_secs(40);
+/// Finished pods are counted at most this often.
+const COUNT_EVERY: Duration = Duration::from_secs(20);
+
+/// What to look at.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+enum Key {
+    Pod(ObjectKey),
+    /// How many pods have finished.
+    Finished,
+}
+
+fn start(context: &ControllerContext) -> BoxFuture<'static, ()> {
+    let pods: Informer<PodView> = context.informers.of::<Pod, _>();
+    let nodes: Informer<NodeView> = context.informers.of::<Node, _>();
+    let controller = Controller::<Collector>::new(ROW.name, context.runtime.clone());
+    let (by_node, known, threshold) = (
+        pods.clone(),
+        nodes.clone(),
+        context.config.terminated_pod_gc_threshold,
+    );
+    let queue = controller.queue();
+    let controller = controller.needs(&nodes).watches(&pods, move |change| {
+        let finished = change.new.as_ref().is_some_and(|pod| pod.is_terminal());
+        let was = change.old.as_ref().is_some_and(|pod| pod.is_terminal());
+        if threshold > 0 && finished && !was {
+            queue.add_after(Key::Finished, COUNT_EVERY);
+        }
+        of_interest(&known, change).then(|| Key::Pod(change.key().clone()))
+    });
+    let controller = controller.watches(&nodes, move |change| {
+        let gone = change
+            .is_removal()
+            .then(|| by_node.by_index(PodView::NODE, &change.key().name));
+        gone.into_iter()
+            .flatten()
+            .map(|pod| Key::Pod(pod.key().clone()))
+            .collect::<Vec<_>>()
+    });
+    controller.run(Collector {
+        client: context.client(ROW.service_account),
+        runtime: context.runtime.clone(),
+        pods,
+        nodes,
+        threshold,
+        missing: Mutex::default(),
+    })
+}
+
+fn of_interest(nodes: &Informer<NodeView>, change: &Change<PodView>) -> bool {
+    let Some(pod) = &change.new else { return false };
+    if pod.node.is_empty() {
+        return pod.header.is_deleting();
+    }
+    let first = change.old.as_ref().is_none_or(|old| old.node.is_empty());
+    first && nodes.get(&ObjectKey::cluster(&*pod.node)).is_none()
+}
+
+struct Collector {
+    client: Client,
+    runtime: Runtime,
+    pods: Informer<PodView>,
+    nodes: Informer<NodeView>,
+    threshold: usize,
+    /// Since when nodes have been missed.
+    missing: Mutex<BTreeMap<ObjectKey, Duration>>,
+}
+
+impl Reconciler for Collector {
+    type Key = Key;
+
+    fn reconcile<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<Outcome, ReconcileError>> {
+        Box::pin(async move {
+            match key {
+                Key::Finished => self.finished().await,
+                Key::Pod(key) => self.pod(key).await,
+            }
+        })
+    }
+}
+
+impl Collector {
+    async fn pod(&self, key: &ObjectKey) -> Result<Outcome, ReconcileError> {
+        let Some(pod) = self.pods.get(key) else {
+            return Ok(Outcome::Done);
+        };
+        if pod.node.is_empty() {
+            return if pod.header.is_deleting() {
+                self.remove(&pod).await
+            } else {
+                Ok(Outcome::Done)
+            };
+        }
+        let node = ObjectKey::cluster(&*pod.node);
+        if self.nodes.get(&node).is_some() {
+            return Ok(Outcome::Done);
+        }
+        let waited = self.missed_for(&node);
+        if waited < QUARANTINE {
+            return Ok(Outcome::RequeueAfter(QUARANTINE - waited));
+        }
+        match self.client.get(&ApiResource::of::<Node>(), &node).await {
+            Ok(_) => Ok(Outcome::Done),
+            Err(error) if error.is_not_found() => self.orphan(&pod).await,
+            Err(error) => Err(ReconcileError::doing("asking for a pod's node")(error)),
+        }
+    }
+
+    /// How long a node has been missed; the first to ask starts the clock.
+    fn missed_for(&self, node: &ObjectKey) -> Duration {
+        let now = self.runtime.monotonic();
+        let mut missing = self.missing.lock().unwrap_or_else(PoisonError::into_inner);
+        // Nodes that came back, and those whose pods are all gone, need no clock.
+        missing.retain(|own, _| {
+            own == node
+                || (self.nodes.get(own).is_none() && !self.pods.by_index(PodView::NODE, &own.name).is_empty())
+        });
+        let since = *missing.entry(node.clone()).or_insert(now);
+        now.saturating_sub(since)
+    }
+
+    /// The node is gone: the pod has failed, for this reason, and goes.
+    async fn orphan(&self, pod: &Object<PodView>) -> Result<Outcome, ReconcileError> {
+        if !pod.is_terminal() {
+            let body = json!({"metadata": {"uid": pod.uid().0}, "status": {"phase": "Failed", "conditions": [{
+                "type": "DisruptionTarget", "status": "True", "reason": "DeletionByPodGC",
+                "message": "PodGC: node no longer exists", "lastTransitionTime": seconds(self.runtime.now()),
+            }]}});
+            let pods = ApiResource::of::<Pod>();
+            match self
+                .client
+                .patch(&pods, pod.key(), "status", &Patch::Strategic, &body)
+                .await
+            {
+                Err(error) if error.is_not_found() => return Ok(Outcome::Done),
+                Err(error) => return Err(ReconcileError::doing("failing an orphaned pod")(error)),
+                Ok(_) => {}
+            }
+        }
+        self.remove(pod).await
+    }
+
+    async fn remove(&self, pod: &Object<PodView>) -> Result<Outcome, ReconcileError> {
+        let options = DeleteOptions {
+            grace_period_seconds: Some(0),
+            ..DeleteOptions::uid(pod.uid())
+        };
+        match self
+            .client
+            .delete(&ApiResource::of::<Pod>(), pod.key(), &options)
+            .await
+        {
+            Err(error) if !error.is_not_found() && !error.is_conflict() => {
+                Err(ReconcileError::doing("removing a pod")(error))
+            }
+            _ => Ok(Outcome::Done),
+        }
+    }
+
+    /// Removes the oldest finished pods beyond the threshold.
+    async fn finished(&self) -> Result<Outcome, ReconcileError> {
+        let mut finished = Vec::new();
+        self.pods.for_each(|pod| {
+            if pod.is_terminal() && !pod.header.is_deleting() {
+                finished.push(pod.clone());
+            }
+        });
+        let excess = finished.len().saturating_sub(self.threshold);
+        finished.sort_by_key(|pod| (pod.created, pod.key().clone()));
+        for pod in finished.iter().take(excess) {
+            self.remove(pod).await?;
+        }
+        Ok(Outcome::Done)
+    }
+}

@@ -1,0 +1,70 @@
+//! What controllers read of a Service.
+
+use k8s_openapi::api::core::v1::ServicePort;
+use machinery_client::{Index, Projection};
+use machinery_meta::ObjectHeader;
+use serde::Deserialize;
+use std::collections::BTreeMap;
+
+/// The projection of a Service.
+#[derive(Debug, Clone, Default)]
+pub struct ServiceView {
+    /// `spec.selector`.
+    pub selector: BTreeMap<String, String>,
+    /// `spec.ports`.
+    pub ports: Vec<ServicePort>,
+    /// `spec.clusterIP` is `None`.
+    pub headless: bool,
+    /// `spec.ipFamilies`.
+    pub ip_families: Vec<String>,
+    /// `spec.publishNotReadyAddresses`.
+    pub publish_not_ready: bool,
+    /// `spec.type` is `ExternalName`.
+    pub external_name: bool,
+}
+
+impl ServiceView {
+    /// Whether pods of these labels stand behind it; without a selector none do.
+    pub fn selects(&self, pod: &ObjectHeader) -> bool {
+        !self.selector.is_empty()
+            && self
+                .selector
+                .iter()
+                .all(|(key, value)| pod.label(key) == Some(value))
+    }
+}
+
+impl Projection for ServiceView {
+    const INDEXES: &'static [Index<Self>] = &[Index::NAMESPACE];
+
+    fn project(_: &ObjectHeader, json: &[u8]) -> Result<Self, serde_json::Error> {
+        let spec = serde_json::from_slice::<Service>(json)?.spec;
+        Ok(Self {
+            selector: spec.selector,
+            ports: spec.ports,
+            headless: spec.cluster_ip == "None",
+            ip_families: spec.ip_families,
+            publish_not_ready: spec.publish_not_ready_addresses,
+            external_name: spec.kind == "ExternalName",
+        })
+    }
+}
+
+#[derive(Deserialize)]
+struct Service {
+    #[serde(default)]
+    spec: Spec,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(rename_all = "camelCase", default)]
+struct Spec {
+    selector: BTreeMap<String, String>,
+    ports: Vec<ServicePort>,
+    #[serde(rename = "clusterIP")]
+    cluster_ip: String,
+    ip_families: Vec<String>,
+    publish_not_ready_addresses: bool,
+    #[serde(rename = "type")]
+    kind: String,
+}
