@@ -26,12 +26,16 @@ pub fn rows() -> &'static [ControllerRow] {
         crate::cluster_role_aggregation::ROW,
         crate::replica_set::ROW,
         crate::deployment::ROW,
+        crate::job::ROW,
+        crate::ttl_after_finished::ROW,
         crate::endpoints::ROW,
         crate::endpoint_slice::ROW,
         crate::node_lifecycle::ROW,
         crate::node_lifecycle::EVICTION_ROW,
         crate::node_ipam::ROW,
         crate::pod_gc::ROW,
+        // Last: it shares the stores that the others have asked for.
+        crate::garbage_collector::ROW,
     ]
 }
 

@@ -18,6 +18,8 @@ mod cluster_role_aggregation;
 mod deployment;
 mod endpoint_slice;
 mod endpoints;
+mod garbage_collector;
+mod job;
 mod namespace;
 mod node_ipam;
 mod node_lifecycle;
@@ -25,6 +27,7 @@ mod pod_gc;
 mod replica_set;
 mod root_ca;
 mod service_account;
+mod ttl_after_finished;
 
 pub use all::{ControllerRow, rows};
 pub use config::Config;

@@ -4,6 +4,7 @@
 //! reader that needs one more field adds it here, and everyone pays for it once.
 
 pub mod deployment;
+pub mod job;
 pub mod namespace;
 pub mod node;
 pub mod pod;
@@ -12,6 +13,7 @@ pub mod service;
 pub mod template;
 
 pub use deployment::{DeploymentStatus, DeploymentView};
+pub use job::{JobStatus, JobView};
 pub use namespace::NamespaceView;
 pub use node::NodeView;
 pub use pod::{Phase, PodView};

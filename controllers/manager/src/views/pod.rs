@@ -55,6 +55,8 @@ pub struct PodView {
     pub tolerations: Box<[Toleration]>,
     /// `batch.kubernetes.io/job-completion-index`.
     pub completion_index: Option<u32>,
+    /// `batch.kubernetes.io/job-index-failure-count`.
+    pub index_failures: i32,
     /// What a failure policy looks at, once the pod has failed or is being disrupted.
     pub ending: Option<Box<Ending>>,
     /// It has scheduling gates.
@@ -146,6 +148,9 @@ impl Projection for PodView {
                 .unwrap_or(0),
             completion_index: annotation("batch.kubernetes.io/job-completion-index")
                 .and_then(|index| index.parse().ok()),
+            index_failures: annotation("batch.kubernetes.io/job-index-failure-count")
+                .and_then(|count| count.parse().ok())
+                .unwrap_or(0),
             ports: named_ports(&spec),
             finished_at: ends(status.phase).then(|| status.last_end()).flatten(),
             ending: (status.phase == Phase::Failed || header.is_deleting())

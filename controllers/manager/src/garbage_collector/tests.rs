@@ -1,0 +1,76 @@
+//! Tables for the graph: what a change wakes.
+
+use super::graph::Graph;
+use super::reconcile::Key;
+use k8s_openapi::api::core::v1::Pod;
+use machinery_client::ApiResource;
+use machinery_client::object::parse_header;
+use machinery_meta::{ObjectHeader, Uid};
+use serde_json::json;
+use std::sync::Arc;
+
+fn object(uid: &str, owners: &[(&str, bool)], finalizer: Option<&str>) -> Arc<ObjectHeader> {
+    let owners: Vec<_> = owners
+        .iter()
+        .map(|(uid, block)| json!({"apiVersion": "v1", "kind": "Pod", "name": uid, "uid": uid, "blockOwnerDeletion": block}))
+        .collect();
+    let mut meta = json!({"name": uid, "namespace": "n", "uid": uid, "ownerReferences": owners});
+    if let Some(finalizer) = finalizer {
+        meta["finalizers"] = json!([finalizer]);
+        meta["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+    }
+    Arc::new(
+        parse_header(json!({"metadata": meta}).to_string().as_bytes())
+            .unwrap()
+            .0,
+    )
+}
+
+fn look(uid: &str) -> Key {
+    Key::Delete(Uid(uid.to_owned()))
+}
+
+#[test]
+fn changes_wake_whom_they_concern() {
+    let (graph, pods) = (Graph::default(), Arc::new(ApiResource::of::<Pod>()));
+    let gone = |uid: &str| graph.gone(&Uid(uid.to_owned()));
+    // An owner nobody has seen is looked for.
+    assert_eq!(
+        graph.seen(&pods, &object("child", &[("parent", true)], None)),
+        [look("parent"), look("child")]
+    );
+    assert_eq!(graph.seen(&pods, &object("parent", &[], None)), []);
+    // Nothing new is nothing to do.
+    assert_eq!(graph.seen(&pods, &object("child", &[("parent", true)], None)), []);
+    // Foreground deletion wakes the dependents, then, when the last is gone, the owner.
+    assert_eq!(
+        graph.seen(&pods, &object("parent", &[], Some("foregroundDeletion"))),
+        [look("child"), look("parent")]
+    );
+    assert_eq!(gone("child"), [look("parent")]);
+    assert_eq!(gone("parent"), []);
+    assert_eq!(graph.len(), 0);
+}
+
+#[test]
+fn an_owner_gone_leaves_dependents_to_be_looked_at() {
+    let (graph, pods) = (Graph::default(), Arc::new(ApiResource::of::<Pod>()));
+    graph.seen(&pods, &object("parent", &[], None));
+    graph.seen(&pods, &object("a", &[("parent", false)], None));
+    graph.seen(&pods, &object("b", &[("parent", false)], None));
+    assert_eq!(graph.gone(&Uid("parent".to_owned())), [look("a"), look("b")]);
+}
+
+#[test]
+fn orphaning_and_unblocking() {
+    let (graph, pods) = (Graph::default(), Arc::new(ApiResource::of::<Pod>()));
+    graph.seen(&pods, &object("parent", &[], None));
+    graph.seen(&pods, &object("child", &[("parent", true)], None));
+    let orphaning = graph.seen(&pods, &object("parent", &[], Some("orphan")));
+    assert_eq!(orphaning, [Key::Orphan(Uid("parent".to_owned()))]);
+    graph.seen(&pods, &object("parent", &[], Some("foregroundDeletion")));
+    assert_eq!(
+        graph.seen(&pods, &object("child", &[("parent", false)], None)),
+        [look("parent"), look("child")]
+    );
+}

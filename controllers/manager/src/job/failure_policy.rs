@@ -1,0 +1,62 @@
+//! What a Job's failure policy says of a pod that failed. Pure.
+
+use crate::views::PodView;
+use k8s_openapi::api::batch::v1::{PodFailurePolicy, PodFailurePolicyRule};
+use machinery_client::Object;
+
+/// The verdict on one failed pod.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Verdict {
+    /// It counts towards the limit.
+    Count,
+    /// It does not.
+    Ignore,
+    /// The Job has failed, for this reason.
+    FailJob(String),
+    /// The pod's index has failed.
+    FailIndex,
+}
+
+/// The action of the first rule that matches.
+pub(super) fn judge(policy: Option<&PodFailurePolicy>, pod: &Object<PodView>) -> Verdict {
+    let Some(policy) = policy else {
+        return Verdict::Count;
+    };
+    for (at, rule) in policy.rules.iter().enumerate() {
+        let Some(why) = matches(rule, pod) else { continue };
+        return match rule.action.as_str() {
+            "Ignore" => Verdict::Ignore,
+            "FailIndex" => Verdict::FailIndex,
+            "FailJob" => Verdict::FailJob(format!("{why} matching FailJob rule at index {at}")),
+            _ => Verdict::Count,
+        };
+    }
+    Verdict::Count
+}
+
+fn matches(rule: &PodFailurePolicyRule, pod: &Object<PodView>) -> Option<String> {
+    let ending = pod.ending.as_ref()?;
+    if let Some(codes) = &rule.on_exit_codes {
+        let named = |name: &str| codes.container_name.as_deref().is_none_or(|own| own == name);
+        let meets = |code: i32| codes.values.contains(&code) == (codes.operator == "In");
+        let hit = ending
+            .exit_codes
+            .iter()
+            .find(|(name, code)| named(name) && meets(*code));
+        return hit.map(|(name, code)| {
+            format!(
+                "Container {name} for pod {} failed with exit code {code}",
+                pod.key()
+            )
+        });
+    }
+    let patterns = rule.on_pod_conditions.iter().flatten();
+    let hit = patterns.into_iter().find(|pattern| {
+        let status = pattern.status.as_deref().unwrap_or("True");
+        ending
+            .conditions
+            .iter()
+            .any(|(kind, own)| **kind == *pattern.type_ && **own == *status)
+    });
+    hit.map(|pattern| format!("Pod {} has condition {}", pod.key(), pattern.type_))
+}

@@ -1,0 +1,74 @@
+//! Runs pods until enough have done well.
+//!
+//! Owns: pods, with a finalizer that stays until the pod is counted, so that a pod that ended is never lost and never
+//! counted twice, whoever deletes it and whenever we are killed. Watches: Jobs (the key), pods (their controller; pods
+//! of a Job that is gone lose the finalizer).
+//!
+//! `tracking` moves ended pods into the counts, `plan` decides on conditions and on pods, `indexes` reads and writes
+//! `1,3-5`, `failure_policy` judges single pods. Never: more than `parallelism` pods at work.
+
+mod failure_policy;
+mod indexes;
+mod plan;
+mod reconcile;
+#[cfg(test)]
+mod tests;
+mod tracking;
+
+use crate::all::ControllerRow;
+use crate::context::ControllerContext;
+use crate::pod_control::PodControl;
+use crate::views::{JobView, PodView};
+use futures::future::BoxFuture;
+use k8s_openapi::api::{batch::v1::Job, core::v1::Pod};
+use machinery_client::Informer;
+use machinery_meta::ObjectKey;
+use machinery_reconcile::Controller;
+use reconcile::{JobReconciler, Key};
+
+pub(crate) const ROW: ControllerRow = ControllerRow {
+    name: "job-controller",
+    service_account: "job-controller",
+    default: true,
+    start,
+};
+
+/// Keeps a pod until it is counted.
+pub(crate) const FINALIZER: &str = "batch.kubernetes.io/job-tracking";
+
+fn start(context: &ControllerContext) -> BoxFuture<'static, ()> {
+    let jobs: Informer<JobView> = context.informers.of::<Job, _>();
+    let pods: Informer<PodView> = context.informers.of::<Pod, _>();
+    let known = jobs.clone();
+    let controller = Controller::new(ROW.name, context.runtime.clone())
+        .watches(&jobs, |change| [Key::Job(change.key().clone())])
+        .watches(&pods, move |change| {
+            let mut keys = Vec::new();
+            for pod in change.sides() {
+                let Some(owner) = pod.header.controller().filter(|owner| &*owner.kind == "Job") else {
+                    continue;
+                };
+                let job = ObjectKey::new(pod.namespace(), &*owner.name);
+                let gone = known.get(&job).is_none_or(|job| *job.uid() != owner.uid);
+                if gone && has_finalizer(pod) {
+                    keys.push(Key::Orphan(pod.key().clone()));
+                }
+                keys.push(Key::Job(job));
+            }
+            keys
+        });
+    let client = context.client(ROW.service_account);
+    let recorder = context.recorder(&client, ROW.name);
+    controller.run(JobReconciler {
+        pod_control: PodControl::new(client.clone(), recorder),
+        client,
+        runtime: context.runtime.clone(),
+        jobs,
+        pods,
+        expectations: Default::default(),
+    })
+}
+
+fn has_finalizer(pod: &machinery_client::Object<PodView>) -> bool {
+    pod.header.finalizers.iter().any(|own| &**own == FINALIZER)
+}

@@ -1,0 +1,312 @@
+//! Gather, plan, act in the order that tracking needs: make and delete pods, write status, then release pods.
+
+use super::plan::{Plan, PodRef, Snapshot, plan};
+use super::tracking::without_finalizer;
+use super::{FINALIZER, has_finalizer};
+use crate::pod_control::{PodControl, reference, slow_start};
+use crate::views::template::{OwnerReference, PodTemplate};
+use crate::views::{JobView, PodView};
+use futures::future::{BoxFuture, join_all};
+use k8s_openapi::api::{batch::v1::Job, core::v1::Pod};
+use machinery_client::{ApiResource, Client, ClientError, Edit, IndexName, Informer, Object, Patch};
+use machinery_meta::ObjectKey;
+use machinery_reconcile::{Expectations, ObjectReference, Outcome, ReconcileError, Reconciler, names};
+use machinery_runtime::Runtime;
+use serde_json::json;
+use serde_json::value::{RawValue, to_raw_value};
+use std::sync::Arc;
+use std::time::Duration;
+
+const INDEX: &str = "batch.kubernetes.io/job-completion-index";
+const INDEX_FAILURES: &str = "batch.kubernetes.io/job-index-failure-count";
+
+/// What to look at.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Key {
+    Job(ObjectKey),
+    /// A pod with our finalizer whose Job is gone.
+    Orphan(ObjectKey),
+}
+
+pub(super) struct JobReconciler {
+    pub(super) client: Client,
+    pub(super) pod_control: PodControl,
+    pub(super) runtime: Runtime,
+    pub(super) jobs: Informer<JobView>,
+    pub(super) pods: Informer<PodView>,
+    pub(super) expectations: Expectations<ObjectKey>,
+}
+
+impl Reconciler for JobReconciler {
+    type Key = Key;
+
+    fn reconcile<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<Outcome, ReconcileError>> {
+        Box::pin(async move {
+            match key {
+                Key::Job(key) => self.job(key).await,
+                Key::Orphan(key) => self.orphan(key).await,
+            }
+        })
+    }
+}
+
+impl JobReconciler {
+    async fn orphan(&self, key: &ObjectKey) -> Result<Outcome, ReconcileError> {
+        let Some(pod) = self.pods.get(key).filter(|pod| has_finalizer(pod)) else {
+            return Ok(Outcome::Done);
+        };
+        let Some(owner) = pod.header.controller() else {
+            return Ok(Outcome::Done);
+        };
+        let job = self.jobs.get(&ObjectKey::new(&key.namespace, &*owner.name));
+        if job.is_some_and(|job| *job.uid() == owner.uid) {
+            return Ok(Outcome::Done);
+        }
+        self.release(&pod)
+            .await
+            .map_err(ReconcileError::doing("releasing a pod of a job that is gone"))?;
+        Ok(Outcome::Done)
+    }
+
+    async fn job(&self, key: &ObjectKey) -> Result<Outcome, ReconcileError> {
+        let Some(job) = self.jobs.get(key) else {
+            self.expectations.forget(key);
+            return Ok(Outcome::Done);
+        };
+        if job.managed_elsewhere {
+            return Ok(Outcome::Done);
+        }
+        let owner = reference(&ApiResource::of::<Job>(), &job.header);
+        let awaited = self.expectations.settle(key, &self.pods);
+        if !awaited.unacknowledged.is_empty() && !job.is_finished() && !job.header.is_deleting() {
+            self.create_again(&job, &owner, &awaited.unacknowledged).await?;
+        }
+        let snapshot = Snapshot {
+            pods: self.pods.by_index(IndexName::CONTROLLER, &job.uid().0),
+            settled: awaited.is_settled(),
+            now: self.runtime.now(),
+            job,
+        };
+        let plan = plan(&snapshot);
+        let managed = self.manage(&snapshot, &owner, &plan).await;
+        self.write_status(&snapshot, &owner, &plan).await?;
+        self.release_all(&plan).await?;
+        managed?;
+        Ok(self.when_again(&plan))
+    }
+
+    async fn manage(
+        &self,
+        snapshot: &Snapshot,
+        owner: &ObjectReference,
+        plan: &Plan,
+    ) -> Result<(), ReconcileError> {
+        let doomed = plan.delete.iter().filter(|pod| !pod.header.is_deleting());
+        let deletions = doomed.map(|pod| self.pod_control.delete(&self.expectations, owner, pod));
+        let failed: Vec<_> = join_all(deletions)
+            .await
+            .into_iter()
+            .filter_map(Result::err)
+            .collect();
+        if let Some(first) = failed.into_iter().next() {
+            return Err(ReconcileError::doing("deleting pods")(first));
+        }
+        let wanted = plan
+            .create
+            .iter()
+            .map(|index| (self.pod_name(&snapshot.job, *index), *index))
+            .collect();
+        let (done, first) = slow_start(wanted, |(key, index)| self.create(snapshot, owner, key, index)).await;
+        match first {
+            Some(first) if !first.has_cause("NamespaceTerminating") => Err(ReconcileError::Partly {
+                failed: plan.create.len() - done,
+                attempted: plan.create.len(),
+                first,
+            }),
+            _ => Ok(()),
+        }
+    }
+
+    fn pod_name(&self, job: &Object<JobView>, index: Option<u32>) -> ObjectKey {
+        ObjectKey::new(
+            job.namespace(),
+            names::generate(&self.runtime, &prefix(job, index)),
+        )
+    }
+
+    /// Sends creations again whose answer was lost; the index of each is in its name.
+    async fn create_again(
+        &self,
+        job: &Arc<Object<JobView>>,
+        owner: &ObjectReference,
+        lost: &[ObjectKey],
+    ) -> Result<(), ReconcileError> {
+        let pods = self.pods.by_index(IndexName::CONTROLLER, &job.uid().0);
+        let snapshot = Snapshot {
+            job: job.clone(),
+            pods,
+            settled: false,
+            now: self.runtime.now(),
+        };
+        for key in lost {
+            let index = job.indexed.then(|| index_in(job, &key.name)).flatten();
+            let created = self.create(&snapshot, owner, key.clone(), index).await;
+            created.map_err(ReconcileError::doing("creating a pod again"))?;
+        }
+        Ok(())
+    }
+
+    async fn create(
+        &self,
+        snapshot: &Snapshot,
+        owner: &ObjectReference,
+        key: ObjectKey,
+        index: Option<u32>,
+    ) -> Result<(), ClientError> {
+        let job = &snapshot.job;
+        let mut template = job.template.clone();
+        template.metadata.finalizers.push(FINALIZER.to_owned());
+        if let Some(index) = index {
+            template = indexed(template, job, index).map_err(|source| ClientError::Decode {
+                what: "the pod template".to_owned(),
+                source,
+            })?;
+            if job.backoff_limit_per_index.is_some() {
+                let failures = failures_of(&snapshot.pods, index).to_string();
+                template
+                    .metadata
+                    .annotations
+                    .insert(INDEX_FAILURES.to_owned(), failures);
+            }
+        }
+        let controller = OwnerReference::controller("batch/v1", "Job", &job.header);
+        let pod = template.pod(job.namespace(), &key.name, &prefix(job, index), controller);
+        self.pod_control
+            .create(&self.expectations, owner, key, &pod)
+            .await
+    }
+
+    /// Writes status where it differs; what it says is recorded once it is written.
+    async fn write_status(
+        &self,
+        snapshot: &Snapshot,
+        owner: &ObjectReference,
+        plan: &Plan,
+    ) -> Result<(), ReconcileError> {
+        let job = &snapshot.job;
+        if plan.status == job.status {
+            return Ok(());
+        }
+        let resource = ApiResource::of::<Job>();
+        let mut edit = Edit::of(&resource, &job.json())?;
+        edit.set("status", &plan.status)?;
+        match self
+            .client
+            .update(&resource, job.key(), "status", edit.body())
+            .await
+        {
+            Err(error) if error.is_not_found() => return Ok(()),
+            Err(error) => return Err(ReconcileError::doing("writing status")(error)),
+            Ok(_) => {}
+        }
+        for (good, reason, message) in &plan.events {
+            let recorder = self.pod_control.recorder();
+            if *good {
+                recorder.normal(owner, reason, message.clone());
+            } else {
+                recorder.warning(owner, reason, message.clone());
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes the finalizer off pods that are on the written list, or that need no counting.
+    async fn release_all(&self, plan: &Plan) -> Result<(), ReconcileError> {
+        let released = join_all(plan.release.iter().map(|pod| self.release(pod))).await;
+        for result in released {
+            result.map_err(ReconcileError::doing("releasing a counted pod"))?;
+        }
+        Ok(())
+    }
+
+    async fn release(&self, pod: &PodRef) -> Result<(), ClientError> {
+        let body = json!({"metadata": {
+            "uid": pod.uid().0, "resourceVersion": pod.revision.to_string(), "finalizers": without_finalizer(pod)}});
+        let patched = self
+            .client
+            .patch(&ApiResource::of::<Pod>(), pod.key(), "", &Patch::Merge, &body)
+            .await;
+        match patched {
+            Err(error) if !error.is_not_found() => Err(error),
+            _ => Ok(()),
+        }
+    }
+
+    fn when_again(&self, plan: &Plan) -> Outcome {
+        let Some(at) = plan.look_again else {
+            return Outcome::Done;
+        };
+        let wait = at.duration_since(self.runtime.now());
+        Outcome::RequeueAfter(Duration::try_from(wait).unwrap_or(Duration::from_millis(1)))
+    }
+}
+
+fn prefix(job: &Object<JobView>, index: Option<u32>) -> String {
+    index.map_or_else(
+        || format!("{}-", job.name()),
+        |index| format!("{}-{index}-", job.name()),
+    )
+}
+
+fn index_in(job: &Object<JobView>, pod: &str) -> Option<u32> {
+    pod.strip_prefix(job.name())?
+        .strip_prefix('-')?
+        .split_once('-')?
+        .0
+        .parse()
+        .ok()
+}
+
+fn failures_of(pods: &[PodRef], index: u32) -> i32 {
+    let of = pods
+        .iter()
+        .filter(|pod| pod.completion_index == Some(index) && pod.phase == crate::views::Phase::Failed);
+    of.map(|pod| pod.index_failures + 1).max().unwrap_or(0)
+}
+
+/// The template of one index: label and annotation, a host name, and the variable in every container.
+fn indexed(
+    mut template: PodTemplate,
+    job: &Object<JobView>,
+    index: u32,
+) -> Result<PodTemplate, serde_json::Error> {
+    template
+        .metadata
+        .labels
+        .insert(INDEX.to_owned(), index.to_string());
+    template
+        .metadata
+        .annotations
+        .insert(INDEX.to_owned(), index.to_string());
+    let mut spec: serde_json::Value = serde_json::from_str(template.spec.get())?;
+    let variable = json!({"name": "JOB_COMPLETION_INDEX",
+        "valueFrom": {"fieldRef": {"fieldPath": format!("metadata.labels['{INDEX}']")}}});
+    for list in ["containers", "initContainers"] {
+        let containers = spec.get_mut(list).and_then(serde_json::Value::as_array_mut);
+        for container in containers.into_iter().flatten() {
+            add_variable(container, &variable);
+        }
+    }
+    spec["hostname"] = json!(format!("{}-{index}", job.name()));
+    let raw: Box<RawValue> = to_raw_value(&spec)?;
+    Ok(template.with_spec(raw.into()))
+}
+
+fn add_variable(container: &mut serde_json::Value, variable: &serde_json::Value) {
+    let named = |own: &serde_json::Value| own.get("name") == variable.get("name");
+    match container.get_mut("env").and_then(serde_json::Value::as_array_mut) {
+        Some(env) if env.iter().any(named) => {}
+        Some(env) => env.push(variable.clone()),
+        None => container["env"] = json!([variable]),
+    }
+}

@@ -1,0 +1,180 @@
+//! Moves pods that have ended into the Job's counts, each exactly once. Pure.
+//!
+//! ```text
+//! ended, with finalizer  ->  its uid among the uncounted (written)  ->  finalizer off  ->  counted, uid off the list
+//! ```
+//! The uid is written before the finalizer goes, and the finalizer is gone before the count is written: however often
+//! we stop in between, a pod is in exactly one of the three places.
+
+use super::failure_policy::{Verdict, judge};
+use super::indexes;
+use super::plan::{PodRef, Snapshot};
+use super::{FINALIZER, has_finalizer};
+use crate::views::job::Uncounted;
+use crate::views::{JobStatus, Phase};
+use std::collections::BTreeSet;
+
+/// Uids on the list at most; more wait for the next round.
+const MAX_UNCOUNTED: usize = 500;
+
+/// The counts after this round.
+#[derive(Debug, Default)]
+pub(super) struct Tracked {
+    pub(super) succeeded: i32,
+    pub(super) failed: i32,
+    pub(super) uncounted: Uncounted,
+    pub(super) completed: BTreeSet<u32>,
+    pub(super) failed_indexes: BTreeSet<u32>,
+    /// Pods whose finalizer may go once the list is written.
+    pub(super) release: Vec<PodRef>,
+    /// Why the whole Job fails, where a pod's end says so.
+    pub(super) fail_job: Option<String>,
+    /// Failed pods that count towards the limit, the new ones among them.
+    pub(super) new_failures: Vec<PodRef>,
+    pub(super) new_successes: i32,
+    /// Pods that have ended and had no room on the list.
+    pub(super) more: bool,
+}
+
+impl Tracked {
+    /// All successes, counted or on the list.
+    pub(super) fn all_succeeded(&self) -> i32 {
+        self.succeeded + count(self.uncounted.succeeded.len())
+    }
+
+    /// All failures, counted or on the list.
+    pub(super) fn all_failed(&self) -> i32 {
+        self.failed + count(self.uncounted.failed.len())
+    }
+}
+
+/// Tracks one round.
+pub(super) fn track(snapshot: &Snapshot) -> Tracked {
+    let (job, status) = (&snapshot.job, &snapshot.job.status);
+    let completions = completions(snapshot);
+    let mut tracked = Tracked {
+        succeeded: status.succeeded,
+        failed: status.failed,
+        completed: indexes::parse(&status.completed_indexes, completions),
+        failed_indexes: indexes::parse(status.failed_indexes.as_deref().unwrap_or(""), completions),
+        ..Tracked::default()
+    };
+    settle_list(snapshot, status, &mut tracked);
+    for pod in snapshot.pods.iter().filter(|pod| has_finalizer(pod)) {
+        let listed = |list: &[String]| list.contains(&pod.uid().0);
+        if listed(&tracked.uncounted.succeeded) || listed(&tracked.uncounted.failed) {
+            tracked.release.push(pod.clone());
+        } else if job.is_finished() || job.header.is_deleting() {
+            tracked.release.push(pod.clone());
+        } else if has_succeeded(pod) {
+            note_success(snapshot, pod, completions, &mut tracked);
+        } else if has_failed(snapshot, pod) {
+            note_failure(snapshot, pod, &mut tracked);
+        }
+    }
+    tracked
+}
+
+pub(super) fn completions(snapshot: &Snapshot) -> u32 {
+    u32::try_from(snapshot.job.completions.unwrap_or(0)).unwrap_or(0)
+}
+
+pub(super) fn has_succeeded(pod: &PodRef) -> bool {
+    pod.phase == Phase::Succeeded
+}
+
+/// Failed, or on its way out before it could (unless only failed pods are replaced).
+pub(super) fn has_failed(snapshot: &Snapshot, pod: &PodRef) -> bool {
+    let waits = snapshot.job.replace_failed_only || snapshot.job.failure_policy.is_some();
+    pod.phase == Phase::Failed || (!waits && pod.header.is_deleting() && pod.phase != Phase::Succeeded)
+}
+
+/// Uids whose pod has lost its finalizer move from the list into the counts.
+fn settle_list(snapshot: &Snapshot, status: &JobStatus, tracked: &mut Tracked) {
+    let Some(list) = &status.uncounted_terminated_pods else {
+        return;
+    };
+    let held = |uid: &String| {
+        snapshot
+            .pods
+            .iter()
+            .any(|pod| pod.uid().0 == *uid && has_finalizer(pod))
+    };
+    for uid in &list.succeeded {
+        if held(uid) {
+            tracked.uncounted.succeeded.push(uid.clone())
+        } else {
+            tracked.succeeded += 1
+        }
+    }
+    for uid in &list.failed {
+        if held(uid) {
+            tracked.uncounted.failed.push(uid.clone())
+        } else {
+            tracked.failed += 1
+        }
+    }
+}
+
+fn note_success(snapshot: &Snapshot, pod: &PodRef, completions: u32, tracked: &mut Tracked) {
+    if snapshot.job.indexed {
+        // The index counts, not the pod: a second success of an index adds nothing.
+        let new = pod
+            .completion_index
+            .is_some_and(|index| index < completions && tracked.completed.insert(index));
+        if !new {
+            tracked.release.push(pod.clone());
+            return;
+        }
+    }
+    if is_full(tracked) {
+        return;
+    }
+    tracked.new_successes += 1;
+    tracked.uncounted.succeeded.push(pod.uid().0.clone());
+    tracked.release.push(pod.clone());
+}
+
+fn note_failure(snapshot: &Snapshot, pod: &PodRef, tracked: &mut Tracked) {
+    match judge(snapshot.job.failure_policy.as_deref(), pod) {
+        Verdict::Ignore => {
+            tracked.release.push(pod.clone());
+            return;
+        }
+        Verdict::FailJob(why) => tracked.fail_job = tracked.fail_job.take().or(Some(why)),
+        Verdict::FailIndex => tracked.failed_indexes.extend(pod.completion_index),
+        Verdict::Count => {
+            if let (Some(limit), Some(index)) = (snapshot.job.backoff_limit_per_index, pod.completion_index) {
+                if pod.index_failures >= limit {
+                    tracked.failed_indexes.insert(index);
+                }
+            }
+        }
+    }
+    if is_full(tracked) {
+        return;
+    }
+    tracked.new_failures.push(pod.clone());
+    tracked.uncounted.failed.push(pod.uid().0.clone());
+    tracked.release.push(pod.clone());
+}
+
+fn is_full(tracked: &mut Tracked) -> bool {
+    let full = tracked.uncounted.succeeded.len() + tracked.uncounted.failed.len() >= MAX_UNCOUNTED;
+    tracked.more |= full;
+    full
+}
+
+fn count(number: usize) -> i32 {
+    i32::try_from(number).unwrap_or(i32::MAX)
+}
+
+/// The finalizers a pod keeps.
+pub(super) fn without_finalizer(pod: &PodRef) -> Vec<String> {
+    pod.header
+        .finalizers
+        .iter()
+        .filter(|own| &***own != FINALIZER)
+        .map(ToString::to_string)
+        .collect()
+}
