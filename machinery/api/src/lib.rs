@@ -15,7 +15,7 @@ mod table;
 #[cfg(test)]
 mod tests;
 
-pub use table::{KindInfo, ServedGroup, Subresource, Table};
+pub use table::{FeatureGate, KindInfo, ServedGroup, Subresource, Table};
 
 use machinery_schema::{Schema, TypeId};
 use std::sync::{Arc, OnceLock};

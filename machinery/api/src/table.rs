@@ -64,6 +64,17 @@ impl KindInfo {
     }
 }
 
+/// A feature gate as upstream's server of this release has it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FeatureGate {
+    pub name: String,
+    pub default: bool,
+    /// `ALPHA`, `BETA`, `GA`, `DEPRECATED`.
+    pub stage: String,
+    /// The default cannot be changed.
+    pub locked: bool,
+}
+
 /// All built-in kinds: their types, groups and resources.
 #[derive(Debug)]
 pub struct Table {
@@ -71,6 +82,7 @@ pub struct Table {
     groups: Vec<ServedGroup>,
     kinds: Vec<KindInfo>,
     types: HashMap<String, TypeId>,
+    gates: Vec<FeatureGate>,
 }
 
 /// Kinds that are registered in every group version.
@@ -137,6 +149,17 @@ impl Table {
         })
     }
 
+    /// All feature gates, sorted by name.
+    pub fn feature_gates(&self) -> &[FeatureGate] {
+        &self.gates
+    }
+
+    /// Whether a gate is on by default; one that upstream has no more is on for good.
+    pub fn gate_default(&self, name: &str) -> bool {
+        let found = self.gates.binary_search_by(|own| own.name.as_str().cmp(name));
+        found.map_or(true, |found| self.gates[found].default)
+    }
+
     /// Every known kind as `group/version/kind` (core: `v1/Pod`), with its type.
     pub fn all_types(&self) -> impl Iterator<Item = (&str, TypeId)> {
         self.types.iter().map(|(key, id)| (key.as_str(), *id))
@@ -159,11 +182,22 @@ impl Table {
         })?;
         let types: HashMap<String, TypeId> = types.into_iter().collect();
         let kinds = input.list(|input| read_kind(input, &types))?;
+        let gates = input.list(|input| {
+            let (name, stage) = (text(input)?, text(input)?);
+            let [default, locked, ..] = input.flags()?;
+            Ok(FeatureGate {
+                name,
+                default,
+                stage,
+                locked,
+            })
+        })?;
         Ok(Self {
             schema: Arc::new(schema),
             groups,
             kinds,
             types,
+            gates,
         })
     }
 }

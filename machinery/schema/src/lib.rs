@@ -17,6 +17,7 @@
 mod defaults;
 #[cfg(test)]
 mod fuzz;
+mod gates;
 pub mod json;
 pub mod leaf;
 mod normal;
@@ -30,6 +31,7 @@ pub mod tree;
 pub mod yaml;
 
 pub use defaults::apply_defaults;
+pub use gates::drop_disabled_fields;
 pub use json::{
     DecodeError, Decoded, SplitObject, Strictness, decode_json, encode_json, encode_node, encode_split,
 };

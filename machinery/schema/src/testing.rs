@@ -13,6 +13,11 @@ fn pointer(mut spec: FieldSpec) -> FieldSpec {
     spec
 }
 
+fn gated(mut spec: FieldSpec) -> FieldSpec {
+    spec.feature_gate = "Stdin".to_owned();
+    spec
+}
+
 /// `ObjectMeta` and pod-like types; `v1.Pod` is the root.
 pub(crate) fn pod_schema() -> Arc<Schema> {
     let mut b = SchemaBuilder::new();
@@ -72,7 +77,7 @@ pub(crate) fn pod_schema() -> Arc<Schema> {
             10,
             Wire::Bytes,
         )),
-        numbered(FieldSpec::optional("stdin", boolean), 16, Wire::Varint),
+        gated(numbered(FieldSpec::optional("stdin", boolean), 16, Wire::Varint)),
     ];
     b.define_struct(container, fields, &[]);
     let containers = b.list(container);

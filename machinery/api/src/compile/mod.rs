@@ -55,6 +55,16 @@ pub fn compile(files: &BTreeMap<String, String>) -> Result<Vec<u8>, CompileError
         out.u32(id.0);
     }
     write_resources(&mut out, &resources, &kinds)?;
+    let text = files
+        .get("feature_gates.json")
+        .ok_or(CompileError::Missing("feature_gates.json"))?;
+    let gates: BTreeMap<String, (bool, String, bool)> = parse("feature_gates.json", text)?;
+    out.count(gates.len());
+    for (name, (default, stage, locked)) in &gates {
+        out.bytes(name.as_bytes());
+        out.bytes(stage.as_bytes());
+        out.flags(&[*default, *locked]);
+    }
     Ok(out.0)
 }
 

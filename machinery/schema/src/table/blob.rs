@@ -175,6 +175,7 @@ fn read_type(input: &mut Reader<'_>) -> Result<Type, SchemaError> {
         fields,
         always: 0..0,
         defaulted: false,
+        gated: false,
         names: NameIndex::default(),
         groups,
     })

@@ -283,12 +283,21 @@ impl SchemaBuilder {
                     .map_or(Text::default(), |extra| extra.default);
                 crate::defaults::is_effective(&self.text[default.range()], field.pointer, typed)
             });
+            let gate = |field: &Field| {
+                self.extras
+                    .get(field.extra as usize)
+                    .map(|extra| extra.feature_gate)
+            };
+            let gated = fields
+                .iter()
+                .any(|field| gate(field).is_some_and(|gate| !gate.is_empty()));
             let ty = &mut self.types[at];
             ty.names = index_of_names;
             ty.always = first..index(always.len());
             ty.defaulted = defaulted;
+            ty.gated = gated;
         }
-        self.mark_defaulted();
+        self.mark_reachable();
         let mut schema = Schema {
             text: self.text.into_boxed_str(),
             types: self.types.into_boxed_slice(),
@@ -319,22 +328,22 @@ impl SchemaBuilder {
         !field.omitempty || (!field.pointer && self.types[field.ty.index()].shape.is_go_struct())
     }
 
-    /// A type is defaulted when it has a default or any type below it has; the walk of the others is saved.
-    fn mark_defaulted(&mut self) {
+    /// A type is defaulted (or gated) when it is itself or any type below it is; the walk of the others is saved.
+    fn mark_reachable(&mut self) {
         loop {
             let mut changed = false;
             for at in 0..self.types.len() {
-                if self.types[at].defaulted {
-                    continue;
-                }
-                let below = |id: TypeId| self.types[id.index()].defaulted;
                 let fields = self.types[at].fields.start as usize..self.types[at].fields.end as usize;
-                let found =
-                    below(self.types[at].item) || self.fields[fields].iter().any(|field| below(field.ty));
-                if found {
-                    self.types[at].defaulted = true;
-                    changed = true;
-                }
+                let below = self.fields[fields]
+                    .iter()
+                    .map(|field| field.ty)
+                    .chain([self.types[at].item]);
+                let below: Vec<usize> = below.map(TypeId::index).collect();
+                let defaulted = self.types[at].defaulted || below.iter().any(|id| self.types[*id].defaulted);
+                let gated = self.types[at].gated || below.iter().any(|id| self.types[*id].gated);
+                let ty = &mut self.types[at];
+                changed |= defaulted != ty.defaulted || gated != ty.gated;
+                (ty.defaulted, ty.gated) = (defaulted, gated);
             }
             if !changed {
                 return;
@@ -369,6 +378,7 @@ impl SchemaBuilder {
             fields: 0..0,
             always: 0..0,
             defaulted: false,
+            gated: false,
             names: NameIndex::default(),
             groups: 0..0,
         });

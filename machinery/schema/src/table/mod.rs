@@ -182,6 +182,8 @@ pub struct Type {
     pub(crate) fields: Range<u32>,
     pub(crate) always: Range<u32>,
     pub(crate) defaulted: bool,
+    /// The type or one below it has a field behind a feature gate.
+    pub(crate) gated: bool,
     pub(crate) names: NameIndex,
     /// A named list that protobuf wraps in a message of its own (`meta/v1.Verbs`).
     pub wrapped: bool,
@@ -295,6 +297,12 @@ impl Schema {
         self.extra(field)
             .map(|extra| self.text(extra.default))
             .filter(|text| !text.is_empty())
+    }
+
+    /// The feature gates a field stands behind, comma separated.
+    pub fn gate_at(&self, id: TypeId, position: usize) -> Option<&str> {
+        let extra = self.extra(self.field_at(id, position)?)?;
+        (!extra.feature_gate.is_empty()).then(|| self.text(extra.feature_gate))
     }
 
     /// A type by its full Go name (`k8s.io/api/core/v1.Pod`), or by the name it was declared under.
