@@ -1,19 +1,134 @@
-//! OpenAPI v3: an index, and one document per group version, rendered when asked for.
+//! OpenAPI v3: an index, and one document per group version, rendered when asked for and kept by nobody.
+//!
+//! A document's address carries a hash of what it is made from, so that clients keep their copy until that changes.
 
 use crate::body::Body;
-use crate::handlers::Inner;
-use apiserver_registry::RegistryError;
-use http::{Request, Response};
+use crate::framing::SliceFrames;
+use crate::handlers::{Inner, small_form};
+use crate::negotiation::Format;
+use crate::request_info::Query;
+use crate::respond;
+use apiserver_registry::registry::Version;
+use apiserver_registry::{RegistryError, ResourceRow, SubresourceRole};
+use bytes::Bytes;
+use http::header::{CACHE_CONTROL, CONTENT_TYPE, ETAG, IF_NONE_MATCH, LOCATION, VARY};
+use http::{HeaderValue, Request, Response, StatusCode};
+use machinery_api::openapi::{CustomKind, render};
+use serde_json::{Map, json};
+use sha2::{Digest, Sha512};
+use std::collections::VecDeque;
+use std::fmt::Write;
 
-/// Rendered documents that are still warm; none are kept by an idle server.
-#[derive(Debug, Default)]
-pub(crate) struct Documents;
-
-/// Answers `/openapi/…`; `None` until the documents are rendered from the table.
+/// Answers `/openapi/v3` and what is below it.
 pub(crate) fn answer(
-    _inner: &Inner,
-    _path: &str,
-    _request: &Request<Body>,
+    inner: &Inner,
+    path: &str,
+    request: &Request<Body>,
 ) -> Result<Option<Response<Body>>, RegistryError> {
-    Ok(None)
+    let parts: Vec<&str> = path.trim_start_matches('/').split('/').collect();
+    match parts.as_slice() {
+        ["openapi", "v3"] => Ok(Some(index(inner))),
+        ["openapi", "v3", "api", version] => document(inner, "", version, request),
+        ["openapi", "v3", "apis", group, version] => document(inner, group, version, request),
+        _ => Ok(None),
+    }
+}
+
+fn address(group: &str, version: &str) -> String {
+    if group.is_empty() { format!("api/{version}") } else { format!("apis/{group}/{version}") }
+}
+
+fn index(inner: &Inner) -> Response<Body> {
+    let rows = inner.registry.rows();
+    let mut paths = Map::new();
+    for group in &rows.groups {
+        for version in &group.versions {
+            let address = address(&group.name, &version.name);
+            let hash = hash(inner, version);
+            paths.insert(
+                address.clone(),
+                json!({ "serverRelativeURL": format!("/openapi/v3/{address}?hash={hash}") }),
+            );
+        }
+    }
+    Response::builder()
+        .header(CONTENT_TYPE, "application/json")
+        .header(CACHE_CONTROL, "no-cache, private")
+        .body(Body::from(json!({ "paths": paths }).to_string() + "\n"))
+        .expect("headers are well formed")
+}
+
+/// Changes with the program, the table and the custom kinds of the group version.
+fn hash(inner: &Inner, version: &Version) -> String {
+    let mut digest = Sha512::new();
+    digest.update(&inner.version.git_version);
+    for row in &version.resources {
+        digest.update(row.gvk.to_string());
+        digest.update(row.schema.fingerprint().to_le_bytes());
+        digest.update(row.openapi_schema.as_deref().unwrap_or_default());
+    }
+    digest.finalize().iter().fold(String::new(), |mut text, byte| {
+        let _ = write!(text, "{byte:02X}");
+        text
+    })
+}
+
+fn document(
+    inner: &Inner,
+    group: &str,
+    version_name: &str,
+    request: &Request<Body>,
+) -> Result<Option<Response<Body>>, RegistryError> {
+    let rows = inner.registry.rows();
+    let found = rows.group(group).and_then(|group| group.versions.iter().find(|own| own.name == version_name));
+    let Some(version) = found else { return Ok(None) };
+    let hash = hash(inner, version);
+    let asked = Query::of(request.uri());
+    let builder = Response::builder()
+        .header(ETAG, format!("\"{hash}\""))
+        .header(VARY, "Accept")
+        .header(CACHE_CONTROL, if asked.get("hash").is_some() { "public, immutable" } else { "no-cache, private" });
+    if asked.get("hash").is_some_and(|own| own != hash) {
+        let location = format!("/openapi/v3/{}?hash={hash}", address(group, version_name));
+        let answer = builder.status(StatusCode::MOVED_PERMANENTLY).header(LOCATION, location).body(Body::empty());
+        return Ok(Some(answer.expect("headers are well formed")));
+    }
+    let known = request.headers().get(IF_NONE_MATCH).and_then(|v| v.to_str().ok());
+    if known.is_some_and(|known| known.trim_matches('"') == hash) {
+        let answer = builder.status(StatusCode::NOT_MODIFIED).body(Body::empty());
+        return Ok(Some(answer.expect("headers are well formed")));
+    }
+    let form = small_form(request)?;
+    let bytes = Bytes::from(rendered(inner, group, version));
+    let mut answer = respond::framed(
+        StatusCode::OK,
+        form,
+        Format::Json.media_type(),
+        SliceFrames(VecDeque::from([bytes])),
+    );
+    if let Some(headers) = builder.body(()).ok().map(|response| response.headers().clone()) {
+        answer.headers_mut().extend(headers);
+    }
+    answer.headers_mut().insert(VARY, HeaderValue::from_static("Accept, Accept-Encoding"));
+    Ok(Some(answer))
+}
+
+fn rendered(inner: &Inner, group: &str, version: &Version) -> Vec<u8> {
+    let built_in: Vec<_> = machinery_api::table().kinds_of(group, &version.name).collect();
+    let custom: Vec<CustomKind<'_>> = version.resources.iter().filter(|row| row.custom).map(|row| custom(row)).collect();
+    render(group, &version.name, &built_in, &custom, &inner.version.git_version)
+}
+
+fn custom(row: &ResourceRow) -> CustomKind<'_> {
+    CustomKind {
+        group: &row.gvk.group,
+        version: &row.gvk.version,
+        kind: &row.gvk.kind,
+        list_kind: &row.list_kind,
+        plural: &row.plural,
+        namespaced: row.namespaced,
+        schema: row.openapi_schema.as_deref(),
+        status: row.has_status(),
+        scale: row.subresources.iter().any(|sub| matches!(sub.role, SubresourceRole::Scale(_))),
+    }
 }

@@ -41,6 +41,7 @@ fn row(info: &'static KindInfo) -> ResourceRow {
         selectable: selectable(&gvk.group, &info.plural).into(),
         strategy: strategy(&info.gvk.group, &info.plural),
         virtual_kind,
+        openapi_schema: None,
         retired: machinery_runtime::CancellationToken::new(),
         deprecation_warning: deprecation(&gvk),
         storage_version_hash: if virtual_kind { String::new() } else { storage_version_hash(&stored.gvk) },

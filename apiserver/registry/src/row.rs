@@ -38,6 +38,8 @@ pub struct ResourceRow {
     pub deprecation_warning: Option<String>,
     /// Upstream's hash of the version it is stored in, for discovery.
     pub storage_version_hash: String,
+    /// A custom kind's `openAPIV3Schema` as JSON, for its OpenAPI document.
+    pub openapi_schema: Option<String>,
     /// Cancelled when other rows take this one's place; watches end with it.
     pub retired: CancellationToken,
 }

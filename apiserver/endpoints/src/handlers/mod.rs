@@ -34,7 +34,6 @@ pub(crate) struct Inner {
     pub(crate) admission: Arc<dyn Admission>,
     pub(crate) hooks: Arc<dyn Hooks>,
     pub(crate) version: VersionInfo,
-    pub(crate) openapi: openapi::Documents,
 }
 
 impl std::fmt::Debug for Endpoints {
@@ -93,7 +92,7 @@ pub(crate) fn wants_pretty(query: &Query, request: &Request<Body>) -> bool {
 
 impl Endpoints {
     pub fn new(registry: Registry, admission: Arc<dyn Admission>, hooks: Arc<dyn Hooks>, version: VersionInfo) -> Self {
-        Self(Arc::new(Inner { registry, admission, hooks, version, openapi: openapi::Documents::default() }))
+        Self(Arc::new(Inner { registry, admission, hooks, version }))
     }
 
     pub fn registry(&self) -> &Registry {

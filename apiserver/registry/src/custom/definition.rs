@@ -79,6 +79,7 @@ fn row(
         selectable: selectable(spec).into(),
         strategy: Arc::new(strategy),
         virtual_kind: false,
+        openapi_schema: version.at(&["schema", "openAPIV3Schema"]).map(Ref::to_json),
         deprecation_warning: deprecation(version, &gvk),
         storage_version_hash: storage_version_hash(&stored_gvk),
         stored: StoredForm {
