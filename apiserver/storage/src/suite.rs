@@ -58,6 +58,7 @@ pub(crate) async fn all(subject: &Subject) {
     watching(place("watching")).await;
     interests(place("interests")).await;
     racing(place("racing")).await;
+    ordering(place("ordering")).await;
     expiry(place("expiry")).await;
     limits(place("limits")).await;
     compaction(place("compaction")).await;
@@ -463,6 +464,113 @@ async fn increment(storage: &dyn Storage, key: &Key) {
                 current: Some(newer), ..
             }) => current = newer,
             Err(error) => panic!("{error}"),
+        }
+    }
+}
+
+/// Eight writers, ten watchers of different interest, bite and pace: each is told its part of the one order, no position
+/// is ahead of what was told, nothing comes late or twice.
+async fn ordering(place: Place<'_>) {
+    const WRITERS: u64 = 8;
+    const WRITES: u64 = 20;
+    let (start, runtime) = (place.put("start", "0").await, &place.subject.runtime);
+    let interests = [
+        Interest::prefix(place.prefix()),
+        Interest::prefix(place.prefix()).with_field("spec.nodeName", "n1"),
+        Interest::key(place.key("k1")),
+    ];
+    let mut all = place.watch(start).await;
+    let mut watchers = Vec::new();
+    for watcher in 0..10 {
+        let interest = interests[watcher % 3].clone();
+        let cursor = place.watch_for(interest.clone(), start).await;
+        watchers.push(runtime.spawn("watcher", follow(runtime.clone(), cursor, interest, watcher)));
+    }
+    let writers: Vec<_> = (0..WRITERS)
+        .map(|writer| {
+            let (storage, own, keys) = (
+                Arc::clone(place.storage()),
+                runtime.clone(),
+                [0, 1, 2].map(|key| place.key(&format!("k{key}"))),
+            );
+            runtime.spawn("writer", async move {
+                for _ in 0..WRITES {
+                    let (key, node) = (&keys[pick(&own, 3)], ["n1", "n2"][pick(&own, 2)]);
+                    let op = Op::Put {
+                        record: record("k", node, &writer.to_string()),
+                        ttl: None,
+                    };
+                    storage
+                        .commit(vec![Write {
+                            key: key.clone(),
+                            expect: Expect::Any,
+                            op,
+                        }])
+                        .await
+                        .unwrap();
+                }
+            })
+        })
+        .collect();
+    for writer in writers {
+        writer.await.unwrap();
+    }
+    for key in ["k0", "k1", "k2"] {
+        place.put(key, "end").await;
+    }
+    let mut order = Vec::new();
+    while order.len() < usize::try_from(WRITERS * WRITES).unwrap() + 3 {
+        order.extend(all.next_batch(100).await.unwrap());
+    }
+    for watcher in watchers {
+        let (interest, told) = watcher.await.unwrap();
+        let expected: Vec<_> = order
+            .iter()
+            .filter(|event| interest.matches(event))
+            .cloned()
+            .collect();
+        assert_eq!(told, expected[..told.len()], "{interest:?}");
+        assert!(
+            told.len() + 3 > expected.len(),
+            "only changes after the last one it waits for are missing"
+        );
+    }
+}
+
+fn pick(runtime: &Runtime, count: usize) -> usize {
+    usize::try_from(runtime.random_u64()).unwrap() % count
+}
+
+/// Follows a cursor at a pace of its own until an object has ended; what it was told.
+async fn follow(
+    runtime: Runtime,
+    mut cursor: Box<dyn WatchCursor>,
+    interest: Interest,
+    bite: usize,
+) -> (Interest, Vec<Arc<crate::Event>>) {
+    let (mut told, mut position) = (Vec::new(), Revision::ZERO);
+    loop {
+        for event in cursor.next_batch(bite + 1).await.unwrap() {
+            assert!(
+                event.revision > position,
+                "a change comes after a position said that all were told"
+            );
+            let ends = event
+                .entry
+                .as_ref()
+                .is_some_and(|entry| value(&entry.record) == "end");
+            told.push(event);
+            if ends {
+                return (interest, told);
+            }
+        }
+        assert!(cursor.position() >= position, "a position never goes back");
+        position = cursor.position();
+        assert!(told.last().is_none_or(|last| position >= last.revision));
+        if runtime.random_u64().is_multiple_of(4) {
+            runtime
+                .sleep(Duration::from_millis(runtime.random_u64() % 5))
+                .await;
         }
     }
 }
