@@ -721,7 +721,7 @@ mod tests {
     /// With a history of nothing, so that every catching up reads the log.
     #[test]
     fn the_log_in_simulations() {
-        for seed in 0..10 {
+        for seed in 0..4 {
             let simulation = Simulation::new(seed);
             let runtime = simulation.runtime();
             simulation.run(async move {
