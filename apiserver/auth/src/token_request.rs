@@ -18,9 +18,15 @@ const EXTENDED_EXPIRATION_SECONDS: i64 = 365 * 24 * 3_600;
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct TokenRequestSpec {
+    /// Null in a request that names none.
+    #[serde(deserialize_with = "null_is_empty")]
     pub audiences: Vec<String>,
     pub expiration_seconds: Option<i64>,
     pub bound_object_ref: Option<BoundObjectReference>,
+}
+
+fn null_is_empty<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Vec<String>, D::Error> {
+    Ok(Option::<Vec<String>>::deserialize(deserializer)?.unwrap_or_default())
 }
 
 /// What the token lives and dies with.

@@ -1,1 +1,34 @@
 //! The assembled API server: listener, filters, start-up steps.
+//!
+//! [`Server::start`] opens the PKI, puts registry, admission, authentication, authorization and endpoints together and
+//! runs the rows of [`startup`]. A request comes from the [`listener`] (TLS, HTTP/1.1 or 2) or, in process, from
+//! [`Server::service_as`]; both enter the same [`handler_chain`], outermost filter first, and end in `endpoints` or in
+//! one of the few paths that are the server's own: health, metrics, OpenID.
+//!
+//! Mutations run in tasks of their own: a client that leaves never stops one halfway, and shutdown waits for them.
+//!
+//! Not here: what kinds look like (`registry`), how bodies are read and written (`endpoints`).
+
+mod admission;
+pub mod config;
+mod connection;
+mod exchange;
+mod filters;
+mod handler_chain;
+mod health;
+mod hooks;
+mod kubelet;
+mod listener;
+mod metrics;
+mod openid;
+mod own_paths;
+mod reader;
+mod server;
+mod service;
+mod startup;
+
+pub use apiserver_auth::pki;
+pub use apiserver_endpoints::Body;
+pub use config::{ConfigError, ServerConfig};
+pub use server::{Server, ServerBuilder, ServerError};
+pub use service::LocalService;

@@ -1,3 +1,64 @@
-//! One binary: server, agent and the commands around them.
+//! One binary: server, agent and the commands around them. Each subcommand is a module with its arguments and a `run`.
 
-fn main() {}
+mod kubeconfig;
+mod logging;
+mod server;
+mod version;
+
+use clap::{Parser, Subcommand};
+use std::process::ExitCode;
+
+#[global_allocator]
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
+
+/// What jemalloc reads before `main`: few arenas, because few threads do the work, and memory that is free goes back to
+/// the system soon, because an idle cluster is to be small.
+// SAFETY: jemalloc declares this symbol as a pointer to a C string that nobody writes to; a reference to a constant
+// array that ends in a zero byte is that.
+#[expect(
+    unsafe_code,
+    reason = "the allocator has no other way to be told before it is first used"
+)]
+#[unsafe(export_name = "_rjem_malloc_conf")]
+pub static MALLOC_CONF: &[u8; 63] = b"narenas:2,dirty_decay_ms:500,muzzy_decay_ms:0,lg_tcache_max:14\0";
+
+#[derive(Parser)]
+#[command(
+    name = "knarr",
+    about = "A Kubernetes in one small binary",
+    disable_version_flag = true
+)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+    /// More in the log: 2 shows every request.
+    #[arg(short = 'v', long = "v", global = true, default_value_t = 0)]
+    verbosity: u8,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Runs the control plane in the foreground, and the node agent beside it
+    Server(server::ServerArguments),
+    /// Prints a kubeconfig for the administrator of a server on this machine
+    Kubeconfig(kubeconfig::KubeconfigArguments),
+    /// Says what this binary is
+    Version,
+}
+
+fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    logging::init(arguments.verbosity);
+    let done = match arguments.command {
+        Command::Server(arguments) => server::run(arguments),
+        Command::Kubeconfig(arguments) => kubeconfig::run(&arguments),
+        Command::Version => version::run(),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            logging::complain(&error);
+            ExitCode::FAILURE
+        }
+    }
+}

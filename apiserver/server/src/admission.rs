@@ -1,0 +1,219 @@
+//! Joins the admission plugins to the registry, and looks after grants: nobody writes a role or binding beyond what they
+//! hold (which upstream does in its RBAC stores).
+
+use apiserver_admission::{
+    AdmissionChain as Plugins, AdmissionError, Operation as PluginOperation, Request, plugins,
+};
+use apiserver_auth::authz::AuthorizerChain;
+use apiserver_auth::authz::rbac::escalation::{GrantCheck, GrantTarget, may_bind, may_hold_role};
+use apiserver_auth::authz::rbac::{PolicyRule, RbacAuthorizer, RoleRef};
+use apiserver_registry::error::Cause;
+use apiserver_registry::{Admission, Attributes, Operation, RegistryError, RequestContext};
+use async_trait::async_trait;
+use machinery_meta::GroupResource;
+use machinery_meta::reader::ObjectReader;
+use machinery_runtime::Runtime;
+use machinery_schema::Tree;
+use std::sync::Arc;
+
+const RBAC_GROUP: &str = "rbac.authorization.k8s.io";
+const GRANTS: [&str; 4] = ["roles", "clusterroles", "rolebindings", "clusterrolebindings"];
+
+/// See the module.
+pub(crate) struct AdmissionChain {
+    plugins: Plugins,
+    rbac: Arc<RbacAuthorizer>,
+    authorizers: AuthorizerChain,
+}
+
+impl AdmissionChain {
+    pub(crate) fn new(
+        reader: &Arc<dyn ObjectReader>,
+        rbac: &Arc<RbacAuthorizer>,
+        authorizers: &AuthorizerChain,
+        runtime: &Runtime,
+    ) -> Self {
+        let runtime = runtime.clone();
+        Self {
+            plugins: Plugins::new(plugins::all(reader, Arc::new(move || runtime.random_u64()))),
+            rbac: Arc::clone(rbac),
+            authorizers: authorizers.clone(),
+        }
+    }
+
+    async fn check_grant(
+        &self,
+        ctx: &RequestContext,
+        attributes: &Attributes,
+        object: &Tree,
+        old: Option<&Tree>,
+    ) -> Result<(), RegistryError> {
+        let resource = attributes.resource.resource.as_str();
+        let same = |member: &str| {
+            let json = |tree: &Tree| tree.get(member).map(|value| value.to_json());
+            old.is_some_and(|old| json(old) == json(object))
+        };
+        let check = if resource.ends_with("bindings") {
+            if same("roleRef") && same("subjects") {
+                return Ok(());
+            }
+            let role = RoleRef {
+                kind: object.str_at(&["roleRef", "kind"]).to_owned(),
+                name: object.str_at(&["roleRef", "name"]).to_owned(),
+            };
+            may_bind(
+                &self.rbac,
+                &self.authorizers,
+                &ctx.user,
+                &attributes.namespace,
+                &role,
+            )
+            .await
+        } else {
+            if same("rules") && same("aggregationRule") {
+                return Ok(());
+            }
+            let rules: Vec<PolicyRule> = object
+                .get("rules")
+                .and_then(|rules| serde_json::from_str(&rules.to_json()).ok())
+                .unwrap_or_default();
+            let name = object.str_at(&["metadata", "name"]);
+            let target = GrantTarget {
+                resource,
+                namespace: &attributes.namespace,
+                name,
+            };
+            may_hold_role(&self.rbac, &self.authorizers, &ctx.user, target, &rules).await
+        };
+        match check.map_err(|error| RegistryError::Internal(error.to_string()))? {
+            GrantCheck::Allowed => Ok(()),
+            GrantCheck::Refused(why) => {
+                let name = object.str_at(&["metadata", "name"]);
+                Err(RegistryError::forbidden(
+                    &attributes.resource.group_resource(),
+                    name,
+                    why,
+                ))
+            }
+            GrantCheck::RoleMissing(role) => {
+                let plural = if role.kind == "ClusterRole" {
+                    "clusterroles"
+                } else {
+                    "roles"
+                };
+                Err(RegistryError::not_found(
+                    &GroupResource::new(RBAC_GROUP, plural),
+                    &role.name,
+                ))
+            }
+        }
+    }
+}
+
+fn is_grant(attributes: &Attributes) -> bool {
+    attributes.resource.group == RBAC_GROUP
+        && GRANTS.contains(&attributes.resource.resource.as_str())
+        && matches!(attributes.operation, Operation::Create | Operation::Update)
+}
+
+fn request<'a>(ctx: &'a RequestContext, attributes: &'a Attributes) -> Request<'a> {
+    Request {
+        user: &ctx.user,
+        operation: match attributes.operation {
+            Operation::Create => PluginOperation::Create,
+            Operation::Update => PluginOperation::Update,
+            Operation::Delete => PluginOperation::Delete,
+            Operation::Connect => PluginOperation::Connect,
+        },
+        group: &attributes.resource.group,
+        kind: &attributes.kind.kind,
+        resource: &attributes.resource.resource,
+        subresource: &attributes.subresource,
+        namespace: &attributes.namespace,
+        name: &attributes.name,
+        dry_run: attributes.dry_run,
+    }
+}
+
+/// `name` is the object's, where the request does not have one yet.
+fn refused(error: AdmissionError, attributes: &Attributes, object: Option<&Tree>) -> RegistryError {
+    let resource = attributes.resource.group_resource();
+    let named = object
+        .map(|object| object.str_at(&["metadata", "name"]))
+        .unwrap_or_default();
+    let name = if attributes.name.is_empty() {
+        named
+    } else {
+        &attributes.name
+    };
+    match error {
+        AdmissionError::Forbidden(why) => RegistryError::forbidden(&resource, name, why),
+        AdmissionError::NamespaceTerminating(namespace) => {
+            let detail = format!(
+                "unable to create new content in namespace {namespace} because it is being terminated"
+            );
+            let cause = Cause {
+                reason: "NamespaceTerminating".to_owned(),
+                message: format!("namespace {namespace} is being terminated"),
+                field: "metadata.namespace".to_owned(),
+            };
+            RegistryError::Forbidden {
+                resource,
+                name: name.to_owned(),
+                detail,
+                causes: vec![cause],
+            }
+        }
+        AdmissionError::NotFound { resource, name } => RegistryError::NotFound { resource, name },
+        AdmissionError::BadRequest(message) => RegistryError::BadRequest(message),
+        AdmissionError::Reading(error) => RegistryError::Internal(error.to_string()),
+    }
+}
+
+#[async_trait]
+impl Admission for AdmissionChain {
+    async fn mutate(
+        &self,
+        ctx: &RequestContext,
+        attributes: &Attributes,
+        object: &mut Tree,
+        old: Option<&Tree>,
+    ) -> Result<(), RegistryError> {
+        let asked = self.plugins.mutate(&request(ctx, attributes), object, old).await;
+        asked.map_err(|error| refused(error, attributes, Some(object)))
+    }
+
+    async fn validate(
+        &self,
+        ctx: &RequestContext,
+        attributes: &Attributes,
+        object: Option<&Tree>,
+        old: Option<&Tree>,
+    ) -> Result<(), RegistryError> {
+        if let Some(object) = object.filter(|_| is_grant(attributes)) {
+            self.check_grant(ctx, attributes, object, old).await?;
+        }
+        let asked = self
+            .plugins
+            .validate(&request(ctx, attributes), object, old)
+            .await;
+        asked.map_err(|error| refused(error, attributes, object))
+    }
+
+    fn is_idle(&self, attributes: &Attributes) -> bool {
+        // Without a user only a plugin that asks for everyone's requests can be told; nodes are asked about always.
+        let nobody = machinery_meta::UserInfo::named("", ["system:nodes"]);
+        let request = Request {
+            user: &nobody,
+            operation: PluginOperation::Delete,
+            group: &attributes.resource.group,
+            kind: &attributes.kind.kind,
+            resource: &attributes.resource.resource,
+            subresource: &attributes.subresource,
+            namespace: &attributes.namespace,
+            name: &attributes.name,
+            dry_run: attributes.dry_run,
+        };
+        attributes.operation == Operation::Delete && self.plugins.is_idle(&request)
+    }
+}

@@ -1,0 +1,144 @@
+//! What an owner decides about a server; names as upstream's flags.
+
+use ipnet::IpNet;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Settings of one API server.
+#[derive(Debug, Clone)]
+pub struct ServerConfig {
+    /// `--bind-address` and `--secure-port`; `None` serves in process only.
+    pub listen: Option<SocketAddr>,
+    /// What the `kubernetes` service points at; `None`: the bind address, or this machine's own.
+    pub advertise_address: Option<IpAddr>,
+    /// Where certificates and keys are kept; `None` keeps them in memory.
+    pub cert_dir: Option<PathBuf>,
+    /// Further names and addresses in the serving certificate.
+    pub tls_san: Vec<String>,
+    pub service_cluster_ip_range: IpNet,
+    pub service_node_port_range: (u16, u16),
+    pub cluster_domain: String,
+    pub token_auth_file: Option<PathBuf>,
+    /// With paths, anonymous requests are let through to these only.
+    pub anonymous_paths: Option<Vec<String>>,
+    pub max_requests_inflight: usize,
+    pub max_mutating_requests_inflight: usize,
+    /// How long a request may take that is no watch and no stream.
+    pub request_timeout: Duration,
+    /// How many bytes of request bodies are held at once, over all requests.
+    pub body_memory_bytes: usize,
+    pub max_connections: usize,
+    /// JSON lines about every request; `None` writes none.
+    pub audit_log_path: Option<PathBuf>,
+    /// How long shutdown waits for requests and mutations.
+    pub shutdown_grace: Duration,
+}
+
+impl Default for ServerConfig {
+    fn default() -> Self {
+        Self {
+            listen: None,
+            advertise_address: None,
+            cert_dir: None,
+            tls_san: Vec::new(),
+            service_cluster_ip_range: IpNet::new_assert(Ipv4Addr::new(10, 96, 0, 0).into(), 16),
+            service_node_port_range: (30_000, 32_767),
+            cluster_domain: "cluster.local".to_owned(),
+            token_auth_file: None,
+            anonymous_paths: None,
+            max_requests_inflight: 400,
+            max_mutating_requests_inflight: 200,
+            request_timeout: Duration::from_secs(60),
+            body_memory_bytes: 64 << 20,
+            max_connections: 8_192,
+            audit_log_path: None,
+            shutdown_grace: Duration::from_secs(20),
+        }
+    }
+}
+
+/// Everything that is wrong with a configuration.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{}", .0.join("; "))]
+pub struct ConfigError(pub Vec<String>);
+
+/// The smallest range that has room for the `kubernetes` service.
+const MAX_SERVICE_PREFIX_V4: u8 = 30;
+const MAX_SERVICE_PREFIX_V6: u8 = 126;
+
+impl ServerConfig {
+    /// Checks everything at once.
+    pub fn check(&self) -> Result<(), ConfigError> {
+        let mut problems = Vec::new();
+        let range = &self.service_cluster_ip_range;
+        let smallest = if range.addr().is_ipv4() {
+            MAX_SERVICE_PREFIX_V4
+        } else {
+            MAX_SERVICE_PREFIX_V6
+        };
+        if range.prefix_len() > smallest {
+            problems.push(format!(
+                "--service-cluster-ip-range {range} is too small: give at least a /{smallest}"
+            ));
+        }
+        let (first, last) = self.service_node_port_range;
+        if first == 0 || first > last {
+            problems.push(format!("--service-node-port-range {first}-{last} is empty"));
+        }
+        if !machinery_meta::syntax::dns1123_subdomain(&self.cluster_domain).is_empty() {
+            problems.push(format!(
+                "--cluster-domain {:?} is not a domain name",
+                self.cluster_domain
+            ));
+        }
+        if self.max_requests_inflight == 0 || self.max_mutating_requests_inflight == 0 {
+            problems.push(
+                "--max-requests-inflight and --max-mutating-requests-inflight must be above 0".to_owned(),
+            );
+        }
+        if problems.is_empty() {
+            Ok(())
+        } else {
+            Err(ConfigError(problems))
+        }
+    }
+
+    /// `https://kubernetes.default.svc.<domain>`: who signs service account tokens.
+    pub fn issuer(&self) -> String {
+        format!("https://kubernetes.default.svc.{}", self.cluster_domain)
+    }
+
+    /// The address of the `kubernetes` service: the first of the range.
+    pub fn kubernetes_service_ip(&self) -> IpAddr {
+        let network = self.service_cluster_ip_range.network();
+        match network {
+            IpAddr::V4(address) => Ipv4Addr::from(u32::from(address) + 1).into(),
+            IpAddr::V6(address) => std::net::Ipv6Addr::from(u128::from(address) + 1).into(),
+        }
+    }
+
+    /// Names and addresses the serving certificate answers to.
+    pub(crate) fn serving_names(&self, advertised: Option<IpAddr>) -> apiserver_auth::pki::ServingNames {
+        let domain = &self.cluster_domain;
+        let mut names: apiserver_auth::pki::ServingNames = [
+            "localhost".to_owned(),
+            "127.0.0.1".to_owned(),
+            "::1".to_owned(),
+            "kubernetes".to_owned(),
+            "kubernetes.default".to_owned(),
+            "kubernetes.default.svc".to_owned(),
+            format!("kubernetes.default.svc.{domain}"),
+            self.kubernetes_service_ip().to_string(),
+        ]
+        .into();
+        names.extend(self.tls_san.iter().cloned());
+        names.extend(advertised.map(|address| address.to_string()));
+        let bound = self
+            .listen
+            .map(|address| address.ip())
+            .filter(|address| !address.is_unspecified());
+        names.extend(bound.map(|address| address.to_string()));
+        names
+    }
+}

@@ -1,0 +1,68 @@
+//! From HTTP to the handler chain: what a request is, before any filter sees it.
+
+use crate::exchange::{Exchange, Peer, Response};
+use crate::filters::refuse;
+use crate::handler_chain::HandlerChain;
+use crate::server::Core;
+use apiserver_endpoints::{Body, RequestInfo};
+use apiserver_registry::{RegistryError, RequestContext, Warnings};
+use futures::future::BoxFuture;
+use machinery_meta::UserInfo;
+use std::sync::Arc;
+
+/// Longer addresses are refused; kubectl's longest stay far below.
+const MAX_URI_BYTES: usize = 32 << 10;
+
+/// Entry of every request, from the network or in process.
+#[derive(Clone)]
+pub(crate) struct Front {
+    pub(crate) core: Arc<Core>,
+    pub(crate) chain: Arc<HandlerChain>,
+}
+
+impl Front {
+    pub(crate) fn new(core: Arc<Core>) -> Self {
+        Self {
+            chain: HandlerChain::new(Arc::clone(&core)),
+            core,
+        }
+    }
+
+    pub(crate) fn handle(&self, request: http::Request<Body>, peer: Peer) -> BoxFuture<'static, Response> {
+        let uri = request.uri();
+        let length = uri.path().len() + uri.query().map_or(0, str::len);
+        if length > MAX_URI_BYTES {
+            let mut response = http::Response::new(Body::empty());
+            *response.status_mut() = http::StatusCode::URI_TOO_LONG;
+            return Box::pin(std::future::ready(response));
+        }
+        let info = match RequestInfo::parse(request.method(), uri) {
+            Ok(info) => info,
+            Err(error) => {
+                let error = RegistryError::Internal(format!("failed to create RequestInfo: {error}"));
+                return Box::pin(std::future::ready(refuse(&error)));
+            }
+        };
+        let runtime = self.core.runtime.clone();
+        let agent = request
+            .headers()
+            .get(http::header::USER_AGENT)
+            .and_then(|value| value.to_str().ok());
+        let context = RequestContext {
+            // Replaced by the authentication filter; until then nobody.
+            user: Arc::new(UserInfo::default()),
+            deadline: None,
+            trace_id: runtime.random_u64(),
+            user_agent: agent.unwrap_or_default().into(),
+            warnings: Warnings::default(),
+            audit: Default::default(),
+            runtime,
+        };
+        self.chain.handle(Exchange {
+            request,
+            info: Arc::new(info),
+            context,
+            peer,
+        })
+    }
+}

@@ -1,0 +1,48 @@
+//! One request on its way through the filters.
+
+use apiserver_auth::authn::PeerCertificate;
+use apiserver_endpoints::{Body, RequestInfo};
+use apiserver_registry::RequestContext;
+use machinery_meta::UserInfo;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+/// Who is at the other end.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Peer {
+    pub(crate) address: Option<SocketAddr>,
+    pub(crate) certificate: Option<Arc<PeerCertificate>>,
+    /// In process the identity is given, not proven.
+    pub(crate) identity: Option<Arc<UserInfo>>,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct Exchange {
+    pub(crate) request: http::Request<Body>,
+    pub(crate) info: Arc<RequestInfo>,
+    pub(crate) context: RequestContext,
+    pub(crate) peer: Peer,
+}
+
+pub(crate) type Response = http::Response<Body>;
+
+const LONG_RUNNING_VERBS: [&str; 2] = ["watch", "proxy"];
+const LONG_RUNNING_SUBRESOURCES: [&str; 5] = ["attach", "exec", "proxy", "log", "portforward"];
+
+impl Exchange {
+    /// Watches and streams: no deadline, no in-flight limit (upstream's `BasicLongRunningRequestCheck`).
+    pub(crate) fn is_long_running(&self) -> bool {
+        let info = &self.info;
+        info.is_resource_request
+            && (LONG_RUNNING_VERBS.contains(&info.verb.as_str())
+                || LONG_RUNNING_SUBRESOURCES.contains(&info.subresource.as_str()))
+    }
+
+    pub(crate) fn is_mutating(&self) -> bool {
+        !matches!(
+            self.info.verb.as_str(),
+            "get" | "list" | "watch" | "head" | "options"
+        )
+    }
+}

@@ -1,0 +1,67 @@
+//! Who asks; nobody gets further without an identity.
+
+use super::refuse;
+use crate::exchange::{Exchange, Response};
+use crate::handler_chain::{Filter, Next};
+use crate::metrics::Metrics;
+use crate::server::Core;
+use apiserver_auth::authn::{AuthenticatorChain, Credentials, Refusal};
+use apiserver_registry::RegistryError;
+use futures::future::BoxFuture;
+use machinery_meta::UserInfo;
+use std::sync::Arc;
+
+pub(crate) struct Authentication {
+    authenticators: AuthenticatorChain,
+    metrics: Arc<Metrics>,
+}
+
+impl Authentication {
+    pub(crate) fn new(core: &Arc<Core>) -> Self {
+        Self {
+            authenticators: core.authenticators.clone(),
+            metrics: Arc::clone(&core.metrics),
+        }
+    }
+}
+
+async fn identify(
+    authenticators: &AuthenticatorChain,
+    exchange: &Exchange,
+) -> Result<Arc<UserInfo>, Refusal> {
+    if let Some(identity) = &exchange.peer.identity {
+        return Ok(Arc::clone(identity));
+    }
+    let credentials = Credentials {
+        peer: exchange.peer.certificate.as_deref(),
+        headers: exchange.request.headers(),
+        path: &exchange.info.path,
+        now: exchange.context.runtime.now(),
+    };
+    authenticators
+        .authenticate(&credentials)
+        .await
+        .map(|found| Arc::new(found.user))
+}
+
+impl Filter for Authentication {
+    fn call(&self, mut exchange: Exchange, next: Next) -> BoxFuture<'static, Response> {
+        let (authenticators, metrics) = (self.authenticators.clone(), Arc::clone(&self.metrics));
+        Box::pin(async move {
+            match identify(&authenticators, &exchange).await {
+                Ok(user) => {
+                    metrics.authenticated(true);
+                    exchange.context.user = user;
+                    // Nobody behind this filter needs the credentials.
+                    exchange.request.headers_mut().remove(http::header::AUTHORIZATION);
+                    next.run(exchange).await
+                }
+                Err(refusal) => {
+                    metrics.authenticated(false);
+                    tracing::info!(reason = %refusal, request = %exchange.info, "unable to authenticate the request");
+                    refuse(&RegistryError::Unauthorized("Unauthorized".to_owned()))
+                }
+            }
+        })
+    }
+}

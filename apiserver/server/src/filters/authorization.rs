@@ -1,0 +1,72 @@
+//! Whether the user may do what the request asks.
+
+use super::refuse;
+use crate::exchange::{Exchange, Response};
+use crate::handler_chain::{Filter, Next};
+use crate::server::Core;
+use apiserver_auth::authz::attributes::{ResourceTarget, Target};
+use apiserver_auth::authz::{Attributes, AuthorizerChain, Forbidden};
+use apiserver_registry::RegistryError;
+use futures::future::BoxFuture;
+use machinery_meta::{FieldSelector, LabelSelector};
+use std::sync::Arc;
+
+pub(crate) struct Authorization(AuthorizerChain);
+
+impl Authorization {
+    pub(crate) fn new(core: &Arc<Core>) -> Self {
+        Self(core.authorizers.clone())
+    }
+}
+
+async fn check(authorizers: &AuthorizerChain, exchange: &Exchange) -> Result<(), RegistryError> {
+    let info = &exchange.info;
+    // Selectors nobody can parse narrow nothing here; the handler answers them with 400.
+    let fields = Some(&info.field_selector)
+        .filter(|text| !text.is_empty())
+        .and_then(|t| FieldSelector::parse(t).ok());
+    let labels = Some(&info.label_selector)
+        .filter(|text| !text.is_empty())
+        .and_then(|t| LabelSelector::parse(t).ok());
+    let target = if info.is_resource_request {
+        Target::Resource(ResourceTarget {
+            group: &info.api_group,
+            version: &info.api_version,
+            resource: &info.resource,
+            subresource: &info.subresource,
+            namespace: &info.namespace,
+            name: &info.name,
+            field_selector: fields.as_ref(),
+            label_selector: labels.as_ref(),
+        })
+    } else {
+        Target::Path(&info.path)
+    };
+    let attributes = Attributes {
+        user: &exchange.context.user,
+        verb: &info.verb,
+        target,
+    };
+    let decision = authorizers.authorize(&attributes).await;
+    if decision.is_allowed() {
+        return Ok(());
+    }
+    let forbidden = Forbidden::new(&attributes, &decision);
+    Err(RegistryError::forbidden(
+        &forbidden.resource,
+        &forbidden.name,
+        forbidden.detail,
+    ))
+}
+
+impl Filter for Authorization {
+    fn call(&self, exchange: Exchange, next: Next) -> BoxFuture<'static, Response> {
+        let authorizers = self.0.clone();
+        Box::pin(async move {
+            match check(&authorizers, &exchange).await {
+                Ok(()) => next.run(exchange).await,
+                Err(error) => refuse(&error),
+            }
+        })
+    }
+}

@@ -1,0 +1,36 @@
+//! A mutation, once begun, ends: from here on it runs in a task of its own, whatever happens to its client.
+
+use super::{panic_recovery, refuse};
+use crate::exchange::{Exchange, Response};
+use crate::handler_chain::{Filter, Next};
+use crate::server::Core;
+use apiserver_registry::RegistryError;
+use futures::future::BoxFuture;
+use machinery_runtime::{Runtime, TaskEnded};
+use std::sync::Arc;
+
+pub(crate) struct Detach(Runtime);
+
+impl Detach {
+    pub(crate) fn new(core: &Arc<Core>) -> Self {
+        Self(core.mutations.runtime().clone())
+    }
+}
+
+impl Filter for Detach {
+    fn call(&self, exchange: Exchange, next: Next) -> BoxFuture<'static, Response> {
+        if !exchange.is_mutating() || exchange.is_long_running() {
+            return next.run(exchange);
+        }
+        let task = self.0.spawn("mutation", next.run(exchange));
+        Box::pin(async move {
+            match task.await {
+                Ok(response) => response,
+                Err(TaskEnded::Panicked(_)) => refuse(&panic_recovery::panicked()),
+                Err(TaskEnded::Cancelled) => refuse(&RegistryError::Unavailable(
+                    "the server is shutting down".to_owned(),
+                )),
+            }
+        })
+    }
+}

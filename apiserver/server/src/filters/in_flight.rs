@@ -1,0 +1,58 @@
+//! How many requests are answered at once: reading and changing ones are counted apart, as upstream's in-flight limits.
+//! Priority levels and fair queues are to come in this place.
+
+use super::too_many;
+use crate::exchange::{Exchange, Response};
+use crate::handler_chain::{Filter, Next};
+use crate::metrics::Metrics;
+use crate::server::Core;
+use futures::future::BoxFuture;
+use machinery_meta::UserInfo;
+use std::sync::Arc;
+use tokio::sync::Semaphore;
+
+pub(crate) struct InFlight {
+    reading: Arc<Semaphore>,
+    mutating: Arc<Semaphore>,
+    metrics: Arc<Metrics>,
+}
+
+impl InFlight {
+    pub(crate) fn new(core: &Arc<Core>) -> Self {
+        Self {
+            reading: Arc::new(Semaphore::new(core.config.max_requests_inflight)),
+            mutating: Arc::new(Semaphore::new(core.config.max_mutating_requests_inflight)),
+            metrics: Arc::clone(&core.metrics),
+        }
+    }
+}
+
+impl Filter for InFlight {
+    fn call(&self, exchange: Exchange, next: Next) -> BoxFuture<'static, Response> {
+        if exchange.is_long_running() {
+            return next.run(exchange);
+        }
+        let kind = if exchange.is_mutating() {
+            "mutating"
+        } else {
+            "readOnly"
+        };
+        let limit = if exchange.is_mutating() {
+            &self.mutating
+        } else {
+            &self.reading
+        };
+        let permit = Arc::clone(limit).try_acquire_owned().ok();
+        // Those who repair the cluster always get through.
+        if permit.is_none() && !exchange.context.user.in_group(UserInfo::MASTERS) {
+            self.metrics.dropped(kind);
+            return Box::pin(std::future::ready(too_many()));
+        }
+        let gauge = self.metrics.in_flight(kind);
+        Box::pin(async move {
+            let response = next.run(exchange).await;
+            drop((permit, gauge));
+            response
+        })
+    }
+}

@@ -1,0 +1,50 @@
+//! What every request passes; the order is in `handler_chain`.
+
+pub(crate) mod audit;
+pub(crate) mod authentication;
+pub(crate) mod authorization;
+pub(crate) mod body;
+pub(crate) mod deadline;
+pub(crate) mod detach;
+pub(crate) mod impersonation;
+pub(crate) mod in_flight;
+pub(crate) mod measure;
+pub(crate) mod panic_recovery;
+pub(crate) mod warnings;
+
+use crate::exchange::Response;
+use apiserver_endpoints::{Body, status};
+use apiserver_registry::RegistryError;
+
+/// The answer to an error.
+pub(crate) fn refuse(error: &RegistryError) -> Response {
+    status::response(error)
+}
+
+/// A plain-text answer, where upstream's filters give one.
+pub(crate) fn plain(code: http::StatusCode, text: &'static str) -> Response {
+    let mut response = http::Response::new(Body::from(text));
+    *response.status_mut() = code;
+    let headers = response.headers_mut();
+    headers.insert(
+        http::header::CONTENT_TYPE,
+        http::HeaderValue::from_static("text/plain; charset=utf-8"),
+    );
+    headers.insert(
+        "x-content-type-options",
+        http::HeaderValue::from_static("nosniff"),
+    );
+    response
+}
+
+/// Too much at once: come back in a second.
+pub(crate) fn too_many() -> Response {
+    let mut response = plain(
+        http::StatusCode::TOO_MANY_REQUESTS,
+        "Too many requests, please try again later.\n",
+    );
+    response
+        .headers_mut()
+        .insert(http::header::RETRY_AFTER, http::HeaderValue::from_static("1"));
+    response
+}

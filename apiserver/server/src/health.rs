@@ -1,0 +1,123 @@
+//! `/healthz`, `/livez`, `/readyz`: named checks, one by one at `/readyz/<name>`, all with `?verbose`.
+
+use crate::server::Core;
+use apiserver_endpoints::Body;
+use http::{HeaderValue, Response, StatusCode};
+use std::fmt::Write as _;
+
+struct Check {
+    name: &'static str,
+    result: Result<(), String>,
+}
+
+/// The answer, when the path is one of these.
+pub(crate) async fn answer(core: &Core, path: &str, query: &str) -> Option<Response<Body>> {
+    let mut parts = path.trim_matches('/').splitn(2, '/');
+    let root = parts
+        .next()
+        .filter(|root| ["healthz", "livez", "readyz"].contains(root))?;
+    let checks = checks(core, root).await;
+    let excluded: Vec<&str> = query
+        .split('&')
+        .filter_map(|pair| pair.strip_prefix("exclude="))
+        .collect();
+    match parts.next() {
+        None => {
+            let verbose = query
+                .split('&')
+                .any(|pair| pair == "verbose" || pair.starts_with("verbose="));
+            Some(all(root, checks, &excluded, verbose))
+        }
+        Some(name) => checks.into_iter().find(|check| check.name == name).map(one),
+    }
+}
+
+async fn checks(core: &Core, root: &str) -> Vec<Check> {
+    let storage = core.registry.storage().current_revision().await;
+    let mut checks = vec![
+        Check {
+            name: "ping",
+            result: Ok(()),
+        },
+        Check {
+            name: "log",
+            result: Ok(()),
+        },
+        Check {
+            name: "etcd",
+            result: storage.map(|_| ()).map_err(|error| error.to_string()),
+        },
+    ];
+    if root == "readyz" {
+        let started = core.started.load(std::sync::atomic::Ordering::Acquire);
+        let stopping = core.is_stopping();
+        checks.push(Check {
+            name: "poststarthook/start-knarr",
+            result: if started {
+                Ok(())
+            } else {
+                Err("not finished".to_owned())
+            },
+        });
+        checks.push(Check {
+            name: "shutdown",
+            result: if stopping {
+                Err("process is shutting down".to_owned())
+            } else {
+                Ok(())
+            },
+        });
+    }
+    checks
+}
+
+fn text(code: StatusCode, text: String) -> Response<Body> {
+    let mut response = Response::new(Body::from(text));
+    *response.status_mut() = code;
+    let headers = response.headers_mut();
+    headers.insert(
+        http::header::CONTENT_TYPE,
+        HeaderValue::from_static("text/plain; charset=utf-8"),
+    );
+    headers.insert("x-content-type-options", HeaderValue::from_static("nosniff"));
+    headers.insert(
+        http::header::CACHE_CONTROL,
+        HeaderValue::from_static("no-cache, private"),
+    );
+    response
+}
+
+fn one(check: Check) -> Response<Body> {
+    match check.result {
+        Ok(()) => text(StatusCode::OK, "ok".to_owned()),
+        Err(why) => text(
+            StatusCode::INTERNAL_SERVER_ERROR,
+            format!("internal server error: {why}\n"),
+        ),
+    }
+}
+
+fn all(root: &str, checks: Vec<Check>, excluded: &[&str], verbose: bool) -> Response<Body> {
+    let mut lines = String::new();
+    let mut failed = false;
+    for check in &checks {
+        // Writing to a string does not fail.
+        let _ = match &check.result {
+            _ if excluded.contains(&check.name) => writeln!(lines, "[+]{} excluded: ok", check.name),
+            Ok(()) => writeln!(lines, "[+]{} ok", check.name),
+            Err(why) => {
+                failed = true;
+                tracing::warn!(check = check.name, %why, "health check failed");
+                writeln!(lines, "[-]{} failed: reason withheld", check.name)
+            }
+        };
+    }
+    match (failed, verbose) {
+        (true, _) => text(
+            StatusCode::INTERNAL_SERVER_ERROR,
+            format!("{lines}{root} check failed\n"),
+        ),
+        (false, true) => text(StatusCode::OK, format!("{lines}{root} check passed\n")),
+        (false, false) => text(StatusCode::OK, "ok".to_owned()),
+    }
+}

@@ -1,0 +1,181 @@
+//! What the endpoints ask the rest of the server: reviews, tokens, streams to kubelets.
+
+use crate::kubelet;
+use apiserver_auth::pki::{Pki, PkiError, client_config};
+use apiserver_auth::reviews::{Asked, ReviewError, Reviewer};
+use apiserver_auth::token_request::{Account, TokenIssuer, TokenRequestError, TokenRequestSpec};
+use apiserver_egress::Dialer;
+use apiserver_endpoints::{Body, ConnectRequest, Hooks};
+use apiserver_registry::{RegistryError, RequestContext};
+use async_trait::async_trait;
+use machinery_meta::reader::ObjectReader;
+use machinery_meta::{FieldError, GroupKind};
+use machinery_runtime::Runtime;
+use machinery_schema::{Strictness, Tree, decode_json};
+use rustls::crypto::CryptoProvider;
+use std::sync::Arc;
+
+/// See the module.
+pub(crate) struct ServerHooks {
+    reviewer: Reviewer,
+    issuer: TokenIssuer,
+    reader: Arc<dyn ObjectReader>,
+    dialer: Dialer,
+}
+
+impl ServerHooks {
+    pub(crate) fn new(
+        reviewer: Reviewer,
+        issuer: TokenIssuer,
+        reader: Arc<dyn ObjectReader>,
+        pki: &Pki,
+        provider: &Arc<CryptoProvider>,
+        runtime: &Runtime,
+    ) -> Result<Self, PkiError> {
+        let tls = Arc::new(client_config(
+            pki.cluster.certificate(),
+            &pki.kubelet_client,
+            provider,
+        )?);
+        Ok(Self {
+            reviewer,
+            issuer,
+            reader,
+            dialer: Dialer::new(tls, runtime.clone()),
+        })
+    }
+}
+
+/// The object again, with another member set from JSON.
+fn with_members(object: &Tree, members: &[(&str, &str)]) -> Result<Tree, RegistryError> {
+    let mut text = String::from("{");
+    let kept = object
+        .root()
+        .entries()
+        .filter(|(name, _)| members.iter().all(|(own, _)| own != name));
+    for (name, value) in kept {
+        text.push_str(&format!("{name:?}:{},", value.to_json()));
+    }
+    for (name, json) in members {
+        text.push_str(&format!("{name:?}:{json},"));
+    }
+    text.pop();
+    text.push('}');
+    let decoded = decode_json(object.schema(), object.ty(), text.as_bytes(), Strictness::Ignore);
+    decoded
+        .map(|decoded| decoded.tree)
+        .map_err(|error| RegistryError::Internal(error.to_string()))
+}
+
+fn invalid(group: &str, kind: &str, name: &str, errors: Vec<FieldError>) -> RegistryError {
+    let kind = GroupKind {
+        group: group.to_owned(),
+        kind: kind.to_owned(),
+    };
+    RegistryError::Invalid {
+        kind,
+        name: name.to_owned(),
+        errors,
+    }
+}
+
+fn spec_json(object: &Tree) -> String {
+    object.get("spec").map(|spec| spec.to_json()).unwrap_or_default()
+}
+
+#[async_trait]
+impl Hooks for ServerHooks {
+    async fn review(
+        &self,
+        ctx: &RequestContext,
+        kind: &str,
+        namespace: &str,
+        object: Tree,
+    ) -> Result<Tree, RegistryError> {
+        let asked = Asked {
+            user: &ctx.user,
+            namespace,
+            now: ctx.runtime.now(),
+        };
+        let answered = self
+            .reviewer
+            .answer(kind, asked, spec_json(&object).as_bytes())
+            .await;
+        let status = answered.map_err(|error| match error {
+            ReviewError::BadRequest(message) => RegistryError::BadRequest(message),
+            ReviewError::Invalid(errors) => invalid("authorization.k8s.io", kind, "", errors),
+            other => RegistryError::Internal(other.to_string()),
+        })?;
+        let status = String::from_utf8(status).map_err(|error| RegistryError::Internal(error.to_string()))?;
+        with_members(&object, &[("status", &status)])
+    }
+
+    async fn token(
+        &self,
+        ctx: &RequestContext,
+        service_account: &Tree,
+        object: Tree,
+    ) -> Result<Tree, RegistryError> {
+        let spec: TokenRequestSpec = serde_json::from_str(&spec_json(&object))
+            .map_err(|error| RegistryError::BadRequest(error.to_string()))?;
+        let account = Account {
+            namespace: service_account.str_at(&["metadata", "namespace"]),
+            name: service_account.str_at(&["metadata", "name"]),
+            uid: service_account.str_at(&["metadata", "uid"]),
+        };
+        let id = ctx.runtime.uuid().to_string();
+        let issued = self
+            .issuer
+            .issue(&*self.reader, account, &spec, ctx.runtime.now(), id)
+            .await;
+        let issued = issued.map_err(|error| token_error(error, account.name))?;
+        ctx.audit.add(
+            "authentication.kubernetes.io/issued-credential-id",
+            issued.credential_id.clone(),
+        );
+        let expires = issued.expiration_timestamp.strftime("%Y-%m-%dT%H:%M:%SZ");
+        let status = format!(
+            r#"{{"token":"{}","expirationTimestamp":"{expires}"}}"#,
+            issued.token
+        );
+        let spec = TokenRequestSpec {
+            audiences: issued.audiences,
+            expiration_seconds: Some(issued.expiration_seconds),
+            bound_object_ref: spec.bound_object_ref,
+        };
+        let spec =
+            serde_json::to_string(&spec).map_err(|error| RegistryError::Internal(error.to_string()))?;
+        let (name, namespace) = (account.name, account.namespace);
+        let created = ctx.runtime.now().strftime("%Y-%m-%dT%H:%M:%SZ");
+        let meta =
+            format!(r#"{{"name":"{name}","namespace":"{namespace}","creationTimestamp":"{created}"}}"#);
+        with_members(
+            &object,
+            &[("metadata", &meta), ("spec", &spec), ("status", &status)],
+        )
+    }
+
+    async fn connect(
+        &self,
+        _ctx: &RequestContext,
+        request: ConnectRequest<'_>,
+    ) -> Result<http::Response<Body>, RegistryError> {
+        kubelet::connect(&*self.reader, &self.dialer, request).await
+    }
+}
+
+fn token_error(error: TokenRequestError, account: &str) -> RegistryError {
+    match error {
+        TokenRequestError::Invalid(errors) => {
+            invalid("authentication.k8s.io", "TokenRequest", account, errors)
+        }
+        TokenRequestError::NotFound { resource, name } => RegistryError::NotFound { resource, name },
+        TokenRequestError::BadRequest(message) => RegistryError::BadRequest(message),
+        TokenRequestError::Conflict {
+            resource,
+            name,
+            cause,
+        } => RegistryError::conflict(&resource, &name, cause),
+        TokenRequestError::Signing(_) => RegistryError::Internal(error.to_string()),
+    }
+}

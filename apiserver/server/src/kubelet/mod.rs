@@ -1,0 +1,28 @@
+//! Streams and proxies: `pods/log`, `exec`, `attach`, `portforward`, and `proxy` of pods, services and nodes.
+//!
+//! [`location`] decides where a request goes and under which path, from the objects alone; [`forward`] sends it there
+//! with our client certificate and passes bytes through, upgrades included. What is inside a stream, the kubelet knows.
+
+mod forward;
+mod location;
+mod options;
+
+use apiserver_egress::Dialer;
+use apiserver_endpoints::{Body, ConnectRequest};
+use apiserver_registry::RegistryError;
+use location::Route;
+use machinery_meta::reader::ObjectReader;
+
+/// Answers one such request.
+pub(crate) async fn connect(
+    reader: &dyn ObjectReader,
+    dialer: &Dialer,
+    connect: ConnectRequest<'_>,
+) -> Result<http::Response<Body>, RegistryError> {
+    let query = connect.request.uri().query().unwrap_or_default().to_owned();
+    match location::route(reader, connect.info, &query).await? {
+        Route::Nowhere => Ok(http::Response::new(Body::empty())),
+        Route::Redirect(to) => forward::redirect(&to),
+        Route::To { destination, path } => forward::send(dialer, &destination, &path, connect.request).await,
+    }
+}

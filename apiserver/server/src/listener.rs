@@ -1,0 +1,144 @@
+//! The TLS listener: bounded connections, bounded handshakes, HTTP/1.1 and 2 with upgrades.
+
+use crate::connection::Front;
+use crate::exchange::Peer;
+use apiserver_auth::authn::PeerCertificate;
+use apiserver_endpoints::Body;
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::server::conn::auto::Builder;
+use machinery_runtime::{CancellationToken, Runtime};
+use rustls::ServerConfig;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::server::TlsStream;
+
+/// A handshake that takes longer is a client that will not talk.
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long a client may take to send the head of a request.
+const HEADER_TIMEOUT: Duration = Duration::from_secs(32);
+/// All headers of a request together.
+const MAX_HEADER_BYTES: usize = 64 << 10;
+/// As upstream: streams on one connection.
+const MAX_STREAMS: u32 = 250;
+const STREAM_WINDOW_BYTES: u32 = 256 << 10;
+const CONNECTION_WINDOW_BYTES: u32 = 1 << 20;
+const SEND_BUFFER_BYTES: usize = 64 << 10;
+/// A silent connection is asked whether it is still there.
+const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(30);
+const KEEP_ALIVE_TIMEOUT: Duration = Duration::from_secs(15);
+/// After an error of `accept` (no descriptors left, say) nothing is gained by trying at once.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+
+/// What a listener serves with.
+pub(crate) struct Listener {
+    pub(crate) socket: TcpListener,
+    pub(crate) tls: Arc<ServerConfig>,
+    pub(crate) front: Front,
+    pub(crate) runtime: Runtime,
+    pub(crate) max_connections: usize,
+    /// Cancelled when no new requests are taken.
+    pub(crate) stopping: CancellationToken,
+}
+
+impl Listener {
+    /// Accepts until stopping.
+    pub(crate) async fn run(self) {
+        let room = Arc::new(Semaphore::new(self.max_connections));
+        let acceptor = TlsAcceptor::from(Arc::clone(&self.tls));
+        loop {
+            let permit = tokio::select! { biased;
+                () = self.stopping.cancelled() => return,
+                permit = Arc::clone(&room).acquire_owned() => permit,
+            };
+            let Ok(permit) = permit else { return };
+            let accepted = tokio::select! { biased;
+                () = self.stopping.cancelled() => return,
+                accepted = self.socket.accept() => accepted,
+            };
+            match accepted {
+                Ok((stream, address)) => self.begin(stream, address, acceptor.clone(), permit),
+                Err(error) => {
+                    tracing::warn!(%error, "accepting a connection");
+                    self.runtime.sleep(ACCEPT_PAUSE).await;
+                }
+            }
+        }
+    }
+
+    fn begin(
+        &self,
+        stream: TcpStream,
+        address: SocketAddr,
+        acceptor: TlsAcceptor,
+        permit: OwnedSemaphorePermit,
+    ) {
+        let (front, runtime, stopping) = (self.front.clone(), self.runtime.clone(), self.stopping.clone());
+        self.runtime
+            .spawn("connection", async move {
+                // Small answers leave at once.
+                let _ = stream.set_nodelay(true);
+                match runtime.timeout(HANDSHAKE_TIMEOUT, acceptor.accept(stream)).await {
+                    Ok(Ok(stream)) => serve(stream, address, front, stopping).await,
+                    Ok(Err(error)) => tracing::debug!(%address, %error, "TLS handshake"),
+                    Err(_) => tracing::debug!(%address, "TLS handshake took too long"),
+                }
+                drop(permit);
+            })
+            .detach();
+    }
+}
+
+fn builder() -> Builder<TokioExecutor> {
+    let mut builder = Builder::new(TokioExecutor::new());
+    builder
+        .http1()
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEADER_TIMEOUT)
+        .max_buf_size(MAX_HEADER_BYTES);
+    builder
+        .http2()
+        .timer(TokioTimer::new())
+        .max_concurrent_streams(MAX_STREAMS)
+        .max_header_list_size(u32::try_from(MAX_HEADER_BYTES).unwrap_or(u32::MAX))
+        .initial_stream_window_size(STREAM_WINDOW_BYTES)
+        .initial_connection_window_size(CONNECTION_WINDOW_BYTES)
+        .max_send_buf_size(SEND_BUFFER_BYTES)
+        .keep_alive_interval(KEEP_ALIVE_INTERVAL)
+        .keep_alive_timeout(KEEP_ALIVE_TIMEOUT);
+    builder
+}
+
+async fn serve(stream: TlsStream<TcpStream>, address: SocketAddr, front: Front, stopping: CancellationToken) {
+    let certificate = stream
+        .get_ref()
+        .1
+        .peer_certificates()
+        .and_then(PeerCertificate::new)
+        .map(Arc::new);
+    let peer = Peer {
+        address: Some(address),
+        certificate,
+        identity: None,
+    };
+    let service = hyper::service::service_fn(move |request: http::Request<hyper::body::Incoming>| {
+        let answer = front.handle(request.map(Body::wrap), peer.clone());
+        async move { Ok::<_, std::convert::Infallible>(answer.await) }
+    });
+    let builder = builder();
+    let mut connection =
+        std::pin::pin!(builder.serve_connection_with_upgrades(TokioIo::new(stream), service));
+    let ended = tokio::select! { biased;
+        ended = connection.as_mut() => ended,
+        () = stopping.cancelled() => {
+            connection.as_mut().graceful_shutdown();
+            connection.await
+        }
+    };
+    if let Err(error) = ended {
+        tracing::debug!(%address, error = &*error, "connection ended");
+    }
+}

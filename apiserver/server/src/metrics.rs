@@ -1,0 +1,199 @@
+//! The server's metrics, with upstream's names, in a registry of this instance.
+
+use apiserver_endpoints::RequestInfo;
+use prometheus::{
+    Encoder, HistogramOpts, HistogramVec, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry, TextEncoder,
+};
+
+/// Upstream's buckets of request durations, in seconds.
+const DURATION_BUCKETS: [f64; 21] = [
+    0.005, 0.025, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1.0, 1.25, 1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0, 15.0,
+    30.0, 60.0,
+];
+
+#[derive(Debug)]
+pub(crate) struct Metrics {
+    registry: Registry,
+    requests: IntCounterVec,
+    durations: HistogramVec,
+    in_flight: IntGaugeVec,
+    dropped: IntCounterVec,
+    authentications: IntCounterVec,
+}
+
+/// What a request is counted under.
+#[derive(Debug)]
+pub(crate) struct RequestLabels<'a> {
+    pub(crate) info: &'a RequestInfo,
+    pub(crate) dry_run: bool,
+    pub(crate) code: u16,
+    pub(crate) long_running: bool,
+}
+
+impl RequestLabels<'_> {
+    fn scope(&self) -> &'static str {
+        match (self.info.name.is_empty(), self.info.namespace.is_empty()) {
+            _ if !self.info.is_resource_request => "",
+            (false, _) => "resource",
+            (true, false) => "namespace",
+            (true, true) => "cluster",
+        }
+    }
+
+    /// As upstream writes it; paths of clients that made something up do not become labels.
+    fn verb(&self) -> &'static str {
+        match self.info.verb.as_str() {
+            "get" => "GET",
+            "list" => "LIST",
+            "watch" => "WATCH",
+            "create" | "post" => "POST",
+            "update" | "put" => "PUT",
+            "patch" => "PATCH",
+            "delete" => "DELETE",
+            "deletecollection" => "DELETECOLLECTION",
+            "connect" => "CONNECT",
+            _ => "other",
+        }
+    }
+}
+
+/// One less in flight when dropped.
+#[derive(Debug)]
+pub(crate) struct InFlightGuard(IntGauge);
+
+impl Drop for InFlightGuard {
+    fn drop(&mut self) {
+        self.0.dec();
+    }
+}
+
+impl Metrics {
+    pub(crate) fn new() -> Result<Self, prometheus::Error> {
+        let metrics = Self {
+            registry: Registry::new(),
+            requests: IntCounterVec::new(
+                Opts::new(
+                    "apiserver_request_total",
+                    "Requests by verb, resource, scope and status code.",
+                ),
+                &[
+                    "verb",
+                    "dry_run",
+                    "group",
+                    "version",
+                    "resource",
+                    "subresource",
+                    "scope",
+                    "component",
+                    "code",
+                ],
+            )?,
+            durations: HistogramVec::new(
+                HistogramOpts::new(
+                    "apiserver_request_duration_seconds",
+                    "Seconds until a request was answered.",
+                )
+                .buckets(DURATION_BUCKETS.to_vec()),
+                &[
+                    "verb",
+                    "group",
+                    "version",
+                    "resource",
+                    "subresource",
+                    "scope",
+                    "component",
+                ],
+            )?,
+            in_flight: IntGaugeVec::new(
+                Opts::new(
+                    "apiserver_current_inflight_requests",
+                    "Requests being answered, by kind.",
+                ),
+                &["request_kind"],
+            )?,
+            dropped: IntCounterVec::new(
+                Opts::new(
+                    "apiserver_dropped_requests_total",
+                    "Requests refused because there were too many.",
+                ),
+                &["request_kind"],
+            )?,
+            authentications: IntCounterVec::new(
+                Opts::new("authentication_attempts", "Attempts to authenticate, by result."),
+                &["result"],
+            )?,
+        };
+        metrics.registry.register(Box::new(metrics.requests.clone()))?;
+        metrics.registry.register(Box::new(metrics.durations.clone()))?;
+        metrics.registry.register(Box::new(metrics.in_flight.clone()))?;
+        metrics.registry.register(Box::new(metrics.dropped.clone()))?;
+        metrics
+            .registry
+            .register(Box::new(metrics.authentications.clone()))?;
+        Ok(metrics)
+    }
+
+    pub(crate) fn observe(&self, labels: &RequestLabels<'_>, seconds: f64) {
+        let info = labels.info;
+        // Requests for what is not served would make as many series as clients can invent.
+        let known = labels.code != 404 && info.is_resource_request;
+        let pick = |text: &'_ str| if known { text.to_owned() } else { String::new() };
+        let (group, version, resource, subresource) = (
+            pick(&info.api_group),
+            pick(&info.api_version),
+            pick(&info.resource),
+            pick(&info.subresource),
+        );
+        let (verb, scope, code) = (labels.verb(), labels.scope(), labels.code.to_string());
+        let dry_run = if labels.dry_run { "All" } else { "" };
+        let what = [
+            group.as_str(),
+            version.as_str(),
+            resource.as_str(),
+            subresource.as_str(),
+            scope,
+            "apiserver",
+        ];
+        let counted = [
+            verb,
+            dry_run,
+            what[0],
+            what[1],
+            what[2],
+            what[3],
+            what[4],
+            what[5],
+            code.as_str(),
+        ];
+        self.requests.with_label_values(&counted).inc();
+        if !labels.long_running {
+            let timed = [verb, what[0], what[1], what[2], what[3], what[4], what[5]];
+            self.durations.with_label_values(&timed).observe(seconds);
+        }
+    }
+
+    pub(crate) fn in_flight(&self, kind: &str) -> InFlightGuard {
+        let gauge = self.in_flight.with_label_values(&[kind]);
+        gauge.inc();
+        InFlightGuard(gauge)
+    }
+
+    pub(crate) fn dropped(&self, kind: &str) {
+        self.dropped.with_label_values(&[kind]).inc();
+    }
+
+    pub(crate) fn authenticated(&self, success: bool) {
+        self.authentications
+            .with_label_values(&[if success { "success" } else { "failure" }])
+            .inc();
+    }
+
+    /// Everything in Prometheus' text form.
+    pub(crate) fn render(&self) -> Vec<u8> {
+        let mut text = Vec::new();
+        if let Err(error) = TextEncoder::new().encode(&self.registry.gather(), &mut text) {
+            tracing::error!(%error, "rendering metrics");
+        }
+        text
+    }
+}

@@ -1,0 +1,52 @@
+//! The paths the server answers itself; everything else is the endpoints'.
+
+use crate::exchange::{Exchange, Response};
+use crate::health;
+use crate::server::Core;
+use apiserver_endpoints::Body;
+use futures::future::BoxFuture;
+use http::HeaderValue;
+use std::sync::Arc;
+
+impl Core {
+    /// Behind all filters.
+    pub(crate) fn answer(self: &Arc<Self>, exchange: Exchange) -> BoxFuture<'static, Response> {
+        if exchange.info.is_resource_request {
+            return self.endpoints.handle(
+                exchange.context,
+                Arc::unwrap_or_clone(exchange.info),
+                exchange.request,
+            );
+        }
+        let core = Arc::clone(self);
+        Box::pin(async move {
+            if let Some(response) = core.own(&exchange).await {
+                return response;
+            }
+            core.endpoints
+                .handle(
+                    exchange.context,
+                    Arc::unwrap_or_clone(exchange.info),
+                    exchange.request,
+                )
+                .await
+        })
+    }
+
+    async fn own(&self, exchange: &Exchange) -> Option<Response> {
+        let path = exchange.info.path.as_str();
+        if !matches!(*exchange.request.method(), http::Method::GET | http::Method::HEAD) {
+            return None;
+        }
+        if path == "/metrics" {
+            let mut response = Response::new(Body::from(self.metrics.render()));
+            let form = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
+            response.headers_mut().insert(http::header::CONTENT_TYPE, form);
+            return Some(response);
+        }
+        if let Some(response) = self.openid.answer(path) {
+            return Some(response);
+        }
+        health::answer(self, path, exchange.request.uri().query().unwrap_or_default()).await
+    }
+}

@@ -1,0 +1,374 @@
+//! Putting a server together, starting and stopping it.
+
+use crate::admission::AdmissionChain;
+use crate::config::{ConfigError, ServerConfig};
+use crate::connection::Front;
+use crate::filters::audit::AuditSink;
+use crate::hooks::ServerHooks;
+use crate::listener::Listener;
+use crate::metrics::Metrics;
+use crate::openid::OpenId;
+use crate::reader::RegistryReader;
+use crate::service::LocalService;
+use crate::startup::{self, Startup, StartupError};
+use apiserver_auth::authn::anonymous::Anonymous;
+use apiserver_auth::authn::bootstrap_token::BootstrapTokens;
+use apiserver_auth::authn::client_certificate::AuthoritiesError;
+use apiserver_auth::authn::request_header::RequestHeader;
+use apiserver_auth::authn::service_account::ServiceAccountTokens;
+use apiserver_auth::authn::token::TokenAuthenticator;
+use apiserver_auth::authn::token_file::{TokenFile, TokenFileError};
+use apiserver_auth::authn::{Authenticator, AuthenticatorChain, ClientCertificates, TokenAuthenticators};
+use apiserver_auth::authz::rbac::RbacAuthorizer;
+use apiserver_auth::authz::{self, AuthorizerChain};
+use apiserver_auth::pki::{Pki, PkiError, ServingIdentity, server_config};
+use apiserver_auth::reviews::Reviewer;
+use apiserver_auth::token_request::TokenIssuer;
+use apiserver_endpoints::{Endpoints, VersionInfo};
+use apiserver_registry::{Registry, kinds};
+use apiserver_storage::Storage;
+use machinery_meta::UserInfo;
+use machinery_meta::reader::ObjectReader;
+use machinery_runtime::{CancellationToken, Runtime, Scope};
+use rustls::crypto::CryptoProvider;
+use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use tokio::net::TcpListener;
+
+/// Why a server does not start.
+#[derive(Debug, thiserror::Error)]
+pub enum ServerError {
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    #[error("certificates and keys")]
+    Pki(#[from] PkiError),
+    #[error(transparent)]
+    Authorities(#[from] AuthoritiesError),
+    #[error("reading {}", path.display())]
+    File {
+        path: std::path::PathBuf,
+        #[source]
+        source: std::io::Error,
+    },
+    #[error(transparent)]
+    TokenFile(#[from] TokenFileError),
+    #[error("listening on {address}")]
+    Listen {
+        address: SocketAddr,
+        #[source]
+        source: std::io::Error,
+    },
+    #[error("metrics")]
+    Metrics(#[from] prometheus::Error),
+    #[error(transparent)]
+    Startup(#[from] StartupError),
+    #[error("the runtime is shutting down")]
+    Stopping,
+}
+
+/// What the filters and handlers share.
+pub(crate) struct Core {
+    pub(crate) config: ServerConfig,
+    pub(crate) runtime: Runtime,
+    pub(crate) registry: Registry,
+    pub(crate) endpoints: Endpoints,
+    pub(crate) authenticators: AuthenticatorChain,
+    pub(crate) authorizers: AuthorizerChain,
+    pub(crate) metrics: Arc<Metrics>,
+    pub(crate) openid: OpenId,
+    pub(crate) audit: Option<Arc<AuditSink>>,
+    /// Mutations live here, so that shutdown can wait for them.
+    pub(crate) mutations: Scope,
+    pub(crate) started: AtomicBool,
+    pub(crate) stopping: CancellationToken,
+}
+
+impl Core {
+    pub(crate) fn is_stopping(&self) -> bool {
+        self.stopping.is_cancelled()
+    }
+}
+
+/// A running API server. Dropping it ends everything at once; [`Server::shutdown`] lets requests finish.
+pub struct Server {
+    front: Front,
+    scope: Scope,
+    pki: Arc<Pki>,
+    serving: Arc<ServingIdentity>,
+    local_address: Option<SocketAddr>,
+    advertised: IpAddr,
+}
+
+impl std::fmt::Debug for Server {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Server")
+            .field("local_address", &self.local_address)
+            .finish_non_exhaustive()
+    }
+}
+
+/// What a server is made of.
+#[derive(Debug, Clone)]
+pub struct ServerBuilder {
+    config: ServerConfig,
+    storage: Arc<dyn Storage>,
+}
+
+impl ServerBuilder {
+    #[must_use]
+    pub fn config(mut self, config: ServerConfig) -> Self {
+        self.config = config;
+        self
+    }
+
+    /// Starts everything and answers once the start-up steps are done.
+    pub async fn start(self, runtime: &Runtime) -> Result<Server, ServerError> {
+        Server::start(self.config, self.storage, runtime).await
+    }
+}
+
+impl Server {
+    pub fn builder(storage: Arc<dyn Storage>) -> ServerBuilder {
+        ServerBuilder {
+            config: ServerConfig::default(),
+            storage,
+        }
+    }
+
+    /// See [`ServerBuilder::start`].
+    pub async fn start(
+        config: ServerConfig,
+        storage: Arc<dyn Storage>,
+        runtime: &Runtime,
+    ) -> Result<Self, ServerError> {
+        config.check()?;
+        let scope = runtime.child_scope();
+        let runtime = scope.runtime().clone();
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let socket = bind(config.listen).await?;
+        let local_address = socket.as_ref().and_then(|socket| socket.local_addr().ok());
+        let advertised = advertised_address(&config);
+        let pki = Arc::new(open_pki(&config, advertised, &runtime).await?);
+        let serving = ServingIdentity::new(&pki.serving, &provider)?;
+        let core = assemble(config, storage, &pki, &provider, &runtime)?;
+        let front = Front::new(Arc::clone(&core));
+        if let Some(socket) = socket {
+            let authorities = [pki.cluster.certificate(), pki.front_proxy.certificate()];
+            let listener = Listener {
+                socket,
+                tls: Arc::new(server_config(Arc::clone(&serving), &authorities)?),
+                front: front.clone(),
+                runtime: runtime.clone(),
+                max_connections: core.config.max_connections,
+                stopping: core.stopping.clone(),
+            };
+            runtime.spawn("listener", listener.run()).detach();
+        }
+        let port = local_address.map_or(0, |address| address.port());
+        let facts = Startup {
+            core: Arc::clone(&core),
+            pki: Arc::clone(&pki),
+            advertised: SocketAddr::new(advertised, port),
+        };
+        startup::run(&facts).await?;
+        core.started.store(true, Ordering::Release);
+        Ok(Self {
+            front,
+            scope,
+            pki,
+            serving,
+            local_address,
+            advertised,
+        })
+    }
+
+    /// Where it listens; `None` when it serves in process only.
+    pub fn local_address(&self) -> Option<SocketAddr> {
+        self.local_address
+    }
+
+    /// The address clients outside of this machine are told.
+    pub fn advertised_address(&self) -> IpAddr {
+        self.advertised
+    }
+
+    /// A service that acts as this user, through every filter.
+    pub fn service_as(&self, user: UserInfo) -> LocalService {
+        LocalService::new(self.front.clone(), user)
+    }
+
+    pub fn pki(&self) -> &Arc<Pki> {
+        &self.pki
+    }
+
+    /// From now on new connections see this certificate.
+    pub fn replace_serving_certificate(
+        &self,
+        identity: &apiserver_auth::pki::Identity,
+    ) -> Result<(), PkiError> {
+        self.serving.replace(identity)
+    }
+
+    pub fn registry(&self) -> &Registry {
+        &self.front.core.registry
+    }
+
+    /// Takes no new requests, waits for those under way and for every mutation, then ends the rest.
+    pub async fn shutdown(self) {
+        let core = &self.front.core;
+        core.stopping.cancel();
+        let runtime = core.runtime.clone();
+        if runtime
+            .timeout(core.config.shutdown_grace, core.mutations.drained())
+            .await
+            .is_err()
+        {
+            tracing::warn!("mutations were still under way when the time for shutting down was over");
+        }
+        core.registry.storage().close().await;
+        self.scope.stopped().await;
+    }
+}
+
+async fn bind(listen: Option<SocketAddr>) -> Result<Option<TcpListener>, ServerError> {
+    let Some(address) = listen else { return Ok(None) };
+    let bound = TcpListener::bind(address).await;
+    bound
+        .map(Some)
+        .map_err(|source| ServerError::Listen { address, source })
+}
+
+/// The configured address, the bound one, or that of the interface with the default route. A loopback address is told to
+/// nobody: it would lead every pod to itself.
+fn advertised_address(config: &ServerConfig) -> IpAddr {
+    let bound = config.listen.map(|address| address.ip());
+    let bound = bound.filter(|address| !address.is_unspecified() && !address.is_loopback());
+    config
+        .advertise_address
+        .or(bound)
+        .or_else(own_address)
+        .unwrap_or(IpAddr::from([127, 0, 0, 1]))
+}
+
+/// Which address this machine would use towards others; connecting a datagram socket sends nothing.
+fn own_address() -> Option<IpAddr> {
+    let socket = UdpSocket::bind("0.0.0.0:0").ok()?;
+    socket.connect("192.0.2.1:9").ok()?;
+    socket
+        .local_addr()
+        .ok()
+        .map(|address| address.ip())
+        .filter(|address| !address.is_unspecified())
+}
+
+async fn open_pki(config: &ServerConfig, advertised: IpAddr, runtime: &Runtime) -> Result<Pki, ServerError> {
+    let (folder, names, now) = (
+        config.cert_dir.clone(),
+        config.serving_names(Some(advertised)),
+        runtime.now(),
+    );
+    let opened = runtime.blocking(move || match folder {
+        Some(folder) => Pki::open(&folder, &names, now),
+        None => Pki::generate(&names, now),
+    });
+    Ok(opened.await.map_err(|_| ServerError::Stopping)??)
+}
+
+fn assemble(
+    config: ServerConfig,
+    storage: Arc<dyn Storage>,
+    pki: &Arc<Pki>,
+    provider: &Arc<CryptoProvider>,
+    runtime: &Runtime,
+) -> Result<Arc<Core>, ServerError> {
+    let registry = Registry::new(storage, runtime.clone(), kinds::built_in());
+    let reader: Arc<dyn ObjectReader> = RegistryReader::start(&registry, runtime);
+    let rbac = Arc::new(RbacAuthorizer::new(Arc::clone(&reader)));
+    let authorizers = authz::default_chain(&reader, &rbac);
+    let (tokens, authenticators) = authenticators(&config, pki, &reader, provider)?;
+    let issuer = config.issuer();
+    let hooks = ServerHooks::new(
+        Reviewer {
+            authorizers: authorizers.clone(),
+            tokens,
+        },
+        TokenIssuer {
+            issuer: issuer.clone(),
+            api_audiences: vec![issuer.clone()],
+            key: pki.service_accounts.duplicate().map_err(PkiError::from)?,
+        },
+        Arc::clone(&reader),
+        pki,
+        provider,
+        runtime,
+    )?;
+    let admission = AdmissionChain::new(&reader, &rbac, &authorizers, runtime);
+    let audit = config.audit_log_path.as_deref().map(|path| {
+        let failed = |source| ServerError::File {
+            path: path.to_owned(),
+            source,
+        };
+        AuditSink::open(path, runtime).map(Arc::new).map_err(failed)
+    });
+    let keys = [pki.service_accounts.public().clone()];
+    Ok(Arc::new(Core {
+        endpoints: Endpoints::new(
+            registry.clone(),
+            Arc::new(admission),
+            Arc::new(hooks),
+            VersionInfo::default(),
+        ),
+        openid: OpenId::new(&issuer, &issuer, &keys),
+        audit: audit.transpose()?,
+        metrics: Arc::new(Metrics::new()?),
+        mutations: runtime.child_scope(),
+        started: AtomicBool::new(false),
+        stopping: CancellationToken::new(),
+        runtime: runtime.clone(),
+        registry,
+        authenticators,
+        authorizers,
+        config,
+    }))
+}
+
+fn authenticators(
+    config: &ServerConfig,
+    pki: &Pki,
+    reader: &Arc<dyn ObjectReader>,
+    provider: &Arc<CryptoProvider>,
+) -> Result<(Arc<TokenAuthenticators>, AuthenticatorChain), ServerError> {
+    let issuers = vec![config.issuer()];
+    let keys = vec![pki.service_accounts.public().clone()];
+    let mut kinds: Vec<Arc<dyn TokenAuthenticator>> = Vec::new();
+    if let Some(path) = &config.token_auth_file {
+        let text = std::fs::read_to_string(path).map_err(|source| ServerError::File {
+            path: path.clone(),
+            source,
+        })?;
+        kinds.push(Arc::new(TokenFile::parse(&text)?));
+    }
+    kinds.push(Arc::new(ServiceAccountTokens::new(
+        Arc::clone(reader),
+        keys,
+        issuers.clone(),
+    )));
+    kinds.push(Arc::new(BootstrapTokens::new(Arc::clone(reader))));
+    let tokens = Arc::new(TokenAuthenticators::new(kinds, issuers));
+    let proxy = [pki.front_proxy.certificate().clone()];
+    let cluster = [pki.cluster.certificate().clone()];
+    let chain: Vec<Arc<dyn Authenticator>> = vec![
+        Arc::new(RequestHeader::new(
+            &proxy,
+            vec!["front-proxy-client".to_owned()],
+            provider,
+        )?),
+        Arc::new(ClientCertificates::new(&cluster, provider)?),
+        Arc::clone(&tokens) as Arc<dyn Authenticator>,
+        Arc::new(Anonymous {
+            paths: config.anonymous_paths.clone(),
+        }),
+    ];
+    Ok((tokens, AuthenticatorChain::new(chain)))
+}

@@ -1,0 +1,54 @@
+//! Upstream's default roles and bindings: what is missing is made, what lacks rules or subjects is completed.
+
+use super::{Place, Startup};
+use apiserver_auth::bootstrap::{self, DefaultObject, Missing};
+use apiserver_registry::options::DeleteOptions;
+use apiserver_registry::{AdmitAll, Part, RegistryError};
+use futures::future::{BoxFuture, try_join_all};
+
+const GROUP: &str = "rbac.authorization.k8s.io";
+
+pub(super) fn reconcile(facts: &Startup) -> BoxFuture<'_, Result<(), RegistryError>> {
+    Box::pin(async move {
+        // All at once: storage makes few groups of them.
+        let all = bootstrap::default_objects()
+            .into_iter()
+            .map(|object| ensure(facts, object));
+        try_join_all(all).await.map(|_| ())
+    })
+}
+
+async fn ensure(facts: &Startup, object: DefaultObject) -> Result<(), RegistryError> {
+    let DefaultObject {
+        resource,
+        namespace,
+        name,
+        json,
+    } = object;
+    let place = Place {
+        group: GROUP,
+        plural: resource,
+        namespace,
+        name,
+    };
+    let Some(existing) = facts.read(place).await? else {
+        return facts.create(place, json).await.map(|_| ());
+    };
+    match bootstrap::missing(existing.root().to_json().as_bytes(), json) {
+        Missing::Nothing => Ok(()),
+        Missing::Patch(patch) => facts.patch(place, Part::Main, &patch).await,
+        Missing::Replace => {
+            let store = facts.store(place)?;
+            store
+                .delete(
+                    &facts.context(),
+                    namespace,
+                    name,
+                    &DeleteOptions::default(),
+                    &AdmitAll,
+                )
+                .await?;
+            facts.create(place, json).await.map(|_| ())
+        }
+    }
+}

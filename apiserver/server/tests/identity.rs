@@ -1,0 +1,225 @@
+//! Who gets in, and what they are told otherwise.
+
+mod common;
+
+use common::{Cluster, start};
+use serde_json::json;
+
+async fn token_for(cluster: &Cluster, seconds: i64) -> String {
+    let account = json!({"apiVersion":"v1","kind":"ServiceAccount","metadata":{"name":"bot"}});
+    cluster
+        .admin()
+        .post("/api/v1/namespaces/default/serviceaccounts", account.to_string())
+        .await;
+    let asked = json!({"apiVersion":"authentication.k8s.io/v1","kind":"TokenRequest","spec":{"expirationSeconds":seconds}});
+    let path = "/api/v1/namespaces/default/serviceaccounts/bot/token";
+    let answer = cluster.admin().post(path, asked.to_string()).await.is(201);
+    answer.json()["status"]["token"].as_str().unwrap().to_owned()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn without_credentials_only_health_is_open() {
+    let cluster = start().await;
+    for path in ["/healthz", "/livez", "/readyz", "/version"] {
+        cluster.nobody().get(path).await.is(200);
+    }
+    let refused = cluster.nobody().get("/api/v1/namespaces").await.is(403).json();
+    assert_eq!(refused["reason"], "Forbidden");
+    assert_eq!(
+        refused["message"],
+        r#"namespaces is forbidden: User "system:anonymous" cannot list resource "namespaces" in API group "" at the cluster scope"#
+    );
+    let refused = cluster.nobody().get("/metrics").await.is(403).json();
+    assert_eq!(
+        refused["message"],
+        r#"forbidden: User "system:anonymous" cannot get path "/metrics""#
+    );
+    assert!(
+        cluster
+            .admin()
+            .get("/metrics")
+            .await
+            .is(200)
+            .body
+            .contains("apiserver_request_total")
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn bad_credentials_are_unauthorized() {
+    let cluster = start().await;
+    let other = start().await;
+    let good = token_for(&cluster, 3_600).await;
+    let forged = token_for(&other, 3_600).await;
+    let changed = format!("{}x", &good[..good.len() - 1]);
+    for token in ["nonsense", "a.b.c", &forged, &changed] {
+        let refused = cluster
+            .nobody()
+            .token(token)
+            .get("/api/v1/namespaces")
+            .await
+            .is(401)
+            .json();
+        assert_eq!(
+            (refused["reason"].as_str(), refused["message"].as_str()),
+            (Some("Unauthorized"), Some("Unauthorized"))
+        );
+    }
+    cluster
+        .as_identity(&other.admin)
+        .get("/api/v1/namespaces")
+        .await
+        .is(401);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_service_account_has_its_identity_and_no_more() {
+    let cluster = start().await;
+    let token = token_for(&cluster, 3_600).await;
+    let me = json!({"apiVersion":"authentication.k8s.io/v1","kind":"SelfSubjectReview"});
+    let path = "/apis/authentication.k8s.io/v1/selfsubjectreviews";
+    let review = cluster
+        .nobody()
+        .token(&token)
+        .post(path, me.to_string())
+        .await
+        .is(201)
+        .json();
+    assert_eq!(
+        review["status"]["userInfo"]["username"],
+        "system:serviceaccount:default:bot"
+    );
+    let refused = cluster
+        .nobody()
+        .token(&token)
+        .get("/api/v1/namespaces/default/pods")
+        .await
+        .is(403)
+        .json();
+    assert_eq!(
+        refused["message"],
+        r#"pods is forbidden: User "system:serviceaccount:default:bot" cannot list resource "pods" in API group "" in the namespace "default""#
+    );
+    // Deleting the account ends its tokens, once the server has stopped believing what it saw a moment ago.
+    let binding = json!({"apiVersion":"rbac.authorization.k8s.io/v1","kind":"ClusterRoleBinding","metadata":{"name":"bot"},
+        "roleRef":{"apiGroup":"rbac.authorization.k8s.io","kind":"ClusterRole","name":"system:node-proxier"},
+        "subjects":[{"kind":"ServiceAccount","namespace":"default","name":"bot"}]});
+    cluster
+        .admin()
+        .post(
+            "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings",
+            binding.to_string(),
+        )
+        .await
+        .is(201);
+    let mut code = 403;
+    for _ in 0..100 {
+        code = cluster
+            .nobody()
+            .token(&token)
+            .get("/api/v1/services")
+            .await
+            .code
+            .as_u16();
+        if code == 200 {
+            break;
+        }
+        cluster.runtime.sleep(std::time::Duration::from_millis(5)).await;
+    }
+    assert_eq!(code, 200, "a binding counts soon");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn token_reviews_tell_good_from_bad() {
+    let cluster = start().await;
+    let token = token_for(&cluster, 3_600).await;
+    let path = "/apis/authentication.k8s.io/v1/tokenreviews";
+    let review = |token: &str| json!({"apiVersion":"authentication.k8s.io/v1","kind":"TokenReview","spec":{"token":token}});
+    let good = cluster
+        .admin()
+        .post(path, review(&token).to_string())
+        .await
+        .is(201)
+        .json();
+    assert_eq!(good["status"]["authenticated"], true);
+    assert_eq!(
+        good["status"]["user"]["username"],
+        "system:serviceaccount:default:bot"
+    );
+    let bad = cluster
+        .admin()
+        .post(path, review("x").to_string())
+        .await
+        .is(201)
+        .json();
+    assert_eq!(bad["status"]["authenticated"], serde_json::Value::Null);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn impersonation_needs_permission() {
+    let cluster = start().await;
+    let path = "/apis/authentication.k8s.io/v1/selfsubjectreviews";
+    let me = json!({"apiVersion":"authentication.k8s.io/v1","kind":"SelfSubjectReview"}).to_string();
+    let as_jane = cluster
+        .admin()
+        .header("impersonate-user", "jane")
+        .header("impersonate-group", "dev");
+    let review = as_jane.post(path, me.clone()).await.is(201).json();
+    assert_eq!(review["status"]["userInfo"]["username"], "jane");
+    assert_eq!(
+        review["status"]["userInfo"]["groups"],
+        json!(["dev", "system:authenticated"])
+    );
+    let token = token_for(&cluster, 3_600).await;
+    let refused = cluster
+        .nobody()
+        .token(&token)
+        .header("impersonate-user", "jane")
+        .post(path, me)
+        .await
+        .is(403)
+        .json();
+    assert_eq!(
+        refused["message"],
+        r#"users "jane" is forbidden: User "system:serviceaccount:default:bot" cannot impersonate resource "users" in API group "" at the cluster scope"#
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_sees_its_own_and_nothing_else() {
+    let cluster = start().await;
+    let node = cluster
+        .server
+        .pki()
+        .cluster
+        .client("system:node:n1", Some("system:nodes"), cluster.runtime.now())
+        .unwrap();
+    let object = |name: &str| json!({"apiVersion":"v1","kind":"Node","metadata":{"name":name}}).to_string();
+    cluster
+        .as_identity(&node)
+        .post("/api/v1/nodes", object("n1"))
+        .await
+        .is(201);
+    let refused = cluster
+        .as_identity(&node)
+        .post("/api/v1/nodes", object("n2"))
+        .await
+        .is(403)
+        .json();
+    assert_eq!(
+        refused["message"],
+        r#"nodes "n2" is forbidden: node "n1" is not allowed to modify node "n2""#
+    );
+    cluster.as_identity(&node).get("/api/v1/nodes/n1").await.is(200);
+    cluster.as_identity(&node).get("/api/v1/nodes").await.is(403);
+    cluster
+        .as_identity(&node)
+        .get("/api/v1/namespaces/default/secrets/x")
+        .await
+        .is(403);
+    cluster
+        .as_identity(&node)
+        .get("/api/v1/pods?fieldSelector=spec.nodeName%3Dn1")
+        .await
+        .is(200);
+}

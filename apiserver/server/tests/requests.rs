@@ -1,0 +1,177 @@
+//! Bad input and clients that leave: every one gets its answer, and nothing acknowledged is lost.
+
+mod common;
+
+use bytes::Bytes;
+use common::{config, start, start_with};
+use http::Method;
+use serde_json::json;
+use tokio::io::AsyncWriteExt;
+
+const CONFIG_MAPS: &str = "/api/v1/namespaces/default/configmaps";
+
+fn config_map(name: &str) -> String {
+    json!({"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":name}}).to_string()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_fresh_server_has_what_every_cluster_has() {
+    let cluster = start().await;
+    let count = |list: serde_json::Value| list["items"].as_array().unwrap().len();
+    assert_eq!(
+        count(cluster.admin().get("/api/v1/namespaces").await.is(200).json()),
+        4
+    );
+    let roles = cluster
+        .admin()
+        .get("/apis/rbac.authorization.k8s.io/v1/clusterroles")
+        .await
+        .is(200)
+        .json();
+    assert_eq!(count(roles), 73);
+    let service = cluster
+        .admin()
+        .get("/api/v1/namespaces/default/services/kubernetes")
+        .await
+        .is(200)
+        .json();
+    assert_eq!(service["spec"]["clusterIP"], "10.96.0.1");
+    let endpoints = cluster
+        .admin()
+        .get("/api/v1/namespaces/default/endpoints/kubernetes")
+        .await
+        .is(200)
+        .json();
+    assert_eq!(
+        endpoints["subsets"][0]["ports"][0]["port"],
+        cluster.address.port()
+    );
+    let verbose = cluster.nobody().get("/readyz?verbose").await.is(200).body;
+    assert!(
+        verbose.contains("[+]etcd ok\n") && verbose.ends_with("readyz check passed\n"),
+        "{verbose}"
+    );
+    let keys = cluster.admin().get("/openid/v1/jwks").await.is(200).json();
+    assert_eq!(keys["keys"][0]["alg"], "ES256");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn bodies_are_bounded() {
+    let cluster = start().await;
+    let large = Bytes::from(vec![b' '; (3 << 20) + 1]);
+    let refused = cluster.admin().post(CONFIG_MAPS, large).await.is(413).json();
+    assert_eq!(refused["reason"], "RequestEntityTooLarge");
+    let tight = start_with(apiserver_server::ServerConfig {
+        body_memory_bytes: 2_048,
+        ..config()
+    })
+    .await;
+    let answer = tight.admin().post(CONFIG_MAPS, vec![b' '; 8_192]).await.is(429);
+    assert_eq!(answer.headers["retry-after"], "1");
+    tight.admin().post(CONFIG_MAPS, config_map("small")).await.is(201);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn unreadable_requests_get_upstreams_answers() {
+    let cluster = start().await;
+    let send = |form: &'static str, body: &'static str| {
+        cluster
+            .admin()
+            .header("content-type", form)
+            .send(Method::POST, CONFIG_MAPS, Bytes::from(body))
+    };
+    assert_eq!(
+        send("application/json", "{").await.is(400).json()["reason"],
+        "BadRequest"
+    );
+    assert_eq!(
+        send("application/xml", "<a/>").await.is(415).json()["reason"],
+        "UnsupportedMediaType"
+    );
+    let accept = cluster
+        .admin()
+        .header("accept", "application/xml")
+        .get(CONFIG_MAPS)
+        .await
+        .is(406)
+        .json();
+    assert_eq!(accept["reason"], "NotAcceptable");
+    let timeout = cluster
+        .admin()
+        .get("/api/v1/namespaces?timeout=x")
+        .await
+        .is(400)
+        .json();
+    assert_eq!(timeout["reason"], "BadRequest");
+    cluster.admin().get("/no/such/path").await.is(404);
+    cluster
+        .admin()
+        .get(&format!("/api/v1/pods?x={}", "y".repeat(40_000)))
+        .await
+        .is(414);
+    let gone = json!({"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a"}}).to_string();
+    let missing = cluster
+        .admin()
+        .post("/api/v1/namespaces/nowhere/configmaps", gone)
+        .await
+        .is(404)
+        .json();
+    assert_eq!(missing["message"], r#"namespaces "nowhere" not found"#);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_that_leaves_while_sending_has_changed_nothing() {
+    let cluster = start().await;
+    let body = config_map("half");
+    let head = format!(
+        "POST {CONFIG_MAPS} HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n",
+        body.len()
+    );
+    let mut stream = cluster.connect(Some(&cluster.admin)).await;
+    stream.write_all(head.as_bytes()).await.unwrap();
+    stream
+        .write_all(&body.as_bytes()[..body.len() / 2])
+        .await
+        .unwrap();
+    stream.flush().await.unwrap();
+    drop(stream);
+    cluster.admin().get(&format!("{CONFIG_MAPS}/half")).await.is(404);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_that_leaves_after_sending_changes_all_or_nothing() {
+    let cluster = start().await;
+    for at in 0..20 {
+        let body = config_map(&format!("left-{at}"));
+        let head = format!(
+            "POST {CONFIG_MAPS} HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n",
+            body.len()
+        );
+        let mut stream = cluster.connect(Some(&cluster.admin)).await;
+        stream
+            .write_all(format!("{head}{body}").as_bytes())
+            .await
+            .unwrap();
+        stream.flush().await.unwrap();
+        drop(stream);
+    }
+    let list = cluster.admin().get(CONFIG_MAPS).await.is(200).json();
+    for item in list["items"].as_array().unwrap() {
+        assert!(item["metadata"]["uid"].is_string());
+    }
+    // The server answers as before.
+    cluster
+        .admin()
+        .post(CONFIG_MAPS, config_map("after"))
+        .await
+        .is(201);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn dropping_a_server_ends_it() {
+    let cluster = start().await;
+    let (address, runtime) = (cluster.address, cluster.runtime.clone());
+    cluster.server.shutdown().await;
+    assert!(tokio::net::TcpStream::connect(address).await.is_err());
+    drop(runtime);
+}

@@ -1,0 +1,35 @@
+//! Log lines go to standard error; what ends a command is one line there.
+
+use std::io::Write;
+use tracing_subscriber::EnvFilter;
+
+/// Upstream's `-v`: 0 to 1 is info, 2 to 5 debug, more is trace of our own crates. `RUST_LOG` wins.
+pub(crate) fn init(verbosity: u8) {
+    let level = match verbosity {
+        0 | 1 => "info",
+        2..=5 => "debug",
+        _ => "trace",
+    };
+    let quiet = "hyper=warn,h2=warn,rustls=warn,tower=warn";
+    let filter =
+        EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(format!("{level},{quiet}")));
+    tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .with_target(false)
+        .init();
+}
+
+/// The whole chain of causes in one line.
+pub(crate) fn complain(error: &anyhow::Error) {
+    let mut parts: Vec<String> = Vec::new();
+    for cause in error.chain() {
+        let text = cause.to_string();
+        // Transparent errors repeat their source.
+        if parts.last() != Some(&text) {
+            parts.push(text);
+        }
+    }
+    // Where standard error is gone there is nobody to tell.
+    let _ = writeln!(std::io::stderr(), "knarr: {}", parts.join(": "));
+}

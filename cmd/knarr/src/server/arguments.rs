@@ -1,0 +1,129 @@
+//! The flags of `knarr server`; upstream's names where upstream has them.
+
+use super::paths::Paths;
+use anyhow::{Context, bail};
+use apiserver_server::ServerConfig;
+use apiserver_storage::Storage;
+use clap::Args;
+use ipnet::IpNet;
+use machinery_runtime::Runtime;
+use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// See the module.
+#[derive(Debug, Args)]
+pub(crate) struct ServerArguments {
+    /// Where everything is kept
+    #[arg(long, default_value = super::DEFAULT_DATA_DIR)]
+    pub(crate) data_dir: PathBuf,
+    #[arg(long, default_value = "0.0.0.0")]
+    pub(crate) bind_address: IpAddr,
+    /// 0 takes a free one
+    #[arg(long, default_value_t = 6443)]
+    pub(crate) secure_port: u16,
+    /// The address members of the cluster reach the server by
+    #[arg(long)]
+    pub(crate) advertise_address: Option<IpAddr>,
+    /// Write the administrator's kubeconfig here as well
+    #[arg(long)]
+    pub(crate) write_kubeconfig: Option<PathBuf>,
+    /// Only the control plane: start no node agent (no root needed)
+    #[arg(long)]
+    pub(crate) disable_agent: bool,
+    /// The node's name; the host name when absent
+    #[arg(long)]
+    pub(crate) hostname_override: Option<String>,
+    #[arg(long, default_value = "10.96.0.0/16")]
+    pub(crate) service_cluster_ip_range: IpNet,
+    #[arg(long, default_value = "30000-32767", value_parser = port_range)]
+    pub(crate) service_node_port_range: (u16, u16),
+    /// The addresses pods get
+    #[arg(long, default_value = "10.244.0.0/16")]
+    pub(crate) cluster_cidr: IpNet,
+    #[arg(long, default_value = "cluster.local")]
+    pub(crate) cluster_domain: String,
+    /// Further names and addresses in the serving certificate
+    #[arg(long, value_delimiter = ',')]
+    pub(crate) tls_san: Vec<String>,
+    /// Keep objects in etcd instead of the data directory
+    #[arg(long, value_delimiter = ',')]
+    pub(crate) etcd_servers: Vec<String>,
+    #[arg(long)]
+    pub(crate) etcd_cafile: Option<PathBuf>,
+    #[arg(long)]
+    pub(crate) etcd_certfile: Option<PathBuf>,
+    #[arg(long)]
+    pub(crate) etcd_keyfile: Option<PathBuf>,
+    #[arg(long)]
+    pub(crate) token_auth_file: Option<PathBuf>,
+    #[arg(long)]
+    pub(crate) audit_log_path: Option<PathBuf>,
+    #[arg(long, default_value_t = 400)]
+    pub(crate) max_requests_inflight: usize,
+    #[arg(long, default_value_t = 200)]
+    pub(crate) max_mutating_requests_inflight: usize,
+    /// Seconds a request may take that is no watch and no stream
+    #[arg(long, default_value_t = 60)]
+    pub(crate) request_timeout: u64,
+}
+
+fn port_range(text: &str) -> Result<(u16, u16), String> {
+    let parsed = text
+        .split_once('-')
+        .and_then(|(first, last)| Some((first.parse().ok()?, last.parse().ok()?)));
+    parsed.ok_or_else(|| "give two ports, as in 30000-32767".to_owned())
+}
+
+impl ServerArguments {
+    pub(crate) fn server_config(&self, paths: &Paths) -> anyhow::Result<ServerConfig> {
+        let config = ServerConfig {
+            listen: Some(SocketAddr::new(self.bind_address, self.secure_port)),
+            advertise_address: self.advertise_address,
+            cert_dir: Some(paths.pki()),
+            tls_san: self.tls_san.clone(),
+            service_cluster_ip_range: self.service_cluster_ip_range,
+            service_node_port_range: self.service_node_port_range,
+            cluster_domain: self.cluster_domain.clone(),
+            token_auth_file: self.token_auth_file.clone(),
+            audit_log_path: self.audit_log_path.clone(),
+            max_requests_inflight: self.max_requests_inflight,
+            max_mutating_requests_inflight: self.max_mutating_requests_inflight,
+            request_timeout: Duration::from_secs(self.request_timeout),
+            ..ServerConfig::default()
+        };
+        config.check()?;
+        if self
+            .cluster_cidr
+            .contains(&self.service_cluster_ip_range.network())
+            || self
+                .service_cluster_ip_range
+                .contains(&self.cluster_cidr.network())
+        {
+            bail!(
+                "--cluster-cidr {} and --service-cluster-ip-range {} overlap; give them separate ranges",
+                self.cluster_cidr,
+                self.service_cluster_ip_range
+            );
+        }
+        let folder = &self.data_dir;
+        std::fs::create_dir_all(folder).with_context(|| {
+            format!(
+                "creating --data-dir {} (choose one you may write)",
+                folder.display()
+            )
+        })?;
+        Ok(config)
+    }
+
+    /// The etcd backend, when the flags ask for it.
+    pub(crate) async fn etcd(&self, _runtime: &Runtime) -> anyhow::Result<Option<Arc<dyn Storage>>> {
+        if self.etcd_servers.is_empty() {
+            return Ok(None);
+        }
+        bail!(
+            "--etcd-servers: this build has no etcd backend yet; leave the flag out to use the data directory"
+        )
+    }
+}

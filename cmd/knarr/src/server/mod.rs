@@ -1,0 +1,87 @@
+//! `knarr server`: the control plane in the foreground, until a signal ends it.
+//!
+//! [`arguments`] has the flags, [`paths`] what lies where in the data directory, [`identities`] writes the kubeconfigs of
+//! administrator and node, [`agent_process`] starts the node agent in a session of its own or adopts the one that runs.
+
+mod agent_process;
+mod arguments;
+mod identities;
+pub(crate) mod paths;
+
+pub(crate) use arguments::ServerArguments;
+
+use anyhow::Context;
+use apiserver_server::Server;
+use apiserver_storage::{LogOptions, LogStorage, Storage};
+use machinery_runtime::Runtime;
+use paths::Paths;
+use std::sync::Arc;
+use tokio::signal::unix::{SignalKind, signal};
+
+pub(crate) const DEFAULT_DATA_DIR: &str = "/var/lib/knarr";
+/// Requests are short; more threads would only cost memory.
+const MAX_WORKER_THREADS: usize = 8;
+
+pub(crate) fn run(arguments: ServerArguments) -> anyhow::Result<()> {
+    let threads = std::thread::available_parallelism()
+        .map_or(2, usize::from)
+        .min(MAX_WORKER_THREADS);
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(threads)
+        .enable_all()
+        .build()?;
+    let done = runtime.block_on(serve(arguments));
+    // Whatever is still blocking (a resolver, say) does not hold up the exit.
+    runtime.shutdown_background();
+    done
+}
+
+async fn serve(arguments: ServerArguments) -> anyhow::Result<()> {
+    let runtime = Runtime::real();
+    let paths = Paths::new(&arguments.data_dir);
+    let config = arguments.server_config(&paths)?;
+    let storage = open_storage(&arguments, &paths, &runtime).await?;
+    let server = Server::builder(storage).config(config).start(&runtime).await?;
+    let address = server.local_address().context("the server has no address")?;
+    let url = identities::local_url(address);
+    identities::write_admin(
+        &server,
+        &url,
+        &paths,
+        arguments.write_kubeconfig.as_deref(),
+        &runtime,
+    )?;
+    tracing::info!(%url, data_dir = %arguments.data_dir.display(), "ready");
+    if !arguments.disable_agent {
+        identities::write_agent(&server, &url, &arguments, &paths, &runtime)?;
+        agent_process::ensure(&arguments, &paths)?;
+    }
+    wait_for_signal().await?;
+    tracing::info!("shutting down");
+    server.shutdown().await;
+    Ok(())
+}
+
+async fn open_storage(
+    arguments: &ServerArguments,
+    paths: &Paths,
+    runtime: &Runtime,
+) -> anyhow::Result<Arc<dyn Storage>> {
+    if let Some(storage) = arguments.etcd(runtime).await? {
+        return Ok(storage);
+    }
+    let opened = LogStorage::open(runtime, LogOptions::new(paths.storage())).await;
+    let (storage, report) =
+        opened.with_context(|| format!("opening the data directory {}", arguments.data_dir.display()))?;
+    tracing::info!(?report, "storage is open");
+    Ok(Arc::new(storage))
+}
+
+async fn wait_for_signal() -> anyhow::Result<()> {
+    let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
+    tokio::select! { biased;
+        _ = terminate.recv() => {}
+        _ = interrupt.recv() => {}
+    }
+    Ok(())
+}
