@@ -2,7 +2,7 @@
 
 use machinery_client::Client;
 use machinery_runtime::Runtime;
-use node_proxy::{Programs, ProxyConfig, start};
+use node_proxy::{LinuxKernel, ProxyConfig, start};
 use std::sync::Arc;
 
 #[tokio::main]
@@ -20,7 +20,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         cluster_cidr: Some(next()?.parse()?),
         local_addresses: vec![[10, 96, 0, 10].into()],
     };
-    let kernel = Arc::new(Programs::new(Arc::new(node_sys::SystemExec)));
+    let kernel = Arc::new(LinuxKernel::new(Arc::new(node_sys::SystemExec), runtime.clone()));
     let _running = start(config, client, kernel, runtime);
     std::future::pending().await
 }

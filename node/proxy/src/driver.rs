@@ -135,13 +135,14 @@ impl Proxy {
         if self.built && delta.is_empty() {
             return Ok(());
         }
-        let script = if self.built {
-            table::change(&delta)
+        let written = if std::mem::take(&mut self.built) {
+            kernel.change(&delta).await
         } else {
-            table::base(self.config.cluster_cidr) + &table::additions(self.elements.all())
+            kernel
+                .apply(table::base(self.config.cluster_cidr) + &table::additions(self.elements.all()))
+                .await
         };
-        self.built = false;
-        kernel.apply(script).await?;
+        written?;
         self.built = true;
         tracing::debug!(
             services = changed.len(),

@@ -5,7 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
 use std::sync::Arc;
 
-/// The name of one element. Its variant is its map or set.
+/// The name of one element. Its variant is its map or set; services, node ports and what is refused have a set for
+/// every value they can have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Key {
     /// An address of a service and its port.
@@ -20,6 +21,9 @@ pub enum Key {
     /// New connections to here are refused or dropped.
     Refused(Ipv4Addr, Protocol, u16),
     NodePortRefused(Protocol, u16),
+    /// An address that some service has; what goes elsewhere is let through at once.
+    Frontend(Ipv4Addr),
+    NodePortFrontend(Protocol, u16),
     /// An endpoint that might reach itself through a service.
     Hairpin(Ipv4Addr),
     ClusterIp(Ipv4Addr),

@@ -1,10 +1,14 @@
-//! The kernel's side, behind a trait: apply a script, forget flows.
+//! The kernel's side, behind a trait: write the table, change elements, forget flows.
 
 use crate::conntrack::Stale;
+use crate::elements::Delta;
+use crate::netlink;
 use async_trait::async_trait;
+use machinery_runtime::{Runtime, TaskEnded};
 use node_sys::{CommandSpec, Exec, ExecError};
 use std::collections::BTreeSet;
 use std::fmt::Debug;
+use std::io;
 use std::sync::Arc;
 
 /// What could not be done.
@@ -12,6 +16,10 @@ use std::sync::Arc;
 pub enum KernelError {
     #[error("changing the nftables table")]
     Table(#[source] ExecError),
+    #[error("changing elements of the nftables table")]
+    Elements(#[source] io::Error),
+    #[error("changing elements of the nftables table was interrupted")]
+    Interrupted(#[source] TaskEnded),
 }
 
 /// Where rules go.
@@ -20,29 +28,41 @@ pub trait Kernel: Send + Sync + Debug {
     /// Applies the script as one transaction: all of it, or nothing.
     async fn apply(&self, script: String) -> Result<(), KernelError>;
 
+    /// Changes elements as one transaction.
+    async fn change(&self, delta: &Delta) -> Result<(), KernelError>;
+
     /// Forgets flows, as far as it can.
     async fn forget(&self, stale: &BTreeSet<Stale>);
 }
 
-/// The `nft` and `conntrack` programs, in the network namespace of this process.
+/// The kernel of this machine, in the network namespace of this process: `nft`, `conntrack` and netlink.
 #[derive(Debug, Clone)]
-pub struct Programs {
+pub struct LinuxKernel {
     exec: Arc<dyn Exec>,
+    runtime: Runtime,
 }
 
-impl Programs {
-    pub fn new(exec: Arc<dyn Exec>) -> Self {
-        Self { exec }
+impl LinuxKernel {
+    pub fn new(exec: Arc<dyn Exec>, runtime: Runtime) -> Self {
+        Self { exec, runtime }
     }
 }
 
 #[async_trait]
-impl Kernel for Programs {
+impl Kernel for LinuxKernel {
     async fn apply(&self, script: String) -> Result<(), KernelError> {
         let spec = CommandSpec::new("nft").args(["-f", "-"]).stdin(script);
         let output = self.exec.run(spec).await.map_err(KernelError::Table)?;
         output.success("nft").map_err(KernelError::Table)?;
         Ok(())
+    }
+
+    async fn change(&self, delta: &Delta) -> Result<(), KernelError> {
+        let batch = netlink::batch(delta);
+        let applied = self.runtime.blocking(|| batch.apply()).await;
+        applied
+            .map_err(KernelError::Interrupted)?
+            .map_err(KernelError::Elements)
     }
 
     /// `conntrack` ends with 1 where there was nothing to forget.

@@ -2,7 +2,8 @@
 //!
 //! Services and endpoint slices come from informers ([`model`]). Which endpoints take part is upstream's rule
 //! ([`choice`]); a service becomes elements of maps ([`rules`]); what differs from before ([`elements`]) becomes one
-//! transaction ([`mod@table`]) that the kernel takes whole or not at all ([`kernel`]). UDP flows that lead to where a
+//! transaction that the kernel takes whole or not at all ([`kernel`]): elements over netlink ([`netlink`]), the whole
+//! table at the start as text for `nft` ([`mod@table`]). UDP flows that lead to where a
 //! service no longer does are forgotten ([`conntrack`]).
 //!
 //! The table is our own and its chains never change; a change of one service is a handful of elements, with thirty
@@ -18,6 +19,7 @@ mod driver;
 pub mod elements;
 pub mod kernel;
 pub mod model;
+pub mod netlink;
 pub mod rules;
 pub mod table;
 #[cfg(test)]
@@ -25,4 +27,4 @@ mod tests;
 
 pub use config::ProxyConfig;
 pub use driver::start;
-pub use kernel::{Kernel, KernelError, Programs};
+pub use kernel::{Kernel, KernelError, LinuxKernel};

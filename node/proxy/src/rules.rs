@@ -85,6 +85,13 @@ impl Frontend {
         }
     }
 
+    fn summary(self, protocol: Protocol, port: &ServicePort) -> Key {
+        match self {
+            Self::Address(address) => Key::Frontend(address),
+            Self::NodePort => Key::NodePortFrontend(protocol, port.node_port),
+        }
+    }
+
     fn slot(self, protocol: Protocol, port: &ServicePort, slot: u16) -> Key {
         match self {
             Self::Address(address) => Key::Endpoint(address, protocol, port.port, slot),
@@ -138,6 +145,7 @@ fn frontend(
         by_client: service.client_affinity,
     };
     wanted.insert(frontend.entry(protocol, port), spread);
+    wanted.insert(frontend.summary(protocol, port), Value::Nothing);
     for (slot, (address, number)) in (0..slots).zip(targets.iter().cycle()) {
         wanted.insert(
             frontend.slot(protocol, port, slot),

@@ -52,14 +52,16 @@ fn a_service_is_a_few_elements() {
         json!({"clusterIP": "10.96.0.5", "ports": [{"port": 80, "protocol": "TCP", "nodePort": 30080}]}),
         json!([{"addresses": ["10.244.0.2"], "nodeName": "here"}, {"addresses": ["10.244.1.2"], "conditions": {"ready": true}}]),
         &[
-            "services { 10.96.0.5 . tcp . 80 : goto c2 }",
+            "to_c2 { 10.96.0.5 . tcp . 80 }",
             "endpoints { 10.96.0.5 . tcp . 80 . 0 : 10.244.0.2 . 8080 }",
             "endpoints { 10.96.0.5 . tcp . 80 . 1 : 10.244.1.2 . 8080 }",
-            "nodeports { tcp . 30080 : goto p2 }",
+            "to_p2 { tcp . 30080 }",
             "nodeport_endpoints { tcp . 30080 . 0 : 10.244.0.2 . 8080 }",
             "nodeport_endpoints { tcp . 30080 . 1 : 10.244.1.2 . 8080 }",
             "masquerades { 10.96.0.5 . tcp . 80 }",
             "nodeport_masquerades { tcp . 30080 }",
+            "frontends { 10.96.0.5 }",
+            "nodeports { tcp . 30080 }",
             "hairpin { 10.244.0.2 . 10.244.0.2 }",
             "hairpin { 10.244.1.2 . 10.244.1.2 }",
             "cluster_ips { 10.96.0.5 }",
@@ -72,20 +74,18 @@ fn nobody_there_is_refused_and_nobody_here_is_dropped() {
     check(
         json!({"clusterIP": "10.96.0.5", "ports": [{"port": 80}]}),
         json!([{"addresses": ["10.244.0.2"], "conditions": {"ready": false}}]),
-        &[
-            "refused { 10.96.0.5 . tcp . 80 : goto reject_it }",
-            "cluster_ips { 10.96.0.5 }",
-        ],
+        &["refused { 10.96.0.5 . tcp . 80 }", "cluster_ips { 10.96.0.5 }"],
     );
     check(
         json!({"clusterIP": "10.96.0.5", "ports": [{"port": 80, "nodePort": 30080}], "externalTrafficPolicy": "Local",
             "sessionAffinity": "ClientIP"}),
         json!([{"addresses": ["10.244.1.2"], "nodeName": "there"}]),
         &[
-            "services { 10.96.0.5 . tcp . 80 : goto ch1 }",
+            "to_ch1 { 10.96.0.5 . tcp . 80 }",
             "endpoints { 10.96.0.5 . tcp . 80 . 0 : 10.244.1.2 . 8080 }",
             "masquerades { 10.96.0.5 . tcp . 80 }",
-            "nodeport_refused { tcp . 30080 : goto drop_it }",
+            "nodeport_dropped { tcp . 30080 }",
+            "frontends { 10.96.0.5 }",
             "hairpin { 10.244.1.2 . 10.244.1.2 }",
             "cluster_ips { 10.96.0.5 }",
         ],
@@ -100,9 +100,10 @@ fn terminating_endpoints_serve_when_nobody_is_ready() {
         json!({"clusterIP": "10.96.0.5", "ports": ports}),
         json!([{"addresses": ["10.244.0.2"], "conditions": leaving}]),
         &[
-            "services { 10.96.0.5 . tcp . 80 : goto c1 }",
+            "to_c1 { 10.96.0.5 . tcp . 80 }",
             "endpoints { 10.96.0.5 . tcp . 80 . 0 : 10.244.0.2 . 8080 }",
             "masquerades { 10.96.0.5 . tcp . 80 }",
+            "frontends { 10.96.0.5 }",
             "hairpin { 10.244.0.2 . 10.244.0.2 }",
             "cluster_ips { 10.96.0.5 }",
         ],
@@ -153,21 +154,21 @@ fn a_change_is_only_what_differs() {
     elements.set(&second, &one(2), &mut delta);
     assert_eq!(
         table::change(&delta),
-        "add element ip knarr-proxy nodeports { tcp . 30080 : goto p1 }\n"
+        "add element ip knarr-proxy to_p1 { tcp . 30080 }\n"
     );
     let mut delta = Delta::default();
     elements.set(&first, &one(3), &mut delta);
     assert_eq!(
         table::change(&delta),
-        "delete element ip knarr-proxy nodeports { tcp . 30080 }\n\
-         add element ip knarr-proxy nodeports { tcp . 30080 : goto p3 }\n"
+        "delete element ip knarr-proxy to_p1 { tcp . 30080 }\n\
+         add element ip knarr-proxy to_p3 { tcp . 30080 }\n"
     );
     // Within one transaction, back to what the kernel has: nothing to do.
     elements.set(&first, &one(1), &mut delta);
     assert!(delta.is_empty());
     elements.set(&first, &Wanted::new(), &mut delta);
     assert!(
-        table::change(&delta).ends_with("goto p2 }\n"),
+        table::change(&delta).ends_with("to_p2 { tcp . 30080 }\n"),
         "the second in order takes over"
     );
 }
@@ -195,6 +196,6 @@ fn udp_flows_to_gone_endpoints_are_forgotten() {
 #[test]
 fn the_chains_do_not_depend_on_services() {
     let base = table::base(Some("10.244.0.0/16".parse().unwrap()));
-    assert_eq!(base.matches(" chain ").count(), 83);
+    assert_eq!(base.matches(" chain ").count(), 84);
     assert!(base.starts_with("table ip knarr-proxy\ndelete table ip knarr-proxy\n"));
 }

@@ -3,17 +3,20 @@
 //! A node namespace with a bridge, two pods on it and a client outside. The table is made from services as the proxy
 //! makes it; what is asserted is who answered, and whom the server saw.
 
+#![allow(clippy::unwrap_used, reason = "a test")]
+
 use machinery_client::Projection;
 use machinery_meta::{ObjectHeader, ObjectKey};
-use node_proxy::elements::Wanted;
-use node_proxy::model::{Service, Slice};
-use node_proxy::{rules, table};
+use node_proxy::elements::{Delta, Elements, Key, Value as Element, Wanted};
+use node_proxy::model::{Protocol, Service, Slice};
+use node_proxy::{netlink, rules, table};
 use node_sys::{CommandSpec, Exec, SystemExec, namespace::in_network_namespace};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -194,6 +197,12 @@ fn wanted(spec: &Value, endpoints: &[&str]) -> Wanted {
     rules::wanted(&service, slices.iter(), "here")
 }
 
+/// CPU time of this thread; the kernel's work on our behalf is in it.
+fn cpu() -> Duration {
+    let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap();
+    Duration::from_nanos(text.split(' ').next().unwrap().parse().unwrap())
+}
+
 fn set(lines: &[&str]) -> BTreeSet<String> {
     lines.iter().map(|line| (*line).to_owned()).collect()
 }
@@ -245,4 +254,61 @@ async fn services_carry_traffic() {
     assert_eq!(world.ask("pod1", "10.96.0.7:80", 1), set(&["connection refused"]));
     assert_eq!(world.ask("node", "10.96.0.7:80", 1), set(&["connection refused"]));
     assert_eq!(world.ask("pod1", "10.96.0.5:81", 1), set(&["connection refused"]));
+
+    // One endpoint goes: a few elements change. What is not there cannot be deleted, and then nothing is.
+    let fewer = wanted(&json!({"clusterIP": "10.96.0.5", "ports": ports}), &pods[1..]);
+    let service: Arc<str> = Arc::from("ns/s");
+    let (mut elements, mut delta) = (Elements::default(), Delta::default());
+    elements.set(
+        &service,
+        &wanted(&json!({"clusterIP": "10.96.0.5", "ports": ports}), &pods),
+        &mut delta,
+    );
+    let mut delta = Delta::default();
+    elements.set(&service, &fewer, &mut delta);
+    delta.delete.retain(|key, _| !matches!(key, Key::Hairpin(_)));
+    world.inside("node", || netlink::batch(&delta).apply()).unwrap();
+    assert_eq!(
+        world.ask("pod1", "10.96.0.5:80", 10),
+        set(&["pod2 saw 10.244.0.2"])
+    );
+    let again = world
+        .inside("node", || netlink::batch(&delta).apply())
+        .unwrap_err();
+    assert_eq!(again.kind(), std::io::ErrorKind::NotFound);
+
+    // Thirty thousand services more.
+    let many = |range: std::ops::Range<u32>| {
+        let mut delta = Delta::default();
+        for index in range {
+            let address = Ipv4Addr::from(0x0a61_0000 + index);
+            delta.add.insert(
+                Key::Service(address, Protocol::Tcp, 80),
+                Element::Spread {
+                    slots: 2,
+                    by_client: false,
+                },
+            );
+            delta
+                .add
+                .insert(Key::Masquerade(address, Protocol::Tcp, 80), Element::Nothing);
+            for slot in 0..2 {
+                let target = Element::Target(Ipv4Addr::new(10, 244, 0, 2), 8080);
+                delta
+                    .add
+                    .insert(Key::Endpoint(address, Protocol::Tcp, 80, slot), target);
+            }
+        }
+        delta
+    };
+    let (all, one) = (many(0..30_000), many(30_000..30_001));
+    let took = |delta: &Delta| {
+        let begun = cpu();
+        netlink::batch(delta).apply().unwrap();
+        cpu() - begun
+    };
+    let (all, one) = world.inside("node", || (took(&all), took(&one)));
+    let more: Vec<Delta> = (30_001..30_101).map(|index| many(index..index + 1)).collect();
+    let each = world.inside("node", || more.iter().map(took).sum::<Duration>()) / 100;
+    eprintln!("30,000 services: {all:?} CPU; the next: {one:?} CPU; those after it: {each:?} CPU each");
 }

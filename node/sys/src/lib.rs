@@ -2,7 +2,8 @@
 //!
 //! Everything a node component asks of the kernel goes through here: starting programs ([`exec`]),
 //! knowing a process again after a restart ([`process`]), mounts ([`mount`]), pod cgroups of both
-//! versions ([`cgroup`]), entering a namespace ([`namespace`]), ownership and atomic files ([`fs`])
+//! versions ([`cgroup`]), entering a namespace ([`namespace`]), elements of nftables ([`nftables`]), ownership
+//! and atomic files ([`fs`])
 //! and what the machine is ([`machine`]).
 //!
 //! On the node, only here may a block say `unsafe`. Nothing here knows what a pod is.
@@ -13,6 +14,7 @@ pub mod fs;
 pub mod machine;
 pub mod mount;
 pub mod namespace;
+pub mod nftables;
 pub mod process;
 
 pub use exec::{CommandOutput, CommandSpec, Exec, ExecError, FakeExec, SystemExec};
