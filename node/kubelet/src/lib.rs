@@ -1,1 +1,31 @@
-//! The node agent: pod workers and the features around them.
+//! The node agent: makes the pods bound to one node run, and says truthfully how they are.
+//!
+//! A pod's way through it: the watch of `spec.nodeName` ([`pods::source`]) hands every change to the
+//! pod's own worker ([`pods::worker`]). The worker looks at what the runtime has ([`pods::observed`]),
+//! decides ([`pods::plan`], pure), acts through CRI ([`containers`]), and writes the status that follows
+//! ([`pods::status`], pure) when it differs from the last one. It is woken by the API, by containerd's
+//! event stream, by probes and by its own timers; a slow relist is the safety net.
+//!
+//! Each feature is a folder: [`images`], [`probes`], [`logs`], [`node`] (registration, lease, status),
+//! [`server`] (port 10250), [`containerd`] (the private instance). [`managers`] lists what runs, in
+//! start order; [`kubelet`] assembles it.
+//!
+//! Never: anything that survives only in this process. Restart counts, hashes and message paths are
+//! annotations of the containers, so an agent that starts again finds every running container and
+//! restarts none.
+
+pub mod api;
+pub mod config;
+pub mod containerd;
+pub mod containers;
+pub mod images;
+pub mod kubelet;
+pub mod logs;
+pub mod managers;
+pub mod node;
+pub mod pods;
+pub mod probes;
+pub mod server;
+
+pub use config::KubeletConfig;
+pub use kubelet::{Kubelet, KubeletError};

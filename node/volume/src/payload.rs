@@ -18,7 +18,7 @@ const PRIVATE_MODE: u32 = 0o600;
 const DEFAULT_EXPIRATION_SECONDS: i64 = 3600;
 
 /// A service account token for one pod.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct TokenRequest {
     /// The pod's namespace.
     pub namespace: String,

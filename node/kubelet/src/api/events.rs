@@ -1,0 +1,184 @@
+//! Events: short notes on an object, made in the background. The same note again raises its count.
+
+use std::collections::HashMap;
+
+use k8s_openapi::api::core::v1::{Event, EventSource, Node, ObjectReference, Pod};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
+use kube::Client;
+use kube::api::{Api, Patch, PatchParams, PostParams};
+use machinery_runtime::Runtime;
+use tokio::sync::mpsc;
+
+/// Notes waiting to be sent; beyond it the newest are dropped, for a note is worth less than memory.
+const QUEUE_MAX: usize = 512;
+/// Notes whose count can still be raised.
+const REMEMBERED_MAX: usize = 1024;
+const COMPONENT: &str = "kubelet";
+
+/// `Normal` or `Warning`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum EventKind {
+    /// As it should be.
+    Normal,
+    /// Someone may want to look.
+    Warning,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+struct Note {
+    namespace: String,
+    object: Object,
+    kind: &'static str,
+    reason: &'static str,
+    message: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+struct Object {
+    kind: &'static str,
+    namespace: Option<String>,
+    name: String,
+    uid: String,
+    resource_version: Option<String>,
+    field_path: Option<String>,
+}
+
+/// Takes notes. Cheap to clone; never waits.
+#[derive(Debug, Clone)]
+pub struct EventRecorder {
+    queue: mpsc::Sender<Note>,
+}
+
+impl EventRecorder {
+    /// Starts the sender in the background.
+    pub fn start(runtime: &Runtime, client: Client, node_name: &str) -> Self {
+        let (queue, notes) = mpsc::channel(QUEUE_MAX);
+        let sender =
+            Sender { client, runtime: runtime.clone(), host: node_name.to_string(), sent: HashMap::new() };
+        runtime.spawn("event recorder", sender.run(notes));
+        Self { queue }
+    }
+
+    /// A note on a pod.
+    pub fn pod(&self, pod: &Pod, kind: EventKind, reason: &'static str, message: impl Into<String>) {
+        self.note(pod_object(pod, None), kind, reason, message.into());
+    }
+
+    /// A note on one container of a pod.
+    pub fn container(
+        &self,
+        pod: &Pod,
+        container: &str,
+        kind: EventKind,
+        reason: &'static str,
+        message: impl Into<String>,
+    ) {
+        let init = pod.spec.as_ref().and_then(|spec| spec.init_containers.as_ref());
+        let is_init = init.is_some_and(|list| list.iter().any(|found| found.name == container));
+        let field = if is_init { "initContainers" } else { "containers" };
+        self.note(pod_object(pod, Some(format!("spec.{field}{{{container}}}"))), kind, reason, message.into());
+    }
+
+    /// A note on our node.
+    pub fn node(&self, node: &Node, kind: EventKind, reason: &'static str, message: impl Into<String>) {
+        let name = node.metadata.name.clone().unwrap_or_default();
+        let uid = node.metadata.uid.clone().unwrap_or_else(|| name.clone());
+        let object =
+            Object { kind: "Node", namespace: None, name, uid, resource_version: None, field_path: None };
+        self.note(object, kind, reason, message.into());
+    }
+
+    fn note(&self, object: Object, kind: EventKind, reason: &'static str, message: String) {
+        let kind = if kind == EventKind::Normal { "Normal" } else { "Warning" };
+        let namespace = object.namespace.clone().unwrap_or_else(|| "default".into());
+        let note = Note { namespace, object, kind, reason, message };
+        if self.queue.try_send(note).is_err() {
+            tracing::debug!(reason, "event dropped, the queue is full");
+        }
+    }
+}
+
+fn pod_object(pod: &Pod, field_path: Option<String>) -> Object {
+    Object {
+        kind: "Pod",
+        namespace: pod.metadata.namespace.clone(),
+        name: pod.metadata.name.clone().unwrap_or_default(),
+        uid: pod.metadata.uid.clone().unwrap_or_default(),
+        resource_version: pod.metadata.resource_version.clone(),
+        field_path,
+    }
+}
+
+struct Sender {
+    client: Client,
+    runtime: Runtime,
+    host: String,
+    /// Notes already there: the event's name and how often.
+    sent: HashMap<Note, (String, i32)>,
+}
+
+impl Sender {
+    async fn run(mut self, mut notes: mpsc::Receiver<Note>) {
+        while let Some(note) = notes.recv().await {
+            if let Err(error) = self.send(&note).await {
+                tracing::debug!(error = %error, reason = note.reason, "event not recorded");
+            }
+        }
+    }
+
+    async fn send(&mut self, note: &Note) -> Result<(), kube::Error> {
+        let api: Api<Event> = Api::namespaced(self.client.clone(), &note.namespace);
+        let key = Note { object: Object { resource_version: None, ..note.object.clone() }, ..note.clone() };
+        if let Some((name, count)) = self.sent.get_mut(&key) {
+            *count += 1;
+            let now = Time(self.runtime.now());
+            let patch = serde_json::json!({"count": *count, "lastTimestamp": now});
+            let outcome = api.patch(name, &PatchParams::default(), &Patch::Merge(&patch)).await;
+            match outcome {
+                // The event has expired meanwhile: begin anew.
+                Err(kube::Error::Api(status)) if status.code == 404 => {}
+                other => return other.map(drop),
+            }
+        }
+        let event = self.event(note);
+        let name = event.metadata.name.clone().unwrap_or_default();
+        api.create(&PostParams::default(), &event).await?;
+        if self.sent.len() >= REMEMBERED_MAX {
+            self.sent.clear();
+        }
+        self.sent.insert(key, (name, 1));
+        Ok(())
+    }
+
+    fn event(&self, note: &Note) -> Event {
+        let now = self.runtime.now();
+        let object = &note.object;
+        let name = format!("{}.{:x}", object.name, self.runtime.random_u64());
+        Event {
+            metadata: ObjectMeta {
+                name: Some(name),
+                namespace: Some(note.namespace.clone()),
+                ..ObjectMeta::default()
+            },
+            involved_object: ObjectReference {
+                api_version: Some("v1".into()),
+                kind: Some(object.kind.into()),
+                name: Some(object.name.clone()),
+                namespace: object.namespace.clone(),
+                uid: Some(object.uid.clone()),
+                resource_version: object.resource_version.clone(),
+                field_path: object.field_path.clone(),
+            },
+            reason: Some(note.reason.into()),
+            message: Some(note.message.clone()),
+            source: Some(EventSource { component: Some(COMPONENT.into()), host: Some(self.host.clone()) }),
+            reporting_component: Some(COMPONENT.into()),
+            reporting_instance: Some(self.host.clone()),
+            first_timestamp: Some(Time(now)),
+            last_timestamp: Some(Time(now)),
+            count: Some(1),
+            type_: Some(note.kind.into()),
+            ..Event::default()
+        }
+    }
+}

@@ -1,0 +1,10 @@
+//! What the kubelet says to and hears from the API server.
+//!
+//! [`watch`] follows a selection of objects, [`objects`] the ConfigMaps and Secrets that pods here
+//! refer to, [`services`] the addresses containers learn from their environment; [`events`] tells what
+//! happened. Nothing is listed that the Node authorizer would refuse.
+
+pub mod events;
+pub mod objects;
+pub mod services;
+pub mod watch;

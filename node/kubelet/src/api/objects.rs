@@ -1,0 +1,264 @@
+//! ConfigMaps, Secrets and tokens for the pods of this node.
+//!
+//! An object is followed by name from the first time a pod asks for it, until no pod here refers to it
+//! any more; a change wakes the pods that use it. Tokens are kept per pod and asked for again when four
+//! fifths of their time have passed.
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use jiff::Timestamp;
+use k8s_openapi::api::authentication::v1::{BoundObjectReference, TokenRequest, TokenRequestSpec};
+use k8s_openapi::api::core::v1::{ConfigMap, Pod, Secret};
+use kube::Client;
+use kube::api::Api;
+use machinery_runtime::{Runtime, TaskHandle};
+use node_volume::{ObjectSource, VolumeError};
+use parking_lot::Mutex;
+use tokio::sync::watch;
+
+use super::watch::{Change, follow};
+
+/// How long a pod waits for the first answer about an object.
+const FIRST_ANSWER_TIMEOUT: Duration = Duration::from_secs(20);
+/// A token is renewed at the latest after a day, as upstream does.
+const TOKEN_AGE_MAX: Duration = Duration::from_secs(24 * 3600);
+
+/// Wakes the worker of the pod with this uid.
+pub type WakePod = Arc<dyn Fn(&str) + Send + Sync>;
+
+/// `None` until the first answer; then the object, its absence, or why it cannot be had.
+type Slot<K> = Option<Result<Option<K>, String>>;
+
+#[derive(Debug)]
+struct Followed<K> {
+    current: watch::Receiver<Slot<K>>,
+    task: TaskHandle<()>,
+    pods: Arc<Mutex<BTreeSet<String>>>,
+}
+
+type Table<K> = Mutex<HashMap<(String, String), Followed<K>>>;
+
+#[derive(Debug, Clone)]
+struct Token {
+    value: String,
+    renew_at: Timestamp,
+}
+
+/// The node's view of objects that pods refer to.
+pub struct Objects {
+    runtime: Runtime,
+    client: Client,
+    config_maps: Table<ConfigMap>,
+    secrets: Table<Secret>,
+    tokens: Mutex<HashMap<node_volume::TokenRequest, Token>>,
+    wake: OnceLock<WakePod>,
+}
+
+impl std::fmt::Debug for Objects {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Objects").finish_non_exhaustive()
+    }
+}
+
+impl Objects {
+    /// Nothing is followed yet.
+    pub fn new(runtime: Runtime, client: Client) -> Self {
+        Self {
+            runtime,
+            client,
+            config_maps: Table::default(),
+            secrets: Table::default(),
+            tokens: Mutex::default(),
+            wake: OnceLock::new(),
+        }
+    }
+
+    /// Says whom to wake on a change. Once, during assembly.
+    pub fn on_change(&self, wake: WakePod) {
+        let _ = self.wake.set(wake);
+    }
+
+    /// A view for one pod: what it asks for is followed on its behalf.
+    pub fn for_pod(self: &Arc<Self>, uid: &str) -> Arc<dyn ObjectSource> {
+        Arc::new(PodObjects { objects: self.clone(), uid: uid.to_string() })
+    }
+
+    /// The pod is gone: what only it used is no longer followed.
+    pub fn forget_pod(&self, uid: &str) {
+        release(&self.config_maps, uid);
+        release(&self.secrets, uid);
+        self.tokens.lock().retain(|request, _| request.pod.1 != uid);
+    }
+
+    /// When the first of a pod's tokens wants to be renewed.
+    pub fn next_renewal(&self, uid: &str) -> Option<Timestamp> {
+        let tokens = self.tokens.lock();
+        tokens.iter().filter(|(request, _)| request.pod.1 == uid).map(|(_, token)| token.renew_at).min()
+    }
+
+    async fn get<K>(
+        self: &Arc<Self>,
+        table: impl Fn(&Self) -> &Table<K>,
+        uid: &str,
+        namespace: &str,
+        name: &str,
+    ) -> Result<Option<K>, VolumeError>
+    where
+        K: Clone
+            + std::fmt::Debug
+            + serde::de::DeserializeOwned
+            + kube::Resource<DynamicType = (), Scope = k8s_openapi::NamespaceResourceScope>
+            + Send
+            + Sync
+            + 'static,
+    {
+        let mut current = {
+            let mut table = table(self).lock();
+            let key = (namespace.to_string(), name.to_string());
+            let followed = table.entry(key).or_insert_with(|| self.start(namespace, name));
+            followed.pods.lock().insert(uid.to_string());
+            followed.current.clone()
+        };
+        let answer = self.runtime.timeout(FIRST_ANSWER_TIMEOUT, current.wait_for(Option::is_some)).await;
+        match answer {
+            Ok(Ok(slot)) => slot.clone().unwrap_or(Ok(None)).map_err(VolumeError::Source),
+            _ => Err(VolumeError::Source("timed out waiting for the API server".into())),
+        }
+    }
+
+    fn start<K>(self: &Arc<Self>, namespace: &str, name: &str) -> Followed<K>
+    where
+        K: Clone
+            + std::fmt::Debug
+            + serde::de::DeserializeOwned
+            + kube::Resource<DynamicType = (), Scope = k8s_openapi::NamespaceResourceScope>
+            + Send
+            + Sync
+            + 'static,
+    {
+        let (sender, current) = watch::channel(None);
+        let pods: Arc<Mutex<BTreeSet<String>>> = Arc::default();
+        let users = pods.clone();
+        let objects = Arc::downgrade(self);
+        let runtime = self.runtime.clone();
+        let api: Api<K> = Api::namespaced(self.client.clone(), namespace);
+        let selector = format!("metadata.name={name}");
+        let task = self.runtime.spawn("object watch", async move {
+            let tell = |change: Change<K>| {
+                let next = match change {
+                    Change::All(mut found) => Ok(found.pop()),
+                    Change::Set(object) => Ok(Some(object)),
+                    Change::Gone(_) => Ok(None),
+                    Change::Failed(reason) => {
+                        // What was known stays known; only a first answer may be a failure.
+                        sender.send_if_modified(|slot| {
+                            let waiting = slot.as_ref().is_none_or(Result::is_err);
+                            if waiting {
+                                *slot = Some(Err(reason));
+                            }
+                            waiting
+                        });
+                        return;
+                    }
+                };
+                let first = sender.send_replace(Some(next)).is_none();
+                if let (false, Some(objects)) = (first, objects.upgrade())
+                    && let Some(wake) = objects.wake.get()
+                {
+                    users.lock().iter().for_each(|uid| wake(uid));
+                }
+            };
+            follow(&runtime, api, Some(selector), tell).await;
+        });
+        Followed { current, task, pods }
+    }
+
+    async fn token_for(&self, request: &node_volume::TokenRequest) -> Result<String, VolumeError> {
+        let now = self.runtime.now();
+        if let Some(token) = self.tokens.lock().get(request)
+            && token.renew_at > now
+        {
+            return Ok(token.value.clone());
+        }
+        let token = self.ask_token(request, now).await.map_err(|error| {
+            VolumeError::Source(format!("failed to fetch token: {error}"))
+        })?;
+        self.tokens.lock().insert(request.clone(), token.clone());
+        Ok(token.value)
+    }
+
+    async fn ask_token(
+        &self,
+        request: &node_volume::TokenRequest,
+        now: Timestamp,
+    ) -> Result<Token, kube::Error> {
+        let audiences = if request.audience.is_empty() { Vec::new() } else { vec![request.audience.clone()] };
+        let body = TokenRequest {
+            spec: TokenRequestSpec {
+                audiences,
+                expiration_seconds: Some(request.expiration_seconds),
+                bound_object_ref: Some(BoundObjectReference {
+                    api_version: Some("v1".into()),
+                    kind: Some("Pod".into()),
+                    name: Some(request.pod.0.clone()),
+                    uid: Some(request.pod.1.clone()),
+                }),
+            },
+            ..TokenRequest::default()
+        };
+        let path = format!(
+            "/api/v1/namespaces/{}/serviceaccounts/{}/token",
+            request.namespace, request.service_account
+        );
+        let body = serde_json::to_vec(&body).map_err(kube::Error::SerdeError)?;
+        let http = http::Request::post(path)
+            .header("content-type", "application/json")
+            .body(body)
+            .map_err(|error| kube::Error::Service(error.into()))?;
+        let answer: TokenRequest = self.client.request(http).await?;
+        let status = answer.status.unwrap_or_default();
+        let lifetime = status.expiration_timestamp.0.duration_since(now);
+        let lifetime = Duration::try_from(lifetime).unwrap_or_default();
+        let renew_at = now.checked_add((lifetime * 4 / 5).min(TOKEN_AGE_MAX)).unwrap_or(now);
+        Ok(Token { value: status.token, renew_at })
+    }
+}
+
+fn release<K>(table: &Table<K>, uid: &str) {
+    table.lock().retain(|_, followed| {
+        let mut pods = followed.pods.lock();
+        pods.remove(uid);
+        if pods.is_empty() {
+            followed.task.abort();
+        }
+        !pods.is_empty()
+    });
+}
+
+struct PodObjects {
+    objects: Arc<Objects>,
+    uid: String,
+}
+
+#[async_trait]
+impl ObjectSource for PodObjects {
+    async fn config_map(&self, namespace: &str, name: &str) -> Result<Option<ConfigMap>, VolumeError> {
+        self.objects.get(|objects| &objects.config_maps, &self.uid, namespace, name).await
+    }
+
+    async fn secret(&self, namespace: &str, name: &str) -> Result<Option<Secret>, VolumeError> {
+        self.objects.get(|objects| &objects.secrets, &self.uid, namespace, name).await
+    }
+
+    async fn token(&self, request: &node_volume::TokenRequest) -> Result<String, VolumeError> {
+        self.objects.token_for(request).await
+    }
+}
+
+/// The uid of a pod as text.
+pub fn uid_of(pod: &Pod) -> &str {
+    pod.metadata.uid.as_deref().unwrap_or_default()
+}

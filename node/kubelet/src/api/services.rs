@@ -1,0 +1,158 @@
+//! The services whose addresses containers learn from their environment.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::Service;
+use kube::Client;
+use kube::api::Api;
+use machinery_runtime::Runtime;
+use parking_lot::Mutex;
+use tokio::sync::watch;
+
+use super::watch::{Change, follow};
+
+/// How long the first container waits for the services to be known; upstream waits as well.
+const SYNC_TIMEOUT: Duration = Duration::from_secs(10);
+/// The namespace and name of the API server's own service, which every pod learns about.
+const MASTER: (&str, &str) = ("default", "kubernetes");
+
+/// Of a service only what the variables say.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ServiceAddress {
+    name: String,
+    address: String,
+    ports: Vec<(Option<String>, String, i32)>,
+}
+
+/// All services of the cluster, in short.
+#[derive(Debug, Clone)]
+pub struct Services {
+    runtime: Runtime,
+    table: Arc<Mutex<HashMap<(String, String), ServiceAddress>>>,
+    synced: watch::Receiver<bool>,
+}
+
+impl Services {
+    /// Starts to follow them.
+    pub fn start(runtime: &Runtime, client: Client) -> Self {
+        let table: Arc<Mutex<HashMap<(String, String), ServiceAddress>>> = Arc::default();
+        let (known, synced) = watch::channel(false);
+        let (services, handle) = (table.clone(), runtime.clone());
+        runtime.spawn("service watch", async move {
+            let tell = |change: Change<Service>| {
+                let mut services = services.lock();
+                match change {
+                    Change::All(found) => {
+                        *services = found.iter().filter_map(entry).collect();
+                        known.send_replace(true);
+                    }
+                    Change::Set(service) => {
+                        services.remove(&key(&service));
+                        services.extend(entry(&service));
+                    }
+                    Change::Gone(service) => {
+                        services.remove(&key(&service));
+                    }
+                    Change::Failed(_) => {}
+                }
+            };
+            follow(&handle, Api::all(client), None, tell).await;
+        });
+        Self { runtime: runtime.clone(), table, synced }
+    }
+
+    /// The variables of a namespace's services (all of them only when linked) and of the API server's.
+    pub async fn variables(&self, namespace: &str, linked: bool) -> BTreeMap<String, String> {
+        let mut synced = self.synced.clone();
+        // Without them the container still starts, as it would had the services come later.
+        let _ = self.runtime.timeout(SYNC_TIMEOUT, synced.wait_for(|synced| *synced)).await;
+        let table = self.table.lock();
+        let mut chosen: BTreeMap<&str, &ServiceAddress> = BTreeMap::new();
+        for ((found, name), service) in table.iter() {
+            let is_master = (found.as_str(), name.as_str()) == MASTER;
+            let local = linked && found == namespace;
+            if local || (is_master && !chosen.contains_key(name.as_str())) {
+                chosen.insert(name, service);
+            }
+        }
+        chosen.values().flat_map(|service| service.variables()).collect()
+    }
+}
+
+fn key(service: &Service) -> (String, String) {
+    let metadata = &service.metadata;
+    (metadata.namespace.clone().unwrap_or_default(), metadata.name.clone().unwrap_or_default())
+}
+
+fn entry(service: &Service) -> Option<((String, String), ServiceAddress)> {
+    let spec = service.spec.as_ref()?;
+    let address = spec.cluster_ip.clone().filter(|address| !address.is_empty() && address != "None")?;
+    let port = |port: &k8s_openapi::api::core::v1::ServicePort| {
+        (port.name.clone(), port.protocol.clone().unwrap_or_else(|| "TCP".into()), port.port)
+    };
+    let ports = spec.ports.iter().flatten().map(port).collect();
+    let key = key(service);
+    let name = key.1.clone();
+    Some((key, ServiceAddress { name, address, ports }))
+}
+
+impl ServiceAddress {
+    /// `X_SERVICE_HOST` and the older link variables.
+    fn variables(&self) -> Vec<(String, String)> {
+        let prefix = variable_name(&self.name);
+        let address = &self.address;
+        let mut out = vec![(format!("{prefix}_SERVICE_HOST"), address.clone())];
+        if let Some((_, _, port)) = self.ports.first() {
+            out.push((format!("{prefix}_SERVICE_PORT"), port.to_string()));
+        }
+        for (name, _, port) in &self.ports {
+            if let Some(name) = name.as_ref().filter(|name| !name.is_empty()) {
+                out.push((format!("{prefix}_SERVICE_PORT_{}", variable_name(name)), port.to_string()));
+            }
+        }
+        let host = if address.contains(':') { format!("[{address}]") } else { address.clone() };
+        for (at, (_, protocol, port)) in self.ports.iter().enumerate() {
+            let lower = protocol.to_lowercase();
+            let url = format!("{lower}://{host}:{port}");
+            if at == 0 {
+                out.push((format!("{prefix}_PORT"), url.clone()));
+            }
+            let one = format!("{prefix}_PORT_{port}_{}", protocol.to_uppercase());
+            out.push((one.clone(), url));
+            out.push((format!("{one}_PROTO"), lower));
+            out.push((format!("{one}_PORT"), port.to_string()));
+            out.push((format!("{one}_ADDR"), address.clone()));
+        }
+        out
+    }
+}
+
+fn variable_name(name: &str) -> String {
+    name.replace('-', "_").to_uppercase()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_service_is_known_by_upstreams_variables() {
+        let ports = vec![(Some("http".to_string()), "TCP".to_string(), 80)];
+        let service = ServiceAddress { name: "my-web".into(), address: "10.96.0.7".into(), ports };
+        let variables: BTreeMap<String, String> = service.variables().into_iter().collect();
+        let expected = [
+            ("MY_WEB_PORT", "tcp://10.96.0.7:80"),
+            ("MY_WEB_PORT_80_TCP", "tcp://10.96.0.7:80"),
+            ("MY_WEB_PORT_80_TCP_ADDR", "10.96.0.7"),
+            ("MY_WEB_PORT_80_TCP_PORT", "80"),
+            ("MY_WEB_PORT_80_TCP_PROTO", "tcp"),
+            ("MY_WEB_SERVICE_HOST", "10.96.0.7"),
+            ("MY_WEB_SERVICE_PORT", "80"),
+            ("MY_WEB_SERVICE_PORT_HTTP", "80"),
+        ];
+        let expected = expected.map(|(name, value)| (name.to_string(), value.to_string()));
+        assert_eq!(variables, BTreeMap::from(expected));
+    }
+}

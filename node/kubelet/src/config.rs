@@ -1,0 +1,79 @@
+//! What the agent is told, read once.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::path::PathBuf;
+
+/// The kubelet's configuration; names are upstream's where upstream has the thing.
+#[derive(Debug, Clone)]
+pub struct KubeletConfig {
+    /// The Node object's name.
+    pub node_name: String,
+    /// The address other nodes and the API server reach this node by.
+    pub node_ip: IpAddr,
+    /// Everything we write lies below.
+    pub data_dir: PathBuf,
+    /// Name servers of the cluster, for pods whose DNS policy asks for them.
+    pub cluster_dns: Vec<IpAddr>,
+    /// The cluster's DNS domain.
+    pub cluster_domain: String,
+    /// The resolver configuration that pods with `dnsPolicy: Default` get.
+    pub resolv_conf: PathBuf,
+    /// Labels of the Node object beyond our own.
+    pub node_labels: BTreeMap<String, String>,
+    /// Where pod cgroups are made; `/` unless several nodes share a machine.
+    pub cgroup_root: String,
+    /// How many pods fit.
+    pub max_pods: u32,
+    /// The authenticated server's port.
+    pub port: u16,
+    /// The loopback health port; 0 is none.
+    pub healthz_port: u16,
+    /// Serving certificate and key in PEM; without it one is made and signed by itself.
+    pub tls: Option<(PathBuf, PathBuf)>,
+    /// Who may sign client certificates, in PEM.
+    pub client_ca: Option<PathBuf>,
+    /// The CRI socket.
+    pub container_runtime_endpoint: PathBuf,
+    /// What `kubectl get nodes` shows as version.
+    pub version: String,
+    /// A container's log is rotated at this size.
+    pub container_log_max_bytes: u64,
+    /// How many files of a container's log are kept.
+    pub container_log_max_files: usize,
+}
+
+impl KubeletConfig {
+    /// Below it lies one folder per pod, by uid.
+    pub fn pods_folder(&self) -> PathBuf {
+        self.data_dir.join("pods")
+    }
+
+    /// Below it lies one folder of logs per pod.
+    pub fn logs_folder(&self) -> PathBuf {
+        self.data_dir.join("logs").join("pods")
+    }
+
+    /// Pipes of running exec sessions.
+    pub fn run_folder(&self) -> PathBuf {
+        self.data_dir.join("run")
+    }
+
+    /// Everything wrong with it, each with the flag it came from.
+    pub fn problems(&self) -> Vec<String> {
+        let mut problems = Vec::new();
+        if machinery_meta::syntax::dns1123_subdomain(&self.node_name).first().is_some() {
+            problems.push(format!("--node-name: {:?} is not a valid node name", self.node_name));
+        }
+        if !self.data_dir.is_absolute() {
+            problems.push("--data-dir: must be an absolute path".to_string());
+        }
+        if !self.cgroup_root.starts_with('/') {
+            problems.push("--cgroup-root: must be an absolute path".to_string());
+        }
+        if self.max_pods == 0 {
+            problems.push("--max-pods: must be at least 1".to_string());
+        }
+        problems
+    }
+}

@@ -1,0 +1,73 @@
+//! The configuration file of our containerd. Pure.
+
+use std::path::PathBuf;
+
+/// Where things are.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ContainerdConfig {
+    /// Its root, state, socket, logs and configuration lie below.
+    pub directory: PathBuf,
+    /// The reference of the pause image.
+    pub sandbox_image: String,
+    /// Folders in which CNI plugins are looked for.
+    pub cni_bin_dir: PathBuf,
+    /// Where the network's configuration list appears.
+    pub cni_conf_dir: PathBuf,
+    /// The OCI runtime.
+    pub runtime: PathBuf,
+}
+
+impl ContainerdConfig {
+    /// Its socket.
+    pub fn socket(&self) -> PathBuf {
+        self.directory.join("containerd.sock")
+    }
+
+    /// The file.
+    pub fn path(&self) -> PathBuf {
+        self.directory.join("config.toml")
+    }
+
+    /// Its content, for containerd 1.6 and 1.7.
+    pub fn toml(&self) -> String {
+        let quoted = |path: &std::path::Path| format!("{:?}", path.display().to_string());
+        let below = |name: &str| quoted(&self.directory.join(name));
+        let plugin = "io.containerd.grpc.v1.cri";
+        format!(
+            r#"version = 2
+root = {root}
+state = {state}
+[grpc]
+  address = {socket}
+[plugins."{plugin}"]
+  sandbox_image = {sandbox_image:?}
+  restrict_oom_score_adj = true
+  netns_mounts_under_state_dir = true
+  disable_tcp_service = true
+  stream_server_address = "127.0.0.1"
+  stream_server_port = "0"
+  [plugins."{plugin}".containerd]
+    snapshotter = "overlayfs"
+    default_runtime_name = "runc"
+    [plugins."{plugin}".containerd.runtimes.runc]
+      runtime_type = "io.containerd.runc.v2"
+      [plugins."{plugin}".containerd.runtimes.runc.options]
+        SystemdCgroup = false
+        BinaryName = {runtime}
+  [plugins."{plugin}".cni]
+    bin_dir = {cni_bin}
+    conf_dir = {cni_conf}
+  [plugins."{plugin}".registry]
+    config_path = {certs}
+"#,
+            root = below("root"),
+            state = below("state"),
+            socket = quoted(&self.socket()),
+            sandbox_image = self.sandbox_image,
+            runtime = quoted(&self.runtime),
+            cni_bin = quoted(&self.cni_bin_dir),
+            cni_conf = quoted(&self.cni_conf_dir),
+            certs = below("certs.d"),
+        )
+    }
+}

@@ -1,0 +1,154 @@
+//! Starting containerd, adopting one that runs, and starting it again when it ends.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use machinery_runtime::Runtime;
+use node_cri::{CriClient, v1};
+use node_sys::exec::{Daemon, ExecError};
+use node_sys::process::{self, ProcessIdentity};
+
+use super::config::ContainerdConfig;
+
+/// It answers within a second here; a cold disk may take longer.
+const START_TIMEOUT: Duration = Duration::from_secs(60);
+const ASK_AGAIN_AFTER: Duration = Duration::from_millis(20);
+/// How often a running one is looked at.
+const LOOK_AFTER: Duration = Duration::from_secs(1);
+const RESTART_AFTER: Duration = Duration::from_secs(1);
+
+/// containerd cannot be had.
+#[derive(Debug, thiserror::Error)]
+pub enum ContainerdError {
+    /// A file could not be written.
+    #[error("writing {}", path.display())]
+    Write {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: std::io::Error,
+    },
+    /// It could not be started.
+    #[error("starting containerd")]
+    Start(#[source] ExecError),
+    /// It does not answer.
+    #[error("containerd does not answer on {}; its log is {}", socket.display(), log.display())]
+    Silent {
+        /// Where it should.
+        socket: PathBuf,
+        /// What it says about it.
+        log: PathBuf,
+    },
+}
+
+/// Our containerd.
+#[derive(Debug, Clone)]
+pub struct Containerd {
+    runtime: Runtime,
+    config: ContainerdConfig,
+}
+
+fn pid_file(directory: &Path) -> PathBuf {
+    directory.join("containerd.pid")
+}
+
+fn recorded(directory: &Path) -> Option<ProcessIdentity> {
+    let text = std::fs::read_to_string(pid_file(directory)).ok()?;
+    ProcessIdentity::from_text(&text).filter(ProcessIdentity::is_alive)
+}
+
+/// A process in the mount namespace that our containers live in: containerd, or one of its shims.
+fn namespace_holder(directory: &Path) -> Option<u32> {
+    if let Some(found) = recorded(directory) {
+        return Some(found.pid);
+    }
+    let socket = directory.join("containerd.sock").display().to_string();
+    let shims = process::find(|line| line.contains("containerd-shim") && line.contains(&socket));
+    shims.into_iter().next()
+}
+
+/// Enters the mount namespace of what an earlier agent left running, or makes one. Must be called
+/// before any thread is started.
+pub fn join_namespace(directory: &Path) -> std::io::Result<()> {
+    match namespace_holder(directory) {
+        Some(pid) => node_sys::mount::join_mount_namespace(pid),
+        None => node_sys::mount::enter_own_mount_namespace(),
+    }
+}
+
+impl Containerd {
+    /// Adopts the running one or starts it, and waits until it answers.
+    pub async fn ensure(runtime: &Runtime, config: ContainerdConfig) -> Result<Self, ContainerdError> {
+        let containerd = Self { runtime: runtime.clone(), config };
+        containerd.write_config()?;
+        match recorded(&containerd.config.directory) {
+            Some(found) => tracing::info!(pid = found.pid, "containerd adopted"),
+            None => containerd.start()?,
+        }
+        containerd.wait_until_it_answers().await?;
+        Ok(containerd)
+    }
+
+    /// Its socket.
+    pub fn socket(&self) -> PathBuf {
+        self.config.socket()
+    }
+
+    fn log(&self) -> PathBuf {
+        self.config.directory.join("containerd.log")
+    }
+
+    fn write_config(&self) -> Result<(), ContainerdError> {
+        let path = self.config.path();
+        let write = || {
+            std::fs::create_dir_all(&self.config.directory)?;
+            std::fs::create_dir_all(&self.config.cni_conf_dir)?;
+            node_sys::fs::write_atomically(&path, self.config.toml().as_bytes(), 0o600)
+        };
+        write().map_err(|source| ContainerdError::Write { path: path.clone(), source })
+    }
+
+    fn start(&self) -> Result<(), ContainerdError> {
+        let daemon = Daemon {
+            program: "containerd".into(),
+            args: vec!["--config".into(), self.config.path().into(), "--log-level".into(), "warn".into()],
+            env: Vec::new(),
+            log: self.log(),
+        };
+        let identity = daemon.start().map_err(ContainerdError::Start)?;
+        tracing::info!(pid = identity.pid, "containerd started");
+        let path = pid_file(&self.config.directory);
+        node_sys::fs::write_atomically(&path, identity.to_text().as_bytes(), 0o644)
+            .map_err(|source| ContainerdError::Write { path: path.clone(), source })
+    }
+
+    async fn wait_until_it_answers(&self) -> Result<(), ContainerdError> {
+        let cri = CriClient::new(self.socket());
+        let deadline = self.runtime.monotonic() + START_TIMEOUT;
+        loop {
+            if cri.version(v1::VersionRequest { version: "v1".into() }).await.is_ok() {
+                return Ok(());
+            }
+            if self.runtime.monotonic() > deadline {
+                return Err(ContainerdError::Silent { socket: self.socket(), log: self.log() });
+            }
+            self.runtime.sleep(ASK_AGAIN_AFTER).await;
+        }
+    }
+
+    /// Starts it again whenever it has ended, for ever.
+    pub async fn supervise(self) {
+        loop {
+            self.runtime.sleep(LOOK_AFTER).await;
+            if recorded(&self.config.directory).is_some() {
+                continue;
+            }
+            tracing::warn!("containerd has ended, starting it again");
+            if let Err(error) = self.start() {
+                tracing::error!(error = %error, "containerd not started");
+                self.runtime.sleep(RESTART_AFTER).await;
+            }
+        }
+    }
+}

@@ -1,0 +1,112 @@
+//! Files of a container beside its volumes: its hosts file, termination message and log.
+
+use std::io::{Read, Seek, SeekFrom};
+use std::path::{Path, PathBuf};
+
+use k8s_openapi::api::core::v1::{Container, Pod};
+
+use crate::config::KubeletConfig;
+use crate::pods::{name, namespace, spec, uid};
+
+/// Upstream's bound on a termination message, and on what is taken from the log instead.
+const MESSAGE_BYTES_MAX: u64 = 4096;
+const MESSAGE_LOG_BYTES_MAX: u64 = 2048;
+const MESSAGE_LOG_LINES_MAX: usize = 80;
+
+/// The pod's folder.
+pub fn pod_folder(config: &KubeletConfig, uid: &str) -> PathBuf {
+    config.pods_folder().join(uid)
+}
+
+/// The pod's folder of logs.
+pub fn log_folder(config: &KubeletConfig, pod: &Pod) -> PathBuf {
+    config.logs_folder().join(format!("{}_{}_{}", namespace(pod), name(pod), uid(pod)))
+}
+
+/// A container's log, relative to the pod's folder of logs.
+pub fn log_path(container: &str, restart_count: i32) -> String {
+    format!("{container}/{restart_count}.log")
+}
+
+/// Makes the folders a container's log and message go to.
+pub fn prepare(config: &KubeletConfig, pod: &Pod, container: &Container) -> std::io::Result<()> {
+    std::fs::create_dir_all(log_folder(config, pod).join(&container.name))?;
+    std::fs::create_dir_all(pod_folder(config, uid(pod)).join("containers").join(&container.name))
+}
+
+/// Writes the pod's hosts file and returns where it is; `None` if the pod brings its own.
+pub fn write_hosts(
+    config: &KubeletConfig,
+    pod: &Pod,
+    container: &Container,
+    ips: &[String],
+) -> std::io::Result<Option<PathBuf>> {
+    let own = container.volume_mounts.iter().flatten().any(|mount| mount.mount_path == "/etc/hosts");
+    if own {
+        return Ok(None);
+    }
+    let node_hosts = if spec(pod).host_network == Some(true) {
+        std::fs::read_to_string("/etc/hosts").unwrap_or_default()
+    } else {
+        String::new()
+    };
+    let text = super::dns::hosts_file(pod, ips, &config.cluster_domain, &node_hosts);
+    let path = pod_folder(config, uid(pod)).join("etc-hosts");
+    // A container that runs already has this very file mounted: it must not be replaced by another.
+    if std::fs::read_to_string(&path).ok().as_deref() != Some(text.as_str()) {
+        std::fs::write(&path, text)?;
+        node_sys::fs::set_mode(&path, 0o644)?;
+    }
+    Ok(Some(path))
+}
+
+/// Makes the empty file that becomes the termination message of one run.
+pub fn make_message_file(
+    config: &KubeletConfig,
+    pod: &Pod,
+    container: &Container,
+    restart_count: i32,
+) -> std::io::Result<PathBuf> {
+    let folder = pod_folder(config, uid(pod)).join("containers").join(&container.name);
+    let path = folder.join(format!("message-{restart_count}"));
+    std::fs::write(&path, b"")?;
+    // Whoever the container runs as may write it.
+    node_sys::fs::set_mode(&path, 0o666)?;
+    Ok(path)
+}
+
+/// What a container left as its last words: the message file, else the end of the log given.
+pub fn termination_message(path: &str, log: Option<&str>) -> Option<String> {
+    let message = match path {
+        "" => String::new(),
+        path => read_head(Path::new(path)).unwrap_or_default(),
+    };
+    if !message.is_empty() {
+        return Some(message);
+    }
+    let tail = read_tail(Path::new(log?)).ok()?;
+    (!tail.is_empty()).then_some(tail)
+}
+
+fn read_head(path: &Path) -> std::io::Result<String> {
+    let mut bytes = Vec::new();
+    std::fs::File::open(path)?.take(MESSAGE_BYTES_MAX).read_to_end(&mut bytes)?;
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+fn read_tail(path: &Path) -> std::io::Result<String> {
+    let mut file = std::fs::File::open(path)?;
+    let length = file.metadata()?.len();
+    // A line of the log carries some forty bytes beside its text.
+    file.seek(SeekFrom::Start(length.saturating_sub(MESSAGE_LOG_BYTES_MAX * 4)))?;
+    let mut bytes = Vec::new();
+    file.read_to_end(&mut bytes)?;
+    let lines: Vec<&[u8]> = bytes.split(|byte| *byte == b'\n').collect();
+    let wanted = lines.iter().filter_map(|line| crate::logs::line::parse(line));
+    let mut texts: Vec<String> = wanted.map(|line| line.text_with_end()).collect();
+    texts.drain(..texts.len().saturating_sub(MESSAGE_LOG_LINES_MAX));
+    let text = texts.concat();
+    let from = text.len().saturating_sub(usize::try_from(MESSAGE_LOG_BYTES_MAX).unwrap_or(2048));
+    let from = (from..text.len()).find(|at| text.is_char_boundary(*at)).unwrap_or(text.len());
+    Ok(text[from..].to_string())
+}

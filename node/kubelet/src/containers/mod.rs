@@ -1,0 +1,31 @@
+//! From a pod's specification to what the runtime is asked for, and the asking.
+//!
+//! [`sandbox`], [`spec`], [`security`] and [`resources`] are pure; [`env`] reads ConfigMaps and Secrets;
+//! [`files`] makes what is mounted beside the volumes; [`hooks`] runs postStart and preStop; and
+//! [`control`] puts it together: pull, create, start, stop, each step with its event.
+
+pub mod control;
+pub mod dns;
+pub mod env;
+pub mod files;
+pub mod hooks;
+pub mod resources;
+pub mod sandbox;
+pub mod security;
+pub mod spec;
+
+/// A step of starting a container that failed: the reason its status shows, and the message.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{reason}: {message}")]
+pub struct StartError {
+    /// One word, as in `kubectl get pods`.
+    pub reason: &'static str,
+    /// What exactly.
+    pub message: String,
+}
+
+impl StartError {
+    pub(crate) fn config(message: impl std::fmt::Display) -> Self {
+        Self { reason: "CreateContainerConfigError", message: message.to_string() }
+    }
+}

@@ -1,0 +1,188 @@
+//! Quality of service, cgroup paths and limits. Pure.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::api::core::v1::{Container, Pod};
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity as ApiQuantity;
+use machinery_meta::Quantity;
+use node_cri::v1::LinuxContainerResources;
+use node_sys::cgroup::CgroupResources;
+
+use crate::pods::{ContainerKind, all_containers, spec, uid};
+
+const PERIOD_US: i64 = 100_000;
+const QUOTA_US_MIN: i64 = 1000;
+const SHARES_MIN: i64 = 2;
+const SHARES_MAX: i64 = 262_144;
+
+/// The three classes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Qos {
+    /// Limits for everything, requests equal to them.
+    Guaranteed,
+    /// Some request or limit.
+    Burstable,
+    /// None.
+    BestEffort,
+}
+
+/// A pod's class: what its status says, for the API server decided it at creation.
+pub fn qos(pod: &Pod) -> Qos {
+    match pod.status.as_ref().and_then(|status| status.qos_class.as_deref()) {
+        Some("Guaranteed") => Qos::Guaranteed,
+        Some("Burstable") => Qos::Burstable,
+        Some("BestEffort") => Qos::BestEffort,
+        _ => computed_qos(pod),
+    }
+}
+
+fn computed_qos(pod: &Pod) -> Qos {
+    let mut any = false;
+    let mut all_equal = true;
+    for (_, container) in all_containers(pod) {
+        for name in ["cpu", "memory"] {
+            let (request, limit) = (request(container, name), limit(container, name));
+            any |= request.is_some() || limit.is_some();
+            all_equal &= limit.is_some() && (request.is_none() || request == limit);
+        }
+    }
+    match (any, all_equal) {
+        (false, _) => Qos::BestEffort,
+        (true, true) => Qos::Guaranteed,
+        (true, false) => Qos::Burstable,
+    }
+}
+
+fn amount(table: Option<&BTreeMap<String, ApiQuantity>>, name: &str) -> Option<Quantity> {
+    let value = table?.get(name)?.0.parse::<Quantity>().ok()?;
+    (!value.is_zero()).then_some(value)
+}
+
+/// What a container asks for; a limit alone is a request as well.
+pub fn request(container: &Container, name: &str) -> Option<Quantity> {
+    let resources = container.resources.as_ref()?;
+    amount(resources.requests.as_ref(), name)
+}
+
+/// What a container may use.
+pub fn limit(container: &Container, name: &str) -> Option<Quantity> {
+    amount(container.resources.as_ref()?.limits.as_ref(), name)
+}
+
+/// Where all pods' groups are.
+pub fn kubepods(cgroup_root: &str) -> String {
+    format!("{}/kubepods", cgroup_root.trim_end_matches('/'))
+}
+
+/// The pod's own group.
+pub fn pod_cgroup(cgroup_root: &str, pod: &Pod) -> String {
+    let tier = match qos(pod) {
+        Qos::Guaranteed => "",
+        Qos::Burstable => "/burstable",
+        Qos::BestEffort => "/besteffort",
+    };
+    format!("{}{tier}/pod{}", kubepods(cgroup_root), uid(pod))
+}
+
+/// Where a pod with this uid may have its group, whatever its class.
+pub fn possible_pod_cgroups(cgroup_root: &str, uid: &str) -> [String; 3] {
+    let base = kubepods(cgroup_root);
+    ["", "/burstable", "/besteffort"].map(|tier| format!("{base}{tier}/pod{uid}"))
+}
+
+fn shares(millis: i64) -> i64 {
+    (millis * 1024 / 1000).clamp(SHARES_MIN, SHARES_MAX)
+}
+
+fn quota(millis: i64) -> i64 {
+    (millis * PERIOD_US / 1000).max(QUOTA_US_MIN)
+}
+
+/// Limits of the pod's group: the sums, where every container has one.
+pub fn pod_limits(pod: &Pod, pids_limit: Option<i64>) -> CgroupResources {
+    let cpu_request: i64 = total(pod, |container| request(container, "cpu").or(limit(container, "cpu")).map(Quantity::millis)).0;
+    let (cpu_limit, all_cpu) = total(pod, |container| limit(container, "cpu").map(Quantity::millis));
+    let (memory_limit, all_memory) = total(pod, |container| limit(container, "memory").map(Quantity::units));
+    CgroupResources {
+        cpu_shares: u64::try_from(shares(cpu_request)).ok(),
+        cpu_quota_us: Some(if all_cpu { quota(cpu_limit) } else { -1 }),
+        cpu_period_us: u64::try_from(PERIOD_US).ok(),
+        memory_limit_bytes: all_memory.then_some(memory_limit),
+        pids_limit,
+    }
+}
+
+/// The larger of the sum over those that run together and the largest init container, and whether all have one.
+fn total(pod: &Pod, of: impl Fn(&Container) -> Option<i64>) -> (i64, bool) {
+    let (mut together, mut largest_init, mut sidecars, mut all) = (0, 0, 0, true);
+    for (kind, container) in all_containers(pod) {
+        let value = of(container);
+        all &= value.is_some();
+        let value = value.unwrap_or(0);
+        match kind {
+            ContainerKind::Init => largest_init = largest_init.max(value + sidecars),
+            ContainerKind::Sidecar => {
+                sidecars += value;
+                together += value;
+            }
+            ContainerKind::Regular => together += value,
+        }
+    }
+    (together.max(largest_init), all && !spec(pod).containers.is_empty())
+}
+
+/// Limits of one container, as CRI has them.
+pub fn container_limits(pod: &Pod, container: &Container, memory_capacity: i64) -> LinuxContainerResources {
+    let cpu_limit = limit(container, "cpu").map(Quantity::millis);
+    let cpu_request = request(container, "cpu").map(Quantity::millis).or(cpu_limit).unwrap_or(0);
+    LinuxContainerResources {
+        cpu_period: PERIOD_US,
+        cpu_quota: cpu_limit.map_or(0, quota),
+        cpu_shares: shares(cpu_request),
+        memory_limit_in_bytes: limit(container, "memory").map_or(0, Quantity::units),
+        oom_score_adj: oom_score_adjust(pod, container, memory_capacity),
+        ..LinuxContainerResources::default()
+    }
+}
+
+/// Who goes first when memory runs out: the more a container asked for, the later.
+fn oom_score_adjust(pod: &Pod, container: &Container, memory_capacity: i64) -> i64 {
+    const GUARANTEED: i64 = -997;
+    const BEST_EFFORT: i64 = 1000;
+    match qos(pod) {
+        Qos::Guaranteed => GUARANTEED,
+        Qos::BestEffort => BEST_EFFORT,
+        Qos::Burstable => {
+            let request = request(container, "memory").map_or(0, Quantity::units);
+            let share = 1000 * request / memory_capacity.max(1);
+            (1000 - share).clamp(1000 + GUARANTEED, BEST_EFFORT - 1)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pod(resources: &str) -> Pod {
+        let text = format!(
+            r#"{{"metadata":{{"uid":"u"}},"spec":{{"containers":[{{"name":"c","resources":{resources}}}]}}}}"#
+        );
+        serde_json::from_str(&text).unwrap()
+    }
+
+    #[test]
+    fn classes_and_limits_follow_the_numbers() {
+        let best = pod("{}");
+        assert_eq!(pod_cgroup("/", &best), "/kubepods/besteffort/podu");
+        assert_eq!(container_limits(&best, &spec(&best).containers[0], 1 << 30).oom_score_adj, 1000);
+        let guaranteed = pod(r#"{"limits":{"cpu":"200m","memory":"64Mi"},"requests":{"cpu":"200m","memory":"64Mi"}}"#);
+        assert_eq!(pod_cgroup("/n", &guaranteed), "/n/kubepods/podu");
+        let limits = container_limits(&guaranteed, &spec(&guaranteed).containers[0], 1 << 30);
+        assert_eq!((limits.cpu_quota, limits.cpu_shares, limits.memory_limit_in_bytes), (20_000, 204, 64 << 20));
+        assert_eq!(pod_limits(&guaranteed, None).memory_limit_bytes, Some(64 << 20));
+        let burstable = pod(r#"{"requests":{"memory":"512Mi"}}"#);
+        assert_eq!(container_limits(&burstable, &spec(&burstable).containers[0], 1 << 30).oom_score_adj, 500);
+        assert_eq!(pod_limits(&burstable, None).cpu_quota_us, Some(-1));
+    }
+}

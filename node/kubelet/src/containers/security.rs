@@ -1,0 +1,159 @@
+//! Security contexts: the pod's and the container's as CRI wants them. Pure.
+
+use k8s_openapi::api::core::v1::{Container, Pod, PodSecurityContext, SeccompProfile, SecurityContext};
+use node_cri::v1;
+use node_cri::v1::security_profile::ProfileType;
+
+use super::StartError;
+use crate::pods::{all_containers, spec};
+
+const MASKED_PATHS: [&str; 9] = [
+    "/proc/asound",
+    "/proc/acpi",
+    "/proc/interrupts",
+    "/proc/kcore",
+    "/proc/keys",
+    "/proc/latency_stats",
+    "/proc/timer_list",
+    "/proc/sched_debug",
+    "/sys/firmware",
+];
+const MORE_MASKED_PATHS: [&str; 4] =
+    ["/proc/timer_stats", "/proc/scsi", "/sys/devices/virtual/powercap", "/sys/devices/system/cpu/cpu0/thermal_throttle"];
+const READONLY_PATHS: [&str; 5] = ["/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger"];
+
+fn pod_context(pod: &Pod) -> PodSecurityContext {
+    spec(pod).security_context.clone().unwrap_or_default()
+}
+
+/// Whether a container runs with all rights of the machine.
+pub fn privileged(container: &Container) -> bool {
+    container.security_context.as_ref().is_some_and(|context| context.privileged == Some(true))
+}
+
+/// Namespaces as the pod asks for them.
+pub fn namespaces(pod: &Pod) -> v1::NamespaceOption {
+    let spec = spec(pod);
+    let node_or = |node: Option<bool>, otherwise: v1::NamespaceMode| {
+        if node == Some(true) { v1::NamespaceMode::Node as i32 } else { otherwise as i32 }
+    };
+    let pid = if spec.share_process_namespace == Some(true) {
+        v1::NamespaceMode::Pod
+    } else {
+        v1::NamespaceMode::Container
+    };
+    v1::NamespaceOption {
+        network: node_or(spec.host_network, v1::NamespaceMode::Pod),
+        pid: node_or(spec.host_pid, pid),
+        ipc: node_or(spec.host_ipc, v1::NamespaceMode::Pod),
+        target_id: String::new(),
+        userns_options: None,
+    }
+}
+
+/// The sandbox's context.
+pub fn sandbox_context(pod: &Pod) -> v1::LinuxSandboxSecurityContext {
+    let context = pod_context(pod);
+    v1::LinuxSandboxSecurityContext {
+        namespace_options: Some(namespaces(pod)),
+        run_as_user: context.run_as_user.map(|value| v1::Int64Value { value }),
+        run_as_group: context.run_as_group.map(|value| v1::Int64Value { value }),
+        supplemental_groups: groups(&context),
+        // A privileged container needs a privileged sandbox.
+        privileged: all_containers(pod).any(|(_, container)| privileged(container)),
+        seccomp: Some(profile(ProfileType::RuntimeDefault, "")),
+        ..v1::LinuxSandboxSecurityContext::default()
+    }
+}
+
+fn groups(context: &PodSecurityContext) -> Vec<i64> {
+    context.supplemental_groups.iter().flatten().copied().chain(context.fs_group).collect()
+}
+
+fn profile(kind: ProfileType, path: &str) -> v1::SecurityProfile {
+    v1::SecurityProfile { profile_type: kind as i32, localhost_ref: path.to_string() }
+}
+
+fn seccomp(profile_wanted: Option<&SeccompProfile>, seccomp_root: &str) -> v1::SecurityProfile {
+    match profile_wanted.map(|wanted| (wanted.type_.as_str(), wanted.localhost_profile.as_deref())) {
+        Some(("RuntimeDefault", _)) => profile(ProfileType::RuntimeDefault, ""),
+        Some(("Localhost", path)) => {
+            profile(ProfileType::Localhost, &format!("{seccomp_root}/{}", path.unwrap_or_default()))
+        }
+        _ => profile(ProfileType::Unconfined, ""),
+    }
+}
+
+/// Who the image says it runs as.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ImageUser {
+    /// As a number.
+    pub uid: Option<i64>,
+    /// As a name.
+    pub name: String,
+}
+
+/// The container's context, or why it may not run so.
+pub fn container_context(
+    pod: &Pod,
+    container: &Container,
+    image_user: &ImageUser,
+    seccomp_root: &str,
+) -> Result<v1::LinuxContainerSecurityContext, StartError> {
+    let general = pod_context(pod);
+    let own = container.security_context.clone().unwrap_or_default();
+    let run_as_user = own.run_as_user.or(general.run_as_user);
+    check_non_root(&general, &own, run_as_user, image_user)?;
+    let all_rights = own.privileged == Some(true);
+    let masked = !all_rights && own.proc_mount.as_deref() != Some("Unmasked");
+    let capabilities = own.capabilities.clone().unwrap_or_default();
+    Ok(v1::LinuxContainerSecurityContext {
+        capabilities: Some(v1::Capability {
+            add_capabilities: capabilities.add.unwrap_or_default(),
+            drop_capabilities: capabilities.drop.unwrap_or_default(),
+            add_ambient_capabilities: Vec::new(),
+        }),
+        privileged: all_rights,
+        namespace_options: Some(namespaces(pod)),
+        run_as_user: run_as_user.or(image_user.uid).map(|value| v1::Int64Value { value }),
+        run_as_username: if run_as_user.is_none() { image_user.name.clone() } else { String::new() },
+        run_as_group: own.run_as_group.or(general.run_as_group).map(|value| v1::Int64Value { value }),
+        readonly_rootfs: own.read_only_root_filesystem == Some(true),
+        supplemental_groups: groups(&general),
+        no_new_privs: own.allow_privilege_escalation == Some(false),
+        masked_paths: if masked { list(&[&MASKED_PATHS[..], &MORE_MASKED_PATHS[..]]) } else { Vec::new() },
+        readonly_paths: if masked { list(&[&READONLY_PATHS[..]]) } else { Vec::new() },
+        seccomp: Some(if all_rights {
+            profile(ProfileType::Unconfined, "")
+        } else {
+            seccomp(own.seccomp_profile.as_ref().or(general.seccomp_profile.as_ref()), seccomp_root)
+        }),
+        ..v1::LinuxContainerSecurityContext::default()
+    })
+}
+
+fn list(parts: &[&[&str]]) -> Vec<String> {
+    parts.iter().flat_map(|part| part.iter()).map(|path| (*path).to_string()).collect()
+}
+
+fn check_non_root(
+    general: &PodSecurityContext,
+    own: &SecurityContext,
+    run_as_user: Option<i64>,
+    image_user: &ImageUser,
+) -> Result<(), StartError> {
+    if own.run_as_non_root.or(general.run_as_non_root) != Some(true) {
+        return Ok(());
+    }
+    match (run_as_user, image_user.uid, image_user.name.as_str()) {
+        (Some(0), _, _) => Err(StartError::config("container's runAsUser breaks non-root policy")),
+        (Some(_), _, _) => Ok(()),
+        (None, _, name) if !name.is_empty() => Err(StartError::config(format!(
+            "container has runAsNonRoot and image has non-numeric user ({name}), cannot verify user is non-root"
+        ))),
+        (None, None | Some(0), _) => {
+            Err(StartError::config("container has runAsNonRoot and image will run as root"))
+        }
+        (None, Some(_), _) => Ok(()),
+    }
+}

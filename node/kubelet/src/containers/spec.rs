@@ -1,0 +1,185 @@
+//! One container as CRI wants it. Pure but for looking at sub paths.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+
+use k8s_openapi::api::core::v1::{Container, Pod, VolumeMount};
+use node_cri::v1;
+use node_volume::{VolumeSet, sub_path};
+
+use super::env::expand;
+use super::{StartError, resources, security};
+use crate::pods::observed::{annotation, label};
+use crate::pods::plan::container_hash;
+use crate::pods::{name, namespace, spec, uid};
+
+/// Everything a container's configuration is made from.
+#[derive(Debug)]
+pub struct ContainerInput<'a> {
+    /// The pod.
+    pub pod: &'a Pod,
+    /// The container.
+    pub container: &'a Container,
+    /// How often it has been started again.
+    pub restart_count: i32,
+    /// The image as the runtime knows it.
+    pub image: &'a str,
+    /// Whom the image runs as.
+    pub image_user: &'a security::ImageUser,
+    /// Its environment.
+    pub environment: &'a [(String, String)],
+    /// The pod's volumes.
+    pub volumes: &'a VolumeSet,
+    /// The pod's hosts file.
+    pub hosts: Option<&'a Path>,
+    /// The file of its termination message.
+    pub message: &'a Path,
+    /// Its log relative to the pod's folder of logs.
+    pub log_path: &'a str,
+    /// The machine's memory.
+    pub memory_capacity: i64,
+    /// Where `localhostProfile`s lie.
+    pub seccomp_root: &'a str,
+}
+
+/// What the runtime is asked for.
+pub fn config(input: &ContainerInput<'_>) -> Result<v1::ContainerConfig, StartError> {
+    let container = input.container;
+    let lookup = |name: &str| {
+        let found = input.environment.iter().find(|(known, _)| known == name);
+        found.map(|(_, value)| value.clone())
+    };
+    let expanded = |words: &Option<Vec<String>>| -> Vec<String> {
+        words.iter().flatten().map(|word| expand(word, lookup)).collect()
+    };
+    let security =
+        security::container_context(input.pod, container, input.image_user, input.seccomp_root)?;
+    Ok(v1::ContainerConfig {
+        metadata: Some(v1::ContainerMetadata {
+            name: container.name.clone(),
+            attempt: u32::try_from(input.restart_count).unwrap_or(0),
+        }),
+        image: Some(v1::ImageSpec {
+            image: input.image.to_string(),
+            user_specified_image: container.image.clone().unwrap_or_default(),
+            ..v1::ImageSpec::default()
+        }),
+        command: expanded(&container.command),
+        args: expanded(&container.args),
+        working_dir: container.working_dir.clone().unwrap_or_default(),
+        envs: input
+            .environment
+            .iter()
+            .map(|(key, value)| v1::KeyValue { key: key.clone(), value: value.clone() })
+            .collect(),
+        mounts: mounts(input, lookup)?,
+        labels: labels(input),
+        annotations: annotations(input),
+        log_path: input.log_path.to_string(),
+        stdin: container.stdin == Some(true),
+        stdin_once: container.stdin_once == Some(true),
+        tty: container.tty == Some(true),
+        linux: Some(v1::LinuxContainerConfig {
+            resources: Some(resources::container_limits(input.pod, container, input.memory_capacity)),
+            security_context: Some(security),
+        }),
+        ..v1::ContainerConfig::default()
+    })
+}
+
+fn labels(input: &ContainerInput<'_>) -> HashMap<String, String> {
+    let labels = [
+        (label::POD_NAME, name(input.pod)),
+        (label::POD_NAMESPACE, namespace(input.pod)),
+        (label::POD_UID, uid(input.pod)),
+        (label::CONTAINER_NAME, &input.container.name),
+    ];
+    labels.into_iter().map(|(key, value)| (key.to_string(), value.to_string())).collect()
+}
+
+fn annotations(input: &ContainerInput<'_>) -> HashMap<String, String> {
+    let policy = input.container.termination_message_policy.clone().unwrap_or_else(|| "File".into());
+    let annotations = [
+        (annotation::HASH, container_hash(input.container)),
+        (annotation::RESTART_COUNT, input.restart_count.to_string()),
+        (annotation::TERMINATION_MESSAGE, input.message.display().to_string()),
+        (annotation::TERMINATION_MESSAGE_POLICY, policy),
+    ];
+    annotations.into_iter().map(|(key, value)| (key.to_string(), value)).collect()
+}
+
+fn mounts(
+    input: &ContainerInput<'_>,
+    lookup: impl Fn(&str) -> Option<String> + Copy,
+) -> Result<Vec<v1::Mount>, StartError> {
+    let mut mounts = Vec::new();
+    for mount in input.container.volume_mounts.iter().flatten() {
+        mounts.push(volume_mount(input, mount, lookup)?);
+    }
+    let own = |container_path: &str, host: PathBuf| v1::Mount {
+        container_path: container_path.to_string(),
+        host_path: host.display().to_string(),
+        ..v1::Mount::default()
+    };
+    mounts.extend(input.hosts.map(|path| own("/etc/hosts", path.to_path_buf())));
+    let message = input.container.termination_message_path.as_deref().unwrap_or("/dev/termination-log");
+    if !message.is_empty() {
+        mounts.push(own(message, input.message.to_path_buf()));
+    }
+    Ok(mounts)
+}
+
+fn volume_mount(
+    input: &ContainerInput<'_>,
+    mount: &VolumeMount,
+    lookup: impl Fn(&str) -> Option<String> + Copy,
+) -> Result<v1::Mount, StartError> {
+    let volumes = spec(input.pod).volumes.iter().flatten();
+    let volume = volumes.into_iter().find(|volume| volume.name == mount.name).ok_or_else(|| {
+        StartError::config(format!("cannot find volume {:?} to mount into container {:?}", mount.name, input.container.name))
+    })?;
+    let mut host = input.volumes.host_path(volume);
+    let inside = match (&mount.sub_path, &mount.sub_path_expr) {
+        (Some(path), _) if !path.is_empty() => Some(path.clone()),
+        (_, Some(template)) if !template.is_empty() => Some(expand_all(template, lookup)?),
+        _ => None,
+    };
+    if let Some(inside) = inside {
+        host = sub_path::resolve(&host, &inside).map_err(|error| {
+            StartError::config(format!("failed to prepare subPath for volumeMount \"{}\" of container \"{}\": {error}", mount.name, input.container.name))
+        })?;
+    }
+    let propagation = match mount.mount_propagation.as_deref() {
+        Some("HostToContainer") => v1::MountPropagation::PropagationHostToContainer,
+        Some("Bidirectional") => v1::MountPropagation::PropagationBidirectional,
+        _ => v1::MountPropagation::PropagationPrivate,
+    };
+    let container_path = if mount.mount_path.starts_with('/') {
+        mount.mount_path.clone()
+    } else {
+        format!("/{}", mount.mount_path)
+    };
+    Ok(v1::Mount {
+        container_path,
+        host_path: host.display().to_string(),
+        readonly: mount.read_only == Some(true),
+        propagation: propagation as i32,
+        ..v1::Mount::default()
+    })
+}
+
+/// A sub path must not be left with an unknown reference in it.
+fn expand_all(template: &str, lookup: impl Fn(&str) -> Option<String>) -> Result<String, StartError> {
+    let missing = std::cell::RefCell::new(None);
+    let value = expand(template, |name| {
+        let found = lookup(name);
+        if found.is_none() {
+            missing.replace(Some(name.to_string()));
+        }
+        found
+    });
+    match missing.into_inner() {
+        Some(name) => Err(StartError::config(format!("missing value for {name:?}"))),
+        None => Ok(value),
+    }
+}

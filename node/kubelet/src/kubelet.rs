@@ -1,0 +1,142 @@
+//! Assembly: from a configuration and a client to a running node agent.
+
+use std::sync::Arc;
+
+use kube::Client;
+use machinery_runtime::Runtime;
+use node_cri::{CriClient, CriError, v1};
+use node_sys::machine::Machine;
+use node_sys::mount::LinuxMounter;
+use node_volume::NodeResources;
+
+use crate::api::events::EventRecorder;
+use crate::api::objects::Objects;
+use crate::api::services::Services;
+use crate::config::KubeletConfig;
+use crate::containers::control::ContainerControl;
+use crate::containers::dns::{NodeDns, parse_resolv_conf};
+use crate::images::ImageManager;
+use crate::managers::{ManagerContext, rows};
+use crate::node::facts::NodeFacts;
+use crate::node::registration::register;
+use crate::node::status::health;
+use crate::pods::source::Pods;
+use crate::pods::worker::WorkerContext;
+use crate::server::{Listeners, ServerError};
+
+/// The agent cannot start.
+#[derive(Debug, thiserror::Error)]
+pub enum KubeletError {
+    /// The configuration is wrong.
+    #[error("{}", .0.join("; "))]
+    Config(Vec<String>),
+    /// A folder of ours cannot be made.
+    #[error("making the data directory")]
+    DataDirectory(#[source] std::io::Error),
+    /// The container runtime does not answer.
+    #[error("the container runtime does not answer")]
+    Runtime(#[source] CriError),
+    /// A port cannot be served.
+    #[error("serving")]
+    Server(#[source] ServerError),
+}
+
+/// A running node agent. Its tasks belong to the runtime it was given.
+#[derive(Debug)]
+pub struct Kubelet {
+    pods: Arc<Pods>,
+    context: ManagerContext,
+}
+
+impl Kubelet {
+    /// Starts everything; returns once the node is registered and the managers run.
+    pub async fn start(runtime: Runtime, config: KubeletConfig, client: Client) -> Result<Self, KubeletError> {
+        let problems = config.problems();
+        if !problems.is_empty() {
+            return Err(KubeletError::Config(problems));
+        }
+        let config = Arc::new(config);
+        for folder in [config.pods_folder(), config.logs_folder(), config.run_folder()] {
+            std::fs::create_dir_all(folder).map_err(KubeletError::DataDirectory)?;
+        }
+        let listeners = Listeners::bind(&config).await.map_err(KubeletError::Server)?;
+        let cri = CriClient::new(&config.container_runtime_endpoint);
+        let facts = observe_facts(&config, &cri).await.map_err(KubeletError::Runtime)?;
+        let health = health(&cri).await;
+        let node = register(&runtime, &client, &config, &facts, &health).await;
+        let workers = worker_context(&runtime, &config, &client, cri, &facts);
+        let pods = Pods::new(workers.clone());
+        let waker = Arc::downgrade(&pods);
+        workers.objects.on_change(Arc::new(move |uid| {
+            if let Some(pods) = waker.upgrade() {
+                pods.wake(uid);
+            }
+        }));
+        let node = Arc::new(node);
+        let context = ManagerContext { runtime, client, config, facts, node, pods: pods.clone(), workers, listeners };
+        for row in rows() {
+            context.runtime.spawn(row.name, (row.run)(context.clone()));
+        }
+        Ok(Self { pods, context })
+    }
+
+    /// The port of the authenticated server.
+    pub fn port(&self) -> u16 {
+        self.context.listeners.port
+    }
+
+    /// How many pods have a worker.
+    pub fn pod_count(&self) -> usize {
+        self.pods.list().len()
+    }
+}
+
+async fn observe_facts(config: &KubeletConfig, cri: &CriClient) -> Result<NodeFacts, CriError> {
+    let version = cri.version(v1::VersionRequest { version: "v1".into() }).await?;
+    let storage = node_sys::fs::usage(&config.data_dir).unwrap_or_default();
+    Ok(NodeFacts {
+        machine: Machine::observe(),
+        storage_bytes: storage.capacity_bytes,
+        runtime_version: format!("{}://{}", version.runtime_name, version.runtime_version.trim_start_matches('v')),
+    })
+}
+
+fn worker_context(
+    runtime: &Runtime,
+    config: &Arc<KubeletConfig>,
+    client: &Client,
+    cri: CriClient,
+    facts: &NodeFacts,
+) -> Arc<WorkerContext> {
+    let events = EventRecorder::start(runtime, client.clone(), &config.node_name);
+    let signed = |value: u64| i64::try_from(value).unwrap_or(i64::MAX);
+    let resolv_conf = std::fs::read_to_string(&config.resolv_conf).unwrap_or_default();
+    let control = ContainerControl {
+        runtime: runtime.clone(),
+        config: config.clone(),
+        images: ImageManager::new(runtime.clone(), cri.clone(), events.clone()),
+        cri,
+        events: events.clone(),
+        services: Services::start(runtime, client.clone()),
+        cgroups: node_sys::cgroup::detect(),
+        dns: NodeDns {
+            cluster_dns: config.cluster_dns.clone(),
+            cluster_domain: config.cluster_domain.clone(),
+            host: parse_resolv_conf(&resolv_conf),
+        },
+        node: NodeResources {
+            cpu_millis: signed(facts.machine.cpus * 1000),
+            memory_bytes: signed(facts.machine.memory_bytes),
+            ephemeral_storage_bytes: signed(facts.storage_bytes),
+        },
+    };
+    Arc::new(WorkerContext {
+        runtime: runtime.clone(),
+        client: client.clone(),
+        control,
+        objects: Arc::new(Objects::new(runtime.clone(), client.clone())),
+        mounter: Arc::new(LinuxMounter),
+        events,
+        owners: parking_lot::Mutex::default(),
+    })
+}

@@ -1,0 +1,5 @@
+//! Container logs: the format the runtime writes, reading it back, and keeping it small.
+
+pub mod line;
+pub mod reader;
+pub mod rotation;

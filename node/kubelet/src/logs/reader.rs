@@ -1,0 +1,204 @@
+//! Reading a container's log back: the end of it, from a moment on, or following as it grows.
+
+use std::io::{Read, Seek, SeekFrom};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures::future::BoxFuture;
+use jiff::Timestamp;
+use machinery_runtime::Runtime;
+use tokio::sync::mpsc;
+
+use super::line::{self, LogLine};
+
+/// Read at a time.
+const CHUNK_BYTES: usize = 64 << 10;
+/// A line longer than this is cut there; the runtime splits at 16 KiB.
+const LINE_BYTES_MAX: usize = 1 << 20;
+/// A followed file is looked at this often: only while someone follows.
+const LOOK_AFTER: Duration = Duration::from_millis(100);
+
+/// Which part of a log is wanted.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct LogOptions {
+    /// Go on as it grows.
+    pub follow: bool,
+    /// Only this many lines of the end.
+    pub tail: Option<usize>,
+    /// Only what was written at or after this time.
+    pub since: Option<Timestamp>,
+    /// Each line with its time before it.
+    pub timestamps: bool,
+    /// No more than this many bytes.
+    pub limit_bytes: Option<usize>,
+    /// Only `stdout` or only `stderr`.
+    pub stream: Option<String>,
+}
+
+/// Says whether the container may still write.
+pub type StillRunning = Box<dyn Fn() -> BoxFuture<'static, bool> + Send + Sync>;
+
+/// Sends the wanted part. Ends when it is all sent, or nobody takes it any more.
+pub async fn stream(
+    runtime: &Runtime,
+    path: PathBuf,
+    options: LogOptions,
+    running: StillRunning,
+    out: mpsc::Sender<Bytes>,
+) -> std::io::Result<()> {
+    let mut file = std::fs::File::open(&path)?;
+    if let Some(lines) = options.tail {
+        let start = tail_start(&mut file, lines)?;
+        file.seek(SeekFrom::Start(start))?;
+    }
+    let mut filter = Filter { left: options.limit_bytes, options };
+    let mut pending = Vec::new();
+    let mut last_look = false;
+    loop {
+        let count = read_chunk(&mut file, &mut pending)?;
+        let text = filter.take_lines(&mut pending);
+        if !text.is_empty() && out.send(text.into()).await.is_err() {
+            return Ok(());
+        }
+        if filter.left == Some(0) || out.is_closed() {
+            return Ok(());
+        }
+        if count > 0 {
+            continue;
+        }
+        if !filter.options.follow || last_look {
+            return Ok(());
+        }
+        if let Some(next) = rotated(&file, &path) {
+            file = next;
+            continue;
+        }
+        // Once it has ended, what it wrote last is read and that is all.
+        last_look = !running().await;
+        if !last_look {
+            runtime.sleep(LOOK_AFTER).await;
+        }
+    }
+}
+
+fn read_chunk(file: &mut std::fs::File, pending: &mut Vec<u8>) -> std::io::Result<usize> {
+    let before = pending.len();
+    pending.resize(before + CHUNK_BYTES, 0);
+    let count = file.read(&mut pending[before..])?;
+    pending.truncate(before + count);
+    Ok(count)
+}
+
+/// The file that has taken the place of the one we read, if another has.
+fn rotated(file: &std::fs::File, path: &Path) -> Option<std::fs::File> {
+    let ours = file.metadata().ok()?.ino();
+    let next = std::fs::File::open(path).ok()?;
+    (next.metadata().ok()?.ino() != ours).then_some(next)
+}
+
+struct Filter {
+    options: LogOptions,
+    left: Option<usize>,
+}
+
+impl Filter {
+    /// The wanted text of the whole lines in `pending`, which are taken out of it.
+    fn take_lines(&mut self, pending: &mut Vec<u8>) -> Vec<u8> {
+        let mut out = Vec::new();
+        let end = match pending.iter().rposition(|byte| *byte == b'\n') {
+            Some(at) => at + 1,
+            None if pending.len() > LINE_BYTES_MAX => pending.len(),
+            None => return out,
+        };
+        for raw in pending[..end].split_inclusive(|byte| *byte == b'\n') {
+            let raw = raw.strip_suffix(b"\n").unwrap_or(raw);
+            if let Some(line) = line::parse(raw)
+                && self.wants(&line)
+            {
+                if self.options.timestamps {
+                    out.extend_from_slice(line.time.as_bytes());
+                    out.push(b' ');
+                }
+                out.extend_from_slice(line.text);
+                if !line.partial {
+                    out.push(b'\n');
+                }
+            }
+        }
+        pending.drain(..end);
+        if let Some(left) = &mut self.left {
+            out.truncate(*left);
+            *left -= out.len();
+        }
+        out
+    }
+
+    fn wants(&self, line: &LogLine<'_>) -> bool {
+        let stream = self.options.stream.as_ref().is_none_or(|wanted| wanted == line.stream);
+        let since = self.options.since.is_none_or(|since| line.time.parse::<Timestamp>().is_ok_and(|time| time >= since));
+        stream && since
+    }
+}
+
+/// Where the last `lines` lines begin.
+fn tail_start(file: &mut std::fs::File, lines: usize) -> std::io::Result<u64> {
+    let mut at = file.metadata()?.len();
+    let mut missing = lines;
+    let mut buffer = vec![0; CHUNK_BYTES];
+    let mut is_last = true;
+    while at > 0 {
+        let size = at.min(CHUNK_BYTES as u64);
+        at -= size;
+        file.seek(SeekFrom::Start(at))?;
+        let chunk = &mut buffer[..usize::try_from(size).unwrap_or(CHUNK_BYTES)];
+        file.read_exact(chunk)?;
+        for (place, byte) in chunk.iter().enumerate().rev() {
+            // The very last line end closes the last line; it does not begin another.
+            if std::mem::take(&mut is_last) && *byte == b'\n' && missing > 0 {
+                continue;
+            }
+            if *byte == b'\n' {
+                if missing <= 1 {
+                    return Ok(if missing == 0 { file.metadata()?.len() } else { at + place as u64 + 1 });
+                }
+                missing -= 1;
+            }
+        }
+    }
+    if lines == 0 { Ok(file.metadata()?.len()) } else { Ok(0) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str, options: LogOptions) -> String {
+        let path = std::env::temp_dir().join(format!("knarr-log-{}-{:?}", std::process::id(), options.tail));
+        std::fs::write(&path, text).unwrap();
+        let mut file = std::fs::File::open(&path).unwrap();
+        let start = options.tail.map(|lines| tail_start(&mut file, lines).unwrap()).unwrap_or(0);
+        let mut pending = text.as_bytes()[usize::try_from(start).unwrap()..].to_vec();
+        std::fs::remove_file(path).unwrap();
+        let mut filter = Filter { left: options.limit_bytes, options };
+        String::from_utf8(filter.take_lines(&mut pending)).unwrap()
+    }
+
+    const LOG: &str = "2026-11-21T12:00:00.1Z stdout F one\n\
+                       2026-11-21T12:00:01.1Z stderr P two-\n\
+                       2026-11-21T12:00:02.1Z stdout F three\n";
+
+    #[test]
+    fn the_wanted_part_is_found() {
+        let options = LogOptions::default;
+        assert_eq!(read(LOG, options()), "one\ntwo-three\n");
+        assert_eq!(read(LOG, LogOptions { tail: Some(1), ..options() }), "three\n");
+        assert_eq!(read(LOG, LogOptions { tail: Some(2), ..options() }), "two-three\n");
+        assert_eq!(read(LOG, LogOptions { tail: Some(0), ..options() }), "");
+        assert_eq!(read(LOG, LogOptions { tail: Some(9), ..options() }), "one\ntwo-three\n");
+        assert_eq!(read(LOG, LogOptions { limit_bytes: Some(5), ..options() }), "one\nt");
+        let since = "2026-11-21T12:00:02Z".parse().ok();
+        assert_eq!(read(LOG, LogOptions { since, timestamps: true, ..options() }), "2026-11-21T12:00:02.1Z three\n");
+    }
+}

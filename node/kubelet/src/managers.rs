@@ -1,0 +1,82 @@
+//! What runs beside the pod workers, in start order. A new feature of the node is one row here.
+
+use std::sync::Arc;
+
+use futures::future::BoxFuture;
+use k8s_openapi::api::core::v1::Node;
+use kube::Client;
+use machinery_runtime::Runtime;
+
+use crate::config::KubeletConfig;
+use crate::node::facts::NodeFacts;
+use crate::node::status::StatusKeeper;
+use crate::pods::source::Pods;
+use crate::pods::worker::WorkerContext;
+use crate::{logs, node, server};
+
+/// What a manager may use.
+#[derive(Debug, Clone)]
+pub struct ManagerContext {
+    /// Clock and tasks.
+    pub runtime: Runtime,
+    /// The API, as this node.
+    pub client: Client,
+    /// The node's configuration.
+    pub config: Arc<KubeletConfig>,
+    /// What the machine is.
+    pub facts: NodeFacts,
+    /// The Node object as registered.
+    pub node: Arc<Node>,
+    /// The workers.
+    pub pods: Arc<Pods>,
+    /// What the workers share.
+    pub workers: Arc<WorkerContext>,
+    /// Listening sockets.
+    pub listeners: server::Listeners,
+}
+
+/// A manager: its name and how it runs until the agent ends.
+#[derive(Debug, Clone, Copy)]
+pub struct ManagerRow {
+    /// Also its task's name.
+    pub name: &'static str,
+    /// Runs it.
+    pub run: fn(ManagerContext) -> BoxFuture<'static, ()>,
+}
+
+/// All of them, in start order.
+pub fn rows() -> [ManagerRow; 8] {
+    [
+        ManagerRow { name: "node status", run: |context| Box::pin(status_keeper(&context).run((*context.node).clone())) },
+        ManagerRow {
+            name: "node lease",
+            run: |context| Box::pin(node::lease::renew(context.runtime, context.client, (*context.node).clone())),
+        },
+        ManagerRow { name: "runtime events", run: |context| Box::pin(context.pods.follow_runtime()) },
+        ManagerRow {
+            name: "pod watch",
+            run: |context| Box::pin(context.pods.follow_api(context.config.node_name.clone())),
+        },
+        ManagerRow { name: "relist", run: |context| Box::pin(context.pods.relist()) },
+        ManagerRow {
+            name: "log rotation",
+            run: |context| {
+                let cri = context.workers.control.cri.clone();
+                Box::pin(logs::rotation::keep_small(context.runtime, cri, context.config))
+            },
+        },
+        ManagerRow { name: "kubelet server", run: |context| Box::pin(server::serve(context)) },
+        ManagerRow { name: "healthz server", run: |context| Box::pin(server::healthz::serve(context)) },
+    ]
+}
+
+fn status_keeper(context: &ManagerContext) -> StatusKeeper {
+    StatusKeeper {
+        runtime: context.runtime.clone(),
+        client: context.client.clone(),
+        cri: context.workers.control.cri.clone(),
+        events: context.workers.events.clone(),
+        config: context.config.clone(),
+        facts: context.facts.clone(),
+    }
+}

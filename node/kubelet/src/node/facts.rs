@@ -1,0 +1,187 @@
+//! What the Node object says about the machine. Pure but for reading the machine once.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::{
+    DaemonEndpoint, Node, NodeAddress, NodeCondition, NodeDaemonEndpoints, NodeRuntimeHandler,
+    NodeRuntimeHandlerFeatures, NodeStatus, NodeSystemInfo,
+};
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
+use node_sys::machine::Machine;
+
+use crate::config::KubeletConfig;
+
+/// Kept back for what is not a pod, as upstream's default hard eviction threshold does.
+const MEMORY_RESERVED_BYTES: u64 = 100 << 20;
+
+/// Everything about the node that does not change while we run.
+#[derive(Debug, Clone)]
+pub struct NodeFacts {
+    /// The machine.
+    pub machine: Machine,
+    /// Bytes of the file system below the data directory.
+    pub storage_bytes: u64,
+    /// Name and version of the runtime.
+    pub runtime_version: String,
+}
+
+/// Health as the conditions tell it.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Health {
+    /// The runtime answers.
+    pub runtime_ready: bool,
+    /// It can give pods a network.
+    pub network_ready: bool,
+    /// Why not.
+    pub message: String,
+}
+
+/// Labels every node carries.
+pub fn labels(config: &KubeletConfig, facts: &NodeFacts) -> BTreeMap<String, String> {
+    let arch = facts.machine.architecture.to_string();
+    let own = [
+        ("kubernetes.io/hostname", config.node_name.clone()),
+        ("kubernetes.io/os", "linux".to_string()),
+        ("kubernetes.io/arch", arch.clone()),
+        ("beta.kubernetes.io/os", "linux".to_string()),
+        ("beta.kubernetes.io/arch", arch),
+    ];
+    let own = own.into_iter().map(|(key, value)| (key.to_string(), value));
+    own.chain(config.node_labels.clone()).collect()
+}
+
+/// The object as it is first created.
+pub fn node(config: &KubeletConfig, facts: &NodeFacts, health: &Health, now: Timestamp) -> Node {
+    Node {
+        metadata: ObjectMeta {
+            name: Some(config.node_name.clone()),
+            labels: Some(labels(config, facts)),
+            annotations: Some(BTreeMap::from([(
+                "volumes.kubernetes.io/controller-managed-attach-detach".to_string(),
+                "true".to_string(),
+            )])),
+            ..ObjectMeta::default()
+        },
+        status: Some(status(config, facts, health, now, &NodeStatus::default())),
+        ..Node::default()
+    }
+}
+
+fn quantities(list: &[(&str, String)]) -> BTreeMap<String, Quantity> {
+    list.iter().map(|(name, value)| ((*name).to_string(), Quantity(value.clone()))).collect()
+}
+
+/// The status now; what has not changed keeps its times.
+pub fn status(
+    config: &KubeletConfig,
+    facts: &NodeFacts,
+    health: &Health,
+    now: Timestamp,
+    previous: &NodeStatus,
+) -> NodeStatus {
+    let machine = &facts.machine;
+    let resources = |memory: u64, storage: u64| {
+        quantities(&[
+            ("cpu", machine.cpus.to_string()),
+            ("memory", format!("{}Ki", memory / 1024)),
+            ("ephemeral-storage", if storage % 1024 == 0 { format!("{}Ki", storage / 1024) } else { storage.to_string() }),
+            ("pods", config.max_pods.to_string()),
+            ("hugepages-1Gi", "0".to_string()),
+            ("hugepages-2Mi", "0".to_string()),
+        ])
+    };
+    let mut status = previous.clone();
+    status.capacity = Some(resources(machine.memory_bytes, facts.storage_bytes));
+    let memory = machine.memory_bytes.saturating_sub(MEMORY_RESERVED_BYTES);
+    status.allocatable = Some(resources(memory, facts.storage_bytes / 10 * 9));
+    status.addresses = Some(addresses(config));
+    status.daemon_endpoints = Some(NodeDaemonEndpoints {
+        kubelet_endpoint: Some(DaemonEndpoint { port: i32::from(config.port) }),
+    });
+    status.node_info = Some(node_info(config, facts));
+    status.runtime_handlers = Some(runtime_handlers());
+    status.conditions = Some(conditions(health, now, previous));
+    status
+}
+
+fn addresses(config: &KubeletConfig) -> Vec<NodeAddress> {
+    let address = |kind: &str, address: String| NodeAddress { type_: kind.to_string(), address };
+    vec![address("InternalIP", config.node_ip.to_string()), address("Hostname", config.node_name.clone())]
+}
+
+fn node_info(config: &KubeletConfig, facts: &NodeFacts) -> NodeSystemInfo {
+    let machine = &facts.machine;
+    NodeSystemInfo {
+        architecture: machine.architecture.to_string(),
+        boot_id: machine.boot_id.clone(),
+        container_runtime_version: facts.runtime_version.clone(),
+        kernel_version: machine.kernel_version.clone(),
+        kube_proxy_version: String::new(),
+        kubelet_version: config.version.clone(),
+        machine_id: machine.machine_id.clone(),
+        operating_system: "linux".into(),
+        os_image: machine.os_image.clone(),
+        system_uuid: machine.system_uuid.clone(),
+        ..NodeSystemInfo::default()
+    }
+}
+
+fn runtime_handlers() -> Vec<NodeRuntimeHandler> {
+    let features = NodeRuntimeHandlerFeatures { recursive_read_only_mounts: Some(false), user_namespaces: Some(false) };
+    vec![NodeRuntimeHandler { name: Some(String::new()), features: Some(features) }]
+}
+
+fn conditions(health: &Health, now: Timestamp, previous: &NodeStatus) -> Vec<NodeCondition> {
+    let ready = health.runtime_ready && health.network_ready;
+    let verdicts = [
+        ("MemoryPressure", false, "KubeletHasSufficientMemory", "kubelet has sufficient memory available"),
+        ("DiskPressure", false, "KubeletHasNoDiskPressure", "kubelet has no disk pressure"),
+        ("PIDPressure", false, "KubeletHasSufficientPID", "kubelet has sufficient PID available"),
+        (
+            "Ready",
+            ready,
+            if ready { "KubeletReady" } else { "KubeletNotReady" },
+            if ready { "kubelet is posting ready status" } else { health.message.as_str() },
+        ),
+    ];
+    let mut conditions = previous.conditions.clone().unwrap_or_default();
+    for (kind, truth, reason, message) in verdicts {
+        let text = if truth { "True" } else { "False" };
+        let found = conditions.iter_mut().find(|condition| condition.type_ == kind);
+        let since = match &found {
+            Some(condition) if condition.status == text => condition.last_transition_time.clone(),
+            _ => Some(seconds(now)),
+        };
+        let condition = NodeCondition {
+            type_: kind.to_string(),
+            status: text.to_string(),
+            reason: Some(reason.to_string()),
+            message: Some(message.to_string()),
+            last_heartbeat_time: Some(seconds(now)),
+            last_transition_time: since,
+        };
+        match found {
+            Some(place) => *place = condition,
+            None => conditions.push(condition),
+        }
+    }
+    conditions
+}
+
+fn seconds(time: Timestamp) -> Time {
+    Time(Timestamp::from_second(time.as_second()).unwrap_or(time))
+}
+
+/// Whether two statuses differ in anything but heartbeats.
+pub fn differs(old: &NodeStatus, new: &NodeStatus) -> bool {
+    let still = |status: &NodeStatus| {
+        let mut status = status.clone();
+        for condition in status.conditions.iter_mut().flatten() {
+            condition.last_heartbeat_time = None;
+        }
+        status
+    };
+    still(old) != still(new)
+}

@@ -1,0 +1,104 @@
+//! Pods: one worker each, and everything a worker decides with.
+//!
+//! [`source`] follows the pods bound to this node and keeps one worker per uid. A [`worker`] goes round:
+//! observe the runtime ([`observed`]), decide ([`plan`]), act, write the [`status`] if it differs.
+//! [`backoff`] says when a container that keeps ending may start again; [`termination`] takes a pod down.
+//!
+//! Never: two workers for one pod, a decision on state older than the one just read, a status written
+//! that equals the last one.
+
+pub mod backoff;
+pub mod observed;
+pub mod plan;
+pub mod source;
+pub mod status;
+pub mod status_patch;
+pub mod termination;
+pub mod worker;
+
+#[cfg(test)]
+mod tests;
+
+use k8s_openapi::api::core::v1::{Container, Pod, PodSpec};
+
+/// What a container is to its pod.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ContainerKind {
+    /// Runs to its end before the others start.
+    Init,
+    /// Starts with the init containers and runs beside the others.
+    Sidecar,
+    /// What the pod is for.
+    Regular,
+}
+
+/// A pod's specification; one without is treated as empty.
+pub fn spec(pod: &Pod) -> &PodSpec {
+    static EMPTY: std::sync::LazyLock<PodSpec> = std::sync::LazyLock::new(PodSpec::default);
+    pod.spec.as_ref().unwrap_or(&EMPTY)
+}
+
+/// The init containers in order, and then the others, each with what it is.
+pub fn all_containers(pod: &Pod) -> impl Iterator<Item = (ContainerKind, &Container)> {
+    let spec = spec(pod);
+    let inits = spec.init_containers.iter().flatten().map(|container| (init_kind(container), container));
+    inits.chain(spec.containers.iter().map(|container| (ContainerKind::Regular, container)))
+}
+
+fn init_kind(container: &Container) -> ContainerKind {
+    match container.restart_policy.as_deref() {
+        Some("Always") => ContainerKind::Sidecar,
+        _ => ContainerKind::Init,
+    }
+}
+
+/// When containers that have ended start again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RestartPolicy {
+    /// Whatever the exit code.
+    Always,
+    /// After a failure.
+    OnFailure,
+    /// Not at all.
+    Never,
+}
+
+impl RestartPolicy {
+    /// The pod's policy.
+    pub fn of(pod: &Pod) -> Self {
+        match spec(pod).restart_policy.as_deref() {
+            Some("Never") => Self::Never,
+            Some("OnFailure") => Self::OnFailure,
+            _ => Self::Always,
+        }
+    }
+
+    /// Whether a container that ended so starts again.
+    pub fn restarts(self, exit_code: i32) -> bool {
+        match self {
+            Self::Always => true,
+            Self::OnFailure => exit_code != 0,
+            Self::Never => false,
+        }
+    }
+}
+
+/// `namespace/name`, for logs.
+pub fn full_name(pod: &Pod) -> String {
+    format!("{}/{}", namespace(pod), name(pod))
+}
+
+/// The pod's name.
+pub fn name(pod: &Pod) -> &str {
+    pod.metadata.name.as_deref().unwrap_or_default()
+}
+
+/// The pod's namespace.
+pub fn namespace(pod: &Pod) -> &str {
+    pod.metadata.namespace.as_deref().unwrap_or_default()
+}
+
+/// The pod's uid.
+pub fn uid(pod: &Pod) -> &str {
+    pod.metadata.uid.as_deref().unwrap_or_default()
+}

@@ -1,0 +1,229 @@
+//! What the runtime has of one pod, read afresh for every decision.
+
+use std::collections::HashMap;
+
+use futures::future::try_join_all;
+use jiff::Timestamp;
+use node_cri::v1;
+use node_cri::{CriClient, CriError};
+
+/// Labels of sandboxes and containers; upstream's names, so that `crictl` and others read them too.
+pub mod label {
+    /// The pod's name.
+    pub const POD_NAME: &str = "io.kubernetes.pod.name";
+    /// The pod's namespace.
+    pub const POD_NAMESPACE: &str = "io.kubernetes.pod.namespace";
+    /// The pod's uid.
+    pub const POD_UID: &str = "io.kubernetes.pod.uid";
+    /// The container's name.
+    pub const CONTAINER_NAME: &str = "io.kubernetes.container.name";
+}
+
+/// Annotations of containers: what an agent that starts again must know of them.
+pub mod annotation {
+    /// Changes when the container has to be made anew.
+    pub const HASH: &str = "io.kubernetes.container.hash";
+    /// How often it has been started again.
+    pub const RESTART_COUNT: &str = "io.kubernetes.container.restartCount";
+    /// The machine's path of its termination message.
+    pub const TERMINATION_MESSAGE: &str = "io.knarr.container.terminationMessageHostPath";
+    /// What to do where it left none.
+    pub const TERMINATION_MESSAGE_POLICY: &str = "io.kubernetes.container.terminationMessagePolicy";
+}
+
+/// How a container is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ContainerState {
+    /// Made, not started.
+    Created,
+    /// Its process runs.
+    Running,
+    /// Its process has ended.
+    Exited,
+    /// The runtime does not know.
+    Unknown,
+}
+
+/// One container the runtime has.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ObservedContainer {
+    /// The runtime's id.
+    pub id: String,
+    /// Its name in the pod.
+    pub name: String,
+    /// Its sandbox.
+    pub sandbox_id: String,
+    /// How it is.
+    pub state: ContainerState,
+    /// How often it had been started again when it was made.
+    pub restart_count: i32,
+    /// When it was made.
+    pub created_at: Timestamp,
+    /// When its process started.
+    pub started_at: Option<Timestamp>,
+    /// When its process ended.
+    pub finished_at: Option<Timestamp>,
+    /// How its process ended.
+    pub exit_code: i32,
+    /// The runtime's word for how it ended.
+    pub reason: String,
+    /// What it or the runtime had to say about it.
+    pub message: String,
+    /// The image as asked for.
+    pub image: String,
+    /// The image as found.
+    pub image_ref: String,
+    /// See [`annotation::HASH`].
+    pub hash: String,
+    /// Its log, relative to the pod's log folder.
+    pub log_path: String,
+    /// The effective user of its first process, where the runtime tells.
+    pub user: Option<v1::LinuxContainerUser>,
+}
+
+/// One sandbox the runtime has.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ObservedSandbox {
+    /// The runtime's id.
+    pub id: String,
+    /// Which attempt at a sandbox for this pod it is.
+    pub attempt: u32,
+    /// Whether its pause process runs.
+    pub ready: bool,
+    /// When it was made.
+    pub created_at: i64,
+    /// Its addresses; none with the node's network.
+    pub ips: Vec<String>,
+}
+
+/// Everything the runtime has of one pod.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ObservedPod {
+    /// Newest first.
+    pub sandboxes: Vec<ObservedSandbox>,
+    /// Newest first.
+    pub containers: Vec<ObservedContainer>,
+}
+
+impl ObservedPod {
+    /// The newest sandbox.
+    pub fn sandbox(&self) -> Option<&ObservedSandbox> {
+        self.sandboxes.first()
+    }
+
+    /// The newest container of a name.
+    pub fn latest(&self, name: &str) -> Option<&ObservedContainer> {
+        self.containers.iter().find(|container| container.name == name)
+    }
+
+    /// The newest container of a name, if it is in this sandbox.
+    pub fn current(&self, name: &str, sandbox_id: &str) -> Option<&ObservedContainer> {
+        self.latest(name).filter(|container| container.sandbox_id == sandbox_id)
+    }
+
+    /// The one before the newest of a name.
+    pub fn previous(&self, name: &str) -> Option<&ObservedContainer> {
+        self.containers.iter().filter(|container| container.name == name).nth(1)
+    }
+
+    /// Those whose process runs.
+    pub fn running(&self) -> impl Iterator<Item = &ObservedContainer> {
+        self.containers.iter().filter(|container| container.state == ContainerState::Running)
+    }
+}
+
+/// Reads everything the runtime has of a pod.
+pub async fn observe(cri: &CriClient, uid: &str) -> Result<ObservedPod, CriError> {
+    let selector = HashMap::from([(label::POD_UID.to_string(), uid.to_string())]);
+    let sandbox_filter =
+        v1::PodSandboxFilter { label_selector: selector.clone(), ..v1::PodSandboxFilter::default() };
+    let filter = v1::ContainerFilter { label_selector: selector, ..v1::ContainerFilter::default() };
+    let (sandboxes, containers) = futures::try_join!(
+        cri.list_pod_sandbox(v1::ListPodSandboxRequest { filter: Some(sandbox_filter) }),
+        cri.list_containers(v1::ListContainersRequest { filter: Some(filter) }),
+    )?;
+    let sandboxes = try_join_all(sandboxes.items.into_iter().map(|sandbox| read_sandbox(cri, sandbox)));
+    let containers =
+        try_join_all(containers.containers.into_iter().map(|container| read_container(cri, container)));
+    let (sandboxes, containers) = futures::try_join!(sandboxes, containers)?;
+    let mut sandboxes: Vec<ObservedSandbox> = sandboxes.into_iter().flatten().collect();
+    let mut containers: Vec<ObservedContainer> = containers.into_iter().flatten().collect();
+    sandboxes.sort_by_key(|sandbox| std::cmp::Reverse(sandbox.created_at));
+    containers.sort_by_key(|container| std::cmp::Reverse(container.created_at));
+    Ok(ObservedPod { sandboxes, containers })
+}
+
+/// What has gone between listing and asking is simply not there.
+fn gone<T>(result: Result<T, CriError>) -> Result<Option<T>, CriError> {
+    match result {
+        Err(error) if error.is_not_found() => Ok(None),
+        other => other.map(Some),
+    }
+}
+
+async fn read_sandbox(cri: &CriClient, sandbox: v1::PodSandbox) -> Result<Option<ObservedSandbox>, CriError> {
+    let request = v1::PodSandboxStatusRequest { pod_sandbox_id: sandbox.id.clone(), verbose: false };
+    let Some(answer) = gone(cri.pod_sandbox_status(request).await)? else { return Ok(None) };
+    let status = answer.status.unwrap_or_default();
+    let network = status.network.unwrap_or_default();
+    let additional = network.additional_ips.into_iter().map(|address| address.ip);
+    let ips = std::iter::once(network.ip).chain(additional).filter(|ip| !ip.is_empty()).collect();
+    Ok(Some(ObservedSandbox {
+        ready: status.state == v1::PodSandboxState::SandboxReady as i32,
+        attempt: status.metadata.map_or(0, |metadata| metadata.attempt),
+        created_at: status.created_at,
+        id: sandbox.id,
+        ips,
+    }))
+}
+
+async fn read_container(
+    cri: &CriClient,
+    container: v1::Container,
+) -> Result<Option<ObservedContainer>, CriError> {
+    let request = v1::ContainerStatusRequest { container_id: container.id.clone(), verbose: false };
+    let Some(answer) = gone(cri.container_status(request).await)? else { return Ok(None) };
+    let status = answer.status.unwrap_or_default();
+    Ok(Some(from_status(container.pod_sandbox_id, status)))
+}
+
+fn from_status(sandbox_id: String, status: v1::ContainerStatus) -> ObservedContainer {
+    let note = |name: &str| status.annotations.get(name).cloned().unwrap_or_default();
+    let state = match status.state {
+        state if state == v1::ContainerState::ContainerCreated as i32 => ContainerState::Created,
+        state if state == v1::ContainerState::ContainerRunning as i32 => ContainerState::Running,
+        state if state == v1::ContainerState::ContainerExited as i32 => ContainerState::Exited,
+        _ => ContainerState::Unknown,
+    };
+    let mut container = ObservedContainer {
+        sandbox_id,
+        state,
+        name: status.labels.get(label::CONTAINER_NAME).cloned().unwrap_or_default(),
+        restart_count: note(annotation::RESTART_COUNT).parse().unwrap_or(0),
+        hash: note(annotation::HASH),
+        created_at: time(status.created_at).unwrap_or_default(),
+        started_at: time(status.started_at),
+        finished_at: time(status.finished_at),
+        exit_code: status.exit_code,
+        message: status.message.clone(),
+        reason: status.reason.clone(),
+        image: status.image.clone().unwrap_or_default().image,
+        image_ref: status.image_ref.clone(),
+        log_path: status.log_path.clone(),
+        user: status.user.clone().and_then(|user| user.linux),
+        id: status.id.clone(),
+    };
+    if state == ContainerState::Exited {
+        let path = note(annotation::TERMINATION_MESSAGE);
+        let fallback = note(annotation::TERMINATION_MESSAGE_POLICY) == "FallbackToLogsOnError";
+        let tail = if fallback && container.exit_code != 0 { Some(container.log_path.as_str()) } else { None };
+        if let Some(message) = crate::containers::files::termination_message(&path, tail) {
+            container.message = message;
+        }
+    }
+    container
+}
+
+fn time(nanoseconds: i64) -> Option<Timestamp> {
+    if nanoseconds <= 0 { None } else { Timestamp::from_nanosecond(i128::from(nanoseconds)).ok() }
+}

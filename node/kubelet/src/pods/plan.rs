@@ -1,0 +1,315 @@
+//! What to do next for a pod. Pure: a snapshot in, a plan out.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::{Container, Pod};
+
+use super::backoff::BackOff;
+use super::observed::{ContainerState, ObservedContainer, ObservedPod};
+use super::{ContainerKind, RestartPolicy, all_containers, init_kind, spec};
+use crate::probes::ProbeView;
+
+/// Everything a decision may look at.
+#[derive(Debug)]
+pub struct Snapshot<'a> {
+    /// The pod as the API server has it.
+    pub pod: &'a Pod,
+    /// What the runtime has of it.
+    pub observed: &'a ObservedPod,
+    /// What probes say, by container id.
+    pub probes: &'a ProbeView,
+    /// Delays of its containers, by name.
+    pub backoff: &'a BackOff,
+    /// The time of the decision.
+    pub now: Timestamp,
+}
+
+/// A running container to stop, and why.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Kill {
+    /// Its name.
+    pub name: String,
+    /// The runtime's id.
+    pub id: String,
+    /// For the event.
+    pub message: String,
+    /// A grace period that overrides the pod's.
+    pub grace_seconds: Option<i64>,
+    /// It never ran: there is nothing to keep of it.
+    pub remove: bool,
+}
+
+/// A container to start.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Start {
+    /// Its name.
+    pub name: String,
+    /// How often it has been started again, this time included.
+    pub restart_count: i32,
+    /// When its last run ended; what back-off counts from.
+    pub ended_at: Option<Timestamp>,
+}
+
+/// What to do, in this order.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Plan {
+    /// Everything of the pod is to end: it has done what it was for, or cannot.
+    pub finish: bool,
+    /// A sandbox is to be made, with this attempt number, after all others are gone.
+    pub create_sandbox: Option<u32>,
+    /// Containers to stop.
+    pub kill: Vec<Kill>,
+    /// Containers to start, in order.
+    pub start: Vec<Start>,
+    /// Containers that wait, and why, as their status says it.
+    pub waiting: BTreeMap<String, (String, String)>,
+    /// When to look again even if nothing happens.
+    pub look_again: Option<Timestamp>,
+}
+
+/// Decides.
+pub fn plan(snapshot: &Snapshot<'_>) -> Plan {
+    let mut plan = Plan::default();
+    let sandbox = snapshot.observed.sandbox();
+    match sandbox.filter(|sandbox| sandbox.ready) {
+        None => plan_sandbox(snapshot, &mut plan),
+        Some(sandbox) => {
+            let mut decider = Decider { snapshot, sandbox_id: &sandbox.id, plan: &mut plan };
+            decider.containers();
+        }
+    }
+    plan
+}
+
+/// There is no working sandbox: make one if there is something to run in it.
+fn plan_sandbox(snapshot: &Snapshot<'_>, plan: &mut Plan) {
+    let policy = RestartPolicy::of(snapshot.pod);
+    let attempt = snapshot.observed.sandbox().map_or(0, |sandbox| sandbox.attempt + 1);
+    let ran_before = attempt > 0 && !snapshot.observed.containers.is_empty();
+    let left = spec(snapshot.pod).containers.iter().any(|container| {
+        let ended = snapshot.observed.latest(&container.name);
+        ended.is_none_or(|ended| policy.restarts(ended.exit_code))
+    });
+    if ran_before && (policy == RestartPolicy::Never || !left) {
+        plan.finish = true;
+        return;
+    }
+    plan.create_sandbox = Some(attempt);
+}
+
+/// Whether the others may go on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Step {
+    /// This one is where it should be.
+    Passed,
+    /// Those after it wait.
+    Blocked,
+    /// It failed for good, and the pod with it.
+    Failed,
+}
+
+struct Decider<'a, 'b> {
+    snapshot: &'a Snapshot<'a>,
+    sandbox_id: &'a str,
+    plan: &'b mut Plan,
+}
+
+impl<'a> Decider<'a, '_> {
+    fn containers(&mut self) {
+        match self.inits() {
+            Step::Passed => self.regulars(),
+            Step::Blocked => {}
+            Step::Failed => self.plan.finish = true,
+        }
+    }
+
+    fn inits(&mut self) -> Step {
+        let pod = self.snapshot.pod;
+        let regular_began = spec(pod).containers.iter().any(|container| self.current(container).is_some());
+        for container in spec(pod).init_containers.iter().flatten() {
+            let step = match init_kind(container) {
+                ContainerKind::Sidecar => self.sidecar(container),
+                // Init containers that ran are never run again once the pod's own containers began.
+                _ if regular_began => Step::Passed,
+                _ => self.init(container),
+            };
+            if step != Step::Passed && !regular_began {
+                return step;
+            }
+        }
+        Step::Passed
+    }
+
+    fn init(&mut self, container: &'a Container) -> Step {
+        let Some(found) = self.current(container) else {
+            self.start(container, None);
+            return Step::Blocked;
+        };
+        match found.state {
+            ContainerState::Running => Step::Blocked,
+            ContainerState::Exited if found.exit_code == 0 => Step::Passed,
+            ContainerState::Exited if RestartPolicy::of(self.snapshot.pod) == RestartPolicy::Never => Step::Failed,
+            ContainerState::Exited => {
+                self.start_after_backoff(container, found);
+                Step::Blocked
+            }
+            ContainerState::Created | ContainerState::Unknown => {
+                self.replace(container, found, "Container is in unknown state, try killing it before restart", None);
+                Step::Blocked
+            }
+        }
+    }
+
+    fn sidecar(&mut self, container: &'a Container) -> Step {
+        let running = self.keep_running(container, RestartPolicy::Always);
+        let started = self.current(container).is_some_and(|found| self.snapshot.probes.started(&found.id, container));
+        if running && started { Step::Passed } else { Step::Blocked }
+    }
+
+    fn regulars(&mut self) {
+        let policy = RestartPolicy::of(self.snapshot.pod);
+        let mut kept = 0;
+        for container in &spec(self.snapshot.pod).containers {
+            if self.keep_running(container, policy) || self.will_run(container) {
+                kept += 1;
+            }
+        }
+        if kept == 0 {
+            self.plan.finish = true;
+            self.plan.kill.clear();
+            self.plan.start.clear();
+        }
+    }
+
+    fn will_run(&self, container: &Container) -> bool {
+        self.plan.start.iter().any(|start| start.name == container.name)
+            || self.plan.waiting.contains_key(&container.name)
+    }
+
+    /// Keeps a container running as its policy asks; says whether it runs now and may go on.
+    fn keep_running(&mut self, container: &'a Container, policy: RestartPolicy) -> bool {
+        let Some(found) = self.current(container) else {
+            let before = self.snapshot.observed.latest(&container.name);
+            if before.is_none_or(|before| policy.restarts(before.exit_code)) {
+                self.start(container, before);
+            }
+            return false;
+        };
+        match found.state {
+            ContainerState::Running => match self.fault(container, found) {
+                None => true,
+                Some((message, grace)) if policy.restarts(1) => {
+                    self.replace(container, found, &message, grace);
+                    false
+                }
+                Some((message, grace)) => {
+                    self.kill(container, found, &message, grace);
+                    // It counts as running until it is seen to have ended.
+                    true
+                }
+            },
+            ContainerState::Exited if policy.restarts(found.exit_code) => {
+                self.start_after_backoff(container, found);
+                false
+            }
+            ContainerState::Exited => false,
+            ContainerState::Created | ContainerState::Unknown => {
+                self.replace(container, found, "Container is in unknown state, try killing it before restart", None);
+                false
+            }
+        }
+    }
+
+    /// Why a running container must not go on.
+    fn fault(&self, container: &Container, found: &ObservedContainer) -> Option<(String, Option<i64>)> {
+        let name = &container.name;
+        if found.hash != container_hash(container) {
+            return Some((format!("Container {name} definition changed, will be restarted"), None));
+        }
+        let grace = |probe: &Option<k8s_openapi::api::core::v1::Probe>| {
+            probe.as_ref().and_then(|probe| probe.termination_grace_period_seconds)
+        };
+        if self.snapshot.probes.startup_failed(&found.id) {
+            let message = format!("Container {name} failed startup probe, will be restarted");
+            return Some((message, grace(&container.startup_probe)));
+        }
+        if self.snapshot.probes.liveness_failed(&found.id) {
+            let message = format!("Container {name} failed liveness probe, will be restarted");
+            return Some((message, grace(&container.liveness_probe)));
+        }
+        None
+    }
+
+    fn current(&self, container: &Container) -> Option<&'a ObservedContainer> {
+        self.snapshot.observed.current(&container.name, self.sandbox_id)
+    }
+
+    fn kill(&mut self, container: &Container, found: &ObservedContainer, message: &str, grace: Option<i64>) {
+        self.plan.kill.push(Kill {
+            name: container.name.clone(),
+            id: found.id.clone(),
+            message: message.to_string(),
+            grace_seconds: grace,
+            remove: matches!(found.state, ContainerState::Created | ContainerState::Unknown),
+        });
+    }
+
+    fn replace(&mut self, container: &Container, found: &ObservedContainer, message: &str, grace: Option<i64>) {
+        self.kill(container, found, message, grace);
+        self.start_after_backoff(container, found);
+    }
+
+    fn start(&mut self, container: &Container, before: Option<&ObservedContainer>) {
+        let latest = before.or_else(|| self.snapshot.observed.latest(&container.name));
+        self.plan.start.push(Start {
+            name: container.name.clone(),
+            restart_count: latest.map_or(0, |latest| latest.restart_count + 1),
+            ended_at: latest.and_then(|latest| latest.finished_at),
+        });
+    }
+
+    fn start_after_backoff(&mut self, container: &Container, ended: &ObservedContainer) {
+        let now = self.snapshot.now;
+        let since = ended.finished_at.unwrap_or(now);
+        let Some((delay, until)) = self.snapshot.backoff.waiting(&container.name, since, now) else {
+            return self.start(container, Some(ended));
+        };
+        let pod = self.snapshot.pod;
+        let message = format!(
+            "back-off {} restarting failed container={} pod={}_{}({})",
+            go_duration(delay),
+            container.name,
+            super::name(pod),
+            super::namespace(pod),
+            super::uid(pod)
+        );
+        self.plan.waiting.insert(container.name.clone(), ("CrashLoopBackOff".to_string(), message));
+        self.plan.look_again = Some(self.plan.look_again.map_or(until, |other| other.min(until)));
+    }
+}
+
+/// A number that changes when a container has to be made anew: of all of its fields only the image may
+/// change while the pod lives.
+pub fn container_hash(container: &Container) -> String {
+    let mut hash = 0xcbf2_9ce4_8422_2325_u64;
+    let text = [container.name.as_str(), container.image.as_deref().unwrap_or_default()].join("\n");
+    for byte in text.bytes() {
+        hash = (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
+    }
+    format!("{hash:016x}")
+}
+
+/// As Go prints a duration of whole seconds: `10s`, `2m40s`, `5m0s`.
+pub fn go_duration(duration: std::time::Duration) -> String {
+    let seconds = duration.as_secs();
+    match (seconds / 60, seconds % 60) {
+        (0, rest) => format!("{rest}s"),
+        (minutes, rest) => format!("{minutes}m{rest}s"),
+    }
+}
+
+/// The container of a name.
+pub fn container_named<'a>(pod: &'a Pod, name: &str) -> Option<(ContainerKind, &'a Container)> {
+    all_containers(pod).find(|(_, container)| container.name == name)
+}

@@ -1,0 +1,186 @@
+//! The pods bound to this node, one worker each, and who wakes them.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::Pod;
+use kube::api::Api;
+use node_cri::events::subscribe;
+use node_cri::v1;
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+
+use super::observed::label;
+use super::uid;
+use super::worker::{Inbox, PodWorker, WorkerContext};
+use crate::api::watch::{Change, follow};
+
+/// The safety net under the event stream.
+const RELIST_AFTER: Duration = Duration::from_secs(60);
+/// Between two tries to reach containerd.
+const RECONNECT_AFTER: Duration = Duration::from_millis(500);
+
+/// The workers by uid.
+#[derive(Debug)]
+pub struct Pods {
+    context: Arc<WorkerContext>,
+    inboxes: Mutex<HashMap<String, Arc<Inbox>>>,
+    /// The API server has told us of all pods once.
+    synced: Arc<Notify>,
+    is_synced: AtomicBool,
+}
+
+impl Pods {
+    /// No worker yet.
+    pub fn new(context: Arc<WorkerContext>) -> Arc<Self> {
+        let pods = Self { context, inboxes: Mutex::default(), synced: Arc::default(), is_synced: AtomicBool::new(false) };
+        Arc::new(pods)
+    }
+
+    /// The pods as the API server has them.
+    pub fn list(&self) -> Vec<Arc<Pod>> {
+        self.inboxes.lock().values().map(|inbox| inbox.pod.lock().clone()).collect()
+    }
+
+    /// The pod of this name.
+    pub fn find(&self, namespace: &str, name: &str) -> Option<Arc<Pod>> {
+        let fits = |pod: &Arc<Pod>| super::name(pod) == name && super::namespace(pod) == namespace;
+        self.list().into_iter().find(fits)
+    }
+
+    /// Wakes one pod's worker.
+    pub fn wake(&self, uid: &str) {
+        if let Some(inbox) = self.inboxes.lock().get(uid) {
+            inbox.wake.notify_one();
+        }
+    }
+
+    fn wake_all(&self) {
+        self.inboxes.lock().values().for_each(|inbox| inbox.wake.notify_one());
+    }
+
+    /// Follows the pods bound to this node, for ever.
+    pub async fn follow_api(self: Arc<Self>, node_name: String) {
+        let api: Api<Pod> = Api::all(self.context.client.clone());
+        let selector = Some(format!("spec.nodeName={node_name}"));
+        let runtime = self.context.runtime.clone();
+        let tell = |change| self.hear(change);
+        follow(&runtime, api, selector, tell).await;
+    }
+
+    fn hear(self: &Arc<Self>, change: Change<Pod>) {
+        match change {
+            Change::All(pods) => {
+                let present: HashSet<String> = pods.iter().map(|pod| uid(pod).to_string()).collect();
+                pods.into_iter().for_each(|pod| self.set(pod));
+                let known: Vec<String> = self.inboxes.lock().keys().cloned().collect();
+                known.iter().filter(|uid| !present.contains(*uid)).for_each(|uid| self.gone(uid));
+                self.is_synced.store(true, Ordering::Release);
+                self.synced.notify_waiters();
+            }
+            Change::Set(pod) => self.set(pod),
+            Change::Gone(pod) => self.gone(uid(&pod)),
+            Change::Failed(reason) => tracing::debug!(reason, "pods not heard of"),
+        }
+    }
+
+    fn set(self: &Arc<Self>, pod: Pod) {
+        let id = uid(&pod).to_string();
+        let mut inboxes = self.inboxes.lock();
+        if let Some(inbox) = inboxes.get(&id) {
+            *inbox.pod.lock() = Arc::new(pod);
+            inbox.wake.notify_one();
+            return;
+        }
+        let inbox = Arc::new(Inbox { pod: Mutex::new(Arc::new(pod)), gone: AtomicBool::new(false), wake: Arc::default() });
+        inboxes.insert(id.clone(), inbox.clone());
+        let pods = self.clone();
+        let worker = PodWorker::new(self.context.clone(), inbox);
+        self.context.runtime.spawn("pod worker", async move {
+            worker.run().await;
+            pods.inboxes.lock().remove(&id);
+        });
+    }
+
+    fn gone(&self, uid: &str) {
+        if let Some(inbox) = self.inboxes.lock().get(uid) {
+            inbox.gone.store(true, Ordering::Release);
+            inbox.wake.notify_one();
+        }
+    }
+
+    /// Wakes workers on what containerd tells, for ever.
+    pub async fn follow_runtime(self: Arc<Self>) {
+        let runtime = self.context.runtime.clone();
+        loop {
+            if let Ok(mut events) = subscribe(&self.context.control.cri).await {
+                // What happened while nobody listened is found by looking.
+                self.wake_all();
+                while let Some(event) = events.next_event().await {
+                    let owner = self.context.owners.lock().get(event.container_id()).cloned();
+                    owner.iter().for_each(|uid| self.wake(uid));
+                }
+            }
+            runtime.sleep(RECONNECT_AFTER).await;
+        }
+    }
+
+    /// Looks at everything the runtime has from time to time: wakes workers whose containers changed
+    /// unheard, and removes what belongs to no pod. For ever.
+    pub async fn relist(self: Arc<Self>) {
+        let runtime = self.context.runtime.clone();
+        if !self.is_synced.load(Ordering::Acquire) {
+            self.synced.notified().await;
+        }
+        let mut seen = HashMap::new();
+        loop {
+            match self.states().await {
+                Ok(states) => {
+                    let changed = states.iter().filter(|(uid, state)| seen.get(*uid) != Some(*state));
+                    changed.for_each(|(uid, _)| self.wake(uid));
+                    self.remove_strangers(states.keys().cloned().collect()).await;
+                    seen = states;
+                }
+                Err(error) => tracing::debug!(error = %error, "runtime not listed"),
+            }
+            runtime.sleep(RELIST_AFTER).await;
+        }
+    }
+
+    /// Of each pod what its sandboxes and containers are, in a form that can be compared.
+    async fn states(&self) -> Result<HashMap<String, Vec<(String, i32)>>, node_cri::CriError> {
+        let cri = &self.context.control.cri;
+        let sandboxes = cri.list_pod_sandbox(v1::ListPodSandboxRequest { filter: None }).await?.items;
+        let containers = cri.list_containers(v1::ListContainersRequest { filter: None }).await?.containers;
+        let mut states: HashMap<String, Vec<(String, i32)>> = HashMap::new();
+        let sandboxes = sandboxes.into_iter().map(|sandbox| (sandbox.labels, sandbox.id, sandbox.state));
+        let containers = containers.into_iter().map(|found| (found.labels, found.id, found.state));
+        for (labels, id, state) in sandboxes.chain(containers) {
+            if let Some(uid) = labels.get(label::POD_UID) {
+                states.entry(uid.clone()).or_default().push((id, state));
+            }
+        }
+        states.values_mut().for_each(|list| list.sort());
+        Ok(states)
+    }
+
+    /// Sandboxes and folders of pods that the API server does not have.
+    async fn remove_strangers(self: &Arc<Self>, in_runtime: HashSet<String>) {
+        let folder = self.context.control.config.pods_folder();
+        let entries = std::fs::read_dir(folder).into_iter().flatten().filter_map(Result::ok);
+        let on_disk = entries.map(|entry| entry.file_name().to_string_lossy().into_owned());
+        let all: HashSet<String> = in_runtime.into_iter().chain(on_disk).collect();
+        for uid in all {
+            if self.inboxes.lock().contains_key(&uid) {
+                continue;
+            }
+            tracing::info!(%uid, "removing what is left of a pod that is gone");
+            let mut pod = Pod::default();
+            pod.metadata.uid = Some(uid.clone());
+            self.set(pod);
+            self.gone(&uid);
+        }
+    }
+}

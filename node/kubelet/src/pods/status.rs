@@ -1,0 +1,444 @@
+//! A pod's status from what was observed. Pure.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::{
+    Container, ContainerState as ApiState, ContainerStateRunning, ContainerStateTerminated,
+    ContainerStateWaiting, ContainerStatus, ContainerUser, HostIP, LinuxContainerUser, Pod, PodCondition, PodIP,
+    PodStatus, VolumeMountStatus,
+};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+
+use super::observed::{ContainerState, ObservedContainer, ObservedPod};
+use super::{ContainerKind, RestartPolicy, all_containers, spec};
+use crate::probes::ProbeView;
+
+/// Everything a status is made from.
+#[derive(Debug)]
+pub struct StatusInput<'a> {
+    /// The pod as the API server has it.
+    pub pod: &'a Pod,
+    /// The status last written, or the API server's.
+    pub previous: &'a PodStatus,
+    /// What the runtime has of it.
+    pub observed: &'a ObservedPod,
+    /// Why containers wait, by name.
+    pub waiting: &'a BTreeMap<String, (String, String)>,
+    /// What probes say.
+    pub probes: &'a ProbeView,
+    /// The node's address.
+    pub node_ip: IpAddr,
+    /// Nothing of the pod will be started any more.
+    pub terminal: bool,
+    /// A failure of the pod as a whole: reason and message.
+    pub failure: Option<&'a (String, String)>,
+    /// The time of the observation.
+    pub now: Timestamp,
+}
+
+/// Makes it.
+pub fn generate(input: &StatusInput<'_>) -> PodStatus {
+    let mut status = input.previous.clone();
+    let (inits, regulars): (Vec<_>, Vec<_>) =
+        all_containers(input.pod).partition(|(kind, _)| *kind != ContainerKind::Regular);
+    let make = |list: Vec<(ContainerKind, &Container)>| -> Vec<ContainerStatus> {
+        list.into_iter().map(|(kind, container)| container_status(input, kind, container)).collect()
+    };
+    let inits = make(inits);
+    let regulars = make(regulars);
+    status.phase = Some(phase(input, &inits, &regulars).to_string());
+    if let Some((reason, message)) = input.failure {
+        status.phase = Some("Failed".into());
+        status.reason = Some(reason.clone());
+        status.message = Some(message.clone());
+    }
+    status.init_container_statuses = (!inits.is_empty()).then_some(inits);
+    status.container_statuses = (!regulars.is_empty()).then_some(regulars);
+    addresses(input, &mut status);
+    status.start_time = status.start_time.or(Some(seconds(input.now)));
+    status.observed_generation = input.pod.metadata.generation;
+    status.conditions = Some(conditions(input, &status));
+    status
+}
+
+fn seconds(time: Timestamp) -> Time {
+    Time(Timestamp::from_second(time.as_second()).unwrap_or(time))
+}
+
+fn addresses(input: &StatusInput<'_>, status: &mut PodStatus) {
+    let host = input.node_ip.to_string();
+    status.host_ips = Some(vec![HostIP { ip: host.clone() }]);
+    status.host_ip = Some(host.clone());
+    let sandbox = input.observed.sandbox();
+    let ips = match sandbox {
+        Some(_) if spec(input.pod).host_network == Some(true) => vec![host],
+        Some(sandbox) => sandbox.ips.clone(),
+        None => Vec::new(),
+    };
+    // A pod that has ended keeps the address it had.
+    if let Some(first) = ips.first() {
+        status.pod_ip = Some(first.clone());
+        status.pod_ips = Some(ips.into_iter().map(|ip| PodIP { ip }).collect());
+    }
+}
+
+fn container_status(input: &StatusInput<'_>, kind: ContainerKind, container: &Container) -> ContainerStatus {
+    let latest = input.observed.latest(&container.name);
+    let before = previous_status(input.previous, kind, &container.name);
+    let Some(latest) = latest else { return without_container(input, kind, container, before) };
+    let mut status = ContainerStatus {
+        name: container.name.clone(),
+        image: if latest.image.is_empty() { image_of(container) } else { latest.image.clone() },
+        image_id: latest.image_ref.clone(),
+        container_id: Some(format!("containerd://{}", latest.id)),
+        restart_count: latest.restart_count,
+        state: Some(api_state(latest)),
+        last_state: last_state(input, container, before),
+        volume_mounts: volume_mounts(container),
+        user: latest.user.as_ref().map(user),
+        resources: container.resources.clone(),
+        allocated_resources: container.resources.as_ref().and_then(|resources| resources.requests.clone()),
+        ..ContainerStatus::default()
+    };
+    let running = latest.state == ContainerState::Running;
+    let started = running && input.probes.started(&latest.id, container);
+    status.started = Some(started);
+    status.ready = match kind {
+        ContainerKind::Init => latest.state == ContainerState::Exited && latest.exit_code == 0,
+        _ => started && input.probes.ready(&latest.id, container),
+    };
+    if let (Some((reason, message)), false) = (input.waiting.get(&container.name), running || input.terminal) {
+        let ended = status.state.take().filter(|state| state.terminated.is_some());
+        status.last_state = ended.or(status.last_state);
+        status.state = Some(waiting(reason, message));
+    }
+    status
+}
+
+/// The runtime has no container of this name (yet, or any more).
+fn without_container(
+    input: &StatusInput<'_>,
+    kind: ContainerKind,
+    container: &Container,
+    before: Option<&ContainerStatus>,
+) -> ContainerStatus {
+    if let Some(before) = before
+        && before.state.as_ref().is_some_and(|state| state.terminated.is_some() || state.running.is_some())
+        && (input.terminal || input.observed.sandbox().is_none())
+    {
+        return lost(before);
+    }
+    let has_inits = spec(input.pod).init_containers.as_ref().is_some_and(|list| !list.is_empty());
+    let default =
+        if has_inits && kind == ContainerKind::Regular { "PodInitializing" } else { "ContainerCreating" };
+    let state = match input.waiting.get(&container.name) {
+        Some((reason, message)) => waiting(reason, message),
+        None if has_inits && kind != ContainerKind::Regular => waiting("PodInitializing", ""),
+        None => waiting(default, ""),
+    };
+    ContainerStatus {
+        name: container.name.clone(),
+        image: image_of(container),
+        state: Some(state),
+        last_state: Some(ApiState::default()),
+        started: Some(false),
+        volume_mounts: volume_mounts(container),
+        ..ContainerStatus::default()
+    }
+}
+
+/// A container that ran and that the runtime no longer knows ended in a way nobody saw.
+fn lost(before: &ContainerStatus) -> ContainerStatus {
+    let mut status = before.clone();
+    status.ready = false;
+    status.started = Some(false);
+    if status.state.as_ref().is_some_and(|state| state.running.is_some()) {
+        let message = "The container could not be located when the pod was terminated";
+        status.state = Some(ApiState {
+            terminated: Some(ContainerStateTerminated {
+                exit_code: 137,
+                reason: Some("ContainerStatusUnknown".into()),
+                message: Some(message.into()),
+                container_id: status.container_id.clone(),
+                ..ContainerStateTerminated::default()
+            }),
+            ..ApiState::default()
+        });
+    }
+    status
+}
+
+fn previous_status<'a>(
+    status: &'a PodStatus,
+    kind: ContainerKind,
+    name: &str,
+) -> Option<&'a ContainerStatus> {
+    let list =
+        if kind == ContainerKind::Regular { &status.container_statuses } else { &status.init_container_statuses };
+    list.iter().flatten().find(|found| found.name == name)
+}
+
+fn image_of(container: &Container) -> String {
+    container.image.clone().unwrap_or_default()
+}
+
+fn waiting(reason: &str, message: &str) -> ApiState {
+    let message = (!message.is_empty()).then(|| message.to_string());
+    let waiting = ContainerStateWaiting { reason: Some(reason.to_string()), message };
+    ApiState { waiting: Some(waiting), ..ApiState::default() }
+}
+
+fn api_state(container: &ObservedContainer) -> ApiState {
+    match container.state {
+        ContainerState::Running => ApiState {
+            running: Some(ContainerStateRunning { started_at: container.started_at.map(seconds) }),
+            ..ApiState::default()
+        },
+        ContainerState::Exited => ended(container),
+        ContainerState::Created | ContainerState::Unknown => waiting("ContainerCreating", ""),
+    }
+}
+
+fn ended(container: &ObservedContainer) -> ApiState {
+    let reason = match (container.exit_code, container.reason.as_str()) {
+        (0, _) => "Completed".to_string(),
+        (_, "") => "Error".to_string(),
+        (_, reason) => reason.to_string(),
+    };
+    let terminated = ContainerStateTerminated {
+        exit_code: container.exit_code,
+        reason: Some(reason),
+        message: (!container.message.is_empty()).then(|| container.message.clone()),
+        started_at: container.started_at.map(seconds),
+        finished_at: container.finished_at.map(seconds),
+        container_id: Some(format!("containerd://{}", container.id)),
+        signal: None,
+    };
+    ApiState { terminated: Some(terminated), ..ApiState::default() }
+}
+
+fn last_state(
+    input: &StatusInput<'_>,
+    container: &Container,
+    before: Option<&ContainerStatus>,
+) -> Option<ApiState> {
+    if let Some(previous) = input.observed.previous(&container.name)
+        && previous.state == ContainerState::Exited
+    {
+        return Some(ended(previous));
+    }
+    // The container before the newest may have been collected; what was said of it stands.
+    before.and_then(|before| before.last_state.clone()).or_else(|| Some(ApiState::default()))
+}
+
+fn user(user: &node_cri::v1::LinuxContainerUser) -> ContainerUser {
+    let groups = (!user.supplemental_groups.is_empty()).then(|| user.supplemental_groups.clone());
+    ContainerUser {
+        linux: Some(LinuxContainerUser { uid: user.uid, gid: user.gid, supplemental_groups: groups }),
+    }
+}
+
+fn volume_mounts(container: &Container) -> Option<Vec<VolumeMountStatus>> {
+    let mounts: Vec<VolumeMountStatus> = container
+        .volume_mounts
+        .iter()
+        .flatten()
+        .map(|mount| VolumeMountStatus {
+            name: mount.name.clone(),
+            mount_path: mount.mount_path.clone(),
+            read_only: mount.read_only,
+            recursive_read_only: (mount.read_only == Some(true)).then(|| "Disabled".to_string()),
+            ..VolumeMountStatus::default()
+        })
+        .collect();
+    (!mounts.is_empty()).then_some(mounts)
+}
+
+fn terminated(status: &ContainerStatus) -> Option<&ContainerStateTerminated> {
+    status.state.as_ref()?.terminated.as_ref()
+}
+
+fn is_running(status: &ContainerStatus) -> bool {
+    status.state.as_ref().is_some_and(|state| state.running.is_some())
+}
+
+/// The phase, from the states of the containers alone; a pod that has ended stays as it ended.
+fn phase(input: &StatusInput<'_>, inits: &[ContainerStatus], regulars: &[ContainerStatus]) -> &'static str {
+    match input.previous.phase.as_deref() {
+        Some("Failed") => return "Failed",
+        Some("Succeeded") => return "Succeeded",
+        _ => {}
+    }
+    let policy = RestartPolicy::of(input.pod);
+    let (mut pending_init, mut failed_init, mut sidecars_running) = (0, 0, 0);
+    let kinds = spec(input.pod).init_containers.iter().flatten().map(super::init_kind);
+    for (kind, status) in kinds.zip(inits) {
+        match (kind, terminated(status)) {
+            (ContainerKind::Sidecar, ended) => {
+                let began = status.started == Some(true) || ended.is_some();
+                pending_init += u32::from(!began);
+                sidecars_running += u32::from(is_running(status));
+            }
+            (_, Some(ended)) if ended.exit_code == 0 => {}
+            (_, Some(_)) if policy == RestartPolicy::Never => failed_init += 1,
+            (_, _) => pending_init += 1,
+        }
+    }
+    let regular_began = regulars.iter().any(|status| status.container_id.is_some());
+    let running = regulars.iter().filter(|status| is_running(status)).count();
+    let ended: Vec<&ContainerStateTerminated> = regulars.iter().filter_map(stopped).collect();
+    let succeeded = ended.iter().filter(|state| state.exit_code == 0).count();
+    let waiting = regulars.len() - running - ended.len();
+    if failed_init > 0 {
+        return "Failed";
+    }
+    if pending_init > 0 && !regular_began && !input.terminal {
+        return "Pending";
+    }
+    if waiting > 0 {
+        return if input.terminal && !ended.is_empty() { "Failed" } else { "Pending" };
+    }
+    if running > 0 {
+        return "Running";
+    }
+    match policy {
+        _ if input.terminal && sidecars_running == 0 => if succeeded == ended.len() { "Succeeded" } else { "Failed" },
+        RestartPolicy::Always => "Running",
+        _ if sidecars_running > 0 => "Running",
+        _ if succeeded == ended.len() => "Succeeded",
+        RestartPolicy::Never => "Failed",
+        RestartPolicy::OnFailure => "Running",
+    }
+}
+
+/// A container waiting to be started again counts as stopped, with how it ended last.
+fn stopped(status: &ContainerStatus) -> Option<&ContainerStateTerminated> {
+    terminated(status).or_else(|| {
+        let waits = status.state.as_ref()?.waiting.is_some();
+        if waits { status.last_state.as_ref()?.terminated.as_ref() } else { None }
+    })
+}
+
+/// Our own conditions, the readiness gates' effect included; those of others stay as they are.
+fn conditions(input: &StatusInput<'_>, status: &PodStatus) -> Vec<PodCondition> {
+    let phase = status.phase.as_deref().unwrap_or_default();
+    let ended = matches!(phase, "Succeeded" | "Failed");
+    let sandbox_ready = input.observed.sandbox().is_some_and(|sandbox| sandbox.ready);
+    let containers = containers_ready(input, status, phase);
+    let ready = pod_ready(input, &containers);
+    let verdicts = [
+        ("PodReadyToStartContainers", Verdict::plain(sandbox_ready && !(ended && input.terminal))),
+        ("Initialized", initialized(input, status, phase)),
+        ("Ready", ready),
+        ("ContainersReady", containers),
+        ("PodScheduled", Verdict::plain(true)),
+    ];
+    let mut conditions = input.previous.conditions.clone().unwrap_or_default();
+    for (kind, verdict) in verdicts {
+        set_condition(&mut conditions, input, kind, verdict);
+    }
+    conditions
+}
+
+#[derive(Debug, Clone, Default)]
+struct Verdict {
+    truth: bool,
+    reason: Option<String>,
+    message: Option<String>,
+}
+
+impl Verdict {
+    fn plain(truth: bool) -> Self {
+        Self { truth, reason: None, message: None }
+    }
+
+    fn no(reason: &str, message: &str) -> Self {
+        let message = (!message.is_empty()).then(|| message.to_string());
+        Self { truth: false, reason: Some(reason.to_string()), message }
+    }
+}
+
+fn set_condition(
+    conditions: &mut Vec<PodCondition>,
+    input: &StatusInput<'_>,
+    kind: &str,
+    verdict: Verdict,
+) {
+    let text = if verdict.truth { "True" } else { "False" };
+    let found = conditions.iter_mut().find(|condition| condition.type_ == kind);
+    let since = match &found {
+        Some(condition) if condition.status == text => condition.last_transition_time.clone(),
+        _ => Some(seconds(input.now)),
+    };
+    let condition = PodCondition {
+        type_: kind.to_string(),
+        status: text.to_string(),
+        reason: verdict.reason,
+        message: verdict.message,
+        last_probe_time: None,
+        last_transition_time: since,
+        observed_generation: input.pod.metadata.generation,
+    };
+    match found {
+        Some(place) => *place = condition,
+        None => conditions.push(condition),
+    }
+}
+
+fn initialized(input: &StatusInput<'_>, status: &PodStatus, phase: &str) -> Verdict {
+    let began = status.container_statuses.iter().flatten().any(|status| status.container_id.is_some());
+    let kinds = spec(input.pod).init_containers.iter().flatten().map(super::init_kind);
+    let statuses = status.init_container_statuses.iter().flatten();
+    let incomplete: Vec<&str> = kinds
+        .zip(statuses)
+        .filter(|(kind, status)| match kind {
+            ContainerKind::Sidecar => status.started != Some(true) && terminated(status).is_none(),
+            _ => !status.ready,
+        })
+        .map(|(_, status)| status.name.as_str())
+        .collect();
+    if phase == "Succeeded" {
+        return Verdict { truth: true, reason: Some("PodCompleted".into()), message: None };
+    }
+    if incomplete.is_empty() || began {
+        return Verdict::plain(true);
+    }
+    let message = format!("containers with incomplete status: [{}]", incomplete.join(" "));
+    Verdict::no("ContainersNotInitialized", &message)
+}
+
+fn containers_ready(input: &StatusInput<'_>, status: &PodStatus, phase: &str) -> Verdict {
+    match phase {
+        "Succeeded" => return Verdict::no("PodCompleted", ""),
+        "Failed" => return Verdict::no("PodFailed", ""),
+        _ => {}
+    }
+    let kinds = spec(input.pod).init_containers.iter().flatten().map(super::init_kind);
+    let sidecars = kinds
+        .zip(status.init_container_statuses.iter().flatten())
+        .filter(|(kind, _)| *kind == ContainerKind::Sidecar)
+        .map(|(_, status)| status);
+    let all: Vec<&ContainerStatus> = sidecars.chain(status.container_statuses.iter().flatten()).collect();
+    let unready: Vec<&str> =
+        all.iter().filter(|status| !status.ready).map(|status| status.name.as_str()).collect();
+    if unready.is_empty() {
+        return Verdict::plain(true);
+    }
+    Verdict::no("ContainersNotReady", &format!("containers with unready status: [{}]", unready.join(" ")))
+}
+
+fn pod_ready(input: &StatusInput<'_>, containers: &Verdict) -> Verdict {
+    if !containers.truth {
+        return containers.clone();
+    }
+    let given = input.previous.conditions.iter().flatten();
+    let holds = |gate: &str| given.clone().any(|found| found.type_ == gate && found.status == "True");
+    let gates = spec(input.pod).readiness_gates.iter().flatten();
+    let missing: Vec<String> = gates
+        .filter(|gate| !holds(&gate.condition_type))
+        .map(|gate| format!("corresponding condition of pod readiness gate \"{}\" does not exist.", gate.condition_type))
+        .collect();
+    if missing.is_empty() { Verdict::plain(true) } else { Verdict::no("ReadinessGatesNotReady", &missing.join(", ")) }
+}

@@ -1,0 +1,208 @@
+//! Decisions and statuses as tables: a pod and what is observed of it, in; plan or status, out.
+
+use std::collections::{BTreeMap, HashMap};
+
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::{Pod, PodStatus};
+
+use super::backoff::BackOff;
+use super::observed::{ContainerState, ObservedContainer, ObservedPod, ObservedSandbox};
+use super::plan::{Plan, Snapshot, container_hash, plan};
+use super::status::{StatusInput, generate};
+use super::status_patch::status_patch;
+use crate::probes::{ProbeResults, ProbeView};
+
+fn pod(spec: &str) -> Pod {
+    let text = format!(
+        r#"{{"metadata":{{"name":"p","namespace":"n","uid":"u","generation":1}},"spec":{spec}}}"#
+    );
+    serde_json::from_str(&text).unwrap()
+}
+
+fn at(second: i64) -> Timestamp {
+    Timestamp::from_second(1_800_000_000 + second).unwrap()
+}
+
+/// `name:state[:exit]` with state one of `run`, `exit`, `new`; newest first, one second apart.
+fn observed(pod: &Pod, containers: &[&str]) -> ObservedPod {
+    let mut out = ObservedPod {
+        sandboxes: vec![ObservedSandbox { id: "s".into(), attempt: 0, ready: true, created_at: 1, ips: vec!["10.0.0.5".into()] }],
+        containers: Vec::new(),
+    };
+    for text in containers {
+        let mut parts = text.split(':');
+        let name = parts.next().unwrap().to_string();
+        let state = match parts.next().unwrap() {
+            "run" => ContainerState::Running,
+            "exit" => ContainerState::Exited,
+            _ => ContainerState::Created,
+        };
+        let exit_code = parts.next().map_or(0, |code| code.parse().unwrap());
+        let hash = super::plan::container_named(pod, &name).map(|(_, container)| container_hash(container));
+        out.containers.push(ObservedContainer {
+            id: format!("id-{name}"),
+            name,
+            sandbox_id: "s".into(),
+            state,
+            restart_count: 0,
+            created_at: at(0),
+            started_at: Some(at(0)),
+            finished_at: (state == ContainerState::Exited).then(|| at(5)),
+            exit_code,
+            reason: String::new(),
+            message: String::new(),
+            image: "i".into(),
+            image_ref: "r".into(),
+            hash: hash.unwrap_or_default(),
+            log_path: String::new(),
+            user: None,
+        });
+    }
+    out
+}
+
+fn decide(pod: &Pod, observed: &ObservedPod, probes: &ProbeView) -> Plan {
+    let backoff = BackOff::default();
+    plan(&Snapshot { pod, observed, probes, backoff: &backoff, now: at(10) })
+}
+
+#[track_caller]
+fn check_plan(spec: &str, containers: &[&str], start: &[&str], kill: &[&str], finish: bool) {
+    let pod = pod(spec);
+    let plan = decide(&pod, &observed(&pod, containers), &ProbeView::default());
+    let starts: Vec<&str> = plan.start.iter().map(|start| start.name.as_str()).collect();
+    let kills: Vec<&str> = plan.kill.iter().map(|kill| kill.name.as_str()).collect();
+    assert_eq!((starts.as_slice(), kills.as_slice(), plan.finish), (start, kill, finish));
+}
+
+const ONE: &str = r#"{"containers":[{"name":"a","image":"i"}]}"#;
+const ONE_NEVER: &str = r#"{"restartPolicy":"Never","containers":[{"name":"a","image":"i"}]}"#;
+const ONE_ON_FAILURE: &str = r#"{"restartPolicy":"OnFailure","containers":[{"name":"a","image":"i"}]}"#;
+const INIT: &str = r#"{"initContainers":[{"name":"x","image":"i"},{"name":"y","image":"i"}],"containers":[{"name":"a","image":"i"}]}"#;
+const INIT_NEVER: &str = r#"{"restartPolicy":"Never","initContainers":[{"name":"x","image":"i"}],"containers":[{"name":"a","image":"i"}]}"#;
+const SIDECAR: &str = r#"{"restartPolicy":"Never","initContainers":[{"name":"x","image":"i","restartPolicy":"Always"}],"containers":[{"name":"a","image":"i"}]}"#;
+
+#[test]
+fn containers_start_and_start_again_by_policy() {
+    check_plan(ONE, &[], &["a"], &[], false);
+    check_plan(ONE, &["a:run"], &[], &[], false);
+    check_plan(ONE, &["a:exit:0"], &["a"], &[], false);
+    check_plan(ONE, &["a:new"], &["a"], &["a"], false);
+    check_plan(ONE_NEVER, &["a:exit:1"], &[], &[], true);
+    check_plan(ONE_ON_FAILURE, &["a:exit:1"], &["a"], &[], false);
+    check_plan(ONE_ON_FAILURE, &["a:exit:0"], &[], &[], true);
+}
+
+#[test]
+fn init_containers_go_first_one_by_one() {
+    check_plan(INIT, &[], &["x"], &[], false);
+    check_plan(INIT, &["x:run"], &[], &[], false);
+    check_plan(INIT, &["x:exit:0"], &["y"], &[], false);
+    check_plan(INIT, &["x:exit:1"], &["x"], &[], false);
+    check_plan(INIT, &["y:exit:0", "x:exit:0"], &["a"], &[], false);
+    check_plan(INIT, &["a:run", "y:exit:0", "x:exit:0"], &[], &[], false);
+    check_plan(INIT_NEVER, &["x:exit:1"], &[], &[], true);
+}
+
+#[test]
+fn a_sidecar_runs_beside_and_ends_with_the_others() {
+    check_plan(SIDECAR, &[], &["x"], &[], false);
+    check_plan(SIDECAR, &["x:run"], &["a"], &[], false);
+    check_plan(SIDECAR, &["a:run", "x:exit:0"], &["x"], &[], false);
+    check_plan(SIDECAR, &["a:exit:0", "x:run"], &[], &[], true);
+}
+
+#[test]
+fn a_container_that_keeps_ending_waits() {
+    let pod = pod(ONE);
+    let observed = observed(&pod, &["a:exit:1"]);
+    let mut backoff = BackOff::default();
+    backoff.tried("a", at(0), at(0));
+    let probes = ProbeView::default();
+    let plan = plan(&Snapshot { pod: &pod, observed: &observed, probes: &probes, backoff: &backoff, now: at(6) });
+    assert_eq!(plan.look_again, Some(at(15)));
+    let (reason, message) = &plan.waiting["a"];
+    assert_eq!(reason, "CrashLoopBackOff");
+    assert_eq!(message, "back-off 10s restarting failed container=a pod=p_n(u)");
+    assert!(plan.start.is_empty() && !plan.finish);
+}
+
+#[test]
+fn a_container_that_fails_its_liveness_probe_is_replaced() {
+    let pod = pod(r#"{"containers":[{"name":"a","image":"i","livenessProbe":{"terminationGracePeriodSeconds":3}}]}"#);
+    let observed = observed(&pod, &["a:run"]);
+    let results = ProbeResults { liveness: Some(false), ..ProbeResults::default() };
+    let probes = ProbeView::new(HashMap::from([("id-a".to_string(), results)]));
+    let plan = decide(&pod, &observed, &probes);
+    assert_eq!(plan.kill[0].message, "Container a failed liveness probe, will be restarted");
+    assert_eq!(plan.kill[0].grace_seconds, Some(3));
+}
+
+fn status_of(pod: &Pod, observed: &ObservedPod, waiting: &[(&str, &str)], terminal: bool) -> PodStatus {
+    let waiting: BTreeMap<String, (String, String)> = waiting
+        .iter()
+        .map(|(name, reason)| ((*name).to_string(), ((*reason).to_string(), String::new())))
+        .collect();
+    generate(&StatusInput {
+        pod,
+        previous: &PodStatus::default(),
+        observed,
+        waiting: &waiting,
+        probes: &ProbeView::default(),
+        node_ip: "192.0.2.1".parse().unwrap(),
+        terminal,
+        failure: None,
+        now: at(10),
+    })
+}
+
+#[track_caller]
+fn check_phase(spec: &str, containers: &[&str], terminal: bool, phase: &str, ready: &str) {
+    let pod = pod(spec);
+    let status = status_of(&pod, &observed(&pod, containers), &[], terminal);
+    let conditions = status.conditions.unwrap();
+    let found = conditions.iter().find(|condition| condition.type_ == "Ready").unwrap();
+    assert_eq!((status.phase.as_deref().unwrap(), found.status.as_str()), (phase, ready));
+}
+
+#[test]
+fn phases_are_upstreams() {
+    check_phase(ONE, &[], false, "Pending", "False");
+    check_phase(ONE, &["a:run"], false, "Running", "True");
+    check_phase(ONE, &["a:exit:1"], false, "Running", "False");
+    check_phase(ONE, &["a:exit:1"], true, "Failed", "False");
+    check_phase(ONE_NEVER, &["a:exit:0"], false, "Succeeded", "False");
+    check_phase(ONE_NEVER, &["a:exit:1"], false, "Failed", "False");
+    check_phase(ONE_ON_FAILURE, &["a:exit:1"], false, "Running", "False");
+    check_phase(INIT, &["x:run"], false, "Pending", "False");
+    check_phase(INIT_NEVER, &["x:exit:1"], false, "Failed", "False");
+    check_phase(INIT, &["a:run", "y:exit:0", "x:exit:0"], false, "Running", "True");
+    check_phase(SIDECAR, &["a:exit:0", "x:run"], false, "Running", "False");
+    check_phase(SIDECAR, &["a:exit:0", "x:exit:137"], true, "Succeeded", "False");
+}
+
+#[test]
+fn a_waiting_container_shows_why_and_how_it_ended() {
+    let pod = pod(ONE);
+    let status = status_of(&pod, &observed(&pod, &["a:exit:3"]), &[("a", "CrashLoopBackOff")], false);
+    let container = &status.container_statuses.unwrap()[0];
+    let state = container.state.clone().unwrap();
+    assert_eq!(state.waiting.unwrap().reason.as_deref(), Some("CrashLoopBackOff"));
+    let last = container.last_state.clone().unwrap().terminated.unwrap();
+    assert_eq!((last.exit_code, last.reason.as_deref()), (3, Some("Error")));
+    let conditions = status.conditions.unwrap();
+    let ready = conditions.iter().find(|condition| condition.type_ == "Ready").unwrap();
+    assert_eq!(ready.message.as_deref(), Some("containers with unready status: [a]"));
+}
+
+#[test]
+fn a_patch_names_only_what_differs() {
+    let pod = pod(ONE);
+    let before = status_of(&pod, &observed(&pod, &[]), &[], false);
+    let mut after = before.clone();
+    assert_eq!(status_patch("u", &before, &after), None);
+    after.pod_ip = None;
+    after.phase = Some("Running".into());
+    let patch = status_patch("u", &before, &after).unwrap();
+    assert_eq!(patch, serde_json::json!({"metadata": {"uid": "u"}, "status": {"phase": "Running", "podIP": null}}));
+}

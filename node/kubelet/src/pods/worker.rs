@@ -1,0 +1,558 @@
+//! One pod's worker: observe, decide, act, report; then wait to be woken.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::{Pod, PodStatus};
+use kube::api::{Api, DeleteParams, Patch, PatchParams, Preconditions};
+use machinery_runtime::Runtime;
+use node_sys::mount::Mounter;
+use node_volume::{ObjectSource, VolumeSet};
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+
+use super::backoff::BackOff;
+use super::observed::{ContainerState, ObservedPod, observe};
+use super::plan::{Plan, Snapshot, container_named, plan};
+use super::status::{StatusInput, generate};
+use super::status_patch::status_patch;
+use super::{full_name, name, namespace, spec, termination, uid};
+use crate::api::events::{EventKind, EventRecorder};
+use crate::api::objects::Objects;
+use crate::containers::control::{ContainerControl, PodFacilities, grace_period};
+use crate::containers::{files, resources};
+use crate::probes::ProbeManager;
+
+/// After a failed step the pod is looked at again after this long, as upstream's.
+const RETRY_AFTER: Duration = Duration::from_secs(10);
+/// After a failed write to the API server.
+const RETRY_WRITE_AFTER: Duration = Duration::from_secs(1);
+/// Volumes of objects are brought up to date at this interval even if no change was heard.
+const REFRESH_AFTER: Duration = Duration::from_secs(600);
+/// Rounds without a pause; a pod that wants more is looked at again later.
+const ROUNDS_MAX: usize = 32;
+/// Ended containers kept per name, for their logs and last state.
+const ENDED_CONTAINERS_KEPT: usize = 2;
+
+/// What all workers share.
+pub struct WorkerContext {
+    /// Clock and tasks.
+    pub runtime: Runtime,
+    /// The API.
+    pub client: kube::Client,
+    /// The runtime's hands.
+    pub control: ContainerControl,
+    /// ConfigMaps, Secrets, tokens.
+    pub objects: Arc<Objects>,
+    /// Mounts of volumes.
+    pub mounter: Arc<dyn Mounter>,
+    /// Where events go.
+    pub events: EventRecorder,
+    /// Which pod a container or sandbox belongs to.
+    pub owners: Mutex<HashMap<String, String>>,
+}
+
+impl std::fmt::Debug for WorkerContext {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("WorkerContext").finish_non_exhaustive()
+    }
+}
+
+/// What a worker is told from outside: the pod as it is now.
+#[derive(Debug)]
+pub struct Inbox {
+    /// The newest version.
+    pub pod: Mutex<Arc<Pod>>,
+    /// The object is gone from the API server: end it without writing.
+    pub gone: std::sync::atomic::AtomicBool,
+    /// Wakes the worker.
+    pub wake: Arc<Notify>,
+}
+
+/// When to go round again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Next {
+    /// When woken, or at this time.
+    Wait(Option<Timestamp>),
+    /// Never: the pod is gone.
+    Done,
+}
+
+/// One pod's worker.
+pub struct PodWorker {
+    context: Arc<WorkerContext>,
+    inbox: Arc<Inbox>,
+    uid: String,
+    volumes: VolumeSet,
+    objects: Arc<dyn ObjectSource>,
+    probes: ProbeManager,
+    backoff: BackOff,
+    waiting: BTreeMap<String, (String, String)>,
+    /// The status last written, and the revision that gave it.
+    written: Option<(u64, PodStatus)>,
+    failure: Option<(String, String)>,
+    /// Nothing runs any more and nothing will.
+    ended: bool,
+    cleaned: bool,
+    volumes_failed: bool,
+}
+
+impl std::fmt::Debug for PodWorker {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("PodWorker").field("uid", &self.uid).finish_non_exhaustive()
+    }
+}
+
+impl PodWorker {
+    /// A worker that has not looked yet.
+    pub fn new(context: Arc<WorkerContext>, inbox: Arc<Inbox>) -> Self {
+        let uid = uid(&inbox.pod.lock()).to_string();
+        let objects = context.objects.for_pod(&uid);
+        let control = &context.control;
+        let volumes = VolumeSet::new(
+            context.runtime.clone(),
+            files::pod_folder(&control.config, &uid),
+            context.mounter.clone(),
+            objects.clone(),
+            control.node,
+        );
+        let probes = ProbeManager::new(
+            context.runtime.clone(),
+            control.cri.clone(),
+            context.events.clone(),
+            inbox.wake.clone(),
+        );
+        Self {
+            context,
+            inbox,
+            uid,
+            volumes,
+            objects,
+            probes,
+            backoff: BackOff::default(),
+            waiting: BTreeMap::new(),
+            written: None,
+            failure: None,
+            ended: false,
+            cleaned: false,
+            volumes_failed: false,
+        }
+    }
+
+    /// Works until the pod is gone.
+    pub async fn run(mut self) {
+        loop {
+            match self.sync().await {
+                Next::Done => break,
+                Next::Wait(None) => self.inbox.wake.notified().await,
+                Next::Wait(Some(until)) => {
+                    let wait = Duration::try_from(until.duration_since(self.now())).unwrap_or_default();
+                    tokio::select! {
+                        biased;
+                        () = self.inbox.wake.notified() => {}
+                        () = self.context.runtime.sleep(wait) => {}
+                    }
+                }
+            }
+        }
+        self.probes.stop();
+        self.context.objects.forget_pod(&self.uid);
+        self.context.owners.lock().retain(|_, owner| *owner != self.uid);
+    }
+
+    fn now(&self) -> Timestamp {
+        self.context.runtime.now()
+    }
+
+    fn after(&self, pause: Duration) -> Next {
+        Next::Wait(self.now().checked_add(pause).ok())
+    }
+
+    fn pod(&self) -> Arc<Pod> {
+        self.inbox.pod.lock().clone()
+    }
+
+    fn is_gone(&self) -> bool {
+        self.inbox.gone.load(std::sync::atomic::Ordering::Acquire)
+    }
+
+    /// Rounds until there is nothing left to do now.
+    async fn sync(&mut self) -> Next {
+        for _ in 0..ROUNDS_MAX {
+            match self.round().await {
+                Ok(Some(next)) => return next,
+                Ok(None) => {}
+                Err(error) => {
+                    tracing::warn!(pod = %full_name(&self.pod()), error = %error, "runtime did not answer");
+                    return self.after(RETRY_WRITE_AFTER);
+                }
+            }
+        }
+        self.after(RETRY_WRITE_AFTER)
+    }
+
+    /// One round; `None` asks for another at once.
+    async fn round(&mut self) -> Result<Option<Next>, node_cri::CriError> {
+        let pod = self.pod();
+        let observed = self.observe().await?;
+        if self.is_gone() {
+            return self.vanish(&pod, &observed).await.map(Some);
+        }
+        self.check_deadline(&pod);
+        let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
+        self.ended |= matches!(phase, Some("Succeeded" | "Failed"));
+        if pod.metadata.deletion_timestamp.is_some() || self.ended || self.failure.is_some() {
+            return self.end(&pod, &observed).await.map(Some);
+        }
+        let ip = observed.sandbox().and_then(|sandbox| sandbox.ips.first()).cloned();
+        let ip = ip.unwrap_or_else(|| self.context.control.config.node_ip.to_string());
+        let previous = self.previous(&pod);
+        self.probes.follow(&pod, &ip, &previous, observed.running());
+        let view = self.probes.view();
+        let snapshot = Snapshot { pod: &pod, observed: &observed, probes: &view, backoff: &self.backoff, now: self.now() };
+        let plan = plan(&snapshot);
+        self.settle_waiting(&pod, &observed, &plan);
+        if plan.finish {
+            self.ended = true;
+            return Ok(None);
+        }
+        let acted = self.act(&pod, &observed, &plan).await?;
+        match acted {
+            Acted::Yes => Ok(None),
+            Acted::No => self.rest(&pod, &observed, &plan).await.map(Some),
+            Acted::Failed => {
+                self.report(&pod, &self.observe().await?, false).await;
+                Ok(Some(self.after(RETRY_AFTER)))
+            }
+        }
+    }
+
+    async fn observe(&self) -> Result<ObservedPod, node_cri::CriError> {
+        let observed = observe(&self.context.control.cri, &self.uid).await?;
+        let ids = observed.containers.iter().map(|container| &container.id);
+        let ids = ids.chain(observed.sandboxes.iter().map(|sandbox| &sandbox.id));
+        let mut owners = self.context.owners.lock();
+        ids.for_each(|id| drop(owners.insert(id.clone(), self.uid.clone())));
+        Ok(observed)
+    }
+
+    /// Reasons of earlier failures are kept for containers that still wait; the plan's own are added.
+    fn settle_waiting(&mut self, pod: &Pod, observed: &ObservedPod, plan: &Plan) {
+        let backing_off = |reason: &str| reason == "CrashLoopBackOff";
+        self.waiting.retain(|name, (reason, _)| {
+            let running = observed.latest(name).is_some_and(|found| found.state == ContainerState::Running);
+            !running && !backing_off(reason)
+        });
+        for (name, (reason, message)) in &plan.waiting {
+            let text = format!("Back-off restarting failed container {name} in pod {}_{}({})", super::name(pod), namespace(pod), uid(pod));
+            self.context.events.container(pod, name, EventKind::Warning, "BackOff", text);
+            self.waiting.insert(name.clone(), (reason.clone(), message.clone()));
+        }
+    }
+
+    async fn act(&mut self, pod: &Arc<Pod>, observed: &ObservedPod, plan: &Plan) -> Result<Acted, node_cri::CriError> {
+        if let Some(attempt) = plan.create_sandbox {
+            return self.act_sandbox(pod, observed, attempt).await;
+        }
+        if plan.kill.is_empty() && plan.start.is_empty() {
+            return Ok(Acted::No);
+        }
+        let ip = observed.sandbox().and_then(|sandbox| sandbox.ips.first()).map(String::as_str);
+        let control = &self.context.control;
+        let kills = plan.kill.iter().map(|kill| control.kill(pod, &kill.name, &kill.id, &kill.message, kill.grace_seconds, ip));
+        futures::future::join_all(kills).await;
+        for kill in plan.kill.iter().filter(|kill| kill.remove) {
+            let request = node_cri::v1::RemoveContainerRequest { container_id: kill.id.clone() };
+            control.cri.remove_container(request).await?;
+        }
+        if !plan.kill.is_empty() {
+            // What starts again is decided on how the killed ones ended.
+            return Ok(Acted::Yes);
+        }
+        if !self.set_up_volumes(pod).await {
+            return Ok(Acted::Failed);
+        }
+        self.start_containers(pod, observed, plan).await
+    }
+
+    async fn start_containers(&mut self, pod: &Arc<Pod>, observed: &ObservedPod, plan: &Plan) -> Result<Acted, node_cri::CriError> {
+        let Some(sandbox) = observed.sandbox() else { return Ok(Acted::No) };
+        let mut failed = false;
+        for start in &plan.start {
+            if let Some(ended) = start.ended_at {
+                let now = self.now();
+                self.backoff.tried(&start.name, ended, now);
+            }
+            let with = PodFacilities { volumes: &self.volumes, objects: self.objects.as_ref(), sandbox };
+            match self.context.control.start(pod, start, with).await {
+                Ok(()) => drop(self.waiting.remove(&start.name)),
+                Err(error) => {
+                    failed = true;
+                    tracing::debug!(pod = %full_name(pod), container = start.name, error = %error, "container not started");
+                    self.waiting.insert(start.name.clone(), (error.reason.to_string(), error.message));
+                }
+            }
+        }
+        self.collect_ended(observed).await;
+        Ok(if failed { Acted::Failed } else { Acted::Yes })
+    }
+
+    async fn act_sandbox(&mut self, pod: &Arc<Pod>, observed: &ObservedPod, attempt: u32) -> Result<Acted, node_cri::CriError> {
+        let context = self.context.clone();
+        if attempt > 0 {
+            let text = "Pod sandbox changed, it will be killed and re-created.";
+            context.events.pod(pod, EventKind::Normal, "SandboxChanged", text);
+        }
+        termination::stop_all(&context.control, pod, observed, None).await?;
+        for sandbox in &observed.sandboxes {
+            context.control.stop_sandbox(&sandbox.id).await?;
+        }
+        if let Err(error) = context.control.prepare_pod(pod) {
+            context.events.pod(pod, EventKind::Warning, error.reason, error.message);
+            return Ok(Acted::Failed);
+        }
+        // The first status and the volumes need nothing of the sandbox, nor it of them.
+        self.report(pod, observed, false).await;
+        if !self.set_up_volumes(pod).await {
+            return Ok(Acted::Failed);
+        }
+        let created = context.control.create_sandbox(pod, attempt).await;
+        match created {
+            Ok(id) => {
+                context.owners.lock().insert(id, self.uid.clone());
+                Ok(Acted::Yes)
+            }
+            Err(_) => Ok(Acted::Failed),
+        }
+    }
+
+    async fn set_up_volumes(&mut self, pod: &Pod) -> bool {
+        let outcome = self.volumes.set_up(pod).await;
+        if let Err((volume, error)) = &outcome {
+            let text = format!("MountVolume.SetUp failed for volume \"{volume}\" : {error}");
+            self.context.events.pod(pod, EventKind::Warning, "FailedMount", text);
+        }
+        self.volumes_failed = outcome.is_err();
+        outcome.is_ok()
+    }
+
+    /// Nothing to do: report, keep volumes fresh, and say when to look again.
+    async fn rest(&mut self, pod: &Arc<Pod>, observed: &ObservedPod, plan: &Plan) -> Result<Next, node_cri::CriError> {
+        let written = self.report(pod, observed, false).await;
+        if has_object_volumes(pod) {
+            self.set_up_volumes(pod).await;
+        }
+        self.collect_ended(observed).await;
+        let mut times = vec![plan.look_again, self.deadline(pod), self.context.objects.next_renewal(&self.uid)];
+        if has_object_volumes(pod) {
+            times.push(self.now().checked_add(REFRESH_AFTER).ok());
+        }
+        if !written {
+            times.push(self.now().checked_add(RETRY_WRITE_AFTER).ok());
+        }
+        if self.volumes_failed {
+            times.push(self.now().checked_add(RETRY_AFTER).ok());
+        }
+        Ok(Next::Wait(times.into_iter().flatten().min()))
+    }
+
+    /// Removes ended containers beyond those kept.
+    async fn collect_ended(&self, observed: &ObservedPod) {
+        let mut seen: HashMap<&str, usize> = HashMap::new();
+        for found in &observed.containers {
+            let count = seen.entry(found.name.as_str()).or_default();
+            *count += 1;
+            if *count > ENDED_CONTAINERS_KEPT && found.state == ContainerState::Exited {
+                let request = node_cri::v1::RemoveContainerRequest { container_id: found.id.clone() };
+                let _ = self.context.control.cri.remove_container(request).await;
+                let _ = std::fs::remove_file(&found.log_path);
+            }
+        }
+    }
+
+    /// What the status says now; our own last word if the API server has not told us of a newer.
+    fn previous(&self, pod: &Pod) -> PodStatus {
+        let theirs = pod.status.clone().unwrap_or_default();
+        match &self.written {
+            Some((revision, status)) if *revision >= revision_of(pod) => status.clone(),
+            _ => theirs,
+        }
+    }
+
+    /// Writes the status if it differs; false if that could not be done.
+    async fn report(&mut self, pod: &Pod, observed: &ObservedPod, terminal: bool) -> bool {
+        let previous = self.previous(pod);
+        let view = self.probes.view();
+        let status = generate(&StatusInput {
+            pod,
+            previous: &previous,
+            observed,
+            waiting: &self.waiting,
+            probes: &view,
+            node_ip: self.context.control.config.node_ip,
+            terminal,
+            failure: self.failure.as_ref(),
+            now: self.now(),
+        });
+        let Some(patch) = status_patch(uid(pod), &previous, &status) else { return true };
+        let api: Api<Pod> = Api::namespaced(self.context.client.clone(), namespace(pod));
+        match api.patch_status(name(pod), &PatchParams::default(), &Patch::Strategic(&patch)).await {
+            Ok(answer) => {
+                self.written = Some((revision_of(&answer), answer.status.unwrap_or(status)));
+                true
+            }
+            // It has gone, or another of its name is there: the watch will say so.
+            Err(kube::Error::Api(refused)) if refused.code == 404 || refused.code == 409 => true,
+            Err(error) => {
+                tracing::debug!(pod = %full_name(pod), error = %error, "status not written");
+                false
+            }
+        }
+    }
+
+    fn deadline(&self, pod: &Pod) -> Option<Timestamp> {
+        let seconds = spec(pod).active_deadline_seconds?;
+        let start = self.previous(pod).start_time?.0;
+        start.checked_add(Duration::from_secs(u64::try_from(seconds).unwrap_or(0))).ok()
+    }
+
+    fn check_deadline(&mut self, pod: &Pod) {
+        if self.failure.is_none() && !self.ended && self.deadline(pod).is_some_and(|deadline| deadline <= self.now()) {
+            let message = "Pod was active on the node longer than the specified deadline";
+            self.context.events.pod(pod, EventKind::Normal, "DeadlineExceeded", message);
+            self.failure = Some(("DeadlineExceeded".into(), message.into()));
+        }
+    }
+
+    /// The pod is to end or has ended: stop what runs, say how it ended, clean up, let it be deleted.
+    async fn end(&mut self, pod: &Arc<Pod>, observed: &ObservedPod) -> Result<Next, node_cri::CriError> {
+        self.probes.stop();
+        let deleted = pod.metadata.deletion_timestamp.is_some();
+        let still = observed.running().next().is_some() || observed.sandboxes.iter().any(|sandbox| sandbox.ready);
+        if still {
+            if deleted {
+                self.report(pod, observed, false).await;
+            }
+            self.stop_listening(pod, observed).await?;
+        }
+        let observed = self.observe().await?;
+        if observed.running().next().is_some() {
+            return Ok(self.after(RETRY_WRITE_AFTER));
+        }
+        if !self.report(pod, &observed, true).await {
+            return Ok(self.after(RETRY_WRITE_AFTER));
+        }
+        self.ended = true;
+        if !self.clean_up(pod) {
+            return Ok(self.after(RETRY_AFTER));
+        }
+        if self.pod().metadata.deletion_timestamp.is_none() {
+            return Ok(Next::Wait(None));
+        }
+        self.remove_everything(&observed).await?;
+        Ok(self.delete_object(pod).await)
+    }
+
+    /// Stops everything, in less time if meanwhile less is given.
+    async fn stop_listening(&self, pod: &Arc<Pod>, observed: &ObservedPod) -> Result<(), node_cri::CriError> {
+        let control = &self.context.control;
+        let stopping = termination::stop_all(control, pod, observed, None);
+        tokio::pin!(stopping);
+        let mut grace = grace_period(pod);
+        loop {
+            tokio::select! {
+                biased;
+                outcome = &mut stopping => return outcome,
+                () = self.inbox.wake.notified() => {
+                    let shorter = if self.is_gone() { 1 } else { grace_period(&self.pod()) };
+                    if shorter < grace {
+                        grace = shorter;
+                        termination::hurry(control, observed, grace).await;
+                    }
+                }
+            }
+        }
+    }
+
+    /// Takes down volumes and groups; false if something is in the way.
+    fn clean_up(&mut self, pod: &Pod) -> bool {
+        if self.cleaned {
+            return true;
+        }
+        if let Err(error) = self.volumes.tear_down() {
+            tracing::warn!(pod = %full_name(pod), error = %error, "volumes not taken down");
+            return false;
+        }
+        let config = &self.context.control.config;
+        for group in resources::possible_pod_cgroups(&config.cgroup_root, &self.uid) {
+            if let Err(error) = self.context.control.cgroups.remove(&group) {
+                tracing::warn!(pod = %full_name(pod), error = %error, "pod group not removed");
+                return false;
+            }
+        }
+        self.cleaned = true;
+        true
+    }
+
+    async fn remove_everything(&self, observed: &ObservedPod) -> Result<(), node_cri::CriError> {
+        for sandbox in &observed.sandboxes {
+            self.context.control.remove_sandbox(&sandbox.id).await?;
+        }
+        let folder = files::log_folder(&self.context.control.config, &self.pod());
+        let _ = std::fs::remove_dir_all(folder);
+        Ok(())
+    }
+
+    async fn delete_object(&self, pod: &Pod) -> Next {
+        let api: Api<Pod> = Api::namespaced(self.context.client.clone(), namespace(pod));
+        let params = DeleteParams {
+            grace_period_seconds: Some(0),
+            preconditions: Some(Preconditions { uid: Some(self.uid.clone()), resource_version: None }),
+            ..DeleteParams::default()
+        };
+        match api.delete(name(pod), &params).await {
+            Ok(_) => Next::Wait(None),
+            Err(kube::Error::Api(refused)) if refused.code == 404 || refused.code == 409 => Next::Done,
+            Err(error) => {
+                tracing::debug!(pod = %full_name(pod), error = %error, "pod object not deleted");
+                self.after(RETRY_WRITE_AFTER)
+            }
+        }
+    }
+
+    /// The object has gone without us: nothing to report, everything to remove.
+    async fn vanish(&mut self, pod: &Arc<Pod>, observed: &ObservedPod) -> Result<Next, node_cri::CriError> {
+        self.probes.stop();
+        termination::stop_all(&self.context.control, pod, observed, Some(grace_period(pod).min(1))).await?;
+        if !self.clean_up(pod) {
+            return Ok(self.after(RETRY_AFTER));
+        }
+        self.remove_everything(observed).await?;
+        Ok(Next::Done)
+    }
+}
+
+/// How acting went.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Acted {
+    Yes,
+    No,
+    Failed,
+}
+
+fn revision_of(pod: &Pod) -> u64 {
+    pod.metadata.resource_version.as_ref().and_then(|revision| revision.parse().ok()).unwrap_or(0)
+}
+
+fn has_object_volumes(pod: &Pod) -> bool {
+    spec(pod).volumes.iter().flatten().any(|volume| {
+        volume.config_map.is_some() || volume.secret.is_some() || volume.projected.is_some() || volume.downward_api.is_some()
+    })
+}
+
+/// Whether a pod has a container of this name.
+pub fn has_container(pod: &Pod, container: &str) -> bool {
+    container_named(pod, container).is_some()
+}

@@ -1,0 +1,94 @@
+//! Asking one probe once.
+
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::{Container, Probe};
+use machinery_runtime::Runtime;
+use node_cri::CriClient;
+use tokio::net::TcpStream;
+
+use super::http::{HttpRequest, get};
+use super::{grpc, port_number};
+
+/// What a probe is asked about.
+#[derive(Debug, Clone)]
+pub struct Target {
+    /// The container's id.
+    pub id: String,
+    /// Its specification.
+    pub container: Container,
+    /// The pod's address.
+    pub pod_ip: String,
+}
+
+/// The answer: well, or why not.
+pub async fn ask(runtime: &Runtime, cri: &CriClient, probe: &Probe, target: &Target) -> Result<(), String> {
+    let seconds = u64::try_from(probe.timeout_seconds.unwrap_or(1)).unwrap_or(1).max(1);
+    let timeout = Duration::from_secs(seconds);
+    if let Some(exec) = &probe.exec {
+        let command = exec.command.clone().unwrap_or_default();
+        return ask_exec(cri, command, timeout, target).await;
+    }
+    let asked = runtime.timeout(timeout, ask_network(probe, target)).await;
+    asked.unwrap_or_else(|_| Err(timeout_text(probe, target)))
+}
+
+fn timeout_text(probe: &Probe, target: &Target) -> String {
+    match http_request(probe, target) {
+        Some(Ok(request)) => format!(
+            "Get \"{}\": context deadline exceeded (Client.Timeout exceeded while awaiting headers)",
+            request.url()
+        ),
+        _ => "dial tcp: i/o timeout".to_string(),
+    }
+}
+
+async fn ask_exec(cri: &CriClient, command: Vec<String>, timeout: Duration, target: &Target) -> Result<(), String> {
+    let seconds = i64::try_from(timeout.as_secs()).unwrap_or(1);
+    match cri.exec_sync(&target.id, command, seconds).await {
+        Ok(answer) if answer.exit_code == 0 => Ok(()),
+        Ok(answer) => Err(String::from_utf8_lossy(&[answer.stdout, answer.stderr].concat()).into_owned()),
+        Err(error) if error.is_timeout() => Err(format!("command timed out: {}", error.message())),
+        Err(error) => Err(format!("command error: {}", error.message())),
+    }
+}
+
+async fn ask_network(probe: &Probe, target: &Target) -> Result<(), String> {
+    if let Some(request) = http_request(probe, target) {
+        let answer = get(request?).await?;
+        return match answer.status {
+            200..400 => Ok(()),
+            status => Err(format!("HTTP probe failed with statuscode: {status}")),
+        };
+    }
+    if let Some(action) = &probe.tcp_socket {
+        let host = action.host.clone().filter(|host| !host.is_empty()).unwrap_or_else(|| target.pod_ip.clone());
+        let port = port_number(&action.port, &target.container).ok_or("the probe's port is not known")?;
+        let connected = TcpStream::connect((host.as_str(), port)).await;
+        return connected
+            .map(drop)
+            .map_err(|error| format!("dial tcp {host}:{port}: connect: {}", super::http::io_text(&error)));
+    }
+    if let Some(action) = &probe.grpc {
+        let port = u16::try_from(action.port).map_err(|_| "the probe's port is not known")?;
+        return grpc::check(&target.pod_ip, port, action.service.as_deref().unwrap_or_default()).await;
+    }
+    Err("missing probe handler".into())
+}
+
+fn http_request(probe: &Probe, target: &Target) -> Option<Result<HttpRequest, String>> {
+    let action = probe.http_get.as_ref()?;
+    let host = action.host.clone().filter(|host| !host.is_empty()).unwrap_or_else(|| target.pod_ip.clone());
+    let Some(port) = port_number(&action.port, &target.container) else {
+        return Some(Err("the probe's port is not known".into()));
+    };
+    let headers = action.http_headers.iter().flatten();
+    Some(Ok(HttpRequest {
+        tls: action.scheme.as_deref() == Some("HTTPS"),
+        host,
+        port,
+        path: action.path.clone().filter(|path| !path.is_empty()).unwrap_or_else(|| "/".into()),
+        headers: headers.map(|header| (header.name.clone(), header.value.clone())).collect(),
+        user_agent: "kube-probe/1.37".into(),
+    }))
+}

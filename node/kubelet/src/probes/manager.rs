@@ -1,0 +1,234 @@
+//! The probe tasks of one pod: kept in step with the containers that run.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::{Container, ContainerStatus, Pod, PodStatus, Probe};
+use machinery_runtime::{Runtime, TaskHandle};
+use node_cri::CriClient;
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+
+use super::execute::{Target, ask};
+use super::{ProbeKind, ProbeResults, ProbeView};
+use crate::api::events::{EventKind, EventRecorder};
+use crate::pods::observed::ObservedContainer;
+use crate::pods::{ContainerKind, all_containers};
+
+type Results = Arc<Mutex<HashMap<String, ProbeResults>>>;
+
+/// The probes of one pod.
+#[derive(Debug)]
+pub struct ProbeManager {
+    runtime: Runtime,
+    cri: CriClient,
+    events: EventRecorder,
+    results: Results,
+    /// Wakes the pod's worker.
+    wake: Arc<Notify>,
+    tasks: HashMap<(String, ProbeKind), TaskHandle<()>>,
+}
+
+impl ProbeManager {
+    /// No probe runs yet.
+    pub fn new(runtime: Runtime, cri: CriClient, events: EventRecorder, wake: Arc<Notify>) -> Self {
+        Self { runtime, cri, events, results: Results::default(), wake, tasks: HashMap::new() }
+    }
+
+    /// All results now.
+    pub fn view(&self) -> ProbeView {
+        ProbeView::new(self.results.lock().clone())
+    }
+
+    /// Starts what is missing for the containers that run, ends what is left of others.
+    ///
+    /// `status` is what was last said of the pod: a container that an earlier agent found started or
+    /// ready stays so until its probe says otherwise.
+    pub fn follow<'a>(
+        &mut self,
+        pod: &Pod,
+        pod_ip: &str,
+        status: &PodStatus,
+        running: impl Iterator<Item = &'a ObservedContainer>,
+    ) {
+        let mut wanted = HashSet::new();
+        for found in running {
+            let Some(container) = probed(pod, &found.name) else { continue };
+            self.seed(&found.id, container, status);
+            for (kind, probe) in probes(container) {
+                wanted.insert((found.id.clone(), kind));
+                let key = (found.id.clone(), kind);
+                if self.tasks.get(&key).is_none_or(TaskHandle::is_finished) {
+                    let task = self.task(pod, pod_ip, container, found, kind, probe);
+                    self.tasks.insert(key, task);
+                }
+            }
+        }
+        self.tasks.retain(|key, task| {
+            let keep = wanted.contains(key);
+            if !keep {
+                task.abort();
+            }
+            keep
+        });
+        let ids: HashSet<&String> = wanted.iter().map(|(id, _)| id).collect();
+        self.results.lock().retain(|id, _| ids.contains(id));
+    }
+
+    /// Ends all of them.
+    pub fn stop(&mut self) {
+        self.tasks.drain().for_each(|(_, task)| task.abort());
+    }
+
+    fn seed(&self, id: &str, container: &Container, status: &PodStatus) {
+        let mut results = self.results.lock();
+        if results.contains_key(id) || probes(container).next().is_none() {
+            return;
+        }
+        let full = format!("containerd://{id}");
+        let all = status.container_statuses.iter().chain(&status.init_container_statuses).flatten();
+        let known: Option<&ContainerStatus> =
+            all.into_iter().find(|status| status.container_id.as_ref() == Some(&full));
+        let seed = ProbeResults {
+            startup: known.filter(|known| known.started == Some(true)).map(|_| true),
+            readiness: known.filter(|known| known.ready).map(|_| true),
+            liveness: None,
+        };
+        results.insert(id.to_string(), seed);
+    }
+
+    fn task(
+        &self,
+        pod: &Pod,
+        pod_ip: &str,
+        container: &Container,
+        found: &ObservedContainer,
+        kind: ProbeKind,
+        probe: &Probe,
+    ) -> TaskHandle<()> {
+        let prober = Prober {
+            runtime: self.runtime.clone(),
+            cri: self.cri.clone(),
+            events: self.events.clone(),
+            results: self.results.clone(),
+            wake: self.wake.clone(),
+            pod: pod.clone(),
+            target: Target { id: found.id.clone(), container: container.clone(), pod_ip: pod_ip.to_string() },
+            kind,
+            probe: probe.clone(),
+            started_at: found.started_at,
+        };
+        self.runtime.spawn("probe", prober.run())
+    }
+}
+
+impl Drop for ProbeManager {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+/// A container that may have probes: not one that runs to its end.
+fn probed<'a>(pod: &'a Pod, name: &str) -> Option<&'a Container> {
+    let found = all_containers(pod).find(|(_, container)| container.name == name);
+    found.filter(|(kind, _)| *kind != ContainerKind::Init).map(|(_, container)| container)
+}
+
+fn probes(container: &Container) -> impl Iterator<Item = (ProbeKind, &Probe)> {
+    let all = [
+        (ProbeKind::Startup, &container.startup_probe),
+        (ProbeKind::Liveness, &container.liveness_probe),
+        (ProbeKind::Readiness, &container.readiness_probe),
+    ];
+    all.into_iter().filter_map(|(kind, probe)| Some((kind, probe.as_ref()?)))
+}
+
+struct Prober {
+    runtime: Runtime,
+    cri: CriClient,
+    events: EventRecorder,
+    results: Results,
+    wake: Arc<Notify>,
+    pod: Pod,
+    target: Target,
+    kind: ProbeKind,
+    probe: Probe,
+    started_at: Option<Timestamp>,
+}
+
+/// How often it was so in a row.
+#[derive(Debug, Clone, Copy, Default)]
+struct Streak {
+    well: bool,
+    length: i32,
+}
+
+impl Prober {
+    async fn run(self) {
+        self.runtime.sleep(self.initial_delay()).await;
+        let period = Duration::from_secs(u64::try_from(self.probe.period_seconds.unwrap_or(10)).unwrap_or(10).max(1));
+        let mut streak = Streak::default();
+        loop {
+            if self.may_ask() && !self.once(&mut streak).await {
+                return;
+            }
+            self.runtime.sleep(period).await;
+        }
+    }
+
+    fn initial_delay(&self) -> Duration {
+        let delay = u64::try_from(self.probe.initial_delay_seconds.unwrap_or(0)).unwrap_or(0);
+        let now = self.runtime.now();
+        let age = self.started_at.and_then(|started| Duration::try_from(now.duration_since(started)).ok());
+        Duration::from_secs(delay).saturating_sub(age.unwrap_or_default())
+    }
+
+    /// Before a container has started only its startup probe is asked; after, only the others.
+    fn may_ask(&self) -> bool {
+        let results = self.results.lock().get(&self.target.id).copied().unwrap_or_default();
+        let started = self.target.container.startup_probe.is_none() || results.startup == Some(true);
+        started != (self.kind == ProbeKind::Startup)
+    }
+
+    /// Asks once; says whether to go on.
+    async fn once(&self, streak: &mut Streak) -> bool {
+        let answer = ask(&self.runtime, &self.cri, &self.probe, &self.target).await;
+        let well = answer.is_ok();
+        if let Err(message) = answer {
+            let text = format!("{} probe failed: {message}", self.kind.title());
+            let name = &self.target.container.name;
+            self.events.container(&self.pod, name, EventKind::Warning, "Unhealthy", text);
+        }
+        *streak = match *streak {
+            Streak { well: before, length } if before == well => Streak { well, length: length + 1 },
+            _ => Streak { well, length: 1 },
+        };
+        let needed = if well { self.probe.success_threshold.unwrap_or(1) } else { self.probe.failure_threshold.unwrap_or(3) };
+        if streak.length < needed {
+            return true;
+        }
+        self.set(well);
+        // A container given up will be stopped, one that has started is the other probes' matter.
+        match self.kind {
+            ProbeKind::Startup => false,
+            ProbeKind::Liveness => well,
+            ProbeKind::Readiness => true,
+        }
+    }
+
+    fn set(&self, well: bool) {
+        let mut results = self.results.lock();
+        let Some(entry) = results.get_mut(&self.target.id) else { return };
+        let place = match self.kind {
+            ProbeKind::Startup => &mut entry.startup,
+            ProbeKind::Liveness => &mut entry.liveness,
+            ProbeKind::Readiness => &mut entry.readiness,
+        };
+        if *place != Some(well) {
+            *place = Some(well);
+            self.wake.notify_one();
+        }
+    }
+}

@@ -1,0 +1,101 @@
+//! Probes: whether a container has started, lives, and is ready for traffic.
+//!
+//! A container that runs has one task per declared probe ([`manager`]); a result that changes wakes the
+//! pod's worker, which reads all results at once as a [`ProbeView`]. [`http`] and [`execute`] ask.
+//! A liveness or readiness probe waits until the startup probe has succeeded.
+
+pub mod execute;
+pub mod grpc;
+pub mod http;
+pub mod manager;
+
+use std::collections::HashMap;
+
+use k8s_openapi::api::core::v1::Container;
+use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
+
+pub use manager::ProbeManager;
+
+/// Which question a probe answers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum ProbeKind {
+    /// Has it started?
+    Startup,
+    /// Does it live?
+    Liveness,
+    /// May it get traffic?
+    Readiness,
+}
+
+impl ProbeKind {
+    /// As events name it.
+    pub fn title(self) -> &'static str {
+        match self {
+            Self::Startup => "Startup",
+            Self::Liveness => "Liveness",
+            Self::Readiness => "Readiness",
+        }
+    }
+}
+
+/// Results known of one container; `None` is "not known yet".
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct ProbeResults {
+    /// Of the startup probe.
+    pub startup: Option<bool>,
+    /// Of the liveness probe.
+    pub liveness: Option<bool>,
+    /// Of the readiness probe.
+    pub readiness: Option<bool>,
+}
+
+/// The results of a pod's containers at one moment, by container id.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ProbeView {
+    results: HashMap<String, ProbeResults>,
+}
+
+impl ProbeView {
+    /// A view of these results.
+    pub fn new(results: HashMap<String, ProbeResults>) -> Self {
+        Self { results }
+    }
+
+    fn of(&self, id: &str) -> ProbeResults {
+        self.results.get(id).copied().unwrap_or_default()
+    }
+
+    /// Whether a running container counts as started.
+    pub fn started(&self, id: &str, container: &Container) -> bool {
+        container.startup_probe.is_none() || self.of(id).startup == Some(true)
+    }
+
+    /// Whether a started container counts as ready.
+    pub fn ready(&self, id: &str, container: &Container) -> bool {
+        container.readiness_probe.is_none() || self.of(id).readiness == Some(true)
+    }
+
+    /// Whether the startup probe gave it up.
+    pub fn startup_failed(&self, id: &str) -> bool {
+        self.of(id).startup == Some(false)
+    }
+
+    /// Whether the liveness probe gave it up.
+    pub fn liveness_failed(&self, id: &str) -> bool {
+        self.of(id).liveness == Some(false)
+    }
+}
+
+/// The number of a port that may be given by its name in the container.
+pub fn port_number(port: &IntOrString, container: &Container) -> Option<u16> {
+    match port {
+        IntOrString::Int(number) => u16::try_from(*number).ok(),
+        IntOrString::String(name) => match name.parse() {
+            Ok(number) => Some(number),
+            Err(_) => {
+                let found = container.ports.iter().flatten().find(|port| port.name.as_ref() == Some(name))?;
+                u16::try_from(found.container_port).ok()
+            }
+        },
+    }
+}

@@ -1,0 +1,192 @@
+//! Who asks, and whether they may. Both are the API server's to say, remembered for a short while.
+
+use std::collections::HashMap;
+use std::hash::Hash;
+use std::time::Duration;
+
+use http::Method;
+use k8s_openapi::api::authentication::v1::{TokenReview, TokenReviewSpec};
+use k8s_openapi::api::authorization::v1::{ResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec};
+use kube::Client;
+use kube::api::{Api, PostParams};
+use machinery_meta::UserInfo;
+use machinery_runtime::Runtime;
+use parking_lot::Mutex;
+use rustls::pki_types::CertificateDer;
+
+/// Upstream's cache times: of tokens, of a yes, of a no.
+const TOKEN_AGE_MAX: Duration = Duration::from_secs(120);
+const ALLOWED_AGE_MAX: Duration = Duration::from_secs(300);
+const DENIED_AGE_MAX: Duration = Duration::from_secs(30);
+/// Answers remembered; more and all are forgotten.
+const REMEMBERED_MAX: usize = 1024;
+
+/// The user a client certificate names: its common name, with its organisations as groups.
+pub fn user_of(certificate: &CertificateDer<'_>) -> Option<UserInfo> {
+    let (_, parsed) = x509_parser::parse_x509_certificate(certificate).ok()?;
+    let subject = parsed.subject();
+    let name = subject.iter_common_name().next()?.as_str().ok()?.to_string();
+    let groups = subject.iter_organization().filter_map(|group| group.as_str().ok().map(str::to_string));
+    let mut user = UserInfo { name, groups: groups.collect(), ..UserInfo::default() };
+    user.groups.push("system:authenticated".into());
+    Some(user)
+}
+
+/// Why a request is refused.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Refusal {
+    /// Nobody known asks.
+    Unauthorized,
+    /// They may not.
+    Forbidden(String),
+    /// It could not be found out.
+    Unavailable(String),
+}
+
+#[derive(Debug)]
+struct Remembered<K, V> {
+    table: Mutex<HashMap<K, (Duration, V)>>,
+}
+
+impl<K, V> Default for Remembered<K, V> {
+    fn default() -> Self {
+        Self { table: Mutex::default() }
+    }
+}
+
+impl<K: Hash + Eq, V: Clone> Remembered<K, V> {
+    fn get(&self, key: &K, now: Duration) -> Option<V> {
+        let table = self.table.lock();
+        table.get(key).filter(|(until, _)| *until > now).map(|(_, value)| value.clone())
+    }
+
+    fn put(&self, key: K, value: V, until: Duration) {
+        let mut table = self.table.lock();
+        if table.len() >= REMEMBERED_MAX {
+            table.clear();
+        }
+        table.insert(key, (until, value));
+    }
+}
+
+/// Asks the API server.
+#[derive(Debug)]
+pub struct Delegated {
+    runtime: Runtime,
+    client: Client,
+    node_name: String,
+    tokens: Remembered<String, Option<UserInfo>>,
+    decisions: Remembered<(String, Vec<String>, &'static str, &'static str), Option<String>>,
+}
+
+impl Delegated {
+    /// Nothing is remembered yet.
+    pub fn new(runtime: Runtime, client: Client, node_name: String) -> Self {
+        Self { runtime, client, node_name, tokens: Remembered::default(), decisions: Remembered::default() }
+    }
+
+    /// Who asks: the certificate's user, or the token's.
+    pub async fn authenticate(&self, peer: Option<&UserInfo>, bearer: Option<&str>) -> Result<UserInfo, Refusal> {
+        if let Some(peer) = peer {
+            return Ok(peer.clone());
+        }
+        let token = bearer.ok_or(Refusal::Unauthorized)?;
+        let now = self.runtime.monotonic();
+        if let Some(known) = self.tokens.get(&token.to_string(), now) {
+            return known.ok_or(Refusal::Unauthorized);
+        }
+        let spec = TokenReviewSpec { token: Some(token.to_string()), audiences: None };
+        let review = TokenReview { spec, ..TokenReview::default() };
+        let answer = Api::<TokenReview>::all(self.client.clone()).create(&PostParams::default(), &review).await;
+        let status = answer.map_err(|error| Refusal::Unavailable(error.to_string()))?.status.unwrap_or_default();
+        let user = (status.authenticated == Some(true)).then(|| {
+            let user = status.user.unwrap_or_default();
+            UserInfo {
+                name: user.username.unwrap_or_default(),
+                groups: user.groups.unwrap_or_default(),
+                ..UserInfo::default()
+            }
+        });
+        self.tokens.put(token.to_string(), user.clone(), now + TOKEN_AGE_MAX);
+        user.ok_or(Refusal::Unauthorized)
+    }
+
+    /// Whether a user may do this to one of the node's subresources; any of those given is enough.
+    pub async fn authorize(&self, user: &UserInfo, verb: &'static str, subresources: &[&'static str]) -> Result<(), Refusal> {
+        let mut reason = String::new();
+        for subresource in subresources {
+            match self.decide(user, verb, subresource).await? {
+                None => return Ok(()),
+                Some(why) => reason = why,
+            }
+        }
+        Err(Refusal::Forbidden(format!(
+            "Forbidden (user={}, verb={verb}, resource=nodes, subresource(s)={subresources:?}){reason}",
+            user.name
+        )))
+    }
+
+    /// `None` is yes, else why not.
+    async fn decide(
+        &self,
+        user: &UserInfo,
+        verb: &'static str,
+        subresource: &'static str,
+    ) -> Result<Option<String>, Refusal> {
+        let key = (user.name.clone(), user.groups.clone(), verb, subresource);
+        let now = self.runtime.monotonic();
+        if let Some(known) = self.decisions.get(&key, now) {
+            return Ok(known);
+        }
+        let attributes = ResourceAttributes {
+            verb: Some(verb.into()),
+            version: Some("v1".into()),
+            resource: Some("nodes".into()),
+            subresource: Some(subresource.into()),
+            name: Some(self.node_name.clone()),
+            ..ResourceAttributes::default()
+        };
+        let spec = SubjectAccessReviewSpec {
+            user: Some(user.name.clone()),
+            groups: Some(user.groups.clone()),
+            resource_attributes: Some(attributes),
+            ..SubjectAccessReviewSpec::default()
+        };
+        let review = SubjectAccessReview { spec, ..SubjectAccessReview::default() };
+        let answer = Api::<SubjectAccessReview>::all(self.client.clone()).create(&PostParams::default(), &review).await;
+        let status = answer.map_err(|error| Refusal::Unavailable(error.to_string()))?.status.unwrap_or_default();
+        let (verdict, age) = if status.allowed {
+            (None, ALLOWED_AGE_MAX)
+        } else {
+            let reason = status.reason.filter(|reason| !reason.is_empty());
+            (Some(reason.map(|reason| format!(": {reason}")).unwrap_or_default()), DENIED_AGE_MAX)
+        };
+        self.decisions.put(key, verdict.clone(), now + age);
+        Ok(verdict)
+    }
+}
+
+/// The verb a method stands for.
+pub fn verb_of(method: &Method) -> &'static str {
+    match method.as_str() {
+        "POST" => "create",
+        "PUT" => "update",
+        "PATCH" => "patch",
+        "DELETE" => "delete",
+        _ => "get",
+    }
+}
+
+/// The subresources of the node a path belongs to.
+pub fn subresources_of(path: &str) -> &'static [&'static str] {
+    let below = |prefix: &str| path == prefix || path.strip_prefix(prefix).is_some_and(|rest| rest.starts_with('/'));
+    match path {
+        _ if below("/stats") => &["stats"],
+        _ if below("/metrics") => &["metrics"],
+        _ if below("/logs") => &["log"],
+        _ if below("/pods") || below("/runningpods") => &["pods", "proxy"],
+        _ if below("/healthz") => &["healthz", "proxy"],
+        _ if below("/configz") => &["configz", "proxy"],
+        _ => &["proxy"],
+    }
+}

@@ -1,0 +1,128 @@
+//! Port 10250: logs, exec, attach, port-forward, the node's pods and figures, for those who may.
+//!
+//! A connection is TLS; who speaks is known by client certificate or by a bearer token that the API
+//! server reviews ([`auth`]); whether they may is the API server's to say. [`routes`] then answers, and
+//! [`streaming`] takes connections over. [`healthz`] is the loopback port without either.
+
+pub mod auth;
+pub mod healthz;
+mod logs;
+pub mod routes;
+mod stats;
+pub mod streaming;
+mod tls;
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use parking_lot::Mutex;
+use tokio::net::{TcpListener, TcpStream};
+
+use crate::config::KubeletConfig;
+use crate::managers::ManagerContext;
+
+/// Connections served at once; more wait in the kernel's queue.
+const CONNECTIONS_MAX: usize = 1024;
+/// A client must finish its TLS handshake and its request's head in this time.
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
+const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// The servers cannot listen.
+#[derive(Debug, thiserror::Error)]
+pub enum ServerError {
+    /// A port is taken or not ours to take.
+    #[error("listening on {address}")]
+    Listen {
+        /// Where.
+        address: SocketAddr,
+        /// Why not.
+        #[source]
+        source: std::io::Error,
+    },
+    /// Certificate or key cannot be used.
+    #[error("setting up TLS: {0}")]
+    Tls(String),
+}
+
+/// Sockets that listen, and the TLS they speak. Each is taken by the manager that serves it.
+#[derive(Debug, Clone)]
+pub struct Listeners {
+    /// The authenticated server's port.
+    pub port: u16,
+    main: Arc<Mutex<Option<TcpListener>>>,
+    health: Arc<Mutex<Option<TcpListener>>>,
+    tls: Arc<rustls::ServerConfig>,
+}
+
+impl Listeners {
+    /// Binds both ports.
+    pub async fn bind(config: &KubeletConfig) -> Result<Self, ServerError> {
+        let tls = Arc::new(tls::server_config(config)?);
+        let any = match config.node_ip {
+            std::net::IpAddr::V4(_) => SocketAddr::from(([0, 0, 0, 0], config.port)),
+            std::net::IpAddr::V6(_) => SocketAddr::from(([0_u16; 8], config.port)),
+        };
+        let main = listen(any).await?;
+        let port = main.local_addr().map(|address| address.port()).unwrap_or(config.port);
+        let health = match config.healthz_port {
+            0 => None,
+            port => Some(listen(SocketAddr::from(([127, 0, 0, 1], port))).await?),
+        };
+        Ok(Self { port, main: Arc::new(Mutex::new(Some(main))), health: Arc::new(Mutex::new(health)), tls })
+    }
+
+    fn take_main(&self) -> Option<TcpListener> {
+        self.main.lock().take()
+    }
+
+    fn take_health(&self) -> Option<TcpListener> {
+        self.health.lock().take()
+    }
+}
+
+async fn listen(address: SocketAddr) -> Result<TcpListener, ServerError> {
+    TcpListener::bind(address).await.map_err(|source| ServerError::Listen { address, source })
+}
+
+/// Serves the authenticated port for ever.
+pub async fn serve(context: ManagerContext) {
+    let Some(listener) = context.listeners.take_main() else { return };
+    let acceptor = tokio_rustls::TlsAcceptor::from(context.listeners.tls.clone());
+    let server = Arc::new(routes::Server::new(context.clone()));
+    let room = Arc::new(tokio::sync::Semaphore::new(CONNECTIONS_MAX));
+    loop {
+        let Ok(permit) = room.clone().acquire_owned().await else { return };
+        let Ok((stream, _)) = listener.accept().await else {
+            context.runtime.sleep(Duration::from_millis(50)).await;
+            continue;
+        };
+        let (server, acceptor, runtime) = (server.clone(), acceptor.clone(), context.runtime.clone());
+        context.runtime.spawn("kubelet connection", async move {
+            let _permit = permit;
+            let handshake = runtime.timeout(HANDSHAKE_TIMEOUT, acceptor.accept(stream)).await;
+            if let Ok(Ok(stream)) = handshake {
+                serve_connection(server, stream).await;
+            }
+        });
+    }
+}
+
+async fn serve_connection(server: Arc<routes::Server>, stream: tokio_rustls::server::TlsStream<TcpStream>) {
+    let peer = stream.get_ref().1.peer_certificates().and_then(|chain| chain.first()).and_then(auth::user_of);
+    let peer = Arc::new(peer);
+    let service = service_fn(move |request| {
+        let (server, peer) = (server.clone(), peer.clone());
+        async move { Ok::<_, std::convert::Infallible>(server.handle(peer.as_ref().as_ref(), request).await) }
+    });
+    let connection = hyper::server::conn::http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEAD_TIMEOUT)
+        .serve_connection(TokioIo::new(stream), service)
+        .with_upgrades();
+    if let Err(error) = connection.await {
+        tracing::debug!(error = %error, "kubelet connection ended");
+    }
+}

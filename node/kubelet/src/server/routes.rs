@@ -1,0 +1,173 @@
+//! From a request to its answer.
+
+use std::collections::HashMap;
+use std::convert::Infallible;
+
+use bytes::Bytes;
+use http::{Request, Response, StatusCode};
+use http_body_util::combinators::UnsyncBoxBody;
+use http_body_util::{BodyExt, Full};
+use hyper::body::Incoming;
+use machinery_meta::UserInfo;
+
+use super::auth::{Delegated, Refusal, subresources_of, verb_of};
+use super::{logs, stats, streaming};
+use crate::managers::ManagerContext;
+
+/// The body of every answer.
+pub type Body = UnsyncBoxBody<Bytes, Infallible>;
+
+/// The authenticated server.
+#[derive(Debug)]
+pub struct Server {
+    pub(super) context: ManagerContext,
+    delegated: Delegated,
+}
+
+/// A short answer of text.
+pub fn text(status: StatusCode, text: impl Into<Bytes>) -> Response<Body> {
+    with_type(status, "text/plain; charset=utf-8", text.into())
+}
+
+pub(super) fn json(value: &impl serde::Serialize) -> Response<Body> {
+    match serde_json::to_vec(value) {
+        Ok(bytes) => with_type(StatusCode::OK, "application/json", bytes.into()),
+        Err(error) => text(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()),
+    }
+}
+
+pub(super) fn with_type(status: StatusCode, content_type: &'static str, bytes: Bytes) -> Response<Body> {
+    let mut response = Response::new(Full::new(bytes).boxed_unsync());
+    *response.status_mut() = status;
+    response.headers_mut().insert("content-type", http::HeaderValue::from_static(content_type));
+    response
+}
+
+impl Server {
+    /// Answers with what these managers know.
+    pub fn new(context: ManagerContext) -> Self {
+        let node = context.config.node_name.clone();
+        let delegated = Delegated::new(context.runtime.clone(), context.client.clone(), node);
+        Self { context, delegated }
+    }
+
+    /// Answers one request of a connection whose certificate named `peer`.
+    pub async fn handle(&self, peer: Option<&UserInfo>, request: Request<Incoming>) -> Response<Body> {
+        match self.admit(peer, &request).await {
+            Ok(()) => self.route(request).await,
+            Err(Refusal::Unauthorized) => text(StatusCode::UNAUTHORIZED, "Unauthorized"),
+            Err(Refusal::Forbidden(why)) => text(StatusCode::FORBIDDEN, why),
+            Err(Refusal::Unavailable(why)) => {
+                text(StatusCode::INTERNAL_SERVER_ERROR, format!("Authorization error: {why}"))
+            }
+        }
+    }
+
+    async fn admit(&self, peer: Option<&UserInfo>, request: &Request<Incoming>) -> Result<(), Refusal> {
+        let header = request.headers().get("authorization").and_then(|value| value.to_str().ok());
+        let user = self.delegated.authenticate(peer, header.and_then(|value| value.strip_prefix("Bearer "))).await?;
+        let subresources = subresources_of(request.uri().path());
+        self.delegated.authorize(&user, verb_of(request.method()), subresources).await
+    }
+
+    async fn route(&self, request: Request<Incoming>) -> Response<Body> {
+        let path = request.uri().path().to_string();
+        let parts: Vec<&str> = path.split('/').filter(|part| !part.is_empty()).collect();
+        let query = Query::parse(request.uri().query().unwrap_or_default());
+        match parts.as_slice() {
+            ["healthz" | "livez" | "readyz"] => text(StatusCode::OK, "ok"),
+            ["pods"] => self.pods(),
+            ["stats", "summary"] => stats::summary(&self.context).await,
+            ["metrics"] => stats::metrics(&self.context).await,
+            ["metrics", "resource"] => stats::resource_metrics(&self.context).await,
+            ["metrics", "cadvisor" | "probes"] => text(StatusCode::OK, ""),
+            ["containerLogs", namespace, pod, container] => {
+                logs::answer(&self.context, namespace, pod, container, &query).await
+            }
+            ["exec", namespace, pod, container] | ["exec", namespace, pod, _, container] => {
+                streaming::exec(&self.context, request, namespace, pod, container, &query).await
+            }
+            ["attach", namespace, pod, container] | ["attach", namespace, pod, _, container] => {
+                streaming::attach(&self.context, request, namespace, pod, container, &query).await
+            }
+            ["portForward", namespace, pod] | ["portForward", namespace, pod, _] => {
+                streaming::port_forward(&self.context, request, namespace, pod).await
+            }
+            _ => text(StatusCode::NOT_FOUND, "404 page not found\n"),
+        }
+    }
+
+    fn pods(&self) -> Response<Body> {
+        let items: Vec<_> = self.context.pods.list().iter().map(|pod| (**pod).clone()).collect();
+        json(&serde_json::json!({"kind": "PodList", "apiVersion": "v1", "metadata": {}, "items": items}))
+    }
+}
+
+/// Parsed parameters of a request; a name may come several times.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Query {
+    values: HashMap<String, Vec<String>>,
+}
+
+impl Query {
+    /// Parses what follows the question mark.
+    pub fn parse(text: &str) -> Self {
+        let mut values: HashMap<String, Vec<String>> = HashMap::new();
+        for pair in text.split('&').filter(|pair| !pair.is_empty()) {
+            let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+            values.entry(decoded(name)).or_default().push(decoded(value));
+        }
+        Self { values }
+    }
+
+    /// The first value of a name.
+    pub fn get(&self, name: &str) -> Option<&str> {
+        self.values.get(name).and_then(|list| list.first()).map(String::as_str)
+    }
+
+    /// All values of a name.
+    pub fn all(&self, name: &str) -> Vec<String> {
+        self.values.get(name).cloned().unwrap_or_default()
+    }
+
+    /// Whether a flag is set, in any of the forms clients use.
+    pub fn flag(&self, name: &str) -> bool {
+        matches!(self.get(name), Some("true" | "1" | "t" | "T" | "TRUE" | "True"))
+    }
+}
+
+fn decoded(text: &str) -> String {
+    let mut bytes = Vec::with_capacity(text.len());
+    let raw = text.as_bytes();
+    let mut at = 0;
+    while at < raw.len() {
+        let hex = (raw[at] == b'%').then(|| text.get(at + 1..at + 3)).flatten();
+        match (raw[at], hex.and_then(|hex| u8::from_str_radix(hex, 16).ok())) {
+            (_, Some(byte)) => {
+                bytes.push(byte);
+                at += 3;
+            }
+            (b'+', None) => {
+                bytes.push(b' ');
+                at += 1;
+            }
+            (byte, None) => {
+                bytes.push(byte);
+                at += 1;
+            }
+        }
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parameters_are_decoded_and_may_repeat() {
+        let query = Query::parse("command=sh&command=-c&command=echo+%22a%26b%22&stdin=1");
+        assert_eq!(query.all("command"), ["sh", "-c", "echo \"a&b\""]);
+        assert!(query.flag("stdin") && !query.flag("tty"));
+    }
+}
