@@ -15,7 +15,7 @@ use crate::pods::worker::WorkerContext;
 use crate::{logs, node, server};
 
 /// What a manager may use.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct ManagerContext {
     /// Clock and tasks.
     pub runtime: Runtime,
@@ -33,6 +33,12 @@ pub struct ManagerContext {
     pub workers: Arc<WorkerContext>,
     /// Listening sockets.
     pub listeners: server::Listeners,
+}
+
+impl std::fmt::Debug for ManagerContext {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ManagerContext").field("node_name", &self.config.node_name).finish_non_exhaustive()
+    }
 }
 
 /// A manager: its name and how it runs until the agent ends.

@@ -195,9 +195,9 @@ impl Objects {
         request: &node_volume::TokenRequest,
         now: Timestamp,
     ) -> Result<Token, kube::Error> {
-        let audiences = if request.audience.is_empty() { Vec::new() } else { vec![request.audience.clone()] };
+        let audiences = (!request.audience.is_empty()).then(|| vec![request.audience.clone()]);
         let body = TokenRequest {
-            spec: TokenRequestSpec {
+            spec: Some(TokenRequestSpec {
                 audiences,
                 expiration_seconds: Some(request.expiration_seconds),
                 bound_object_ref: Some(BoundObjectReference {
@@ -206,7 +206,8 @@ impl Objects {
                     name: Some(request.pod.0.clone()),
                     uid: Some(request.pod.1.clone()),
                 }),
-            },
+                ..TokenRequestSpec::default()
+            }),
             ..TokenRequest::default()
         };
         let path = format!(
@@ -220,10 +221,10 @@ impl Objects {
             .map_err(|error| kube::Error::Service(error.into()))?;
         let answer: TokenRequest = self.client.request(http).await?;
         let status = answer.status.unwrap_or_default();
-        let lifetime = status.expiration_timestamp.0.duration_since(now);
-        let lifetime = Duration::try_from(lifetime).unwrap_or_default();
+        let ends = status.expiration_timestamp.map_or(now, |time| time.0);
+        let lifetime = Duration::try_from(ends.duration_since(now)).unwrap_or_default();
         let renew_at = now.checked_add((lifetime * 4 / 5).min(TOKEN_AGE_MAX)).unwrap_or(now);
-        Ok(Token { value: status.token, renew_at })
+        Ok(Token { value: status.token.unwrap_or_default(), renew_at })
     }
 }
 

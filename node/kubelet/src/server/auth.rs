@@ -70,13 +70,18 @@ impl<K: Hash + Eq, V: Clone> Remembered<K, V> {
 }
 
 /// Asks the API server.
-#[derive(Debug)]
 pub struct Delegated {
     runtime: Runtime,
     client: Client,
     node_name: String,
     tokens: Remembered<String, Option<UserInfo>>,
     decisions: Remembered<(String, Vec<String>, &'static str, &'static str), Option<String>>,
+}
+
+impl std::fmt::Debug for Delegated {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Delegated").field("node_name", &self.node_name).finish_non_exhaustive()
+    }
 }
 
 impl Delegated {
@@ -95,7 +100,7 @@ impl Delegated {
         if let Some(known) = self.tokens.get(&token.to_string(), now) {
             return known.ok_or(Refusal::Unauthorized);
         }
-        let spec = TokenReviewSpec { token: Some(token.to_string()), audiences: None };
+        let spec = TokenReviewSpec { token: token.to_string(), audiences: None };
         let review = TokenReview { spec, ..TokenReview::default() };
         let answer = Api::<TokenReview>::all(self.client.clone()).create(&PostParams::default(), &review).await;
         let status = answer.map_err(|error| Refusal::Unavailable(error.to_string()))?.status.unwrap_or_default();

@@ -1,8 +1,22 @@
-//! stub
-use http::{Request, Response, StatusCode};
-use hyper::body::Incoming;
-use super::routes::{Body, Query, text};
-use crate::managers::ManagerContext;
-pub(super) async fn exec(_c: &ManagerContext, _r: Request<Incoming>, _n: &str, _p: &str, _k: &str, _q: &Query) -> Response<Body> { text(StatusCode::NOT_IMPLEMENTED, "exec") }
-pub(super) async fn attach(_c: &ManagerContext, _r: Request<Incoming>, _n: &str, _p: &str, _k: &str, _q: &Query) -> Response<Body> { text(StatusCode::NOT_IMPLEMENTED, "attach") }
-pub(super) async fn port_forward(_c: &ManagerContext, _r: Request<Incoming>, _n: &str, _p: &str) -> Response<Body> { text(StatusCode::NOT_IMPLEMENTED, "pf") }
+//! Connections taken over: exec, attach and port-forward.
+//!
+//! A client may speak WebSocket (`v5` or `v4.channel.k8s.io`, and for port-forward SPDY inside a
+//! WebSocket) or SPDY/3.1 directly. Either becomes the same [`Channels`]: input, output, errors, a
+//! verdict, terminal sizes. [`session`] joins them to a process of containerd's task service, or for
+//! attach to what the runtime's own streaming server offers; [`port_forward`] joins SPDY streams to
+//! connections inside the pod's network namespace.
+
+mod attach;
+mod channels;
+mod exec;
+mod port_forward;
+pub mod spdy;
+mod spdy_channels;
+mod upgrade;
+mod websocket;
+
+pub use channels::{Channels, Input, Output};
+
+pub(super) use attach::attach;
+pub(super) use exec::exec;
+pub(super) use port_forward::port_forward;

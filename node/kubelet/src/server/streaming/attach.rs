@@ -1,0 +1,186 @@
+//! attach: to the container's own process, through the runtime's streaming server, which holds its pipes.
+//!
+//! The runtime speaks SPDY there, in which input can be half-closed.
+
+use bytes::{Bytes, BytesMut};
+use http::{Request, Response, StatusCode};
+use http_body_util::Empty;
+use hyper::body::Incoming;
+use hyper_util::rt::TokioIo;
+use machinery_runtime::Runtime;
+use node_cri::v1;
+use tokio::net::TcpStream;
+use tokio::sync::mpsc;
+
+use super::super::routes::{Body, Query, text};
+use super::channels::{Channels, Input, Output, Wanted, failure, verdict};
+use super::exec::running_container;
+use super::spdy::session::{SpdySession, SpdyStream};
+use super::upgrade::{Accepted, Carrier, accept};
+use super::{spdy_channels, websocket};
+use crate::managers::ManagerContext;
+use crate::pods::plan::container_named;
+
+pub(in crate::server) async fn attach(
+    context: &ManagerContext,
+    mut request: Request<Incoming>,
+    namespace: &str,
+    pod: &str,
+    container: &str,
+    query: &Query,
+) -> Response<Body> {
+    let mut wanted = Wanted::of(query);
+    if !wanted.any() {
+        return text(StatusCode::BAD_REQUEST, "you must specify at least 1 of stdin, stdout, stderr");
+    }
+    let container_id = match running_container(context, namespace, pod, container).await {
+        Ok(id) => id,
+        Err(response) => return *response,
+    };
+    // Whether there is a terminal was decided when the container was made.
+    let found = context.pods.find(namespace, pod);
+    let tty = found.as_deref().and_then(|pod| container_named(pod, container)).is_some_and(|(_, container)| container.tty == Some(true));
+    let carried = wanted;
+    wanted.tty = tty;
+    wanted.stderr &= !tty;
+    let accepted = match accept(&mut request, websocket::PROTOCOLS, spdy_channels::PROTOCOLS) {
+        Ok(accepted) => accepted,
+        Err(response) => return *response,
+    };
+    let Accepted { carrier, connection, response, .. } = accepted;
+    let context = context.clone();
+    let runtime = context.runtime.clone();
+    runtime.clone().spawn("attach session", async move {
+        let Ok(connection) = connection.await else { return };
+        let connection = TokioIo::new(connection);
+        let channels = match carrier {
+            Carrier::WebSocket => Some(websocket::carry(&runtime, websocket::open(connection).await)),
+            Carrier::Spdy => spdy_channels::carry(&runtime, connection, carried).await,
+        };
+        let Some(channels) = channels else { return };
+        let output = channels.output.clone();
+        let last = match join(&context, &runtime, container_id, wanted, channels).await {
+            Ok(()) => verdict(0),
+            Err(message) => failure(&message),
+        };
+        let _ = output.send(Output::Verdict(last)).await;
+    });
+    response
+}
+
+async fn join(
+    context: &ManagerContext,
+    runtime: &Runtime,
+    container_id: String,
+    wanted: Wanted,
+    channels: Channels,
+) -> Result<(), String> {
+    let request = v1::AttachRequest {
+        container_id,
+        stdin: wanted.stdin,
+        tty: wanted.tty,
+        stdout: wanted.stdout,
+        stderr: wanted.stderr,
+    };
+    let url = context.workers.control.cri.attach(request).await.map_err(|error| error.message())?.url;
+    let mut session = connect(runtime, &url).await?;
+    let error = open(&mut session, "error").await?;
+    let stdin = if wanted.stdin { Some(open(&mut session, "stdin").await?) } else { None };
+    let stdout = if wanted.stdout { Some(open(&mut session, "stdout").await?) } else { None };
+    let stderr = if wanted.stderr { Some(open(&mut session, "stderr").await?) } else { None };
+    let resize = if wanted.tty { Some(open(&mut session, "resize").await?) } else { None };
+    let Channels { input, output } = channels;
+    let outputs = async {
+        tokio::join!(copy(stdout, output.clone(), Output::Stdout), copy(stderr, output.clone(), Output::Stderr));
+    };
+    let ended = verdict_of(error);
+    let fed = feed(input, stdin, resize);
+    tokio::pin!(outputs, fed, ended);
+    let outcome = tokio::select! {
+        biased;
+        outcome = &mut ended => {
+            let _ = runtime.timeout(std::time::Duration::from_secs(1), &mut outputs).await;
+            outcome
+        }
+        () = &mut outputs => Ok(()),
+        () = &mut fed => Ok(()),
+    };
+    drop(session);
+    outcome
+}
+
+async fn open(session: &mut SpdySession, kind: &str) -> Result<SpdyStream, String> {
+    session.open(&[("streamtype", kind)]).await.ok_or_else(|| "the runtime ended the connection".to_string())
+}
+
+/// Upgrades a connection to the runtime's streaming server.
+async fn connect(runtime: &Runtime, url: &str) -> Result<SpdySession, String> {
+    let uri: http::Uri = url.parse().map_err(|_| "the runtime gave an unreadable address".to_string())?;
+    let address = uri.authority().ok_or("the runtime gave an address without a host")?.to_string();
+    let stream = TcpStream::connect(&address).await.map_err(|error| error.to_string())?;
+    let (mut sender, connection) =
+        hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.map_err(|error| error.to_string())?;
+    runtime.spawn("attach connection", async move {
+        // How it ended is seen by the session on it.
+        let _ = connection.with_upgrades().await;
+    });
+    let path = uri.path_and_query().map_or("/", |path| path.as_str());
+    let request = Request::post(path)
+        .header("host", &address)
+        .header("connection", "Upgrade")
+        .header("upgrade", "SPDY/3.1")
+        .header("x-stream-protocol-version", "v4.channel.k8s.io")
+        .body(Empty::<Bytes>::new())
+        .map_err(|error| error.to_string())?;
+    let response = sender.send_request(request).await.map_err(|error| error.to_string())?;
+    if response.status() != StatusCode::SWITCHING_PROTOCOLS {
+        return Err(format!("the runtime answered {}", response.status()));
+    }
+    let upgraded = hyper::upgrade::on(response).await.map_err(|error| error.to_string())?;
+    Ok(SpdySession::client(runtime, TokioIo::new(upgraded)))
+}
+
+async fn copy(from: Option<SpdyStream>, to: mpsc::Sender<Output>, wrap: fn(Bytes) -> Output) {
+    let Some(mut from) = from else { return };
+    while let Some(piece) = from.read().await {
+        if to.send(wrap(piece)).await.is_err() {
+            return;
+        }
+    }
+}
+
+async fn feed(mut input: mpsc::Receiver<Input>, stdin: Option<SpdyStream>, resize: Option<SpdyStream>) {
+    while let Some(piece) = input.recv().await {
+        match piece {
+            Input::Stdin(data) => {
+                if let Some(stream) = &stdin {
+                    stream.writer().write(data).await;
+                }
+            }
+            Input::StdinEnd => {
+                if let Some(stream) = &stdin {
+                    stream.writer().finish().await;
+                }
+            }
+            Input::Resize { width, height } => {
+                if let Some(stream) = &resize {
+                    let text = format!("{{\"Width\":{width},\"Height\":{height}}}\n");
+                    stream.writer().write(text.into()).await;
+                }
+            }
+        }
+    }
+}
+
+/// What the runtime says at the end; silence is success.
+async fn verdict_of(mut error: SpdyStream) -> Result<(), String> {
+    let mut text = BytesMut::new();
+    while let Some(piece) = error.read().await {
+        text.extend_from_slice(&piece);
+    }
+    let value: serde_json::Value = serde_json::from_slice(&text).unwrap_or_default();
+    match value["status"].as_str() {
+        Some("Failure") => Err(value["message"].as_str().unwrap_or("attach failed").to_string()),
+        _ => Ok(()),
+    }
+}

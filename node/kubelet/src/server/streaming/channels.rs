@@ -1,0 +1,102 @@
+//! What a remote command session consists of, whatever carries it.
+
+use bytes::Bytes;
+use tokio::sync::mpsc;
+
+/// Pieces on their way in either direction; beyond it the faster side waits.
+pub(super) const PIECES_MAX: usize = 16;
+
+/// From the client.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Input {
+    /// Bytes for standard input.
+    Stdin(Bytes),
+    /// No more of them.
+    StdinEnd,
+    /// The terminal's size.
+    Resize {
+        /// Columns.
+        width: u16,
+        /// Rows.
+        height: u16,
+    },
+}
+
+/// To the client.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Output {
+    /// Bytes of standard output.
+    Stdout(Bytes),
+    /// Bytes of standard error.
+    Stderr(Bytes),
+    /// How it ended: a `Status` object. The last thing sent.
+    Verdict(Bytes),
+}
+
+/// Both directions of a session. When `input` ends the client has gone.
+#[derive(Debug)]
+pub struct Channels {
+    /// From the client.
+    pub input: mpsc::Receiver<Input>,
+    /// To the client.
+    pub output: mpsc::Sender<Output>,
+}
+
+/// Which streams a client wants.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) struct Wanted {
+    pub(super) stdin: bool,
+    pub(super) stdout: bool,
+    pub(super) stderr: bool,
+    pub(super) tty: bool,
+}
+
+impl Wanted {
+    /// From a request's parameters, in the API server's or the kubelet's spelling.
+    pub(super) fn of(query: &super::super::routes::Query) -> Self {
+        let either = |a: &str, b: &str| query.flag(a) || query.flag(b);
+        let tty = query.flag("tty");
+        Self {
+            stdin: either("input", "stdin"),
+            stdout: either("output", "stdout"),
+            stderr: either("error", "stderr") && !tty,
+            tty,
+        }
+    }
+
+    pub(super) fn any(self) -> bool {
+        self.stdin || self.stdout || self.stderr
+    }
+}
+
+/// Reads a terminal size as clients send it: `{"Width":80,"Height":24}`.
+pub(super) fn parse_size(text: &[u8]) -> Option<Input> {
+    let value: serde_json::Value = serde_json::from_slice(text).ok()?;
+    let side = |name: &str| u16::try_from(value[name].as_u64()?).ok();
+    Some(Input::Resize { width: side("Width")?, height: side("Height")? })
+}
+
+/// The verdict on a command that ended.
+pub(super) fn verdict(exit_code: i32) -> Bytes {
+    let value = if exit_code == 0 {
+        serde_json::json!({"metadata": {}, "status": "Success"})
+    } else {
+        serde_json::json!({
+            "metadata": {}, "status": "Failure", "reason": "NonZeroExitCode",
+            "message": format!("command terminated with non-zero exit code: exit status {exit_code}"),
+            "details": {"causes": [{"reason": "ExitCode", "message": exit_code.to_string()}]},
+        })
+    };
+    value.to_string().into()
+}
+
+/// The verdict on a session that could not be.
+pub(super) fn failure(message: &str) -> Bytes {
+    serde_json::json!({
+        "metadata": {}, "status": "Failure", "reason": "InternalError", "code": 500,
+        "message": format!("Internal error occurred: {message}"),
+        "details": {"causes": [{"message": message}]},
+    })
+    .to_string()
+    .into()
+}
