@@ -234,8 +234,10 @@ pub struct ImageSource {
     pub architecture: String,
     /// The layer: an uncompressed tar.
     pub layer: Vec<u8>,
-    /// The command.
+    /// The command, which a container may replace.
     pub entrypoint: Vec<String>,
+    /// Its arguments, which a container may replace on their own.
+    pub arguments: Vec<String>,
     /// Environment as `NAME=value`.
     pub env: Vec<String>,
 }
@@ -245,7 +247,7 @@ pub fn write_image<W: Write>(out: W, source: &ImageSource) -> io::Result<W> {
     let layer = digest(&source.layer);
     let config = serde_json::json!({
         "architecture": source.architecture, "os": "linux",
-        "config": {"Entrypoint": source.entrypoint, "Env": source.env, "WorkingDir": "/"},
+        "config": {"Entrypoint": source.entrypoint, "Cmd": source.arguments, "Env": source.env, "WorkingDir": "/"},
         "rootfs": {"type": "layers", "diff_ids": [layer]},
         "history": [{"created_by": "knarr"}],
     })

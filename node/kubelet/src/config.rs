@@ -44,6 +44,29 @@ pub struct KubeletConfig {
 }
 
 impl KubeletConfig {
+    /// Upstream's defaults, for a node without a name or an address yet.
+    pub fn for_data_dir(data_dir: PathBuf) -> Self {
+        Self {
+            node_name: String::new(),
+            node_ip: IpAddr::from([127, 0, 0, 1]),
+            cluster_dns: Vec::new(),
+            cluster_domain: "cluster.local".into(),
+            resolv_conf: "/etc/resolv.conf".into(),
+            node_labels: BTreeMap::new(),
+            cgroup_root: "/".into(),
+            max_pods: 110,
+            port: 10250,
+            healthz_port: 10248,
+            tls: None,
+            client_ca: None,
+            container_runtime_endpoint: data_dir.join("containerd/containerd.sock"),
+            version: format!("v1.37.1+knarr{}", env!("CARGO_PKG_VERSION")),
+            container_log_max_bytes: 10 << 20,
+            container_log_max_files: 5,
+            data_dir,
+        }
+    }
+
     /// Below it lies one folder per pod, by uid.
     pub fn pods_folder(&self) -> PathBuf {
         self.data_dir.join("pods")
@@ -62,7 +85,7 @@ impl KubeletConfig {
     /// Everything wrong with it, each with the flag it came from.
     pub fn problems(&self) -> Vec<String> {
         let mut problems = Vec::new();
-        if machinery_meta::syntax::dns1123_subdomain(&self.node_name).first().is_some() {
+        if !machinery_meta::syntax::dns1123_subdomain(&self.node_name).is_empty() {
             problems.push(format!("--node-name: {:?} is not a valid node name", self.node_name));
         }
         if !self.data_dir.is_absolute() {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use kube::Client;
 use machinery_runtime::Runtime;
 use node_cri::{CriClient, CriError, v1};
+use node_sys::cgroup::CgroupResources;
 use node_sys::machine::Machine;
 use node_sys::mount::LinuxMounter;
 use node_volume::NodeResources;
@@ -15,6 +16,7 @@ use crate::api::services::Services;
 use crate::config::KubeletConfig;
 use crate::containers::control::ContainerControl;
 use crate::containers::dns::{NodeDns, parse_resolv_conf};
+use crate::containers::resources;
 use crate::images::ImageManager;
 use crate::managers::{ManagerContext, rows};
 use crate::node::facts::NodeFacts;
@@ -36,6 +38,9 @@ pub enum KubeletError {
     /// The container runtime does not answer.
     #[error("the container runtime does not answer")]
     Runtime(#[source] CriError),
+    /// The groups that all pods lie in cannot be made.
+    #[error("making the pods' cgroups")]
+    Cgroups(#[source] node_sys::cgroup::CgroupError),
     /// A port cannot be served.
     #[error("serving")]
     Server(#[source] ServerError),
@@ -65,6 +70,7 @@ impl Kubelet {
         let health = health(&cri).await;
         let node = register(&runtime, &client, &config, &facts, &health).await;
         let workers = worker_context(&runtime, &config, &client, cri, &facts);
+        make_tiers(&workers.control, &facts).map_err(KubeletError::Cgroups)?;
         let pods = Pods::new(workers.clone());
         let waker = Arc::downgrade(&pods);
         workers.objects.on_change(Arc::new(move |uid| {
@@ -89,6 +95,17 @@ impl Kubelet {
     pub fn pod_count(&self) -> usize {
         self.pods.list().len()
     }
+}
+
+/// The groups of the three classes: what asks for nothing gets processor time only when nobody else wants it.
+fn make_tiers(control: &ContainerControl, facts: &NodeFacts) -> Result<(), node_sys::cgroup::CgroupError> {
+    const SHARES_PER_CPU: u64 = 1024;
+    const SHARES_MIN: u64 = 2;
+    let root = resources::kubepods(&control.config.cgroup_root);
+    let shares = |shares| CgroupResources { cpu_shares: Some(shares), ..CgroupResources::default() };
+    control.cgroups.apply(&root, &shares(facts.machine.cpus * SHARES_PER_CPU))?;
+    control.cgroups.apply(&format!("{root}/burstable"), &CgroupResources::default())?;
+    control.cgroups.apply(&format!("{root}/besteffort"), &shares(SHARES_MIN))
 }
 
 async fn observe_facts(config: &KubeletConfig, cri: &CriClient) -> Result<NodeFacts, CriError> {
@@ -138,5 +155,6 @@ fn worker_context(
         mounter: Arc::new(LinuxMounter),
         events,
         owners: parking_lot::Mutex::default(),
+        exited: parking_lot::Mutex::default(),
     })
 }

@@ -61,6 +61,21 @@ pub fn memory_available_bytes() -> u64 {
     )
 }
 
+/// Whether we run as root.
+pub fn is_root() -> bool {
+    nix::unistd::geteuid().is_root()
+}
+
+/// The addresses of this machine's links, in their order.
+pub fn addresses() -> Vec<std::net::IpAddr> {
+    let Ok(all) = nix::ifaddrs::getifaddrs() else { return Vec::new() };
+    let address = |storage: nix::sys::socket::SockaddrStorage| {
+        let v4 = storage.as_sockaddr_in().map(|v4| std::net::IpAddr::V4(v4.ip()));
+        v4.or_else(|| storage.as_sockaddr_in6().map(|v6| std::net::IpAddr::V6(v6.ip())))
+    };
+    all.filter_map(|found| found.address.and_then(address)).collect()
+}
+
 fn first_line(path: &str) -> String {
     std::fs::read_to_string(path)
         .unwrap_or_default()

@@ -1,7 +1,11 @@
 //! Knowing a process again: a pid alone may have been given to another process meanwhile.
 
+use std::os::fd::{FromRawFd, OwnedFd};
+
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
 
 /// A pid together with when that process started (in clock ticks after boot), and the boot it was in.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -43,12 +47,37 @@ impl ProcessIdentity {
         Self::of(self.pid).is_ok_and(|now| now == *self)
     }
 
+    /// Waits until that very process has ended. Must be called within a tokio runtime.
+    pub async fn ended(&self) -> std::io::Result<()> {
+        let descriptor = open_pidfd(self.pid)?;
+        // SAFETY: the descriptor is open, owned by the handle, and closed only when the handle is dropped.
+        #[expect(unsafe_code, reason = "tokio asks for the promise that the descriptor stays open")]
+        let handle = unsafe { AsyncFd::register_with_interest(descriptor, Interest::READABLE) }?;
+        // The handle is for whoever has the pid now; if that is another, ours has ended.
+        if self.is_alive() {
+            let _ready = handle.readable().await?;
+        }
+        Ok(())
+    }
+
     /// Sends a signal if that very process still runs; says whether it did.
     pub fn signal(&self, signal: Signal) -> bool {
         let Ok(pid) = i32::try_from(self.pid) else {
             return false;
         };
         self.is_alive() && kill(Pid::from_raw(pid), signal).is_ok()
+    }
+}
+
+fn open_pidfd(pid: u32) -> std::io::Result<OwnedFd> {
+    // SAFETY: the call takes two numbers and returns a descriptor that nobody else owns, or an error.
+    #[expect(unsafe_code, reason = "neither std nor nix has pidfd_open")]
+    unsafe {
+        let found = libc::syscall(libc::SYS_pidfd_open, libc::c_long::from(pid), 0);
+        match i32::try_from(found) {
+            Ok(descriptor) if descriptor >= 0 => Ok(OwnedFd::from_raw_fd(descriptor)),
+            _ => Err(std::io::Error::last_os_error()),
+        }
     }
 }
 

@@ -13,9 +13,7 @@ use super::config::ContainerdConfig;
 /// It answers within a second here; a cold disk may take longer.
 const START_TIMEOUT: Duration = Duration::from_secs(60);
 const ASK_AGAIN_AFTER: Duration = Duration::from_millis(20);
-/// How often a running one is looked at.
-const LOOK_AFTER: Duration = Duration::from_secs(1);
-const RESTART_AFTER: Duration = Duration::from_secs(1);
+const RESTART_AFTER: Duration = Duration::from_millis(500);
 
 /// containerd cannot be had.
 #[derive(Debug, thiserror::Error)]
@@ -140,15 +138,16 @@ impl Containerd {
     /// Starts it again whenever it has ended, for ever.
     pub async fn supervise(self) {
         loop {
-            self.runtime.sleep(LOOK_AFTER).await;
-            if recorded(&self.config.directory).is_some() {
-                continue;
+            if let Some(running) = recorded(&self.config.directory)
+                && running.ended().await.is_ok()
+            {
+                tracing::warn!(pid = running.pid, "containerd has ended, starting it again");
             }
-            tracing::warn!("containerd has ended, starting it again");
             if let Err(error) = self.start() {
                 tracing::error!(error = %error, "containerd not started");
-                self.runtime.sleep(RESTART_AFTER).await;
             }
+            // One that ends at once must not be started without a pause.
+            self.runtime.sleep(RESTART_AFTER).await;
         }
     }
 }

@@ -15,6 +15,7 @@ use crate::containers::security::ImageUser;
 use crate::pods::backoff::BackOff;
 use crate::pods::{namespace, spec, uid};
 
+pub mod base;
 mod credentials;
 
 /// An image that is there.

@@ -86,7 +86,7 @@ pub fn status(
         quantities(&[
             ("cpu", machine.cpus.to_string()),
             ("memory", format!("{}Ki", memory / 1024)),
-            ("ephemeral-storage", if storage % 1024 == 0 { format!("{}Ki", storage / 1024) } else { storage.to_string() }),
+            ("ephemeral-storage", format!("{}Ki", storage / 1024)),
             ("pods", config.max_pods.to_string()),
             ("hugepages-1Gi", "0".to_string()),
             ("hugepages-2Mi", "0".to_string()),

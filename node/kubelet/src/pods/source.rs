@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::Api;
-use node_cri::events::subscribe;
+use node_cri::events::{TaskEvent, subscribe};
 use node_cri::v1;
 use parking_lot::Mutex;
-use tokio::sync::Notify;
+use tokio::sync::watch;
 
 use super::observed::label;
 use super::uid;
@@ -19,6 +19,8 @@ use crate::api::watch::{Change, follow};
 
 /// The safety net under the event stream.
 const RELIST_AFTER: Duration = Duration::from_secs(60);
+/// Ends remembered until a worker has seen them; those of others' containers are never seen.
+const EXITED_MAX: usize = 4096;
 /// Between two tries to reach containerd.
 const RECONNECT_AFTER: Duration = Duration::from_millis(500);
 
@@ -28,14 +30,13 @@ pub struct Pods {
     context: Arc<WorkerContext>,
     inboxes: Mutex<HashMap<String, Arc<Inbox>>>,
     /// The API server has told us of all pods once.
-    synced: Arc<Notify>,
-    is_synced: AtomicBool,
+    synced: watch::Sender<bool>,
 }
 
 impl Pods {
     /// No worker yet.
     pub fn new(context: Arc<WorkerContext>) -> Arc<Self> {
-        let pods = Self { context, inboxes: Mutex::default(), synced: Arc::default(), is_synced: AtomicBool::new(false) };
+        let pods = Self { context, inboxes: Mutex::default(), synced: watch::Sender::new(false) };
         Arc::new(pods)
     }
 
@@ -77,8 +78,7 @@ impl Pods {
                 pods.into_iter().for_each(|pod| self.set(pod));
                 let known: Vec<String> = self.inboxes.lock().keys().cloned().collect();
                 known.iter().filter(|uid| !present.contains(*uid)).for_each(|uid| self.gone(uid));
-                self.is_synced.store(true, Ordering::Release);
-                self.synced.notify_waiters();
+                self.synced.send_replace(true);
             }
             Change::Set(pod) => self.set(pod),
             Change::Gone(pod) => self.gone(uid(&pod)),
@@ -119,6 +119,9 @@ impl Pods {
                 // What happened while nobody listened is found by looking.
                 self.wake_all();
                 while let Some(event) = events.next_event().await {
+                    if let TaskEvent::Exited { container_id } = &event {
+                        self.remember_exit(container_id);
+                    }
                     let owner = self.context.owners.lock().get(event.container_id()).cloned();
                     owner.iter().for_each(|uid| self.wake(uid));
                 }
@@ -127,13 +130,20 @@ impl Pods {
         }
     }
 
+    fn remember_exit(&self, id: &str) {
+        let mut exited = self.context.exited.lock();
+        if exited.len() >= EXITED_MAX {
+            exited.clear();
+        }
+        exited.insert(id.to_string());
+    }
+
     /// Looks at everything the runtime has from time to time: wakes workers whose containers changed
     /// unheard, and removes what belongs to no pod. For ever.
     pub async fn relist(self: Arc<Self>) {
         let runtime = self.context.runtime.clone();
-        if !self.is_synced.load(Ordering::Acquire) {
-            self.synced.notified().await;
-        }
+        // The sender lives as long as we do.
+        let _ = self.synced.subscribe().wait_for(|synced| *synced).await;
         let mut seen = HashMap::new();
         loop {
             match self.states().await {

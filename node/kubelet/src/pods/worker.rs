@@ -1,6 +1,6 @@
 //! One pod's worker: observe, decide, act, report; then wait to be woken.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -33,6 +33,8 @@ const RETRY_WRITE_AFTER: Duration = Duration::from_secs(1);
 const REFRESH_AFTER: Duration = Duration::from_secs(600);
 /// Rounds without a pause; a pod that wants more is looked at again later.
 const ROUNDS_MAX: usize = 32;
+/// First and longest pause while the runtime's bookkeeping lags behind its events.
+const CATCH_UP: (Duration, Duration) = (Duration::from_millis(2), Duration::from_millis(500));
 /// Ended containers kept per name, for their logs and last state.
 const ENDED_CONTAINERS_KEPT: usize = 2;
 
@@ -52,6 +54,8 @@ pub struct WorkerContext {
     pub events: EventRecorder,
     /// Which pod a container or sandbox belongs to.
     pub owners: Mutex<HashMap<String, String>>,
+    /// Containers and sandboxes that containerd told have ended, and that no worker has seen ended yet.
+    pub exited: Mutex<HashSet<String>>,
 }
 
 impl std::fmt::Debug for WorkerContext {
@@ -229,13 +233,37 @@ impl PodWorker {
         }
     }
 
+    /// Reads what the runtime has. Its event stream is ahead of its own bookkeeping: what is known to
+    /// have ended is asked for again until it is seen so.
     async fn observe(&self) -> Result<ObservedPod, node_cri::CriError> {
-        let observed = observe(&self.context.control.cri, &self.uid).await?;
-        let ids = observed.containers.iter().map(|container| &container.id);
-        let ids = ids.chain(observed.sandboxes.iter().map(|sandbox| &sandbox.id));
+        let mut pause = CATCH_UP.0;
+        loop {
+            let observed = observe(&self.context.control.cri, &self.uid).await?;
+            if !self.is_behind(&observed) || pause > CATCH_UP.1 {
+                return Ok(observed);
+            }
+            self.context.runtime.sleep(pause).await;
+            pause *= 2;
+        }
+    }
+
+    fn is_behind(&self, observed: &ObservedPod) -> bool {
+        let containers = observed.containers.iter().map(|found| (&found.id, found.state == ContainerState::Running));
+        let sandboxes = observed.sandboxes.iter().map(|found| (&found.id, found.ready));
+        // Invariant: an owner is known before the ended are looked at. An event either finds the owner
+        // and wakes us, or is found here.
         let mut owners = self.context.owners.lock();
-        ids.for_each(|id| drop(owners.insert(id.clone(), self.uid.clone())));
-        Ok(observed)
+        containers.clone().chain(sandboxes.clone()).for_each(|(id, _)| drop(owners.insert(id.clone(), self.uid.clone())));
+        drop(owners);
+        let mut exited = self.context.exited.lock();
+        let mut behind = false;
+        for (id, runs) in containers.chain(sandboxes) {
+            match runs {
+                true => behind |= exited.contains(id),
+                false => drop(exited.remove(id)),
+            }
+        }
+        behind
     }
 
     /// Reasons of earlier failures are kept for containers that still wait; the plan's own are added.

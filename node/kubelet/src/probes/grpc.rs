@@ -26,11 +26,12 @@ pub async fn check(host: &str, port: u16, service: &str) -> Result<(), String> {
         let body = Limited::new(answer.into_body(), ANSWER_BYTES_MAX).collect().await.map_err(|error| failed(&error))?;
         verdict(&body.to_bytes())
     };
-    tokio::pin!(connection);
+    tokio::pin!(talk, connection);
     tokio::select! {
         biased;
-        answer = talk => answer,
-        _ = &mut connection => Err("error: health rpc failed: the connection ended".into()),
+        answer = &mut talk => answer,
+        // What was answered before the end is still to be read.
+        _ = &mut connection => talk.await,
     }
 }
 

@@ -109,14 +109,14 @@ async fn exchange(
         let body = body.map(|body| String::from_utf8_lossy(&body.to_bytes()).into_owned()).unwrap_or_default();
         Ok(HttpAnswer { status, body })
     };
-    tokio::pin!(connection);
+    tokio::pin!(talk, connection);
     tokio::select! {
         biased;
-        answer = talk => answer,
-        // It ends first only if it failed; the exchange then says how.
+        answer = &mut talk => answer,
         outcome = &mut connection => match outcome {
             Err(error) => Err(error),
-            Ok(()) => Ok(HttpAnswer { status: 0, body: String::new() }),
+            // The server has closed after its answer, which is still to be read.
+            Ok(()) => talk.await,
         },
     }
 }

@@ -80,8 +80,8 @@ fn pod_summary(
 fn container_summary(stats: &v1::ContainerStats, now: &str) -> Value {
     let attributes = stats.attributes.clone().unwrap_or_default();
     let value = |value: Option<&v1::UInt64Value>| value.map(|value| value.value);
-    let cpu = stats.cpu.clone().unwrap_or_default();
-    let memory = stats.memory.clone().unwrap_or_default();
+    let cpu = stats.cpu.unwrap_or_default();
+    let memory = stats.memory.unwrap_or_default();
     let layer = stats.writable_layer.clone().unwrap_or_default();
     json!({
         "name": attributes.labels.get(label::CONTAINER_NAME),

@@ -47,7 +47,7 @@ pub(in crate::server) async fn attach(
         Ok(accepted) => accepted,
         Err(response) => return *response,
     };
-    let Accepted { carrier, connection, response, .. } = accepted;
+    let Accepted { carrier, connection, response } = accepted;
     let context = context.clone();
     let runtime = context.runtime.clone();
     runtime.clone().spawn("attach session", async move {

@@ -56,7 +56,7 @@ pub(in crate::server) async fn exec(
         Ok(accepted) => accepted,
         Err(response) => return *response,
     };
-    let Accepted { carrier, connection, response, .. } = accepted;
+    let Accepted { carrier, connection, response } = accepted;
     let process_id = format!("exec-{:016x}", context.runtime.random_u64());
     let options = ProcessOptions {
         pipes: context.config.run_folder().join(&process_id),

@@ -47,7 +47,7 @@ pub(in crate::server) async fn port_forward(
         Ok(accepted) => accepted,
         Err(response) => return *response,
     };
-    let Accepted { carrier, connection, response, .. } = accepted;
+    let Accepted { carrier, connection, response } = accepted;
     let runtime = context.runtime.clone();
     runtime.clone().spawn("port-forward session", async move {
         let Ok(connection) = connection.await else { return };
@@ -94,14 +94,13 @@ async fn tunnel(runtime: &Runtime, connection: Taken) -> DuplexStream {
     let (mut from, mut to) = tokio::io::split(ours);
     runtime.spawn("tunnel reader", async move {
         while let Some(Ok(message)) = stream.next().await {
-            match message {
-                Message::Binary(data) => {
-                    if to.write_all(&data).await.is_err() {
-                        return;
-                    }
-                }
+            let data = match message {
+                Message::Binary(data) => data,
                 Message::Close(_) => break,
-                _ => {}
+                _ => continue,
+            };
+            if to.write_all(&data).await.is_err() {
+                return;
             }
         }
         let _ = to.shutdown().await;

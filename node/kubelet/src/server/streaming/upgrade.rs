@@ -24,7 +24,6 @@ pub(super) enum Carrier {
 /// An accepted upgrade: answer with `response`, then work on the connection.
 pub(super) struct Accepted {
     pub(super) carrier: Carrier,
-    pub(super) protocol: &'static str,
     pub(super) connection: OnUpgrade,
     pub(super) response: Response<Body>,
 }
@@ -73,7 +72,7 @@ pub(super) fn accept(
             answer.insert("x-stream-protocol-version", HeaderValue::from_static(protocol));
         }
     }
-    Ok(Accepted { carrier, protocol, connection: hyper::upgrade::on(request), response })
+    Ok(Accepted { carrier, connection: hyper::upgrade::on(request), response })
 }
 
 fn joined(headers: &HeaderMap, name: &str) -> String {

@@ -1,0 +1,259 @@
+//! `knarr agent`: the node's side, a process of its own. Pod network, service rules, DNS, kubelet, and the
+//! containerd they use, in a mount namespace that outlives this process.
+
+use anyhow::{Context, bail};
+use clap::Args;
+use ipnet::Ipv4Net;
+use machinery_client::Client;
+use machinery_runtime::Runtime;
+use node_cri::CriClient;
+use node_dns::DnsConfig;
+use node_kubelet::containerd::config::ContainerdConfig;
+use node_kubelet::containerd::{Containerd, instance};
+use node_kubelet::images::base;
+use node_kubelet::{Kubelet, KubeletConfig};
+use node_network::NetworkConfig;
+use node_proxy::{Programs, ProxyConfig};
+use node_sys::SystemExec;
+use std::collections::BTreeMap;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
+use std::path::PathBuf;
+use std::sync::Arc;
+use tokio::signal::unix::{SignalKind, signal};
+
+/// The cluster's DNS server has the tenth address of the services' range, as everywhere.
+const DNS_ADDRESS_INDEX: usize = 10;
+
+/// Flags of `knarr agent`; names are the kubelet's where it has them.
+#[derive(Args, Debug, Clone)]
+pub(crate) struct AgentArguments {
+    /// Everything the agent writes lies below
+    #[arg(long, default_value = "/var/lib/knarr/agent")]
+    data_dir: PathBuf,
+    /// How to reach the API server, as system:node:NAME [default: kubeconfig in the data directory]
+    #[arg(long)]
+    kubeconfig: Option<PathBuf>,
+    /// The Node object's name [default: the host's name]
+    #[arg(long, alias = "node-name")]
+    hostname_override: Option<String>,
+    /// This node's address [default: the one that reaches the API server]
+    #[arg(long)]
+    node_ip: Option<IpAddr>,
+    /// The cluster's name servers [default: the tenth address of the services' range]
+    #[arg(long, value_delimiter = ',')]
+    cluster_dns: Vec<Ipv4Addr>,
+    /// The cluster's DNS domain
+    #[arg(long, default_value = "cluster.local")]
+    cluster_domain: String,
+    /// Addresses of all pods
+    #[arg(long, default_value = "10.244.0.0/16")]
+    cluster_cidr: Ipv4Net,
+    /// Addresses of all services
+    #[arg(long, default_value = "10.96.0.0/16")]
+    service_cluster_ip_range: Ipv4Net,
+    /// The resolver configuration of pods that do not ask the cluster
+    #[arg(long, default_value = "/etc/resolv.conf")]
+    resolv_conf: PathBuf,
+    /// More labels of the node: name=value,…
+    #[arg(long, value_delimiter = ',', value_parser = label)]
+    node_labels: Vec<(String, String)>,
+    /// Where pod cgroups are made
+    #[arg(long, default_value = "/")]
+    cgroup_root: String,
+    /// How many pods fit
+    #[arg(long, default_value_t = 110)]
+    max_pods: u32,
+    /// The authenticated port
+    #[arg(long, default_value_t = 10250)]
+    port: u16,
+    /// The loopback health port; 0 is none
+    #[arg(long, default_value_t = 10248)]
+    healthz_port: u16,
+    /// Serving certificate [default: kubelet.crt in the data directory, else one of its own making]
+    #[arg(long, requires = "tls_private_key_file")]
+    tls_cert_file: Option<PathBuf>,
+    /// Its key
+    #[arg(long)]
+    tls_private_key_file: Option<PathBuf>,
+    /// Who may sign client certificates [default: client-ca.crt in the data directory]
+    #[arg(long)]
+    client_ca_file: Option<PathBuf>,
+    /// The socket of a container runtime that is somebody else's [default: a containerd of our own]
+    #[arg(long)]
+    container_runtime_endpoint: Option<String>,
+    /// Folder of the CNI plugins
+    #[arg(long, default_value = "/usr/lib/cni")]
+    cni_bin_dir: PathBuf,
+    /// No service rules
+    #[arg(long)]
+    disable_proxy: bool,
+    /// No DNS server
+    #[arg(long)]
+    disable_dns: bool,
+}
+
+fn label(text: &str) -> Result<(String, String), String> {
+    let (name, value) = text.split_once('=').ok_or_else(|| format!("{text}: not name=value"))?;
+    Ok((name.to_string(), value.to_string()))
+}
+
+/// Runs until it is told to end. Pods, containerd and the rules in the kernel stay.
+pub(crate) fn run(arguments: AgentArguments) -> anyhow::Result<()> {
+    if !node_sys::machine::is_root() {
+        bail!("the node agent needs root: it mounts volumes and makes network namespaces");
+    }
+    if arguments.container_runtime_endpoint.is_none() {
+        // First of all: a process with threads cannot change its mount namespace.
+        instance::join_namespace(&arguments.data_dir.join("containerd")).context("entering a mount namespace")?;
+    }
+    let executor = tokio::runtime::Builder::new_multi_thread().enable_all().build().context("starting threads")?;
+    executor.block_on(work(arguments))
+}
+
+
+async fn work(arguments: AgentArguments) -> anyhow::Result<()> {
+    let runtime = Runtime::real();
+    let kubeconfig = arguments.kubeconfig.clone().unwrap_or_else(|| arguments.data_dir.join("kubeconfig"));
+    let client = Client::from_kubeconfig(&kubeconfig, runtime.clone()).await?;
+    let config = kubelet_config(&arguments, &kubeconfig)?;
+    let node_name = config.node_name.clone();
+    start_network(&arguments, &runtime, &client, &node_name);
+    let socket = config.container_runtime_endpoint.clone();
+    if arguments.container_runtime_endpoint.is_none() {
+        start_containerd(&arguments, &runtime).await?;
+    }
+    let program = crate::image::BASE_PROGRAM;
+    let architecture = node_sys::machine::Machine::observe().architecture;
+    let cri = CriClient::new(&socket);
+    base::ensure(&runtime, &cri, &arguments.data_dir.join("images"), program, architecture).await?;
+    start_services(&arguments, &runtime, &node_name).await?;
+    let kubelet = Kubelet::start(runtime.clone(), config, client.kube().clone()).await?;
+    tracing::info!(node = node_name, port = kubelet.port(), "the node agent runs");
+    let mut term = signal(SignalKind::terminate()).context("listening for signals")?;
+    let mut interrupt = signal(SignalKind::interrupt()).context("listening for signals")?;
+    tokio::select! {
+        biased;
+        _ = term.recv() => {}
+        _ = interrupt.recv() => {}
+    }
+    Ok(())
+}
+
+fn start_network(arguments: &AgentArguments, runtime: &Runtime, client: &Client, node_name: &str) {
+    let config = NetworkConfig {
+        node_name: node_name.to_string(),
+        cluster_cidr: arguments.cluster_cidr,
+        cni_config_dir: cni_config_dir(arguments),
+        cni_state_dir: arguments.data_dir.join("cni-state"),
+        mtu: None,
+    };
+    // The task belongs to the runtime; its handle is not needed.
+    let _ = node_network::start(config, client.clone(), Arc::new(SystemExec), runtime.clone());
+}
+
+fn cni_config_dir(arguments: &AgentArguments) -> PathBuf {
+    arguments.data_dir.join("cni")
+}
+
+async fn start_containerd(arguments: &AgentArguments, runtime: &Runtime) -> anyhow::Result<()> {
+    let config = ContainerdConfig {
+        directory: arguments.data_dir.join("containerd"),
+        sandbox_image: base::PAUSE_IMAGE.to_string(),
+        cni_bin_dir: arguments.cni_bin_dir.clone(),
+        cni_conf_dir: cni_config_dir(arguments),
+        runtime: node_sys::exec::find_program("runc").context("runc is not installed: apt-get install runc")?,
+    };
+    let containerd = Containerd::ensure(runtime, config).await?;
+    runtime.spawn("containerd", containerd.supervise());
+    Ok(())
+}
+
+/// Service rules and DNS, as `system:kube-proxy` where the server gave us that identity.
+async fn start_services(arguments: &AgentArguments, runtime: &Runtime, node_name: &str) -> anyhow::Result<()> {
+    let own = arguments.data_dir.join("kube-proxy.kubeconfig");
+    let node = arguments.data_dir.join("kubeconfig");
+    let path = if own.try_exists().unwrap_or(false) { own } else { arguments.kubeconfig.clone().unwrap_or(node) };
+    let client = Client::from_kubeconfig(&path, runtime.clone()).await?;
+    let dns = cluster_dns(arguments);
+    if !arguments.disable_proxy {
+        let config = ProxyConfig {
+            node_name: node_name.to_string(),
+            cluster_cidr: Some(arguments.cluster_cidr),
+            local_addresses: if arguments.disable_dns { Vec::new() } else { dns.clone() },
+        };
+        let kernel = Arc::new(Programs::new(Arc::new(SystemExec)));
+        let _ = node_proxy::start(config, client.clone(), kernel, runtime.clone());
+    }
+    if let (false, Some(address)) = (arguments.disable_dns, dns.first()) {
+        let resolv_conf = std::fs::read_to_string(&arguments.resolv_conf).unwrap_or_default();
+        let config = DnsConfig {
+            cluster_domain: arguments.cluster_domain.clone(),
+            cluster_dns: *address,
+            port: 53,
+            upstream: node_dns::name_servers(&resolv_conf, *address),
+        };
+        let _ = node_dns::start(config, client, Arc::new(SystemExec), runtime.clone());
+    }
+    Ok(())
+}
+
+fn cluster_dns(arguments: &AgentArguments) -> Vec<Ipv4Addr> {
+    if arguments.cluster_dns.is_empty() {
+        return arguments.service_cluster_ip_range.hosts().nth(DNS_ADDRESS_INDEX - 1).into_iter().collect();
+    }
+    arguments.cluster_dns.clone()
+}
+
+fn kubelet_config(arguments: &AgentArguments, kubeconfig: &std::path::Path) -> anyhow::Result<KubeletConfig> {
+    let in_folder = |name: &str| Some(arguments.data_dir.join(name)).filter(|path| path.try_exists().unwrap_or(false));
+    let given = arguments.tls_cert_file.clone().zip(arguments.tls_private_key_file.clone());
+    let defaults = KubeletConfig::for_data_dir(arguments.data_dir.clone());
+    let node_ip = match arguments.node_ip {
+        Some(ip) => ip,
+        None => address_towards(kubeconfig).context("finding this node's address; give --node-ip")?,
+    };
+    let host = || node_sys::machine::Machine::observe().hostname.to_lowercase();
+    Ok(KubeletConfig {
+        node_name: arguments.hostname_override.clone().unwrap_or_else(host),
+        node_ip,
+        cluster_dns: cluster_dns(arguments).into_iter().map(IpAddr::V4).collect(),
+        cluster_domain: arguments.cluster_domain.clone(),
+        resolv_conf: arguments.resolv_conf.clone(),
+        node_labels: arguments.node_labels.iter().cloned().collect::<BTreeMap<_, _>>(),
+        cgroup_root: arguments.cgroup_root.clone(),
+        max_pods: arguments.max_pods,
+        port: arguments.port,
+        healthz_port: arguments.healthz_port,
+        tls: given.or_else(|| in_folder("kubelet.crt").zip(in_folder("kubelet.key"))),
+        client_ca: arguments.client_ca_file.clone().or_else(|| in_folder("client-ca.crt")),
+        container_runtime_endpoint: match &arguments.container_runtime_endpoint {
+            Some(endpoint) => endpoint.trim_start_matches("unix://").into(),
+            None => defaults.container_runtime_endpoint.clone(),
+        },
+        ..defaults
+    })
+}
+
+/// The address from which this machine reaches the API server; if that is here, the one that reaches others.
+fn address_towards(kubeconfig: &std::path::Path) -> anyhow::Result<IpAddr> {
+    let text = std::fs::read_to_string(kubeconfig).with_context(|| kubeconfig.display().to_string())?;
+    let server = text.lines().find_map(|line| line.trim().strip_prefix("server:")).unwrap_or_default();
+    let host = server.trim().trim_matches('"').trim_start_matches("https://").split('/').next().unwrap_or_default();
+    let server: Option<SocketAddr> = host.parse().ok();
+    let documentation = SocketAddr::from(([192, 0, 2, 1], 9));
+    for target in server.into_iter().chain([documentation]) {
+        if let Some(ip) = source_address(target).filter(|ip| !ip.is_loopback()) {
+            return Ok(ip);
+        }
+    }
+    // No route anywhere: any address of this machine that is not the loopback's.
+    node_sys::machine::addresses().into_iter().find(|ip| !ip.is_loopback()).context("this machine has no address")
+}
+
+/// A datagram socket learns its own address when it is connected; nothing is sent.
+fn source_address(target: SocketAddr) -> Option<IpAddr> {
+    let any: SocketAddr = if target.is_ipv4() { ([0, 0, 0, 0], 0).into() } else { ([0_u16; 8], 0).into() };
+    let socket = UdpSocket::bind(any).ok()?;
+    socket.connect(target).ok()?;
+    Some(socket.local_addr().ok()?.ip())
+}

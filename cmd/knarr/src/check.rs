@@ -1,0 +1,158 @@
+//! `knarr check`: whether this machine can be a node. One line per finding, with what to do.
+
+use anyhow::{Context, bail};
+use clap::Args;
+use node_sys::exec::find_program;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+/// Flags of `knarr check`.
+#[derive(Args, Debug, Clone)]
+pub(crate) struct CheckArguments {
+    /// Only what the control plane needs
+    #[arg(long)]
+    disable_agent: bool,
+    /// Where everything will lie
+    #[arg(long, default_value = "/var/lib/knarr")]
+    data_dir: PathBuf,
+    /// Folder of the CNI plugins
+    #[arg(long, default_value = "/usr/lib/cni")]
+    cni_bin_dir: PathBuf,
+}
+
+/// How bad it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Grade {
+    Well,
+    Advice,
+    Lacking,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Finding {
+    grade: Grade,
+    text: String,
+}
+
+fn well(text: impl Into<String>) -> Finding {
+    Finding { grade: Grade::Well, text: text.into() }
+}
+
+fn lacking(text: impl Into<String>) -> Finding {
+    Finding { grade: Grade::Lacking, text: text.into() }
+}
+
+fn advice(text: impl Into<String>) -> Finding {
+    Finding { grade: Grade::Advice, text: text.into() }
+}
+
+pub(crate) fn run(arguments: &CheckArguments) -> anyhow::Result<()> {
+    let mut findings = vec![room(&arguments.data_dir), socket_path(&arguments.data_dir)];
+    if !arguments.disable_agent {
+        findings.push(root());
+        findings.extend(programs());
+        findings.extend(plugins(&arguments.cni_bin_dir));
+        findings.push(overlay());
+        findings.push(cgroups());
+        findings.push(forwarding());
+        findings.push(swap());
+    }
+    for finding in &findings {
+        let mark = match finding.grade {
+            Grade::Well => "ok     ",
+            Grade::Advice => "advice ",
+            Grade::Lacking => "lacking",
+        };
+        writeln!(std::io::stdout(), "{mark}  {}", finding.text).context("writing to standard output")?;
+    }
+    let count = findings.iter().filter(|finding| finding.grade == Grade::Lacking).count();
+    if count > 0 {
+        bail!("{count} things are lacking on this machine, see the lines above");
+    }
+    Ok(())
+}
+
+fn root() -> Finding {
+    if node_sys::machine::is_root() {
+        return well("running as root");
+    }
+    lacking("not root: run as root, or start the server with --disable-agent")
+}
+
+fn programs() -> Vec<Finding> {
+    let needed = [("containerd", "containerd"), ("runc", "runc"), ("nft", "nftables"), ("ip", "iproute2")];
+    let look = |(program, package): (&str, &str)| match find_program(program) {
+        Some(path) => well(format!("{program} is {}", path.display())),
+        None => lacking(format!("{program} is missing: apt-get install {package}")),
+    };
+    needed.into_iter().map(look).collect()
+}
+
+fn plugins(folder: &Path) -> Vec<Finding> {
+    let missing: Vec<&str> = ["bridge", "host-local", "portmap", "loopback"]
+        .into_iter()
+        .filter(|plugin| !folder.join(plugin).try_exists().unwrap_or(false))
+        .collect();
+    if missing.is_empty() {
+        return vec![well(format!("CNI plugins are in {}", folder.display()))];
+    }
+    let list = missing.join(", ");
+    vec![lacking(format!("CNI plugins {list} are not in {}: apt-get install containernetworking-plugins", folder.display()))]
+}
+
+fn overlay() -> Finding {
+    let known = std::fs::read_to_string("/proc/filesystems").unwrap_or_default();
+    if known.lines().any(|line| line.trim_start_matches("nodev").trim() == "overlay") {
+        return well("the kernel has overlayfs");
+    }
+    lacking("the kernel has no overlayfs: modprobe overlay")
+}
+
+fn cgroups() -> Finding {
+    let version = node_sys::cgroup::detect().version();
+    let root = Path::new(node_sys::cgroup::CGROUP_ROOT);
+    let usable = match version {
+        1 => root.join("memory").try_exists().unwrap_or(false),
+        _ => std::fs::read_to_string(root.join("cgroup.controllers")).is_ok_and(|list| list.contains("memory")),
+    };
+    if usable {
+        return well(format!("cgroup v{version} with the memory controller"));
+    }
+    lacking("no cgroup memory controller: boot with cgroup_enable=memory")
+}
+
+fn forwarding() -> Finding {
+    match std::fs::read_to_string("/proc/sys/net/ipv4/ip_forward") {
+        Ok(text) if text.trim() == "1" => well("IPv4 forwarding is on"),
+        Ok(_) => well("IPv4 forwarding is off: the agent will turn it on"),
+        Err(_) => lacking("the kernel has no IPv4 forwarding"),
+    }
+}
+
+fn swap() -> Finding {
+    if node_sys::machine::Machine::observe().swap_bytes == 0 {
+        return well("no swap");
+    }
+    advice("swap is on: pods may use it beyond their memory limits; swapoff -a turns it off")
+}
+
+fn room(data_dir: &Path) -> Finding {
+    const BYTES_MIN: u64 = 2 << 30;
+    let existing = data_dir.ancestors().find(|path| path.try_exists().unwrap_or(false));
+    match existing.map(node_sys::fs::usage) {
+        Some(Ok(usage)) if usage.available_bytes < BYTES_MIN => {
+            advice(format!("only {} MiB are free at {}: images need more", usage.available_bytes >> 20, data_dir.display()))
+        }
+        Some(Ok(usage)) => well(format!("{} GiB are free at {}", usage.available_bytes >> 30, data_dir.display())),
+        _ => lacking(format!("{} cannot be looked at: choose another --data-dir", data_dir.display())),
+    }
+}
+
+fn socket_path(data_dir: &Path) -> Finding {
+    const SOCKET_PATH_BYTES_MAX: usize = 107;
+    let longest = data_dir.join("agent/containerd/containerd.sock.ttrpc");
+    if longest.as_os_str().len() <= SOCKET_PATH_BYTES_MAX {
+        return well("socket paths are short enough");
+    }
+    lacking(format!("--data-dir {} is too long for socket paths: choose a shorter one", data_dir.display()))
+}
