@@ -12,11 +12,31 @@ fn main() -> ExitCode {
     println!("cargo::rerun-if-changed=base/main.rs");
     println!("cargo::rustc-env=KNARR_BASE_PROGRAM={}", out.display());
     let status = std::process::Command::new(variable("RUSTC"))
-        .args(["--edition", "2024", "--crate-name", "base", "--target", &variable("TARGET")])
-        .args(["-C", "opt-level=s", "-C", "panic=abort", "-C", "strip=symbols", "-C", "target-feature=+crt-static"])
+        .args([
+            "--edition",
+            "2024",
+            "--crate-name",
+            "base",
+            "--target",
+            &variable("TARGET"),
+        ])
+        .args([
+            "-C",
+            "opt-level=s",
+            "-C",
+            "panic=abort",
+            "-C",
+            "strip=symbols",
+            "-C",
+            "target-feature=+crt-static",
+        ])
         .arg("-o")
         .arg(&out)
         .arg(source)
         .status();
-    if status.is_ok_and(|status| status.success()) { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    if status.is_ok_and(|status| status.success()) {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    }
 }

@@ -13,7 +13,7 @@ use node_kubelet::containerd::{Containerd, instance};
 use node_kubelet::images::base;
 use node_kubelet::{Kubelet, KubeletConfig};
 use node_network::NetworkConfig;
-use node_proxy::{Programs, ProxyConfig};
+use node_proxy::{LinuxKernel, ProxyConfig};
 use node_sys::SystemExec;
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
@@ -93,7 +93,9 @@ pub(crate) struct AgentArguments {
 }
 
 fn label(text: &str) -> Result<(String, String), String> {
-    let (name, value) = text.split_once('=').ok_or_else(|| format!("{text}: not name=value"))?;
+    let (name, value) = text
+        .split_once('=')
+        .ok_or_else(|| format!("{text}: not name=value"))?;
     Ok((name.to_string(), value.to_string()))
 }
 
@@ -104,16 +106,22 @@ pub(crate) fn run(arguments: AgentArguments) -> anyhow::Result<()> {
     }
     if arguments.container_runtime_endpoint.is_none() {
         // First of all: a process with threads cannot change its mount namespace.
-        instance::join_namespace(&arguments.data_dir.join("containerd")).context("entering a mount namespace")?;
+        instance::join_namespace(&arguments.data_dir.join("containerd"))
+            .context("entering a mount namespace")?;
     }
-    let executor = tokio::runtime::Builder::new_multi_thread().enable_all().build().context("starting threads")?;
+    let executor = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .context("starting threads")?;
     executor.block_on(work(arguments))
 }
 
-
 async fn work(arguments: AgentArguments) -> anyhow::Result<()> {
     let runtime = Runtime::real();
-    let kubeconfig = arguments.kubeconfig.clone().unwrap_or_else(|| arguments.data_dir.join("kubeconfig"));
+    let kubeconfig = arguments
+        .kubeconfig
+        .clone()
+        .unwrap_or_else(|| arguments.data_dir.join("kubeconfig"));
     let client = Client::from_kubeconfig(&kubeconfig, runtime.clone()).await?;
     let config = kubelet_config(&arguments, &kubeconfig)?;
     let node_name = config.node_name.clone();
@@ -125,7 +133,14 @@ async fn work(arguments: AgentArguments) -> anyhow::Result<()> {
     let program = crate::image::BASE_PROGRAM;
     let architecture = node_sys::machine::Machine::observe().architecture;
     let cri = CriClient::new(&socket);
-    base::ensure(&runtime, &cri, &arguments.data_dir.join("images"), program, architecture).await?;
+    base::ensure(
+        &runtime,
+        &cri,
+        &arguments.data_dir.join("images"),
+        program,
+        architecture,
+    )
+    .await?;
     start_services(&arguments, &runtime, &node_name).await?;
     let kubelet = Kubelet::start(runtime.clone(), config, client.kube().clone()).await?;
     tracing::info!(node = node_name, port = kubelet.port(), "the node agent runs");
@@ -161,7 +176,8 @@ async fn start_containerd(arguments: &AgentArguments, runtime: &Runtime) -> anyh
         sandbox_image: base::PAUSE_IMAGE.to_string(),
         cni_bin_dir: arguments.cni_bin_dir.clone(),
         cni_conf_dir: cni_config_dir(arguments),
-        runtime: node_sys::exec::find_program("runc").context("runc is not installed: apt-get install runc")?,
+        runtime: node_sys::exec::find_program("runc")
+            .context("runc is not installed: apt-get install runc")?,
     };
     let containerd = Containerd::ensure(runtime, config).await?;
     runtime.spawn("containerd", containerd.supervise());
@@ -169,19 +185,31 @@ async fn start_containerd(arguments: &AgentArguments, runtime: &Runtime) -> anyh
 }
 
 /// Service rules and DNS, as `system:kube-proxy` where the server gave us that identity.
-async fn start_services(arguments: &AgentArguments, runtime: &Runtime, node_name: &str) -> anyhow::Result<()> {
+async fn start_services(
+    arguments: &AgentArguments,
+    runtime: &Runtime,
+    node_name: &str,
+) -> anyhow::Result<()> {
     let own = arguments.data_dir.join("kube-proxy.kubeconfig");
     let node = arguments.data_dir.join("kubeconfig");
-    let path = if own.try_exists().unwrap_or(false) { own } else { arguments.kubeconfig.clone().unwrap_or(node) };
+    let path = if own.try_exists().unwrap_or(false) {
+        own
+    } else {
+        arguments.kubeconfig.clone().unwrap_or(node)
+    };
     let client = Client::from_kubeconfig(&path, runtime.clone()).await?;
     let dns = cluster_dns(arguments);
     if !arguments.disable_proxy {
         let config = ProxyConfig {
             node_name: node_name.to_string(),
             cluster_cidr: Some(arguments.cluster_cidr),
-            local_addresses: if arguments.disable_dns { Vec::new() } else { dns.clone() },
+            local_addresses: if arguments.disable_dns {
+                Vec::new()
+            } else {
+                dns.clone()
+            },
         };
-        let kernel = Arc::new(Programs::new(Arc::new(SystemExec)));
+        let kernel = Arc::new(LinuxKernel::new(Arc::new(SystemExec), runtime.clone()));
         let _ = node_proxy::start(config, client.clone(), kernel, runtime.clone());
     }
     if let (false, Some(address)) = (arguments.disable_dns, dns.first()) {
@@ -199,14 +227,23 @@ async fn start_services(arguments: &AgentArguments, runtime: &Runtime, node_name
 
 fn cluster_dns(arguments: &AgentArguments) -> Vec<Ipv4Addr> {
     if arguments.cluster_dns.is_empty() {
-        return arguments.service_cluster_ip_range.hosts().nth(DNS_ADDRESS_INDEX - 1).into_iter().collect();
+        return arguments
+            .service_cluster_ip_range
+            .hosts()
+            .nth(DNS_ADDRESS_INDEX - 1)
+            .into_iter()
+            .collect();
     }
     arguments.cluster_dns.clone()
 }
 
 fn kubelet_config(arguments: &AgentArguments, kubeconfig: &std::path::Path) -> anyhow::Result<KubeletConfig> {
-    let in_folder = |name: &str| Some(arguments.data_dir.join(name)).filter(|path| path.try_exists().unwrap_or(false));
-    let given = arguments.tls_cert_file.clone().zip(arguments.tls_private_key_file.clone());
+    let in_folder =
+        |name: &str| Some(arguments.data_dir.join(name)).filter(|path| path.try_exists().unwrap_or(false));
+    let given = arguments
+        .tls_cert_file
+        .clone()
+        .zip(arguments.tls_private_key_file.clone());
     let defaults = KubeletConfig::for_data_dir(arguments.data_dir.clone());
     let node_ip = match arguments.node_ip {
         Some(ip) => ip,
@@ -225,7 +262,10 @@ fn kubelet_config(arguments: &AgentArguments, kubeconfig: &std::path::Path) -> a
         port: arguments.port,
         healthz_port: arguments.healthz_port,
         tls: given.or_else(|| in_folder("kubelet.crt").zip(in_folder("kubelet.key"))),
-        client_ca: arguments.client_ca_file.clone().or_else(|| in_folder("client-ca.crt")),
+        client_ca: arguments
+            .client_ca_file
+            .clone()
+            .or_else(|| in_folder("client-ca.crt")),
         container_runtime_endpoint: match &arguments.container_runtime_endpoint {
             Some(endpoint) => endpoint.trim_start_matches("unix://").into(),
             None => defaults.container_runtime_endpoint.clone(),
@@ -237,8 +277,17 @@ fn kubelet_config(arguments: &AgentArguments, kubeconfig: &std::path::Path) -> a
 /// The address from which this machine reaches the API server; if that is here, the one that reaches others.
 fn address_towards(kubeconfig: &std::path::Path) -> anyhow::Result<IpAddr> {
     let text = std::fs::read_to_string(kubeconfig).with_context(|| kubeconfig.display().to_string())?;
-    let server = text.lines().find_map(|line| line.trim().strip_prefix("server:")).unwrap_or_default();
-    let host = server.trim().trim_matches('"').trim_start_matches("https://").split('/').next().unwrap_or_default();
+    let server = text
+        .lines()
+        .find_map(|line| line.trim().strip_prefix("server:"))
+        .unwrap_or_default();
+    let host = server
+        .trim()
+        .trim_matches('"')
+        .trim_start_matches("https://")
+        .split('/')
+        .next()
+        .unwrap_or_default();
     let server: Option<SocketAddr> = host.parse().ok();
     let documentation = SocketAddr::from(([192, 0, 2, 1], 9));
     for target in server.into_iter().chain([documentation]) {
@@ -247,12 +296,19 @@ fn address_towards(kubeconfig: &std::path::Path) -> anyhow::Result<IpAddr> {
         }
     }
     // No route anywhere: any address of this machine that is not the loopback's.
-    node_sys::machine::addresses().into_iter().find(|ip| !ip.is_loopback()).context("this machine has no address")
+    node_sys::machine::addresses()
+        .into_iter()
+        .find(|ip| !ip.is_loopback())
+        .context("this machine has no address")
 }
 
 /// A datagram socket learns its own address when it is connected; nothing is sent.
 fn source_address(target: SocketAddr) -> Option<IpAddr> {
-    let any: SocketAddr = if target.is_ipv4() { ([0, 0, 0, 0], 0).into() } else { ([0_u16; 8], 0).into() };
+    let any: SocketAddr = if target.is_ipv4() {
+        ([0, 0, 0, 0], 0).into()
+    } else {
+        ([0_u16; 8], 0).into()
+    };
     let socket = UdpSocket::bind(any).ok()?;
     socket.connect(target).ok()?;
     Some(socket.local_addr().ok()?.ip())

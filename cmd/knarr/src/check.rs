@@ -35,15 +35,24 @@ struct Finding {
 }
 
 fn well(text: impl Into<String>) -> Finding {
-    Finding { grade: Grade::Well, text: text.into() }
+    Finding {
+        grade: Grade::Well,
+        text: text.into(),
+    }
 }
 
 fn lacking(text: impl Into<String>) -> Finding {
-    Finding { grade: Grade::Lacking, text: text.into() }
+    Finding {
+        grade: Grade::Lacking,
+        text: text.into(),
+    }
 }
 
 fn advice(text: impl Into<String>) -> Finding {
-    Finding { grade: Grade::Advice, text: text.into() }
+    Finding {
+        grade: Grade::Advice,
+        text: text.into(),
+    }
 }
 
 pub(crate) fn run(arguments: &CheckArguments) -> anyhow::Result<()> {
@@ -65,7 +74,10 @@ pub(crate) fn run(arguments: &CheckArguments) -> anyhow::Result<()> {
         };
         writeln!(std::io::stdout(), "{mark}  {}", finding.text).context("writing to standard output")?;
     }
-    let count = findings.iter().filter(|finding| finding.grade == Grade::Lacking).count();
+    let count = findings
+        .iter()
+        .filter(|finding| finding.grade == Grade::Lacking)
+        .count();
     if count > 0 {
         bail!("{count} things are lacking on this machine, see the lines above");
     }
@@ -80,7 +92,12 @@ fn root() -> Finding {
 }
 
 fn programs() -> Vec<Finding> {
-    let needed = [("containerd", "containerd"), ("runc", "runc"), ("nft", "nftables"), ("ip", "iproute2")];
+    let needed = [
+        ("containerd", "containerd"),
+        ("runc", "runc"),
+        ("nft", "nftables"),
+        ("ip", "iproute2"),
+    ];
     let look = |(program, package): (&str, &str)| match find_program(program) {
         Some(path) => well(format!("{program} is {}", path.display())),
         None => lacking(format!("{program} is missing: apt-get install {package}")),
@@ -97,12 +114,18 @@ fn plugins(folder: &Path) -> Vec<Finding> {
         return vec![well(format!("CNI plugins are in {}", folder.display()))];
     }
     let list = missing.join(", ");
-    vec![lacking(format!("CNI plugins {list} are not in {}: apt-get install containernetworking-plugins", folder.display()))]
+    vec![lacking(format!(
+        "CNI plugins {list} are not in {}: apt-get install containernetworking-plugins",
+        folder.display()
+    ))]
 }
 
 fn overlay() -> Finding {
     let known = std::fs::read_to_string("/proc/filesystems").unwrap_or_default();
-    if known.lines().any(|line| line.trim_start_matches("nodev").trim() == "overlay") {
+    if known
+        .lines()
+        .any(|line| line.trim_start_matches("nodev").trim() == "overlay")
+    {
         return well("the kernel has overlayfs");
     }
     lacking("the kernel has no overlayfs: modprobe overlay")
@@ -113,7 +136,9 @@ fn cgroups() -> Finding {
     let root = Path::new(node_sys::cgroup::CGROUP_ROOT);
     let usable = match version {
         1 => root.join("memory").try_exists().unwrap_or(false),
-        _ => std::fs::read_to_string(root.join("cgroup.controllers")).is_ok_and(|list| list.contains("memory")),
+        _ => {
+            std::fs::read_to_string(root.join("cgroup.controllers")).is_ok_and(|list| list.contains("memory"))
+        }
     };
     if usable {
         return well(format!("cgroup v{version} with the memory controller"));
@@ -138,13 +163,24 @@ fn swap() -> Finding {
 
 fn room(data_dir: &Path) -> Finding {
     const BYTES_MIN: u64 = 2 << 30;
-    let existing = data_dir.ancestors().find(|path| path.try_exists().unwrap_or(false));
+    let existing = data_dir
+        .ancestors()
+        .find(|path| path.try_exists().unwrap_or(false));
     match existing.map(node_sys::fs::usage) {
-        Some(Ok(usage)) if usage.available_bytes < BYTES_MIN => {
-            advice(format!("only {} MiB are free at {}: images need more", usage.available_bytes >> 20, data_dir.display()))
-        }
-        Some(Ok(usage)) => well(format!("{} GiB are free at {}", usage.available_bytes >> 30, data_dir.display())),
-        _ => lacking(format!("{} cannot be looked at: choose another --data-dir", data_dir.display())),
+        Some(Ok(usage)) if usage.available_bytes < BYTES_MIN => advice(format!(
+            "only {} MiB are free at {}: images need more",
+            usage.available_bytes >> 20,
+            data_dir.display()
+        )),
+        Some(Ok(usage)) => well(format!(
+            "{} GiB are free at {}",
+            usage.available_bytes >> 30,
+            data_dir.display()
+        )),
+        _ => lacking(format!(
+            "{} cannot be looked at: choose another --data-dir",
+            data_dir.display()
+        )),
     }
 }
 
@@ -154,5 +190,8 @@ fn socket_path(data_dir: &Path) -> Finding {
     if longest.as_os_str().len() <= SOCKET_PATH_BYTES_MAX {
         return well("socket paths are short enough");
     }
-    lacking(format!("--data-dir {} is too long for socket paths: choose a shorter one", data_dir.display()))
+    lacking(format!(
+        "--data-dir {} is too long for socket paths: choose a shorter one",
+        data_dir.display()
+    ))
 }

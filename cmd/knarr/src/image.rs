@@ -53,7 +53,10 @@ enum Built {
 }
 
 pub(crate) fn run(arguments: &ImageArguments) -> anyhow::Result<()> {
-    let executor = tokio::runtime::Builder::new_current_thread().enable_all().build().context("starting")?;
+    let executor = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .context("starting")?;
     match &arguments.action {
         Action::Build { image, archive } => build(*image, archive),
         Action::Import { archives } => executor.block_on(import(arguments, archives)),
@@ -67,7 +70,9 @@ fn build(image: Built, archive: &Path) -> anyhow::Result<()> {
         Built::Hello => BaseImage::Hello,
     };
     let architecture = node_sys::machine::Machine::observe().architecture;
-    let content = image.archive(BASE_PROGRAM, architecture).context("making the archive")?;
+    let content = image
+        .archive(BASE_PROGRAM, architecture)
+        .context("making the archive")?;
     std::fs::write(archive, content).with_context(|| format!("writing {}", archive.display()))?;
     say(&format!("{} in {}", image.reference(), archive.display()))
 }
@@ -78,8 +83,15 @@ fn client(arguments: &ImageArguments) -> anyhow::Result<CriClient> {
     }
     let places = ["agent/containerd/containerd.sock", "containerd/containerd.sock"];
     let sockets = places.map(|place| arguments.data_dir.join(place));
-    let found = sockets.into_iter().find(|path| path.try_exists().unwrap_or(false));
-    let missing = || format!("no container runtime below {}: is the node agent running?", arguments.data_dir.display());
+    let found = sockets
+        .into_iter()
+        .find(|path| path.try_exists().unwrap_or(false));
+    let missing = || {
+        format!(
+            "no container runtime below {}: is the node agent running?",
+            arguments.data_dir.display()
+        )
+    };
     Ok(CriClient::new(found.with_context(missing)?))
 }
 
@@ -96,7 +108,9 @@ async fn import(arguments: &ImageArguments, archives: &[PathBuf]) -> anyhow::Res
 }
 
 async fn list(arguments: &ImageArguments) -> anyhow::Result<()> {
-    let answer = client(arguments)?.list_images(v1::ListImagesRequest { filter: None }).await?;
+    let answer = client(arguments)?
+        .list_images(v1::ListImagesRequest { filter: None })
+        .await?;
     let mut lines: Vec<String> = answer.images.iter().flat_map(lines_of).collect();
     lines.sort();
     lines.iter().try_for_each(|line| say(line))
@@ -105,8 +119,15 @@ async fn list(arguments: &ImageArguments) -> anyhow::Result<()> {
 fn lines_of(image: &v1::Image) -> Vec<String> {
     let id: String = image.id.trim_start_matches("sha256:").chars().take(12).collect();
     let size = image.size / 1024;
-    let names = if image.repo_tags.is_empty() { &image.repo_digests } else { &image.repo_tags };
-    names.iter().map(|name| format!("{name}  {id}  {size} KiB")).collect()
+    let names = if image.repo_tags.is_empty() {
+        &image.repo_digests
+    } else {
+        &image.repo_tags
+    };
+    names
+        .iter()
+        .map(|name| format!("{name}  {id}  {size} KiB"))
+        .collect()
 }
 
 fn say(line: &str) -> anyhow::Result<()> {

@@ -1,5 +1,8 @@
 //! One binary: server, agent and the commands around them. Each subcommand is a module with its arguments and a `run`.
 
+mod agent;
+mod check;
+mod image;
 mod kubeconfig;
 mod logging;
 mod server;
@@ -40,6 +43,12 @@ struct Arguments {
 enum Command {
     /// Runs the control plane in the foreground, and the node agent beside it
     Server(server::ServerArguments),
+    /// Runs the node agent in the foreground: pods, their network, service rules and DNS
+    Agent(agent::AgentArguments),
+    /// Images without a registry
+    Image(image::ImageArguments),
+    /// Says what this machine lacks to be a node, and what to do about it
+    Check(check::CheckArguments),
     /// Prints a kubeconfig for the administrator of a server on this machine
     Kubeconfig(kubeconfig::KubeconfigArguments),
     /// Says what this binary is
@@ -51,6 +60,9 @@ fn main() -> ExitCode {
     logging::init(arguments.verbosity);
     let done = match arguments.command {
         Command::Server(arguments) => server::run(arguments),
+        Command::Agent(arguments) => agent::run(arguments),
+        Command::Image(arguments) => image::run(&arguments),
+        Command::Check(arguments) => check::run(&arguments),
         Command::Kubeconfig(arguments) => kubeconfig::run(&arguments),
         Command::Version => version::run(),
     };

@@ -23,10 +23,19 @@ fn main() -> Result<(), Failure> {
     tracing_subscriber::fmt().with_writer(std::io::stderr).init();
     let program = std::fs::read(program)?;
     let work = run(kubeconfig, node, ip.parse()?, data, program);
-    tokio::runtime::Builder::new_multi_thread().enable_all().build()?.block_on(work)
+    tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()?
+        .block_on(work)
 }
 
-async fn run(kubeconfig: &str, node: &str, ip: std::net::IpAddr, data: PathBuf, program: Vec<u8>) -> Result<(), Failure> {
+async fn run(
+    kubeconfig: &str,
+    node: &str,
+    ip: std::net::IpAddr,
+    data: PathBuf,
+    program: Vec<u8>,
+) -> Result<(), Failure> {
     let runtime = Runtime::real();
     let containerd = ContainerdConfig {
         directory: data.join("containerd"),
@@ -38,7 +47,11 @@ async fn run(kubeconfig: &str, node: &str, ip: std::net::IpAddr, data: PathBuf, 
     let containerd = Containerd::ensure(&runtime, containerd).await?;
     let cri = CriClient::new(containerd.socket());
     base::ensure(&runtime, &cri, &data.join("images"), &program, "amd64").await?;
-    let mut loaded = kube::Config::from_custom_kubeconfig(Kubeconfig::read_from(kubeconfig)?, &KubeConfigOptions::default()).await?;
+    let mut loaded = kube::Config::from_custom_kubeconfig(
+        Kubeconfig::read_from(kubeconfig)?,
+        &KubeConfigOptions::default(),
+    )
+    .await?;
     loaded.read_timeout = None;
     let client = kube::Client::try_from(loaded)?;
     let client_ca = Some(data.join("client-ca.crt")).filter(|path| path.is_file());

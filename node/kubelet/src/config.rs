@@ -86,7 +86,10 @@ impl KubeletConfig {
     pub fn problems(&self) -> Vec<String> {
         let mut problems = Vec::new();
         if !machinery_meta::syntax::dns1123_subdomain(&self.node_name).is_empty() {
-            problems.push(format!("--node-name: {:?} is not a valid node name", self.node_name));
+            problems.push(format!(
+                "--node-name: {:?} is not a valid node name",
+                self.node_name
+            ));
         }
         if !self.data_dir.is_absolute() {
             problems.push("--data-dir: must be an absolute path".to_string());

@@ -55,7 +55,11 @@ pub struct Kubelet {
 
 impl Kubelet {
     /// Starts everything; returns once the node is registered and the managers run.
-    pub async fn start(runtime: Runtime, config: KubeletConfig, client: Client) -> Result<Self, KubeletError> {
+    pub async fn start(
+        runtime: Runtime,
+        config: KubeletConfig,
+        client: Client,
+    ) -> Result<Self, KubeletError> {
         let problems = config.problems();
         if !problems.is_empty() {
             return Err(KubeletError::Config(problems));
@@ -66,7 +70,9 @@ impl Kubelet {
         }
         let listeners = Listeners::bind(&config).await.map_err(KubeletError::Server)?;
         let cri = CriClient::new(&config.container_runtime_endpoint);
-        let facts = observe_facts(&config, &cri).await.map_err(KubeletError::Runtime)?;
+        let facts = observe_facts(&config, &cri)
+            .await
+            .map_err(KubeletError::Runtime)?;
         let health = health(&cri).await;
         let node = register(&runtime, &client, &config, &facts, &health).await;
         let workers = worker_context(&runtime, &config, &client, cri, &facts);
@@ -79,7 +85,16 @@ impl Kubelet {
             }
         }));
         let node = Arc::new(node);
-        let context = ManagerContext { runtime, client, config, facts, node, pods: pods.clone(), workers, listeners };
+        let context = ManagerContext {
+            runtime,
+            client,
+            config,
+            facts,
+            node,
+            pods: pods.clone(),
+            workers,
+            listeners,
+        };
         for row in rows() {
             context.runtime.spawn(row.name, (row.run)(context.clone()));
         }
@@ -102,10 +117,19 @@ fn make_tiers(control: &ContainerControl, facts: &NodeFacts) -> Result<(), node_
     const SHARES_PER_CPU: u64 = 1024;
     const SHARES_MIN: u64 = 2;
     let root = resources::kubepods(&control.config.cgroup_root);
-    let shares = |shares| CgroupResources { cpu_shares: Some(shares), ..CgroupResources::default() };
-    control.cgroups.apply(&root, &shares(facts.machine.cpus * SHARES_PER_CPU))?;
-    control.cgroups.apply(&format!("{root}/burstable"), &CgroupResources::default())?;
-    control.cgroups.apply(&format!("{root}/besteffort"), &shares(SHARES_MIN))
+    let shares = |shares| CgroupResources {
+        cpu_shares: Some(shares),
+        ..CgroupResources::default()
+    };
+    control
+        .cgroups
+        .apply(&root, &shares(facts.machine.cpus * SHARES_PER_CPU))?;
+    control
+        .cgroups
+        .apply(&format!("{root}/burstable"), &CgroupResources::default())?;
+    control
+        .cgroups
+        .apply(&format!("{root}/besteffort"), &shares(SHARES_MIN))
 }
 
 async fn observe_facts(config: &KubeletConfig, cri: &CriClient) -> Result<NodeFacts, CriError> {
@@ -114,7 +138,11 @@ async fn observe_facts(config: &KubeletConfig, cri: &CriClient) -> Result<NodeFa
     Ok(NodeFacts {
         machine: Machine::observe(),
         storage_bytes: storage.capacity_bytes,
-        runtime_version: format!("{}://{}", version.runtime_name, version.runtime_version.trim_start_matches('v')),
+        runtime_version: format!(
+            "{}://{}",
+            version.runtime_name,
+            version.runtime_version.trim_start_matches('v')
+        ),
     })
 }
 

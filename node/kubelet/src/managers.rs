@@ -37,7 +37,9 @@ pub struct ManagerContext {
 
 impl std::fmt::Debug for ManagerContext {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("ManagerContext").field("node_name", &self.config.node_name).finish_non_exhaustive()
+        f.debug_struct("ManagerContext")
+            .field("node_name", &self.config.node_name)
+            .finish_non_exhaustive()
     }
 }
 
@@ -53,17 +55,32 @@ pub struct ManagerRow {
 /// All of them, in start order.
 pub fn rows() -> [ManagerRow; 8] {
     [
-        ManagerRow { name: "node status", run: |context| Box::pin(status_keeper(&context).run((*context.node).clone())) },
+        ManagerRow {
+            name: "node status",
+            run: |context| Box::pin(status_keeper(&context).run((*context.node).clone())),
+        },
         ManagerRow {
             name: "node lease",
-            run: |context| Box::pin(node::lease::renew(context.runtime, context.client, (*context.node).clone())),
+            run: |context| {
+                Box::pin(node::lease::renew(
+                    context.runtime,
+                    context.client,
+                    (*context.node).clone(),
+                ))
+            },
         },
-        ManagerRow { name: "runtime events", run: |context| Box::pin(context.pods.follow_runtime()) },
+        ManagerRow {
+            name: "runtime events",
+            run: |context| Box::pin(context.pods.follow_runtime()),
+        },
         ManagerRow {
             name: "pod watch",
             run: |context| Box::pin(context.pods.follow_api(context.config.node_name.clone())),
         },
-        ManagerRow { name: "relist", run: |context| Box::pin(context.pods.relist()) },
+        ManagerRow {
+            name: "relist",
+            run: |context| Box::pin(context.pods.relist()),
+        },
         ManagerRow {
             name: "log rotation",
             run: |context| {
@@ -71,8 +88,14 @@ pub fn rows() -> [ManagerRow; 8] {
                 Box::pin(logs::rotation::keep_small(context.runtime, cri, context.config))
             },
         },
-        ManagerRow { name: "kubelet server", run: |context| Box::pin(server::serve(context)) },
-        ManagerRow { name: "healthz server", run: |context| Box::pin(server::healthz::serve(context)) },
+        ManagerRow {
+            name: "kubelet server",
+            run: |context| Box::pin(server::serve(context)),
+        },
+        ManagerRow {
+            name: "healthz server",
+            run: |context| Box::pin(server::healthz::serve(context)),
+        },
     ]
 }
 

@@ -268,9 +268,19 @@ impl Daemon {
 /// Where a program is: in `PATH`, or where administrators' programs are even if `PATH` does not say so.
 pub fn find_program(name: &str) -> Option<PathBuf> {
     let given = std::env::var_os("PATH").unwrap_or_default();
-    let usual = ["/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin"].map(PathBuf::from);
+    let usual = [
+        "/usr/local/sbin",
+        "/usr/local/bin",
+        "/usr/sbin",
+        "/usr/bin",
+        "/sbin",
+        "/bin",
+    ]
+    .map(PathBuf::from);
     let folders = std::env::split_paths(&given).chain(usual);
-    folders.map(|folder| folder.join(name)).find(|path| path.is_file())
+    folders
+        .map(|folder| folder.join(name))
+        .find(|path| path.is_file())
 }
 
 fn open_log(path: &Path) -> std::io::Result<std::fs::File> {

@@ -68,7 +68,9 @@ pub fn is_root() -> bool {
 
 /// The addresses of this machine's links, in their order.
 pub fn addresses() -> Vec<std::net::IpAddr> {
-    let Ok(all) = nix::ifaddrs::getifaddrs() else { return Vec::new() };
+    let Ok(all) = nix::ifaddrs::getifaddrs() else {
+        return Vec::new();
+    };
     let address = |storage: nix::sys::socket::SockaddrStorage| {
         let v4 = storage.as_sockaddr_in().map(|v4| std::net::IpAddr::V4(v4.ip()));
         v4.or_else(|| storage.as_sockaddr_in6().map(|v6| std::net::IpAddr::V6(v6.ip())))

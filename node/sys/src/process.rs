@@ -51,7 +51,10 @@ impl ProcessIdentity {
     pub async fn ended(&self) -> std::io::Result<()> {
         let descriptor = open_pidfd(self.pid)?;
         // SAFETY: the descriptor is open, owned by the handle, and closed only when the handle is dropped.
-        #[expect(unsafe_code, reason = "tokio asks for the promise that the descriptor stays open")]
+        #[expect(
+            unsafe_code,
+            reason = "tokio asks for the promise that the descriptor stays open"
+        )]
         let handle = unsafe { AsyncFd::register_with_interest(descriptor, Interest::READABLE) }?;
         // The handle is for whoever has the pid now; if that is another, ours has ended.
         if self.is_alive() {

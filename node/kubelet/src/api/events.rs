@@ -53,8 +53,12 @@ impl EventRecorder {
     /// Starts the sender in the background.
     pub fn start(runtime: &Runtime, client: Client, node_name: &str) -> Self {
         let (queue, notes) = mpsc::channel(QUEUE_MAX);
-        let sender =
-            Sender { client, runtime: runtime.clone(), host: node_name.to_string(), sent: HashMap::new() };
+        let sender = Sender {
+            client,
+            runtime: runtime.clone(),
+            host: node_name.to_string(),
+            sent: HashMap::new(),
+        };
         runtime.spawn("event recorder", sender.run(notes));
         Self { queue }
     }
@@ -76,22 +80,43 @@ impl EventRecorder {
         let init = pod.spec.as_ref().and_then(|spec| spec.init_containers.as_ref());
         let is_init = init.is_some_and(|list| list.iter().any(|found| found.name == container));
         let field = if is_init { "initContainers" } else { "containers" };
-        self.note(pod_object(pod, Some(format!("spec.{field}{{{container}}}"))), kind, reason, message.into());
+        self.note(
+            pod_object(pod, Some(format!("spec.{field}{{{container}}}"))),
+            kind,
+            reason,
+            message.into(),
+        );
     }
 
     /// A note on our node.
     pub fn node(&self, node: &Node, kind: EventKind, reason: &'static str, message: impl Into<String>) {
         let name = node.metadata.name.clone().unwrap_or_default();
         let uid = node.metadata.uid.clone().unwrap_or_else(|| name.clone());
-        let object =
-            Object { kind: "Node", namespace: None, name, uid, resource_version: None, field_path: None };
+        let object = Object {
+            kind: "Node",
+            namespace: None,
+            name,
+            uid,
+            resource_version: None,
+            field_path: None,
+        };
         self.note(object, kind, reason, message.into());
     }
 
     fn note(&self, object: Object, kind: EventKind, reason: &'static str, message: String) {
-        let kind = if kind == EventKind::Normal { "Normal" } else { "Warning" };
+        let kind = if kind == EventKind::Normal {
+            "Normal"
+        } else {
+            "Warning"
+        };
         let namespace = object.namespace.clone().unwrap_or_else(|| "default".into());
-        let note = Note { namespace, object, kind, reason, message };
+        let note = Note {
+            namespace,
+            object,
+            kind,
+            reason,
+            message,
+        };
         if self.queue.try_send(note).is_err() {
             tracing::debug!(reason, "event dropped, the queue is full");
         }
@@ -128,12 +153,20 @@ impl Sender {
 
     async fn send(&mut self, note: &Note) -> Result<(), kube::Error> {
         let api: Api<Event> = Api::namespaced(self.client.clone(), &note.namespace);
-        let key = Note { object: Object { resource_version: None, ..note.object.clone() }, ..note.clone() };
+        let key = Note {
+            object: Object {
+                resource_version: None,
+                ..note.object.clone()
+            },
+            ..note.clone()
+        };
         if let Some((name, count)) = self.sent.get_mut(&key) {
             *count += 1;
             let now = Time(self.runtime.now());
             let patch = serde_json::json!({"count": *count, "lastTimestamp": now});
-            let outcome = api.patch(name, &PatchParams::default(), &Patch::Merge(&patch)).await;
+            let outcome = api
+                .patch(name, &PatchParams::default(), &Patch::Merge(&patch))
+                .await;
             match outcome {
                 // The event has expired meanwhile: begin anew.
                 Err(kube::Error::Api(status)) if status.code == 404 => {}
@@ -171,7 +204,10 @@ impl Sender {
             },
             reason: Some(note.reason.into()),
             message: Some(note.message.clone()),
-            source: Some(EventSource { component: Some(COMPONENT.into()), host: Some(self.host.clone()) }),
+            source: Some(EventSource {
+                component: Some(COMPONENT.into()),
+                host: Some(self.host.clone()),
+            }),
             reporting_component: Some(COMPONENT.into()),
             reporting_instance: Some(self.host.clone()),
             first_timestamp: Some(Time(now)),

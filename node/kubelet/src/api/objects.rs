@@ -83,7 +83,10 @@ impl Objects {
 
     /// A view for one pod: what it asks for is followed on its behalf.
     pub fn for_pod(self: &Arc<Self>, uid: &str) -> Arc<dyn ObjectSource> {
-        Arc::new(PodObjects { objects: self.clone(), uid: uid.to_string() })
+        Arc::new(PodObjects {
+            objects: self.clone(),
+            uid: uid.to_string(),
+        })
     }
 
     /// The pod is gone: what only it used is no longer followed.
@@ -96,7 +99,11 @@ impl Objects {
     /// When the first of a pod's tokens wants to be renewed.
     pub fn next_renewal(&self, uid: &str) -> Option<Timestamp> {
         let tokens = self.tokens.lock();
-        tokens.iter().filter(|(request, _)| request.pod.1 == uid).map(|(_, token)| token.renew_at).min()
+        tokens
+            .iter()
+            .filter(|(request, _)| request.pod.1 == uid)
+            .map(|(_, token)| token.renew_at)
+            .min()
     }
 
     async fn get<K>(
@@ -122,7 +129,10 @@ impl Objects {
             followed.pods.lock().insert(uid.to_string());
             followed.current.clone()
         };
-        let answer = self.runtime.timeout(FIRST_ANSWER_TIMEOUT, current.wait_for(Option::is_some)).await;
+        let answer = self
+            .runtime
+            .timeout(FIRST_ANSWER_TIMEOUT, current.wait_for(Option::is_some))
+            .await;
         match answer {
             Ok(Ok(slot)) => slot.clone().unwrap_or(Ok(None)).map_err(VolumeError::Source),
             _ => Err(VolumeError::Source("timed out waiting for the API server".into())),
@@ -183,9 +193,10 @@ impl Objects {
         {
             return Ok(token.value.clone());
         }
-        let token = self.ask_token(request, now).await.map_err(|error| {
-            VolumeError::Source(format!("failed to fetch token: {error}"))
-        })?;
+        let token = self
+            .ask_token(request, now)
+            .await
+            .map_err(|error| VolumeError::Source(format!("failed to fetch token: {error}")))?;
         self.tokens.lock().insert(request.clone(), token.clone());
         Ok(token.value)
     }
@@ -223,8 +234,13 @@ impl Objects {
         let status = answer.status.unwrap_or_default();
         let ends = status.expiration_timestamp.map_or(now, |time| time.0);
         let lifetime = Duration::try_from(ends.duration_since(now)).unwrap_or_default();
-        let renew_at = now.checked_add((lifetime * 4 / 5).min(TOKEN_AGE_MAX)).unwrap_or(now);
-        Ok(Token { value: status.token.unwrap_or_default(), renew_at })
+        let renew_at = now
+            .checked_add((lifetime * 4 / 5).min(TOKEN_AGE_MAX))
+            .unwrap_or(now);
+        Ok(Token {
+            value: status.token.unwrap_or_default(),
+            renew_at,
+        })
     }
 }
 
@@ -247,11 +263,15 @@ struct PodObjects {
 #[async_trait]
 impl ObjectSource for PodObjects {
     async fn config_map(&self, namespace: &str, name: &str) -> Result<Option<ConfigMap>, VolumeError> {
-        self.objects.get(|objects| &objects.config_maps, &self.uid, namespace, name).await
+        self.objects
+            .get(|objects| &objects.config_maps, &self.uid, namespace, name)
+            .await
     }
 
     async fn secret(&self, namespace: &str, name: &str) -> Result<Option<Secret>, VolumeError> {
-        self.objects.get(|objects| &objects.secrets, &self.uid, namespace, name).await
+        self.objects
+            .get(|objects| &objects.secrets, &self.uid, namespace, name)
+            .await
     }
 
     async fn token(&self, request: &node_volume::TokenRequest) -> Result<String, VolumeError> {

@@ -60,14 +60,21 @@ impl Services {
             };
             follow(&handle, Api::all(client), None, tell).await;
         });
-        Self { runtime: runtime.clone(), table, synced }
+        Self {
+            runtime: runtime.clone(),
+            table,
+            synced,
+        }
     }
 
     /// The variables of a namespace's services (all of them only when linked) and of the API server's.
     pub async fn variables(&self, namespace: &str, linked: bool) -> BTreeMap<String, String> {
         let mut synced = self.synced.clone();
         // Without them the container still starts, as it would had the services come later.
-        let _ = self.runtime.timeout(SYNC_TIMEOUT, synced.wait_for(|synced| *synced)).await;
+        let _ = self
+            .runtime
+            .timeout(SYNC_TIMEOUT, synced.wait_for(|synced| *synced))
+            .await;
         let table = self.table.lock();
         let mut chosen: BTreeMap<&str, &ServiceAddress> = BTreeMap::new();
         for ((found, name), service) in table.iter() {
@@ -83,14 +90,24 @@ impl Services {
 
 fn key(service: &Service) -> (String, String) {
     let metadata = &service.metadata;
-    (metadata.namespace.clone().unwrap_or_default(), metadata.name.clone().unwrap_or_default())
+    (
+        metadata.namespace.clone().unwrap_or_default(),
+        metadata.name.clone().unwrap_or_default(),
+    )
 }
 
 fn entry(service: &Service) -> Option<((String, String), ServiceAddress)> {
     let spec = service.spec.as_ref()?;
-    let address = spec.cluster_ip.clone().filter(|address| !address.is_empty() && address != "None")?;
+    let address = spec
+        .cluster_ip
+        .clone()
+        .filter(|address| !address.is_empty() && address != "None")?;
     let port = |port: &k8s_openapi::api::core::v1::ServicePort| {
-        (port.name.clone(), port.protocol.clone().unwrap_or_else(|| "TCP".into()), port.port)
+        (
+            port.name.clone(),
+            port.protocol.clone().unwrap_or_else(|| "TCP".into()),
+            port.port,
+        )
     };
     let ports = spec.ports.iter().flatten().map(port).collect();
     let key = key(service);
@@ -109,10 +126,17 @@ impl ServiceAddress {
         }
         for (name, _, port) in &self.ports {
             if let Some(name) = name.as_ref().filter(|name| !name.is_empty()) {
-                out.push((format!("{prefix}_SERVICE_PORT_{}", variable_name(name)), port.to_string()));
+                out.push((
+                    format!("{prefix}_SERVICE_PORT_{}", variable_name(name)),
+                    port.to_string(),
+                ));
             }
         }
-        let host = if address.contains(':') { format!("[{address}]") } else { address.clone() };
+        let host = if address.contains(':') {
+            format!("[{address}]")
+        } else {
+            address.clone()
+        };
         for (at, (_, protocol, port)) in self.ports.iter().enumerate() {
             let lower = protocol.to_lowercase();
             let url = format!("{lower}://{host}:{port}");
@@ -140,7 +164,11 @@ mod tests {
     #[test]
     fn a_service_is_known_by_upstreams_variables() {
         let ports = vec![(Some("http".to_string()), "TCP".to_string(), 80)];
-        let service = ServiceAddress { name: "my-web".into(), address: "10.96.0.7".into(), ports };
+        let service = ServiceAddress {
+            name: "my-web".into(),
+            address: "10.96.0.7".into(),
+            ports,
+        };
         let variables: BTreeMap<String, String> = service.variables().into_iter().collect();
         let expected = [
             ("MY_WEB_PORT", "tcp://10.96.0.7:80"),

@@ -79,7 +79,9 @@ where
                 WatchEvent::Error(status) if status.code == 410 => return Ok(()),
                 WatchEvent::Error(status) => return Err(kube::Error::Api(status)),
             };
-            let (Change::Set(object) | Change::Gone(object)) = &changed else { continue };
+            let (Change::Set(object) | Change::Gone(object)) = &changed else {
+                continue;
+            };
             if let Some(seen) = &object.meta().resource_version {
                 revision.clone_from(seen);
             }

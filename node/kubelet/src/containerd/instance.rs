@@ -78,7 +78,10 @@ pub fn join_namespace(directory: &Path) -> std::io::Result<()> {
 impl Containerd {
     /// Adopts the running one or starts it, and waits until it answers.
     pub async fn ensure(runtime: &Runtime, config: ContainerdConfig) -> Result<Self, ContainerdError> {
-        let containerd = Self { runtime: runtime.clone(), config };
+        let containerd = Self {
+            runtime: runtime.clone(),
+            config,
+        };
         containerd.write_config()?;
         match recorded(&containerd.config.directory) {
             Some(found) => tracing::info!(pid = found.pid, "containerd adopted"),
@@ -104,32 +107,51 @@ impl Containerd {
             std::fs::create_dir_all(&self.config.cni_conf_dir)?;
             node_sys::fs::write_atomically(&path, self.config.toml().as_bytes(), 0o600)
         };
-        write().map_err(|source| ContainerdError::Write { path: path.clone(), source })
+        write().map_err(|source| ContainerdError::Write {
+            path: path.clone(),
+            source,
+        })
     }
 
     fn start(&self) -> Result<(), ContainerdError> {
         let daemon = Daemon {
             program: "containerd".into(),
-            args: vec!["--config".into(), self.config.path().into(), "--log-level".into(), "warn".into()],
+            args: vec![
+                "--config".into(),
+                self.config.path().into(),
+                "--log-level".into(),
+                "warn".into(),
+            ],
             env: Vec::new(),
             log: self.log(),
         };
         let identity = daemon.start().map_err(ContainerdError::Start)?;
         tracing::info!(pid = identity.pid, "containerd started");
         let path = pid_file(&self.config.directory);
-        node_sys::fs::write_atomically(&path, identity.to_text().as_bytes(), 0o644)
-            .map_err(|source| ContainerdError::Write { path: path.clone(), source })
+        node_sys::fs::write_atomically(&path, identity.to_text().as_bytes(), 0o644).map_err(|source| {
+            ContainerdError::Write {
+                path: path.clone(),
+                source,
+            }
+        })
     }
 
     async fn wait_until_it_answers(&self) -> Result<(), ContainerdError> {
         let cri = CriClient::new(self.socket());
         let deadline = self.runtime.monotonic() + START_TIMEOUT;
         loop {
-            if cri.version(v1::VersionRequest { version: "v1".into() }).await.is_ok() {
+            if cri
+                .version(v1::VersionRequest { version: "v1".into() })
+                .await
+                .is_ok()
+            {
                 return Ok(());
             }
             if self.runtime.monotonic() > deadline {
-                return Err(ContainerdError::Silent { socket: self.socket(), log: self.log() });
+                return Err(ContainerdError::Silent {
+                    socket: self.socket(),
+                    log: self.log(),
+                });
             }
             self.runtime.sleep(ASK_AGAIN_AFTER).await;
         }

@@ -60,7 +60,9 @@ pub struct PodFacilities<'a> {
 
 impl std::fmt::Debug for PodFacilities<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("PodFacilities").field("sandbox", &self.sandbox).finish_non_exhaustive()
+        f.debug_struct("PodFacilities")
+            .field("sandbox", &self.sandbox)
+            .finish_non_exhaustive()
     }
 }
 
@@ -73,11 +75,17 @@ impl ContainerControl {
             reason: "FailedCreatePodContainer",
             message: format!("unable to ensure pod container exists: {error}: {}", error.source),
         })?;
-        let folders = [files::log_folder(&self.config, pod), files::pod_folder(&self.config, uid(pod))];
-        folders.iter().try_for_each(std::fs::create_dir_all).map_err(|error| StartError {
-            reason: "Failed",
-            message: format!("error making pod data directories: {error}"),
-        })
+        let folders = [
+            files::log_folder(&self.config, pod),
+            files::pod_folder(&self.config, uid(pod)),
+        ];
+        folders
+            .iter()
+            .try_for_each(std::fs::create_dir_all)
+            .map_err(|error| StartError {
+                reason: "Failed",
+                message: format!("error making pod data directories: {error}"),
+            })
     }
 
     /// Makes a sandbox and returns its id.
@@ -85,15 +93,25 @@ impl ContainerControl {
         if spec(pod).host_users == Some(false) {
             // containerd before 2.0 ignores the wish silently; such a pod must not run unmapped.
             let message = "user namespaces are not supported by the container runtime".to_string();
-            return Err(StartError { reason: "CreatePodSandboxError", message });
+            return Err(StartError {
+                reason: "CreatePodSandboxError",
+                message,
+            });
         }
         let config = sandbox::config(&self.config, pod, &self.dns, attempt);
-        let request = v1::RunPodSandboxRequest { config: Some(config), runtime_handler: String::new() };
+        let request = v1::RunPodSandboxRequest {
+            config: Some(config),
+            runtime_handler: String::new(),
+        };
         let answer = self.cri.run_pod_sandbox(request).await.map_err(|error| {
             let message = error.rpc_text();
             let event = format!("Failed to create pod sandbox: {message}");
-            self.events.pod(pod, EventKind::Warning, "FailedCreatePodSandBox", event);
-            StartError { reason: "CreatePodSandboxError", message }
+            self.events
+                .pod(pod, EventKind::Warning, "FailedCreatePodSandBox", event);
+            StartError {
+                reason: "CreatePodSandboxError",
+                message,
+            }
         })?;
         Ok(answer.pod_sandbox_id)
     }
@@ -101,19 +119,29 @@ impl ContainerControl {
     /// Stops and removes a sandbox; what is left of its containers goes with it.
     pub async fn remove_sandbox(&self, id: &str) -> Result<(), node_cri::CriError> {
         self.stop_sandbox(id).await?;
-        let request = v1::RemovePodSandboxRequest { pod_sandbox_id: id.to_string() };
+        let request = v1::RemovePodSandboxRequest {
+            pod_sandbox_id: id.to_string(),
+        };
         self.cri.remove_pod_sandbox(request).await.map(drop)
     }
 
     /// Stops a sandbox: its network and whatever runs in it.
     pub async fn stop_sandbox(&self, id: &str) -> Result<(), node_cri::CriError> {
-        self.cri.stop_pod_sandbox(v1::StopPodSandboxRequest { pod_sandbox_id: id.to_string() }).await.map(drop)
+        self.cri
+            .stop_pod_sandbox(v1::StopPodSandboxRequest {
+                pod_sandbox_id: id.to_string(),
+            })
+            .await
+            .map(drop)
     }
 
     /// Pulls, creates and starts a container. An error is what its status shows.
     pub async fn start(&self, pod: &Pod, start: &Start, with: PodFacilities<'_>) -> Result<(), StartError> {
         let Some((_, container)) = container_named(pod, &start.name) else {
-            return Err(StartError::config(format!("pod has no container {:?}", start.name)));
+            return Err(StartError::config(format!(
+                "pod has no container {:?}",
+                start.name
+            )));
         };
         let outcome = self.try_start(pod, container, start, with).await;
         if let Err(error) = &outcome {
@@ -123,7 +151,8 @@ impl ContainerControl {
                 }
                 reason => format!("Error: {reason}"),
             };
-            self.events.container(pod, &container.name, EventKind::Warning, "Failed", message);
+            self.events
+                .container(pod, &container.name, EventKind::Warning, "Failed", message);
         }
         outcome
     }
@@ -137,12 +166,29 @@ impl ContainerControl {
     ) -> Result<(), StartError> {
         let image = self.images.ensure(pod, container, with.objects).await?;
         let id = self.create(pod, container, start, &image, with).await?;
-        self.events.container(pod, &container.name, EventKind::Normal, "Created", "Container created");
-        let request = v1::StartContainerRequest { container_id: id.clone() };
+        self.events.container(
+            pod,
+            &container.name,
+            EventKind::Normal,
+            "Created",
+            "Container created",
+        );
+        let request = v1::StartContainerRequest {
+            container_id: id.clone(),
+        };
         if let Err(error) = self.cri.start_container(request).await {
-            return Err(StartError { reason: "RunContainerError", message: error.message() });
+            return Err(StartError {
+                reason: "RunContainerError",
+                message: error.message(),
+            });
         }
-        self.events.container(pod, &container.name, EventKind::Normal, "Started", "Container started");
+        self.events.container(
+            pod,
+            &container.name,
+            EventKind::Normal,
+            "Started",
+            "Container started",
+        );
         self.post_start(pod, container, &id, with.sandbox).await
     }
 
@@ -165,10 +211,14 @@ impl ContainerControl {
             node: &self.node,
         };
         let environment = environment(pod, container, sources).await?;
-        let made = |error: std::io::Error| StartError { reason: "CreateContainerError", message: error.to_string() };
+        let made = |error: std::io::Error| StartError {
+            reason: "CreateContainerError",
+            message: error.to_string(),
+        };
         files::prepare(&self.config, pod, container).map_err(made)?;
         let hosts = files::write_hosts(&self.config, pod, container, &ips).map_err(made)?;
-        let message = files::make_message_file(&self.config, pod, container, start.restart_count).map_err(made)?;
+        let message =
+            files::make_message_file(&self.config, pod, container, start.restart_count).map_err(made)?;
         let input = container_spec::ContainerInput {
             pod,
             container,
@@ -191,7 +241,10 @@ impl ContainerControl {
             sandbox_config: Some(sandbox_config),
         };
         let answer = self.cri.create_container(request).await;
-        let failed = |error: node_cri::CriError| StartError { reason: "CreateContainerError", message: error.message() };
+        let failed = |error: node_cri::CriError| StartError {
+            reason: "CreateContainerError",
+            message: error.message(),
+        };
         answer.map(|answer| answer.container_id).map_err(failed)
     }
 
@@ -209,17 +262,40 @@ impl ContainerControl {
         id: &str,
         sandbox: &ObservedSandbox,
     ) -> Result<(), StartError> {
-        let Some(hook) = container.lifecycle.as_ref().and_then(|lifecycle| lifecycle.post_start.as_ref()) else {
+        let Some(hook) = container
+            .lifecycle
+            .as_ref()
+            .and_then(|lifecycle| lifecycle.post_start.as_ref())
+        else {
             return Ok(());
         };
         let ips = self.addresses(pod, sandbox);
         let ip = ips.first().map(String::as_str);
-        let outcome = hooks::run(&self.runtime, &self.cri, hook, container, id, ip, POST_START_TIMEOUT).await;
+        let outcome = hooks::run(
+            &self.runtime,
+            &self.cri,
+            hook,
+            container,
+            id,
+            ip,
+            POST_START_TIMEOUT,
+        )
+        .await;
         let Err(message) = outcome else { return Ok(()) };
         let text = format!("PostStartHook failed: {message}");
-        self.events.container(pod, &container.name, EventKind::Warning, "FailedPostStartHook", text.as_str());
-        self.kill(pod, &container.name, id, "FailedPostStartHook", Some(0), ip).await;
-        Err(StartError { reason: "PostStartHookError", message: text })
+        self.events.container(
+            pod,
+            &container.name,
+            EventKind::Warning,
+            "FailedPostStartHook",
+            text.as_str(),
+        );
+        self.kill(pod, &container.name, id, "FailedPostStartHook", Some(0), ip)
+            .await;
+        Err(StartError {
+            reason: "PostStartHookError",
+            message: text,
+        })
     }
 
     /// Stops a running container gracefully: preStop, TERM, and KILL when its time is up.
@@ -233,9 +309,13 @@ impl ContainerControl {
         pod_ip: Option<&str>,
     ) {
         let grace = grace_seconds.unwrap_or_else(|| grace_period(pod));
-        let message =
-            if why.is_empty() { format!("Stopping container {name}") } else { why.to_string() };
-        self.events.container(pod, name, EventKind::Normal, "Killing", message);
+        let message = if why.is_empty() {
+            format!("Stopping container {name}")
+        } else {
+            why.to_string()
+        };
+        self.events
+            .container(pod, name, EventKind::Normal, "Killing", message);
         let left = self.pre_stop(pod, name, id, grace, pod_ip).await;
         match self.cri.stop_container(id, left).await {
             Err(error) if !error.is_not_found() => {
@@ -248,15 +328,19 @@ impl ContainerControl {
     /// Runs the preStop hook and returns how much of the grace period is left.
     async fn pre_stop(&self, pod: &Pod, name: &str, id: &str, grace: i64, pod_ip: Option<&str>) -> i64 {
         let found = container_named(pod, name);
-        let hook = found.and_then(|(_, container)| Some((container, container.lifecycle.as_ref()?.pre_stop.as_ref()?)));
-        let Some((container, hook)) = hook.filter(|_| grace > 0) else { return grace };
+        let hook = found
+            .and_then(|(_, container)| Some((container, container.lifecycle.as_ref()?.pre_stop.as_ref()?)));
+        let Some((container, hook)) = hook.filter(|_| grace > 0) else {
+            return grace;
+        };
         let limit = Duration::from_secs(u64::try_from(grace).unwrap_or(0));
         let began = self.runtime.monotonic();
         let running = hooks::run(&self.runtime, &self.cri, hook, container, id, pod_ip, limit);
         let outcome = self.runtime.timeout(limit, running).await;
         if let Ok(Err(message)) = outcome {
             let text = format!("PreStopHook failed: {message}");
-            self.events.container(pod, name, EventKind::Warning, "FailedPreStopHook", text);
+            self.events
+                .container(pod, name, EventKind::Warning, "FailedPreStopHook", text);
         }
         let used = i64::try_from((self.runtime.monotonic() - began).as_secs()).unwrap_or(grace);
         (grace - used).max(GRACE_AFTER_HOOK_SECONDS)
@@ -265,6 +349,12 @@ impl ContainerControl {
 
 /// How long the pod's containers have to end: what its deletion says, else what it asked for.
 pub fn grace_period(pod: &Pod) -> i64 {
-    let deletion = pod.metadata.deletion_timestamp.as_ref().and(pod.metadata.deletion_grace_period_seconds);
-    deletion.or(spec(pod).termination_grace_period_seconds).unwrap_or(30)
+    let deletion = pod
+        .metadata
+        .deletion_timestamp
+        .as_ref()
+        .and(pod.metadata.deletion_grace_period_seconds);
+    deletion
+        .or(spec(pod).termination_grace_period_seconds)
+        .unwrap_or(30)
 }

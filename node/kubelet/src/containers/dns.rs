@@ -56,7 +56,9 @@ pub fn dns_config(pod: &Pod, node: &NodeDns) -> DnsConfig {
         config.searches.extend(own.searches.iter().flatten().cloned());
         for option in own.options.iter().flatten() {
             let name = option.name.clone().unwrap_or_default();
-            config.options.retain(|given| given.split(':').next() != Some(name.as_str()));
+            config
+                .options
+                .retain(|given| given.split(':').next() != Some(name.as_str()));
             config.options.push(match &option.value {
                 Some(value) if !value.is_empty() => format!("{name}:{value}"),
                 _ => name,
@@ -82,8 +84,11 @@ fn cluster_config(pod: &Pod, node: &NodeDns) -> DnsConfig {
         return node.host.clone();
     }
     let domain = &node.cluster_domain;
-    let mut searches =
-        vec![format!("{}.svc.{domain}", namespace(pod)), format!("svc.{domain}"), domain.clone()];
+    let mut searches = vec![
+        format!("{}.svc.{domain}", namespace(pod)),
+        format!("svc.{domain}"),
+        domain.clone(),
+    ];
     searches.extend(node.host.searches.iter().cloned());
     DnsConfig {
         servers: node.cluster_dns.iter().map(ToString::to_string).collect(),
@@ -96,7 +101,11 @@ fn cluster_config(pod: &Pod, node: &NodeDns) -> DnsConfig {
 pub fn host_name(pod: &Pod, cluster_domain: &str) -> (String, String) {
     let spec = spec(pod);
     let own = spec.hostname.as_deref().filter(|name| !name.is_empty());
-    let mut host: String = own.unwrap_or(name(pod)).chars().take(HOST_NAME_LENGTH_MAX).collect();
+    let mut host: String = own
+        .unwrap_or(name(pod))
+        .chars()
+        .take(HOST_NAME_LENGTH_MAX)
+        .collect();
     host.truncate(host.trim_end_matches(['-', '.']).len());
     let domain = match spec.subdomain.as_deref() {
         Some(sub) if !sub.is_empty() => format!("{sub}.{}.svc.{cluster_domain}", namespace(pod)),
@@ -157,12 +166,18 @@ mod tests {
         let default = pod(r#"{"metadata":{"name":"p","namespace":"n"},"spec":{"containers":[]}}"#);
         let config = dns_config(&default, &node);
         assert_eq!(config.servers, ["10.96.0.10"]);
-        assert_eq!(config.searches, ["n.svc.cluster.local", "svc.cluster.local", "cluster.local", "lan"]);
+        assert_eq!(
+            config.searches,
+            ["n.svc.cluster.local", "svc.cluster.local", "cluster.local", "lan"]
+        );
         let own = pod(
             r#"{"spec":{"containers":[],"dnsPolicy":"None","dnsConfig":{"nameservers":["8.8.8.8"],"options":[{"name":"ndots","value":"2"}]}}}"#,
         );
         let config = dns_config(&own, &node);
-        assert_eq!((config.servers, config.options), (vec!["8.8.8.8".to_string()], vec!["ndots:2".to_string()]));
+        assert_eq!(
+            (config.servers, config.options),
+            (vec!["8.8.8.8".to_string()], vec!["ndots:2".to_string()])
+        );
     }
 
     #[test]
@@ -173,6 +188,9 @@ mod tests {
         );
         let file = hosts_file(&pod, &["10.0.0.5".to_string()], "cluster.local", "");
         assert!(file.contains("10.0.0.5\th.s.n.svc.cluster.local\th\n"), "{file}");
-        assert!(file.ends_with("\n# Entries added by HostAliases.\n1.2.3.4\ta\tb\n"), "{file}");
+        assert!(
+            file.ends_with("\n# Entries added by HostAliases.\n1.2.3.4\ta\tb\n"),
+            "{file}"
+        );
     }
 }

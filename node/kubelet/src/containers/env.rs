@@ -26,7 +26,9 @@ pub struct EnvSources<'a> {
 
 impl std::fmt::Debug for EnvSources<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("EnvSources").field("pod_ips", &self.pod_ips).finish_non_exhaustive()
+        f.debug_struct("EnvSources")
+            .field("pod_ips", &self.pod_ips)
+            .finish_non_exhaustive()
     }
 }
 
@@ -46,8 +48,14 @@ pub async fn environment(
                 None => continue,
             },
             (value, None) => expand(value.as_deref().unwrap_or_default(), |name| {
-                let own = declared.iter().rev().find(|(known, _)| known == name).map(|(_, value)| value);
-                own.or_else(|| known.get(name)).or_else(|| sources.services.get(name)).cloned()
+                let own = declared
+                    .iter()
+                    .rev()
+                    .find(|(known, _)| known == name)
+                    .map(|(_, value)| value);
+                own.or_else(|| known.get(name))
+                    .or_else(|| sources.services.get(name))
+                    .cloned()
             }),
         };
         declared.retain(|(name, _)| *name != variable.name);
@@ -68,19 +76,36 @@ async fn from_objects(
     for source in container.env_from.iter().flatten() {
         let prefix = source.prefix.clone().unwrap_or_default();
         if let Some(wanted) = &source.config_map_ref {
-            let found = sources.objects.config_map(namespace(pod), &wanted.name).await.map_err(StartError::config)?;
+            let found = sources
+                .objects
+                .config_map(namespace(pod), &wanted.name)
+                .await
+                .map_err(StartError::config)?;
             match found {
-                Some(found) => known
-                    .extend(found.data.into_iter().flatten().map(|(key, value)| (format!("{prefix}{key}"), value))),
+                Some(found) => known.extend(
+                    found
+                        .data
+                        .into_iter()
+                        .flatten()
+                        .map(|(key, value)| (format!("{prefix}{key}"), value)),
+                ),
                 None if wanted.optional == Some(true) => {}
                 None => return Err(not_found("configmap", &wanted.name)),
             }
         }
         if let Some(wanted) = &source.secret_ref {
-            let found = sources.objects.secret(namespace(pod), &wanted.name).await.map_err(StartError::config)?;
+            let found = sources
+                .objects
+                .secret(namespace(pod), &wanted.name)
+                .await
+                .map_err(StartError::config)?;
             match found {
                 Some(found) => known.extend(
-                    found.data.into_iter().flatten().map(|(key, value)| (format!("{prefix}{key}"), text(value.0))),
+                    found
+                        .data
+                        .into_iter()
+                        .flatten()
+                        .map(|(key, value)| (format!("{prefix}{key}"), text(value.0))),
                 ),
                 None if wanted.optional == Some(true) => {}
                 None => return Err(not_found("secret", &wanted.name)),
@@ -114,24 +139,56 @@ async fn referred(
         return value.map(Some).map_err(StartError::config);
     }
     if let Some(wanted) = &source.config_map_key_ref {
-        let found = sources.objects.config_map(namespace(pod), &wanted.name).await.map_err(StartError::config)?;
+        let found = sources
+            .objects
+            .config_map(namespace(pod), &wanted.name)
+            .await
+            .map_err(StartError::config)?;
         let optional = wanted.optional == Some(true);
         let Some(found) = found else {
-            return if optional { Ok(None) } else { Err(not_found("configmap", &wanted.name)) };
+            return if optional {
+                Ok(None)
+            } else {
+                Err(not_found("configmap", &wanted.name))
+            };
         };
         let value = found.data.and_then(|mut data| data.remove(&wanted.key));
-        return key_or(value, optional, &wanted.key, &format!("ConfigMap {}/{}", namespace(pod), wanted.name));
+        return key_or(
+            value,
+            optional,
+            &wanted.key,
+            &format!("ConfigMap {}/{}", namespace(pod), wanted.name),
+        );
     }
     if let Some(wanted) = &source.secret_key_ref {
-        let found = sources.objects.secret(namespace(pod), &wanted.name).await.map_err(StartError::config)?;
+        let found = sources
+            .objects
+            .secret(namespace(pod), &wanted.name)
+            .await
+            .map_err(StartError::config)?;
         let optional = wanted.optional == Some(true);
         let Some(found) = found else {
-            return if optional { Ok(None) } else { Err(not_found("secret", &wanted.name)) };
+            return if optional {
+                Ok(None)
+            } else {
+                Err(not_found("secret", &wanted.name))
+            };
         };
-        let value = found.data.and_then(|mut data| data.remove(&wanted.key)).map(|bytes| text(bytes.0));
-        return key_or(value, optional, &wanted.key, &format!("Secret {}/{}", namespace(pod), wanted.name));
+        let value = found
+            .data
+            .and_then(|mut data| data.remove(&wanted.key))
+            .map(|bytes| text(bytes.0));
+        return key_or(
+            value,
+            optional,
+            &wanted.key,
+            &format!("Secret {}/{}", namespace(pod), wanted.name),
+        );
     }
-    Err(StartError::config(format!("the source of variable {} is not provided by this node", variable.name)))
+    Err(StartError::config(format!(
+        "the source of variable {} is not provided by this node",
+        variable.name
+    )))
 }
 
 fn key_or(

@@ -20,7 +20,9 @@ pub fn pod_folder(config: &KubeletConfig, uid: &str) -> PathBuf {
 
 /// The pod's folder of logs.
 pub fn log_folder(config: &KubeletConfig, pod: &Pod) -> PathBuf {
-    config.logs_folder().join(format!("{}_{}_{}", namespace(pod), name(pod), uid(pod)))
+    config
+        .logs_folder()
+        .join(format!("{}_{}_{}", namespace(pod), name(pod), uid(pod)))
 }
 
 /// A container's log, relative to the pod's folder of logs.
@@ -31,7 +33,11 @@ pub fn log_path(container: &str, restart_count: i32) -> String {
 /// Makes the folders a container's log and message go to.
 pub fn prepare(config: &KubeletConfig, pod: &Pod, container: &Container) -> std::io::Result<()> {
     std::fs::create_dir_all(log_folder(config, pod).join(&container.name))?;
-    std::fs::create_dir_all(pod_folder(config, uid(pod)).join("containers").join(&container.name))
+    std::fs::create_dir_all(
+        pod_folder(config, uid(pod))
+            .join("containers")
+            .join(&container.name),
+    )
 }
 
 /// Writes the pod's hosts file and returns where it is; `None` if the pod brings its own.
@@ -41,7 +47,11 @@ pub fn write_hosts(
     container: &Container,
     ips: &[String],
 ) -> std::io::Result<Option<PathBuf>> {
-    let own = container.volume_mounts.iter().flatten().any(|mount| mount.mount_path == "/etc/hosts");
+    let own = container
+        .volume_mounts
+        .iter()
+        .flatten()
+        .any(|mount| mount.mount_path == "/etc/hosts");
     if own {
         return Ok(None);
     }
@@ -67,7 +77,9 @@ pub fn make_message_file(
     container: &Container,
     restart_count: i32,
 ) -> std::io::Result<PathBuf> {
-    let folder = pod_folder(config, uid(pod)).join("containers").join(&container.name);
+    let folder = pod_folder(config, uid(pod))
+        .join("containers")
+        .join(&container.name);
     let path = folder.join(format!("message-{restart_count}"));
     std::fs::write(&path, b"")?;
     // Whoever the container runs as may write it.
@@ -90,7 +102,9 @@ pub fn termination_message(path: &str, log: Option<&str>) -> Option<String> {
 
 fn read_head(path: &Path) -> std::io::Result<String> {
     let mut bytes = Vec::new();
-    std::fs::File::open(path)?.take(MESSAGE_BYTES_MAX).read_to_end(&mut bytes)?;
+    std::fs::File::open(path)?
+        .take(MESSAGE_BYTES_MAX)
+        .read_to_end(&mut bytes)?;
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
@@ -106,7 +120,11 @@ fn read_tail(path: &Path) -> std::io::Result<String> {
     let mut texts: Vec<String> = wanted.map(|line| line.text_with_end()).collect();
     texts.drain(..texts.len().saturating_sub(MESSAGE_LOG_LINES_MAX));
     let text = texts.concat();
-    let from = text.len().saturating_sub(usize::try_from(MESSAGE_LOG_BYTES_MAX).unwrap_or(2048));
-    let from = (from..text.len()).find(|at| text.is_char_boundary(*at)).unwrap_or(text.len());
+    let from = text
+        .len()
+        .saturating_sub(usize::try_from(MESSAGE_LOG_BYTES_MAX).unwrap_or(2048));
+    let from = (from..text.len())
+        .find(|at| text.is_char_boundary(*at))
+        .unwrap_or(text.len());
     Ok(text[from..].to_string())
 }

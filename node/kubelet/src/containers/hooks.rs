@@ -22,7 +22,10 @@ pub async fn run(
     let seconds = i64::try_from(timeout.as_secs()).unwrap_or(i64::MAX).max(1);
     if let Some(exec) = &handler.exec {
         let command = exec.command.clone().unwrap_or_default();
-        let answer = cri.exec_sync(id, command, seconds).await.map_err(|error| error.message())?;
+        let answer = cri
+            .exec_sync(id, command, seconds)
+            .await
+            .map_err(|error| error.message())?;
         if answer.exit_code == 0 {
             return Ok(());
         }
@@ -30,7 +33,11 @@ pub async fn run(
         return Err(format!("command exited with {}: {output}", answer.exit_code));
     }
     if let Some(action) = &handler.http_get {
-        let host = action.host.clone().filter(|host| !host.is_empty()).or_else(|| pod_ip.map(str::to_string));
+        let host = action
+            .host
+            .clone()
+            .filter(|host| !host.is_empty())
+            .or_else(|| pod_ip.map(str::to_string));
         let port = port_number(&action.port, container).ok_or("the hook's port is not known")?;
         let request = HttpRequest {
             tls: action.scheme.as_deref() == Some("HTTPS"),
@@ -45,9 +52,14 @@ pub async fn run(
                 .collect(),
             user_agent: "kube-lifecycle/1.37".into(),
         };
-        let answer = runtime.timeout(timeout, get(request)).await.map_err(|_| "the hook timed out")?;
+        let answer = runtime
+            .timeout(timeout, get(request))
+            .await
+            .map_err(|_| "the hook timed out")?;
         return match answer {
-            Ok(answer) if answer.status >= 400 => Err(format!("HTTP request failed with status {}", answer.status)),
+            Ok(answer) if answer.status >= 400 => {
+                Err(format!("HTTP request failed with status {}", answer.status))
+            }
             other => other.map(drop),
         };
     }

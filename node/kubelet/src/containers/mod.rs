@@ -26,6 +26,9 @@ pub struct StartError {
 
 impl StartError {
     pub(crate) fn config(message: impl std::fmt::Display) -> Self {
-        Self { reason: "CreateContainerConfigError", message: message.to_string() }
+        Self {
+            reason: "CreateContainerConfigError",
+            message: message.to_string(),
+        }
     }
 }

@@ -100,7 +100,12 @@ fn quota(millis: i64) -> i64 {
 
 /// Limits of the pod's group: the sums, where every container has one.
 pub fn pod_limits(pod: &Pod, pids_limit: Option<i64>) -> CgroupResources {
-    let cpu_request: i64 = total(pod, |container| request(container, "cpu").or(limit(container, "cpu")).map(Quantity::millis)).0;
+    let cpu_request: i64 = total(pod, |container| {
+        request(container, "cpu")
+            .or(limit(container, "cpu"))
+            .map(Quantity::millis)
+    })
+    .0;
     let (cpu_limit, all_cpu) = total(pod, |container| limit(container, "cpu").map(Quantity::millis));
     let (memory_limit, all_memory) = total(pod, |container| limit(container, "memory").map(Quantity::units));
     CgroupResources {
@@ -128,13 +133,19 @@ fn total(pod: &Pod, of: impl Fn(&Container) -> Option<i64>) -> (i64, bool) {
             ContainerKind::Regular => together += value,
         }
     }
-    (together.max(largest_init), all && !spec(pod).containers.is_empty())
+    (
+        together.max(largest_init),
+        all && !spec(pod).containers.is_empty(),
+    )
 }
 
 /// Limits of one container, as CRI has them.
 pub fn container_limits(pod: &Pod, container: &Container, memory_capacity: i64) -> LinuxContainerResources {
     let cpu_limit = limit(container, "cpu").map(Quantity::millis);
-    let cpu_request = request(container, "cpu").map(Quantity::millis).or(cpu_limit).unwrap_or(0);
+    let cpu_request = request(container, "cpu")
+        .map(Quantity::millis)
+        .or(cpu_limit)
+        .unwrap_or(0);
     LinuxContainerResources {
         cpu_period: PERIOD_US,
         cpu_quota: cpu_limit.map_or(0, quota),
@@ -175,14 +186,24 @@ mod tests {
     fn classes_and_limits_follow_the_numbers() {
         let best = pod("{}");
         assert_eq!(pod_cgroup("/", &best), "/kubepods/besteffort/podu");
-        assert_eq!(container_limits(&best, &spec(&best).containers[0], 1 << 30).oom_score_adj, 1000);
-        let guaranteed = pod(r#"{"limits":{"cpu":"200m","memory":"64Mi"},"requests":{"cpu":"200m","memory":"64Mi"}}"#);
+        assert_eq!(
+            container_limits(&best, &spec(&best).containers[0], 1 << 30).oom_score_adj,
+            1000
+        );
+        let guaranteed =
+            pod(r#"{"limits":{"cpu":"200m","memory":"64Mi"},"requests":{"cpu":"200m","memory":"64Mi"}}"#);
         assert_eq!(pod_cgroup("/n", &guaranteed), "/n/kubepods/podu");
         let limits = container_limits(&guaranteed, &spec(&guaranteed).containers[0], 1 << 30);
-        assert_eq!((limits.cpu_quota, limits.cpu_shares, limits.memory_limit_in_bytes), (20_000, 204, 64 << 20));
+        assert_eq!(
+            (limits.cpu_quota, limits.cpu_shares, limits.memory_limit_in_bytes),
+            (20_000, 204, 64 << 20)
+        );
         assert_eq!(pod_limits(&guaranteed, None).memory_limit_bytes, Some(64 << 20));
         let burstable = pod(r#"{"requests":{"memory":"512Mi"}}"#);
-        assert_eq!(container_limits(&burstable, &spec(&burstable).containers[0], 1 << 30).oom_score_adj, 500);
+        assert_eq!(
+            container_limits(&burstable, &spec(&burstable).containers[0], 1 << 30).oom_score_adj,
+            500
+        );
         assert_eq!(pod_limits(&burstable, None).cpu_quota_us, Some(-1));
     }
 }

@@ -12,17 +12,28 @@ use crate::pods::{all_containers, name, namespace, spec, uid};
 
 /// The labels by which a pod's sandbox is found again.
 pub fn labels(pod: &Pod) -> HashMap<String, String> {
-    let own = pod.metadata.labels.iter().flatten().map(|(key, value)| (key.clone(), value.clone()));
+    let own = pod
+        .metadata
+        .labels
+        .iter()
+        .flatten()
+        .map(|(key, value)| (key.clone(), value.clone()));
     let ours = [
         (label::POD_NAME, name(pod)),
         (label::POD_NAMESPACE, namespace(pod)),
         (label::POD_UID, uid(pod)),
     ];
-    own.chain(ours.map(|(key, value)| (key.to_string(), value.to_string()))).collect()
+    own.chain(ours.map(|(key, value)| (key.to_string(), value.to_string())))
+        .collect()
 }
 
 /// What the runtime is asked for.
-pub fn config(kubelet: &KubeletConfig, pod: &Pod, node_dns: &dns::NodeDns, attempt: u32) -> v1::PodSandboxConfig {
+pub fn config(
+    kubelet: &KubeletConfig,
+    pod: &Pod,
+    node_dns: &dns::NodeDns,
+    attempt: u32,
+) -> v1::PodSandboxConfig {
     let spec = spec(pod);
     let on_host = spec.host_network == Some(true);
     let (host, domain) = dns::host_name(pod, &kubelet.cluster_domain);
@@ -32,7 +43,10 @@ pub fn config(kubelet: &KubeletConfig, pod: &Pod, node_dns: &dns::NodeDns, attem
         (false, true) => format!("{host}.{domain}"),
         (false, false) => host,
     };
-    let sysctls = spec.security_context.iter().flat_map(|context| context.sysctls.iter().flatten());
+    let sysctls = spec
+        .security_context
+        .iter()
+        .flat_map(|context| context.sysctls.iter().flatten());
     v1::PodSandboxConfig {
         metadata: Some(v1::PodSandboxMetadata {
             name: name(pod).to_string(),
@@ -45,11 +59,19 @@ pub fn config(kubelet: &KubeletConfig, pod: &Pod, node_dns: &dns::NodeDns, attem
         dns_config: Some(dns::dns_config(pod, node_dns)),
         port_mappings: if on_host { Vec::new() } else { port_mappings(pod) },
         labels: labels(pod),
-        annotations: pod.metadata.annotations.clone().unwrap_or_default().into_iter().collect(),
+        annotations: pod
+            .metadata
+            .annotations
+            .clone()
+            .unwrap_or_default()
+            .into_iter()
+            .collect(),
         linux: Some(v1::LinuxPodSandboxConfig {
             cgroup_parent: resources::pod_cgroup(&kubelet.cgroup_root, pod),
             security_context: Some(security::sandbox_context(pod)),
-            sysctls: sysctls.map(|sysctl| (sysctl.name.clone(), sysctl.value.clone())).collect(),
+            sysctls: sysctls
+                .map(|sysctl| (sysctl.name.clone(), sysctl.value.clone()))
+                .collect(),
             ..v1::LinuxPodSandboxConfig::default()
         }),
         ..v1::PodSandboxConfig::default()
@@ -59,7 +81,10 @@ pub fn config(kubelet: &KubeletConfig, pod: &Pod, node_dns: &dns::NodeDns, attem
 /// Ports of the machine that lead to the pod.
 fn port_mappings(pod: &Pod) -> Vec<v1::PortMapping> {
     let ports = all_containers(pod).flat_map(|(_, container)| container.ports.iter().flatten());
-    ports.filter(|port| port.host_port.is_some_and(|port| port > 0)).map(port_mapping).collect()
+    ports
+        .filter(|port| port.host_port.is_some_and(|port| port > 0))
+        .map(port_mapping)
+        .collect()
 }
 
 fn port_mapping(port: &ContainerPort) -> v1::PortMapping {

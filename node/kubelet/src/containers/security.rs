@@ -18,9 +18,19 @@ const MASKED_PATHS: [&str; 9] = [
     "/proc/sched_debug",
     "/sys/firmware",
 ];
-const MORE_MASKED_PATHS: [&str; 4] =
-    ["/proc/timer_stats", "/proc/scsi", "/sys/devices/virtual/powercap", "/sys/devices/system/cpu/cpu0/thermal_throttle"];
-const READONLY_PATHS: [&str; 5] = ["/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger"];
+const MORE_MASKED_PATHS: [&str; 4] = [
+    "/proc/timer_stats",
+    "/proc/scsi",
+    "/sys/devices/virtual/powercap",
+    "/sys/devices/system/cpu/cpu0/thermal_throttle",
+];
+const READONLY_PATHS: [&str; 5] = [
+    "/proc/bus",
+    "/proc/fs",
+    "/proc/irq",
+    "/proc/sys",
+    "/proc/sysrq-trigger",
+];
 
 fn pod_context(pod: &Pod) -> PodSecurityContext {
     spec(pod).security_context.clone().unwrap_or_default()
@@ -28,14 +38,21 @@ fn pod_context(pod: &Pod) -> PodSecurityContext {
 
 /// Whether a container runs with all rights of the machine.
 pub fn privileged(container: &Container) -> bool {
-    container.security_context.as_ref().is_some_and(|context| context.privileged == Some(true))
+    container
+        .security_context
+        .as_ref()
+        .is_some_and(|context| context.privileged == Some(true))
 }
 
 /// Namespaces as the pod asks for them.
 pub fn namespaces(pod: &Pod) -> v1::NamespaceOption {
     let spec = spec(pod);
     let node_or = |node: Option<bool>, otherwise: v1::NamespaceMode| {
-        if node == Some(true) { v1::NamespaceMode::Node as i32 } else { otherwise as i32 }
+        if node == Some(true) {
+            v1::NamespaceMode::Node as i32
+        } else {
+            otherwise as i32
+        }
     };
     let pid = if spec.share_process_namespace == Some(true) {
         v1::NamespaceMode::Pod
@@ -67,19 +84,29 @@ pub fn sandbox_context(pod: &Pod) -> v1::LinuxSandboxSecurityContext {
 }
 
 fn groups(context: &PodSecurityContext) -> Vec<i64> {
-    context.supplemental_groups.iter().flatten().copied().chain(context.fs_group).collect()
+    context
+        .supplemental_groups
+        .iter()
+        .flatten()
+        .copied()
+        .chain(context.fs_group)
+        .collect()
 }
 
 fn profile(kind: ProfileType, path: &str) -> v1::SecurityProfile {
-    v1::SecurityProfile { profile_type: kind as i32, localhost_ref: path.to_string() }
+    v1::SecurityProfile {
+        profile_type: kind as i32,
+        localhost_ref: path.to_string(),
+    }
 }
 
 fn seccomp(profile_wanted: Option<&SeccompProfile>, seccomp_root: &str) -> v1::SecurityProfile {
     match profile_wanted.map(|wanted| (wanted.type_.as_str(), wanted.localhost_profile.as_deref())) {
         Some(("RuntimeDefault", _)) => profile(ProfileType::RuntimeDefault, ""),
-        Some(("Localhost", path)) => {
-            profile(ProfileType::Localhost, &format!("{seccomp_root}/{}", path.unwrap_or_default()))
-        }
+        Some(("Localhost", path)) => profile(
+            ProfileType::Localhost,
+            &format!("{seccomp_root}/{}", path.unwrap_or_default()),
+        ),
         _ => profile(ProfileType::Unconfined, ""),
     }
 }
@@ -115,25 +142,49 @@ pub fn container_context(
         }),
         privileged: all_rights,
         namespace_options: Some(namespaces(pod)),
-        run_as_user: run_as_user.or(image_user.uid).map(|value| v1::Int64Value { value }),
-        run_as_username: if run_as_user.is_none() { image_user.name.clone() } else { String::new() },
-        run_as_group: own.run_as_group.or(general.run_as_group).map(|value| v1::Int64Value { value }),
+        run_as_user: run_as_user
+            .or(image_user.uid)
+            .map(|value| v1::Int64Value { value }),
+        run_as_username: if run_as_user.is_none() {
+            image_user.name.clone()
+        } else {
+            String::new()
+        },
+        run_as_group: own
+            .run_as_group
+            .or(general.run_as_group)
+            .map(|value| v1::Int64Value { value }),
         readonly_rootfs: own.read_only_root_filesystem == Some(true),
         supplemental_groups: groups(&general),
         no_new_privs: own.allow_privilege_escalation == Some(false),
-        masked_paths: if masked { list(&[&MASKED_PATHS[..], &MORE_MASKED_PATHS[..]]) } else { Vec::new() },
-        readonly_paths: if masked { list(&[&READONLY_PATHS[..]]) } else { Vec::new() },
+        masked_paths: if masked {
+            list(&[&MASKED_PATHS[..], &MORE_MASKED_PATHS[..]])
+        } else {
+            Vec::new()
+        },
+        readonly_paths: if masked {
+            list(&[&READONLY_PATHS[..]])
+        } else {
+            Vec::new()
+        },
         seccomp: Some(if all_rights {
             profile(ProfileType::Unconfined, "")
         } else {
-            seccomp(own.seccomp_profile.as_ref().or(general.seccomp_profile.as_ref()), seccomp_root)
+            seccomp(
+                own.seccomp_profile.as_ref().or(general.seccomp_profile.as_ref()),
+                seccomp_root,
+            )
         }),
         ..v1::LinuxContainerSecurityContext::default()
     })
 }
 
 fn list(parts: &[&[&str]]) -> Vec<String> {
-    parts.iter().flat_map(|part| part.iter()).map(|path| (*path).to_string()).collect()
+    parts
+        .iter()
+        .flat_map(|part| part.iter())
+        .map(|path| (*path).to_string())
+        .collect()
 }
 
 fn check_non_root(
@@ -151,9 +202,9 @@ fn check_non_root(
         (None, _, name) if !name.is_empty() => Err(StartError::config(format!(
             "container has runAsNonRoot and image has non-numeric user ({name}), cannot verify user is non-root"
         ))),
-        (None, None | Some(0), _) => {
-            Err(StartError::config("container has runAsNonRoot and image will run as root"))
-        }
+        (None, None | Some(0), _) => Err(StartError::config(
+            "container has runAsNonRoot and image will run as root",
+        )),
         (None, Some(_), _) => Ok(()),
     }
 }

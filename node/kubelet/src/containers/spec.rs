@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
-use k8s_openapi::api::core::v1::{Container, Pod, VolumeMount};
+use k8s_openapi::api::core::v1::{Container, Pod, Volume, VolumeMount};
 use node_cri::v1;
 use node_volume::{VolumeSet, sub_path};
 
@@ -52,8 +52,7 @@ pub fn config(input: &ContainerInput<'_>) -> Result<v1::ContainerConfig, StartEr
     let expanded = |words: &Option<Vec<String>>| -> Vec<String> {
         words.iter().flatten().map(|word| expand(word, lookup)).collect()
     };
-    let security =
-        security::container_context(input.pod, container, input.image_user, input.seccomp_root)?;
+    let security = security::container_context(input.pod, container, input.image_user, input.seccomp_root)?;
     Ok(v1::ContainerConfig {
         metadata: Some(v1::ContainerMetadata {
             name: container.name.clone(),
@@ -70,7 +69,10 @@ pub fn config(input: &ContainerInput<'_>) -> Result<v1::ContainerConfig, StartEr
         envs: input
             .environment
             .iter()
-            .map(|(key, value)| v1::KeyValue { key: key.clone(), value: value.clone() })
+            .map(|(key, value)| v1::KeyValue {
+                key: key.clone(),
+                value: value.clone(),
+            })
             .collect(),
         mounts: mounts(input, lookup)?,
         labels: labels(input),
@@ -80,7 +82,11 @@ pub fn config(input: &ContainerInput<'_>) -> Result<v1::ContainerConfig, StartEr
         stdin_once: container.stdin_once == Some(true),
         tty: container.tty == Some(true),
         linux: Some(v1::LinuxContainerConfig {
-            resources: Some(resources::container_limits(input.pod, container, input.memory_capacity)),
+            resources: Some(resources::container_limits(
+                input.pod,
+                container,
+                input.memory_capacity,
+            )),
             security_context: Some(security),
         }),
         ..v1::ContainerConfig::default()
@@ -94,18 +100,31 @@ fn labels(input: &ContainerInput<'_>) -> HashMap<String, String> {
         (label::POD_UID, uid(input.pod)),
         (label::CONTAINER_NAME, &input.container.name),
     ];
-    labels.into_iter().map(|(key, value)| (key.to_string(), value.to_string())).collect()
+    labels
+        .into_iter()
+        .map(|(key, value)| (key.to_string(), value.to_string()))
+        .collect()
 }
 
 fn annotations(input: &ContainerInput<'_>) -> HashMap<String, String> {
-    let policy = input.container.termination_message_policy.clone().unwrap_or_else(|| "File".into());
+    let policy = input
+        .container
+        .termination_message_policy
+        .clone()
+        .unwrap_or_else(|| "File".into());
     let annotations = [
         (annotation::HASH, container_hash(input.container)),
         (annotation::RESTART_COUNT, input.restart_count.to_string()),
-        (annotation::TERMINATION_MESSAGE, input.message.display().to_string()),
+        (
+            annotation::TERMINATION_MESSAGE,
+            input.message.display().to_string(),
+        ),
         (annotation::TERMINATION_MESSAGE_POLICY, policy),
     ];
-    annotations.into_iter().map(|(key, value)| (key.to_string(), value)).collect()
+    annotations
+        .into_iter()
+        .map(|(key, value)| (key.to_string(), value))
+        .collect()
 }
 
 fn mounts(
@@ -122,7 +141,11 @@ fn mounts(
         ..v1::Mount::default()
     };
     mounts.extend(input.hosts.map(|path| own("/etc/hosts", path.to_path_buf())));
-    let message = input.container.termination_message_path.as_deref().unwrap_or("/dev/termination-log");
+    let message = input
+        .container
+        .termination_message_path
+        .as_deref()
+        .unwrap_or("/dev/termination-log");
     if !message.is_empty() {
         mounts.push(own(message, input.message.to_path_buf()));
     }
@@ -135,9 +158,15 @@ fn volume_mount(
     lookup: impl Fn(&str) -> Option<String> + Copy,
 ) -> Result<v1::Mount, StartError> {
     let volumes = spec(input.pod).volumes.iter().flatten();
-    let volume = volumes.into_iter().find(|volume| volume.name == mount.name).ok_or_else(|| {
-        StartError::config(format!("cannot find volume {:?} to mount into container {:?}", mount.name, input.container.name))
-    })?;
+    let volume = volumes
+        .into_iter()
+        .find(|volume| volume.name == mount.name)
+        .ok_or_else(|| {
+            StartError::config(format!(
+                "cannot find volume {:?} to mount into container {:?}",
+                mount.name, input.container.name
+            ))
+        })?;
     let mut host = input.volumes.host_path(volume);
     let inside = match (&mount.sub_path, &mount.sub_path_expr) {
         (Some(path), _) if !path.is_empty() => Some(path.clone()),
@@ -146,7 +175,10 @@ fn volume_mount(
     };
     if let Some(inside) = inside {
         host = sub_path::resolve(&host, &inside).map_err(|error| {
-            StartError::config(format!("failed to prepare subPath for volumeMount \"{}\" of container \"{}\": {error}", mount.name, input.container.name))
+            StartError::config(format!(
+                "failed to prepare subPath for volumeMount \"{}\" of container \"{}\": {error}",
+                mount.name, input.container.name
+            ))
         })?;
     }
     let propagation = match mount.mount_propagation.as_deref() {
@@ -162,10 +194,21 @@ fn volume_mount(
     Ok(v1::Mount {
         container_path,
         host_path: host.display().to_string(),
-        readonly: mount.read_only == Some(true),
+        readonly: mount.read_only == Some(true) || is_of_objects(volume),
         propagation: propagation as i32,
         ..v1::Mount::default()
     })
+}
+
+/// What comes from API objects is replaced as a whole; nobody may write into it.
+fn is_of_objects(volume: &Volume) -> bool {
+    let sources = [
+        volume.config_map.is_some(),
+        volume.secret.is_some(),
+        volume.downward_api.is_some(),
+        volume.projected.is_some(),
+    ];
+    sources.contains(&true)
 }
 
 /// A sub path must not be left with an unknown reference in it.

@@ -59,15 +59,26 @@ fn layer(program: &[u8]) -> std::io::Result<Vec<u8>> {
     for (folder, mode) in [("etc", 0o755), ("tmp", 0o1777), ("var", 0o755), ("root", 0o700)] {
         tar.folder(folder, mode)?;
     }
-    tar.file("etc/passwd", 0o644, b"root:x:0:0:root:/root:/base\nnobody:x:65534:65534:nobody:/:/base\n")?;
+    tar.file(
+        "etc/passwd",
+        0o644,
+        b"root:x:0:0:root:/root:/base\nnobody:x:65534:65534:nobody:/:/base\n",
+    )?;
     tar.file("etc/group", 0o644, b"root:x:0:\nnogroup:x:65534:\n")?;
     tar.file("base", 0o755, program)?;
     tar.finish()
 }
 
 /// Imports every image of an archive.
-pub async fn import_archive(runtime: &Runtime, cri: &CriClient, archive: &Path) -> Result<Vec<String>, CriError> {
-    let ends = runtime.now().checked_add(jiff::SignedDuration::from_secs(LEASE_SECONDS)).unwrap_or(runtime.now());
+pub async fn import_archive(
+    runtime: &Runtime,
+    cri: &CriClient,
+    archive: &Path,
+) -> Result<Vec<String>, CriError> {
+    let ends = runtime
+        .now()
+        .checked_add(jiff::SignedDuration::from_secs(LEASE_SECONDS))
+        .unwrap_or(runtime.now());
     let lease = ImportLease {
         name: format!("knarr-import-{:016x}", runtime.random_u64()),
         expires_at: ends.strftime("%Y-%m-%dT%H:%M:%SZ").to_string(),
@@ -83,7 +94,10 @@ pub async fn ensure(
     program: &[u8],
     architecture: &str,
 ) -> Result<(), CriError> {
-    let io = |source| CriError::Io { action: "making the base images", source };
+    let io = |source| CriError::Io {
+        action: "making the base images",
+        source,
+    };
     std::fs::create_dir_all(folder).map_err(io)?;
     let mark = folder.join("base.digest");
     let now = digest(program);

@@ -7,7 +7,10 @@ use serde_json::Value;
 /// The credentials of a pull secret that fit an image's registry.
 pub(super) fn for_image(secret: &Secret, image: &str) -> Vec<AuthConfig> {
     let data = secret.data.as_ref();
-    let of = |key: &str| data.and_then(|data| data.get(key)).and_then(|raw| serde_json::from_slice::<Value>(&raw.0).ok());
+    let of = |key: &str| {
+        data.and_then(|data| data.get(key))
+            .and_then(|raw| serde_json::from_slice::<Value>(&raw.0).ok())
+    };
     let current = of(".dockerconfigjson").map(|config| config["auths"].clone());
     let entries = current.or_else(|| of(".dockercfg")).unwrap_or_default();
     let registry = registry_of(image);
@@ -24,7 +27,10 @@ fn registry_of(image: &str) -> &str {
 }
 
 fn fits(server: &str, registry: &str, image: &str) -> bool {
-    let plain = server.trim_start_matches("https://").trim_start_matches("http://").trim_end_matches('/');
+    let plain = server
+        .trim_start_matches("https://")
+        .trim_start_matches("http://")
+        .trim_end_matches('/');
     let host = plain.split('/').next().unwrap_or_default();
     let docker = |host: &str| matches!(host, "docker.io" | "index.docker.io" | "registry-1.docker.io");
     let versioned = plain == host || plain.ends_with("/v1") || plain.ends_with("/v2");

@@ -46,7 +46,12 @@ struct Failures {
 impl ImageManager {
     /// One for the node.
     pub fn new(runtime: Runtime, cri: CriClient, events: EventRecorder) -> Self {
-        Self { runtime, cri, events, failures: Mutex::default() }
+        Self {
+            runtime,
+            cri,
+            events,
+            failures: Mutex::default(),
+        }
     }
 
     /// Makes a container's image be there, or says why it is not.
@@ -65,28 +70,50 @@ impl ImageManager {
         let present = self.present(&image).await?;
         match (present, policy) {
             (Some(present), "Never" | "IfNotPresent" | "") => {
-                let message = format!("Container image \"{wanted}\" already present on machine and can be accessed by the pod");
-                self.events.container(pod, &container.name, EventKind::Normal, "Pulled", message);
+                let message = format!(
+                    "Container image \"{wanted}\" already present on machine and can be accessed by the pod"
+                );
+                self.events
+                    .container(pod, &container.name, EventKind::Normal, "Pulled", message);
                 Ok(present)
             }
             (None, "Never") => {
-                let message = format!("Container image \"{wanted}\" is not present with pull policy of Never");
-                self.events.container(pod, &container.name, EventKind::Warning, "ErrImageNeverPull", message.as_str());
-                Err(StartError { reason: "ErrImageNeverPull", message })
+                let message =
+                    format!("Container image \"{wanted}\" is not present with pull policy of Never");
+                self.events.container(
+                    pod,
+                    &container.name,
+                    EventKind::Warning,
+                    "ErrImageNeverPull",
+                    message.as_str(),
+                );
+                Err(StartError {
+                    reason: "ErrImageNeverPull",
+                    message,
+                })
             }
             _ => self.pull(pod, container, &wanted, &image, objects).await,
         }
     }
 
     async fn present(&self, image: &str) -> Result<Option<PresentImage>, StartError> {
-        let spec = v1::ImageSpec { image: image.to_string(), ..v1::ImageSpec::default() };
-        let request = v1::ImageStatusRequest { image: Some(spec), verbose: false };
+        let spec = v1::ImageSpec {
+            image: image.to_string(),
+            ..v1::ImageSpec::default()
+        };
+        let request = v1::ImageStatusRequest {
+            image: Some(spec),
+            verbose: false,
+        };
         let answer = self.cri.image_status(request).await.map_err(|error| StartError {
             reason: "ImageInspectError",
             message: format!("Failed to inspect image \"{image}\": {}", error.rpc_text()),
         })?;
         Ok(answer.image.map(|found| PresentImage {
-            user: ImageUser { uid: found.uid.map(|uid| uid.value), name: found.username },
+            user: ImageUser {
+                uid: found.uid.map(|uid| uid.value),
+                name: found.username,
+            },
             id: found.id,
         }))
     }
@@ -102,15 +129,27 @@ impl ImageManager {
         let key = format!("{}_{wanted}", uid(pod));
         self.check_backoff(pod, container, wanted, &key)?;
         let name = container.name.as_str();
-        self.events.container(pod, name, EventKind::Normal, "Pulling", format!("Pulling image \"{wanted}\""));
+        self.events.container(
+            pod,
+            name,
+            EventKind::Normal,
+            "Pulling",
+            format!("Pulling image \"{wanted}\""),
+        );
         let began = self.runtime.monotonic();
         match self.pull_with_credentials(pod, image, objects).await {
             Ok(()) => {
                 self.failures.lock().backoff.forget(&key);
                 let took = (self.runtime.monotonic() - began).as_millis();
-                let message = format!("Successfully pulled image \"{wanted}\" in {took}ms ({took}ms including waiting)");
-                self.events.container(pod, name, EventKind::Normal, "Pulled", message);
-                let missing = || StartError { reason: "ErrImagePull", message: format!("image \"{wanted}\" is not there after pulling it") };
+                let message = format!(
+                    "Successfully pulled image \"{wanted}\" in {took}ms ({took}ms including waiting)"
+                );
+                self.events
+                    .container(pod, name, EventKind::Normal, "Pulled", message);
+                let missing = || StartError {
+                    reason: "ErrImagePull",
+                    message: format!("image \"{wanted}\" is not there after pulling it"),
+                };
                 self.present(image).await?.ok_or_else(missing)
             }
             Err(reason) => {
@@ -121,13 +160,23 @@ impl ImageManager {
                     failures.last.insert(key, (now, reason.clone()));
                 }
                 let message = format!("Failed to pull image \"{wanted}\": {reason}");
-                self.events.container(pod, name, EventKind::Warning, "Failed", message);
-                Err(StartError { reason: "ErrImagePull", message: reason })
+                self.events
+                    .container(pod, name, EventKind::Warning, "Failed", message);
+                Err(StartError {
+                    reason: "ErrImagePull",
+                    message: reason,
+                })
             }
         }
     }
 
-    fn check_backoff(&self, pod: &Pod, container: &Container, wanted: &str, key: &str) -> Result<(), StartError> {
+    fn check_backoff(
+        &self,
+        pod: &Pod,
+        container: &Container,
+        wanted: &str,
+        key: &str,
+    ) -> Result<(), StartError> {
         let waits = {
             let failures = self.failures.lock();
             let last = failures.last.get(key);
@@ -137,12 +186,26 @@ impl ImageManager {
         };
         let Some(reason) = waits else { return Ok(()) };
         let message = format!("Back-off pulling image \"{wanted}\"");
-        self.events.container(pod, &container.name, EventKind::Normal, "BackOff", message.as_str());
-        Err(StartError { reason: "ImagePullBackOff", message: format!("{message}: ErrImagePull: {reason}") })
+        self.events.container(
+            pod,
+            &container.name,
+            EventKind::Normal,
+            "BackOff",
+            message.as_str(),
+        );
+        Err(StartError {
+            reason: "ImagePullBackOff",
+            message: format!("{message}: ErrImagePull: {reason}"),
+        })
     }
 
     /// Tries each credential that fits, the pod's own secrets first, and without one last.
-    async fn pull_with_credentials(&self, pod: &Pod, image: &str, objects: &dyn ObjectSource) -> Result<(), String> {
+    async fn pull_with_credentials(
+        &self,
+        pod: &Pod,
+        image: &str,
+        objects: &dyn ObjectSource,
+    ) -> Result<(), String> {
         let mut credentials = Vec::new();
         for secret in spec(pod).image_pull_secrets.iter().flatten() {
             if let Ok(Some(secret)) = objects.secret(namespace(pod), &secret.name).await {
@@ -154,8 +217,15 @@ impl ImageManager {
         }
         let mut last = String::new();
         for auth in credentials {
-            let image = Some(v1::ImageSpec { image: image.to_string(), ..v1::ImageSpec::default() });
-            let request = v1::PullImageRequest { image, auth, sandbox_config: None };
+            let image = Some(v1::ImageSpec {
+                image: image.to_string(),
+                ..v1::ImageSpec::default()
+            });
+            let request = v1::PullImageRequest {
+                image,
+                auth,
+                sandbox_config: None,
+            };
             match self.cri.pull_image(request).await {
                 Ok(_) => return Ok(()),
                 Err(error) => last = error.message(),
@@ -167,13 +237,25 @@ impl ImageManager {
 
 /// The reference with `latest` where it names neither tag nor digest; `None` if it is not a reference.
 fn with_tag(image: &str) -> Option<String> {
-    let (path, digest) = image.split_once('@').map_or((image, None), |(path, digest)| (path, Some(digest)));
-    let (host, last) = path.rsplit_once('/').map_or(("", path), |(host, last)| (host, last));
-    let (name, tag) = last.split_once(':').map_or((last, None), |(name, tag)| (name, Some(tag)));
+    let (path, digest) = image
+        .split_once('@')
+        .map_or((image, None), |(path, digest)| (path, Some(digest)));
+    let (host, last) = path
+        .rsplit_once('/')
+        .map_or(("", path), |(host, last)| (host, last));
+    let (name, tag) = last
+        .split_once(':')
+        .map_or((last, None), |(name, tag)| (name, Some(tag)));
     let word = |text: &str, extra: &str| {
-        !text.is_empty() && text.chars().all(|letter| letter.is_ascii_alphanumeric() || extra.contains(letter))
+        !text.is_empty()
+            && text
+                .chars()
+                .all(|letter| letter.is_ascii_alphanumeric() || extra.contains(letter))
     };
-    let parts_fit = host.split('/').skip(usize::from(host.is_empty() || host.contains(['.', ':']))).all(|part| word(part, "._-") && part == part.to_lowercase());
+    let parts_fit = host
+        .split('/')
+        .skip(usize::from(host.is_empty() || host.contains(['.', ':'])))
+        .all(|part| word(part, "._-") && part == part.to_lowercase());
     let fits = word(name, "._-")
         && name == name.to_lowercase()
         && tag.is_none_or(|tag| word(tag, "._-") && tag.len() <= 128)

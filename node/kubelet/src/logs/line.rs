@@ -22,7 +22,11 @@ impl LogLine<'_> {
     /// The text as it was written: with its line end, unless it goes on.
     pub fn text_with_end(&self) -> String {
         let text = String::from_utf8_lossy(self.text);
-        if self.partial { text.into_owned() } else { format!("{text}\n") }
+        if self.partial {
+            text.into_owned()
+        } else {
+            format!("{text}\n")
+        }
     }
 }
 
@@ -35,7 +39,12 @@ pub fn parse(line: &[u8]) -> Option<LogLine<'_>> {
     if !matches!(stream, "stdout" | "stderr") || !time.contains('T') {
         return None;
     }
-    Some(LogLine { time, stream, partial: tags.split(':').next() == Some("P"), text })
+    Some(LogLine {
+        time,
+        stream,
+        partial: tags.split(':').next() == Some("P"),
+        text,
+    })
 }
 
 #[cfg(test)]
@@ -45,8 +54,14 @@ mod tests {
     #[test]
     fn lines_are_taken_apart() {
         let line = parse(b"2026-11-21T12:00:00.1Z stderr P a b ").unwrap();
-        assert_eq!((line.stream, line.partial, line.text), ("stderr", true, b"a b ".as_slice()));
-        assert_eq!(parse(b"2026-11-21T12:00:00.1Z stdout F").unwrap().text_with_end(), "\n");
+        assert_eq!(
+            (line.stream, line.partial, line.text),
+            ("stderr", true, b"a b ".as_slice())
+        );
+        assert_eq!(
+            parse(b"2026-11-21T12:00:00.1Z stdout F").unwrap().text_with_end(),
+            "\n"
+        );
         assert_eq!(parse(b"garbage"), None);
     }
 }

@@ -53,7 +53,10 @@ pub async fn stream(
         let start = tail_start(&mut file, lines)?;
         file.seek(SeekFrom::Start(start))?;
     }
-    let mut filter = Filter { left: options.limit_bytes, options };
+    let mut filter = Filter {
+        left: options.limit_bytes,
+        options,
+    };
     let mut pending = Vec::new();
     let mut last_look = false;
     loop {
@@ -136,8 +139,15 @@ impl Filter {
     }
 
     fn wants(&self, line: &LogLine<'_>) -> bool {
-        let stream = self.options.stream.as_ref().is_none_or(|wanted| wanted == line.stream);
-        let since = self.options.since.is_none_or(|since| line.time.parse::<Timestamp>().is_ok_and(|time| time >= since));
+        let stream = self
+            .options
+            .stream
+            .as_ref()
+            .is_none_or(|wanted| wanted == line.stream);
+        let since = self
+            .options
+            .since
+            .is_none_or(|since| line.time.parse::<Timestamp>().is_ok_and(|time| time >= since));
         stream && since
     }
 }
@@ -161,13 +171,21 @@ fn tail_start(file: &mut std::fs::File, lines: usize) -> std::io::Result<u64> {
             }
             if *byte == b'\n' {
                 if missing <= 1 {
-                    return Ok(if missing == 0 { file.metadata()?.len() } else { at + place as u64 + 1 });
+                    return Ok(if missing == 0 {
+                        file.metadata()?.len()
+                    } else {
+                        at + place as u64 + 1
+                    });
                 }
                 missing -= 1;
             }
         }
     }
-    if lines == 0 { Ok(file.metadata()?.len()) } else { Ok(0) }
+    if lines == 0 {
+        Ok(file.metadata()?.len())
+    } else {
+        Ok(0)
+    }
 }
 
 #[cfg(test)]
@@ -178,10 +196,16 @@ mod tests {
         let path = std::env::temp_dir().join(format!("knarr-log-{}-{:?}", std::process::id(), options.tail));
         std::fs::write(&path, text).unwrap();
         let mut file = std::fs::File::open(&path).unwrap();
-        let start = options.tail.map(|lines| tail_start(&mut file, lines).unwrap()).unwrap_or(0);
+        let start = options
+            .tail
+            .map(|lines| tail_start(&mut file, lines).unwrap())
+            .unwrap_or(0);
         let mut pending = text.as_bytes()[usize::try_from(start).unwrap()..].to_vec();
         std::fs::remove_file(path).unwrap();
-        let mut filter = Filter { left: options.limit_bytes, options };
+        let mut filter = Filter {
+            left: options.limit_bytes,
+            options,
+        };
         String::from_utf8(filter.take_lines(&mut pending)).unwrap()
     }
 
@@ -193,12 +217,67 @@ mod tests {
     fn the_wanted_part_is_found() {
         let options = LogOptions::default;
         assert_eq!(read(LOG, options()), "one\ntwo-three\n");
-        assert_eq!(read(LOG, LogOptions { tail: Some(1), ..options() }), "three\n");
-        assert_eq!(read(LOG, LogOptions { tail: Some(2), ..options() }), "two-three\n");
-        assert_eq!(read(LOG, LogOptions { tail: Some(0), ..options() }), "");
-        assert_eq!(read(LOG, LogOptions { tail: Some(9), ..options() }), "one\ntwo-three\n");
-        assert_eq!(read(LOG, LogOptions { limit_bytes: Some(5), ..options() }), "one\nt");
+        assert_eq!(
+            read(
+                LOG,
+                LogOptions {
+                    tail: Some(1),
+                    ..options()
+                }
+            ),
+            "three\n"
+        );
+        assert_eq!(
+            read(
+                LOG,
+                LogOptions {
+                    tail: Some(2),
+                    ..options()
+                }
+            ),
+            "two-three\n"
+        );
+        assert_eq!(
+            read(
+                LOG,
+                LogOptions {
+                    tail: Some(0),
+                    ..options()
+                }
+            ),
+            ""
+        );
+        assert_eq!(
+            read(
+                LOG,
+                LogOptions {
+                    tail: Some(9),
+                    ..options()
+                }
+            ),
+            "one\ntwo-three\n"
+        );
+        assert_eq!(
+            read(
+                LOG,
+                LogOptions {
+                    limit_bytes: Some(5),
+                    ..options()
+                }
+            ),
+            "one\nt"
+        );
         let since = "2026-11-21T12:00:02Z".parse().ok();
-        assert_eq!(read(LOG, LogOptions { since, timestamps: true, ..options() }), "2026-11-21T12:00:02.1Z three\n");
+        assert_eq!(
+            read(
+                LOG,
+                LogOptions {
+                    since,
+                    timestamps: true,
+                    ..options()
+                }
+            ),
+            "2026-11-21T12:00:02.1Z three\n"
+        );
     }
 }

@@ -26,11 +26,20 @@ pub async fn keep_small(runtime: Runtime, cri: CriClient, config: Arc<KubeletCon
 
 /// Current logs beyond the size: `<pod>/<container>/<number>.log`.
 fn large_logs(root: &Path, limit: u64) -> Vec<PathBuf> {
-    let folders = |path: PathBuf| std::fs::read_dir(path).into_iter().flatten().filter_map(Result::ok);
+    let folders = |path: PathBuf| {
+        std::fs::read_dir(path)
+            .into_iter()
+            .flatten()
+            .filter_map(Result::ok)
+    };
     folders(root.to_path_buf())
         .flat_map(|pod| folders(pod.path()))
         .flat_map(|container| folders(container.path()))
-        .filter(|file| file.path().extension().is_some_and(|extension| extension == "log"))
+        .filter(|file| {
+            file.path()
+                .extension()
+                .is_some_and(|extension| extension == "log")
+        })
         .filter(|file| file.metadata().is_ok_and(|metadata| metadata.len() > limit))
         .map(|file| file.path())
         .collect()
@@ -42,25 +51,40 @@ async fn rotate(
     config: &KubeletConfig,
     log: &Path,
 ) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
-    let Some(id) = writer(cri, log).await? else { return Ok(()) };
+    let Some(id) = writer(cri, log).await? else {
+        return Ok(());
+    };
     let stamp = runtime.now().strftime("%Y%m%d-%H%M%S").to_string();
     let old = PathBuf::from(format!("{}.{stamp}", log.display()));
     std::fs::rename(log, &old)?;
-    cri.reopen_container_log(v1::ReopenContainerLogRequest { container_id: id }).await?;
+    cri.reopen_container_log(v1::ReopenContainerLogRequest { container_id: id })
+        .await?;
     let mut kept = rotated(log)?;
     kept.sort();
-    let surplus = kept.len().saturating_sub(config.container_log_max_files.saturating_sub(1));
+    let surplus = kept
+        .len()
+        .saturating_sub(config.container_log_max_files.saturating_sub(1));
     kept.iter().take(surplus).try_for_each(std::fs::remove_file)?;
     Ok(())
 }
 
 /// The running container that writes a log.
 async fn writer(cri: &CriClient, log: &Path) -> Result<Option<String>, node_cri::CriError> {
-    let state = Some(v1::ContainerStateValue { state: v1::ContainerState::ContainerRunning as i32 });
-    let filter = v1::ContainerFilter { state, ..v1::ContainerFilter::default() };
-    let list = cri.list_containers(v1::ListContainersRequest { filter: Some(filter) }).await?;
+    let state = Some(v1::ContainerStateValue {
+        state: v1::ContainerState::ContainerRunning as i32,
+    });
+    let filter = v1::ContainerFilter {
+        state,
+        ..v1::ContainerFilter::default()
+    };
+    let list = cri
+        .list_containers(v1::ListContainersRequest { filter: Some(filter) })
+        .await?;
     for container in list.containers {
-        let request = v1::ContainerStatusRequest { container_id: container.id.clone(), verbose: false };
+        let request = v1::ContainerStatusRequest {
+            container_id: container.id.clone(),
+            verbose: false,
+        };
         let status = cri.container_status(request).await?.status.unwrap_or_default();
         if Path::new(&status.log_path) == log {
             return Ok(Some(container.id));
@@ -73,5 +97,8 @@ fn rotated(log: &Path) -> std::io::Result<Vec<PathBuf>> {
     let prefix = format!("{}.", log.file_name().unwrap_or_default().to_string_lossy());
     let folder = log.parent().unwrap_or(Path::new("/"));
     let entries = std::fs::read_dir(folder)?.filter_map(Result::ok);
-    Ok(entries.filter(|entry| entry.file_name().to_string_lossy().starts_with(&prefix)).map(|entry| entry.path()).collect())
+    Ok(entries
+        .filter(|entry| entry.file_name().to_string_lossy().starts_with(&prefix))
+        .map(|entry| entry.path())
+        .collect())
 }

@@ -70,7 +70,9 @@ pub fn node(config: &KubeletConfig, facts: &NodeFacts, health: &Health, now: Tim
 }
 
 fn quantities(list: &[(&str, String)]) -> BTreeMap<String, Quantity> {
-    list.iter().map(|(name, value)| ((*name).to_string(), Quantity(value.clone()))).collect()
+    list.iter()
+        .map(|(name, value)| ((*name).to_string(), Quantity(value.clone())))
+        .collect()
 }
 
 /// The status now; what has not changed keeps its times.
@@ -98,7 +100,9 @@ pub fn status(
     status.allocatable = Some(resources(memory, facts.storage_bytes / 10 * 9));
     status.addresses = Some(addresses(config));
     status.daemon_endpoints = Some(NodeDaemonEndpoints {
-        kubelet_endpoint: Some(DaemonEndpoint { port: i32::from(config.port) }),
+        kubelet_endpoint: Some(DaemonEndpoint {
+            port: i32::from(config.port),
+        }),
     });
     status.node_info = Some(node_info(config, facts));
     status.runtime_handlers = Some(runtime_handlers());
@@ -107,8 +111,14 @@ pub fn status(
 }
 
 fn addresses(config: &KubeletConfig) -> Vec<NodeAddress> {
-    let address = |kind: &str, address: String| NodeAddress { type_: kind.to_string(), address };
-    vec![address("InternalIP", config.node_ip.to_string()), address("Hostname", config.node_name.clone())]
+    let address = |kind: &str, address: String| NodeAddress {
+        type_: kind.to_string(),
+        address,
+    };
+    vec![
+        address("InternalIP", config.node_ip.to_string()),
+        address("Hostname", config.node_name.clone()),
+    ]
 }
 
 fn node_info(config: &KubeletConfig, facts: &NodeFacts) -> NodeSystemInfo {
@@ -129,21 +139,46 @@ fn node_info(config: &KubeletConfig, facts: &NodeFacts) -> NodeSystemInfo {
 }
 
 fn runtime_handlers() -> Vec<NodeRuntimeHandler> {
-    let features = NodeRuntimeHandlerFeatures { recursive_read_only_mounts: Some(false), user_namespaces: Some(false) };
-    vec![NodeRuntimeHandler { name: Some(String::new()), features: Some(features) }]
+    let features = NodeRuntimeHandlerFeatures {
+        recursive_read_only_mounts: Some(false),
+        user_namespaces: Some(false),
+    };
+    vec![NodeRuntimeHandler {
+        name: Some(String::new()),
+        features: Some(features),
+    }]
 }
 
 fn conditions(health: &Health, now: Timestamp, previous: &NodeStatus) -> Vec<NodeCondition> {
     let ready = health.runtime_ready && health.network_ready;
     let verdicts = [
-        ("MemoryPressure", false, "KubeletHasSufficientMemory", "kubelet has sufficient memory available"),
-        ("DiskPressure", false, "KubeletHasNoDiskPressure", "kubelet has no disk pressure"),
-        ("PIDPressure", false, "KubeletHasSufficientPID", "kubelet has sufficient PID available"),
+        (
+            "MemoryPressure",
+            false,
+            "KubeletHasSufficientMemory",
+            "kubelet has sufficient memory available",
+        ),
+        (
+            "DiskPressure",
+            false,
+            "KubeletHasNoDiskPressure",
+            "kubelet has no disk pressure",
+        ),
+        (
+            "PIDPressure",
+            false,
+            "KubeletHasSufficientPID",
+            "kubelet has sufficient PID available",
+        ),
         (
             "Ready",
             ready,
             if ready { "KubeletReady" } else { "KubeletNotReady" },
-            if ready { "kubelet is posting ready status" } else { health.message.as_str() },
+            if ready {
+                "kubelet is posting ready status"
+            } else {
+                health.message.as_str()
+            },
         ),
     ];
     let mut conditions = previous.conditions.clone().unwrap_or_default();

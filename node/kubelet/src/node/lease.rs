@@ -35,7 +35,12 @@ pub async fn renew(runtime: Runtime, client: Client, node: Node) {
     }
 }
 
-async fn once(api: &Api<Lease>, node: &Node, last: Option<Lease>, now: Timestamp) -> Result<Lease, kube::Error> {
+async fn once(
+    api: &Api<Lease>,
+    node: &Node,
+    last: Option<Lease>,
+    now: Timestamp,
+) -> Result<Lease, kube::Error> {
     let name = node.metadata.name.clone().unwrap_or_default();
     let known = match last {
         Some(lease) => Some(lease),
@@ -66,7 +71,14 @@ async fn once(api: &Api<Lease>, node: &Node, last: Option<Lease>, now: Timestamp
                 owner_references: Some(vec![owner]),
                 ..ObjectMeta::default()
             };
-            api.create(&PostParams::default(), &Lease { metadata, spec: Some(spec) }).await
+            api.create(
+                &PostParams::default(),
+                &Lease {
+                    metadata,
+                    spec: Some(spec),
+                },
+            )
+            .await
         }
     }
 }

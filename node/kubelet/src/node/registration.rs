@@ -48,5 +48,10 @@ async fn attempt(
     // It is there already: our labels are set, everything else of its metadata and spec stays.
     let labels = facts::labels(config, facts);
     let patch = serde_json::json!({"metadata": {"labels": labels}});
-    api.patch(&config.node_name, &PatchParams::default(), &Patch::Strategic(&patch)).await
+    api.patch(
+        &config.node_name,
+        &PatchParams::default(),
+        &Patch::Strategic(&patch),
+    )
+    .await
 }

@@ -49,7 +49,11 @@ pub async fn health(cri: &CriClient) -> Health {
         Ok(answer) => answer,
         Err(error) => {
             let message = format!("[container runtime is down: {}]", error.message());
-            return Health { runtime_ready: false, network_ready: false, message };
+            return Health {
+                runtime_ready: false,
+                network_ready: false,
+                message,
+            };
         }
     };
     let conditions = answer.status.unwrap_or_default().conditions;
@@ -57,11 +61,18 @@ pub async fn health(cri: &CriClient) -> Health {
     let is_ready = |kind: &str| of(kind).is_some_and(|condition| condition.status);
     let complaint = |kind: &str| {
         of(kind).filter(|condition| !condition.status).map(|condition| {
-            format!("container runtime {} not ready: {kind}=false reason:{} message:{}",
-                if kind == "NetworkReady" { "network" } else { "is" }, condition.reason, condition.message)
+            format!(
+                "container runtime {} not ready: {kind}=false reason:{} message:{}",
+                if kind == "NetworkReady" { "network" } else { "is" },
+                condition.reason,
+                condition.message
+            )
         })
     };
-    let complaints: Vec<String> = ["RuntimeReady", "NetworkReady"].into_iter().filter_map(complaint).collect();
+    let complaints: Vec<String> = ["RuntimeReady", "NetworkReady"]
+        .into_iter()
+        .filter_map(complaint)
+        .collect();
     Health {
         runtime_ready: is_ready("RuntimeReady"),
         network_ready: is_ready("NetworkReady"),
@@ -92,7 +103,9 @@ impl StatusKeeper {
                     Err(error) => tracing::debug!(error = %error, "node status not written"),
                 }
             }
-            self.runtime.sleep(if ready { LOOK_AFTER.1 } else { LOOK_AFTER.0 }).await;
+            self.runtime
+                .sleep(if ready { LOOK_AFTER.1 } else { LOOK_AFTER.0 })
+                .await;
         }
     }
 
@@ -100,7 +113,11 @@ impl StatusKeeper {
         if before == Some(ready) {
             return;
         }
-        let (reason, word) = if ready { ("NodeReady", "NodeReady") } else { ("NodeNotReady", "NodeNotReady") };
+        let (reason, word) = if ready {
+            ("NodeReady", "NodeReady")
+        } else {
+            ("NodeNotReady", "NodeNotReady")
+        };
         let text = format!("Node {} status is now: {word}", self.config.node_name);
         self.events.node(node, EventKind::Normal, reason, text);
     }
@@ -129,11 +146,15 @@ impl StatusKeeper {
             _ => Map::new(),
         };
         let old = map(old);
-        let changed: Map<String, Value> =
-            map(new).into_iter().filter(|(name, value)| old.get(name) != Some(value)).collect();
+        let changed: Map<String, Value> = map(new)
+            .into_iter()
+            .filter(|(name, value)| old.get(name) != Some(value))
+            .collect();
         let patch = json!({"status": changed});
         let api: Api<Node> = Api::all(self.client.clone());
         let name = &self.config.node_name;
-        api.patch_status(name, &PatchParams::default(), &Patch::Strategic(&patch)).await.map(drop)
+        api.patch_status(name, &PatchParams::default(), &Patch::Strategic(&patch))
+            .await
+            .map(drop)
     }
 }

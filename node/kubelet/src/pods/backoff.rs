@@ -42,8 +42,11 @@ impl BackOff {
 
     /// Something that failed at `since` is tried again now: the next delay is twice as long.
     pub fn tried(&mut self, key: &str, since: Timestamp, now: Timestamp) {
-        let delay = self.live(key, since).map_or(INITIAL, |entry| (entry.delay * 2).min(LONGEST));
-        self.entries.insert(key.to_string(), Entry { delay, updated: now });
+        let delay = self
+            .live(key, since)
+            .map_or(INITIAL, |entry| (entry.delay * 2).min(LONGEST));
+        self.entries
+            .insert(key.to_string(), Entry { delay, updated: now });
     }
 
     /// Success: nothing is remembered.
@@ -67,10 +70,16 @@ mod tests {
         let mut backoff = BackOff::default();
         assert_eq!(backoff.waiting("c", at(0), at(0)), None);
         backoff.tried("c", at(0), at(0));
-        assert_eq!(backoff.waiting("c", at(1), at(2)), Some((Duration::from_secs(10), at(11))));
+        assert_eq!(
+            backoff.waiting("c", at(1), at(2)),
+            Some((Duration::from_secs(10), at(11)))
+        );
         assert_eq!(backoff.waiting("c", at(1), at(11)), None);
         backoff.tried("c", at(1), at(11));
-        assert_eq!(backoff.waiting("c", at(12), at(12)).unwrap().0, Duration::from_secs(20));
+        assert_eq!(
+            backoff.waiting("c", at(12), at(12)).unwrap().0,
+            Duration::from_secs(20)
+        );
         assert_eq!(backoff.waiting("c", at(2000), at(2000)), None);
     }
 }

@@ -41,8 +41,16 @@ pub fn spec(pod: &Pod) -> &PodSpec {
 /// The init containers in order, and then the others, each with what it is.
 pub fn all_containers(pod: &Pod) -> impl Iterator<Item = (ContainerKind, &Container)> {
     let spec = spec(pod);
-    let inits = spec.init_containers.iter().flatten().map(|container| (init_kind(container), container));
-    inits.chain(spec.containers.iter().map(|container| (ContainerKind::Regular, container)))
+    let inits = spec
+        .init_containers
+        .iter()
+        .flatten()
+        .map(|container| (init_kind(container), container));
+    inits.chain(
+        spec.containers
+            .iter()
+            .map(|container| (ContainerKind::Regular, container)),
+    )
 }
 
 fn init_kind(container: &Container) -> ContainerKind {

@@ -118,39 +118,64 @@ impl ObservedPod {
 
     /// The newest container of a name, if it is in this sandbox.
     pub fn current(&self, name: &str, sandbox_id: &str) -> Option<&ObservedContainer> {
-        self.latest(name).filter(|container| container.sandbox_id == sandbox_id)
+        self.latest(name)
+            .filter(|container| container.sandbox_id == sandbox_id)
     }
 
     /// The one before the newest of a name.
     pub fn previous(&self, name: &str) -> Option<&ObservedContainer> {
-        self.containers.iter().filter(|container| container.name == name).nth(1)
+        self.containers
+            .iter()
+            .filter(|container| container.name == name)
+            .nth(1)
     }
 
     /// Those whose process runs.
     pub fn running(&self) -> impl Iterator<Item = &ObservedContainer> {
-        self.containers.iter().filter(|container| container.state == ContainerState::Running)
+        self.containers
+            .iter()
+            .filter(|container| container.state == ContainerState::Running)
     }
 }
 
 /// Reads everything the runtime has of a pod.
 pub async fn observe(cri: &CriClient, uid: &str) -> Result<ObservedPod, CriError> {
     let selector = HashMap::from([(label::POD_UID.to_string(), uid.to_string())]);
-    let sandbox_filter =
-        v1::PodSandboxFilter { label_selector: selector.clone(), ..v1::PodSandboxFilter::default() };
-    let filter = v1::ContainerFilter { label_selector: selector, ..v1::ContainerFilter::default() };
+    let sandbox_filter = v1::PodSandboxFilter {
+        label_selector: selector.clone(),
+        ..v1::PodSandboxFilter::default()
+    };
+    let filter = v1::ContainerFilter {
+        label_selector: selector,
+        ..v1::ContainerFilter::default()
+    };
     let (sandboxes, containers) = futures::try_join!(
-        cri.list_pod_sandbox(v1::ListPodSandboxRequest { filter: Some(sandbox_filter) }),
+        cri.list_pod_sandbox(v1::ListPodSandboxRequest {
+            filter: Some(sandbox_filter)
+        }),
         cri.list_containers(v1::ListContainersRequest { filter: Some(filter) }),
     )?;
-    let sandboxes = try_join_all(sandboxes.items.into_iter().map(|sandbox| read_sandbox(cri, sandbox)));
-    let containers =
-        try_join_all(containers.containers.into_iter().map(|container| read_container(cri, container)));
+    let sandboxes = try_join_all(
+        sandboxes
+            .items
+            .into_iter()
+            .map(|sandbox| read_sandbox(cri, sandbox)),
+    );
+    let containers = try_join_all(
+        containers
+            .containers
+            .into_iter()
+            .map(|container| read_container(cri, container)),
+    );
     let (sandboxes, containers) = futures::try_join!(sandboxes, containers)?;
     let mut sandboxes: Vec<ObservedSandbox> = sandboxes.into_iter().flatten().collect();
     let mut containers: Vec<ObservedContainer> = containers.into_iter().flatten().collect();
     sandboxes.sort_by_key(|sandbox| std::cmp::Reverse(sandbox.created_at));
     containers.sort_by_key(|container| std::cmp::Reverse(container.created_at));
-    Ok(ObservedPod { sandboxes, containers })
+    Ok(ObservedPod {
+        sandboxes,
+        containers,
+    })
 }
 
 /// What has gone between listing and asking is simply not there.
@@ -162,12 +187,20 @@ fn gone<T>(result: Result<T, CriError>) -> Result<Option<T>, CriError> {
 }
 
 async fn read_sandbox(cri: &CriClient, sandbox: v1::PodSandbox) -> Result<Option<ObservedSandbox>, CriError> {
-    let request = v1::PodSandboxStatusRequest { pod_sandbox_id: sandbox.id.clone(), verbose: false };
-    let Some(answer) = gone(cri.pod_sandbox_status(request).await)? else { return Ok(None) };
+    let request = v1::PodSandboxStatusRequest {
+        pod_sandbox_id: sandbox.id.clone(),
+        verbose: false,
+    };
+    let Some(answer) = gone(cri.pod_sandbox_status(request).await)? else {
+        return Ok(None);
+    };
     let status = answer.status.unwrap_or_default();
     let network = status.network.unwrap_or_default();
     let additional = network.additional_ips.into_iter().map(|address| address.ip);
-    let ips = std::iter::once(network.ip).chain(additional).filter(|ip| !ip.is_empty()).collect();
+    let ips = std::iter::once(network.ip)
+        .chain(additional)
+        .filter(|ip| !ip.is_empty())
+        .collect();
     Ok(Some(ObservedSandbox {
         ready: status.state == v1::PodSandboxState::SandboxReady as i32,
         attempt: status.metadata.map_or(0, |metadata| metadata.attempt),
@@ -181,8 +214,13 @@ async fn read_container(
     cri: &CriClient,
     container: v1::Container,
 ) -> Result<Option<ObservedContainer>, CriError> {
-    let request = v1::ContainerStatusRequest { container_id: container.id.clone(), verbose: false };
-    let Some(answer) = gone(cri.container_status(request).await)? else { return Ok(None) };
+    let request = v1::ContainerStatusRequest {
+        container_id: container.id.clone(),
+        verbose: false,
+    };
+    let Some(answer) = gone(cri.container_status(request).await)? else {
+        return Ok(None);
+    };
     let status = answer.status.unwrap_or_default();
     Ok(Some(from_status(container.pod_sandbox_id, status)))
 }
@@ -198,7 +236,11 @@ fn from_status(sandbox_id: String, status: v1::ContainerStatus) -> ObservedConta
     let mut container = ObservedContainer {
         sandbox_id,
         state,
-        name: status.labels.get(label::CONTAINER_NAME).cloned().unwrap_or_default(),
+        name: status
+            .labels
+            .get(label::CONTAINER_NAME)
+            .cloned()
+            .unwrap_or_default(),
         restart_count: note(annotation::RESTART_COUNT).parse().unwrap_or(0),
         hash: note(annotation::HASH),
         created_at: time(status.created_at).unwrap_or_default(),
@@ -216,7 +258,11 @@ fn from_status(sandbox_id: String, status: v1::ContainerStatus) -> ObservedConta
     if state == ContainerState::Exited {
         let path = note(annotation::TERMINATION_MESSAGE);
         let fallback = note(annotation::TERMINATION_MESSAGE_POLICY) == "FallbackToLogsOnError";
-        let tail = if fallback && container.exit_code != 0 { Some(container.log_path.as_str()) } else { None };
+        let tail = if fallback && container.exit_code != 0 {
+            Some(container.log_path.as_str())
+        } else {
+            None
+        };
         if let Some(message) = crate::containers::files::termination_message(&path, tail) {
             container.message = message;
         }
@@ -225,5 +271,9 @@ fn from_status(sandbox_id: String, status: v1::ContainerStatus) -> ObservedConta
 }
 
 fn time(nanoseconds: i64) -> Option<Timestamp> {
-    if nanoseconds <= 0 { None } else { Timestamp::from_nanosecond(i128::from(nanoseconds)).ok() }
+    if nanoseconds <= 0 {
+        None
+    } else {
+        Timestamp::from_nanosecond(i128::from(nanoseconds)).ok()
+    }
 }

@@ -75,7 +75,11 @@ pub fn plan(snapshot: &Snapshot<'_>) -> Plan {
     match sandbox.filter(|sandbox| sandbox.ready) {
         None => plan_sandbox(snapshot, &mut plan),
         Some(sandbox) => {
-            let mut decider = Decider { snapshot, sandbox_id: &sandbox.id, plan: &mut plan };
+            let mut decider = Decider {
+                snapshot,
+                sandbox_id: &sandbox.id,
+                plan: &mut plan,
+            };
             decider.containers();
         }
     }
@@ -85,7 +89,10 @@ pub fn plan(snapshot: &Snapshot<'_>) -> Plan {
 /// There is no working sandbox: make one if there is something to run in it.
 fn plan_sandbox(snapshot: &Snapshot<'_>, plan: &mut Plan) {
     let policy = RestartPolicy::of(snapshot.pod);
-    let attempt = snapshot.observed.sandbox().map_or(0, |sandbox| sandbox.attempt + 1);
+    let attempt = snapshot
+        .observed
+        .sandbox()
+        .map_or(0, |sandbox| sandbox.attempt + 1);
     let ran_before = attempt > 0 && !snapshot.observed.containers.is_empty();
     let left = spec(snapshot.pod).containers.iter().any(|container| {
         let ended = snapshot.observed.latest(&container.name);
@@ -126,7 +133,10 @@ impl<'a> Decider<'a, '_> {
 
     fn inits(&mut self) -> Step {
         let pod = self.snapshot.pod;
-        let regular_began = spec(pod).containers.iter().any(|container| self.current(container).is_some());
+        let regular_began = spec(pod)
+            .containers
+            .iter()
+            .any(|container| self.current(container).is_some());
         for container in spec(pod).init_containers.iter().flatten() {
             let step = match init_kind(container) {
                 ContainerKind::Sidecar => self.sidecar(container),
@@ -149,13 +159,20 @@ impl<'a> Decider<'a, '_> {
         match found.state {
             ContainerState::Running => Step::Blocked,
             ContainerState::Exited if found.exit_code == 0 => Step::Passed,
-            ContainerState::Exited if RestartPolicy::of(self.snapshot.pod) == RestartPolicy::Never => Step::Failed,
+            ContainerState::Exited if RestartPolicy::of(self.snapshot.pod) == RestartPolicy::Never => {
+                Step::Failed
+            }
             ContainerState::Exited => {
                 self.start_after_backoff(container, found);
                 Step::Blocked
             }
             ContainerState::Created | ContainerState::Unknown => {
-                self.replace(container, found, "Container is in unknown state, try killing it before restart", None);
+                self.replace(
+                    container,
+                    found,
+                    "Container is in unknown state, try killing it before restart",
+                    None,
+                );
                 Step::Blocked
             }
         }
@@ -163,8 +180,14 @@ impl<'a> Decider<'a, '_> {
 
     fn sidecar(&mut self, container: &'a Container) -> Step {
         let running = self.keep_running(container, RestartPolicy::Always);
-        let started = self.current(container).is_some_and(|found| self.snapshot.probes.started(&found.id, container));
-        if running && started { Step::Passed } else { Step::Blocked }
+        let started = self
+            .current(container)
+            .is_some_and(|found| self.snapshot.probes.started(&found.id, container));
+        if running && started {
+            Step::Passed
+        } else {
+            Step::Blocked
+        }
     }
 
     fn regulars(&mut self) {
@@ -215,7 +238,12 @@ impl<'a> Decider<'a, '_> {
             }
             ContainerState::Exited => false,
             ContainerState::Created | ContainerState::Unknown => {
-                self.replace(container, found, "Container is in unknown state, try killing it before restart", None);
+                self.replace(
+                    container,
+                    found,
+                    "Container is in unknown state, try killing it before restart",
+                    None,
+                );
                 false
             }
         }
@@ -225,10 +253,15 @@ impl<'a> Decider<'a, '_> {
     fn fault(&self, container: &Container, found: &ObservedContainer) -> Option<(String, Option<i64>)> {
         let name = &container.name;
         if found.hash != container_hash(container) {
-            return Some((format!("Container {name} definition changed, will be restarted"), None));
+            return Some((
+                format!("Container {name} definition changed, will be restarted"),
+                None,
+            ));
         }
         let grace = |probe: &Option<k8s_openapi::api::core::v1::Probe>| {
-            probe.as_ref().and_then(|probe| probe.termination_grace_period_seconds)
+            probe
+                .as_ref()
+                .and_then(|probe| probe.termination_grace_period_seconds)
         };
         if self.snapshot.probes.startup_failed(&found.id) {
             let message = format!("Container {name} failed startup probe, will be restarted");
@@ -255,7 +288,13 @@ impl<'a> Decider<'a, '_> {
         });
     }
 
-    fn replace(&mut self, container: &Container, found: &ObservedContainer, message: &str, grace: Option<i64>) {
+    fn replace(
+        &mut self,
+        container: &Container,
+        found: &ObservedContainer,
+        message: &str,
+        grace: Option<i64>,
+    ) {
         self.kill(container, found, message, grace);
         self.start_after_backoff(container, found);
     }
@@ -284,7 +323,9 @@ impl<'a> Decider<'a, '_> {
             super::namespace(pod),
             super::uid(pod)
         );
-        self.plan.waiting.insert(container.name.clone(), ("CrashLoopBackOff".to_string(), message));
+        self.plan
+            .waiting
+            .insert(container.name.clone(), ("CrashLoopBackOff".to_string(), message));
         self.plan.look_again = Some(self.plan.look_again.map_or(until, |other| other.min(until)));
     }
 }
@@ -293,7 +334,11 @@ impl<'a> Decider<'a, '_> {
 /// change while the pod lives.
 pub fn container_hash(container: &Container) -> String {
     let mut hash = 0xcbf2_9ce4_8422_2325_u64;
-    let text = [container.name.as_str(), container.image.as_deref().unwrap_or_default()].join("\n");
+    let text = [
+        container.name.as_str(),
+        container.image.as_deref().unwrap_or_default(),
+    ]
+    .join("\n");
     for byte in text.bytes() {
         hash = (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
     }

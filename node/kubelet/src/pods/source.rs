@@ -36,13 +36,21 @@ pub struct Pods {
 impl Pods {
     /// No worker yet.
     pub fn new(context: Arc<WorkerContext>) -> Arc<Self> {
-        let pods = Self { context, inboxes: Mutex::default(), synced: watch::Sender::new(false) };
+        let pods = Self {
+            context,
+            inboxes: Mutex::default(),
+            synced: watch::Sender::new(false),
+        };
         Arc::new(pods)
     }
 
     /// The pods as the API server has them.
     pub fn list(&self) -> Vec<Arc<Pod>> {
-        self.inboxes.lock().values().map(|inbox| inbox.pod.lock().clone()).collect()
+        self.inboxes
+            .lock()
+            .values()
+            .map(|inbox| inbox.pod.lock().clone())
+            .collect()
     }
 
     /// The pod of this name.
@@ -59,7 +67,10 @@ impl Pods {
     }
 
     fn wake_all(&self) {
-        self.inboxes.lock().values().for_each(|inbox| inbox.wake.notify_one());
+        self.inboxes
+            .lock()
+            .values()
+            .for_each(|inbox| inbox.wake.notify_one());
     }
 
     /// Follows the pods bound to this node, for ever.
@@ -77,7 +88,10 @@ impl Pods {
                 let present: HashSet<String> = pods.iter().map(|pod| uid(pod).to_string()).collect();
                 pods.into_iter().for_each(|pod| self.set(pod));
                 let known: Vec<String> = self.inboxes.lock().keys().cloned().collect();
-                known.iter().filter(|uid| !present.contains(*uid)).for_each(|uid| self.gone(uid));
+                known
+                    .iter()
+                    .filter(|uid| !present.contains(*uid))
+                    .for_each(|uid| self.gone(uid));
                 self.synced.send_replace(true);
             }
             Change::Set(pod) => self.set(pod),
@@ -94,7 +108,11 @@ impl Pods {
             inbox.wake.notify_one();
             return;
         }
-        let inbox = Arc::new(Inbox { pod: Mutex::new(Arc::new(pod)), gone: AtomicBool::new(false), wake: Arc::default() });
+        let inbox = Arc::new(Inbox {
+            pod: Mutex::new(Arc::new(pod)),
+            gone: AtomicBool::new(false),
+            wake: Arc::default(),
+        });
         inboxes.insert(id.clone(), inbox.clone());
         let pods = self.clone();
         let worker = PodWorker::new(self.context.clone(), inbox);
@@ -148,7 +166,9 @@ impl Pods {
         loop {
             match self.states().await {
                 Ok(states) => {
-                    let changed = states.iter().filter(|(uid, state)| seen.get(*uid) != Some(*state));
+                    let changed = states
+                        .iter()
+                        .filter(|(uid, state)| seen.get(*uid) != Some(*state));
                     changed.for_each(|(uid, _)| self.wake(uid));
                     self.remove_strangers(states.keys().cloned().collect()).await;
                     seen = states;
@@ -162,11 +182,21 @@ impl Pods {
     /// Of each pod what its sandboxes and containers are, in a form that can be compared.
     async fn states(&self) -> Result<HashMap<String, Vec<(String, i32)>>, node_cri::CriError> {
         let cri = &self.context.control.cri;
-        let sandboxes = cri.list_pod_sandbox(v1::ListPodSandboxRequest { filter: None }).await?.items;
-        let containers = cri.list_containers(v1::ListContainersRequest { filter: None }).await?.containers;
+        let sandboxes = cri
+            .list_pod_sandbox(v1::ListPodSandboxRequest { filter: None })
+            .await?
+            .items;
+        let containers = cri
+            .list_containers(v1::ListContainersRequest { filter: None })
+            .await?
+            .containers;
         let mut states: HashMap<String, Vec<(String, i32)>> = HashMap::new();
-        let sandboxes = sandboxes.into_iter().map(|sandbox| (sandbox.labels, sandbox.id, sandbox.state));
-        let containers = containers.into_iter().map(|found| (found.labels, found.id, found.state));
+        let sandboxes = sandboxes
+            .into_iter()
+            .map(|sandbox| (sandbox.labels, sandbox.id, sandbox.state));
+        let containers = containers
+            .into_iter()
+            .map(|found| (found.labels, found.id, found.state));
         for (labels, id, state) in sandboxes.chain(containers) {
             if let Some(uid) = labels.get(label::POD_UID) {
                 states.entry(uid.clone()).or_default().push((id, state));
@@ -179,7 +209,10 @@ impl Pods {
     /// Sandboxes and folders of pods that the API server does not have.
     async fn remove_strangers(self: &Arc<Self>, in_runtime: HashSet<String>) {
         let folder = self.context.control.config.pods_folder();
-        let entries = std::fs::read_dir(folder).into_iter().flatten().filter_map(Result::ok);
+        let entries = std::fs::read_dir(folder)
+            .into_iter()
+            .flatten()
+            .filter_map(Result::ok);
         let on_disk = entries.map(|entry| entry.file_name().to_string_lossy().into_owned());
         let all: HashSet<String> = in_runtime.into_iter().chain(on_disk).collect();
         for uid in all {

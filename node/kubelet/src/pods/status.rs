@@ -6,8 +6,8 @@ use std::net::IpAddr;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{
     Container, ContainerState as ApiState, ContainerStateRunning, ContainerStateTerminated,
-    ContainerStateWaiting, ContainerStatus, ContainerUser, HostIP, LinuxContainerUser, Pod, PodCondition, PodIP,
-    PodStatus, VolumeMountStatus,
+    ContainerStateWaiting, ContainerStatus, ContainerUser, HostIP, LinuxContainerUser, Pod, PodCondition,
+    PodIP, PodStatus, VolumeMountStatus,
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
@@ -44,7 +44,9 @@ pub fn generate(input: &StatusInput<'_>) -> PodStatus {
     let (inits, regulars): (Vec<_>, Vec<_>) =
         all_containers(input.pod).partition(|(kind, _)| *kind != ContainerKind::Regular);
     let make = |list: Vec<(ContainerKind, &Container)>| -> Vec<ContainerStatus> {
-        list.into_iter().map(|(kind, container)| container_status(input, kind, container)).collect()
+        list.into_iter()
+            .map(|(kind, container)| container_status(input, kind, container))
+            .collect()
     };
     let inits = make(inits);
     let regulars = make(regulars);
@@ -87,10 +89,16 @@ fn addresses(input: &StatusInput<'_>, status: &mut PodStatus) {
 fn container_status(input: &StatusInput<'_>, kind: ContainerKind, container: &Container) -> ContainerStatus {
     let latest = input.observed.latest(&container.name);
     let before = previous_status(input.previous, kind, &container.name);
-    let Some(latest) = latest else { return without_container(input, kind, container, before) };
+    let Some(latest) = latest else {
+        return without_container(input, kind, container, before);
+    };
     let mut status = ContainerStatus {
         name: container.name.clone(),
-        image: if latest.image.is_empty() { image_of(container) } else { latest.image.clone() },
+        image: if latest.image.is_empty() {
+            image_of(container)
+        } else {
+            latest.image.clone()
+        },
         image_id: latest.image_ref.clone(),
         container_id: Some(format!("containerd://{}", latest.id)),
         restart_count: latest.restart_count,
@@ -99,7 +107,10 @@ fn container_status(input: &StatusInput<'_>, kind: ContainerKind, container: &Co
         volume_mounts: volume_mounts(container),
         user: latest.user.as_ref().map(user),
         resources: container.resources.clone(),
-        allocated_resources: container.resources.as_ref().and_then(|resources| resources.requests.clone()),
+        allocated_resources: container
+            .resources
+            .as_ref()
+            .and_then(|resources| resources.requests.clone()),
         ..ContainerStatus::default()
     };
     let running = latest.state == ContainerState::Running;
@@ -109,7 +120,8 @@ fn container_status(input: &StatusInput<'_>, kind: ContainerKind, container: &Co
         ContainerKind::Init => latest.state == ContainerState::Exited && latest.exit_code == 0,
         _ => started && input.probes.ready(&latest.id, container),
     };
-    if let (Some((reason, message)), false) = (input.waiting.get(&container.name), running || input.terminal) {
+    if let (Some((reason, message)), false) = (input.waiting.get(&container.name), running || input.terminal)
+    {
         let ended = status.state.take().filter(|state| state.terminated.is_some());
         status.last_state = ended.or(status.last_state);
         status.state = Some(waiting(reason, message));
@@ -125,14 +137,23 @@ fn without_container(
     before: Option<&ContainerStatus>,
 ) -> ContainerStatus {
     if let Some(before) = before
-        && before.state.as_ref().is_some_and(|state| state.terminated.is_some() || state.running.is_some())
+        && before
+            .state
+            .as_ref()
+            .is_some_and(|state| state.terminated.is_some() || state.running.is_some())
         && (input.terminal || input.observed.sandbox().is_none())
     {
         return lost(before);
     }
-    let has_inits = spec(input.pod).init_containers.as_ref().is_some_and(|list| !list.is_empty());
-    let default =
-        if has_inits && kind == ContainerKind::Regular { "PodInitializing" } else { "ContainerCreating" };
+    let has_inits = spec(input.pod)
+        .init_containers
+        .as_ref()
+        .is_some_and(|list| !list.is_empty());
+    let default = if has_inits && kind == ContainerKind::Regular {
+        "PodInitializing"
+    } else {
+        "ContainerCreating"
+    };
     let state = match input.waiting.get(&container.name) {
         Some((reason, message)) => waiting(reason, message),
         None if has_inits && kind != ContainerKind::Regular => waiting("PodInitializing", ""),
@@ -175,8 +196,11 @@ fn previous_status<'a>(
     kind: ContainerKind,
     name: &str,
 ) -> Option<&'a ContainerStatus> {
-    let list =
-        if kind == ContainerKind::Regular { &status.container_statuses } else { &status.init_container_statuses };
+    let list = if kind == ContainerKind::Regular {
+        &status.container_statuses
+    } else {
+        &status.init_container_statuses
+    };
     list.iter().flatten().find(|found| found.name == name)
 }
 
@@ -186,14 +210,22 @@ fn image_of(container: &Container) -> String {
 
 fn waiting(reason: &str, message: &str) -> ApiState {
     let message = (!message.is_empty()).then(|| message.to_string());
-    let waiting = ContainerStateWaiting { reason: Some(reason.to_string()), message };
-    ApiState { waiting: Some(waiting), ..ApiState::default() }
+    let waiting = ContainerStateWaiting {
+        reason: Some(reason.to_string()),
+        message,
+    };
+    ApiState {
+        waiting: Some(waiting),
+        ..ApiState::default()
+    }
 }
 
 fn api_state(container: &ObservedContainer) -> ApiState {
     match container.state {
         ContainerState::Running => ApiState {
-            running: Some(ContainerStateRunning { started_at: container.started_at.map(seconds) }),
+            running: Some(ContainerStateRunning {
+                started_at: container.started_at.map(seconds),
+            }),
             ..ApiState::default()
         },
         ContainerState::Exited => ended(container),
@@ -216,7 +248,10 @@ fn ended(container: &ObservedContainer) -> ApiState {
         container_id: Some(format!("containerd://{}", container.id)),
         signal: None,
     };
-    ApiState { terminated: Some(terminated), ..ApiState::default() }
+    ApiState {
+        terminated: Some(terminated),
+        ..ApiState::default()
+    }
 }
 
 fn last_state(
@@ -230,13 +265,19 @@ fn last_state(
         return Some(ended(previous));
     }
     // The container before the newest may have been collected; what was said of it stands.
-    before.and_then(|before| before.last_state.clone()).or_else(|| Some(ApiState::default()))
+    before
+        .and_then(|before| before.last_state.clone())
+        .or_else(|| Some(ApiState::default()))
 }
 
 fn user(user: &node_cri::v1::LinuxContainerUser) -> ContainerUser {
     let groups = (!user.supplemental_groups.is_empty()).then(|| user.supplemental_groups.clone());
     ContainerUser {
-        linux: Some(LinuxContainerUser { uid: user.uid, gid: user.gid, supplemental_groups: groups }),
+        linux: Some(LinuxContainerUser {
+            uid: user.uid,
+            gid: user.gid,
+            supplemental_groups: groups,
+        }),
     }
 }
 
@@ -273,7 +314,11 @@ fn phase(input: &StatusInput<'_>, inits: &[ContainerStatus], regulars: &[Contain
     }
     let policy = RestartPolicy::of(input.pod);
     let (mut pending_init, mut failed_init, mut sidecars_running) = (0, 0, 0);
-    let kinds = spec(input.pod).init_containers.iter().flatten().map(super::init_kind);
+    let kinds = spec(input.pod)
+        .init_containers
+        .iter()
+        .flatten()
+        .map(super::init_kind);
     for (kind, status) in kinds.zip(inits) {
         match (kind, terminated(status)) {
             (ContainerKind::Sidecar, ended) => {
@@ -298,13 +343,23 @@ fn phase(input: &StatusInput<'_>, inits: &[ContainerStatus], regulars: &[Contain
         return "Pending";
     }
     if waiting > 0 {
-        return if input.terminal && !ended.is_empty() { "Failed" } else { "Pending" };
+        return if input.terminal && !ended.is_empty() {
+            "Failed"
+        } else {
+            "Pending"
+        };
     }
     if running > 0 {
         return "Running";
     }
     match policy {
-        _ if input.terminal && sidecars_running == 0 => if succeeded == ended.len() { "Succeeded" } else { "Failed" },
+        _ if input.terminal && sidecars_running == 0 => {
+            if succeeded == ended.len() {
+                "Succeeded"
+            } else {
+                "Failed"
+            }
+        }
         RestartPolicy::Always => "Running",
         _ if sidecars_running > 0 => "Running",
         _ if succeeded == ended.len() => "Succeeded",
@@ -317,7 +372,11 @@ fn phase(input: &StatusInput<'_>, inits: &[ContainerStatus], regulars: &[Contain
 fn stopped(status: &ContainerStatus) -> Option<&ContainerStateTerminated> {
     terminated(status).or_else(|| {
         let waits = status.state.as_ref()?.waiting.is_some();
-        if waits { status.last_state.as_ref()?.terminated.as_ref() } else { None }
+        if waits {
+            status.last_state.as_ref()?.terminated.as_ref()
+        } else {
+            None
+        }
     })
 }
 
@@ -329,7 +388,10 @@ fn conditions(input: &StatusInput<'_>, status: &PodStatus) -> Vec<PodCondition> 
     let containers = containers_ready(input, status, phase);
     let ready = pod_ready(input, &containers);
     let verdicts = [
-        ("PodReadyToStartContainers", Verdict::plain(sandbox_ready && !(ended && input.terminal))),
+        (
+            "PodReadyToStartContainers",
+            Verdict::plain(sandbox_ready && !(ended && input.terminal)),
+        ),
         ("Initialized", initialized(input, status, phase)),
         ("Ready", ready),
         ("ContainersReady", containers),
@@ -351,21 +413,24 @@ struct Verdict {
 
 impl Verdict {
     fn plain(truth: bool) -> Self {
-        Self { truth, reason: None, message: None }
+        Self {
+            truth,
+            reason: None,
+            message: None,
+        }
     }
 
     fn no(reason: &str, message: &str) -> Self {
         let message = (!message.is_empty()).then(|| message.to_string());
-        Self { truth: false, reason: Some(reason.to_string()), message }
+        Self {
+            truth: false,
+            reason: Some(reason.to_string()),
+            message,
+        }
     }
 }
 
-fn set_condition(
-    conditions: &mut Vec<PodCondition>,
-    input: &StatusInput<'_>,
-    kind: &str,
-    verdict: Verdict,
-) {
+fn set_condition(conditions: &mut Vec<PodCondition>, input: &StatusInput<'_>, kind: &str, verdict: Verdict) {
     let text = if verdict.truth { "True" } else { "False" };
     let found = conditions.iter_mut().find(|condition| condition.type_ == kind);
     let since = match &found {
@@ -388,8 +453,16 @@ fn set_condition(
 }
 
 fn initialized(input: &StatusInput<'_>, status: &PodStatus, phase: &str) -> Verdict {
-    let began = status.container_statuses.iter().flatten().any(|status| status.container_id.is_some());
-    let kinds = spec(input.pod).init_containers.iter().flatten().map(super::init_kind);
+    let began = status
+        .container_statuses
+        .iter()
+        .flatten()
+        .any(|status| status.container_id.is_some());
+    let kinds = spec(input.pod)
+        .init_containers
+        .iter()
+        .flatten()
+        .map(super::init_kind);
     let statuses = status.init_container_statuses.iter().flatten();
     let incomplete: Vec<&str> = kinds
         .zip(statuses)
@@ -400,7 +473,11 @@ fn initialized(input: &StatusInput<'_>, status: &PodStatus, phase: &str) -> Verd
         .map(|(_, status)| status.name.as_str())
         .collect();
     if phase == "Succeeded" {
-        return Verdict { truth: true, reason: Some("PodCompleted".into()), message: None };
+        return Verdict {
+            truth: true,
+            reason: Some("PodCompleted".into()),
+            message: None,
+        };
     }
     if incomplete.is_empty() || began {
         return Verdict::plain(true);
@@ -415,18 +492,30 @@ fn containers_ready(input: &StatusInput<'_>, status: &PodStatus, phase: &str) ->
         "Failed" => return Verdict::no("PodFailed", ""),
         _ => {}
     }
-    let kinds = spec(input.pod).init_containers.iter().flatten().map(super::init_kind);
+    let kinds = spec(input.pod)
+        .init_containers
+        .iter()
+        .flatten()
+        .map(super::init_kind);
     let sidecars = kinds
         .zip(status.init_container_statuses.iter().flatten())
         .filter(|(kind, _)| *kind == ContainerKind::Sidecar)
         .map(|(_, status)| status);
-    let all: Vec<&ContainerStatus> = sidecars.chain(status.container_statuses.iter().flatten()).collect();
-    let unready: Vec<&str> =
-        all.iter().filter(|status| !status.ready).map(|status| status.name.as_str()).collect();
+    let all: Vec<&ContainerStatus> = sidecars
+        .chain(status.container_statuses.iter().flatten())
+        .collect();
+    let unready: Vec<&str> = all
+        .iter()
+        .filter(|status| !status.ready)
+        .map(|status| status.name.as_str())
+        .collect();
     if unready.is_empty() {
         return Verdict::plain(true);
     }
-    Verdict::no("ContainersNotReady", &format!("containers with unready status: [{}]", unready.join(" ")))
+    Verdict::no(
+        "ContainersNotReady",
+        &format!("containers with unready status: [{}]", unready.join(" ")),
+    )
 }
 
 fn pod_ready(input: &StatusInput<'_>, containers: &Verdict) -> Verdict {
@@ -434,11 +523,24 @@ fn pod_ready(input: &StatusInput<'_>, containers: &Verdict) -> Verdict {
         return containers.clone();
     }
     let given = input.previous.conditions.iter().flatten();
-    let holds = |gate: &str| given.clone().any(|found| found.type_ == gate && found.status == "True");
+    let holds = |gate: &str| {
+        given
+            .clone()
+            .any(|found| found.type_ == gate && found.status == "True")
+    };
     let gates = spec(input.pod).readiness_gates.iter().flatten();
     let missing: Vec<String> = gates
         .filter(|gate| !holds(&gate.condition_type))
-        .map(|gate| format!("corresponding condition of pod readiness gate \"{}\" does not exist.", gate.condition_type))
+        .map(|gate| {
+            format!(
+                "corresponding condition of pod readiness gate \"{}\" does not exist.",
+                gate.condition_type
+            )
+        })
         .collect();
-    if missing.is_empty() { Verdict::plain(true) } else { Verdict::no("ReadinessGatesNotReady", &missing.join(", ")) }
+    if missing.is_empty() {
+        Verdict::plain(true)
+    } else {
+        Verdict::no("ReadinessGatesNotReady", &missing.join(", "))
+    }
 }

@@ -45,22 +45,35 @@ fn changed_conditions(before: Option<&Value>, after: &Value) -> Value {
     let before = before.and_then(Value::as_array).cloned().unwrap_or_default();
     let after = after.as_array().cloned().unwrap_or_default();
     let same_type = |a: &Value, b: &Value| a["type"] == b["type"];
-    let differing = after.into_iter().filter(|condition| !before.contains(condition)).map(|mut condition| {
-        let old = before.iter().find(|old| same_type(old, &condition)).and_then(Value::as_object).cloned();
-        if let Some(fields) = condition.as_object_mut() {
-            for name in old.into_iter().flat_map(|old| old.into_iter().map(|(name, _)| name)) {
-                fields.entry(name).or_insert(Value::Null);
+    let differing = after
+        .into_iter()
+        .filter(|condition| !before.contains(condition))
+        .map(|mut condition| {
+            let old = before
+                .iter()
+                .find(|old| same_type(old, &condition))
+                .and_then(Value::as_object)
+                .cloned();
+            if let Some(fields) = condition.as_object_mut() {
+                for name in old
+                    .into_iter()
+                    .flat_map(|old| old.into_iter().map(|(name, _)| name))
+                {
+                    fields.entry(name).or_insert(Value::Null);
+                }
             }
-        }
-        condition
-    });
+            condition
+        });
     Value::Array(differing.collect())
 }
 
 /// Address lists merge by address; one that changes must replace the old one, not join it.
 fn replaced(before: Option<&Value>, after: &Value) -> Value {
     let mut list = after.as_array().cloned().unwrap_or_default();
-    if before.and_then(Value::as_array).is_some_and(|before| !before.is_empty()) {
+    if before
+        .and_then(Value::as_array)
+        .is_some_and(|before| !before.is_empty())
+    {
         list.push(json!({"$patch": "replace"}));
     }
     Value::Array(list)

@@ -13,9 +13,8 @@ use super::status_patch::status_patch;
 use crate::probes::{ProbeResults, ProbeView};
 
 fn pod(spec: &str) -> Pod {
-    let text = format!(
-        r#"{{"metadata":{{"name":"p","namespace":"n","uid":"u","generation":1}},"spec":{spec}}}"#
-    );
+    let text =
+        format!(r#"{{"metadata":{{"name":"p","namespace":"n","uid":"u","generation":1}},"spec":{spec}}}"#);
     serde_json::from_str(&text).unwrap()
 }
 
@@ -26,7 +25,13 @@ fn at(second: i64) -> Timestamp {
 /// `name:state[:exit]` with state one of `run`, `exit`, `new`; newest first, one second apart.
 fn observed(pod: &Pod, containers: &[&str]) -> ObservedPod {
     let mut out = ObservedPod {
-        sandboxes: vec![ObservedSandbox { id: "s".into(), attempt: 0, ready: true, created_at: 1, ips: vec!["10.0.0.5".into()] }],
+        sandboxes: vec![ObservedSandbox {
+            id: "s".into(),
+            attempt: 0,
+            ready: true,
+            created_at: 1,
+            ips: vec!["10.0.0.5".into()],
+        }],
         containers: Vec::new(),
     };
     for text in containers {
@@ -63,7 +68,13 @@ fn observed(pod: &Pod, containers: &[&str]) -> ObservedPod {
 
 fn decide(pod: &Pod, observed: &ObservedPod, probes: &ProbeView) -> Plan {
     let backoff = BackOff::default();
-    plan(&Snapshot { pod, observed, probes, backoff: &backoff, now: at(10) })
+    plan(&Snapshot {
+        pod,
+        observed,
+        probes,
+        backoff: &backoff,
+        now: at(10),
+    })
 }
 
 #[track_caller]
@@ -72,7 +83,10 @@ fn check_plan(spec: &str, containers: &[&str], start: &[&str], kill: &[&str], fi
     let plan = decide(&pod, &observed(&pod, containers), &ProbeView::default());
     let starts: Vec<&str> = plan.start.iter().map(|start| start.name.as_str()).collect();
     let kills: Vec<&str> = plan.kill.iter().map(|kill| kill.name.as_str()).collect();
-    assert_eq!((starts.as_slice(), kills.as_slice(), plan.finish), (start, kill, finish));
+    assert_eq!(
+        (starts.as_slice(), kills.as_slice(), plan.finish),
+        (start, kill, finish)
+    );
 }
 
 const ONE: &str = r#"{"containers":[{"name":"a","image":"i"}]}"#;
@@ -119,7 +133,13 @@ fn a_container_that_keeps_ending_waits() {
     let mut backoff = BackOff::default();
     backoff.tried("a", at(0), at(0));
     let probes = ProbeView::default();
-    let plan = plan(&Snapshot { pod: &pod, observed: &observed, probes: &probes, backoff: &backoff, now: at(6) });
+    let plan = plan(&Snapshot {
+        pod: &pod,
+        observed: &observed,
+        probes: &probes,
+        backoff: &backoff,
+        now: at(6),
+    });
     assert_eq!(plan.look_again, Some(at(15)));
     let (reason, message) = &plan.waiting["a"];
     assert_eq!(reason, "CrashLoopBackOff");
@@ -129,12 +149,20 @@ fn a_container_that_keeps_ending_waits() {
 
 #[test]
 fn a_container_that_fails_its_liveness_probe_is_replaced() {
-    let pod = pod(r#"{"containers":[{"name":"a","image":"i","livenessProbe":{"terminationGracePeriodSeconds":3}}]}"#);
+    let pod = pod(
+        r#"{"containers":[{"name":"a","image":"i","livenessProbe":{"terminationGracePeriodSeconds":3}}]}"#,
+    );
     let observed = observed(&pod, &["a:run"]);
-    let results = ProbeResults { liveness: Some(false), ..ProbeResults::default() };
+    let results = ProbeResults {
+        liveness: Some(false),
+        ..ProbeResults::default()
+    };
     let probes = ProbeView::new(HashMap::from([("id-a".to_string(), results)]));
     let plan = decide(&pod, &observed, &probes);
-    assert_eq!(plan.kill[0].message, "Container a failed liveness probe, will be restarted");
+    assert_eq!(
+        plan.kill[0].message,
+        "Container a failed liveness probe, will be restarted"
+    );
     assert_eq!(plan.kill[0].grace_seconds, Some(3));
 }
 
@@ -161,8 +189,14 @@ fn check_phase(spec: &str, containers: &[&str], terminal: bool, phase: &str, rea
     let pod = pod(spec);
     let status = status_of(&pod, &observed(&pod, containers), &[], terminal);
     let conditions = status.conditions.unwrap();
-    let found = conditions.iter().find(|condition| condition.type_ == "Ready").unwrap();
-    assert_eq!((status.phase.as_deref().unwrap(), found.status.as_str()), (phase, ready));
+    let found = conditions
+        .iter()
+        .find(|condition| condition.type_ == "Ready")
+        .unwrap();
+    assert_eq!(
+        (status.phase.as_deref().unwrap(), found.status.as_str()),
+        (phase, ready)
+    );
 }
 
 #[test]
@@ -184,15 +218,26 @@ fn phases_are_upstreams() {
 #[test]
 fn a_waiting_container_shows_why_and_how_it_ended() {
     let pod = pod(ONE);
-    let status = status_of(&pod, &observed(&pod, &["a:exit:3"]), &[("a", "CrashLoopBackOff")], false);
+    let status = status_of(
+        &pod,
+        &observed(&pod, &["a:exit:3"]),
+        &[("a", "CrashLoopBackOff")],
+        false,
+    );
     let container = &status.container_statuses.unwrap()[0];
     let state = container.state.clone().unwrap();
     assert_eq!(state.waiting.unwrap().reason.as_deref(), Some("CrashLoopBackOff"));
     let last = container.last_state.clone().unwrap().terminated.unwrap();
     assert_eq!((last.exit_code, last.reason.as_deref()), (3, Some("Error")));
     let conditions = status.conditions.unwrap();
-    let ready = conditions.iter().find(|condition| condition.type_ == "Ready").unwrap();
-    assert_eq!(ready.message.as_deref(), Some("containers with unready status: [a]"));
+    let ready = conditions
+        .iter()
+        .find(|condition| condition.type_ == "Ready")
+        .unwrap();
+    assert_eq!(
+        ready.message.as_deref(),
+        Some("containers with unready status: [a]")
+    );
 }
 
 #[test]
@@ -204,5 +249,8 @@ fn a_patch_names_only_what_differs() {
     after.pod_ip = None;
     after.phase = Some("Running".into());
     let patch = status_patch("u", &before, &after).unwrap();
-    assert_eq!(patch, serde_json::json!({"metadata": {"uid": "u"}, "status": {"phase": "Running", "podIP": null}}));
+    assert_eq!(
+        patch,
+        serde_json::json!({"metadata": {"uid": "u"}, "status": {"phase": "Running", "podIP": null}})
+    );
 }

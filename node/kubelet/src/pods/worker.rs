@@ -105,7 +105,9 @@ pub struct PodWorker {
 
 impl std::fmt::Debug for PodWorker {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("PodWorker").field("uid", &self.uid).finish_non_exhaustive()
+        f.debug_struct("PodWorker")
+            .field("uid", &self.uid)
+            .finish_non_exhaustive()
     }
 }
 
@@ -210,12 +212,21 @@ impl PodWorker {
         if pod.metadata.deletion_timestamp.is_some() || self.ended || self.failure.is_some() {
             return self.end(&pod, &observed).await.map(Some);
         }
-        let ip = observed.sandbox().and_then(|sandbox| sandbox.ips.first()).cloned();
+        let ip = observed
+            .sandbox()
+            .and_then(|sandbox| sandbox.ips.first())
+            .cloned();
         let ip = ip.unwrap_or_else(|| self.context.control.config.node_ip.to_string());
         let previous = self.previous(&pod);
         self.probes.follow(&pod, &ip, &previous, observed.running());
         let view = self.probes.view();
-        let snapshot = Snapshot { pod: &pod, observed: &observed, probes: &view, backoff: &self.backoff, now: self.now() };
+        let snapshot = Snapshot {
+            pod: &pod,
+            observed: &observed,
+            probes: &view,
+            backoff: &self.backoff,
+            now: self.now(),
+        };
         let plan = plan(&snapshot);
         self.settle_waiting(&pod, &observed, &plan);
         if plan.finish {
@@ -248,12 +259,18 @@ impl PodWorker {
     }
 
     fn is_behind(&self, observed: &ObservedPod) -> bool {
-        let containers = observed.containers.iter().map(|found| (&found.id, found.state == ContainerState::Running));
+        let containers = observed
+            .containers
+            .iter()
+            .map(|found| (&found.id, found.state == ContainerState::Running));
         let sandboxes = observed.sandboxes.iter().map(|found| (&found.id, found.ready));
         // Invariant: an owner is known before the ended are looked at. An event either finds the owner
         // and wakes us, or is found here.
         let mut owners = self.context.owners.lock();
-        containers.clone().chain(sandboxes.clone()).for_each(|(id, _)| drop(owners.insert(id.clone(), self.uid.clone())));
+        containers
+            .clone()
+            .chain(sandboxes.clone())
+            .for_each(|(id, _)| drop(owners.insert(id.clone(), self.uid.clone())));
         drop(owners);
         let mut exited = self.context.exited.lock();
         let mut behind = false;
@@ -270,29 +287,52 @@ impl PodWorker {
     fn settle_waiting(&mut self, pod: &Pod, observed: &ObservedPod, plan: &Plan) {
         let backing_off = |reason: &str| reason == "CrashLoopBackOff";
         self.waiting.retain(|name, (reason, _)| {
-            let running = observed.latest(name).is_some_and(|found| found.state == ContainerState::Running);
+            let running = observed
+                .latest(name)
+                .is_some_and(|found| found.state == ContainerState::Running);
             !running && !backing_off(reason)
         });
         for (name, (reason, message)) in &plan.waiting {
-            let text = format!("Back-off restarting failed container {name} in pod {}_{}({})", super::name(pod), namespace(pod), uid(pod));
-            self.context.events.container(pod, name, EventKind::Warning, "BackOff", text);
-            self.waiting.insert(name.clone(), (reason.clone(), message.clone()));
+            let text = format!(
+                "Back-off restarting failed container {name} in pod {}_{}({})",
+                super::name(pod),
+                namespace(pod),
+                uid(pod)
+            );
+            self.context
+                .events
+                .container(pod, name, EventKind::Warning, "BackOff", text);
+            self.waiting
+                .insert(name.clone(), (reason.clone(), message.clone()));
         }
     }
 
-    async fn act(&mut self, pod: &Arc<Pod>, observed: &ObservedPod, plan: &Plan) -> Result<Acted, node_cri::CriError> {
+    async fn act(
+        &mut self,
+        pod: &Arc<Pod>,
+        observed: &ObservedPod,
+        plan: &Plan,
+    ) -> Result<Acted, node_cri::CriError> {
         if let Some(attempt) = plan.create_sandbox {
             return self.act_sandbox(pod, observed, attempt).await;
         }
         if plan.kill.is_empty() && plan.start.is_empty() {
             return Ok(Acted::No);
         }
-        let ip = observed.sandbox().and_then(|sandbox| sandbox.ips.first()).map(String::as_str);
+        let ip = observed
+            .sandbox()
+            .and_then(|sandbox| sandbox.ips.first())
+            .map(String::as_str);
         let control = &self.context.control;
-        let kills = plan.kill.iter().map(|kill| control.kill(pod, &kill.name, &kill.id, &kill.message, kill.grace_seconds, ip));
+        let kills = plan
+            .kill
+            .iter()
+            .map(|kill| control.kill(pod, &kill.name, &kill.id, &kill.message, kill.grace_seconds, ip));
         futures::future::join_all(kills).await;
         for kill in plan.kill.iter().filter(|kill| kill.remove) {
-            let request = node_cri::v1::RemoveContainerRequest { container_id: kill.id.clone() };
+            let request = node_cri::v1::RemoveContainerRequest {
+                container_id: kill.id.clone(),
+            };
             control.cri.remove_container(request).await?;
         }
         if !plan.kill.is_empty() {
@@ -305,21 +345,33 @@ impl PodWorker {
         self.start_containers(pod, observed, plan).await
     }
 
-    async fn start_containers(&mut self, pod: &Arc<Pod>, observed: &ObservedPod, plan: &Plan) -> Result<Acted, node_cri::CriError> {
-        let Some(sandbox) = observed.sandbox() else { return Ok(Acted::No) };
+    async fn start_containers(
+        &mut self,
+        pod: &Arc<Pod>,
+        observed: &ObservedPod,
+        plan: &Plan,
+    ) -> Result<Acted, node_cri::CriError> {
+        let Some(sandbox) = observed.sandbox() else {
+            return Ok(Acted::No);
+        };
         let mut failed = false;
         for start in &plan.start {
             if let Some(ended) = start.ended_at {
                 let now = self.now();
                 self.backoff.tried(&start.name, ended, now);
             }
-            let with = PodFacilities { volumes: &self.volumes, objects: self.objects.as_ref(), sandbox };
+            let with = PodFacilities {
+                volumes: &self.volumes,
+                objects: self.objects.as_ref(),
+                sandbox,
+            };
             match self.context.control.start(pod, start, with).await {
                 Ok(()) => drop(self.waiting.remove(&start.name)),
                 Err(error) => {
                     failed = true;
                     tracing::debug!(pod = %full_name(pod), container = start.name, error = %error, "container not started");
-                    self.waiting.insert(start.name.clone(), (error.reason.to_string(), error.message));
+                    self.waiting
+                        .insert(start.name.clone(), (error.reason.to_string(), error.message));
                 }
             }
         }
@@ -327,7 +379,12 @@ impl PodWorker {
         Ok(if failed { Acted::Failed } else { Acted::Yes })
     }
 
-    async fn act_sandbox(&mut self, pod: &Arc<Pod>, observed: &ObservedPod, attempt: u32) -> Result<Acted, node_cri::CriError> {
+    async fn act_sandbox(
+        &mut self,
+        pod: &Arc<Pod>,
+        observed: &ObservedPod,
+        attempt: u32,
+    ) -> Result<Acted, node_cri::CriError> {
         let context = self.context.clone();
         if attempt > 0 {
             let text = "Pod sandbox changed, it will be killed and re-created.";
@@ -338,7 +395,9 @@ impl PodWorker {
             context.control.stop_sandbox(&sandbox.id).await?;
         }
         if let Err(error) = context.control.prepare_pod(pod) {
-            context.events.pod(pod, EventKind::Warning, error.reason, error.message);
+            context
+                .events
+                .pod(pod, EventKind::Warning, error.reason, error.message);
             return Ok(Acted::Failed);
         }
         // The first status and the volumes need nothing of the sandbox, nor it of them.
@@ -360,20 +419,31 @@ impl PodWorker {
         let outcome = self.volumes.set_up(pod).await;
         if let Err((volume, error)) = &outcome {
             let text = format!("MountVolume.SetUp failed for volume \"{volume}\" : {error}");
-            self.context.events.pod(pod, EventKind::Warning, "FailedMount", text);
+            self.context
+                .events
+                .pod(pod, EventKind::Warning, "FailedMount", text);
         }
         self.volumes_failed = outcome.is_err();
         outcome.is_ok()
     }
 
     /// Nothing to do: report, keep volumes fresh, and say when to look again.
-    async fn rest(&mut self, pod: &Arc<Pod>, observed: &ObservedPod, plan: &Plan) -> Result<Next, node_cri::CriError> {
+    async fn rest(
+        &mut self,
+        pod: &Arc<Pod>,
+        observed: &ObservedPod,
+        plan: &Plan,
+    ) -> Result<Next, node_cri::CriError> {
         let written = self.report(pod, observed, false).await;
         if has_object_volumes(pod) {
             self.set_up_volumes(pod).await;
         }
         self.collect_ended(observed).await;
-        let mut times = vec![plan.look_again, self.deadline(pod), self.context.objects.next_renewal(&self.uid)];
+        let mut times = vec![
+            plan.look_again,
+            self.deadline(pod),
+            self.context.objects.next_renewal(&self.uid),
+        ];
         if has_object_volumes(pod) {
             times.push(self.now().checked_add(REFRESH_AFTER).ok());
         }
@@ -393,7 +463,9 @@ impl PodWorker {
             let count = seen.entry(found.name.as_str()).or_default();
             *count += 1;
             if *count > ENDED_CONTAINERS_KEPT && found.state == ContainerState::Exited {
-                let request = node_cri::v1::RemoveContainerRequest { container_id: found.id.clone() };
+                let request = node_cri::v1::RemoveContainerRequest {
+                    container_id: found.id.clone(),
+                };
                 let _ = self.context.control.cri.remove_container(request).await;
                 let _ = std::fs::remove_file(&found.log_path);
             }
@@ -424,9 +496,14 @@ impl PodWorker {
             failure: self.failure.as_ref(),
             now: self.now(),
         });
-        let Some(patch) = status_patch(uid(pod), &previous, &status) else { return true };
+        let Some(patch) = status_patch(uid(pod), &previous, &status) else {
+            return true;
+        };
         let api: Api<Pod> = Api::namespaced(self.context.client.clone(), namespace(pod));
-        match api.patch_status(name(pod), &PatchParams::default(), &Patch::Strategic(&patch)).await {
+        match api
+            .patch_status(name(pod), &PatchParams::default(), &Patch::Strategic(&patch))
+            .await
+        {
             Ok(answer) => {
                 self.written = Some((revision_of(&answer), answer.status.unwrap_or(status)));
                 true
@@ -443,13 +520,20 @@ impl PodWorker {
     fn deadline(&self, pod: &Pod) -> Option<Timestamp> {
         let seconds = spec(pod).active_deadline_seconds?;
         let start = self.previous(pod).start_time?.0;
-        start.checked_add(Duration::from_secs(u64::try_from(seconds).unwrap_or(0))).ok()
+        start
+            .checked_add(Duration::from_secs(u64::try_from(seconds).unwrap_or(0)))
+            .ok()
     }
 
     fn check_deadline(&mut self, pod: &Pod) {
-        if self.failure.is_none() && !self.ended && self.deadline(pod).is_some_and(|deadline| deadline <= self.now()) {
+        if self.failure.is_none()
+            && !self.ended
+            && self.deadline(pod).is_some_and(|deadline| deadline <= self.now())
+        {
             let message = "Pod was active on the node longer than the specified deadline";
-            self.context.events.pod(pod, EventKind::Normal, "DeadlineExceeded", message);
+            self.context
+                .events
+                .pod(pod, EventKind::Normal, "DeadlineExceeded", message);
             self.failure = Some(("DeadlineExceeded".into(), message.into()));
         }
     }
@@ -458,7 +542,8 @@ impl PodWorker {
     async fn end(&mut self, pod: &Arc<Pod>, observed: &ObservedPod) -> Result<Next, node_cri::CriError> {
         self.probes.stop();
         let deleted = pod.metadata.deletion_timestamp.is_some();
-        let still = observed.running().next().is_some() || observed.sandboxes.iter().any(|sandbox| sandbox.ready);
+        let still =
+            observed.running().next().is_some() || observed.sandboxes.iter().any(|sandbox| sandbox.ready);
         if still {
             if deleted {
                 self.report(pod, observed, false).await;
@@ -537,7 +622,10 @@ impl PodWorker {
         let api: Api<Pod> = Api::namespaced(self.context.client.clone(), namespace(pod));
         let params = DeleteParams {
             grace_period_seconds: Some(0),
-            preconditions: Some(Preconditions { uid: Some(self.uid.clone()), resource_version: None }),
+            preconditions: Some(Preconditions {
+                uid: Some(self.uid.clone()),
+                resource_version: None,
+            }),
             ..DeleteParams::default()
         };
         match api.delete(name(pod), &params).await {
@@ -553,7 +641,13 @@ impl PodWorker {
     /// The object has gone without us: nothing to report, everything to remove.
     async fn vanish(&mut self, pod: &Arc<Pod>, observed: &ObservedPod) -> Result<Next, node_cri::CriError> {
         self.probes.stop();
-        termination::stop_all(&self.context.control, pod, observed, Some(grace_period(pod).min(1))).await?;
+        termination::stop_all(
+            &self.context.control,
+            pod,
+            observed,
+            Some(grace_period(pod).min(1)),
+        )
+        .await?;
         if !self.clean_up(pod) {
             return Ok(self.after(RETRY_AFTER));
         }
@@ -571,12 +665,19 @@ enum Acted {
 }
 
 fn revision_of(pod: &Pod) -> u64 {
-    pod.metadata.resource_version.as_ref().and_then(|revision| revision.parse().ok()).unwrap_or(0)
+    pod.metadata
+        .resource_version
+        .as_ref()
+        .and_then(|revision| revision.parse().ok())
+        .unwrap_or(0)
 }
 
 fn has_object_volumes(pod: &Pod) -> bool {
     spec(pod).volumes.iter().flatten().any(|volume| {
-        volume.config_map.is_some() || volume.secret.is_some() || volume.projected.is_some() || volume.downward_api.is_some()
+        volume.config_map.is_some()
+            || volume.secret.is_some()
+            || volume.projected.is_some()
+            || volume.downward_api.is_some()
     })
 }
 

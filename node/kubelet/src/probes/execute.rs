@@ -23,7 +23,9 @@ pub struct Target {
 
 /// The answer: well, or why not.
 pub async fn ask(runtime: &Runtime, cri: &CriClient, probe: &Probe, target: &Target) -> Result<(), String> {
-    let seconds = u64::try_from(probe.timeout_seconds.unwrap_or(1)).unwrap_or(1).max(1);
+    let seconds = u64::try_from(probe.timeout_seconds.unwrap_or(1))
+        .unwrap_or(1)
+        .max(1);
     let timeout = Duration::from_secs(seconds);
     if let Some(exec) = &probe.exec {
         let command = exec.command.clone().unwrap_or_default();
@@ -43,7 +45,12 @@ fn timeout_text(probe: &Probe, target: &Target) -> String {
     }
 }
 
-async fn ask_exec(cri: &CriClient, command: Vec<String>, timeout: Duration, target: &Target) -> Result<(), String> {
+async fn ask_exec(
+    cri: &CriClient,
+    command: Vec<String>,
+    timeout: Duration,
+    target: &Target,
+) -> Result<(), String> {
     let seconds = i64::try_from(timeout.as_secs()).unwrap_or(1);
     match cri.exec_sync(&target.id, command, seconds).await {
         Ok(answer) if answer.exit_code == 0 => Ok(()),
@@ -62,23 +69,39 @@ async fn ask_network(probe: &Probe, target: &Target) -> Result<(), String> {
         };
     }
     if let Some(action) = &probe.tcp_socket {
-        let host = action.host.clone().filter(|host| !host.is_empty()).unwrap_or_else(|| target.pod_ip.clone());
+        let host = action
+            .host
+            .clone()
+            .filter(|host| !host.is_empty())
+            .unwrap_or_else(|| target.pod_ip.clone());
         let port = port_number(&action.port, &target.container).ok_or("the probe's port is not known")?;
         let connected = TcpStream::connect((host.as_str(), port)).await;
-        return connected
-            .map(drop)
-            .map_err(|error| format!("dial tcp {host}:{port}: connect: {}", super::http::io_text(&error)));
+        return connected.map(drop).map_err(|error| {
+            format!(
+                "dial tcp {host}:{port}: connect: {}",
+                super::http::io_text(&error)
+            )
+        });
     }
     if let Some(action) = &probe.grpc {
         let port = u16::try_from(action.port).map_err(|_| "the probe's port is not known")?;
-        return grpc::check(&target.pod_ip, port, action.service.as_deref().unwrap_or_default()).await;
+        return grpc::check(
+            &target.pod_ip,
+            port,
+            action.service.as_deref().unwrap_or_default(),
+        )
+        .await;
     }
     Err("missing probe handler".into())
 }
 
 fn http_request(probe: &Probe, target: &Target) -> Option<Result<HttpRequest, String>> {
     let action = probe.http_get.as_ref()?;
-    let host = action.host.clone().filter(|host| !host.is_empty()).unwrap_or_else(|| target.pod_ip.clone());
+    let host = action
+        .host
+        .clone()
+        .filter(|host| !host.is_empty())
+        .unwrap_or_else(|| target.pod_ip.clone());
     let Some(port) = port_number(&action.port, &target.container) else {
         return Some(Err("the probe's port is not known".into()));
     };
@@ -87,8 +110,14 @@ fn http_request(probe: &Probe, target: &Target) -> Option<Result<HttpRequest, St
         tls: action.scheme.as_deref() == Some("HTTPS"),
         host,
         port,
-        path: action.path.clone().filter(|path| !path.is_empty()).unwrap_or_else(|| "/".into()),
-        headers: headers.map(|header| (header.name.clone(), header.value.clone())).collect(),
+        path: action
+            .path
+            .clone()
+            .filter(|path| !path.is_empty())
+            .unwrap_or_else(|| "/".into()),
+        headers: headers
+            .map(|header| (header.name.clone(), header.value.clone()))
+            .collect(),
         user_agent: "kube-probe/1.37".into(),
     }))
 }

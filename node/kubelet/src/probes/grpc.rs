@@ -12,7 +12,10 @@ const SERVING: u8 = 1;
 pub async fn check(host: &str, port: u16, service: &str) -> Result<(), String> {
     let failed = |error: &dyn std::fmt::Display| format!("error: health rpc failed: {error}");
     let stream = TcpStream::connect((host, port)).await.map_err(|error| {
-        format!("error: failed to connect service \"{host}:{port}\": {}", super::http::io_text(&error))
+        format!(
+            "error: failed to connect service \"{host}:{port}\": {}",
+            super::http::io_text(&error)
+        )
     })?;
     let handshake = hyper::client::conn::http2::handshake(TokioExecutor::new(), TokioIo::new(stream));
     let (mut sender, connection) = handshake.await.map_err(|error| failed(&error))?;
@@ -22,8 +25,14 @@ pub async fn check(host: &str, port: u16, service: &str) -> Result<(), String> {
         .body(Full::new(message(service)))
         .map_err(|error| failed(&error))?;
     let talk = async {
-        let answer = sender.send_request(request).await.map_err(|error| failed(&error))?;
-        let body = Limited::new(answer.into_body(), ANSWER_BYTES_MAX).collect().await.map_err(|error| failed(&error))?;
+        let answer = sender
+            .send_request(request)
+            .await
+            .map_err(|error| failed(&error))?;
+        let body = Limited::new(answer.into_body(), ANSWER_BYTES_MAX)
+            .collect()
+            .await
+            .map_err(|error| failed(&error))?;
         verdict(&body.to_bytes())
     };
     tokio::pin!(talk, connection);

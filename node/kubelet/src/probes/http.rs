@@ -36,12 +36,21 @@ impl HttpRequest {
     pub fn url(&self) -> String {
         let scheme = if self.tls { "https" } else { "http" };
         let slash = if self.path.starts_with('/') { "" } else { "/" };
-        format!("{scheme}://{}:{}{slash}{}", bracketed(&self.host), self.port, self.path)
+        format!(
+            "{scheme}://{}:{}{slash}{}",
+            bracketed(&self.host),
+            self.port,
+            self.path
+        )
     }
 }
 
 fn bracketed(host: &str) -> String {
-    if host.contains(':') { format!("[{host}]") } else { host.to_string() }
+    if host.contains(':') {
+        format!("[{host}]")
+    } else {
+        host.to_string()
+    }
 }
 
 /// What came back.
@@ -59,12 +68,21 @@ pub async fn get(request: HttpRequest) -> Result<HttpAnswer, String> {
     let explain = |error: &dyn std::fmt::Display| format!("Get \"{url}\": {error}");
     let address = (request.host.as_str(), request.port);
     let stream = TcpStream::connect(address).await.map_err(|error| {
-        explain(&format!("dial tcp {}:{}: connect: {}", bracketed(&request.host), request.port, io_text(&error)))
+        explain(&format!(
+            "dial tcp {}:{}: connect: {}",
+            bracketed(&request.host),
+            request.port,
+            io_text(&error)
+        ))
     })?;
     if request.tls {
         let name = ServerName::try_from(request.host.clone()).map_err(|error| explain(&error))?;
-        let connector = tokio_rustls::TlsConnector::from(Arc::new(trusting_config().map_err(|error| explain(&error))?));
-        let stream = connector.connect(name, stream).await.map_err(|error| explain(&error))?;
+        let connector =
+            tokio_rustls::TlsConnector::from(Arc::new(trusting_config().map_err(|error| explain(&error))?));
+        let stream = connector
+            .connect(name, stream)
+            .await
+            .map_err(|error| explain(&error))?;
         exchange(stream, &request).await.map_err(|error| explain(&error))
     } else {
         exchange(stream, &request).await.map_err(|error| explain(&error))
@@ -84,7 +102,12 @@ async fn exchange(
     let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await?;
     let target = request.path.starts_with('/').then_some(request.path.clone());
     let mut builder = http::Request::get(target.unwrap_or_else(|| format!("/{}", request.path)));
-    let named = |name: &str| request.headers.iter().any(|(given, _)| given.eq_ignore_ascii_case(name));
+    let named = |name: &str| {
+        request
+            .headers
+            .iter()
+            .any(|(given, _)| given.eq_ignore_ascii_case(name))
+    };
     if !named("host") {
         builder = builder.header("host", format!("{}:{}", bracketed(&request.host), request.port));
     }
@@ -99,14 +122,19 @@ async fn exchange(
     }
     let message = builder.header("connection", "close").body(Empty::<Bytes>::new());
     let Ok(message) = message else {
-        return Ok(HttpAnswer { status: 0, body: "the request could not be built".into() });
+        return Ok(HttpAnswer {
+            status: 0,
+            body: "the request could not be built".into(),
+        });
     };
     // The connection's own half runs beside the exchange and ends with it.
     let talk = async {
         let answer = sender.send_request(message).await?;
         let status = answer.status().as_u16();
         let body = Limited::new(answer.into_body(), ANSWER_BYTES_MAX).collect().await;
-        let body = body.map(|body| String::from_utf8_lossy(&body.to_bytes()).into_owned()).unwrap_or_default();
+        let body = body
+            .map(|body| String::from_utf8_lossy(&body.to_bytes()).into_owned())
+            .unwrap_or_default();
         Ok(HttpAnswer { status, body })
     };
     tokio::pin!(talk, connection);
@@ -123,9 +151,15 @@ async fn exchange(
 
 fn trusting_config() -> Result<rustls::ClientConfig, rustls::Error> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let verifier = Arc::new(Trusting { provider: provider.clone() });
-    let builder = rustls::ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions()?;
-    Ok(builder.dangerous().with_custom_certificate_verifier(verifier).with_no_client_auth())
+    let verifier = Arc::new(Trusting {
+        provider: provider.clone(),
+    });
+    let builder =
+        rustls::ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions()?;
+    Ok(builder
+        .dangerous()
+        .with_custom_certificate_verifier(verifier)
+        .with_no_client_auth())
 }
 
 #[derive(Debug)]
@@ -151,7 +185,12 @@ impl ServerCertVerifier for Trusting {
         cert: &CertificateDer<'_>,
         dss: &rustls::DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        rustls::crypto::verify_tls12_signature(message, cert, dss, &self.provider.signature_verification_algorithms)
+        rustls::crypto::verify_tls12_signature(
+            message,
+            cert,
+            dss,
+            &self.provider.signature_verification_algorithms,
+        )
     }
 
     fn verify_tls13_signature(
@@ -160,10 +199,17 @@ impl ServerCertVerifier for Trusting {
         cert: &CertificateDer<'_>,
         dss: &rustls::DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        rustls::crypto::verify_tls13_signature(message, cert, dss, &self.provider.signature_verification_algorithms)
+        rustls::crypto::verify_tls13_signature(
+            message,
+            cert,
+            dss,
+            &self.provider.signature_verification_algorithms,
+        )
     }
 
     fn supported_verify_schemes(&self) -> Vec<rustls::SignatureScheme> {
-        self.provider.signature_verification_algorithms.supported_schemes()
+        self.provider
+            .signature_verification_algorithms
+            .supported_schemes()
     }
 }

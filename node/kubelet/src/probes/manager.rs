@@ -34,7 +34,14 @@ pub struct ProbeManager {
 impl ProbeManager {
     /// No probe runs yet.
     pub fn new(runtime: Runtime, cri: CriClient, events: EventRecorder, wake: Arc<Notify>) -> Self {
-        Self { runtime, cri, events, results: Results::default(), wake, tasks: HashMap::new() }
+        Self {
+            runtime,
+            cri,
+            events,
+            results: Results::default(),
+            wake,
+            tasks: HashMap::new(),
+        }
     }
 
     /// All results now.
@@ -55,7 +62,9 @@ impl ProbeManager {
     ) {
         let mut wanted = HashSet::new();
         for found in running {
-            let Some(container) = probed(pod, &found.name) else { continue };
+            let Some(container) = probed(pod, &found.name) else {
+                continue;
+            };
             self.seed(&found.id, container, status);
             for (kind, probe) in probes(container) {
                 wanted.insert((found.id.clone(), kind));
@@ -88,9 +97,14 @@ impl ProbeManager {
             return;
         }
         let full = format!("containerd://{id}");
-        let all = status.container_statuses.iter().chain(&status.init_container_statuses).flatten();
-        let known: Option<&ContainerStatus> =
-            all.into_iter().find(|status| status.container_id.as_ref() == Some(&full));
+        let all = status
+            .container_statuses
+            .iter()
+            .chain(&status.init_container_statuses)
+            .flatten();
+        let known: Option<&ContainerStatus> = all
+            .into_iter()
+            .find(|status| status.container_id.as_ref() == Some(&full));
         let seed = ProbeResults {
             startup: known.filter(|known| known.started == Some(true)).map(|_| true),
             readiness: known.filter(|known| known.ready).map(|_| true),
@@ -115,7 +129,11 @@ impl ProbeManager {
             results: self.results.clone(),
             wake: self.wake.clone(),
             pod: pod.clone(),
-            target: Target { id: found.id.clone(), container: container.clone(), pod_ip: pod_ip.to_string() },
+            target: Target {
+                id: found.id.clone(),
+                container: container.clone(),
+                pod_ip: pod_ip.to_string(),
+            },
             kind,
             probe: probe.clone(),
             started_at: found.started_at,
@@ -133,7 +151,9 @@ impl Drop for ProbeManager {
 /// A container that may have probes: not one that runs to its end.
 fn probed<'a>(pod: &'a Pod, name: &str) -> Option<&'a Container> {
     let found = all_containers(pod).find(|(_, container)| container.name == name);
-    found.filter(|(kind, _)| *kind != ContainerKind::Init).map(|(_, container)| container)
+    found
+        .filter(|(kind, _)| *kind != ContainerKind::Init)
+        .map(|(_, container)| container)
 }
 
 fn probes(container: &Container) -> impl Iterator<Item = (ProbeKind, &Probe)> {
@@ -142,7 +162,8 @@ fn probes(container: &Container) -> impl Iterator<Item = (ProbeKind, &Probe)> {
         (ProbeKind::Liveness, &container.liveness_probe),
         (ProbeKind::Readiness, &container.readiness_probe),
     ];
-    all.into_iter().filter_map(|(kind, probe)| Some((kind, probe.as_ref()?)))
+    all.into_iter()
+        .filter_map(|(kind, probe)| Some((kind, probe.as_ref()?)))
 }
 
 struct Prober {
@@ -168,7 +189,11 @@ struct Streak {
 impl Prober {
     async fn run(self) {
         self.runtime.sleep(self.initial_delay()).await;
-        let period = Duration::from_secs(u64::try_from(self.probe.period_seconds.unwrap_or(10)).unwrap_or(10).max(1));
+        let period = Duration::from_secs(
+            u64::try_from(self.probe.period_seconds.unwrap_or(10))
+                .unwrap_or(10)
+                .max(1),
+        );
         let mut streak = Streak::default();
         loop {
             if self.may_ask() && !self.once(&mut streak).await {
@@ -181,13 +206,20 @@ impl Prober {
     fn initial_delay(&self) -> Duration {
         let delay = u64::try_from(self.probe.initial_delay_seconds.unwrap_or(0)).unwrap_or(0);
         let now = self.runtime.now();
-        let age = self.started_at.and_then(|started| Duration::try_from(now.duration_since(started)).ok());
+        let age = self
+            .started_at
+            .and_then(|started| Duration::try_from(now.duration_since(started)).ok());
         Duration::from_secs(delay).saturating_sub(age.unwrap_or_default())
     }
 
     /// Before a container has started only its startup probe is asked; after, only the others.
     fn may_ask(&self) -> bool {
-        let results = self.results.lock().get(&self.target.id).copied().unwrap_or_default();
+        let results = self
+            .results
+            .lock()
+            .get(&self.target.id)
+            .copied()
+            .unwrap_or_default();
         let started = self.target.container.startup_probe.is_none() || results.startup == Some(true);
         started != (self.kind == ProbeKind::Startup)
     }
@@ -199,13 +231,21 @@ impl Prober {
         if let Err(message) = answer {
             let text = format!("{} probe failed: {message}", self.kind.title());
             let name = &self.target.container.name;
-            self.events.container(&self.pod, name, EventKind::Warning, "Unhealthy", text);
+            self.events
+                .container(&self.pod, name, EventKind::Warning, "Unhealthy", text);
         }
         *streak = match *streak {
-            Streak { well: before, length } if before == well => Streak { well, length: length + 1 },
+            Streak { well: before, length } if before == well => Streak {
+                well,
+                length: length + 1,
+            },
             _ => Streak { well, length: 1 },
         };
-        let needed = if well { self.probe.success_threshold.unwrap_or(1) } else { self.probe.failure_threshold.unwrap_or(3) };
+        let needed = if well {
+            self.probe.success_threshold.unwrap_or(1)
+        } else {
+            self.probe.failure_threshold.unwrap_or(3)
+        };
         if streak.length < needed {
             return true;
         }
@@ -220,7 +260,9 @@ impl Prober {
 
     fn set(&self, well: bool) {
         let mut results = self.results.lock();
-        let Some(entry) = results.get_mut(&self.target.id) else { return };
+        let Some(entry) = results.get_mut(&self.target.id) else {
+            return;
+        };
         let place = match self.kind {
             ProbeKind::Startup => &mut entry.startup,
             ProbeKind::Liveness => &mut entry.liveness,

@@ -93,7 +93,11 @@ pub fn port_number(port: &IntOrString, container: &Container) -> Option<u16> {
         IntOrString::String(name) => match name.parse() {
             Ok(number) => Some(number),
             Err(_) => {
-                let found = container.ports.iter().flatten().find(|port| port.name.as_ref() == Some(name))?;
+                let found = container
+                    .ports
+                    .iter()
+                    .flatten()
+                    .find(|port| port.name.as_ref() == Some(name))?;
                 u16::try_from(found.container_port).ok()
             }
         },

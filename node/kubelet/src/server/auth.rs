@@ -26,8 +26,14 @@ pub fn user_of(certificate: &CertificateDer<'_>) -> Option<UserInfo> {
     let (_, parsed) = x509_parser::parse_x509_certificate(certificate).ok()?;
     let subject = parsed.subject();
     let name = subject.iter_common_name().next()?.as_str().ok()?.to_string();
-    let groups = subject.iter_organization().filter_map(|group| group.as_str().ok().map(str::to_string));
-    let mut user = UserInfo { name, groups: groups.collect(), ..UserInfo::default() };
+    let groups = subject
+        .iter_organization()
+        .filter_map(|group| group.as_str().ok().map(str::to_string));
+    let mut user = UserInfo {
+        name,
+        groups: groups.collect(),
+        ..UserInfo::default()
+    };
     user.groups.push("system:authenticated".into());
     Some(user)
 }
@@ -50,14 +56,19 @@ struct Remembered<K, V> {
 
 impl<K, V> Default for Remembered<K, V> {
     fn default() -> Self {
-        Self { table: Mutex::default() }
+        Self {
+            table: Mutex::default(),
+        }
     }
 }
 
 impl<K: Hash + Eq, V: Clone> Remembered<K, V> {
     fn get(&self, key: &K, now: Duration) -> Option<V> {
         let table = self.table.lock();
-        table.get(key).filter(|(until, _)| *until > now).map(|(_, value)| value.clone())
+        table
+            .get(key)
+            .filter(|(until, _)| *until > now)
+            .map(|(_, value)| value.clone())
     }
 
     fn put(&self, key: K, value: V, until: Duration) {
@@ -80,18 +91,30 @@ pub struct Delegated {
 
 impl std::fmt::Debug for Delegated {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Delegated").field("node_name", &self.node_name).finish_non_exhaustive()
+        f.debug_struct("Delegated")
+            .field("node_name", &self.node_name)
+            .finish_non_exhaustive()
     }
 }
 
 impl Delegated {
     /// Nothing is remembered yet.
     pub fn new(runtime: Runtime, client: Client, node_name: String) -> Self {
-        Self { runtime, client, node_name, tokens: Remembered::default(), decisions: Remembered::default() }
+        Self {
+            runtime,
+            client,
+            node_name,
+            tokens: Remembered::default(),
+            decisions: Remembered::default(),
+        }
     }
 
     /// Who asks: the certificate's user, or the token's.
-    pub async fn authenticate(&self, peer: Option<&UserInfo>, bearer: Option<&str>) -> Result<UserInfo, Refusal> {
+    pub async fn authenticate(
+        &self,
+        peer: Option<&UserInfo>,
+        bearer: Option<&str>,
+    ) -> Result<UserInfo, Refusal> {
         if let Some(peer) = peer {
             return Ok(peer.clone());
         }
@@ -100,10 +123,21 @@ impl Delegated {
         if let Some(known) = self.tokens.get(&token.to_string(), now) {
             return known.ok_or(Refusal::Unauthorized);
         }
-        let spec = TokenReviewSpec { token: token.to_string(), audiences: None };
-        let review = TokenReview { spec, ..TokenReview::default() };
-        let answer = Api::<TokenReview>::all(self.client.clone()).create(&PostParams::default(), &review).await;
-        let status = answer.map_err(|error| Refusal::Unavailable(error.to_string()))?.status.unwrap_or_default();
+        let spec = TokenReviewSpec {
+            token: token.to_string(),
+            audiences: None,
+        };
+        let review = TokenReview {
+            spec,
+            ..TokenReview::default()
+        };
+        let answer = Api::<TokenReview>::all(self.client.clone())
+            .create(&PostParams::default(), &review)
+            .await;
+        let status = answer
+            .map_err(|error| Refusal::Unavailable(error.to_string()))?
+            .status
+            .unwrap_or_default();
         let user = (status.authenticated == Some(true)).then(|| {
             let user = status.user.unwrap_or_default();
             UserInfo {
@@ -112,12 +146,18 @@ impl Delegated {
                 ..UserInfo::default()
             }
         });
-        self.tokens.put(token.to_string(), user.clone(), now + TOKEN_AGE_MAX);
+        self.tokens
+            .put(token.to_string(), user.clone(), now + TOKEN_AGE_MAX);
         user.ok_or(Refusal::Unauthorized)
     }
 
     /// Whether a user may do this to one of the node's subresources; any of those given is enough.
-    pub async fn authorize(&self, user: &UserInfo, verb: &'static str, subresources: &[&'static str]) -> Result<(), Refusal> {
+    pub async fn authorize(
+        &self,
+        user: &UserInfo,
+        verb: &'static str,
+        subresources: &[&'static str],
+    ) -> Result<(), Refusal> {
         let mut reason = String::new();
         for subresource in subresources {
             match self.decide(user, verb, subresource).await? {
@@ -157,14 +197,25 @@ impl Delegated {
             resource_attributes: Some(attributes),
             ..SubjectAccessReviewSpec::default()
         };
-        let review = SubjectAccessReview { spec, ..SubjectAccessReview::default() };
-        let answer = Api::<SubjectAccessReview>::all(self.client.clone()).create(&PostParams::default(), &review).await;
-        let status = answer.map_err(|error| Refusal::Unavailable(error.to_string()))?.status.unwrap_or_default();
+        let review = SubjectAccessReview {
+            spec,
+            ..SubjectAccessReview::default()
+        };
+        let answer = Api::<SubjectAccessReview>::all(self.client.clone())
+            .create(&PostParams::default(), &review)
+            .await;
+        let status = answer
+            .map_err(|error| Refusal::Unavailable(error.to_string()))?
+            .status
+            .unwrap_or_default();
         let (verdict, age) = if status.allowed {
             (None, ALLOWED_AGE_MAX)
         } else {
             let reason = status.reason.filter(|reason| !reason.is_empty());
-            (Some(reason.map(|reason| format!(": {reason}")).unwrap_or_default()), DENIED_AGE_MAX)
+            (
+                Some(reason.map(|reason| format!(": {reason}")).unwrap_or_default()),
+                DENIED_AGE_MAX,
+            )
         };
         self.decisions.put(key, verdict.clone(), now + age);
         Ok(verdict)
@@ -184,7 +235,12 @@ pub fn verb_of(method: &Method) -> &'static str {
 
 /// The subresources of the node a path belongs to.
 pub fn subresources_of(path: &str) -> &'static [&'static str] {
-    let below = |prefix: &str| path == prefix || path.strip_prefix(prefix).is_some_and(|rest| rest.starts_with('/'));
+    let below = |prefix: &str| {
+        path == prefix
+            || path
+                .strip_prefix(prefix)
+                .is_some_and(|rest| rest.starts_with('/'))
+    };
     match path {
         _ if below("/stats") => &["stats"],
         _ if below("/metrics") => &["metrics"],

@@ -9,7 +9,9 @@ use crate::managers::ManagerContext;
 
 /// Serves for ever.
 pub async fn serve(context: ManagerContext) {
-    let Some(listener) = context.listeners.take_health() else { return };
+    let Some(listener) = context.listeners.take_health() else {
+        return;
+    };
     loop {
         let Ok((stream, _)) = listener.accept().await else {
             context.runtime.sleep(std::time::Duration::from_millis(50)).await;
@@ -18,11 +20,19 @@ pub async fn serve(context: ManagerContext) {
         context.runtime.spawn("healthz connection", async move {
             let service = service_fn(|request: http::Request<hyper::body::Incoming>| async move {
                 let found = request.uri().path() == "/healthz";
-                let (status, text) = if found { (200, "ok") } else { (404, "404 page not found\n") };
-                http::Response::builder().status(status).body(Full::new(Bytes::from_static(text.as_bytes())))
+                let (status, text) = if found {
+                    (200, "ok")
+                } else {
+                    (404, "404 page not found\n")
+                };
+                http::Response::builder()
+                    .status(status)
+                    .body(Full::new(Bytes::from_static(text.as_bytes())))
             });
             // A client that leaves early is its own affair.
-            let _ = hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(stream), service).await;
+            let _ = hyper::server::conn::http1::Builder::new()
+                .serve_connection(TokioIo::new(stream), service)
+                .await;
         });
     }
 }

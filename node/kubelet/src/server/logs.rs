@@ -27,7 +27,10 @@ pub(super) async fn answer(
     query: &Query,
 ) -> Response<Body> {
     let Some(pod) = context.pods.find(namespace, pod_name) else {
-        return text(StatusCode::NOT_FOUND, format!("pod \"{pod_name}\" does not exist\n"));
+        return text(
+            StatusCode::NOT_FOUND,
+            format!("pod \"{pod_name}\" does not exist\n"),
+        );
     };
     if container_named(&pod, container).is_none() {
         let message = format!("container \"{container}\" not found in pod \"{pod_name}\"\n");
@@ -47,12 +50,16 @@ pub(super) async fn answer(
 fn options(query: &Query, now: jiff::Timestamp) -> Result<LogOptions, String> {
     let number = |name: &str| match query.get(name).filter(|text| !text.is_empty()) {
         None => Ok(None),
-        Some(text) => text.parse::<i64>().map(Some).map_err(|_| format!("invalid value {text:?} for {name}\n")),
+        Some(text) => text
+            .parse::<i64>()
+            .map(Some)
+            .map_err(|_| format!("invalid value {text:?} for {name}\n")),
     };
     let since = match (query.get("sinceTime"), number("sinceSeconds")?) {
-        (Some(text), _) if !text.is_empty() => {
-            Some(text.parse().map_err(|_| format!("invalid value {text:?} for sinceTime\n"))?)
-        }
+        (Some(text), _) if !text.is_empty() => Some(
+            text.parse()
+                .map_err(|_| format!("invalid value {text:?} for sinceTime\n"))?,
+        ),
         (_, Some(seconds)) => now.checked_sub(jiff::SignedDuration::from_secs(seconds)).ok(),
         _ => None,
     };
@@ -84,15 +91,26 @@ async fn find(
     let refused = |text: String| (StatusCode::BAD_REQUEST, text);
     let pod_name = crate::pods::name(pod);
     let latest = observed.latest(name);
-    let waits = |found: &ObservedContainer| matches!(found.state, ContainerState::Created | ContainerState::Unknown);
+    let waits =
+        |found: &ObservedContainer| matches!(found.state, ContainerState::Created | ContainerState::Unknown);
     let found = match (previous, latest) {
-        (true, _) => observed.containers.iter().filter(|found| found.name == name && found.state == ContainerState::Exited)
-            .find(|found| latest.is_none_or(|latest| latest.id != found.id) ).or(latest.filter(|found| found.state == ContainerState::Exited && pod_waits(pod, name)))
-            .ok_or_else(|| refused(format!("previous terminated container \"{name}\" in pod \"{pod_name}\" not found")))?,
+        (true, _) => observed
+            .containers
+            .iter()
+            .filter(|found| found.name == name && found.state == ContainerState::Exited)
+            .find(|found| latest.is_none_or(|latest| latest.id != found.id))
+            .or(latest.filter(|found| found.state == ContainerState::Exited && pod_waits(pod, name)))
+            .ok_or_else(|| {
+                refused(format!(
+                    "previous terminated container \"{name}\" in pod \"{pod_name}\" not found"
+                ))
+            })?,
         (false, Some(found)) if !waits(found) => found,
         _ => {
             let reason = waiting_reason(pod, name);
-            return Err(refused(format!("container \"{name}\" in pod \"{pod_name}\" is waiting to start: {reason}")));
+            return Err(refused(format!(
+                "container \"{name}\" in pod \"{pod_name}\" is waiting to start: {reason}"
+            )));
         }
     };
     Ok((found.clone(), PathBuf::from(&found.log_path)))
@@ -100,7 +118,11 @@ async fn find(
 
 fn state_of<'a>(pod: &'a Pod, name: &str) -> Option<&'a k8s_openapi::api::core::v1::ContainerState> {
     let status = pod.status.as_ref()?;
-    let all = status.container_statuses.iter().chain(&status.init_container_statuses).flatten();
+    let all = status
+        .container_statuses
+        .iter()
+        .chain(&status.init_container_statuses)
+        .flatten();
     all.into_iter().find(|status| status.name == name)?.state.as_ref()
 }
 
@@ -111,7 +133,9 @@ fn pod_waits(pod: &Pod, name: &str) -> bool {
 
 fn waiting_reason(pod: &Pod, name: &str) -> String {
     let state = state_of(pod, name).and_then(|state| state.waiting.as_ref());
-    state.and_then(|waiting| waiting.reason.clone()).unwrap_or_else(|| "ContainerCreating".into())
+    state
+        .and_then(|waiting| waiting.reason.clone())
+        .unwrap_or_else(|| "ContainerCreating".into())
 }
 
 fn respond(
@@ -124,21 +148,30 @@ fn respond(
     let runtime = context.runtime.clone();
     let cri = context.workers.control.cri.clone();
     let running: StillRunning = Box::new(move || {
-        let request = node_cri::v1::ContainerStatusRequest { container_id: found.id.clone(), verbose: false };
+        let request = node_cri::v1::ContainerStatusRequest {
+            container_id: found.id.clone(),
+            verbose: false,
+        };
         let answer = cri.container_status(request);
         Box::pin(async move {
             let running = node_cri::v1::ContainerState::ContainerRunning as i32;
-            answer.await.is_ok_and(|answer| answer.status.is_some_and(|status| status.state == running))
+            answer
+                .await
+                .is_ok_and(|answer| answer.status.is_some_and(|status| status.state == running))
         })
     });
     context.runtime.spawn("log stream", async move {
         if let Err(error) = stream(&runtime, path, options, running, sender.clone()).await {
-            let _ = sender.send(format!("unable to retrieve container logs: {error}\n").into()).await;
+            let _ = sender
+                .send(format!("unable to retrieve container logs: {error}\n").into())
+                .await;
         }
     });
     let frames = futures::stream::poll_fn(move |task| receiver.poll_recv(task));
     let frames = futures::StreamExt::map(frames, |piece| Ok::<_, Infallible>(Frame::data(piece)));
     let mut response = Response::new(StreamBody::new(frames).boxed_unsync());
-    response.headers_mut().insert("content-type", http::HeaderValue::from_static("text/plain"));
+    response
+        .headers_mut()
+        .insert("content-type", http::HeaderValue::from_static("text/plain"));
     response
 }

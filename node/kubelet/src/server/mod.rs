@@ -66,12 +66,20 @@ impl Listeners {
             std::net::IpAddr::V6(_) => SocketAddr::from(([0_u16; 8], config.port)),
         };
         let main = listen(any).await?;
-        let port = main.local_addr().map(|address| address.port()).unwrap_or(config.port);
+        let port = main
+            .local_addr()
+            .map(|address| address.port())
+            .unwrap_or(config.port);
         let health = match config.healthz_port {
             0 => None,
             port => Some(listen(SocketAddr::from(([127, 0, 0, 1], port))).await?),
         };
-        Ok(Self { port, main: Arc::new(Mutex::new(Some(main))), health: Arc::new(Mutex::new(health)), tls })
+        Ok(Self {
+            port,
+            main: Arc::new(Mutex::new(Some(main))),
+            health: Arc::new(Mutex::new(health)),
+            tls,
+        })
     }
 
     fn take_main(&self) -> Option<TcpListener> {
@@ -84,17 +92,23 @@ impl Listeners {
 }
 
 async fn listen(address: SocketAddr) -> Result<TcpListener, ServerError> {
-    TcpListener::bind(address).await.map_err(|source| ServerError::Listen { address, source })
+    TcpListener::bind(address)
+        .await
+        .map_err(|source| ServerError::Listen { address, source })
 }
 
 /// Serves the authenticated port for ever.
 pub async fn serve(context: ManagerContext) {
-    let Some(listener) = context.listeners.take_main() else { return };
+    let Some(listener) = context.listeners.take_main() else {
+        return;
+    };
     let acceptor = tokio_rustls::TlsAcceptor::from(context.listeners.tls.clone());
     let server = Arc::new(routes::Server::new(context.clone()));
     let room = Arc::new(tokio::sync::Semaphore::new(CONNECTIONS_MAX));
     loop {
-        let Ok(permit) = room.clone().acquire_owned().await else { return };
+        let Ok(permit) = room.clone().acquire_owned().await else {
+            return;
+        };
         let Ok((stream, _)) = listener.accept().await else {
             context.runtime.sleep(Duration::from_millis(50)).await;
             continue;
@@ -111,7 +125,12 @@ pub async fn serve(context: ManagerContext) {
 }
 
 async fn serve_connection(server: Arc<routes::Server>, stream: tokio_rustls::server::TlsStream<TcpStream>) {
-    let peer = stream.get_ref().1.peer_certificates().and_then(|chain| chain.first()).and_then(auth::user_of);
+    let peer = stream
+        .get_ref()
+        .1
+        .peer_certificates()
+        .and_then(|chain| chain.first())
+        .and_then(auth::user_of);
     let peer = Arc::new(peer);
     let service = service_fn(move |request| {
         let (server, peer) = (server.clone(), peer.clone());

@@ -39,7 +39,9 @@ pub(super) fn json(value: &impl serde::Serialize) -> Response<Body> {
 pub(super) fn with_type(status: StatusCode, content_type: &'static str, bytes: Bytes) -> Response<Body> {
     let mut response = Response::new(Full::new(bytes).boxed_unsync());
     *response.status_mut() = status;
-    response.headers_mut().insert("content-type", http::HeaderValue::from_static(content_type));
+    response
+        .headers_mut()
+        .insert("content-type", http::HeaderValue::from_static(content_type));
     response
 }
 
@@ -57,17 +59,26 @@ impl Server {
             Ok(()) => self.route(request).await,
             Err(Refusal::Unauthorized) => text(StatusCode::UNAUTHORIZED, "Unauthorized"),
             Err(Refusal::Forbidden(why)) => text(StatusCode::FORBIDDEN, why),
-            Err(Refusal::Unavailable(why)) => {
-                text(StatusCode::INTERNAL_SERVER_ERROR, format!("Authorization error: {why}"))
-            }
+            Err(Refusal::Unavailable(why)) => text(
+                StatusCode::INTERNAL_SERVER_ERROR,
+                format!("Authorization error: {why}"),
+            ),
         }
     }
 
     async fn admit(&self, peer: Option<&UserInfo>, request: &Request<Incoming>) -> Result<(), Refusal> {
-        let header = request.headers().get("authorization").and_then(|value| value.to_str().ok());
-        let user = self.delegated.authenticate(peer, header.and_then(|value| value.strip_prefix("Bearer "))).await?;
+        let header = request
+            .headers()
+            .get("authorization")
+            .and_then(|value| value.to_str().ok());
+        let user = self
+            .delegated
+            .authenticate(peer, header.and_then(|value| value.strip_prefix("Bearer ")))
+            .await?;
         let subresources = subresources_of(request.uri().path());
-        self.delegated.authorize(&user, verb_of(request.method()), subresources).await
+        self.delegated
+            .authorize(&user, verb_of(request.method()), subresources)
+            .await
     }
 
     async fn route(&self, request: Request<Incoming>) -> Response<Body> {
@@ -98,7 +109,13 @@ impl Server {
     }
 
     fn pods(&self) -> Response<Body> {
-        let items: Vec<_> = self.context.pods.list().iter().map(|pod| (**pod).clone()).collect();
+        let items: Vec<_> = self
+            .context
+            .pods
+            .list()
+            .iter()
+            .map(|pod| (**pod).clone())
+            .collect();
         json(&serde_json::json!({"kind": "PodList", "apiVersion": "v1", "metadata": {}, "items": items}))
     }
 }
@@ -122,7 +139,10 @@ impl Query {
 
     /// The first value of a name.
     pub fn get(&self, name: &str) -> Option<&str> {
-        self.values.get(name).and_then(|list| list.first()).map(String::as_str)
+        self.values
+            .get(name)
+            .and_then(|list| list.first())
+            .map(String::as_str)
     }
 
     /// All values of a name.

@@ -18,12 +18,20 @@ use crate::pods::{name, namespace, uid};
 const TEXT_FORMAT: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 /// What every container uses, by pod uid.
-async fn container_stats(context: &ManagerContext) -> Result<HashMap<String, Vec<v1::ContainerStats>>, String> {
+async fn container_stats(
+    context: &ManagerContext,
+) -> Result<HashMap<String, Vec<v1::ContainerStats>>, String> {
     let cri = &context.workers.control.cri;
-    let answer = cri.list_container_stats(v1::ListContainerStatsRequest { filter: None }).await;
+    let answer = cri
+        .list_container_stats(v1::ListContainerStatsRequest { filter: None })
+        .await;
     let mut table: HashMap<String, Vec<v1::ContainerStats>> = HashMap::new();
     for stats in answer.map_err(|error| error.message())?.stats {
-        let owner = stats.attributes.as_ref().and_then(|attributes| attributes.labels.get(label::POD_UID)).cloned();
+        let owner = stats
+            .attributes
+            .as_ref()
+            .and_then(|attributes| attributes.labels.get(label::POD_UID))
+            .cloned();
         table.entry(owner.unwrap_or_default()).or_default().push(stats);
     }
     Ok(table)
@@ -35,7 +43,12 @@ pub(super) async fn summary(context: &ManagerContext) -> Response<Body> {
         Err(message) => return text(StatusCode::INTERNAL_SERVER_ERROR, message),
     };
     let now = context.runtime.now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
-    let pods: Vec<Value> = context.pods.list().iter().map(|pod| pod_summary(context, pod, &by_pod, &now)).collect();
+    let pods: Vec<Value> = context
+        .pods
+        .list()
+        .iter()
+        .map(|pod| pod_summary(context, pod, &by_pod, &now))
+        .collect();
     let root = context.workers.control.cgroups.stats("/");
     let fs = node_sys::fs::usage(&context.config.data_dir).unwrap_or_default();
     let used = fs.capacity_bytes.saturating_sub(fs.available_bytes);
@@ -67,8 +80,12 @@ fn pod_summary(
 ) -> Value {
     let group = pod_cgroup(&context.config.cgroup_root, pod);
     let stats = context.workers.control.cgroups.stats(&group);
-    let containers: Vec<Value> =
-        by_pod.get(uid(pod)).into_iter().flatten().map(|stats| container_summary(stats, now)).collect();
+    let containers: Vec<Value> = by_pod
+        .get(uid(pod))
+        .into_iter()
+        .flatten()
+        .map(|stats| container_summary(stats, now))
+        .collect();
     let start = pod.status.as_ref().and_then(|status| status.start_time.clone());
     json!({
         "podRef": {"name": name(pod), "namespace": namespace(pod), "uid": uid(pod)},
@@ -98,14 +115,26 @@ fn container_summary(stats: &v1::ContainerStats, now: &str) -> Value {
 pub(super) async fn metrics(context: &ManagerContext) -> Response<Body> {
     let mut phases: BTreeMap<String, usize> = BTreeMap::new();
     for pod in context.pods.list() {
-        let phase = pod.status.as_ref().and_then(|status| status.phase.clone()).unwrap_or_default();
+        let phase = pod
+            .status
+            .as_ref()
+            .and_then(|status| status.phase.clone())
+            .unwrap_or_default();
         *phases.entry(phase).or_default() += 1;
     }
     let mut out = String::new();
     out.push_str("# HELP kubelet_node_name [ALPHA] The node's name. The count is always 1.\n# TYPE kubelet_node_name gauge\n");
-    let _ = writeln!(out, "kubelet_node_name{{node=\"{}\"}} 1", context.config.node_name);
+    let _ = writeln!(
+        out,
+        "kubelet_node_name{{node=\"{}\"}} 1",
+        context.config.node_name
+    );
     out.push_str("# HELP kubelet_running_pods [ALPHA] Number of pods that have a running pod sandbox\n# TYPE kubelet_running_pods gauge\n");
-    let _ = writeln!(out, "kubelet_running_pods {}", phases.get("Running").copied().unwrap_or(0));
+    let _ = writeln!(
+        out,
+        "kubelet_running_pods {}",
+        phases.get("Running").copied().unwrap_or(0)
+    );
     out.push_str("# HELP kubelet_active_pods [ALPHA] The number of pods the kubelet considers active.\n# TYPE kubelet_active_pods gauge\n");
     let _ = writeln!(out, "kubelet_active_pods {}", phases.values().sum::<usize>());
     with_type(StatusCode::OK, TEXT_FORMAT, out.into())
@@ -127,13 +156,31 @@ pub(super) async fn resource_metrics(context: &ManagerContext) -> Response<Body>
             of(label::POD_NAMESPACE),
             of(label::POD_NAME)
         );
-        if let Some(value) = stats.cpu.as_ref().and_then(|cpu| cpu.usage_core_nano_seconds.as_ref()) {
-            let _ = writeln!(cpu, "container_cpu_usage_seconds_total{{{names}}} {}", value.value as f64 / 1e9);
+        if let Some(value) = stats
+            .cpu
+            .as_ref()
+            .and_then(|cpu| cpu.usage_core_nano_seconds.as_ref())
+        {
+            let _ = writeln!(
+                cpu,
+                "container_cpu_usage_seconds_total{{{names}}} {}",
+                value.value as f64 / 1e9
+            );
         }
-        if let Some(value) = stats.memory.as_ref().and_then(|memory| memory.working_set_bytes.as_ref()) {
-            let _ = writeln!(memory, "container_memory_working_set_bytes{{{names}}} {}", value.value);
+        if let Some(value) = stats
+            .memory
+            .as_ref()
+            .and_then(|memory| memory.working_set_bytes.as_ref())
+        {
+            let _ = writeln!(
+                memory,
+                "container_memory_working_set_bytes{{{names}}} {}",
+                value.value
+            );
         }
     }
-    let out = format!("# TYPE container_cpu_usage_seconds_total counter\n{cpu}# TYPE container_memory_working_set_bytes gauge\n{memory}");
+    let out = format!(
+        "# TYPE container_cpu_usage_seconds_total counter\n{cpu}# TYPE container_memory_working_set_bytes gauge\n{memory}"
+    );
     with_type(StatusCode::OK, TEXT_FORMAT, out.into())
 }

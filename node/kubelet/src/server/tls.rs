@@ -46,15 +46,22 @@ fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, ServerError
 }
 
 fn read_key(path: &Path) -> Result<PrivateKeyDer<'static>, ServerError> {
-    PrivateKeyDer::from_pem_file(path).map_err(|error| ServerError::Tls(format!("{}: {error}", path.display())))
+    PrivateKeyDer::from_pem_file(path)
+        .map_err(|error| ServerError::Tls(format!("{}: {error}", path.display())))
 }
 
 /// A certificate of our own making, as upstream's kubelet has without one: encrypted, vouched for by nobody.
 fn self_signed(
     config: &KubeletConfig,
 ) -> Result<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>), ServerError> {
-    let names = vec![config.node_name.clone(), config.node_ip.to_string(), "127.0.0.1".to_string()];
-    let made = rcgen::generate_simple_self_signed(names).map_err(|error| ServerError::Tls(error.to_string()))?;
-    let key = PrivateKeyDer::try_from(made.signing_key.serialize_der()).map_err(|error| ServerError::Tls(error.to_string()))?;
+    let names = vec![
+        config.node_name.clone(),
+        config.node_ip.to_string(),
+        "127.0.0.1".to_string(),
+    ];
+    let made =
+        rcgen::generate_simple_self_signed(names).map_err(|error| ServerError::Tls(error.to_string()))?;
+    let key = PrivateKeyDer::try_from(made.signing_key.serialize_der())
+        .map_err(|error| ServerError::Tls(error.to_string()))?;
     Ok((vec![made.cert.der().clone()], key))
 }

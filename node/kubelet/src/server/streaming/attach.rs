@@ -31,7 +31,10 @@ pub(in crate::server) async fn attach(
 ) -> Response<Body> {
     let mut wanted = Wanted::of(query);
     if !wanted.any() {
-        return text(StatusCode::BAD_REQUEST, "you must specify at least 1 of stdin, stdout, stderr");
+        return text(
+            StatusCode::BAD_REQUEST,
+            "you must specify at least 1 of stdin, stdout, stderr",
+        );
     }
     let container_id = match running_container(context, namespace, pod, container).await {
         Ok(id) => id,
@@ -39,7 +42,10 @@ pub(in crate::server) async fn attach(
     };
     // Whether there is a terminal was decided when the container was made.
     let found = context.pods.find(namespace, pod);
-    let tty = found.as_deref().and_then(|pod| container_named(pod, container)).is_some_and(|(_, container)| container.tty == Some(true));
+    let tty = found
+        .as_deref()
+        .and_then(|pod| container_named(pod, container))
+        .is_some_and(|(_, container)| container.tty == Some(true));
     let carried = wanted;
     wanted.tty = tty;
     wanted.stderr &= !tty;
@@ -47,7 +53,11 @@ pub(in crate::server) async fn attach(
         Ok(accepted) => accepted,
         Err(response) => return *response,
     };
-    let Accepted { carrier, connection, response } = accepted;
+    let Accepted {
+        carrier,
+        connection,
+        response,
+    } = accepted;
     let context = context.clone();
     let runtime = context.runtime.clone();
     runtime.clone().spawn("attach session", async move {
@@ -82,16 +92,42 @@ async fn join(
         stdout: wanted.stdout,
         stderr: wanted.stderr,
     };
-    let url = context.workers.control.cri.attach(request).await.map_err(|error| error.message())?.url;
+    let url = context
+        .workers
+        .control
+        .cri
+        .attach(request)
+        .await
+        .map_err(|error| error.message())?
+        .url;
     let mut session = connect(runtime, &url).await?;
     let error = open(&mut session, "error").await?;
-    let stdin = if wanted.stdin { Some(open(&mut session, "stdin").await?) } else { None };
-    let stdout = if wanted.stdout { Some(open(&mut session, "stdout").await?) } else { None };
-    let stderr = if wanted.stderr { Some(open(&mut session, "stderr").await?) } else { None };
-    let resize = if wanted.tty { Some(open(&mut session, "resize").await?) } else { None };
+    let stdin = if wanted.stdin {
+        Some(open(&mut session, "stdin").await?)
+    } else {
+        None
+    };
+    let stdout = if wanted.stdout {
+        Some(open(&mut session, "stdout").await?)
+    } else {
+        None
+    };
+    let stderr = if wanted.stderr {
+        Some(open(&mut session, "stderr").await?)
+    } else {
+        None
+    };
+    let resize = if wanted.tty {
+        Some(open(&mut session, "resize").await?)
+    } else {
+        None
+    };
     let Channels { input, output } = channels;
     let outputs = async {
-        tokio::join!(copy(stdout, output.clone(), Output::Stdout), copy(stderr, output.clone(), Output::Stderr));
+        tokio::join!(
+            copy(stdout, output.clone(), Output::Stdout),
+            copy(stderr, output.clone(), Output::Stderr)
+        );
     };
     let ended = verdict_of(error);
     let fed = feed(input, stdin, resize);
@@ -110,16 +146,27 @@ async fn join(
 }
 
 async fn open(session: &mut SpdySession, kind: &str) -> Result<SpdyStream, String> {
-    session.open(&[("streamtype", kind)]).await.ok_or_else(|| "the runtime ended the connection".to_string())
+    session
+        .open(&[("streamtype", kind)])
+        .await
+        .ok_or_else(|| "the runtime ended the connection".to_string())
 }
 
 /// Upgrades a connection to the runtime's streaming server.
 async fn connect(runtime: &Runtime, url: &str) -> Result<SpdySession, String> {
-    let uri: http::Uri = url.parse().map_err(|_| "the runtime gave an unreadable address".to_string())?;
-    let address = uri.authority().ok_or("the runtime gave an address without a host")?.to_string();
-    let stream = TcpStream::connect(&address).await.map_err(|error| error.to_string())?;
-    let (mut sender, connection) =
-        hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.map_err(|error| error.to_string())?;
+    let uri: http::Uri = url
+        .parse()
+        .map_err(|_| "the runtime gave an unreadable address".to_string())?;
+    let address = uri
+        .authority()
+        .ok_or("the runtime gave an address without a host")?
+        .to_string();
+    let stream = TcpStream::connect(&address)
+        .await
+        .map_err(|error| error.to_string())?;
+    let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream))
+        .await
+        .map_err(|error| error.to_string())?;
     runtime.spawn("attach connection", async move {
         // How it ended is seen by the session on it.
         let _ = connection.with_upgrades().await;
@@ -132,11 +179,16 @@ async fn connect(runtime: &Runtime, url: &str) -> Result<SpdySession, String> {
         .header("x-stream-protocol-version", "v4.channel.k8s.io")
         .body(Empty::<Bytes>::new())
         .map_err(|error| error.to_string())?;
-    let response = sender.send_request(request).await.map_err(|error| error.to_string())?;
+    let response = sender
+        .send_request(request)
+        .await
+        .map_err(|error| error.to_string())?;
     if response.status() != StatusCode::SWITCHING_PROTOCOLS {
         return Err(format!("the runtime answered {}", response.status()));
     }
-    let upgraded = hyper::upgrade::on(response).await.map_err(|error| error.to_string())?;
+    let upgraded = hyper::upgrade::on(response)
+        .await
+        .map_err(|error| error.to_string())?;
     Ok(SpdySession::client(runtime, TokioIo::new(upgraded)))
 }
 

@@ -73,7 +73,10 @@ impl Wanted {
 pub(super) fn parse_size(text: &[u8]) -> Option<Input> {
     let value: serde_json::Value = serde_json::from_slice(text).ok()?;
     let side = |name: &str| u16::try_from(value[name].as_u64()?).ok();
-    Some(Input::Resize { width: side("Width")?, height: side("Height")? })
+    Some(Input::Resize {
+        width: side("Width")?,
+        height: side("Height")?,
+    })
 }
 
 /// The verdict on a command that ended.

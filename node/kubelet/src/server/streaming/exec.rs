@@ -29,11 +29,19 @@ pub(super) async fn running_container(
     container: &str,
 ) -> Result<String, Box<Response<Body>>> {
     let not_found = |message: String| Box::new(text(StatusCode::NOT_FOUND, message));
-    let pod = context.pods.find(namespace, pod).ok_or_else(|| not_found("pod does not exist".into()))?;
+    let pod = context
+        .pods
+        .find(namespace, pod)
+        .ok_or_else(|| not_found("pod does not exist".into()))?;
     let observed = observe(&context.workers.control.cri, uid(&pod)).await;
-    let observed = observed.map_err(|error| Box::new(text(StatusCode::INTERNAL_SERVER_ERROR, error.message())))?;
-    let latest = observed.latest(container).filter(|found| found.state == ContainerState::Running);
-    latest.map(|found| found.id.clone()).ok_or_else(|| not_found(format!("container not found (\"{container}\")")))
+    let observed =
+        observed.map_err(|error| Box::new(text(StatusCode::INTERNAL_SERVER_ERROR, error.message())))?;
+    let latest = observed
+        .latest(container)
+        .filter(|found| found.state == ContainerState::Running);
+    latest
+        .map(|found| found.id.clone())
+        .ok_or_else(|| not_found(format!("container not found (\"{container}\")")))
 }
 
 pub(in crate::server) async fn exec(
@@ -46,7 +54,10 @@ pub(in crate::server) async fn exec(
 ) -> Response<Body> {
     let wanted = Wanted::of(query);
     if !wanted.any() {
-        return text(StatusCode::BAD_REQUEST, "you must specify at least 1 of stdin, stdout, stderr");
+        return text(
+            StatusCode::BAD_REQUEST,
+            "you must specify at least 1 of stdin, stdout, stderr",
+        );
     }
     let container_id = match running_container(context, namespace, pod, container).await {
         Ok(id) => id,
@@ -56,7 +67,11 @@ pub(in crate::server) async fn exec(
         Ok(accepted) => accepted,
         Err(response) => return *response,
     };
-    let Accepted { carrier, connection, response } = accepted;
+    let Accepted {
+        carrier,
+        connection,
+        response,
+    } = accepted;
     let process_id = format!("exec-{:016x}", context.runtime.random_u64());
     let options = ProcessOptions {
         pipes: context.config.run_folder().join(&process_id),
@@ -157,14 +172,15 @@ async fn feed(
     }
 }
 
-async fn copy(
-    mut from: impl AsyncRead + Unpin,
-    to: mpsc::Sender<Output>,
-    wrap: fn(Bytes) -> Output,
-) {
+async fn copy(mut from: impl AsyncRead + Unpin, to: mpsc::Sender<Output>, wrap: fn(Bytes) -> Output) {
     let mut buffer = vec![0; CHUNK_BYTES];
     while let Ok(count) = from.read(&mut buffer).await {
-        if count == 0 || to.send(wrap(Bytes::copy_from_slice(&buffer[..count]))).await.is_err() {
+        if count == 0
+            || to
+                .send(wrap(Bytes::copy_from_slice(&buffer[..count])))
+                .await
+                .is_err()
+        {
             return;
         }
     }

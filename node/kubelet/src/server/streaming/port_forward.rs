@@ -47,7 +47,11 @@ pub(in crate::server) async fn port_forward(
         Ok(accepted) => accepted,
         Err(response) => return *response,
     };
-    let Accepted { carrier, connection, response } = accepted;
+    let Accepted {
+        carrier,
+        connection,
+        response,
+    } = accepted;
     let runtime = context.runtime.clone();
     runtime.clone().spawn("port-forward session", async move {
         let Ok(connection) = connection.await else { return };
@@ -78,11 +82,23 @@ async fn network_of(
     let observed = observe(cri, uid(&pod)).await.map_err(failed)?;
     let sandbox = observed.sandbox().filter(|sandbox| sandbox.ready);
     let sandbox = sandbox.ok_or_else(|| answer(StatusCode::NOT_FOUND, "pod does not run".into()))?;
-    let request = node_cri::v1::PodSandboxStatusRequest { pod_sandbox_id: sandbox.id.clone(), verbose: true };
+    let request = node_cri::v1::PodSandboxStatusRequest {
+        pod_sandbox_id: sandbox.id.clone(),
+        verbose: true,
+    };
     let status = cri.pod_sandbox_status(request).await.map_err(failed)?;
     // containerd tells the pause process's pid in its verbose answer; its namespace is the pod's.
-    let info: serde_json::Value = status.info.get("info").and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default();
-    let pid = info["pid"].as_u64().ok_or_else(|| answer(StatusCode::INTERNAL_SERVER_ERROR, "pod has no network namespace".into()))?;
+    let info: serde_json::Value = status
+        .info
+        .get("info")
+        .and_then(|text| serde_json::from_str(text).ok())
+        .unwrap_or_default();
+    let pid = info["pid"].as_u64().ok_or_else(|| {
+        answer(
+            StatusCode::INTERNAL_SERVER_ERROR,
+            "pod has no network namespace".into(),
+        )
+    })?;
     Ok(Some(PathBuf::from(format!("/proc/{pid}/ns/net"))))
 }
 
@@ -108,7 +124,12 @@ async fn tunnel(runtime: &Runtime, connection: Taken) -> DuplexStream {
     runtime.spawn("tunnel writer", async move {
         let mut buffer = vec![0; CHUNK_BYTES];
         while let Ok(count) = from.read(&mut buffer).await {
-            if count == 0 || sink.send(Message::Binary(Bytes::copy_from_slice(&buffer[..count]))).await.is_err() {
+            if count == 0
+                || sink
+                    .send(Message::Binary(Bytes::copy_from_slice(&buffer[..count])))
+                    .await
+                    .is_err()
+            {
                 break;
             }
         }
@@ -122,7 +143,10 @@ async fn serve(runtime: &Runtime, mut session: SpdySession, network: Option<Path
     let mut halves: HashMap<(String, String), SpdyStream> = HashMap::new();
     let connections = runtime.child_scope();
     while let Some(stream) = session.accept().await {
-        let key = (stream.header("requestid").to_string(), stream.header("port").to_string());
+        let key = (
+            stream.header("requestid").to_string(),
+            stream.header("port").to_string(),
+        );
         let Some(other) = halves.remove(&key) else {
             if halves.len() >= HALVES_MAX {
                 return;
@@ -130,7 +154,11 @@ async fn serve(runtime: &Runtime, mut session: SpdySession, network: Option<Path
             halves.insert(key, stream);
             continue;
         };
-        let (error, data) = if stream.header("streamtype") == "error" { (stream, other) } else { (other, stream) };
+        let (error, data) = if stream.header("streamtype") == "error" {
+            (stream, other)
+        } else {
+            (other, stream)
+        };
         let (task, network) = (runtime.clone(), network.clone());
         connections.runtime().spawn("forwarded connection", async move {
             if let Err(message) = forward(&task, network, &error, data).await {
@@ -147,8 +175,13 @@ async fn forward(
     error: &SpdyStream,
     mut data: SpdyStream,
 ) -> Result<(), String> {
-    let port: u16 = error.header("port").parse().map_err(|_| "the port is not a number".to_string())?;
-    let refused = |reason: &dyn std::fmt::Display| format!("failed to connect to localhost:{port} inside the pod: {reason}");
+    let port: u16 = error
+        .header("port")
+        .parse()
+        .map_err(|_| "the port is not a number".to_string())?;
+    let refused = |reason: &dyn std::fmt::Display| {
+        format!("failed to connect to localhost:{port} inside the pod: {reason}")
+    };
     let outcome = connect(runtime, network, port).await;
     let socket = match outcome {
         Ok(socket) => socket,
@@ -191,13 +224,17 @@ async fn connect(runtime: &Runtime, network: Option<PathBuf>, port: u16) -> Resu
     let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
     let connect = move || -> Result<std::net::TcpStream, String> {
         let stream = match network {
-            Some(path) => node_sys::namespace::connect_in(&path, address, CONNECT_TIMEOUT).map_err(|error| error.to_string())?,
+            Some(path) => node_sys::namespace::connect_in(&path, address, CONNECT_TIMEOUT)
+                .map_err(|error| error.to_string())?,
             None => std::net::TcpStream::connect_timeout(&address, CONNECT_TIMEOUT),
         };
         let stream = stream.map_err(|error| error.to_string())?;
         stream.set_nonblocking(true).map_err(|error| error.to_string())?;
         Ok(stream)
     };
-    let stream = runtime.blocking(connect).await.map_err(|error| error.to_string())??;
+    let stream = runtime
+        .blocking(connect)
+        .await
+        .map_err(|error| error.to_string())??;
     TcpStream::from_std(stream).map_err(|error| error.to_string())
 }

@@ -19,7 +19,10 @@ const STREAMS_TIMEOUT: Duration = Duration::from_secs(30);
 /// Waits for the streams a client wants and starts to carry the session.
 pub(super) async fn carry(runtime: &Runtime, connection: Taken, wanted: Wanted) -> Option<Channels> {
     let mut session = SpdySession::server(runtime, connection);
-    let streams = runtime.timeout(STREAMS_TIMEOUT, Streams::collect(&mut session, wanted)).await.ok()??;
+    let streams = runtime
+        .timeout(STREAMS_TIMEOUT, Streams::collect(&mut session, wanted))
+        .await
+        .ok()??;
     let (input_sender, input) = mpsc::channel(PIECES_MAX);
     let (output, outputs) = mpsc::channel(PIECES_MAX);
     let writers = Writers {
@@ -51,7 +54,13 @@ impl Streams {
                 && stderr.is_some() == wanted.stderr
                 && resize.is_some() == wanted.tty;
             if complete {
-                return Some(Self { error: error?, stdin, stdout, stderr, resize });
+                return Some(Self {
+                    error: error?,
+                    stdin,
+                    stdout,
+                    stderr,
+                    resize,
+                });
             }
             let stream = session.accept().await?;
             match stream.header("streamtype") {
@@ -68,7 +77,11 @@ impl Streams {
 
 /// Carries input and sizes until the connection has ended.
 async fn read(streams: Streams, mut session: SpdySession, to: mpsc::Sender<Input>) {
-    let Streams { mut stdin, mut resize, .. } = streams;
+    let Streams {
+        mut stdin,
+        mut resize,
+        ..
+    } = streams;
     let mut sizes = BytesMut::new();
     loop {
         tokio::select! {

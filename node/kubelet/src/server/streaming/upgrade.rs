@@ -53,7 +53,9 @@ pub(super) fn accept(
     let Some(protocol) = spoken.iter().copied().find(|protocol| asked.contains(protocol)) else {
         return refuse("unable to upgrade: unable to negotiate protocol: no protocol in common");
     };
-    let key = headers.get("sec-websocket-key").map(|key| derive_accept_key(key.as_bytes()));
+    let key = headers
+        .get("sec-websocket-key")
+        .map(|key| derive_accept_key(key.as_bytes()));
     let mut response = text(StatusCode::SWITCHING_PROTOCOLS, "");
     let answer = response.headers_mut();
     answer.clear();
@@ -72,10 +74,17 @@ pub(super) fn accept(
             answer.insert("x-stream-protocol-version", HeaderValue::from_static(protocol));
         }
     }
-    Ok(Accepted { carrier, connection: hyper::upgrade::on(request), response })
+    Ok(Accepted {
+        carrier,
+        connection: hyper::upgrade::on(request),
+        response,
+    })
 }
 
 fn joined(headers: &HeaderMap, name: &str) -> String {
-    let values = headers.get_all(name).iter().filter_map(|value| value.to_str().ok());
+    let values = headers
+        .get_all(name)
+        .iter()
+        .filter_map(|value| value.to_str().ok());
     values.collect::<Vec<_>>().join(",")
 }

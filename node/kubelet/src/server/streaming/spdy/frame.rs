@@ -91,7 +91,9 @@ pub enum FrameError {
 
 /// Takes the first whole frame out of a buffer; `None` if there is none yet.
 pub fn decode(buffer: &mut BytesMut) -> Result<Option<Frame>, FrameError> {
-    let Some(head) = buffer.get(..HEAD_BYTES) else { return Ok(None) };
+    let Some(head) = buffer.get(..HEAD_BYTES) else {
+        return Ok(None);
+    };
     let length = usize::from(head[5]) << 16 | usize::from(head[6]) << 8 | usize::from(head[7]);
     if length > FRAME_BYTES_MAX {
         return Err(FrameError::TooLarge);
@@ -130,11 +132,22 @@ fn control(kind: u16, fin: bool, mut body: Bytes) -> Result<Frame, FrameError> {
             body.advance(6);
             Frame::SynStream { id, fin, block: body }
         }
-        SYN_REPLY => Frame::SynReply { id: body.get_u32() & ID_MASK, fin, block: body },
-        RST_STREAM => Frame::Reset { id: body.get_u32() & ID_MASK, status: body.get_u32() },
+        SYN_REPLY => Frame::SynReply {
+            id: body.get_u32() & ID_MASK,
+            fin,
+            block: body,
+        },
+        RST_STREAM => Frame::Reset {
+            id: body.get_u32() & ID_MASK,
+            status: body.get_u32(),
+        },
         PING => Frame::Ping { id: body.get_u32() },
         GOAWAY => Frame::GoAway,
-        HEADERS => Frame::Headers { id: body.get_u32() & ID_MASK, fin, block: body },
+        HEADERS => Frame::Headers {
+            id: body.get_u32() & ID_MASK,
+            fin,
+            block: body,
+        },
         _ => Frame::Other,
     })
 }
@@ -210,22 +223,47 @@ mod tests {
     #[test]
     fn frames_survive_the_way() {
         let block = Bytes::from_static(b"block");
-        check(Frame::SynStream { id: 1, fin: true, block: block.clone() });
-        check(Frame::SynReply { id: 3, fin: false, block });
+        check(Frame::SynStream {
+            id: 1,
+            fin: true,
+            block: block.clone(),
+        });
+        check(Frame::SynReply {
+            id: 3,
+            fin: false,
+            block,
+        });
         check(Frame::Reset { id: 5, status: 1 });
         check(Frame::Ping { id: 7 });
         check(Frame::GoAway);
-        check(Frame::Data { id: 9, fin: true, data: Bytes::new() });
-        check(Frame::Data { id: 9, fin: false, data: Bytes::from_static(&[7; 300]) });
+        check(Frame::Data {
+            id: 9,
+            fin: true,
+            data: Bytes::new(),
+        });
+        check(Frame::Data {
+            id: 9,
+            fin: false,
+            data: Bytes::from_static(&[7; 300]),
+        });
     }
 
     #[test]
     fn nonsense_is_refused() {
         let version_two = [0x80, 2, 0, 1, 0, 0, 0, 0];
-        assert_eq!(decode(&mut BytesMut::from(&version_two[..])), Err(FrameError::Version(2)));
+        assert_eq!(
+            decode(&mut BytesMut::from(&version_two[..])),
+            Err(FrameError::Version(2))
+        );
         let too_large = [0, 0, 0, 1, 0, 0xff, 0xff, 0xff];
-        assert_eq!(decode(&mut BytesMut::from(&too_large[..])), Err(FrameError::TooLarge));
+        assert_eq!(
+            decode(&mut BytesMut::from(&too_large[..])),
+            Err(FrameError::TooLarge)
+        );
         let too_short = [0x80, 3, 0, 1, 0, 0, 0, 1, 0];
-        assert_eq!(decode(&mut BytesMut::from(&too_short[..])), Err(FrameError::TooShort));
+        assert_eq!(
+            decode(&mut BytesMut::from(&too_short[..])),
+            Err(FrameError::TooShort)
+        );
     }
 }

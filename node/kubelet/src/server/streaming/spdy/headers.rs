@@ -25,7 +25,9 @@ pub struct HeaderReader {
 
 impl Default for HeaderReader {
     fn default() -> Self {
-        Self { zlib: Decompress::new(true) }
+        Self {
+            zlib: Decompress::new(true),
+        }
     }
 }
 
@@ -61,7 +63,11 @@ impl HeaderReader {
 
 fn parse(mut plain: Bytes) -> Result<Headers, HeaderError> {
     let number = |plain: &mut Bytes| {
-        if plain.len() < 4 { Err(HeaderError) } else { usize::try_from(plain.get_u32()).map_err(|_| HeaderError) }
+        if plain.len() < 4 {
+            Err(HeaderError)
+        } else {
+            usize::try_from(plain.get_u32()).map_err(|_| HeaderError)
+        }
     };
     let text = |plain: &mut Bytes| {
         let length = number(plain)?;
@@ -74,7 +80,9 @@ fn parse(mut plain: Bytes) -> Result<Headers, HeaderError> {
     if count > PAIRS_MAX {
         return Err(HeaderError);
     }
-    (0..count).map(|_| Ok((text(&mut plain)?.to_ascii_lowercase(), text(&mut plain)?))).collect()
+    (0..count)
+        .map(|_| Ok((text(&mut plain)?.to_ascii_lowercase(), text(&mut plain)?)))
+        .collect()
 }
 
 /// Writes the blocks of one direction of one session, in order.
@@ -150,9 +158,16 @@ mod tests {
     #[test]
     fn blocks_survive_the_way() {
         let (mut writer, mut reader) = (HeaderWriter::default(), HeaderReader::default());
-        for headers in [vec![("streamtype", "stdin")], vec![], vec![("a", "1"), ("b", "2")]] {
+        for headers in [
+            vec![("streamtype", "stdin")],
+            vec![],
+            vec![("a", "1"), ("b", "2")],
+        ] {
             let block = writer.write(&headers);
-            let owned: Headers = headers.iter().map(|(a, b)| ((*a).to_string(), (*b).to_string())).collect();
+            let owned: Headers = headers
+                .iter()
+                .map(|(a, b)| ((*a).to_string(), (*b).to_string()))
+                .collect();
             assert_eq!(reader.read(&block).unwrap(), owned);
         }
     }
@@ -163,10 +178,21 @@ mod tests {
         compress.set_dictionary(&dictionary()).unwrap();
         let mut reader = HeaderReader::default();
         for port in ["8080", "8081"] {
-            let plain = [&1_u32.to_be_bytes()[..], &4_u32.to_be_bytes(), b"Port", &4_u32.to_be_bytes(), port.as_bytes()];
+            let plain = [
+                &1_u32.to_be_bytes()[..],
+                &4_u32.to_be_bytes(),
+                b"Port",
+                &4_u32.to_be_bytes(),
+                port.as_bytes(),
+            ];
             let mut block = Vec::with_capacity(256);
-            compress.compress_vec(&plain.concat(), &mut block, FlushCompress::Sync).unwrap();
-            assert_eq!(reader.read(&block).unwrap(), [("port".to_string(), port.to_string())]);
+            compress
+                .compress_vec(&plain.concat(), &mut block, FlushCompress::Sync)
+                .unwrap();
+            assert_eq!(
+                reader.read(&block).unwrap(),
+                [("port".to_string(), port.to_string())]
+            );
         }
     }
 

@@ -51,7 +51,10 @@ pub struct SpdyWriter {
 impl SpdyStream {
     /// A header's value.
     pub fn header(&self, name: &str) -> &str {
-        self.headers.iter().find(|(found, _)| found == name).map_or("", |(_, value)| value)
+        self.headers
+            .iter()
+            .find(|(found, _)| found == name)
+            .map_or("", |(_, value)| value)
     }
 
     /// The next piece; `None` when the other side has finished or gone.
@@ -61,7 +64,10 @@ impl SpdyStream {
 
     /// The writing half.
     pub fn writer(&self) -> SpdyWriter {
-        SpdyWriter { id: self.id, commands: self.commands.clone() }
+        SpdyWriter {
+            id: self.id,
+            commands: self.commands.clone(),
+        }
     }
 }
 
@@ -71,7 +77,16 @@ impl SpdyWriter {
         let mut rest = data;
         while !rest.is_empty() {
             let piece = rest.split_to(rest.len().min(PIECE_BYTES_MAX));
-            if self.commands.send(Command::Data { id: self.id, data: piece, fin: false }).await.is_err() {
+            if self
+                .commands
+                .send(Command::Data {
+                    id: self.id,
+                    data: piece,
+                    fin: false,
+                })
+                .await
+                .is_err()
+            {
                 return false;
             }
         }
@@ -81,7 +96,14 @@ impl SpdyWriter {
     /// Sends no more.
     pub async fn finish(&self) {
         // A connection that has gone needs no end.
-        let _ = self.commands.send(Command::Data { id: self.id, data: Bytes::new(), fin: true }).await;
+        let _ = self
+            .commands
+            .send(Command::Data {
+                id: self.id,
+                data: Bytes::new(),
+                fin: true,
+            })
+            .await;
     }
 
     /// Ends the stream both ways.
@@ -124,7 +146,12 @@ impl SpdySession {
         };
         runtime.spawn("spdy reader", reader.run(read_half));
         runtime.spawn("spdy writer", write_frames(write_half, command_queue));
-        Self { accepted, commands, opened, next_id }
+        Self {
+            accepted,
+            commands,
+            opened,
+            next_id,
+        }
     }
 
     /// The next stream the other side opened; `None` when the connection has ended.
@@ -140,9 +167,23 @@ impl SpdySession {
         self.next_id += 2;
         let (sender, incoming) = mpsc::channel(PIECES_MAX);
         self.opened.send((id, sender)).await.ok()?;
-        let headers: Headers = headers.iter().map(|(name, value)| ((*name).to_string(), (*value).to_string())).collect();
-        self.commands.send(Command::Open { id, headers: headers.clone() }).await.ok()?;
-        Some(SpdyStream { headers, id, incoming, commands: self.commands.clone() })
+        let headers: Headers = headers
+            .iter()
+            .map(|(name, value)| ((*name).to_string(), (*value).to_string()))
+            .collect();
+        self.commands
+            .send(Command::Open {
+                id,
+                headers: headers.clone(),
+            })
+            .await
+            .ok()?;
+        Some(SpdyStream {
+            headers,
+            id,
+            incoming,
+            commands: self.commands.clone(),
+        })
     }
 }
 
@@ -191,7 +232,12 @@ impl Reader {
                 if !fin {
                     self.streams.insert(id, sender);
                 }
-                let stream = SpdyStream { headers, id, incoming, commands: self.commands.clone() };
+                let stream = SpdyStream {
+                    headers,
+                    id,
+                    incoming,
+                    commands: self.commands.clone(),
+                };
                 self.accept.send(stream).await.ok()?;
             }
             Frame::SynReply { id, fin, block } | Frame::Headers { id, fin, block } => {
@@ -229,12 +275,26 @@ async fn write_frames(mut io: impl AsyncWrite + Unpin, mut commands: mpsc::Recei
     while let Some(command) = commands.recv().await {
         let frame = match command {
             Command::Open { id, headers: own } => {
-                let pairs: Vec<(&str, &str)> = own.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
-                Frame::SynStream { id, fin: false, block: headers.write(&pairs) }
+                let pairs: Vec<(&str, &str)> = own
+                    .iter()
+                    .map(|(name, value)| (name.as_str(), value.as_str()))
+                    .collect();
+                Frame::SynStream {
+                    id,
+                    fin: false,
+                    block: headers.write(&pairs),
+                }
             }
-            Command::Accept { id } => Frame::SynReply { id, fin: false, block: headers.write(&[]) },
+            Command::Accept { id } => Frame::SynReply {
+                id,
+                fin: false,
+                block: headers.write(&[]),
+            },
             Command::Data { id, data, fin } => Frame::Data { id, fin, data },
-            Command::Reset { id } => Frame::Reset { id, status: STATUS_CANCEL },
+            Command::Reset { id } => Frame::Reset {
+                id,
+                status: STATUS_CANCEL,
+            },
             Command::Pong { id } => Frame::Ping { id },
         };
         buffer.clear();
@@ -256,9 +316,15 @@ mod tests {
         let (left, right) = tokio::io::duplex(1024);
         let mut client = SpdySession::client(&runtime, left);
         let mut server = SpdySession::server(&runtime, right);
-        let mut ours = client.open(&[("streamtype", "data"), ("port", "80")]).await.unwrap();
+        let mut ours = client
+            .open(&[("streamtype", "data"), ("port", "80")])
+            .await
+            .unwrap();
         let mut theirs = server.accept().await.unwrap();
-        assert_eq!((theirs.header("streamtype"), theirs.header("port")), ("data", "80"));
+        assert_eq!(
+            (theirs.header("streamtype"), theirs.header("port")),
+            ("data", "80")
+        );
         ours.writer().write(Bytes::from(vec![7; 100_000])).await;
         ours.writer().finish().await;
         let mut count = 0;
