@@ -9,7 +9,7 @@ use crate::{
 };
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-const ROUNDS: u64 = 1_500;
+const ROUNDS: u64 = 600;
 /// Nodes and text of a tree may be this many times the input, plus a constant: two bytes can ask for a zero struct.
 const GROWTH: usize = 160;
 

@@ -105,7 +105,7 @@ impl<'i> Decoder<'i> {
         match shape {
             Shape::Struct => self.members_of_struct(id),
             Shape::SchemaOrBool | Shape::SchemaOrArray | Shape::SchemaOrStrings => {
-                self.members_of_struct(ty.item)
+                self.leniently(|decoder| decoder.members_of_struct(ty.item))
             }
             Shape::Map => self.members_of_map(ty.item),
             Shape::Any => self.members_of_map(TypeId::ANY),
@@ -117,11 +117,23 @@ impl<'i> Decoder<'i> {
     fn array(&mut self, id: TypeId, shape: Shape) -> Result<Node, DecodeError> {
         let ty = self.schema.ty(id);
         match shape {
-            Shape::List | Shape::SchemaOrArray => self.items(ty.item),
+            Shape::List => self.items(ty.item),
+            Shape::SchemaOrArray => self.leniently(|decoder| decoder.items(ty.item)),
             Shape::SchemaOrStrings | Shape::Any => self.items(TypeId::ANY),
             _ if !ty.typed => self.items(TypeId::ANY),
             _ => self.mismatch(id, "array"),
         }
+    }
+
+    /// What upstream reads with a decoder of the type's own is not read strictly.
+    fn leniently(
+        &mut self,
+        read: impl FnOnce(&mut Self) -> Result<Node, DecodeError>,
+    ) -> Result<Node, DecodeError> {
+        let before = std::mem::replace(&mut self.strict.enabled, false);
+        let node = read(self);
+        self.strict.enabled = before;
+        node
     }
 
     fn members_of_struct(&mut self, id: TypeId) -> Result<Node, DecodeError> {
@@ -344,8 +356,7 @@ impl<'i> Decoder<'i> {
             return self.literal_span(literal).map(Node::str);
         }
         if !leaf::is_text(shape) {
-            self.wrong(id, "string");
-            return Ok(self.tree.zero(id));
+            return self.mismatched(id, shape, "string");
         }
         let text = self.literal_text(literal)?;
         match leaf::canonical(shape, &text).map_err(DecodeError::Value)? {
@@ -386,10 +397,7 @@ impl<'i> Decoder<'i> {
                     self.tree.push_text(canonical.as_deref().unwrap_or(text)),
                 ));
             }
-            _ => {
-                self.wrong(id, "number");
-                return Ok(self.tree.zero(id));
-            }
+            _ => return self.mismatched(id, shape, "number"),
         };
         if value.is_none() {
             self.wrong(id, &format!("number {text}"));
@@ -413,9 +421,25 @@ impl<'i> Decoder<'i> {
     }
 
     fn mismatch(&mut self, id: TypeId, what: &str) -> Result<Node, DecodeError> {
+        if self.schema.ty(id).shape == Shape::SchemaOrBool {
+            return Err(DecodeError::Value("boolean or JSON schema expected".to_owned()));
+        }
         self.wrong(id, what);
         self.scan.skip(self.depth)?;
         Ok(self.tree.zero(id))
+    }
+
+    /// A scalar where the type has none.
+    #[cold]
+    fn mismatched(&mut self, id: TypeId, shape: Shape, what: &str) -> Result<Node, DecodeError> {
+        match shape {
+            Shape::SchemaOrBool => Err(DecodeError::Value("boolean or JSON schema expected".to_owned())),
+            Shape::SchemaOrArray | Shape::SchemaOrStrings => Ok(Node::NULL),
+            _ => {
+                self.wrong(id, what);
+                Ok(self.tree.zero(id))
+            }
+        }
     }
 
     #[cold]

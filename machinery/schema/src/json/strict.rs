@@ -26,7 +26,7 @@ pub(super) enum PathStep {
 pub(super) struct Strict {
     pub(super) path: Vec<PathStep>,
     pub(super) errors: Vec<String>,
-    enabled: bool,
+    pub(super) enabled: bool,
 }
 
 impl Strict {
