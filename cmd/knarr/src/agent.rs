@@ -125,7 +125,9 @@ async fn work(arguments: AgentArguments) -> anyhow::Result<()> {
     let client = Client::from_kubeconfig(&kubeconfig, runtime.clone()).await?;
     let config = kubelet_config(&arguments, &kubeconfig)?;
     let node_name = config.node_name.clone();
-    start_network(&arguments, &runtime, &client, &node_name);
+    // Routes and rules follow all nodes, which the node's own identity may not.
+    let services = services_client(&arguments, &runtime).await?;
+    start_network(&arguments, &runtime, &services, &node_name);
     let socket = config.container_runtime_endpoint.clone();
     if arguments.container_runtime_endpoint.is_none() {
         start_containerd(&arguments, &runtime).await?;
@@ -141,7 +143,7 @@ async fn work(arguments: AgentArguments) -> anyhow::Result<()> {
         architecture,
     )
     .await?;
-    start_services(&arguments, &runtime, &node_name).await?;
+    start_services(&arguments, &runtime, &services, &node_name);
     let kubelet = Kubelet::start(runtime.clone(), config, client.kube().clone()).await?;
     tracing::info!(node = node_name, port = kubelet.port(), "the node agent runs");
     let mut term = signal(SignalKind::terminate()).context("listening for signals")?;
@@ -163,7 +165,12 @@ fn start_network(arguments: &AgentArguments, runtime: &Runtime, client: &Client,
         mtu: None,
     };
     // The task belongs to the runtime; its handle is not needed.
-    let _ = node_network::start(config, client.clone(), Arc::new(SystemExec), runtime.clone());
+    drop(node_network::start(
+        config,
+        client.clone(),
+        Arc::new(SystemExec),
+        runtime.clone(),
+    ));
 }
 
 fn cni_config_dir(arguments: &AgentArguments) -> PathBuf {
@@ -184,20 +191,24 @@ async fn start_containerd(arguments: &AgentArguments, runtime: &Runtime) -> anyh
     Ok(())
 }
 
-/// Service rules and DNS, as `system:kube-proxy` where the server gave us that identity.
-async fn start_services(
-    arguments: &AgentArguments,
-    runtime: &Runtime,
-    node_name: &str,
-) -> anyhow::Result<()> {
+/// A client as `system:kube-proxy` where the server gave us that identity, else as the node.
+async fn services_client(arguments: &AgentArguments, runtime: &Runtime) -> anyhow::Result<Client> {
     let own = arguments.data_dir.join("kube-proxy.kubeconfig");
-    let node = arguments.data_dir.join("kubeconfig");
+    let node = || {
+        arguments
+            .kubeconfig
+            .clone()
+            .unwrap_or_else(|| arguments.data_dir.join("kubeconfig"))
+    };
     let path = if own.try_exists().unwrap_or(false) {
         own
     } else {
-        arguments.kubeconfig.clone().unwrap_or(node)
+        node()
     };
-    let client = Client::from_kubeconfig(&path, runtime.clone()).await?;
+    Ok(Client::from_kubeconfig(&path, runtime.clone()).await?)
+}
+
+fn start_services(arguments: &AgentArguments, runtime: &Runtime, client: &Client, node_name: &str) {
     let dns = cluster_dns(arguments);
     if !arguments.disable_proxy {
         let config = ProxyConfig {
@@ -210,7 +221,7 @@ async fn start_services(
             },
         };
         let kernel = Arc::new(LinuxKernel::new(Arc::new(SystemExec), runtime.clone()));
-        let _ = node_proxy::start(config, client.clone(), kernel, runtime.clone());
+        drop(node_proxy::start(config, client.clone(), kernel, runtime.clone()));
     }
     if let (false, Some(address)) = (arguments.disable_dns, dns.first()) {
         let resolv_conf = std::fs::read_to_string(&arguments.resolv_conf).unwrap_or_default();
@@ -220,9 +231,13 @@ async fn start_services(
             port: 53,
             upstream: node_dns::name_servers(&resolv_conf, *address),
         };
-        let _ = node_dns::start(config, client, Arc::new(SystemExec), runtime.clone());
+        drop(node_dns::start(
+            config,
+            client.clone(),
+            Arc::new(SystemExec),
+            runtime.clone(),
+        ));
     }
-    Ok(())
 }
 
 fn cluster_dns(arguments: &AgentArguments) -> Vec<Ipv4Addr> {

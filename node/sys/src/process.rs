@@ -50,11 +50,11 @@ impl ProcessIdentity {
     /// Waits until that very process has ended. Must be called within a tokio runtime.
     pub async fn ended(&self) -> std::io::Result<()> {
         let descriptor = open_pidfd(self.pid)?;
-        // SAFETY: the descriptor is open, owned by the handle, and closed only when the handle is dropped.
         #[expect(
             unsafe_code,
             reason = "tokio asks for the promise that the descriptor stays open"
         )]
+        // SAFETY: the descriptor is open, owned by the handle, and closed only when the handle is dropped.
         let handle = unsafe { AsyncFd::register_with_interest(descriptor, Interest::READABLE) }?;
         // The handle is for whoever has the pid now; if that is another, ours has ended.
         if self.is_alive() {

@@ -52,7 +52,10 @@ pub fn generate(input: &StatusInput<'_>) -> PodStatus {
     let regulars = make(regulars);
     status.phase = Some(phase(input, &inits, &regulars).to_string());
     if let Some((reason, message)) = input.failure {
-        status.phase = Some("Failed".into());
+        // A phase nothing comes back from is told only when nothing runs any more.
+        if input.terminal {
+            status.phase = Some("Failed".into());
+        }
         status.reason = Some(reason.clone());
         status.message = Some(message.clone());
     }

@@ -541,13 +541,10 @@ impl PodWorker {
     /// The pod is to end or has ended: stop what runs, say how it ended, clean up, let it be deleted.
     async fn end(&mut self, pod: &Arc<Pod>, observed: &ObservedPod) -> Result<Next, node_cri::CriError> {
         self.probes.stop();
-        let deleted = pod.metadata.deletion_timestamp.is_some();
         let still =
             observed.running().next().is_some() || observed.sandboxes.iter().any(|sandbox| sandbox.ready);
         if still {
-            if deleted {
-                self.report(pod, observed, false).await;
-            }
+            self.report(pod, observed, false).await;
             self.stop_listening(pod, observed).await?;
         }
         let observed = self.observe().await?;
