@@ -86,7 +86,8 @@ impl Pki {
                 "apiserver-kubelet-client",
                 &cluster,
                 "kube-apiserver-kubelet-client",
-                Some("kubeadm:cluster-admins"),
+                // The kubelet asks us whether its client may: the group needs no binding to be there first.
+                Some("system:masters"),
             )?,
             front_proxy_client: client("front-proxy-client", &front_proxy, "front-proxy-client", None)?,
             cluster,
