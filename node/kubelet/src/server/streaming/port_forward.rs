@@ -133,6 +133,7 @@ async fn tunnel(runtime: &Runtime, connection: Taken) -> DuplexStream {
                 break;
             }
         }
+        let _ = sink.send(websocket::farewell()).await;
         let _ = sink.close().await;
     });
     theirs

@@ -10,7 +10,8 @@ use machinery_runtime::Runtime;
 use tokio::sync::mpsc;
 use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::Message;
-use tokio_tungstenite::tungstenite::protocol::{Role, WebSocketConfig};
+use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
+use tokio_tungstenite::tungstenite::protocol::{CloseFrame, Role, WebSocketConfig};
 
 use super::channels::{Channels, Input, Output, PIECES_MAX, parse_size};
 use super::upgrade::Taken;
@@ -50,7 +51,6 @@ pub(super) fn carry(runtime: &Runtime, socket: WebSocketStream<Taken>) -> Channe
         }
     });
     runtime.spawn("websocket writer", async move {
-        // One empty message per channel tells the client that the streams are there.
         while let Some(piece) = outputs.recv().await {
             let (channel, data) = match piece {
                 Output::Stdout(data) => (1, data),
@@ -62,9 +62,19 @@ pub(super) fn carry(runtime: &Runtime, socket: WebSocketStream<Taken>) -> Channe
             }
         }
         // The client learns that all is said; it may have gone already.
+        let _ = sink.send(farewell()).await;
         let _ = sink.close().await;
     });
     Channels { input, output }
+}
+
+/// A close that says all is well: clients take one without a status for a broken connection.
+pub(super) fn farewell() -> Message {
+    let frame = CloseFrame {
+        code: CloseCode::Normal,
+        reason: "".into(),
+    };
+    Message::Close(Some(frame))
 }
 
 fn parse(data: &Bytes) -> Option<Input> {
