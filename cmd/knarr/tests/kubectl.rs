@@ -1,0 +1,163 @@
+//! What a user types: upstream's kubectl against the built binary, without a node.
+
+mod support;
+
+use support::{Server, kubectl_or_skip};
+
+const WEB: &str = "
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: web, labels: {app: web}}
+spec:
+  replicas: 3
+  selector: {matchLabels: {app: web}}
+  template:
+    metadata: {labels: {app: web}}
+    spec: {containers: [{name: web, image: 'example/web:1', ports: [{containerPort: 80}]}]}
+";
+
+#[test]
+fn objects_are_created_read_and_changed() {
+    let Some(kubectl) = kubectl_or_skip("objects_are_created_read_and_changed") else { return };
+    let server = Server::start(kubectl);
+    server.kubectl(&["create", "namespace", "shop"]);
+    server.kubectl(&["-n", "shop", "create", "configmap", "settings", "--from-literal=color=blue"]);
+    let get = |path: &str| {
+        server.kubectl(&["-n", "shop", "get", "configmap", "settings", "-o", &format!("jsonpath={path}")])
+    };
+    assert_eq!(get("{.data.color}"), "blue");
+    server.kubectl(&["-n", "shop", "label", "configmap", "settings", "tier=front"]);
+    server.kubectl(&["-n", "shop", "annotate", "configmap", "settings", "note=mine"]);
+    server.kubectl(&["-n", "shop", "patch", "configmap", "settings", "-p", r#"{"data":{"size":"9"}}"#]);
+    assert_eq!(get("{.metadata.labels.tier}/{.metadata.annotations.note}/{.data.size}"), "front/mine/9");
+    let merge = ["-n", "shop", "patch", "configmap", "settings", "--type=merge", "-p", r#"{"data":{"size":null}}"#];
+    server.kubectl(&merge);
+    let json = r#"[{"op":"replace","path":"/data/color","value":"red"}]"#;
+    server.kubectl(&["-n", "shop", "patch", "configmap", "settings", "--type=json", "-p", json]);
+    assert_eq!(get("{.data}"), r#"{"color":"red"}"#);
+    assert!(server.kubectl(&["-n", "shop", "get", "configmap", "-l", "tier=front", "-o", "name"]).contains("settings"));
+    assert!(server.kubectl(&["-n", "shop", "describe", "configmap", "settings"]).contains("red"));
+    assert!(server.kubectl(&["-n", "shop", "get", "configmap", "settings"]).contains("DATA"));
+    assert!(server.kubectl(&["-n", "shop", "get", "configmap", "settings", "-o", "yaml"]).contains("color: red"));
+    server.kubectl(&["-n", "shop", "delete", "configmap", "settings"]);
+    let complaint = server.refused(&["-n", "shop", "get", "configmap", "settings"]);
+    assert_eq!(complaint.trim(), r#"Error from server (NotFound): configmaps "settings" not found"#);
+}
+
+#[test]
+fn a_deployment_is_applied_scaled_and_rolled() {
+    let Some(kubectl) = kubectl_or_skip("a_deployment_is_applied_scaled_and_rolled") else { return };
+    let server = Server::start(kubectl);
+    server.feed(&["apply"], WEB);
+    assert!(server.feed(&["apply"], WEB).contains("unchanged"));
+    let pods = || server.kubectl(&["get", "pods", "-l", "app=web", "-o", "name"]).lines().count();
+    server.until("three pods", || pods() == 3);
+    server.kubectl(&["scale", "deployment", "web", "--replicas=5"]);
+    server.until("five pods", || pods() == 5);
+    server.kubectl(&["rollout", "restart", "deployment", "web"]);
+    server.until("a second revision", || server.kubectl(&["rollout", "history", "deployment", "web"]).contains("\n2 "));
+    server.kubectl(&["expose", "deployment", "web", "--port=80"]);
+    let address = server.kubectl(&["get", "service", "web", "-o", "jsonpath={.spec.clusterIP}"]);
+    assert!(address.starts_with("10.96."), "{address}");
+    assert!(server.kubectl(&["describe", "deployment", "web"]).contains("RollingUpdateStrategy"));
+    server.kubectl(&["delete", "deployment", "web"]);
+    server.until("no pods", || pods() == 0);
+}
+
+#[test]
+fn a_server_says_what_it_serves() {
+    let Some(kubectl) = kubectl_or_skip("a_server_says_what_it_serves") else { return };
+    let server = Server::start(kubectl);
+    let resources = server.kubectl(&["api-resources"]);
+    for kind in ["deployments", "cronjobs", "customresourcedefinitions", "leases", "networkpolicies"] {
+        assert!(resources.contains(kind), "{kind} is not listed");
+    }
+    assert!(server.kubectl(&["explain", "pod.spec.containers"]).contains("FIELDS"));
+    assert!(server.kubectl(&["version"]).contains("Server Version: v1.37"));
+    assert_eq!(server.kubectl(&["auth", "can-i", "create", "pods"]).trim(), "yes");
+    let token = server.kubectl(&["create", "token", "default"]);
+    assert_eq!(token.trim().split('.').count(), 3, "a JWT has three parts");
+    let account = "--as=system:serviceaccount:default:default";
+    let refused = server.refused(&["get", "secrets", account]);
+    assert!(refused.contains("Forbidden") && refused.contains("cannot list resource \"secrets\""), "{refused}");
+}
+
+const CRD: &str = "
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: boats.knarr.test}
+spec:
+  group: knarr.test
+  scope: Namespaced
+  names: {plural: boats, singular: boat, kind: Boat, shortNames: [bo]}
+  versions:
+  - name: v1
+    served: true
+    storage: true
+    subresources: {status: {}}
+    additionalPrinterColumns: [{name: Oars, type: integer, jsonPath: .spec.oars}]
+    schema:
+      openAPIV3Schema:
+        type: object
+        properties:
+          spec:
+            type: object
+            required: [oars]
+            properties:
+              oars: {type: integer, minimum: 2}
+              sail: {type: string, default: square}
+          status: {type: object, properties: {afloat: {type: boolean}}}
+";
+
+#[test]
+fn a_custom_kind_behaves_like_a_built_in_one() {
+    let Some(kubectl) = kubectl_or_skip("a_custom_kind_behaves_like_a_built_in_one") else { return };
+    let server = Server::start(kubectl);
+    server.feed(&["apply"], CRD);
+    server.kubectl(&["wait", "--for=condition=Established", "crd/boats.knarr.test", "--timeout=60s"]);
+    let boat = "
+apiVersion: knarr.test/v1
+kind: Boat
+metadata: {name: ormen}
+spec: {oars: 34}
+";
+    server.feed(&["create"], boat);
+    assert_eq!(server.kubectl(&["get", "boat", "ormen", "-o", "jsonpath={.spec.sail}"]), "square");
+    let listed = server.kubectl(&["get", "bo"]);
+    assert!(listed.contains("OARS") && listed.contains("34"), "{listed}");
+    let refused = server.refused(&["patch", "boat", "ormen", "--type=merge", "-p", r#"{"spec":{"oars":1}}"#]);
+    assert!(refused.contains("spec.oars: Invalid value: 1: spec.oars in body should be greater than or equal to 2"), "{refused}");
+    server.kubectl(&["delete", "crd", "boats.knarr.test"]);
+    let gone = server.refused(&["get", "boats"]);
+    assert!(gone.contains("the server doesn't have a resource type"), "{gone}");
+}
+
+#[test]
+fn nothing_acknowledged_is_lost_by_a_kill() {
+    let Some(kubectl) = kubectl_or_skip("nothing_acknowledged_is_lost_by_a_kill") else { return };
+    let mut server = Server::start(kubectl);
+    for round in 0..3 {
+        for number in 0..10 {
+            let name = format!("kept-{round}-{number}");
+            server.kubectl(&["create", "configmap", &name, "--from-literal=a=b"]);
+        }
+        server.kill_and_restart();
+        let names = server.kubectl(&["get", "configmaps", "-o", "name"]);
+        let kept = names.lines().filter(|name| name.contains("/kept-")).count();
+        assert_eq!(kept, (round + 1) * 10);
+    }
+}
+
+#[test]
+fn bad_input_gets_upstreams_answer() {
+    let Some(kubectl) = kubectl_or_skip("bad_input_gets_upstreams_answer") else { return };
+    let server = Server::start(kubectl);
+    let refused = server.refused(&["create", "deployment", "Bad_Name", "--image=x"]);
+    assert!(refused.contains("a lowercase RFC 1123 subdomain must consist of"), "{refused}");
+    let file = server.dir.path().join("unknown.yaml");
+    std::fs::write(&file, WEB.replace("replicas: 3", "replicass: 3")).expect("written");
+    let refused = server.refused(&["create", "-f", &file.display().to_string()]);
+    assert!(refused.contains("strict decoding error: unknown field \"spec.replicass\""), "{refused}");
+    let refused = server.refused(&["get", "pods", "-l", "a in"]);
+    assert!(refused.contains("unable to parse requirement") || refused.contains("expected"), "{refused}");
+}
