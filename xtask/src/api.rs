@@ -4,7 +4,10 @@ use crate::host::Host;
 use crate::process;
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
+use base64::Engine;
+use std::fs;
 use std::io::Write;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
@@ -92,7 +95,7 @@ impl Api {
     }
 
     fn request(&self, method: &str, path: &str, body: Option<&str>) -> Result<(u16, String)> {
-        let mut curl = self.curl(method, path);
+        let mut curl = self.curl(method, path)?;
         if body.is_some() {
             curl.args([
                 "--header",
@@ -120,23 +123,29 @@ impl Api {
         Ok((code.parse()?, body.to_owned()))
     }
 
-    fn curl(&self, method: &str, path: &str) -> Command {
-        let pki = self.data_dir.join("pki");
+    fn curl(&self, method: &str, path: &str) -> Result<Command> {
         let mut curl = self.host.command("curl");
-        curl.args([
-            "--silent",
-            "--show-error",
-            "--max-time",
-            "10",
-            "--write-out",
-            "\n%{http_code}",
-        ]);
-        curl.arg("--cacert").arg(pki.join("ca.crt"));
-        curl.arg("--cert")
-            .arg(pki.join("admin.crt"))
-            .arg("--key")
-            .arg(pki.join("admin.key"));
+        curl.args(["--silent", "--show-error", "--max-time", "10", "--write-out", "\n%{http_code}"]);
+        let kubeconfig = fs::read_to_string(crate::up::kubeconfig(&self.data_dir))?;
+        for (flag, field) in [
+            ("--cacert", "certificate-authority-data"),
+            ("--cert", "client-certificate-data"),
+            ("--key", "client-key-data"),
+        ] {
+            curl.arg(flag).arg(self.credential(&kubeconfig, field)?);
+        }
         curl.args(["--request", method, &format!("{}{path}", self.base)]);
-        curl
+        Ok(curl)
+    }
+
+    /// A field of the administrator's kubeconfig as a file of its own, which is how curl takes it.
+    fn credential(&self, kubeconfig: &str, field: &str) -> Result<PathBuf> {
+        let line = kubeconfig.lines().find_map(|line| line.trim().trim_start_matches("- ").strip_prefix(field));
+        let text = line.and_then(|rest| rest.strip_prefix(':')).context("the kubeconfig lacks a credential")?;
+        let bytes = base64::engine::general_purpose::STANDARD.decode(text.trim().trim_matches('"'))?;
+        let file = self.data_dir.join(format!("up.{field}"));
+        let mut options = fs::OpenOptions::new();
+        options.write(true).create(true).truncate(true).mode(0o600).open(&file)?.write_all(&bytes)?;
+        Ok(file)
     }
 }

@@ -11,8 +11,8 @@ pub(crate) mod paths;
 pub(crate) use arguments::ServerArguments;
 
 use anyhow::Context;
-use apiserver_server::Server;
 use apiserver_storage::{LogOptions, LogStorage, Storage};
+use cluster::{Cluster, Selection};
 use machinery_runtime::Runtime;
 use paths::Paths;
 use std::sync::Arc;
@@ -41,11 +41,21 @@ async fn serve(arguments: ServerArguments) -> anyhow::Result<()> {
     let paths = Paths::new(&arguments.data_dir);
     let config = arguments.server_config(&paths)?;
     let storage = open_storage(&arguments, &paths, &runtime).await?;
-    let server = Server::builder(storage).config(config).start(&runtime).await?;
+    let cluster_cidr = arguments.cluster_cidr;
+    let cluster = Cluster::builder()
+        .runtime(runtime.clone())
+        .storage(storage)
+        .server(|settings| *settings = config)
+        .controllers(Selection::Default)
+        .controller_config(|settings| settings.cluster_cidr = cluster_cidr.to_string())
+        .scheduler()
+        .start()
+        .await?;
+    let server = cluster.server();
     let address = server.local_address().context("the server has no address")?;
     let url = identities::local_url(address);
     identities::write_admin(
-        &server,
+        server,
         &url,
         &paths,
         arguments.write_kubeconfig.as_deref(),
@@ -53,12 +63,12 @@ async fn serve(arguments: ServerArguments) -> anyhow::Result<()> {
     )?;
     tracing::info!(%url, data_dir = %arguments.data_dir.display(), "ready");
     if !arguments.disable_agent {
-        identities::write_agent(&server, &url, &arguments, &paths, &runtime)?;
+        identities::write_agent(server, &url, &arguments, &paths, &runtime)?;
         agent_process::ensure(&arguments, &paths)?;
     }
     wait_for_signal().await?;
     tracing::info!("shutting down");
-    server.shutdown().await;
+    cluster.shutdown().await;
     Ok(())
 }
 
