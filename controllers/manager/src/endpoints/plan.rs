@@ -114,7 +114,7 @@ fn address(service: &Object<ServiceView>, pod: &Object<PodView>) -> Option<Addre
     Some(Address {
         ip: ip.to_string(),
         hostname: named.then(|| pod.hostname.to_string()),
-        node_name: Some(pod.node.to_string()),
+        node_name: (!pod.node.is_empty()).then(|| pod.node.to_string()),
         target_ref: Some(TargetRef {
             kind: "Pod".to_owned(),
             namespace: pod.namespace().to_owned(),

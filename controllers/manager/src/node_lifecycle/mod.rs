@@ -58,10 +58,10 @@ impl Projection for LeaseView {
         #[derive(Deserialize, Default)]
         struct Spec {
             #[serde(default, rename = "renewTime")]
-            renew_time: String,
+            renew_time: Option<String>,
         }
         Ok(Self {
-            renewed: serde_json::from_slice::<Lease>(json)?.spec.renew_time,
+            renewed: serde_json::from_slice::<Lease>(json)?.spec.renew_time.unwrap_or_default(),
         })
     }
 }

@@ -29,7 +29,7 @@ impl Projection for NodeView {
         let heartbeats: Status<Heartbeat> = serde_json::from_slice::<Node<Heartbeat>>(json)?.status;
         let heartbeat = heartbeats.conditions.into_iter().find(|own| own.kind == "Ready");
         Ok(Self {
-            heartbeat: heartbeat.map(|own| own.at).unwrap_or_default(),
+            heartbeat: heartbeat.and_then(|own| own.at).unwrap_or_default(),
             zone: header.label("topology.kubernetes.io/zone").map(str::to_owned),
             pod_cidrs: node.spec.pod_cidrs,
             unschedulable: node.spec.unschedulable,
@@ -53,7 +53,7 @@ struct Heartbeat {
     #[serde(rename = "type")]
     kind: String,
     #[serde(default, rename = "lastHeartbeatTime")]
-    at: String,
+    at: Option<String>,
 }
 
 #[derive(Deserialize, Default)]

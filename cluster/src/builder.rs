@@ -1,0 +1,243 @@
+//! Builds and holds a cluster.
+
+use crate::error::ClusterError;
+use crate::faults::{Faults, FaultyService};
+use crate::identities;
+use apiserver_server::{Server, ServerConfig};
+use apiserver_storage::{LogOptions, LogStorage, Storage};
+use controllers_manager::manager::Selection;
+use controllers_manager::{Config, ControllerContext, ControllerManager};
+use machinery_client::{Client, Informers};
+use machinery_meta::UserInfo;
+use machinery_runtime::{Runtime, Scope};
+use std::fmt;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// Where objects live.
+enum Store {
+    Memory,
+    Directory(PathBuf),
+    Given(Arc<dyn Storage>),
+}
+
+/// What a cluster is made of. Every choice has a default; the plainest cluster is in memory, without an address.
+pub struct ClusterBuilder {
+    runtime: Option<Runtime>,
+    store: Store,
+    server: ServerConfig,
+    controllers: Option<Selection>,
+    config: Config,
+    scheduler: bool,
+    faults: Option<Faults>,
+}
+
+impl fmt::Debug for ClusterBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ClusterBuilder").field("server", &self.server).finish_non_exhaustive()
+    }
+}
+
+impl ClusterBuilder {
+    /// Clock, tasks, randomness, disk; the machine's own where nothing is said.
+    #[must_use]
+    pub fn runtime(mut self, runtime: Runtime) -> Self {
+        self.runtime = Some(runtime);
+        self
+    }
+
+    /// Objects live in memory and end with the cluster.
+    #[must_use]
+    pub fn memory(mut self) -> Self {
+        self.store = Store::Memory;
+        self
+    }
+
+    /// Objects and certificates live in this directory.
+    #[must_use]
+    pub fn data_dir(mut self, directory: impl Into<PathBuf>) -> Self {
+        let directory = directory.into();
+        self.server.cert_dir = Some(directory.join("pki"));
+        self.store = Store::Directory(directory.join("storage"));
+        self
+    }
+
+    /// Objects live in this storage.
+    #[must_use]
+    pub fn storage(mut self, storage: Arc<dyn Storage>) -> Self {
+        self.store = Store::Given(storage);
+        self
+    }
+
+    /// Also serve on this address; port 0 takes any free one.
+    #[must_use]
+    pub fn bind_address(mut self, address: SocketAddr) -> Self {
+        self.server.listen = Some(address);
+        self
+    }
+
+    /// Changes the server's settings.
+    #[must_use]
+    pub fn server(mut self, change: impl FnOnce(&mut ServerConfig)) -> Self {
+        change(&mut self.server);
+        self
+    }
+
+    /// Changes the controllers' settings.
+    #[must_use]
+    pub fn controller_config(mut self, change: impl FnOnce(&mut Config)) -> Self {
+        change(&mut self.config);
+        self
+    }
+
+    /// Which controllers run; none unless asked for.
+    #[must_use]
+    pub fn controllers(mut self, selection: Selection) -> Self {
+        self.controllers = Some(selection);
+        self
+    }
+
+    /// Run the scheduler as well.
+    #[must_use]
+    pub fn scheduler(mut self) -> Self {
+        self.scheduler = true;
+        self
+    }
+
+    /// Controllers and scheduler reach the server through these faults; [`Cluster::client_as`] does not.
+    #[must_use]
+    pub fn faults(mut self, faults: Faults) -> Self {
+        self.faults = Some(faults);
+        self
+    }
+
+    /// Starts everything; answers once the server serves.
+    pub async fn start(self) -> Result<Cluster, ClusterError> {
+        let runtime = self.runtime.unwrap_or_else(Runtime::real);
+        let scope = runtime.child_scope();
+        let runtime = scope.runtime().clone();
+        let storage: Arc<dyn Storage> = match self.store {
+            Store::Memory => Arc::new(LogStorage::memory(&runtime).await?),
+            Store::Directory(directory) => {
+                Arc::new(LogStorage::open(&runtime, LogOptions::new(directory)).await?.0)
+            }
+            Store::Given(storage) => storage,
+        };
+        let server = Arc::new(Server::builder(storage).config(self.server).start(&runtime).await?);
+        let transport = Transport { server: Arc::downgrade(&server), runtime: runtime.clone(), faults: self.faults };
+        let mut config = self.config;
+        config.root_ca = server.pki().cluster.certificate_pem().to_owned();
+        let manager = self.controllers.map(|selection| start_controllers(&transport, &runtime, config, &selection));
+        if self.scheduler {
+            if let Some(client) = transport.client_as(identities::scheduler()) {
+                controllers_scheduler::start(client, runtime.clone()).detach();
+            }
+        }
+        Ok(Cluster { manager, server, scope })
+    }
+}
+
+/// How components reach the server: in process, through the faults where there are some.
+#[derive(Clone)]
+struct Transport {
+    server: std::sync::Weak<Server>,
+    runtime: Runtime,
+    faults: Option<Faults>,
+}
+
+impl Transport {
+    fn client_as(&self, user: UserInfo) -> Option<Client> {
+        let service = self.server.upgrade()?.service_as(user);
+        Some(match &self.faults {
+            Some(faults) => {
+                let service = FaultyService::new(service, faults.clone(), self.runtime.clone());
+                Client::in_process(service, self.runtime.clone())
+            }
+            None => Client::in_process(service, self.runtime.clone()),
+        })
+    }
+}
+
+fn start_controllers(
+    transport: &Transport,
+    runtime: &Runtime,
+    config: Config,
+    selection: &Selection,
+) -> ControllerManager {
+    let client = |transport: &Transport, user: UserInfo| {
+        transport.client_as(user).expect("the server outlives its builder").with_user_agent("kube-controller-manager")
+    };
+    let reader = client(transport, identities::controller_manager());
+    let informers = Informers::new(reader, runtime.clone());
+    let writers = transport.clone();
+    let clients = Arc::new(move |account: &str| client(&writers, identities::controller(account)));
+    let context = ControllerContext::new(runtime.clone(), informers, clients, config);
+    ControllerManager::start(&context, selection)
+}
+
+/// A running cluster. Dropping it ends everything at once; [`Cluster::shutdown`] lets requests finish.
+pub struct Cluster {
+    manager: Option<ControllerManager>,
+    server: Arc<Server>,
+    scope: Scope,
+}
+
+impl fmt::Debug for Cluster {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Cluster").field("server", &self.server).finish_non_exhaustive()
+    }
+}
+
+impl Cluster {
+    /// Begins with the plainest cluster.
+    pub fn builder() -> ClusterBuilder {
+        ClusterBuilder {
+            runtime: None,
+            store: Store::Memory,
+            server: ServerConfig::default(),
+            controllers: None,
+            config: Config::default(),
+            scheduler: false,
+            faults: None,
+        }
+    }
+
+    /// A client with this identity, in process, through every filter.
+    pub fn client_as(&self, user: UserInfo) -> Client {
+        Client::in_process(self.server.service_as(user), self.scope.runtime().clone())
+    }
+
+    /// A client that may do everything.
+    pub fn admin(&self) -> Client {
+        self.client_as(identities::admin())
+    }
+
+    /// The server.
+    pub fn server(&self) -> &Server {
+        &self.server
+    }
+
+    /// The runtime everything of this cluster runs in.
+    pub fn runtime(&self) -> &Runtime {
+        self.scope.runtime()
+    }
+
+    /// How many tasks it has.
+    pub fn task_count(&self) -> usize {
+        self.scope.task_count()
+    }
+
+    /// Stops controllers, then the server: requests under way finish, acknowledged writes are on disk.
+    pub async fn shutdown(mut self) {
+        if let Some(manager) = self.manager.take() {
+            manager.stopped().await;
+        }
+        match Arc::try_unwrap(self.server) {
+            Ok(server) => server.shutdown().await,
+            // Somebody still starts a client; it ends with the scope.
+            Err(server) => drop(server),
+        }
+        self.scope.stopped().await;
+    }
+}

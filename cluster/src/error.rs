@@ -1,0 +1,10 @@
+//! Why a cluster does not start.
+
+/// What failed, and why.
+#[derive(Debug, thiserror::Error)]
+pub enum ClusterError {
+    #[error("opening storage")]
+    Storage(#[from] apiserver_storage::StorageError),
+    #[error("starting the API server")]
+    Server(#[from] apiserver_server::ServerError),
+}
