@@ -20,7 +20,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         cluster_cidr: Some(next()?.parse()?),
         local_addresses: vec![[10, 96, 0, 10].into()],
     };
-    let kernel = Arc::new(LinuxKernel::new(Arc::new(node_sys::SystemExec), runtime.clone()));
+    let kernel = Arc::new(LinuxKernel::new(Arc::new(node_sys::SystemExec)));
     let _running = start(config, client, kernel, runtime);
     std::future::pending().await
 }

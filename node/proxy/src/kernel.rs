@@ -2,14 +2,16 @@
 
 use crate::conntrack::Stale;
 use crate::elements::Delta;
-use crate::netlink;
+use crate::{netlink, table};
 use async_trait::async_trait;
-use machinery_runtime::{Runtime, TaskEnded};
 use node_sys::{CommandSpec, Exec, ExecError};
 use std::collections::BTreeSet;
 use std::fmt::Debug;
 use std::io;
 use std::sync::Arc;
+
+/// Elements that are changed while the caller's thread waits, a few milliseconds at most; more of them are left to `nft`.
+const MAX_INLINE: usize = 4096;
 
 /// What could not be done.
 #[derive(Debug, thiserror::Error)]
@@ -18,8 +20,6 @@ pub enum KernelError {
     Table(#[source] ExecError),
     #[error("changing elements of the nftables table")]
     Elements(#[source] io::Error),
-    #[error("changing elements of the nftables table was interrupted")]
-    Interrupted(#[source] TaskEnded),
 }
 
 /// Where rules go.
@@ -39,12 +39,11 @@ pub trait Kernel: Send + Sync + Debug {
 #[derive(Debug, Clone)]
 pub struct LinuxKernel {
     exec: Arc<dyn Exec>,
-    runtime: Runtime,
 }
 
 impl LinuxKernel {
-    pub fn new(exec: Arc<dyn Exec>, runtime: Runtime) -> Self {
-        Self { exec, runtime }
+    pub fn new(exec: Arc<dyn Exec>) -> Self {
+        Self { exec }
     }
 }
 
@@ -58,11 +57,10 @@ impl Kernel for LinuxKernel {
     }
 
     async fn change(&self, delta: &Delta) -> Result<(), KernelError> {
-        let batch = netlink::batch(delta);
-        let applied = self.runtime.blocking(|| batch.apply()).await;
-        applied
-            .map_err(KernelError::Interrupted)?
-            .map_err(KernelError::Elements)
+        if delta.delete.len() + delta.add.len() > MAX_INLINE {
+            return self.apply(table::change(delta)).await;
+        }
+        netlink::batch(delta).apply().map_err(KernelError::Elements)
     }
 
     /// `conntrack` ends with 1 where there was nothing to forget.

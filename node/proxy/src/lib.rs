@@ -27,4 +27,4 @@ mod tests;
 
 pub use config::ProxyConfig;
 pub use driver::start;
-pub use kernel::{Kernel, KernelError, LinuxKernel};
+pub use kernel::{Kernel, KernelError, LinuxKernel, LinuxKernel as Programs};
