@@ -100,7 +100,8 @@ impl Projection for Slice {
         #[derive(Deserialize, Default)]
         #[serde(default)]
         struct Full {
-            endpoints: Vec<WireEndpoint>,
+            /// `null` where there are none.
+            endpoints: Option<Vec<WireEndpoint>>,
             ports: Option<Vec<SlicePort>>,
         }
         #[derive(Deserialize, Default)]
@@ -128,7 +129,7 @@ impl Projection for Slice {
         };
         Ok(Self {
             service: format!("{}/{service}", header.key.namespace).into(),
-            endpoints: full.endpoints.into_iter().filter_map(read).collect(),
+            endpoints: full.endpoints.into_iter().flatten().filter_map(read).collect(),
             ports: full.ports.unwrap_or_default(),
         })
     }

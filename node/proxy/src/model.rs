@@ -143,6 +143,7 @@ impl Projection for Slice {
         let endpoints = full
             .endpoints
             .into_iter()
+            .flatten()
             .filter_map(wire::Endpoint::read)
             .collect();
         let service = format!("{}/{service}", header.key.namespace).into();
@@ -204,7 +205,8 @@ mod wire {
     #[serde(default, rename_all = "camelCase")]
     pub(super) struct Slice {
         pub(super) address_type: Box<str>,
-        pub(super) endpoints: Vec<Endpoint>,
+        /// `null` where there are none.
+        pub(super) endpoints: Option<Vec<Endpoint>>,
         pub(super) ports: Option<Vec<SlicePort>>,
     }
 

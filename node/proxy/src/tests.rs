@@ -93,6 +93,11 @@ fn nobody_there_is_refused_and_nobody_here_is_dropped() {
 }
 
 #[test]
+fn a_slice_without_endpoints_says_null() {
+    assert!(slice(&Json::Null, &Json::Null).endpoints.is_empty());
+}
+
+#[test]
 fn terminating_endpoints_serve_when_nobody_is_ready() {
     let leaving = json!({"ready": false, "serving": true, "terminating": true});
     let ports = json!([{"port": 80}]);
