@@ -59,7 +59,10 @@ fn measure(what: &str, mut run: impl FnMut()) {
 /// Nanoseconds this thread has run so far.
 fn on_processor() -> u64 {
     let text = std::fs::read_to_string("/proc/thread-self/schedstat").expect("Linux says");
-    text.split(' ').next().and_then(|first| first.parse().ok()).expect("its first number is the time")
+    text.split(' ')
+        .next()
+        .and_then(|first| first.parse().ok())
+        .expect("its first number is the time")
 }
 
 /// A pod of about 1.5 KB, as a Deployment's controller would create it.

@@ -43,7 +43,12 @@ pub(crate) fn pod_schema() -> Arc<Schema> {
     let mut http = pointer(FieldSpec::optional("httpGet", get));
     (http.number, http.wire, http.group) = (2, Wire::Bytes, 1);
     let period = numbered(FieldSpec::optional("periodSeconds", int32), 4, Wire::Varint);
-    b.define_struct(probe, vec![http, period], &[Group { number: 1, parent: 0 }]);
+    let handler = Group {
+        name: b.intern("ProbeHandler"),
+        number: 1,
+        parent: 0,
+    };
+    b.define_struct(probe, vec![http, period], &[handler]);
 
     let resources = b.declare("v1.ResourceRequirements", "v1.ResourceRequirements");
     let limits = numbered(FieldSpec::optional("limits", quantities), 1, Wire::Bytes);

@@ -25,6 +25,8 @@ pub(super) struct Type {
 #[serde(rename_all = "camelCase", default)]
 pub(super) struct Field {
     pub(super) name: String,
+    /// Go's name, where it is not the JSON name but for case.
+    pub(super) go: String,
     pub(super) r#type: String,
     /// Go's name of a named scalar (`v1.PullPolicy`), where the facts have it.
     pub(super) go_type: String,

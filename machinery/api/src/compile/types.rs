@@ -146,7 +146,13 @@ impl<'f> Build<'f> {
                 specs[before..].iter_mut().for_each(|spec| spec.number = 0);
                 continue;
             }
+            let name = self.builder.intern(if field.go.is_empty() {
+                &field.name
+            } else {
+                &field.go
+            });
             groups.push(Group {
+                name,
                 number: field.number,
                 parent: group,
             });

@@ -83,6 +83,7 @@ impl<'i> Decoder<'i> {
             Some(b'{') => self.object(id, shape),
             Some(b'[') => self.array(id, shape),
             Some(b'"') => self.string(id, shape),
+            Some(b't' | b'f') if shape == Shape::Quantity => Err(not_a_quantity()),
             Some(b't') => self.scan.word("true").map(|()| self.boolean(id, shape, true)),
             Some(b'f') => self.scan.word("false").map(|()| self.boolean(id, shape, false)),
             Some(b'-' | b'0'..=b'9') => self.number(id, shape),
@@ -424,6 +425,9 @@ impl<'i> Decoder<'i> {
         if self.schema.ty(id).shape == Shape::SchemaOrBool {
             return Err(DecodeError::Value("boolean or JSON schema expected".to_owned()));
         }
+        if self.schema.ty(id).shape == Shape::Quantity {
+            return Err(not_a_quantity());
+        }
         self.wrong(id, what);
         self.scan.skip(self.depth)?;
         Ok(self.tree.zero(id))
@@ -477,6 +481,11 @@ impl<'i> Decoder<'i> {
         unescape(self.scan.slice(literal.start, literal.end), &mut self.tree.text)?;
         Ok((narrow(start), narrow(self.tree.text.len() - start)))
     }
+}
+
+/// Whatever is not a number or a string goes to the quantity's own parser as it stands.
+fn not_a_quantity() -> DecodeError {
+    DecodeError::Value(machinery_meta::quantity::ParseQuantityError::Format.to_string())
 }
 
 /// Which fields of a struct the document had.

@@ -90,6 +90,7 @@ impl Strict {
         let mut owner = None;
         for step in &self.path {
             if let PathStep::Field { parent, position } = step {
+                inlined_names(schema, *parent, *position, &mut names);
                 names.push(field_name(schema, *parent, *position));
                 owner = Some(*parent);
             }
@@ -108,4 +109,17 @@ fn field_name(schema: &Schema, parent: TypeId, position: usize) -> &str {
     schema
         .field_at(parent, position)
         .map_or("", |field| schema.text(field.name))
+}
+
+/// Go puts the names of the inlined structs on the way to a field into its path.
+fn inlined_names<'s>(schema: &'s Schema, parent: TypeId, position: usize, names: &mut Vec<&'s str>) {
+    let groups = schema.groups(schema.ty(parent));
+    let mut own = Vec::new();
+    let mut at = schema.field_at(parent, position).map_or(0, |field| field.group);
+    while let Some(group) = usize::from(at).checked_sub(1).and_then(|index| groups.get(index)) {
+        own.push(schema.text(group.name));
+        // A parent comes before its children, so this ends.
+        at = group.parent.min(at - 1);
+    }
+    names.extend(own.into_iter().rev());
 }

@@ -167,7 +167,9 @@ impl Check {
     ) {
         let pattern = schema.str("pattern");
         if let Err(error) = regex::Regex::new(pattern) {
-            let problem = format!("must be a valid regular expression, but isn't: {error}");
+            let error = go_regexp_error(pattern, &error.to_string());
+            let problem =
+                format!("must be a valid regular expression, but isn't: error parsing regexp: {error}");
             self.errors
                 .push(FieldError::invalid(&path.child("pattern"), pattern, problem));
         }
@@ -303,4 +305,29 @@ fn int_or_string_patterns(schema: Ref<'_>) -> (bool, bool) {
         .and_then(|all| all.item(0))
         .and_then(|all| all.get("anyOf"));
     (any, first.is_some_and(is_pair))
+}
+
+/// The commonest mistakes in Go's words.
+fn go_regexp_error(pattern: &str, error: &str) -> String {
+    if error.contains("unclosed group") {
+        format!("missing closing ): `{pattern}`")
+    } else if error.contains("unopened group") {
+        format!("unexpected ): `{pattern}`")
+    } else if error.contains("unclosed character class") {
+        let from = pattern.find('[').unwrap_or(0);
+        format!("missing closing ]: `{}`", &pattern[from..])
+    } else if error.contains("repetition operator missing expression") {
+        let operator = pattern
+            .chars()
+            .find(|c| matches!(c, '*' | '+' | '?'))
+            .unwrap_or('*');
+        format!("missing argument to repetition operator: `{operator}`")
+    } else {
+        let reason = error
+            .lines()
+            .last()
+            .unwrap_or_default()
+            .trim_start_matches("error: ");
+        format!("{reason}: `{pattern}`")
+    }
 }

@@ -10,7 +10,7 @@ use super::{
 };
 
 const MAGIC: &[u8; 4] = b"knT1";
-const FORMAT: u32 = 1;
+const FORMAT: u32 = 2;
 /// No count in a blob may exceed this; a damaged one must not ask for memory.
 const MAX_RECORDS: u32 = 1 << 20;
 
@@ -33,6 +33,7 @@ pub fn write(schema: &Schema) -> Vec<u8> {
     }
     out.count(schema.groups.len());
     for group in &schema.groups {
+        out.text(group.name);
         out.u16(group.number);
         out.u8(group.parent);
     }
@@ -63,6 +64,7 @@ pub fn read(blob: &[u8]) -> Result<Schema, SchemaError> {
     builder.extras = input.list(read_extra)?;
     builder.groups = input.list(|input| {
         Ok(Group {
+            name: input.slice()?,
             number: input.u16()?,
             parent: input.u8()?,
         })
@@ -111,6 +113,7 @@ fn check(builder: &SchemaBuilder) -> Result<(), SchemaError> {
         && builder.types.iter().all(type_ok)
         && builder.fields.iter().all(field_ok)
         && builder.extras.iter().all(extra_ok)
+        && builder.groups.iter().all(|group| text(&group.name))
         && builder.named.values().all(|id| id.index() < types);
     if sound {
         Ok(())

@@ -455,7 +455,10 @@ impl SchemaBuilder {
         (target.preserve_unknown, target.embedded, target.nullable) =
             (ty.preserve_unknown, ty.embedded, ty.nullable);
         let first_group = index(self.groups.len());
-        self.groups.extend_from_slice(from.groups(ty));
+        for group in from.groups(ty) {
+            let name = self.intern(from.text(group.name));
+            self.groups.push(Group { name, ..*group });
+        }
         self.types[made.index()].groups = first_group..index(self.groups.len());
         made
     }

@@ -194,6 +194,8 @@ pub struct Type {
 /// An inlined struct, which in protobuf is a message like any other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Group {
+    /// Go's name of the field, which errors of Go's decoder put into paths.
+    pub name: Text,
     pub number: u16,
     /// The inlined struct it stands in itself, counted from one; 0 is the outer one.
     pub parent: u8,
