@@ -1,5 +1,6 @@
 //! Opening connections.
 
+use arc_swap::ArcSwap;
 use http_body_util::combinators::UnsyncBoxBody;
 use hyper::body::{Bytes, Incoming};
 use hyper_util::rt::TokioIo;
@@ -61,7 +62,7 @@ impl fmt::Display for Destination {
 /// Opens connections with one client certificate.
 #[derive(Clone)]
 pub struct Dialer {
-    tls: TlsConnector,
+    tls: Arc<ArcSwap<ClientConfig>>,
     runtime: Runtime,
 }
 
@@ -74,9 +75,14 @@ impl fmt::Debug for Dialer {
 impl Dialer {
     pub fn new(tls: Arc<ClientConfig>, runtime: Runtime) -> Self {
         Self {
-            tls: TlsConnector::from(tls),
+            tls: Arc::new(ArcSwap::new(tls)),
             runtime,
         }
+    }
+
+    /// From now on connections are opened with this configuration, by every clone.
+    pub fn replace(&self, tls: Arc<ClientConfig>) {
+        self.tls.store(tls);
     }
 
     pub fn runtime(&self) -> &Runtime {
@@ -129,7 +135,10 @@ impl Dialer {
         let name = ServerName::try_from(to.host.clone()).map_err(|_| EgressError::Name(to.host.clone()))?;
         let shaken = self
             .runtime
-            .timeout(HANDSHAKE_TIMEOUT, self.tls.connect(name, stream))
+            .timeout(
+                HANDSHAKE_TIMEOUT,
+                TlsConnector::from(self.tls.load_full()).connect(name, stream),
+            )
             .await;
         shaken
             .map_err(|_| failed("timeout".to_owned()))?

@@ -1,7 +1,6 @@
 //! What the endpoints ask the rest of the server: reviews, tokens, streams to kubelets.
 
 use crate::kubelet;
-use apiserver_auth::pki::{Pki, PkiError, client_config};
 use apiserver_auth::reviews::{Asked, ReviewError, Reviewer};
 use apiserver_auth::token_request::{Account, TokenIssuer, TokenRequestError, TokenRequestSpec};
 use apiserver_egress::Dialer;
@@ -10,9 +9,7 @@ use apiserver_registry::{RegistryError, RequestContext};
 use async_trait::async_trait;
 use machinery_meta::reader::ObjectReader;
 use machinery_meta::{FieldError, GroupKind};
-use machinery_runtime::Runtime;
 use machinery_schema::{Strictness, Tree, decode_json};
-use rustls::crypto::CryptoProvider;
 use std::sync::Arc;
 
 /// See the module.
@@ -28,21 +25,14 @@ impl ServerHooks {
         reviewer: Reviewer,
         issuer: TokenIssuer,
         reader: Arc<dyn ObjectReader>,
-        pki: &Pki,
-        provider: &Arc<CryptoProvider>,
-        runtime: &Runtime,
-    ) -> Result<Self, PkiError> {
-        let tls = Arc::new(client_config(
-            pki.cluster.certificate(),
-            &pki.kubelet_client,
-            provider,
-        )?);
-        Ok(Self {
+        dialer: Dialer,
+    ) -> Self {
+        Self {
             reviewer,
             issuer,
             reader,
-            dialer: Dialer::new(tls, runtime.clone()),
-        })
+            dialer,
+        }
     }
 }
 

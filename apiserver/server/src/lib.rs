@@ -23,6 +23,7 @@ mod metrics;
 mod openid;
 mod own_paths;
 mod reader;
+mod renewal;
 mod server;
 mod service;
 mod startup;

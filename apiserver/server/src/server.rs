@@ -9,6 +9,7 @@ use crate::listener::Listener;
 use crate::metrics::Metrics;
 use crate::openid::OpenId;
 use crate::reader::RegistryReader;
+use crate::renewal::Renewal;
 use crate::service::LocalService;
 use crate::startup::{self, Startup, StartupError};
 use apiserver_auth::authn::anonymous::Anonymous;
@@ -21,9 +22,10 @@ use apiserver_auth::authn::token_file::{TokenFile, TokenFileError};
 use apiserver_auth::authn::{Authenticator, AuthenticatorChain, ClientCertificates, TokenAuthenticators};
 use apiserver_auth::authz::rbac::RbacAuthorizer;
 use apiserver_auth::authz::{self, AuthorizerChain};
-use apiserver_auth::pki::{Pki, PkiError, ServingIdentity, server_config};
+use apiserver_auth::pki::{Pki, PkiError, ServingIdentity, client_config, server_config};
 use apiserver_auth::reviews::Reviewer;
 use apiserver_auth::token_request::TokenIssuer;
+use apiserver_egress::Dialer;
 use apiserver_endpoints::{Endpoints, VersionInfo};
 use apiserver_registry::{Registry, kinds};
 use apiserver_storage::Storage;
@@ -151,7 +153,22 @@ impl Server {
         let advertised = advertised_address(&config);
         let pki = Arc::new(open_pki(&config, advertised, &runtime).await?);
         let serving = ServingIdentity::new(&pki.serving, &provider)?;
-        let core = assemble(config, storage, &pki, &provider, &runtime)?;
+        let tls = client_config(pki.cluster.certificate(), &pki.kubelet_client, &provider)?;
+        let dialer = Dialer::new(Arc::new(tls), runtime.clone());
+        let core = assemble(config, storage, &pki, &provider, dialer.clone(), &runtime)?;
+        if let Some(folder) = core.config.cert_dir.clone() {
+            let renewal = Renewal {
+                folder,
+                names: core.config.serving_names(Some(advertised)),
+                serving: Arc::clone(&serving),
+                dialer,
+                provider,
+                runtime: runtime.clone(),
+            };
+            runtime
+                .spawn("certificate-renewal", renewal.run(pki.renew_at()))
+                .detach();
+        }
         let front = Front::new(Arc::clone(&core));
         if let Some(socket) = socket {
             let authorities = [pki.cluster.certificate(), pki.front_proxy.certificate()];
@@ -280,6 +297,7 @@ fn assemble(
     storage: Arc<dyn Storage>,
     pki: &Arc<Pki>,
     provider: &Arc<CryptoProvider>,
+    dialer: Dialer,
     runtime: &Runtime,
 ) -> Result<Arc<Core>, ServerError> {
     let registry = Registry::new(storage, runtime.clone(), kinds::built_in());
@@ -299,10 +317,8 @@ fn assemble(
             key: pki.service_accounts.duplicate().map_err(PkiError::from)?,
         },
         Arc::clone(&reader),
-        pki,
-        provider,
-        runtime,
-    )?;
+        dialer,
+    );
     let admission = AdmissionChain::new(&reader, &rbac, &authorizers, runtime);
     let audit = config.audit_log_path.as_deref().map(|path| {
         let failed = |source| ServerError::File {

@@ -1,6 +1,6 @@
 //! A real server in this process, on port 0 with memory storage, and a plain client for it.
 
-#![allow(dead_code, reason = "each test file uses a part")]
+#![allow(dead_code, unreachable_pub, reason = "each test file uses a part")]
 
 use apiserver_auth::pki::{Identity, client_config};
 use apiserver_server::{Server, ServerConfig};

@@ -1,0 +1,64 @@
+//! Certificates are made anew while the server runs, long before they expire; connections under way keep theirs.
+
+use apiserver_auth::pki::{Pki, PkiError, ServingIdentity, ServingNames, client_config};
+use apiserver_egress::Dialer;
+use jiff::Timestamp;
+use machinery_runtime::Runtime;
+use rustls::crypto::CryptoProvider;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// The clock may be set meanwhile, so it is looked at this often at least.
+const LONGEST_SLEEP: Duration = Duration::from_secs(24 * 3_600);
+/// After a failure.
+const RETRY: Duration = Duration::from_secs(60);
+
+/// What is renewed, and who uses it.
+pub(crate) struct Renewal {
+    pub(crate) folder: PathBuf,
+    pub(crate) names: ServingNames,
+    pub(crate) serving: Arc<ServingIdentity>,
+    pub(crate) dialer: Dialer,
+    pub(crate) provider: Arc<CryptoProvider>,
+    pub(crate) runtime: Runtime,
+}
+
+impl Renewal {
+    /// Runs as long as the server.
+    pub(crate) async fn run(self, mut due: Timestamp) {
+        loop {
+            let left = due.as_second() - self.runtime.now().as_second();
+            if left > 0 {
+                let wait = Duration::from_secs(u64::try_from(left).unwrap_or_default());
+                self.runtime.sleep(wait.min(LONGEST_SLEEP)).await;
+                continue;
+            }
+            match self.renew().await {
+                Ok(next) => due = next,
+                Err(error) => {
+                    tracing::error!(%error, "renewing certificates");
+                    self.runtime.sleep(RETRY).await;
+                }
+            }
+        }
+    }
+
+    async fn renew(&self) -> Result<Timestamp, PkiError> {
+        let (folder, names, now) = (self.folder.clone(), self.names.clone(), self.runtime.now());
+        let Ok(opened) = self
+            .runtime
+            .blocking(move || Pki::open(&folder, &names, now))
+            .await
+        else {
+            // The runtime is ending, and with it this task.
+            return Ok(Timestamp::MAX);
+        };
+        let pki = opened?;
+        self.serving.replace(&pki.serving)?;
+        let tls = client_config(pki.cluster.certificate(), &pki.kubelet_client, &self.provider)?;
+        self.dialer.replace(Arc::new(tls));
+        tracing::info!(serving_until = %pki.serving.not_after(), "certificates are new");
+        Ok(pki.renew_at())
+    }
+}
