@@ -69,8 +69,6 @@ impl Offer {
         let mut all = vec!["application/json", "application/yaml"];
         if self.protobuf {
             all.push("application/vnd.kubernetes.protobuf");
-            all.push("application/json;stream=watch");
-            all.push("application/vnd.kubernetes.protobuf;stream=watch");
         }
         all.into_iter().map(str::to_owned).collect()
     }
@@ -105,7 +103,17 @@ pub fn accept(headers: &HeaderMap, offer: Offer) -> Result<Form, RegistryError> 
             return Ok(Form { format, view, ..base });
         }
     }
-    Err(RegistryError::NotAcceptable(offer.media_types()))
+    // A known type in a form it does not have is refused by the negotiation, an unknown one before it.
+    let known = clauses(&text).iter().any(|clause| {
+        matches!(clause.media_type, "*/*" | "application/*") || Format::parse(clause.media_type).is_some()
+    });
+    if known || offer == Offer::CUSTOM {
+        return Err(RegistryError::NotAcceptable(offer.media_types()));
+    }
+    let mut all = offer.media_types();
+    all.push("application/json;stream=watch".into());
+    all.push("application/vnd.kubernetes.protobuf;stream=watch".into());
+    Err(RegistryError::NoRepresentation(all))
 }
 
 /// All values of a header, joined as one list.
@@ -189,12 +197,11 @@ pub fn patch(headers: &HeaderMap, custom: bool) -> Result<PatchType, RegistryErr
         "application/apply-patch+yaml" => return Ok(PatchType::Apply(Format::Yaml)),
         _ => {}
     }
-    let mut supported = vec!["application/json-patch+json", "application/merge-patch+json"];
-    if !custom {
-        supported.push("application/strategic-merge-patch+json");
+    if custom {
+        let supported = ["application/json-patch+json", "application/merge-patch+json", "application/apply-patch+yaml"];
+        return Err(RegistryError::UnsupportedMediaType(supported.map(str::to_owned).to_vec()));
     }
-    supported.push("application/apply-patch+yaml");
-    Err(RegistryError::UnsupportedMediaType(supported.into_iter().map(str::to_owned).collect()))
+    Err(RegistryError::NoConsumer)
 }
 
 #[cfg(test)]

@@ -8,6 +8,7 @@ use apiserver_registry::options::{
 };
 use machinery_meta::field_selector::FieldSelector;
 use machinery_meta::label_selector::LabelSelector;
+use machinery_meta::field::Shown;
 use machinery_meta::{FieldError, FieldPath, Revision, Uid};
 use std::time::Duration;
 
@@ -34,8 +35,8 @@ pub fn list(query: &Query, name: &str) -> Result<ListOptions, RegistryError> {
     if !problems.is_empty() {
         return Err(RegistryError::invalid_options("ListOptions", problems));
     }
-    let limit = usize::try_from(raw.limit)
-        .map_err(|_| RegistryError::BadRequest("limit must be a non-negative integer".into()))?;
+    // A negative limit is none, as upstream takes it.
+    let limit = usize::try_from(raw.limit).unwrap_or(0);
     if !raw.continue_token.is_empty() && !matches!(raw.resource_version, "" | "0") {
         return Err(RegistryError::BadRequest("specifying resource version is not allowed when using continue".into()));
     }
@@ -61,10 +62,19 @@ fn revision_match(raw: &Raw<'_>, limit: usize) -> Result<RevisionMatch, Registry
 
 /// The revision a `get` asks for.
 pub fn get(query: &Query) -> Result<RevisionMatch, RegistryError> {
-    Ok(match parse_revision(query.get("resourceVersion").unwrap_or_default())? {
+    Ok(match plain_revision(query.get("resourceVersion").unwrap_or_default())? {
         None => RevisionMatch::MostRecent,
         Some(Revision::ZERO) => RevisionMatch::Any,
         Some(revision) => RevisionMatch::NotOlderThan(revision),
+    })
+}
+
+/// Of a get or watch, where upstream answers a failure of its own.
+fn plain_revision(text: &str) -> Result<Option<Revision>, RegistryError> {
+    parse_revision(text).map_err(|_| {
+        RegistryError::Unclassified(format!(
+            "resourceVersion: Invalid value: {text:?}: strconv.ParseUint: parsing {text:?}: invalid syntax"
+        ))
     })
 }
 
@@ -86,7 +96,7 @@ pub fn watch(query: &Query, name: &str) -> Result<WatchOptions, RegistryError> {
     if !problems.is_empty() {
         return Err(RegistryError::invalid_options("ListOptions", problems));
     }
-    let since = parse_revision(raw.resource_version)?;
+    let since = plain_revision(raw.resource_version)?;
     Ok(WatchOptions {
         predicate: predicate(query, name)?,
         since,
@@ -168,9 +178,17 @@ fn check_watch(raw: &Raw<'_>) -> Vec<FieldError> {
     problems
 }
 
+/// What a requirement's parser says is wrapped, what the list's says is not.
+fn selector_problem(problem: &str) -> String {
+    let of_list = problem.contains("expected: ',' or 'end of string'")
+        || problem.contains("after ','")
+        || problem.starts_with("unable to parse requirement");
+    if of_list { problem.to_owned() } else { format!("unable to parse requirement: {problem}") }
+}
+
 fn predicate(query: &Query, name: &str) -> Result<Predicate, RegistryError> {
     let labels = LabelSelector::parse(query.get("labelSelector").unwrap_or_default())
-        .map_err(|error| RegistryError::BadRequest(error.to_string()))?;
+        .map_err(|error| RegistryError::BadRequest(selector_problem(&error.to_string())))?;
     let fields = FieldSelector::parse(query.get("fieldSelector").unwrap_or_default())
         .map_err(|error| RegistryError::BadRequest(error.to_string()))?;
     // A watch of one name by path (`/api/v1/watch/…/pods/x`) is a watch with a selector.
@@ -224,7 +242,7 @@ fn common(query: &Query, kind: &str) -> Result<Common, RegistryError> {
         "Strict" => FieldValidation::Strict,
         other => {
             let path = FieldPath::new("fieldValidation");
-            problems.push(FieldError::not_supported(&path, other, &["Ignore", "Warn", "Strict"]));
+            problems.push(FieldError::not_supported(&path, other, &["", "Ignore", "Warn", "Strict"]));
             FieldValidation::Warn
         }
     };
@@ -247,14 +265,13 @@ fn check_field_manager(manager: &str, problems: &mut Vec<FieldError>) {
 }
 
 fn dry_run<'a>(values: impl Iterator<Item = &'a str>, problems: &mut Vec<FieldError>) -> bool {
-    let mut any = false;
-    for value in values {
-        any = true;
-        if value != "All" {
-            problems.push(FieldError::not_supported(&FieldPath::new("dryRun"), value, &["All"]));
-        }
+    let all: Vec<&str> = values.collect();
+    if all.iter().any(|value| *value != "All") {
+        let shown: Vec<String> = all.iter().map(|value| format!("{value:?}")).collect();
+        let shown = Shown(format!("[{}]", shown.join(",")));
+        problems.push(FieldError::not_supported(&FieldPath::new("dryRun"), shown, &["All"]));
     }
-    any
+    !all.is_empty()
 }
 
 /// A `DeleteOptions` as body or query gives it, before checking.

@@ -22,7 +22,7 @@ pub(crate) fn apply(
     };
     let strictness =
         if validation == FieldValidation::Ignore { Strictness::Ignore } else { Strictness::Report };
-    let patched = apply_patch(live, how, patch, strictness).map_err(|error| answer(&error))?;
+    let patched = apply_patch(live, how, patch, strictness).map_err(|error| answer(kind, &error))?;
     match validation {
         FieldValidation::Strict if !patched.strict_errors.is_empty() => {
             let detail = format!("strict decoding error: {}", patched.strict_errors.join(", "));
@@ -41,8 +41,11 @@ fn invalid(document: &str, detail: String) -> RegistryError {
     RegistryError::Invalid { kind: GroupKind::default(), name: String::new(), errors: vec![error] }
 }
 
-fn answer(error: &PatchError) -> RegistryError {
+fn answer(kind: PatchType, error: &PatchError) -> RegistryError {
     match error {
+        PatchError::BadPatch(message) if kind == PatchType::Json && message.starts_with("error decoding patch") => {
+            RegistryError::BadRequest("invalid JSON patch".into())
+        }
         PatchError::BadPatch(message) => RegistryError::BadRequest(message.clone()),
         PatchError::TooManyOperations { .. } => RegistryError::TooLargePatch(error.to_string()),
         PatchError::DoesNotApply(cause) => RegistryError::Unprocessable(cause.clone()),

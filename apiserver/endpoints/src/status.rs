@@ -165,12 +165,9 @@ pub fn of(error: &RegistryError) -> Status {
             Some(Details::of(resource, "")),
         ),
         E::MethodNotAllowed => Status::failure(405, "MethodNotAllowed", error.to_string(), Some(Details::default())),
-        E::NotAcceptable(offered) => Status::failure(
-            406,
-            "NotAcceptable",
-            format!("406: Not Acceptable\n\nAvailable representations: {}", offered.join(", ")),
-            Some(Details::default()),
-        ),
+        E::NotAcceptable(_) => Status::failure(406, "NotAcceptable", error.to_string(), None),
+        E::NoRepresentation(_) => Status::failure(406, "NotAcceptable", error.to_string(), Some(Details::default())),
+        E::NoConsumer => Status::failure(415, "UnsupportedMediaType", error.to_string(), Some(Details::default())),
         E::UnsupportedMediaType(_) => Status::failure(415, "UnsupportedMediaType", error.to_string(), None),
         E::TooLarge(limit) => Status::failure(
             413,

@@ -114,11 +114,8 @@ pub(crate) fn table_row(row: &ResourceRow, object: &Tree, now: Timestamp, shown:
         }
         out.extend_from_slice(cell_json(cell).as_bytes());
     }
-    out.push(b']');
-    if let Some(shown) = shown {
-        out.extend_from_slice(b",\"object\":");
-        out.extend_from_slice(shown);
-    }
+    out.extend_from_slice(b"],\"object\":");
+    out.extend_from_slice(shown.unwrap_or(b"null"));
     out.push(b'}');
     out
 }

@@ -41,9 +41,9 @@ impl ContinueToken {
             return Err("continue key is not valid: too long".into());
         }
         let bytes =
-            URL_SAFE_NO_PAD.decode(text.trim_end_matches('=')).map_err(|e| format!("continue key is not valid: {e}"))?;
+            URL_SAFE_NO_PAD.decode(text.trim_end_matches('=')).map_err(|e| format!("invalid continue token: continue key is not valid: {e}"))?;
         let token: Self =
-            serde_json::from_slice(&bytes).map_err(|e| format!("continue key is not valid: {e}"))?;
+            serde_json::from_slice(&bytes).map_err(|e| format!("invalid continue token: continue key is not valid: {e}"))?;
         if token.api_version != "meta.k8s.io/v1" {
             return Err(format!(
                 "continue key is not valid: server does not recognize this encoded version \"{}\"",

@@ -163,7 +163,6 @@ const WEBHOOKS: &[&str] = &[
 /// Of a pod's spec, wherever one stands.
 const POD_SPEC: &[&str] = &[
     "dnsPolicy=\"ClusterFirst\"",
-    "enableServiceLinks=true",
     "restartPolicy=\"Always\"",
     "schedulerName=\"default-scheduler\"",
     "securityContext={}",
@@ -224,6 +223,11 @@ pub fn apply(group: &str, plural: &str, object: &mut Tree) {
         ("rbac.authorization.k8s.io", "rolebindings" | "clusterrolebindings") => subjects(object),
         ("", "replicationcontrollers") => controller_labels(object),
         ("", "nodes") => allocatable(object),
+        ("", "pods") => object.with(&["spec"], |mut spec| set_unset(&mut spec, "enableServiceLinks", "true")).unwrap_or_default(),
+        ("autoscaling", "horizontalpodautoscalers") => metrics(object),
+        ("admissionregistration.k8s.io", "mutatingwebhookconfigurations") => {
+            set_line(&mut object.root_mut(), "webhooks[].reinvocationPolicy=\"Never\"");
+        }
         ("resource.k8s.io", "resourceclaims") => device_counts(object, &["spec", "devices"]),
         ("resource.k8s.io", "resourceclaimtemplates") => device_counts(object, &["spec", "spec", "devices"]),
         _ => {}
@@ -381,6 +385,25 @@ fn controller_labels(object: &mut Tree) {
             object.set(&path.map(Step::Name), labels.root());
         }
     }
+}
+
+/// Without metrics the CPU is to be used to four fifths (`autoscaling/v2`; `v1` shows it as a number of its own).
+fn metrics(object: &mut Tree) {
+    let second = object.str_at(&["apiVersion"]) == "autoscaling/v2";
+    let said = object.at(&["spec", "metrics"]).is_some_and(|metrics| !metrics.is_empty());
+    if !second || said {
+        return;
+    }
+    object.with(&["spec"], |mut spec| {
+        let mut metrics = spec.entry("metrics");
+        let mut metric = metrics.push(Value::EmptyMap);
+        metric.set("type", "Resource");
+        let mut resource = metric.entry("resource");
+        resource.set("name", "cpu");
+        let mut target = resource.entry("target");
+        target.set("type", "Utilization");
+        target.set("averageUtilization", 80);
+    });
 }
 
 fn allocatable(object: &mut Tree) {

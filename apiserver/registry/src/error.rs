@@ -34,6 +34,12 @@ pub enum RegistryError {
     MethodNotAllowed,
     #[error("only the following media types are accepted: {}", .0.join(", "))]
     NotAcceptable(Vec<String>),
+    /// No handler of the address makes any type the client takes.
+    #[error("406: Not Acceptable\n\nAvailable representations: {}", .0.join(", "))]
+    NoRepresentation(Vec<String>),
+    /// No handler of the address takes the body's type.
+    #[error("415: Unsupported Media Type")]
+    NoConsumer,
     #[error("the body of the request was in an unknown format - accepted media types include: {}", .0.join(", "))]
     UnsupportedMediaType(Vec<String>),
     #[error("request entity too large: limit is {0}")]

@@ -192,12 +192,12 @@ pub fn validate_new(object: &Tree, row: &ResourceRow, strategy: &dyn Strategy) -
             }
         }
     }
-    problems.extend(validate_common(object, &path));
+    problems.extend(validate_common(object, row.custom, &path));
     problems
 }
 
 /// What is wrong with changed metadata.
-pub fn validate_changed(object: &Tree, old: &Tree) -> Vec<FieldError> {
+pub fn validate_changed(object: &Tree, old: &Tree, row: &ResourceRow) -> Vec<FieldError> {
     let path = FieldPath::new("metadata");
     let mut problems = Vec::new();
     if time(old, "deletionTimestamp").is_some() {
@@ -222,11 +222,11 @@ pub fn validate_changed(object: &Tree, old: &Tree) -> Vec<FieldError> {
         let detail = "must not be decremented";
         problems.push(FieldError::invalid(&path.child("generation"), generation(object), detail));
     }
-    problems.extend(validate_common(object, &path));
+    problems.extend(validate_common(object, row.custom, &path));
     problems
 }
 
-fn validate_common(object: &Tree, path: &FieldPath) -> Vec<FieldError> {
+fn validate_common(object: &Tree, custom: bool, path: &FieldPath) -> Vec<FieldError> {
     let Some(meta) = meta(object) else { return Vec::new() };
     let mut problems = Vec::new();
     if let Some(labels) = meta.get("labels") {
@@ -236,7 +236,7 @@ fn validate_common(object: &Tree, path: &FieldPath) -> Vec<FieldError> {
         problems.extend(validate_annotations(annotations, &path.child("annotations")));
     }
     problems.extend(validate_owners(meta, &path.child("ownerReferences")));
-    problems.extend(validate_finalizers(meta, &path.child("finalizers")));
+    problems.extend(validate_finalizers(meta, custom, &path.child("finalizers")));
     problems
 }
 
@@ -249,7 +249,7 @@ pub fn validate_labels(labels: Ref<'_>, path: &FieldPath) -> Vec<FieldError> {
         }
         let value = value.as_str().unwrap_or_default();
         for detail in syntax::label_value(value) {
-            problems.push(FieldError::invalid(&path.key(key), value, detail));
+            problems.push(FieldError::invalid(path, value, detail));
         }
     }
     problems
@@ -286,7 +286,7 @@ fn validate_owners(meta: Ref<'_>, path: &FieldPath) -> Vec<FieldError> {
         }
         for field in ["kind", "name", "uid"] {
             if owner.str(field).is_empty() {
-                problems.push(FieldError::invalid(&path.child(field), "", "must not be empty"));
+                problems.push(FieldError::required(&path.child(field), "must not be empty"));
             }
         }
         if owner.str("kind") == "Event" && matches!(api_version, "v1" | "events.k8s.io/v1") {
@@ -313,14 +313,18 @@ fn list_json(meta: Ref<'_>) -> String {
     meta.get("ownerReferences").map(Ref::to_json).unwrap_or_default()
 }
 
-fn validate_finalizers(meta: Ref<'_>, path: &FieldPath) -> Vec<FieldError> {
+fn validate_finalizers(meta: Ref<'_>, custom: bool, path: &FieldPath) -> Vec<FieldError> {
     let mut problems = Vec::new();
     let (mut orphan, mut foreground) = (false, false);
     for (at, finalizer) in meta.list("finalizers").enumerate() {
         let text = finalizer.as_str().unwrap_or_default();
-        let _ = at;
         for detail in syntax::qualified_name(text) {
             problems.push(FieldError::invalid(path, text, detail));
+        }
+        let standard = ["kubernetes", "orphan", "foregroundDeletion"];
+        if !custom && !text.contains('/') && !standard.contains(&text) {
+            let detail = "name is neither a standard finalizer name nor is it fully qualified";
+            problems.push(FieldError::invalid(&path.index(at), text, detail));
         }
         orphan |= text == crate::store::deletion::FINALIZER_ORPHAN;
         foreground |= text == crate::store::deletion::FINALIZER_FOREGROUND;

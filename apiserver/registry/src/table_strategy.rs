@@ -5,7 +5,7 @@ use crate::options::DeleteOptions;
 use crate::store::deletion::GarbagePolicy;
 use crate::strategy::{Part, Strategy, name_rule, path_segment_problems};
 use machinery_meta::{FieldError, syntax};
-use machinery_schema::{Ref, Tree};
+use machinery_schema::{Ref, Step, Tree};
 
 /// How a kind differs in what every kind has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -53,13 +53,8 @@ impl Traits {
         let plain = Self::PLAIN;
         let counted = Self { generation: true, ..plain };
         match (group, plural) {
-            ("", "namespaces") => Self { names: NameRule::Label, ..plain },
-            ("", "services") => Self { names: NameRule::Label1035, returns_deleted: true, ..plain },
-            ("", "pods") => Self { generation: true, returns_deleted: true, ..plain },
-            ("", "events") | ("events.k8s.io", "events") => {
-                Self { create_on_update: true, garbage: GarbagePolicy::Unsupported, ..plain }
-            }
-            ("", "endpoints" | "limitranges") => Self { create_on_update: true, ..plain },
+            ("", "limitranges") => Self { create_on_update: true, names: NameRule::PathSegment, ..plain },
+            ("", "endpoints") => Self { create_on_update: true, ..plain },
             ("", "replicationcontrollers") => Self { garbage: GarbagePolicy::Orphan, ..counted },
             (
                 "",
@@ -71,19 +66,28 @@ impl Traits {
                 Self { names: NameRule::PathSegment, create_on_update: true, ..plain }
             }
             ("coordination.k8s.io", _) => Self { create_on_update: true, unconditional_update: false, ..plain },
-            ("policy", _) => Self { generation: true, unconditional_update: false, ..plain },
+            ("policy", _) => Self { names: NameRule::PathSegment, unconditional_update: false, ..counted },
             ("networking.k8s.io", "ingresses" | "ingressclasses" | "networkpolicies") => counted,
             ("networking.k8s.io", "ipaddresses") => plain,
             ("discovery.k8s.io" | "flowcontrol.apiserver.k8s.io" | "scheduling.k8s.io", _) => counted,
-            ("admissionregistration.k8s.io", _) => counted,
+            ("admissionregistration.k8s.io", _) => Self { unconditional_update: false, ..counted },
+            ("autoscaling", _) => counted,
+            ("certificates.k8s.io", "certificatesigningrequests") => Self { names: NameRule::PathSegment, ..plain },
+            ("certificates.k8s.io", "clustertrustbundles") | ("storagemigration.k8s.io", _) => {
+                Self { unconditional_update: false, ..plain }
+            }
+            ("node.k8s.io", _) => Self { create_on_update: true, unconditional_update: false, ..plain },
             ("apiextensions.k8s.io", _) => Self { unconditional_update: false, ..counted },
             ("apiregistration.k8s.io", _) => Self { unconditional_update: false, ..plain },
             ("storage.k8s.io", "storageclasses") => Self { returns_deleted: true, ..plain },
-            ("storage.k8s.io", "volumeattachments" | "volumeattributesclasses" | "csinodes") => {
-                Self { returns_deleted: true, unconditional_update: false, ..plain }
+            ("storage.k8s.io", "volumeattachments" | "csinodes" | "csidrivers" | "csistoragecapacities") => {
+                Self { returns_deleted: plural != "csistoragecapacities", unconditional_update: false, ..plain }
             }
-            ("storage.k8s.io", "csidrivers") => Self { generation: true, returns_deleted: true, ..plain },
-            ("resource.k8s.io", "deviceclasses" | "resourceslices" | "devicetaintrules") => {
+            ("storage.k8s.io", "volumeattributesclasses") => Self { returns_deleted: true, ..plain },
+            ("resource.k8s.io", "devicetaintrules") => {
+                Self { returns_deleted: true, unconditional_update: false, ..counted }
+            }
+            ("resource.k8s.io", "deviceclasses" | "resourceslices") => {
                 Self { generation: true, returns_deleted: true, ..plain }
             }
             ("resource.k8s.io", _) => Self { returns_deleted: true, ..plain },
@@ -166,9 +170,41 @@ impl Strategy for TableStrategy {
         crate::defaults::apply(self.kind.0, self.kind.1, object);
     }
 
-    fn prepare_for_create(&self, _ctx: &RequestContext, object: &mut Tree) {
-        if self.kind == ("batch", "jobs") {
-            crate::batch::job::select_own_pods(object);
+    fn prepare_for_create(&self, ctx: &RequestContext, object: &mut Tree) {
+        match self.kind {
+            ("batch", "jobs") => crate::batch::job::select_own_pods(object),
+            ("", "persistentvolumes") => {
+                object.set_str(&["status", "phase"], "Pending");
+                let now = crate::metadata::format_time(ctx.runtime.now());
+                object.set_str(&["status", "lastPhaseTransitionTime"], &now);
+            }
+            ("", "persistentvolumeclaims") => object.set_str(&["status", "phase"], "Pending"),
+            ("certificates.k8s.io", "certificatesigningrequests") => requested_by(ctx, object),
+            ("apps", "daemonsets") => object.set_str(&TEMPLATE_GENERATION, "1"),
+            _ => {}
+        }
+    }
+
+    fn prepare_for_update(&self, _ctx: &RequestContext, part: Part, object: &mut Tree, old: &Tree) {
+        match (self.kind, part) {
+            (("apps", "deployments"), Part::Status) => {
+                restore(object, old, "labels");
+            }
+            (("resource.k8s.io", "devicetaintrules"), Part::Status) => {
+                for field in ["labels", "annotations", "ownerReferences", "finalizers"] {
+                    restore(object, old, field);
+                }
+            }
+            (("certificates.k8s.io", "certificatesigningrequests"), Part::Main) => {
+                crate::metadata::restore_member(object, old, "spec");
+            }
+            (("apps", "daemonsets"), Part::Main) => {
+                let before: i64 = old.str_at(&TEMPLATE_GENERATION).parse().unwrap_or(0);
+                let changed = object.at(&["spec", "template"]) != old.at(&["spec", "template"]);
+                let generation = (before + i64::from(changed)).to_string();
+                object.set_str(&TEMPLATE_GENERATION, &generation);
+            }
+            _ => {}
         }
     }
 
@@ -213,5 +249,36 @@ impl Strategy for TableStrategy {
 
     fn returns_deleted_object(&self) -> bool {
         self.traits.returns_deleted
+    }
+}
+
+/// Where DaemonSets keep a counter of their template, from before there were revisions.
+const TEMPLATE_GENERATION: [&str; 3] = ["metadata", "annotations", "deprecated.daemonset.template.generation"];
+
+fn restore(object: &mut Tree, old: &Tree, field: &str) {
+    match old.at(&["metadata", field]) {
+        Some(value) => object.set(&[Step::Name("metadata"), Step::Name(field)], value),
+        None => {
+            object.remove(&["metadata", field]);
+        }
+    }
+}
+
+/// A signing request names who made it.
+fn requested_by(ctx: &RequestContext, object: &mut Tree) {
+    object.set_str(&["spec", "username"], &ctx.user.name);
+    object.remove(&["spec", "groups"]);
+    object.remove(&["spec", "extra"]);
+    object.remove(&["spec", "uid"]);
+    if !ctx.user.uid.is_empty() {
+        object.set_str(&["spec", "uid"], &ctx.user.uid);
+    }
+    for group in &ctx.user.groups {
+        object.push(&["spec", "groups"], group.as_str());
+    }
+    for (key, values) in &ctx.user.extra {
+        for value in values {
+            object.push(&["spec", "extra", key], value.as_str());
+        }
     }
 }

@@ -158,6 +158,10 @@ impl Endpoints {
         if !call.info.subresource.is_empty() {
             return self.dispatch_subresource(call).await;
         }
+        // Objects are not asked for their heads alone.
+        if *call.request.method() == Method::HEAD {
+            return Err(RegistryError::MethodNotAllowed);
+        }
         let row = call.row();
         if row.virtual_kind {
             return self.dispatch_virtual(call).await;
@@ -258,6 +262,10 @@ fn check_scope(row: &ResourceRow, info: &RequestInfo) -> Result<(), RegistryErro
         return Err(RegistryError::NoSuchResource);
     }
     if row.namespaced && !in_namespace && named && !selecting {
+        // An empty segment stands where the namespace should.
+        if info.path.contains("/namespaces//") {
+            return Err(RegistryError::BadRequest("Namespace parameter required.".into()));
+        }
         return Err(if info.verb == "create" && info.name.is_empty() && !row.virtual_kind {
             RegistryError::MethodNotAllowed
         } else {

@@ -44,7 +44,7 @@ pub(crate) async fn bind(this: Endpoints, mut call: Call) -> Result<Response<Bod
         .registry
         .store("", "v1", "pods")
         .ok_or_else(|| RegistryError::Internal("pods are not served".into()))?;
-    check_binding(&object, &name)?;
+    check_binding(&object)?;
     let change = Binding {
         pods: pods.row.group_resource(),
         name: name.clone(),
@@ -61,8 +61,8 @@ pub(crate) async fn bind(this: Endpoints, mut call: Call) -> Result<Response<Bod
     status_answer(showing, &done)
 }
 
-fn check_binding(object: &Tree, name: &str) -> Result<(), RegistryError> {
-    use machinery_meta::{FieldError, FieldPath, GroupKind};
+fn check_binding(object: &Tree) -> Result<(), RegistryError> {
+    use machinery_meta::{FieldError, FieldPath};
     let kind = object.str_at(&["target", "kind"]);
     let mut errors = Vec::new();
     let target = FieldPath::new("target");
@@ -75,8 +75,8 @@ fn check_binding(object: &Tree, name: &str) -> Result<(), RegistryError> {
     if errors.is_empty() {
         return Ok(());
     }
-    let kind = GroupKind { group: String::new(), kind: "Binding".into() };
-    Err(RegistryError::Invalid { kind, name: name.to_owned(), errors })
+    let all: Vec<String> = errors.iter().map(ToString::to_string).collect();
+    Err(RegistryError::Unclassified(if all.len() == 1 { all.concat() } else { format!("[{}]", all.join(", ")) }))
 }
 
 #[async_trait]

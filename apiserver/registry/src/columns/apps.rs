@@ -91,5 +91,5 @@ fn controller_revision(object: Ref<'_>, now: Timestamp) -> Vec<Cell> {
             None => format!("{kind}/{}", owner.str("name")),
         }
     });
-    vec![name(object), controller.into(), int(object, &["revision"]).to_string().into(), object_age(object, now)]
+    vec![name(object), controller.into(), int(object, &["revision"]).into(), object_age(object, now)]
 }

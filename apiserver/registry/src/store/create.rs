@@ -100,6 +100,7 @@ impl Store {
             object.remove(&["metadata", "generation"]);
         }
         strategy.prepare_for_create(ctx, object);
+        self.drop_disabled_fields(object, None);
     }
 
     fn validate_new(&self, ctx: &RequestContext, object: &Tree) -> Result<(), RegistryError> {

@@ -171,6 +171,14 @@ impl Store {
         }
     }
 
+    /// Fields behind a feature gate that is off are not stored, unless the live object uses them.
+    pub(crate) fn drop_disabled_fields(&self, object: &mut Tree, old: Option<&Tree>) {
+        if !self.row.custom {
+            let table = machinery_api::table();
+            machinery_schema::drop_disabled_fields(object, old, &|gate| table.gate_default(gate));
+        }
+    }
+
     pub(crate) fn refuse_invalid(&self, name: &str, errors: Vec<FieldError>) -> Result<(), RegistryError> {
         if errors.is_empty() {
             return Ok(());

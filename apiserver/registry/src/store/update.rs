@@ -162,8 +162,10 @@ impl Store {
             _ => {}
         }
         strategy.prepare_for_update(ctx, part, object, old);
+        self.drop_disabled_fields(object, Some(old));
         if strategy.counts_generation() && part != Part::Status {
-            let grown = strategy.spec_changed(object, old);
+            // Binding a pod is no change of what it asks for.
+            let grown = part != Part::Other("binding") && strategy.spec_changed(object, old);
             metadata::set_generation(object, metadata::generation(old) + i64::from(grown));
         }
     }
@@ -186,7 +188,7 @@ impl Store {
         object: &Tree,
         old: &Tree,
     ) -> Result<(), RegistryError> {
-        let mut problems = metadata::validate_changed(object, old);
+        let mut problems = metadata::validate_changed(object, old, &self.row);
         problems.extend(self.row.strategy.validate_update(ctx, part, object.root(), old.root()));
         self.refuse_invalid(metadata::name(object), problems)
     }

@@ -23,6 +23,11 @@ pub(crate) fn select_own_pods(object: &mut Tree) {
             object.set_str(&path, value);
         }
     }
+    let own = object.at(&["metadata", "labels"]).is_none_or(machinery_schema::Ref::is_empty);
+    let labels = object.at(&["spec", "template", "metadata", "labels"]).map(machinery_schema::Ref::to_tree);
+    if let Some(labels) = labels.filter(|_| own) {
+        object.set(&["metadata".into(), "labels".into()], labels.root());
+    }
     let path = ["spec", "selector", "matchLabels", "batch.kubernetes.io/controller-uid"];
     if object.str_at(&path).is_empty() {
         object.set_str(&path, &uid);

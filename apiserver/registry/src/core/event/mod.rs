@@ -8,7 +8,7 @@ pub(crate) use conversion::EventsConversion;
 use crate::context::RequestContext;
 use crate::row::Selectable;
 use crate::store::deletion::GarbagePolicy;
-use crate::strategy::Strategy;
+use crate::strategy::{Strategy, path_segment_problems};
 use machinery_meta::FieldError;
 use machinery_schema::Ref;
 use std::time::Duration;
@@ -21,6 +21,10 @@ const EVENT_TTL: Duration = Duration::from_secs(60 * 60);
 pub(crate) struct EventStrategy;
 
 impl Strategy for EventStrategy {
+    fn name_problems(&self, name: &str, prefix: bool) -> Vec<String> {
+        path_segment_problems(name, prefix)
+    }
+
     fn counts_generation(&self) -> bool {
         false
     }

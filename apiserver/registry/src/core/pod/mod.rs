@@ -19,10 +19,10 @@ impl Strategy for PodStrategy {
         crate::defaults::apply("", "pods", object);
     }
 
-    fn prepare_for_create(&self, _ctx: &RequestContext, object: &mut Tree) {
+    fn prepare_for_create(&self, ctx: &RequestContext, object: &mut Tree) {
         object.set_str(&["status", "phase"], "Pending");
         object.set_str(&["status", "qosClass"], qos::class(object.root()));
-        gate_condition(object);
+        gate_condition(object, &crate::metadata::format_time(ctx.runtime.now()));
     }
 
     fn prepare_for_update(&self, _ctx: &RequestContext, part: Part, object: &mut Tree, old: &Tree) {
@@ -48,6 +48,10 @@ impl Strategy for PodStrategy {
         if part == Part::Main { validation::update::validate(object, old) } else { Vec::new() }
     }
 
+    fn allows_unconditional_update(&self) -> bool {
+        true
+    }
+
     fn graceful(&self, object: Ref<'_>, requested: Option<i64>) -> Option<i64> {
         let own = object.at(&["spec", "terminationGracePeriodSeconds"]).and_then(Ref::as_i64);
         let ended = matches!(object.str_at(&["status", "phase"]), "Succeeded" | "Failed");
@@ -63,7 +67,7 @@ impl Strategy for PodStrategy {
 }
 
 /// A pod with scheduling gates says from the start that it is not scheduled.
-fn gate_condition(object: &mut Tree) {
+fn gate_condition(object: &mut Tree, now: &str) {
     let gated = object.at(&["spec", "schedulingGates"]).is_some_and(|gates| !gates.is_empty());
     if !gated {
         return;
@@ -80,7 +84,7 @@ fn gate_condition(object: &mut Tree) {
         condition.set("type", "PodScheduled");
         condition.set("status", "False");
         condition.set("lastProbeTime", machinery_schema::Value::Null);
-        condition.set("lastTransitionTime", machinery_schema::Value::Null);
+        condition.set("lastTransitionTime", now);
         condition.set("reason", "SchedulingGated");
         condition.set("message", "Scheduling is blocked due to non-empty scheduling gates");
     });

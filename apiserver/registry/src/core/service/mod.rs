@@ -46,6 +46,10 @@ impl Strategy for ServiceStrategy {
         false
     }
 
+    fn allows_create_on_update(&self) -> bool {
+        true
+    }
+
     fn returns_deleted_object(&self) -> bool {
         true
     }
