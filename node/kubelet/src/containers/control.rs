@@ -103,7 +103,7 @@ impl ContainerControl {
             config: Some(config),
             runtime_handler: String::new(),
         };
-        let answer = self.cri.run_pod_sandbox(request).await.map_err(|error| {
+        let answer = self.timed("run pod sandbox", self.cri.run_pod_sandbox(request)).await.map_err(|error| {
             let message = error.rpc_text();
             let event = format!("Failed to create pod sandbox: {message}");
             self.events
@@ -114,6 +114,15 @@ impl ContainerControl {
             }
         })?;
         Ok(answer.pod_sandbox_id)
+    }
+
+    /// Notes how long the runtime took: what is left of a pod's start is our own.
+    async fn timed<T>(&self, step: &'static str, work: impl Future<Output = T>) -> T {
+        let began = self.runtime.monotonic();
+        let outcome = work.await;
+        let milliseconds = (self.runtime.monotonic() - began).as_millis();
+        tracing::debug!(step, milliseconds, "the runtime answered");
+        outcome
     }
 
     /// Stops and removes a sandbox; what is left of its containers goes with it.
@@ -176,7 +185,7 @@ impl ContainerControl {
         let request = v1::StartContainerRequest {
             container_id: id.clone(),
         };
-        if let Err(error) = self.cri.start_container(request).await {
+        if let Err(error) = self.timed("start container", self.cri.start_container(request)).await {
             return Err(StartError {
                 reason: "RunContainerError",
                 message: error.message(),
@@ -240,7 +249,7 @@ impl ContainerControl {
             config: Some(config),
             sandbox_config: Some(sandbox_config),
         };
-        let answer = self.cri.create_container(request).await;
+        let answer = self.timed("create container", self.cri.create_container(request)).await;
         let failed = |error: node_cri::CriError| StartError {
             reason: "CreateContainerError",
             message: error.message(),
