@@ -35,7 +35,9 @@ pub struct ClusterBuilder {
 
 impl fmt::Debug for ClusterBuilder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ClusterBuilder").field("server", &self.server).finish_non_exhaustive()
+        f.debug_struct("ClusterBuilder")
+            .field("server", &self.server)
+            .finish_non_exhaustive()
     }
 }
 
@@ -124,17 +126,32 @@ impl ClusterBuilder {
             }
             Store::Given(storage) => storage,
         };
-        let server = Arc::new(Server::builder(storage).config(self.server).start(&runtime).await?);
-        let transport = Transport { server: Arc::downgrade(&server), runtime: runtime.clone(), faults: self.faults };
+        let server = Arc::new(
+            Server::builder(storage)
+                .config(self.server)
+                .start(&runtime)
+                .await?,
+        );
+        let transport = Transport {
+            server: Arc::downgrade(&server),
+            runtime: runtime.clone(),
+            faults: self.faults,
+        };
         let mut config = self.config;
         config.root_ca = server.pki().cluster.certificate_pem().to_owned();
-        let manager = self.controllers.map(|selection| start_controllers(&transport, &runtime, config, &selection));
+        let manager = self
+            .controllers
+            .map(|selection| start_controllers(&transport, &runtime, config, &selection));
         if self.scheduler {
             if let Some(client) = transport.client_as(identities::scheduler()) {
                 controllers_scheduler::start(client, runtime.clone()).detach();
             }
         }
-        Ok(Cluster { manager, server, scope })
+        Ok(Cluster {
+            manager,
+            server,
+            scope,
+        })
     }
 }
 
@@ -166,7 +183,10 @@ fn start_controllers(
     selection: &Selection,
 ) -> ControllerManager {
     let client = |transport: &Transport, user: UserInfo| {
-        transport.client_as(user).expect("the server outlives its builder").with_user_agent("kube-controller-manager")
+        transport
+            .client_as(user)
+            .expect("the server outlives its builder")
+            .with_user_agent("kube-controller-manager")
     };
     let reader = client(transport, identities::controller_manager());
     let informers = Informers::new(reader, runtime.clone());
@@ -185,7 +205,9 @@ pub struct Cluster {
 
 impl fmt::Debug for Cluster {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Cluster").field("server", &self.server).finish_non_exhaustive()
+        f.debug_struct("Cluster")
+            .field("server", &self.server)
+            .finish_non_exhaustive()
     }
 }
 

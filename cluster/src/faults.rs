@@ -33,8 +33,13 @@ pub struct Rates {
 
 impl Rates {
     /// Nothing goes wrong.
-    pub const NONE: Self =
-        Self { lose_request: 0, lose_answer: 0, break_stream: 0, delay: 0, longest_delay: Duration::ZERO };
+    pub const NONE: Self = Self {
+        lose_request: 0,
+        lose_answer: 0,
+        break_stream: 0,
+        delay: 0,
+        longest_delay: Duration::ZERO,
+    };
     /// Enough of everything that every story meets each kind.
     pub const SOME: Self = Self {
         lose_request: 20,
@@ -72,7 +77,12 @@ struct State {
 impl Faults {
     /// Faults at these rates.
     pub fn new(rates: Rates) -> Self {
-        Self { inner: Arc::new(Mutex::new(State { rates, mutations: Vec::new() })) }
+        Self {
+            inner: Arc::new(Mutex::new(State {
+                rates,
+                mutations: Vec::new(),
+            })),
+        }
     }
 
     /// Changes the rates; [`Rates::NONE`] heals the world.
@@ -130,7 +140,11 @@ pub(crate) struct FaultyService<S> {
 
 impl<S> FaultyService<S> {
     pub(crate) fn new(inner: S, faults: Faults, runtime: Runtime) -> Self {
-        Self { inner, faults, runtime }
+        Self {
+            inner,
+            faults,
+            runtime,
+        }
     }
 }
 
@@ -162,7 +176,11 @@ where
             }
             let (method, path) = (request.method().to_string(), request.uri().path().to_owned());
             let response = inner.call(request).await.map_err(Into::into)?;
-            faults.note(Request { method, path, code: response.status().as_u16() });
+            faults.note(Request {
+                method,
+                path,
+                code: response.status().as_u16(),
+            });
             if let Some(late) = lateness(&runtime, faults.rates()) {
                 runtime.sleep(late).await;
             }
@@ -191,7 +209,13 @@ impl FaultyBody {
         R::Error: Into<BoxError>,
     {
         use http_body_util::BodyExt;
-        Self { inner: Box::pin(body.map_err(Into::into)), faults, runtime, waiting: None, decided: false }
+        Self {
+            inner: Box::pin(body.map_err(Into::into)),
+            faults,
+            runtime,
+            waiting: None,
+            decided: false,
+        }
     }
 }
 
@@ -199,7 +223,10 @@ impl HttpBody for FaultyBody {
     type Data = Bytes;
     type Error = BoxError;
 
-    fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
         let this = self.get_mut();
         if let Some(waiting) = &mut this.waiting {
             std::task::ready!(waiting.as_mut().poll(cx));

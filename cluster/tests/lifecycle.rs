@@ -23,35 +23,57 @@ async fn until<T, F: Future<Output = Option<T>>>(runtime: &Runtime, what: &str, 
             runtime.sleep(LOOK_EVERY).await;
         }
     };
-    runtime.timeout(PATIENCE, looking).await.unwrap_or_else(|_| panic!("waited in vain until {what}"))
+    runtime
+        .timeout(PATIENCE, looking)
+        .await
+        .unwrap_or_else(|_| panic!("waited in vain until {what}"))
 }
 
 async fn pods(client: &Client) -> Vec<Pod> {
-    let list: List<Pod> = client.list_as(&ApiResource::of::<Pod>(), "default", &[]).await.unwrap();
+    let list: List<Pod> = client
+        .list_as(&ApiResource::of::<Pod>(), "default", &[])
+        .await
+        .unwrap();
     list.items
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_deployment_becomes_pods_on_a_node() {
-    let cluster = Cluster::builder().controllers(Selection::Default).scheduler().start().await.unwrap();
+    let cluster = Cluster::builder()
+        .controllers(Selection::Default)
+        .scheduler()
+        .start()
+        .await
+        .unwrap();
     let (client, runtime) = (cluster.admin(), cluster.runtime().clone());
     let account = ObjectKey::new("default", "default");
     until(&runtime, "the default service account is there", || async {
-        client.get(&ApiResource::of::<ServiceAccount>(), &account).await.ok()
+        client
+            .get(&ApiResource::of::<ServiceAccount>(), &account)
+            .await
+            .ok()
     })
     .await;
     let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1"}, "status": {
         "allocatable": {"cpu": "8", "memory": "16Gi", "pods": "110"},
         "capacity": {"cpu": "8", "memory": "16Gi", "pods": "110"},
         "conditions": [{"type": "Ready", "status": "True"}]}});
-    client.create(&ApiResource::of::<Node>(), "", &node).await.unwrap();
+    client
+        .create(&ApiResource::of::<Node>(), "", &node)
+        .await
+        .unwrap();
     let deployment = json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web"}, "spec": {
         "replicas": 3, "selector": {"matchLabels": {"app": "web"}},
         "template": {"metadata": {"labels": {"app": "web"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}}}});
-    client.create(&ApiResource::of::<Deployment>(), "default", &deployment).await.unwrap();
+    client
+        .create(&ApiResource::of::<Deployment>(), "default", &deployment)
+        .await
+        .unwrap();
     until(&runtime, "three pods are bound", || async {
         let bound = pods(&client).await.into_iter().filter(|pod| {
-            pod.spec.as_ref().is_some_and(|spec| spec.node_name.as_deref() == Some("n1"))
+            pod.spec
+                .as_ref()
+                .is_some_and(|spec| spec.node_name.as_deref() == Some("n1"))
         });
         (bound.count() == 3).then_some(())
     })
@@ -101,15 +123,26 @@ async fn a_hundred_clusters_leave_nothing_behind() {
     let after = process();
     println!("threads, descriptors, bytes: before {before:?}, with {CLUSTERS} {running:?}, after {after:?}");
     assert_eq!(after.1, before.1, "descriptors");
-    assert!(after.0 <= before.0 + LEFT_THREADS, "threads: {before:?} {after:?}");
+    assert!(
+        after.0 <= before.0 + LEFT_THREADS,
+        "threads: {before:?} {after:?}"
+    );
     assert!(after.2 <= before.2 + LEFT_BYTES, "bytes: {before:?} {after:?}");
 }
 
 async fn start_and_serve() -> Cluster {
-    let only = ["serviceaccount-controller", "namespace-controller", "replicaset-controller"];
+    let only = [
+        "serviceaccount-controller",
+        "namespace-controller",
+        "replicaset-controller",
+    ];
     let selection = Selection::Only(only.map(str::to_owned).to_vec());
     let cluster = Cluster::builder().controllers(selection).start().await.unwrap();
     let map = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "m"}, "data": {"a": "b"}});
-    cluster.admin().create(&ApiResource::of::<ConfigMap>(), "default", &map).await.unwrap();
+    cluster
+        .admin()
+        .create(&ApiResource::of::<ConfigMap>(), "default", &map)
+        .await
+        .unwrap();
     cluster
 }

@@ -22,7 +22,10 @@ const STEPS: usize = 12;
 /// How long a healed world may take to come to rest, in its own time.
 const REST: Duration = Duration::from_secs(900);
 
-#[expect(clippy::disallowed_methods, reason = "how many seeds to run is asked of whoever runs the tests")]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "how many seeds to run is asked of whoever runs the tests"
+)]
 fn seeds() -> Vec<u64> {
     let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
     match number("KNARR_SEED") {
@@ -45,14 +48,20 @@ fn story<F: Future<Output = ()> + Send + 'static>(controllers: &[&str], tell: im
         let simulation = Simulation::new(seed);
         let runtime = simulation.runtime();
         let names: Vec<String> = controllers.iter().map(|name| (*name).to_owned()).collect();
-        let (faults, own) = (Faults::new(Rates::SOME), runtime.clone());
-        let cluster = simulation.run(async move {
-            let builder = Cluster::builder().runtime(own).controllers(Selection::Only(names)).faults(faults.clone());
-            (builder.start().await.unwrap(), faults)
+        let world = simulation.run(async move {
+            let faults = Faults::new(Rates::SOME);
+            let builder = Cluster::builder()
+                .runtime(runtime.clone())
+                .controllers(Selection::Only(names));
+            let cluster = builder.faults(faults.clone()).start().await.unwrap();
+            World {
+                runtime,
+                client: cluster.admin(),
+                cluster,
+                faults,
+            }
         });
-        let (cluster, faults) = cluster;
-        let client = cluster.admin();
-        simulation.run(tell(World { runtime, cluster, client, faults }));
+        simulation.run(tell(world));
     }
 }
 
@@ -62,11 +71,17 @@ impl World {
     }
 
     async fn wait(&self, longest_millis: u64) {
-        self.runtime.sleep(Duration::from_millis(1 + self.dice(longest_millis))).await;
+        self.runtime
+            .sleep(Duration::from_millis(1 + self.dice(longest_millis)))
+            .await;
     }
 
     async fn pods(&self) -> Vec<Pod> {
-        let list: List<Pod> = self.client.list_as(&ApiResource::of::<Pod>(), "default", &[]).await.unwrap();
+        let list: List<Pod> = self
+            .client
+            .list_as(&ApiResource::of::<Pod>(), "default", &[])
+            .await
+            .unwrap();
         list.items
     }
 
@@ -74,23 +89,33 @@ impl World {
     async fn say(&self, pod: &Pod, status: Value) {
         let key = ObjectKey::new("default", pod.metadata.name.clone().unwrap());
         let body = json!({"status": status});
-        let _gone = self.client.patch(&ApiResource::of::<Pod>(), &key, "status", &Patch::Merge, &body).await;
+        let _gone = self
+            .client
+            .patch(&ApiResource::of::<Pod>(), &key, "status", &Patch::Merge, &body)
+            .await;
     }
 
     async fn ready(&self, pod: &Pod) {
         let now = self.runtime.now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
         let ready = json!({"type": "Ready", "status": "True", "lastTransitionTime": now});
-        self.say(pod, json!({"phase": "Running", "conditions": [ready]})).await;
+        self.say(pod, json!({"phase": "Running", "conditions": [ready]}))
+            .await;
     }
 
     async fn delete_pod(&self, pod: &Pod) {
         let key = ObjectKey::new("default", pod.metadata.name.clone().unwrap());
-        let _gone = self.client.delete(&ApiResource::of::<Pod>(), &key, &DeleteOptions::default()).await;
+        let _gone = self
+            .client
+            .delete(&ApiResource::of::<Pod>(), &key, &DeleteOptions::default())
+            .await;
     }
 
     async fn patch(&self, resource: &ApiResource, name: &str, body: Value) {
         let key = ObjectKey::new("default", name);
-        self.client.patch(resource, &key, "", &Patch::Merge, &body).await.unwrap();
+        self.client
+            .patch(resource, &key, "", &Patch::Merge, &body)
+            .await
+            .unwrap();
     }
 
     /// Heals the world and waits until `settled`.
@@ -100,7 +125,10 @@ impl World {
         loop {
             match settled().await {
                 Ok(()) => return,
-                Err(why) => assert!(self.runtime.monotonic() - start < REST, "the world did not come to rest: {why}"),
+                Err(why) => assert!(
+                    self.runtime.monotonic() - start < REST,
+                    "the world did not come to rest: {why}"
+                ),
             }
             self.runtime.sleep(Duration::from_millis(500)).await;
         }
@@ -130,7 +158,8 @@ fn is_active(pod: &Pod) -> bool {
 
 fn is_ready(pod: &Pod) -> bool {
     let conditions = pod.status.as_ref().and_then(|status| status.conditions.as_ref());
-    is_active(pod) && conditions.is_some_and(|all| all.iter().any(|own| own.type_ == "Ready" && own.status == "True"))
+    is_active(pod)
+        && conditions.is_some_and(|all| all.iter().any(|own| own.type_ == "Ready" && own.status == "True"))
 }
 
 /// Sizes change, pods vanish, fail and become ready while messages are lost: in the end there are as many as asked for.
@@ -149,7 +178,9 @@ fn replica_sets_have_the_pods_they_ask_for() {
             match (world.dice(4), victim) {
                 (0, _) | (_, None) => {
                     wanted = world.dice(9);
-                    world.patch(&sets, "a", json!({"spec": {"replicas": wanted}})).await;
+                    world
+                        .patch(&sets, "a", json!({"spec": {"replicas": wanted}}))
+                        .await;
                 }
                 (1, Some(pod)) => world.delete_pod(pod).await,
                 (2, Some(pod)) => world.say(pod, json!({"phase": "Failed"})).await,
@@ -163,7 +194,11 @@ fn replica_sets_have_the_pods_they_ask_for() {
                 let set: ReplicaSet = world.client.get_as(&sets, &key).await.unwrap();
                 let said = set.status.map_or(0, |status| status.replicas);
                 let right = active == wanted && u64::try_from(said) == Ok(wanted);
-                if right { Ok(()) } else { Err(format!("{active} active, {said} in status, {wanted} wanted")) }
+                if right {
+                    Ok(())
+                } else {
+                    Err(format!("{active} active, {said} in status, {wanted} wanted"))
+                }
             })
             .await;
         world.no_pod_was_deleted_twice();
@@ -174,54 +209,69 @@ fn replica_sets_have_the_pods_they_ask_for() {
 /// Templates change while pods come up in their own time: never fewer available, nor more pods, than allowed.
 #[test]
 fn deployments_keep_their_bounds() {
-    story(&["deployment-controller", "replicaset-controller"], |world| async move {
-        let (deployments, replicas, surge) = (ApiResource::of::<Deployment>(), 4, 1);
-        let deployment = json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "a"}, "spec": {
+    story(
+        &["deployment-controller", "replicaset-controller"],
+        |world| async move {
+            let (deployments, replicas, surge) = (ApiResource::of::<Deployment>(), 4, 1);
+            let deployment = json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "a"}, "spec": {
             "replicas": replicas, "selector": {"matchLabels": {"app": "a"}}, "template": template(),
             "strategy": {"rollingUpdate": {"maxSurge": surge, "maxUnavailable": 1}}}});
-        world.client.create(&deployments, "default", &deployment).await.unwrap();
-        let mut was_available = false;
-        let mut image = 0;
-        for step in 0..STEPS * 12 {
-            world.wait(250).await;
-            let pods = world.pods().await;
-            for pod in pods.iter().filter(|pod| is_active(pod) && !is_ready(pod)) {
-                if world.dice(4) == 0 {
-                    world.ready(pod).await;
+            world
+                .client
+                .create(&deployments, "default", &deployment)
+                .await
+                .unwrap();
+            let mut was_available = false;
+            let mut image = 0;
+            for step in 0..STEPS * 12 {
+                world.wait(250).await;
+                let pods = world.pods().await;
+                for pod in pods.iter().filter(|pod| is_active(pod) && !is_ready(pod)) {
+                    if world.dice(4) == 0 {
+                        world.ready(pod).await;
+                    }
+                }
+                let pods = world.pods().await;
+                let available = pods.iter().filter(|pod| is_ready(pod)).count();
+                let active = pods.iter().filter(|pod| is_active(pod)).count();
+                was_available |= available >= replicas;
+                assert!(active <= replicas + surge, "{active} pods");
+                assert!(
+                    !was_available || available >= replicas - 1,
+                    "{available} available"
+                );
+                if was_available && step % 24 == 0 {
+                    image += 1;
+                    let container = json!([{"name": "c", "image": format!("i{image}")}]);
+                    let body = json!({"spec": {"template": {"spec": {"containers": container}}}});
+                    world.patch(&deployments, "a", body).await;
                 }
             }
-            let pods = world.pods().await;
-            let available = pods.iter().filter(|pod| is_ready(pod)).count();
-            let active = pods.iter().filter(|pod| is_active(pod)).count();
-            was_available |= available >= replicas;
-            assert!(active <= replicas + surge, "{active} pods");
-            assert!(!was_available || available >= replicas - 1, "{available} available");
-            if was_available && step % 24 == 0 {
-                image += 1;
-                let container = json!([{"name": "c", "image": format!("i{image}")}]);
-                let body = json!({"spec": {"template": {"spec": {"containers": container}}}});
-                world.patch(&deployments, "a", body).await;
-            }
-        }
-        let key = ObjectKey::new("default", "a");
-        world
-            .rest(|| async {
-                for pod in world.pods().await.iter().filter(|pod| is_active(pod) && !is_ready(pod)) {
-                    world.ready(pod).await;
-                }
-                let own: Deployment = world.client.get_as(&deployments, &key).await.unwrap();
-                let status = own.status.unwrap_or_default();
-                let of = |number: Option<i32>| number.unwrap_or(0) as usize;
-                let done = of(status.updated_replicas) == replicas
-                    && of(status.replicas) == replicas
-                    && of(status.available_replicas) == replicas
-                    && status.observed_generation == own.metadata.generation;
-                if done { Ok(()) } else { Err(format!("{status:?}")) }
-            })
-            .await;
-        world.no_pod_was_deleted_twice();
-        drop(world.cluster);
-    });
+            let key = ObjectKey::new("default", "a");
+            world
+                .rest(|| async {
+                    for pod in world
+                        .pods()
+                        .await
+                        .iter()
+                        .filter(|pod| is_active(pod) && !is_ready(pod))
+                    {
+                        world.ready(pod).await;
+                    }
+                    let own: Deployment = world.client.get_as(&deployments, &key).await.unwrap();
+                    let status = own.status.unwrap_or_default();
+                    let of = |number: Option<i32>| number.unwrap_or(0) as usize;
+                    let done = of(status.updated_replicas) == replicas
+                        && of(status.replicas) == replicas
+                        && of(status.available_replicas) == replicas
+                        && status.observed_generation == own.metadata.generation;
+                    if done { Ok(()) } else { Err(format!("{status:?}")) }
+                })
+                .await;
+            world.no_pod_was_deleted_twice();
+            drop(world.cluster);
+        },
+    );
 }
 
 /// Pods end well and badly, and are deleted: never more at work than allowed, every success counted once.
@@ -256,13 +306,20 @@ fn jobs_count_every_pod_once() {
                 break;
             }
             // Failures back off for up to ten minutes each.
-            assert!(world.runtime.monotonic() - start < Duration::from_secs(50_000), "the job never got there");
+            assert!(
+                world.runtime.monotonic() - start < Duration::from_secs(50_000),
+                "the job never got there"
+            );
         }
         world
             .rest(|| async {
                 let own: Job = world.client.get_as(&jobs, &key).await.unwrap();
                 let status = own.status.unwrap_or_default();
-                let complete = status.conditions.iter().flatten().any(|own| own.type_ == "Complete");
+                let complete = status
+                    .conditions
+                    .iter()
+                    .flatten()
+                    .any(|own| own.type_ == "Complete");
                 let counted = status.succeeded.unwrap_or(0) as usize;
                 if complete && counted == succeeded.len() {
                     Ok(())
@@ -271,7 +328,12 @@ fn jobs_count_every_pod_once() {
                 }
             })
             .await;
-        let held = world.pods().await.iter().filter(|pod| pod.metadata.finalizers.iter().flatten().next().is_some()).count();
+        let held = world
+            .pods()
+            .await
+            .iter()
+            .filter(|pod| pod.metadata.finalizers.iter().flatten().next().is_some())
+            .count();
         assert_eq!(held, 0, "pods still held by the finalizer");
         drop(world.cluster);
     });

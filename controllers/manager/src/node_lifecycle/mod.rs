@@ -61,7 +61,10 @@ impl Projection for LeaseView {
             renew_time: Option<String>,
         }
         Ok(Self {
-            renewed: serde_json::from_slice::<Lease>(json)?.spec.renew_time.unwrap_or_default(),
+            renewed: serde_json::from_slice::<Lease>(json)?
+                .spec
+                .renew_time
+                .unwrap_or_default(),
         })
     }
 }
