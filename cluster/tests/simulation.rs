@@ -7,7 +7,7 @@ use cluster::{Cluster, Faults, Rates, Selection};
 use k8s_openapi::List;
 use k8s_openapi::api::apps::v1::{Deployment, ReplicaSet};
 use k8s_openapi::api::batch::v1::Job;
-use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::core::v1::{Pod, ServiceAccount};
 use machinery_client::{ApiResource, Client, DeleteOptions, Patch};
 use machinery_meta::ObjectKey;
 use machinery_runtime::{Runtime, Simulation};
