@@ -54,9 +54,14 @@ fn story<F: Future<Output = ()> + Send + 'static>(controllers: &[&str], tell: im
                 .runtime(runtime.clone())
                 .controllers(Selection::Only(names));
             let cluster = builder.faults(faults.clone()).start().await.unwrap();
+            let client = cluster.admin();
+            let account =
+                json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default"}});
+            let accounts = ApiResource::of::<ServiceAccount>();
+            client.create(&accounts, "default", &account).await.unwrap();
             World {
                 runtime,
-                client: cluster.admin(),
+                client,
                 cluster,
                 faults,
             }
