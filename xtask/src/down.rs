@@ -1,7 +1,7 @@
 //! `cargo xtask down`: removes what `up` made. Processes first, then what they left in the kernel, then the files.
 //!
-//! Only what names the cluster's own data directory is touched: processes whose command line does, their pods'
-//! cgroups, mounts below it, the network namespace and the nftables tables that carry Knarr's name.
+//! Only what names the cluster's own data directory is touched: processes whose command line does and their containers,
+//! cgroups that nothing is left in, mounts below it, the network namespace and the tables that carry Knarr's name.
 
 use crate::config::Config;
 use crate::host::Host;
@@ -14,19 +14,18 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 pub(crate) fn run(_: &Config, arguments: &Arguments) -> Result<()> {
-    // Containers first, while something still knows them by their cgroup; then those who would restart them.
+    // First those who would restart a container, then the containers.
     println!("==> stopping processes");
     end("TERM", &processes_naming(&arguments.data_dir)?);
     wait_for_end(&arguments.data_dir);
     println!("==> stopping containers");
-    for cgroup in pod_cgroups()? {
-        end("KILL", &members(&cgroup));
-    }
-    end("KILL", &processes_naming(&arguments.data_dir)?);
+    let left = processes_naming(&arguments.data_dir)?;
+    end("KILL", &children(&left)?);
+    end("KILL", &left);
     wait_for_end(&arguments.data_dir);
     println!("==> removing cgroups, mounts, links and rules");
     for cgroup in pod_cgroups()? {
-        // The kernel refuses while a task is still leaving; the next `down` takes what is left.
+        // The kernel refuses while something runs in it: a task that is still leaving, or another cluster's pod.
         let _ = fs::remove_dir(cgroup);
     }
     unmount(&arguments.data_dir)?;
@@ -122,9 +121,18 @@ fn collect(folder: &Path, found: &mut Vec<PathBuf>) {
     found.push(folder.to_owned());
 }
 
-fn members(cgroup: &Path) -> BTreeSet<u32> {
-    let text = fs::read_to_string(cgroup.join("cgroup.procs")).unwrap_or_default();
-    text.lines().filter_map(|line| line.parse().ok()).collect()
+/// What runs in containers: the processes whose parent is one of these shims.
+fn children(parents: &BTreeSet<u32>) -> Result<BTreeSet<u32>> {
+    let mut found = BTreeSet::new();
+    for entry in fs::read_dir("/proc")? {
+        let Some(pid) = entry?.file_name().to_str().and_then(|name| name.parse::<u32>().ok()) else { continue };
+        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        let parent = stat.rsplit_once(')').and_then(|(_, rest)| rest.split_whitespace().nth(1)?.parse().ok());
+        if parent.is_some_and(|parent: u32| parents.contains(&parent)) {
+            found.insert(pid);
+        }
+    }
+    Ok(found)
 }
 
 /// Unmounts everything below the directory, innermost first.
