@@ -109,6 +109,17 @@ impl Body {
     }
 }
 
+impl Body {
+    /// Reads up to `limit` bytes and forgets them, so that a client that sends first and reads then gets its answer.
+    pub async fn discard(mut self, limit: usize) {
+        let mut seen = 0;
+        while seen < limit {
+            let Some(Ok(frame)) = self.frame().await else { return };
+            seen += frame.data_ref().map_or(0, Bytes::len);
+        }
+    }
+}
+
 /// The body could not be read whole.
 #[derive(Debug, thiserror::Error)]
 pub enum ReadBodyError {

@@ -220,7 +220,7 @@ fn start_services(arguments: &AgentArguments, runtime: &Runtime, client: &Client
                 dns.clone()
             },
         };
-        let kernel = Arc::new(LinuxKernel::new(Arc::new(SystemExec), runtime.clone()));
+        let kernel = Arc::new(LinuxKernel::new(Arc::new(SystemExec)));
         drop(node_proxy::start(config, client.clone(), kernel, runtime.clone()));
     }
     if let (false, Some(address)) = (arguments.disable_dns, dns.first()) {

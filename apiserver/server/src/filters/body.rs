@@ -14,6 +14,8 @@ use tokio::sync::Semaphore;
 
 /// Upstream's limit of a request body.
 pub(crate) const MAX_BODY_BYTES: usize = 3 << 20;
+/// How much of a body that was refused is read and forgotten before the answer.
+const MAX_DISCARDED_BYTES: usize = 8 << 20;
 /// Memory is counted in pieces of this size.
 const PIECE_BYTES: usize = 1_024;
 
@@ -39,6 +41,16 @@ fn weight(request: &http::Request<Body>) -> Result<u32, RegistryError> {
     Ok(u32::try_from(bytes.div_ceil(PIECE_BYTES)).unwrap_or(u32::MAX))
 }
 
+/// Most clients send all of a body before they read; an answer to one that cannot finish sending is lost to a reset.
+/// What is discarded costs no memory, and the request's deadline bounds the time.
+fn answer_after_discarding(mut exchange: Exchange, answer: Response) -> BoxFuture<'static, Response> {
+    let body = std::mem::take(exchange.request.body_mut());
+    Box::pin(async move {
+        body.discard(MAX_DISCARDED_BYTES).await;
+        answer
+    })
+}
+
 impl Filter for ReadBody {
     fn call(&self, mut exchange: Exchange, next: Next) -> BoxFuture<'static, Response> {
         if !exchange.is_mutating() || exchange.is_long_running() {
@@ -46,10 +58,10 @@ impl Filter for ReadBody {
         }
         let weight = match weight(&exchange.request) {
             Ok(weight) => weight,
-            Err(error) => return Box::pin(std::future::ready(refuse(&error))),
+            Err(error) => return answer_after_discarding(exchange, refuse(&error)),
         };
         let Ok(permit) = Arc::clone(&self.0).try_acquire_many_owned(weight) else {
-            return Box::pin(std::future::ready(too_many()));
+            return answer_after_discarding(exchange, too_many());
         };
         Box::pin(async move {
             let body = std::mem::take(exchange.request.body_mut());
