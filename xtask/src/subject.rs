@@ -61,12 +61,12 @@ impl Subject {
             .arg(folder.join("data"))
             .arg("--write-kubeconfig")
             .arg(&kubeconfig);
-        match controllers {
+        command.arg(match controllers {
             // Upstream's spelling of "none of them".
-            Controllers::None => command.arg("--controllers=-*"),
+            Controllers::None => "--controllers=-*",
             // Fake nodes send no leases and must stay Ready.
-            Controllers::All => command.arg("--controllers=*,-node-lifecycle-controller"),
-        };
+            Controllers::All => "--controllers=*,-node-lifecycle-controller",
+        });
         println!("starting knarr server …");
         let child = command
             .stdin(Stdio::null())
