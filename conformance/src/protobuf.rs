@@ -1,7 +1,7 @@
 //! Kubernetes' protobuf, written and read by the facts: a second opinion beside the product's own codec.
 //!
-//! Reading keeps what stands on the wire: a field that is absent there is absent in the result, a zero that was
-//! written is a zero.
+//! A zero on the wire counts as absent where the Go field is no pointer: no client can tell the two apart. Of a pointer
+//! it is kept.
 
 use anyhow::{Context, Result, bail};
 use base64::Engine as _;
@@ -248,9 +248,22 @@ fn decode_field(
         slot.or_insert_with(|| json!({}))[key] = value;
     } else {
         let value = decode_value(facts, type_, wire)?;
-        *slot.or_insert(Value::Null) = value;
+        if field.type_.starts_with('*') || !is_zero(&value) {
+            *slot.or_insert(Value::Null) = value;
+        }
     }
     Ok(())
+}
+
+fn is_zero(value: &Value) -> bool {
+    match value {
+        Value::Null => true,
+        Value::Bool(value) => !value,
+        Value::Number(value) => value.as_f64() == Some(0.0),
+        Value::String(value) => value.is_empty(),
+        Value::Array(value) => value.is_empty(),
+        Value::Object(value) => value.is_empty(),
+    }
 }
 
 fn decode_value(facts: &Facts, type_: &str, wire: &Wire<'_>) -> Result<Value> {

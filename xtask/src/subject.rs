@@ -67,6 +67,9 @@ impl Subject {
             // Fake nodes send no leases and must stay Ready.
             Controllers::All => "--controllers=*,-node-lifecycle-controller",
         });
+        if controllers == Controllers::None {
+            command.arg("--disable-scheduler");
+        }
         println!("starting knarr server …");
         let child = command
             .stdin(Stdio::null())

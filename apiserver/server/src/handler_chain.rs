@@ -2,7 +2,7 @@
 
 use crate::exchange::{Exchange, Response};
 use crate::filters::{
-    audit, authentication, authorization, body, deadline, detach, impersonation, in_flight, measure,
+    audit, authentication, authorization, body, cache_control, deadline, detach, impersonation, in_flight, measure,
     panic_recovery, warnings,
 };
 use crate::server::Core;
@@ -19,6 +19,7 @@ pub(crate) fn rows(core: &Arc<Core>) -> Vec<Box<dyn Filter>> {
     vec![
         Box::new(panic_recovery::PanicRecovery),
         Box::new(measure::Measure::new(core)),
+        Box::new(cache_control::CacheControl),
         Box::new(warnings::Warnings),
         Box::new(authentication::Authentication::new(core)),
         Box::new(audit::Audit::new(core)),

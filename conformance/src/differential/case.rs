@@ -207,3 +207,40 @@ fn yaml_files(folder: &Path) -> Result<Vec<PathBuf>> {
     files.sort();
     Ok(files)
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    fn folder(name: &str) -> PathBuf {
+        Path::new(env!("CARGO_MANIFEST_DIR")).join(name)
+    }
+
+    #[test]
+    fn every_case_is_read_and_every_stored_kind_has_one() {
+        let facts = Facts::read(&folder("../machinery/api/facts")).unwrap();
+        let cases = read_all(&folder("cases"), &facts).unwrap();
+        assert!(cases.len() >= 300, "only {} cases", cases.len());
+        let ids: BTreeSet<_> = cases.iter().map(|case| &case.id).collect();
+        assert_eq!(ids.len(), cases.len(), "an id is used twice");
+        let subjects: BTreeSet<_> = cases
+            .iter()
+            .filter_map(|case| case.subject.as_ref())
+            .map(|subject| (&subject.resource.group, &subject.resource.resource))
+            .collect();
+        // Their objects need what only their makers have: a proof of possession, an address as name.
+        let told_otherwise = ["podcertificaterequests", "ipaddresses"];
+        for resource in facts.resources() {
+            let is_stored = resource.has_verb("create") && resource.has_verb("get");
+            if is_stored && !told_otherwise.contains(&resource.resource.as_str()) {
+                assert!(
+                    subjects.contains(&(&resource.group, &resource.resource)),
+                    "no case for {}",
+                    resource.resource
+                );
+            }
+        }
+    }
+}

@@ -11,6 +11,8 @@ pub enum Selection {
     Default,
     /// These, by name.
     Only(Vec<String>),
+    /// As `--controllers` spells it: `name` runs, `-name` does not, `*` stands for those that run by default.
+    Listed(Vec<String>),
 }
 
 impl Selection {
@@ -18,6 +20,10 @@ impl Selection {
         match self {
             Self::Default => default,
             Self::Only(names) => names.iter().any(|own| own == name),
+            Self::Listed(words) => {
+                let says = |wanted: &str| words.iter().any(|word| word == wanted);
+                says(name) || !says(&format!("-{name}")) && says("*") && default
+            }
         }
     }
 }

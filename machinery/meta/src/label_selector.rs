@@ -287,7 +287,13 @@ impl<'a> Parser<'a> {
                     "a selector may have at most {MAX_REQUIREMENTS} requirements"
                 )));
             }
-            out.push(self.requirement()?);
+            if !matches!(self.peek().0, Token::Word(_) | Token::Symbol("!")) {
+                return Err(expected(&self.peek().0, "!, identifier, or 'end of string'"));
+            }
+            let requirement = self.requirement().map_err(|ParseSelectorError(problem)| {
+                ParseSelectorError(format!("unable to parse requirement: {problem}"))
+            })?;
+            out.push(requirement);
             match self.next() {
                 Token::End => return Ok(out),
                 Token::Symbol(",") => match self.peek().0 {
@@ -306,7 +312,7 @@ impl<'a> Parser<'a> {
         }
         let key = match self.next() {
             Token::Word(word) => word,
-            other => return Err(expected(&other, "!, identifier, or 'end of string'")),
+            other => return Err(expected(&other, "identifier")),
         };
         let at_end = matches!(self.peek().0, Token::End | Token::Symbol(","));
         if negated || at_end {
@@ -424,12 +430,15 @@ mod tests {
 
     #[test]
     fn refuses_in_upstreams_words() {
-        refused("a in", "found '', expected: '('");
-        refused("a b", "found 'b', expected: in, notin, =, ==, !=, gt, lt");
+        refused("a in", "unable to parse requirement: found '', expected: '('");
+        refused(
+            "a b",
+            "unable to parse requirement: found 'b', expected: in, notin, =, ==, !=, gt, lt",
+        );
         refused("a,", "found '', expected: identifier after ','");
         refused(
             "a>x",
-            "values[0]: Invalid value: \"x\": for 'Gt', 'Lt' operators, the value must be an integer",
+            "unable to parse requirement: values[0]: Invalid value: \"x\": for 'Gt', 'Lt' operators, the value must be an integer",
         );
     }
 }

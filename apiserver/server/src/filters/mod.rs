@@ -4,6 +4,7 @@ pub(crate) mod audit;
 pub(crate) mod authentication;
 pub(crate) mod authorization;
 pub(crate) mod body;
+pub(crate) mod cache_control;
 pub(crate) mod deadline;
 pub(crate) mod detach;
 pub(crate) mod impersonation;

@@ -32,6 +32,12 @@ pub(crate) struct ServerArguments {
     /// Only the control plane: start no node agent (no root needed)
     #[arg(long)]
     pub(crate) disable_agent: bool,
+    /// Controllers to run: 'name' runs it, '-name' does not, '*' stands for those on by default
+    #[arg(long, value_delimiter = ',', default_value = "*", allow_hyphen_values = true)]
+    pub(crate) controllers: Vec<String>,
+    /// Run no scheduler: pods wait until somebody binds them
+    #[arg(long)]
+    pub(crate) disable_scheduler: bool,
     /// The node's name; the host name when absent
     #[arg(long)]
     pub(crate) hostname_override: Option<String>,

@@ -42,15 +42,16 @@ async fn serve(arguments: ServerArguments) -> anyhow::Result<()> {
     let config = arguments.server_config(&paths)?;
     let storage = open_storage(&arguments, &paths, &runtime).await?;
     let cluster_cidr = arguments.cluster_cidr;
-    let cluster = Cluster::builder()
+    let mut builder = Cluster::builder()
         .runtime(runtime.clone())
         .storage(storage)
         .server(|settings| *settings = config)
-        .controllers(Selection::Default)
-        .controller_config(|settings| settings.cluster_cidr = cluster_cidr.to_string())
-        .scheduler()
-        .start()
-        .await?;
+        .controllers(Selection::Listed(arguments.controllers.clone()))
+        .controller_config(|settings| settings.cluster_cidr = cluster_cidr.to_string());
+    if !arguments.disable_scheduler {
+        builder = builder.scheduler();
+    }
+    let cluster = builder.start().await?;
     let server = cluster.server();
     let address = server.local_address().context("the server has no address")?;
     let url = identities::local_url(address);
