@@ -3,8 +3,8 @@
 use crate::host::Host;
 use crate::process;
 use anyhow::{Context, Result, bail};
-use serde_json::Value;
 use base64::Engine;
+use serde_json::Value;
 use std::fs;
 use std::io::Write;
 use std::os::unix::fs::OpenOptionsExt;
@@ -125,7 +125,14 @@ impl Api {
 
     fn curl(&self, method: &str, path: &str) -> Result<Command> {
         let mut curl = self.host.command("curl");
-        curl.args(["--silent", "--show-error", "--max-time", "10", "--write-out", "\n%{http_code}"]);
+        curl.args([
+            "--silent",
+            "--show-error",
+            "--max-time",
+            "10",
+            "--write-out",
+            "\n%{http_code}",
+        ]);
         let kubeconfig = fs::read_to_string(crate::up::kubeconfig(&self.data_dir))?;
         for (flag, field) in [
             ("--cacert", "certificate-authority-data"),
@@ -140,12 +147,22 @@ impl Api {
 
     /// A field of the administrator's kubeconfig as a file of its own, which is how curl takes it.
     fn credential(&self, kubeconfig: &str, field: &str) -> Result<PathBuf> {
-        let line = kubeconfig.lines().find_map(|line| line.trim().trim_start_matches("- ").strip_prefix(field));
-        let text = line.and_then(|rest| rest.strip_prefix(':')).context("the kubeconfig lacks a credential")?;
+        let line = kubeconfig
+            .lines()
+            .find_map(|line| line.trim().trim_start_matches("- ").strip_prefix(field));
+        let text = line
+            .and_then(|rest| rest.strip_prefix(':'))
+            .context("the kubeconfig lacks a credential")?;
         let bytes = base64::engine::general_purpose::STANDARD.decode(text.trim().trim_matches('"'))?;
         let file = self.data_dir.join(format!("up.{field}"));
         let mut options = fs::OpenOptions::new();
-        options.write(true).create(true).truncate(true).mode(0o600).open(&file)?.write_all(&bytes)?;
+        options
+            .write(true)
+            .create(true)
+            .truncate(true)
+            .mode(0o600)
+            .open(&file)?
+            .write_all(&bytes)?;
         Ok(file)
     }
 }

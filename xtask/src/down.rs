@@ -125,9 +125,17 @@ fn collect(folder: &Path, found: &mut Vec<PathBuf>) {
 fn children(parents: &BTreeSet<u32>) -> Result<BTreeSet<u32>> {
     let mut found = BTreeSet::new();
     for entry in fs::read_dir("/proc")? {
-        let Some(pid) = entry?.file_name().to_str().and_then(|name| name.parse::<u32>().ok()) else { continue };
+        let Some(pid) = entry?
+            .file_name()
+            .to_str()
+            .and_then(|name| name.parse::<u32>().ok())
+        else {
+            continue;
+        };
         let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-        let parent = stat.rsplit_once(')').and_then(|(_, rest)| rest.split_whitespace().nth(1)?.parse().ok());
+        let parent = stat
+            .rsplit_once(')')
+            .and_then(|(_, rest)| rest.split_whitespace().nth(1)?.parse().ok());
         if parent.is_some_and(|parent: u32| parents.contains(&parent)) {
             found.insert(pid);
         }

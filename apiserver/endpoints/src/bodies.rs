@@ -8,7 +8,8 @@ use bytes::Bytes;
 use http::HeaderMap;
 use machinery_meta::{GroupVersion, GroupVersionKind};
 use machinery_schema::{
-    DecodeError, Decoded, Schema, Strictness, Tree, TypeId, apply_defaults, decode_json, decode_protobuf, decode_yaml,
+    DecodeError, Decoded, Schema, Strictness, Tree, TypeId, apply_defaults, decode_json, decode_protobuf,
+    decode_yaml,
 };
 use std::sync::Arc;
 
@@ -25,7 +26,11 @@ pub(crate) struct Expected<'a> {
 
 impl<'a> Expected<'a> {
     pub(crate) fn of(row: &'a ResourceRow) -> Self {
-        Self { gvk: row.gvk.clone(), schema: &row.schema, ty: row.ty }
+        Self {
+            gvk: row.gvk.clone(),
+            schema: &row.schema,
+            ty: row.ty,
+        }
     }
 }
 
@@ -67,7 +72,10 @@ pub(crate) fn decode_as(
     let decoded = match format {
         Format::Json => decode_json(schema, ty, bytes, strictness),
         Format::Yaml => decode_yaml(schema, ty, bytes, strictness),
-        Format::Protobuf => decode_protobuf(schema, ty, bytes).map(|tree| Decoded { tree, strict_errors: Vec::new() }),
+        Format::Protobuf => decode_protobuf(schema, ty, bytes).map(|tree| Decoded {
+            tree,
+            strict_errors: Vec::new(),
+        }),
     };
     let decoded = decoded.map_err(|error| undecodable(expected, bytes, &error))?;
     check_kind(&decoded.tree, expected)?;
@@ -87,9 +95,14 @@ pub(crate) fn decode_options(
     let decoded = match format {
         Format::Json => decode_json(schema, ty, bytes, Strictness::Ignore),
         Format::Yaml => decode_yaml(schema, ty, bytes, Strictness::Ignore),
-        Format::Protobuf => decode_protobuf(schema, ty, bytes).map(|tree| Decoded { tree, strict_errors: Vec::new() }),
+        Format::Protobuf => decode_protobuf(schema, ty, bytes).map(|tree| Decoded {
+            tree,
+            strict_errors: Vec::new(),
+        }),
     };
-    decoded.map(|decoded| decoded.tree).map_err(|error| RegistryError::BadRequest(error.to_string()))
+    decoded
+        .map(|decoded| decoded.tree)
+        .map_err(|error| RegistryError::BadRequest(error.to_string()))
 }
 
 /// Unknown and duplicate fields: refused, warned of or ignored.
@@ -129,14 +142,21 @@ fn undecodable(expected: &Expected<'_>, bytes: &[u8], error: &DecodeError) -> Re
             gvk.kind,
             summary(bytes)
         ),
-        _ => format!("{} in version {:?} cannot be handled as a {}: {error}", gvk.kind, gvk.version, gvk.kind),
+        _ => format!(
+            "{} in version {:?} cannot be handled as a {}: {error}",
+            gvk.kind, gvk.version, gvk.kind
+        ),
     })
 }
 
 /// The beginning of a body, as text when it looks like JSON.
 fn summary(bytes: &[u8]) -> String {
     const SHOWN: usize = 30;
-    let (head, more) = if bytes.len() > SHOWN { (&bytes[..SHOWN], " ...") } else { (bytes, "") };
+    let (head, more) = if bytes.len() > SHOWN {
+        (&bytes[..SHOWN], " ...")
+    } else {
+        (bytes, "")
+    };
     match bytes.first() {
         None => "<empty>".into(),
         Some(b'{') => format!("{}{more}", String::from_utf8_lossy(head)),
@@ -155,7 +175,10 @@ fn check_kind(tree: &Tree, expected: &Expected<'_>) -> Result<(), RegistryError>
     let parsed: GroupVersion = api_version.parse().unwrap_or_default();
     let found_kind = if kind.is_empty() { &wanted.kind } else { kind };
     let known = machinery_api::schema_for(&parsed.group, &parsed.version, found_kind).is_some();
-    let cannot = format!("{found_kind} in version {:?} cannot be handled as a {}", parsed.version, wanted.kind);
+    let cannot = format!(
+        "{found_kind} in version {:?} cannot be handled as a {}",
+        parsed.version, wanted.kind
+    );
     Err(RegistryError::BadRequest(if !known {
         format!(
             "{cannot}: no kind {found_kind:?} is registered for version {api_version:?} in scheme \"pkg/runtime/scheme.go:111\""

@@ -4,8 +4,8 @@ use bytes::Bytes;
 use futures::Stream;
 use http_body::{Frame, SizeHint};
 use http_body_util::BodyExt;
-use std::collections::VecDeque;
 use parking_lot::Mutex;
+use std::collections::VecDeque;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
@@ -60,7 +60,9 @@ impl Body {
 
     /// Shared slices sent one after the other.
     pub fn chunks(chunks: impl IntoIterator<Item = Bytes>) -> Self {
-        Self::from(Inner::Chunks(chunks.into_iter().filter(|chunk| !chunk.is_empty()).collect()))
+        Self::from(Inner::Chunks(
+            chunks.into_iter().filter(|chunk| !chunk.is_empty()).collect(),
+        ))
     }
 
     pub fn frames(source: impl FrameSource + 'static) -> Self {
@@ -86,7 +88,11 @@ impl Body {
             && chunks.len() == 1
         {
             let only = chunks.pop_front().unwrap_or_default();
-            return if only.len() > limit { Err(ReadBodyError::TooLarge(limit)) } else { Ok(only) };
+            return if only.len() > limit {
+                Err(ReadBodyError::TooLarge(limit))
+            } else {
+                Ok(only)
+            };
         }
         let mut first: Option<Bytes> = None;
         let mut all: Vec<u8> = Vec::new();
@@ -114,7 +120,9 @@ impl Body {
     pub async fn discard(mut self, limit: usize) {
         let mut seen = 0;
         while seen < limit {
-            let Some(Ok(frame)) = self.frame().await else { return };
+            let Some(Ok(frame)) = self.frame().await else {
+                return;
+            };
             seen += frame.data_ref().map_or(0, Bytes::len);
         }
     }
@@ -165,9 +173,10 @@ impl http_body::Body for Body {
             Inner::Empty => Poll::Ready(None),
             Inner::Chunks(chunks) => Poll::Ready(chunks.pop_front().map(|chunk| Ok(Frame::data(chunk)))),
             Inner::Frames(source) => Poll::Ready(source.next_frame().map(|chunk| Ok(Frame::data(chunk)))),
-            Inner::Stream(stream) => {
-                stream.as_mut().poll_next(cx).map(|item| item.map(|chunk| chunk.map(Frame::data)))
-            }
+            Inner::Stream(stream) => stream
+                .as_mut()
+                .poll_next(cx)
+                .map(|item| item.map(|chunk| chunk.map(Frame::data))),
             Inner::Other(body) => Pin::new(body).poll_frame(cx),
         }
     }
@@ -186,7 +195,9 @@ impl http_body::Body for Body {
         match &*self.0.lock() {
             Inner::Empty => SizeHint::with_exact(0),
             Inner::Chunks(chunks) => SizeHint::with_exact(chunks.iter().map(|c| c.len() as u64).sum()),
-            Inner::Frames(source) => source.remaining_bytes().map_or_else(SizeHint::default, SizeHint::with_exact),
+            Inner::Frames(source) => source
+                .remaining_bytes()
+                .map_or_else(SizeHint::default, SizeHint::with_exact),
             Inner::Stream(_) => SizeHint::default(),
             Inner::Other(body) => body.size_hint(),
         }

@@ -35,12 +35,20 @@ pub(crate) struct ObjectFrame {
 
 impl ObjectFrame {
     pub(crate) fn whole(row: &ResourceRow) -> Self {
-        Self { head: type_meta(&row.gvk.kind, &row.gvk.api_version()) }
+        Self {
+            head: type_meta(&row.gvk.kind, &row.gvk.api_version()),
+        }
     }
 
     /// Items of built-in lists carry no type meta, custom ones do.
     pub(crate) fn item(row: &ResourceRow) -> Self {
-        if row.custom { Self::whole(row) } else { Self { head: Bytes::from_static(b"{") } }
+        if row.custom {
+            Self::whole(row)
+        } else {
+            Self {
+                head: Bytes::from_static(b"{"),
+            }
+        }
     }
 
     /// The number of bytes [`ObjectFrame::write`] will write.
@@ -59,7 +67,12 @@ impl ObjectFrame {
     pub(crate) fn slices(&self, record: &Record, revision: Revision) -> [Bytes; 4] {
         let mut middle = BytesMut::with_capacity(24);
         write_revision(revision, &mut middle);
-        [self.head.clone(), record.parts[1].clone(), middle.freeze(), record.parts[2].clone()]
+        [
+            self.head.clone(),
+            record.parts[1].clone(),
+            middle.freeze(),
+            record.parts[2].clone(),
+        ]
     }
 }
 
@@ -100,7 +113,10 @@ pub(crate) struct ListFrames {
 impl ListFrames {
     pub(crate) fn new(head: Bytes, entries: Vec<Arc<Entry>>, frame: ObjectFrame) -> Self {
         let tail = Bytes::from_static(b"]}\n");
-        let items: usize = entries.iter().map(|entry| frame.len(&entry.record, entry.revision)).sum();
+        let items: usize = entries
+            .iter()
+            .map(|entry| frame.len(&entry.record, entry.revision))
+            .sum();
         let commas = entries.len().saturating_sub(1);
         let remaining = (head.len() + items + commas + tail.len()) as u64;
         Self {
@@ -140,7 +156,11 @@ impl ListFrames {
             self.pending.reverse();
             break;
         }
-        if out.is_empty() { self.pending.pop() } else { Some(out.freeze()) }
+        if out.is_empty() {
+            self.pending.pop()
+        } else {
+            Some(out.freeze())
+        }
     }
 }
 
@@ -165,7 +185,10 @@ pub(crate) struct GzipFrames<S> {
 impl<S: FrameSource> GzipFrames<S> {
     /// Upstream's level: 1, the fastest.
     pub(crate) fn new(source: S) -> Self {
-        Self { source, encoder: Some(GzEncoder::new(Vec::new(), Compression::fast())) }
+        Self {
+            source,
+            encoder: Some(GzEncoder::new(Vec::new(), Compression::fast())),
+        }
     }
 }
 

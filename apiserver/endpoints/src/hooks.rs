@@ -52,7 +52,9 @@ pub struct NoHooks;
 #[async_trait]
 impl Hooks for NoHooks {
     async fn review(&self, _: &RequestContext, kind: &str, _: &str, _: Tree) -> Result<Tree, RegistryError> {
-        Err(RegistryError::Unavailable(format!("no authorizer answers {kind} here")))
+        Err(RegistryError::Unavailable(format!(
+            "no authorizer answers {kind} here"
+        )))
     }
 
     async fn token(&self, _: &RequestContext, _: &Tree, _: Tree) -> Result<Tree, RegistryError> {
@@ -65,6 +67,8 @@ impl Hooks for NoHooks {
         request: ConnectRequest<'_>,
     ) -> Result<http::Response<Body>, RegistryError> {
         let name = &request.subresource.name;
-        Err(RegistryError::Unavailable(format!("nothing connects to {name} here")))
+        Err(RegistryError::Unavailable(format!(
+            "nothing connects to {name} here"
+        )))
     }
 }

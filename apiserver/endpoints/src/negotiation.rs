@@ -61,9 +61,15 @@ pub struct Offer {
 }
 
 impl Offer {
-    pub const ALL: Self = Self { protobuf: true, views: true };
+    pub const ALL: Self = Self {
+        protobuf: true,
+        views: true,
+    };
     /// Custom resources have no protobuf form.
-    pub const CUSTOM: Self = Self { protobuf: false, views: true };
+    pub const CUSTOM: Self = Self {
+        protobuf: false,
+        views: true,
+    };
 
     fn media_types(self) -> Vec<String> {
         let mut all = vec!["application/json", "application/yaml"];
@@ -93,7 +99,11 @@ pub fn accept(headers: &HeaderMap, offer: Offer) -> Result<Form, RegistryError> 
         .filter_map(|v| v.to_str().ok())
         .flat_map(|v| v.split(','))
         .any(|coding| coding.split(';').next().is_some_and(|name| name.trim() == "gzip"));
-    let base = Form { gzip, pretty: false, ..Form::default() };
+    let base = Form {
+        gzip,
+        pretty: false,
+        ..Form::default()
+    };
     let text = header_text(headers, &ACCEPT);
     if text.trim().is_empty() {
         return Ok(base);
@@ -118,7 +128,11 @@ pub fn accept(headers: &HeaderMap, offer: Offer) -> Result<Form, RegistryError> 
 
 /// All values of a header, joined as one list.
 fn header_text(headers: &HeaderMap, name: &http::HeaderName) -> String {
-    let values: Vec<&str> = headers.get_all(name).iter().filter_map(|v| v.to_str().ok()).collect();
+    let values: Vec<&str> = headers
+        .get_all(name)
+        .iter()
+        .filter_map(|v| v.to_str().ok())
+        .collect();
     values.join(",")
 }
 
@@ -131,7 +145,11 @@ fn clauses(text: &str) -> Vec<Clause<'_>> {
 
 fn clause(text: &str) -> Clause<'_> {
     let mut parts = text.split(';').map(str::trim);
-    let mut found = Clause { media_type: parts.next().unwrap_or_default(), quality: 1.0, ..Clause::default() };
+    let mut found = Clause {
+        media_type: parts.next().unwrap_or_default(),
+        quality: 1.0,
+        ..Clause::default()
+    };
     for part in parts {
         let (name, value) = part.split_once('=').unwrap_or((part, ""));
         if name == "q" {
@@ -151,10 +169,19 @@ fn clause_form(clause: &Clause<'_>, offer: Offer) -> Option<(Format, View)> {
     if format == Format::Protobuf && !offer.protobuf {
         return None;
     }
-    let parameter = |name: &str| clause.parameters.iter().find(|(own, _)| *own == name).map(|(_, value)| *value);
-    let Some(kind) = parameter("as") else { return Some((format, View::Whole)) };
+    let parameter = |name: &str| {
+        clause
+            .parameters
+            .iter()
+            .find(|(own, _)| *own == name)
+            .map(|(_, value)| *value)
+    };
+    let Some(kind) = parameter("as") else {
+        return Some((format, View::Whole));
+    };
     let beta = parameter("v") == Some("v1beta1");
-    let known = offer.views && parameter("g") == Some("meta.k8s.io") && (beta || parameter("v") == Some("v1"));
+    let known =
+        offer.views && parameter("g") == Some("meta.k8s.io") && (beta || parameter("v") == Some("v1"));
     let view = match kind {
         "Table" if known => View::Table { beta },
         "PartialObjectMetadata" | "PartialObjectMetadataList" if known => View::Metadata { beta },
@@ -165,7 +192,10 @@ fn clause_form(clause: &Clause<'_>, offer: Offer) -> Option<(Format, View)> {
 
 /// The format of a body; no content type is JSON.
 pub fn content(headers: &HeaderMap, offer: Offer) -> Result<Format, RegistryError> {
-    let text = headers.get(CONTENT_TYPE).and_then(|v| v.to_str().ok()).unwrap_or_default();
+    let text = headers
+        .get(CONTENT_TYPE)
+        .and_then(|v| v.to_str().ok())
+        .unwrap_or_default();
     let media_type = text.split(';').next().unwrap_or_default().trim();
     if media_type.is_empty() {
         return Ok(Format::Json);
@@ -189,7 +219,10 @@ pub enum PatchType {
 
 /// The type of a patch; custom resources take no strategic merge patch.
 pub fn patch(headers: &HeaderMap, custom: bool) -> Result<PatchType, RegistryError> {
-    let text = headers.get(CONTENT_TYPE).and_then(|v| v.to_str().ok()).unwrap_or_default();
+    let text = headers
+        .get(CONTENT_TYPE)
+        .and_then(|v| v.to_str().ok())
+        .unwrap_or_default();
     match text.split(';').next().unwrap_or_default().trim() {
         "application/json-patch+json" => return Ok(PatchType::Json),
         "application/merge-patch+json" => return Ok(PatchType::Merge),
@@ -198,8 +231,14 @@ pub fn patch(headers: &HeaderMap, custom: bool) -> Result<PatchType, RegistryErr
         _ => {}
     }
     if custom {
-        let supported = ["application/json-patch+json", "application/merge-patch+json", "application/apply-patch+yaml"];
-        return Err(RegistryError::UnsupportedMediaType(supported.map(str::to_owned).to_vec()));
+        let supported = [
+            "application/json-patch+json",
+            "application/merge-patch+json",
+            "application/apply-patch+yaml",
+        ];
+        return Err(RegistryError::UnsupportedMediaType(
+            supported.map(str::to_owned).to_vec(),
+        ));
     }
     Err(RegistryError::NoConsumer)
 }
@@ -212,7 +251,9 @@ mod tests {
     fn check(accepted: &str, expected: Option<(Format, View)>) {
         let mut headers = HeaderMap::new();
         headers.insert(ACCEPT, accepted.parse().unwrap());
-        let found = accept(&headers, Offer::ALL).ok().map(|form| (form.format, form.view));
+        let found = accept(&headers, Offer::ALL)
+            .ok()
+            .map(|form| (form.format, form.view));
         assert_eq!(found, expected, "{accepted}");
     }
 
@@ -220,12 +261,24 @@ mod tests {
     fn forms() {
         check("application/json", Some((Format::Json, View::Whole)));
         check("*/*", Some((Format::Json, View::Whole)));
-        check("text/html,application/xhtml+xml,*/*;q=0.8", Some((Format::Json, View::Whole)));
-        check("application/vnd.kubernetes.protobuf,application/json", Some((Format::Protobuf, View::Whole)));
-        check("application/json;q=0.1,application/yaml", Some((Format::Yaml, View::Whole)));
+        check(
+            "text/html,application/xhtml+xml,*/*;q=0.8",
+            Some((Format::Json, View::Whole)),
+        );
+        check(
+            "application/vnd.kubernetes.protobuf,application/json",
+            Some((Format::Protobuf, View::Whole)),
+        );
+        check(
+            "application/json;q=0.1,application/yaml",
+            Some((Format::Yaml, View::Whole)),
+        );
         let kubectl = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json;as=Table;v=v1beta1;g=meta.k8s.io,application/json";
         check(kubectl, Some((Format::Json, View::Table { beta: false })));
-        check("application/json;as=Cake;v=v1;g=meta.k8s.io,application/yaml", Some((Format::Yaml, View::Whole)));
+        check(
+            "application/json;as=Cake;v=v1;g=meta.k8s.io,application/yaml",
+            Some((Format::Yaml, View::Whole)),
+        );
         check("image/png", None);
         let metadata = "application/vnd.kubernetes.protobuf;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1";
         check(metadata, Some((Format::Protobuf, View::Metadata { beta: false })));

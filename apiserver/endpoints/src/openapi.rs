@@ -35,7 +35,11 @@ pub(crate) fn answer(
 }
 
 fn address(group: &str, version: &str) -> String {
-    if group.is_empty() { format!("api/{version}") } else { format!("apis/{group}/{version}") }
+    if group.is_empty() {
+        format!("api/{version}")
+    } else {
+        format!("apis/{group}/{version}")
+    }
 }
 
 fn index(inner: &Inner) -> Response<Body> {
@@ -80,17 +84,29 @@ fn document(
     request: &Request<Body>,
 ) -> Result<Option<Response<Body>>, RegistryError> {
     let rows = inner.registry.rows();
-    let found = rows.group(group).and_then(|group| group.versions.iter().find(|own| own.name == version_name));
+    let found = rows
+        .group(group)
+        .and_then(|group| group.versions.iter().find(|own| own.name == version_name));
     let Some(version) = found else { return Ok(None) };
     let hash = hash(inner, version);
     let asked = Query::of(request.uri());
     let builder = Response::builder()
         .header(ETAG, format!("\"{hash}\""))
         .header(VARY, "Accept")
-        .header(CACHE_CONTROL, if asked.get("hash").is_some() { "public, immutable" } else { "no-cache, private" });
+        .header(
+            CACHE_CONTROL,
+            if asked.get("hash").is_some() {
+                "public, immutable"
+            } else {
+                "no-cache, private"
+            },
+        );
     if asked.get("hash").is_some_and(|own| own != hash) {
         let location = format!("/openapi/v3/{}?hash={hash}", address(group, version_name));
-        let answer = builder.status(StatusCode::MOVED_PERMANENTLY).header(LOCATION, location).body(Body::empty());
+        let answer = builder
+            .status(StatusCode::MOVED_PERMANENTLY)
+            .header(LOCATION, location)
+            .body(Body::empty());
         return Ok(Some(answer.expect("headers are well formed")));
     }
     let known = request.headers().get(IF_NONE_MATCH).and_then(|v| v.to_str().ok());
@@ -109,14 +125,27 @@ fn document(
     if let Some(headers) = builder.body(()).ok().map(|response| response.headers().clone()) {
         answer.headers_mut().extend(headers);
     }
-    answer.headers_mut().insert(VARY, HeaderValue::from_static("Accept, Accept-Encoding"));
+    answer
+        .headers_mut()
+        .insert(VARY, HeaderValue::from_static("Accept, Accept-Encoding"));
     Ok(Some(answer))
 }
 
 fn rendered(inner: &Inner, group: &str, version: &Version) -> Vec<u8> {
     let built_in: Vec<_> = machinery_api::table().kinds_of(group, &version.name).collect();
-    let custom: Vec<CustomKind<'_>> = version.resources.iter().filter(|row| row.custom).map(|row| custom(row)).collect();
-    render(group, &version.name, &built_in, &custom, &inner.version.git_version)
+    let custom: Vec<CustomKind<'_>> = version
+        .resources
+        .iter()
+        .filter(|row| row.custom)
+        .map(|row| custom(row))
+        .collect();
+    render(
+        group,
+        &version.name,
+        &built_in,
+        &custom,
+        &inner.version.git_version,
+    )
 }
 
 fn custom(row: &ResourceRow) -> CustomKind<'_> {
@@ -129,6 +158,9 @@ fn custom(row: &ResourceRow) -> CustomKind<'_> {
         namespaced: row.namespaced,
         schema: row.openapi_schema.as_deref(),
         status: row.has_status(),
-        scale: row.subresources.iter().any(|sub| matches!(sub.role, SubresourceRole::Scale(_))),
+        scale: row
+            .subresources
+            .iter()
+            .any(|sub| matches!(sub.role, SubresourceRole::Scale(_))),
     }
 }

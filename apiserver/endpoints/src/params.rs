@@ -3,12 +3,12 @@
 use crate::request_info::Query;
 use apiserver_registry::RegistryError;
 use apiserver_registry::options::{
-    CreateOptions, DeleteOptions, FieldValidation, ListOptions, Predicate, Preconditions, Propagation,
+    CreateOptions, DeleteOptions, FieldValidation, ListOptions, Preconditions, Predicate, Propagation,
     RevisionMatch, UpdateOptions, WatchOptions,
 };
+use machinery_meta::field::Shown;
 use machinery_meta::field_selector::FieldSelector;
 use machinery_meta::label_selector::LabelSelector;
-use machinery_meta::field::Shown;
 use machinery_meta::{FieldError, FieldPath, Revision, Uid};
 use std::time::Duration;
 
@@ -38,7 +38,9 @@ pub fn list(query: &Query, name: &str) -> Result<ListOptions, RegistryError> {
     // A negative limit is none, as upstream takes it.
     let limit = usize::try_from(raw.limit).unwrap_or(0);
     if !raw.continue_token.is_empty() && !matches!(raw.resource_version, "" | "0") {
-        return Err(RegistryError::BadRequest("specifying resource version is not allowed when using continue".into()));
+        return Err(RegistryError::BadRequest(
+            "specifying resource version is not allowed when using continue".into(),
+        ));
     }
     Ok(ListOptions {
         predicate: predicate(query, name)?,
@@ -62,11 +64,13 @@ fn revision_match(raw: &Raw<'_>, limit: usize) -> Result<RevisionMatch, Registry
 
 /// The revision a `get` asks for.
 pub fn get(query: &Query) -> Result<RevisionMatch, RegistryError> {
-    Ok(match plain_revision(query.get("resourceVersion").unwrap_or_default())? {
-        None => RevisionMatch::MostRecent,
-        Some(Revision::ZERO) => RevisionMatch::Any,
-        Some(revision) => RevisionMatch::NotOlderThan(revision),
-    })
+    Ok(
+        match plain_revision(query.get("resourceVersion").unwrap_or_default())? {
+            None => RevisionMatch::MostRecent,
+            Some(Revision::ZERO) => RevisionMatch::Any,
+            Some(revision) => RevisionMatch::NotOlderThan(revision),
+        },
+    )
 }
 
 /// Of a get or watch, where upstream answers a failure of its own.
@@ -102,7 +106,11 @@ pub fn watch(query: &Query, name: &str) -> Result<WatchOptions, RegistryError> {
         since,
         bookmarks: query.boolean("allowWatchBookmarks"),
         send_initial_events: raw.send_initial_events,
-        timeout: raw.timeout_seconds.and_then(|s| u64::try_from(s).ok()).filter(|s| *s > 0).map(Duration::from_secs),
+        timeout: raw
+            .timeout_seconds
+            .and_then(|s| u64::try_from(s).ok())
+            .filter(|s| *s > 0)
+            .map(Duration::from_secs),
     })
 }
 
@@ -113,7 +121,9 @@ fn raw(query: &Query) -> Result<Raw<'_>, RegistryError> {
         continue_token: query.get("continue").unwrap_or_default(),
         limit: integer(query, "limit")?.unwrap_or(0),
         timeout_seconds: integer(query, "timeoutSeconds")?,
-        send_initial_events: query.get("sendInitialEvents").map(|_| query.boolean("sendInitialEvents")),
+        send_initial_events: query
+            .get("sendInitialEvents")
+            .map(|_| query.boolean("sendInitialEvents")),
     })
 }
 
@@ -140,7 +150,11 @@ fn check_list(raw: &Raw<'_>) -> Vec<FieldError> {
             problems.push(FieldError::forbidden(&path, detail));
         }
         if wanted != EXACT && wanted != NOT_OLDER_THAN {
-            problems.push(FieldError::not_supported(&path, wanted, &[EXACT, NOT_OLDER_THAN, ""]));
+            problems.push(FieldError::not_supported(
+                &path,
+                wanted,
+                &[EXACT, NOT_OLDER_THAN, ""],
+            ));
         }
         if wanted == EXACT && raw.resource_version == "0" {
             let detail = "resourceVersionMatch \"exact\" is forbidden for resourceVersion \"0\"";
@@ -149,7 +163,10 @@ fn check_list(raw: &Raw<'_>) -> Vec<FieldError> {
     }
     if raw.send_initial_events.is_some() {
         let path = FieldPath::new("sendInitialEvents");
-        problems.push(FieldError::forbidden(&path, "sendInitialEvents is forbidden for list"));
+        problems.push(FieldError::forbidden(
+            &path,
+            "sendInitialEvents is forbidden for list",
+        ));
     }
     problems
 }
@@ -183,7 +200,11 @@ fn selector_problem(problem: &str) -> String {
     let of_list = problem.contains("expected: ',' or 'end of string'")
         || problem.contains("after ','")
         || problem.starts_with("unable to parse requirement");
-    if of_list { problem.to_owned() } else { format!("unable to parse requirement: {problem}") }
+    if of_list {
+        problem.to_owned()
+    } else {
+        format!("unable to parse requirement: {problem}")
+    }
 }
 
 fn predicate(query: &Query, name: &str) -> Result<Predicate, RegistryError> {
@@ -242,12 +263,20 @@ fn common(query: &Query, kind: &str) -> Result<Common, RegistryError> {
         "Strict" => FieldValidation::Strict,
         other => {
             let path = FieldPath::new("fieldValidation");
-            problems.push(FieldError::not_supported(&path, other, &["", "Ignore", "Warn", "Strict"]));
+            problems.push(FieldError::not_supported(
+                &path,
+                other,
+                &["", "Ignore", "Warn", "Strict"],
+            ));
             FieldValidation::Warn
         }
     };
     if problems.is_empty() {
-        Ok(Common { dry_run, field_manager: field_manager.to_owned(), field_validation })
+        Ok(Common {
+            dry_run,
+            field_manager: field_manager.to_owned(),
+            field_validation,
+        })
     } else {
         Err(RegistryError::invalid_options(kind, problems))
     }
@@ -269,7 +298,11 @@ fn dry_run<'a>(values: impl Iterator<Item = &'a str>, problems: &mut Vec<FieldEr
     if all.iter().any(|value| *value != "All") {
         let shown: Vec<String> = all.iter().map(|value| format!("{value:?}")).collect();
         let shown = Shown(format!("[{}]", shown.join(",")));
-        problems.push(FieldError::not_supported(&FieldPath::new("dryRun"), shown, &["All"]));
+        problems.push(FieldError::not_supported(
+            &FieldPath::new("dryRun"),
+            shown,
+            &["All"],
+        ));
     }
     !all.is_empty()
 }
@@ -292,7 +325,9 @@ impl RawDeleteOptions {
             dry_run: query.all("dryRun").map(str::to_owned).collect(),
             grace_period_seconds: integer(query, "gracePeriodSeconds")?,
             propagation_policy: query.get("propagationPolicy").map(str::to_owned),
-            orphan_dependents: query.get("orphanDependents").map(|_| query.boolean("orphanDependents")),
+            orphan_dependents: query
+                .get("orphanDependents")
+                .map(|_| query.boolean("orphanDependents")),
             uid: None,
             resource_version: None,
         })
@@ -327,7 +362,10 @@ impl RawDeleteOptions {
             grace_period_seconds: self.grace_period_seconds,
             propagation,
             orphan_dependents: self.orphan_dependents,
-            preconditions: Preconditions { uid: self.uid.map(Uid), resource_version: self.resource_version },
+            preconditions: Preconditions {
+                uid: self.uid.map(Uid),
+                resource_version: self.resource_version,
+            },
         })
     }
 }
@@ -350,7 +388,10 @@ mod tests {
         check("", "MostRecent 0");
         check("resourceVersion=0&limit=500", "Any 500");
         check("resourceVersion=7&limit=2", "Exact(Revision(7)) 2");
-        check("resourceVersion=7&resourceVersionMatch=NotOlderThan&limit=2", "NotOlderThan(Revision(7)) 2");
+        check(
+            "resourceVersion=7&resourceVersionMatch=NotOlderThan&limit=2",
+            "NotOlderThan(Revision(7)) 2",
+        );
         check(
             "resourceVersionMatch=Exact",
             "ListOptions.meta.k8s.io \"\" is invalid: resourceVersionMatch: Forbidden: resourceVersionMatch is forbidden unless resourceVersion is provided",

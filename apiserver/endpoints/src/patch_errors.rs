@@ -20,8 +20,11 @@ pub(crate) fn apply(
         PatchType::Strategic => machinery_schema::PatchType::StrategicMerge,
         PatchType::Apply(_) => return Err(RegistryError::Internal("apply is answered before".into())),
     };
-    let strictness =
-        if validation == FieldValidation::Ignore { Strictness::Ignore } else { Strictness::Report };
+    let strictness = if validation == FieldValidation::Ignore {
+        Strictness::Ignore
+    } else {
+        Strictness::Report
+    };
     let patched = apply_patch(live, how, patch, strictness).map_err(|error| answer(kind, &error))?;
     match validation {
         FieldValidation::Strict if !patched.strict_errors.is_empty() => {
@@ -29,7 +32,10 @@ pub(crate) fn apply(
             return Err(invalid(&patched.tree.root().to_json(), detail));
         }
         FieldValidation::Warn => {
-            patched.strict_errors.into_iter().for_each(|problem| ctx.warnings.add(problem));
+            patched
+                .strict_errors
+                .into_iter()
+                .for_each(|problem| ctx.warnings.add(problem));
         }
         _ => {}
     }
@@ -38,12 +44,18 @@ pub(crate) fn apply(
 
 fn invalid(document: &str, detail: String) -> RegistryError {
     let error = FieldError::invalid(&FieldPath::new("patch"), document, detail);
-    RegistryError::Invalid { kind: GroupKind::default(), name: String::new(), errors: vec![error] }
+    RegistryError::Invalid {
+        kind: GroupKind::default(),
+        name: String::new(),
+        errors: vec![error],
+    }
 }
 
 fn answer(kind: PatchType, error: &PatchError) -> RegistryError {
     match error {
-        PatchError::BadPatch(message) if kind == PatchType::Json && message.starts_with("error decoding patch") => {
+        PatchError::BadPatch(message)
+            if kind == PatchType::Json && message.starts_with("error decoding patch") =>
+        {
             RegistryError::BadRequest("invalid JSON patch".into())
         }
         PatchError::BadPatch(message) => RegistryError::BadRequest(message.clone()),

@@ -25,7 +25,9 @@ pub(crate) fn watch_event(kind: &str, object: &Tree, out: &mut BytesMut) -> Resu
 
 /// Appends the event that ends a watch.
 pub(crate) fn watch_error(status_json: &str, out: &mut BytesMut) {
-    let Some((schema, ty)) = machinery_api::schema_for("", "v1", "Status") else { return };
+    let Some((schema, ty)) = machinery_api::schema_for("", "v1", "Status") else {
+        return;
+    };
     if let Ok(decoded) = decode_json(schema, ty, status_json.as_bytes(), Strictness::Ignore) {
         // A length beyond u32 cannot come of a Status.
         let _ = watch_event("ERROR", &decoded.tree, out);

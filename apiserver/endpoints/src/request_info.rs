@@ -40,9 +40,20 @@ impl RequestInfo {
     pub fn parse(method: &Method, uri: &http::Uri) -> Result<Self, RequestInfoError> {
         let path = percent_decode(uri.path());
         let query = Query::parse(uri.query().unwrap_or_default());
-        let mut info = Self { verb: method.as_str().to_ascii_lowercase(), path, ..Self::default() };
-        let all: Vec<String> = info.path.trim_matches('/').split('/').map(str::to_owned).collect();
-        let Some(rest) = info.read_group_version(&all) else { return Ok(info) };
+        let mut info = Self {
+            verb: method.as_str().to_ascii_lowercase(),
+            path,
+            ..Self::default()
+        };
+        let all: Vec<String> = info
+            .path
+            .trim_matches('/')
+            .split('/')
+            .map(str::to_owned)
+            .collect();
+        let Some(rest) = info.read_group_version(&all) else {
+            return Ok(info);
+        };
         info.is_resource_request = true;
         let rest = info.read_verb(method, rest)?;
         info.read_resource(rest);
@@ -69,7 +80,11 @@ impl RequestInfo {
         Some(&rest[1..])
     }
 
-    fn read_verb<'a>(&mut self, method: &Method, rest: &'a [String]) -> Result<&'a [String], RequestInfoError> {
+    fn read_verb<'a>(
+        &mut self,
+        method: &Method,
+        rest: &'a [String],
+    ) -> Result<&'a [String], RequestInfoError> {
         if SPECIAL_VERBS.contains(&rest[0].as_str()) {
             if rest.len() < 2 {
                 return Err(RequestInfoError::IncompleteSpecialVerb(self.path.clone()));
@@ -157,7 +172,10 @@ const MAX_PARAMETERS: usize = 256;
 
 impl Query {
     pub fn parse(text: &str) -> Self {
-        let pairs = text.split('&').filter(|pair| !pair.is_empty()).take(MAX_PARAMETERS);
+        let pairs = text
+            .split('&')
+            .filter(|pair| !pair.is_empty())
+            .take(MAX_PARAMETERS);
         Self(
             pairs
                 .map(|pair| {
@@ -173,16 +191,23 @@ impl Query {
     }
 
     pub fn get(&self, name: &str) -> Option<&str> {
-        self.0.iter().find(|(own, _)| own == name).map(|(_, value)| value.as_str())
+        self.0
+            .iter()
+            .find(|(own, _)| own == name)
+            .map(|(_, value)| value.as_str())
     }
 
     pub fn all<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a str> {
-        self.0.iter().filter(move |(own, _)| own == name).map(|(_, value)| value.as_str())
+        self.0
+            .iter()
+            .filter(move |(own, _)| own == name)
+            .map(|(_, value)| value.as_str())
     }
 
     /// Go's conversion: present and neither `false` nor `0` is true.
     pub fn boolean(&self, name: &str) -> bool {
-        self.get(name).is_some_and(|value| !matches!(value.to_ascii_lowercase().as_str(), "false" | "0"))
+        self.get(name)
+            .is_some_and(|value| !matches!(value.to_ascii_lowercase().as_str(), "false" | "0"))
     }
 
     pub fn is_empty(&self) -> bool {
@@ -227,7 +252,13 @@ mod tests {
         let info = RequestInfo::parse(&method, &uri.parse().unwrap()).unwrap();
         let found = format!(
             "{} g={} v={} ns={} r={} sub={} n={}",
-            info.verb, info.api_group, info.api_version, info.namespace, info.resource, info.subresource, info.name
+            info.verb,
+            info.api_group,
+            info.api_version,
+            info.namespace,
+            info.resource,
+            info.subresource,
+            info.name
         );
         assert_eq!(found, expected, "{method} {uri}");
     }
@@ -235,16 +266,56 @@ mod tests {
     #[test]
     fn resource_paths() {
         check(Method::GET, "/api/v1/pods", "list g= v=v1 ns= r=pods sub= n=");
-        check(Method::GET, "/api/v1/pods?watch=1", "watch g= v=v1 ns= r=pods sub= n=");
-        check(Method::GET, "/api/v1/namespaces/a/pods/b", "get g= v=v1 ns=a r=pods sub= n=b");
-        check(Method::GET, "/api/v1/namespaces/a/pods/b/log", "get g= v=v1 ns=a r=pods sub=log n=b");
-        check(Method::GET, "/api/v1/namespaces/a", "get g= v=v1 ns=a r=namespaces sub= n=a");
-        check(Method::PUT, "/api/v1/namespaces/a/finalize", "update g= v=v1 ns=a r=namespaces sub=finalize n=a");
-        check(Method::GET, "/api/v1/namespaces", "list g= v=v1 ns= r=namespaces sub= n=");
-        check(Method::DELETE, "/apis/apps/v1/namespaces/a/deployments", "deletecollection g=apps v=v1 ns=a r=deployments sub= n=");
-        check(Method::GET, "/api/v1/watch/namespaces/a/pods/b", "watch g= v=v1 ns=a r=pods sub= n=b");
-        check(Method::GET, "/api/v1/pods?fieldSelector=metadata.name%3Dx", "list g= v=v1 ns= r=pods sub= n=x");
-        check(Method::POST, "/api/v1/namespaces/a/pods", "create g= v=v1 ns=a r=pods sub= n=");
+        check(
+            Method::GET,
+            "/api/v1/pods?watch=1",
+            "watch g= v=v1 ns= r=pods sub= n=",
+        );
+        check(
+            Method::GET,
+            "/api/v1/namespaces/a/pods/b",
+            "get g= v=v1 ns=a r=pods sub= n=b",
+        );
+        check(
+            Method::GET,
+            "/api/v1/namespaces/a/pods/b/log",
+            "get g= v=v1 ns=a r=pods sub=log n=b",
+        );
+        check(
+            Method::GET,
+            "/api/v1/namespaces/a",
+            "get g= v=v1 ns=a r=namespaces sub= n=a",
+        );
+        check(
+            Method::PUT,
+            "/api/v1/namespaces/a/finalize",
+            "update g= v=v1 ns=a r=namespaces sub=finalize n=a",
+        );
+        check(
+            Method::GET,
+            "/api/v1/namespaces",
+            "list g= v=v1 ns= r=namespaces sub= n=",
+        );
+        check(
+            Method::DELETE,
+            "/apis/apps/v1/namespaces/a/deployments",
+            "deletecollection g=apps v=v1 ns=a r=deployments sub= n=",
+        );
+        check(
+            Method::GET,
+            "/api/v1/watch/namespaces/a/pods/b",
+            "watch g= v=v1 ns=a r=pods sub= n=b",
+        );
+        check(
+            Method::GET,
+            "/api/v1/pods?fieldSelector=metadata.name%3Dx",
+            "list g= v=v1 ns= r=pods sub= n=x",
+        );
+        check(
+            Method::POST,
+            "/api/v1/namespaces/a/pods",
+            "create g= v=v1 ns=a r=pods sub= n=",
+        );
     }
 
     #[test]

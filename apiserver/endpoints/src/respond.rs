@@ -30,24 +30,46 @@ pub(crate) fn framed(
     content_type: &'static str,
     source: impl FrameSource + 'static,
 ) -> http::Response<Body> {
-    let mut builder = http::Response::builder().status(status).header(CONTENT_TYPE, content_type);
-    let long = source.remaining_bytes().is_none_or(|bytes| bytes >= GZIP_FROM_BYTES);
+    let mut builder = http::Response::builder()
+        .status(status)
+        .header(CONTENT_TYPE, content_type);
+    let long = source
+        .remaining_bytes()
+        .is_none_or(|bytes| bytes >= GZIP_FROM_BYTES);
     builder = builder.header(VARY, "Accept-Encoding, Origin");
     if form.gzip && long {
         builder = builder.header(CONTENT_ENCODING, "gzip");
-        return builder.body(Body::frames(GzipFrames::new(source))).expect("headers are well formed");
+        return builder
+            .body(Body::frames(GzipFrames::new(source)))
+            .expect("headers are well formed");
     }
-    builder.body(Body::frames(source)).expect("headers are well formed")
+    builder
+        .body(Body::frames(source))
+        .expect("headers are well formed")
 }
 
 fn bytes(status: StatusCode, form: Form, content_type: &'static str, body: Vec<u8>) -> http::Response<Body> {
-    framed(status, form, content_type, SliceFrames(VecDeque::from([Bytes::from(body)])))
+    framed(
+        status,
+        form,
+        content_type,
+        SliceFrames(VecDeque::from([Bytes::from(body)])),
+    )
 }
 
 /// A JSON text in the format asked for (never protobuf).
-fn json_text(status: StatusCode, form: Form, mut json: Vec<u8>) -> Result<http::Response<Body>, RegistryError> {
+fn json_text(
+    status: StatusCode,
+    form: Form,
+    mut json: Vec<u8>,
+) -> Result<http::Response<Body>, RegistryError> {
     if form.format == Format::Yaml {
-        return Ok(bytes(status, form, Format::Yaml.media_type(), crate::yaml::from_json(&json)));
+        return Ok(bytes(
+            status,
+            form,
+            Format::Yaml.media_type(),
+            crate::yaml::from_json(&json),
+        ));
     }
     if form.format == Format::Protobuf {
         return metadata_protobuf(status, form, &json);
@@ -60,32 +82,61 @@ fn json_text(status: StatusCode, form: Form, mut json: Vec<u8>) -> Result<http::
 }
 
 fn pretty(json: &[u8]) -> Vec<u8> {
-    let Ok(value) = serde_json::from_slice::<&serde_json::value::RawValue>(json) else { return json.to_vec() };
+    let Ok(value) = serde_json::from_slice::<&serde_json::value::RawValue>(json) else {
+        return json.to_vec();
+    };
     crate::discovery::indented(value.get())
 }
 
 /// Any object of ours (discovery, options, reviews) as a tree.
-pub(crate) fn tree(status: StatusCode, form: Form, object: &Tree) -> Result<http::Response<Body>, RegistryError> {
+pub(crate) fn tree(
+    status: StatusCode,
+    form: Form,
+    object: &Tree,
+) -> Result<http::Response<Body>, RegistryError> {
     match form.format {
         Format::Json | Format::Yaml => {
             let mut json = Vec::new();
             encode_json(object, &mut json);
             json_text(status, form, json)
         }
-        Format::Protobuf => Ok(bytes(status, form, Format::Protobuf.media_type(), encode_protobuf(object))),
+        Format::Protobuf => Ok(bytes(
+            status,
+            form,
+            Format::Protobuf.media_type(),
+            encode_protobuf(object),
+        )),
     }
 }
 
 /// Metadata-only forms in protobuf (a Table has none).
-fn metadata_protobuf(status: StatusCode, form: Form, json: &[u8]) -> Result<http::Response<Body>, RegistryError> {
-    let free = std::str::from_utf8(json).ok().and_then(|text| Tree::from_json(text).ok());
-    let kind = free.as_ref().map(|tree| tree.str_at(&["kind"])).unwrap_or_default();
-    let Some((schema, ty)) = machinery_api::schema_for("meta.k8s.io", "v1", kind).filter(|_| kind != "Table") else {
-        return Err(RegistryError::NotAcceptable(vec![Format::Json.media_type().into(), Format::Yaml.media_type().into()]));
+fn metadata_protobuf(
+    status: StatusCode,
+    form: Form,
+    json: &[u8],
+) -> Result<http::Response<Body>, RegistryError> {
+    let free = std::str::from_utf8(json)
+        .ok()
+        .and_then(|text| Tree::from_json(text).ok());
+    let kind = free
+        .as_ref()
+        .map(|tree| tree.str_at(&["kind"]))
+        .unwrap_or_default();
+    let Some((schema, ty)) = machinery_api::schema_for("meta.k8s.io", "v1", kind).filter(|_| kind != "Table")
+    else {
+        return Err(RegistryError::NotAcceptable(vec![
+            Format::Json.media_type().into(),
+            Format::Yaml.media_type().into(),
+        ]));
     };
     let decoded = decode_json(schema, ty, json, Strictness::Ignore)
         .map_err(|error| RegistryError::Internal(error.to_string()))?;
-    Ok(bytes(status, form, Format::Protobuf.media_type(), encode_protobuf(&decoded.tree)))
+    Ok(bytes(
+        status,
+        form,
+        Format::Protobuf.media_type(),
+        encode_protobuf(&decoded.tree),
+    ))
 }
 
 /// The answer to a write.
@@ -162,13 +213,24 @@ pub(crate) fn row_of(row: &ResourceRow, showing: Showing, object: &Tree, beta: b
 
 /// `PartialObjectMetadata` of a tree.
 pub(crate) fn metadata_of(object: &Tree, beta: bool) -> Vec<u8> {
-    let api_version = if beta { "meta.k8s.io/v1beta1" } else { "meta.k8s.io/v1" };
-    let metadata = object.get("metadata").map_or_else(|| "{}".to_owned(), machinery_schema::Ref::to_json);
-    format!("{{\"kind\":\"PartialObjectMetadata\",\"apiVersion\":\"{api_version}\",\"metadata\":{metadata}}}").into_bytes()
+    let api_version = if beta {
+        "meta.k8s.io/v1beta1"
+    } else {
+        "meta.k8s.io/v1"
+    };
+    let metadata = object
+        .get("metadata")
+        .map_or_else(|| "{}".to_owned(), machinery_schema::Ref::to_json);
+    format!("{{\"kind\":\"PartialObjectMetadata\",\"apiVersion\":\"{api_version}\",\"metadata\":{metadata}}}")
+        .into_bytes()
 }
 
 /// A page of a list.
-pub(crate) fn list(store: &Store, showing: Showing, page: ListPage) -> Result<http::Response<Body>, RegistryError> {
+pub(crate) fn list(
+    store: &Store,
+    showing: Showing,
+    page: ListPage,
+) -> Result<http::Response<Body>, RegistryError> {
     let row = &store.row;
     let form = showing.form;
     let meta = table::list_meta(&page.revision.to_string(), &page.continue_token, page.remaining);
@@ -185,7 +247,10 @@ pub(crate) fn list(store: &Store, showing: Showing, page: ListPage) -> Result<ht
         }
         View::Table { beta } => {
             let head = table::table_head(row, beta, &meta, true);
-            let rows = page.entries.iter().map(|entry| Ok(row_of(row, showing, &store.decode(entry)?, beta)));
+            let rows = page
+                .entries
+                .iter()
+                .map(|entry| Ok(row_of(row, showing, &store.decode(entry)?, beta)));
             json_text(StatusCode::OK, form, joined(head, rows)?)
         }
     }
@@ -211,7 +276,12 @@ fn joined(
     Ok(out)
 }
 
-fn whole_list(store: &Store, form: Form, meta: &str, page: ListPage) -> Result<http::Response<Body>, RegistryError> {
+fn whole_list(
+    store: &Store,
+    form: Form,
+    meta: &str,
+    page: ListPage,
+) -> Result<http::Response<Body>, RegistryError> {
     let row = &store.row;
     let head = format!(
         "{{\"kind\":\"{}\",\"apiVersion\":\"{}\",\"metadata\":{meta},\"items\":[",
@@ -239,7 +309,12 @@ fn whole_list(store: &Store, form: Form, meta: &str, page: ListPage) -> Result<h
 fn protobuf_list(store: &Store, form: Form, page: ListPage) -> Result<http::Response<Body>, RegistryError> {
     let row = &store.row;
     let (schema, ty) = machinery_api::schema_for(&row.gvk.group, &row.gvk.version, &row.list_kind)
-        .ok_or_else(|| RegistryError::NotAcceptable(vec![Format::Json.media_type().into(), Format::Yaml.media_type().into()]))?;
+        .ok_or_else(|| {
+            RegistryError::NotAcceptable(vec![
+                Format::Json.media_type().into(),
+                Format::Yaml.media_type().into(),
+            ])
+        })?;
     let mut list = Tree::new(schema, ty);
     list.set_str(&["kind"], &row.list_kind);
     list.set_str(&["apiVersion"], &row.gvk.api_version());
@@ -248,7 +323,10 @@ fn protobuf_list(store: &Store, form: Form, page: ListPage) -> Result<http::Resp
         list.set_str(&["metadata", "continue"], &page.continue_token);
     }
     if let Some(remaining) = page.remaining {
-        list.set_i64(&["metadata", "remainingItemCount"], i64::try_from(remaining).unwrap_or(i64::MAX));
+        list.set_i64(
+            &["metadata", "remainingItemCount"],
+            i64::try_from(remaining).unwrap_or(i64::MAX),
+        );
     }
     let mut raw = Vec::new();
     encode_message(list.root(), &mut raw);

@@ -71,7 +71,11 @@ fn is_zero_seconds(seconds: &u32) -> bool {
 
 impl From<&Cause> for StatusCause {
     fn from(cause: &Cause) -> Self {
-        Self { reason: cause.reason.clone(), message: cause.message.clone(), field: cause.field.clone() }
+        Self {
+            reason: cause.reason.clone(),
+            message: cause.message.clone(),
+            field: cause.field.clone(),
+        }
     }
 }
 
@@ -97,7 +101,12 @@ impl Details {
 }
 
 impl Status {
-    fn failure(code: u16, reason: &'static str, message: impl Into<String>, details: Option<Details>) -> Self {
+    fn failure(
+        code: u16,
+        reason: &'static str,
+        message: impl Into<String>,
+        details: Option<Details>,
+    ) -> Self {
         Self {
             kind: "Status",
             api_version: "v1",
@@ -112,7 +121,10 @@ impl Status {
 
     /// What a delete answers when nothing of the object is left.
     pub fn success(details: Option<Details>) -> Self {
-        Self { status: "Success", ..Self::failure(0, "", "", details) }
+        Self {
+            status: "Success",
+            ..Self::failure(0, "", "", details)
+        }
     }
 
     pub fn to_json(&self) -> String {
@@ -131,12 +143,20 @@ pub fn of(error: &RegistryError) -> Status {
             Some(Details::of(resource, name)),
         ),
         E::NoSuchResource => Status::failure(404, "NotFound", error.to_string(), Some(Details::default())),
-        E::AlreadyExists { resource, name, deleting } => Status::failure(
+        E::AlreadyExists {
+            resource,
+            name,
+            deleting,
+        } => Status::failure(
             409,
             "AlreadyExists",
             format!(
                 "{}{resource} {name:?} already exists",
-                if *deleting { "object is being deleted: " } else { "" }
+                if *deleting {
+                    "object is being deleted: "
+                } else {
+                    ""
+                }
             ),
             Some(Details::of(resource, name)),
         ),
@@ -148,7 +168,11 @@ pub fn of(error: &RegistryError) -> Status {
             ),
             Some(Details::of(resource, name).retry(1)),
         ),
-        E::Conflict { resource, name, detail } => Status::failure(
+        E::Conflict {
+            resource,
+            name,
+            detail,
+        } => Status::failure(
             409,
             "Conflict",
             format!("Operation cannot be fulfilled on {resource} {name:?}: {detail}"),
@@ -156,18 +180,41 @@ pub fn of(error: &RegistryError) -> Status {
         ),
         E::Invalid { kind, name, errors } => invalid(kind, name, errors),
         E::BadRequest(message) => Status::failure(400, "BadRequest", message, None),
-        E::Forbidden { resource, name, detail, causes } => forbidden(resource, name, detail, causes),
-        E::Expired { message, fresh_continue } => expired(message, fresh_continue.clone()),
+        E::Forbidden {
+            resource,
+            name,
+            detail,
+            causes,
+        } => forbidden(resource, name, detail, causes),
+        E::Expired {
+            message,
+            fresh_continue,
+        } => expired(message, fresh_continue.clone()),
         E::MethodNotSupported { resource, verb } => Status::failure(
             405,
             "MethodNotAllowed",
-            format!("{verb} is not supported on resources of kind {:?}", resource.to_string()),
+            format!(
+                "{verb} is not supported on resources of kind {:?}",
+                resource.to_string()
+            ),
             Some(Details::of(resource, "")),
         ),
-        E::MethodNotAllowed => Status::failure(405, "MethodNotAllowed", error.to_string(), Some(Details::default())),
+        E::MethodNotAllowed => Status::failure(
+            405,
+            "MethodNotAllowed",
+            error.to_string(),
+            Some(Details::default()),
+        ),
         E::NotAcceptable(_) => Status::failure(406, "NotAcceptable", error.to_string(), None),
-        E::NoRepresentation(_) => Status::failure(406, "NotAcceptable", error.to_string(), Some(Details::default())),
-        E::NoConsumer => Status::failure(415, "UnsupportedMediaType", error.to_string(), Some(Details::default())),
+        E::NoRepresentation(_) => {
+            Status::failure(406, "NotAcceptable", error.to_string(), Some(Details::default()))
+        }
+        E::NoConsumer => Status::failure(
+            415,
+            "UnsupportedMediaType",
+            error.to_string(),
+            Some(Details::default()),
+        ),
         E::UnsupportedMediaType(_) => Status::failure(415, "UnsupportedMediaType", error.to_string(), None),
         E::TooLarge(limit) => Status::failure(
             413,
@@ -175,7 +222,11 @@ pub fn of(error: &RegistryError) -> Status {
             format!("Request entity too large: limit is {limit}"),
             None,
         ),
-        E::TooManyRequests { message, seconds, causes } => Status::failure(
+        E::TooManyRequests {
+            message,
+            seconds,
+            causes,
+        } => Status::failure(
             429,
             "TooManyRequests",
             message,
@@ -187,14 +238,26 @@ pub fn of(error: &RegistryError) -> Status {
             format!("Timeout: Too large resource version: {requested}, current: {current}"),
             Some(Details::default().causes(&[too_large_cause()]).retry(1)),
         ),
-        E::Timeout(message) => {
-            Status::failure(504, "Timeout", format!("Timeout: {message}"), Some(Details::default()))
-        }
-        E::ServerTimeout { resource, verb, seconds } => Status::failure(
+        E::Timeout(message) => Status::failure(
+            504,
+            "Timeout",
+            format!("Timeout: {message}"),
+            Some(Details::default()),
+        ),
+        E::ServerTimeout {
+            resource,
+            verb,
+            seconds,
+        } => Status::failure(
             500,
             "ServerTimeout",
-            format!("The {verb} operation against {resource} could not be completed at this time, please try again."),
-            Some(Details { name: verb.clone(), ..Details::of(resource, "").retry(*seconds) }),
+            format!(
+                "The {verb} operation against {resource} could not be completed at this time, please try again."
+            ),
+            Some(Details {
+                name: verb.clone(),
+                ..Details::of(resource, "").retry(*seconds)
+            }),
         ),
         E::Unavailable(message) => Status::failure(503, "ServiceUnavailable", message, None),
         E::Unauthorized(message) => Status::failure(401, "Unauthorized", message, None),
@@ -221,7 +284,12 @@ fn forbidden(resource: &GroupResource, name: &str, detail: &str, causes: &[Cause
         ("", _) => format!("{resource} is forbidden: {detail}"),
         _ => format!("{resource} {name:?} is forbidden: {detail}"),
     };
-    Status::failure(403, "Forbidden", message, Some(Details::of(resource, name).causes(causes)))
+    Status::failure(
+        403,
+        "Forbidden",
+        message,
+        Some(Details::of(resource, name).causes(causes)),
+    )
 }
 
 fn expired(message: &str, fresh_continue: Option<String>) -> Status {
@@ -231,7 +299,10 @@ fn expired(message: &str, fresh_continue: Option<String>) -> Status {
 }
 
 fn internal(message: &str) -> Status {
-    let causes = [Cause { message: message.to_owned(), ..Cause::default() }];
+    let causes = [Cause {
+        message: message.to_owned(),
+        ..Cause::default()
+    }];
     Status::failure(
         500,
         "InternalError",
@@ -265,7 +336,12 @@ fn invalid(kind: &GroupKind, name: &str, errors: &[FieldError]) -> Status {
         causes: causes.collect(),
         ..Details::default()
     };
-    Status::failure(422, "Invalid", format!("{kind} {name:?} is invalid{all}"), Some(details))
+    Status::failure(
+        422,
+        "Invalid",
+        format!("{kind} {name:?} is invalid{all}"),
+        Some(details),
+    )
 }
 
 /// The whole answer to an error, as JSON.
@@ -274,17 +350,23 @@ pub fn response(error: &RegistryError) -> http::Response<Body> {
         return json_response(*code, status_json.clone(), 0);
     }
     let status = of(error);
-    let seconds = status.details.as_ref().map_or(0, |details| details.retry_after_seconds);
+    let seconds = status
+        .details
+        .as_ref()
+        .map_or(0, |details| details.retry_after_seconds);
     json_response(status.code, status.to_json(), seconds)
 }
 
 fn json_response(code: u16, json: String, retry_after_seconds: u32) -> http::Response<Body> {
-    let mut builder =
-        http::Response::builder().status(code).header(CONTENT_TYPE, "application/json");
+    let mut builder = http::Response::builder()
+        .status(code)
+        .header(CONTENT_TYPE, "application/json");
     if retry_after_seconds > 0 {
         builder = builder.header(RETRY_AFTER, retry_after_seconds);
     }
-    builder.body(Body::from(json + "\n")).expect("status code and headers are well formed")
+    builder
+        .body(Body::from(json + "\n"))
+        .expect("status code and headers are well formed")
 }
 
 #[cfg(test)]
@@ -310,9 +392,15 @@ mod tests {
         );
         check(
             &RegistryError::Invalid {
-                kind: GroupKind { group: String::new(), kind: "Pod".into() },
+                kind: GroupKind {
+                    group: String::new(),
+                    kind: "Pod".into(),
+                },
                 name: "a".into(),
-                errors: vec![FieldError::required(&FieldPath::new("spec").child("containers"), "")],
+                errors: vec![FieldError::required(
+                    &FieldPath::new("spec").child("containers"),
+                    "",
+                )],
             },
             r#"{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":"Pod \"a\" is invalid: spec.containers: Required value","reason":"Invalid","details":{"name":"a","kind":"Pod","causes":[{"reason":"FieldValueRequired","message":"Required value","field":"spec.containers"}]},"code":422}"#,
         );

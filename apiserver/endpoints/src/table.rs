@@ -24,7 +24,9 @@ impl IncludeObject {
             "" | "Metadata" => Ok(Self::Metadata),
             "None" => Ok(Self::None),
             "Object" => Ok(Self::Object),
-            other => Err(RegistryError::BadRequest(format!("unrecognized includeObject value: {other:?}"))),
+            other => Err(RegistryError::BadRequest(format!(
+                "unrecognized includeObject value: {other:?}"
+            ))),
         }
     }
 }
@@ -54,7 +56,11 @@ fn metadata_end(tail: &[u8]) -> usize {
 
 /// `PartialObjectMetadata` of a record.
 pub(crate) fn partial_metadata(record: &Record, revision: Revision, beta: bool) -> Vec<u8> {
-    let api_version = if beta { "meta.k8s.io/v1beta1" } else { "meta.k8s.io/v1" };
+    let api_version = if beta {
+        "meta.k8s.io/v1beta1"
+    } else {
+        "meta.k8s.io/v1"
+    };
     let mut out = type_meta("PartialObjectMetadata", api_version).to_vec();
     out.extend_from_slice(&record.parts[1]);
     out.extend_from_slice(format!("\"{revision}\"").as_bytes());
@@ -82,7 +88,11 @@ pub(crate) fn list_meta(revision: &str, continue_token: &str, remaining: Option<
 /// Everything of a table before its rows; without heads where a watch sent them before.
 pub(crate) fn table_head(row: &ResourceRow, beta: bool, list_meta: &str, heads: bool) -> String {
     let version = if beta { "v1beta1" } else { "v1" };
-    let heads = if heads { heads_json(&row.columns.heads) } else { "null".into() };
+    let heads = if heads {
+        heads_json(&row.columns.heads)
+    } else {
+        "null".into()
+    };
     format!(
         "{{\"kind\":\"Table\",\"apiVersion\":\"meta.k8s.io/{version}\",\"metadata\":{list_meta},\"columnDefinitions\":{heads},\"rows\":["
     )
@@ -141,6 +151,9 @@ mod tests {
     #[test]
     fn metadata_ends_at_its_brace() {
         let tail = br#","labels":{"a}":"\"}"},"x":[{}]},"spec":{}}"#;
-        assert_eq!(&tail[..metadata_end(tail)], br#","labels":{"a}":"\"}"},"x":[{}]}"#);
+        assert_eq!(
+            &tail[..metadata_end(tail)],
+            br#","labels":{"a}":"\"}"},"x":[{}]}"#
+        );
     }
 }

@@ -68,7 +68,9 @@ fn after_key(value: &Value, depth: usize, out: &mut String) {
 
 fn inline(value: &Value, depth: usize) -> String {
     match value {
-        Value::String(text) if text.contains('\n') && text.chars().all(|c| c == '\n' || c == '\t' || !c.is_control()) => {
+        Value::String(text)
+            if text.contains('\n') && text.chars().all(|c| c == '\n' || c == '\t' || !c.is_control()) =>
+        {
             literal(text, depth)
         }
         Value::String(text) => scalar_text(text),
@@ -104,14 +106,20 @@ fn literal(text: &str, depth: usize) -> String {
 
 /// Plain where no reader could take it for anything else, quoted otherwise.
 fn scalar_text(text: &str) -> String {
-    let special = ["", "~", "null", "true", "false", "yes", "no", "on", "off", "y", "n"];
+    let special = [
+        "", "~", "null", "true", "false", "yes", "no", "on", "off", "y", "n",
+    ];
     let lower = text.to_lowercase();
     let looks_typed = special.contains(&lower.as_str())
         || text.parse::<f64>().is_ok()
-        || text.starts_with(|c: char| c.is_ascii_digit() || matches!(c, '+' | '.')) && text.contains([':', '_', 'x', 'e']);
+        || text.starts_with(|c: char| c.is_ascii_digit() || matches!(c, '+' | '.'))
+            && text.contains([':', '_', 'x', 'e']);
     let control = text.chars().any(char::is_control);
     let unsafe_start = text.starts_with(|c: char| "-?:,[]{}#&*!|>'\"%@` ".contains(c))
-        && !(text.starts_with('-') && text.len() > 1 && !text.starts_with("- ") && text.parse::<f64>().is_err());
+        && !(text.starts_with('-')
+            && text.len() > 1
+            && !text.starts_with("- ")
+            && text.parse::<f64>().is_err());
     if control {
         return Value::from(text).to_string();
     }
@@ -128,12 +136,21 @@ fn scalar_text(text: &str) -> String {
 mod tests {
     #[track_caller]
     fn check(json: &str, expected: &str) {
-        assert_eq!(String::from_utf8(super::from_json(json.as_bytes())).unwrap(), expected);
+        assert_eq!(
+            String::from_utf8(super::from_json(json.as_bytes())).unwrap(),
+            expected
+        );
     }
 
     #[test]
     fn documents() {
-        check(r#"{"b":[{"x":1,"a":"t"},[]],"a":{}}"#, "a: {}\nb:\n- a: t\n  x: 1\n- []\n");
-        check(r#"{"a":"1","b":"x\ny\n","c":"a: b","d":null,"e":"true"}"#, "a: \"1\"\nb: |\n  x\n  y\nc: 'a: b'\nd: null\ne: \"true\"\n");
+        check(
+            r#"{"b":[{"x":1,"a":"t"},[]],"a":{}}"#,
+            "a: {}\nb:\n- a: t\n  x: 1\n- []\n",
+        );
+        check(
+            r#"{"a":"1","b":"x\ny\n","c":"a: b","d":null,"e":"true"}"#,
+            "a: \"1\"\nb: |\n  x\n  y\nc: 'a: b'\nd: null\ne: \"true\"\n",
+        );
     }
 }

@@ -19,8 +19,12 @@ impl Api {
         let runtime = Runtime::real();
         let storage = Arc::new(LogStorage::memory(&runtime).await.unwrap());
         let registry = Registry::new(storage, runtime.clone(), kinds::built_in());
-        let endpoints =
-            Endpoints::new(registry, Arc::new(AdmitAll), Arc::new(NoHooks), VersionInfo::default());
+        let endpoints = Endpoints::new(
+            registry,
+            Arc::new(AdmitAll),
+            Arc::new(NoHooks),
+            VersionInfo::default(),
+        );
         Self { endpoints, runtime }
     }
 
@@ -31,7 +35,8 @@ impl Api {
         }
         let request = request.body(Body::from(body.to_owned())).unwrap();
         let info = RequestInfo::parse(request.method(), request.uri()).unwrap();
-        let ctx = RequestContext::internal(UserInfo::named("admin", ["system:masters"]), self.runtime.clone());
+        let ctx =
+            RequestContext::internal(UserInfo::named("admin", ["system:masters"]), self.runtime.clone());
         let answer = self.endpoints.handle(ctx, info, request).await;
         let code = answer.status().as_u16();
         let bytes = answer.into_body().read(64 << 20).await.unwrap();
@@ -58,22 +63,46 @@ const MAPS: &str = "/api/v1/namespaces/default/configmaps";
 #[tokio::test]
 async fn an_object_lives_its_life() {
     let api = Api::new().await;
-    let made = api.create(MAPS, r#"{"metadata":{"name":"a","labels":{"x":"1"}},"data":{"k":"v"}}"#).await;
+    let made = api
+        .create(
+            MAPS,
+            r#"{"metadata":{"name":"a","labels":{"x":"1"}},"data":{"k":"v"}}"#,
+        )
+        .await;
     assert_eq!(made["kind"], "ConfigMap");
     assert_eq!(made["metadata"]["namespace"], "default");
     assert!(made["metadata"]["uid"].is_string());
     let found = api.get(&format!("{MAPS}/a")).await;
     assert_eq!(found, made);
-    let again = api.send(Method::POST, MAPS, &[], r#"{"metadata":{"name":"a"}}"#).await;
-    assert_eq!(Api::parsed(again, 409)["message"], "configmaps \"a\" already exists");
+    let again = api
+        .send(Method::POST, MAPS, &[], r#"{"metadata":{"name":"a"}}"#)
+        .await;
+    assert_eq!(
+        Api::parsed(again, 409)["message"],
+        "configmaps \"a\" already exists"
+    );
 
-    let same = api.send(Method::PUT, &format!("{MAPS}/a"), &[], &found.to_string()).await;
-    assert_eq!(Api::parsed(same, 200)["metadata"]["resourceVersion"], found["metadata"]["resourceVersion"]);
+    let same = api
+        .send(Method::PUT, &format!("{MAPS}/a"), &[], &found.to_string())
+        .await;
+    assert_eq!(
+        Api::parsed(same, 200)["metadata"]["resourceVersion"],
+        found["metadata"]["resourceVersion"]
+    );
     let merge = [("content-type", "application/merge-patch+json")];
-    let patched = api.send(Method::PATCH, &format!("{MAPS}/a"), &merge, r#"{"data":{"k":null,"l":"w"}}"#).await;
+    let patched = api
+        .send(
+            Method::PATCH,
+            &format!("{MAPS}/a"),
+            &merge,
+            r#"{"data":{"k":null,"l":"w"}}"#,
+        )
+        .await;
     let patched = Api::parsed(patched, 200);
     assert_eq!(patched["data"], serde_json::json!({"l":"w"}));
-    let stale = api.send(Method::PUT, &format!("{MAPS}/a"), &[], &found.to_string()).await;
+    let stale = api
+        .send(Method::PUT, &format!("{MAPS}/a"), &[], &found.to_string())
+        .await;
     assert_eq!(Api::parsed(stale, 409)["reason"], "Conflict");
 
     let listed = api.get(&format!("{MAPS}?labelSelector=x%3D1")).await;
@@ -90,7 +119,8 @@ async fn an_object_lives_its_life() {
 async fn lists_go_on_where_they_ended() {
     let api = Api::new().await;
     for name in ["a", "b", "c"] {
-        api.create(MAPS, &format!(r#"{{"metadata":{{"name":"{name}"}}}}"#)).await;
+        api.create(MAPS, &format!(r#"{{"metadata":{{"name":"{name}"}}}}"#))
+            .await;
     }
     let first = api.get(&format!("{MAPS}?limit=2")).await;
     assert_eq!(first["metadata"]["remainingItemCount"], 1);
@@ -98,13 +128,17 @@ async fn lists_go_on_where_they_ended() {
     let token = first["metadata"]["continue"].as_str().unwrap();
     let second = api.get(&format!("{MAPS}?limit=2&continue={token}")).await;
     assert_eq!(second["items"].as_array().unwrap().len(), 1, "{second}");
-    assert_eq!(second["metadata"]["resourceVersion"], first["metadata"]["resourceVersion"]);
+    assert_eq!(
+        second["metadata"]["resourceVersion"],
+        first["metadata"]["resourceVersion"]
+    );
 }
 
 #[tokio::test]
 async fn a_watch_tells_state_and_changes() {
     let api = Api::new().await;
-    api.create(MAPS, r#"{"metadata":{"name":"a","labels":{"x":"1"}}}"#).await;
+    api.create(MAPS, r#"{"metadata":{"name":"a","labels":{"x":"1"}}}"#)
+        .await;
     let path = format!("{MAPS}?watch=1&labelSelector=x%3D1&timeoutSeconds=1");
     let (watched, ()) = tokio::join!(api.send(Method::GET, &path, &[], ""), async {
         let merge = [("content-type", "application/merge-patch+json")];
@@ -114,7 +148,12 @@ async fn a_watch_tells_state_and_changes() {
     let kinds: Vec<String> = watched
         .1
         .lines()
-        .map(|line| serde_json::from_str::<Value>(line).unwrap()["type"].as_str().unwrap().to_owned())
+        .map(|line| {
+            serde_json::from_str::<Value>(line).unwrap()["type"]
+                .as_str()
+                .unwrap()
+                .to_owned()
+        })
         .collect();
     assert_eq!(kinds, ["ADDED", "DELETED"]);
 }
@@ -122,12 +161,19 @@ async fn a_watch_tells_state_and_changes() {
 #[tokio::test]
 async fn tables_and_metadata() {
     let api = Api::new().await;
-    api.create(MAPS, r#"{"metadata":{"name":"a"},"data":{"k":"v"}}"#).await;
+    api.create(MAPS, r#"{"metadata":{"name":"a"},"data":{"k":"v"}}"#)
+        .await;
     let accept = [("accept", "application/json;as=Table;v=v1;g=meta.k8s.io")];
     let table = Api::parsed(api.send(Method::GET, MAPS, &accept, "").await, 200);
-    assert_eq!((&table["rows"][0]["cells"][0], &table["rows"][0]["cells"][1]), (&"a".into(), &"1".into()));
+    assert_eq!(
+        (&table["rows"][0]["cells"][0], &table["rows"][0]["cells"][1]),
+        (&"a".into(), &"1".into())
+    );
     assert_eq!(table["rows"][0]["object"]["kind"], "PartialObjectMetadata");
-    let accept = [("accept", "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io")];
+    let accept = [(
+        "accept",
+        "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io",
+    )];
     let list = Api::parsed(api.send(Method::GET, MAPS, &accept, "").await, 200);
     assert!(list["items"][0].get("data").is_none());
     assert_eq!(list["items"][0]["metadata"]["name"], "a");
@@ -136,14 +182,23 @@ async fn tables_and_metadata() {
 #[tokio::test]
 async fn namespaces_end_with_their_finalizers() {
     let api = Api::new().await;
-    let made = api.create("/api/v1/namespaces", r#"{"metadata":{"name":"n"}}"#).await;
+    let made = api
+        .create("/api/v1/namespaces", r#"{"metadata":{"name":"n"}}"#)
+        .await;
     assert_eq!(made["spec"]["finalizers"][0], "kubernetes");
     assert_eq!(made["status"]["phase"], "Active");
     let deleted = api.send(Method::DELETE, "/api/v1/namespaces/n", &[], "").await;
     let mut deleted = Api::parsed(deleted, 200);
     assert_eq!(deleted["status"]["phase"], "Terminating");
     deleted["spec"]["finalizers"] = Value::Array(Vec::new());
-    let done = api.send(Method::PUT, "/api/v1/namespaces/n/finalize", &[], &deleted.to_string()).await;
+    let done = api
+        .send(
+            Method::PUT,
+            "/api/v1/namespaces/n/finalize",
+            &[],
+            &deleted.to_string(),
+        )
+        .await;
     Api::parsed(done, 200);
     let gone = api.send(Method::GET, "/api/v1/namespaces/n", &[], "").await;
     assert_eq!(gone.0, 404);
@@ -190,7 +245,9 @@ async fn until(api: &Api, path: &str, code: u16) -> String {
 #[tokio::test]
 async fn a_definition_serves_its_objects_and_takes_them_along() {
     let api = Api::new().await;
-    apiserver_registry::custom::start(api.endpoints.registry()).await.unwrap();
+    apiserver_registry::custom::start(api.endpoints.registry())
+        .await
+        .unwrap();
     let definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
     let made = api.create(definitions, CRD).await;
     assert_eq!(made["spec"]["names"]["listKind"], "CronTabList");
@@ -199,7 +256,10 @@ async fn a_definition_serves_its_objects_and_takes_them_along() {
     until(&api, path, 200).await;
     let body = r#"{"apiVersion":"stable.example.com/v1","kind":"CronTab","metadata":{"name":"a"},"spec":{"cronSpec":"x","zz":1,"replicas":2},"status":{"replicas":3}}"#;
     let object = api.create(path, body).await;
-    assert_eq!(object["spec"], serde_json::json!({"cronSpec":"x","image":"nginx","replicas":2}));
+    assert_eq!(
+        object["spec"],
+        serde_json::json!({"cronSpec":"x","image":"nginx","replicas":2})
+    );
     assert!(object.get("status").is_none());
     let bad = api.send(Method::POST, path, &[], r#"{"apiVersion":"stable.example.com/v1","kind":"CronTab","metadata":{"name":"b"},"spec":{"replicas":-1}}"#).await;
     let bad = Api::parsed(bad, 422);
@@ -207,18 +267,42 @@ async fn a_definition_serves_its_objects_and_takes_them_along() {
     let scale = api.get(&format!("{path}/a/scale")).await;
     assert_eq!(scale["spec"]["replicas"], 2);
     let merge = [("content-type", "application/merge-patch+json")];
-    let scaled = api.send(Method::PATCH, &format!("{path}/a/scale"), &merge, r#"{"spec":{"replicas":5}}"#).await;
+    let scaled = api
+        .send(
+            Method::PATCH,
+            &format!("{path}/a/scale"),
+            &merge,
+            r#"{"spec":{"replicas":5}}"#,
+        )
+        .await;
     assert_eq!(Api::parsed(scaled, 200)["spec"]["replicas"], 5);
-    let status = api.send(Method::PATCH, &format!("{path}/a/status"), &merge, r#"{"status":{"replicas":5},"spec":{"replicas":9}}"#).await;
+    let status = api
+        .send(
+            Method::PATCH,
+            &format!("{path}/a/status"),
+            &merge,
+            r#"{"status":{"replicas":5},"spec":{"replicas":9}}"#,
+        )
+        .await;
     let status = Api::parsed(status, 200);
-    assert_eq!((&status["status"]["replicas"], &status["spec"]["replicas"]), (&5.into(), &5.into()));
+    assert_eq!(
+        (&status["status"]["replicas"], &status["spec"]["replicas"]),
+        (&5.into(), &5.into())
+    );
     let listed = api.get(&format!("{path}?fieldSelector=spec.cronSpec%3Dx")).await;
     assert_eq!(listed["items"][0]["kind"], "CronTab");
     let accept = [("accept", "application/json;as=Table;v=v1;g=meta.k8s.io")];
     let table = Api::parsed(api.send(Method::GET, path, &accept, "").await, 200);
     assert_eq!(table["rows"][0]["cells"][1], "x");
 
-    let gone = api.send(Method::DELETE, &format!("{definitions}/crontabs.stable.example.com"), &[], "").await;
+    let gone = api
+        .send(
+            Method::DELETE,
+            &format!("{definitions}/crontabs.stable.example.com"),
+            &[],
+            "",
+        )
+        .await;
     assert_eq!(gone.0, 200);
     until(&api, path, 404).await;
     until(&api, &format!("{definitions}/crontabs.stable.example.com"), 404).await;
@@ -230,7 +314,8 @@ async fn services_have_addresses_and_ports() {
     let cidr = r#"{"metadata":{"name":"kubernetes"},"spec":{"cidrs":["10.96.0.0/16"]}}"#;
     api.create("/apis/networking.k8s.io/v1/servicecidrs", cidr).await;
     let services = "/api/v1/namespaces/default/services";
-    let body = r#"{"metadata":{"name":"a"},"spec":{"type":"NodePort","ports":[{"port":80}],"selector":{"a":"b"}}}"#;
+    let body =
+        r#"{"metadata":{"name":"a"},"spec":{"type":"NodePort","ports":[{"port":80}],"selector":{"a":"b"}}}"#;
     let made = api.create(services, body).await;
     let address = made["spec"]["clusterIP"].as_str().unwrap();
     assert!(address.starts_with("10.96."), "{made}");
@@ -238,15 +323,42 @@ async fn services_have_addresses_and_ports() {
     assert_eq!(made["spec"]["ports"][0]["targetPort"], 80);
     let node_port = made["spec"]["ports"][0]["nodePort"].as_i64().unwrap();
     assert!((30000..=32767).contains(&node_port));
-    api.get(&format!("/apis/networking.k8s.io/v1/ipaddresses/{address}")).await;
-    let again = format!(r#"{{"metadata":{{"name":"b"}},"spec":{{"clusterIP":"{address}","ports":[{{"port":80}}]}}}}"#);
+    api.get(&format!("/apis/networking.k8s.io/v1/ipaddresses/{address}"))
+        .await;
+    let again = format!(
+        r#"{{"metadata":{{"name":"b"}},"spec":{{"clusterIP":"{address}","ports":[{{"port":80}}]}}}}"#
+    );
     let refused = Api::parsed(api.send(Method::POST, services, &[], &again).await, 422);
-    assert!(refused["message"].as_str().unwrap().contains("provided IP is already allocated"), "{refused}");
+    assert!(
+        refused["message"]
+            .as_str()
+            .unwrap()
+            .contains("provided IP is already allocated"),
+        "{refused}"
+    );
     let merge = [("content-type", "application/merge-patch+json")];
-    let plain = api.send(Method::PATCH, &format!("{services}/a"), &merge, r#"{"spec":{"type":"ClusterIP"}}"#).await;
-    assert!(Api::parsed(plain, 200)["spec"]["ports"][0].get("nodePort").is_none());
+    let plain = api
+        .send(
+            Method::PATCH,
+            &format!("{services}/a"),
+            &merge,
+            r#"{"spec":{"type":"ClusterIP"}}"#,
+        )
+        .await;
+    assert!(
+        Api::parsed(plain, 200)["spec"]["ports"][0]
+            .get("nodePort")
+            .is_none()
+    );
     let gone = api.send(Method::DELETE, &format!("{services}/a"), &[], "").await;
     assert_eq!(gone.0, 200);
-    let free = api.send(Method::GET, &format!("/apis/networking.k8s.io/v1/ipaddresses/{address}"), &[], "").await;
+    let free = api
+        .send(
+            Method::GET,
+            &format!("/apis/networking.k8s.io/v1/ipaddresses/{address}"),
+            &[],
+            "",
+        )
+        .await;
     assert_eq!(free.0, 404);
 }

@@ -13,7 +13,14 @@ pub(crate) fn decode(row: &ResourceRow, entry: &Entry) -> Result<Tree, RegistryE
     let revision = entry.revision.to_string();
     let mut text = Vec::with_capacity(entry.record.len() + revision.len() + 3);
     text.push(b'{');
-    for part in [&parts[0][..], &parts[1][..], b"\"", revision.as_bytes(), b"\"", &parts[2][..]] {
+    for part in [
+        &parts[0][..],
+        &parts[1][..],
+        b"\"",
+        revision.as_bytes(),
+        b"\"",
+        &parts[2][..],
+    ] {
         text.extend_from_slice(part);
     }
     let stored = &row.stored;
@@ -77,7 +84,9 @@ pub(crate) fn encode(row: &ResourceRow, object: &Tree) -> Result<Record, Registr
 /// The header of an object in stored form.
 pub(crate) fn header(row: &ResourceRow, object: &Tree) -> ObjectHeader {
     let root = object.root();
-    let Some(meta) = root.get("metadata") else { return ObjectHeader::default() };
+    let Some(meta) = root.get("metadata") else {
+        return ObjectHeader::default();
+    };
     let boxed = |text: &str| -> Box<str> { text.into() };
     let present = |name: &str| Some(meta.str(name)).filter(|text| !text.is_empty()).map(boxed);
     let mut labels: Vec<(Box<str>, Box<str>)> = meta
@@ -87,8 +96,11 @@ pub(crate) fn header(row: &ResourceRow, object: &Tree) -> ObjectHeader {
         .map(|(key, value)| (boxed(key), boxed(value.as_str().unwrap_or_default())))
         .collect();
     labels.sort();
-    let mut fields: Vec<(Box<str>, Box<str>)> =
-        row.selectable.iter().map(|field| (boxed(&field.label), field.value(root).into())).collect();
+    let mut fields: Vec<(Box<str>, Box<str>)> = row
+        .selectable
+        .iter()
+        .map(|field| (boxed(&field.label), field.value(root).into()))
+        .collect();
     fields.sort();
     ObjectHeader {
         key: ObjectKey::new(meta.str("namespace"), meta.str("name")),
@@ -96,7 +108,11 @@ pub(crate) fn header(row: &ResourceRow, object: &Tree) -> ObjectHeader {
         generation: meta.get("generation").and_then(Ref::as_i64).unwrap_or(0),
         labels,
         owners: meta.list("ownerReferences").map(owner).collect(),
-        finalizers: meta.list("finalizers").filter_map(Ref::as_str).map(boxed).collect(),
+        finalizers: meta
+            .list("finalizers")
+            .filter_map(Ref::as_str)
+            .map(boxed)
+            .collect(),
         creation_timestamp: present("creationTimestamp"),
         deletion_timestamp: present("deletionTimestamp"),
         fields,

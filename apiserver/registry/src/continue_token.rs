@@ -29,7 +29,11 @@ pub(crate) struct ContinueToken {
 
 impl ContinueToken {
     pub(crate) fn new(resource_version: i64, start_key: String) -> Self {
-        Self { api_version: "meta.k8s.io/v1".into(), resource_version, start_key }
+        Self {
+            api_version: "meta.k8s.io/v1".into(),
+            resource_version,
+            start_key,
+        }
     }
 
     pub(crate) fn encode(&self) -> String {
@@ -40,10 +44,11 @@ impl ContinueToken {
         if text.len() > MAX_TOKEN_BYTES {
             return Err("continue key is not valid: too long".into());
         }
-        let bytes =
-            URL_SAFE_NO_PAD.decode(text.trim_end_matches('=')).map_err(|e| format!("invalid continue token: continue key is not valid: {e}"))?;
-        let token: Self =
-            serde_json::from_slice(&bytes).map_err(|e| format!("invalid continue token: continue key is not valid: {e}"))?;
+        let bytes = URL_SAFE_NO_PAD
+            .decode(text.trim_end_matches('='))
+            .map_err(|e| format!("invalid continue token: continue key is not valid: {e}"))?;
+        let token: Self = serde_json::from_slice(&bytes)
+            .map_err(|e| format!("invalid continue token: continue key is not valid: {e}"))?;
         if token.api_version != "meta.k8s.io/v1" {
             return Err(format!(
                 "continue key is not valid: server does not recognize this encoded version \"{}\"",
@@ -51,7 +56,10 @@ impl ContinueToken {
             ));
         }
         if token.resource_version == 0 {
-            return Err("continue key is not valid: incorrect encoded start resourceVersion (version meta.k8s.io/v1)".into());
+            return Err(
+                "continue key is not valid: incorrect encoded start resourceVersion (version meta.k8s.io/v1)"
+                    .into(),
+            );
         }
         if token.start_key.is_empty() {
             return Err("continue key is not valid: encoded start key empty (version meta.k8s.io/v1)".into());
@@ -72,7 +80,12 @@ mod tests {
     fn tokens_come_back() {
         let token = ContinueToken::new(12, "default/a\0".into());
         assert_eq!(ContinueToken::decode(&token.encode()), Ok(token));
-        for bad in ["", "!!", "e30", "eyJ2IjoibWV0YS5rOHMuaW8vdjEiLCJydiI6MCwic3RhcnQiOiJhIn0"] {
+        for bad in [
+            "",
+            "!!",
+            "e30",
+            "eyJ2IjoibWV0YS5rOHMuaW8vdjEiLCJydiI6MCwic3RhcnQiOiJhIn0",
+        ] {
             assert!(ContinueToken::decode(bad).is_err(), "{bad}");
         }
     }

@@ -11,14 +11,36 @@ use machinery_schema::{Mut, Ref, Step, Tree, Value};
 const LINES: &[(&str, &[&str])] = &[
     ("admissionregistration.k8s.io/mutatingadmissionpolicies", POLICY),
     ("admissionregistration.k8s.io/validatingadmissionpolicies", POLICY),
-    ("admissionregistration.k8s.io/mutatingadmissionpolicybindings", BINDING),
-    ("admissionregistration.k8s.io/validatingadmissionpolicybindings", BINDING),
-    ("admissionregistration.k8s.io/mutatingwebhookconfigurations", WEBHOOKS),
-    ("admissionregistration.k8s.io/validatingwebhookconfigurations", WEBHOOKS),
-    ("apiextensions.k8s.io/customresourcedefinitions", &["spec.conversion.webhook.clientConfig.service.port=443"]),
+    (
+        "admissionregistration.k8s.io/mutatingadmissionpolicybindings",
+        BINDING,
+    ),
+    (
+        "admissionregistration.k8s.io/validatingadmissionpolicybindings",
+        BINDING,
+    ),
+    (
+        "admissionregistration.k8s.io/mutatingwebhookconfigurations",
+        WEBHOOKS,
+    ),
+    (
+        "admissionregistration.k8s.io/validatingwebhookconfigurations",
+        WEBHOOKS,
+    ),
+    (
+        "apiextensions.k8s.io/customresourcedefinitions",
+        &["spec.conversion.webhook.clientConfig.service.port=443"],
+    ),
     ("apiregistration.k8s.io/apiservices", &["spec.service.port=443"]),
     ("apps/daemonsets", &["spec.revisionHistoryLimit=10"]),
-    ("apps/deployments", &["spec.progressDeadlineSeconds=600", "spec.replicas=1", "spec.revisionHistoryLimit=10"]),
+    (
+        "apps/deployments",
+        &[
+            "spec.progressDeadlineSeconds=600",
+            "spec.replicas=1",
+            "spec.revisionHistoryLimit=10",
+        ],
+    ),
     ("apps/replicasets", &["spec.replicas=1"]),
     (
         "apps/statefulsets",
@@ -53,9 +75,18 @@ const LINES: &[(&str, &[&str])] = &[
             "spec.podFailurePolicy.rules[].onPodConditions[].status=\"True\"",
         ],
     ),
-    ("certificates.k8s.io/podcertificaterequests", &["spec.maxExpirationSeconds=86400"]),
-    ("discovery.k8s.io/endpointslices", &["ports[].name=\"\"", "ports[].protocol=\"TCP\""]),
-    ("flowcontrol.apiserver.k8s.io/flowschemas", &["spec.matchingPrecedence=1000"]),
+    (
+        "certificates.k8s.io/podcertificaterequests",
+        &["spec.maxExpirationSeconds=86400"],
+    ),
+    (
+        "discovery.k8s.io/endpointslices",
+        &["ports[].name=\"\"", "ports[].protocol=\"TCP\""],
+    ),
+    (
+        "flowcontrol.apiserver.k8s.io/flowschemas",
+        &["spec.matchingPrecedence=1000"],
+    ),
     (
         "flowcontrol.apiserver.k8s.io/prioritylevelconfigurations",
         &[
@@ -68,13 +99,25 @@ const LINES: &[(&str, &[&str])] = &[
             "spec.limited.nominalConcurrencyShares=30",
         ],
     ),
-    ("networking.k8s.io/ingressclasses", &["spec.parameters.scope=\"Cluster\""]),
+    (
+        "networking.k8s.io/ingressclasses",
+        &["spec.parameters.scope=\"Cluster\""],
+    ),
     (
         "networking.k8s.io/networkpolicies",
-        &["spec.egress[].ports[].protocol=\"TCP\"", "spec.ingress[].ports[].protocol=\"TCP\""],
+        &[
+            "spec.egress[].ports[].protocol=\"TCP\"",
+            "spec.ingress[].ports[].protocol=\"TCP\"",
+        ],
     ),
-    ("rbac.authorization.k8s.io/clusterrolebindings", &["roleRef.apiGroup=\"rbac.authorization.k8s.io\""]),
-    ("rbac.authorization.k8s.io/rolebindings", &["roleRef.apiGroup=\"rbac.authorization.k8s.io\""]),
+    (
+        "rbac.authorization.k8s.io/clusterrolebindings",
+        &["roleRef.apiGroup=\"rbac.authorization.k8s.io\""],
+    ),
+    (
+        "rbac.authorization.k8s.io/rolebindings",
+        &["roleRef.apiGroup=\"rbac.authorization.k8s.io\""],
+    ),
     (
         "resource.k8s.io/resourceclaims",
         &[
@@ -94,7 +137,10 @@ const LINES: &[(&str, &[&str])] = &[
             "spec.spec.devices.requests[].firstAvailable[].tolerations[].operator=\"Equal\"",
         ],
     ),
-    ("scheduling.k8s.io/priorityclasses", &["preemptionPolicy=\"PreemptLowerPriority\""]),
+    (
+        "scheduling.k8s.io/priorityclasses",
+        &["preemptionPolicy=\"PreemptLowerPriority\""],
+    ),
     (
         "storage.k8s.io/csidrivers",
         &[
@@ -108,7 +154,10 @@ const LINES: &[(&str, &[&str])] = &[
             "spec.volumeLifecycleModes=[\"Persistent\"]",
         ],
     ),
-    ("storage.k8s.io/storageclasses", &["reclaimPolicy=\"Delete\"", "volumeBindingMode=\"Immediate\""]),
+    (
+        "storage.k8s.io/storageclasses",
+        &["reclaimPolicy=\"Delete\"", "volumeBindingMode=\"Immediate\""],
+    ),
     ("/endpoints", &["subsets[].ports[].protocol=\"TCP\""]),
     (
         "/persistentvolumes",
@@ -129,10 +178,20 @@ const LINES: &[(&str, &[&str])] = &[
             "spec.azureDisk.readOnly=false",
         ],
     ),
-    ("/persistentvolumeclaims", &["spec.volumeMode=\"Filesystem\"", "status.phase=\"Pending\""]),
+    (
+        "/persistentvolumeclaims",
+        &["spec.volumeMode=\"Filesystem\"", "status.phase=\"Pending\""],
+    ),
     ("/replicationcontrollers", &["spec.replicas=1"]),
     ("/secrets", &["type=\"Opaque\""]),
-    ("/services", &["spec.sessionAffinity=\"None\"", "spec.type=\"ClusterIP\"", "spec.ports[].protocol=\"TCP\""]),
+    (
+        "/services",
+        &[
+            "spec.sessionAffinity=\"None\"",
+            "spec.type=\"ClusterIP\"",
+            "spec.ports[].protocol=\"TCP\"",
+        ],
+    ),
 ];
 
 const POLICY: &[&str] = &[
@@ -209,21 +268,38 @@ const PROBE: &[&str] = &[
 /// Sets what upstream's code sets for a kind; strategies with defaults of their own call it first.
 pub fn apply(group: &str, plural: &str, object: &mut Tree) {
     if let Some((_, lines)) = LINES.iter().find(|(kind, _)| {
-        kind.split_once('/').is_some_and(|(g, p)| g == group && p == plural)
+        kind.split_once('/')
+            .is_some_and(|(g, p)| g == group && p == plural)
     }) {
         let mut root = object.root_mut();
         lines.iter().for_each(|line| set_line(&mut root, line));
     }
     match (group, plural) {
-        ("apps", "deployments") => rolling(object, "strategy", &[("maxUnavailable", "\"25%\""), ("maxSurge", "\"25%\"")]),
-        ("apps", "daemonsets") => rolling(object, "updateStrategy", &[("maxUnavailable", "1"), ("maxSurge", "0")]),
-        ("apps", "statefulsets") => rolling(object, "updateStrategy", &[("partition", "0"), ("maxUnavailable", "1")]),
+        ("apps", "deployments") => rolling(
+            object,
+            "strategy",
+            &[("maxUnavailable", "\"25%\""), ("maxSurge", "\"25%\"")],
+        ),
+        ("apps", "daemonsets") => rolling(
+            object,
+            "updateStrategy",
+            &[("maxUnavailable", "1"), ("maxSurge", "0")],
+        ),
+        ("apps", "statefulsets") => rolling(
+            object,
+            "updateStrategy",
+            &[("partition", "0"), ("maxUnavailable", "1")],
+        ),
         ("batch", "jobs") => job(object),
         ("networking.k8s.io", "networkpolicies") => policy_types(object),
         ("rbac.authorization.k8s.io", "rolebindings" | "clusterrolebindings") => subjects(object),
         ("", "replicationcontrollers") => controller_labels(object),
         ("", "nodes") => allocatable(object),
-        ("", "pods") => object.with(&["spec"], |mut spec| set_unset(&mut spec, "enableServiceLinks", "true")).unwrap_or_default(),
+        ("", "pods") => object
+            .with(&["spec"], |mut spec| {
+                set_unset(&mut spec, "enableServiceLinks", "true")
+            })
+            .unwrap_or_default(),
         ("autoscaling", "horizontalpodautoscalers") => metrics(object),
         ("admissionregistration.k8s.io", "mutatingwebhookconfigurations") => {
             set_line(&mut object.root_mut(), "webhooks[].reinvocationPolicy=\"Never\"");
@@ -305,7 +381,10 @@ fn set_unset(at: &mut Mut<'_>, name: &str, value: &str) {
         "{}" => at.set(name, Value::EmptyMap),
         "true" | "false" => at.set(name, value == "true"),
         _ => {
-            if let Some(text) = value.strip_prefix("[\"").and_then(|text| text.strip_suffix("\"]")) {
+            if let Some(text) = value
+                .strip_prefix("[\"")
+                .and_then(|text| text.strip_suffix("\"]"))
+            {
                 at.entry(name).push(text);
             } else if let Some(text) = value.strip_prefix('"').and_then(|text| text.strip_suffix('"')) {
                 at.set(name, text);
@@ -329,7 +408,9 @@ fn rolling(object: &mut Tree, member: &str, numbers: &[(&str, &str)]) {
             if rolling.is_null() {
                 rolling.set_value(Value::EmptyMap);
             }
-            numbers.iter().for_each(|(name, value)| set_unset(&mut rolling, name, value));
+            numbers
+                .iter()
+                .for_each(|(name, value)| set_unset(&mut rolling, name, value));
         }
     });
 }
@@ -339,15 +420,23 @@ fn job(object: &mut Tree) {
     let (completions, parallelism) = (has(object, "completions"), has(object, "parallelism"));
     let per_index = has(object, "backoffLimitPerIndex");
     let policy = has(object, "podFailurePolicy");
-    let labelled = object.at(&["metadata", "labels"]).is_some_and(|labels| !labels.is_empty());
-    let template = object.at(&["spec", "template", "metadata", "labels"]).filter(|l| !l.is_empty()).map(Ref::to_tree);
+    let labelled = object
+        .at(&["metadata", "labels"])
+        .is_some_and(|labels| !labels.is_empty());
+    let template = object
+        .at(&["spec", "template", "metadata", "labels"])
+        .filter(|l| !l.is_empty())
+        .map(Ref::to_tree);
     object.with(&["spec"], |mut spec| {
         if !completions && !parallelism {
             spec.default("completions", 1);
         }
         spec.default("parallelism", 1);
         spec.default("backoffLimit", if per_index { i64::from(i32::MAX) } else { 6 });
-        spec.default("podReplacementPolicy", if policy { "Failed" } else { "TerminatingOrFailed" });
+        spec.default(
+            "podReplacementPolicy",
+            if policy { "Failed" } else { "TerminatingOrFailed" },
+        );
     });
     if let Some(labels) = template.filter(|_| !labelled) {
         object.set(&[Step::Name("metadata"), Step::Name("labels")], labels.root());
@@ -356,8 +445,12 @@ fn job(object: &mut Tree) {
 
 /// Ingress always; egress where there are egress rules.
 fn policy_types(object: &mut Tree) {
-    let said = object.at(&["spec", "policyTypes"]).is_some_and(|types| !types.is_empty());
-    let egress = object.at(&["spec", "egress"]).is_some_and(|rules| !rules.is_empty());
+    let said = object
+        .at(&["spec", "policyTypes"])
+        .is_some_and(|types| !types.is_empty());
+    let egress = object
+        .at(&["spec", "egress"])
+        .is_some_and(|rules| !rules.is_empty());
     if !said && object.get("spec").is_some() {
         object.push(&["spec", "policyTypes"], "Ingress");
         if egress {
@@ -376,7 +469,12 @@ fn subjects(object: &mut Tree) {
 
 /// The oldest controller takes labels and selector from its template.
 fn controller_labels(object: &mut Tree) {
-    let Some(labels) = object.at(&["spec", "template", "metadata", "labels"]).map(Ref::to_tree) else { return };
+    let Some(labels) = object
+        .at(&["spec", "template", "metadata", "labels"])
+        .map(Ref::to_tree)
+    else {
+        return;
+    };
     if labels.root().is_empty() {
         return;
     }
@@ -390,7 +488,9 @@ fn controller_labels(object: &mut Tree) {
 /// Without metrics the CPU is to be used to four fifths (`autoscaling/v2`; `v1` shows it as a number of its own).
 fn metrics(object: &mut Tree) {
     let second = object.str_at(&["apiVersion"]) == "autoscaling/v2";
-    let said = object.at(&["spec", "metrics"]).is_some_and(|metrics| !metrics.is_empty());
+    let said = object
+        .at(&["spec", "metrics"])
+        .is_some_and(|metrics| !metrics.is_empty());
     if !second || said {
         return;
     }
@@ -408,9 +508,15 @@ fn metrics(object: &mut Tree) {
 
 fn allocatable(object: &mut Tree) {
     let unset = object.at(&["status", "allocatable"]).is_none_or(Ref::is_empty);
-    let capacity = object.at(&["status", "capacity"]).filter(|c| !c.is_empty()).map(Ref::to_tree);
+    let capacity = object
+        .at(&["status", "capacity"])
+        .filter(|c| !c.is_empty())
+        .map(Ref::to_tree);
     if let Some(capacity) = capacity.filter(|_| unset) {
-        object.set(&[Step::Name("status"), Step::Name("allocatable")], capacity.root());
+        object.set(
+            &[Step::Name("status"), Step::Name("allocatable")],
+            capacity.root(),
+        );
     }
 }
 
@@ -441,21 +547,46 @@ mod tests {
     #[track_caller]
     fn check(group: &str, kind: &str, plural: &str, input: &str, path: &[&str], expected: &str) {
         let (schema, ty) = machinery_api::schema_for(group, "v1", kind).unwrap();
-        let mut tree = decode_json(schema, ty, input.as_bytes(), Strictness::Ignore).unwrap().tree;
+        let mut tree = decode_json(schema, ty, input.as_bytes(), Strictness::Ignore)
+            .unwrap()
+            .tree;
         apply(group, plural, &mut tree);
-        assert_eq!(tree.at(path).map(|found| found.to_json()).as_deref(), Some(expected), "{}", tree.root().to_json());
+        assert_eq!(
+            tree.at(path).map(|found| found.to_json()).as_deref(),
+            Some(expected),
+            "{}",
+            tree.root().to_json()
+        );
     }
 
     #[test]
     fn defaults_look_at_other_fields() {
         let deployment = r#"{"spec":{"template":{"spec":{"containers":[{"name":"a","image":"b"}]}}}}"#;
         let path = &["spec", "strategy"];
-        check("apps", "Deployment", "deployments", deployment, path,
-            r#"{"type":"RollingUpdate","rollingUpdate":{"maxUnavailable":"25%","maxSurge":"25%"}}"#);
-        check("apps", "Deployment", "deployments", deployment, &["spec", "template", "spec", "restartPolicy"], "\"Always\"");
+        check(
+            "apps",
+            "Deployment",
+            "deployments",
+            deployment,
+            path,
+            r#"{"type":"RollingUpdate","rollingUpdate":{"maxUnavailable":"25%","maxSurge":"25%"}}"#,
+        );
+        check(
+            "apps",
+            "Deployment",
+            "deployments",
+            deployment,
+            &["spec", "template", "spec", "restartPolicy"],
+            "\"Always\"",
+        );
         check("batch", "Job", "jobs", deployment, &["spec", "completions"], "1");
-        check("", "Pod", "pods", r#"{"spec":{"containers":[{"name":"a","image":"b:1","livenessProbe":{"httpGet":{"port":1}}}]}}"#,
+        check(
+            "",
+            "Pod",
+            "pods",
+            r#"{"spec":{"containers":[{"name":"a","image":"b:1","livenessProbe":{"httpGet":{"port":1}}}]}}"#,
             &["spec", "containers"],
-            r#"[{"name":"a","image":"b:1","resources":{},"livenessProbe":{"httpGet":{"path":"/","port":1,"scheme":"HTTP"},"timeoutSeconds":1,"periodSeconds":10,"successThreshold":1,"failureThreshold":3},"terminationMessagePath":"/dev/termination-log","terminationMessagePolicy":"File","imagePullPolicy":"IfNotPresent"}]"#);
+            r#"[{"name":"a","image":"b:1","resources":{},"livenessProbe":{"httpGet":{"path":"/","port":1,"scheme":"HTTP"},"timeoutSeconds":1,"periodSeconds":10,"successThreshold":1,"failureThreshold":3},"terminationMessagePath":"/dev/termination-log","terminationMessagePolicy":"File","imagePullPolicy":"IfNotPresent"}]"#,
+        );
     }
 }

@@ -11,22 +11,42 @@ pub enum RegistryError {
     #[error("the server could not find the requested resource")]
     NoSuchResource,
     #[error("{resource} {name:?} already exists")]
-    AlreadyExists { resource: GroupResource, name: String, deleting: bool },
+    AlreadyExists {
+        resource: GroupResource,
+        name: String,
+        deleting: bool,
+    },
     /// Every generated name was taken.
     #[error("no free name could be generated for {resource} {name:?}")]
     GeneratedNamesTaken { resource: GroupResource, name: String },
     #[error("operation cannot be fulfilled on {resource} {name:?}: {detail}")]
-    Conflict { resource: GroupResource, name: String, detail: String },
+    Conflict {
+        resource: GroupResource,
+        name: String,
+        detail: String,
+    },
     #[error("{kind} {name:?} is invalid")]
-    Invalid { kind: GroupKind, name: String, errors: Vec<FieldError> },
+    Invalid {
+        kind: GroupKind,
+        name: String,
+        errors: Vec<FieldError>,
+    },
     #[error("{0}")]
     BadRequest(String),
     /// Refused by authorization or admission, in its words.
     #[error("{resource} {name:?} is forbidden: {detail}")]
-    Forbidden { resource: GroupResource, name: String, detail: String, causes: Vec<Cause> },
+    Forbidden {
+        resource: GroupResource,
+        name: String,
+        detail: String,
+        causes: Vec<Cause>,
+    },
     /// A continue token or a revision older than the history; with a fresh token where a list can go on.
     #[error("{message}")]
-    Expired { message: String, fresh_continue: Option<String> },
+    Expired {
+        message: String,
+        fresh_continue: Option<String>,
+    },
     #[error("{verb} is not supported on {resource}")]
     MethodNotSupported { resource: GroupResource, verb: String },
     /// The path exists, the method on it does not.
@@ -45,13 +65,21 @@ pub enum RegistryError {
     #[error("request entity too large: limit is {0}")]
     TooLarge(usize),
     #[error("{message}")]
-    TooManyRequests { message: String, seconds: u32, causes: Vec<Cause> },
+    TooManyRequests {
+        message: String,
+        seconds: u32,
+        causes: Vec<Cause>,
+    },
     #[error("revision {requested} is beyond {current}")]
     TooLargeRevision { requested: Revision, current: Revision },
     #[error("timeout: {0}")]
     Timeout(String),
     #[error("the {verb} operation against {resource} could not be completed at this time")]
-    ServerTimeout { resource: GroupResource, verb: String, seconds: u32 },
+    ServerTimeout {
+        resource: GroupResource,
+        verb: String,
+        seconds: u32,
+    },
     #[error("{0}")]
     Unavailable(String),
     #[error("{0}")]
@@ -95,17 +123,31 @@ impl RegistryError {
     }
 
     pub fn conflict(resource: &GroupResource, name: &str, detail: impl Into<String>) -> Self {
-        Self::Conflict { resource: resource.clone(), name: name.to_owned(), detail: detail.into() }
+        Self::Conflict {
+            resource: resource.clone(),
+            name: name.to_owned(),
+            detail: detail.into(),
+        }
     }
 
     pub fn not_found(resource: &GroupResource, name: &str) -> Self {
-        Self::NotFound { resource: resource.clone(), name: name.to_owned() }
+        Self::NotFound {
+            resource: resource.clone(),
+            name: name.to_owned(),
+        }
     }
 
     /// The answer of an options kind (`ListOptions.meta.k8s.io "" is invalid: …`).
     pub fn invalid_options(kind: &str, errors: Vec<FieldError>) -> Self {
-        let kind = GroupKind { group: "meta.k8s.io".into(), kind: kind.into() };
-        Self::Invalid { kind, name: String::new(), errors }
+        let kind = GroupKind {
+            group: "meta.k8s.io".into(),
+            kind: kind.into(),
+        };
+        Self::Invalid {
+            kind,
+            name: String::new(),
+            errors,
+        }
     }
 
     /// The revision moved: whoever tried an unconditional change may try again.

@@ -33,7 +33,11 @@ fn row(info: &'static KindInfo) -> ResourceRow {
         list_kind: format!("{}List", gvk.kind),
         namespaced: info.namespaced,
         verbs: verbs(&info.verbs),
-        subresources: info.subresources.iter().map(|sub| subresource(info, sub)).collect(),
+        subresources: info
+            .subresources
+            .iter()
+            .map(|sub| subresource(info, sub))
+            .collect(),
         ty: info.ty,
         schema,
         custom: false,
@@ -44,7 +48,11 @@ fn row(info: &'static KindInfo) -> ResourceRow {
         openapi_schema: None,
         retired: machinery_runtime::CancellationToken::new(),
         deprecation_warning: deprecation(&gvk),
-        storage_version_hash: if virtual_kind { String::new() } else { storage_version_hash(&stored.gvk) },
+        storage_version_hash: if virtual_kind {
+            String::new()
+        } else {
+            storage_version_hash(&stored.gvk)
+        },
         stored,
         gvk,
     }
@@ -73,7 +81,9 @@ fn stored_form(info: &KindInfo) -> StoredForm {
         _ => Some(Arc::new(extensions::autoscaling::HpaConversion)),
     };
     let table = machinery_api::table();
-    let own = stored_in.and_then(|(group, version)| table.kind(group, version, &info.gvk.kind)).unwrap_or(info);
+    let own = stored_in
+        .and_then(|(group, version)| table.kind(group, version, &info.gvk.kind))
+        .unwrap_or(info);
     StoredForm {
         prefix: format!("/registry/{}/", own.etcd_prefix.as_deref().unwrap_or(&own.plural)),
         gvk: own.gvk.clone(),
@@ -97,8 +107,17 @@ fn subresource(info: &KindInfo, sub: &machinery_api::Subresource) -> Subresource
         _ => SubresourceRole::Connect,
     };
     let own = &sub.gvk;
-    let gvk = if own.version.is_empty() { info.gvk.group_version().kind(&own.kind) } else { own.clone() };
-    Subresource { name: sub.name.clone(), gvk, verbs: verbs(&sub.verbs), role }
+    let gvk = if own.version.is_empty() {
+        info.gvk.group_version().kind(&own.kind)
+    } else {
+        own.clone()
+    };
+    Subresource {
+        name: sub.name.clone(),
+        gvk,
+        verbs: verbs(&sub.verbs),
+        role,
+    }
 }
 
 fn scale_paths() -> ScalePaths {
@@ -114,7 +133,9 @@ fn scale_paths() -> ScalePaths {
 fn deprecation(gvk: &GroupVersionKind) -> Option<String> {
     let text = match (gvk.group.as_str(), gvk.version.as_str(), gvk.kind.as_str()) {
         ("", "v1", "ComponentStatus") => "v1 ComponentStatus is deprecated in v1.19+",
-        ("", "v1", "Endpoints") => "v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice",
+        ("", "v1", "Endpoints") => {
+            "v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice"
+        }
         _ => return None,
     };
     Some(text.to_owned())
@@ -132,7 +153,12 @@ fn strategy(group: &'static str, plural: &'static str) -> Arc<dyn Strategy> {
 
 /// Fields that field selectors may ask for, besides name and namespace.
 fn selectable(group: &str, plural: &str) -> Vec<Selectable> {
-    let texts = |labels: &[&str]| labels.iter().map(|label| Selectable::text(label)).collect::<Vec<_>>();
+    let texts = |labels: &[&str]| {
+        labels
+            .iter()
+            .map(|label| Selectable::text(label))
+            .collect::<Vec<_>>()
+    };
     match (group, plural) {
         ("", "pods") => {
             let mut all = texts(&[
@@ -155,9 +181,15 @@ fn selectable(group: &str, plural: &str) -> Vec<Selectable> {
             vec![Selectable::with_absent("status.replicas", "0")]
         }
         ("batch", "jobs") => {
-            vec![Selectable { label: "status.successful".into(), path: path("status.succeeded"), absent: "0" }]
+            vec![Selectable {
+                label: "status.successful".into(),
+                path: path("status.succeeded"),
+                absent: "0",
+            }]
         }
-        ("certificates.k8s.io", "certificatesigningrequests" | "clustertrustbundles") => texts(&["spec.signerName"]),
+        ("certificates.k8s.io", "certificatesigningrequests" | "clustertrustbundles") => {
+            texts(&["spec.signerName"])
+        }
         ("certificates.k8s.io", "podcertificaterequests") => {
             texts(&["spec.signerName", "spec.podName", "spec.nodeName"])
         }

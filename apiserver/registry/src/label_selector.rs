@@ -13,7 +13,12 @@ pub fn matches(selector: Ref<'_>, header: &ObjectHeader) -> bool {
     }
     selector.list("matchExpressions").all(|requirement| {
         let own = header.label(requirement.str("key"));
-        let listed = || requirement.list("values").filter_map(Ref::as_str).any(|value| Some(value) == own);
+        let listed = || {
+            requirement
+                .list("values")
+                .filter_map(Ref::as_str)
+                .any(|value| Some(value) == own)
+        };
         match requirement.str("operator") {
             "In" => own.is_some() && listed(),
             "NotIn" => own.is_none() || !listed(),

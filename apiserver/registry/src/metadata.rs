@@ -41,7 +41,10 @@ pub fn resource_version(object: &Tree) -> &str {
 }
 
 pub fn generation(object: &Tree) -> i64 {
-    object.at(&["metadata", "generation"]).and_then(Ref::as_i64).unwrap_or(0)
+    object
+        .at(&["metadata", "generation"])
+        .and_then(Ref::as_i64)
+        .unwrap_or(0)
 }
 
 pub fn finalizers(object: &Tree) -> Vec<String> {
@@ -55,7 +58,9 @@ pub fn time(object: &Tree, field: &str) -> Option<Timestamp> {
 
 /// The form of a time in metadata: whole seconds.
 pub fn format_time(time: Timestamp) -> String {
-    Timestamp::from_second(time.as_second()).unwrap_or(time).to_string()
+    Timestamp::from_second(time.as_second())
+        .unwrap_or(time)
+        .to_string()
 }
 
 /// A name from a base and random characters.
@@ -81,9 +86,8 @@ pub fn match_namespace(object: &mut Tree, row: &ResourceRow, requested: &str) ->
     if own.is_empty() {
         object.set_str(&["metadata", "namespace"], requested);
     } else if own != requested {
-        let message = format!(
-            "the namespace of the provided object does not match the namespace sent on the request"
-        );
+        let message =
+            format!("the namespace of the provided object does not match the namespace sent on the request");
         return Err(RegistryError::BadRequest(message));
     }
     Ok(())
@@ -161,7 +165,10 @@ pub fn spec_differs(object: &Tree, old: &Tree) -> bool {
 }
 
 pub fn set_generation(object: &mut Tree, generation: i64) {
-    object.set(&[Step::Name("metadata"), Step::Name("generation")], Value::Int(generation));
+    object.set(
+        &[Step::Name("metadata"), Step::Name("generation")],
+        Value::Int(generation),
+    );
 }
 
 /// What is wrong with the metadata of a new object.
@@ -176,7 +183,10 @@ pub fn validate_new(object: &Tree, row: &ResourceRow, strategy: &dyn Strategy) -
     }
     let own = name(object);
     if own.is_empty() {
-        problems.push(FieldError::required(&path.child("name"), "name or generateName is required"));
+        problems.push(FieldError::required(
+            &path.child("name"),
+            "name or generateName is required",
+        ));
     } else {
         for detail in strategy.name_problems(own, false) {
             problems.push(FieldError::invalid(&path.child("name"), own, detail));
@@ -202,7 +212,10 @@ pub fn validate_changed(object: &Tree, old: &Tree, row: &ResourceRow) -> Vec<Fie
     let mut problems = Vec::new();
     if time(old, "deletionTimestamp").is_some() {
         let before = finalizers(old);
-        let added: Vec<String> = finalizers(object).into_iter().filter(|f| !before.contains(f)).collect();
+        let added: Vec<String> = finalizers(object)
+            .into_iter()
+            .filter(|f| !before.contains(f))
+            .collect();
         if !added.is_empty() {
             let shown: Vec<String> = added.iter().map(|f| format!("{f:?}")).collect();
             let detail = format!(
@@ -213,21 +226,30 @@ pub fn validate_changed(object: &Tree, old: &Tree, row: &ResourceRow) -> Vec<Fie
         }
     }
     for field in ["name", "namespace", "uid"] {
-        let (new, was) = (object.str_at(&["metadata", field]), old.str_at(&["metadata", field]));
+        let (new, was) = (
+            object.str_at(&["metadata", field]),
+            old.str_at(&["metadata", field]),
+        );
         if new != was {
             problems.push(FieldError::invalid(&path.child(field), new, "field is immutable"));
         }
     }
     if generation(object) < generation(old) {
         let detail = "must not be decremented";
-        problems.push(FieldError::invalid(&path.child("generation"), generation(object), detail));
+        problems.push(FieldError::invalid(
+            &path.child("generation"),
+            generation(object),
+            detail,
+        ));
     }
     problems.extend(validate_common(object, row.custom, &path));
     problems
 }
 
 fn validate_common(object: &Tree, custom: bool, path: &FieldPath) -> Vec<FieldError> {
-    let Some(meta) = meta(object) else { return Vec::new() };
+    let Some(meta) = meta(object) else {
+        return Vec::new();
+    };
     let mut problems = Vec::new();
     if let Some(labels) = meta.get("labels") {
         problems.extend(validate_labels(labels, &path.child("labels")));
@@ -279,10 +301,18 @@ fn validate_owners(meta: Ref<'_>, path: &FieldPath) -> Vec<FieldError> {
         let version = api_version.rsplit('/').next().unwrap_or_default();
         if api_version.matches('/').count() > 1 {
             let detail = format!("unexpected GroupVersion string: {api_version}");
-            problems.push(FieldError::invalid(&path.child("apiVersion"), api_version, detail));
+            problems.push(FieldError::invalid(
+                &path.child("apiVersion"),
+                api_version,
+                detail,
+            ));
         } else if version.is_empty() {
             let child = path.child("apiVersion");
-            problems.push(FieldError::invalid(&child, api_version, "version must not be empty"));
+            problems.push(FieldError::invalid(
+                &child,
+                api_version,
+                "version must not be empty",
+            ));
         }
         for field in ["kind", "name", "uid"] {
             if owner.str(field).is_empty() {
@@ -297,10 +327,17 @@ fn validate_owners(meta: Ref<'_>, path: &FieldPath) -> Vec<FieldError> {
             if let Some((kind, name)) = controller {
                 let detail = format!(
                     "Only one reference can have Controller set to true. Found \"true\" in references for {}/{} and {}/{}",
-                    kind, name, owner.str("kind"), owner.str("name")
+                    kind,
+                    name,
+                    owner.str("kind"),
+                    owner.str("name")
                 );
                 let list = path.as_str().rsplit_once('[').map_or("", |(list, _)| list);
-                problems.push(FieldError::invalid(&FieldPath::new(list), Shown(list_json(meta)), detail));
+                problems.push(FieldError::invalid(
+                    &FieldPath::new(list),
+                    Shown(list_json(meta)),
+                    detail,
+                ));
             } else {
                 controller = Some((owner.str("kind"), owner.str("name")));
             }

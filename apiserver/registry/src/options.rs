@@ -1,8 +1,8 @@
 //! What a caller may ask of each verb, already read and checked.
 
+use machinery_meta::Uid;
 use machinery_meta::field_selector::FieldSelector;
 use machinery_meta::label_selector::LabelSelector;
-use machinery_meta::Uid;
 use std::time::Duration;
 
 /// How unknown and duplicate fields of a body are taken.

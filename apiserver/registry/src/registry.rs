@@ -53,7 +53,9 @@ impl Rows {
     }
 
     pub fn has_version(&self, group: &str, version: &str) -> bool {
-        self.by_resource.get(group).is_some_and(|versions| versions.contains_key(version))
+        self.by_resource
+            .get(group)
+            .is_some_and(|versions| versions.contains_key(version))
     }
 
     pub fn group(&self, name: &str) -> Option<&Group> {
@@ -61,12 +63,29 @@ impl Rows {
     }
 
     pub fn all(&self) -> impl Iterator<Item = &Arc<ResourceRow>> {
-        self.groups.iter().flat_map(|group| &group.versions).flat_map(|version| &version.resources)
+        self.groups
+            .iter()
+            .flat_map(|group| &group.versions)
+            .flat_map(|version| &version.resources)
     }
 
-    fn rebuilt(built_in: Vec<Arc<ResourceRow>>, custom: BTreeMap<String, Vec<Arc<ResourceRow>>>, generation: u64) -> Self {
-        let mut rows = Self { generation, built_in, custom, ..Self::default() };
-        let all: Vec<Arc<ResourceRow>> = rows.built_in.iter().chain(rows.custom.values().flatten()).cloned().collect();
+    fn rebuilt(
+        built_in: Vec<Arc<ResourceRow>>,
+        custom: BTreeMap<String, Vec<Arc<ResourceRow>>>,
+        generation: u64,
+    ) -> Self {
+        let mut rows = Self {
+            generation,
+            built_in,
+            custom,
+            ..Self::default()
+        };
+        let all: Vec<Arc<ResourceRow>> = rows
+            .built_in
+            .iter()
+            .chain(rows.custom.values().flatten())
+            .cloned()
+            .collect();
         for row in all {
             rows.add(row);
         }
@@ -79,7 +98,10 @@ impl Rows {
         let at = match self.groups.iter().position(|own| own.name == *group) {
             Some(at) => at,
             None => {
-                self.groups.push(Group { name: group.clone(), versions: Vec::new() });
+                self.groups.push(Group {
+                    name: group.clone(),
+                    versions: Vec::new(),
+                });
                 self.groups.len() - 1
             }
         };
@@ -87,21 +109,35 @@ impl Rows {
         let at = match versions.iter().position(|own| own.name == *version) {
             Some(at) => at,
             None => {
-                versions.push(Version { name: version.clone(), resources: Vec::new() });
+                versions.push(Version {
+                    name: version.clone(),
+                    resources: Vec::new(),
+                });
                 versions.len() - 1
             }
         };
         versions[at].resources.push(Arc::clone(&row));
-        let plurals = self.by_resource.entry(group.clone()).or_default().entry(version.clone()).or_default();
+        let plurals = self
+            .by_resource
+            .entry(group.clone())
+            .or_default()
+            .entry(version.clone())
+            .or_default();
         plurals.insert(row.plural.clone(), row);
     }
 
     fn sort(&mut self) {
         for group in &mut self.groups {
             // Built-in groups come in upstream's order already; custom versions sort by stability.
-            let custom = group.versions.iter().flat_map(|v| &v.resources).any(|row| row.custom);
+            let custom = group
+                .versions
+                .iter()
+                .flat_map(|v| &v.resources)
+                .any(|row| row.custom);
             if custom {
-                group.versions.sort_by(|a, b| version_priority(&b.name).cmp(&version_priority(&a.name)));
+                group
+                    .versions
+                    .sort_by(|a, b| version_priority(&b.name).cmp(&version_priority(&a.name)));
             }
             for version in &mut group.versions {
                 version.resources.sort_by(|a, b| a.plural.cmp(&b.plural));
@@ -126,7 +162,11 @@ pub fn version_priority(version: &str) -> (u8, u64, u64, std::cmp::Reverse<Strin
         Some((1, major, rest.strip_prefix("alpha")?.parse().ok()?))
     };
     let (stage, major, minor) = parsed().unwrap_or((0, 0, 0));
-    let name = if stage == 0 { version.to_owned() } else { String::new() };
+    let name = if stage == 0 {
+        version.to_owned()
+    } else {
+        String::new()
+    };
     (stage, major, minor, std::cmp::Reverse(name))
 }
 
@@ -158,15 +198,23 @@ impl Registry {
     /// The verbs of a resource, when it is served.
     pub fn store(&self, group: &str, version: &str, plural: &str) -> Option<Store> {
         let row = Arc::clone(self.0.rows.load().get(group, version, plural)?);
-        Some(Store { row, registry: self.clone() })
+        Some(Store {
+            row,
+            registry: self.clone(),
+        })
     }
 
     /// The verbs of a resource in its preferred version.
     pub fn preferred_store(&self, group: &str, plural: &str) -> Option<Store> {
         let rows = self.0.rows.load();
         let versions = &rows.group(group)?.versions;
-        let row = versions.iter().find_map(|version| rows.get(group, &version.name, plural))?;
-        Some(Store { row: Arc::clone(row), registry: self.clone() })
+        let row = versions
+            .iter()
+            .find_map(|version| rows.get(group, &version.name, plural))?;
+        Some(Store {
+            row: Arc::clone(row),
+            registry: self.clone(),
+        })
     }
 
     /// Replaces the rows of one CustomResourceDefinition; none takes them away.
@@ -184,20 +232,44 @@ impl Registry {
         } else {
             custom.insert(definition.to_owned(), rows.into_iter().map(Arc::new).collect());
         }
-        self.0.rows.store(Arc::new(Rows::rebuilt(old.built_in.clone(), custom, old.generation + 1)));
+        self.0.rows.store(Arc::new(Rows::rebuilt(
+            old.built_in.clone(),
+            custom,
+            old.generation + 1,
+        )));
     }
 }
 
 /// Nothing a client could see differs.
 fn same(before: &[Arc<ResourceRow>], after: &[ResourceRow]) -> bool {
     let looks = |row: &ResourceRow| {
-        let subresources: Vec<_> = row.subresources.iter().map(|sub| (sub.name.clone(), sub.role.clone())).collect();
-        let names = (row.singular.clone(), row.short_names.clone(), row.categories.clone(), row.list_kind.clone());
+        let subresources: Vec<_> = row
+            .subresources
+            .iter()
+            .map(|sub| (sub.name.clone(), sub.role.clone()))
+            .collect();
+        let names = (
+            row.singular.clone(),
+            row.short_names.clone(),
+            row.categories.clone(),
+            row.list_kind.clone(),
+        );
         let stored = (row.stored.gvk.clone(), row.stored.schema.fingerprint());
         let shown = (row.columns.heads.clone(), row.deprecation_warning.clone());
-        (row.gvk.clone(), row.schema.fingerprint(), subresources, names, stored, shown)
+        (
+            row.gvk.clone(),
+            row.schema.fingerprint(),
+            subresources,
+            names,
+            stored,
+            shown,
+        )
     };
-    before.len() == after.len() && before.iter().zip(after).all(|(old, new)| looks(old) == looks(new))
+    before.len() == after.len()
+        && before
+            .iter()
+            .zip(after)
+            .all(|(old, new)| looks(old) == looks(new))
 }
 
 #[cfg(test)]
@@ -206,8 +278,29 @@ mod tests {
 
     #[test]
     fn versions_sort_by_stability() {
-        let mut versions = vec!["foo1", "v1alpha1", "v10", "v2", "v1beta2", "v11beta2", "v12alpha1", "foo10"];
+        let mut versions = vec![
+            "foo1",
+            "v1alpha1",
+            "v10",
+            "v2",
+            "v1beta2",
+            "v11beta2",
+            "v12alpha1",
+            "foo10",
+        ];
         versions.sort_by_key(|version| std::cmp::Reverse(version_priority(version)));
-        assert_eq!(versions, ["v10", "v2", "v11beta2", "v1beta2", "v12alpha1", "v1alpha1", "foo1", "foo10"]);
+        assert_eq!(
+            versions,
+            [
+                "v10",
+                "v2",
+                "v11beta2",
+                "v1beta2",
+                "v12alpha1",
+                "v1alpha1",
+                "foo1",
+                "foo10"
+            ]
+        );
     }
 }

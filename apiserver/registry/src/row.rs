@@ -121,7 +121,11 @@ impl Selectable {
     }
 
     pub fn with_absent(label: &str, absent: &'static str) -> Self {
-        Self { label: label.into(), path: label.split('.').map(str::to_owned).collect(), absent }
+        Self {
+            label: label.into(),
+            path: label.split('.').map(str::to_owned).collect(),
+            absent,
+        }
     }
 
     /// The text the selector compares with.
@@ -157,24 +161,35 @@ impl ResourceRow {
     }
 
     pub fn has_status(&self) -> bool {
-        self.subresources.iter().any(|sub| sub.role == SubresourceRole::Status)
+        self.subresources
+            .iter()
+            .any(|sub| sub.role == SubresourceRole::Status)
     }
 
     /// The version served is the version stored.
     pub fn is_stored_form(&self) -> bool {
-        self.stored.conversion.is_none() && self.gvk.version == self.stored.gvk.version
+        self.stored.conversion.is_none()
+            && self.gvk.version == self.stored.gvk.version
             && self.gvk.group == self.stored.gvk.group
     }
 
     /// The key of an object in storage.
     pub fn key(&self, namespace: &str, name: &str) -> String {
         let prefix = &self.stored.prefix;
-        if self.namespaced { format!("{prefix}{namespace}/{name}") } else { format!("{prefix}{name}") }
+        if self.namespaced {
+            format!("{prefix}{namespace}/{name}")
+        } else {
+            format!("{prefix}{name}")
+        }
     }
 
     /// The prefix of all objects, or of one namespace's.
     pub fn collection(&self, namespace: &str) -> String {
         let prefix = &self.stored.prefix;
-        if self.namespaced && !namespace.is_empty() { format!("{prefix}{namespace}/") } else { prefix.clone() }
+        if self.namespaced && !namespace.is_empty() {
+            format!("{prefix}{namespace}/")
+        } else {
+            prefix.clone()
+        }
     }
 }

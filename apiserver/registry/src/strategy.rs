@@ -65,7 +65,11 @@ pub trait Strategy: Send + Sync + std::fmt::Debug + 'static {
         object: Ref<'_>,
         _old: Ref<'_>,
     ) -> Vec<FieldError> {
-        if part == Part::Main { self.validate(ctx, object) } else { Vec::new() }
+        if part == Part::Main {
+            self.validate(ctx, object)
+        } else {
+            Vec::new()
+        }
     }
 
     /// What a client should know about an accepted object; `old` on update.

@@ -51,46 +51,117 @@ impl Traits {
     /// The traits of a built-in resource.
     pub fn of(group: &str, plural: &str) -> Self {
         let plain = Self::PLAIN;
-        let counted = Self { generation: true, ..plain };
+        let counted = Self {
+            generation: true,
+            ..plain
+        };
         match (group, plural) {
-            ("", "limitranges") => Self { create_on_update: true, names: NameRule::PathSegment, ..plain },
-            ("", "endpoints") => Self { create_on_update: true, ..plain },
-            ("", "replicationcontrollers") => Self { garbage: GarbagePolicy::Orphan, ..counted },
+            ("", "limitranges") => Self {
+                create_on_update: true,
+                names: NameRule::PathSegment,
+                ..plain
+            },
+            ("", "endpoints") => Self {
+                create_on_update: true,
+                ..plain
+            },
+            ("", "replicationcontrollers") => Self {
+                garbage: GarbagePolicy::Orphan,
+                ..counted
+            },
             (
                 "",
-                "persistentvolumeclaims" | "persistentvolumes" | "podtemplates" | "resourcequotas" | "serviceaccounts",
-            ) => Self { returns_deleted: true, generation: plural == "podtemplates", ..plain },
-            ("batch", "jobs") => Self { garbage: GarbagePolicy::Orphan, ..counted },
-            ("apps" | "batch", _) => Self { generation: plural != "controllerrevisions", ..plain },
-            ("rbac.authorization.k8s.io", _) => {
-                Self { names: NameRule::PathSegment, create_on_update: true, ..plain }
-            }
-            ("coordination.k8s.io", _) => Self { create_on_update: true, unconditional_update: false, ..plain },
-            ("policy", _) => Self { names: NameRule::PathSegment, unconditional_update: false, ..counted },
+                "persistentvolumeclaims"
+                | "persistentvolumes"
+                | "podtemplates"
+                | "resourcequotas"
+                | "serviceaccounts",
+            ) => Self {
+                returns_deleted: true,
+                generation: plural == "podtemplates",
+                ..plain
+            },
+            ("batch", "jobs") => Self {
+                garbage: GarbagePolicy::Orphan,
+                ..counted
+            },
+            ("apps" | "batch", _) => Self {
+                generation: plural != "controllerrevisions",
+                ..plain
+            },
+            ("rbac.authorization.k8s.io", _) => Self {
+                names: NameRule::PathSegment,
+                create_on_update: true,
+                ..plain
+            },
+            ("coordination.k8s.io", _) => Self {
+                create_on_update: true,
+                unconditional_update: false,
+                ..plain
+            },
+            ("policy", _) => Self {
+                names: NameRule::PathSegment,
+                unconditional_update: false,
+                ..counted
+            },
             ("networking.k8s.io", "ingresses" | "ingressclasses" | "networkpolicies") => counted,
             ("networking.k8s.io", "ipaddresses") => plain,
             ("discovery.k8s.io" | "flowcontrol.apiserver.k8s.io" | "scheduling.k8s.io", _) => counted,
-            ("admissionregistration.k8s.io", _) => Self { unconditional_update: false, ..counted },
+            ("admissionregistration.k8s.io", _) => Self {
+                unconditional_update: false,
+                ..counted
+            },
             ("autoscaling", _) => counted,
-            ("certificates.k8s.io", "certificatesigningrequests") => Self { names: NameRule::PathSegment, ..plain },
-            ("certificates.k8s.io", "clustertrustbundles") | ("storagemigration.k8s.io", _) => {
-                Self { unconditional_update: false, ..plain }
-            }
-            ("node.k8s.io", _) => Self { create_on_update: true, unconditional_update: false, ..plain },
-            ("apiextensions.k8s.io", _) => Self { unconditional_update: false, ..counted },
-            ("apiregistration.k8s.io", _) => Self { unconditional_update: false, ..plain },
-            ("storage.k8s.io", "storageclasses") => Self { returns_deleted: true, ..plain },
+            ("certificates.k8s.io", "certificatesigningrequests") => Self {
+                names: NameRule::PathSegment,
+                ..plain
+            },
+            ("certificates.k8s.io", "clustertrustbundles") | ("storagemigration.k8s.io", _) => Self {
+                unconditional_update: false,
+                ..plain
+            },
+            ("node.k8s.io", _) => Self {
+                create_on_update: true,
+                unconditional_update: false,
+                ..plain
+            },
+            ("apiextensions.k8s.io", _) => Self {
+                unconditional_update: false,
+                ..counted
+            },
+            ("apiregistration.k8s.io", _) => Self {
+                unconditional_update: false,
+                ..plain
+            },
+            ("storage.k8s.io", "storageclasses") => Self {
+                returns_deleted: true,
+                ..plain
+            },
             ("storage.k8s.io", "volumeattachments" | "csinodes" | "csidrivers" | "csistoragecapacities") => {
-                Self { returns_deleted: plural != "csistoragecapacities", unconditional_update: false, ..plain }
+                Self {
+                    returns_deleted: plural != "csistoragecapacities",
+                    unconditional_update: false,
+                    ..plain
+                }
             }
-            ("storage.k8s.io", "volumeattributesclasses") => Self { returns_deleted: true, ..plain },
-            ("resource.k8s.io", "devicetaintrules") => {
-                Self { returns_deleted: true, unconditional_update: false, ..counted }
-            }
-            ("resource.k8s.io", "deviceclasses" | "resourceslices") => {
-                Self { generation: true, returns_deleted: true, ..plain }
-            }
-            ("resource.k8s.io", _) => Self { returns_deleted: true, ..plain },
+            ("storage.k8s.io", "volumeattributesclasses") => Self {
+                returns_deleted: true,
+                ..plain
+            },
+            ("resource.k8s.io", "devicetaintrules") => Self {
+                returns_deleted: true,
+                unconditional_update: false,
+                ..counted
+            },
+            ("resource.k8s.io", "deviceclasses" | "resourceslices") => Self {
+                generation: true,
+                returns_deleted: true,
+                ..plain
+            },
+            ("resource.k8s.io", _) => Self {
+                returns_deleted: true,
+                ..plain
+            },
             _ => plain,
         }
     }
@@ -109,28 +180,37 @@ impl Rules {
         use crate::{apps, batch, coordination, core, discovery, rbac};
         let rules = |new, changed| Self { new, changed };
         match (group, plural) {
-            ("", "endpoints") => {
-                rules(core::endpoints::validation::validate, |new, _| core::endpoints::validation::validate(new))
-            }
-            ("apps", "deployments") => {
-                rules(apps::deployment::validation::validate, apps::deployment::validation::validate_update)
-            }
-            ("apps", "replicasets") => {
-                rules(apps::replica_set::validation::validate, apps::replica_set::validation::validate_update)
-            }
-            ("batch", "jobs") => rules(batch::job::validation::validate, batch::job::validation::validate_update),
-            ("coordination.k8s.io", "leases") => rules(coordination::lease::validation::validate, |new, _| {
-                coordination::lease::validation::validate(new)
+            ("", "endpoints") => rules(core::endpoints::validation::validate, |new, _| {
+                core::endpoints::validation::validate(new)
             }),
+            ("apps", "deployments") => rules(
+                apps::deployment::validation::validate,
+                apps::deployment::validation::validate_update,
+            ),
+            ("apps", "replicasets") => rules(
+                apps::replica_set::validation::validate,
+                apps::replica_set::validation::validate_update,
+            ),
+            ("batch", "jobs") => rules(
+                batch::job::validation::validate,
+                batch::job::validation::validate_update,
+            ),
+            ("coordination.k8s.io", "leases") => {
+                rules(coordination::lease::validation::validate, |new, _| {
+                    coordination::lease::validation::validate(new)
+                })
+            }
             ("discovery.k8s.io", "endpointslices") => rules(
                 discovery::endpoint_slice::validation::validate,
                 discovery::endpoint_slice::validation::validate_update,
             ),
-            ("rbac.authorization.k8s.io", "roles") => {
-                rules(rbac::validation::validate_role, |new, _| rbac::validation::validate_role(new))
-            }
+            ("rbac.authorization.k8s.io", "roles") => rules(rbac::validation::validate_role, |new, _| {
+                rbac::validation::validate_role(new)
+            }),
             ("rbac.authorization.k8s.io", "clusterroles") => {
-                rules(rbac::validation::validate_cluster_role, |new, _| rbac::validation::validate_cluster_role(new))
+                rules(rbac::validation::validate_cluster_role, |new, _| {
+                    rbac::validation::validate_cluster_role(new)
+                })
             }
             ("rbac.authorization.k8s.io", "rolebindings") => rules(
                 |new| rbac::validation::validate_binding(new, true),
@@ -157,7 +237,11 @@ pub struct TableStrategy {
 impl TableStrategy {
     /// The strategy of a built-in resource.
     pub fn of(group: &'static str, plural: &'static str) -> Self {
-        Self { traits: Traits::of(group, plural), rules: Rules::of(group, plural), kind: (group, plural) }
+        Self {
+            traits: Traits::of(group, plural),
+            rules: Rules::of(group, plural),
+            kind: (group, plural),
+        }
     }
 }
 
@@ -227,8 +311,18 @@ impl Strategy for TableStrategy {
         (self.rules.new)(object)
     }
 
-    fn validate_update(&self, _ctx: &RequestContext, part: Part, object: Ref<'_>, old: Ref<'_>) -> Vec<FieldError> {
-        if part == Part::Status { Vec::new() } else { (self.rules.changed)(object, old) }
+    fn validate_update(
+        &self,
+        _ctx: &RequestContext,
+        part: Part,
+        object: Ref<'_>,
+        old: Ref<'_>,
+    ) -> Vec<FieldError> {
+        if part == Part::Status {
+            Vec::new()
+        } else {
+            (self.rules.changed)(object, old)
+        }
     }
 
     fn allows_create_on_update(&self) -> bool {
@@ -253,7 +347,11 @@ impl Strategy for TableStrategy {
 }
 
 /// Where DaemonSets keep a counter of their template, from before there were revisions.
-const TEMPLATE_GENERATION: [&str; 3] = ["metadata", "annotations", "deprecated.daemonset.template.generation"];
+const TEMPLATE_GENERATION: [&str; 3] = [
+    "metadata",
+    "annotations",
+    "deprecated.daemonset.template.generation",
+];
 
 fn restore(object: &mut Tree, old: &Tree, field: &str) {
     match old.at(&["metadata", field]) {

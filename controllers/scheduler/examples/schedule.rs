@@ -6,7 +6,9 @@ use machinery_runtime::Runtime;
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let path = std::env::args().nth(1).ok_or("the path of a kubeconfig is missing")?;
+    let path = std::env::args()
+        .nth(1)
+        .ok_or("the path of a kubeconfig is missing")?;
     let runtime = Runtime::real();
     let client = Client::from_kubeconfig(path.as_ref(), runtime.clone()).await?;
     let _running = start(client, runtime);

@@ -10,11 +10,23 @@ use serde_json::{Map, Value, json};
 
 /// The version of the aggregated form the client asks for first, if it asks for one before plain JSON.
 pub(super) fn wanted(request: &Request<Body>) -> Option<&'static str> {
-    let accepted: Vec<&str> = request.headers().get_all(ACCEPT).iter().filter_map(|v| v.to_str().ok()).collect();
+    let accepted: Vec<&str> = request
+        .headers()
+        .get_all(ACCEPT)
+        .iter()
+        .filter_map(|v| v.to_str().ok())
+        .collect();
     for clause in accepted.iter().flat_map(|value| value.split(',')) {
         let has = |parameter: &str| clause.split(';').any(|part| part.trim() == parameter);
-        if has("as=APIGroupDiscoveryList") && has("g=apidiscovery.k8s.io") && clause.trim().starts_with("application/json") {
-            return if has("v=v2") { Some("v2") } else { has("v=v2beta1").then_some("v2beta1") };
+        if has("as=APIGroupDiscoveryList")
+            && has("g=apidiscovery.k8s.io")
+            && clause.trim().starts_with("application/json")
+        {
+            return if has("v=v2") {
+                Some("v2")
+            } else {
+                has("v=v2beta1").then_some("v2beta1")
+            };
         }
         if matches!(clause.trim(), "application/json" | "*/*") {
             return None;
@@ -30,7 +42,11 @@ pub(super) fn groups(rows: &Rows, prefix: &str, version: &str) -> Value {
         .iter()
         .filter(|group| group.name.is_empty() == core)
         .map(|group| {
-            let metadata = if core { json!({}) } else { json!({ "name": group.name }) };
+            let metadata = if core {
+                json!({})
+            } else {
+                json!({ "name": group.name })
+            };
             let versions: Vec<Value> = group.versions.iter().map(one_version).collect();
             json!({ "metadata": metadata, "versions": versions })
         })
@@ -49,13 +65,21 @@ fn one_version(version: &Version) -> Value {
 }
 
 fn verbs(verbs: Verbs) -> Value {
-    verbs.iter().map(|verb| Value::from(verb.as_str())).collect::<Vec<_>>().into()
+    verbs
+        .iter()
+        .map(|verb| Value::from(verb.as_str()))
+        .collect::<Vec<_>>()
+        .into()
 }
 
 /// Kinds of the same group version are named without it.
 fn response_kind(row: &ResourceRow, gvk: &GroupVersionKind) -> Value {
     let own = !row.custom && gvk.group_version() == row.gvk.group_version();
-    let (group, version) = if own { ("", "") } else { (gvk.group.as_str(), gvk.version.as_str()) };
+    let (group, version) = if own {
+        ("", "")
+    } else {
+        (gvk.group.as_str(), gvk.version.as_str())
+    };
     json!({ "group": group, "version": version, "kind": gvk.kind })
 }
 
@@ -63,7 +87,10 @@ fn resource(row: &ResourceRow) -> Value {
     let mut out = Map::new();
     out.insert("resource".into(), row.plural.as_str().into());
     out.insert("responseKind".into(), response_kind(row, &row.gvk));
-    out.insert("scope".into(), if row.namespaced { "Namespaced" } else { "Cluster" }.into());
+    out.insert(
+        "scope".into(),
+        if row.namespaced { "Namespaced" } else { "Cluster" }.into(),
+    );
     out.insert("singularResource".into(), row.singular.as_str().into());
     out.insert("verbs".into(), verbs(row.verbs));
     for (name, list) in [("shortNames", &row.short_names), ("categories", &row.categories)] {

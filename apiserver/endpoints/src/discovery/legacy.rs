@@ -8,8 +8,15 @@ use serde_json::{Map, Value, json};
 
 /// `/api`.
 pub(super) fn versions(request: &Request<Body>) -> Value {
-    let host = request.headers().get(http::header::HOST).and_then(|v| v.to_str().ok()).unwrap_or_default();
-    let host = request.uri().authority().map_or(host, |authority| authority.as_str());
+    let host = request
+        .headers()
+        .get(http::header::HOST)
+        .and_then(|v| v.to_str().ok())
+        .unwrap_or_default();
+    let host = request
+        .uri()
+        .authority()
+        .map_or(host, |authority| authority.as_str());
     json!({
         "kind": "APIVersions",
         "versions": ["v1"],
@@ -19,8 +26,12 @@ pub(super) fn versions(request: &Request<Body>) -> Value {
 
 /// `/apis`.
 pub(super) fn groups(rows: &Rows) -> Value {
-    let groups: Vec<Value> =
-        rows.groups.iter().filter(|group| !group.name.is_empty()).map(|group| group_body(group).into()).collect();
+    let groups: Vec<Value> = rows
+        .groups
+        .iter()
+        .filter(|group| !group.name.is_empty())
+        .map(|group| group_body(group).into())
+        .collect();
     json!({ "kind": "APIGroupList", "apiVersion": "v1", "groups": groups })
 }
 
@@ -34,7 +45,8 @@ pub(super) fn group(rows: &Rows, name: &str) -> Option<Value> {
 }
 
 fn group_body(group: &Group) -> Map<String, Value> {
-    let version = |version: &str| json!({ "groupVersion": format!("{}/{version}", group.name), "version": version });
+    let version =
+        |version: &str| json!({ "groupVersion": format!("{}/{version}", group.name), "version": version });
     let versions: Vec<Value> = group.versions.iter().map(|own| version(&own.name)).collect();
     let preferred = versions.first().cloned().unwrap_or_default();
     let mut body = Map::new();
@@ -46,13 +58,21 @@ fn group_body(group: &Group) -> Map<String, Value> {
 
 /// `/api/v1`, `/apis/apps/v1`.
 pub(super) fn resources(rows: &Rows, group: &str, version: &str) -> Option<Value> {
-    let version = rows.group(group)?.versions.iter().find(|own| own.name == version)?;
+    let version = rows
+        .group(group)?
+        .versions
+        .iter()
+        .find(|own| own.name == version)?;
     let mut listed: Vec<Value> = Vec::new();
     for row in &version.resources {
         listed.push(resource(row));
         listed.extend(row.subresources.iter().map(|sub| subresource(row, sub)));
     }
-    let name = if group.is_empty() { version.name.clone() } else { format!("{group}/{}", version.name) };
+    let name = if group.is_empty() {
+        version.name.clone()
+    } else {
+        format!("{group}/{}", version.name)
+    };
     let mut document = Map::new();
     document.insert("kind".into(), "APIResourceList".into());
     if !group.is_empty() {
@@ -64,7 +84,11 @@ pub(super) fn resources(rows: &Rows, group: &str, version: &str) -> Option<Value
 }
 
 fn verbs(verbs: Verbs) -> Value {
-    verbs.iter().map(|verb| Value::from(verb.as_str())).collect::<Vec<_>>().into()
+    verbs
+        .iter()
+        .map(|verb| Value::from(verb.as_str()))
+        .collect::<Vec<_>>()
+        .into()
 }
 
 fn resource(row: &ResourceRow) -> Value {
@@ -80,7 +104,10 @@ fn resource(row: &ResourceRow) -> Value {
         }
     }
     if !row.storage_version_hash.is_empty() {
-        out.insert("storageVersionHash".into(), row.storage_version_hash.as_str().into());
+        out.insert(
+            "storageVersionHash".into(),
+            row.storage_version_hash.as_str().into(),
+        );
     }
     out.into()
 }

@@ -26,7 +26,11 @@ pub(crate) fn answer(
     let rows = inner.registry.rows();
     let parts: Vec<&str> = path.trim_start_matches('/').split('/').collect();
     if let (["api" | "apis"], Some(version)) = (parts.as_slice(), aggregated::wanted(request)) {
-        return Ok(Some(aggregated_answer(&aggregated::groups(&rows, parts[0], version), version, request)));
+        return Ok(Some(aggregated_answer(
+            &aggregated::groups(&rows, parts[0], version),
+            version,
+            request,
+        )));
     }
     let found = match parts.as_slice() {
         ["version"] => Some(serde_json::to_value(&inner.version).unwrap_or_default()),
@@ -74,7 +78,11 @@ fn aggregated_answer(document: &Value, version: &str, request: &Request<Body>) -
             CONTENT_TYPE,
             format!("application/json;g=apidiscovery.k8s.io;v={version};as=APIGroupDiscoveryList"),
         );
-    let answer = if known { builder.status(304).body(Body::empty()) } else { builder.body(Body::from(Bytes::from(text))) };
+    let answer = if known {
+        builder.status(304).body(Body::empty())
+    } else {
+        builder.body(Body::from(Bytes::from(text)))
+    };
     answer.expect("headers are well formed")
 }
 
@@ -93,7 +101,9 @@ pub(crate) fn indented(json: &str) -> Vec<u8> {
             (in_text, escaped) = (escaped || *byte != b'"', !escaped && *byte == b'\\');
             continue;
         }
-        let empty = bytes.get(at + 1).is_some_and(|next| matches!((byte, next), (b'{', b'}') | (b'[', b']')));
+        let empty = bytes
+            .get(at + 1)
+            .is_some_and(|next| matches!((byte, next), (b'{', b'}') | (b'[', b']')));
         match byte {
             b'"' => {
                 in_text = true;
@@ -132,6 +142,9 @@ mod tests {
     #[test]
     fn json_for_eyes() {
         let text = String::from_utf8(indented(r#"{"a":{},"b":[1,"x\",{"],"c":"\\"}"#)).unwrap();
-        assert_eq!(text, "{\n  \"a\": {},\n  \"b\": [\n    1,\n    \"x\\\",{\"\n  ],\n  \"c\": \"\\\\\"\n}");
+        assert_eq!(
+            text,
+            "{\n  \"a\": {},\n  \"b\": [\n    1,\n    \"x\\\",{\"\n  ],\n  \"c\": \"\\\\\"\n}"
+        );
     }
 }

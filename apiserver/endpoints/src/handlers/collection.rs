@@ -7,14 +7,23 @@ use crate::{params, respond};
 use apiserver_registry::RegistryError;
 use http::Response;
 
-pub(crate) async fn delete_collection(this: Endpoints, mut call: Call) -> Result<Response<Body>, RegistryError> {
+pub(crate) async fn delete_collection(
+    this: Endpoints,
+    mut call: Call,
+) -> Result<Response<Body>, RegistryError> {
     let showing = call.showing()?;
     let select = params::list(&call.query, "")?;
     super::read::check_fields(call.row(), &select.predicate.fields)?;
     let options = delete_options(&mut call).await?;
     let page = call
         .store
-        .delete_collection(&call.ctx, &call.info.namespace, &options, &select, this.0.admission.as_ref())
+        .delete_collection(
+            &call.ctx,
+            &call.info.namespace,
+            &options,
+            &select,
+            this.0.admission.as_ref(),
+        )
         .await?;
     respond::list(&call.store, showing, page)
 }

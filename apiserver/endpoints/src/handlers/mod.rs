@@ -19,7 +19,8 @@ use crate::table::IncludeObject;
 use crate::version::VersionInfo;
 use crate::{discovery, openapi, status};
 use apiserver_registry::{
-    Admission, Registry, RegistryError, RequestContext, ResourceRow, Store, Subresource, SubresourceRole, Verb,
+    Admission, Registry, RegistryError, RequestContext, ResourceRow, Store, Subresource, SubresourceRole,
+    Verb,
 };
 use futures::future::BoxFuture;
 use http::{Method, Request, Response};
@@ -57,7 +58,11 @@ impl Call {
     }
 
     pub(crate) fn offer(&self) -> Offer {
-        if self.row().custom { Offer::CUSTOM } else { Offer::ALL }
+        if self.row().custom {
+            Offer::CUSTOM
+        } else {
+            Offer::ALL
+        }
     }
 
     /// The form of the answer, negotiated before anything is done.
@@ -84,15 +89,32 @@ pub(crate) fn wants_pretty(query: &Query, request: &Request<Body>) -> bool {
     match query.get("pretty") {
         Some(text) => !matches!(text, "false" | "0"),
         None => {
-            let agent = request.headers().get(http::header::USER_AGENT).and_then(|v| v.to_str().ok());
-            agent.is_some_and(|agent| ["curl", "Wget", "Mozilla/5.0"].iter().any(|known| agent.starts_with(known)))
+            let agent = request
+                .headers()
+                .get(http::header::USER_AGENT)
+                .and_then(|v| v.to_str().ok());
+            agent.is_some_and(|agent| {
+                ["curl", "Wget", "Mozilla/5.0"]
+                    .iter()
+                    .any(|known| agent.starts_with(known))
+            })
         }
     }
 }
 
 impl Endpoints {
-    pub fn new(registry: Registry, admission: Arc<dyn Admission>, hooks: Arc<dyn Hooks>, version: VersionInfo) -> Self {
-        Self(Arc::new(Inner { registry, admission, hooks, version }))
+    pub fn new(
+        registry: Registry,
+        admission: Arc<dyn Admission>,
+        hooks: Arc<dyn Hooks>,
+        version: VersionInfo,
+    ) -> Self {
+        Self(Arc::new(Inner {
+            registry,
+            admission,
+            hooks,
+            version,
+        }))
     }
 
     pub fn registry(&self) -> &Registry {
@@ -137,10 +159,21 @@ impl Endpoints {
             ctx.warnings.add(warning.as_str());
         }
         let query = Query::of(request.uri());
-        self.dispatch(Call { ctx, info, query, store, request }).await
+        self.dispatch(Call {
+            ctx,
+            info,
+            query,
+            store,
+            request,
+        })
+        .await
     }
 
-    fn non_resource(&self, info: &RequestInfo, request: &Request<Body>) -> Result<Response<Body>, RegistryError> {
+    fn non_resource(
+        &self,
+        info: &RequestInfo,
+        request: &Request<Body>,
+    ) -> Result<Response<Body>, RegistryError> {
         if !matches!(*request.method(), Method::GET | Method::HEAD) {
             return Ok(not_found_page());
         }
@@ -175,13 +208,28 @@ impl Endpoints {
             Verb::Watch => watch::watch(call).await,
             // A create names no object, everything else does.
             Verb::Create if !call.info.name.is_empty() => Err(RegistryError::MethodNotAllowed),
-            Verb::Create => self.detached(call, |this, call| Box::pin(write::create(this, call))).await,
+            Verb::Create => {
+                self.detached(call, |this, call| Box::pin(write::create(this, call)))
+                    .await
+            }
             Verb::Update | Verb::Patch if call.info.name.is_empty() => Err(RegistryError::MethodNotAllowed),
-            Verb::Update => self.detached(call, |this, call| Box::pin(write::update(this, call))).await,
-            Verb::Patch => self.detached(call, |this, call| Box::pin(write::patch(this, call))).await,
-            Verb::Delete => self.detached(call, |this, call| Box::pin(write::delete(this, call))).await,
+            Verb::Update => {
+                self.detached(call, |this, call| Box::pin(write::update(this, call)))
+                    .await
+            }
+            Verb::Patch => {
+                self.detached(call, |this, call| Box::pin(write::patch(this, call)))
+                    .await
+            }
+            Verb::Delete => {
+                self.detached(call, |this, call| Box::pin(write::delete(this, call)))
+                    .await
+            }
             Verb::DeleteCollection => {
-                self.detached(call, |this, call| Box::pin(collection::delete_collection(this, call))).await
+                self.detached(call, |this, call| {
+                    Box::pin(collection::delete_collection(this, call))
+                })
+                .await
             }
         }
     }
@@ -202,20 +250,25 @@ impl Endpoints {
         match (sub.role, verb) {
             (SubresourceRole::Scale(paths), Verb::Get) => scale::get(&call, &paths).await,
             (SubresourceRole::Scale(paths), _) => {
-                self.detached(call, |this, call| Box::pin(scale::change(this, call, paths))).await
+                self.detached(call, |this, call| Box::pin(scale::change(this, call, paths)))
+                    .await
             }
             (SubresourceRole::Status | SubresourceRole::Whole(_), Verb::Get) => read::get(&call).await,
             (SubresourceRole::Status | SubresourceRole::Whole(_), Verb::Update) => {
-                self.detached(call, |this, call| Box::pin(write::update(this, call))).await
+                self.detached(call, |this, call| Box::pin(write::update(this, call)))
+                    .await
             }
             (SubresourceRole::Status | SubresourceRole::Whole(_), Verb::Patch) => {
-                self.detached(call, |this, call| Box::pin(write::patch(this, call))).await
+                self.detached(call, |this, call| Box::pin(write::patch(this, call)))
+                    .await
             }
             (SubresourceRole::Binding, Verb::Create) => {
-                self.detached(call, |this, call| Box::pin(pods::bind(this, call))).await
+                self.detached(call, |this, call| Box::pin(pods::bind(this, call)))
+                    .await
             }
             (SubresourceRole::Eviction, Verb::Create) => {
-                self.detached(call, |this, call| Box::pin(pods::evict(this, call))).await
+                self.detached(call, |this, call| Box::pin(pods::evict(this, call)))
+                    .await
             }
             (SubresourceRole::Token, Verb::Create) => write::token(self, call).await,
             _ => Err(RegistryError::MethodNotAllowed),
@@ -223,8 +276,25 @@ impl Endpoints {
     }
 
     async fn connect(&self, call: Call, sub: &Subresource) -> Result<Response<Body>, RegistryError> {
-        let Call { ctx, info, store, request, .. } = call;
-        self.0.hooks.connect(&ctx, ConnectRequest { info: &info, row: &store.row, subresource: sub, request }).await
+        let Call {
+            ctx,
+            info,
+            store,
+            request,
+            ..
+        } = call;
+        self.0
+            .hooks
+            .connect(
+                &ctx,
+                ConnectRequest {
+                    info: &info,
+                    row: &store.row,
+                    subresource: sub,
+                    request,
+                },
+            )
+            .await
     }
 
     /// Kinds that nothing stores: reviews, and `bindings`.
@@ -236,7 +306,9 @@ impl Endpoints {
             });
         }
         if call.row().gvk.kind == "Binding" {
-            return self.detached(call, |this, call| Box::pin(pods::bind(this, call))).await;
+            return self
+                .detached(call, |this, call| Box::pin(pods::bind(this, call)))
+                .await;
         }
         write::review(self, call).await
     }
@@ -245,11 +317,14 @@ impl Endpoints {
     async fn detached(
         self,
         call: Call,
-        work: impl FnOnce(Self, Call) -> BoxFuture<'static, Result<Response<Body>, RegistryError>> + Send + 'static,
+        work: impl FnOnce(Self, Call) -> BoxFuture<'static, Result<Response<Body>, RegistryError>>
+        + Send
+        + 'static,
     ) -> Result<Response<Body>, RegistryError> {
         let runtime = call.ctx.runtime.clone();
         let task = runtime.spawn("mutation", work(self, call));
-        task.await.unwrap_or_else(|_| Err(RegistryError::Unavailable("the server is stopping".into())))
+        task.await
+            .unwrap_or_else(|_| Err(RegistryError::Unavailable("the server is stopping".into())))
     }
 }
 
@@ -266,11 +341,13 @@ fn check_scope(row: &ResourceRow, info: &RequestInfo) -> Result<(), RegistryErro
         if info.path.contains("/namespaces//") {
             return Err(RegistryError::BadRequest("Namespace parameter required.".into()));
         }
-        return Err(if info.verb == "create" && info.name.is_empty() && !row.virtual_kind {
-            RegistryError::MethodNotAllowed
-        } else {
-            RegistryError::NoSuchResource
-        });
+        return Err(
+            if info.verb == "create" && info.name.is_empty() && !row.virtual_kind {
+                RegistryError::MethodNotAllowed
+            } else {
+                RegistryError::NoSuchResource
+            },
+        );
     }
     Ok(())
 }
@@ -287,7 +364,13 @@ pub(crate) fn not_found_page() -> Response<Body> {
 
 /// The form discovery and other small answers take.
 pub(crate) fn small_form(request: &Request<Body>) -> Result<Form, RegistryError> {
-    let mut form = negotiation::accept(request.headers(), Offer { protobuf: true, views: false })?;
+    let mut form = negotiation::accept(
+        request.headers(),
+        Offer {
+            protobuf: true,
+            views: false,
+        },
+    )?;
     form.pretty = wants_pretty(&Query::of(request.uri()), request);
     Ok(form)
 }

@@ -34,11 +34,22 @@ pub(crate) async fn bind(this: Endpoints, mut call: Call) -> Result<Response<Bod
     let object = if call.row().gvk.kind == "Binding" {
         let bytes = bodies::read(std::mem::take(call.request.body_mut())).await?;
         let expected = Expected::of(call.row());
-        bodies::decode(&call.ctx, call.request.headers(), &bytes, &expected, call.offer(), options.field_validation)?
+        bodies::decode(
+            &call.ctx,
+            call.request.headers(),
+            &bytes,
+            &expected,
+            call.offer(),
+            options.field_validation,
+        )?
     } else {
         sub_body(&mut call, options.field_validation).await?
     };
-    let name = if call.info.name.is_empty() { metadata::name(&object).to_owned() } else { call.info.name.clone() };
+    let name = if call.info.name.is_empty() {
+        metadata::name(&object).to_owned()
+    } else {
+        call.info.name.clone()
+    };
     let pods = this
         .0
         .registry
@@ -53,9 +64,17 @@ pub(crate) async fn bind(this: Endpoints, mut call: Call) -> Result<Response<Bod
         binding: object,
         now: call.ctx.runtime.now(),
     };
-    let target = Target { namespace: &call.info.namespace, name: &name, part: Part::Other("binding") };
-    let options = UpdateOptions { dry_run: options.dry_run, ..UpdateOptions::default() };
-    pods.update(&call.ctx, target, &change, &options, this.0.admission.as_ref()).await?;
+    let target = Target {
+        namespace: &call.info.namespace,
+        name: &name,
+        part: Part::Other("binding"),
+    };
+    let options = UpdateOptions {
+        dry_run: options.dry_run,
+        ..UpdateOptions::default()
+    };
+    pods.update(&call.ctx, target, &change, &options, this.0.admission.as_ref())
+        .await?;
     let mut done = status::Status::success(None);
     done.code = 201;
     status_answer(showing, &done)
@@ -67,7 +86,11 @@ fn check_binding(object: &Tree) -> Result<(), RegistryError> {
     let mut errors = Vec::new();
     let target = FieldPath::new("target");
     if !kind.is_empty() && kind != "Node" {
-        errors.push(FieldError::not_supported(&target.child("kind"), kind, &["Node", "<empty>"]));
+        errors.push(FieldError::not_supported(
+            &target.child("kind"),
+            kind,
+            &["Node", "<empty>"],
+        ));
     }
     if object.str_at(&["target", "name"]).is_empty() {
         errors.push(FieldError::required(&target.child("name"), ""));
@@ -76,14 +99,26 @@ fn check_binding(object: &Tree) -> Result<(), RegistryError> {
         return Ok(());
     }
     let all: Vec<String> = errors.iter().map(ToString::to_string).collect();
-    Err(RegistryError::Unclassified(if all.len() == 1 { all.concat() } else { format!("[{}]", all.join(", ")) }))
+    Err(RegistryError::Unclassified(if all.len() == 1 {
+        all.concat()
+    } else {
+        format!("[{}]", all.join(", "))
+    }))
 }
 
 #[async_trait]
 impl UpdatedObject for Binding {
     async fn apply(&self, _ctx: &RequestContext, live: Option<&Tree>) -> Result<Tree, RegistryError> {
-        let Some(live) = live else { return Err(RegistryError::not_found(&self.pods, &self.name)) };
-        let refuse = |detail: String| Err(RegistryError::conflict(&self.binding_resource(), &self.name, detail));
+        let Some(live) = live else {
+            return Err(RegistryError::not_found(&self.pods, &self.name));
+        };
+        let refuse = |detail: String| {
+            Err(RegistryError::conflict(
+                &self.binding_resource(),
+                &self.name,
+                detail,
+            ))
+        };
         if !self.uid.is_empty() && self.uid != metadata::uid(live) {
             return refuse(format!(
                 "Precondition failed: UID in precondition: {}, UID in object meta: {}",
@@ -92,13 +127,22 @@ impl UpdatedObject for Binding {
             ));
         }
         if metadata::time(live, "deletionTimestamp").is_some() {
-            return refuse(format!("pod {} is being deleted, cannot be assigned to a host", self.name));
+            return refuse(format!(
+                "pod {} is being deleted, cannot be assigned to a host",
+                self.name
+            ));
         }
         let assigned = live.str_at(&["spec", "nodeName"]);
         if !assigned.is_empty() {
-            return refuse(format!("pod {} is already assigned to node {assigned:?}", self.name));
+            return refuse(format!(
+                "pod {} is already assigned to node {assigned:?}",
+                self.name
+            ));
         }
-        if live.at(&["spec", "schedulingGates"]).is_some_and(|gates| !gates.is_empty()) {
+        if live
+            .at(&["spec", "schedulingGates"])
+            .is_some_and(|gates| !gates.is_empty())
+        {
             return refuse(format!("pod {} has non-empty .spec.schedulingGates", self.name));
         }
         let mut pod = live.clone();
@@ -116,9 +160,16 @@ impl Binding {
 
     fn copy_notes(&self, pod: &mut Tree) {
         for notes in ["annotations", "labels"] {
-            let entries = self.binding.at(&["metadata", notes]).into_iter().flat_map(Ref::entries);
+            let entries = self
+                .binding
+                .at(&["metadata", notes])
+                .into_iter()
+                .flat_map(Ref::entries);
             for (key, value) in entries {
-                pod.set(&[Step::Name("metadata"), Step::Name(notes), Step::Name(key)], value);
+                pod.set(
+                    &[Step::Name("metadata"), Step::Name(notes), Step::Name(key)],
+                    value,
+                );
             }
         }
     }
@@ -129,8 +180,13 @@ fn set_scheduled(pod: &mut Tree, now: Timestamp) {
     let now = metadata::format_time(now);
     pod.with(&["status"], |mut status| {
         let mut conditions = status.entry("conditions");
-        let found = conditions.as_ref().items().position(|c| c.str("type") == "PodScheduled");
-        let unchanged = found.and_then(|at| conditions.as_ref().item(at)).is_some_and(|c| c.str("status") == "True");
+        let found = conditions
+            .as_ref()
+            .items()
+            .position(|c| c.str("type") == "PodScheduled");
+        let unchanged = found
+            .and_then(|at| conditions.as_ref().item(at))
+            .is_some_and(|c| c.str("status") == "True");
         if unchanged {
             return;
         }
@@ -155,18 +211,32 @@ pub(crate) async fn evict(this: Endpoints, mut call: Call) -> Result<Response<Bo
     let eviction = sub_body(&mut call, options.field_validation).await?;
     let name = metadata::name(&eviction);
     if !name.is_empty() && name != call.info.name {
-        return Err(RegistryError::BadRequest("name in URL does not match name in Eviction object".into()));
+        return Err(RegistryError::BadRequest(
+            "name in URL does not match name in Eviction object".into(),
+        ));
     }
     let mut delete = delete_options_of(&eviction)?;
     delete.dry_run |= options.dry_run;
-    let entry = call.store.get(&call.info.namespace, &call.info.name, RevisionMatch::MostRecent).await?;
+    let entry = call
+        .store
+        .get(&call.info.namespace, &call.info.name, RevisionMatch::MostRecent)
+        .await?;
     let header = &entry.record.header;
-    let ended = matches!(header.field("status.phase"), Some("Succeeded" | "Failed" | "Pending"));
+    let ended = matches!(
+        header.field("status.phase"),
+        Some("Succeeded" | "Failed" | "Pending")
+    );
     if !ended && !header.is_deleting() && !delete.dry_run {
         take_from_budget(&this, &call, header).await?;
     }
     call.store
-        .delete(&call.ctx, &call.info.namespace, &call.info.name, &delete, this.0.admission.as_ref())
+        .delete(
+            &call.ctx,
+            &call.info.namespace,
+            &call.info.name,
+            &delete,
+            this.0.admission.as_ref(),
+        )
         .await?;
     let mut done = status::Status::success(None);
     done.code = 201;
@@ -175,12 +245,19 @@ pub(crate) async fn evict(this: Endpoints, mut call: Call) -> Result<Response<Bo
 
 fn delete_options_of(eviction: &Tree) -> Result<apiserver_registry::options::DeleteOptions, RegistryError> {
     let text = |path: &[&str]| eviction.at(path).and_then(Ref::as_str).map(str::to_owned);
-    let dry_run = eviction.get("deleteOptions").into_iter().flat_map(|options| options.list("dryRun"));
+    let dry_run = eviction
+        .get("deleteOptions")
+        .into_iter()
+        .flat_map(|options| options.list("dryRun"));
     crate::params::RawDeleteOptions {
         dry_run: dry_run.filter_map(Ref::as_str).map(str::to_owned).collect(),
-        grace_period_seconds: eviction.at(&["deleteOptions", "gracePeriodSeconds"]).and_then(Ref::as_i64),
+        grace_period_seconds: eviction
+            .at(&["deleteOptions", "gracePeriodSeconds"])
+            .and_then(Ref::as_i64),
         propagation_policy: text(&["deleteOptions", "propagationPolicy"]),
-        orphan_dependents: eviction.at(&["deleteOptions", "orphanDependents"]).and_then(Ref::as_bool),
+        orphan_dependents: eviction
+            .at(&["deleteOptions", "orphanDependents"])
+            .and_then(Ref::as_bool),
         uid: text(&["deleteOptions", "preconditions", "uid"]),
         resource_version: text(&["deleteOptions", "preconditions", "resourceVersion"]),
     }
@@ -189,8 +266,12 @@ fn delete_options_of(eviction: &Tree) -> Result<apiserver_registry::options::Del
 
 /// Counts the eviction against the budget that covers the pod, if one does.
 async fn take_from_budget(this: &Endpoints, call: &Call, pod: &ObjectHeader) -> Result<(), RegistryError> {
-    let Some(budgets) = this.0.registry.store("policy", "v1", "poddisruptionbudgets") else { return Ok(()) };
-    let page = budgets.list(&call.info.namespace, &ListOptions::default()).await?;
+    let Some(budgets) = this.0.registry.store("policy", "v1", "poddisruptionbudgets") else {
+        return Ok(());
+    };
+    let page = budgets
+        .list(&call.info.namespace, &ListOptions::default())
+        .await?;
     let mut covering = Vec::new();
     for entry in &page.entries {
         let budget = budgets.decode(entry)?;
@@ -208,7 +289,9 @@ async fn take_from_budget(this: &Endpoints, call: &Call, pod: &ObjectHeader) -> 
 }
 
 fn selects(budget: &Tree, pod: &ObjectHeader) -> bool {
-    let Some(selector) = budget.at(&["spec", "selector"]) else { return false };
+    let Some(selector) = budget.at(&["spec", "selector"]) else {
+        return false;
+    };
     apiserver_registry::label_selector::matches(selector, pod)
 }
 
@@ -226,8 +309,14 @@ async fn take_one(call: &Call, budgets: &Store, budget: &Tree, pod: &str) -> Res
         pod: pod.to_owned(),
         now: metadata::format_time(call.ctx.runtime.now()),
     };
-    let target = Target { namespace: &call.info.namespace, name: &change.name, part: Part::Status };
-    budgets.update(&call.ctx, target, &change, &UpdateOptions::default(), &AdmitAll).await?;
+    let target = Target {
+        namespace: &call.info.namespace,
+        name: &change.name,
+        part: Part::Status,
+    };
+    budgets
+        .update(&call.ctx, target, &change, &UpdateOptions::default(), &AdmitAll)
+        .await?;
     Ok(())
 }
 
@@ -241,11 +330,17 @@ impl UpdatedObject for TakeOne {
         let allowed = number(&["status", "disruptionsAllowed"]);
         let observed = number(&["status", "observedGeneration"]);
         if observed < metadata::generation(live) {
-            let detail = format!("The disruption budget {} is still being processed by the server.", self.name);
+            let detail = format!(
+                "The disruption budget {} is still being processed by the server.",
+                self.name
+            );
             return Err(too_many(detail, 10));
         }
         if allowed <= 0 {
-            let (healthy, desired) = (number(&["status", "currentHealthy"]), number(&["status", "desiredHealthy"]));
+            let (healthy, desired) = (
+                number(&["status", "currentHealthy"]),
+                number(&["status", "desiredHealthy"]),
+            );
             let detail = format!(
                 "The disruption budget {} needs {desired} healthy pods and has {healthy} currently",
                 self.name
@@ -263,6 +358,10 @@ fn too_many(detail: String, seconds: u32) -> RegistryError {
     RegistryError::TooManyRequests {
         message: BUDGET_MESSAGE.into(),
         seconds,
-        causes: vec![Cause { reason: "DisruptionBudget".into(), message: detail, field: String::new() }],
+        causes: vec![Cause {
+            reason: "DisruptionBudget".into(),
+            message: detail,
+            field: String::new(),
+        }],
     }
 }

@@ -10,7 +10,10 @@ use machinery_meta::field_selector::FieldSelector;
 pub(crate) async fn get(call: &Call) -> Result<Response<Body>, RegistryError> {
     let showing = call.showing()?;
     let revision = params::get(&call.query)?;
-    let entry = call.store.get(&call.info.namespace, &call.info.name, revision).await?;
+    let entry = call
+        .store
+        .get(&call.info.namespace, &call.info.name, revision)
+        .await?;
     respond::entry_answer(&call.store, showing, StatusCode::OK, &entry)
 }
 
@@ -43,13 +46,15 @@ pub(crate) fn check_fields(row: &ResourceRow, fields: &FieldSelector) -> Result<
         let known = matches!(field, "metadata.name" | "metadata.namespace")
             || row.selectable.iter().any(|own| own.label == field);
         if !known {
-            return Err(RegistryError::BadRequest(if row.custom || OLD_WORDS.contains(&row.plural.as_str()) {
-                format!("field label not supported: {field}")
-            } else {
-                format!(
-                    "{field:?} is not a known field selector: only \"metadata.name\", \"metadata.namespace\""
-                )
-            }));
+            return Err(RegistryError::BadRequest(
+                if row.custom || OLD_WORDS.contains(&row.plural.as_str()) {
+                    format!("field label not supported: {field}")
+                } else {
+                    format!(
+                        "{field:?} is not a known field selector: only \"metadata.name\", \"metadata.namespace\""
+                    )
+                },
+            ));
         }
     }
     Ok(())

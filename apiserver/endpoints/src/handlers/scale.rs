@@ -39,14 +39,23 @@ fn scale_of(object: &Tree, paths: &ScalePaths) -> Result<Tree, RegistryError> {
     let wanted = at(object, &paths.spec_replicas);
     if wanted.is_none() && paths.custom {
         let path = paths.spec_replicas.join(".");
-        return Err(RegistryError::Internal(format!("the spec replicas field \".{path}\" does not exist")));
+        return Err(RegistryError::Internal(format!(
+            "the spec replicas field \".{path}\" does not exist"
+        )));
     }
     if let Some(replicas) = wanted.and_then(Ref::as_i64).filter(|replicas| *replicas != 0) {
         scale.set_i64(&["spec", "replicas"], replicas);
     }
-    let replicas = at(object, &paths.status_replicas).and_then(Ref::as_i64).unwrap_or(0);
+    let replicas = at(object, &paths.status_replicas)
+        .and_then(Ref::as_i64)
+        .unwrap_or(0);
     scale.set_i64(&["status", "replicas"], replicas);
-    let selector = paths.selector.as_ref().and_then(|path| at(object, path)).map(selector_text).unwrap_or_default();
+    let selector = paths
+        .selector
+        .as_ref()
+        .and_then(|path| at(object, path))
+        .map(selector_text)
+        .unwrap_or_default();
     if !selector.is_empty() {
         scale.set_str(&["status", "selector"], &selector);
     }
@@ -59,7 +68,11 @@ fn selector_text(selector: Ref<'_>) -> String {
         return text.to_owned();
     }
     let plain_map = selector.get("matchLabels").is_none() && selector.get("matchExpressions").is_none();
-    let labels = if plain_map { Some(selector) } else { selector.get("matchLabels") };
+    let labels = if plain_map {
+        Some(selector)
+    } else {
+        selector.get("matchLabels")
+    };
     let mut terms: Vec<(String, String)> = labels
         .into_iter()
         .flat_map(Ref::entries)
@@ -79,12 +92,19 @@ fn selector_text(selector: Ref<'_>) -> String {
         terms.push((key.to_owned(), term));
     }
     terms.sort();
-    terms.into_iter().map(|(_, term)| term).collect::<Vec<_>>().join(",")
+    terms
+        .into_iter()
+        .map(|(_, term)| term)
+        .collect::<Vec<_>>()
+        .join(",")
 }
 
 pub(crate) async fn get(call: &Call, paths: &ScalePaths) -> Result<Response<Body>, RegistryError> {
     let showing = call.whole()?;
-    let entry = call.store.get(&call.info.namespace, &call.info.name, RevisionMatch::MostRecent).await?;
+    let entry = call
+        .store
+        .get(&call.info.namespace, &call.info.name, RevisionMatch::MostRecent)
+        .await?;
     let object = call.store.decode(&entry)?;
     respond::tree(StatusCode::OK, showing.form, &scale_of(&object, paths)?)
 }
@@ -103,13 +123,23 @@ struct ScaleChange {
     validation: FieldValidation,
 }
 
-pub(crate) async fn change(this: Endpoints, mut call: Call, paths: ScalePaths) -> Result<Response<Body>, RegistryError> {
+pub(crate) async fn change(
+    this: Endpoints,
+    mut call: Call,
+    paths: ScalePaths,
+) -> Result<Response<Body>, RegistryError> {
     let showing = call.whole()?;
     let patching = *call.request.method() == Method::PATCH;
-    let options = params::update(&call.query, if patching { "PatchOptions" } else { "UpdateOptions" })?;
+    let options = params::update(
+        &call.query,
+        if patching { "PatchOptions" } else { "UpdateOptions" },
+    )?;
     let wanted = if patching {
         let kind = negotiation::patch(call.request.headers(), call.row().custom)?;
-        Wanted::Patched { kind, bytes: bodies::read(std::mem::take(call.request.body_mut())).await? }
+        Wanted::Patched {
+            kind,
+            bytes: bodies::read(std::mem::take(call.request.body_mut())).await?,
+        }
     } else {
         Wanted::Whole(body(&mut call, options.field_validation).await?)
     };
@@ -120,8 +150,15 @@ pub(crate) async fn change(this: Endpoints, mut call: Call, paths: ScalePaths) -
         name: call.info.name.clone(),
         validation: options.field_validation,
     };
-    let target = Target { namespace: &call.info.namespace, name: &call.info.name, part: Part::Other("scale") };
-    let written = call.store.update(&call.ctx, target, &change, &options, this.0.admission.as_ref()).await?;
+    let target = Target {
+        namespace: &call.info.namespace,
+        name: &call.info.name,
+        part: Part::Other("scale"),
+    };
+    let written = call
+        .store
+        .update(&call.ctx, target, &change, &options, this.0.admission.as_ref())
+        .await?;
     let object = match &written {
         Written::Stored { entry, .. } => call.store.decode(entry)?,
         Written::Shown { object, .. } => object.clone(),
@@ -132,8 +169,19 @@ pub(crate) async fn change(this: Endpoints, mut call: Call, paths: ScalePaths) -
 async fn body(call: &mut Call, validation: FieldValidation) -> Result<Tree, RegistryError> {
     let bytes = bodies::read(std::mem::take(call.request.body_mut())).await?;
     let (schema, ty) = scale_type()?;
-    let expected = Expected { gvk: GroupVersionKind::new("autoscaling", "v1", "Scale"), schema, ty };
-    bodies::decode(&call.ctx, call.request.headers(), &bytes, &expected, Offer::ALL, validation)
+    let expected = Expected {
+        gvk: GroupVersionKind::new("autoscaling", "v1", "Scale"),
+        schema,
+        ty,
+    };
+    bodies::decode(
+        &call.ctx,
+        call.request.headers(),
+        &bytes,
+        &expected,
+        Offer::ALL,
+        validation,
+    )
 }
 
 #[async_trait]
@@ -151,9 +199,17 @@ impl UpdatedObject for ScaleChange {
         self.check(&scale)?;
         let mut object = live.clone();
         let replicas = scale.at(&["spec", "replicas"]).and_then(Ref::as_i64).unwrap_or(0);
-        let steps: Vec<Step<'_>> = self.paths.spec_replicas.iter().map(|name| Step::Name(name)).collect();
+        let steps: Vec<Step<'_>> = self
+            .paths
+            .spec_replicas
+            .iter()
+            .map(|name| Step::Name(name))
+            .collect();
         object.set(&steps, Value::Int(replicas));
-        object.set_str(&["metadata", "resourceVersion"], metadata::resource_version(&scale));
+        object.set_str(
+            &["metadata", "resourceVersion"],
+            metadata::resource_version(&scale),
+        );
         Ok(object)
     }
 }
@@ -173,7 +229,11 @@ impl ScaleChange {
             let path = FieldPath::new("spec").child("replicas");
             let error = FieldError::invalid(&path, replicas, "must be greater than or equal to 0");
             let kind = GroupVersionKind::new("autoscaling", "v1", "Scale").group_kind();
-            return Err(RegistryError::Invalid { kind, name: self.name.clone(), errors: vec![error] });
+            return Err(RegistryError::Invalid {
+                kind,
+                name: self.name.clone(),
+                errors: vec![error],
+            });
         }
         Ok(())
     }

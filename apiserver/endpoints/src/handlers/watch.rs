@@ -29,7 +29,11 @@ const INITIAL_END_ANNOTATION: &str = "k8s.io/initial-events-end";
 
 pub(crate) async fn watch(call: Call) -> Result<Response<Body>, RegistryError> {
     let showing = call.showing()?;
-    let name = if call.info.verb == "watch" && call.query.get("fieldSelector").is_none() { call.info.name.as_str() } else { "" };
+    let name = if call.info.verb == "watch" && call.query.get("fieldSelector").is_none() {
+        call.info.name.as_str()
+    } else {
+        ""
+    };
     let options = params::watch(&call.query, name)?;
     check_fields(call.row(), &options.predicate.fields)?;
     if showing.form.format == Format::Yaml {
@@ -73,7 +77,11 @@ fn jitter(runtime: &Runtime) -> Duration {
 
 fn next_bookmark(now: Duration, end: Duration) -> Duration {
     let last = end.saturating_sub(LAST_BOOKMARK_BEFORE);
-    if now + BOOKMARK_EVERY >= last && now < last { last } else { now + BOOKMARK_EVERY }
+    if now + BOOKMARK_EVERY >= last && now < last {
+        last
+    } else {
+        now + BOOKMARK_EVERY
+    }
 }
 
 struct Streaming {
@@ -105,7 +113,9 @@ async fn step(mut state: Streaming) -> Option<(Frame, Streaming)> {
         if state.over {
             return None;
         }
-        let wake = state.next_bookmark.map_or(state.end, |bookmark| bookmark.min(state.end));
+        let wake = state
+            .next_bookmark
+            .map_or(state.end, |bookmark| bookmark.min(state.end));
         let events = tokio::select! {
             biased;
             events = state.watcher.next() => Some(events),
@@ -124,7 +134,10 @@ async fn step(mut state: Streaming) -> Option<(Frame, Streaming)> {
                 state.next_bookmark = Some(next_bookmark(wake, state.end));
                 let revision = state.watcher.position();
                 if revision > state.told {
-                    let frame = state.frame(&[WatchEvent::Bookmark { revision, initial: false }]);
+                    let frame = state.frame(&[WatchEvent::Bookmark {
+                        revision,
+                        initial: false,
+                    }]);
                     return Some((frame, state));
                 }
             }
@@ -167,7 +180,12 @@ struct EventWriter {
 impl EventWriter {
     fn new(store: Store, showing: Showing) -> Self {
         let frame = ObjectFrame::whole(&store.row);
-        Self { store, showing, frame, heads_sent: false }
+        Self {
+            store,
+            showing,
+            frame,
+            heads_sent: false,
+        }
     }
 
     fn write(&mut self, event: &WatchEvent, out: &mut BytesMut) -> Result<(), RegistryError> {
@@ -186,7 +204,13 @@ impl EventWriter {
         }
     }
 
-    fn entry(&mut self, kind: &str, entry: &Entry, revision: Revision, out: &mut BytesMut) -> Result<(), RegistryError> {
+    fn entry(
+        &mut self,
+        kind: &str,
+        entry: &Entry,
+        revision: Revision,
+        out: &mut BytesMut,
+    ) -> Result<(), RegistryError> {
         let form = self.showing.form;
         let row = &self.store.row;
         if form.format == Format::Json && form.view == View::Whole && respond::is_current(row, entry) {

@@ -8,8 +8,8 @@ use crate::params::{self, RawDeleteOptions};
 use crate::{respond, status};
 use apiserver_registry::options::{DeleteOptions, FieldValidation, RevisionMatch, UpdateOptions};
 use apiserver_registry::{
-    Deleted, Part, RegistryError, Replacement, RequestContext, ResourceRow, SubresourceRole, Target, UpdatedObject,
-    metadata,
+    Deleted, Part, RegistryError, Replacement, RequestContext, ResourceRow, SubresourceRole, Target,
+    UpdatedObject, metadata,
 };
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -23,7 +23,13 @@ pub(crate) async fn create(this: Endpoints, mut call: Call) -> Result<Response<B
     let object = body_object(&mut call, options.field_validation).await?;
     let written = call
         .store
-        .create(&call.ctx, &call.info.namespace, object, &options, this.0.admission.as_ref())
+        .create(
+            &call.ctx,
+            &call.info.namespace,
+            object,
+            &options,
+            this.0.admission.as_ref(),
+        )
         .await?;
     warn_not_enforced(&call);
     respond::written(&call.store, showing, StatusCode::CREATED, &written)
@@ -48,7 +54,14 @@ async fn body_object(call: &mut Call, validation: FieldValidation) -> Result<Tre
     let bytes = take_body(call).await?;
     let expected = Expected::of(call.row());
     let offer = call.offer();
-    let mut object = bodies::decode(&call.ctx, call.request.headers(), &bytes, &expected, offer, validation)?;
+    let mut object = bodies::decode(
+        &call.ctx,
+        call.request.headers(),
+        &bytes,
+        &expected,
+        offer,
+        validation,
+    )?;
     clean(call.row(), &mut object);
     Ok(object)
 }
@@ -60,7 +73,11 @@ fn clean(row: &ResourceRow, object: &mut Tree) {
 }
 
 fn part(call: &Call) -> Part {
-    match call.row().subresource(&call.info.subresource).map(|sub| &sub.role) {
+    match call
+        .row()
+        .subresource(&call.info.subresource)
+        .map(|sub| &sub.role)
+    {
         Some(SubresourceRole::Status) => Part::Status,
         Some(SubresourceRole::Whole(name)) => Part::Other(name),
         _ => Part::Main,
@@ -83,7 +100,10 @@ fn check_name(call: &Call, object: &Tree) -> Result<(), RegistryError> {
         return Err(RegistryError::BadRequest("name must be provided".into()));
     }
     if name != info.name {
-        let message = format!("the name of the object ({name}) does not match the name on the URL ({})", info.name);
+        let message = format!(
+            "the name of the object ({name}) does not match the name on the URL ({})",
+            info.name
+        );
         return Err(RegistryError::BadRequest(message));
     }
     if call.row().namespaced && !namespace.is_empty() && namespace != info.namespace {
@@ -103,15 +123,30 @@ async fn write(
     options: &UpdateOptions,
     showing: respond::Showing,
 ) -> Result<Response<Body>, RegistryError> {
-    let target = Target { namespace: object_namespace(call), name: &call.info.name, part: part(call) };
-    let written = call.store.update(&call.ctx, target, change, options, this.0.admission.as_ref()).await?;
-    let code = if written.created() { StatusCode::CREATED } else { StatusCode::OK };
+    let target = Target {
+        namespace: object_namespace(call),
+        name: &call.info.name,
+        part: part(call),
+    };
+    let written = call
+        .store
+        .update(&call.ctx, target, change, options, this.0.admission.as_ref())
+        .await?;
+    let code = if written.created() {
+        StatusCode::CREATED
+    } else {
+        StatusCode::OK
+    };
     respond::written(&call.store, showing, code, &written)
 }
 
 /// The namespace of the object itself; a namespace has none although its address names one.
 pub(super) fn object_namespace(call: &Call) -> &str {
-    if call.row().namespaced { &call.info.namespace } else { "" }
+    if call.row().namespaced {
+        &call.info.namespace
+    } else {
+        ""
+    }
 }
 
 /// A patch under way: applied to the live object in every attempt.
@@ -130,8 +165,14 @@ pub(crate) async fn patch(this: Endpoints, mut call: Call) -> Result<Response<Bo
     let options = params::update(&call.query, "PatchOptions")?;
     if let PatchType::Apply(_) = kind {
         // Issue 3 leaves managed fields to the next step; answering otherwise would lose their owners.
-        let supported = ["application/json-patch+json", "application/merge-patch+json", "application/strategic-merge-patch+json"];
-        return Err(RegistryError::UnsupportedMediaType(supported.map(str::to_owned).to_vec()));
+        let supported = [
+            "application/json-patch+json",
+            "application/merge-patch+json",
+            "application/strategic-merge-patch+json",
+        ];
+        return Err(RegistryError::UnsupportedMediaType(
+            supported.map(str::to_owned).to_vec(),
+        ));
     }
     let bytes = take_body(&mut call).await?;
     let change = Patch {
@@ -195,7 +236,11 @@ pub(super) async fn delete_options(call: &mut Call) -> Result<DeleteOptions, Reg
 
 fn raw_delete_options(tree: &Tree) -> RawDeleteOptions {
     let text = |path: &[&str]| tree.at(path).and_then(Ref::as_str).map(str::to_owned);
-    let dry_run = tree.root().list("dryRun").filter_map(Ref::as_str).map(str::to_owned);
+    let dry_run = tree
+        .root()
+        .list("dryRun")
+        .filter_map(Ref::as_str)
+        .map(str::to_owned);
     RawDeleteOptions {
         dry_run: dry_run.collect(),
         grace_period_seconds: tree.get("gracePeriodSeconds").and_then(Ref::as_i64),
@@ -213,8 +258,16 @@ pub(crate) async fn delete(this: Endpoints, mut call: Call) -> Result<Response<B
         call.ctx.warnings.add(warning);
     }
     let namespace = object_namespace(&call);
-    let deleted =
-        call.store.delete(&call.ctx, namespace, &call.info.name, &options, this.0.admission.as_ref()).await?;
+    let deleted = call
+        .store
+        .delete(
+            &call.ctx,
+            namespace,
+            &call.info.name,
+            &options,
+            this.0.admission.as_ref(),
+        )
+        .await?;
     match deleted {
         Deleted::Waiting(written) => {
             let code = match options.orphan_dependents {
@@ -257,7 +310,11 @@ pub(crate) async fn review(this: Endpoints, mut call: Call) -> Result<Response<B
     let options = params::create(&call.query)?;
     let object = body_object(&mut call, options.field_validation).await?;
     let kind = call.row().gvk.kind.clone();
-    let answered = this.0.hooks.review(&call.ctx, &kind, &call.info.namespace, object).await?;
+    let answered = this
+        .0
+        .hooks
+        .review(&call.ctx, &kind, &call.info.namespace, object)
+        .await?;
     respond::tree(StatusCode::CREATED, showing.form, &answered)
 }
 
@@ -265,7 +322,10 @@ pub(crate) async fn review(this: Endpoints, mut call: Call) -> Result<Response<B
 pub(crate) async fn token(this: Endpoints, mut call: Call) -> Result<Response<Body>, RegistryError> {
     let showing = call.whole()?;
     let options = params::create(&call.query)?;
-    let entry = call.store.get(&call.info.namespace, &call.info.name, RevisionMatch::MostRecent).await?;
+    let entry = call
+        .store
+        .get(&call.info.namespace, &call.info.name, RevisionMatch::MostRecent)
+        .await?;
     let service_account = call.store.decode(&entry)?;
     let object = sub_body(&mut call, options.field_validation).await?;
     let answered = this.0.hooks.token(&call.ctx, &service_account, object).await?;
@@ -282,5 +342,12 @@ pub(super) async fn sub_body(call: &mut Call, validation: FieldValidation) -> Re
     let (schema, ty) = machinery_api::schema_for(&gvk.group, &gvk.version, &gvk.kind)
         .ok_or_else(|| RegistryError::Internal(format!("the table has no {}", gvk.kind)))?;
     let expected = Expected { gvk, schema, ty };
-    bodies::decode(&call.ctx, call.request.headers(), &bytes, &expected, Offer::ALL, validation)
+    bodies::decode(
+        &call.ctx,
+        call.request.headers(),
+        &bytes,
+        &expected,
+        Offer::ALL,
+        validation,
+    )
 }

@@ -82,14 +82,25 @@ fn daemon_set(object: Ref<'_>, now: Timestamp) -> Vec<Cell> {
 }
 
 fn controller_revision(object: Ref<'_>, now: Timestamp) -> Vec<Cell> {
-    let mut owners = object.get("metadata").into_iter().flat_map(|m| m.list("ownerReferences"));
+    let mut owners = object
+        .get("metadata")
+        .into_iter()
+        .flat_map(|m| m.list("ownerReferences"));
     let controller = owners.find(|o| o.get("controller").and_then(Ref::as_bool) == Some(true));
-    let controller = controller.map_or_else(|| NONE.to_owned(), |owner| {
-        let kind = owner.str("kind").to_lowercase();
-        match owner.str("apiVersion").split_once('/') {
-            Some((group, _)) => format!("{kind}.{group}/{}", owner.str("name")),
-            None => format!("{kind}/{}", owner.str("name")),
-        }
-    });
-    vec![name(object), controller.into(), int(object, &["revision"]).into(), object_age(object, now)]
+    let controller = controller.map_or_else(
+        || NONE.to_owned(),
+        |owner| {
+            let kind = owner.str("kind").to_lowercase();
+            match owner.str("apiVersion").split_once('/') {
+                Some((group, _)) => format!("{kind}.{group}/{}", owner.str("name")),
+                None => format!("{kind}/{}", owner.str("name")),
+            }
+        },
+    );
+    vec![
+        name(object),
+        controller.into(),
+        int(object, &["revision"]).into(),
+        object_age(object, now),
+    ]
 }

@@ -30,7 +30,10 @@ fn job(object: Ref<'_>, now: Timestamp) -> Vec<Cell> {
 fn completions(object: Ref<'_>) -> String {
     let succeeded = int(object, &["status", "succeeded"]);
     let number = |path: &[&str]| object.at(path).and_then(Ref::as_i64);
-    match (number(&["spec", "completions"]), number(&["spec", "parallelism"]).unwrap_or(0)) {
+    match (
+        number(&["spec", "completions"]),
+        number(&["spec", "parallelism"]).unwrap_or(0),
+    ) {
         (Some(completions), _) => format!("{succeeded}/{completions}"),
         (None, parallelism) if parallelism > 1 => format!("{succeeded}/1 of {parallelism}"),
         _ => format!("{succeeded}/1"),
@@ -39,7 +42,9 @@ fn completions(object: Ref<'_>) -> String {
 
 fn duration(object: Ref<'_>, now: Timestamp) -> String {
     let time = |field: &str| object.str_at(&["status", field]).parse::<Timestamp>().ok();
-    let Some(start) = time("startTime") else { return String::new() };
+    let Some(start) = time("startTime") else {
+        return String::new();
+    };
     let end = time("completionTime").unwrap_or(now);
     human_duration(end.as_second() - start.as_second())
 }
@@ -60,8 +65,14 @@ fn job_status(object: Ref<'_>) -> &'static str {
 fn cron_job(object: Ref<'_>, now: Timestamp) -> Vec<Cell> {
     let (names, images) = containers(object.at(&["spec", "jobTemplate", "spec", "template", "spec"]));
     let last = object.str_at(&["status", "lastScheduleTime"]);
-    let last = if last.is_empty() { NONE.to_owned() } else { age(last, now) };
-    let suspend = object.at(&["spec", "suspend"]).map_or_else(|| UNKNOWN.to_owned(), Ref::to_json);
+    let last = if last.is_empty() {
+        NONE.to_owned()
+    } else {
+        age(last, now)
+    };
+    let suspend = object
+        .at(&["spec", "suspend"])
+        .map_or_else(|| UNKNOWN.to_owned(), Ref::to_json);
     let suspend = match suspend.as_str() {
         "true" => "True".to_owned(),
         "false" => "False".to_owned(),

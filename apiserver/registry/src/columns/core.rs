@@ -1,6 +1,8 @@
 //! Kinds of the core group, but for pods.
 
-use super::words::{NONE, UNKNOWN, condition, containers, first_then_more, int, labels, name, object_age, or, text};
+use super::words::{
+    NONE, UNKNOWN, condition, containers, first_then_more, int, labels, name, object_age, or, text,
+};
 use super::{Cell, KindCells, age};
 use jiff::Timestamp;
 use machinery_schema::Ref;
@@ -31,16 +33,29 @@ pub(super) fn name_and_age(object: Ref<'_>, now: Timestamp) -> Vec<Cell> {
 
 fn config_map(object: Ref<'_>, now: Timestamp) -> Vec<Cell> {
     let count = |field: &str| object.get(field).map_or(0, Ref::len);
-    vec![name(object), (count("data") + count("binaryData")).to_string().into(), object_age(object, now)]
+    vec![
+        name(object),
+        (count("data") + count("binaryData")).to_string().into(),
+        object_age(object, now),
+    ]
 }
 
 fn secret(object: Ref<'_>, now: Timestamp) -> Vec<Cell> {
     let count = object.get("data").map_or(0, Ref::len);
-    vec![name(object), text(object, &["type"]), count.to_string().into(), object_age(object, now)]
+    vec![
+        name(object),
+        text(object, &["type"]),
+        count.to_string().into(),
+        object_age(object, now),
+    ]
 }
 
 fn namespace(object: Ref<'_>, now: Timestamp) -> Vec<Cell> {
-    vec![name(object), text(object, &["status", "phase"]), object_age(object, now)]
+    vec![
+        name(object),
+        text(object, &["status", "phase"]),
+        object_age(object, now),
+    ]
 }
 
 /// The first three addresses with ports, then how many more.
@@ -58,11 +73,19 @@ fn endpoints(object: Ref<'_>, now: Timestamp) -> Vec<Cell> {
             }
         }
     }
-    vec![name(object), first_then_more(&all, 3).into(), object_age(object, now)]
+    vec![
+        name(object),
+        first_then_more(&all, 3).into(),
+        object_age(object, now),
+    ]
 }
 
 pub(super) fn host_port(ip: &str, port: i64) -> String {
-    if ip.contains(':') { format!("[{ip}]:{port}") } else { format!("{ip}:{port}") }
+    if ip.contains(':') {
+        format!("[{ip}]:{port}")
+    } else {
+        format!("{ip}:{port}")
+    }
 }
 
 fn service(object: Ref<'_>, now: Timestamp) -> Vec<Cell> {
@@ -77,11 +100,23 @@ fn service(object: Ref<'_>, now: Timestamp) -> Vec<Cell> {
         .into_iter()
         .flat_map(|spec| spec.list("ports"))
         .map(|port| {
-            let (number, node, protocol) = (int(port, &["port"]), int(port, &["nodePort"]), port.str("protocol"));
-            if node > 0 { format!("{number}:{node}/{protocol}") } else { format!("{number}/{protocol}") }
+            let (number, node, protocol) = (
+                int(port, &["port"]),
+                int(port, &["nodePort"]),
+                port.str("protocol"),
+            );
+            if node > 0 {
+                format!("{number}:{node}/{protocol}")
+            } else {
+                format!("{number}/{protocol}")
+            }
         })
         .collect();
-    let ports = if ports.is_empty() { NONE.to_owned() } else { ports.join(",") };
+    let ports = if ports.is_empty() {
+        NONE.to_owned()
+    } else {
+        ports.join(",")
+    };
     vec![
         name(object),
         spec("type").into(),
@@ -103,13 +138,27 @@ fn external_ip(object: Ref<'_>) -> String {
     match object.str_at(&["spec", "type"]) {
         "ExternalName" => object.str_at(&["spec", "externalName"]).to_owned(),
         "LoadBalancer" => {
-            let ingress = object.at(&["status", "loadBalancer"]).into_iter().flat_map(|lb| lb.list("ingress"));
-            let mut all: Vec<&str> =
-                ingress.map(|i| if i.str("ip").is_empty() { i.str("hostname") } else { i.str("ip") }).collect();
+            let ingress = object
+                .at(&["status", "loadBalancer"])
+                .into_iter()
+                .flat_map(|lb| lb.list("ingress"));
+            let mut all: Vec<&str> = ingress
+                .map(|i| {
+                    if i.str("ip").is_empty() {
+                        i.str("hostname")
+                    } else {
+                        i.str("ip")
+                    }
+                })
+                .collect();
             all.sort_unstable();
             all.dedup();
             all.extend(listed);
-            if all.is_empty() { "<pending>".into() } else { all.join(",") }
+            if all.is_empty() {
+                "<pending>".into()
+            } else {
+                all.join(",")
+            }
         }
         _ if listed.is_empty() => NONE.into(),
         _ => listed.join(","),
@@ -119,8 +168,13 @@ fn external_ip(object: Ref<'_>) -> String {
 fn node(object: Ref<'_>, now: Timestamp) -> Vec<Cell> {
     let info = |field: &str| or(object.str_at(&["status", "nodeInfo", field]), UNKNOWN).into();
     let address = |kind: &str| -> Cell {
-        let mut all = object.get("status").into_iter().flat_map(|status| status.list("addresses"));
-        all.find(|a| a.str("type") == kind).map_or(NONE, |a| a.str("address")).into()
+        let mut all = object
+            .get("status")
+            .into_iter()
+            .flat_map(|status| status.list("addresses"));
+        all.find(|a| a.str("type") == kind)
+            .map_or(NONE, |a| a.str("address"))
+            .into()
     };
     vec![
         name(object),
@@ -154,21 +208,31 @@ fn node_roles(object: Ref<'_>) -> String {
         .at(&["metadata", "labels"])
         .into_iter()
         .flat_map(Ref::entries)
-        .filter_map(|(key, value)| match key.strip_prefix("node-role.kubernetes.io/") {
-            Some("") => None,
-            Some(role) => Some(role),
-            None if key == "kubernetes.io/role" => value.as_str().filter(|role| !role.is_empty()),
-            None => None,
-        })
+        .filter_map(
+            |(key, value)| match key.strip_prefix("node-role.kubernetes.io/") {
+                Some("") => None,
+                Some(role) => Some(role),
+                None if key == "kubernetes.io/role" => value.as_str().filter(|role| !role.is_empty()),
+                None => None,
+            },
+        )
         .collect();
     roles.sort_unstable();
     roles.dedup();
-    if roles.is_empty() { NONE.into() } else { roles.join(",") }
+    if roles.is_empty() {
+        NONE.into()
+    } else {
+        roles.join(",")
+    }
 }
 
 /// `RWO,ROX`.
 fn access_modes(object: Option<Ref<'_>>) -> String {
-    let mut modes: Vec<&str> = object.into_iter().flat_map(Ref::items).filter_map(Ref::as_str).collect();
+    let mut modes: Vec<&str> = object
+        .into_iter()
+        .flat_map(Ref::items)
+        .filter_map(Ref::as_str)
+        .collect();
     modes.dedup();
     let short = [
         ("ReadWriteOnce", "RWO"),
@@ -176,23 +240,36 @@ fn access_modes(object: Option<Ref<'_>>) -> String {
         ("ReadWriteMany", "RWX"),
         ("ReadWriteOncePod", "RWOP"),
     ];
-    let known = short.iter().filter(|(long, _)| modes.contains(long)).map(|(_, short)| *short);
+    let known = short
+        .iter()
+        .filter(|(long, _)| modes.contains(long))
+        .map(|(_, short)| *short);
     known.collect::<Vec<_>>().join(",")
 }
 
 fn storage_class<'a>(object: Ref<'a>) -> &'a str {
-    let annotated = object.str_at(&["metadata", "annotations", "volume.beta.kubernetes.io/storage-class"]);
+    let annotated = object.str_at(&[
+        "metadata",
+        "annotations",
+        "volume.beta.kubernetes.io/storage-class",
+    ]);
     or(annotated, object.str_at(&["spec", "storageClassName"]))
 }
 
 fn claim(object: Ref<'_>, now: Timestamp) -> Vec<Cell> {
     let bound = !object.str_at(&["spec", "volumeName"]).is_empty();
     let deleting = !object.str_at(&["metadata", "deletionTimestamp"]).is_empty();
-    let phase = if deleting { "Terminating" } else { object.str_at(&["status", "phase"]) };
+    let phase = if deleting {
+        "Terminating"
+    } else {
+        object.str_at(&["status", "phase"])
+    };
     let (mut capacity, mut modes) = (String::new(), String::new());
     if bound {
         modes = access_modes(object.at(&["status", "accessModes"]));
-        object.str_at(&["status", "capacity", "storage"]).clone_into(&mut capacity);
+        object
+            .str_at(&["status", "capacity", "storage"])
+            .clone_into(&mut capacity);
     }
     vec![
         name(object),
@@ -201,7 +278,11 @@ fn claim(object: Ref<'_>, now: Timestamp) -> Vec<Cell> {
         capacity.into(),
         modes.into(),
         storage_class(object).into(),
-        or(object.str_at(&["spec", "volumeAttributesClassName"]), super::words::UNSET).into(),
+        or(
+            object.str_at(&["spec", "volumeAttributesClassName"]),
+            super::words::UNSET,
+        )
+        .into(),
         object_age(object, now),
         or(object.str_at(&["spec", "volumeMode"]), super::words::UNSET).into(),
     ]
@@ -209,9 +290,15 @@ fn claim(object: Ref<'_>, now: Timestamp) -> Vec<Cell> {
 
 fn volume(object: Ref<'_>, now: Timestamp) -> Vec<Cell> {
     let claim = object.at(&["spec", "claimRef"]);
-    let claim = claim.map_or_else(String::new, |c| format!("{}/{}", c.str("namespace"), c.str("name")));
+    let claim = claim.map_or_else(String::new, |c| {
+        format!("{}/{}", c.str("namespace"), c.str("name"))
+    });
     let deleting = !object.str_at(&["metadata", "deletionTimestamp"]).is_empty();
-    let phase = if deleting { "Terminating" } else { object.str_at(&["status", "phase"]) };
+    let phase = if deleting {
+        "Terminating"
+    } else {
+        object.str_at(&["status", "phase"])
+    };
     vec![
         name(object),
         text(object, &["spec", "capacity", "storage"]),
@@ -220,7 +307,11 @@ fn volume(object: Ref<'_>, now: Timestamp) -> Vec<Cell> {
         phase.into(),
         claim.into(),
         storage_class(object).into(),
-        or(object.str_at(&["spec", "volumeAttributesClassName"]), super::words::UNSET).into(),
+        or(
+            object.str_at(&["spec", "volumeAttributesClassName"]),
+            super::words::UNSET,
+        )
+        .into(),
         text(object, &["status", "reason"]),
         object_age(object, now),
         or(object.str_at(&["spec", "volumeMode"]), super::words::UNSET).into(),
@@ -257,13 +348,26 @@ fn quota(object: Ref<'_>, now: Timestamp) -> Vec<Cell> {
     for (resource, amount) in hard {
         let used = or(object.str_at(&["status", "used", resource]), "0");
         let shown = format!("{resource}: {used}/{}", amount.as_str().unwrap_or_default());
-        if resource.starts_with("limits.") { limits.push(shown) } else { requests.push(shown) }
+        if resource.starts_with("limits.") {
+            limits.push(shown)
+        } else {
+            requests.push(shown)
+        }
     }
-    vec![name(object), requests.join(", ").into(), limits.join(", ").into(), object_age(object, now)]
+    vec![
+        name(object),
+        requests.join(", ").into(),
+        limits.join(", ").into(),
+        object_age(object, now),
+    ]
 }
 
 fn since(text: &str, now: Timestamp) -> String {
-    if text.is_empty() { UNKNOWN.into() } else { age(text, now) }
+    if text.is_empty() {
+        UNKNOWN.into()
+    } else {
+        age(text, now)
+    }
 }
 
 /// Names of an event's members, which its two versions spell differently.
@@ -334,8 +438,17 @@ fn event_cells(object: Ref<'_>, now: Timestamp, names: &EventNames) -> Vec<Cell>
 }
 
 fn event_source(object: Ref<'_>, names: &EventNames) -> String {
-    let component = or(object.str_at(&[names.source, "component"]), object.str(names.controller));
-    let host = or(object.str_at(&[names.source, "host"]), object.str("reportingInstance"));
-    let parts: Vec<&str> = [component, host].into_iter().filter(|part| !part.is_empty()).collect();
+    let component = or(
+        object.str_at(&[names.source, "component"]),
+        object.str(names.controller),
+    );
+    let host = or(
+        object.str_at(&[names.source, "host"]),
+        object.str("reportingInstance"),
+    );
+    let parts: Vec<&str> = [component, host]
+        .into_iter()
+        .filter(|part| !part.is_empty())
+        .collect();
     parts.join(", ")
 }

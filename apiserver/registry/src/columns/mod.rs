@@ -76,7 +76,9 @@ pub struct Columns {
 
 impl std::fmt::Debug for Columns {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_list().entries(self.heads.iter().map(|head| &head.name)).finish()
+        f.debug_list()
+            .entries(self.heads.iter().map(|head| &head.name))
+            .finish()
     }
 }
 
@@ -85,7 +87,10 @@ impl Columns {
         heads: Vec<Column>,
         cells: impl Fn(Ref<'_>, Timestamp) -> Vec<Cell> + Send + Sync + 'static,
     ) -> Self {
-        Self { heads: heads.into(), cells: Arc::new(cells) }
+        Self {
+            heads: heads.into(),
+            cells: Arc::new(cells),
+        }
     }
 
     /// Name and creation time, for kinds nobody wrote columns for.
@@ -108,12 +113,20 @@ impl Columns {
 
 /// Heads of a built-in resource (`group/version/plural`, the core group empty), as upstream has them.
 fn heads_of(resource: &str) -> Option<Vec<Column>> {
-    let line = include_str!("heads.tsv").lines().find_map(|line| line.strip_prefix(resource)?.strip_prefix('\t'))?;
+    let line = include_str!("heads.tsv")
+        .lines()
+        .find_map(|line| line.strip_prefix(resource)?.strip_prefix('\t'))?;
     let head = |text: &str| {
         let mut parts = text.split('|');
         let mut next = || parts.next().unwrap_or_default().to_owned();
         let (name, kind, format, priority) = (next(), next(), next(), next());
-        Column { name, kind, format, description: String::new(), priority: priority.parse().unwrap_or(0) }
+        Column {
+            name,
+            kind,
+            format,
+            description: String::new(),
+            priority: priority.parse().unwrap_or(0),
+        }
     };
     Some(line.split(';').map(head).collect())
 }
@@ -150,7 +163,9 @@ pub fn name_head() -> Column {
 
 /// The time since, in upstream's short form (`5d3h`); `<unknown>` without one.
 pub fn age(since: &str, now: Timestamp) -> String {
-    let Ok(since) = since.parse::<Timestamp>() else { return "<unknown>".into() };
+    let Ok(since) = since.parse::<Timestamp>() else {
+        return "<unknown>".into();
+    };
     human_duration(now.as_second() - since.as_second())
 }
 
@@ -163,7 +178,11 @@ pub fn human_duration(seconds: i64) -> String {
         return "0s".into();
     }
     let two = |whole: i64, unit: &str, rest: i64, small: &str| {
-        if rest == 0 { format!("{whole}{unit}") } else { format!("{whole}{unit}{rest}{small}") }
+        if rest == 0 {
+            format!("{whole}{unit}")
+        } else {
+            format!("{whole}{unit}{rest}{small}")
+        }
     };
     let (minutes, hours) = (seconds / 60, seconds / 3600);
     match () {

@@ -27,10 +27,24 @@ fn ingress(object: Ref<'_>, now: Timestamp) -> Vec<Cell> {
         .map(|rule| rule.str("host").to_owned())
         .filter(|host| !host.is_empty())
         .collect();
-    let shown = if hosts.is_empty() { "*".to_owned() } else { first_then_more(&hosts, 3) };
-    let balancer = object.at(&["status", "loadBalancer"]).into_iter().flat_map(|lb| lb.list("ingress"));
-    let mut addresses: Vec<&str> =
-        balancer.map(|own| if own.str("ip").is_empty() { own.str("hostname") } else { own.str("ip") }).collect();
+    let shown = if hosts.is_empty() {
+        "*".to_owned()
+    } else {
+        first_then_more(&hosts, 3)
+    };
+    let balancer = object
+        .at(&["status", "loadBalancer"])
+        .into_iter()
+        .flat_map(|lb| lb.list("ingress"));
+    let mut addresses: Vec<&str> = balancer
+        .map(|own| {
+            if own.str("ip").is_empty() {
+                own.str("hostname")
+            } else {
+                own.str("ip")
+            }
+        })
+        .collect();
     addresses.sort_unstable();
     addresses.dedup();
     let secure = spec.is_some_and(|spec| spec.list("tls").next().is_some());
@@ -55,11 +69,20 @@ fn ingress_class(object: Ref<'_>, now: Timestamp) -> Vec<Cell> {
             format!("{kind}/{}", own.str("name"))
         },
     );
-    vec![name(object), text(object, &["spec", "controller"]), parameters.into(), object_age(object, now)]
+    vec![
+        name(object),
+        text(object, &["spec", "controller"]),
+        parameters.into(),
+        object_age(object, now),
+    ]
 }
 
 fn network_policy(object: Ref<'_>, now: Timestamp) -> Vec<Cell> {
-    vec![name(object), selector(object.at(&["spec", "podSelector"])).into(), object_age(object, now)]
+    vec![
+        name(object),
+        selector(object.at(&["spec", "podSelector"])).into(),
+        object_age(object, now),
+    ]
 }
 
 fn ip_address(object: Ref<'_>, _now: Timestamp) -> Vec<Cell> {
@@ -75,19 +98,25 @@ fn ip_address(object: Ref<'_>, _now: Timestamp) -> Vec<Cell> {
 }
 
 fn service_cidr(object: Ref<'_>, now: Timestamp) -> Vec<Cell> {
-    let cidrs: Vec<&str> =
-        object.get("spec").into_iter().flat_map(|spec| spec.list("cidrs")).filter_map(Ref::as_str).collect();
+    let cidrs: Vec<&str> = object
+        .get("spec")
+        .into_iter()
+        .flat_map(|spec| spec.list("cidrs"))
+        .filter_map(Ref::as_str)
+        .collect();
     vec![name(object), cidrs.join(",").into(), object_age(object, now)]
 }
 
 fn endpoint_slice(object: Ref<'_>, now: Timestamp) -> Vec<Cell> {
     let ports: Vec<String> = object
         .list("ports")
-        .map(|port| match (port.get("port").and_then(Ref::as_i64), port.str("name")) {
-            (Some(number), _) => number.to_string(),
-            (None, "") => "*".to_owned(),
-            (None, name) => name.to_owned(),
-        })
+        .map(
+            |port| match (port.get("port").and_then(Ref::as_i64), port.str("name")) {
+                (Some(number), _) => number.to_string(),
+                (None, "") => "*".to_owned(),
+                (None, name) => name.to_owned(),
+            },
+        )
         .collect();
     let endpoints: Vec<String> = object
         .list("endpoints")
@@ -95,7 +124,13 @@ fn endpoint_slice(object: Ref<'_>, now: Timestamp) -> Vec<Cell> {
         .filter_map(Ref::as_str)
         .map(str::to_owned)
         .collect();
-    let all = |list: &[String]| if list.is_empty() { UNSET.to_owned() } else { first_then_more(list, 3) };
+    let all = |list: &[String]| {
+        if list.is_empty() {
+            UNSET.to_owned()
+        } else {
+            first_then_more(list, 3)
+        }
+    };
     vec![
         name(object),
         text(object, &["addressType"]),
@@ -108,10 +143,16 @@ fn endpoint_slice(object: Ref<'_>, now: Timestamp) -> Vec<Cell> {
 fn signing_request(object: Ref<'_>, now: Timestamp) -> Vec<Cell> {
     let duration = object.at(&["spec", "expirationSeconds"]).and_then(Ref::as_i64);
     let mut states: Vec<&str> = Vec::new();
-    for condition in object.get("status").into_iter().flat_map(|status| status.list("conditions")) {
+    for condition in object
+        .get("status")
+        .into_iter()
+        .flat_map(|status| status.list("conditions"))
+    {
         states.push(condition.str("type"));
     }
-    let decided = ["Approved", "Denied", "Failed"].into_iter().filter(|state| states.contains(state));
+    let decided = ["Approved", "Denied", "Failed"]
+        .into_iter()
+        .filter(|state| states.contains(state));
     let mut shown: Vec<&str> = decided.collect();
     if shown.is_empty() {
         shown.push("Pending");
@@ -130,5 +171,8 @@ fn signing_request(object: Ref<'_>, now: Timestamp) -> Vec<Cell> {
 }
 
 fn trust_bundle(object: Ref<'_>, _now: Timestamp) -> Vec<Cell> {
-    vec![name(object), or(object.str_at(&["spec", "signerName"]), NONE).into()]
+    vec![
+        name(object),
+        or(object.str_at(&["spec", "signerName"]), NONE).into(),
+    ]
 }

@@ -7,7 +7,10 @@ use machinery_schema::Ref;
 
 pub(super) fn cells(group: &str, plural: &str) -> Option<KindCells> {
     Some(match (group, plural) {
-        ("admissionregistration.k8s.io", "mutatingwebhookconfigurations" | "validatingwebhookconfigurations") => webhooks,
+        (
+            "admissionregistration.k8s.io",
+            "mutatingwebhookconfigurations" | "validatingwebhookconfigurations",
+        ) => webhooks,
         ("admissionregistration.k8s.io", "mutatingadmissionpolicies") => mutating_policy,
         ("admissionregistration.k8s.io", "validatingadmissionpolicies") => validating_policy,
         (
@@ -25,7 +28,11 @@ fn count(object: Ref<'_>, path: &[&str]) -> Cell {
 }
 
 fn webhooks(object: Ref<'_>, now: Timestamp) -> Vec<Cell> {
-    vec![name(object), count(object, &["webhooks"]), object_age(object, now)]
+    vec![
+        name(object),
+        count(object, &["webhooks"]),
+        object_age(object, now),
+    ]
 }
 
 fn param_kind(object: Ref<'_>) -> Cell {
@@ -36,11 +43,21 @@ fn param_kind(object: Ref<'_>) -> Cell {
 }
 
 fn mutating_policy(object: Ref<'_>, now: Timestamp) -> Vec<Cell> {
-    vec![name(object), count(object, &["spec", "mutations"]), param_kind(object), object_age(object, now)]
+    vec![
+        name(object),
+        count(object, &["spec", "mutations"]),
+        param_kind(object),
+        object_age(object, now),
+    ]
 }
 
 fn validating_policy(object: Ref<'_>, now: Timestamp) -> Vec<Cell> {
-    vec![name(object), count(object, &["spec", "validations"]), param_kind(object), object_age(object, now)]
+    vec![
+        name(object),
+        count(object, &["spec", "validations"]),
+        param_kind(object),
+        object_age(object, now),
+    ]
 }
 
 fn binding(object: Ref<'_>, now: Timestamp) -> Vec<Cell> {
@@ -52,14 +69,27 @@ fn binding(object: Ref<'_>, now: Timestamp) -> Vec<Cell> {
             (namespace, name) => format!("{namespace}/{name}"),
         },
     );
-    vec![name(object), text(object, &["spec", "policyName"]), param.into(), object_age(object, now)]
+    vec![
+        name(object),
+        text(object, &["spec", "policyName"]),
+        param.into(),
+        object_age(object, now),
+    ]
 }
 
 fn definition(object: Ref<'_>, _now: Timestamp) -> Vec<Cell> {
-    let versions: Vec<&str> =
-        object.get("spec").into_iter().flat_map(|spec| spec.list("versions")).map(|v| v.str("name")).collect();
-    let short: Vec<&str> =
-        object.at(&["spec", "names"]).into_iter().flat_map(|n| n.list("shortNames")).filter_map(Ref::as_str).collect();
+    let versions: Vec<&str> = object
+        .get("spec")
+        .into_iter()
+        .flat_map(|spec| spec.list("versions"))
+        .map(|v| v.str("name"))
+        .collect();
+    let short: Vec<&str> = object
+        .at(&["spec", "names"])
+        .into_iter()
+        .flat_map(|n| n.list("shortNames"))
+        .filter_map(Ref::as_str)
+        .collect();
     vec![
         name(object),
         text(object, &["spec", "scope"]),
@@ -68,7 +98,9 @@ fn definition(object: Ref<'_>, _now: Timestamp) -> Vec<Cell> {
         text(object, &["spec", "group"]),
         text(object, &["spec", "names", "kind"]),
         short.join(",").into(),
-        condition(object, "Established").is_some_and(|c| c.str("status") == "True").into(),
+        condition(object, "Established")
+            .is_some_and(|c| c.str("status") == "True")
+            .into(),
     ]
 }
 
@@ -84,5 +116,10 @@ fn api_service(object: Ref<'_>, now: Timestamp) -> Vec<Cell> {
             status => format!("{status} ({})", c.str("reason")),
         },
     );
-    vec![name(object), service.into(), available.into(), object_age(object, now)]
+    vec![
+        name(object),
+        service.into(),
+        available.into(),
+        object_age(object, now),
+    ]
 }

@@ -26,8 +26,15 @@ fn pod(pod: Ref<'_>, now: Timestamp) -> Vec<Cell> {
     if let Some(last) = tally.last_restart.filter(|_| tally.restarts != 0) {
         restarts = format!("{restarts} ({} ago)", age(&last.to_string(), now));
     }
-    let ip = pod.get("status").and_then(|s| s.list("podIPs").next()).map_or("", |ip| ip.str("ip"));
-    let ip = if ip.is_empty() { pod.str_at(&["status", "podIP"]) } else { ip };
+    let ip = pod
+        .get("status")
+        .and_then(|s| s.list("podIPs").next())
+        .map_or("", |ip| ip.str("ip"));
+    let ip = if ip.is_empty() {
+        pod.str_at(&["status", "podIP"])
+    } else {
+        ip
+    };
     vec![
         name(pod),
         format!("{}/{total}", tally.ready).into(),
@@ -42,7 +49,9 @@ fn pod(pod: Ref<'_>, now: Timestamp) -> Vec<Cell> {
 }
 
 fn conditions<'a>(pod: Ref<'a>) -> impl Iterator<Item = Ref<'a>> {
-    pod.get("status").into_iter().flat_map(|status| status.list("conditions"))
+    pod.get("status")
+        .into_iter()
+        .flat_map(|status| status.list("conditions"))
 }
 
 fn is_true(pod: Ref<'_>, kind: &str) -> bool {
@@ -51,14 +60,23 @@ fn is_true(pod: Ref<'_>, kind: &str) -> bool {
 
 /// Init containers that keep running.
 fn sidecars<'a>(pod: Ref<'a>) -> Vec<&'a str> {
-    let inits = pod.get("spec").into_iter().flat_map(|spec| spec.list("initContainers"));
-    inits.filter(|c| c.str("restartPolicy") == "Always").map(|c| c.str("name")).collect()
+    let inits = pod
+        .get("spec")
+        .into_iter()
+        .flat_map(|spec| spec.list("initContainers"));
+    inits
+        .filter(|c| c.str("restartPolicy") == "Always")
+        .map(|c| c.str("name"))
+        .collect()
 }
 
 fn tally(pod: Ref<'_>, sidecars: &[&str]) -> Tally {
     let phase = pod.str_at(&["status", "phase"]);
     let own_reason = pod.str_at(&["status", "reason"]);
-    let mut tally = Tally { reason: or(own_reason, phase).to_owned(), ..Tally::default() };
+    let mut tally = Tally {
+        reason: or(own_reason, phase).to_owned(),
+        ..Tally::default()
+    };
     if conditions(pod).any(|c| c.str("type") == "PodScheduled" && c.str("reason") == "SchedulingGated") {
         tally.reason = "SchedulingGated".into();
     }
@@ -80,7 +98,10 @@ fn tally(pod: Ref<'_>, sidecars: &[&str]) -> Tally {
 
 fn count_restarts(status: Ref<'_>, tally: &mut Tally) {
     tally.restarts += int(status, &["restartCount"]);
-    let finished: Option<Timestamp> = status.str_at(&["lastState", "terminated", "finishedAt"]).parse().ok();
+    let finished: Option<Timestamp> = status
+        .str_at(&["lastState", "terminated", "finishedAt"])
+        .parse()
+        .ok();
     tally.last_restart = tally.last_restart.max(finished);
 }
 
@@ -97,7 +118,10 @@ fn ended(terminated: Ref<'_>) -> String {
 /// Whether initialization has not finished; the reason then says how far it is.
 fn tally_inits(pod: Ref<'_>, sidecars: &[&str], tally: &mut Tally, of_sidecars: &mut Tally) -> bool {
     let total = pod.at(&["spec", "initContainers"]).map_or(0, Ref::len);
-    let statuses = pod.get("status").into_iter().flat_map(|status| status.list("initContainerStatuses"));
+    let statuses = pod
+        .get("status")
+        .into_iter()
+        .flat_map(|status| status.list("initContainerStatuses"));
     for (at, status) in statuses.enumerate() {
         count_restarts(status, tally);
         let sidecar = sidecars.contains(&status.str("name"));
@@ -125,7 +149,10 @@ fn tally_inits(pod: Ref<'_>, sidecars: &[&str], tally: &mut Tally, of_sidecars: 
 }
 
 fn tally_containers(pod: Ref<'_>, tally: &mut Tally) {
-    let statuses = pod.get("status").into_iter().flat_map(|status| status.list("containerStatuses"));
+    let statuses = pod
+        .get("status")
+        .into_iter()
+        .flat_map(|status| status.list("containerStatuses"));
     let mut running = false;
     for status in statuses.rev() {
         count_restarts(status, tally);
@@ -142,13 +169,22 @@ fn tally_containers(pod: Ref<'_>, tally: &mut Tally) {
         }
     }
     if tally.reason == "Completed" && running {
-        tally.reason = if is_true(pod, "Ready") { "Running" } else { "NotReady" }.into();
+        tally.reason = if is_true(pod, "Ready") {
+            "Running"
+        } else {
+            "NotReady"
+        }
+        .into();
     }
 }
 
 fn readiness_gates(pod: Ref<'_>) -> String {
-    let gates: Vec<&str> =
-        pod.get("spec").into_iter().flat_map(|s| s.list("readinessGates")).map(|g| g.str("conditionType")).collect();
+    let gates: Vec<&str> = pod
+        .get("spec")
+        .into_iter()
+        .flat_map(|s| s.list("readinessGates"))
+        .map(|g| g.str("conditionType"))
+        .collect();
     if gates.is_empty() {
         return NONE.into();
     }

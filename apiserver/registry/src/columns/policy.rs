@@ -18,7 +18,11 @@ pub(super) fn cells(group: &str, plural: &str) -> Option<KindCells> {
 }
 
 fn budget(object: Ref<'_>, now: Timestamp) -> Vec<Cell> {
-    let bound = |field: &str| object.at(&["spec", field]).map_or_else(|| "N/A".to_owned(), int_or_string);
+    let bound = |field: &str| {
+        object
+            .at(&["spec", field])
+            .map_or_else(|| "N/A".to_owned(), int_or_string)
+    };
     vec![
         name(object),
         bound("minAvailable").into(),
@@ -29,11 +33,19 @@ fn budget(object: Ref<'_>, now: Timestamp) -> Vec<Cell> {
 }
 
 fn binding(object: Ref<'_>, now: Timestamp) -> Vec<Cell> {
-    let role = format!("{}/{}", object.str_at(&["roleRef", "kind"]), object.str_at(&["roleRef", "name"]));
+    let role = format!(
+        "{}/{}",
+        object.str_at(&["roleRef", "kind"]),
+        object.str_at(&["roleRef", "name"])
+    );
     let of = |kind: &str| {
-        let own = object.list("subjects").filter(|subject| subject.str("kind") == kind);
+        let own = object
+            .list("subjects")
+            .filter(|subject| subject.str("kind") == kind);
         own.map(|subject| match (kind, subject.str("namespace")) {
-            ("ServiceAccount", namespace) if !namespace.is_empty() => format!("{namespace}/{}", subject.str("name")),
+            ("ServiceAccount", namespace) if !namespace.is_empty() => {
+                format!("{namespace}/{}", subject.str("name"))
+            }
             _ => subject.str("name").to_owned(),
         })
         .collect::<Vec<_>>()
@@ -67,7 +79,9 @@ fn autoscaler(object: Ref<'_>, now: Timestamp) -> Vec<Cell> {
         name(object),
         format!("{}/{}", field("kind"), field("name")).into(),
         targets(object).into(),
-        number(&["spec", "minReplicas"]).map_or_else(|| "<unset>".to_owned(), |n| n.to_string()).into(),
+        number(&["spec", "minReplicas"])
+            .map_or_else(|| "<unset>".to_owned(), |n| n.to_string())
+            .into(),
         int(object, &["spec", "maxReplicas"]).to_string().into(),
         int(object, &["status", "currentReplicas"]).to_string().into(),
         object_age(object, now),
@@ -76,20 +90,40 @@ fn autoscaler(object: Ref<'_>, now: Timestamp) -> Vec<Cell> {
 
 /// `cpu: 10%/80%` for resource metrics, of either version.
 fn targets(object: Ref<'_>) -> String {
-    if let Some(target) = object.at(&["spec", "targetCPUUtilizationPercentage"]).and_then(Ref::as_i64) {
-        let current = object.at(&["status", "currentCPUUtilizationPercentage"]).and_then(Ref::as_i64);
+    if let Some(target) = object
+        .at(&["spec", "targetCPUUtilizationPercentage"])
+        .and_then(Ref::as_i64)
+    {
+        let current = object
+            .at(&["status", "currentCPUUtilizationPercentage"])
+            .and_then(Ref::as_i64);
         let current = current.map_or_else(|| UNKNOWN.to_owned(), |own| format!("{own}%"));
         return format!("cpu: {current}/{target}%");
     }
-    let metrics: Vec<Ref<'_>> = object.get("spec").into_iter().flat_map(|spec| spec.list("metrics")).collect();
+    let metrics: Vec<Ref<'_>> = object
+        .get("spec")
+        .into_iter()
+        .flat_map(|spec| spec.list("metrics"))
+        .collect();
     if metrics.is_empty() {
         return NONE.into();
     }
-    let status: Vec<Ref<'_>> =
-        object.get("status").into_iter().flat_map(|status| status.list("currentMetrics")).collect();
-    let shown = metrics.iter().take(2).enumerate().map(|(at, metric)| target_of(*metric, status.get(at).copied()));
+    let status: Vec<Ref<'_>> = object
+        .get("status")
+        .into_iter()
+        .flat_map(|status| status.list("currentMetrics"))
+        .collect();
+    let shown = metrics
+        .iter()
+        .take(2)
+        .enumerate()
+        .map(|(at, metric)| target_of(*metric, status.get(at).copied()));
     let text = shown.collect::<Vec<_>>().join(", ");
-    if metrics.len() > 2 { format!("{text} + {} more...", metrics.len() - 2) } else { text }
+    if metrics.len() > 2 {
+        format!("{text} + {} more...", metrics.len() - 2)
+    } else {
+        text
+    }
 }
 
 fn target_of(metric: Ref<'_>, status: Option<Ref<'_>>) -> String {
@@ -105,21 +139,42 @@ fn target_of(metric: Ref<'_>, status: Option<Ref<'_>>) -> String {
         _ => String::new(),
     };
     let value = |field: &str| metric.at(&[source, "target", field]).map(int_or_string);
-    let now = |field: &str| status.and_then(|own| own.at(&[source, "current", field])).map(int_or_string);
+    let now = |field: &str| {
+        status
+            .and_then(|own| own.at(&[source, "current", field]))
+            .map(int_or_string)
+    };
     if let Some(percent) = value("averageUtilization") {
         let current = now("averageUtilization").map_or_else(|| UNKNOWN.to_owned(), |own| format!("{own}%"));
         return format!("{label}{current}/{percent}%");
     }
-    let (field, suffix) = if value("averageValue").is_some() { ("averageValue", " (avg)") } else { ("value", "") };
-    let suffix = if source == "external" || source == "object" { suffix } else { "" };
+    let (field, suffix) = if value("averageValue").is_some() {
+        ("averageValue", " (avg)")
+    } else {
+        ("value", "")
+    };
+    let suffix = if source == "external" || source == "object" {
+        suffix
+    } else {
+        ""
+    };
     let current = now(field).unwrap_or_else(|| UNKNOWN.to_owned());
     format!("{label}{current}/{}{suffix}", value(field).unwrap_or_default())
 }
 
 fn flow_schema(object: Ref<'_>, now: Timestamp) -> Vec<Cell> {
-    let conditions = object.get("status").into_iter().flat_map(|status| status.list("conditions"));
-    let missing = conditions.into_iter().find(|c| c.str("type") == "Dangling").map_or("?", |c| c.str("status"));
-    let method = object.at(&["spec", "distinguisherMethod", "type"]).and_then(Ref::as_str).unwrap_or(NONE);
+    let conditions = object
+        .get("status")
+        .into_iter()
+        .flat_map(|status| status.list("conditions"));
+    let missing = conditions
+        .into_iter()
+        .find(|c| c.str("type") == "Dangling")
+        .map_or("?", |c| c.str("status"));
+    let method = object
+        .at(&["spec", "distinguisherMethod", "type"])
+        .and_then(Ref::as_str)
+        .unwrap_or(NONE);
     vec![
         name(object),
         text(object, &["spec", "priorityLevelConfiguration", "name"]),
@@ -132,7 +187,11 @@ fn flow_schema(object: Ref<'_>, now: Timestamp) -> Vec<Cell> {
 
 fn priority_level(object: Ref<'_>, now: Timestamp) -> Vec<Cell> {
     let number = |path: &[&str]| -> Cell {
-        object.at(path).and_then(Ref::as_i64).map_or_else(|| NONE.to_owned(), |own| own.to_string()).into()
+        object
+            .at(path)
+            .and_then(Ref::as_i64)
+            .map_or_else(|| NONE.to_owned(), |own| own.to_string())
+            .into()
     };
     let queuing = ["spec", "limited", "limitResponse", "queuing"];
     let of_queue = |field: &'static str| number(&[queuing[0], queuing[1], queuing[2], queuing[3], field]);

@@ -30,7 +30,12 @@ fn flag(object: Ref<'_>, path: &[&str], absent: bool) -> Cell {
 
 fn csi_driver(object: Ref<'_>, now: Timestamp) -> Vec<Cell> {
     let texts = |field: &str| -> Vec<&str> {
-        object.get("spec").into_iter().flat_map(|spec| spec.list(field)).filter_map(Ref::as_str).collect()
+        object
+            .get("spec")
+            .into_iter()
+            .flat_map(|spec| spec.list(field))
+            .filter_map(Ref::as_str)
+            .collect()
     };
     let requests: Vec<&str> = object
         .get("spec")
@@ -44,16 +49,28 @@ fn csi_driver(object: Ref<'_>, now: Timestamp) -> Vec<Cell> {
         flag(object, &["spec", "attachRequired"], true),
         flag(object, &["spec", "podInfoOnMount"], false),
         flag(object, &["spec", "storageCapacity"], false),
-        if requests.is_empty() { UNSET.into() } else { requests.join(",").into() },
+        if requests.is_empty() {
+            UNSET.into()
+        } else {
+            requests.join(",").into()
+        },
         flag(object, &["spec", "requiresRepublish"], false),
-        if modes.is_empty() { NONE.into() } else { modes.join(",").into() },
+        if modes.is_empty() {
+            NONE.into()
+        } else {
+            modes.join(",").into()
+        },
         object_age(object, now),
     ]
 }
 
 fn csi_node(object: Ref<'_>, now: Timestamp) -> Vec<Cell> {
     let drivers = object.at(&["spec", "drivers"]).map_or(0, Ref::len);
-    vec![name(object), Cell::Int(i64::try_from(drivers).unwrap_or(0)), object_age(object, now)]
+    vec![
+        name(object),
+        Cell::Int(i64::try_from(drivers).unwrap_or(0)),
+        object_age(object, now),
+    ]
 }
 
 fn storage_class(object: Ref<'_>, now: Timestamp) -> Vec<Cell> {
@@ -63,7 +80,11 @@ fn storage_class(object: Ref<'_>, now: Timestamp) -> Vec<Cell> {
         || annotated("storageclass.beta.kubernetes.io/is-default-class");
     let expands = object.get("allowVolumeExpansion").and_then(Ref::as_bool) == Some(true);
     vec![
-        if default { format!("{own} (default)").into() } else { own.into() },
+        if default {
+            format!("{own} (default)").into()
+        } else {
+            own.into()
+        },
         text(object, &["provisioner"]),
         or(object.str("reclaimPolicy"), "Delete").into(),
         or(object.str("volumeBindingMode"), "Immediate").into(),
@@ -85,9 +106,17 @@ fn attachment(object: Ref<'_>, now: Timestamp) -> Vec<Cell> {
 
 fn attributes_class(object: Ref<'_>, now: Timestamp) -> Vec<Cell> {
     let own = object.str_at(&["metadata", "name"]);
-    let default = object.str_at(&["metadata", "annotations", "volumeattributesclass.kubernetes.io/is-default-class"]);
+    let default = object.str_at(&[
+        "metadata",
+        "annotations",
+        "volumeattributesclass.kubernetes.io/is-default-class",
+    ]);
     vec![
-        if default == "true" { format!("{own} (default)").into() } else { own.into() },
+        if default == "true" {
+            format!("{own} (default)").into()
+        } else {
+            own.into()
+        },
         text(object, &["driverName"]),
         object_age(object, now),
     ]
@@ -98,7 +127,11 @@ fn runtime_class(object: Ref<'_>, now: Timestamp) -> Vec<Cell> {
 }
 
 fn lease(object: Ref<'_>, now: Timestamp) -> Vec<Cell> {
-    vec![name(object), text(object, &["spec", "holderIdentity"]), object_age(object, now)]
+    vec![
+        name(object),
+        text(object, &["spec", "holderIdentity"]),
+        object_age(object, now),
+    ]
 }
 
 fn claim(object: Ref<'_>, now: Timestamp) -> Vec<Cell> {
@@ -110,7 +143,10 @@ fn claim(object: Ref<'_>, now: Timestamp) -> Vec<Cell> {
         states.push("pending");
     } else {
         states.push("allocated");
-        if object.at(&["status", "reservedFor"]).is_some_and(|list| !list.is_empty()) {
+        if object
+            .at(&["status", "reservedFor"])
+            .is_some_and(|list| !list.is_empty())
+        {
             states.push("reserved");
         }
     }
@@ -129,7 +165,14 @@ fn slice(object: Ref<'_>, now: Timestamp) -> Vec<Cell> {
 
 fn taint_rule(object: Ref<'_>, now: Timestamp) -> Vec<Cell> {
     let taint = |field: &str| text(object, &["spec", "taint", field]);
-    vec![name(object), taint("key"), taint("value"), taint("effect"), taint("timeAdded"), object_age(object, now)]
+    vec![
+        name(object),
+        taint("key"),
+        taint("value"),
+        taint("effect"),
+        taint("timeAdded"),
+        object_age(object, now),
+    ]
 }
 
 fn migration(object: Ref<'_>, _now: Timestamp) -> Vec<Cell> {
@@ -139,7 +182,14 @@ fn migration(object: Ref<'_>, _now: Timestamp) -> Vec<Cell> {
         "" => field("resource").to_owned(),
         group => format!("{}.{group}", field("resource")),
     };
-    let conditions = object.get("status").into_iter().flat_map(|status| status.list("conditions"));
-    let status = conditions.filter(|c| c.str("status") == "True").map(|c| c.str("type")).last().unwrap_or_default();
+    let conditions = object
+        .get("status")
+        .into_iter()
+        .flat_map(|status| status.list("conditions"));
+    let status = conditions
+        .filter(|c| c.str("status") == "True")
+        .map(|c| c.str("type"))
+        .last()
+        .unwrap_or_default();
     vec![name(object), shown.into(), status.into()]
 }

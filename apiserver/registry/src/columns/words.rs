@@ -30,7 +30,10 @@ pub(super) fn text(object: Ref<'_>, path: &[&str]) -> Cell {
 
 /// Names and images of a pod template's containers.
 pub(super) fn containers(pod_spec: Option<Ref<'_>>) -> (String, String) {
-    let all: Vec<Ref<'_>> = pod_spec.into_iter().flat_map(|spec| spec.list("containers")).collect();
+    let all: Vec<Ref<'_>> = pod_spec
+        .into_iter()
+        .flat_map(|spec| spec.list("containers"))
+        .collect();
     let join = |field: &str| all.iter().map(|c| c.str(field)).collect::<Vec<_>>().join(",");
     (join("name"), join("image"))
 }
@@ -42,15 +45,24 @@ pub(super) fn labels(map: Option<Ref<'_>>) -> String {
         .flat_map(Ref::entries)
         .map(|(key, value)| format!("{key}={}", value.as_str().unwrap_or_default()))
         .collect();
-    if all.is_empty() { NONE.into() } else { all.join(",") }
+    if all.is_empty() {
+        NONE.into()
+    } else {
+        all.join(",")
+    }
 }
 
 /// A label selector object as text: `<none>` without one or when empty, as upstream formats it.
 pub(super) fn selector(selector: Option<Ref<'_>>) -> String {
-    let Some(selector) = selector else { return NONE.into() };
+    let Some(selector) = selector else {
+        return NONE.into();
+    };
     let mut terms: Vec<(String, String)> = Vec::new();
     for (key, value) in selector.get("matchLabels").into_iter().flat_map(Ref::entries) {
-        terms.push((key.to_owned(), format!("{key}={}", value.as_str().unwrap_or_default())));
+        terms.push((
+            key.to_owned(),
+            format!("{key}={}", value.as_str().unwrap_or_default()),
+        ));
     }
     for requirement in selector.list("matchExpressions") {
         let key = requirement.str("key");
@@ -68,12 +80,19 @@ pub(super) fn selector(selector: Option<Ref<'_>>) -> String {
     }
     terms.sort_by(|a, b| a.0.cmp(&b.0));
     let terms: Vec<String> = terms.into_iter().map(|(_, term)| term).collect();
-    if terms.is_empty() { NONE.into() } else { terms.join(",") }
+    if terms.is_empty() {
+        NONE.into()
+    } else {
+        terms.join(",")
+    }
 }
 
 /// A condition's status by its type.
 pub(super) fn condition<'a>(object: Ref<'a>, kind: &str) -> Option<Ref<'a>> {
-    object.get("status")?.list("conditions").find(|condition| condition.str("type") == kind)
+    object
+        .get("status")?
+        .list("conditions")
+        .find(|condition| condition.str("type") == kind)
 }
 
 /// An int-or-string as text.

@@ -16,8 +16,24 @@ pub(crate) const FINALIZER: &str = "customresourcecleanup.apiextensions.k8s.io";
 
 /// Deletes a definition's objects; says whether all are gone.
 pub(super) async fn delete_objects(ctx: &RequestContext, store: &Store) -> Result<bool, RegistryError> {
-    store.delete_collection(ctx, "", &DeleteOptions::default(), &ListOptions::default(), &AdmitAll).await?;
-    let left = store.list("", &ListOptions { limit: 1, ..ListOptions::default() }).await?;
+    store
+        .delete_collection(
+            ctx,
+            "",
+            &DeleteOptions::default(),
+            &ListOptions::default(),
+            &AdmitAll,
+        )
+        .await?;
+    let left = store
+        .list(
+            "",
+            &ListOptions {
+                limit: 1,
+                ..ListOptions::default()
+            },
+        )
+        .await?;
     Ok(left.entries.is_empty())
 }
 
@@ -29,7 +45,9 @@ struct Release {
 #[async_trait]
 impl UpdatedObject for Release {
     async fn apply(&self, _: &RequestContext, live: Option<&Tree>) -> Result<Tree, RegistryError> {
-        let Some(live) = live else { return Err(RegistryError::NoSuchResource) };
+        let Some(live) = live else {
+            return Err(RegistryError::NoSuchResource);
+        };
         let mut object = live.clone();
         let (reason, message) = ("InstanceDeletionCompleted", "removed all instances");
         set_condition(&mut object, &self.now, ("Terminating", "False"), reason, message);
@@ -42,10 +60,23 @@ impl UpdatedObject for Release {
 }
 
 /// Lets the definition go.
-pub(super) async fn release(ctx: &RequestContext, definitions: &Store, name: &str) -> Result<(), RegistryError> {
-    let change = Release { now: metadata::format_time(ctx.runtime.now()) };
-    let target = Target { namespace: "", name, part: Part::Other("finalize") };
-    match definitions.update(ctx, target, &change, &UpdateOptions::default(), &AdmitAll).await {
+pub(super) async fn release(
+    ctx: &RequestContext,
+    definitions: &Store,
+    name: &str,
+) -> Result<(), RegistryError> {
+    let change = Release {
+        now: metadata::format_time(ctx.runtime.now()),
+    };
+    let target = Target {
+        namespace: "",
+        name,
+        part: Part::Other("finalize"),
+    };
+    match definitions
+        .update(ctx, target, &change, &UpdateOptions::default(), &AdmitAll)
+        .await
+    {
         Ok(_) | Err(RegistryError::NotFound { .. } | RegistryError::NoSuchResource) => Ok(()),
         Err(error) => Err(error),
     }

@@ -15,7 +15,10 @@ pub(super) fn columns(version: Ref<'_>) -> Columns {
             "" => format!("Custom resource definition column (in JSONPath format): {path}"),
             text => text.to_owned(),
         };
-        let priority = declared.get("priority").and_then(Ref::as_i64).and_then(|p| i32::try_from(p).ok());
+        let priority = declared
+            .get("priority")
+            .and_then(Ref::as_i64)
+            .and_then(|p| i32::try_from(p).ok());
         heads.push(Column {
             name: declared.str("name").to_owned(),
             kind: declared.str("type").to_owned(),
@@ -26,19 +29,28 @@ pub(super) fn columns(version: Ref<'_>) -> Columns {
         paths.push((declared.str("type").to_owned(), JsonPath::parse(path)));
     }
     if paths.is_empty() {
-        heads.push(Column { name: "Age".into(), kind: "date".into(), ..Column::default() });
+        heads.push(Column {
+            name: "Age".into(),
+            kind: "date".into(),
+            ..Column::default()
+        });
         paths.push(("date".into(), JsonPath::parse(".metadata.creationTimestamp")));
     }
     Columns::new(heads, move |object, now| {
         let mut cells = vec![object.str_at(&["metadata", "name"]).into()];
         cells.extend(paths.iter().map(|(kind, path)| {
-            path.as_ref().and_then(|path| path.find(object)).map_or(Cell::Null, |found| cell(kind, found, now))
+            path.as_ref()
+                .and_then(|path| path.find(object))
+                .map_or(Cell::Null, |found| cell(kind, found, now))
         }));
         cells
     })
 }
 
-#[expect(clippy::cast_possible_truncation, reason = "a column of integers shows floats without their fraction")]
+#[expect(
+    clippy::cast_possible_truncation,
+    reason = "a column of integers shows floats without their fraction"
+)]
 fn cell(kind: &str, value: Ref<'_>, now: Timestamp) -> Cell {
     match kind {
         "string" => Cell::Text(value.as_str().map_or_else(|| value.to_json(), str::to_owned)),

@@ -2,9 +2,9 @@
 //!
 //! It is woken by changes of definitions only, and of the objects of definitions that are going.
 
+use super::cleanup;
 use super::definition;
 use super::names::{self, Taken};
-use super::cleanup;
 use crate::admission::AdmitAll;
 use crate::context::RequestContext;
 use crate::error::RegistryError;
@@ -29,7 +29,10 @@ pub async fn start(registry: &Registry) -> Result<(), RegistryError> {
         let object = definitions.store.decode(entry)?;
         definitions.serve(&object);
     }
-    registry.runtime().spawn("custom resource definitions", definitions.run()).detach();
+    registry
+        .runtime()
+        .spawn("custom resource definitions", definitions.run())
+        .detach();
     Ok(())
 }
 
@@ -46,7 +49,11 @@ impl Definitions {
             .ok_or_else(|| RegistryError::Internal("definitions are not served".into()))?;
         let user = UserInfo::named("system:apiserver", [UserInfo::MASTERS]);
         let ctx = RequestContext::internal(user, registry.runtime().clone());
-        Ok(Self { registry: registry.clone(), store, ctx })
+        Ok(Self {
+            registry: registry.clone(),
+            store,
+            ctx,
+        })
     }
 
     async fn run(self) {
@@ -69,7 +76,8 @@ impl Definitions {
                         self.changed(&self.store.decode(&entry)?).await;
                     }
                     WatchEvent::Deleted(entry, _) => {
-                        self.registry.set_custom(&entry.record.header.key.name, Vec::new());
+                        self.registry
+                            .set_custom(&entry.record.header.key.name, Vec::new());
                         self.settle_others().await;
                     }
                     WatchEvent::Bookmark { .. } => {}
@@ -89,7 +97,10 @@ impl Definitions {
             self.serve(definition);
             let own = (Self::new(&self.registry), name);
             if let (Ok(this), name) = own {
-                self.ctx.runtime.spawn("definition cleanup", async move { this.clean(&name).await }).detach();
+                self.ctx
+                    .runtime
+                    .spawn("definition cleanup", async move { this.clean(&name).await })
+                    .detach();
             }
             return;
         }
@@ -101,14 +112,22 @@ impl Definitions {
 
     /// Puts the rows of an established definition into the registry.
     fn serve(&self, definition: &Tree) {
-        let rows = if names::is_true(definition, "Established") { definition::rows(definition) } else { Vec::new() };
+        let rows = if names::is_true(definition, "Established") {
+            definition::rows(definition)
+        } else {
+            Vec::new()
+        };
         self.registry.set_custom(metadata::name(definition), rows);
     }
 
     async fn taken(&self, name: &str, group: &str) -> Result<Taken, RegistryError> {
         let page = self.store.list("", &ListOptions::default()).await?;
         let mut taken = Taken::default();
-        for entry in page.entries.iter().filter(|entry| entry.record.header.key.name != name) {
+        for entry in page
+            .entries
+            .iter()
+            .filter(|entry| entry.record.header.key.name != name)
+        {
             let other = self.store.decode(entry)?;
             if other.str_at(&["spec", "group"]) == group
                 && let Some(accepted) = other.at(&["status", "acceptedNames"])
@@ -121,9 +140,20 @@ impl Definitions {
 
     /// Accepts or refuses a definition's names; writes only what changes.
     async fn settle(&self, name: &str) -> Result<(), RegistryError> {
-        let change = Settle { definitions: self, name: name.to_owned() };
-        let target = Target { namespace: "", name, part: Part::Status };
-        match self.store.update(&self.ctx, target, &change, &UpdateOptions::default(), &AdmitAll).await {
+        let change = Settle {
+            definitions: self,
+            name: name.to_owned(),
+        };
+        let target = Target {
+            namespace: "",
+            name,
+            part: Part::Status,
+        };
+        match self
+            .store
+            .update(&self.ctx, target, &change, &UpdateOptions::default(), &AdmitAll)
+            .await
+        {
             Ok(_) => Ok(()),
             Err(error) if error.is_not_found() => Ok(()),
             Err(error) => Err(error),
@@ -132,7 +162,9 @@ impl Definitions {
 
     /// Names that a definition waited for may be free now.
     async fn settle_others(&self) {
-        let Ok(page) = self.store.list("", &ListOptions::default()).await else { return };
+        let Ok(page) = self.store.list("", &ListOptions::default()).await else {
+            return;
+        };
         for entry in page.entries {
             if let Err(error) = self.settle(&entry.record.header.key.name).await {
                 tracing::warn!(%error, "settling a definition's names failed");
@@ -146,7 +178,9 @@ impl Definitions {
             match self.clean_once(name).await {
                 Ok(true) => return,
                 Ok(false) => {}
-                Err(error) => tracing::warn!(%error, definition = name, "cleaning up after a definition failed"),
+                Err(error) => {
+                    tracing::warn!(%error, definition = name, "cleaning up after a definition failed")
+                }
             }
             self.ctx.runtime.sleep(RETRY).await;
         }
@@ -154,13 +188,20 @@ impl Definitions {
 
     async fn clean_once(&self, name: &str) -> Result<bool, RegistryError> {
         let key = self.store.key("", name)?;
-        let Some(entry) = self.store.read_entry(&key).await? else { return Ok(true) };
+        let Some(entry) = self.store.read_entry(&key).await? else {
+            return Ok(true);
+        };
         let definition = self.store.decode(&entry)?;
-        let holds = metadata::finalizers(&definition).iter().any(|own| own == cleanup::FINALIZER);
+        let holds = metadata::finalizers(&definition)
+            .iter()
+            .any(|own| own == cleanup::FINALIZER);
         if !holds {
             return Ok(true);
         }
-        let (group, plural) = (definition.str_at(&["spec", "group"]), definition.str_at(&["spec", "names", "plural"]));
+        let (group, plural) = (
+            definition.str_at(&["spec", "group"]),
+            definition.str_at(&["spec", "names", "plural"]),
+        );
         if let Some(store) = self.registry.preferred_store(group, plural)
             && !cleanup::delete_objects(&self.ctx, &store).await?
         {
@@ -181,8 +222,13 @@ struct Settle<'a> {
 impl UpdatedObject for Settle<'_> {
     async fn apply(&self, ctx: &RequestContext, live: Option<&Tree>) -> Result<Tree, RegistryError> {
         let resource = self.definitions.store.row.group_resource();
-        let Some(live) = live else { return Err(RegistryError::not_found(&resource, &self.name)) };
-        let group = live.root().get("spec").map_or("", |spec: Ref<'_>| spec.str("group"));
+        let Some(live) = live else {
+            return Err(RegistryError::not_found(&resource, &self.name));
+        };
+        let group = live
+            .root()
+            .get("spec")
+            .map_or("", |spec: Ref<'_>| spec.str("group"));
         let taken = self.definitions.taken(&self.name, group).await?;
         let mut object = live.clone();
         names::settle(&mut object, &taken, &metadata::format_time(ctx.runtime.now()));

@@ -13,16 +13,33 @@ use std::sync::Arc;
 
 /// The rows of a definition whose names are accepted; none when it cannot be served.
 pub(super) fn rows(definition: &Tree) -> Vec<ResourceRow> {
-    let Some(spec) = definition.get("spec") else { return Vec::new() };
+    let Some(spec) = definition.get("spec") else {
+        return Vec::new();
+    };
     let versions: Vec<Ref<'_>> = spec.list("versions").collect();
     let flag = |version: &Ref<'_>, name: &str| version.get(name).and_then(Ref::as_bool) == Some(true);
-    let Some(stored) = versions.iter().find(|version| flag(version, "storage")) else { return Vec::new() };
-    let Some(stored_schema) = compiled(*stored) else { return Vec::new() };
+    let Some(stored) = versions.iter().find(|version| flag(version, "storage")) else {
+        return Vec::new();
+    };
+    let Some(stored_schema) = compiled(*stored) else {
+        return Vec::new();
+    };
     let served = versions.iter().filter(|version| flag(version, "served"));
     served
         .filter_map(|version| {
-            let schema = if version.str("name") == stored.str("name") { stored_schema.clone() } else { compiled(*version)? };
-            Some(row(definition, spec, *version, stored.str("name"), schema, &stored_schema))
+            let schema = if version.str("name") == stored.str("name") {
+                stored_schema.clone()
+            } else {
+                compiled(*version)?
+            };
+            Some(row(
+                definition,
+                spec,
+                *version,
+                stored.str("name"),
+                schema,
+                &stored_schema,
+            ))
         })
         .collect()
 }
@@ -35,7 +52,11 @@ fn compiled(version: Ref<'_>) -> Option<CompiledSchema> {
     match structural::compile(root, (table, metadata.ty), &FieldPath::root()) {
         Ok(compiled) => Some(compiled),
         Err(errors) => {
-            tracing::warn!(version = version.str("name"), ?errors, "a definition's schema does not compile");
+            tracing::warn!(
+                version = version.str("name"),
+                ?errors,
+                "a definition's schema does not compile"
+            );
             None
         }
     }
@@ -54,14 +75,29 @@ fn row(
     let gvk = GroupVersionKind::new(group, version.str("name"), names.str("kind"));
     let stored_gvk = GroupVersionKind::new(group, stored_version, names.str("kind"));
     let plural = names.str("plural").to_owned();
-    let texts = |name: &str| names.list(name).filter_map(Ref::as_str).map(str::to_owned).collect::<Vec<_>>();
+    let texts = |name: &str| {
+        names
+            .list(name)
+            .filter_map(Ref::as_str)
+            .map(str::to_owned)
+            .collect::<Vec<_>>()
+    };
     let other_form = schema.schema.fingerprint() != stored.schema.fingerprint();
-    let conversion: Option<Arc<dyn Conversion>> = if other_form { Some(Arc::new(Recoding)) } else { None };
+    let conversion: Option<Arc<dyn Conversion>> = if other_form {
+        Some(Arc::new(Recoding))
+    } else {
+        None
+    };
     let scale = scale_paths(version);
     let strategy = SchemaStrategy {
         status: version.at(&["subresources", "status"]).is_some(),
         replicas: scale.as_ref().map(|paths| {
-            (version.str_at(&["subresources", "scale", "specReplicasPath"]).to_owned(), paths.spec_replicas.clone())
+            (
+                version
+                    .str_at(&["subresources", "scale", "specReplicasPath"])
+                    .to_owned(),
+                paths.spec_replicas.clone(),
+            )
         }),
     };
     ResourceRow {
@@ -99,11 +135,21 @@ fn subresources(version: Ref<'_>, gvk: &GroupVersionKind, scale: Option<ScalePat
     let verbs = Verbs::of([Verb::Get, Verb::Patch, Verb::Update]);
     let mut all = Vec::new();
     if version.at(&["subresources", "status"]).is_some() {
-        all.push(Subresource { name: "status".into(), gvk: gvk.clone(), verbs, role: SubresourceRole::Status });
+        all.push(Subresource {
+            name: "status".into(),
+            gvk: gvk.clone(),
+            verbs,
+            role: SubresourceRole::Status,
+        });
     }
     if let Some(paths) = scale {
         let gvk = GroupVersionKind::new("autoscaling", "v1", "Scale");
-        all.push(Subresource { name: "scale".into(), gvk, verbs, role: SubresourceRole::Scale(paths) });
+        all.push(Subresource {
+            name: "scale".into(),
+            gvk,
+            verbs,
+            role: SubresourceRole::Scale(paths),
+        });
     }
     all
 }
@@ -122,11 +168,18 @@ fn scale_paths(version: Ref<'_>) -> Option<ScalePaths> {
 /// Selectable fields of every version: headers are made from the stored form, whichever version writes.
 fn selectable(spec: Ref<'_>) -> Vec<Selectable> {
     let mut all: Vec<Selectable> = Vec::new();
-    for field in spec.list("versions").flat_map(|version| version.list("selectableFields")) {
+    for field in spec
+        .list("versions")
+        .flat_map(|version| version.list("selectableFields"))
+    {
         let label = field.str("jsonPath").trim_start_matches('.').to_owned();
         let path = JsonPath::parse(field.str("jsonPath")).and_then(|path| path.members());
         if let Some(path) = path.filter(|_| !all.iter().any(|own| own.label == label)) {
-            all.push(Selectable { label, path, absent: "" });
+            all.push(Selectable {
+                label,
+                path,
+                absent: "",
+            });
         }
     }
     all

@@ -10,7 +10,11 @@ enum Step {
     /// `[*]`: the first that leads somewhere.
     Any,
     /// `[?(@.type=="Ready")]`.
-    Where { path: Vec<Step>, equal: bool, value: String },
+    Where {
+        path: Vec<Step>,
+        equal: bool,
+        value: String,
+    },
 }
 
 /// A parsed path.
@@ -20,7 +24,11 @@ pub(crate) struct JsonPath(Vec<Step>);
 impl JsonPath {
     /// Parses `.spec.x`, `.status.conditions[?(@.type=="Ready")].status`, `.metadata.annotations.a\.b/c`.
     pub(crate) fn parse(text: &str) -> Option<Self> {
-        let text = text.trim().trim_start_matches('{').trim_end_matches('}').trim_start_matches('$');
+        let text = text
+            .trim()
+            .trim_start_matches('{')
+            .trim_end_matches('}')
+            .trim_start_matches('$');
         parse_steps(text).map(Self)
     }
 
@@ -129,11 +137,15 @@ fn bracket(inner: &str) -> Option<Step> {
 }
 
 fn unquoted(text: &str) -> Option<&str> {
-    ['\'', '"'].iter().find_map(|quote| text.strip_prefix(*quote)?.strip_suffix(*quote))
+    ['\'', '"']
+        .iter()
+        .find_map(|quote| text.strip_prefix(*quote)?.strip_suffix(*quote))
 }
 
 fn follow<'a>(at: Ref<'a>, steps: &[Step]) -> Option<Ref<'a>> {
-    let Some((step, rest)) = steps.split_first() else { return Some(at) };
+    let Some((step, rest)) = steps.split_first() else {
+        return Some(at);
+    };
     match step {
         Step::Member(name) => follow(at.get(name)?, rest),
         Step::Index(index) => {
@@ -146,7 +158,9 @@ fn follow<'a>(at: Ref<'a>, steps: &[Step]) -> Option<Ref<'a>> {
             .items()
             .filter(|item| {
                 let found = follow(*item, path);
-                let same = found.is_some_and(|found| found.as_str().map_or_else(|| found.to_json(), str::to_owned) == *value);
+                let same = found.is_some_and(|found| {
+                    found.as_str().map_or_else(|| found.to_json(), str::to_owned) == *value
+                });
                 same == *equal
             })
             .find_map(|item| follow(item, rest)),
@@ -164,7 +178,8 @@ mod tests {
             r#"{"spec":{"n":3,"l":["a","b"]},"status":{"conditions":[{"type":"A","status":"x"},{"type":"Ready","status":"True"}]},"m":{"a.b/c":"q"}}"#,
         )
         .unwrap();
-        let found = JsonPath::parse(path).and_then(|path| path.find(object.root()).map(|found| found.to_json()));
+        let found =
+            JsonPath::parse(path).and_then(|path| path.find(object.root()).map(|found| found.to_json()));
         assert_eq!(found.as_deref(), expected, "{path}");
     }
 
@@ -173,7 +188,10 @@ mod tests {
         check(".spec.n", Some("3"));
         check("{.spec.l[1]}", Some("\"b\""));
         check(".spec.l[-1]", Some("\"b\""));
-        check(".status.conditions[?(@.type==\"Ready\")].status", Some("\"True\""));
+        check(
+            ".status.conditions[?(@.type==\"Ready\")].status",
+            Some("\"True\""),
+        );
         check(".status.conditions[?(@.type=='A')].status", Some("\"x\""));
         check(r".m.a\.b/c", Some("\"q\""));
         check(".m['a.b/c']", Some("\"q\""));

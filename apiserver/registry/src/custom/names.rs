@@ -12,9 +12,20 @@ pub(super) struct Taken {
 impl Taken {
     /// Adds what a definition holds.
     pub(super) fn add(&mut self, accepted: Ref<'_>) {
-        self.resources.extend([accepted.str("plural").to_owned(), accepted.str("singular").to_owned()]);
-        self.resources.extend(accepted.list("shortNames").filter_map(Ref::as_str).map(str::to_owned));
-        self.kinds.extend([accepted.str("kind").to_owned(), accepted.str("listKind").to_owned()]);
+        self.resources.extend([
+            accepted.str("plural").to_owned(),
+            accepted.str("singular").to_owned(),
+        ]);
+        self.resources.extend(
+            accepted
+                .list("shortNames")
+                .filter_map(Ref::as_str)
+                .map(str::to_owned),
+        );
+        self.kinds.extend([
+            accepted.str("kind").to_owned(),
+            accepted.str("listKind").to_owned(),
+        ]);
     }
 }
 
@@ -28,8 +39,12 @@ pub(super) fn conflict(names: Ref<'_>, taken: &Taken) -> Option<(&'static str, S
             return Some((reason, in_use(names.str(field))));
         }
     }
-    let short: Vec<String> =
-        names.list("shortNames").filter_map(Ref::as_str).filter(|name| resource(name)).map(in_use).collect();
+    let short: Vec<String> = names
+        .list("shortNames")
+        .filter_map(Ref::as_str)
+        .filter(|name| resource(name))
+        .map(in_use)
+        .collect();
     if !short.is_empty() {
         return Some(("ShortNamesConflict", short.join(", ")));
     }
@@ -43,7 +58,9 @@ pub(super) fn conflict(names: Ref<'_>, taken: &Taken) -> Option<(&'static str, S
 
 /// The status a definition should have; `now` for conditions that change.
 pub(super) fn settle(definition: &mut Tree, taken: &Taken, now: &str) {
-    let found = definition.at(&["spec", "names"]).and_then(|names| conflict(names, taken));
+    let found = definition
+        .at(&["spec", "names"])
+        .and_then(|names| conflict(names, taken));
     match found {
         Some((reason, message)) => {
             set_condition(definition, now, ("NamesAccepted", "False"), reason, &message);
@@ -54,9 +71,21 @@ pub(super) fn settle(definition: &mut Tree, taken: &Taken, now: &str) {
         }
         None => {
             accept(definition);
-            set_condition(definition, now, ("NamesAccepted", "True"), "NoConflicts", "no conflicts found");
+            set_condition(
+                definition,
+                now,
+                ("NamesAccepted", "True"),
+                "NoConflicts",
+                "no conflicts found",
+            );
             let message = "the initial names have been accepted";
-            set_condition(definition, now, ("Established", "True"), "InitialNamesAccepted", message);
+            set_condition(
+                definition,
+                now,
+                ("Established", "True"),
+                "InitialNamesAccepted",
+                message,
+            );
         }
     }
 }
@@ -70,20 +99,36 @@ fn accept(definition: &mut Tree) {
 
 /// Whether a condition is true.
 pub(super) fn is_true(definition: &Tree, kind: &str) -> bool {
-    let conditions = definition.get("status").into_iter().flat_map(|status| status.list("conditions"));
-    conditions.into_iter().any(|condition| condition.str("type") == kind && condition.str("status") == "True")
+    let conditions = definition
+        .get("status")
+        .into_iter()
+        .flat_map(|status| status.list("conditions"));
+    conditions
+        .into_iter()
+        .any(|condition| condition.str("type") == kind && condition.str("status") == "True")
 }
 
 /// Sets a condition; its time moves only when its status does.
-pub(crate) fn set_condition(definition: &mut Tree, now: &str, (kind, status): (&str, &str), reason: &str, message: &str) {
+pub(crate) fn set_condition(
+    definition: &mut Tree,
+    now: &str,
+    (kind, status): (&str, &str),
+    reason: &str,
+    message: &str,
+) {
     definition.with(&["status"], |mut own| {
         let mut conditions = own.entry("conditions");
-        let at = conditions.as_ref().items().position(|condition| condition.str("type") == kind);
+        let at = conditions
+            .as_ref()
+            .items()
+            .position(|condition| condition.str("type") == kind);
         let index = at.unwrap_or_else(|| conditions.as_ref().items().len());
         if at.is_none() {
             conditions.push(Value::EmptyMap);
         }
-        let Some(mut condition) = conditions.item(index) else { return };
+        let Some(mut condition) = conditions.item(index) else {
+            return;
+        };
         let moved = condition.as_ref().str("status") != status;
         condition.set("type", kind);
         condition.set("status", status);

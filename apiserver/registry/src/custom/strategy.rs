@@ -17,8 +17,13 @@ pub(super) struct SchemaStrategy {
 
 impl SchemaStrategy {
     fn check_replicas(&self, object: Ref<'_>, problems: &mut Vec<FieldError>) {
-        let Some((text, path)) = &self.replicas else { return };
-        let found = path.iter().try_fold(object, |at, name| at.get(name)).and_then(Ref::as_i64);
+        let Some((text, path)) = &self.replicas else {
+            return;
+        };
+        let found = path
+            .iter()
+            .try_fold(object, |at, name| at.get(name))
+            .and_then(Ref::as_i64);
         if let Some(replicas) = found.filter(|replicas| *replicas < 0) {
             let detail = "should be a non-negative integer";
             problems.push(FieldError::invalid(&FieldPath::new(text), replicas, detail));
@@ -42,7 +47,13 @@ impl Strategy for SchemaStrategy {
         problems
     }
 
-    fn validate_update(&self, _ctx: &RequestContext, _part: Part, object: Ref<'_>, old: Ref<'_>) -> Vec<FieldError> {
+    fn validate_update(
+        &self,
+        _ctx: &RequestContext,
+        _part: Part,
+        object: Ref<'_>,
+        old: Ref<'_>,
+    ) -> Vec<FieldError> {
         let mut problems = structural::validate(object, Some(old));
         self.check_replicas(object, &mut problems);
         problems

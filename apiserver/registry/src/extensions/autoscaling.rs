@@ -26,7 +26,15 @@ fn copy_shared(object: &Tree, schema: &Arc<Schema>, ty: TypeId) -> Tree {
     }
     let shared = [
         ("spec", &["scaleTargetRef", "minReplicas", "maxReplicas"][..]),
-        ("status", &["observedGeneration", "lastScaleTime", "currentReplicas", "desiredReplicas"][..]),
+        (
+            "status",
+            &[
+                "observedGeneration",
+                "lastScaleTime",
+                "currentReplicas",
+                "desiredReplicas",
+            ][..],
+        ),
     ];
     for (part, fields) in shared {
         for field in fields {
@@ -41,20 +49,33 @@ fn copy_shared(object: &Tree, schema: &Arc<Schema>, ty: TypeId) -> Tree {
 impl Conversion for HpaConversion {
     fn from_stored(&self, object: &Tree, schema: &Arc<Schema>, ty: TypeId) -> Tree {
         let mut out = copy_shared(object, schema, ty);
-        let metrics = || object.get("spec").into_iter().flat_map(|spec| spec.list("metrics"));
+        let metrics = || {
+            object
+                .get("spec")
+                .into_iter()
+                .flat_map(|spec| spec.list("metrics"))
+        };
         if let Some(cpu) = metrics().find(|metric| is_cpu_utilization(*metric))
             && let Some(value) = cpu.at(&["resource", "target", "averageUtilization"])
         {
-            out.set(&[Step::Name("spec"), Step::Name("targetCPUUtilizationPercentage")], value);
+            out.set(
+                &[Step::Name("spec"), Step::Name("targetCPUUtilizationPercentage")],
+                value,
+            );
         }
-        let others: Vec<String> =
-            metrics().filter(|metric| !is_cpu_utilization(*metric)).map(Ref::to_json).collect();
+        let others: Vec<String> = metrics()
+            .filter(|metric| !is_cpu_utilization(*metric))
+            .map(Ref::to_json)
+            .collect();
         if !others.is_empty() {
             let text = format!("[{}]", others.join(","));
             out.set_str(&["metadata", "annotations", METRICS_ANNOTATION], &text);
         }
         if let Some(behavior) = object.at(&["spec", "behavior"]) {
-            out.set_str(&["metadata", "annotations", BEHAVIOR_ANNOTATION], &behavior.to_json());
+            out.set_str(
+                &["metadata", "annotations", BEHAVIOR_ANNOTATION],
+                &behavior.to_json(),
+            );
         }
         out
     }

@@ -23,11 +23,15 @@ impl Store {
         admission: &dyn Admission,
     ) -> Result<ListPage, RegistryError> {
         let page = self.list(namespace, select).await?;
-        let mut deletes: Vec<BoxFuture<'_, Result<(), RegistryError>>> = Vec::with_capacity(page.entries.len());
+        let mut deletes: Vec<BoxFuture<'_, Result<(), RegistryError>>> =
+            Vec::with_capacity(page.entries.len());
         for entry in &page.entries {
             deletes.push(Box::pin(self.delete_one(ctx, entry, options, admission)));
         }
-        stream::iter(deletes).buffer_unordered(DELETE_WORKERS).try_collect::<()>().await?;
+        stream::iter(deletes)
+            .buffer_unordered(DELETE_WORKERS)
+            .try_collect::<()>()
+            .await?;
         Ok(page)
     }
 
@@ -40,7 +44,10 @@ impl Store {
         admission: &dyn Admission,
     ) -> Result<(), RegistryError> {
         let key = &entry.record.header.key;
-        match self.delete(ctx, &key.namespace, &key.name, options, admission).await {
+        match self
+            .delete(ctx, &key.namespace, &key.name, options, admission)
+            .await
+        {
             Err(error) if !error.is_not_found() => Err(error),
             _ => Ok(()),
         }

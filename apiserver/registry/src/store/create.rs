@@ -27,27 +27,41 @@ impl Store {
     ) -> Result<Written, RegistryError> {
         metadata::match_namespace(&mut object, &self.row, namespace)?;
         if !metadata::resource_version(&object).is_empty() {
-            return Err(RegistryError::Unclassified("resourceVersion should not be set on objects to be created".into()));
+            return Err(RegistryError::Unclassified(
+                "resourceVersion should not be set on objects to be created".into(),
+            ));
         }
-        let attributes = self.attributes(Operation::Create, "", namespace, metadata::name(&object), options.dry_run);
+        let attributes = self.attributes(
+            Operation::Create,
+            "",
+            namespace,
+            metadata::name(&object),
+            options.dry_run,
+        );
         admission.mutate(ctx, &attributes, &mut object, None).await?;
         self.row.strategy.defaults(&mut object);
-        let generated = metadata::name(&object).is_empty()
-            && !object.str_at(&["metadata", "generateName"]).is_empty();
+        let generated =
+            metadata::name(&object).is_empty() && !object.str_at(&["metadata", "generateName"]).is_empty();
         if !generated {
             return self.create_named(ctx, object, options, admission).await;
         }
         for _ in 0..GENERATE_ATTEMPTS {
             let mut candidate = object.clone();
             let base = object.str_at(&["metadata", "generateName"]);
-            candidate.set_str(&["metadata", "name"], &metadata::generate_name(base, &ctx.runtime));
+            candidate.set_str(
+                &["metadata", "name"],
+                &metadata::generate_name(base, &ctx.runtime),
+            );
             match self.create_named(ctx, candidate, options, admission).await {
                 Err(RegistryError::AlreadyExists { .. }) => {}
                 other => return other,
             }
         }
         let name = object.str_at(&["metadata", "generateName"]).to_owned();
-        Err(RegistryError::GeneratedNamesTaken { resource: self.row.group_resource(), name })
+        Err(RegistryError::GeneratedNamesTaken {
+            resource: self.row.group_resource(),
+            name,
+        })
     }
 
     /// The rest of a create, once the object has its name.
@@ -61,7 +75,10 @@ impl Store {
         metadata::fill_new(&mut object, ctx);
         self.prepare_new(ctx, &mut object);
         self.validate_new(ctx, &object)?;
-        let (namespace, name) = (metadata::namespace(&object).to_owned(), metadata::name(&object).to_owned());
+        let (namespace, name) = (
+            metadata::namespace(&object).to_owned(),
+            metadata::name(&object).to_owned(),
+        );
         let attributes = self.attributes(Operation::Create, "", &namespace, &name, options.dry_run);
         admission.validate(ctx, &attributes, Some(&object), None).await?;
         for warning in self.row.strategy.warnings(object.root(), None) {
@@ -72,21 +89,37 @@ impl Store {
             if self.read_entry(&key).await?.is_some() {
                 return Err(self.already_exists(&name));
             }
-            return Ok(Written::Shown { object, created: true });
+            return Ok(Written::Shown {
+                object,
+                created: true,
+            });
         }
         for _ in 0..ALLOCATE_ATTEMPTS {
             let mut allocated = object.clone();
             let with = self.allocate(ctx, Change::Create, &mut allocated).await?;
-            let op = Op::Put { record: self.encode(&allocated)?, ttl: self.row.strategy.ttl() };
-            let write = Write { key: key.clone(), op, expect: Expect::Absent };
+            let op = Op::Put {
+                record: self.encode(&allocated)?,
+                ttl: self.row.strategy.ttl(),
+            };
+            let write = Write {
+                key: key.clone(),
+                op,
+                expect: Expect::Absent,
+            };
             match self.commit(write, with).await? {
                 Committed::Done(Some(entry)) => return Ok(Written::Stored { entry, created: true }),
-                Committed::Done(None) | Committed::Moved => return Err(self.exists_answer(&key, &name).await),
+                Committed::Done(None) | Committed::Moved => {
+                    return Err(self.exists_answer(&key, &name).await);
+                }
                 Committed::Contended => {}
             }
         }
         let resource = self.row.group_resource();
-        Err(RegistryError::ServerTimeout { resource, verb: "create".into(), seconds: 1 })
+        Err(RegistryError::ServerTimeout {
+            resource,
+            verb: "create".into(),
+            seconds: 1,
+        })
     }
 
     fn prepare_new(&self, ctx: &RequestContext, object: &mut Tree) {
@@ -110,12 +143,21 @@ impl Store {
     }
 
     pub(super) fn already_exists(&self, name: &str) -> RegistryError {
-        RegistryError::AlreadyExists { resource: self.row.group_resource(), name: name.to_owned(), deleting: false }
+        RegistryError::AlreadyExists {
+            resource: self.row.group_resource(),
+            name: name.to_owned(),
+            deleting: false,
+        }
     }
 
     /// The name is taken; say so, and whether its holder is on its way out.
     async fn exists_answer(&self, key: &Key, name: &str) -> RegistryError {
-        let deleting = matches!(self.read_entry(key).await, Ok(Some(entry)) if entry.record.header.is_deleting());
-        RegistryError::AlreadyExists { resource: self.row.group_resource(), name: name.to_owned(), deleting }
+        let deleting =
+            matches!(self.read_entry(key).await, Ok(Some(entry)) if entry.record.header.is_deleting());
+        RegistryError::AlreadyExists {
+            resource: self.row.group_resource(),
+            name: name.to_owned(),
+            deleting,
+        }
     }
 }

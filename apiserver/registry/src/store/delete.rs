@@ -62,11 +62,18 @@ impl Store {
                 Attempt::Done(deleted) => return Ok(deleted),
                 // An insisted-on revision is checked against the new state; the uid must hold all along.
                 Attempt::Again => {
-                    options.preconditions.uid.get_or_insert_with(|| live.record.header.uid.clone());
+                    options
+                        .preconditions
+                        .uid
+                        .get_or_insert_with(|| live.record.header.uid.clone());
                 }
             }
         }
-        Err(RegistryError::conflict(&self.row.group_resource(), name, OPTIMISTIC_LOCK_MESSAGE))
+        Err(RegistryError::conflict(
+            &self.row.group_resource(),
+            name,
+            OPTIMISTIC_LOCK_MESSAGE,
+        ))
     }
 
     async fn delete_once(
@@ -99,13 +106,18 @@ impl Store {
     }
 
     fn deletable(&self, object: &Tree, options: &DeleteOptions) -> Deletable {
-        let seconds = object.at(&["metadata", "deletionGracePeriodSeconds"]).and_then(Ref::as_i64);
+        let seconds = object
+            .at(&["metadata", "deletionGracePeriodSeconds"])
+            .and_then(Ref::as_i64);
         Deletable {
             deletion_timestamp: metadata::time(object, "deletionTimestamp"),
             deletion_grace_period_seconds: seconds,
             finalizers: metadata::finalizers(object),
             generation: metadata::generation(object),
-            graceful: self.row.strategy.graceful(object.root(), options.grace_period_seconds),
+            graceful: self
+                .row
+                .strategy
+                .graceful(object.root(), options.grace_period_seconds),
         }
     }
 
@@ -122,21 +134,29 @@ impl Store {
         apply_mark(&mut object, mark);
         self.row.strategy.mark_deleting(&mut object);
         if dry_run {
-            return Ok(Attempt::Done(Deleted::Waiting(Written::Shown { object, created: false })));
+            return Ok(Attempt::Done(Deleted::Waiting(Written::Shown {
+                object,
+                created: false,
+            })));
         }
         let before = self.decode(live)?;
         let entry = if object == before {
             Arc::clone(live)
         } else {
             let write = Self::put(live.key.clone(), self.encode(&object)?, Expect::At(live.revision));
-            let Some(entry) = self.commit(write, Vec::new()).await?.entry() else { return Ok(Attempt::Again) };
+            let Some(entry) = self.commit(write, Vec::new()).await?.entry() else {
+                return Ok(Attempt::Again);
+            };
             entry
         };
         if then_remove {
             let object = self.decode(&entry)?;
             return self.remove(ctx, &entry, object, false).await;
         }
-        Ok(Attempt::Done(Deleted::Waiting(Written::Stored { entry, created: false })))
+        Ok(Attempt::Done(Deleted::Waiting(Written::Stored {
+            entry,
+            created: false,
+        })))
     }
 
     async fn remove(
@@ -182,7 +202,10 @@ impl Store {
 /// The mark of an object that only its kind's own hold keeps.
 fn held_mark(view: &Deletable, now: Timestamp) -> Mark {
     Mark {
-        deletion_timestamp: view.deletion_timestamp.filter(|known| *known <= now).unwrap_or(now),
+        deletion_timestamp: view
+            .deletion_timestamp
+            .filter(|known| *known <= now)
+            .unwrap_or(now),
         deletion_grace_period_seconds: 0,
         finalizers: view.finalizers.clone(),
         generation: view.generation,
@@ -200,6 +223,9 @@ fn apply_mark(object: &mut Tree, mark: &Mark) {
         }
     });
     if mark.generation > 0 {
-        object.set(&[Step::Name("metadata"), Step::Name("generation")], Value::Int(mark.generation));
+        object.set(
+            &[Step::Name("metadata"), Step::Name("generation")],
+            Value::Int(mark.generation),
+        );
     }
 }

@@ -44,7 +44,10 @@ pub struct Mark {
 pub enum DeletionStep {
     RemoveNow,
     /// Write the mark; then remove as well when nothing holds the object.
-    MarkDeleting { mark: Mark, then_remove: bool },
+    MarkDeleting {
+        mark: Mark,
+        then_remove: bool,
+    },
     /// Somebody deleted it already and nothing changes.
     AlreadyDeleting,
 }
@@ -64,7 +67,11 @@ pub fn deletion_step(
     let held = !finalizers.is_empty();
     let changed = finalizers != object.finalizers;
     match grace {
-        Grace::Marked { deletion_timestamp, seconds, bump } => DeletionStep::MarkDeleting {
+        Grace::Marked {
+            deletion_timestamp,
+            seconds,
+            bump,
+        } => DeletionStep::MarkDeleting {
             mark: Mark {
                 deletion_timestamp,
                 deletion_grace_period_seconds: seconds,
@@ -97,7 +104,11 @@ fn hold(object: &Deletable, finalizers: Vec<String>, changed: bool, now: Timesta
 }
 
 fn bumped(generation: i64, bump: bool) -> i64 {
-    if bump && generation > 0 { generation + 1 } else { generation }
+    if bump && generation > 0 {
+        generation + 1
+    } else {
+        generation
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -106,14 +117,22 @@ enum Grace {
     None,
     /// A graceful deletion runs and this one does not shorten it.
     Pending,
-    Marked { deletion_timestamp: Timestamp, seconds: i64, bump: bool },
+    Marked {
+        deletion_timestamp: Timestamp,
+        seconds: i64,
+        bump: bool,
+    },
 }
 
 fn graceful_step(object: &Deletable, options: &DeleteOptions, now: Timestamp) -> Grace {
-    let Some(granted) = object.graceful else { return Grace::None };
+    let Some(granted) = object.graceful else {
+        return Grace::None;
+    };
     let requested = options.grace_period_seconds.map(at_least_none);
     if let Some(since) = object.deletion_timestamp {
-        let Some(running) = object.deletion_grace_period_seconds.map(at_least_none) else { return Grace::None };
+        let Some(running) = object.deletion_grace_period_seconds.map(at_least_none) else {
+            return Grace::None;
+        };
         return match requested {
             // Only a shorter period counts.
             Some(shorter) if shorter < running => Grace::Marked {
@@ -125,7 +144,11 @@ fn graceful_step(object: &Deletable, options: &DeleteOptions, now: Timestamp) ->
         };
     }
     let seconds = at_least_none(granted);
-    Grace::Marked { deletion_timestamp: shifted(now, seconds), seconds, bump: true }
+    Grace::Marked {
+        deletion_timestamp: shifted(now, seconds),
+        seconds,
+        bump: true,
+    }
 }
 
 /// Negative periods mean one second.
@@ -134,7 +157,8 @@ fn at_least_none(seconds: i64) -> i64 {
 }
 
 fn shifted(time: Timestamp, seconds: i64) -> Timestamp {
-    time.saturating_add(SignedDuration::from_secs(seconds)).unwrap_or(time)
+    time.saturating_add(SignedDuration::from_secs(seconds))
+        .unwrap_or(time)
 }
 
 /// The finalizers once the propagation policy has added or removed its own.
@@ -144,7 +168,10 @@ fn finalizers_after(object: &Deletable, options: &DeleteOptions, policy: Garbage
     if has(FINALIZER_ORPHAN) == orphan && has(FINALIZER_FOREGROUND) == foreground {
         return object.finalizers.clone();
     }
-    let kept = object.finalizers.iter().filter(|own| *own != FINALIZER_ORPHAN && *own != FINALIZER_FOREGROUND);
+    let kept = object
+        .finalizers
+        .iter()
+        .filter(|own| *own != FINALIZER_ORPHAN && *own != FINALIZER_FOREGROUND);
     let mut finalizers: Vec<String> = kept.cloned().collect();
     if orphan {
         finalizers.push(FINALIZER_ORPHAN.into());
@@ -207,15 +234,25 @@ mod tests {
     }
 
     fn finalized(names: &[&str]) -> Deletable {
-        Deletable { finalizers: names.iter().map(|n| (*n).into()).collect(), generation: 3, ..Deletable::default() }
+        Deletable {
+            finalizers: names.iter().map(|n| (*n).into()).collect(),
+            generation: 3,
+            ..Deletable::default()
+        }
     }
 
     fn propagate(propagation: Propagation) -> DeleteOptions {
-        DeleteOptions { propagation: Some(propagation), ..DeleteOptions::default() }
+        DeleteOptions {
+            propagation: Some(propagation),
+            ..DeleteOptions::default()
+        }
     }
 
     fn grace(seconds: i64) -> DeleteOptions {
-        DeleteOptions { grace_period_seconds: Some(seconds), ..DeleteOptions::default() }
+        DeleteOptions {
+            grace_period_seconds: Some(seconds),
+            ..DeleteOptions::default()
+        }
     }
 
     #[test]
@@ -223,27 +260,66 @@ mod tests {
         use GarbagePolicy::{Background, Orphan, Unsupported};
         let plain = || finalized(&[]);
         check(plain(), DeleteOptions::default(), Background, "remove");
-        check(plain(), DeleteOptions::default(), Orphan, "mark at 0 grace 0 gen 4 [orphan]");
+        check(
+            plain(),
+            DeleteOptions::default(),
+            Orphan,
+            "mark at 0 grace 0 gen 4 [orphan]",
+        );
         check(plain(), propagate(Propagation::Background), Orphan, "remove");
-        check(plain(), propagate(Propagation::Foreground), Background, "mark at 0 grace 0 gen 4 [foregroundDeletion]");
+        check(
+            plain(),
+            propagate(Propagation::Foreground),
+            Background,
+            "mark at 0 grace 0 gen 4 [foregroundDeletion]",
+        );
         check(plain(), propagate(Propagation::Foreground), Unsupported, "remove");
-        check(finalized(&["a/b"]), DeleteOptions::default(), Background, "mark at 0 grace 0 gen 4 [a/b]");
-        check(finalized(&["orphan"]), propagate(Propagation::Background), Background, "remove");
-        check(finalized(&["a/b"]), propagate(Propagation::Orphan), Background, "mark at 0 grace 0 gen 4 [a/b,orphan]");
+        check(
+            finalized(&["a/b"]),
+            DeleteOptions::default(),
+            Background,
+            "mark at 0 grace 0 gen 4 [a/b]",
+        );
+        check(
+            finalized(&["orphan"]),
+            propagate(Propagation::Background),
+            Background,
+            "remove",
+        );
+        check(
+            finalized(&["a/b"]),
+            propagate(Propagation::Orphan),
+            Background,
+            "mark at 0 grace 0 gen 4 [a/b,orphan]",
+        );
         let deleting = Deletable {
             deletion_timestamp: Some(at(NOW - 5)),
             deletion_grace_period_seconds: Some(0),
             ..finalized(&["a/b"])
         };
         check(deleting.clone(), DeleteOptions::default(), Background, "already");
-        check(deleting, propagate(Propagation::Orphan), Background, "mark at -5 grace 0 gen 3 [a/b,orphan]");
+        check(
+            deleting,
+            propagate(Propagation::Orphan),
+            Background,
+            "mark at -5 grace 0 gen 3 [a/b,orphan]",
+        );
     }
 
     #[test]
     fn grace_periods() {
-        let pod = |graceful| Deletable { graceful: Some(graceful), generation: 1, ..Deletable::default() };
+        let pod = |graceful| Deletable {
+            graceful: Some(graceful),
+            generation: 1,
+            ..Deletable::default()
+        };
         let background = GarbagePolicy::Background;
-        check(pod(30), DeleteOptions::default(), background, "mark at 30 grace 30 gen 2 []");
+        check(
+            pod(30),
+            DeleteOptions::default(),
+            background,
+            "mark at 30 grace 30 gen 2 []",
+        );
         check(pod(0), grace(0), background, "mark at 0 grace 0 gen 2 [] remove");
         check(pod(-3), grace(-3), background, "mark at 1 grace 1 gen 2 []");
         let running = |graceful| Deletable {
@@ -254,6 +330,11 @@ mod tests {
         check(running(30), DeleteOptions::default(), background, "already");
         check(running(40), grace(40), background, "already");
         check(running(5), grace(5), background, "mark at -5 grace 5 gen 1 []");
-        check(running(0), grace(0), background, "mark at -10 grace 0 gen 1 [] remove");
+        check(
+            running(0),
+            grace(0),
+            background,
+            "mark at -10 grace 0 gen 1 [] remove",
+        );
     }
 }

@@ -105,7 +105,11 @@ impl Store {
 
     /// What is stored under a key now.
     pub(crate) async fn read_entry(&self, key: &Key) -> Result<Option<Arc<Entry>>, RegistryError> {
-        let found = self.storage().get(key, ReadAt::Latest).await.map_err(|error| self.storage_error(&error))?;
+        let found = self
+            .storage()
+            .get(key, ReadAt::Latest)
+            .await
+            .map_err(|error| self.storage_error(&error))?;
         Ok(found.entry)
     }
 
@@ -126,7 +130,11 @@ impl Store {
     }
 
     pub(crate) fn put(key: Key, record: Record, expect: Expect) -> Write {
-        Write { key, expect, op: Op::Put { record, ttl: None } }
+        Write {
+            key,
+            expect,
+            op: Op::Put { record, ttl: None },
+        }
     }
 
     pub(crate) fn attributes(
@@ -157,7 +165,10 @@ impl Store {
         if !self.row.strategy.allocates() {
             return Ok(Vec::new());
         }
-        self.row.strategy.allocate(ctx, &self.registry, change, object).await
+        self.row
+            .strategy
+            .allocate(ctx, &self.registry, change, object)
+            .await
     }
 
     /// Puts a member of the root back to its zero value.
@@ -183,7 +194,11 @@ impl Store {
         if errors.is_empty() {
             return Ok(());
         }
-        Err(RegistryError::Invalid { kind: self.row.group_kind(), name: name.to_owned(), errors })
+        Err(RegistryError::Invalid {
+            kind: self.row.group_kind(),
+            name: name.to_owned(),
+            errors,
+        })
     }
 
     pub(crate) fn storage_error(&self, error: &StorageError) -> RegistryError {
@@ -194,12 +209,14 @@ impl Store {
 /// What a failed storage operation means to a client.
 pub(crate) fn storage_error(error: &StorageError) -> RegistryError {
     match error {
-        StorageError::Compacted { .. } => {
-            RegistryError::Expired { message: error.to_string(), fresh_continue: None }
-        }
-        StorageError::Future { asked, current } => {
-            RegistryError::TooLargeRevision { requested: *asked, current: *current }
-        }
+        StorageError::Compacted { .. } => RegistryError::Expired {
+            message: error.to_string(),
+            fresh_continue: None,
+        },
+        StorageError::Future { asked, current } => RegistryError::TooLargeRevision {
+            requested: *asked,
+            current: *current,
+        },
         StorageError::TooLarge { limit, .. } => RegistryError::TooLarge(*limit),
         StorageError::Unavailable(reason) => RegistryError::Unavailable(reason.clone()),
         other => {

@@ -5,8 +5,8 @@ use crate::continue_token::{ContinueToken, INCONSISTENT_CONTINUE_MESSAGE};
 use crate::error::RegistryError;
 use crate::options::{ListOptions, Predicate, RevisionMatch};
 use apiserver_storage::{Entry, Key, Prefix, RangeOptions, ReadAt, StorageError};
-use std::sync::Arc;
 use machinery_meta::{ObjectHeader, Revision};
+use std::sync::Arc;
 
 /// One page of a list.
 #[derive(Debug, Default)]
@@ -52,8 +52,14 @@ impl Store {
         revision: RevisionMatch,
     ) -> Result<Arc<Entry>, RegistryError> {
         let key = self.key(namespace, name)?;
-        let found = self.storage().get(&key, read_at(revision)).await.map_err(|error| self.storage_error(&error))?;
-        found.entry.ok_or_else(|| RegistryError::not_found(&self.row.group_resource(), name))
+        let found = self
+            .storage()
+            .get(&key, read_at(revision))
+            .await
+            .map_err(|error| self.storage_error(&error))?;
+        found
+            .entry
+            .ok_or_else(|| RegistryError::not_found(&self.row.group_resource(), name))
     }
 
     /// A page of the collection, of one namespace or (empty) of all.
@@ -67,11 +73,23 @@ impl Store {
     }
 
     /// A list that can have one item only is a get.
-    async fn list_by_name(&self, namespace: &str, options: &ListOptions) -> Result<Option<ListPage>, RegistryError> {
-        let Some(name) = options.predicate.fields.required("metadata.name") else { return Ok(None) };
-        let named_namespace = options.predicate.fields.required("metadata.namespace").unwrap_or(namespace);
+    async fn list_by_name(
+        &self,
+        namespace: &str,
+        options: &ListOptions,
+    ) -> Result<Option<ListPage>, RegistryError> {
+        let Some(name) = options.predicate.fields.required("metadata.name") else {
+            return Ok(None);
+        };
+        let named_namespace = options
+            .predicate
+            .fields
+            .required("metadata.namespace")
+            .unwrap_or(namespace);
         let known_place = !self.row.namespaced || !named_namespace.is_empty();
-        let Ok(key) = Key::parse(&self.row.key(named_namespace, name)) else { return Ok(None) };
+        let Ok(key) = Key::parse(&self.row.key(named_namespace, name)) else {
+            return Ok(None);
+        };
         if !known_place || !options.continue_token.is_empty() || name.is_empty() || name.contains('/') {
             return Ok(None);
         }
@@ -83,10 +101,19 @@ impl Store {
         };
         let matching = |entry: &Arc<Entry>| options.predicate.matches(&entry.record.header);
         let entries: Vec<Arc<Entry>> = found.entry.into_iter().filter(matching).collect();
-        Ok(Some(ListPage { entries, revision: found.revision, ..ListPage::default() }))
+        Ok(Some(ListPage {
+            entries,
+            revision: found.revision,
+            ..ListPage::default()
+        }))
     }
 
-    async fn collect(&self, prefix: &Prefix, span: Span, options: &ListOptions) -> Result<ListPage, RegistryError> {
+    async fn collect(
+        &self,
+        prefix: &Prefix,
+        span: Span,
+        options: &ListOptions,
+    ) -> Result<ListPage, RegistryError> {
         let everything = options.predicate.is_everything();
         let per_scan = match options.limit {
             0 => 0,
@@ -94,7 +121,11 @@ impl Store {
             limit => limit.max(SCAN_PAGE),
         };
         let mut page = ListPage::default();
-        let mut range = RangeOptions { at: span.at, start_after: span.after.clone(), limit: per_scan };
+        let mut range = RangeOptions {
+            at: span.at,
+            start_after: span.after.clone(),
+            limit: per_scan,
+        };
         loop {
             let found = match self.storage().range(prefix, &range).await {
                 Ok(found) => found,
@@ -133,7 +164,10 @@ impl Store {
             StorageError::Compacted { .. } if span.continued => {
                 let start = after.and_then(|key| key.below(prefix)).unwrap_or_default();
                 let fresh = ContinueToken::new(-1, format!("{start}\0")).encode();
-                RegistryError::Expired { message: INCONSISTENT_CONTINUE_MESSAGE.into(), fresh_continue: Some(fresh) }
+                RegistryError::Expired {
+                    message: INCONSISTENT_CONTINUE_MESSAGE.into(),
+                    fresh_continue: Some(fresh),
+                }
             }
             StorageError::Compacted { .. } => list_too_old(),
             other => self.storage_error(other),
@@ -142,7 +176,10 @@ impl Store {
 }
 
 fn list_too_old() -> RegistryError {
-    RegistryError::Expired { message: LIST_TOO_OLD_MESSAGE.into(), fresh_continue: None }
+    RegistryError::Expired {
+        message: LIST_TOO_OLD_MESSAGE.into(),
+        fresh_continue: None,
+    }
 }
 
 fn read_at(revision: RevisionMatch) -> ReadAt {
@@ -155,7 +192,11 @@ fn read_at(revision: RevisionMatch) -> ReadAt {
 
 fn span(prefix: &Prefix, options: &ListOptions) -> Result<Span, RegistryError> {
     if options.continue_token.is_empty() {
-        return Ok(Span { at: read_at(options.revision), after: None, continued: false });
+        return Ok(Span {
+            at: read_at(options.revision),
+            after: None,
+            continued: false,
+        });
     }
     let token = ContinueToken::decode(&options.continue_token).map_err(RegistryError::BadRequest)?;
     let at = u64::try_from(token.resource_version).map_or(ReadAt::Latest, |r| ReadAt::Exact(Revision(r)));
@@ -163,7 +204,11 @@ fn span(prefix: &Prefix, options: &ListOptions) -> Result<Span, RegistryError> {
     let last = format!("{prefix}{}", token.start_key.trim_end_matches('\0'));
     let after = Key::parse(&last)
         .map_err(|_| RegistryError::BadRequest(format!("continue key is not valid: {}", token.start_key)))?;
-    Ok(Span { at, after: Some(after), continued: true })
+    Ok(Span {
+        at,
+        after: Some(after),
+        continued: true,
+    })
 }
 
 /// More follows: say where, and how much when nothing is filtered.

@@ -8,11 +8,11 @@ use crate::metadata;
 use crate::options::{CreateOptions, Preconditions, UpdateOptions};
 use crate::strategy::{Change, Part};
 use apiserver_storage::{Entry, Expect, Write};
-use std::sync::Arc;
 use async_trait::async_trait;
 use machinery_meta::field::Shown;
 use machinery_meta::{FieldError, FieldPath, GroupKind};
 use machinery_schema::Tree;
+use std::sync::Arc;
 
 /// An unconditional change meets at most this many others before the client is told to come back: more than five
 /// writers of one object at the same moment are a client's mistake.
@@ -43,7 +43,10 @@ impl UpdatedObject for Replacement {
     fn preconditions(&self) -> Preconditions {
         let uid = metadata::uid(&self.0);
         let uid = (!uid.is_empty()).then(|| machinery_meta::Uid(uid.to_owned()));
-        Preconditions { uid, resource_version: None }
+        Preconditions {
+            uid,
+            resource_version: None,
+        }
     }
 }
 
@@ -79,13 +82,22 @@ impl Store {
         let key = self.key(target.namespace, target.name)?;
         for _ in 0..UPDATE_ATTEMPTS {
             let Some(live) = self.read_entry(&key).await? else {
-                return self.create_on_update(ctx, target, change, options, admission).await;
+                return self
+                    .create_on_update(ctx, target, change, options, admission)
+                    .await;
             };
-            if let Some(written) = self.update_once(ctx, target, &live, change, options, admission).await? {
+            if let Some(written) = self
+                .update_once(ctx, target, &live, change, options, admission)
+                .await?
+            {
                 return Ok(written);
             }
         }
-        Err(RegistryError::conflict(&self.row.group_resource(), target.name, OPTIMISTIC_LOCK_MESSAGE))
+        Err(RegistryError::conflict(
+            &self.row.group_resource(),
+            target.name,
+            OPTIMISTIC_LOCK_MESSAGE,
+        ))
     }
 
     /// One attempt; `None` when somebody else wrote in between.
@@ -109,12 +121,16 @@ impl Store {
             target.name,
             options.dry_run,
         );
-        admission.mutate(ctx, &attributes, &mut object, Some(&old)).await?;
+        admission
+            .mutate(ctx, &attributes, &mut object, Some(&old))
+            .await?;
         self.row.strategy.defaults(&mut object);
         self.check_revision(&mut object, &old, target.name)?;
         self.prepare_changed(ctx, target.part, &mut object, &old);
         self.validate_changed(ctx, target.part, &object, &old)?;
-        admission.validate(ctx, &attributes, Some(&object), Some(&old)).await?;
+        admission
+            .validate(ctx, &attributes, Some(&object), Some(&old))
+            .await?;
         for warning in self.row.strategy.warnings(object.root(), Some(old.root())) {
             ctx.warnings.add(warning);
         }
@@ -122,19 +138,37 @@ impl Store {
             return self.finish_deletion(ctx, live, object, options.dry_run).await;
         }
         if object == old {
-            return Ok(Some(Written::Stored { entry: Arc::clone(live), created: false }));
+            return Ok(Some(Written::Stored {
+                entry: Arc::clone(live),
+                created: false,
+            }));
         }
         if options.dry_run {
-            return Ok(Some(Written::Shown { object, created: false }));
+            return Ok(Some(Written::Shown {
+                object,
+                created: false,
+            }));
         }
-        let with = self.allocate(ctx, Change::Update { old: old.root() }, &mut object).await?;
+        let with = self
+            .allocate(ctx, Change::Update { old: old.root() }, &mut object)
+            .await?;
         let write = Self::put(live.key.clone(), self.encode(&object)?, Expect::At(live.revision));
-        Ok(self.commit(write, with).await?.entry().map(|entry| Written::Stored { entry, created: false }))
+        Ok(self
+            .commit(write, with)
+            .await?
+            .entry()
+            .map(|entry| Written::Stored {
+                entry,
+                created: false,
+            }))
     }
 
     /// A revision in the candidate must be the live one; none is the live one where the kind allows it.
     fn check_revision(&self, object: &mut Tree, old: &Tree, name: &str) -> Result<(), RegistryError> {
-        let (wanted, live) = (metadata::resource_version(object), metadata::resource_version(old));
+        let (wanted, live) = (
+            metadata::resource_version(object),
+            metadata::resource_version(old),
+        );
         match wanted {
             "" | "0" if self.row.strategy.allows_unconditional_update() => {
                 object.set_str(&["metadata", "resourceVersion"], live);
@@ -145,11 +179,22 @@ impl Store {
                 let problem =
                     FieldError::invalid(&path, Shown("0x0".into()), "must be specified for an update");
                 let resource = self.row.group_resource();
-                let kind = GroupKind { group: resource.group, kind: resource.resource };
-                Err(RegistryError::Invalid { kind, name: name.to_owned(), errors: vec![problem] })
+                let kind = GroupKind {
+                    group: resource.group,
+                    kind: resource.resource,
+                };
+                Err(RegistryError::Invalid {
+                    kind,
+                    name: name.to_owned(),
+                    errors: vec![problem],
+                })
             }
             _ if wanted == live => Ok(()),
-            _ => Err(RegistryError::conflict(&self.row.group_resource(), name, OPTIMISTIC_LOCK_MESSAGE)),
+            _ => Err(RegistryError::conflict(
+                &self.row.group_resource(),
+                name,
+                OPTIMISTIC_LOCK_MESSAGE,
+            )),
         }
     }
 
@@ -172,7 +217,10 @@ impl Store {
 
     /// A status update changes metadata and status; everything else stays as it is.
     fn keep_only_status(&self, object: &mut Tree, old: &Tree) {
-        let members: Vec<String> = old.root().entries().chain(object.root().entries())
+        let members: Vec<String> = old
+            .root()
+            .entries()
+            .chain(object.root().entries())
             .map(|(name, _)| name.to_owned())
             .filter(|name| name != "metadata" && name != "status")
             .collect();
@@ -189,15 +237,23 @@ impl Store {
         old: &Tree,
     ) -> Result<(), RegistryError> {
         let mut problems = metadata::validate_changed(object, old, &self.row);
-        problems.extend(self.row.strategy.validate_update(ctx, part, object.root(), old.root()));
+        problems.extend(
+            self.row
+                .strategy
+                .validate_update(ctx, part, object.root(), old.root()),
+        );
         self.refuse_invalid(metadata::name(object), problems)
     }
 
     /// The last finalizer of a deleted object went away with this update.
     fn is_released(&self, object: &Tree, old: &Tree) -> bool {
-        let grace = old.at(&["metadata", "deletionGracePeriodSeconds"]).and_then(machinery_schema::Ref::as_i64);
+        let grace = old
+            .at(&["metadata", "deletionGracePeriodSeconds"])
+            .and_then(machinery_schema::Ref::as_i64);
         grace == Some(0)
-            && old.at(&["metadata", "deletionTimestamp"]).is_some_and(|t| !t.is_null())
+            && old
+                .at(&["metadata", "deletionTimestamp"])
+                .is_some_and(|t| !t.is_null())
             && metadata::finalizers(object).is_empty()
             && !self.row.strategy.is_held(object.root())
     }
@@ -216,7 +272,10 @@ impl Store {
                 return Ok(None);
             }
         }
-        Ok(Some(Written::Shown { object, created: false }))
+        Ok(Some(Written::Shown {
+            object,
+            created: false,
+        }))
     }
 
     async fn create_on_update(
@@ -241,7 +300,8 @@ impl Store {
             field_manager: options.field_manager.clone(),
             field_validation: options.field_validation,
         };
-        self.create(ctx, target.namespace, object, &options, admission).await
+        self.create(ctx, target.namespace, object, &options, admission)
+            .await
     }
 
     /// Uid and revision a caller insists on.
@@ -266,7 +326,11 @@ impl Store {
         if let Some(version) = &wanted.resource_version
             && version != metadata::resource_version(old)
         {
-            return Err(refuse("ResourceVersion", version, metadata::resource_version(old)));
+            return Err(refuse(
+                "ResourceVersion",
+                version,
+                metadata::resource_version(old),
+            ));
         }
         Ok(())
     }

@@ -3,7 +3,9 @@
 use super::Store;
 use crate::error::RegistryError;
 use crate::options::{Predicate, WatchOptions};
-use apiserver_storage::{Entry, Event, Interest, Key, RangeOptions, ReadAt, StorageError, WatchCursor, WatchRequest};
+use apiserver_storage::{
+    Entry, Event, Interest, Key, RangeOptions, ReadAt, StorageError, WatchCursor, WatchRequest,
+};
 use machinery_meta::Revision;
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -16,7 +18,10 @@ pub enum WatchEvent {
     /// The object as it last was, with the revision of the change that took it from sight.
     Deleted(Arc<Entry>, Revision),
     /// Everything up to here has been sent; `initial` marks the end of the initial state.
-    Bookmark { revision: Revision, initial: bool },
+    Bookmark {
+        revision: Revision,
+        initial: bool,
+    },
     /// The watch ends here.
     Failed(RegistryError),
 }
@@ -48,7 +53,10 @@ impl Store {
             Ok(begin) => begin,
             Err(error) => return Ok(Watcher::failing(error)),
         };
-        let request = WatchRequest { interests: self.interests(namespace, &options.predicate)?, after };
+        let request = WatchRequest {
+            interests: self.interests(namespace, &options.predicate)?,
+            after,
+        };
         let initial_bookmark =
             (options.send_initial_events == Some(true) && options.bookmarks).then_some(after);
         match self.storage().watch(request).await {
@@ -83,11 +91,17 @@ impl Store {
             Some(since) if since > Revision::ZERO => ReadAt::NotBefore(since),
             _ => ReadAt::Latest,
         };
-        let range = RangeOptions { at, ..RangeOptions::default() };
+        let range = RangeOptions {
+            at,
+            ..RangeOptions::default()
+        };
         let page = self.storage().range(&self.prefix(namespace)?, &range).await;
         let page = page.map_err(|error| self.storage_error(&error))?;
-        let entries =
-            page.entries.into_iter().filter(|entry| options.predicate.matches(&entry.record.header)).collect();
+        let entries = page
+            .entries
+            .into_iter()
+            .filter(|entry| options.predicate.matches(&entry.record.header))
+            .collect();
         Ok((entries, page.revision))
     }
 
@@ -116,7 +130,10 @@ impl Store {
 
 fn too_old(asked: Revision, compacted: Revision) -> RegistryError {
     let message = format!("too old resource version: {asked} ({compacted})");
-    RegistryError::Expired { message, fresh_continue: None }
+    RegistryError::Expired {
+        message,
+        fresh_continue: None,
+    }
 }
 
 impl Watcher {
@@ -132,7 +149,9 @@ impl Watcher {
 
     /// Everything up to here has been told.
     pub fn position(&self) -> Revision {
-        self.cursor.as_ref().map_or(Revision::ZERO, |cursor| cursor.position())
+        self.cursor
+            .as_ref()
+            .map_or(Revision::ZERO, |cursor| cursor.position())
     }
 
     /// Events there are without waiting: the initial state, and how it ended.
@@ -142,7 +161,10 @@ impl Watcher {
         }
         let mut events: Vec<WatchEvent> = self.initial.drain(..).map(WatchEvent::Added).collect();
         if let Some(revision) = self.initial_bookmark.take() {
-            events.push(WatchEvent::Bookmark { revision, initial: true });
+            events.push(WatchEvent::Bookmark {
+                revision,
+                initial: true,
+            });
         }
         events
     }
@@ -150,11 +172,15 @@ impl Watcher {
     /// The next changes; empty at the end. Dropping the future loses nothing.
     pub async fn next(&mut self) -> Vec<WatchEvent> {
         loop {
-            let Some(cursor) = self.cursor.as_mut() else { return Vec::new() };
+            let Some(cursor) = self.cursor.as_mut() else {
+                return Vec::new();
+            };
             match cursor.next_batch(BATCH).await {
                 Ok(events) => {
-                    let seen: Vec<WatchEvent> =
-                        events.iter().filter_map(|event| seen_through(&self.predicate, event)).collect();
+                    let seen: Vec<WatchEvent> = events
+                        .iter()
+                        .filter_map(|event| seen_through(&self.predicate, event))
+                        .collect();
                     if !seen.is_empty() {
                         return seen;
                     }
@@ -175,7 +201,10 @@ impl Watcher {
 /// What a change looks like to somebody who sees only what matches: an object can come into sight and leave it.
 fn seen_through(predicate: &Predicate, event: &Event) -> Option<WatchEvent> {
     let matches = |entry: &Option<Arc<Entry>>| {
-        entry.as_ref().filter(|entry| predicate.matches(&entry.record.header)).cloned()
+        entry
+            .as_ref()
+            .filter(|entry| predicate.matches(&entry.record.header))
+            .cloned()
     };
     match (matches(&event.previous), matches(&event.entry)) {
         (None, Some(new)) => Some(WatchEvent::Added(new)),

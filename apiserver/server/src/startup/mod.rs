@@ -1,6 +1,7 @@
 //! What the server itself writes when it starts. A new step is a file here and a row in [`STEPS`]; steps run in order,
 //! each safe to run again and again, on a fresh store and on one that another server shares.
 
+mod custom_resources;
 mod default_objects;
 mod extension_authentication;
 mod kubernetes_service;
@@ -37,10 +38,11 @@ pub(crate) struct Startup {
 type Step = for<'a> fn(&'a Startup) -> BoxFuture<'a, Result<(), RegistryError>>;
 
 /// In order.
-const STEPS: [(&str, Step); 6] = [
+const STEPS: [(&str, Step); 7] = [
     ("system namespaces", default_objects::namespaces),
     ("priority classes", default_objects::priority_classes),
     ("flow control", default_objects::flow_control),
+    ("custom resources", custom_resources::serve),
     ("bootstrap RBAC", rbac::reconcile),
     ("kubernetes service", kubernetes_service::reconcile),
     (

@@ -12,9 +12,11 @@ pub const PATIENCE: Duration = Duration::from_secs(90);
 
 /// Upstream's kubectl of the pinned version, or `None` after saying what is skipped.
 pub fn kubectl_or_skip(test: &str) -> Option<PathBuf> {
-    let tools = std::env::var("KNARR_TOOLS").map(PathBuf::from).unwrap_or_else(|_| {
-        PathBuf::from(std::env::var("HOME").unwrap_or_default()).join(".cache/knarr/tools")
-    });
+    let tools = std::env::var("KNARR_TOOLS")
+        .map(PathBuf::from)
+        .unwrap_or_else(|_| {
+            PathBuf::from(std::env::var("HOME").unwrap_or_default()).join(".cache/knarr/tools")
+        });
     let kubectl = tools.join("kubectl");
     if kubectl.is_file() {
         return Some(kubectl);
@@ -39,7 +41,12 @@ impl Server {
             .expect("a free port")
             .port();
         let child = spawn(dir.path(), port);
-        let server = Self { dir, port, kubectl, child };
+        let server = Self {
+            dir,
+            port,
+            kubectl,
+            child,
+        };
         server.wait_ready();
         server
     }
@@ -79,7 +86,12 @@ impl Server {
     pub fn kubectl(&self, arguments: &[&str]) -> String {
         let output = self.try_kubectl(arguments);
         let (out, err) = (text(&output.stdout), text(&output.stderr));
-        assert!(output.status.success(), "kubectl {}: {err}{out}\n{}", arguments.join(" "), self.log());
+        assert!(
+            output.status.success(),
+            "kubectl {}: {err}{out}\n{}",
+            arguments.join(" "),
+            self.log()
+        );
         out
     }
 
@@ -87,7 +99,11 @@ impl Server {
     #[track_caller]
     pub fn refused(&self, arguments: &[&str]) -> String {
         let output = self.try_kubectl(arguments);
-        assert!(!output.status.success(), "kubectl {} was accepted", arguments.join(" "));
+        assert!(
+            !output.status.success(),
+            "kubectl {} was accepted",
+            arguments.join(" ")
+        );
         text(&output.stderr)
     }
 
@@ -130,12 +146,22 @@ impl Drop for Server {
 }
 
 fn spawn(dir: &Path, port: u16) -> Child {
-    let log = std::fs::File::options().create(true).append(true).open(dir.join("log")).expect("a log");
+    let log = std::fs::File::options()
+        .create(true)
+        .append(true)
+        .open(dir.join("log"))
+        .expect("a log");
     Command::new(env!("CARGO_BIN_EXE_knarr"))
         .arg("server")
         .arg("--data-dir")
         .arg(dir.join("data"))
-        .args(["--bind-address", "127.0.0.1", "--secure-port", &port.to_string(), "--disable-agent"])
+        .args([
+            "--bind-address",
+            "127.0.0.1",
+            "--secure-port",
+            &port.to_string(),
+            "--disable-agent",
+        ])
         .arg("--write-kubeconfig")
         .arg(dir.join("kubeconfig"))
         .stdin(Stdio::null())

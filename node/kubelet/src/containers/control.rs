@@ -103,16 +103,19 @@ impl ContainerControl {
             config: Some(config),
             runtime_handler: String::new(),
         };
-        let answer = self.timed("run pod sandbox", self.cri.run_pod_sandbox(request)).await.map_err(|error| {
-            let message = error.rpc_text();
-            let event = format!("Failed to create pod sandbox: {message}");
-            self.events
-                .pod(pod, EventKind::Warning, "FailedCreatePodSandBox", event);
-            StartError {
-                reason: "CreatePodSandboxError",
-                message,
-            }
-        })?;
+        let answer = self
+            .timed("run pod sandbox", self.cri.run_pod_sandbox(request))
+            .await
+            .map_err(|error| {
+                let message = error.rpc_text();
+                let event = format!("Failed to create pod sandbox: {message}");
+                self.events
+                    .pod(pod, EventKind::Warning, "FailedCreatePodSandBox", event);
+                StartError {
+                    reason: "CreatePodSandboxError",
+                    message,
+                }
+            })?;
         Ok(answer.pod_sandbox_id)
     }
 
@@ -185,7 +188,10 @@ impl ContainerControl {
         let request = v1::StartContainerRequest {
             container_id: id.clone(),
         };
-        if let Err(error) = self.timed("start container", self.cri.start_container(request)).await {
+        if let Err(error) = self
+            .timed("start container", self.cri.start_container(request))
+            .await
+        {
             return Err(StartError {
                 reason: "RunContainerError",
                 message: error.message(),
@@ -249,7 +255,9 @@ impl ContainerControl {
             config: Some(config),
             sandbox_config: Some(sandbox_config),
         };
-        let answer = self.timed("create container", self.cri.create_container(request)).await;
+        let answer = self
+            .timed("create container", self.cri.create_container(request))
+            .await;
         let failed = |error: node_cri::CriError| StartError {
             reason: "CreateContainerError",
             message: error.message(),

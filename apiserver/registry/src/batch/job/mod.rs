@@ -6,11 +6,16 @@ use machinery_schema::Tree;
 
 /// A job selects its own pods by its uid, unless it says it does so itself.
 pub(crate) fn select_own_pods(object: &mut Tree) {
-    let manual = object.at(&["spec", "manualSelector"]).and_then(machinery_schema::Ref::as_bool);
+    let manual = object
+        .at(&["spec", "manualSelector"])
+        .and_then(machinery_schema::Ref::as_bool);
     if manual == Some(true) {
         return;
     }
-    let (uid, name) = (crate::metadata::uid(object).to_owned(), crate::metadata::name(object).to_owned());
+    let (uid, name) = (
+        crate::metadata::uid(object).to_owned(),
+        crate::metadata::name(object).to_owned(),
+    );
     let labels = [
         ("batch.kubernetes.io/controller-uid", &uid),
         ("controller-uid", &uid),
@@ -23,12 +28,21 @@ pub(crate) fn select_own_pods(object: &mut Tree) {
             object.set_str(&path, value);
         }
     }
-    let own = object.at(&["metadata", "labels"]).is_none_or(machinery_schema::Ref::is_empty);
-    let labels = object.at(&["spec", "template", "metadata", "labels"]).map(machinery_schema::Ref::to_tree);
+    let own = object
+        .at(&["metadata", "labels"])
+        .is_none_or(machinery_schema::Ref::is_empty);
+    let labels = object
+        .at(&["spec", "template", "metadata", "labels"])
+        .map(machinery_schema::Ref::to_tree);
     if let Some(labels) = labels.filter(|_| own) {
         object.set(&["metadata".into(), "labels".into()], labels.root());
     }
-    let path = ["spec", "selector", "matchLabels", "batch.kubernetes.io/controller-uid"];
+    let path = [
+        "spec",
+        "selector",
+        "matchLabels",
+        "batch.kubernetes.io/controller-uid",
+    ];
     if object.str_at(&path).is_empty() {
         object.set_str(&path, &uid);
     }

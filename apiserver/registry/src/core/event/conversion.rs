@@ -34,7 +34,12 @@ impl Conversion for EventsConversion {
     }
 
     fn to_stored(&self, object: &Tree, schema: &Arc<Schema>, ty: TypeId) -> Tree {
-        renamed(object, schema, ty, NAMES.iter().map(|(stored, served)| (*served, *stored)))
+        renamed(
+            object,
+            schema,
+            ty,
+            NAMES.iter().map(|(stored, served)| (*served, *stored)),
+        )
     }
 }
 

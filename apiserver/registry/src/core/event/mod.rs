@@ -53,7 +53,15 @@ impl Strategy for EventStrategy {
 /// The same fields under the names of both versions; paths are those of the stored (core) form.
 pub(crate) fn selectable() -> Vec<Selectable> {
     let mut all = Vec::new();
-    for field in ["kind", "namespace", "name", "uid", "apiVersion", "resourceVersion", "fieldPath"] {
+    for field in [
+        "kind",
+        "namespace",
+        "name",
+        "uid",
+        "apiVersion",
+        "resourceVersion",
+        "fieldPath",
+    ] {
         for prefix in ["involvedObject", "regarding"] {
             all.push(Selectable {
                 label: format!("{prefix}.{field}"),
@@ -71,7 +79,11 @@ pub(crate) fn selectable() -> Vec<Selectable> {
     ];
     for (label, path) in renamed {
         let path = path.split('.').map(str::to_owned).collect();
-        all.push(Selectable { label: label.into(), path, absent: "" });
+        all.push(Selectable {
+            label: label.into(),
+            path,
+            absent: "",
+        });
     }
     all
 }

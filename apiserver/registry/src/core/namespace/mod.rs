@@ -25,7 +25,10 @@ impl Strategy for NamespaceStrategy {
 
     fn prepare_for_create(&self, _ctx: &RequestContext, object: &mut Tree) {
         object.set_str(&["status", "phase"], "Active");
-        let listed = object.get("spec").into_iter().flat_map(|spec| spec.list("finalizers"));
+        let listed = object
+            .get("spec")
+            .into_iter()
+            .flat_map(|spec| spec.list("finalizers"));
         let has = listed.filter_map(Ref::as_str).any(|own| own == FINALIZER);
         if !has {
             object.push(&["spec", "finalizers"], FINALIZER);
@@ -45,7 +48,9 @@ impl Strategy for NamespaceStrategy {
     }
 
     fn is_held(&self, object: Ref<'_>) -> bool {
-        object.at(&["spec", "finalizers"]).is_some_and(|finalizers| !finalizers.is_empty())
+        object
+            .at(&["spec", "finalizers"])
+            .is_some_and(|finalizers| !finalizers.is_empty())
     }
 
     fn mark_deleting(&self, object: &mut Tree) {

@@ -28,7 +28,17 @@ impl Strategy for NodeStrategy {
         validation::validate(object)
     }
 
-    fn validate_update(&self, _ctx: &RequestContext, part: Part, object: Ref<'_>, old: Ref<'_>) -> Vec<FieldError> {
-        if part == Part::Status { Vec::new() } else { validation::validate_update(object, old) }
+    fn validate_update(
+        &self,
+        _ctx: &RequestContext,
+        part: Part,
+        object: Ref<'_>,
+        old: Ref<'_>,
+    ) -> Vec<FieldError> {
+        if part == Part::Status {
+            Vec::new()
+        } else {
+            validation::validate_update(object, old)
+        }
     }
 }

@@ -70,7 +70,11 @@ fn http_get(handler: &mut Mut<'_>) {
 
 /// On the host's network a container port is the host's.
 fn host_port(port: &mut Mut<'_>) {
-    let own = port.as_ref().get("containerPort").and_then(Ref::as_i64).unwrap_or(0);
+    let own = port
+        .as_ref()
+        .get("containerPort")
+        .and_then(Ref::as_i64)
+        .unwrap_or(0);
     let set = port.as_ref().get("hostPort").and_then(Ref::as_i64).unwrap_or(0) != 0;
     if !set && own != 0 {
         port.set("hostPort", own);
@@ -81,7 +85,10 @@ fn host_port(port: &mut Mut<'_>) {
 fn service_account(spec: &mut Mut<'_>) {
     let (new, old) = {
         let spec = spec.as_ref();
-        (spec.str("serviceAccountName").to_owned(), spec.str("serviceAccount").to_owned())
+        (
+            spec.str("serviceAccountName").to_owned(),
+            spec.str("serviceAccount").to_owned(),
+        )
     };
     if new.is_empty() && !old.is_empty() {
         spec.set("serviceAccountName", old.as_str());
@@ -93,7 +100,10 @@ fn service_account(spec: &mut Mut<'_>) {
 /// A volume without a source is an emptyDir.
 fn volumes(spec: &mut Mut<'_>) {
     spec.each("volumes", |mut volume| {
-        let has_source = volume.as_ref().entries().any(|(name, value)| name != "name" && !value.is_null());
+        let has_source = volume
+            .as_ref()
+            .entries()
+            .any(|(name, value)| name != "name" && !value.is_null());
         if !has_source {
             volume.set("emptyDir", Value::EmptyMap);
         }
@@ -114,7 +124,10 @@ fn requests_from_limits(spec: &mut Mut<'_>) {
                     .collect()
             };
             for (name, value) in missing {
-                container.entry("resources").entry("requests").set(&name, value.as_str());
+                container
+                    .entry("resources")
+                    .entry("requests")
+                    .set(&name, value.as_str());
             }
         });
     }

@@ -44,8 +44,18 @@ impl Strategy for PodStrategy {
         validation::validate(object)
     }
 
-    fn validate_update(&self, _ctx: &RequestContext, part: Part, object: Ref<'_>, old: Ref<'_>) -> Vec<FieldError> {
-        if part == Part::Main { validation::update::validate(object, old) } else { Vec::new() }
+    fn validate_update(
+        &self,
+        _ctx: &RequestContext,
+        part: Part,
+        object: Ref<'_>,
+        old: Ref<'_>,
+    ) -> Vec<FieldError> {
+        if part == Part::Main {
+            validation::update::validate(object, old)
+        } else {
+            Vec::new()
+        }
     }
 
     fn allows_unconditional_update(&self) -> bool {
@@ -53,7 +63,9 @@ impl Strategy for PodStrategy {
     }
 
     fn graceful(&self, object: Ref<'_>, requested: Option<i64>) -> Option<i64> {
-        let own = object.at(&["spec", "terminationGracePeriodSeconds"]).and_then(Ref::as_i64);
+        let own = object
+            .at(&["spec", "terminationGracePeriodSeconds"])
+            .and_then(Ref::as_i64);
         let ended = matches!(object.str_at(&["status", "phase"]), "Succeeded" | "Failed");
         if ended || object.str_at(&["spec", "nodeName"]).is_empty() {
             return Some(0);
@@ -68,12 +80,16 @@ impl Strategy for PodStrategy {
 
 /// A pod with scheduling gates says from the start that it is not scheduled.
 fn gate_condition(object: &mut Tree, now: &str) {
-    let gated = object.at(&["spec", "schedulingGates"]).is_some_and(|gates| !gates.is_empty());
+    let gated = object
+        .at(&["spec", "schedulingGates"])
+        .is_some_and(|gates| !gates.is_empty());
     if !gated {
         return;
     }
     let known = object.get("status").is_some_and(|status| {
-        status.list("conditions").any(|condition| condition.str("type") == "PodScheduled")
+        status
+            .list("conditions")
+            .any(|condition| condition.str("type") == "PodScheduled")
     });
     if known {
         return;
@@ -86,6 +102,9 @@ fn gate_condition(object: &mut Tree, now: &str) {
         condition.set("lastProbeTime", machinery_schema::Value::Null);
         condition.set("lastTransitionTime", now);
         condition.set("reason", "SchedulingGated");
-        condition.set("message", "Scheduling is blocked due to non-empty scheduling gates");
+        condition.set(
+            "message",
+            "Scheduling is blocked due to non-empty scheduling gates",
+        );
     });
 }

@@ -7,13 +7,17 @@ use machinery_schema::Ref;
 pub(crate) fn class(pod: Ref<'_>) -> &'static str {
     let containers = || {
         let spec = pod.get("spec");
-        spec.into_iter().flat_map(|spec| spec.list("containers").chain(spec.list("initContainers")))
+        spec.into_iter()
+            .flat_map(|spec| spec.list("containers").chain(spec.list("initContainers")))
     };
     let mut any = false;
     let mut guaranteed = true;
     for container in containers() {
         for name in ["cpu", "memory"] {
-            let (request, limit) = (amount(container, "requests", name), amount(container, "limits", name));
+            let (request, limit) = (
+                amount(container, "requests", name),
+                amount(container, "limits", name),
+            );
             any |= request.is_some() || limit.is_some();
             guaranteed &= limit.is_some() && request.is_none_or(|request| Some(request) == limit);
         }

@@ -16,11 +16,14 @@ impl Strategy for SecretStrategy {
     /// Upstream folds while it converts to its internal form, before anything else looks.
     fn defaults(&self, object: &mut Tree) {
         crate::defaults::apply("", "secrets", object);
-        let Some(texts) = object.get("stringData") else { return };
+        let Some(texts) = object.get("stringData") else {
+            return;
+        };
         let folded: Vec<(String, String)> = texts
             .entries()
             .map(|(key, value)| {
-                let encoded = base64::engine::general_purpose::STANDARD.encode(value.as_str().unwrap_or_default());
+                let encoded =
+                    base64::engine::general_purpose::STANDARD.encode(value.as_str().unwrap_or_default());
                 (key.to_owned(), encoded)
             })
             .collect();
@@ -38,7 +41,17 @@ impl Strategy for SecretStrategy {
         validation::validate(object)
     }
 
-    fn validate_update(&self, _ctx: &RequestContext, part: Part, object: Ref<'_>, old: Ref<'_>) -> Vec<FieldError> {
-        if part == Part::Status { Vec::new() } else { validation::validate_update(object, old) }
+    fn validate_update(
+        &self,
+        _ctx: &RequestContext,
+        part: Part,
+        object: Ref<'_>,
+        old: Ref<'_>,
+    ) -> Vec<FieldError> {
+        if part == Part::Status {
+            Vec::new()
+        } else {
+            validation::validate_update(object, old)
+        }
     }
 }

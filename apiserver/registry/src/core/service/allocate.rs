@@ -30,7 +30,10 @@ impl Range {
     fn parse(text: &str) -> Option<Self> {
         let (base, bits) = text.split_once('/')?;
         let (base, bits): (Ipv4Addr, u32) = (base.parse().ok()?, bits.parse().ok()?);
-        (bits <= 32).then(|| Self { base: u32::from(base), bits })
+        (bits <= 32).then(|| Self {
+            base: u32::from(base),
+            bits,
+        })
     }
 
     fn size(self) -> u32 {
@@ -45,7 +48,11 @@ impl Range {
 
     fn band(self) -> u32 {
         let (least, most) = STATIC_BAND;
-        if self.size() < least * 2 { 1 } else { (self.size() / 16).clamp(least, most) }
+        if self.size() < least * 2 {
+            1
+        } else {
+            (self.size() / 16).clamp(least, most)
+        }
     }
 
     /// Addresses in the order they are tried: some at random, then all above the band, then those below.
@@ -54,10 +61,16 @@ impl Range {
         let upper = end.saturating_sub(band).max(1);
         let mut state = random;
         let picks = std::iter::repeat_with(move || {
-            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            state = state
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
             band + u32::try_from(state >> 33).unwrap_or(0) % upper
         });
-        picks.take(RANDOM_PICKS).chain(band..end).chain(1..band).map(move |offset| Ipv4Addr::from(self.base + offset))
+        picks
+            .take(RANDOM_PICKS)
+            .chain(band..end)
+            .chain(1..band)
+            .map(move |offset| Ipv4Addr::from(self.base + offset))
     }
 }
 
@@ -106,7 +119,10 @@ fn store(registry: &Registry, plural: &str) -> Result<Store, RegistryError> {
 }
 
 async fn release(registry: &Registry, address: &str) -> Result<Vec<Write>, RegistryError> {
-    match store(registry, "ipaddresses")?.get("", address, RevisionMatch::MostRecent).await {
+    match store(registry, "ipaddresses")?
+        .get("", address, RevisionMatch::MostRecent)
+        .await
+    {
         Ok(entry) => Ok(vec![Write::delete(entry.key.clone(), entry.revision)]),
         Err(error) if error.is_not_found() => Ok(Vec::new()),
         Err(error) => Err(error),
@@ -131,7 +147,10 @@ async fn take(
     service.set(&[Step::Name("spec"), Step::Name("clusterIPs")], Value::EmptyList);
     service.push(&["spec", "clusterIPs"], chosen.as_str());
     let object = address_object(ctx, &addresses, service, &chosen);
-    Ok(vec![Write::create(addresses.key("", &chosen)?, addresses.encode(&object)?)])
+    Ok(vec![Write::create(
+        addresses.key("", &chosen)?,
+        addresses.encode(&object)?,
+    )])
 }
 
 /// The ready ranges of IPv4.
@@ -150,7 +169,11 @@ async fn ranges(registry: &Registry) -> Result<Vec<Range>, RegistryError> {
     Ok(ranges)
 }
 
-async fn free_address(ctx: &RequestContext, addresses: &Store, ranges: &[Range]) -> Result<Ipv4Addr, RegistryError> {
+async fn free_address(
+    ctx: &RequestContext,
+    addresses: &Store,
+    ranges: &[Range],
+) -> Result<Ipv4Addr, RegistryError> {
     for range in ranges {
         for candidate in range.candidates(ctx.runtime.random_u64()) {
             let key = addresses.key("", &candidate.to_string())?;
@@ -159,7 +182,9 @@ async fn free_address(ctx: &RequestContext, addresses: &Store, ranges: &[Range])
             }
         }
     }
-    Err(RegistryError::Internal("failed to allocate a serviceIP: range is full".into()))
+    Err(RegistryError::Internal(
+        "failed to allocate a serviceIP: range is full".into(),
+    ))
 }
 
 async fn check_asked(
@@ -171,15 +196,26 @@ async fn check_asked(
     let refuse = |detail: String| {
         let path = FieldPath::new("spec").child("clusterIPs");
         let error = FieldError::invalid(&path, Shown(format!("[{asked:?}]")), detail);
-        let kind = GroupKind { group: String::new(), kind: "Service".into() };
-        Err(RegistryError::Invalid { kind, name: metadata::name(service).to_owned(), errors: vec![error] })
+        let kind = GroupKind {
+            group: String::new(),
+            kind: "Service".into(),
+        };
+        Err(RegistryError::Invalid {
+            kind,
+            name: metadata::name(service).to_owned(),
+            errors: vec![error],
+        })
     };
     let Ok(address) = asked.parse::<Ipv4Addr>() else {
-        return refuse(format!("failed to allocate IP {asked}: the provided IP is not of a family this cluster has"));
+        return refuse(format!(
+            "failed to allocate IP {asked}: the provided IP is not of a family this cluster has"
+        ));
     };
     if !ranges.iter().any(|range| range.contains(address)) {
-        let known: Vec<String> =
-            ranges.iter().map(|range| format!("{}/{}", Ipv4Addr::from(range.base), range.bits)).collect();
+        let known: Vec<String> = ranges
+            .iter()
+            .map(|range| format!("{}/{}", Ipv4Addr::from(range.base), range.bits))
+            .collect();
         return refuse(format!(
             "failed to allocate IP {asked}: the provided IP ({asked}) is not in the valid range. The range of valid IPs is {}",
             known.join(", ")
@@ -187,7 +223,9 @@ async fn check_asked(
     }
     let key = addresses.key("", asked)?;
     if addresses.read_entry(&key).await?.is_some() {
-        return refuse(format!("failed to allocate IP {asked}: provided IP is already allocated"));
+        return refuse(format!(
+            "failed to allocate IP {asked}: provided IP is already allocated"
+        ));
     }
     Ok(address)
 }
@@ -198,8 +236,14 @@ fn address_object(ctx: &RequestContext, addresses: &Store, service: &Tree, addre
     object.set_str(&["kind"], &row.gvk.kind);
     object.set_str(&["apiVersion"], &row.gvk.api_version());
     object.set_str(&["metadata", "name"], address);
-    object.set_str(&["metadata", "labels", "ipaddress.kubernetes.io/ip-family"], "IPv4");
-    object.set_str(&["metadata", "labels", "ipaddress.kubernetes.io/managed-by"], "ipallocator.k8s.io");
+    object.set_str(
+        &["metadata", "labels", "ipaddress.kubernetes.io/ip-family"],
+        "IPv4",
+    );
+    object.set_str(
+        &["metadata", "labels", "ipaddress.kubernetes.io/managed-by"],
+        "ipallocator.k8s.io",
+    );
     metadata::fill_new(&mut object, ctx);
     object.set_str(&["spec", "parentRef", "resource"], "services");
     object.set_str(&["spec", "parentRef", "namespace"], metadata::namespace(service));
@@ -215,12 +259,20 @@ mod tests {
     fn ranges_offer_their_upper_part_first() {
         let range = Range::parse("10.96.0.0/16").unwrap();
         assert_eq!(range.band(), 256);
-        assert!(range.candidates(7).take(100).all(|address| u32::from(address) - range.base >= 256));
+        assert!(
+            range
+                .candidates(7)
+                .take(100)
+                .all(|address| u32::from(address) - range.base >= 256)
+        );
         assert!(range.contains(Ipv4Addr::new(10, 96, 0, 1)));
         assert!(!range.contains(Ipv4Addr::new(10, 96, 0, 0)));
         assert!(!range.contains(Ipv4Addr::new(10, 96, 255, 255)));
         let small = Range::parse("10.0.0.0/30").unwrap();
         let all: std::collections::BTreeSet<_> = small.candidates(1).collect();
-        assert_eq!(all, [Ipv4Addr::new(10, 0, 0, 1), Ipv4Addr::new(10, 0, 0, 2)].into());
+        assert_eq!(
+            all,
+            [Ipv4Addr::new(10, 0, 0, 1), Ipv4Addr::new(10, 0, 0, 2)].into()
+        );
     }
 }

@@ -10,7 +10,9 @@ const DEFAULT_STICKINESS_SECONDS: i64 = 10800;
 pub(super) fn defaults(service: &mut Tree) {
     let kind = service_type(service.root()).to_owned();
     let sticky = service.str_at(&["spec", "sessionAffinity"]) == "ClientIP";
-    let external = service.at(&["spec", "externalIPs"]).is_some_and(|ips| !ips.is_empty());
+    let external = service
+        .at(&["spec", "externalIPs"])
+        .is_some_and(|ips| !ips.is_empty());
     service.with(&["spec"], |mut spec| {
         if sticky {
             let mut config = spec.entry("sessionAffinityConfig");
@@ -27,7 +29,8 @@ pub(super) fn defaults(service: &mut Tree) {
                 port.set("targetPort", own);
             }
         });
-        let accessible = matches!(kind.as_str(), "NodePort" | "LoadBalancer") || kind == "ClusterIP" && external;
+        let accessible =
+            matches!(kind.as_str(), "NodePort" | "LoadBalancer") || kind == "ClusterIP" && external;
         if accessible {
             spec.default("externalTrafficPolicy", "Cluster");
         }
@@ -54,7 +57,10 @@ pub(super) fn normalise(service: &mut Tree, old: Option<&Tree>) {
     let selectorless = service.at(&["spec", "selector"]).is_none_or(Ref::is_empty);
     let both = headless && selectorless;
     service.with(&["spec"], |mut spec| {
-        spec.default("ipFamilyPolicy", if both { "RequireDualStack" } else { "SingleStack" });
+        spec.default(
+            "ipFamilyPolicy",
+            if both { "RequireDualStack" } else { "SingleStack" },
+        );
         let policy = spec.as_ref().str("ipFamilyPolicy").to_owned();
         let known = spec.as_ref().get("ipFamilies").map_or(0, Ref::len);
         let mut families = spec.entry("ipFamilies");
@@ -99,34 +105,62 @@ fn keep_allocated(service: &mut Tree, old: &Tree) {
         }
     }
     if needs_node_ports(old.root()) && needs_node_ports(service.root()) {
-        let known: Vec<(i64, String, i64)> = old.get("spec").into_iter().flat_map(|s| s.list("ports")).map(port_key).collect();
-        let taken: Vec<i64> =
-            service.get("spec").into_iter().flat_map(|s| s.list("ports")).map(|p| port_key(p).2).collect();
+        let known: Vec<(i64, String, i64)> = old
+            .get("spec")
+            .into_iter()
+            .flat_map(|s| s.list("ports"))
+            .map(port_key)
+            .collect();
+        let taken: Vec<i64> = service
+            .get("spec")
+            .into_iter()
+            .flat_map(|s| s.list("ports"))
+            .map(|p| port_key(p).2)
+            .collect();
         service.with(&["spec"], |mut spec| {
             spec.each("ports", |mut port| {
                 let (number, protocol, node) = port_key(port.as_ref());
-                let own = known.iter().find(|known| known.0 == number && known.1 == protocol);
-                if let Some((_, _, before)) = own.filter(|own| node == 0 && own.2 != 0 && !taken.contains(&own.2)) {
+                let own = known
+                    .iter()
+                    .find(|known| known.0 == number && known.1 == protocol);
+                if let Some((_, _, before)) =
+                    own.filter(|own| node == 0 && own.2 != 0 && !taken.contains(&own.2))
+                {
                     port.set("nodePort", *before);
                 }
             });
         });
     }
-    let health = |tree: &Tree| tree.at(&["spec", "healthCheckNodePort"]).and_then(Ref::as_i64).unwrap_or(0);
-    if needs_health_port(old.root()) && needs_health_port(service.root()) && health(service) == 0 && health(old) != 0 {
+    let health = |tree: &Tree| {
+        tree.at(&["spec", "healthCheckNodePort"])
+            .and_then(Ref::as_i64)
+            .unwrap_or(0)
+    };
+    if needs_health_port(old.root())
+        && needs_health_port(service.root())
+        && health(service) == 0
+        && health(old) != 0
+    {
         service.set_i64(&["spec", "healthCheckNodePort"], health(old));
     }
 }
 
 fn port_key(port: Ref<'_>) -> (i64, String, i64) {
     let number = |name: &str| port.get(name).and_then(Ref::as_i64).unwrap_or(0);
-    (number("port"), port.str("protocol").to_owned(), number("nodePort"))
+    (
+        number("port"),
+        port.str("protocol").to_owned(),
+        number("nodePort"),
+    )
 }
 
 /// A type that has no use for a value loses it, unless the client changed the value itself.
 fn drop_unused(service: &mut Tree, old: &Tree) {
     let same = |service: &Tree, field: &str| service.at(&["spec", field]) == old.at(&["spec", field]);
-    if needs_address(old.root()) && service_type(service.root()) == "ExternalName" && same(service, "clusterIP") {
+    if needs_address(old.root())
+        && service_type(service.root()) == "ExternalName"
+        && same(service, "clusterIP")
+    {
         service.remove(&["spec", "clusterIP"]);
         service.remove(&["spec", "clusterIPs"]);
         service.remove(&["spec", "ipFamilies"]);
@@ -139,7 +173,10 @@ fn drop_unused(service: &mut Tree, old: &Tree) {
             });
         });
     }
-    if needs_health_port(old.root()) && !needs_health_port(service.root()) && same(service, "healthCheckNodePort") {
+    if needs_health_port(old.root())
+        && !needs_health_port(service.root())
+        && same(service, "healthCheckNodePort")
+    {
         service.remove(&["spec", "healthCheckNodePort"]);
     }
     let is_load_balancer = service_type(service.root()) == "LoadBalancer";
@@ -151,7 +188,9 @@ fn drop_unused(service: &mut Tree, old: &Tree) {
         }
     }
     let external = matches!(service_type(service.root()), "NodePort" | "LoadBalancer");
-    let listed = service.at(&["spec", "externalIPs"]).is_some_and(|ips| !ips.is_empty());
+    let listed = service
+        .at(&["spec", "externalIPs"])
+        .is_some_and(|ips| !ips.is_empty());
     if !external && !listed && same(service, "externalTrafficPolicy") {
         service.remove(&["spec", "externalTrafficPolicy"]);
     }

@@ -58,8 +58,18 @@ impl Strategy for ServiceStrategy {
         validation::validate(object)
     }
 
-    fn validate_update(&self, _ctx: &RequestContext, part: Part, object: Ref<'_>, old: Ref<'_>) -> Vec<FieldError> {
-        if part == Part::Status { Vec::new() } else { validation::validate_update(object, old) }
+    fn validate_update(
+        &self,
+        _ctx: &RequestContext,
+        part: Part,
+        object: Ref<'_>,
+        old: Ref<'_>,
+    ) -> Vec<FieldError> {
+        if part == Part::Status {
+            Vec::new()
+        } else {
+            validation::validate_update(object, old)
+        }
     }
 
     fn allocates(&self) -> bool {
@@ -92,8 +102,10 @@ fn needs_address(service: Ref<'_>) -> bool {
 
 /// Its ports are open on every node.
 fn needs_node_ports(service: Ref<'_>) -> bool {
-    let opted_out =
-        service.at(&["spec", "allocateLoadBalancerNodePorts"]).and_then(Ref::as_bool) == Some(false);
+    let opted_out = service
+        .at(&["spec", "allocateLoadBalancerNodePorts"])
+        .and_then(Ref::as_bool)
+        == Some(false);
     match service_type(service) {
         "NodePort" => true,
         "LoadBalancer" => !opted_out,

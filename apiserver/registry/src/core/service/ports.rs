@@ -43,12 +43,25 @@ pub(super) async fn allocate(
         before.iter().for_each(|port| range.set(*port, false));
         return range.write();
     }
-    let mut picker = Picker { ctx, range: &mut range, before: &before, now: BTreeSet::new(), errors: Vec::new() };
+    let mut picker = Picker {
+        ctx,
+        range: &mut range,
+        before: &before,
+        now: BTreeSet::new(),
+        errors: Vec::new(),
+    };
     picker.assign(service);
     let (now, errors) = (picker.now, picker.errors);
     if !errors.is_empty() {
-        let kind = GroupKind { group: String::new(), kind: "Service".into() };
-        return Err(RegistryError::Invalid { kind, name: metadata::name(service).to_owned(), errors });
+        let kind = GroupKind {
+            group: String::new(),
+            kind: "Service".into(),
+        };
+        return Err(RegistryError::Invalid {
+            kind,
+            name: metadata::name(service).to_owned(),
+            errors,
+        });
     }
     before.difference(&now).for_each(|port| range.set(*port, false));
     if before == now {
@@ -67,9 +80,14 @@ fn number(value: Ref<'_>, name: &str) -> i64 {
 
 /// The node ports a stored service has.
 fn held(service: Ref<'_>) -> BTreeSet<i64> {
-    let Some(spec) = service.get("spec") else { return BTreeSet::new() };
+    let Some(spec) = service.get("spec") else {
+        return BTreeSet::new();
+    };
     let ports = spec.list("ports").map(|port| number(port, "nodePort"));
-    ports.chain([number(spec, "healthCheckNodePort")]).filter(|port| *port != 0).collect()
+    ports
+        .chain([number(spec, "healthCheckNodePort")])
+        .filter(|port| *port != 0)
+        .collect()
 }
 
 /// Gives ports their numbers, one after the other.
@@ -109,7 +127,12 @@ impl Picker<'_> {
         let (own, asked) = (number(port.as_ref(), "port"), number(port.as_ref(), "nodePort"));
         let protocol = port.as_ref().str("protocol").to_owned();
         let shared = known.iter().find(|(number, other, node)| {
-            *other != protocol && if asked == 0 { *number == own } else { *node == asked }
+            *other != protocol
+                && if asked == 0 {
+                    *number == own
+                } else {
+                    *node == asked
+                }
         });
         let node = match shared {
             Some((_, _, node)) => Some(*node),
@@ -124,7 +147,10 @@ impl Picker<'_> {
     fn take(&mut self, asked: i64, path: &FieldPath) -> Option<i64> {
         if asked == 0 {
             let Some(free) = self.range.free(self.ctx.runtime.random_u64()) else {
-                self.errors.push(FieldError::internal(path, "failed to allocate a nodePort: range is full"));
+                self.errors.push(FieldError::internal(
+                    path,
+                    "failed to allocate a nodePort: range is full",
+                ));
                 return None;
             };
             self.range.set(free, true);
@@ -163,16 +189,26 @@ impl PortRange {
         let found = registry.storage().get(&key, ReadAt::Latest).await;
         let found = found.map_err(|error| crate::store::storage_error(&error))?;
         let Some(entry) = found.entry else {
-            return Ok(Self { key, revision: None, bits: vec![0; BITMAP_BYTES] });
+            return Ok(Self {
+                key,
+                revision: None,
+                bits: vec![0; BITMAP_BYTES],
+            });
         };
         let mut bits = bitmap_of(&entry.record);
         bits.resize(BITMAP_BYTES, 0);
-        Ok(Self { key, revision: Some(entry.revision), bits })
+        Ok(Self {
+            key,
+            revision: Some(entry.revision),
+            bits,
+        })
     }
 
     /// Bits count from the last byte's lowest, as in Go's `big.Int`.
     fn place(port: i64) -> Option<(usize, u8)> {
-        let bit = usize::try_from(port.checked_sub(FIRST)?).ok().filter(|_| (FIRST..=LAST).contains(&port))?;
+        let bit = usize::try_from(port.checked_sub(FIRST)?)
+            .ok()
+            .filter(|_| (FIRST..=LAST).contains(&port))?;
         Some((BITMAP_BYTES - 1 - bit / 8, 1 << (bit % 8)))
     }
 
@@ -182,7 +218,11 @@ impl PortRange {
 
     fn set(&mut self, port: i64, taken: bool) {
         if let Some((byte, mask)) = Self::place(port) {
-            if taken { self.bits[byte] |= mask } else { self.bits[byte] &= !mask }
+            if taken {
+                self.bits[byte] |= mask
+            } else {
+                self.bits[byte] &= !mask
+            }
         }
     }
 
@@ -190,7 +230,9 @@ impl PortRange {
     fn free(&self, random: u64) -> Option<i64> {
         let size = LAST - FIRST + 1;
         let start = i64::try_from(random % size.unsigned_abs()).unwrap_or(0);
-        (0..size).map(|step| FIRST + (start + step) % size).find(|port| !self.is_set(*port))
+        (0..size)
+            .map(|step| FIRST + (start + step) % size)
+            .find(|port| !self.is_set(*port))
     }
 
     fn write(self) -> Result<Vec<Write>, RegistryError> {
@@ -210,18 +252,33 @@ fn record_of(bits: &[u8]) -> Result<Record, RegistryError> {
     );
     let tree = Tree::from_json(&text).map_err(|error| RegistryError::Internal(error.to_string()))?;
     let split = encode_split(&tree);
-    let header = ObjectHeader { key: ObjectKey::cluster("servicenodeports"), ..ObjectHeader::default() };
-    Ok(Record { parts: [split.type_meta, split.head, split.tail], fingerprint: 0, header: Arc::new(header) })
+    let header = ObjectHeader {
+        key: ObjectKey::cluster("servicenodeports"),
+        ..ObjectHeader::default()
+    };
+    Ok(Record {
+        parts: [split.type_meta, split.head, split.tail],
+        fingerprint: 0,
+        header: Arc::new(header),
+    })
 }
 
 fn bitmap_of(record: &Record) -> Vec<u8> {
     let mut text = vec![b'{'];
-    for part in [&record.parts[0], &record.parts[1], &Bytes::from_static(b"\"0\""), &record.parts[2]] {
+    for part in [
+        &record.parts[0],
+        &record.parts[1],
+        &Bytes::from_static(b"\"0\""),
+        &record.parts[2],
+    ] {
         text.extend_from_slice(part);
     }
     let untyped = Tree::untyped();
     let decoded = decode_json(untyped.schema(), untyped.ty(), &text, Strictness::Ignore);
-    let data = decoded.ok().map(|decoded| decoded.tree.str_at(&["data"]).to_owned()).unwrap_or_default();
+    let data = decoded
+        .ok()
+        .map(|decoded| decoded.tree.str_at(&["data"]).to_owned())
+        .unwrap_or_default();
     let used = STANDARD.decode(data).unwrap_or_default();
     let mut bits = vec![0; BITMAP_BYTES.saturating_sub(used.len())];
     bits.extend(used);
@@ -235,7 +292,11 @@ mod tests {
     #[test]
     fn bits_come_back() {
         let key = Key::parse(KEY).unwrap();
-        let mut range = PortRange { key, revision: None, bits: vec![0; BITMAP_BYTES] };
+        let mut range = PortRange {
+            key,
+            revision: None,
+            bits: vec![0; BITMAP_BYTES],
+        };
         for port in [30000, 30001, 32767] {
             range.set(port, true);
         }

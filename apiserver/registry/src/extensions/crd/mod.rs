@@ -45,14 +45,27 @@ impl Strategy for CrdStrategy {
         validation::validate(object)
     }
 
-    fn validate_update(&self, _ctx: &RequestContext, part: Part, object: Ref<'_>, old: Ref<'_>) -> Vec<FieldError> {
-        if part == Part::Main { validation::validate_update(object, old) } else { Vec::new() }
+    fn validate_update(
+        &self,
+        _ctx: &RequestContext,
+        part: Part,
+        object: Ref<'_>,
+        old: Ref<'_>,
+    ) -> Vec<FieldError> {
+        if part == Part::Main {
+            validation::validate_update(object, old)
+        } else {
+            Vec::new()
+        }
     }
 
     fn warnings(&self, object: Ref<'_>, _old: Option<Ref<'_>>) -> Vec<String> {
         let mut warnings = Vec::new();
         if object.str_at(&["spec", "conversion", "strategy"]) == "Webhook" {
-            warnings.push("conversion webhooks are not called by this server yet: versions differ in apiVersion only".into());
+            warnings.push(
+                "conversion webhooks are not called by this server yet: versions differ in apiVersion only"
+                    .into(),
+            );
         }
         if object.to_json().contains("\"x-kubernetes-validations\"") {
             warnings.push("x-kubernetes-validations are stored but not evaluated by this server yet".into());
@@ -69,14 +82,19 @@ impl Strategy for CrdStrategy {
     }
 
     fn mark_deleting(&self, object: &mut Tree) {
-        let has = crate::metadata::finalizers(object).iter().any(|own| own == FINALIZER);
+        let has = crate::metadata::finalizers(object)
+            .iter()
+            .any(|own| own == FINALIZER);
         if !has {
             object.push(&["metadata", "finalizers"], FINALIZER);
         }
         let now = object.str_at(&["metadata", "deletionTimestamp"]).to_owned();
         object.with(&["status"], |mut status| {
             let mut conditions = status.entry("conditions");
-            let known = conditions.as_ref().items().any(|condition| condition.str("type") == "Terminating");
+            let known = conditions
+                .as_ref()
+                .items()
+                .any(|condition| condition.str("type") == "Terminating");
             if known {
                 return;
             }
@@ -85,7 +103,8 @@ impl Strategy for CrdStrategy {
             condition.set("status", "True");
             condition.set("lastTransitionTime", now.as_str());
             condition.set("reason", "InstanceDeletionPending");
-            let message = "CustomResourceDefinition marked for deletion; CustomResource deletion will begin soon";
+            let message =
+                "CustomResourceDefinition marked for deletion; CustomResource deletion will begin soon";
             condition.set("message", message);
         });
     }
@@ -101,7 +120,10 @@ fn remember_stored(object: &mut Tree) {
         .map(|version| version.str("name").to_owned())
         .collect();
     for version in stored {
-        let listed = object.get("status").into_iter().flat_map(|status| status.list("storedVersions"));
+        let listed = object
+            .get("status")
+            .into_iter()
+            .flat_map(|status| status.list("storedVersions"));
         let known = listed.filter_map(Ref::as_str).any(|own| own == version);
         if !known {
             object.push(&["status", "storedVersions"], version.as_str());

@@ -5,13 +5,19 @@ use machinery_schema::{Ref, structural};
 
 pub(super) fn validate(object: Ref<'_>) -> Vec<FieldError> {
     let mut problems = Vec::new();
-    let Some(spec) = object.get("spec") else { return problems };
+    let Some(spec) = object.get("spec") else {
+        return problems;
+    };
     let path = FieldPath::new("spec");
     let wanted = format!("{}.{}", spec.str_at(&["names", "plural"]), spec.str("group"));
     let name = object.str_at(&["metadata", "name"]);
     if name != wanted {
         let detail = "must be spec.names.plural+\".\"+spec.group";
-        problems.push(FieldError::invalid(&FieldPath::new("metadata").child("name"), name, detail));
+        problems.push(FieldError::invalid(
+            &FieldPath::new("metadata").child("name"),
+            name,
+            detail,
+        ));
     }
     validate_group(spec, &path, &mut problems);
     if !matches!(spec.str("scope"), "Namespaced" | "Cluster") {
@@ -36,7 +42,11 @@ fn validate_group(spec: Ref<'_>, path: &FieldPath, problems: &mut Vec<FieldError
         problems.push(FieldError::invalid(&path, group, detail));
     }
     if group.split('.').count() < 2 {
-        problems.push(FieldError::invalid(&path, group, "should be a domain with at least one dot"));
+        problems.push(FieldError::invalid(
+            &path,
+            group,
+            "should be a domain with at least one dot",
+        ));
     }
 }
 
@@ -51,7 +61,11 @@ fn validate_versions(spec: Ref<'_>, path: &FieldPath, problems: &mut Vec<FieldEr
             problems.push(FieldError::invalid(&path.child("name"), name, detail));
         }
         if seen.contains(&name) {
-            problems.push(FieldError::invalid(&versions_path, "", "must contain unique version names"));
+            problems.push(FieldError::invalid(
+                &versions_path,
+                "",
+                "must contain unique version names",
+            ));
         }
         seen.push(name);
         stored += usize::from(version.get("storage").and_then(Ref::as_bool) == Some(true));
@@ -63,9 +77,11 @@ fn validate_versions(spec: Ref<'_>, path: &FieldPath, problems: &mut Vec<FieldEr
     }
     if stored != 1 {
         let detail = "must have exactly one version marked as storage version";
-        problems.push(FieldError::invalid(&versions_path, machinery_meta::field::Shown(
-            spec.get("versions").map(Ref::to_json).unwrap_or_default(),
-        ), detail));
+        problems.push(FieldError::invalid(
+            &versions_path,
+            machinery_meta::field::Shown(spec.get("versions").map(Ref::to_json).unwrap_or_default()),
+            detail,
+        ));
     }
 }
 
@@ -83,12 +99,24 @@ fn validate_names(names: Option<Ref<'_>>, path: &FieldPath, problems: &mut Vec<F
     }
     if !text("kind").is_empty() && text("kind") == text("listKind") {
         let detail = "kind and listKind may not be the same";
-        problems.push(FieldError::invalid(&path.child("listKind"), text("listKind"), detail));
+        problems.push(FieldError::invalid(
+            &path.child("listKind"),
+            text("listKind"),
+            detail,
+        ));
     }
-    for (at, short) in names.into_iter().flat_map(|names| names.list("shortNames")).enumerate() {
+    for (at, short) in names
+        .into_iter()
+        .flat_map(|names| names.list("shortNames"))
+        .enumerate()
+    {
         let short = short.as_str().unwrap_or_default();
         for detail in syntax::dns1035_label(short) {
-            problems.push(FieldError::invalid(&path.child("shortNames").index(at), short, detail));
+            problems.push(FieldError::invalid(
+                &path.child("shortNames").index(at),
+                short,
+                detail,
+            ));
         }
     }
 }
@@ -96,9 +124,13 @@ fn validate_names(names: Option<Ref<'_>>, path: &FieldPath, problems: &mut Vec<F
 /// Group, plural and scope are the address of stored objects.
 pub(super) fn validate_update(object: Ref<'_>, old: Ref<'_>) -> Vec<FieldError> {
     let mut problems = validate(object);
-    let established = old.get("status").into_iter().flat_map(|status| status.list("conditions"));
-    let established =
-        established.into_iter().any(|c| c.str("type") == "Established" && c.str("status") == "True");
+    let established = old
+        .get("status")
+        .into_iter()
+        .flat_map(|status| status.list("conditions"));
+    let established = established
+        .into_iter()
+        .any(|c| c.str("type") == "Established" && c.str("status") == "True");
     let mut fixed = vec![vec!["spec", "group"], vec!["spec", "names", "plural"]];
     if established {
         fixed.extend([vec!["spec", "scope"], vec!["spec", "names", "kind"]]);
@@ -106,7 +138,11 @@ pub(super) fn validate_update(object: Ref<'_>, old: Ref<'_>) -> Vec<FieldError> 
     for path in fixed {
         let (new, was) = (object.str_at(&path), old.str_at(&path));
         if new != was {
-            problems.push(FieldError::invalid(&FieldPath::new(&path.join(".")), new, "field is immutable"));
+            problems.push(FieldError::invalid(
+                &FieldPath::new(&path.join(".")),
+                new,
+                "field is immutable",
+            ));
         }
     }
     problems
