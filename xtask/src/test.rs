@@ -33,7 +33,10 @@ pub(crate) fn run(config: &Config, arguments: &Arguments) -> Result<()> {
     if packages::is_root()? {
         step("tests that need root");
         for (package, test) in NEED_ROOT {
-            cargo(config, &["test", "--package", package, "--test", test, "--", "--ignored"])?;
+            cargo(
+                config,
+                &["test", "--package", package, "--test", test, "--", "--ignored"],
+            )?;
         }
     } else {
         println!("SKIPPED, not passed: tests marked `needs root`, since this is not root");

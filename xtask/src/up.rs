@@ -24,6 +24,9 @@ pub(crate) struct Arguments {
     /// Run in a network namespace of this name, made if missing, instead of the machine's own network.
     #[arg(long, value_name = "NAME")]
     pub isolated: Option<String>,
+    /// Use a debug build, which is there sooner and runs slower.
+    #[arg(long)]
+    pub dev: bool,
 }
 
 pub(crate) fn run(config: &Config, arguments: &Arguments) -> Result<()> {
@@ -31,7 +34,7 @@ pub(crate) fn run(config: &Config, arguments: &Arguments) -> Result<()> {
     packages::ensure(packages::BUILD)?;
     packages::ensure(packages::NODE)?;
     packages::ensure(&["curl"])?;
-    let knarr = build(config)?;
+    let knarr = build(config, arguments.dev)?;
     let host = Host::prepare(arguments.isolated.clone())?;
     fs::create_dir_all(&arguments.data_dir).context("making the data directory; is this root?")?;
     let api = start(&knarr, &host, arguments)?;
@@ -44,15 +47,22 @@ pub(crate) fn run(config: &Config, arguments: &Arguments) -> Result<()> {
     Ok(())
 }
 
-fn build(config: &Config) -> Result<PathBuf> {
-    println!("==> building a release binary");
-    process::run(process::command("cargo").current_dir(&config.root).args([
+fn build(config: &Config, dev: bool) -> Result<PathBuf> {
+    let (profile, folder) = if dev {
+        ("dev", "debug")
+    } else {
+        ("release", "release")
+    };
+    println!("==> building the binary ({profile})");
+    let mut build = process::command("cargo");
+    process::run(build.current_dir(&config.root).args([
         "build",
-        "--release",
+        "--profile",
+        profile,
         "--package",
         "knarr",
     ]))?;
-    Ok(config.root.join("target/release/knarr"))
+    Ok(config.root.join("target").join(folder).join("knarr"))
 }
 
 /// The files of a running cluster, under its data directory.
