@@ -228,7 +228,7 @@ fn arrows(metadata: &Metadata) -> Vec<String> {
 }
 
 /// Licences under which a dependency may come.
-const LICENCES: [&str; 15] = [
+const LICENCES: [&str; 16] = [
     "MIT",
     "MIT-0",
     "Apache-2.0",
@@ -243,6 +243,7 @@ const LICENCES: [&str; 15] = [
     "BSL-1.0",
     "0BSD",
     "MPL-2.0",
+    "MPL-2.0+",
     "CDLA-Permissive-2.0",
 ];
 
@@ -328,5 +329,7 @@ fn files(config: &Config) -> Result<Vec<String>> {
 
 fn is_test(name: &str) -> bool {
     let path = Path::new(name);
-    path.ends_with("tests.rs") || path.components().any(|part| part.as_os_str() == "tests")
+    path.ends_with("tests.rs")
+        || path.ends_with("suite.rs")
+        || path.components().any(|part| part.as_os_str() == "tests")
 }

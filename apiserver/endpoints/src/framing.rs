@@ -6,7 +6,7 @@
 
 use crate::body::FrameSource;
 use apiserver_registry::ResourceRow;
-use apiserver_storage::{Entry, Record};
+use apiserver_registry::{Entry, Record};
 use bytes::{BufMut, Bytes, BytesMut};
 use flate2::Compression;
 use flate2::write::GzEncoder;

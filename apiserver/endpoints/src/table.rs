@@ -1,9 +1,9 @@
 //! Tables and metadata-only forms, from stored slices.
 
 use crate::framing::type_meta;
+use apiserver_registry::Record;
 use apiserver_registry::columns::{Cell, Column};
 use apiserver_registry::{RegistryError, ResourceRow};
-use apiserver_storage::Record;
 use jiff::Timestamp;
 use machinery_meta::Revision;
 use machinery_schema::Tree;

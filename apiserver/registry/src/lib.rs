@@ -42,6 +42,8 @@ pub mod table_strategy;
 pub mod verbs;
 
 pub use admission::{Admission, AdmitAll, Attributes, Operation};
+/// What a store answers with is storage's own: the one encoded copy, shared.
+pub use apiserver_storage::{Entry, Record};
 pub use context::{RequestContext, Warnings};
 pub use error::RegistryError;
 pub use registry::{Registry, Rows};

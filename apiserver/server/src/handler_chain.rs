@@ -2,8 +2,8 @@
 
 use crate::exchange::{Exchange, Response};
 use crate::filters::{
-    audit, authentication, authorization, body, cache_control, deadline, detach, impersonation, in_flight, measure,
-    panic_recovery, warnings,
+    audit, authentication, authorization, body, cache_control, deadline, detach, impersonation, in_flight,
+    measure, panic_recovery, warnings,
 };
 use crate::server::Core;
 use futures::future::BoxFuture;
