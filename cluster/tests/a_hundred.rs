@@ -1,0 +1,88 @@
+//! A hundred clusters in one process leave nothing behind. Alone in its binary, since it counts what the process has.
+
+use cluster::{Cluster, Selection};
+use k8s_openapi::api::core::v1::ConfigMap;
+use machinery_client::ApiResource;
+use machinery_runtime::Runtime;
+use serde_json::json;
+use std::time::Duration;
+
+/// A guard against hanging, not an assertion: everything here takes milliseconds.
+const PATIENCE: Duration = Duration::from_secs(120);
+const LOOK_EVERY: Duration = Duration::from_millis(20);
+
+async fn until<T, F: Future<Output = Option<T>>>(runtime: &Runtime, what: &str, look: impl Fn() -> F) -> T {
+    let looking = async {
+        loop {
+            if let Some(found) = look().await {
+                return found;
+            }
+            runtime.sleep(LOOK_EVERY).await;
+        }
+    };
+    runtime
+        .timeout(PATIENCE, looking)
+        .await
+        .unwrap_or_else(|_| panic!("waited in vain until {what}"))
+}
+
+/// Threads, open descriptors and resident bytes of this process.
+fn process() -> (usize, usize, usize) {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let number = |name: &str| -> usize {
+        let line = status.lines().find(|line| line.starts_with(name)).unwrap();
+        line.split_whitespace().nth(1).unwrap().parse().unwrap()
+    };
+    let descriptors = std::fs::read_dir("/proc/self/fd").unwrap().count();
+    (number("Threads:"), descriptors, number("VmRSS:") * 1024)
+}
+
+/// What a hundred clusters may leave: the allocator keeps pages, tokio keeps idle blocking threads for a while.
+const LEFT_BYTES: usize = 256 << 20;
+const LEFT_THREADS: usize = 64;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_hundred_clusters_leave_nothing_behind() {
+    const CLUSTERS: usize = 100;
+    // The first one pays for what a process needs once.
+    drop(start_and_serve().await);
+    let tasks = tokio::runtime::Handle::current().metrics().num_alive_tasks();
+    let before = process();
+    let mut all = Vec::new();
+    for _ in 0..CLUSTERS {
+        all.push(start_and_serve().await);
+    }
+    let running = process();
+    drop(all);
+    let runtime = Runtime::real();
+    until(&runtime, "every task has ended", || async {
+        let left = tokio::runtime::Handle::current().metrics().num_alive_tasks();
+        (left <= tasks).then_some(())
+    })
+    .await;
+    let after = process();
+    println!("threads, descriptors, bytes: before {before:?}, with {CLUSTERS} {running:?}, after {after:?}");
+    assert_eq!(after.1, before.1, "descriptors");
+    assert!(
+        after.0 <= before.0 + LEFT_THREADS,
+        "threads: {before:?} {after:?}"
+    );
+    assert!(after.2 <= before.2 + LEFT_BYTES, "bytes: {before:?} {after:?}");
+}
+
+async fn start_and_serve() -> Cluster {
+    let only = [
+        "serviceaccount-controller",
+        "namespace-controller",
+        "replicaset-controller",
+    ];
+    let selection = Selection::Only(only.map(str::to_owned).to_vec());
+    let cluster = Cluster::builder().controllers(selection).start().await.unwrap();
+    let map = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "m"}, "data": {"a": "b"}});
+    cluster
+        .admin()
+        .create(&ApiResource::of::<ConfigMap>(), "default", &map)
+        .await
+        .unwrap();
+    cluster
+}
