@@ -142,10 +142,10 @@ impl ClusterBuilder {
         let manager = self
             .controllers
             .map(|selection| start_controllers(&transport, &runtime, config, &selection));
-        if self.scheduler {
-            if let Some(client) = transport.client_as(identities::scheduler()) {
-                controllers_scheduler::start(client, runtime.clone()).detach();
-            }
+        if self.scheduler
+            && let Some(client) = transport.client_as(identities::scheduler())
+        {
+            controllers_scheduler::start(client, runtime.clone()).detach();
         }
         Ok(Cluster {
             manager,

@@ -1,5 +1,7 @@
 //! A hundred clusters in one process leave nothing behind. Alone in its binary, since it counts what the process has.
 
+#![allow(clippy::unwrap_used, reason = "a test, helpers included")]
+
 use cluster::{Cluster, Selection};
 use k8s_openapi::api::core::v1::ConfigMap;
 use machinery_client::ApiResource;

@@ -1,5 +1,7 @@
 //! A cluster starts and its parts work together.
 
+#![allow(clippy::unwrap_used, reason = "a test, helpers included")]
+
 use cluster::{Cluster, Selection};
 use k8s_openapi::List;
 use k8s_openapi::api::apps::v1::Deployment;

@@ -3,6 +3,14 @@
 //! Each story runs once per seed and ends in its controller's invariant. `KNARR_SEEDS=1000` runs as many seeds; a
 //! failing run names its seed, and `KNARR_SEED=<seed>` runs that one alone.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    clippy::cast_sign_loss,
+    clippy::cast_possible_truncation,
+    reason = "a test, helpers included; its numbers are small"
+)]
+
 use cluster::{Cluster, Faults, Rates, Selection};
 use k8s_openapi::List;
 use k8s_openapi::api::apps::v1::{Deployment, ReplicaSet};

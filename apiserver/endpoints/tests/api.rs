@@ -1,5 +1,7 @@
 //! Requests against the production registry over memory storage, without TLS and identities.
 
+#![allow(clippy::unwrap_used, reason = "a test, helpers included")]
+
 use apiserver_endpoints::{Body, Endpoints, NoHooks, RequestInfo, VersionInfo};
 use apiserver_registry::{AdmitAll, Registry, RequestContext, kinds};
 use apiserver_storage::LogStorage;

@@ -31,7 +31,7 @@ pub(crate) fn decode(row: &ResourceRow, entry: &Entry) -> Result<Tree, RegistryE
         renormalise(row, &mut tree);
     }
     Ok(match &stored.conversion {
-        Some(conversion) => conversion.from_stored(&tree, &row.schema, row.ty),
+        Some(conversion) => conversion.to_served(&tree, &row.schema, row.ty),
         None => tree,
     }
     .with_type_meta(row))

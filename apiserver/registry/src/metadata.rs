@@ -86,9 +86,8 @@ pub fn match_namespace(object: &mut Tree, row: &ResourceRow, requested: &str) ->
     if own.is_empty() {
         object.set_str(&["metadata", "namespace"], requested);
     } else if own != requested {
-        let message =
-            format!("the namespace of the provided object does not match the namespace sent on the request");
-        return Err(RegistryError::BadRequest(message));
+        let message = "the namespace of the provided object does not match the namespace sent on the request";
+        return Err(RegistryError::BadRequest(message.to_owned()));
     }
     Ok(())
 }

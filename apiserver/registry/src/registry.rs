@@ -137,7 +137,7 @@ impl Rows {
             if custom {
                 group
                     .versions
-                    .sort_by(|a, b| version_priority(&b.name).cmp(&version_priority(&a.name)));
+                    .sort_by_key(|version| std::cmp::Reverse(version_priority(&version.name)));
             }
             for version in &mut group.versions {
                 version.resources.sort_by(|a, b| a.plural.cmp(&b.plural));

@@ -59,7 +59,7 @@ pub struct StoredForm {
 /// Brings objects from one version's form into another's.
 pub trait Conversion: Send + Sync + std::fmt::Debug {
     /// From the stored form to this row's.
-    fn from_stored(&self, object: &Tree, schema: &Arc<Schema>, ty: TypeId) -> Tree;
+    fn to_served(&self, object: &Tree, schema: &Arc<Schema>, ty: TypeId) -> Tree;
     /// From this row's form to the stored one.
     fn to_stored(&self, object: &Tree, schema: &Arc<Schema>, ty: TypeId) -> Tree;
 }

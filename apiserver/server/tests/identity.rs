@@ -1,5 +1,7 @@
 //! Who gets in, and what they are told otherwise.
 
+#![allow(clippy::unwrap_used, reason = "a test, helpers included")]
+
 mod common;
 
 use common::{Cluster, start};

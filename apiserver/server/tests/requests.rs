@@ -1,5 +1,7 @@
 //! Bad input and clients that leave: every one gets its answer, and nothing acknowledged is lost.
 
+#![allow(clippy::unwrap_used, reason = "a test, helpers included")]
+
 mod common;
 
 use bytes::Bytes;

@@ -189,7 +189,7 @@ fn migration(object: Ref<'_>, _now: Timestamp) -> Vec<Cell> {
     let status = conditions
         .filter(|c| c.str("status") == "True")
         .map(|c| c.str("type"))
-        .last()
+        .next_back()
         .unwrap_or_default();
     vec![name(object), shown.into(), status.into()]
 }

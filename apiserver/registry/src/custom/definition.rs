@@ -214,7 +214,7 @@ fn recoded(object: &Tree, schema: &Arc<Schema>, ty: TypeId) -> Tree {
 }
 
 impl Conversion for Recoding {
-    fn from_stored(&self, object: &Tree, schema: &Arc<Schema>, ty: TypeId) -> Tree {
+    fn to_served(&self, object: &Tree, schema: &Arc<Schema>, ty: TypeId) -> Tree {
         recoded(object, schema, ty)
     }
 

@@ -47,7 +47,7 @@ fn copy_shared(object: &Tree, schema: &Arc<Schema>, ty: TypeId) -> Tree {
 }
 
 impl Conversion for HpaConversion {
-    fn from_stored(&self, object: &Tree, schema: &Arc<Schema>, ty: TypeId) -> Tree {
+    fn to_served(&self, object: &Tree, schema: &Arc<Schema>, ty: TypeId) -> Tree {
         let mut out = copy_shared(object, schema, ty);
         let metrics = || {
             object

@@ -108,10 +108,11 @@ impl Store {
     /// Names, namespaces and nodes are dispatch keys: the watch is woken for those only.
     fn interests(&self, namespace: &str, predicate: &Predicate) -> Result<Vec<Interest>, RegistryError> {
         let name = predicate.fields.required("metadata.name").unwrap_or_default();
-        if !name.is_empty() && (!self.row.namespaced || !namespace.is_empty()) {
-            if let Ok(key) = Key::parse(&self.row.key(namespace, name)) {
-                return Ok(vec![Interest::key(key)]);
-            }
+        if !name.is_empty()
+            && (!self.row.namespaced || !namespace.is_empty())
+            && let Ok(key) = Key::parse(&self.row.key(namespace, name))
+        {
+            return Ok(vec![Interest::key(key)]);
         }
         let interest = Interest::prefix(self.prefix(namespace)?);
         Ok(vec![match predicate.fields.required("spec.nodeName") {

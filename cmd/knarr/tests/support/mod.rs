@@ -1,6 +1,7 @@
 //! A server of the built binary in a directory of its own, and the real kubectl to drive it.
 
-#![allow(dead_code, reason = "each test binary uses a part")]
+#![allow(dead_code, unreachable_pub, reason = "each test binary uses a part")]
+#![allow(clippy::print_stdout, reason = "a skipped test says so")]
 #![allow(clippy::disallowed_methods, reason = "tests stand outside the product")]
 
 use std::path::{Path, PathBuf};

@@ -62,9 +62,8 @@ pub(super) fn track(snapshot: &Snapshot) -> Tracked {
     settle_list(snapshot, status, &mut tracked);
     for pod in snapshot.pods.iter().filter(|pod| has_finalizer(pod)) {
         let listed = |list: &[String]| list.contains(&pod.uid().0);
-        if listed(&tracked.uncounted.succeeded) || listed(&tracked.uncounted.failed) {
-            tracked.release.push(pod.clone());
-        } else if job.is_finished() || job.header.is_deleting() {
+        let counted = listed(&tracked.uncounted.succeeded) || listed(&tracked.uncounted.failed);
+        if counted || job.is_finished() || job.header.is_deleting() {
             tracked.release.push(pod.clone());
         } else if has_succeeded(pod) {
             note_success(snapshot, pod, completions, &mut tracked);
@@ -144,10 +143,10 @@ fn note_failure(snapshot: &Snapshot, pod: &PodRef, tracked: &mut Tracked) {
         Verdict::FailJob(why) => tracked.fail_job = tracked.fail_job.take().or(Some(why)),
         Verdict::FailIndex => tracked.failed_indexes.extend(pod.completion_index),
         Verdict::Count => {
-            if let (Some(limit), Some(index)) = (snapshot.job.backoff_limit_per_index, pod.completion_index) {
-                if pod.index_failures >= limit {
-                    tracked.failed_indexes.insert(index);
-                }
+            if let (Some(limit), Some(index)) = (snapshot.job.backoff_limit_per_index, pod.completion_index)
+                && pod.index_failures >= limit
+            {
+                tracked.failed_indexes.insert(index);
             }
         }
     }

@@ -50,17 +50,17 @@ impl Reconciler for NodeReconciler {
             let silent_for = self.silent_for(&node);
             let grace = self.config.node_monitor_grace_period;
             let left = grace.saturating_sub(silent_for);
-            if left.is_zero() {
-                if let Some(conditions) = silenced(&node, self.runtime.now()) {
-                    self.write_conditions(&node, &conditions).await?;
-                    self.recorder.normal(
-                        &about,
-                        "NodeNotReady",
-                        format!("Node {} status is now: NodeNotReady", node.name()),
-                    );
-                    // The node's own event brings the taints.
-                    return Ok(Outcome::Done);
-                }
+            if left.is_zero()
+                && let Some(conditions) = silenced(&node, self.runtime.now())
+            {
+                self.write_conditions(&node, &conditions).await?;
+                self.recorder.normal(
+                    &about,
+                    "NodeNotReady",
+                    format!("Node {} status is now: NodeNotReady", node.name()),
+                );
+                // The node's own event brings the taints.
+                return Ok(Outcome::Done);
             }
             self.write_taints(&node).await?;
             if readiness(&node) != "True" {

@@ -29,7 +29,7 @@ const NAMES: [(&str, &str); 16] = [
 pub(crate) struct EventsConversion;
 
 impl Conversion for EventsConversion {
-    fn from_stored(&self, object: &Tree, schema: &Arc<Schema>, ty: TypeId) -> Tree {
+    fn to_served(&self, object: &Tree, schema: &Arc<Schema>, ty: TypeId) -> Tree {
         renamed(object, schema, ty, NAMES.iter().copied())
     }
 

@@ -105,18 +105,14 @@ fn one_source(errors: &mut Errors, path: &Path<'_>, name: &str, source: Ref<'_>)
         "secret" => named_files(errors, path, source, "secretName"),
         "downwardAPI" => downward_api(errors, path, source),
         "projected" => projected(errors, path, source),
-        "persistentVolumeClaim" => {
-            if source.str("claimName").is_empty() {
-                errors.required(&path.child("claimName"), "");
-            }
+        "persistentVolumeClaim" if source.str("claimName").is_empty() => {
+            errors.required(&path.child("claimName"), "");
         }
         "nfs" => nfs(errors, path, source),
         "csi" => required(errors, path, source, &["driver"]),
         "iscsi" => required(errors, path, source, &["targetPortal", "iqn"]),
-        "ephemeral" => {
-            if source.get("volumeClaimTemplate").is_none() {
-                errors.required(&path.child("volumeClaimTemplate"), "");
-            }
+        "ephemeral" if source.get("volumeClaimTemplate").is_none() => {
+            errors.required(&path.child("volumeClaimTemplate"), "");
         }
         "image" => {
             required(errors, path, source, &["reference"]);
