@@ -337,7 +337,7 @@ fn assemble(
         ),
         openid: OpenId::new(&issuer, &issuer, &keys),
         audit: audit.transpose()?,
-        metrics: Arc::new(Metrics::new()?),
+        metrics: Arc::new(Metrics::new(Arc::clone(registry.storage()))?),
         mutations: runtime.child_scope(),
         started: AtomicBool::new(false),
         stopping: CancellationToken::new(),

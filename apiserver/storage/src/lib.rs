@@ -15,6 +15,7 @@ pub mod backends;
 mod error;
 mod key;
 mod record;
+mod statistics;
 mod storage;
 #[cfg(test)]
 mod suite;
@@ -26,6 +27,7 @@ pub use backends::log::{LogOptions, LogStorage, RecoveryReport};
 pub use error::StorageError;
 pub use key::{Key, MAX_KEY_BYTES, Prefix};
 pub use record::{Entry, Record};
+pub use statistics::{SYNC_BOUNDS, Statistics};
 pub use storage::{Lookup, Page, RangeOptions, ReadAt, Storage};
 pub use watch::{Event, Interest, Target, WatchCursor, WatchRequest};
 pub use write::{Expect, MAX_GROUP_WRITES, MAX_RECORD_BYTES, Op, Write};

@@ -1,6 +1,6 @@
 //! The contract.
 
-use crate::{Entry, Event, Key, Prefix, Record, StorageError, WatchCursor, WatchRequest, Write};
+use crate::{Entry, Event, Key, Prefix, Record, Statistics, StorageError, WatchCursor, WatchRequest, Write};
 use async_trait::async_trait;
 use machinery_meta::Revision;
 use std::fmt::Debug;
@@ -53,6 +53,11 @@ pub trait Storage: Send + Sync + Debug {
     /// entry has moved on or the backend keeps no entries in memory.
     fn recache(&self, _key: &Key, _revision: Revision, _record: Record) -> bool {
         false
+    }
+
+    /// The backend's own figures; `None` where another process keeps them, as etcd does.
+    fn statistics(&self) -> Option<Statistics> {
+        None
     }
 
     /// Finishes what was taken up, refuses everything after, and lets go of every file, task and connection.

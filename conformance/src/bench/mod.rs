@@ -9,4 +9,5 @@ pub mod connection;
 pub mod load;
 pub mod process;
 pub mod scenarios;
+mod schedule;
 pub mod server;

@@ -29,6 +29,8 @@ pub struct Sizes {
     pub patches: usize,
     pub watchers: usize,
     pub changes: usize,
+    pub nodes: usize,
+    pub scheduled: usize,
     pub idle: Duration,
 }
 
@@ -41,6 +43,8 @@ impl Default for Sizes {
             patches: 4_000,
             watchers: 1_000,
             changes: 200,
+            nodes: 1_000,
+            scheduled: 5_000,
             idle: Duration::from_secs(20),
         }
     }
@@ -52,11 +56,11 @@ const PODS: &str = "/api/v1/namespaces/bench/pods";
 /// A run against one server.
 #[derive(Debug)]
 pub struct Bench {
-    target: Target,
+    pub(super) target: Target,
     /// Present when the server was started here and may be killed.
     running: Option<Server>,
-    server: Processes,
-    sizes: Sizes,
+    pub(super) server: Processes,
+    pub(super) sizes: Sizes,
     figures: Vec<Figure>,
 }
 
@@ -92,7 +96,7 @@ impl Bench {
     /// The server refused or broke a request.
     pub async fn run(mut self) -> Result<Vec<Figure>> {
         self.idle("idle, empty").await?;
-        self.prepare().await?;
+        self.namespace(NAMESPACE).await?;
         self.creates().await?;
         self.reads().await?;
         self.lists().await?;
@@ -101,6 +105,10 @@ impl Bench {
         self.idle("idle, restarted with pods stored").await?;
         self.delete_collection().await?;
         self.idle("idle, pods deleted").await?;
+        if self.running.is_some() {
+            // Upstream runs here without its scheduler.
+            self.schedule().await?;
+        }
         Ok(self.figures)
     }
 
@@ -118,7 +126,7 @@ impl Bench {
         Ok(())
     }
 
-    fn add(&mut self, work: impl Into<String>, figure: impl Into<String>) {
+    pub(super) fn add(&mut self, work: impl Into<String>, figure: impl Into<String>) {
         let figure = Figure {
             work: work.into(),
             figure: figure.into(),
@@ -151,17 +159,16 @@ impl Bench {
     }
 
     /// A namespace with its default service account, made by hand where no controller does.
-    async fn prepare(&mut self) -> Result<()> {
+    pub(super) async fn namespace(&mut self, name: &str) -> Result<()> {
         let mut client = self.target.connect().await?;
-        let namespace = format!(r#"{{"metadata":{{"name":"{NAMESPACE}"}}}}"#);
+        let namespace = format!(r#"{{"metadata":{{"name":"{name}"}}}}"#);
         client
             .send_json(Method::POST, "/api/v1/namespaces", namespace)
             .await?;
         let account = r#"{"metadata":{"name":"default"}}"#.to_owned();
         // Already there where the controller was faster.
-        let _ = client
-            .send_json(Method::POST, "/api/v1/namespaces/bench/serviceaccounts", account)
-            .await;
+        let accounts = format!("/api/v1/namespaces/{name}/serviceaccounts");
+        let _ = client.send_json(Method::POST, &accounts, account).await;
         Ok(())
     }
 
@@ -173,8 +180,10 @@ impl Bench {
             })
         });
         let single = self.sizes.single_creates;
+        let before = self.syncs().await?;
         let cost = load::run(&self.target, &self.server, 1, single, create).await?;
         self.add_cost("create a 1.5 KB pod, 1 client", &cost);
+        let between = self.syncs().await?;
         let rest: load::Operation = Arc::new(move |client, number| {
             Box::pin(async move {
                 client.send_json(Method::POST, PODS, pod(single + number)).await?;
@@ -183,10 +192,28 @@ impl Bench {
         });
         let cost = load::run(&self.target, &self.server, 64, self.sizes.pods - single, rest).await?;
         self.add_cost("create a 1.5 KB pod, 64 clients", &cost);
+        if let (Some(before), Some(between), Some(after)) = (before, between, self.syncs().await?) {
+            let text = format!(
+                "{:.2} with 1 client, {:.2} with 64",
+                (between - before) / single as f64,
+                (after - between) / cost.operations as f64
+            );
+            self.add("fsyncs per create", text);
+        }
         let resident = megabytes(self.server.resident()?);
         let work = format!("resident with {} pods", self.sizes.pods);
         self.add(work, resident);
         Ok(())
+    }
+
+    /// How often the server has synced its log, where it says so itself.
+    async fn syncs(&self) -> Result<Option<f64>> {
+        let mut client = self.target.connect().await?;
+        let text = client.call(Method::GET, "/metrics", &[], Bytes::new()).await?;
+        let text = String::from_utf8_lossy(&text);
+        let mut lines = text.lines();
+        let count = lines.find_map(|line| line.strip_prefix("etcd_disk_wal_fsync_duration_seconds_count "));
+        Ok(count.map(str::parse).transpose()?)
     }
 
     async fn reads(&mut self) -> Result<()> {

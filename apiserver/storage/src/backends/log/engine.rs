@@ -11,6 +11,7 @@ use super::live::{Live, Pins};
 use super::options::LogOptions;
 use super::upkeep::Expiries;
 use super::writer::{Group, Pending, Submitted, Writer, check_group};
+use crate::statistics::SyncTimes;
 use crate::{Event, StorageError, Write};
 use machinery_meta::Revision;
 use machinery_runtime::{Runtime, WorkerStep};
@@ -41,6 +42,7 @@ pub(super) struct Engine {
     /// How many reads of the past may run at once.
     pub(super) past_reads: Semaphore,
     pub(super) checkpointing: AtomicBool,
+    pub(super) syncs: SyncTimes,
 }
 
 const QUEUE_UNIT_BYTES: usize = 1024;
@@ -81,6 +83,7 @@ impl Engine {
             queue: Semaphore::new(QUEUE_UNITS),
             past_reads: Semaphore::new(PAST_READS),
             checkpointing: AtomicBool::new(false),
+            syncs: SyncTimes::default(),
         }
     }
 
@@ -154,7 +157,9 @@ impl Engine {
                 }
             }
             Flush::Sync(batch, written) => {
+                let begun = self.runtime.monotonic();
                 let synced = self.appender.lock().sync(&written);
+                self.syncs.add(self.runtime.monotonic().saturating_sub(begun));
                 match synced {
                     Ok(()) => Ok(Flush::Publish(batch, Some(written.batch))),
                     Err(error) => Err((batch, error)),

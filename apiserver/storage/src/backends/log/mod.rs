@@ -27,7 +27,7 @@ pub use options::LogOptions;
 pub use recovery::RecoveryReport;
 
 use crate::{
-    Entry, Event, Key, Lookup, Page, Prefix, RangeOptions, ReadAt, Record, Storage, StorageError,
+    Entry, Event, Key, Lookup, Page, Prefix, RangeOptions, ReadAt, Record, Statistics, Storage, StorageError,
     WatchCursor, WatchRequest, Write,
 };
 use async_trait::async_trait;
@@ -247,6 +247,11 @@ impl Storage for LogStorage {
 
     async fn compact(&self, revision: Revision) -> Result<(), StorageError> {
         upkeep::compact(&self.engine, revision).await
+    }
+
+    fn statistics(&self) -> Option<Statistics> {
+        let stored_bytes = self.engine.live.read().bytes;
+        Some(self.engine.syncs.read(stored_bytes))
     }
 
     fn recache(&self, key: &Key, revision: Revision, record: Record) -> bool {

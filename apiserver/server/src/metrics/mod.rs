@@ -1,9 +1,15 @@
 //! The server's metrics, with upstream's names, in a registry of this instance.
 
+mod storage;
+
 use apiserver_endpoints::RequestInfo;
+use apiserver_storage::Storage;
+use prometheus::process_collector::ProcessCollector;
 use prometheus::{
     Encoder, HistogramOpts, HistogramVec, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry, TextEncoder,
 };
+use std::sync::Arc;
+use storage::StorageCollector;
 
 /// Upstream's buckets of request durations, in seconds.
 const DURATION_BUCKETS: [f64; 21] = [
@@ -68,7 +74,7 @@ impl Drop for InFlightGuard {
 }
 
 impl Metrics {
-    pub(crate) fn new() -> Result<Self, prometheus::Error> {
+    pub(crate) fn new(storage: Arc<dyn Storage>) -> Result<Self, prometheus::Error> {
         let metrics = Self {
             registry: Registry::new(),
             requests: IntCounterVec::new(
@@ -130,6 +136,12 @@ impl Metrics {
         metrics
             .registry
             .register(Box::new(metrics.authentications.clone()))?;
+        metrics
+            .registry
+            .register(Box::new(ProcessCollector::for_self()))?;
+        metrics
+            .registry
+            .register(Box::new(StorageCollector::new(storage)?))?;
         Ok(metrics)
     }
 
