@@ -11,7 +11,7 @@ pub struct Processes(pub Vec<u32>);
 const TICKS_PER_SECOND: u64 = 100;
 
 impl Processes {
-    /// CPU time used so far, user and system. `schedstat` counts nanoseconds where the kernel has it.
+    /// CPU time used so far, user and system, to a hundredth of a second.
     ///
     /// # Errors
     /// A process is gone.
@@ -47,28 +47,8 @@ impl Processes {
     }
 }
 
+/// Of all threads, those that ended too, which `schedstat` of the threads forgets.
 fn cpu_of(pid: u32) -> Result<Duration> {
-    let mut nanos = 0u64;
-    let mut counted = false;
-    for task in std::fs::read_dir(format!("/proc/{pid}/task"))? {
-        let Ok(text) = std::fs::read_to_string(task?.path().join("schedstat")) else {
-            continue;
-        };
-        if let Some(run) = text.split_whitespace().next().and_then(|n| n.parse::<u64>().ok()) {
-            nanos += run;
-            counted = true;
-        }
-    }
-    // Threads that ended are in `stat` only; take whichever has seen more.
-    let stat = stat_cpu(pid)?;
-    Ok(if counted {
-        Duration::from_nanos(nanos).max(stat)
-    } else {
-        stat
-    })
-}
-
-fn stat_cpu(pid: u32) -> Result<Duration> {
     let text = std::fs::read_to_string(format!("/proc/{pid}/stat"))?;
     let after_name = text.rsplit_once(')').context("an unreadable stat")?.1;
     let fields: Vec<&str> = after_name.split_whitespace().collect();
