@@ -48,8 +48,11 @@ pub(crate) fn run(config: &Config, arguments: &Arguments) -> Result<()> {
     ];
     process::run(process::command("cargo").current_dir(&config.root).args(build))?;
     let scratch = Scratch::new()?;
-    println!("==> Knarr");
-    let ours = knarr(config, arguments, &scratch.0)?;
+    println!("==> Knarr, the whole control plane");
+    let mut ours = vec![binary_size(config)?];
+    ours.extend(knarr(config, arguments, &scratch.0, true)?);
+    println!("==> Knarr, the API server alone");
+    ours.extend(knarr(config, arguments, &scratch.0, false)?);
     let peer_there = ["etcd", "kube-apiserver"]
         .iter()
         .all(|name| config.tools.join(name).is_file());
@@ -86,18 +89,33 @@ impl Drop for Scratch {
     }
 }
 
-fn knarr(config: &Config, arguments: &Arguments, scratch: &Path) -> Result<Vec<Figure>> {
-    let kubeconfig = scratch.join("knarr.kubeconfig");
+fn binary_size(config: &Config) -> Result<Figure> {
+    let bytes = fs::metadata(config.root.join("target/release/knarr"))?.len();
+    Ok(Figure {
+        work: "binary, stripped".into(),
+        figure: format!("{:.1} MB", bytes as f64 / 1e6),
+    })
+}
+
+/// With controllers and scheduler, or the API server alone, which is what upstream's is compared with.
+fn knarr(config: &Config, arguments: &Arguments, scratch: &Path, control_plane: bool) -> Result<Vec<Figure>> {
+    let name = if control_plane { "control-plane" } else { "api" };
+    let kubeconfig = scratch.join(format!("{name}.kubeconfig"));
     let [port] = upstream::free_ports()?;
-    let server = [
+    let mut server = vec![
         config.root.join("target/release/knarr").display().to_string(),
         "server".into(),
-        format!("--data-dir={}", scratch.join("knarr").display()),
+        format!("--data-dir={}", scratch.join(name).display()),
         "--bind-address=127.0.0.1".into(),
         format!("--secure-port={port}"),
         format!("--write-kubeconfig={}", kubeconfig.display()),
         "--disable-agent".into(),
     ];
+    if control_plane {
+        let flags = ["--control-plane".to_owned(), "true".to_owned()];
+        return measure(config, arguments, &kubeconfig, &flags, &server);
+    }
+    server.extend(["--controllers=-*".to_owned(), "--disable-scheduler".to_owned()]);
     measure(config, arguments, &kubeconfig, &[], &server)
 }
 

@@ -59,6 +59,8 @@ pub struct Bench {
     pub(super) target: Target,
     /// Present when the server was started here and may be killed.
     running: Option<Server>,
+    /// From its exec until it was ready.
+    started: Option<Duration>,
     pub(super) server: Processes,
     pub(super) sizes: Sizes,
     figures: Vec<Figure>,
@@ -68,15 +70,14 @@ impl Bench {
     /// Takes a server that became ready `started` after its exec.
     pub fn of_started(running: Server, target: Target, started: Duration, sizes: Sizes) -> Self {
         let server = running.processes();
-        let mut bench = Self {
+        Self {
             target,
             server,
             running: Some(running),
+            started: Some(started),
             sizes,
             figures: Vec::new(),
-        };
-        bench.add("exec → /readyz, first start", milliseconds(started));
-        bench
+        }
     }
 
     /// Takes a server that somebody else runs.
@@ -84,17 +85,35 @@ impl Bench {
         Self {
             target,
             running: None,
+            started: None,
             server,
             sizes,
             figures: Vec::new(),
         }
     }
 
-    /// Runs everything and returns the figures.
+    /// A whole control plane: at rest, then with pods to place.
     ///
     /// # Errors
     /// The server refused or broke a request.
-    pub async fn run(mut self) -> Result<Vec<Figure>> {
+    pub async fn run_control_plane(mut self) -> Result<Vec<Figure>> {
+        if let Some(started) = self.started {
+            self.add(
+                "control plane, exec → /readyz, first start",
+                milliseconds(started),
+            );
+        }
+        self.idle("control plane, idle").await?;
+        self.schedule().await?;
+        self.idle("control plane, idle with those pods and nodes").await?;
+        Ok(self.figures)
+    }
+
+    /// An API server alone, as upstream's is measured.
+    ///
+    /// # Errors
+    /// The server refused or broke a request.
+    pub async fn run_api(mut self) -> Result<Vec<Figure>> {
         self.idle("idle, empty").await?;
         self.namespace(NAMESPACE).await?;
         self.creates().await?;
@@ -105,10 +124,6 @@ impl Bench {
         self.idle("idle, restarted with pods stored").await?;
         self.delete_collection().await?;
         self.idle("idle, pods deleted").await?;
-        if self.running.is_some() {
-            // Upstream runs here without its scheduler.
-            self.schedule().await?;
-        }
         Ok(self.figures)
     }
 
