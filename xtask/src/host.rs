@@ -10,7 +10,7 @@ use std::process::Command;
 
 /// The place a node runs in.
 #[derive(Debug, Clone)]
-pub(crate) struct Host {
+pub struct Host {
     /// A network namespace by name, or the machine's own.
     namespace: Option<String>,
 }
@@ -21,7 +21,7 @@ const ISOLATED_ADDRESS: &str = "172.31.255.2/24";
 impl Host {
     /// Makes the namespace if it is asked for and missing. An isolated node has a bridge of its own as its uplink,
     /// so that it has an address and a default route without touching the machine's links.
-    pub(crate) fn prepare(namespace: Option<String>) -> Result<Self> {
+    pub fn prepare(namespace: Option<String>) -> Result<Self> {
         let host = Self { namespace };
         let Some(name) = &host.namespace else {
             return Ok(host);
@@ -39,12 +39,12 @@ impl Host {
     }
 
     /// A namespace that already exists.
-    pub(crate) fn existing(namespace: Option<String>) -> Self {
+    pub fn existing(namespace: Option<String>) -> Self {
         Self { namespace }
     }
 
     /// A command that runs in this place.
-    pub(crate) fn command(&self, program: impl AsRef<Path>) -> Command {
+    pub fn command(&self, program: impl AsRef<Path>) -> Command {
         match &self.namespace {
             None => process::command(program.as_ref()),
             Some(name) => {
@@ -58,19 +58,32 @@ impl Host {
         }
     }
 
+    /// Where its network namespace is to be opened, if it has one.
+    pub fn network_namespace(&self) -> Option<PathBuf> {
+        self.namespace.as_deref().map(netns_path)
+    }
+
+    /// Below this cgroup lie those of all pods: a cluster of its own has one of its own.
+    pub fn cgroup_root(&self) -> String {
+        self.namespace
+            .as_ref()
+            .map_or("/".to_owned(), |name| format!("/knarr-{name}"))
+    }
+
     /// What a user types before a command to reach this place.
-    pub(crate) fn prefix(&self) -> String {
+    pub fn prefix(&self) -> String {
         self.namespace.as_ref().map_or(String::new(), |name| {
             format!("nsenter --net={} ", netns_path(name).display())
         })
     }
 
-    pub(crate) fn is_isolated(&self) -> bool {
+    /// Whether it is a namespace of its own.
+    pub fn is_isolated(&self) -> bool {
         self.namespace.is_some()
     }
 
     /// Removes the namespace and every link in it.
-    pub(crate) fn remove(&self) -> Result<()> {
+    pub fn remove(&self) -> Result<()> {
         match &self.namespace {
             Some(name) if netns_path(name).try_exists()? => {
                 process::run(process::command("ip").args(["netns", "delete", name]))

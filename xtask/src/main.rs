@@ -14,9 +14,7 @@ mod conformance;
 mod diff;
 mod down;
 mod fake_nodes;
-mod host;
 mod packages;
-mod process;
 mod subject;
 mod test;
 mod tidy;
@@ -25,6 +23,7 @@ mod up;
 mod upstream;
 
 use clap::Parser;
+use xtask::{host, process, removal};
 
 /// Knarr's automation.
 #[derive(Debug, Parser)]

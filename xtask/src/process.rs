@@ -9,12 +9,12 @@ use anyhow::{Context, Result, bail};
     clippy::disallowed_methods,
     reason = "xtask stands outside the product and cannot use node_sys"
 )]
-pub(crate) fn command(program: impl AsRef<std::ffi::OsStr>) -> Command {
+pub fn command(program: impl AsRef<std::ffi::OsStr>) -> Command {
     Command::new(program)
 }
 
 /// Runs to the end, output passed through; a failure names the command.
-pub(crate) fn run(command: &mut Command) -> Result<()> {
+pub fn run(command: &mut Command) -> Result<()> {
     let status = command
         .status()
         .with_context(|| format!("starting {}", describe(command)))?;
@@ -25,7 +25,7 @@ pub(crate) fn run(command: &mut Command) -> Result<()> {
 }
 
 /// Runs to the end and returns what it wrote to stdout.
-pub(crate) fn output(command: &mut Command) -> Result<String> {
+pub fn output(command: &mut Command) -> Result<String> {
     let output = command
         .stderr(std::process::Stdio::inherit())
         .output()

@@ -9,7 +9,8 @@ use crate::{packages, tools};
 use anyhow::Result;
 
 /// Test binaries whose tests are marked `needs root`; other marks (`needs KNARR_API_TESTDATA`) are run by hand.
-const NEED_ROOT: [&str; 1] = ["traffic"];
+/// `node` and `outages` run clusters with real containers.
+const NEED_ROOT: [&str; 3] = ["traffic", "node", "outages"];
 
 /// Which layers to run; all by default.
 #[derive(Debug, Default, clap::Args)]
@@ -40,7 +41,9 @@ pub(crate) fn run(config: &Config, arguments: &Arguments) -> Result<()> {
             )?;
         }
     } else {
-        println!("SKIPPED, not passed: tests marked `needs root`, since this is not root");
+        for test in NEED_ROOT {
+            println!("SKIPPED, not passed: {test}, since this is not root");
+        }
     }
     Ok(())
 }

@@ -83,6 +83,7 @@ fn start(knarr: &Path, host: &Host, arguments: &Arguments) -> Result<Api> {
     server.arg("--fork").arg(knarr).arg("server");
     server.arg("--data-dir").arg(&arguments.data_dir);
     server.args(["--secure-port", &arguments.secure_port.to_string()]);
+    server.args(["--cgroup-root", &host.cgroup_root()]);
     server
         .arg("--write-kubeconfig")
         .arg(kubeconfig(&arguments.data_dir));

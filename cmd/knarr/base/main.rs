@@ -25,6 +25,8 @@ const SIGCHLD: i32 = 17;
 const WNOHANG: i32 = 1;
 const ANSWER_BYTES_MAX: u64 = 1 << 20;
 const TIMEOUT: Duration = Duration::from_secs(5);
+/// How often a name is asked for, as resolvers do where `resolv.conf` says nothing.
+const ATTEMPTS: usize = 2;
 
 extern "C" fn end(_signal: i32) {
     // SAFETY: _exit is safe to call from a signal handler.
@@ -156,17 +158,19 @@ fn resolve(host: &str) -> Result<IpAddr, String> {
     let mut names: Vec<String> = of("search").map(|domain| format!("{host}.{domain}")).collect();
     let first = if host.matches('.').count() >= dots { 0 } else { names.len() };
     names.insert(first, host.trim_end_matches('.').to_string());
+    let servers: Vec<String> = of("nameserver").collect();
     for name in names {
-        for server in of("nameserver") {
-            if let Some(address) = query(&server, &name) {
-                return Ok(address.into());
-            }
+        // A server that says nothing is asked again; one that knows no such name has spoken.
+        let answer = (0..ATTEMPTS).flat_map(|_| &servers).find_map(|server| query(server, &name));
+        if let Some(Some(address)) = answer {
+            return Ok(address.into());
         }
     }
     Err(format!("{host}: no such name"))
 }
 
-fn query(server: &str, name: &str) -> Option<Ipv4Addr> {
+/// Asks once for the address of a name. The outer `None`: nothing was answered.
+fn query(server: &str, name: &str) -> Option<Option<Ipv4Addr>> {
     let server: IpAddr = server.parse().ok()?;
     let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)).ok()?;
     socket.set_read_timeout(Some(TIMEOUT)).ok()?;
@@ -180,7 +184,7 @@ fn query(server: &str, name: &str) -> Option<Ipv4Addr> {
     socket.send_to(&question, (server, 53)).ok()?;
     let mut answer = [0; 1500];
     let count = socket.recv(&mut answer).ok()?;
-    first_address(&answer[..count], question.len())
+    Some(first_address(&answer[..count], question.len()))
 }
 
 /// The first A record after the question.

@@ -2,7 +2,8 @@
 
 mod support;
 
-use support::{Server, kubectl_or_skip};
+use support::Server;
+use support::kubectl::kubectl_or_skip;
 
 const WEB: &str = "
 apiVersion: apps/v1

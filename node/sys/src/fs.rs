@@ -1,8 +1,14 @@
 //! Files: atomic replacement, ownership of a tree, room on a file system, named pipes.
 
+use std::ffi::OsStr;
 use std::io::Write;
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+
+use nix::errno::Errno;
+use nix::fcntl::{OFlag, OpenHow, ResolveFlag, open, openat2};
+use nix::sys::stat::{FchmodatFlags, Mode, fchmodat, mkdirat};
 
 /// Bytes and inodes of a file system.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -110,49 +116,105 @@ pub fn tree_bytes(root: &Path) -> std::io::Result<u64> {
     Ok(total)
 }
 
-/// Joins a path from outside below a root and refuses to leave it, also through symbolic links.
+/// Opens a path from outside below a root, for reference only; folders that are missing are made, with the root's mode.
 ///
-/// The result exists: missing folders are made (mode 0750, as upstream does for sub paths).
-pub fn resolve_below(root: &Path, inside: &Path) -> std::io::Result<PathBuf> {
-    use std::path::Component;
-    let refused = || std::io::Error::new(std::io::ErrorKind::InvalidInput, "path leaves the volume");
-    let root = root.canonicalize()?;
-    let mut current = root.clone();
+/// The kernel itself refuses to leave the root, whatever links there are and whoever changes them meanwhile: what the
+/// descriptor stands for is inside.
+pub fn open_below(root: &Path, inside: &Path) -> std::io::Result<OwnedFd> {
+    let top = open(
+        root,
+        OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC,
+        Mode::empty(),
+    )?;
+    match resolve(&top, inside) {
+        Err(Errno::ENOENT) => {}
+        found => return found.map_err(explain),
+    }
+    let mode = Mode::from_bits_truncate(nix::sys::stat::fstat(&top)?.st_mode);
+    let mut prefix = PathBuf::from(".");
     for component in inside.components() {
-        match component {
-            Component::CurDir => continue,
-            Component::Normal(name) => current.push(name),
-            _ => return Err(refused()),
-        }
-        if std::fs::symlink_metadata(&current).is_err() {
-            std::fs::create_dir(&current)?;
-            set_mode(&current, 0o750)?;
-        }
-        current = current.canonicalize()?;
-        if !current.starts_with(&root) {
-            return Err(refused());
+        let parent = resolve(&top, &prefix).map_err(explain)?;
+        prefix.push(component);
+        match resolve(&top, &prefix) {
+            Err(Errno::ENOENT) => make_folder(&parent, component.as_os_str(), mode)?,
+            found => drop(found.map_err(explain)?),
         }
     }
-    Ok(current)
+    resolve(&top, inside).map_err(explain)
+}
+
+fn resolve(top: &OwnedFd, inside: &Path) -> nix::Result<OwnedFd> {
+    let how = OpenHow::new()
+        .flags(OFlag::O_PATH | OFlag::O_CLOEXEC)
+        .resolve(ResolveFlag::RESOLVE_BENEATH | ResolveFlag::RESOLVE_NO_MAGICLINKS);
+    openat2(top, inside, how)
+}
+
+fn make_folder(parent: &OwnedFd, name: &OsStr, mode: Mode) -> std::io::Result<()> {
+    match mkdirat(parent, name, mode) {
+        // Somebody else was faster; what it is will be seen.
+        Err(Errno::EEXIST) => return Ok(()),
+        made => made?,
+    }
+    // The umask has taken from the mode what it should not.
+    Ok(
+        fchmodat(parent, name, mode, FchmodatFlags::NoFollowSymlink).or_else(|error| match error {
+            // Kernels before 6.6 cannot say "not through a link"; a folder was made, and stays as the umask has it.
+            Errno::ENOTSUP => Ok(()),
+            other => Err(other),
+        })?,
+    )
+}
+
+fn explain(error: Errno) -> std::io::Error {
+    match error {
+        Errno::EXDEV | Errno::ELOOP => {
+            std::io::Error::new(std::io::ErrorKind::InvalidInput, "path leaves the volume")
+        }
+        other => other.into(),
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::os::fd::AsRawFd;
+    use std::os::unix::fs::symlink;
+
+    fn place(descriptor: &OwnedFd) -> PathBuf {
+        std::fs::read_link(format!("/proc/self/fd/{}", descriptor.as_raw_fd())).unwrap()
+    }
 
     #[test]
     fn a_path_from_outside_stays_inside() {
-        let folder = std::env::temp_dir().join(format!("knarr-fs-{}", std::process::id()));
-        std::fs::create_dir_all(folder.join("volume")).unwrap();
-        let root = folder.join("volume");
-        std::os::unix::fs::symlink("/etc", root.join("escape")).unwrap();
-        assert!(
-            resolve_below(&root, Path::new("a/b"))
-                .unwrap()
-                .ends_with("volume/a/b")
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().canonicalize().unwrap().join("volume");
+        std::fs::create_dir_all(root.join("in")).unwrap();
+        set_mode(&root, 0o2771).unwrap();
+        symlink("/etc", root.join("away")).unwrap();
+        symlink("../..", root.join("in/up")).unwrap();
+        symlink("in", root.join("link")).unwrap();
+        symlink("loop", root.join("loop")).unwrap();
+        let open = |inside: &str| open_below(&root, Path::new(inside));
+        assert_eq!(place(&open("a/b").unwrap()), root.join("a/b"));
+        let mode = std::fs::metadata(root.join("a/b")).unwrap().permissions().mode();
+        assert_eq!(mode & 0o7777, 0o2771, "as the volume");
+        assert_eq!(
+            place(&open("link/c").unwrap()),
+            root.join("in/c"),
+            "a link inside is followed"
         );
-        assert!(resolve_below(&root, Path::new("../x")).is_err());
-        assert!(resolve_below(&root, Path::new("escape/passwd")).is_err());
-        std::fs::remove_dir_all(folder).unwrap();
+        for outside in [
+            "../x",
+            "away",
+            "away/passwd",
+            "away/made",
+            "in/up",
+            "in/up/made",
+            "loop",
+        ] {
+            assert!(open(outside).is_err(), "{outside}");
+        }
+        assert!(!Path::new("/etc/made").exists() && !folder.path().join("made").exists());
     }
 }

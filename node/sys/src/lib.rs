@@ -1,7 +1,7 @@
 //! Kernel facilities behind narrow traits, each with a Linux implementation and a fake.
 //!
 //! Everything a node component asks of the kernel goes through here: starting programs ([`exec`]),
-//! knowing a process again after a restart ([`process`]), mounts ([`mount`]), pod cgroups of both
+//! knowing a process again after a restart ([`process`]) and keeping it running ([`supervise`]), mounts ([`mount`]), pod cgroups of both
 //! versions ([`cgroup`]), entering a namespace ([`namespace`]), elements of nftables ([`nftables`]), ownership
 //! and atomic files ([`fs`])
 //! and what the machine is ([`machine`]).
@@ -16,5 +16,6 @@ pub mod mount;
 pub mod namespace;
 pub mod nftables;
 pub mod process;
+pub mod supervise;
 
 pub use exec::{CommandOutput, CommandSpec, Exec, ExecError, FakeExec, SystemExec};

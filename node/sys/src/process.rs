@@ -84,8 +84,8 @@ fn open_pidfd(pid: u32) -> std::io::Result<OwnedFd> {
     }
 }
 
-/// The living processes whose command line, arguments joined by blanks, fits.
-pub fn find(fits: impl Fn(&str) -> bool) -> Vec<u32> {
+/// The processes whose command line, words ended by zero bytes, fits.
+pub fn find(fits: impl Fn(&[u8]) -> bool) -> Vec<u32> {
     let Ok(entries) = std::fs::read_dir("/proc") else {
         return Vec::new();
     };
@@ -94,7 +94,7 @@ pub fn find(fits: impl Fn(&str) -> bool) -> Vec<u32> {
         .filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
     pids.filter(|pid| {
         let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-        fits(&String::from_utf8_lossy(&line).replace('\0', " "))
+        fits(&line)
     })
     .collect()
 }

@@ -9,6 +9,7 @@
 //! | emptyDir | `empty_dir` | a folder, or a memory file system |
 //! | hostPath | `host_path` | a path of the machine, checked or made |
 //! | configMap, secret, downwardAPI, projected | `payload` | files from API objects, replaced as a whole by [`atomic_writer`] |
+//! | a part of any of them (`subPath`) | `sub_path` | opened without leaving the volume, and bound from what was opened |
 //!
 //! Objects come through [`ObjectSource`]; nothing here talks to the API server, and nothing here
 //! decides whether a pod may start.
@@ -20,7 +21,7 @@ mod error;
 mod host_path;
 pub mod payload;
 mod set;
-pub mod sub_path;
+mod sub_path;
 
 pub use error::VolumeError;
 pub use payload::{ObjectSource, TokenRequest};

@@ -9,7 +9,7 @@ use machinery_runtime::Runtime;
 use node_sys::mount::Mounter;
 
 use crate::payload::{self, ObjectSource, PayloadContext};
-use crate::{VolumeError, atomic_writer, empty_dir, host_path};
+use crate::{VolumeError, atomic_writer, empty_dir, host_path, sub_path};
 
 /// What a node has to give: the answer to a limit that is not set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -124,6 +124,20 @@ impl VolumeSet {
             .map_err(VolumeError::io("setting the mode of", &path))?;
         let stamp = self.runtime.now().strftime("%Y_%m_%d_%H_%M_%S.%N").to_string();
         atomic_writer::write(&path, &payload, &stamp, group).map(drop)
+    }
+
+    /// Shows a part of a volume to one mount of one container, and returns where.
+    pub fn sub_path(
+        &self,
+        volume: &Volume,
+        container: &str,
+        mount: usize,
+        inside: &str,
+    ) -> Result<PathBuf, VolumeError> {
+        let folder = self.pod_folder.join("volume-subpaths").join(&volume.name);
+        let target = folder.join(container).join(mount.to_string());
+        sub_path::show(self.mounter.as_ref(), &self.host_path(volume), inside, &target)?;
+        Ok(target)
     }
 
     /// Unmounts and removes everything below the pod's folder, the folder included.

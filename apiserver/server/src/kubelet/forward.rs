@@ -5,7 +5,7 @@ use apiserver_endpoints::Body;
 use apiserver_registry::RegistryError;
 use http::header::{CONNECTION, HOST, LOCATION, PROXY_AUTHORIZATION, TE, TRANSFER_ENCODING, UPGRADE};
 use http::{HeaderMap, HeaderName, HeaderValue, Request, Response, StatusCode};
-use http_body_util::BodyExt;
+use http_body_util::{BodyExt, Limited};
 use hyper::upgrade::OnUpgrade;
 
 /// Headers that belong to one connection and are not passed on.
@@ -74,6 +74,58 @@ fn remove_hop_by_hop(headers: &mut HeaderMap) {
         headers.remove(name);
     }
     headers.remove("keep-alive");
+}
+
+/// What is read of a node's complaint.
+const COMPLAINT_BYTES_MAX: usize = 50_000;
+
+/// Passes a log through; where the node refuses, its words become the answer's, as upstream's.
+pub(super) async fn check_log(pod: &str, response: Response<Body>) -> Result<Response<Body>, RegistryError> {
+    let code = response.status().as_u16();
+    if (200..=206).contains(&code) {
+        return Ok(response);
+    }
+    let body = Limited::new(response.into_body(), COMPLAINT_BYTES_MAX)
+        .collect()
+        .await;
+    let body = body.map_err(|error| RegistryError::Internal(error.to_string()))?;
+    let said = String::from_utf8_lossy(&body.to_bytes()).into_owned();
+    Err(match code {
+        400 => RegistryError::BadRequest(said),
+        500 => RegistryError::Internal(said),
+        _ => unexplained(pod, code),
+    })
+}
+
+/// An answer of which only the code is passed on.
+fn unexplained(pod: &str, code: u16) -> RegistryError {
+    let (reason, message) = match code {
+        404 => (
+            "NotFound",
+            "the server could not find the requested resource".to_owned(),
+        ),
+        401 => (
+            "Unauthorized",
+            "the server has asked for the client to provide credentials".to_owned(),
+        ),
+        403 => (
+            "Forbidden",
+            "the server does not allow access to the requested resource".to_owned(),
+        ),
+        _ => (
+            "Unknown",
+            format!("the server responded with the status code {code} but did not return more information"),
+        ),
+    };
+    let status = serde_json::json!({
+        "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
+        "message": format!("{message} ( pods/log {pod})"), "reason": reason,
+        "details": {"name": pod, "kind": "pods/log"}, "code": code,
+    });
+    RegistryError::Foreign {
+        code,
+        status_json: status.to_string(),
+    }
 }
 
 pub(super) fn redirect(to: &str) -> Result<Response<Body>, RegistryError> {

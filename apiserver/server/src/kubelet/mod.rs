@@ -23,6 +23,12 @@ pub(crate) async fn connect(
     match location::route(reader, connect.info, &query).await? {
         Route::Nowhere => Ok(http::Response::new(Body::empty())),
         Route::Redirect(to) => forward::redirect(&to),
-        Route::To { destination, path } => forward::send(dialer, &destination, &path, connect.request).await,
+        Route::To { destination, path } => {
+            let response = forward::send(dialer, &destination, &path, connect.request).await?;
+            match connect.info.subresource == "log" {
+                true => forward::check_log(&connect.info.name, response).await,
+                false => Ok(response),
+            }
+        }
     }
 }

@@ -1,40 +1,44 @@
-//! The node agent as a process of its own: started in its own session, so that it outlives the server, and adopted by
-//! pid and start time when it already runs.
+//! The node agent as a process of its own: started in its own session, so that it outlives the server, adopted when it
+//! already runs, and started again whenever it ends while the server runs.
 
 use super::arguments::ServerArguments;
 use super::identities::node_name;
 use super::paths::Paths;
 use anyhow::Context;
+use machinery_runtime::Runtime;
 use node_sys::exec::Daemon;
-use node_sys::process::ProcessIdentity;
+use node_sys::supervise::Supervised;
 use std::ffi::OsString;
 
-/// Makes sure that an agent runs.
-pub(super) fn ensure(arguments: &ServerArguments, paths: &Paths) -> anyhow::Result<()> {
-    let pid_file = paths.in_agent("agent.pid");
-    let known = std::fs::read_to_string(&pid_file)
-        .ok()
-        .and_then(|text| ProcessIdentity::from_text(&text));
-    if let Some(running) = known.filter(ProcessIdentity::is_alive) {
-        tracing::info!(pid = running.pid, "the node agent runs already");
-        return Ok(());
-    }
-    let daemon = Daemon {
-        program: std::env::current_exe().context("finding this program")?,
-        args: agent_arguments(arguments, paths)?,
-        env: Vec::new(),
-        log: paths.in_agent("agent.log"),
+/// Makes sure that an agent runs, now and as long as the server does.
+pub(super) fn keep_running(
+    arguments: &ServerArguments,
+    paths: &Paths,
+    runtime: &Runtime,
+) -> anyhow::Result<()> {
+    let agent = Supervised {
+        name: "node agent",
+        daemon: Daemon {
+            program: std::env::current_exe().context("finding this program")?,
+            args: agent_arguments(arguments, paths)?,
+            env: Vec::new(),
+            log: paths.in_agent("agent.log"),
+        },
+        pid_file: paths.in_agent("agent.pid"),
     };
-    let started = daemon.start().context("starting the node agent")?;
-    tracing::info!(pid = started.pid, log = %paths.in_agent("agent.log").display(), "started the node agent");
-    std::fs::write(&pid_file, started.to_text()).with_context(|| format!("writing {}", pid_file.display()))
+    // The first failure is the user's to see; later ones go to the log.
+    agent.ensure().context("starting the node agent")?;
+    // The task ends with the server, the agent does not.
+    drop(runtime.spawn("node agent", agent.keep_running(runtime.clone())));
+    Ok(())
 }
 
 fn agent_arguments(arguments: &ServerArguments, paths: &Paths) -> anyhow::Result<Vec<OsString>> {
-    let flags: [(&str, OsString); 6] = [
+    let flags: [(&str, OsString); 7] = [
         ("--data-dir", paths.agent().into()),
         ("--kubeconfig", paths.in_agent("kubeconfig").into()),
         ("--hostname-override", node_name(arguments)?.into()),
+        ("--cgroup-root", arguments.cgroup_root.clone().into()),
         ("--cluster-domain", arguments.cluster_domain.clone().into()),
         ("--cluster-cidr", arguments.cluster_cidr.to_string().into()),
         (

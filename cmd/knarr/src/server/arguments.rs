@@ -41,6 +41,9 @@ pub(crate) struct ServerArguments {
     /// The node's name; the host name when absent
     #[arg(long)]
     pub(crate) hostname_override: Option<String>,
+    /// Below which cgroup the node's pods get theirs
+    #[arg(long, default_value = "/")]
+    pub(crate) cgroup_root: String,
     #[arg(long, default_value = "10.96.0.0/16")]
     pub(crate) service_cluster_ip_range: IpNet,
     #[arg(long, default_value = "30000-32767", value_parser = port_range)]

@@ -1,7 +1,7 @@
 //! `knarr server`: the control plane in the foreground, until a signal ends it.
 //!
 //! [`arguments`] has the flags, [`paths`] what lies where in the data directory, [`identities`] writes the kubeconfigs of
-//! administrator and node, [`agent_process`] starts the node agent in a session of its own or adopts the one that runs.
+//! administrator and node, [`agent_process`] keeps the node agent running, in a session of its own.
 
 mod agent_process;
 mod arguments;
@@ -65,7 +65,7 @@ async fn serve(arguments: ServerArguments) -> anyhow::Result<()> {
     tracing::info!(%url, data_dir = %arguments.data_dir.display(), "ready");
     if !arguments.disable_agent {
         identities::write_agent(server, &url, &arguments, &paths, &runtime)?;
-        agent_process::ensure(&arguments, &paths)?;
+        agent_process::keep_running(&arguments, &paths, &runtime)?;
     }
     wait_for_signal().await?;
     tracing::info!("shutting down");

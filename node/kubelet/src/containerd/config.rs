@@ -54,6 +54,7 @@ state = {state}
       [plugins."{plugin}".containerd.runtimes.runc.options]
         SystemdCgroup = false
         BinaryName = {runtime}
+        Root = {runtime_state}
   [plugins."{plugin}".cni]
     bin_dir = {cni_bin}
     conf_dir = {cni_conf}
@@ -65,6 +66,7 @@ state = {state}
             socket = quoted(&self.socket()),
             sandbox_image = self.sandbox_image,
             runtime = quoted(&self.runtime),
+            runtime_state = below("runc"),
             cni_bin = quoted(&self.cni_bin_dir),
             cni_conf = quoted(&self.cni_conf_dir),
             certs = below("certs.d"),

@@ -5,15 +5,15 @@ use std::time::Duration;
 
 use machinery_runtime::Runtime;
 use node_cri::{CriClient, v1};
-use node_sys::exec::{Daemon, ExecError};
-use node_sys::process::{self, ProcessIdentity};
+use node_sys::exec::Daemon;
+use node_sys::process;
+use node_sys::supervise::{SuperviseError, Supervised};
 
 use super::config::ContainerdConfig;
 
 /// It answers within a second here; a cold disk may take longer.
 const START_TIMEOUT: Duration = Duration::from_secs(60);
 const ASK_AGAIN_AFTER: Duration = Duration::from_millis(20);
-const RESTART_AFTER: Duration = Duration::from_millis(500);
 
 /// containerd cannot be had.
 #[derive(Debug, thiserror::Error)]
@@ -27,9 +27,9 @@ pub enum ContainerdError {
         #[source]
         source: std::io::Error,
     },
-    /// It could not be started.
+    /// It does not run.
     #[error("starting containerd")]
-    Start(#[source] ExecError),
+    Start(#[from] SuperviseError),
     /// It does not answer.
     #[error("containerd does not answer on {}; its log is {}", socket.display(), log.display())]
     Silent {
@@ -47,22 +47,35 @@ pub struct Containerd {
     config: ContainerdConfig,
 }
 
-fn pid_file(directory: &Path) -> PathBuf {
-    directory.join("containerd.pid")
-}
-
-fn recorded(directory: &Path) -> Option<ProcessIdentity> {
-    let text = std::fs::read_to_string(pid_file(directory)).ok()?;
-    ProcessIdentity::from_text(&text).filter(ProcessIdentity::is_alive)
+/// The process, and how it is known again.
+fn supervised(directory: &Path) -> Supervised {
+    Supervised {
+        name: "containerd",
+        daemon: Daemon {
+            program: "containerd".into(),
+            args: vec![
+                "--config".into(),
+                directory.join("config.toml").into(),
+                "--log-level".into(),
+                "warn".into(),
+            ],
+            env: Vec::new(),
+            log: directory.join("containerd.log"),
+        },
+        pid_file: directory.join("containerd.pid"),
+    }
 }
 
 /// A process in the mount namespace that our containers live in: containerd, or one of its shims.
 fn namespace_holder(directory: &Path) -> Option<u32> {
-    if let Some(found) = recorded(directory) {
+    if let Some(found) = supervised(directory).running() {
         return Some(found.pid);
     }
     let socket = directory.join("containerd.sock").display().to_string();
-    let shims = process::find(|line| line.contains("containerd-shim") && line.contains(&socket));
+    let shims = process::find(|line| {
+        let line = String::from_utf8_lossy(line);
+        line.contains("containerd-shim") && line.contains(&socket)
+    });
     shims.into_iter().next()
 }
 
@@ -83,10 +96,7 @@ impl Containerd {
             config,
         };
         containerd.write_config()?;
-        match recorded(&containerd.config.directory) {
-            Some(found) => tracing::info!(pid = found.pid, "containerd adopted"),
-            None => containerd.start()?,
-        }
+        containerd.supervised().ensure()?;
         containerd.wait_until_it_answers().await?;
         Ok(containerd)
     }
@@ -96,8 +106,8 @@ impl Containerd {
         self.config.socket()
     }
 
-    fn log(&self) -> PathBuf {
-        self.config.directory.join("containerd.log")
+    fn supervised(&self) -> Supervised {
+        supervised(&self.config.directory)
     }
 
     fn write_config(&self) -> Result<(), ContainerdError> {
@@ -110,29 +120,6 @@ impl Containerd {
         write().map_err(|source| ContainerdError::Write {
             path: path.clone(),
             source,
-        })
-    }
-
-    fn start(&self) -> Result<(), ContainerdError> {
-        let daemon = Daemon {
-            program: "containerd".into(),
-            args: vec![
-                "--config".into(),
-                self.config.path().into(),
-                "--log-level".into(),
-                "warn".into(),
-            ],
-            env: Vec::new(),
-            log: self.log(),
-        };
-        let identity = daemon.start().map_err(ContainerdError::Start)?;
-        tracing::info!(pid = identity.pid, "containerd started");
-        let path = pid_file(&self.config.directory);
-        node_sys::fs::write_atomically(&path, identity.to_text().as_bytes(), 0o644).map_err(|source| {
-            ContainerdError::Write {
-                path: path.clone(),
-                source,
-            }
         })
     }
 
@@ -150,7 +137,7 @@ impl Containerd {
             if self.runtime.monotonic() > deadline {
                 return Err(ContainerdError::Silent {
                     socket: self.socket(),
-                    log: self.log(),
+                    log: self.supervised().daemon.log,
                 });
             }
             self.runtime.sleep(ASK_AGAIN_AFTER).await;
@@ -159,17 +146,6 @@ impl Containerd {
 
     /// Starts it again whenever it has ended, for ever.
     pub async fn supervise(self) {
-        loop {
-            if let Some(running) = recorded(&self.config.directory)
-                && running.ended().await.is_ok()
-            {
-                tracing::warn!(pid = running.pid, "containerd has ended, starting it again");
-            }
-            if let Err(error) = self.start() {
-                tracing::error!(error = %error, "containerd not started");
-            }
-            // One that ends at once must not be started without a pause.
-            self.runtime.sleep(RESTART_AFTER).await;
-        }
+        self.supervised().keep_running(self.runtime.clone()).await;
     }
 }

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use k8s_openapi::api::core::v1::{Container, Pod, Volume, VolumeMount};
 use node_cri::v1;
-use node_volume::{VolumeSet, sub_path};
+use node_volume::VolumeSet;
 
 use super::env::expand;
 use super::{StartError, resources, security};
@@ -132,8 +132,8 @@ fn mounts(
     lookup: impl Fn(&str) -> Option<String> + Copy,
 ) -> Result<Vec<v1::Mount>, StartError> {
     let mut mounts = Vec::new();
-    for mount in input.container.volume_mounts.iter().flatten() {
-        mounts.push(volume_mount(input, mount, lookup)?);
+    for (place, mount) in input.container.volume_mounts.iter().flatten().enumerate() {
+        mounts.push(volume_mount(input, place, mount, lookup)?);
     }
     let own = |container_path: &str, host: PathBuf| v1::Mount {
         container_path: container_path.to_string(),
@@ -154,6 +154,7 @@ fn mounts(
 
 fn volume_mount(
     input: &ContainerInput<'_>,
+    place: usize,
     mount: &VolumeMount,
     lookup: impl Fn(&str) -> Option<String> + Copy,
 ) -> Result<v1::Mount, StartError> {
@@ -174,12 +175,16 @@ fn volume_mount(
         _ => None,
     };
     if let Some(inside) = inside {
-        host = sub_path::resolve(&host, &inside).map_err(|error| {
-            StartError::config(format!(
-                "failed to prepare subPath for volumeMount \"{}\" of container \"{}\": {error}",
-                mount.name, input.container.name
-            ))
-        })?;
+        let container = &input.container.name;
+        host = input
+            .volumes
+            .sub_path(volume, container, place, &inside)
+            .map_err(|error| {
+                StartError::config(format!(
+                    "failed to prepare subPath for volumeMount \"{}\" of container \"{}\": {error}",
+                    mount.name, container
+                ))
+            })?;
     }
     let propagation = match mount.mount_propagation.as_deref() {
         Some("HostToContainer") => v1::MountPropagation::PropagationHostToContainer,

@@ -9,6 +9,7 @@ use tokio::net::TcpStream;
 
 use super::http::{HttpRequest, get};
 use super::{grpc, port_number};
+use crate::pods::plan::go_duration;
 
 /// What a probe is asked about.
 #[derive(Debug, Clone)]
@@ -31,16 +32,24 @@ pub async fn ask(runtime: &Runtime, cri: &CriClient, probe: &Probe, target: &Tar
         let command = exec.command.clone().unwrap_or_default();
         return ask_exec(cri, command, timeout, target).await;
     }
-    let asked = runtime.timeout(timeout, ask_network(probe, target)).await;
-    asked.unwrap_or_else(|_| Err(timeout_text(probe, target)))
+    let asked = runtime
+        .timeout(timeout, ask_network(probe, target, timeout))
+        .await;
+    asked.unwrap_or_else(|_| Err(timeout_text(probe, target, timeout)))
 }
 
-fn timeout_text(probe: &Probe, target: &Target) -> String {
+fn timeout_text(probe: &Probe, target: &Target, timeout: Duration) -> String {
     match http_request(probe, target) {
         Some(Ok(request)) => format!(
             "Get \"{}\": context deadline exceeded (Client.Timeout exceeded while awaiting headers)",
             request.url()
         ),
+        _ if probe.grpc.is_some() => {
+            format!(
+                "timeout: health rpc did not complete within {}",
+                go_duration(timeout)
+            )
+        }
         _ => "dial tcp: i/o timeout".to_string(),
     }
 }
@@ -60,7 +69,7 @@ async fn ask_exec(
     }
 }
 
-async fn ask_network(probe: &Probe, target: &Target) -> Result<(), String> {
+async fn ask_network(probe: &Probe, target: &Target, timeout: Duration) -> Result<(), String> {
     if let Some(request) = http_request(probe, target) {
         let answer = get(request?).await?;
         return match answer.status {
@@ -89,6 +98,7 @@ async fn ask_network(probe: &Probe, target: &Target) -> Result<(), String> {
             &target.pod_ip,
             port,
             action.service.as_deref().unwrap_or_default(),
+            timeout,
         )
         .await;
     }

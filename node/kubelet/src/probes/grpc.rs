@@ -1,27 +1,38 @@
 //! The gRPC health check, by hand: one request, one small message each way.
 
+use std::time::Duration;
+
 use bytes::{BufMut, Bytes, BytesMut};
 use http_body_util::{BodyExt, Full, Limited};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use tokio::net::TcpStream;
 
-const ANSWER_BYTES_MAX: usize = 4096;
-const SERVING: u8 = 1;
+use crate::pods::plan::go_duration;
 
-/// Asks whether a service is serving.
-pub async fn check(host: &str, port: u16, service: &str) -> Result<(), String> {
-    let failed = |error: &dyn std::fmt::Display| format!("error: health rpc failed: {error}");
-    let stream = TcpStream::connect((host, port)).await.map_err(|error| {
+const ANSWER_BYTES_MAX: usize = 4096;
+/// What a service may say of itself, by number.
+const STATUSES: [&str; 4] = ["UNKNOWN", "SERVING", "NOT_SERVING", "SERVICE_UNKNOWN"];
+const SERVING: usize = 1;
+/// gRPC's code for a method that a server does not have.
+const UNIMPLEMENTED: &str = "12";
+
+/// Asks whether a service is serving; failures are in upstream's words.
+pub async fn check(host: &str, port: u16, service: &str, timeout: Duration) -> Result<(), String> {
+    let failed = |error: &dyn std::fmt::Display| format!("error: health rpc probe failed: {error}");
+    // Upstream tries again until the time is up, and then says only that.
+    let unconnected = |_| {
         format!(
-            "error: failed to connect service \"{host}:{port}\": {}",
-            super::http::io_text(&error)
+            "timeout: failed to connect service \"{host}:{port}\" within {}: context deadline exceeded",
+            go_duration(timeout)
         )
-    })?;
+    };
+    let stream = TcpStream::connect((host, port)).await.map_err(unconnected)?;
     let handshake = hyper::client::conn::http2::handshake(TokioExecutor::new(), TokioIo::new(stream));
     let (mut sender, connection) = handshake.await.map_err(|error| failed(&error))?;
     let request = http::Request::post(format!("http://{host}:{port}/grpc.health.v1.Health/Check"))
         .header("content-type", "application/grpc")
         .header("te", "trailers")
+        .header("user-agent", "kube-probe/1.37")
         .body(Full::new(message(service)))
         .map_err(|error| failed(&error))?;
     let talk = async {
@@ -29,10 +40,13 @@ pub async fn check(host: &str, port: u16, service: &str) -> Result<(), String> {
             .send_request(request)
             .await
             .map_err(|error| failed(&error))?;
+        let early = answer.headers().clone();
         let body = Limited::new(answer.into_body(), ANSWER_BYTES_MAX)
             .collect()
             .await
             .map_err(|error| failed(&error))?;
+        let last = body.trailers().cloned().unwrap_or(early);
+        refusal(&last)?;
         verdict(&body.to_bytes())
     };
     tokio::pin!(talk, connection);
@@ -41,6 +55,25 @@ pub async fn check(host: &str, port: u16, service: &str) -> Result<(), String> {
         answer = &mut talk => answer,
         // What was answered before the end is still to be read.
         _ = &mut connection => talk.await,
+    }
+}
+
+/// What gRPC itself says at the end of an answer.
+fn refusal(last: &http::HeaderMap) -> Result<(), String> {
+    let field = |name: &str| {
+        last.get(name)
+            .and_then(|value| value.to_str().ok())
+            .unwrap_or_default()
+    };
+    let message = field("grpc-message");
+    match field("grpc-status") {
+        "" | "0" => Ok(()),
+        UNIMPLEMENTED => Err(format!(
+            "error: this server does not implement the grpc health protocol (grpc.health.v1.Health): {message}"
+        )),
+        code => Err(format!(
+            "error: health rpc probe failed: rpc error: code = {code} desc = {message}"
+        )),
     }
 }
 
@@ -64,11 +97,18 @@ fn message(service: &str) -> Bytes {
     frame.freeze()
 }
 
-/// `HealthCheckResponse{status}`: field 1, a number.
+/// `HealthCheckResponse{status}`: field 1, a number, absent where it is zero.
 fn verdict(answer: &[u8]) -> Result<(), String> {
-    match answer.get(5..) {
-        Some([0x08, SERVING, ..]) => Ok(()),
-        Some([0x08, status, ..]) => Err(format!("service unhealthy (responded with status {status})")),
-        _ => Err("error: health rpc failed: no status in the answer".into()),
+    let number = match answer.get(5..) {
+        Some([]) => 0,
+        Some([0x08, status, ..]) => usize::from(*status),
+        _ => return Err("error: health rpc probe failed: no status in the answer".into()),
+    };
+    if number == SERVING {
+        return Ok(());
     }
+    let name = STATUSES
+        .get(number)
+        .map_or(number.to_string(), |name| (*name).to_string());
+    Err(format!("service unhealthy (responded with {name:?})"))
 }

@@ -96,10 +96,20 @@ impl Server {
                 logs::answer(&self.context, namespace, pod, container, &query).await
             }
             ["exec", namespace, pod, container] | ["exec", namespace, pod, _, container] => {
-                streaming::exec(&self.context, request, namespace, pod, container, &query).await
+                let target = streaming::Target {
+                    namespace,
+                    pod,
+                    container,
+                };
+                streaming::exec(&self.context, request, target, &query).await
             }
             ["attach", namespace, pod, container] | ["attach", namespace, pod, _, container] => {
-                streaming::attach(&self.context, request, namespace, pod, container, &query).await
+                let target = streaming::Target {
+                    namespace,
+                    pod,
+                    container,
+                };
+                streaming::attach(&self.context, request, target, &query).await
             }
             ["portForward", namespace, pod] | ["portForward", namespace, pod, _] => {
                 streaming::port_forward(&self.context, request, namespace, pod).await

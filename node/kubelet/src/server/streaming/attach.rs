@@ -12,79 +12,45 @@ use node_cri::v1;
 use tokio::net::TcpStream;
 use tokio::sync::mpsc;
 
-use super::super::routes::{Body, Query, text};
-use super::channels::{Channels, Input, Output, Wanted, failure, verdict};
-use super::exec::running_container;
+use super::super::routes::{Body, Query};
+use super::channels::{Channels, Input, Output, failure, verdict};
+use super::session::{self, Session, Target};
 use super::spdy::session::{SpdySession, SpdyStream};
-use super::upgrade::{Accepted, Carrier, accept};
-use super::{spdy_channels, websocket};
 use crate::managers::ManagerContext;
 use crate::pods::plan::container_named;
 
 pub(in crate::server) async fn attach(
     context: &ManagerContext,
-    mut request: Request<Incoming>,
-    namespace: &str,
-    pod: &str,
-    container: &str,
+    request: Request<Incoming>,
+    target: Target<'_>,
     query: &Query,
 ) -> Response<Body> {
-    let mut wanted = Wanted::of(query);
-    if !wanted.any() {
-        return text(
-            StatusCode::BAD_REQUEST,
-            "you must specify at least 1 of stdin, stdout, stderr",
-        );
-    }
-    let container_id = match running_container(context, namespace, pod, container).await {
-        Ok(id) => id,
-        Err(response) => return *response,
-    };
     // Whether there is a terminal was decided when the container was made.
-    let found = context.pods.find(namespace, pod);
+    let found = context.pods.find(target.namespace, target.pod);
     let tty = found
         .as_deref()
-        .and_then(|pod| container_named(pod, container))
+        .and_then(|pod| container_named(pod, target.container))
         .is_some_and(|(_, container)| container.tty == Some(true));
-    let carried = wanted;
-    wanted.tty = tty;
-    wanted.stderr &= !tty;
-    let accepted = match accept(&mut request, websocket::PROTOCOLS, spdy_channels::PROTOCOLS) {
-        Ok(accepted) => accepted,
-        Err(response) => return *response,
-    };
-    let Accepted {
-        carrier,
-        connection,
-        response,
-    } = accepted;
-    let context = context.clone();
-    let runtime = context.runtime.clone();
-    runtime.clone().spawn("attach session", async move {
-        let Ok(connection) = connection.await else { return };
-        let connection = TokioIo::new(connection);
-        let channels = match carrier {
-            Carrier::WebSocket => Some(websocket::carry(&runtime, websocket::open(connection).await)),
-            Carrier::Spdy => spdy_channels::carry(&runtime, connection, carried).await,
-        };
-        let Some(channels) = channels else { return };
-        let output = channels.output.clone();
-        let last = match join(&context, &runtime, container_id, wanted, channels).await {
+    let talk = move |mut session: Session| async move {
+        session.wanted.tty = tty;
+        session.wanted.stderr &= !tty;
+        match join(session).await {
             Ok(()) => verdict(0),
             Err(message) => failure(&message),
-        };
-        let _ = output.send(Output::Verdict(last)).await;
-    });
-    response
+        }
+    };
+    session::open(context, request, target, query, talk).await
 }
 
-async fn join(
-    context: &ManagerContext,
-    runtime: &Runtime,
-    container_id: String,
-    wanted: Wanted,
-    channels: Channels,
-) -> Result<(), String> {
+/// Joins the client to the runtime's streaming server until either has ended.
+async fn join(session: Session) -> Result<(), String> {
+    let Session {
+        context,
+        container_id,
+        wanted,
+        channels,
+    } = session;
+    let runtime = &context.runtime;
     let request = v1::AttachRequest {
         container_id,
         stdin: wanted.stdin,
@@ -92,36 +58,14 @@ async fn join(
         stdout: wanted.stdout,
         stderr: wanted.stderr,
     };
-    let url = context
-        .workers
-        .control
-        .cri
-        .attach(request)
-        .await
-        .map_err(|error| error.message())?
-        .url;
+    let answer = context.workers.control.cri.attach(request).await;
+    let url = answer.map_err(|error| error.message())?.url;
     let mut session = connect(runtime, &url).await?;
     let error = open(&mut session, "error").await?;
-    let stdin = if wanted.stdin {
-        Some(open(&mut session, "stdin").await?)
-    } else {
-        None
-    };
-    let stdout = if wanted.stdout {
-        Some(open(&mut session, "stdout").await?)
-    } else {
-        None
-    };
-    let stderr = if wanted.stderr {
-        Some(open(&mut session, "stderr").await?)
-    } else {
-        None
-    };
-    let resize = if wanted.tty {
-        Some(open(&mut session, "resize").await?)
-    } else {
-        None
-    };
+    let stdin = open_if(wanted.stdin, &mut session, "stdin").await?;
+    let stdout = open_if(wanted.stdout, &mut session, "stdout").await?;
+    let stderr = open_if(wanted.stderr, &mut session, "stderr").await?;
+    let resize = open_if(wanted.tty, &mut session, "resize").await?;
     let Channels { input, output } = channels;
     let outputs = async {
         tokio::join!(
@@ -150,6 +94,13 @@ async fn open(session: &mut SpdySession, kind: &str) -> Result<SpdyStream, Strin
         .open(&[("streamtype", kind)])
         .await
         .ok_or_else(|| "the runtime ended the connection".to_string())
+}
+
+async fn open_if(wanted: bool, session: &mut SpdySession, kind: &str) -> Result<Option<SpdyStream>, String> {
+    match wanted {
+        true => open(session, kind).await.map(Some),
+        false => Ok(None),
+    }
 }
 
 /// Upgrades a connection to the runtime's streaming server.

@@ -1,115 +1,63 @@
 //! exec: a process beside the container's own.
 
 use bytes::Bytes;
-use http::{Request, Response, StatusCode};
+use http::{Request, Response};
 use hyper::body::Incoming;
-use hyper_util::rt::TokioIo;
 use machinery_runtime::Runtime;
 use node_cri::process::{Process, ProcessControl, ProcessOptions, start};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 use tokio::sync::mpsc;
 
-use super::super::routes::{Body, Query, text};
-use super::channels::{Channels, Input, Output, Wanted, failure, verdict};
-use super::upgrade::{Accepted, Carrier, accept};
-use super::{spdy_channels, websocket};
+use super::super::routes::{Body, Query};
+use super::channels::{Channels, Input, Output, failure, verdict};
+use super::session::{self, Session, Target};
 use crate::managers::ManagerContext;
-use crate::pods::observed::{ContainerState, observe};
-use crate::pods::uid;
 
 const CHUNK_BYTES: usize = 32 << 10;
 /// After the process has ended its output may be held open by children of it; this long they are waited for.
 const DRAIN_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(10);
 
-/// The running container of a name.
-pub(super) async fn running_container(
-    context: &ManagerContext,
-    namespace: &str,
-    pod: &str,
-    container: &str,
-) -> Result<String, Box<Response<Body>>> {
-    let not_found = |message: String| Box::new(text(StatusCode::NOT_FOUND, message));
-    let pod = context
-        .pods
-        .find(namespace, pod)
-        .ok_or_else(|| not_found("pod does not exist".into()))?;
-    let observed = observe(&context.workers.control.cri, uid(&pod)).await;
-    let observed =
-        observed.map_err(|error| Box::new(text(StatusCode::INTERNAL_SERVER_ERROR, error.message())))?;
-    let latest = observed
-        .latest(container)
-        .filter(|found| found.state == ContainerState::Running);
-    latest
-        .map(|found| found.id.clone())
-        .ok_or_else(|| not_found(format!("container not found (\"{container}\")")))
-}
-
 pub(in crate::server) async fn exec(
     context: &ManagerContext,
-    mut request: Request<Incoming>,
-    namespace: &str,
-    pod: &str,
-    container: &str,
+    request: Request<Incoming>,
+    target: Target<'_>,
     query: &Query,
 ) -> Response<Body> {
-    let wanted = Wanted::of(query);
-    if !wanted.any() {
-        return text(
-            StatusCode::BAD_REQUEST,
-            "you must specify at least 1 of stdin, stdout, stderr",
-        );
-    }
-    let container_id = match running_container(context, namespace, pod, container).await {
-        Ok(id) => id,
-        Err(response) => return *response,
-    };
-    let accepted = match accept(&mut request, websocket::PROTOCOLS, spdy_channels::PROTOCOLS) {
-        Ok(accepted) => accepted,
-        Err(response) => return *response,
-    };
-    let Accepted {
-        carrier,
-        connection,
-        response,
-    } = accepted;
+    let command = query.all("command");
+    session::open(context, request, target, query, |session| run(session, command)).await
+}
+
+/// Runs the command to its end, or until the client leaves.
+async fn run(session: Session, command: Vec<String>) -> Bytes {
+    let Session {
+        context,
+        container_id,
+        wanted,
+        channels,
+    } = session;
     let process_id = format!("exec-{:016x}", context.runtime.random_u64());
     let options = ProcessOptions {
         pipes: context.config.run_folder().join(&process_id),
         container_id,
         process_id,
-        command: query.all("command"),
+        command,
         tty: wanted.tty,
         stdin: wanted.stdin,
     };
-    let context = context.clone();
-    let runtime = context.runtime.clone();
-    runtime.clone().spawn("exec session", async move {
-        let Ok(connection) = connection.await else { return };
-        let connection = TokioIo::new(connection);
-        let channels = match carrier {
-            Carrier::WebSocket => Some(websocket::carry(&runtime, websocket::open(connection).await)),
-            Carrier::Spdy => spdy_channels::carry(&runtime, connection, wanted).await,
-        };
-        let Some(channels) = channels else { return };
-        match start(&context.workers.control.cri, options).await {
-            Ok(process) => join(&runtime, process, channels).await,
-            Err(error) => {
-                let message = format!("error executing command in container: {}", error.message());
-                let _ = channels.output.send(Output::Verdict(failure(&message))).await;
-            }
-        }
-    });
-    response
+    match start(&context.workers.control.cri, options).await {
+        Ok(process) => join(&context.runtime, process, channels).await,
+        Err(error) => failure(&format!(
+            "error executing command in container: {}",
+            error.message()
+        )),
+    }
 }
 
 /// Joins a process and a client until the process has ended or the client has gone.
-async fn join(runtime: &Runtime, process: Process, channels: Channels) {
+async fn join(runtime: &Runtime, process: Process, channels: Channels) -> Bytes {
     let (stdin, stdout, stderr, control, folder) = process.into_parts();
     let Channels { input, output } = channels;
-    let pump = {
-        let (control, runtime) = (control.clone(), runtime.clone());
-        feed(runtime, input, stdin, control)
-    };
+    let pump = feed(input, stdin, control.clone());
     let out = copy(stdout, output.clone(), Output::Stdout);
     let errors = async {
         if let Some(stderr) = stderr {
@@ -129,24 +77,26 @@ async fn join(runtime: &Runtime, process: Process, channels: Channels) {
             () = &mut pump => break None,
         }
     };
-    match exit {
+    let last = match exit {
         Some(exit) => {
             if !drained {
                 let _ = runtime.timeout(DRAIN_TIMEOUT, &mut outputs).await;
             }
-            let verdict = exit.map_or_else(|error| failure(&error.message()), verdict);
-            let _ = output.send(Output::Verdict(verdict)).await;
+            exit.map_or_else(|error| failure(&error.message()), verdict)
         }
         // Nobody listens any more: what was started for them ends with them.
-        None => control.kill().await,
-    }
+        None => {
+            control.kill().await;
+            failure("the client has gone")
+        }
+    };
     control.delete().await;
     drop(folder);
+    last
 }
 
 /// Carries the client's side until the client has gone.
 async fn feed(
-    _runtime: Runtime,
     mut input: mpsc::Receiver<Input>,
     stdin: Option<tokio::net::unix::pipe::Sender>,
     control: ProcessControl,

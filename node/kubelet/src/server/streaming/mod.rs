@@ -2,14 +2,15 @@
 //!
 //! A client may speak WebSocket (`v5` or `v4.channel.k8s.io`, and for port-forward SPDY inside a
 //! WebSocket) or SPDY/3.1 directly. Either becomes the same [`Channels`]: input, output, errors, a
-//! verdict, terminal sizes. [`session`] joins them to a process of containerd's task service, or for
-//! attach to what the runtime's own streaming server offers; [`port_forward`] joins SPDY streams to
+//! verdict, terminal sizes. [`session`] takes the connection over; [`exec`](mod@exec) joins it to a process of
+//! containerd's task service, [`attach`](mod@attach) to what the runtime's own streaming server offers; [`port_forward`](mod@port_forward) joins SPDY streams to
 //! connections inside the pod's network namespace.
 
 mod attach;
 mod channels;
 mod exec;
 mod port_forward;
+mod session;
 pub mod spdy;
 mod spdy_channels;
 mod upgrade;
@@ -20,3 +21,4 @@ pub use channels::{Channels, Input, Output};
 pub(super) use attach::attach;
 pub(super) use exec::exec;
 pub(super) use port_forward::port_forward;
+pub(super) use session::Target;

@@ -1,0 +1,285 @@
+//! What a user types to look at pods and to talk to them.
+
+use crate::support::cluster::{Cluster, service_address};
+use crate::support::kubectl::Kubectl;
+use crate::support::network::ask;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::process::{Child, Command, Stdio};
+
+const IMAGE: &str = "--image=knarr.test/tools:latest";
+const PRESENT: &str = "--image-pull-policy=IfNotPresent";
+
+fn run(story: &Kubectl, script: &str) {
+    story.kubectl(&["run", "main", IMAGE, PRESENT, "--", "sh", "-c", script]);
+    story.wait("pod/main", "condition=Ready");
+}
+
+pub(crate) fn a_pod_is_run_described_and_read(cluster: &Cluster) {
+    let story = cluster.namespace("described");
+    run(&story, "echo one; echo two >&2; exec sleep 10000");
+    let listed = story.kubectl(&["get", "pods", "-o", "wide"]);
+    assert!(
+        listed.contains("1/1") && listed.contains("Running") && listed.contains("10.244."),
+        "{listed}"
+    );
+    story.until("both lines", || {
+        let log = story.kubectl(&["logs", "main"]);
+        log.contains("one\n") && log.contains("two\n")
+    });
+    assert_eq!(story.kubectl(&["logs", "main", "--tail=1"]).lines().count(), 1);
+    let stamped = story.kubectl(&["logs", "main", "--timestamps"]);
+    assert!(
+        stamped
+            .lines()
+            .all(|line| line.split_once(' ').is_some_and(|(time, _)| time.ends_with('Z'))),
+        "{stamped}"
+    );
+    story.until("its events", || {
+        let described = story.kubectl(&["describe", "pod", "main"]);
+        [
+            "Successfully assigned described/main to",
+            "Container created",
+            "Container started",
+        ]
+        .iter()
+        .all(|event| described.contains(event))
+    });
+    let events = story.kubectl(&[
+        "get",
+        "events",
+        "--field-selector",
+        "involvedObject.name=main,reason=Started",
+    ]);
+    assert!(events.contains("pod/main"), "{events}");
+    let refused = story.refused(&["logs", "main", "-c", "other"]);
+    assert!(
+        refused.contains("container other is not valid for pod main"),
+        "{refused}"
+    );
+    let refused = story.refused(&["exec", "main", "--", "sh", "-c", "exit 7"]);
+    assert!(
+        refused.contains("command terminated with exit code 7"),
+        "{refused}"
+    );
+    let refused = story.refused(&["logs", "-p", "main"]);
+    assert!(
+        refused.contains("previous terminated container \"main\" in pod \"main\" not found"),
+        "{refused}"
+    );
+    let node = cluster.kubectl.kubectl(&["describe", "nodes"]);
+    assert!(
+        node.contains("described") && node.contains("KubeletReady"),
+        "{node}"
+    );
+}
+
+/// A kubectl that goes on, ended when dropped.
+struct Session {
+    child: Child,
+    output: BufReader<std::process::ChildStdout>,
+}
+
+impl Session {
+    fn start(mut command: Command) -> Self {
+        command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null());
+        let mut child = command.spawn().expect("kubectl starts");
+        let output = BufReader::new(child.stdout.take().expect("its output is ours"));
+        Self { child, output }
+    }
+
+    fn say(&mut self, line: &str) {
+        let input = self.child.stdin.as_mut().expect("its input is ours");
+        writeln!(input, "{line}").expect("it listens");
+    }
+
+    fn line(&mut self) -> String {
+        let mut line = String::new();
+        self.output.read_line(&mut line).expect("it writes text");
+        line.trim_end().to_owned()
+    }
+
+    /// The rest of what it says, its input being closed.
+    fn rest(mut self) -> String {
+        drop(self.child.stdin.take());
+        let mut rest = String::new();
+        self.output.read_to_string(&mut rest).expect("it writes text");
+        rest
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+pub(crate) fn a_log_is_followed_and_the_previous_one_kept(cluster: &Cluster) {
+    let story = cluster.namespace("followed");
+    // Says a line whenever it is told to, and ends when it is told so.
+    let script = "echo began; mkfifo /tmp/say; while read line < /tmp/say; do test \"$line\" = end && exit 5; echo \"$line\"; done";
+    run(&story, script);
+    let say = |line: &str| {
+        story.kubectl(&[
+            "exec",
+            "main",
+            "--",
+            "sh",
+            "-c",
+            &format!("until test -p /tmp/say; do sleep 0.1; done; echo {line} > /tmp/say"),
+        ]);
+    };
+    let mut follower = Session::start(story.command(&["logs", "-f", "main"]));
+    assert_eq!(follower.line(), "began");
+    say("first");
+    assert_eq!(follower.line(), "first");
+    say("second");
+    assert_eq!(follower.line(), "second");
+    // The shell that says so may be ended with the container before it can report.
+    story.try_kubectl(&["exec", "main", "--", "sh", "-c", "echo end > /tmp/say"]);
+    assert_eq!(follower.line(), "", "a followed log ends with its container");
+    story.wait_value("pod/main", "{.status.containerStatuses[0].restartCount}", "1");
+    story.wait("pod/main", "condition=Ready");
+    assert_eq!(story.kubectl(&["logs", "-p", "main"]), "began\nfirst\nsecond\n");
+    story.until("the new log", || story.kubectl(&["logs", "main"]) == "began\n");
+}
+
+pub(crate) fn a_terminal_is_opened_in_a_container(cluster: &Cluster) {
+    let story = cluster.namespace("terminal");
+    run(&story, "exec sleep 10000");
+    // As everywhere, the terminal's size follows the terminal a moment later.
+    const SCRIPT: &str = "tty; until stty size 2>/dev/null; do sleep 0.1; done; read line; echo got $line";
+    // `script` gives kubectl a terminal, as a user's shell does.
+    let exec = story.command(&["exec", "-it", "main", "--", "sh", "-c", SCRIPT]);
+    let words: Vec<String> = std::iter::once(exec.get_program())
+        .chain(exec.get_args())
+        .map(quoted)
+        .collect();
+    let mut script = Command::new("script");
+    script
+        .arg("-qec")
+        .arg(format!("stty rows 40 cols 100; {}", words.join(" ")))
+        .arg("/dev/null");
+    script.env("HOME", &story.folder);
+    let mut session = Session::start(script);
+    assert!(session.line().starts_with("/dev/pts/"), "there is a terminal");
+    assert_eq!(session.line(), "40 100", "of the user's size");
+    session.say("something");
+    assert_eq!(session.line(), "something", "a terminal echoes");
+    assert_eq!(session.line(), "got something");
+    // Without a terminal input ends where it ends.
+    let mut plain =
+        Session::start(story.command(&["exec", "-i", "main", "--", "sh", "-c", "tty; cat; echo end"]));
+    plain.say("through");
+    assert_eq!(plain.rest(), "not a tty\nthrough\nend\n");
+}
+
+fn quoted(word: &std::ffi::OsStr) -> String {
+    format!("'{}'", word.to_string_lossy().replace('\'', "'\\''"))
+}
+
+pub(crate) fn a_running_process_is_attached_to(cluster: &Cluster) {
+    let story = cluster.namespace("attached");
+    story.kubectl(&[
+        "run",
+        "main",
+        IMAGE,
+        PRESENT,
+        "--stdin",
+        "--attach=false",
+        "--",
+        "sh",
+        "-c",
+        "while read line; do echo got $line; done",
+    ]);
+    story.wait("pod/main", "condition=Ready");
+    let mut session = Session::start(story.command(&["attach", "-i", "main"]));
+    session.say("one");
+    assert_eq!(session.line(), "got one");
+    session.say("two");
+    assert_eq!(session.line(), "got two");
+    drop(session);
+    story.until("the log to have it as well", || {
+        story.kubectl(&["logs", "main"]) == "got one\ngot two\n"
+    });
+}
+
+pub(crate) fn a_port_is_forwarded(cluster: &Cluster) {
+    let story = cluster.namespace("forwarded");
+    story.kubectl(&[
+        "create",
+        "deployment",
+        "web",
+        "--image=knarr.local/hello:latest",
+        "--port=8080",
+    ]);
+    story.kubectl(&["patch", "deployment", "web", "--type=json", "-p", r#"[{"op":"replace","path":"/spec/template/spec/containers/0/imagePullPolicy","value":"IfNotPresent"}]"#]);
+    story.kubectl(&["expose", "deployment", "web", "--port=80", "--target-port=8080"]);
+    story.kubectl(&["rollout", "status", "deployment/web"]);
+    for target in ["service/web", "deployment/web"] {
+        let port = if target.starts_with("service") {
+            ":80"
+        } else {
+            ":8080"
+        };
+        let mut session = Session::start(story.command(&["port-forward", target, port]));
+        let said = session.line();
+        let local = said
+            .trim_start_matches("Forwarding from ")
+            .split(' ')
+            .next()
+            .unwrap_or_default();
+        let address = local.parse().unwrap_or_else(|_| panic!("{said}"));
+        for _ in 0..5 {
+            let answer = ask(&cluster.host, address).expect("an answer");
+            assert!(answer.starts_with("hello from web-"), "{answer}");
+        }
+    }
+    assert!(ask(&cluster.host, service_address(&story, "web")).is_ok());
+}
+
+pub(crate) fn files_are_copied_in_and_out(cluster: &Cluster) {
+    let story = cluster.namespace("copied");
+    run(&story, "exec sleep 10000");
+    let folder = tempfile::tempdir().expect("a folder");
+    let local = |name: &str| folder.path().join(name).display().to_string();
+    // More than one frame of any of the protocols on the way.
+    let content: Vec<u8> = (0..300_000_u32).flat_map(u32::to_be_bytes).collect();
+    std::fs::write(local("in"), &content).expect("a file");
+    story.kubectl(&["cp", &local("in"), "main:/tmp/there"]);
+    story.kubectl(&["exec", "main", "--", "sh", "-c", "cp /tmp/there /tmp/back"]);
+    story.kubectl(&["cp", "main:/tmp/back", &local("out")]);
+    assert!(
+        std::fs::read(local("out")).expect("it came back") == content,
+        "the same bytes"
+    );
+}
+
+pub(crate) fn a_log_that_grows_is_rotated(cluster: &Cluster) {
+    let story = cluster.namespace("rotated");
+    // A little more than the ten mebibytes after which upstream rotates; then one line whenever asked.
+    let script = "yes 0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcde | head -c 12000000; echo filled; exec sleep 10000";
+    run(&story, script);
+    let logs = cluster.data_dir().join("agent/logs/pods");
+    let files = || {
+        let folders = std::fs::read_dir(&logs).into_iter().flatten().flatten();
+        let own = folders.filter(|entry| entry.file_name().to_string_lossy().starts_with("rotated_main_"));
+        own.flat_map(|entry| {
+            std::fs::read_dir(entry.path().join("main"))
+                .into_iter()
+                .flatten()
+                .flatten()
+        })
+        .map(|entry| entry.file_name().to_string_lossy().into_owned())
+        .collect::<Vec<_>>()
+    };
+    story.until("an older file beside the log", || files().len() == 2);
+    assert!(files().iter().any(|name| name == "0.log"), "{:?}", files());
+    story.kubectl(&["exec", "main", "--", "sh", "-c", "echo after > /proc/1/fd/1"]);
+    story.until("the new file to be written to", || {
+        story.kubectl(&["logs", "main"]).ends_with("after\n")
+    });
+}

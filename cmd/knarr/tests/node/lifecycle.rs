@@ -1,0 +1,226 @@
+//! How containers start, end and start again.
+
+use crate::support::cluster::Cluster;
+use crate::support::image::TOOLS;
+use crate::support::kubectl::Kubectl;
+
+const STATUS: &str = "{.status.containerStatuses[0]";
+
+fn value(path: &str) -> String {
+    format!("{STATUS}.{path}}}")
+}
+
+/// The one process on this machine with exactly these arguments.
+fn process_with(arguments: &[&str]) -> i32 {
+    let wanted: String = arguments.iter().map(|word| format!("{word}\0")).collect();
+    let found = node_sys::process::find(|line| line == wanted.as_bytes());
+    assert_eq!(found.len(), 1, "processes with {arguments:?}");
+    i32::try_from(found[0]).expect("pids are small")
+}
+
+pub(crate) fn a_killed_container_restarts_and_is_counted(cluster: &Cluster) {
+    let story = cluster.namespace("killed");
+    let seconds = format!("7001{}", std::process::id());
+    story.kubectl(&run(
+        "main",
+        &["--", "sh", "-c", &format!("echo began; exec sleep {seconds}")],
+    ));
+    story.wait("pod/main", "condition=Ready");
+    let before = story.field("pod/main", &value("containerID"));
+    let pid = nix::unistd::Pid::from_raw(process_with(&["sleep", &seconds]));
+    nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGKILL).expect("it runs");
+    story.wait_value("pod/main", &value("restartCount"), "1");
+    story.wait("pod/main", "condition=Ready");
+    assert_ne!(story.field("pod/main", &value("containerID")), before);
+    assert_eq!(
+        story.field("pod/main", &value("lastState.terminated.exitCode")),
+        "137"
+    );
+    assert_eq!(
+        story.field("pod/main", &value("lastState.terminated.reason")),
+        "Error"
+    );
+    assert_eq!(
+        story.field("pod/main", &value("lastState.terminated.containerID")),
+        before
+    );
+    assert_eq!(story.kubectl(&["logs", "-p", "main"]), "began\n");
+}
+
+/// `kubectl run NAME` with the tests' image.
+fn run<'a>(name: &'a str, more: &[&'a str]) -> Vec<&'a str> {
+    const IMAGE: &str = "--image=knarr.test/tools:latest";
+    [&["run", name, IMAGE, "--image-pull-policy=IfNotPresent"], more].concat()
+}
+
+pub(crate) fn a_crashing_container_waits_longer_each_time(cluster: &Cluster) {
+    let story = cluster.namespace("crashing");
+    story.kubectl(&run(
+        "main",
+        &["--", "sh", "-c", "echo last words > /dev/termination-log; exit 3"],
+    ));
+    story.wait_value("pod/main", &value("state.waiting.reason"), "CrashLoopBackOff");
+    assert_eq!(
+        story.field("pod/main", &value("lastState.terminated.exitCode")),
+        "3"
+    );
+    assert_eq!(
+        story.field("pod/main", &value("lastState.terminated.message")),
+        "last words\n"
+    );
+    let said = story.field("pod/main", &value("state.waiting.message"));
+    assert!(
+        said.starts_with("back-off 10s restarting failed container=main pod=main_crashing("),
+        "{said}"
+    );
+    // At once, and after ten seconds: then it waits for twenty.
+    story.wait_value("pod/main", &value("restartCount"), "2");
+    story.until("a longer wait", || {
+        story
+            .field("pod/main", &value("state.waiting.message"))
+            .starts_with("back-off 20s restarting")
+    });
+    assert!(story.kubectl(&["get", "pods"]).contains("CrashLoopBackOff"));
+    let events = story.kubectl(&["events", "--for", "pod/main"]);
+    assert!(
+        events.contains("Back-off restarting failed container main in pod main_crashing("),
+        "{events}"
+    );
+}
+
+pub(crate) fn a_job_completes(cluster: &Cluster) {
+    let story = cluster.namespace("jobs");
+    // Each pod fails until the one before it has left a mark, so that a retry is seen too.
+    let job = format!(
+        "
+apiVersion: batch/v1
+kind: Job
+metadata: {{name: work}}
+spec:
+  completions: 3
+  parallelism: 2
+  template:
+    spec:
+      restartPolicy: OnFailure
+      volumes: [{{name: once, emptyDir: {{}}}}]
+      containers:
+      - name: work
+        image: {TOOLS}
+        imagePullPolicy: IfNotPresent
+        volumeMounts: [{{name: once, mountPath: /once}}]
+        command: [sh, -c, 'test -f /once/tried && echo done && exit 0; touch /once/tried; exit 1']
+"
+    );
+    story.feed(&["apply"], &job);
+    story.wait("job/work", "condition=Complete");
+    assert_eq!(story.field("job/work", "{.status.succeeded}"), "3");
+    let restarts = story.field("pods", "{.items[*].status.containerStatuses[0].restartCount}");
+    assert_eq!(restarts, "1 1 1");
+    assert_eq!(story.kubectl(&["logs", "job/work"]).trim(), "done");
+    let listed = story.kubectl(&["get", "job", "work"]);
+    assert!(listed.contains("Complete") && listed.contains("3/3"), "{listed}");
+    story.kubectl(&["delete", "job", "work"]);
+    story.until("its pods to be gone", || {
+        story.kubectl(&["get", "pods", "-o", "name"]).is_empty()
+    });
+}
+
+pub(crate) fn init_containers_and_sidecars_run_in_order(cluster: &Cluster) {
+    let story = cluster.namespace("order");
+    let container = |name: &str, script: &str, more: &str| {
+        format!(
+            "{{name: {name}, image: '{TOOLS}', imagePullPolicy: IfNotPresent, command: [sh, -c, '{script}'], \
+             volumeMounts: [{{name: shared, mountPath: /shared}}]{more}}}"
+        )
+    };
+    let first = container("first", "echo first >> /shared/order", "");
+    let sidecar = container(
+        "beside",
+        "trap \"echo beside ended >> /shared/order; exit 0\" TERM; echo beside >> /shared/order; while true; do sleep 0.1; done",
+        ", restartPolicy: Always, startupProbe: {exec: {command: [grep, beside, /shared/order]}, periodSeconds: 1, timeoutSeconds: 10}",
+    );
+    let second = container("second", "echo second >> /shared/order", "");
+    let main = container("main", "echo main >> /shared/order; cat /shared/order", "");
+    let pod = format!(
+        "
+apiVersion: v1
+kind: Pod
+metadata: {{name: main}}
+spec:
+  restartPolicy: Never
+  terminationGracePeriodSeconds: 10
+  volumes: [{{name: shared, emptyDir: {{}}}}]
+  initContainers: [{first}, {sidecar}, {second}]
+  containers: [{main}]
+"
+    );
+    story.feed(&["apply"], &pod);
+    story.wait_value("pod/main", "{.status.phase}", "Succeeded");
+    assert_eq!(
+        story.kubectl(&["logs", "main", "-c", "main"]),
+        "first\nbeside\nsecond\nmain\n"
+    );
+    let exits = "{range .status.initContainerStatuses[*]}{.name}={.state.terminated.exitCode} {end}";
+    assert_eq!(
+        story.field("pod/main", exits),
+        "first=0 beside=0 second=0 ",
+        "the sidecar ended, last"
+    );
+    let failing = pod
+        .replace("echo first >> /shared/order", "exit 4")
+        .replace("metadata: {name: main}", "metadata: {name: failing}");
+    story.feed(&["apply"], &failing);
+    story.wait_value("pod/failing", "{.status.phase}", "Failed");
+    assert!(story.kubectl(&["get", "pod", "failing"]).contains("Init:Error"));
+}
+
+/// A pod whose container writes what happens to it into a folder of this machine.
+fn diary(folder: &tempfile::TempDir, grace: u32, script: &str, hooks: &str) -> String {
+    format!(
+        "
+apiVersion: v1
+kind: Pod
+metadata: {{name: main}}
+spec:
+  terminationGracePeriodSeconds: {grace}
+  volumes: [{{name: diary, hostPath: {{path: '{}', type: Directory}}}}]
+  containers:
+  - name: main
+    image: {TOOLS}
+    imagePullPolicy: IfNotPresent
+    volumeMounts: [{{name: diary, mountPath: /diary}}]
+    command: [sh, -c, '{script}']
+    {hooks}
+",
+        folder.path().display()
+    )
+}
+
+fn deleted(story: &Kubectl, folder: &tempfile::TempDir) -> String {
+    story.wait("pod/main", "condition=Ready");
+    story.until("the script to have begun", || {
+        folder.path().join("began").is_file()
+    });
+    story.kubectl(&["delete", "pod", "main"]);
+    std::fs::read_to_string(folder.path().join("page")).unwrap_or_default()
+}
+
+pub(crate) fn hooks_run_before_the_signal(cluster: &Cluster) {
+    let story = cluster.namespace("hooks");
+    let folder = tempfile::tempdir().expect("a folder");
+    let script = "trap \"echo signal >> /diary/page; exit 0\" TERM; touch /diary/began; while true; do sleep 0.1; done";
+    let hooks = "lifecycle:
+      postStart: {exec: {command: [sh, -c, \"echo started >> /diary/page\"]}}
+      preStop: {exec: {command: [sh, -c, \"sleep 1; echo stopping >> /diary/page\"]}}";
+    story.feed(&["apply"], &diary(&folder, 60, script, hooks));
+    assert_eq!(deleted(&story, &folder), "started\nstopping\nsignal\n");
+}
+
+pub(crate) fn a_container_that_ignores_the_signal_is_killed(cluster: &Cluster) {
+    let story = cluster.namespace("stubborn");
+    let folder = tempfile::tempdir().expect("a folder");
+    let script =
+        "trap \"echo signal >> /diary/page\" TERM; touch /diary/began; while true; do sleep 0.1; done";
+    story.feed(&["apply"], &diary(&folder, 2, script, ""));
+    assert_eq!(deleted(&story, &folder), "signal\n", "it was asked first, once");
+}

@@ -1,0 +1,106 @@
+//! A cluster of one node with real containers, driven by the real kubectl: what a user does with it. The stories run side
+//! by side, each in a namespace of its own. Needs root: `cargo test --test node -- --ignored`.
+
+#[path = "../support/mod.rs"]
+mod support;
+
+mod commands;
+mod lifecycle;
+mod probes;
+mod services;
+mod volumes;
+
+use std::process::ExitCode;
+use support::harness::{Pace, Story, run};
+
+const STORIES: &[Story] = &[
+    // The longest first, so that none is left alone at the end.
+    (
+        "a_rolling_update_drops_no_request",
+        services::a_rolling_update_drops_no_request,
+    ),
+    (
+        "a_log_that_grows_is_rotated",
+        commands::a_log_that_grows_is_rotated,
+    ),
+    (
+        "a_crashing_container_waits_longer_each_time",
+        lifecycle::a_crashing_container_waits_longer_each_time,
+    ),
+    (
+        "a_service_is_reached_by_address_port_and_name",
+        services::a_service_is_reached_by_address_port_and_name,
+    ),
+    ("a_deleted_pod_is_replaced", services::a_deleted_pod_is_replaced),
+    (
+        "a_failed_readiness_probe_takes_traffic_away",
+        probes::a_failed_readiness_probe_takes_traffic_away,
+    ),
+    (
+        "a_failed_http_liveness_probe_restarts",
+        probes::a_failed_http_liveness_probe_restarts,
+    ),
+    (
+        "a_failed_exec_liveness_probe_restarts",
+        probes::a_failed_exec_liveness_probe_restarts,
+    ),
+    ("a_grpc_probe_is_asked", probes::a_grpc_probe_is_asked),
+    (
+        "a_startup_probe_holds_the_others_back",
+        probes::a_startup_probe_holds_the_others_back,
+    ),
+    (
+        "a_killed_container_restarts_and_is_counted",
+        lifecycle::a_killed_container_restarts_and_is_counted,
+    ),
+    ("a_job_completes", lifecycle::a_job_completes),
+    (
+        "init_containers_and_sidecars_run_in_order",
+        lifecycle::init_containers_and_sidecars_run_in_order,
+    ),
+    (
+        "hooks_run_before_the_signal",
+        lifecycle::hooks_run_before_the_signal,
+    ),
+    (
+        "a_container_that_ignores_the_signal_is_killed",
+        lifecycle::a_container_that_ignores_the_signal_is_killed,
+    ),
+    (
+        "a_pod_is_run_described_and_read",
+        commands::a_pod_is_run_described_and_read,
+    ),
+    (
+        "a_log_is_followed_and_the_previous_one_kept",
+        commands::a_log_is_followed_and_the_previous_one_kept,
+    ),
+    (
+        "a_terminal_is_opened_in_a_container",
+        commands::a_terminal_is_opened_in_a_container,
+    ),
+    (
+        "a_running_process_is_attached_to",
+        commands::a_running_process_is_attached_to,
+    ),
+    ("a_port_is_forwarded", commands::a_port_is_forwarded),
+    (
+        "files_are_copied_in_and_out",
+        commands::files_are_copied_in_and_out,
+    ),
+    (
+        "volumes_of_every_kind_hold_what_they_say",
+        volumes::volumes_of_every_kind_hold_what_they_say,
+    ),
+    (
+        "a_running_pod_sees_changed_objects",
+        volumes::a_running_pod_sees_changed_objects,
+    ),
+    (
+        "a_sub_path_cannot_leave_its_volume",
+        volumes::a_sub_path_cannot_leave_its_volume,
+    ),
+];
+
+fn main() -> ExitCode {
+    run("node", STORIES, Pace::Together)
+}

@@ -1,0 +1,231 @@
+//! Volumes of each kind, and what a container sees in them.
+
+use crate::support::cluster::Cluster;
+use crate::support::image::TOOLS;
+
+/// Everything there is, in one pod.
+fn pod(host_folder: &str) -> String {
+    format!(
+        "
+apiVersion: v1
+kind: Pod
+metadata: {{name: main, labels: {{tier: front}}, annotations: {{note: first}}}}
+spec:
+  securityContext: {{fsGroup: 4242}}
+  volumes:
+  - {{name: scratch, emptyDir: {{}}}}
+  - {{name: memory, emptyDir: {{medium: Memory, sizeLimit: 1Mi}}}}
+  - {{name: machine, hostPath: {{path: '{host_folder}', type: Directory}}}}
+  - {{name: settings, configMap: {{name: settings, items: [{{key: color, path: deep/color}}]}}}}
+  - {{name: all-settings, configMap: {{name: settings}}}}
+  - {{name: optional, configMap: {{name: missing, optional: true}}}}
+  - {{name: password, secret: {{secretName: password, defaultMode: 0400}}}}
+  - name: about
+    downwardAPI:
+      items:
+      - {{path: labels, fieldRef: {{fieldPath: metadata.labels}}}}
+      - {{path: name, fieldRef: {{fieldPath: metadata.name}}}}
+      - {{path: cpu, resourceFieldRef: {{containerName: main, resource: limits.cpu, divisor: 1m}}}}
+  - name: together
+    projected:
+      sources:
+      - serviceAccountToken: {{path: token, audience: somewhere, expirationSeconds: 600}}
+      - configMap: {{name: settings, items: [{{key: color, path: color}}]}}
+      - secret: {{name: password, items: [{{key: word, path: word}}]}}
+      - downwardAPI: {{items: [{{path: namespace, fieldRef: {{fieldPath: metadata.namespace}}}}]}}
+  containers:
+  - name: main
+    image: {TOOLS}
+    imagePullPolicy: IfNotPresent
+    command: [sleep, '10000']
+    resources: {{limits: {{cpu: 250m, memory: 64Mi}}}}
+    env: [{{name: COLOR, valueFrom: {{configMapKeyRef: {{name: settings, key: color}}}}}}]
+    volumeMounts:
+    - {{name: scratch, mountPath: /scratch}}
+    - {{name: memory, mountPath: /memory}}
+    - {{name: machine, mountPath: /machine}}
+    - {{name: settings, mountPath: /settings}}
+    - {{name: all-settings, mountPath: /all-settings}}
+    - {{name: all-settings, mountPath: /one/color, subPath: color}}
+    - {{name: optional, mountPath: /optional}}
+    - {{name: password, mountPath: /password, readOnly: true}}
+    - {{name: about, mountPath: /about}}
+    - {{name: together, mountPath: /together}}
+  - name: other
+    image: {TOOLS}
+    imagePullPolicy: IfNotPresent
+    command: [sleep, '10000']
+    volumeMounts: [{{name: scratch, mountPath: /shared, subPath: part}}]
+"
+    )
+}
+
+fn prepare(cluster: &Cluster, name: &str, host_folder: &str) -> crate::support::Kubectl {
+    let story = cluster.namespace(name);
+    story.kubectl(&[
+        "create",
+        "configmap",
+        "settings",
+        "--from-literal=color=blue",
+        "--from-literal=size=9",
+    ]);
+    story.kubectl(&[
+        "create",
+        "secret",
+        "generic",
+        "password",
+        "--from-literal=word=open sesame",
+    ]);
+    story.feed(&["apply"], &pod(host_folder));
+    story.wait("pod/main", "condition=Ready");
+    story
+}
+
+pub(crate) fn volumes_of_every_kind_hold_what_they_say(cluster: &Cluster) {
+    let machine = tempfile::tempdir().expect("a folder");
+    std::fs::write(machine.path().join("from-machine"), "hello\n").expect("a file");
+    let story = prepare(cluster, "volumes", &machine.path().display().to_string());
+    let shell = |script: &str| story.kubectl(&["exec", "main", "-c", "main", "--", "sh", "-c", script]);
+    let expected = [
+        (
+            "cat /settings/deep/color /all-settings/size /one/color",
+            "blue9blue",
+        ),
+        ("ls /optional", ""),
+        (
+            "cat /password/word; stat -Lc ' %a %g' /password/word",
+            "open sesame 440 4242\n",
+        ),
+        (
+            "cat /about/labels /about/name /about/cpu",
+            "tier=\"front\"main250",
+        ),
+        (
+            "cat /together/color /together/word /together/namespace",
+            "blueopen sesamevolumes",
+        ),
+        (
+            "cat /machine/from-machine; echo back > /machine/from-pod",
+            "hello\n",
+        ),
+        (
+            "stat -c %g /scratch; mkdir /scratch/part 2>/dev/null; echo seen > /scratch/part/file",
+            "4242\n",
+        ),
+        ("grep -c ' /memory tmpfs ' /proc/mounts", "1\n"),
+        ("echo $COLOR", "blue\n"),
+        ("id -G | tr ' ' '\\n' | grep 4242", "4242\n"),
+        ("echo x > /password/new 2>/dev/null || echo refused", "refused\n"),
+        (
+            "dd if=/dev/zero of=/memory/file bs=1M count=2 2>/dev/null || echo full",
+            "full\n",
+        ),
+    ];
+    for (script, output) in expected {
+        assert_eq!(shell(script), output, "{script}");
+    }
+    assert_eq!(
+        std::fs::read_to_string(machine.path().join("from-pod")).expect("written by the pod"),
+        "back\n"
+    );
+    assert_eq!(
+        story.kubectl(&["exec", "main", "-c", "other", "--", "cat", "/shared/file"]),
+        "seen\n"
+    );
+    let token = shell("cat /together/token");
+    let review = format!(
+        "{{apiVersion: authentication.k8s.io/v1, kind: TokenReview, spec: {{token: '{token}', audiences: [somewhere]}}}}"
+    );
+    let answer = story.feed(
+        &[
+            "create",
+            "--validate=false",
+            "-o",
+            "jsonpath={.status.authenticated} {.status.user.username}",
+        ],
+        &review,
+    );
+    assert_eq!(answer, "true system:serviceaccount:volumes:default");
+    let own = shell("cat /var/run/secrets/kubernetes.io/serviceaccount/namespace");
+    assert_eq!(own, "volumes");
+}
+
+pub(crate) fn a_running_pod_sees_changed_objects(cluster: &Cluster) {
+    let story = prepare(cluster, "changing", "/tmp");
+    let sees = |path: &str, content: &str| {
+        story.until(&format!("{path} to be {content}"), || {
+            story.kubectl(&["exec", "main", "-c", "main", "--", "cat", path]) == content
+        });
+    };
+    story.kubectl(&[
+        "patch",
+        "configmap",
+        "settings",
+        "-p",
+        r#"{"data":{"color":"red"}}"#,
+    ]);
+    sees("/settings/deep/color", "red");
+    sees("/together/color", "red");
+    story.kubectl(&[
+        "patch",
+        "secret",
+        "password",
+        "-p",
+        r#"{"stringData":{"word":"other"}}"#,
+    ]);
+    sees("/password/word", "other");
+    story.kubectl(&["label", "pod", "main", "tier=back", "--overwrite"]);
+    sees("/about/labels", "tier=\"back\"");
+    story.kubectl(&["create", "configmap", "missing", "--from-literal=late=yes"]);
+    sees("/optional/late", "yes");
+    // As upstream: a sub path is what it was when the container started.
+    assert_eq!(
+        story.kubectl(&["exec", "main", "-c", "main", "--", "cat", "/one/color"]),
+        "blue"
+    );
+    assert_eq!(
+        story.field("pod/main", "{.status.containerStatuses[*].restartCount}"),
+        "0 0"
+    );
+}
+
+pub(crate) fn a_sub_path_cannot_leave_its_volume(cluster: &Cluster) {
+    let story = cluster.namespace("escaping");
+    let container = |name: &str, script: &str, mounts: &str| {
+        format!(
+            "{{name: {name}, image: '{TOOLS}', imagePullPolicy: IfNotPresent, command: [sh, -c, '{script}'], volumeMounts: [{mounts}]}}"
+        )
+    };
+    let whole = "{name: shared, mountPath: /shared}";
+    let prepare = container(
+        "prepare",
+        "ln -s /etc /shared/away; mkdir /shared/in; ln -s in /shared/link; echo inside > /shared/in/file",
+        whole,
+    );
+    let pod = |name: &str, sub_path: &str| {
+        let main = container(
+            "main",
+            "cat /part/file; sleep 10000",
+            &format!("{{name: shared, mountPath: /part, subPath: {sub_path}}}"),
+        );
+        format!(
+            "{{apiVersion: v1, kind: Pod, metadata: {{name: {name}}}, spec: {{volumes: [{{name: shared, emptyDir: {{}}}}], initContainers: [{prepare}], containers: [{main}]}}}}"
+        )
+    };
+    story.feed(&["apply"], &pod("away", "away"));
+    story.feed(&["apply"], &pod("link", "link"));
+    story.wait_value(
+        "pod/away",
+        "{.status.containerStatuses[0].state.waiting.reason}",
+        "CreateContainerConfigError",
+    );
+    story.until("an event that says why", || {
+        story
+            .kubectl(&["events", "--for", "pod/away"])
+            .contains("failed to prepare subPath for volumeMount \"shared\" of container \"main\"")
+    });
+    story.wait("pod/link", "condition=Ready");
+    story.until("what is inside", || {
+        story.kubectl(&["logs", "link", "-c", "main"]) == "inside\n"
+    });
+}

@@ -1,0 +1,269 @@
+//! kill -9 of server, agent and containerd: pods and their services go on, nothing acknowledged is lost, and no
+//! container is started again.
+
+use super::clients::{Watch, Writer};
+use crate::support::cluster::{Cluster, container_ids, service_address};
+use crate::support::kubectl::Kubectl;
+use crate::support::network::{Load, ask};
+use nix::sys::signal::Signal;
+use node_sys::process::ProcessIdentity;
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::SocketAddr;
+
+/// A service of two, and a pod that asks it by name without pause and counts.
+const WORKLOAD: &str = "
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: web}
+spec:
+  replicas: 2
+  selector: {matchLabels: {app: web}}
+  template:
+    metadata: {labels: {app: web}}
+    spec:
+      containers:
+      - name: web
+        image: knarr.test/tools:latest
+        imagePullPolicy: IfNotPresent
+        command: [httpd, -f, -p, '80', -h, /www]
+        readinessProbe: {httpGet: {path: /, port: 80}, periodSeconds: 1, timeoutSeconds: 10}
+        livenessProbe: {httpGet: {path: /, port: 80}, periodSeconds: 1, timeoutSeconds: 10}
+---
+apiVersion: v1
+kind: Service
+metadata: {name: web}
+spec: {selector: {app: web}, ports: [{port: 80}]}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: asker}
+spec:
+  containers:
+  - name: asker
+    image: knarr.test/tools:latest
+    imagePullPolicy: IfNotPresent
+    command: [sh, -c, 'while true; do base ask http://web ; sleep 0.05; done']
+";
+
+/// What goes on while something is killed.
+struct Running {
+    story: Kubectl,
+    address: SocketAddr,
+    before: BTreeMap<String, String>,
+    /// Complaints of the asking pod from before the service had endpoints.
+    unanswered: usize,
+    load: Option<Load>,
+}
+
+impl Running {
+    fn start(cluster: &Cluster, name: &str) -> Self {
+        let story = cluster.namespace(name);
+        story.feed(&["apply"], WORKLOAD);
+        story.kubectl(&["rollout", "status", "deployment/web"]);
+        story.wait("pod/asker", "condition=Ready");
+        let address = service_address(&story, "web");
+        story.until("an answer", || ask(&cluster.host, address).is_ok());
+        story.until("an answer by name", || {
+            story.kubectl(&["logs", "asker", "--tail=1"]) == "well\n"
+        });
+        let before = container_ids(&story);
+        assert_eq!(before.len(), 3, "{before:?}");
+        let load = Load::start(&cluster.host, address);
+        let mut running = Self {
+            story,
+            address,
+            before,
+            unanswered: 0,
+            load: Some(load),
+        };
+        running.unanswered = running.asked().1.len();
+        running
+    }
+
+    /// How often the asking pod has had an answer by name, and what else it says.
+    fn asked(&self) -> (usize, Vec<String>) {
+        let log = self.story.kubectl(&["logs", "asker"]);
+        let (well, other): (Vec<&str>, Vec<&str>) = log.lines().partition(|line| *line == "well");
+        (well.len(), other.into_iter().map(str::to_owned).collect())
+    }
+
+    /// After the outage: everything was answered, names are still answered, and the same containers run.
+    #[track_caller]
+    fn end(mut self, names: Names) {
+        let (well, _) = self.asked();
+        self.story
+            .until("more answers by name", || self.asked().0 > well + 3);
+        if names == Names::AllTheTime {
+            let complaints = self.asked().1;
+            assert_eq!(
+                complaints[self.unanswered..],
+                [""; 0],
+                "names were answered all the time"
+            );
+        }
+        self.load.take().expect("it is ended once").end_well();
+        for pod in self.before.keys() {
+            self.story.wait(&format!("pod/{pod}"), "condition=Ready");
+        }
+        assert_eq!(
+            container_ids(&self.story),
+            self.before,
+            "no container was started again"
+        );
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // The next story is not to meet this one's pods.
+        let namespace = self.story.namespace.clone().unwrap_or_default();
+        self.story
+            .try_kubectl(&["delete", "namespace", &namespace, "--wait=false"]);
+    }
+}
+
+/// Whether somebody was there to answer names during the outage.
+#[derive(PartialEq, Eq)]
+enum Names {
+    AllTheTime,
+    Again,
+}
+
+fn recorded(cluster: &Cluster, file: &str) -> ProcessIdentity {
+    let text = std::fs::read_to_string(cluster.data_dir().join("agent").join(file)).expect("a pid file");
+    ProcessIdentity::from_text(&text).expect("a pid and a start time")
+}
+
+const AGENT: &str = "agent.pid";
+const CONTAINERD: &str = "containerd/containerd.pid";
+
+/// kill -9, and until another has taken its place.
+fn kill_and_wait(cluster: &Cluster, file: &str) {
+    let old = recorded(cluster, file);
+    assert!(old.signal(Signal::SIGKILL), "{file} names a running process");
+    cluster.kubectl.until(&format!("another process in {file}"), || {
+        let now = recorded(cluster, file);
+        now != old && now.is_alive()
+    });
+}
+
+/// New pods can be had, and talked to.
+fn works(story: &Kubectl) {
+    let name = "after";
+    let run = [
+        "run",
+        name,
+        "--image=knarr.test/tools:latest",
+        "--image-pull-policy=IfNotPresent",
+        "--",
+    ];
+    story.kubectl(&[&run[..], &["sleep", "10000"]].concat());
+    story.wait(&format!("pod/{name}"), "condition=Ready");
+    assert_eq!(story.kubectl(&["exec", name, "--", "echo", "hello"]), "hello\n");
+    story.kubectl(&["delete", "pod", name, "--now"]);
+}
+
+/// The namespace's revision.
+fn now(story: &Kubectl) -> u64 {
+    let namespace = story.namespace.as_deref().expect("it has one");
+    let list = story.kubectl(&[
+        "get",
+        "--raw",
+        &format!("/api/v1/namespaces/{namespace}/configmaps"),
+    ]);
+    let list: serde_json::Value = serde_json::from_str(&list).expect("a list");
+    let revision = list["metadata"]["resourceVersion"]
+        .as_str()
+        .and_then(|text| text.parse().ok());
+    revision.expect("a list has a revision")
+}
+
+pub(crate) fn a_killed_server_loses_nothing_and_nobody_notices(cluster: &Cluster) {
+    let running = Running::start(cluster, "server-killed");
+    let story = running.story.clone();
+    let mut watch = Watch::start(&story, now(&story));
+    let writers: Vec<Writer> = (0..3)
+        .map(|number| Writer::start(&story, &format!("kept-{number}")))
+        .collect();
+    let mut seen = watch.read(|seen| seen.len() >= 10);
+    cluster.kill_server();
+    // What was on its way is still delivered; then the connection ends.
+    seen.extend(watch.read(|_| false));
+    assert!(
+        ask(&cluster.host, running.address).is_ok(),
+        "services go on without the server"
+    );
+    cluster.start_server();
+    let last = seen.last().expect("ten were seen").1;
+    let mut watch = Watch::start(&story, last);
+    seen.extend(watch.read(|seen| seen.len() >= 10));
+    let acknowledged: BTreeSet<String> = writers.into_iter().flat_map(Writer::end).collect();
+    let listed = story.kubectl(&["get", "configmaps", "-o", "jsonpath={.items[*].metadata.name}"]);
+    let listed: BTreeSet<String> = listed.split(' ').map(str::to_owned).collect();
+    let missing: Vec<&String> = acknowledged.difference(&listed).collect();
+    assert!(missing.is_empty(), "acknowledged and gone: {missing:?}");
+    let kept: BTreeSet<&String> = listed.iter().filter(|name| name.starts_with("kept-")).collect();
+    let so_far: BTreeSet<String> = seen.iter().map(|(name, _)| name.clone()).collect();
+    let left = kept.iter().filter(|name| !so_far.contains(**name)).count();
+    seen.extend(watch.read(|more| more.len() >= left));
+    let names: BTreeSet<&String> = seen
+        .iter()
+        .map(|(name, _)| name)
+        .filter(|name| name.starts_with("kept-"))
+        .collect();
+    assert_eq!(names, kept, "the watch that went on has seen all of them");
+    assert!(
+        seen.is_sorted_by(|one, next| one.1 < next.1),
+        "each once, and in order"
+    );
+    works(&story);
+    running.end(Names::AllTheTime);
+}
+
+pub(crate) fn a_killed_agent_is_started_again(cluster: &Cluster) {
+    let running = Running::start(cluster, "agent-killed");
+    kill_and_wait(cluster, AGENT);
+    works(&running.story);
+    running.end(Names::AllTheTime);
+}
+
+pub(crate) fn an_adopted_agent_is_watched_too(cluster: &Cluster) {
+    let running = Running::start(cluster, "adopted");
+    let agent = recorded(cluster, AGENT);
+    cluster.kill_server();
+    cluster.start_server();
+    assert_eq!(
+        recorded(cluster, AGENT),
+        agent,
+        "a server that starts finds the agent that runs"
+    );
+    kill_and_wait(cluster, AGENT);
+    works(&running.story);
+    running.end(Names::AllTheTime);
+}
+
+pub(crate) fn a_killed_containerd_is_started_again(cluster: &Cluster) {
+    let running = Running::start(cluster, "containerd-killed");
+    kill_and_wait(cluster, CONTAINERD);
+    works(&running.story);
+    running.end(Names::AllTheTime);
+}
+
+pub(crate) fn all_killed_at_once_come_back(cluster: &Cluster) {
+    let running = Running::start(cluster, "all-killed");
+    let (agent, containerd) = (recorded(cluster, AGENT), recorded(cluster, CONTAINERD));
+    // The server first, or it would start the agent again.
+    cluster.kill_server();
+    assert!(agent.signal(Signal::SIGKILL) && containerd.signal(Signal::SIGKILL));
+    assert!(
+        ask(&cluster.host, running.address).is_ok(),
+        "services go on with nobody left"
+    );
+    cluster.start_server();
+    cluster.kubectl.until("a new agent and containerd", || {
+        let (now, runtime) = (recorded(cluster, AGENT), recorded(cluster, CONTAINERD));
+        now != agent && now.is_alive() && runtime != containerd && runtime.is_alive()
+    });
+    works(&running.story);
+    running.end(Names::Again);
+}

@@ -1,0 +1,44 @@
+//! A cluster of one node whose processes are killed, one after the other and together, while pods run and clients write.
+//! The stories run one by one, for each takes the cluster from all others. Needs root:
+//! `cargo test --test outages -- --ignored`.
+
+#[path = "../support/mod.rs"]
+mod support;
+
+mod clients;
+mod kills;
+mod scheduling;
+
+use std::process::ExitCode;
+use support::harness::{Pace, Story, run};
+
+const STORIES: &[Story] = &[
+    (
+        "a_cordoned_node_takes_no_more_pods",
+        scheduling::a_cordoned_node_takes_no_more_pods,
+    ),
+    (
+        "a_killed_server_loses_nothing_and_nobody_notices",
+        kills::a_killed_server_loses_nothing_and_nobody_notices,
+    ),
+    (
+        "a_killed_agent_is_started_again",
+        kills::a_killed_agent_is_started_again,
+    ),
+    (
+        "a_killed_containerd_is_started_again",
+        kills::a_killed_containerd_is_started_again,
+    ),
+    (
+        "an_adopted_agent_is_watched_too",
+        kills::an_adopted_agent_is_watched_too,
+    ),
+    (
+        "all_killed_at_once_come_back",
+        kills::all_killed_at_once_come_back,
+    ),
+];
+
+fn main() -> ExitCode {
+    run("outages", STORIES, Pace::OneByOne)
+}

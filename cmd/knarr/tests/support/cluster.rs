@@ -1,0 +1,188 @@
+//! A whole cluster for a test binary: `knarr server` with its agent and containerd, in a network of its own.
+
+use super::kubectl::{Kubectl, kubectl_or_skip};
+use super::{Host, image, server_command, spawn, wait_ready};
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::Child;
+use std::sync::Mutex;
+use tempfile::TempDir;
+
+const PORT: u16 = 6443;
+
+/// A running cluster. [`Cluster::remove`] takes it down; what is left otherwise is for `cargo xtask down`.
+pub(crate) struct Cluster {
+    pub(crate) host: Host,
+    pub(crate) kubectl: Kubectl,
+    dir: TempDir,
+    server: Mutex<Child>,
+}
+
+/// What this machine lacks to run a cluster.
+fn lacking() -> Option<&'static str> {
+    let programs = ["containerd", "runc", "nft", "ip"];
+    if !nix::unistd::geteuid().is_root() {
+        Some("this is not root")
+    } else if programs
+        .iter()
+        .any(|name| node_sys::exec::find_program(name).is_none())
+    {
+        Some("containerd, runc, nftables or iproute2 is not installed")
+    } else if !image::can_be_made() {
+        Some("busybox-static is not installed")
+    } else {
+        None
+    }
+}
+
+impl Cluster {
+    /// A cluster with a Ready node and the tests' image; or `None` after saying what is skipped.
+    pub(crate) fn start(test: &str) -> Option<Self> {
+        if let Some(reason) = lacking() {
+            println!("SKIPPED, not passed: {test}: {reason}");
+            return None;
+        }
+        let program = kubectl_or_skip(test)?;
+        let dir = tempfile::tempdir().expect("a directory");
+        let name = format!("{test}-{}", std::process::id());
+        let host = Host::prepare(Some(name)).expect("a network of its own");
+        let server = Mutex::new(start_server(dir.path(), &host));
+        let kubectl = Kubectl {
+            program,
+            folder: dir.path().to_owned(),
+            host: host.clone(),
+            namespace: None,
+        };
+        let cluster = Self {
+            host,
+            kubectl,
+            dir,
+            server,
+        };
+        cluster.wait_node();
+        cluster.import();
+        Some(cluster)
+    }
+
+    fn wait_node(&self) {
+        wait_ready(&self.kubectl);
+        self.kubectl.until("a node", || {
+            !self.kubectl.kubectl(&["get", "nodes", "-o", "name"]).is_empty()
+        });
+        let node = self.kubectl.kubectl(&["get", "nodes", "-o", "name"]);
+        self.kubectl.wait(node.trim(), "condition=Ready");
+    }
+
+    fn import(&self) {
+        let archive = self.dir.path().join("tools.tar");
+        image::write(&archive, self.dir.path());
+        let mut import = self.host.command(env!("CARGO_BIN_EXE_knarr"));
+        import
+            .args(["image", "import", "--data-dir"])
+            .arg(self.data_dir());
+        let output = import.arg(archive).output().expect("the built binary starts");
+        assert!(output.status.success(), "{}", super::text(&output.stderr));
+    }
+
+    pub(crate) fn data_dir(&self) -> PathBuf {
+        self.dir.path().join("data")
+    }
+
+    /// kubectl in a namespace made for one story.
+    pub(crate) fn namespace(&self, name: &str) -> Kubectl {
+        self.kubectl.kubectl(&["create", "namespace", name]);
+        let story = self.kubectl.within(name);
+        // Pods are refused until it is there.
+        story.wait("serviceaccount/default", "create");
+        story
+    }
+
+    /// kill -9 of the server; agent, containerd and pods are not told.
+    pub(crate) fn kill_server(&self) {
+        let mut server = self.server.lock().expect("one story at a time kills it");
+        // What runs it is `nsenter`, which has become the server itself.
+        server.kill().expect("the server runs");
+        server.wait().expect("it ends");
+    }
+
+    pub(crate) fn start_server(&self) {
+        *self.server.lock().expect("one story at a time kills it") =
+            start_server(self.dir.path(), &self.host);
+        wait_ready(&self.kubectl);
+    }
+
+    /// Takes everything down and says what is left of it on this machine.
+    pub(crate) fn remove(&self) -> Result<(), String> {
+        let data_dir = self.data_dir();
+        xtask::removal::remove(&data_dir, &self.host, |_| {}).map_err(|error| format!("{error:#}"))?;
+        let _ = self.server.lock().expect("nobody panics while holding it").wait();
+        std::fs::remove_dir_all(self.dir.path()).map_err(|error| error.to_string())?;
+        let left = remains(self.dir.path(), &self.host);
+        if left.is_empty() {
+            Ok(())
+        } else {
+            Err(format!("left behind: {left:?}"))
+        }
+    }
+}
+
+fn start_server(dir: &Path, host: &Host) -> Child {
+    spawn(
+        server_command(dir, host, PORT).args(["--cgroup-root", &host.cgroup_root()]),
+        dir,
+    )
+}
+
+/// Processes, mounts, namespaces and groups that still name the cluster.
+fn remains(dir: &Path, host: &Host) -> Vec<String> {
+    let dir = dir.display().to_string();
+    let mut left: Vec<String> = node_sys::process::find(|line| String::from_utf8_lossy(line).contains(&dir))
+        .into_iter()
+        .map(|pid| format!("process {pid}"))
+        .collect();
+    let mounts = std::fs::read_to_string("/proc/self/mounts").unwrap_or_default();
+    left.extend(
+        mounts
+            .lines()
+            .filter(|line| line.contains(&dir))
+            .map(str::to_owned),
+    );
+    let groups = std::fs::read_dir("/sys/fs/cgroup")
+        .into_iter()
+        .flatten()
+        .flatten();
+    let name = host.cgroup_root();
+    let name = name.trim_start_matches('/');
+    let own = groups
+        .map(|entry| entry.path().join(name))
+        .chain([PathBuf::from("/sys/fs/cgroup").join(name)]);
+    left.extend(
+        own.filter(|path| path.exists())
+            .map(|path| path.display().to_string()),
+    );
+    left.extend(
+        host.network_namespace()
+            .filter(|path| path.exists())
+            .map(|path| path.display().to_string()),
+    );
+    left
+}
+
+/// A Service's address and first port as the node reaches it.
+pub(crate) fn service_address(kubectl: &Kubectl, name: &str) -> SocketAddr {
+    let found = kubectl.field(
+        &format!("service/{name}"),
+        "{.spec.clusterIP}:{.spec.ports[0].port}",
+    );
+    found.parse().expect("an address and a port")
+}
+
+/// The id of every running container, by pod and name.
+pub(crate) fn container_ids(kubectl: &Kubectl) -> BTreeMap<String, String> {
+    let path = "{range .items[*]}{.metadata.name} {.status.containerStatuses[*].containerID} \
+                {.status.containerStatuses[*].restartCount}{\"\\n\"}{end}";
+    let listed = kubectl.field("pods", path);
+    let pairs = listed.lines().filter_map(|line| line.split_once(' '));
+    pairs.map(|(pod, ids)| (pod.to_owned(), ids.to_owned())).collect()
+}

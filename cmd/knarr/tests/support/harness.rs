@@ -1,0 +1,52 @@
+//! Runs stories on one cluster and takes it down, for test binaries whose tests share something.
+
+use super::cluster::Cluster;
+use libtest_mimic::{Arguments, Failed, Trial};
+use std::process::ExitCode;
+
+/// A story: its name, and what happens in it.
+pub(crate) type Story = (&'static str, fn(&Cluster));
+
+/// How many stories run side by side, unless `--test-threads` says otherwise: they mostly wait.
+pub(crate) enum Pace {
+    Together,
+    OneByOne,
+}
+
+/// Runs what the arguments select, all on one cluster; what is left of that afterwards is a failure of its own.
+pub(crate) fn run(name: &'static str, stories: &[Story], pace: Pace) -> ExitCode {
+    let mut arguments = Arguments::from_args();
+    let limit = match pace {
+        Pace::Together => 8,
+        Pace::OneByOne => 1,
+    };
+    arguments.test_threads.get_or_insert(limit);
+    let nothing_to_run = arguments.list || !(arguments.ignored || arguments.include_ignored);
+    // Every story of the process uses it, to the end.
+    let cluster: Option<&'static Cluster> = match nothing_to_run {
+        true => None,
+        false => Cluster::start(name).map(|cluster| &*Box::leak(Box::new(cluster))),
+    };
+    let trial = |(story, run): &Story| {
+        let (story, run) = (*story, *run);
+        Trial::test(story, move || told(name, story, run, cluster)).with_ignored_flag(true)
+    };
+    let conclusion = libtest_mimic::run(&arguments, stories.iter().map(trial).collect());
+    let removed = cluster.map(Cluster::remove);
+    if let Some(Err(left)) = removed {
+        println!("the cluster was not taken down: {left}");
+        return ExitCode::FAILURE;
+    }
+    conclusion.exit_code()
+}
+
+fn told(name: &str, story: &str, run: fn(&Cluster), cluster: Option<&Cluster>) -> Result<(), Failed> {
+    let Some(cluster) = cluster else {
+        println!("SKIPPED, not passed: {name}::{story}");
+        return Ok(());
+    };
+    let began = std::time::Instant::now();
+    run(cluster);
+    println!("{name}::{story}: {:.1} s", began.elapsed().as_secs_f64());
+    Ok(())
+}
