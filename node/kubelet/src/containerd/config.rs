@@ -1,6 +1,6 @@
 //! The configuration file of our containerd. Pure.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Where things are.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -23,9 +23,9 @@ impl ContainerdConfig {
         self.directory.join("containerd.sock")
     }
 
-    /// The file.
-    pub fn path(&self) -> PathBuf {
-        self.directory.join("config.toml")
+    /// The file, below such a directory.
+    pub fn path_in(directory: &Path) -> PathBuf {
+        directory.join("config.toml")
     }
 
     /// Its content, for containerd 1.6 and 1.7.

@@ -55,7 +55,7 @@ fn supervised(directory: &Path) -> Supervised {
             program: "containerd".into(),
             args: vec![
                 "--config".into(),
-                directory.join("config.toml").into(),
+                ContainerdConfig::path_in(directory).into(),
                 "--log-level".into(),
                 "warn".into(),
             ],
@@ -111,7 +111,7 @@ impl Containerd {
     }
 
     fn write_config(&self) -> Result<(), ContainerdError> {
-        let path = self.config.path();
+        let path = ContainerdConfig::path_in(&self.config.directory);
         let write = || {
             std::fs::create_dir_all(&self.config.directory)?;
             std::fs::create_dir_all(&self.config.cni_conf_dir)?;

@@ -112,3 +112,38 @@ fn verdict(answer: &[u8]) -> Result<(), String> {
         .map_or(number.to_string(), |name| (*name).to_string());
     Err(format!("service unhealthy (responded with {name:?})"))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_is_well_only_where_it_says_serving() {
+        let unhealthy = |name: &str| Err(format!("service unhealthy (responded with \"{name}\")"));
+        let cases: [(&[u8], Result<(), String>); 6] = [
+            (&[0, 0, 0, 0, 2, 8, 1], Ok(())),
+            (&[0, 0, 0, 0, 2, 8, 2], unhealthy("NOT_SERVING")),
+            (&[0, 0, 0, 0, 2, 8, 3], unhealthy("SERVICE_UNKNOWN")),
+            (&[0, 0, 0, 0, 2, 8, 9], unhealthy("9")),
+            (&[0, 0, 0, 0, 0], unhealthy("UNKNOWN")),
+            (
+                &[],
+                Err("error: health rpc probe failed: no status in the answer".into()),
+            ),
+        ];
+        for (answer, expected) in cases {
+            assert_eq!(verdict(answer), expected, "{answer:?}");
+        }
+    }
+
+    #[test]
+    fn a_server_without_the_method_is_named() {
+        let mut last = http::HeaderMap::new();
+        assert_eq!(refusal(&last), Ok(()));
+        last.insert("grpc-status", http::HeaderValue::from_static("12"));
+        last.insert("grpc-message", http::HeaderValue::from_static("unknown service"));
+        let expected = "error: this server does not implement the grpc health protocol \
+                        (grpc.health.v1.Health): unknown service";
+        assert_eq!(refusal(&last), Err(expected.to_string()));
+    }
+}
