@@ -42,6 +42,12 @@ pub(crate) struct Arguments {
     /// Leave out the spec that waits ten minutes for a compaction.
     #[arg(long)]
     quick: bool,
+    /// Leave out specs whose name matches this regular expression; may be given more than once.
+    #[arg(long)]
+    skip: Vec<String>,
+    /// When to give up, in ginkgo's spelling; what has not ended by then has failed.
+    #[arg(long, default_value = "1h")]
+    timeout: String,
 }
 
 /// What the suite waits for with nothing to do: a continue token to expire.
@@ -85,14 +91,16 @@ fn run_suite(config: &Config, arguments: &Arguments, kubeconfig: &Path, out: &Pa
     let mut ginkgo = process::command(config.tools.join("ginkgo"));
     ginkgo
         .arg(format!("--procs={}", arguments.procs))
-        .args(["--timeout=3h", "--no-color", "-v"])
+        .arg(format!("--timeout={}", arguments.timeout))
+        .args(["--no-color", "-v"])
         .arg("--junit-report=junit.xml")
         .arg(format!("--output-dir={}", out.display()));
     for focus in focuses(config, arguments)? {
         ginkgo.arg(format!("--focus={focus}"));
     }
-    if arguments.quick {
-        ginkgo.arg(format!("--skip={SLOWEST}"));
+    let slowest = arguments.quick.then(|| SLOWEST.to_owned());
+    for skip in arguments.skip.iter().cloned().chain(slowest) {
+        ginkgo.arg(format!("--skip={skip}"));
     }
     if let Some(label) = &arguments.label {
         ginkgo.arg(format!("--label-filter={label}"));
@@ -155,11 +163,14 @@ fn escape(name: &str) -> String {
 }
 
 fn record(config: &Config, report: &Path, dry_run: bool) -> Result<()> {
-    let mut command = process::command("cargo");
-    command
+    let mut build = process::command("cargo");
+    build
         .current_dir(&config.root)
-        .args(["run", "--quiet", "--package", "conformance"])
-        .args(["--bin", "conformance", "--", "record", "--junit"])
+        .args(["build", "--quiet", "--workspace", "--bin", "conformance"]);
+    process::run(&mut build)?;
+    let mut command = process::command(config.root.join("target/debug/conformance"));
+    command
+        .args(["record", "--junit"])
         .arg(report)
         .arg("--results")
         .arg(config.root.join("conformance/results.tsv"));

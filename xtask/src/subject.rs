@@ -40,7 +40,8 @@ impl Subject {
         let mut build = process::command("cargo");
         build
             .current_dir(&config.root)
-            .args(["build", "--quiet", "--package", "knarr"]);
+            // The whole workspace's features, so that what tests have built is used again.
+            .args(["build", "--quiet", "--workspace", "--bin", "knarr"]);
         if release {
             build.arg("--release");
         }

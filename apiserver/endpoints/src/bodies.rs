@@ -3,7 +3,7 @@
 use crate::body::{Body, ReadBodyError};
 use crate::negotiation::{self, Format, Offer};
 use apiserver_registry::options::FieldValidation;
-use apiserver_registry::{RegistryError, RequestContext, ResourceRow};
+use apiserver_registry::{RegistryError, RequestContext, ResourceRow, metadata};
 use bytes::Bytes;
 use http::HeaderMap;
 use machinery_meta::{GroupVersion, GroupVersionKind};
@@ -162,6 +162,27 @@ fn summary(bytes: &[u8]) -> String {
         Some(b'{') => format!("{}{more}", String::from_utf8_lossy(head)),
         Some(_) => head.iter().map(|byte| format!("{byte:02x}")).collect::<String>() + more,
     }
+}
+
+/// A body names the object that the address names; an absent namespace is fine.
+pub(crate) fn check_identity(
+    row: &ResourceRow,
+    object: &Tree,
+    name: &str,
+    namespace: &str,
+) -> Result<(), RegistryError> {
+    let (own, within) = (metadata::name(object), metadata::namespace(object));
+    if own != name {
+        let message = format!("the name of the object ({own}) does not match the name on the URL ({name})");
+        return Err(RegistryError::BadRequest(message));
+    }
+    if row.namespaced && !within.is_empty() && within != namespace {
+        let message = format!(
+            "the namespace of the object ({within}) does not match the namespace on the request ({namespace})"
+        );
+        return Err(RegistryError::BadRequest(message));
+    }
+    Ok(())
 }
 
 /// What the body calls itself must be what the address serves; saying nothing is fine.

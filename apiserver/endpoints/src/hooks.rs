@@ -37,6 +37,14 @@ pub trait Hooks: Send + Sync {
         object: Tree,
     ) -> Result<Tree, RegistryError>;
 
+    /// Whether the user may do something else than the request's own verb with its object; an error says no.
+    async fn authorize(
+        &self,
+        ctx: &RequestContext,
+        verb: &str,
+        info: &RequestInfo,
+    ) -> Result<(), RegistryError>;
+
     /// Streams to a kubelet, or proxies to a pod, service or node.
     async fn connect(
         &self,
@@ -45,7 +53,7 @@ pub trait Hooks: Send + Sync {
     ) -> Result<http::Response<Body>, RegistryError>;
 }
 
-/// Answers that the part is missing, honestly.
+/// Answers that the part is missing, honestly; nobody is refused anything.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct NoHooks;
 
@@ -59,6 +67,10 @@ impl Hooks for NoHooks {
 
     async fn token(&self, _: &RequestContext, _: &Tree, _: Tree) -> Result<Tree, RegistryError> {
         Err(RegistryError::Unavailable("no issuer of tokens here".into()))
+    }
+
+    async fn authorize(&self, _: &RequestContext, _: &str, _: &RequestInfo) -> Result<(), RegistryError> {
+        Ok(())
     }
 
     async fn connect(

@@ -93,14 +93,8 @@ struct Clause<'h> {
 
 /// Chooses the form of an answer, or refuses as upstream does.
 pub fn accept(headers: &HeaderMap, offer: Offer) -> Result<Form, RegistryError> {
-    let gzip = headers
-        .get_all(ACCEPT_ENCODING)
-        .iter()
-        .filter_map(|v| v.to_str().ok())
-        .flat_map(|v| v.split(','))
-        .any(|coding| coding.split(';').next().is_some_and(|name| name.trim() == "gzip"));
     let base = Form {
-        gzip,
+        gzip: takes_gzip(headers),
         pretty: false,
         ..Form::default()
     };
@@ -124,6 +118,29 @@ pub fn accept(headers: &HeaderMap, offer: Offer) -> Result<Form, RegistryError> 
     all.push("application/json;stream=watch".into());
     all.push("application/vnd.kubernetes.protobuf;stream=watch".into());
     Err(RegistryError::NoRepresentation(all))
+}
+
+/// Whether the client takes gzip.
+pub(crate) fn takes_gzip(headers: &HeaderMap) -> bool {
+    headers
+        .get_all(ACCEPT_ENCODING)
+        .iter()
+        .filter_map(|v| v.to_str().ok())
+        .flat_map(|v| v.split(','))
+        .any(|coding| coding.split(';').next().is_some_and(|name| name.trim() == "gzip"))
+}
+
+/// What the client likes best of documents that have media types of their own; the first where it takes anything.
+pub(crate) fn choose<T: Copy>(headers: &HeaderMap, offers: &[(&str, T)]) -> Option<T> {
+    let text = header_text(headers, &ACCEPT);
+    if text.trim().is_empty() {
+        return offers.first().map(|(_, own)| *own);
+    }
+    clauses(&text).iter().find_map(|clause| {
+        let fits =
+            |own: &str| matches!(clause.media_type, "*/*" | "application/*") || own == clause.media_type;
+        offers.iter().find(|(own, _)| fits(own)).map(|(_, own)| *own)
+    })
 }
 
 /// All values of a header, joined as one list.

@@ -246,6 +246,25 @@ pub fn update(query: &Query, kind: &str) -> Result<UpdateOptions, RegistryError>
     })
 }
 
+/// Options of patch; an apply names its manager, and only an apply can be forced.
+pub fn patch(query: &Query, apply: bool) -> Result<UpdateOptions, RegistryError> {
+    let mut options = update(query, "PatchOptions")?;
+    let problem = match (apply, query.get("force")) {
+        (true, _) if options.field_manager.is_empty() => {
+            FieldError::required(&FieldPath::new("fieldManager"), "is required for apply patch")
+        }
+        (false, Some(_)) => FieldError::forbidden(
+            &FieldPath::new("force"),
+            "may not be specified for non-apply patch",
+        ),
+        _ => {
+            options.create_missing = apply;
+            return Ok(options);
+        }
+    };
+    Err(RegistryError::invalid_options("PatchOptions", vec![problem]))
+}
+
 struct Common {
     dry_run: bool,
     field_manager: String,

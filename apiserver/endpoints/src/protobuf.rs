@@ -2,7 +2,7 @@
 
 use apiserver_registry::RegistryError;
 use bytes::{BufMut, BytesMut};
-use machinery_schema::protobuf::write_field;
+use machinery_schema::protobuf::write_bytes;
 use machinery_schema::{Strictness, Tree, decode_json, encode_protobuf};
 
 /// Field numbers of `meta/v1.WatchEvent` and of the `RawExtension` in it.
@@ -13,10 +13,10 @@ const RAW: u16 = 1;
 /// Appends an event with its length before it.
 pub(crate) fn watch_event(kind: &str, object: &Tree, out: &mut BytesMut) -> Result<(), RegistryError> {
     let mut extension = Vec::new();
-    write_field(&mut extension, RAW, &encode_protobuf(object));
+    write_bytes(&mut extension, RAW, &encode_protobuf(object));
     let mut event = Vec::with_capacity(extension.len() + 16);
-    write_field(&mut event, TYPE, kind.as_bytes());
-    write_field(&mut event, OBJECT, &extension);
+    write_bytes(&mut event, TYPE, kind.as_bytes());
+    write_bytes(&mut event, OBJECT, &extension);
     let length = u32::try_from(event.len()).map_err(|error| RegistryError::Internal(error.to_string()))?;
     out.put_u32(length);
     out.put_slice(&event);

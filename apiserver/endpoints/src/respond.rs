@@ -10,7 +10,7 @@ use bytes::Bytes;
 use http::StatusCode;
 use http::header::{CONTENT_ENCODING, CONTENT_TYPE, VARY};
 use jiff::Timestamp;
-use machinery_schema::protobuf::{close_envelope, encode_message, write_field};
+use machinery_schema::protobuf::{close_envelope, encode_message, write_bytes};
 use machinery_schema::{Strictness, Tree, decode_json, encode_json, encode_protobuf};
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -333,7 +333,7 @@ fn protobuf_list(store: &Store, form: Form, page: ListPage) -> Result<http::Resp
     for entry in &page.entries {
         let mut item = Vec::with_capacity(entry.record.len());
         encode_message(store.decode(entry)?.root(), &mut item);
-        write_field(&mut raw, ITEMS, &item);
+        write_bytes(&mut raw, ITEMS, &item);
     }
     let body = close_envelope(&row.gvk.api_version(), &row.list_kind, &raw);
     Ok(bytes(StatusCode::OK, form, Format::Protobuf.media_type(), body))

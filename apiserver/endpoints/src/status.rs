@@ -178,6 +178,9 @@ pub fn of(error: &RegistryError) -> Status {
             format!("Operation cannot be fulfilled on {resource} {name:?}: {detail}"),
             Some(Details::of(resource, name)),
         ),
+        E::ApplyConflict { message, causes } => {
+            Status::failure(409, "Conflict", message, Some(Details::default().causes(causes)))
+        }
         E::Invalid { kind, name, errors } => invalid(kind, name, errors),
         E::BadRequest(message) => Status::failure(400, "BadRequest", message, None),
         E::Forbidden {

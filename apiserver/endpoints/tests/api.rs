@@ -364,3 +364,80 @@ async fn services_have_addresses_and_ports() {
         .await;
     assert_eq!(free.0, 404);
 }
+
+#[tokio::test]
+async fn openapi_v2_is_one_document() {
+    let api = Api::new().await;
+    let document = api.get("/openapi/v2").await;
+    assert_eq!(document["swagger"], "2.0");
+    let pod = &document["definitions"]["io.k8s.api.core.v1.Pod"];
+    assert_eq!(
+        pod["properties"]["spec"]["$ref"],
+        "#/definitions/io.k8s.api.core.v1.PodSpec"
+    );
+    let (code, _) = api
+        .send(Method::GET, "/openapi/v2", &[("accept", "text/html")], "")
+        .await;
+    assert_eq!(code, 406);
+}
+
+#[tokio::test]
+async fn a_configuration_is_applied_by_its_manager() {
+    let api = Api::new().await;
+    let path = format!("{MAPS}/applied");
+    let apply = |query: &str, body: &str| {
+        let (address, body) = (format!("{path}?{query}"), body.to_owned());
+        let api = &api;
+        async move {
+            let headers = [("content-type", "application/apply-patch+yaml")];
+            api.send(Method::PATCH, &address, &headers, &body).await
+        }
+    };
+    let map = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: applied}\ndata: {a: '1', b: '2'}\n";
+    let made = Api::parsed(apply("fieldManager=one", map).await, 201);
+    assert_eq!(made["metadata"]["managedFields"][0]["manager"], "one");
+    assert_eq!(
+        made["metadata"]["managedFields"][0]["fieldsV1"].to_string(),
+        r#"{"f:data":{"f:a":{},"f:b":{}}}"#
+    );
+    let same = Api::parsed(apply("fieldManager=one", map).await, 200);
+    assert_eq!(
+        same["metadata"]["resourceVersion"],
+        made["metadata"]["resourceVersion"]
+    );
+    let refused = Api::parsed(apply("fieldManager=two", &map.replace("'1'", "x")).await, 409);
+    assert_eq!(
+        refused["message"],
+        r#"Apply failed with 1 conflict: conflict with "one": .data.a"#
+    );
+    assert_eq!(
+        refused["details"]["causes"][0],
+        serde_json::json!({"reason": "FieldManagerConflict", "message": "conflict with \"one\"", "field": ".data.a"})
+    );
+    for (query, body, message) in [
+        (
+            "",
+            map,
+            "PatchOptions.meta.k8s.io \"\" is invalid: fieldManager: Required value: is required for apply patch",
+        ),
+        (
+            "fieldManager=one",
+            &map.replace("ConfigMap", "Secret"),
+            "invalid object type: /v1, Kind=Secret",
+        ),
+        (
+            "fieldManager=one",
+            &format!("{map}bogus: 1\n"),
+            "failed to create typed patch object (/applied; /v1, Kind=ConfigMap): .bogus: field not declared in schema",
+        ),
+        (
+            "fieldManager=one&fieldValidation=Strict",
+            &map.replace("b:", "a:"),
+            "error strict decoding patch: error converting YAML to JSON: yaml: unmarshal errors:\n  line 4: key \"a\" already set in map",
+        ),
+    ] {
+        let (_, text) = apply(query, body).await;
+        let status: Value = serde_json::from_str(&text).unwrap();
+        assert_eq!(status["message"], message);
+    }
+}

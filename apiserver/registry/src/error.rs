@@ -25,6 +25,9 @@ pub enum RegistryError {
         name: String,
         detail: String,
     },
+    /// Fields of a configuration belong to other managers.
+    #[error("{message}")]
+    ApplyConflict { message: String, causes: Vec<Cause> },
     #[error("{kind} {name:?} is invalid")]
     Invalid {
         kind: GroupKind,

@@ -185,6 +185,7 @@ fn selectable(group: &str, plural: &str) -> Vec<Selectable> {
                 label: "status.successful".into(),
                 path: path("status.succeeded"),
                 absent: "0",
+                otherwise: None,
             }]
         }
         ("certificates.k8s.io", "certificatesigningrequests" | "clustertrustbundles") => {

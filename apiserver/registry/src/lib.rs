@@ -13,12 +13,14 @@
 
 pub mod apps;
 pub mod batch;
+pub mod certificates;
 pub mod coordination;
 pub mod core;
 pub mod discovery;
 mod extensions;
-mod networking;
+pub mod networking;
 pub mod rbac;
+pub mod scheduling;
 pub mod validation;
 
 pub mod admission;
@@ -31,6 +33,7 @@ pub mod defaults;
 pub mod error;
 pub mod kinds;
 pub mod label_selector;
+pub mod managed_fields;
 pub mod metadata;
 pub mod not_enforced;
 pub mod options;

@@ -17,7 +17,7 @@ const MAX_GENERATED_BASE: usize = MAX_NAME - RANDOM_SUFFIX;
 /// Without vowels and look-alikes, as upstream has it.
 const ALPHABET: &[u8; 27] = b"bcdfghjklmnpqrstvwxz2456789";
 /// All annotations of an object together.
-const MAX_ANNOTATIONS_BYTES: usize = 256 * 1024;
+pub(crate) const MAX_ANNOTATIONS_BYTES: usize = 256 * 1024;
 
 /// `metadata` of an object; an object without it reads as empty.
 pub fn meta(object: &Tree) -> Option<Ref<'_>> {

@@ -112,6 +112,8 @@ pub struct Selectable {
     pub path: Vec<String>,
     /// The value of an absent field: empty for strings, `0` and `false` for others.
     pub absent: &'static str,
+    /// Where to look when the field is absent or empty.
+    pub otherwise: Option<Vec<String>>,
 }
 
 impl Selectable {
@@ -125,13 +127,21 @@ impl Selectable {
             label: label.into(),
             path: label.split('.').map(str::to_owned).collect(),
             absent,
+            otherwise: None,
         }
     }
 
     /// The text the selector compares with.
     pub fn value(&self, object: Ref<'_>) -> String {
-        let found = self.path.iter().try_fold(object, |at, name| at.get(name));
-        found.map_or_else(|| self.absent.to_owned(), text_of)
+        let text = |path: &[String]| {
+            let found = path.iter().try_fold(object, |at, name| at.get(name));
+            found.map_or_else(|| self.absent.to_owned(), text_of)
+        };
+        let own = text(&self.path);
+        match &self.otherwise {
+            Some(path) if own.is_empty() => text(path),
+            _ => own,
+        }
     }
 }
 

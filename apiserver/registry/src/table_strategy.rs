@@ -4,6 +4,7 @@ use crate::context::RequestContext;
 use crate::options::DeleteOptions;
 use crate::store::deletion::GarbagePolicy;
 use crate::strategy::{Part, Strategy, name_rule, path_segment_problems};
+use crate::validation::ip_problems;
 use machinery_meta::{FieldError, syntax};
 use machinery_schema::{Ref, Step, Tree};
 
@@ -25,6 +26,7 @@ pub enum NameRule {
     Label,
     Label1035,
     PathSegment,
+    IpAddress,
 }
 
 impl NameRule {
@@ -34,6 +36,7 @@ impl NameRule {
             Self::Label => name_rule(syntax::dns1123_label, name, prefix),
             Self::Label1035 => name_rule(syntax::dns1035_label, name, prefix),
             Self::PathSegment => path_segment_problems(name, prefix),
+            Self::IpAddress => ip_problems(name),
         }
     }
 }
@@ -58,7 +61,6 @@ impl Traits {
         match (group, plural) {
             ("", "limitranges") => Self {
                 create_on_update: true,
-                names: NameRule::PathSegment,
                 ..plain
             },
             ("", "endpoints") => Self {
@@ -85,6 +87,10 @@ impl Traits {
                 garbage: GarbagePolicy::Orphan,
                 ..counted
             },
+            ("apps", "statefulsets") => Self {
+                names: NameRule::Label,
+                ..counted
+            },
             ("apps" | "batch", _) => Self {
                 generation: plural != "controllerrevisions",
                 ..plain
@@ -105,7 +111,10 @@ impl Traits {
                 ..counted
             },
             ("networking.k8s.io", "ingresses" | "ingressclasses" | "networkpolicies") => counted,
-            ("networking.k8s.io", "ipaddresses") => plain,
+            ("networking.k8s.io", "ipaddresses") => Self {
+                names: NameRule::IpAddress,
+                ..plain
+            },
             ("discovery.k8s.io" | "flowcontrol.apiserver.k8s.io" | "scheduling.k8s.io", _) => counted,
             ("admissionregistration.k8s.io", _) => Self {
                 unconditional_update: false,
@@ -116,7 +125,13 @@ impl Traits {
                 names: NameRule::PathSegment,
                 ..plain
             },
-            ("certificates.k8s.io", "clustertrustbundles") | ("storagemigration.k8s.io", _) => Self {
+            // Its name depends on its signer, which only the kind's own rules see.
+            ("certificates.k8s.io", "clustertrustbundles") => Self {
+                names: NameRule::PathSegment,
+                unconditional_update: false,
+                ..plain
+            },
+            ("storagemigration.k8s.io", _) => Self {
                 unconditional_update: false,
                 ..plain
             },
@@ -177,7 +192,7 @@ pub struct Rules {
 impl Rules {
     /// The rules of a built-in resource.
     fn of(group: &str, plural: &str) -> Self {
-        use crate::{apps, batch, coordination, core, discovery, rbac};
+        use crate::{apps, batch, certificates, coordination, core, discovery, networking, rbac, scheduling};
         let rules = |new, changed| Self { new, changed };
         match (group, plural) {
             ("", "endpoints") => rules(core::endpoints::validation::validate, |new, _| {
@@ -200,6 +215,22 @@ impl Rules {
                     coordination::lease::validation::validate(new)
                 })
             }
+            ("certificates.k8s.io", "clustertrustbundles") => rules(
+                certificates::cluster_trust_bundle::validation::validate,
+                certificates::cluster_trust_bundle::validation::validate_update,
+            ),
+            ("networking.k8s.io", "ipaddresses") => rules(
+                networking::ip_address::validation::validate,
+                networking::ip_address::validation::validate_update,
+            ),
+            ("networking.k8s.io", "servicecidrs") => rules(
+                networking::service_cidr::validation::validate,
+                networking::service_cidr::validation::validate_update,
+            ),
+            ("scheduling.k8s.io", "priorityclasses") => rules(
+                scheduling::priority_class::validation::validate,
+                scheduling::priority_class::validation::validate_update,
+            ),
             ("discovery.k8s.io", "endpointslices") => rules(
                 discovery::endpoint_slice::validation::validate,
                 discovery::endpoint_slice::validation::validate_update,

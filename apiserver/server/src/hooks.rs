@@ -1,10 +1,12 @@
 //! What the endpoints ask the rest of the server: reviews, tokens, streams to kubelets.
 
 use crate::kubelet;
+use apiserver_auth::authz::attributes::{ResourceTarget, Target};
+use apiserver_auth::authz::{Attributes, Forbidden};
 use apiserver_auth::reviews::{Asked, ReviewError, Reviewer};
 use apiserver_auth::token_request::{Account, TokenIssuer, TokenRequestError, TokenRequestSpec};
 use apiserver_egress::Dialer;
-use apiserver_endpoints::{Body, ConnectRequest, Hooks};
+use apiserver_endpoints::{Body, ConnectRequest, Hooks, RequestInfo};
 use apiserver_registry::{RegistryError, RequestContext};
 use async_trait::async_trait;
 use machinery_meta::reader::ObjectReader;
@@ -143,6 +145,39 @@ impl Hooks for ServerHooks {
             &object,
             &[("metadata", &meta), ("spec", &spec), ("status", &status)],
         )
+    }
+
+    async fn authorize(
+        &self,
+        ctx: &RequestContext,
+        verb: &str,
+        info: &RequestInfo,
+    ) -> Result<(), RegistryError> {
+        let target = Target::Resource(ResourceTarget {
+            group: &info.api_group,
+            version: &info.api_version,
+            resource: &info.resource,
+            subresource: &info.subresource,
+            namespace: &info.namespace,
+            name: &info.name,
+            field_selector: None,
+            label_selector: None,
+        });
+        let attributes = Attributes {
+            user: &ctx.user,
+            verb,
+            target,
+        };
+        let decision = self.reviewer.authorizers.authorize(&attributes).await;
+        if decision.is_allowed() {
+            return Ok(());
+        }
+        let forbidden = Forbidden::new(&attributes, &decision);
+        Err(RegistryError::forbidden(
+            &forbidden.resource,
+            &forbidden.name,
+            forbidden.detail,
+        ))
     }
 
     async fn connect(

@@ -10,6 +10,9 @@ use super::junit::Spec;
 
 const HEAD: &str = "spec\tresult\tseconds\tmissing";
 
+/// What is missing fits a line; the report has the rest.
+const MAX_MISSING: usize = 240;
+
 /// All specs that were ever run, by name.
 #[derive(Debug, Default)]
 pub(super) struct Table(BTreeMap<String, Row>);
@@ -66,7 +69,12 @@ impl Table {
             let row = Row {
                 passed: spec.passed,
                 seconds: format!("{:.1}", spec.seconds),
-                missing: spec.message.replace('\t', " "),
+                missing: spec
+                    .message
+                    .replace('\t', " ")
+                    .chars()
+                    .take(MAX_MISSING)
+                    .collect(),
             };
             self.0.insert(spec.name.clone(), row);
         }

@@ -14,6 +14,7 @@
 //!
 //! Nothing here is async, reads a clock or opens a file, and every bound on outside bytes is a named constant.
 
+pub mod apply;
 mod defaults;
 #[cfg(test)]
 mod fuzz;

@@ -33,16 +33,39 @@ pub fn yaml_to_json(input: &[u8]) -> Result<String, DecodeError> {
         DecodeError::Syntax(format!("error converting YAML to JSON: yaml: {error}"))
     };
     let text = std::str::from_utf8(input).map_err(|error| problem(&error))?;
+    let out =
+        convert(text, serde_saphyr::DuplicateKeyPolicy::PassThrough).map_err(|error| problem(&error))?;
+    String::from_utf8(out).map_err(|error| problem(&error))
+}
+
+/// The first key that a map of a document has twice, with its line.
+pub fn duplicate_key(input: &[u8]) -> Option<(u64, String)> {
+    let text = std::str::from_utf8(input)
+        .ok()
+        .filter(|_| input.len() <= MAX_INPUT)?;
+    match convert(text, serde_saphyr::DuplicateKeyPolicy::Error) {
+        Err(serde_saphyr::Error::DuplicateMappingKey { key, location }) => {
+            Some((location.line(), key.unwrap_or_default()))
+        }
+        _ => None,
+    }
+}
+
+fn convert(
+    text: &str,
+    duplicate_keys: serde_saphyr::DuplicateKeyPolicy,
+) -> Result<Vec<u8>, serde_saphyr::Error> {
     let mut out = Vec::with_capacity(text.len() * 2);
     let options = serde_saphyr::options! {
-        duplicate_keys: serde_saphyr::DuplicateKeyPolicy::PassThrough,
+        duplicate_keys: duplicate_keys,
         legacy_octal_numbers: true,
         with_snippet: false,
         budget: serde_saphyr::budget! { max_depth: MAX_YAML_DEPTH, max_total_scalar_bytes: MAX_EXPANDED },
     };
-    serde_saphyr::with_deserializer_from_str_with_options(text, options, |de| Json(&mut out).deserialize(de))
-        .map_err(|error| problem(&error))?;
-    String::from_utf8(out).map_err(|error| problem(&error))
+    serde_saphyr::with_deserializer_from_str_with_options(text, options, |de| {
+        Json(&mut out).deserialize(de)
+    })?;
+    Ok(out)
 }
 
 /// Writes what it is given as JSON.
@@ -172,7 +195,7 @@ impl<'de> DeserializeSeed<'de> for Key<'_> {
 
 #[cfg(test)]
 mod tests {
-    use super::yaml_to_json;
+    use super::{duplicate_key, yaml_to_json};
 
     #[track_caller]
     fn check(yaml: &str, expected: &str) {
@@ -208,6 +231,11 @@ mod tests {
     #[test]
     fn keys_may_come_twice_for_strict_decoding_to_see() {
         check("a: 1\na: 2\n", r#"{"a":1,"a":2}"#);
+        assert_eq!(
+            duplicate_key(b"a:\n  b: 1\n  c: 2\n  b: 3\n"),
+            Some((4, "b".to_owned()))
+        );
+        assert_eq!(duplicate_key(b"a: {b: 1}\nc: {b: 1}\n"), None);
     }
 
     #[test]

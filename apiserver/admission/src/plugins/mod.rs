@@ -5,6 +5,7 @@ mod namespace_lifecycle;
 mod node_restriction;
 mod objects;
 mod priority;
+mod runtime_class;
 mod service_account;
 mod taint_nodes_by_condition;
 
@@ -24,6 +25,7 @@ pub fn all(reader: &Arc<dyn ObjectReader>, random: Random) -> Vec<Box<dyn Plugin
         Box::new(taint_nodes_by_condition::TaintNodesByCondition),
         Box::new(priority::Priority::new(reader)),
         Box::new(default_toleration_seconds::DefaultTolerationSeconds),
+        Box::new(runtime_class::RuntimeClass::new(reader)),
     ]
 }
 

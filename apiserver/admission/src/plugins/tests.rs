@@ -83,6 +83,12 @@ fn chain() -> AdmissionChain {
             "",
             "high",
             r#"{"metadata":{"name":"high"},"value":7}"#,
+        )
+        .with(
+            "runtimeclasses",
+            "",
+            "sandboxed",
+            r#"{"overhead":{"podFixed":{"cpu":"1"}},"scheduling":{"nodeSelector":{"vm":"yes"},"tolerations":[{"key":"vm","operator":"Exists"}]}}"#,
         );
     let reader: Arc<dyn ObjectReader> = Arc::new(objects);
     AdmissionChain::new(all(&reader, Arc::new(|| 0)))
@@ -259,5 +265,38 @@ fn a_new_node_is_not_ready() {
     assert_eq!(
         node.at(&["spec", "taints"]).unwrap().to_json(),
         r#"[{"effect":"NoSchedule","key":"node.kubernetes.io/not-ready"}]"#
+    );
+}
+
+#[test]
+fn a_runtime_class_shapes_its_pods() {
+    let run = |spec: &str| {
+        let object = format!(r#"{{"spec":{{"containers":[{{"name":"c"}}],{spec}}}}}"#);
+        create("pods", "a").run(&object)
+    };
+    let pod = run(
+        r#""runtimeClassName":"sandboxed","overhead":{"cpu":"1000m"},"tolerations":[{"key":"vm","value":"x"}]"#,
+    )
+    .unwrap();
+    assert_eq!(pod.at(&["spec", "overhead"]).unwrap().to_json(), r#"{"cpu":"1"}"#);
+    assert_eq!(pod.str_at(&["spec", "nodeSelector", "vm"]), "yes");
+    let tolerations = pod.at(&["spec", "tolerations"]).unwrap().to_json();
+    assert!(
+        tolerations.contains(r#"{"key":"vm","operator":"Exists"}"#)
+            && !tolerations.contains(r#""value":"x""#),
+        "{tolerations}"
+    );
+    let refused = |spec: &str| run(spec).err().map(|error| error.to_string()).unwrap_or_default();
+    assert_eq!(
+        refused(r#""runtimeClassName":"none""#),
+        r#"pod rejected: RuntimeClass "none" not found"#
+    );
+    assert_eq!(
+        refused(r#""overhead":{"cpu":"1"}"#),
+        "pod rejected: Pod Overhead set without corresponding RuntimeClass defined Overhead"
+    );
+    assert_eq!(
+        refused(r#""runtimeClassName":"sandboxed","nodeSelector":{"vm":"no"}"#),
+        "conflict: runtimeClass.scheduling.nodeSelector[vm] = yes; pod.spec.nodeSelector[vm] = no"
     );
 }

@@ -3,6 +3,7 @@
 //! The address finds a row, the verb of [`RequestInfo`] a handler. Reads answer in the caller's task; a mutation runs in
 //! a task of its own, so that a client that leaves never stops it halfway.
 
+mod apply;
 mod collection;
 mod pods;
 mod read;
@@ -67,7 +68,19 @@ impl Call {
 
     /// The form of the answer, negotiated before anything is done.
     pub(crate) fn showing(&self) -> Result<Showing, RegistryError> {
-        let mut form = negotiation::accept(self.request.headers(), self.offer())?;
+        self.showing_of(self.offer())
+    }
+
+    /// The same for answers that have no rows and no metadata to show: reviews.
+    pub(crate) fn viewless(&self) -> Result<Showing, RegistryError> {
+        self.showing_of(Offer {
+            views: false,
+            ..self.offer()
+        })
+    }
+
+    fn showing_of(&self, offer: Offer) -> Result<Showing, RegistryError> {
+        let mut form = negotiation::accept(self.request.headers(), offer)?;
         form.pretty = wants_pretty(&self.query, &self.request);
         Ok(Showing {
             form,

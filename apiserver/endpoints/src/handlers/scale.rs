@@ -1,13 +1,13 @@
 //! `scale`: a window of autoscaling/v1 on an object's replicas.
 
-use super::{Call, Endpoints};
+use super::{Call, Endpoints, write};
 use crate::bodies::{self, Expected};
 use crate::body::Body;
 use crate::negotiation::{self, Offer, PatchType};
 use crate::{params, patch_errors, respond};
 use apiserver_registry::options::{FieldValidation, RevisionMatch};
 use apiserver_registry::{
-    Part, RegistryError, RequestContext, ResourceRow, ScalePaths, Target, UpdatedObject, Written, metadata,
+    Part, RegistryError, RequestContext, ResourceRow, ScalePaths, UpdatedObject, Written, metadata,
 };
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -136,6 +136,14 @@ pub(crate) async fn change(
     )?;
     let wanted = if patching {
         let kind = negotiation::patch(call.request.headers(), call.row().custom)?;
+        if let PatchType::Apply(_) = kind {
+            // A Scale's fields are other fields of its object; nobody translates their owners yet.
+            return Err(RegistryError::UnsupportedMediaType(vec![
+                "application/json-patch+json".into(),
+                "application/merge-patch+json".into(),
+                "application/strategic-merge-patch+json".into(),
+            ]));
+        }
         Wanted::Patched {
             kind,
             bytes: bodies::read(std::mem::take(call.request.body_mut())).await?,
@@ -150,15 +158,7 @@ pub(crate) async fn change(
         name: call.info.name.clone(),
         validation: options.field_validation,
     };
-    let target = Target {
-        namespace: &call.info.namespace,
-        name: &call.info.name,
-        part: Part::Other("scale"),
-    };
-    let written = call
-        .store
-        .update(&call.ctx, target, &change, &options, this.0.admission.as_ref())
-        .await?;
+    let written = write::carry_out(&this, &call, Part::Other("scale"), &change, &options).await?;
     let object = match &written {
         Written::Stored { entry, .. } => call.store.decode(entry)?,
         Written::Shown { object, .. } => object.clone(),

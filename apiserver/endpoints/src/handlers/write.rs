@@ -1,6 +1,6 @@
 //! create, update, patch, delete; reviews and tokens.
 
-use super::{Call, Endpoints};
+use super::{Call, Endpoints, apply};
 use crate::bodies::{self, Expected};
 use crate::body::Body;
 use crate::negotiation::{self, Format, Offer, PatchType};
@@ -9,7 +9,7 @@ use crate::{respond, status};
 use apiserver_registry::options::{DeleteOptions, FieldValidation, RevisionMatch, UpdateOptions};
 use apiserver_registry::{
     Deleted, Part, RegistryError, Replacement, RequestContext, ResourceRow, SubresourceRole, Target,
-    UpdatedObject, metadata,
+    UpdatedObject, Written, metadata,
 };
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -88,32 +88,11 @@ pub(crate) async fn update(this: Endpoints, mut call: Call) -> Result<Response<B
     let showing = call.showing()?;
     let options = params::update(&call.query, "UpdateOptions")?;
     let object = body_object(&mut call, options.field_validation).await?;
-    check_name(&call, &object)?;
-    write(&this, &call, &Replacement(object), &options, showing).await
-}
-
-/// The body names the object the address names.
-fn check_name(call: &Call, object: &Tree) -> Result<(), RegistryError> {
-    let info = &call.info;
-    let (name, namespace) = (metadata::name(object), metadata::namespace(object));
-    if name.is_empty() {
+    if metadata::name(&object).is_empty() {
         return Err(RegistryError::BadRequest("name must be provided".into()));
     }
-    if name != info.name {
-        let message = format!(
-            "the name of the object ({name}) does not match the name on the URL ({})",
-            info.name
-        );
-        return Err(RegistryError::BadRequest(message));
-    }
-    if call.row().namespaced && !namespace.is_empty() && namespace != info.namespace {
-        let message = format!(
-            "the namespace of the object ({namespace}) does not match the namespace on the request ({})",
-            info.namespace
-        );
-        return Err(RegistryError::BadRequest(message));
-    }
-    Ok(())
+    bodies::check_identity(call.row(), &object, &call.info.name, &call.info.namespace)?;
+    write(&this, &call, &Replacement(object), &options, showing).await
 }
 
 async fn write(
@@ -123,21 +102,38 @@ async fn write(
     options: &UpdateOptions,
     showing: respond::Showing,
 ) -> Result<Response<Body>, RegistryError> {
-    let target = Target {
-        namespace: object_namespace(call),
-        name: &call.info.name,
-        part: part(call),
-    };
-    let written = call
-        .store
-        .update(&call.ctx, target, change, options, this.0.admission.as_ref())
-        .await?;
+    let written = carry_out(this, call, part(call), change, options).await?;
     let code = if written.created() {
         StatusCode::CREATED
     } else {
         StatusCode::OK
     };
     respond::written(&call.store, showing, code, &written)
+}
+
+/// Changes a part of the object, with the record of who owns what.
+pub(super) async fn carry_out(
+    this: &Endpoints,
+    call: &Call,
+    part: Part,
+    change: &dyn UpdatedObject,
+    options: &UpdateOptions,
+) -> Result<Written, RegistryError> {
+    let target = Target {
+        namespace: object_namespace(call),
+        name: &call.info.name,
+        part,
+    };
+    let tracked = apply::Tracked {
+        change,
+        row: call.row(),
+        writer: apply::writer(call, &options.field_manager, part),
+        info: &call.info,
+        hooks: this.0.hooks.as_ref(),
+    };
+    call.store
+        .update(&call.ctx, target, &tracked, options, this.0.admission.as_ref())
+        .await
 }
 
 /// The namespace of the object itself; a namespace has none although its address names one.
@@ -162,19 +158,11 @@ struct Patch {
 pub(crate) async fn patch(this: Endpoints, mut call: Call) -> Result<Response<Body>, RegistryError> {
     let kind = negotiation::patch(call.request.headers(), call.row().custom)?;
     let showing = call.showing()?;
-    let options = params::update(&call.query, "PatchOptions")?;
-    if let PatchType::Apply(_) = kind {
-        // Issue 3 leaves managed fields to the next step; answering otherwise would lose their owners.
-        let supported = [
-            "application/json-patch+json",
-            "application/merge-patch+json",
-            "application/strategic-merge-patch+json",
-        ];
-        return Err(RegistryError::UnsupportedMediaType(
-            supported.map(str::to_owned).to_vec(),
-        ));
-    }
+    let options = params::patch(&call.query, matches!(kind, PatchType::Apply(_)))?;
     let bytes = take_body(&mut call).await?;
+    if let PatchType::Apply(_) = kind {
+        return apply_configuration(&this, &call, &bytes, &options, showing).await;
+    }
     let change = Patch {
         row: Arc::clone(&call.store.row),
         kind,
@@ -186,6 +174,27 @@ pub(crate) async fn patch(this: Endpoints, mut call: Call) -> Result<Response<Bo
     write(&this, &call, &change, &options, showing).await
 }
 
+/// Server-side apply.
+async fn apply_configuration(
+    this: &Endpoints,
+    call: &Call,
+    bytes: &[u8],
+    options: &UpdateOptions,
+    showing: respond::Showing,
+) -> Result<Response<Body>, RegistryError> {
+    let address = (call.info.name.as_str(), object_namespace(call));
+    let configuration =
+        apply::configuration(&call.ctx, call.row(), address, bytes, options.field_validation)?;
+    let change = apply::Apply {
+        row: Arc::clone(&call.store.row),
+        configuration,
+        writer: apply::writer(call, &options.field_manager, part(call)),
+        force: options.force,
+        name: call.info.name.clone(),
+    };
+    write(this, call, &change, options, showing).await
+}
+
 #[async_trait]
 impl UpdatedObject for Patch {
     async fn apply(&self, ctx: &RequestContext, live: Option<&Tree>) -> Result<Tree, RegistryError> {
@@ -195,29 +204,8 @@ impl UpdatedObject for Patch {
         let mut object = crate::patch_errors::apply(ctx, self.kind, live, &self.bytes, self.validation)?;
         apply_defaults(&mut object);
         clean(&self.row, &mut object);
-        self.check_identity(&object)?;
+        bodies::check_identity(&self.row, &object, &self.name, &self.namespace)?;
         Ok(object)
-    }
-}
-
-impl Patch {
-    fn check_identity(&self, object: &Tree) -> Result<(), RegistryError> {
-        let (name, namespace) = (metadata::name(object), metadata::namespace(object));
-        if name != self.name {
-            let message = format!(
-                "the name of the object ({name}) does not match the name on the URL ({})",
-                self.name
-            );
-            return Err(RegistryError::BadRequest(message));
-        }
-        if self.row.namespaced && !namespace.is_empty() && namespace != self.namespace {
-            let message = format!(
-                "the namespace of the object ({namespace}) does not match the namespace on the request ({})",
-                self.namespace
-            );
-            return Err(RegistryError::BadRequest(message));
-        }
-        Ok(())
     }
 }
 
@@ -306,7 +294,7 @@ pub(super) fn status_answer(
 
 /// Reviews: answered by the server's authorizers and authenticators, never stored.
 pub(crate) async fn review(this: Endpoints, mut call: Call) -> Result<Response<Body>, RegistryError> {
-    let showing = call.whole()?;
+    let showing = call.viewless()?;
     let options = params::create(&call.query)?;
     let object = body_object(&mut call, options.field_validation).await?;
     let kind = call.row().gvk.kind.clone();

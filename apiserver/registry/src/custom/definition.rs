@@ -179,6 +179,7 @@ fn selectable(spec: Ref<'_>) -> Vec<Selectable> {
                 label,
                 path,
                 absent: "",
+                otherwise: None,
             });
         }
     }

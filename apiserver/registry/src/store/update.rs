@@ -24,6 +24,11 @@ pub trait UpdatedObject: Send + Sync {
     /// The candidate made from the live object; `None` when there is none yet.
     async fn apply(&self, ctx: &RequestContext, live: Option<&Tree>) -> Result<Tree, RegistryError>;
 
+    /// The candidate already says who owns what.
+    fn tracks(&self) -> bool {
+        false
+    }
+
     /// What must hold of the live object (a uid in the body).
     fn preconditions(&self) -> Preconditions {
         Preconditions::default()

@@ -4,16 +4,20 @@
 //! something is wrong: [`Path`] is a chain of borrowed steps, [`Errors`] the list that problems go into.
 //! Nothing here changes an object or looks anything up.
 
+mod addresses;
 mod errors;
 mod names;
 mod path;
 mod selectors;
+mod signers;
 mod values;
 
+pub use addresses::{cidr, ip_problems};
 pub use errors::Errors;
 pub use names::{dns_label, dns_subdomain, qualified};
 pub use path::Path;
 pub use selectors::{annotations, label_selector, labels, parse_label_selector, template_labels_match};
+pub use signers::{signer_name, trust_bundle_name_problems, trust_bundle_signer};
 pub use values::{
     immutable, int_or_percent, is_empty_object, is_zero_amount, non_negative, non_negative_int,
     not_over_100_percent, one_of, present, quantity, range,

@@ -1,8 +1,8 @@
 //! Custom kinds in a document: their own schema, with what every object has.
 
 use super::paths::{Resource, SubresourcePath};
-use super::reference;
 use super::schemas::Schemas;
+use super::{Edition, reference, v2};
 use serde_json::{Map, Value, json};
 
 /// One served version of a CustomResourceDefinition.
@@ -33,10 +33,20 @@ const VERBS: [&str; 8] = [
 const API_VERSION: &str = "APIVersion defines the versioned schema of this representation of an object. Servers should convert recognized schemas to the latest internal value, and may reject unrecognized values. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#resources";
 const KIND: &str = "Kind is a string value representing the REST resource this object represents. Servers may infer this from the endpoint the client submits requests to. Cannot be updated. In CamelCase. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#types-kinds";
 
+const PRESERVE: &str = "x-kubernetes-preserve-unknown-fields";
+const EMBEDDED: &str = "x-kubernetes-embedded-resource";
+/// Members of a schema that say nothing about values.
+const UNPUBLISHED: [&str; 4] = ["$schema", "id", "example", "externalDocs"];
+/// What an embedded object's type members are described as.
+const EMBEDDED_TYPE: [&str; 2] = [
+    "apiVersion defines the versioned schema of this representation of an object. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#resources",
+    "kind is a string value representing the type of this object. In CamelCase. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#types-kinds",
+];
+
 impl CustomKind<'_> {
-    pub(super) fn add(&self, schemas: &mut Schemas<'_>, paths: &mut Map<String, Value>) {
+    pub(super) fn add(&self, schemas: &mut Schemas<'_>, paths: &mut Map<String, Value>, edition: Edition) {
         let (model, list) = (self.model(self.kind), self.model(self.list_kind));
-        let own = self.object(schemas);
+        let own = self.object(schemas, edition);
         schemas.add_custom(model.clone(), own);
         let items = self.list(&model, schemas);
         schemas.add_custom(list.clone(), items);
@@ -82,23 +92,15 @@ impl CustomKind<'_> {
         format!("{}.{}.{kind}", reversed.join("."), self.version)
     }
 
-    fn object(&self, schemas: &mut Schemas<'_>) -> Value {
+    fn object(&self, schemas: &mut Schemas<'_>, edition: Edition) -> Value {
         let parsed = self.schema.and_then(|text| serde_json::from_str(text).ok());
         let mut own = match parsed {
-            Some(Value::Object(own)) => own,
-            _ => Map::from_iter([
-                ("type".to_owned(), json!("object")),
-                ("x-kubernetes-preserve-unknown-fields".to_owned(), json!(true)),
-            ]),
+            // Readers of v2 take members that are named for all there may be.
+            Some(Value::Object(own)) if edition == Edition::V3 || !is(&own, PRESERVE) => {
+                complete(own, schemas, edition)
+            }
+            _ => Map::from_iter([("type".to_owned(), json!("object"))]),
         };
-        let properties = own.entry("properties").or_insert_with(|| json!({}));
-        properties["apiVersion"] = json!({"description": API_VERSION, "type": "string"});
-        properties["kind"] = json!({"description": KIND, "type": "string"});
-        let metadata = schemas.add_named("meta.v1.ObjectMeta");
-        properties["metadata"] = json!({
-            "description": "Standard object's metadata. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#metadata",
-            "allOf": [metadata],
-        });
         own.insert(
             "x-kubernetes-group-version-kind".to_owned(),
             json!([self.gvk(self.kind)]),
@@ -128,5 +130,64 @@ impl CustomKind<'_> {
 
     fn gvk(&self, kind: &str) -> Value {
         json!({"group": self.group, "version": self.version, "kind": kind})
+    }
+}
+
+fn is(schema: &Map<String, Value>, flag: &str) -> bool {
+    schema.get(flag).and_then(Value::as_bool) == Some(true)
+}
+
+/// A definition's schema with what every object has.
+fn complete(mut own: Map<String, Value>, schemas: &mut Schemas<'_>, edition: Edition) -> Map<String, Value> {
+    UNPUBLISHED.iter().for_each(|name| drop(own.remove(*name)));
+    if edition == Edition::V2 {
+        v2::structural::simplify(&mut own);
+    }
+    let metadata = metadata(schemas);
+    type_meta(&mut own, [API_VERSION, KIND], &metadata);
+    embed(&mut own, &metadata, edition);
+    own
+}
+
+/// The property `metadata` of an object.
+fn metadata(schemas: &mut Schemas<'_>) -> Value {
+    let own = schemas.add_named("meta.v1.ObjectMeta");
+    json!({
+        "description": "Standard object's metadata. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#metadata",
+        "allOf": [own],
+    })
+}
+
+/// Gives a schema the members that every object has.
+fn type_meta(schema: &mut Map<String, Value>, [version, kind]: [&str; 2], metadata: &Value) {
+    let properties = schema.entry("properties").or_insert_with(|| json!({}));
+    properties["apiVersion"] = json!({"description": version, "type": "string"});
+    properties["kind"] = json!({"description": kind, "type": "string"});
+    properties["metadata"] = metadata.clone();
+}
+
+/// Gives embedded objects below a schema the members that every object has.
+fn embed(schema: &mut Map<String, Value>, metadata: &Value, edition: Edition) {
+    if let Some(Value::Object(properties)) = schema.get_mut("properties") {
+        for own in properties.values_mut().filter_map(Value::as_object_mut) {
+            embed(own, metadata, edition);
+        }
+    }
+    for below in ["items", "additionalProperties"] {
+        if let Some(Value::Object(own)) = schema.get_mut(below) {
+            embed(own, metadata, edition);
+        }
+    }
+    if !is(schema, EMBEDDED) || (edition == Edition::V2 && is(schema, PRESERVE)) {
+        return;
+    }
+    type_meta(schema, EMBEDDED_TYPE, metadata);
+    let required = schema.entry("required").or_insert_with(|| json!([]));
+    if let Value::Array(required) = required {
+        for name in ["kind", "apiVersion"] {
+            if !required.iter().any(|own| own == name) {
+                required.push(json!(name));
+            }
+        }
     }
 }

@@ -1,4 +1,5 @@
-//! OpenAPI v3, one document per group version, rendered from the table when somebody asks and then dropped.
+//! OpenAPI: v3 with one document per group version, v2 with one for all ([`v2`]); rendered from the table when somebody
+//! asks and then dropped.
 //!
 //! [`render`] makes the document of a group version's built-in kinds and of the custom kinds in it. Types,
 //! defaults, formats, list types and patch strategies come from the table, words from k8s-openapi (compressed
@@ -8,6 +9,7 @@
 mod custom;
 mod paths;
 mod schemas;
+pub mod v2;
 
 pub use custom::CustomKind;
 
@@ -15,6 +17,13 @@ use crate::table::KindInfo;
 use flate2::read::DeflateDecoder;
 use serde_json::{Map, Value, json};
 use std::io::Read;
+
+/// Which edition of the specification a document follows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Edition {
+    V2,
+    V3,
+}
 
 /// The words of every type and field, inflated for one rendering.
 const MAX_DESCRIPTIONS: u64 = 16 << 20;
@@ -35,7 +44,7 @@ pub fn render(
         paths::add(&mut paths, &paths::Resource::built_in(kind));
     }
     for kind in custom {
-        kind.add(&mut schemas, &mut paths);
+        kind.add(&mut schemas, &mut paths, Edition::V3);
     }
     paths::add_group(&mut paths, group, version);
     let document = json!({

@@ -4,7 +4,7 @@ use super::reference;
 use crate::table::KindInfo;
 use machinery_schema::{Extra, Field, ListType, MapType, Schema, Shape, TypeId};
 use serde_json::{Map, Value, json};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 pub(super) struct Schemas<'w> {
     schema: &'static Schema,
@@ -79,19 +79,28 @@ impl<'w> Schemas<'w> {
     }
 
     /// Renders what was added, and all it refers to.
-    pub(super) fn finish(mut self) -> Value {
+    pub(super) fn finish(self) -> Value {
+        let mut all = BTreeMap::new();
+        self.each(|model, schema| drop(all.insert(model, schema)));
+        Value::Object(all.into_iter().collect())
+    }
+
+    /// Renders the same one at a time, for whoever keeps none of them.
+    pub(super) fn each(mut self, mut take: impl FnMut(String, Value)) {
+        let mut seen: HashSet<String> = HashSet::new();
+        for (model, schema) in std::mem::take(&mut self.done) {
+            seen.insert(model.clone());
+            take(model, schema);
+        }
         while let Some(id) = self.open.pop() {
             let Some(model) = self.models.get(&id).cloned() else {
                 continue;
             };
-            if !self.done.contains_key(&model) {
-                // The place is taken first, so that a type inside itself ends.
-                self.done.insert(model.clone(), Value::Null);
+            if seen.insert(model.clone()) {
                 let rendered = self.model(id, &model);
-                self.done.insert(model, rendered);
+                take(model, rendered);
             }
         }
-        Value::Object(self.done.into_iter().collect())
     }
 
     fn model(&mut self, id: TypeId, model: &str) -> Value {

@@ -1,4 +1,4 @@
-use super::{CustomKind, render};
+use super::{CustomKind, render, v2};
 use serde_json::Value;
 
 fn document(group: &str, version: &str, custom: &[CustomKind<'_>]) -> Value {
@@ -67,22 +67,103 @@ fn a_deployment_is_explained() {
 
 #[test]
 fn custom_kinds_have_what_every_object_has() {
-    let kind = CustomKind {
+    let kind = widget(
+        r#"{"type":"object","properties":{"spec":{"type":"object","description":"what it should be"}}}"#,
+    );
+    let document = document("example.com", "v1", &[kind]);
+    check_references(&document, &document["components"]["schemas"]);
+    let own = &document["components"]["schemas"]["com.example.v1.Widget"];
+    assert_eq!(own["properties"]["spec"]["description"], "what it should be");
+    assert_eq!(own["properties"]["kind"]["type"], "string");
+}
+
+/// The v2 document of everything built in, and of these custom kinds in `example.com/v1`.
+fn whole(custom: Vec<CustomKind<'_>>, form: v2::Form) -> Vec<u8> {
+    let groups = crate::table().groups().iter();
+    let mut parts: Vec<_> = groups
+        .flat_map(|group| group.versions.iter().map(move |version| (&group.name, version)))
+        .map(|(group, version)| v2::GroupVersionKinds {
+            group,
+            version,
+            kinds: crate::table().kinds_of(group, version).collect(),
+            custom: Vec::new(),
+        })
+        .collect();
+    parts.push(v2::GroupVersionKinds {
+        group: "example.com",
+        version: "v1",
+        kinds: Vec::new(),
+        custom,
+    });
+    v2::render(&parts, "v1.37.0", form)
+}
+
+/// Every reference leads to a definition, and no word of v3 is left.
+fn check_v2(value: &Value, definitions: &Value) {
+    match value {
+        Value::Object(members) => {
+            if let Some(Value::String(target)) = members.get("$ref") {
+                let model = target.strip_prefix("#/definitions/").unwrap();
+                assert!(definitions.get(model).is_some(), "{model} is not there");
+            }
+            members.values().for_each(|own| check_v2(own, definitions));
+        }
+        Value::Array(items) => items.iter().for_each(|own| check_v2(own, definitions)),
+        _ => {}
+    }
+}
+
+fn widget(schema: &str) -> CustomKind<'_> {
+    CustomKind {
         group: "example.com",
         version: "v1",
         kind: "Widget",
         list_kind: "WidgetList",
         plural: "widgets",
         namespaced: true,
-        schema: Some(
-            r#"{"type":"object","properties":{"spec":{"type":"object","description":"what it should be"}}}"#,
-        ),
+        schema: Some(schema),
         status: true,
         scale: true,
-    };
-    let document = document("example.com", "v1", &[kind]);
-    check_references(&document, &document["components"]["schemas"]);
-    let own = &document["components"]["schemas"]["com.example.v1.Widget"];
-    assert_eq!(own["properties"]["spec"]["description"], "what it should be");
-    assert_eq!(own["properties"]["kind"]["type"], "string");
+    }
+}
+
+#[test]
+fn the_v2_document_is_whole() {
+    let schema = r#"{"type":"object","properties":{
+        "spec":{"type":"object","properties":{"size":{"type":"integer","default":3}}},
+        "template":{"type":"object","x-kubernetes-embedded-resource":true}}}"#;
+    let document: Value = serde_json::from_slice(&whole(vec![widget(schema)], v2::Form::Json)).unwrap();
+    assert_eq!(document["swagger"], "2.0");
+    check_v2(&document, &document["definitions"]);
+    let definitions = &document["definitions"];
+    let quantity = &definitions["io.k8s.apimachinery.pkg.api.resource.Quantity"];
+    assert_eq!(quantity["type"], "string");
+    let template = &definitions["io.k8s.api.apps.v1.DeploymentSpec"]["properties"]["template"];
+    assert_eq!(
+        template["$ref"],
+        "#/definitions/io.k8s.api.core.v1.PodTemplateSpec"
+    );
+    let own = &definitions["com.example.v1.Widget"];
+    assert_eq!(
+        own["properties"]["spec"]["properties"]["size"],
+        serde_json::json!({"type": "integer"})
+    );
+    assert_eq!(
+        own["properties"]["template"]["required"],
+        serde_json::json!(["kind", "apiVersion"])
+    );
+    let post = &document["paths"]["/api/v1/namespaces/{namespace}/pods"]["post"];
+    assert_eq!(
+        post["parameters"][0]["schema"]["$ref"],
+        "#/definitions/io.k8s.api.core.v1.Pod"
+    );
+}
+
+#[test]
+fn a_kind_that_keeps_unknown_members_names_none_in_v2() {
+    let schema = r#"{"type":"object","x-kubernetes-preserve-unknown-fields":true,"properties":{"spec":{"type":"object"}}}"#;
+    let document: Value = serde_json::from_slice(&whole(vec![widget(schema)], v2::Form::Json)).unwrap();
+    let own = &document["definitions"]["com.example.v1.Widget"];
+    assert_eq!(own["type"], "object");
+    assert!(own.get("properties").is_none());
 }

@@ -1,6 +1,6 @@
 //! Trees to protobuf.
 
-use super::wire::{FIXED64, write_bytes, write_message, write_number, write_tag, write_varint};
+use super::wire::{write_bytes, write_double, write_message, write_number, write_tag, write_varint};
 use crate::leaf;
 use crate::table::{Schema, Shape};
 use crate::tree::{Kind, Ref, Tag, Tree};
@@ -128,8 +128,7 @@ fn write_leaf(value: Ref<'_>, shape: Shape, number: u16, out: &mut Vec<u8>) {
             write_varint(out, u64::from(value.node.as_bool()));
         }
         (Shape::Float, _) => {
-            write_tag(out, number, FIXED64);
-            out.extend_from_slice(&value.as_f64().unwrap_or(0.0).to_le_bytes());
+            write_double(out, number, value.as_f64().unwrap_or(0.0));
         }
         (_, Tag::Int) => write_number(out, number, value.node.as_int()),
         _ => {}

@@ -12,9 +12,10 @@ mod wire;
 
 pub use decode::{decode_message, decode_protobuf};
 pub use encode::{encode_message, encode_protobuf};
+pub use wire::{write_bytes, write_double, write_message, write_number};
 
 use crate::json::DecodeError;
-use wire::{Reader, write_bytes};
+use wire::Reader;
 
 /// What a protobuf body begins with.
 pub const MAGIC: &[u8; 4] = b"k8s\0";
@@ -79,9 +80,4 @@ pub fn close_envelope(api_version: &str, kind: &str, raw: &[u8]) -> Vec<u8> {
     write_bytes(&mut out, 3, b"");
     write_bytes(&mut out, 4, b"");
     out
-}
-
-/// Appends a length-delimited field: how the items of a list (number 2) and its metadata (1) are framed.
-pub fn write_field(out: &mut Vec<u8>, number: u16, message: &[u8]) {
-    write_bytes(out, number, message);
 }

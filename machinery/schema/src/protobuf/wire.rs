@@ -128,23 +128,31 @@ pub(super) fn write_tag(out: &mut Vec<u8>, number: u16, wire: u8) {
     write_varint(out, u64::from(number) << 3 | u64::from(wire));
 }
 
-pub(super) fn write_bytes(out: &mut Vec<u8>, number: u16, bytes: &[u8]) {
+/// Appends a field of bytes: a text, or a message that is written already (a list's metadata, 1, and items, 2).
+pub fn write_bytes(out: &mut Vec<u8>, number: u16, bytes: &[u8]) {
     write_tag(out, number, BYTES);
     write_varint(out, bytes.len() as u64);
     out.extend_from_slice(bytes);
 }
 
+/// Appends a field with an integer or a flag.
 #[expect(
     clippy::cast_sign_loss,
     reason = "negative numbers are written as their two's complement"
 )]
-pub(super) fn write_number(out: &mut Vec<u8>, number: u16, value: i64) {
+pub fn write_number(out: &mut Vec<u8>, number: u16, value: i64) {
     write_tag(out, number, VARINT);
     write_varint(out, value as u64);
 }
 
+/// Appends a field with a floating point number.
+pub fn write_double(out: &mut Vec<u8>, number: u16, value: f64) {
+    write_tag(out, number, FIXED64);
+    out.extend_from_slice(&value.to_le_bytes());
+}
+
 /// Appends a field whose content `write` appends; its length is put before it afterwards.
-pub(super) fn write_message(out: &mut Vec<u8>, number: u16, write: impl FnOnce(&mut Vec<u8>)) {
+pub fn write_message(out: &mut Vec<u8>, number: u16, write: impl FnOnce(&mut Vec<u8>)) {
     write_tag(out, number, BYTES);
     let start = out.len();
     write(out);

@@ -44,11 +44,32 @@ impl Validation {
                 }
             }
             Kind::Map => {
+                if ty.embedded && !path.is_empty() {
+                    self.embedded(value, path);
+                }
                 for (name, member) in value.entries() {
                     self.structure(member, old.and_then(|old| old.get(name)), &joined(path, name));
                 }
             }
             _ => {}
+        }
+    }
+
+    /// An object within the object says what it is.
+    fn embedded(&mut self, value: Ref<'_>, path: &str) {
+        for name in ["apiVersion", "kind"] {
+            let at = at(&joined(path, name));
+            match value.get(name).map(|own| (own, own.as_str())) {
+                None => self.errors.push(FieldError::required(&at, "")),
+                Some((_, Some(""))) => self
+                    .errors
+                    .push(FieldError::invalid(&at, "", "must not be empty")),
+                Some((_, Some(_))) => {}
+                Some((own, None)) => {
+                    self.errors
+                        .push(FieldError::invalid(&at, Shown(own.to_json()), "must be a string"));
+                }
+            }
         }
     }
 

@@ -67,6 +67,7 @@ pub(crate) fn selectable() -> Vec<Selectable> {
                 label: format!("{prefix}.{field}"),
                 path: vec!["involvedObject".into(), field.into()],
                 absent: "",
+                otherwise: None,
             });
         }
     }
@@ -75,7 +76,6 @@ pub(crate) fn selectable() -> Vec<Selectable> {
         ("type", "type"),
         ("reportingComponent", "reportingComponent"),
         ("reportingController", "reportingComponent"),
-        ("source", "source.component"),
     ];
     for (label, path) in renamed {
         let path = path.split('.').map(str::to_owned).collect();
@@ -83,7 +83,15 @@ pub(crate) fn selectable() -> Vec<Selectable> {
             label: label.into(),
             path,
             absent: "",
+            otherwise: None,
         });
     }
+    // An event written through events.k8s.io has no source of its own.
+    all.push(Selectable {
+        label: "source".into(),
+        path: vec!["source".into(), "component".into()],
+        absent: "",
+        otherwise: Some(vec!["reportingComponent".into()]),
+    });
     all
 }

@@ -1,5 +1,6 @@
 //! What is wrong with a CustomResourceDefinition.
 
+use crate::custom::json_path::JsonPath;
 use machinery_meta::{FieldError, FieldPath, syntax};
 use machinery_schema::{Ref, structural};
 
@@ -29,6 +30,15 @@ pub(super) fn validate(object: Ref<'_>) -> Vec<FieldError> {
     }
     validate_versions(spec, &path, &mut problems);
     validate_names(spec.get("names"), &path.child("names"), &mut problems);
+    validate_conversion(spec, &path, &mut problems);
+    if spec.get("preserveUnknownFields").and_then(Ref::as_bool) == Some(true) {
+        let detail = "cannot set to true, set x-kubernetes-preserve-unknown-fields to true in spec.versions[*].schema instead";
+        problems.push(FieldError::invalid(
+            &path.child("preserveUnknownFields"),
+            true,
+            detail,
+        ));
+    }
     problems
 }
 
@@ -69,11 +79,6 @@ fn validate_versions(spec: Ref<'_>, path: &FieldPath, problems: &mut Vec<FieldEr
         }
         seen.push(name);
         stored += usize::from(version.get("storage").and_then(Ref::as_bool) == Some(true));
-        let schema_path = path.child("schema").child("openAPIV3Schema");
-        match version.at(&["schema", "openAPIV3Schema"]) {
-            None => problems.push(FieldError::required(&schema_path, "schemas are required")),
-            Some(schema) => problems.extend(structural::check_structural(schema, &schema_path)),
-        }
     }
     if stored != 1 {
         let detail = "must have exactly one version marked as storage version";
@@ -82,6 +87,125 @@ fn validate_versions(spec: Ref<'_>, path: &FieldPath, problems: &mut Vec<FieldEr
             machinery_meta::field::Shown(spec.get("versions").map(Ref::to_json).unwrap_or_default()),
             detail,
         ));
+    }
+    validate_schemas(spec, path, problems);
+    validate_columns(spec, path, problems);
+}
+
+/// Where upstream looks for a member of the versions: in one place when it is the same in all of them.
+fn places<'a>(spec: Ref<'a>, path: &FieldPath, member: &str, shared: &str) -> Vec<(FieldPath, Ref<'a>)> {
+    let versions: Vec<Ref<'a>> = spec.list("versions").collect();
+    let first = versions.first().and_then(|version| version.get(member));
+    if versions.iter().all(|version| version.get(member) == first) {
+        return first.map(|own| (path.child(shared), own)).into_iter().collect();
+    }
+    let own = versions.into_iter().enumerate();
+    own.filter_map(|(at, version)| {
+        let place = path.child("versions").index(at).child(member);
+        Some((place, version.get(member)?))
+    })
+    .collect()
+}
+
+fn validate_schemas(spec: Ref<'_>, path: &FieldPath, problems: &mut Vec<FieldError>) {
+    for (at, version) in spec.list("versions").enumerate() {
+        if version.at(&["schema", "openAPIV3Schema"]).is_none() {
+            let place = path.child("versions").index(at);
+            let place = place.child("schema").child("openAPIV3Schema");
+            problems.push(FieldError::required(&place, ""));
+        }
+    }
+    for (place, schema) in places(spec, path, "schema", "validation") {
+        if let Some(schema) = schema.get("openAPIV3Schema") {
+            let place = place.child("openAPIV3Schema");
+            problems.extend(structural::check_structural(schema, &place));
+        }
+    }
+}
+
+const COLUMN_TYPES: [&str; 5] = ["boolean", "date", "integer", "number", "string"];
+const COLUMN_FORMATS: [&str; 8] = [
+    "byte",
+    "date",
+    "date-time",
+    "double",
+    "float",
+    "int32",
+    "int64",
+    "password",
+];
+
+fn validate_columns(spec: Ref<'_>, path: &FieldPath, problems: &mut Vec<FieldError>) {
+    let member = "additionalPrinterColumns";
+    for (place, columns) in places(spec, path, member, member) {
+        for (at, column) in columns.items().enumerate() {
+            validate_column(column, &place.index(at), problems);
+        }
+    }
+}
+
+fn validate_column(column: Ref<'_>, path: &FieldPath, problems: &mut Vec<FieldError>) {
+    if column.str("name").is_empty() {
+        problems.push(FieldError::required(&path.child("name"), ""));
+    }
+    let mut one_of = |name: &str, known: &[&str]| {
+        let value = column.str(name);
+        if !value.is_empty() && !known.contains(&value) {
+            let detail = format!("must be one of {}", known.join(","));
+            problems.push(FieldError::invalid(&path.child(name), value, detail));
+        }
+        value.is_empty()
+    };
+    let untyped = one_of("type", &COLUMN_TYPES);
+    one_of("format", &COLUMN_FORMATS);
+    if untyped {
+        let detail = format!("must be one of {}", COLUMN_TYPES.join(","));
+        problems.push(FieldError::required(&path.child("type"), detail));
+    }
+    let (place, json_path) = (path.child("JSONPath"), column.str("jsonPath"));
+    if json_path.is_empty() {
+        problems.push(FieldError::required(&place, ""));
+    } else if !json_path.starts_with('.') || JsonPath::parse(json_path).is_none() {
+        let detail = "must be a simple json path starting with .";
+        problems.push(FieldError::invalid(&place, json_path, detail));
+    }
+}
+
+/// How versions become each other.
+fn validate_conversion(spec: Ref<'_>, path: &FieldPath, problems: &mut Vec<FieldError>) {
+    let path = path.child("conversion");
+    let Some(conversion) = spec.get("conversion") else {
+        return;
+    };
+    let webhook = conversion.get("webhook").filter(|own| !own.is_null());
+    let strategy = conversion.str("strategy");
+    match strategy {
+        "Webhook" => {
+            let client = webhook.and_then(|own| own.get("clientConfig"));
+            if client.is_none_or(Ref::is_null) {
+                let detail = "required when strategy is set to Webhook";
+                problems.push(FieldError::required(&path.child("webhookClientConfig"), detail));
+            }
+            if webhook.is_none_or(|own| own.list("conversionReviewVersions").len() == 0) {
+                problems.push(FieldError::required(&path.child("conversionReviewVersions"), ""));
+            }
+        }
+        "None" => {
+            let detail = "should not be set when strategy is not set to Webhook";
+            for (member, name) in [
+                ("clientConfig", "webhookClientConfig"),
+                ("conversionReviewVersions", "conversionReviewVersions"),
+            ] {
+                let own = webhook.and_then(|own| own.get(member));
+                if own.is_some_and(|own| !own.is_null() && !own.is_empty()) {
+                    problems.push(FieldError::forbidden(&path.child(name), detail));
+                }
+            }
+        }
+        other => {
+            let known = ["None", "Webhook"];
+            problems.push(FieldError::not_supported(&path.child("strategy"), other, &known));
+        }
     }
 }
 
@@ -97,14 +221,6 @@ fn validate_names(names: Option<Ref<'_>>, path: &FieldPath, problems: &mut Vec<F
             problems.push(FieldError::invalid(&path.child(field), value, detail));
         }
     }
-    if !text("kind").is_empty() && text("kind") == text("listKind") {
-        let detail = "kind and listKind may not be the same";
-        problems.push(FieldError::invalid(
-            &path.child("listKind"),
-            text("listKind"),
-            detail,
-        ));
-    }
     for (at, short) in names
         .into_iter()
         .flat_map(|names| names.list("shortNames"))
@@ -118,6 +234,14 @@ fn validate_names(names: Option<Ref<'_>>, path: &FieldPath, problems: &mut Vec<F
                 detail,
             ));
         }
+    }
+    if !text("kind").is_empty() && text("kind") == text("listKind") {
+        let detail = "kind and listKind may not be the same";
+        problems.push(FieldError::invalid(
+            &path.child("listKind"),
+            text("listKind"),
+            detail,
+        ));
     }
 }
 
@@ -146,4 +270,69 @@ pub(super) fn validate_update(object: Ref<'_>, old: Ref<'_>) -> Vec<FieldError> 
         }
     }
     problems
+}
+
+#[cfg(test)]
+mod tests {
+    use machinery_schema::Tree;
+
+    /// A definition with these members in its spec and in its one version; what the real server said of it.
+    #[track_caller]
+    fn check(spec: &str, version: &str, expected: &[&str]) {
+        let object = format!(
+            r#"{{"metadata":{{"name":"boats.t.dev"}},"spec":{{"group":"t.dev","scope":"Namespaced",
+            "names":{{"plural":"boats","singular":"boat","kind":"Boat","listKind":"BoatList"}},
+            "versions":[{{"name":"v1","served":true,"storage":true{version}}}]{spec}}}}}"#
+        );
+        let object = Tree::from_json(&object).unwrap();
+        let problems: Vec<String> = super::validate(object.root())
+            .iter()
+            .map(ToString::to_string)
+            .collect();
+        assert_eq!(problems, expected);
+    }
+
+    const SCHEMA: &str = r#","schema":{"openAPIV3Schema":{"type":"object"}}"#;
+
+    #[test]
+    fn definitions() {
+        check("", SCHEMA, &[]);
+        check(
+            "",
+            "",
+            &["spec.versions[0].schema.openAPIV3Schema: Required value"],
+        );
+        check(
+            "",
+            r#","schema":{"openAPIV3Schema":{"properties":{"a":{}}}}"#,
+            &[
+                "spec.validation.openAPIV3Schema.properties[a].type: Required value: must not be empty for specified object fields",
+                "spec.validation.openAPIV3Schema.type: Required value: must not be empty at the root",
+            ],
+        );
+        check(
+            r#","conversion":{"strategy":"Webhook"}"#,
+            SCHEMA,
+            &[
+                "spec.conversion.webhookClientConfig: Required value: required when strategy is set to Webhook",
+                "spec.conversion.conversionReviewVersions: Required value",
+            ],
+        );
+        check(
+            "",
+            &format!(r#"{SCHEMA},"additionalPrinterColumns":[{{"name":"","type":"foo","jsonPath":"x"}}]"#),
+            &[
+                "spec.additionalPrinterColumns[0].name: Required value",
+                r#"spec.additionalPrinterColumns[0].type: Invalid value: "foo": must be one of boolean,date,integer,number,string"#,
+                r#"spec.additionalPrinterColumns[0].JSONPath: Invalid value: "x": must be a simple json path starting with ."#,
+            ],
+        );
+        check(
+            r#","preserveUnknownFields":true"#,
+            SCHEMA,
+            &[
+                "spec.preserveUnknownFields: Invalid value: true: cannot set to true, set x-kubernetes-preserve-unknown-fields to true in spec.versions[*].schema instead",
+            ],
+        );
+    }
 }

@@ -7,6 +7,7 @@
 pub mod containers;
 pub mod environment;
 pub mod probes;
+mod projected;
 pub mod resources;
 pub mod scheduling;
 pub mod security;

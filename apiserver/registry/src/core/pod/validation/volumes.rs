@@ -2,8 +2,8 @@
 
 use super::containers::{descending_path, no_backsteps};
 use super::environment::{VOLUME_FIELDS, field_ref, resource_field_ref};
-use crate::validation::{Errors, Path, dns_label, dns_subdomain, label_selector, one_of, quantity};
-use machinery_meta::field::Shown;
+use super::projected::projected;
+use crate::validation::{Errors, Path, dns_label, one_of, quantity};
 use machinery_schema::{Kind, Ref};
 
 /// The volumes that are in order, by name; mounts are checked against them.
@@ -129,7 +129,7 @@ fn one_source(errors: &mut Errors, path: &Path<'_>, name: &str, source: Ref<'_>)
     }
 }
 
-fn required(errors: &mut Errors, path: &Path<'_>, source: Ref<'_>, names: &[&str]) {
+pub(super) fn required(errors: &mut Errors, path: &Path<'_>, source: Ref<'_>, names: &[&str]) {
     for name in names {
         if source.str(name).is_empty() {
             errors.required(&path.child(name), "");
@@ -177,7 +177,7 @@ fn nfs(errors: &mut Errors, path: &Path<'_>, source: Ref<'_>) {
     }
 }
 
-fn mode(errors: &mut Errors, path: &Path<'_>, source: Ref<'_>, name: &str) {
+pub(super) fn mode(errors: &mut Errors, path: &Path<'_>, source: Ref<'_>, name: &str) {
     if let Some(mode) = source
         .get(name)
         .and_then(Ref::as_i64)
@@ -197,7 +197,7 @@ fn named_files(errors: &mut Errors, path: &Path<'_>, source: Ref<'_>, name: &str
     items(errors, &path.child("items"), source);
 }
 
-fn items(errors: &mut Errors, path: &Path<'_>, source: Ref<'_>) {
+pub(super) fn items(errors: &mut Errors, path: &Path<'_>, source: Ref<'_>) {
     for (index, item) in source.list("items").enumerate() {
         let at = path.index(index);
         if item.str("key").is_empty() {
@@ -212,7 +212,7 @@ fn items(errors: &mut Errors, path: &Path<'_>, source: Ref<'_>) {
 }
 
 /// A relative path that stays below and does not look like our own bookkeeping (`..data`).
-fn local_file(errors: &mut Errors, path: &Path<'_>, target: &str) {
+pub(super) fn local_file(errors: &mut Errors, path: &Path<'_>, target: &str) {
     descending_path(errors, path, target);
     if target.starts_with("..") && !target.starts_with("../") {
         errors.invalid(path, target, "must not start with '..'");
@@ -226,7 +226,7 @@ fn downward_api(errors: &mut Errors, path: &Path<'_>, source: Ref<'_>) {
     }
 }
 
-fn downward_file(errors: &mut Errors, path: &Path<'_>, item: Ref<'_>) {
+pub(super) fn downward_file(errors: &mut Errors, path: &Path<'_>, item: Ref<'_>) {
     if item.str("path").is_empty() {
         errors.required(&path.child("path"), "");
     }
@@ -245,108 +245,4 @@ fn downward_file(errors: &mut Errors, path: &Path<'_>, item: Ref<'_>) {
         (None, None) => errors.required(path, "one of fieldRef and resourceFieldRef is required"),
     }
     mode(errors, path, item, "mode");
-}
-
-fn projected(errors: &mut Errors, path: &Path<'_>, source: Ref<'_>) {
-    mode(errors, path, source, "defaultMode");
-    let sources = path.child("sources");
-    let mut files = Vec::new();
-    for (index, projection) in source.list("sources").enumerate() {
-        let at = sources.index(index);
-        let mut kinds = projection.entries();
-        let Some((name, first)) = kinds.next() else {
-            errors.required(&at, "must specify a projected volume type");
-            continue;
-        };
-        for (other, _) in kinds {
-            errors.forbidden(
-                &at.child(other),
-                "may not specify more than 1 volume type per source",
-            );
-        }
-        projection_of(errors, &at.child(name), name, first);
-        conflicts(errors, &at, projection, &mut files);
-    }
-}
-
-fn projection_of(errors: &mut Errors, path: &Path<'_>, name: &str, source: Ref<'_>) {
-    match name {
-        "configMap" | "secret" => {
-            required(errors, path, source, &["name"]);
-            items(errors, &path.child("items"), source);
-        }
-        "downwardAPI" => {
-            for item in source.list("items") {
-                downward_file(errors, path, item);
-            }
-        }
-        "serviceAccountToken" => {
-            let seconds = source
-                .get("expirationSeconds")
-                .and_then(Ref::as_i64)
-                .unwrap_or_default();
-            if seconds < 600 {
-                errors.invalid(
-                    &path.child("expirationSeconds"),
-                    seconds,
-                    "may not specify a duration less than 10 minutes",
-                );
-            }
-            if seconds > 1 << 32 {
-                errors.invalid(
-                    &path.child("expirationSeconds"),
-                    seconds,
-                    "may not specify a duration larger than 2^32 seconds",
-                );
-            }
-            if source.str("path").is_empty() {
-                errors.required(&path.child("path"), "");
-            } else {
-                local_file(errors, &path.child("path"), source.str("path"));
-            }
-        }
-        "clusterTrustBundle" => cluster_trust_bundle(errors, path, source),
-        _ => {}
-    }
-}
-
-fn cluster_trust_bundle(errors: &mut Errors, path: &Path<'_>, source: Ref<'_>) {
-    let (name, signer) = (source.str("name"), source.str("signerName"));
-    match (name.is_empty(), signer.is_empty()) {
-        (true, true) => errors.required(path, "either name or signerName must be specified"),
-        (false, false) => {
-            errors.invalid(
-                path,
-                Shown(source.to_json()),
-                "only one of name and signerName may be used",
-            );
-        }
-        (false, true) => dns_subdomain(
-            errors,
-            &path.child("name"),
-            name.rsplit(':').next().unwrap_or(name),
-        ),
-        (true, false) => {}
-    }
-    if let Some(selector) = source.get("labelSelector") {
-        label_selector(errors, &path.child("labelSelector"), selector);
-    }
-    if source.str("path").is_empty() {
-        errors.required(&path.child("path"), "");
-    } else {
-        local_file(errors, &path.child("path"), source.str("path"));
-    }
-}
-
-/// Two sources must not write the same file.
-fn conflicts<'a>(errors: &mut Errors, path: &Path<'_>, projection: Ref<'a>, files: &mut Vec<&'a str>) {
-    for (_, source) in projection.entries() {
-        let own = std::iter::once(source).filter(|source| !source.str("path").is_empty());
-        for file in own.chain(source.list("items")).map(|file| file.str("path")) {
-            if !file.is_empty() && files.contains(&file) {
-                errors.invalid(path, file, "conflicting duplicate paths");
-            }
-            files.push(file);
-        }
-    }
 }

@@ -1,0 +1,188 @@
+//! Server-side apply: the configuration in the body, and what every write notes about who owns what.
+
+use super::Call;
+use crate::bodies;
+use crate::hooks::Hooks;
+use crate::request_info::RequestInfo;
+use apiserver_registry::managed_fields::{self, ApplyError, Writer};
+use apiserver_registry::options::{FieldValidation, Preconditions};
+use apiserver_registry::{Part, RegistryError, RequestContext, ResourceRow, UpdatedObject, metadata};
+use async_trait::async_trait;
+use http::header::USER_AGENT;
+use machinery_meta::GroupVersion;
+use machinery_schema::{Kind, Tree, apply_defaults, yaml_to_json};
+use std::sync::Arc;
+
+/// Names of managers are not longer than this.
+const MAX_MANAGER_BYTES: usize = 128;
+
+/// Who writes: the manager the client names, or what it calls itself.
+pub(super) fn writer(call: &Call, manager: &str, part: Part) -> Writer {
+    let agent = call
+        .request
+        .headers()
+        .get(USER_AGENT)
+        .and_then(|v| v.to_str().ok());
+    let agent = agent.unwrap_or("unknown").split('/').next().unwrap_or_default();
+    let manager = if manager.is_empty() { agent } else { manager };
+    let end = manager.floor_char_boundary(MAX_MANAGER_BYTES);
+    Writer {
+        manager: manager[..end].to_owned(),
+        part,
+        now: metadata::format_time(call.ctx.runtime.now()),
+    }
+}
+
+/// Any change, with the record of who owns what; making a missing object takes the right to create.
+pub(super) struct Tracked<'a> {
+    pub(super) change: &'a dyn UpdatedObject,
+    pub(super) row: &'a ResourceRow,
+    pub(super) writer: Writer,
+    pub(super) info: &'a RequestInfo,
+    pub(super) hooks: &'a dyn Hooks,
+}
+
+#[async_trait]
+impl UpdatedObject for Tracked<'_> {
+    async fn apply(&self, ctx: &RequestContext, live: Option<&Tree>) -> Result<Tree, RegistryError> {
+        let Some(live) = live else {
+            self.hooks.authorize(ctx, "create", self.info).await?;
+            return self.change.apply(ctx, None).await;
+        };
+        let mut object = self.change.apply(ctx, Some(live)).await?;
+        if !self.change.tracks() {
+            managed_fields::track(self.row, &self.writer, live, &mut object);
+        }
+        Ok(object)
+    }
+
+    fn preconditions(&self) -> Preconditions {
+        self.change.preconditions()
+    }
+}
+
+/// An apply under way.
+pub(super) struct Apply {
+    pub(super) row: Arc<ResourceRow>,
+    pub(super) configuration: Tree,
+    pub(super) writer: Writer,
+    pub(super) force: bool,
+    pub(super) name: String,
+}
+
+#[async_trait]
+impl UpdatedObject for Apply {
+    async fn apply(&self, _: &RequestContext, live: Option<&Tree>) -> Result<Tree, RegistryError> {
+        let uid = metadata::uid(&self.configuration);
+        if live.is_none() && !uid.is_empty() {
+            let detail = format!(
+                "uid mismatch: the provided object specified uid {uid}, and no existing object was found"
+            );
+            return Err(RegistryError::conflict(
+                &self.row.group_resource(),
+                &self.name,
+                detail,
+            ));
+        }
+        let made = managed_fields::apply(&self.row, &self.writer, live, &self.configuration, self.force);
+        let mut object = made.map_err(refusal)?;
+        apply_defaults(&mut object);
+        self.row.strategy.defaults(&mut object);
+        Ok(object)
+    }
+
+    fn tracks(&self) -> bool {
+        true
+    }
+}
+
+fn refusal(error: ApplyError) -> RegistryError {
+    let message = error.to_string();
+    match error {
+        ApplyError::Misfit { .. } | ApplyError::Result(_) => RegistryError::Unclassified(message),
+        ApplyError::Conflicts(conflicts) => RegistryError::ApplyConflict {
+            message,
+            causes: conflicts
+                .into_iter()
+                .map(|conflict| apiserver_registry::error::Cause {
+                    reason: "FieldManagerConflict".into(),
+                    message: format!("conflict with {}", conflict.manager),
+                    field: conflict.path,
+                })
+                .collect(),
+        },
+    }
+}
+
+/// Reads a configuration: an object of the row's kind, with the name of the address, and without managed fields.
+pub(super) fn configuration(
+    ctx: &RequestContext,
+    row: &ResourceRow,
+    (name, namespace): (&str, &str),
+    bytes: &[u8],
+    validation: FieldValidation,
+) -> Result<Tree, RegistryError> {
+    refuse_duplicates(ctx, bytes, validation)?;
+    let unreadable = |problem: &str| RegistryError::BadRequest(format!("error decoding patch: {problem}"));
+    let json = yaml_to_json(bytes).map_err(|error| unreadable(&error.to_string()))?;
+    let tree = Tree::from_json(&json).map_err(|error| unreadable(&error.to_string()))?;
+    match tree.root().kind() {
+        Kind::Map | Kind::Null => {}
+        other => {
+            let found = match other {
+                Kind::List => "array",
+                Kind::String => "string",
+                Kind::Bool => "bool",
+                _ => "number",
+            };
+            return Err(unreadable(&format!(
+                "error unmarshaling JSON: while decoding JSON: json: cannot unmarshal {found} into Go value of type map[string]interface {{}}"
+            )));
+        }
+    }
+    check_kind(row, &tree)?;
+    if tree
+        .at(&["metadata", "managedFields"])
+        .is_some_and(|list| !list.is_null())
+    {
+        return Err(RegistryError::BadRequest(
+            "metadata.managedFields must be nil".into(),
+        ));
+    }
+    bodies::check_identity(row, &tree, name, namespace)?;
+    Ok(tree)
+}
+
+fn check_kind(row: &ResourceRow, tree: &Tree) -> Result<(), RegistryError> {
+    let (api_version, kind) = (tree.str_at(&["apiVersion"]), tree.str_at(&["kind"]));
+    if api_version == row.gvk.api_version() && kind == row.gvk.kind {
+        return Ok(());
+    }
+    let found: GroupVersion = api_version.parse().unwrap_or_default();
+    Err(RegistryError::BadRequest(format!(
+        "invalid object type: {}/{}, Kind={kind}",
+        found.group, found.version
+    )))
+}
+
+/// Keys that occur twice, in the words of upstream's YAML reader.
+fn refuse_duplicates(
+    ctx: &RequestContext,
+    bytes: &[u8],
+    validation: FieldValidation,
+) -> Result<(), RegistryError> {
+    if validation == FieldValidation::Ignore {
+        return Ok(());
+    }
+    let Some((line, key)) = machinery_schema::yaml::duplicate_key(bytes) else {
+        return Ok(());
+    };
+    let problem = format!("line {line}: key {key:?} already set in map");
+    if validation == FieldValidation::Strict {
+        return Err(RegistryError::BadRequest(format!(
+            "error strict decoding patch: error converting YAML to JSON: yaml: unmarshal errors:\n  {problem}"
+        )));
+    }
+    ctx.warnings.add(problem);
+    Ok(())
+}

@@ -1,0 +1,3 @@
+//! The kinds of the certificates group that have rules of their own.
+
+pub mod cluster_trust_bundle;

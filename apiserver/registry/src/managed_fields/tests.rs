@@ -1,0 +1,246 @@
+//! The same requests went to the real server (1.37.1); what it answered is the expectation here.
+
+use super::{Writer, apply, entries, track};
+use crate::row::ResourceRow;
+use crate::strategy::Part;
+use machinery_schema::{Strictness, Tree, apply_defaults, decode_json};
+
+fn row(plural: &str) -> ResourceRow {
+    crate::kinds::built_in()
+        .into_iter()
+        .find(|row| row.plural == plural && row.gvk.version == "v1")
+        .unwrap()
+}
+
+fn writer(manager: &str, part: Part) -> Writer {
+    Writer {
+        manager: manager.to_owned(),
+        part,
+        now: "2026-01-01T00:00:00Z".to_owned(),
+    }
+}
+
+fn configuration(json: &str) -> Tree {
+    Tree::from_json(json).unwrap()
+}
+
+fn object(row: &ResourceRow, json: &str) -> Tree {
+    let decoded = decode_json(&row.schema, row.ty, json.as_bytes(), Strictness::Ignore).unwrap();
+    let mut tree = decoded.tree;
+    apply_defaults(&mut tree);
+    tree
+}
+
+/// Manager, operation and fields of each entry.
+fn owners(object: &Tree) -> Vec<(String, String)> {
+    entries::read(object)
+        .into_iter()
+        .map(|entry| (entry.shown(), entry.fields.to_json()))
+        .collect()
+}
+
+/// Applies one configuration after the other; gives the last object, or the last refusal.
+fn applied(row: &ResourceRow, steps: &[(&str, &str, bool)]) -> Result<Tree, String> {
+    let mut live: Option<Tree> = None;
+    for (manager, json, force) in steps {
+        let made = apply(
+            row,
+            &writer(manager, Part::Main),
+            live.as_ref(),
+            &configuration(json),
+            *force,
+        );
+        let mut made = made.map_err(|error| error.to_string())?;
+        apply_defaults(&mut made);
+        live = Some(made);
+    }
+    Ok(live.unwrap())
+}
+
+#[track_caller]
+fn check(plural: &str, steps: &[(&str, &str, bool)], member: &str, expected: &str, fields: &[(&str, &str)]) {
+    let made = applied(&row(plural), steps).unwrap();
+    assert_eq!(made.get(member).unwrap().to_json(), expected);
+    let fields: Vec<(String, String)> = fields
+        .iter()
+        .map(|(manager, fields)| (format!("{manager:?}"), (*fields).to_owned()))
+        .collect();
+    assert_eq!(owners(&made), fields);
+}
+
+const FIRST: &str = r#"{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"x","labels":{"a":"b"}},"data":{"k":"v","l":"w"}}"#;
+const LESS: &str =
+    r#"{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"x","labels":{"a":"b"}},"data":{"k":"v2"}}"#;
+const OTHER: &str =
+    r#"{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"x"},"data":{"k":"v3","z":"q"}}"#;
+
+#[test]
+fn what_is_left_out_goes() {
+    check(
+        "configmaps",
+        &[("m1", FIRST, false), ("m1", LESS, false)],
+        "data",
+        r#"{"k":"v2"}"#,
+        &[(
+            "m1",
+            r#"{"f:data":{"f:k":{}},"f:metadata":{"f:labels":{"f:a":{}}}}"#,
+        )],
+    );
+}
+
+#[test]
+fn fields_of_others_are_conflicts_unless_forced() {
+    let row = row("configmaps");
+    let refused = applied(&row, &[("m1", LESS, false), ("m2", OTHER, false)]).unwrap_err();
+    assert_eq!(
+        refused,
+        r#"Apply failed with 1 conflict: conflict with "m1": .data.k"#
+    );
+    check(
+        "configmaps",
+        &[("m1", LESS, false), ("m2", OTHER, true)],
+        "data",
+        r#"{"k":"v3","z":"q"}"#,
+        &[
+            ("m1", r#"{"f:metadata":{"f:labels":{"f:a":{}}}}"#),
+            ("m2", r#"{"f:data":{"f:k":{},"f:z":{}}}"#),
+        ],
+    );
+}
+
+#[test]
+fn the_same_value_is_shared() {
+    check(
+        "configmaps",
+        &[
+            ("m1", LESS, false),
+            ("m2", LESS, false),
+            ("m1", OTHER_LABEL, false),
+        ],
+        "data",
+        r#"{"k":"v2"}"#,
+        &[
+            ("m1", r#"{"f:metadata":{"f:labels":{"f:c":{}}}}"#),
+            (
+                "m2",
+                r#"{"f:data":{"f:k":{}},"f:metadata":{"f:labels":{"f:a":{}}}}"#,
+            ),
+        ],
+    );
+}
+
+const OTHER_LABEL: &str =
+    r#"{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"x","labels":{"c":"d"}}}"#;
+
+#[test]
+fn a_services_ports_are_told_apart() {
+    let service = |ports: &str| {
+        format!(
+            r#"{{"apiVersion":"v1","kind":"Service","metadata":{{"name":"x"}},"spec":{{"selector":{{"a":"b"}},"ports":[{ports}]}}}}"#
+        )
+    };
+    let row = row("services");
+    let made = applied(&row, &[("m1", &service(r#"{"port":80}"#), false)]).unwrap();
+    assert_eq!(
+        owners(&made),
+        [(
+            r#""m1""#.to_owned(),
+            r#"{"f:spec":{"f:ports":{"k:{\"port\":80,\"protocol\":\"TCP\"}":{".":{},"f:port":{}}},"f:selector":{}}}"#
+                .to_owned()
+        )]
+    );
+    let refused = |ports: &str| applied(&row, &[("m1", &service(ports), false)]).unwrap_err();
+    assert_eq!(
+        refused(r#"{"port":80},{"port":80,"protocol":"TCP"}"#),
+        r#"failed to create typed patch object (/x; /v1, Kind=Service): .spec.ports: duplicate entries for key [port=80,protocol="TCP"]"#
+    );
+}
+
+#[test]
+fn other_writes_take_fields_too() {
+    let row = row("configmaps");
+    let live = applied(&row, &[("m1", FIRST, false)]).unwrap();
+    let mut changed = object(
+        &row,
+        r#"{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"x","labels":{"a":"b","x":"y"}},"data":{"k":"new","u":"1"}}"#,
+    );
+    track(&row, &writer("upd", Part::Main), &live, &mut changed);
+    assert_eq!(
+        owners(&changed),
+        [
+            (
+                r#""m1""#.to_owned(),
+                r#"{"f:metadata":{"f:labels":{"f:a":{}}}}"#.to_owned()
+            ),
+            (
+                r#""upd" using v1"#.to_owned(),
+                r#"{"f:data":{"f:k":{},"f:u":{}},"f:metadata":{"f:labels":{"f:x":{}}}}"#.to_owned()
+            ),
+        ]
+    );
+}
+
+#[test]
+fn what_was_there_before_the_first_apply_has_an_owner() {
+    let row = row("configmaps");
+    let live = object(
+        &row,
+        r#"{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"x"},"data":{"k":"v"}}"#,
+    );
+    let run = |json: &str| {
+        apply(
+            &row,
+            &writer("m1", Part::Main),
+            Some(&live),
+            &configuration(json),
+            false,
+        )
+    };
+    assert_eq!(
+        run(OTHER).unwrap_err().to_string(),
+        r#"Apply failed with 1 conflict: conflict with "before-first-apply" using v1: .data.k"#
+    );
+    let shared =
+        run(r#"{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"x"},"data":{"k":"v","n":"1"}}"#)
+            .unwrap();
+    assert_eq!(shared.get("data").unwrap().to_json(), r#"{"k":"v","n":"1"}"#);
+}
+
+#[test]
+fn an_object_that_nobody_applied_carries_no_record() {
+    let row = row("configmaps");
+    let live = object(&row, OTHER);
+    let mut changed = object(&row, LESS);
+    track(&row, &writer("upd", Part::Main), &live, &mut changed);
+    assert!(owners(&changed).is_empty());
+}
+
+#[test]
+fn a_status_has_owners_of_its_own() {
+    let row = row("deployments");
+    let live = object(
+        &row,
+        r#"{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"name":"x"},"spec":{"replicas":1,"selector":{"matchLabels":{"a":"b"}},"template":{}}}"#,
+    );
+    let wanted = r#"{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"name":"x"},"spec":{"replicas":3},"status":{"replicas":4,"conditions":[{"type":"A","status":"True"}]}}"#;
+    let made = apply(
+        &row,
+        &writer("st", Part::Status),
+        Some(&live),
+        &configuration(wanted),
+        false,
+    )
+    .unwrap();
+    let own = owners(&made)
+        .into_iter()
+        .find(|(manager, _)| manager.contains("status"))
+        .unwrap();
+    assert_eq!(
+        own,
+        (
+            r#""st" with subresource "status""#.to_owned(),
+            r#"{"f:status":{"f:conditions":{"k:{\"type\":\"A\"}":{".":{},"f:status":{},"f:type":{}}},"f:replicas":{}}}"#
+                .to_owned()
+        )
+    );
+}

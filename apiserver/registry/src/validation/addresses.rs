@@ -1,0 +1,133 @@
+//! IP addresses and ranges, in the strict form that newer fields demand.
+
+use super::{Errors, Path};
+use std::net::IpAddr;
+
+/// An address that a lenient reader understands: zeros may lead the numbers of a dotted address.
+fn lenient(text: &str) -> Option<IpAddr> {
+    let plain = || {
+        let parts: Vec<&str> = text.split('.').collect();
+        let short = |part: &&str| match part.trim_start_matches('0') {
+            "" if !part.is_empty() => "0".to_owned(),
+            rest => rest.to_owned(),
+        };
+        let trimmed: Vec<String> = parts.iter().map(short).collect();
+        trimmed.join(".").parse().ok()
+    };
+    text.parse().ok().or_else(plain)
+}
+
+/// What is wrong with an IP address.
+pub fn ip_problems(text: &str) -> Vec<String> {
+    let Some(address) = lenient(text) else {
+        return vec!["must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)".into()];
+    };
+    if text.parse::<IpAddr>().is_err() {
+        return vec!["must not have leading 0s".into()];
+    }
+    if is_mapped(address) {
+        return vec!["must not be an IPv4-mapped IPv6 address".into()];
+    }
+    not_canonical(text, &address.to_string())
+}
+
+fn is_mapped(address: IpAddr) -> bool {
+    matches!(address, IpAddr::V6(own) if own.to_ipv4_mapped().is_some())
+}
+
+fn not_canonical(text: &str, canonical: &str) -> Vec<String> {
+    if text == canonical {
+        return Vec::new();
+    }
+    vec![format!("must be in canonical form ({canonical:?})")]
+}
+
+/// A range of addresses: `10.0.0.0/8`.
+pub fn cidr(errors: &mut Errors, path: &Path<'_>, text: &str) {
+    let parsed = || {
+        let (address, length) = text.split_once('/')?;
+        let (address, length) = (lenient(address)?, length.parse::<u8>().ok()?);
+        (length <= bits(address)).then_some((address, length))
+    };
+    let Some((address, length)) = parsed() else {
+        let detail = "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)";
+        return errors.invalid(path, text, detail);
+    };
+    let before = errors.len();
+    let (written, digits) = text.split_once('/').unwrap_or_default();
+    if written.parse::<IpAddr>().is_err() || (digits.len() > 1 && digits.starts_with('0')) {
+        errors.invalid(path, text, "must not have leading 0s in IP or prefix length");
+    }
+    if is_mapped(address) {
+        errors.invalid(path, text, "must not have an IPv4-mapped IPv6 address");
+    }
+    if !is_network(address, length) {
+        errors.invalid(path, text, "must not have bits set beyond the prefix length");
+    }
+    if errors.len() == before {
+        for problem in not_canonical(text, &format!("{address}/{length}")) {
+            errors.invalid(path, text, problem);
+        }
+    }
+}
+
+fn bits(address: IpAddr) -> u8 {
+    if address.is_ipv4() { 32 } else { 128 }
+}
+
+/// No bit is set behind the prefix.
+fn is_network(address: IpAddr, length: u8) -> bool {
+    match address {
+        IpAddr::V4(own) => own.to_bits().checked_shl(length.into()).unwrap_or(0) == 0,
+        IpAddr::V6(own) => own.to_bits().checked_shl(length.into()).unwrap_or(0) == 0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_are_canonical() {
+        for good in ["10.0.0.1", "fe80::42:1dff:fe84:f9e2", "::1"] {
+            assert!(ip_problems(good).is_empty(), "{good}");
+        }
+        let cases = [
+            (
+                "A_b",
+                "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)",
+            ),
+            ("::ffff:1.2.3.4", "must not be an IPv4-mapped IPv6 address"),
+            ("01.2.3.4", "must not have leading 0s"),
+            ("FE80::1", "must be in canonical form (\"fe80::1\")"),
+        ];
+        for (text, problem) in cases {
+            assert_eq!(ip_problems(text), [problem], "{text}");
+        }
+    }
+
+    #[track_caller]
+    fn check(text: &str, expected: &[&str]) {
+        let mut errors = Errors::new();
+        cidr(&mut errors, &Path::of("cidr"), text);
+        let found: Vec<String> = errors.into_list().into_iter().map(|error| error.detail).collect();
+        assert_eq!(found, expected, "{text}");
+    }
+
+    #[test]
+    fn ranges() {
+        check("10.0.0.0/8", &[]);
+        check("2001:db8::/64", &[]);
+        check("0.0.0.0/0", &[]);
+        check("10.0.0.1/32", &[]);
+        check("10.0.0.1/8", &["must not have bits set beyond the prefix length"]);
+        check(
+            "10.0.0.0",
+            &["must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)"],
+        );
+        check(
+            "2001:DB8::/64",
+            &["must be in canonical form (\"2001:db8::/64\")"],
+        );
+    }
+}

@@ -1,0 +1,297 @@
+//! A v2 document as gnostic's protobuf message `openapi.v2.Document`.
+//!
+//! The messages are a table: where a member of the JSON form goes, and how. Members that start with `x-`
+//! are extensions, whose values travel as text.
+
+use machinery_schema::protobuf::{write_bytes, write_double, write_message, write_number};
+use serde_json::{Map, Value};
+
+/// How a member is written.
+enum Kind {
+    Text,
+    Flag,
+    Integer,
+    Double,
+    Texts,
+    /// Any value, as text.
+    Any,
+    Anys,
+    Message(&'static Message),
+    Messages(&'static Message),
+    /// A message within messages that only choose or wrap: their field numbers, outermost first.
+    Wrapped(&'static [u16], &'static Message),
+    /// One schema, or whether there may be more.
+    SchemaOrFlag,
+    /// One text in a list of its own.
+    Type,
+    Parameters,
+}
+
+/// Field numbers of a message.
+struct Message {
+    members: &'static [(&'static str, u16, Kind)],
+    /// Members of any other name, as name and value.
+    named: Option<(u16, Kind)>,
+    /// Members that start with `x-`.
+    extensions: Option<u16>,
+}
+
+static DOCUMENT: Message = Message {
+    members: &[
+        ("swagger", 1, Kind::Text),
+        ("info", 2, Kind::Message(&INFO)),
+        ("security", 12, Kind::Messages(&SECURITY_REQUIREMENT)),
+        ("securityDefinitions", 13, Kind::Message(&SECURITY_DEFINITIONS)),
+    ],
+    named: None,
+    extensions: None,
+};
+
+static INFO: Message = Message {
+    members: &[("title", 1, Kind::Text), ("version", 2, Kind::Text)],
+    named: None,
+    extensions: None,
+};
+
+static SECURITY_REQUIREMENT: Message = Message {
+    members: &[],
+    named: Some((1, Kind::Texts)),
+    extensions: None,
+};
+
+static SECURITY_DEFINITIONS: Message = Message {
+    members: &[],
+    named: Some((1, Kind::Wrapped(&[2], &API_KEY))),
+    extensions: None,
+};
+
+static API_KEY: Message = Message {
+    members: &[
+        ("type", 1, Kind::Text),
+        ("name", 2, Kind::Text),
+        ("in", 3, Kind::Text),
+        ("description", 4, Kind::Text),
+    ],
+    named: None,
+    extensions: Some(5),
+};
+
+static PATHS: Message = Message {
+    members: &[],
+    named: Some((2, Kind::Message(&PATH))),
+    extensions: None,
+};
+
+static PATH: Message = Message {
+    members: &[
+        ("get", 2, Kind::Message(&OPERATION)),
+        ("put", 3, Kind::Message(&OPERATION)),
+        ("post", 4, Kind::Message(&OPERATION)),
+        ("delete", 5, Kind::Message(&OPERATION)),
+        ("patch", 8, Kind::Message(&OPERATION)),
+        ("parameters", 9, Kind::Parameters),
+    ],
+    named: None,
+    extensions: Some(10),
+};
+
+static OPERATION: Message = Message {
+    members: &[
+        ("description", 3, Kind::Text),
+        ("produces", 6, Kind::Texts),
+        ("consumes", 7, Kind::Texts),
+        ("parameters", 8, Kind::Parameters),
+        ("responses", 9, Kind::Message(&RESPONSES)),
+        ("schemes", 10, Kind::Texts),
+    ],
+    named: None,
+    extensions: Some(13),
+};
+
+static BODY_PARAMETER: Message = Message {
+    members: &[
+        ("description", 1, Kind::Text),
+        ("name", 2, Kind::Text),
+        ("in", 3, Kind::Text),
+        ("required", 4, Kind::Flag),
+        ("schema", 5, Kind::Message(&SCHEMA)),
+    ],
+    named: None,
+    extensions: Some(6),
+};
+
+static QUERY_PARAMETER: Message = Message {
+    members: &[
+        ("required", 1, Kind::Flag),
+        ("in", 2, Kind::Text),
+        ("description", 3, Kind::Text),
+        ("name", 4, Kind::Text),
+        ("type", 6, Kind::Text),
+        ("format", 7, Kind::Text),
+        ("uniqueItems", 20, Kind::Flag),
+    ],
+    named: None,
+    extensions: Some(23),
+};
+
+static PATH_PARAMETER: Message = Message {
+    members: &[
+        ("required", 1, Kind::Flag),
+        ("in", 2, Kind::Text),
+        ("description", 3, Kind::Text),
+        ("name", 4, Kind::Text),
+        ("type", 5, Kind::Text),
+        ("format", 6, Kind::Text),
+        ("uniqueItems", 19, Kind::Flag),
+    ],
+    named: None,
+    extensions: Some(22),
+};
+
+static RESPONSES: Message = Message {
+    members: &[],
+    named: Some((1, Kind::Wrapped(&[1], &RESPONSE))),
+    extensions: Some(2),
+};
+
+static RESPONSE: Message = Message {
+    members: &[
+        ("description", 1, Kind::Text),
+        ("schema", 2, Kind::Wrapped(&[1], &SCHEMA)),
+    ],
+    named: None,
+    extensions: Some(5),
+};
+
+static DEFINITIONS: Message = Message {
+    members: &[],
+    named: Some((1, Kind::Message(&SCHEMA))),
+    extensions: None,
+};
+
+static SCHEMA: Message = Message {
+    members: &[
+        ("$ref", 1, Kind::Text),
+        ("format", 2, Kind::Text),
+        ("title", 3, Kind::Text),
+        ("description", 4, Kind::Text),
+        ("default", 5, Kind::Any),
+        ("multipleOf", 6, Kind::Double),
+        ("maximum", 7, Kind::Double),
+        ("exclusiveMaximum", 8, Kind::Flag),
+        ("minimum", 9, Kind::Double),
+        ("exclusiveMinimum", 10, Kind::Flag),
+        ("maxLength", 11, Kind::Integer),
+        ("minLength", 12, Kind::Integer),
+        ("pattern", 13, Kind::Text),
+        ("maxItems", 14, Kind::Integer),
+        ("minItems", 15, Kind::Integer),
+        ("uniqueItems", 16, Kind::Flag),
+        ("maxProperties", 17, Kind::Integer),
+        ("minProperties", 18, Kind::Integer),
+        ("required", 19, Kind::Texts),
+        ("enum", 20, Kind::Anys),
+        ("additionalProperties", 21, Kind::SchemaOrFlag),
+        ("type", 22, Kind::Type),
+        ("items", 23, Kind::Wrapped(&[1], &SCHEMA)),
+        ("properties", 25, Kind::Message(&DEFINITIONS)),
+    ],
+    named: None,
+    extensions: Some(31),
+};
+
+/// The number of the value within a name and a value.
+const NAMED_VALUE: u16 = 2;
+
+/// Writes the document's small members.
+pub(super) fn document(out: &mut Vec<u8>, value: Value) {
+    message(out, &DOCUMENT, &value);
+}
+
+/// Writes a section whose members are written already.
+pub(super) fn section(out: &mut Vec<u8>, name: &str, bytes: &[u8]) {
+    write_bytes(out, if name == "paths" { 8 } else { 9 }, bytes);
+}
+
+/// Writes one member of a section.
+pub(super) fn member(out: &mut Vec<u8>, section: &str, name: &str, value: &Value) {
+    let own = if section == "paths" { &PATHS } else { &DEFINITIONS };
+    if let Some((number, kind)) = &own.named {
+        named(out, *number, kind, name, value);
+    }
+}
+
+fn message(out: &mut Vec<u8>, own: &Message, value: &Value) {
+    let Value::Object(members) = value else { return };
+    for (name, value) in members {
+        if let Some((_, number, kind)) = own.members.iter().find(|(known, _, _)| known == name) {
+            field(out, *number, kind, value);
+        } else if let Some(number) = own.extensions.filter(|_| name.starts_with("x-")) {
+            named(out, number, &Kind::Any, name, value);
+        } else if let Some((number, kind)) = &own.named {
+            named(out, *number, kind, name, value);
+        }
+    }
+}
+
+fn named(out: &mut Vec<u8>, number: u16, kind: &Kind, name: &str, value: &Value) {
+    write_message(out, number, |out| {
+        write_bytes(out, 1, name.as_bytes());
+        match kind {
+            // Texts by name are wrapped once more.
+            Kind::Texts => write_message(out, NAMED_VALUE, |out| field(out, 1, kind, value)),
+            _ => field(out, NAMED_VALUE, kind, value),
+        }
+    });
+}
+
+fn field(out: &mut Vec<u8>, number: u16, kind: &Kind, value: &Value) {
+    let items = || value.as_array().into_iter().flatten();
+    match kind {
+        Kind::Text => write_bytes(out, number, value.as_str().unwrap_or_default().as_bytes()),
+        Kind::Flag => write_number(out, number, value.as_bool().unwrap_or_default().into()),
+        Kind::Integer => write_number(out, number, value.as_i64().unwrap_or_default()),
+        Kind::Double => write_double(out, number, value.as_f64().unwrap_or_default()),
+        Kind::Texts => items().for_each(|item| field(out, number, &Kind::Text, item)),
+        Kind::Any => any(out, number, value),
+        Kind::Anys => items().for_each(|item| any(out, number, item)),
+        Kind::Message(own) => write_message(out, number, |out| message(out, own, value)),
+        Kind::Messages(own) => {
+            items().for_each(|item| write_message(out, number, |out| message(out, own, item)));
+        }
+        Kind::Wrapped(inner, own) => write_message(out, number, |out| wrapped(out, inner, own, value)),
+        Kind::SchemaOrFlag => write_message(out, number, |out| match value {
+            Value::Bool(flag) => write_number(out, 2, (*flag).into()),
+            _ => write_message(out, 1, |out| message(out, &SCHEMA, value)),
+        }),
+        Kind::Type => write_message(out, number, |out| field(out, 1, &Kind::Text, value)),
+        Kind::Parameters => items().for_each(|item| parameter(out, number, item)),
+    }
+}
+
+fn any(out: &mut Vec<u8>, number: u16, value: &Value) {
+    // JSON is YAML, which is what readers parse here.
+    write_message(out, number, |out| {
+        write_bytes(out, 2, value.to_string().as_bytes())
+    });
+}
+
+fn wrapped(out: &mut Vec<u8>, numbers: &[u16], own: &Message, value: &Value) {
+    match numbers.split_first() {
+        Some((number, rest)) => write_message(out, *number, |out| wrapped(out, rest, own, value)),
+        None => message(out, own, value),
+    }
+}
+
+/// Which kind of parameter it is decides where it goes.
+fn parameter(out: &mut Vec<u8>, number: u16, value: &Value) {
+    let place = value
+        .as_object()
+        .and_then(|own: &Map<String, Value>| own.get("in"));
+    let (within, own): (&[u16], _) = match place.and_then(Value::as_str) {
+        Some("body") => (&[1, 1], &BODY_PARAMETER),
+        Some("path") => (&[1, 2, 4], &PATH_PARAMETER),
+        _ => (&[1, 2, 3], &QUERY_PARAMETER),
+    };
+    write_message(out, number, |out| wrapped(out, within, own, value));
+}

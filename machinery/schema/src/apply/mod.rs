@@ -1,0 +1,114 @@
+//! Server-side apply: who owns which fields, and what a configuration changes.
+//!
+//! Objects and configurations come as free-form documents; how a value merges (as a whole, member by member, by
+//! the keys of its items) is read from the schema ([`rules`]). [`FieldSet`] is a set of paths with upstream's
+//! `FieldsV1` as its text. [`Typed`] is a document with its schema and can say which fields it has, how it differs
+//! from another one, merge with a configuration, and lose fields.
+//!
+//! Nothing here knows managers or times: that is `apiserver-registry`'s `managed_fields`.
+
+mod check;
+mod compare;
+mod fields_v1;
+mod merge;
+mod remove;
+mod rules;
+mod set;
+#[cfg(test)]
+mod tests;
+
+pub use compare::Comparison;
+pub use set::{Element, FieldSet};
+
+use crate::table::{Schema, TypeId};
+use crate::tree::{Ref, Tree};
+use rules::{Form, Place};
+
+/// A free-form document and what the schema says of it.
+#[derive(Debug, Clone, Copy)]
+pub struct Typed<'a> {
+    pub schema: &'a Schema,
+    pub ty: TypeId,
+    pub document: &'a Tree,
+}
+
+impl<'a> Typed<'a> {
+    /// The same type, another document.
+    #[must_use]
+    pub fn with<'b>(self, document: &'b Tree) -> Typed<'b>
+    where
+        'a: 'b,
+    {
+        Typed {
+            schema: self.schema,
+            ty: self.ty,
+            document,
+        }
+    }
+
+    /// The fields the document has.
+    pub fn fields(self) -> FieldSet {
+        fields(self.schema, self.document.root(), Place::root(self.ty)).1
+    }
+
+    /// What the schema does not allow, in upstream's words; empty when all is well.
+    pub fn problems(self) -> Vec<String> {
+        check::problems(self)
+    }
+
+    /// What differs in the other document.
+    pub fn compare(self, other: &Tree) -> Comparison {
+        compare::compare(self, other)
+    }
+
+    /// The document with what a configuration says.
+    pub fn merge(self, configuration: &Tree) -> Tree {
+        let json = merge::merge(self, configuration);
+        read_back(&json)
+    }
+
+    /// The document without these fields.
+    pub fn remove(self, fields: &FieldSet) -> Tree {
+        let json = remove::remove(self, fields);
+        read_back(&json)
+    }
+
+    /// The set with the named fields that lead to its fields: a part of an object is there for what it holds.
+    pub fn with_named_parents(self, fields: &FieldSet) -> FieldSet {
+        rules::with_named_parents(self.schema, Place::root(self.ty), fields)
+    }
+}
+
+/// What this module itself has written.
+fn read_back(json: &[u8]) -> Tree {
+    std::str::from_utf8(json)
+        .ok()
+        .and_then(|text| Tree::from_json(text).ok())
+        .unwrap_or_else(Tree::untyped)
+}
+
+/// Whether the value is a field itself, and the fields below it.
+fn fields(schema: &Schema, value: Ref<'_>, place: Place<'_>) -> (bool, FieldSet) {
+    let mut below = FieldSet::default();
+    match place.form(schema, value) {
+        Form::Leaf => return (true, below),
+        Form::List => {
+            for item in value.items() {
+                let Ok(element) = place.element(schema, item) else {
+                    continue;
+                };
+                let (_, inner) = fields(schema, item, place.item(schema));
+                below.put(element, true, inner);
+            }
+        }
+        Form::Map => {
+            for (name, member) in value.entries() {
+                let (child, named) = place.member(schema, name);
+                let (leaf, inner) = fields(schema, member, child);
+                let empty = member.is_null() || (member.kind() == crate::Kind::Map && member.is_empty());
+                below.put(Element::Field(name.to_owned()), leaf || empty || !named, inner);
+            }
+        }
+    }
+    (false, below)
+}

@@ -1,0 +1,146 @@
+//! How a value merges, as the schema says.
+
+use super::set::{Element, FieldSet};
+use crate::table::{Extra, ListType, MapType, Schema, Shape, TypeId};
+use crate::tree::{Kind, Ref};
+
+/// How a value is taken apart.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Form {
+    /// As a whole: scalars, atomic lists and maps.
+    Leaf,
+    /// Item by item, found by key or by value.
+    List,
+    /// Member by member.
+    Map,
+}
+
+/// A place in a document: its type, and what the field it stands in says.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Place<'s> {
+    pub(super) ty: TypeId,
+    extra: Option<&'s Extra>,
+}
+
+impl<'s> Place<'s> {
+    pub(super) fn root(ty: TypeId) -> Self {
+        Self { ty, extra: None }
+    }
+
+    pub(super) fn form(self, schema: &Schema, value: Ref<'_>) -> Form {
+        match value.kind() {
+            Kind::Map if self.is_atomic_map(schema) => Form::Leaf,
+            Kind::Map => Form::Map,
+            Kind::List if matches!(self.list_type(schema), ListType::Set | ListType::Map) => Form::List,
+            _ => Form::Leaf,
+        }
+    }
+
+    fn is_atomic_map(self, schema: &Schema) -> bool {
+        let ty = schema.ty(self.ty);
+        let leaf = !matches!(
+            ty.shape,
+            Shape::Struct
+                | Shape::Map
+                | Shape::Any
+                | Shape::Raw
+                | Shape::SchemaOrBool
+                | Shape::SchemaOrArray
+                | Shape::SchemaOrStrings
+        );
+        let own = self.extra.map_or(MapType::Unset, |extra| extra.map_type);
+        leaf || ty.map_type == MapType::Atomic || own == MapType::Atomic
+    }
+
+    fn list_type(self, schema: &Schema) -> ListType {
+        match self.extra.map(|extra| extra.list_type) {
+            Some(own) if own != ListType::Unset => own,
+            _ => schema
+                .constraints(self.ty)
+                .map_or(ListType::Unset, |own| own.list_type),
+        }
+    }
+
+    /// The names of the fields that tell items apart.
+    fn keys(self, schema: &'s Schema) -> Vec<&'s str> {
+        match self.extra {
+            Some(extra) if !extra.map_keys.is_empty() => {
+                extra.map_keys.iter().map(|key| schema.text(*key)).collect()
+            }
+            _ => schema
+                .constraints(self.ty)
+                .map(|own| own.list_map_keys.iter().map(String::as_str).collect())
+                .unwrap_or_default(),
+        }
+    }
+
+    /// Where the items of a list stand.
+    pub(super) fn item(self, schema: &Schema) -> Place<'s> {
+        Place::root(schema.ty(self.ty).item)
+    }
+
+    /// Where a member stands, and whether the schema has a field of that name.
+    pub(super) fn member(self, schema: &'s Schema, name: &str) -> (Place<'s>, bool) {
+        let ty = schema.ty(self.ty);
+        match ty.shape {
+            Shape::Struct => match schema.field(self.ty, name) {
+                Some((_, field)) => {
+                    let place = Place {
+                        ty: field.ty,
+                        extra: schema.extra(field),
+                    };
+                    (place, true)
+                }
+                None => (Place::root(TypeId::ANY), false),
+            },
+            Shape::Map => (Place::root(ty.item), false),
+            Shape::SchemaOrBool | Shape::SchemaOrArray | Shape::SchemaOrStrings => {
+                Place::root(ty.item).member(schema, name)
+            }
+            _ => (Place::root(TypeId::ANY), false),
+        }
+    }
+
+    /// What finds an item of this list; an error when it says too little, in upstream's words.
+    pub(super) fn element(self, schema: &'s Schema, item: Ref<'_>) -> Result<Element, String> {
+        if self.list_type(schema) == ListType::Set {
+            return Ok(Element::Value(item.to_json()));
+        }
+        if item.kind() != Kind::Map {
+            return Err("associative list with keys may not have non-map elements".to_owned());
+        }
+        let mut keys = Vec::new();
+        for name in self.keys(schema) {
+            let default = || {
+                let (_, field) = schema.field(schema.ty(self.ty).item, name)?;
+                schema.default_of(field).map(str::to_owned)
+            };
+            let own = item.get(name).filter(|own| !own.is_null()).map(Ref::to_json);
+            match own.or_else(default) {
+                Some(value) => keys.push((name.to_owned(), value)),
+                None => {
+                    return Err(format!(
+                        "associative list with keys has an element that omits key field {name:?} (and doesn't have default value)"
+                    ));
+                }
+            }
+        }
+        keys.sort();
+        Ok(Element::Key(keys))
+    }
+}
+
+/// See [`super::Typed::with_named_parents`].
+pub(super) fn with_named_parents(schema: &Schema, place: Place<'_>, fields: &FieldSet) -> FieldSet {
+    let mut out = FieldSet::default();
+    for (element, member) in &fields.0 {
+        let (child, named) = match element {
+            Element::Field(name) => place.member(schema, name),
+            _ => (place.item(schema), false),
+        };
+        let below = with_named_parents(schema, child, &member.below);
+        let own = member.own || (named && !below.is_empty());
+        out.put(element.clone(), own, below);
+    }
+    out
+}

@@ -1,0 +1,181 @@
+//! A set of paths, as a tree of path elements.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+/// One step of a path, in the order in which upstream sorts them.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Element {
+    /// A member of a map or struct.
+    Field(String),
+    /// The item of a list that has these values in its key fields: name and JSON.
+    Key(Vec<(String, String)>),
+    /// The item of a set with this value, as JSON.
+    Value(String),
+    /// The item at a position.
+    Index(usize),
+}
+
+impl fmt::Display for Element {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Field(name) => write!(f, ".{name}"),
+            Self::Key(keys) => {
+                let keys: Vec<String> = keys
+                    .iter()
+                    .map(|(name, value)| format!("{name}={value}"))
+                    .collect();
+                write!(f, "[{}]", keys.join(","))
+            }
+            Self::Value(value) => write!(f, "[={value}]"),
+            Self::Index(index) => write!(f, "[{index}]"),
+        }
+    }
+}
+
+/// A set of paths.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct FieldSet(pub(super) BTreeMap<Element, Member>);
+
+/// What the set has at and below an element.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Member {
+    /// The path that ends here is in the set.
+    pub(super) own: bool,
+    pub(super) below: FieldSet,
+}
+
+impl FieldSet {
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Adds what is known of an element; nothing known leaves no trace.
+    pub(super) fn put(&mut self, element: Element, own: bool, below: FieldSet) {
+        if own || !below.is_empty() {
+            self.0.insert(element, Member { own, below });
+        }
+    }
+
+    /// Adds a path; the empty one is no field.
+    pub(super) fn insert(&mut self, path: &[Element]) {
+        let Some((first, rest)) = path.split_first() else {
+            return;
+        };
+        let member = self.0.entry(first.clone()).or_default();
+        if rest.is_empty() {
+            member.own = true;
+        } else {
+            member.below.insert(rest);
+        }
+    }
+
+    /// Whether the path of this one element is in the set.
+    pub(super) fn has(&self, element: &Element) -> bool {
+        self.0.get(element).is_some_and(|member| member.own)
+    }
+
+    /// The paths below an element.
+    pub(super) fn below(&self, element: &Element) -> Option<&FieldSet> {
+        self.0
+            .get(element)
+            .map(|member| &member.below)
+            .filter(|below| !below.is_empty())
+    }
+
+    /// The members of the root with these names and all below them.
+    #[must_use]
+    pub fn only(&self, names: &[&str]) -> Self {
+        self.members(|name| names.contains(&name))
+    }
+
+    /// All but the members of the root with these names.
+    #[must_use]
+    pub fn without(&self, names: &[&str]) -> Self {
+        self.members(|name| !names.contains(&name))
+    }
+
+    fn members(&self, keep: impl Fn(&str) -> bool) -> Self {
+        let kept = self
+            .0
+            .iter()
+            .filter(|(element, _)| matches!(element, Element::Field(name) if keep(name)));
+        Self(
+            kept.map(|(element, member)| (element.clone(), member.clone()))
+                .collect(),
+        )
+    }
+
+    /// Takes a path of members away, and all below it.
+    pub fn forget(&mut self, path: &[&str]) {
+        let Some((first, rest)) = path.split_first() else {
+            return;
+        };
+        let element = Element::Field((*first).to_owned());
+        if rest.is_empty() {
+            self.0.remove(&element);
+        } else if let Some(member) = self.0.get_mut(&element) {
+            member.below.forget(rest);
+            if !member.own && member.below.is_empty() {
+                self.0.remove(&element);
+            }
+        }
+    }
+
+    #[must_use]
+    pub fn union(&self, other: &Self) -> Self {
+        let mut out = self.clone();
+        for (element, theirs) in &other.0 {
+            let own = out.0.entry(element.clone()).or_default();
+            own.own |= theirs.own;
+            own.below = own.below.union(&theirs.below);
+        }
+        out
+    }
+
+    /// The paths that are in both.
+    #[must_use]
+    pub fn intersection(&self, other: &Self) -> Self {
+        let mut out = Self::default();
+        for (element, member) in &self.0 {
+            if let Some(theirs) = other.0.get(element) {
+                let below = member.below.intersection(&theirs.below);
+                out.put(element.clone(), member.own && theirs.own, below);
+            }
+        }
+        out
+    }
+
+    /// The paths that are not in the other one.
+    #[must_use]
+    pub fn difference(&self, other: &Self) -> Self {
+        let mut out = Self::default();
+        for (element, member) in &self.0 {
+            match other.0.get(element) {
+                Some(theirs) => {
+                    let below = member.below.difference(&theirs.below);
+                    out.put(element.clone(), member.own && !theirs.own, below);
+                }
+                None => out.put(element.clone(), member.own, member.below.clone()),
+            }
+        }
+        out
+    }
+
+    /// The paths as messages show them: `.spec.ports[port=80,protocol="TCP"]`.
+    pub fn paths(&self) -> Vec<String> {
+        let mut out = Vec::new();
+        self.collect("", &mut out);
+        out
+    }
+
+    fn collect(&self, before: &str, out: &mut Vec<String>) {
+        for (element, member) in &self.0 {
+            let path = format!("{before}{element}");
+            if member.own {
+                out.push(path.clone());
+            }
+            member.below.collect(&path, out);
+        }
+    }
+}

@@ -1,0 +1,214 @@
+//! What the real server made of the same objects (managed fields and conflicts of 1.37).
+
+use super::{FieldSet, Typed};
+use crate::table::{FieldSpec, ListType, MapType, Schema, SchemaBuilder, Shape, TypeId};
+use crate::tree::Tree;
+use std::sync::Arc;
+
+/// `spec` with an atomic selector, ports by port and protocol, a set of texts and a list as a whole; `data` as a map.
+fn schema() -> (Arc<Schema>, TypeId) {
+    let mut b = SchemaBuilder::new();
+    let string = b.leaf(Shape::Str, "string");
+    let int32 = b.leaf(Shape::Int32, "int32");
+    let strings = b.map(string);
+    let list = b.list(string);
+    let port = b.declare("Port", "v1.Port");
+    let mut protocol = FieldSpec::optional("protocol", string);
+    protocol.default = "\"TCP\"".to_owned();
+    let name = FieldSpec::optional("name", string);
+    b.define_struct(port, vec![name, protocol, FieldSpec::always("port", int32)], &[]);
+    let spec = b.declare("Spec", "v1.Spec");
+    let mut selector = FieldSpec::optional("selector", strings);
+    selector.map_type = MapType::Atomic;
+    let port_list = b.list(port);
+    let mut ports = FieldSpec::optional("ports", port_list);
+    (ports.list_type, ports.map_keys) = (ListType::Map, vec!["port".to_owned(), "protocol".to_owned()]);
+    let mut finalizers = FieldSpec::optional("finalizers", list);
+    finalizers.list_type = ListType::Set;
+    let args = FieldSpec::optional("args", list);
+    b.define_struct(spec, vec![selector, ports, finalizers, args], &[]);
+    let root = b.declare("Thing", "v1.Thing");
+    b.define_struct(
+        root,
+        vec![
+            FieldSpec::optional("spec", spec),
+            FieldSpec::optional("data", strings),
+        ],
+        &[],
+    );
+    (Arc::new(b.finish().unwrap()), root)
+}
+
+fn document(json: &str) -> Tree {
+    Tree::from_json(json).unwrap()
+}
+
+/// Calls `test` with a document of the type above.
+fn with<T>(json: &str, test: impl FnOnce(Typed<'_>) -> T) -> T {
+    let (schema, ty) = schema();
+    let document = document(json);
+    test(Typed {
+        schema: &schema,
+        ty,
+        document: &document,
+    })
+}
+
+#[track_caller]
+fn check_fields(json: &str, expected: &str) {
+    let found = with(json, |own| own.fields());
+    assert_eq!(found.to_json(), expected);
+    assert_eq!(FieldSet::from_json(expected).unwrap(), found, "reading it back");
+}
+
+#[test]
+fn a_document_has_its_fields() {
+    check_fields(
+        r#"{"data":{"k":"v","l":"w"}}"#,
+        r#"{"f:data":{"f:k":{},"f:l":{}}}"#,
+    );
+    check_fields(
+        r#"{"spec":{"selector":{"a":"b"},"ports":[{"port":80}],"args":["x","y"],"finalizers":["f"]}}"#,
+        r#"{"f:spec":{"f:args":{},"f:finalizers":{"v:\"f\"":{}},"f:ports":{"k:{\"port\":80,\"protocol\":\"TCP\"}":{".":{},"f:port":{}}},"f:selector":{}}}"#,
+    );
+    check_fields(r#"{"data":{},"spec":null}"#, r#"{"f:data":{},"f:spec":{}}"#);
+}
+
+#[track_caller]
+fn check_merge(live: &str, configuration: &str, expected: &str) {
+    let merged = with(live, |live| live.merge(&document(configuration)));
+    assert_eq!(merged.root().to_json(), document(expected).root().to_json());
+}
+
+#[test]
+fn a_configuration_is_merged() {
+    check_merge(
+        r#"{"data":{"a":"1","b":"2"}}"#,
+        r#"{"data":{"b":"3","c":"4"}}"#,
+        r#"{"data":{"a":"1","b":"3","c":"4"}}"#,
+    );
+    check_merge(
+        r#"{"spec":{"selector":{"a":"b"},"args":["x"]}}"#,
+        r#"{"spec":{"selector":{"c":"d"},"args":["y"]}}"#,
+        r#"{"spec":{"selector":{"c":"d"},"args":["y"]}}"#,
+    );
+    check_merge(
+        r#"{"spec":{"ports":[{"port":1,"protocol":"TCP","name":"one"},{"port":2,"protocol":"UDP"}]}}"#,
+        r#"{"spec":{"ports":[{"port":3},{"port":1,"name":"first"}]}}"#,
+        r#"{"spec":{"ports":[{"port":3},{"name":"first","port":1,"protocol":"TCP"},{"port":2,"protocol":"UDP"}]}}"#,
+    );
+    check_merge(
+        r#"{"spec":{"finalizers":["a","b"]}}"#,
+        r#"{"spec":{"finalizers":["x","b"]}}"#,
+        r#"{"spec":{"finalizers":["a","x","b"]}}"#,
+    );
+    check_merge(
+        r#"{"data":{"a":"1"}}"#,
+        r#"{"data":null}"#,
+        r#"{"data":{"a":"1"}}"#,
+    );
+}
+
+#[track_caller]
+fn check_comparison(before: &str, after: &str, expected: [&str; 3]) {
+    let found = with(before, |before| before.compare(&document(after)));
+    let shown = [&found.added, &found.modified, &found.removed].map(FieldSet::to_json);
+    assert_eq!(shown, expected);
+}
+
+#[test]
+fn documents_are_compared() {
+    check_comparison(
+        r#"{"data":{"a":"1","b":"2"}}"#,
+        r#"{"data":{"b":"3","c":"4"}}"#,
+        [
+            r#"{"f:data":{"f:c":{}}}"#,
+            r#"{"f:data":{"f:b":{}}}"#,
+            r#"{"f:data":{"f:a":{}}}"#,
+        ],
+    );
+    check_comparison(
+        "{}",
+        r#"{"data":{"c":"4"}}"#,
+        [r#"{"f:data":{".":{},"f:c":{}}}"#, "{}", "{}"],
+    );
+    check_comparison(
+        r#"{"spec":{"ports":[{"port":1,"protocol":"TCP"},{"port":2,"protocol":"TCP"}]}}"#,
+        r#"{"spec":{"ports":[{"port":2,"protocol":"TCP","name":"x"}]}}"#,
+        [
+            r#"{"f:spec":{"f:ports":{"k:{\"port\":2,\"protocol\":\"TCP\"}":{"f:name":{}}}}}"#,
+            "{}",
+            r#"{"f:spec":{"f:ports":{"k:{\"port\":1,\"protocol\":\"TCP\"}":{".":{},"f:port":{},"f:protocol":{}}}}}"#,
+        ],
+    );
+}
+
+#[test]
+fn fields_are_removed() {
+    let fields = FieldSet::from_json(
+        r#"{"f:data":{"f:a":{}},"f:spec":{"f:ports":{"k:{\"port\":1,\"protocol\":\"TCP\"}":{".":{}}},"f:finalizers":{"v:\"x\"":{}}}}"#,
+    )
+    .unwrap();
+    let left = with(
+        r#"{"data":{"a":"1","b":"2"},"spec":{"ports":[{"port":1},{"port":2}],"finalizers":["x","y"]}}"#,
+        |own| own.remove(&fields),
+    );
+    let expected = r#"{"data":{"b":"2"},"spec":{"ports":[{"port":2}],"finalizers":["y"]}}"#;
+    assert_eq!(left.root().to_json(), document(expected).root().to_json());
+}
+
+#[track_caller]
+fn check_problems(json: &str, expected: &[&str]) {
+    assert_eq!(with(json, |own| own.problems()), expected);
+}
+
+#[test]
+fn a_configuration_must_fit() {
+    check_problems(r#"{"data":{"k":"v"},"spec":{"ports":[{"port":80}]}}"#, &[]);
+    check_problems(r#"{"bogus":1}"#, &[".bogus: field not declared in schema"]);
+    check_problems(
+        r#"{"data":{"k":3}}"#,
+        &[".data.k: expected string, got &value.valueUnstructured{Value:3}"],
+    );
+    check_problems(
+        r#"{"spec":{"ports":[{"port":80},{"port":80,"protocol":"TCP"}]}}"#,
+        &[r#".spec.ports: duplicate entries for key [port=80,protocol="TCP"]"#],
+    );
+    check_problems(
+        r#"{"spec":{"ports":[{"port":81,"name":true}]}}"#,
+        &[
+            r#".spec.ports[port=81,protocol="TCP"].name: expected string, got &value.valueUnstructured{Value:true}"#,
+        ],
+    );
+}
+
+#[test]
+fn sets_are_calculated_with() {
+    let set = |json: &str| FieldSet::from_json(json).unwrap();
+    let (one, two) = (
+        set(r#"{"f:a":{},"f:b":{".":{},"f:c":{}}}"#),
+        set(r#"{"f:b":{"f:c":{}},"f:d":{}}"#),
+    );
+    assert_eq!(
+        one.union(&two).to_json(),
+        r#"{"f:a":{},"f:b":{".":{},"f:c":{}},"f:d":{}}"#
+    );
+    assert_eq!(one.intersection(&two).to_json(), r#"{"f:b":{"f:c":{}}}"#);
+    assert_eq!(one.difference(&two).to_json(), r#"{"f:a":{},"f:b":{}}"#);
+    assert_eq!(one.paths(), [".a", ".b", ".b.c"]);
+    let mut forgotten = one.clone();
+    forgotten.forget(&["b", "c"]);
+    assert_eq!(forgotten.to_json(), r#"{"f:a":{},"f:b":{}}"#);
+}
+
+#[test]
+fn parts_are_there_for_what_they_hold() {
+    let own = with("{}", |own| {
+        let fields = FieldSet::from_json(r#"{"f:spec":{"f:args":{}},"f:data":{"f:k":{}}}"#).unwrap();
+        own.with_named_parents(&fields)
+    });
+    assert_eq!(
+        own.to_json(),
+        r#"{"f:data":{".":{},"f:k":{}},"f:spec":{".":{},"f:args":{}}}"#
+    );
+}
