@@ -149,7 +149,8 @@ fn covers(one: Ref<'_>, other: Ref<'_>) -> bool {
     }
     let exists = one.str("operator") == "Exists";
     let same = |name: &str| one.str(name) == other.str(name);
-    if !same("key") && !(exists && one.str("key").is_empty()) {
+    let any_key = exists && one.str("key").is_empty();
+    if !same("key") && !any_key {
         return false;
     }
     if !same("effect") && !one.str("effect").is_empty() {
