@@ -4,7 +4,7 @@
 //! - [`suite`]: results of upstream's conformance suite, and the promise that a spec which passed goes on passing.
 //! - [`facts`]: what is known of the built-in kinds, read from `machinery/api/facts`; [`protobuf`] writes and reads
 //!   objects by it, independently of the product's own codec.
-//! - [`bench`]: a load generator that measures any API server.
+//! - [`mod@bench`]: a load generator that measures any API server.
 //!
 //! Nothing here starts a server: `cargo xtask diff` and `cargo xtask conformance` do, and hand over kubeconfigs.
 

@@ -1,7 +1,7 @@
 //! The rows of all built-in kinds: what the generated table says, and the strategy of each.
 //!
 //! A kind with rules of its own has a folder `<group>/<kind>/` and a line in that group's `mod.rs`; every other kind
-//! is served by [`TableStrategy`] with the traits [`Traits::of`] gives it.
+//! is served by [`TableStrategy`] with the traits [`Traits::of`](crate::table_strategy::Traits::of) gives it.
 
 use crate::columns;
 use crate::row::{Conversion, ResourceRow, ScalePaths, Selectable, StoredForm, Subresource, SubresourceRole};

@@ -1,7 +1,7 @@
 //! What the scheduler reads of pods and nodes, and nothing else.
 //!
 //! Decoding skips every other field, so a pod costs what its scheduling fields cost. The types compare and
-//! hash, which is how pods of one shape are recognised (see [`crate::shape`]).
+//! hash, which is how pods of one shape are recognised.
 
 use serde::Deserialize;
 use std::collections::BTreeMap;

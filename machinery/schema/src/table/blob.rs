@@ -48,7 +48,7 @@ pub fn write(schema: &Schema) -> Vec<u8> {
     out.0
 }
 
-/// Reads what [`write`] wrote.
+/// Reads what [`fn@write`] wrote.
 pub fn read(blob: &[u8]) -> Result<Schema, SchemaError> {
     let mut input = Reader(blob);
     if input.take(4)? != MAGIC {

@@ -1,6 +1,6 @@
 //! From a pod's specification to what the runtime is asked for, and the asking.
 //!
-//! [`sandbox`], [`spec`], [`security`] and [`resources`] are pure; [`env`] reads ConfigMaps and Secrets;
+//! [`sandbox`], [`spec`], [`security`] and [`resources`] are pure; [`mod@env`] reads ConfigMaps and Secrets;
 //! [`files`] makes what is mounted beside the volumes; [`hooks`] runs postStart and preStop; and
 //! [`control`] puts it together: pull, create, start, stop, each step with its event.
 

@@ -31,7 +31,7 @@ enum Command {
     Pong { id: u32 },
 }
 
-/// One stream: read with [`SpdyStream::read`], write with [`SpdyStream::write`].
+/// One stream: read with [`SpdyStream::read`], write with its [`SpdyWriter`].
 #[derive(Debug)]
 pub struct SpdyStream {
     /// The headers it was opened with.
