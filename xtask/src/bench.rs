@@ -49,7 +49,7 @@ pub(crate) fn run(config: &Config, arguments: &Arguments) -> Result<()> {
     process::run(process::command("cargo").current_dir(&config.root).args(build))?;
     let scratch = Scratch::new()?;
     println!("==> Knarr, the whole control plane");
-    let mut ours = vec![binary_size(config)?];
+    let mut ours = vec![binary_size(config, &scratch.0)?];
     ours.extend(knarr(config, arguments, &scratch.0, true)?);
     println!("==> Knarr, the API server alone");
     ours.extend(knarr(config, arguments, &scratch.0, false)?);
@@ -89,8 +89,16 @@ impl Drop for Scratch {
     }
 }
 
-fn binary_size(config: &Config) -> Result<Figure> {
-    let bytes = fs::metadata(config.root.join("target/release/knarr"))?.len();
+/// Stripped again, since a build for a profiler keeps its symbols.
+fn binary_size(config: &Config, scratch: &Path) -> Result<Figure> {
+    let stripped = scratch.join("knarr.stripped");
+    let mut strip = process::command("strip");
+    strip
+        .arg("-o")
+        .arg(&stripped)
+        .arg(config.root.join("target/release/knarr"));
+    process::run(&mut strip)?;
+    let bytes = fs::metadata(&stripped)?.len();
     Ok(Figure {
         work: "binary, stripped".into(),
         figure: format!("{:.1} MB", bytes as f64 / 1e6),
