@@ -137,7 +137,9 @@ mod tests {
             tokio::task::yield_now().await;
         }
         assert_eq!(sleeper.running(), Some(first.clone()), "known by its arguments");
-        let watch = tokio::spawn(sleeper.clone().keep_running(Runtime::real()));
+        let scope = Runtime::real().child_scope();
+        let watch = sleeper.clone().keep_running(scope.runtime().clone());
+        scope.runtime().spawn("watch", watch).detach();
         assert!(first.signal(Signal::SIGKILL));
         let second = loop {
             match sleeper.running().filter(|found| *found != first) {
@@ -145,7 +147,7 @@ mod tests {
                 None => tokio::task::yield_now().await,
             }
         };
-        watch.abort();
+        scope.stopped().await;
         assert!(second.signal(Signal::SIGKILL));
     }
 }

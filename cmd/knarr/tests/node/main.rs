@@ -1,6 +1,8 @@
 //! A cluster of one node with real containers, driven by the real kubectl: what a user does with it. The stories run side
 //! by side, each in a namespace of its own. Needs root: `cargo test --test node -- --ignored`.
 
+#![allow(clippy::disallowed_methods, reason = "tests stand outside the product")]
+
 #[path = "../support/mod.rs"]
 mod support;
 

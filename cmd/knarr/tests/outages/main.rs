@@ -2,6 +2,8 @@
 //! The stories run one by one, for each takes the cluster from all others. Needs root:
 //! `cargo test --test outages -- --ignored`.
 
+#![allow(clippy::disallowed_methods, reason = "tests stand outside the product")]
+
 #[path = "../support/mod.rs"]
 mod support;
 

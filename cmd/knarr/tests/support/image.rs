@@ -44,10 +44,8 @@ pub(crate) fn write(archive: &Path, scratch: &Path) {
         for (name, source) in PROGRAMS {
             tar.file(&format!("bin/{name}"), 0o755, &compiled(source, scratch))?;
         }
-        let others = names.lines().filter(|name| *name != "busybox");
-        others
-            .map(|name| tar.link(&format!("bin/{name}"), "/bin/busybox"))
-            .collect()
+        let mut others = names.lines().filter(|name| *name != "busybox");
+        others.try_for_each(|name| tar.link(&format!("bin/{name}"), "/bin/busybox"))
     };
     let filled: std::io::Result<()> = fill();
     filled.expect("the layer is written");
