@@ -1,13 +1,15 @@
 //! Builds and holds a cluster.
 
+use crate::components::{Components, Transport, Wanted};
 use crate::error::ClusterError;
-use crate::faults::{Faults, FaultyService};
+use crate::faults::Faults;
 use crate::identities;
+use apiserver_server::pki::Pki;
 use apiserver_server::{Server, ServerConfig};
 use apiserver_storage::{LogOptions, LogStorage, Storage};
+use controllers_manager::Config;
 use controllers_manager::manager::Selection;
-use controllers_manager::{Config, ControllerContext, ControllerManager};
-use machinery_client::{Client, Informers};
+use machinery_client::Client;
 use machinery_meta::UserInfo;
 use machinery_runtime::{Runtime, Scope};
 use std::fmt;
@@ -26,6 +28,7 @@ enum Store {
 pub struct ClusterBuilder {
     runtime: Option<Runtime>,
     store: Store,
+    keys: Option<Arc<Pki>>,
     server: ServerConfig,
     controllers: Option<Selection>,
     config: Config,
@@ -69,6 +72,13 @@ impl ClusterBuilder {
     #[must_use]
     pub fn storage(mut self, storage: Arc<dyn Storage>) -> Self {
         self.store = Store::Given(storage);
+        self
+    }
+
+    /// Certificates and keys of an earlier cluster, where they are not in the data directory.
+    #[must_use]
+    pub fn keys(mut self, keys: Arc<Pki>) -> Self {
+        self.keys = Some(keys);
         self
     }
 
@@ -126,12 +136,11 @@ impl ClusterBuilder {
             }
             Store::Given(storage) => storage,
         };
-        let server = Arc::new(
-            Server::builder(storage)
-                .config(self.server)
-                .start(&runtime)
-                .await?,
-        );
+        let mut server = Server::builder(storage).config(self.server);
+        if let Some(keys) = self.keys {
+            server = server.pki(keys);
+        }
+        let server = Arc::new(server.start(&runtime).await?);
         let transport = Transport {
             server: Arc::downgrade(&server),
             runtime: runtime.clone(),
@@ -139,66 +148,24 @@ impl ClusterBuilder {
         };
         let mut config = self.config;
         config.root_ca = server.pki().cluster.certificate_pem().to_owned();
-        let manager = self
-            .controllers
-            .map(|selection| start_controllers(&transport, &runtime, config, &selection));
-        if self.scheduler
-            && let Some(client) = transport.client_as(identities::scheduler())
-        {
-            controllers_scheduler::start(client, runtime.clone()).detach();
-        }
+        let wanted = Wanted {
+            controllers: self.controllers,
+            config,
+            scheduler: self.scheduler,
+        };
+        let mut components = Components::new(wanted, transport);
+        components.start();
         Ok(Cluster {
-            manager,
+            components,
             server,
             scope,
         })
     }
 }
 
-/// How components reach the server: in process, through the faults where there are some.
-#[derive(Clone)]
-struct Transport {
-    server: std::sync::Weak<Server>,
-    runtime: Runtime,
-    faults: Option<Faults>,
-}
-
-impl Transport {
-    fn client_as(&self, user: UserInfo) -> Option<Client> {
-        let service = self.server.upgrade()?.service_as(user);
-        Some(match &self.faults {
-            Some(faults) => {
-                let service = FaultyService::new(service, faults.clone(), self.runtime.clone());
-                Client::in_process(service, self.runtime.clone())
-            }
-            None => Client::in_process(service, self.runtime.clone()),
-        })
-    }
-}
-
-fn start_controllers(
-    transport: &Transport,
-    runtime: &Runtime,
-    config: Config,
-    selection: &Selection,
-) -> ControllerManager {
-    let client = |transport: &Transport, user: UserInfo| {
-        transport
-            .client_as(user)
-            .expect("the server outlives its builder")
-            .with_user_agent("kube-controller-manager")
-    };
-    let reader = client(transport, identities::controller_manager());
-    let informers = Informers::new(reader, runtime.clone());
-    let writers = transport.clone();
-    let clients = Arc::new(move |account: &str| client(&writers, identities::controller(account)));
-    let context = ControllerContext::new(runtime.clone(), informers, clients, config);
-    ControllerManager::start(&context, selection)
-}
-
 /// A running cluster. Dropping it ends everything at once; [`Cluster::shutdown`] lets requests finish.
 pub struct Cluster {
-    manager: Option<ControllerManager>,
+    components: Components,
     server: Arc<Server>,
     scope: Scope,
 }
@@ -217,6 +184,7 @@ impl Cluster {
         ClusterBuilder {
             runtime: None,
             store: Store::Memory,
+            keys: None,
             server: ServerConfig::default(),
             controllers: None,
             config: Config::default(),
@@ -250,11 +218,17 @@ impl Cluster {
         self.scope.task_count()
     }
 
+    /// Ends controllers and scheduler and starts them anew after a while, with empty caches, as if their process had
+    /// died. Mutations they had sent end on the server meanwhile.
+    pub async fn restart_components(&mut self, pause: std::time::Duration) {
+        self.components.stop().await;
+        self.runtime().sleep(pause).await;
+        self.components.start();
+    }
+
     /// Stops controllers, then the server: requests under way finish, acknowledged writes are on disk.
     pub async fn shutdown(mut self) {
-        if let Some(manager) = self.manager.take() {
-            manager.stopped().await;
-        }
+        self.components.stop().await;
         match Arc::try_unwrap(self.server) {
             Ok(server) => server.shutdown().await,
             // Somebody still starts a client; it ends with the scope.

@@ -14,6 +14,7 @@
 //! server. There is no other API server, and no fake one.
 
 mod builder;
+mod components;
 mod error;
 mod faults;
 pub mod identities;

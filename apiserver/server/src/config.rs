@@ -118,6 +118,12 @@ impl ServerConfig {
         }
     }
 
+    /// The tenth address of the service range, by custom the one where names are answered; `None` where the range
+    /// ends before it.
+    pub fn cluster_dns_ip(&self) -> Option<IpAddr> {
+        self.service_cluster_ip_range.hosts().nth(9)
+    }
+
     /// Names and addresses the serving certificate answers to.
     pub(crate) fn serving_names(&self, advertised: Option<IpAddr>) -> apiserver_auth::pki::ServingNames {
         let domain = &self.cluster_domain;

@@ -115,9 +115,17 @@ impl std::fmt::Debug for Server {
 pub struct ServerBuilder {
     config: ServerConfig,
     storage: Arc<dyn Storage>,
+    pki: Option<Arc<Pki>>,
 }
 
 impl ServerBuilder {
+    /// Certificates and keys that are there already; without, they are read from the configured folder or made.
+    #[must_use]
+    pub fn pki(mut self, pki: Arc<Pki>) -> Self {
+        self.pki = Some(pki);
+        self
+    }
+
     #[must_use]
     pub fn config(mut self, config: ServerConfig) -> Self {
         self.config = config;
@@ -126,7 +134,7 @@ impl ServerBuilder {
 
     /// Starts everything and answers once the start-up steps are done.
     pub async fn start(self, runtime: &Runtime) -> Result<Server, ServerError> {
-        Server::start(self.config, self.storage, runtime).await
+        Server::start(self, runtime).await
     }
 }
 
@@ -135,15 +143,13 @@ impl Server {
         ServerBuilder {
             config: ServerConfig::default(),
             storage,
+            pki: None,
         }
     }
 
     /// See [`ServerBuilder::start`].
-    pub async fn start(
-        config: ServerConfig,
-        storage: Arc<dyn Storage>,
-        runtime: &Runtime,
-    ) -> Result<Self, ServerError> {
+    async fn start(builder: ServerBuilder, runtime: &Runtime) -> Result<Self, ServerError> {
+        let ServerBuilder { config, storage, pki } = builder;
         config.check()?;
         let scope = runtime.child_scope();
         let runtime = scope.runtime().clone();
@@ -151,7 +157,10 @@ impl Server {
         let socket = bind(config.listen).await?;
         let local_address = socket.as_ref().and_then(|socket| socket.local_addr().ok());
         let advertised = advertised_address(&config);
-        let pki = Arc::new(open_pki(&config, advertised, &runtime).await?);
+        let pki = match pki {
+            Some(pki) => pki,
+            None => Arc::new(open_pki(&config, advertised, &runtime).await?),
+        };
         let serving = ServingIdentity::new(&pki.serving, &provider)?;
         let tls = client_config(pki.cluster.certificate(), &pki.kubelet_client, &provider)?;
         let dialer = Dialer::new(Arc::new(tls), runtime.clone());

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 /// Settings of all controllers.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Config {
     /// `--cluster-cidr`: where nodes' pod ranges are cut from.
     pub cluster_cidr: String,
@@ -11,6 +11,16 @@ pub struct Config {
     pub node_cidr_mask_size: u8,
     /// `--node-monitor-grace-period`: a node that is silent longer is unknown.
     pub node_monitor_grace_period: Duration,
+    /// `--node-startup-grace-period`: as much for one that never said anything.
+    pub node_startup_grace_period: Duration,
+    /// `--node-eviction-rate`: nodes of a zone given up per second.
+    pub node_eviction_rate: f64,
+    /// `--secondary-node-eviction-rate`: as much where many are not ready.
+    pub secondary_node_eviction_rate: f64,
+    /// `--large-cluster-size-threshold`: in zones up to this size none is given up then.
+    pub large_cluster_size_threshold: usize,
+    /// `--unhealthy-zone-threshold`: the share of unready nodes that are many.
+    pub unhealthy_zone_threshold: f64,
     /// `--terminated-pod-gc-threshold`: finished pods beyond this are deleted; zero keeps all.
     pub terminated_pod_gc_threshold: usize,
     /// `--root-ca-file`'s content, published to every namespace.
@@ -23,6 +33,11 @@ impl Default for Config {
             cluster_cidr: "10.244.0.0/16".to_owned(),
             node_cidr_mask_size: 24,
             node_monitor_grace_period: Duration::from_secs(50),
+            node_startup_grace_period: Duration::from_secs(60),
+            node_eviction_rate: 0.1,
+            secondary_node_eviction_rate: 0.01,
+            large_cluster_size_threshold: 50,
+            unhealthy_zone_threshold: 0.55,
             terminated_pod_gc_threshold: 12_500,
             root_ca: String::new(),
         }

@@ -5,6 +5,8 @@
 //!
 //! - a creation that was acknowledged at a revision is over once the object is seen, or the cache is past the revision;
 //! - one whose answer was lost is sent again under the same name (see [`crate::names`]);
+//! - a change that was acknowledged at a revision is over once the object is seen at it, or is not seen any more; one
+//!   whose answer was lost is to be looked up;
 //! - a deletion is over once the object is seen deleting, or is not seen any more.
 
 use machinery_client::{Informer, Projection};
@@ -23,6 +25,8 @@ pub struct Expectations<K> {
 struct Pending {
     /// Acknowledged at a revision, or not (yet).
     creations: BTreeMap<ObjectKey, Option<Revision>>,
+    /// As the creations, of objects that were there.
+    changes: BTreeMap<ObjectKey, Option<Revision>>,
     deletions: BTreeMap<Uid, ObjectKey>,
 }
 
@@ -54,6 +58,25 @@ impl<K: Ord + Clone + Debug> Expectations<K> {
         self.change(key, |pending| pending.creations.retain(|own, _| own != object));
     }
 
+    /// A change of an object that the cache shows is about to be sent.
+    pub fn changing(&self, key: &K, object: ObjectKey) {
+        self.change(key, |pending| pending.changes.extend([(object, None)]));
+    }
+
+    /// It was acknowledged, or the object was looked up and is at this revision.
+    pub fn changed(&self, key: &K, object: &ObjectKey, revision: Revision) {
+        self.change(key, |pending| {
+            if let Some(known) = pending.changes.get_mut(object) {
+                *known = Some(revision);
+            }
+        });
+    }
+
+    /// It was refused, or the object is gone: nothing is to be seen.
+    pub fn not_changed(&self, key: &K, object: &ObjectKey) {
+        self.change(key, |pending| pending.changes.retain(|own, _| own != object));
+    }
+
     /// A delete is about to be sent.
     pub fn deleting(&self, key: &K, object: ObjectKey, uid: Uid) {
         self.change(key, |pending| drop(pending.deletions.insert(uid, object)));
@@ -75,16 +98,21 @@ impl<K: Ord + Clone + Debug> Expectations<K> {
                     cache.get(object).is_some() || revision.is_some_and(|revision| revision <= position);
                 !seen
             });
+            pending.changes.retain(|object, revision| {
+                let present = cache.get(object);
+                revision.is_none_or(|revision| present.is_some_and(|present| present.revision < revision))
+            });
             pending.deletions.retain(|uid, object| {
                 let present = cache.get(object);
                 present.is_some_and(|present| present.uid() == uid && !present.header.is_deleting())
             });
-            awaited.events = pending.creations.values().any(Option::is_some) || !pending.deletions.is_empty();
-            let lost = pending
-                .creations
-                .iter()
-                .filter(|(_, revision)| revision.is_none());
-            awaited.unacknowledged = lost.map(|(object, _)| object.clone()).collect();
+            let acknowledged =
+                |all: &BTreeMap<ObjectKey, Option<Revision>>| all.values().any(Option::is_some);
+            awaited.events = acknowledged(&pending.creations)
+                || acknowledged(&pending.changes)
+                || !pending.deletions.is_empty();
+            awaited.unacknowledged = lost(&pending.creations);
+            awaited.doubtful = lost(&pending.changes);
         });
         awaited
     }
@@ -108,7 +136,7 @@ impl<K: Ord + Clone + Debug> Expectations<K> {
         let mut all = self.pending.lock();
         let pending = all.entry(key.clone()).or_default();
         change(pending);
-        if pending.creations.is_empty() && pending.deletions.is_empty() {
+        if pending.creations.is_empty() && pending.changes.is_empty() && pending.deletions.is_empty() {
             all.remove(key);
         }
     }
@@ -121,11 +149,18 @@ pub struct Awaited {
     pub events: bool,
     /// Creations whose answer never came; they are to be sent again under these names.
     pub unacknowledged: Vec<ObjectKey>,
+    /// Changes whose answer never came; the objects are to be looked up.
+    pub doubtful: Vec<ObjectKey>,
+}
+
+fn lost(sent: &BTreeMap<ObjectKey, Option<Revision>>) -> Vec<ObjectKey> {
+    let without = sent.iter().filter(|(_, revision)| revision.is_none());
+    without.map(|(object, _)| object.clone()).collect()
 }
 
 impl Awaited {
     /// Nothing is outstanding.
     pub fn is_settled(&self) -> bool {
-        !self.events && self.unacknowledged.is_empty()
+        !self.events && self.unacknowledged.is_empty() && self.doubtful.is_empty()
     }
 }

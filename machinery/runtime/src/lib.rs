@@ -20,5 +20,5 @@ mod trace;
 pub use disk::{Disk, DiskFile, DiskLock, MemDisk, OpenMode, RealDisk, SimDisk};
 pub use runtime::{Elapsed, Runtime, WorkerStep};
 pub use scope::{Scope, TaskEnded, TaskHandle};
-pub use simulation::Simulation;
+pub use simulation::{Simulation, seeds};
 pub use tokio_util::sync::CancellationToken;

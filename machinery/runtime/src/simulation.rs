@@ -9,6 +9,7 @@ use rand::{Rng, RngCore, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use std::fmt;
 use std::future::Future;
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -42,6 +43,27 @@ const DEFER_ONE_IN: u32 = 4;
 const LONGEST_RUN: Duration = Duration::from_secs(365 * 24 * 3600);
 /// The longest pause between two steps of a worker, in microseconds.
 const LONGEST_PAUSE_MICROS: u64 = 3_000;
+
+/// The seeds that whoever runs the tests asks for: `KNARR_SEEDS` says how many (`1000`) or which (`5000..6000`),
+/// `KNARR_SEED` names one; `default` many where nothing is said.
+///
+/// # Panics
+/// When a variable says something else.
+#[expect(clippy::disallowed_methods, reason = "the knobs of simulated tests, which have no config")]
+pub fn seeds(default: u64) -> Range<u64> {
+    let number = |text: &str| text.parse::<u64>().unwrap_or_else(|_| panic!("{text:?} is no seed"));
+    if let Ok(one) = std::env::var("KNARR_SEED") {
+        let one = number(&one);
+        return one..one + 1;
+    }
+    match std::env::var("KNARR_SEEDS") {
+        Ok(text) => match text.split_once("..") {
+            Some((from, to)) => number(from)..number(to),
+            None => 0..number(&text),
+        },
+        Err(_) => 0..default,
+    }
+}
 
 impl Simulation {
     /// A world that this seed decides.

@@ -3,6 +3,7 @@
 
 mod custom_resources;
 mod default_objects;
+mod dns_service;
 mod extension_authentication;
 mod kubernetes_service;
 mod rbac;
@@ -38,13 +39,14 @@ pub(crate) struct Startup {
 type Step = for<'a> fn(&'a Startup) -> BoxFuture<'a, Result<(), RegistryError>>;
 
 /// In order.
-const STEPS: [(&str, Step); 7] = [
+const STEPS: [(&str, Step); 8] = [
     ("system namespaces", default_objects::namespaces),
     ("priority classes", default_objects::priority_classes),
     ("flow control", default_objects::flow_control),
     ("custom resources", custom_resources::serve),
     ("bootstrap RBAC", rbac::reconcile),
     ("kubernetes service", kubernetes_service::reconcile),
+    ("cluster DNS service", dns_service::reconcile),
     (
         "extension-apiserver-authentication",
         extension_authentication::reconcile,

@@ -17,7 +17,7 @@ mod instance;
 
 use checker::Checker;
 use instance::{Ending, Instance};
-use machinery_runtime::{Runtime, SimDisk, Simulation};
+use machinery_runtime::{Runtime, SimDisk, Simulation, seeds};
 use parking_lot::Mutex;
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,15 +25,6 @@ use std::time::Duration;
 /// How often a seed starts the store anew.
 const LIVES: u64 = 4;
 const DEFAULT_SEEDS: u64 = 60;
-
-fn seeds() -> std::ops::Range<u64> {
-    #[expect(clippy::disallowed_methods, reason = "the one knob of this test")]
-    let text = std::env::var("KNARR_SEEDS").unwrap_or_default();
-    match text.split_once("..") {
-        Some((from, to)) => from.parse().unwrap()..to.parse().unwrap(),
-        None => 0..text.parse().unwrap_or(DEFAULT_SEEDS),
-    }
-}
 
 /// One world from first start to last crash; what the checker counted.
 fn live_through(seed: u64) -> (u64, checker::Counts) {
@@ -67,7 +58,7 @@ async fn lives(runtime: Runtime, disk: Arc<SimDisk>) -> checker::Counts {
 #[test]
 fn nothing_acknowledged_or_shown_is_lost() {
     let mut total = checker::Counts::default();
-    let range = seeds();
+    let range = seeds(DEFAULT_SEEDS);
     let runs = range.end - range.start;
     for seed in range {
         let run = std::panic::catch_unwind(|| live_through(seed));

@@ -24,7 +24,7 @@ use k8s_openapi::api::apps::v1::{Deployment, ReplicaSet};
 use k8s_openapi::api::core::v1::Pod;
 use machinery_client::{Change, IndexName, Informer};
 use machinery_meta::ObjectKey;
-use machinery_reconcile::Controller;
+use machinery_reconcile::{Controller, Expectations};
 use reconcile::DeploymentReconciler;
 
 pub(crate) const ROW: ControllerRow = ControllerRow {
@@ -52,6 +52,7 @@ fn start(context: &ControllerContext) -> BoxFuture<'static, ()> {
         deployments,
         sets,
         pods,
+        expectations: Expectations::default(),
     };
     controller.run(reconciler)
 }

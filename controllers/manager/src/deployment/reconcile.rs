@@ -11,7 +11,9 @@ use k8s_openapi::api::apps::v1::{Deployment, ReplicaSet};
 use machinery_client::object::parse_header;
 use machinery_client::{ApiResource, Client, ClientError, DeleteOptions, Edit, IndexName, Informer, Patch};
 use machinery_meta::ObjectKey;
-use machinery_reconcile::{EventRecorder, ObjectReference, Outcome, ReconcileError, Reconciler};
+use machinery_reconcile::{
+    EventRecorder, Expectations, ObjectReference, Outcome, ReconcileError, Reconciler,
+};
 use machinery_runtime::Runtime;
 use serde_json::json;
 use std::time::Duration;
@@ -23,6 +25,8 @@ pub(super) struct DeploymentReconciler {
     pub(super) deployments: Informer<DeploymentView>,
     pub(super) sets: Informer<ReplicaSetView>,
     pub(super) pods: Informer<PodView>,
+    /// Sets made and changed and not seen yet: sizes decided without them would break the bounds.
+    pub(super) expectations: Expectations<ObjectKey>,
 }
 
 impl Reconciler for DeploymentReconciler {
@@ -31,8 +35,13 @@ impl Reconciler for DeploymentReconciler {
     fn reconcile<'a>(&'a self, key: &'a ObjectKey) -> BoxFuture<'a, Result<Outcome, ReconcileError>> {
         Box::pin(async move {
             let Some(deployment) = self.deployments.get(key) else {
+                self.expectations.forget(key);
                 return Ok(Outcome::Done);
             };
+            if !self.has_seen_its_own_doing(key).await? {
+                // What is missing will wake us.
+                return Ok(Outcome::Done);
+            }
             let about = reference(&ApiResource::of::<Deployment>(), &deployment.header);
             if deployment.selects_everything {
                 self.recorder.warning(
@@ -52,6 +61,33 @@ impl Reconciler for DeploymentReconciler {
 }
 
 impl DeploymentReconciler {
+    /// Whether the cache shows every set that was made or changed; what became of lost answers is asked for.
+    async fn has_seen_its_own_doing(&self, key: &ObjectKey) -> Result<bool, ReconcileError> {
+        let awaited = self.expectations.settle(key, &self.sets);
+        for set in awaited.unacknowledged.iter().chain(&awaited.doubtful) {
+            match self.client.get(&ApiResource::of::<ReplicaSet>(), set).await {
+                Ok(live) => self.done(key, set, &live),
+                Err(error) if error.is_not_found() => self.not_done(key, set),
+                Err(error) => return Err(ReconcileError::doing("asking for a replica set")(error)),
+            }
+        }
+        Ok(awaited.is_settled() || self.expectations.settle(key, &self.sets).is_settled())
+    }
+
+    /// A set is as this answer shows it.
+    fn done(&self, key: &ObjectKey, set: &ObjectKey, live: &[u8]) {
+        let revision = parse_header(live)
+            .map(|(_, revision)| revision)
+            .unwrap_or_default();
+        self.expectations.created(key, set, revision);
+        self.expectations.changed(key, set, revision);
+    }
+
+    fn not_done(&self, key: &ObjectKey, set: &ObjectKey) {
+        self.expectations.not_created(key, set);
+        self.expectations.not_changed(key, set);
+    }
+
     async fn snapshot(&self, deployment: &DeploymentRef) -> Result<Snapshot, ReconcileError> {
         let sets = self.claim(deployment).await?;
         let mut snapshot = Snapshot {
@@ -59,10 +95,18 @@ impl DeploymentReconciler {
             sets,
             old_pods_running: false,
         };
-        let pods = |set: &SetRef| self.pods.by_index(IndexName::CONTROLLER, &set.uid().0);
-        let running = |set: &SetRef| pods(set).iter().any(|pod| !pod.is_terminal());
-        snapshot.old_pods_running = deployment.rolling.is_none() && snapshot.old_sets().iter().any(running);
+        snapshot.old_pods_running =
+            deployment.rolling.is_none() && snapshot.old_sets().iter().any(|set| self.may_run(set));
         Ok(snapshot)
+    }
+
+    /// Whether a pod of the set may be there. The pods that are seen prove nothing until the set's controller says that
+    /// it has seen the set's size and every pod it made.
+    fn may_run(&self, set: &SetRef) -> bool {
+        let pods = self.pods.by_index(IndexName::CONTROLLER, &set.uid().0);
+        set.status.observed_generation != set.header.generation
+            || set.status.replicas > 0
+            || pods.iter().any(|pod| !pod.is_terminal())
     }
 
     /// The sets it controls, after adopting orphans that match and releasing what does not.
@@ -167,7 +211,7 @@ impl DeploymentReconciler {
                 "metadata": {"annotations": annotations, "resourceVersion": new.revision.to_string()},
                 "spec": {"minReadySeconds": deployment.min_ready_seconds},
             });
-            self.patch_set(&new, &body)
+            self.patch_set(deployment.key(), &new, &body)
                 .await
                 .map_err(ReconcileError::doing("annotating the new set"))?;
             return Ok(true);
@@ -201,17 +245,27 @@ impl DeploymentReconciler {
         Ok(true)
     }
 
-    async fn patch_set(&self, set: &SetRef, body: &serde_json::Value) -> Result<(), ClientError> {
-        self.client
-            .patch(
-                &ApiResource::of::<ReplicaSet>(),
-                set.key(),
-                "",
-                &Patch::Merge,
-                body,
-            )
-            .await
-            .map(drop)
+    async fn patch_set(
+        &self,
+        key: &ObjectKey,
+        set: &SetRef,
+        body: &serde_json::Value,
+    ) -> Result<(), ClientError> {
+        self.expectations.changing(key, set.key().clone());
+        let sets = ApiResource::of::<ReplicaSet>();
+        let patched = self.client.patch(&sets, set.key(), "", &Patch::Merge, body).await;
+        match patched {
+            Ok(live) => {
+                self.done(key, set.key(), &live);
+                Ok(())
+            }
+            Err(error) => {
+                if (400..500).contains(&error.code()) {
+                    self.not_done(key, set.key());
+                }
+                Err(error)
+            }
+        }
     }
 
     /// Makes the new set; `None` when another set has its name.
@@ -226,11 +280,13 @@ impl DeploymentReconciler {
         let name = format!("{}-{hash}", deployment.name());
         let body = self.new_set(snapshot, &name, &hash, size);
         let resource = ApiResource::of::<ReplicaSet>();
+        let key = ObjectKey::new(deployment.namespace(), &name);
+        self.expectations.creating(deployment.key(), key.clone());
         match self.client.create(&resource, deployment.namespace(), &body).await {
-            Ok(_) => {}
+            Ok(live) => self.done(deployment.key(), &key, &live),
             Err(error) if error.is_already_exists() => {
-                let key = ObjectKey::new(deployment.namespace(), &name);
                 let live = self.client.get(&resource, &key).await?;
+                self.done(deployment.key(), &key, &live);
                 let ours = parse_header(&live).is_ok_and(|(live, _)| {
                     live.controller()
                         .is_some_and(|owner| owner.uid == *deployment.uid())
@@ -238,8 +294,13 @@ impl DeploymentReconciler {
                 // Ours already: the cache will show it.
                 return Ok(ours.then_some(name));
             }
-            Err(error) if error.has_cause("NamespaceTerminating") => return Ok(Some(name)),
-            Err(error) => return Err(error),
+            Err(error) => {
+                if (400..500).contains(&error.code()) {
+                    self.not_done(deployment.key(), &key);
+                }
+                let going = error.has_cause("NamespaceTerminating");
+                return if going { Ok(Some(name)) } else { Err(error) };
+            }
         }
         if size > 0 {
             let message = format!("Scaled up replica set {name} from 0 to {size}");
@@ -290,7 +351,7 @@ impl DeploymentReconciler {
                 "metadata": {"annotations": sizes, "resourceVersion": set.revision.to_string()},
                 "spec": {"replicas": to},
             });
-            self.patch_set(set, &body)
+            self.patch_set(snapshot.deployment.key(), set, &body)
                 .await
                 .map_err(ReconcileError::doing("scaling a replica set"))?;
             let from = set.replicas;

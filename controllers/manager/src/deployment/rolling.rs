@@ -44,7 +44,7 @@ pub(super) fn scale_old(
         return Vec::new();
     }
     let min_available = deployment.replicas - rolling.max_unavailable;
-    let new_unavailable = new.replicas - new.status.available_replicas;
+    let new_unavailable = new.replicas - available(new);
     let room = old_total + new.replicas - min_available - new_unavailable;
     if room <= 0 {
         return Vec::new();
@@ -60,7 +60,7 @@ pub(super) fn scale_old(
 
 fn clean_up_unhealthy(sizes: &mut [(SetRef, i32)], mut room: i32) {
     for (set, size) in sizes {
-        let unhealthy = (*size - set.status.available_replicas).max(0);
+        let unhealthy = *size - available(set);
         let step = unhealthy.min(room);
         *size -= step;
         room -= step;
@@ -68,8 +68,8 @@ fn clean_up_unhealthy(sizes: &mut [(SetRef, i32)], mut room: i32) {
 }
 
 fn scale_down_available(sizes: &mut [(SetRef, i32)], new: &SetRef, min_available: i32) {
-    let old: i32 = sizes.iter().map(|(set, _)| set.status.available_replicas).sum();
-    let mut room = old + new.status.available_replicas - min_available;
+    let old: i32 = sizes.iter().map(|(set, _)| available(set)).sum();
+    let mut room = old + available(new) - min_available;
     for (_, size) in sizes {
         if room <= 0 {
             return;
@@ -78,4 +78,10 @@ fn scale_down_available(sizes: &mut [(SetRef, i32)], new: &SetRef, min_available
         *size -= step;
         room -= step;
     }
+}
+
+/// The pods of a set that are available and stay so. What status counts beyond the set's size is about to go: upstream
+/// counts it as well and can scale an old set down twice before its status is written.
+fn available(set: &SetRef) -> i32 {
+    set.status.available_replicas.min(set.replicas)
 }

@@ -88,7 +88,8 @@ impl NamespaceReconciler {
                 rest.push(resource);
             }
         }
-        if !findings.remaining.is_empty() {
+        // Whether pods are left is not known where asking failed.
+        if !findings.remaining.is_empty() || !findings.failures.is_empty() {
             return Ok(findings);
         }
         for resource in rest {

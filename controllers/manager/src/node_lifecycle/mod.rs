@@ -2,18 +2,20 @@
 //!
 //! Three rows' worth of upstream's work on one key, the node:
 //! - silence: a node whose lease has not moved for the grace period becomes `Unknown`, and its pods not ready;
-//! - taints: conditions and `spec.unschedulable` become taints, so that the scheduler needs to know only taints;
+//! - taints: conditions and `spec.unschedulable` become taints, so that the scheduler needs to know only taints; a node
+//!   that is not ready is given up (`NoExecute`) as fast as its zone allows, see [`zones`];
 //! - eviction (its own row, [`EVICTION_ROW`], on the key of the pod): `NoExecute` taints end pods, after the time their
 //!   tolerations grant.
 //!
 //! Watches: nodes, leases of `kube-node-lease`, pods. Nothing scans: each node waits for its own next deadline.
-//! Never: taints with `NoExecute` while no node at all is ready: then it is more likely that we cannot hear.
+//! Never: gives a node up while no node at all is ready: then it is more likely that we cannot hear.
 
 mod eviction;
 mod plan;
 mod reconcile;
 #[cfg(test)]
 mod tests;
+mod zones;
 
 use crate::all::ControllerRow;
 use crate::context::ControllerContext;
@@ -21,10 +23,14 @@ use crate::views::{NodeView, PodView};
 use futures::future::BoxFuture;
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{Node, Pod};
-use machinery_client::{Informer, ListWatch, Projection};
+use machinery_client::{Informer, ListWatch, Object, Projection};
 use machinery_meta::{ObjectHeader, ObjectKey};
 use machinery_reconcile::Controller;
+use plan::readiness;
+use reconcile::Heard;
 use serde::Deserialize;
+use std::sync::Arc;
+use zones::{Shift, Standing, Zones};
 
 pub(crate) const ROW: ControllerRow = ControllerRow {
     name: "node-lifecycle-controller",
@@ -40,6 +46,8 @@ pub(crate) const EVICTION_ROW: ControllerRow = ControllerRow {
     start: eviction::start,
 };
 
+/// Marks nodes whose readiness says nothing about their zone.
+const EXCLUDED: &str = "node.kubernetes.io/exclude-disruption";
 const LEASE_NAMESPACE: &str = "kube-node-lease";
 
 /// What is read of a node's lease.
@@ -75,14 +83,21 @@ fn start(context: &ControllerContext) -> BoxFuture<'static, ()> {
         .informers
         .informer(ListWatch::of::<Lease>().in_namespace(LEASE_NAMESPACE));
     let pods: Informer<PodView> = context.informers.of::<Pod, _>();
+    let (zones, heard) = (Arc::new(Zones::default()), Arc::new(Heard::default()));
+    let (told, (known, all)) = (zones.clone(), (heard.clone(), nodes.clone()));
     let controller = Controller::new(ROW.name, context.runtime.clone())
         .needs(&pods)
-        .watches(&nodes, |change| {
-            change
-                .new
-                .iter()
-                .map(|node| node.key().clone())
-                .collect::<Vec<_>>()
+        .watches(&nodes, move |change| {
+            let shift = told.stands(change.key(), change.new.as_deref().and_then(standing));
+            if shift == Shift::Heard {
+                known.forget_silence();
+            }
+            let waiting = if shift == Shift::None {
+                Vec::new()
+            } else {
+                unready(&all)
+            };
+            waiting.into_iter().chain([change.key().clone()])
         })
         .watches(&leases, |change| [ObjectKey::cluster(change.key().name.clone())]);
     let client = context.client(ROW.service_account);
@@ -94,6 +109,32 @@ fn start(context: &ControllerContext) -> BoxFuture<'static, ()> {
         nodes,
         leases,
         pods,
-        heard: Default::default(),
+        zones,
+        heard,
     })
+}
+
+/// Where a node stands, unless it says that it does not count.
+fn standing(node: &Object<NodeView>) -> Option<Standing> {
+    let counts = node.header.label(EXCLUDED).is_none();
+    counts.then(|| Standing {
+        zone: zone(node),
+        ready: readiness(node) == "True",
+    })
+}
+
+/// Region and zone, as upstream joins them.
+fn zone(node: &Object<NodeView>) -> String {
+    let region = node.header.label("topology.kubernetes.io/region").unwrap_or("");
+    format!("{region}:\0:{}", node.zone.as_deref().unwrap_or(""))
+}
+
+fn unready(nodes: &Informer<NodeView>) -> Vec<ObjectKey> {
+    let mut keys = Vec::new();
+    nodes.for_each(|node| {
+        if readiness(node) != "True" {
+            keys.push(node.key().clone());
+        }
+    });
+    keys
 }

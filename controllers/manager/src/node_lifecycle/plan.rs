@@ -67,14 +67,39 @@ pub(super) fn readiness(node: &NodeView) -> &str {
     find(&node.conditions, "Ready").map_or("Unknown", |ready| ready.status.as_str())
 }
 
-/// The taints a node is to have, where they are not what it has. `others_ready`: some other node is ready.
-pub(super) fn taints(node: &NodeView, others_ready: bool, now: Timestamp) -> Option<Vec<Taint>> {
-    let mut wanted: Vec<(&str, &str)> = Vec::new();
+/// What is to become of the `NoExecute` taint of a node that is not ready.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum GiveUp {
+    /// It gets one: its pods are to leave.
+    Yes,
+    /// It keeps what it has; one for the wrong reason becomes one for the right.
+    NotYet,
+    /// It has none: nobody can be heard.
+    Stopped,
+}
+
+/// The `NoExecute` taint that says why a node is not ready.
+pub(super) fn reason(node: &NodeView) -> Option<&'static str> {
     match readiness(node) {
-        "False" => wanted.push((NOT_READY, NO_SCHEDULE)),
-        "True" => {}
-        _ => wanted.push((UNREACHABLE, NO_SCHEDULE)),
+        "True" => None,
+        "False" => Some(NOT_READY),
+        _ => Some(UNREACHABLE),
     }
+}
+
+/// Whether the node has been given up.
+pub(super) fn is_given_up(node: &NodeView) -> bool {
+    node.taints.iter().any(is_giving_up)
+}
+
+fn is_giving_up(taint: &Taint) -> bool {
+    taint.effect == NO_EXECUTE && [NOT_READY, UNREACHABLE].contains(&taint.key.as_str())
+}
+
+/// The taints a node is to have, where they are not what it has.
+pub(super) fn taints(node: &NodeView, give_up: GiveUp, now: Timestamp) -> Option<Vec<Taint>> {
+    let mut wanted: Vec<(&str, &str)> = Vec::new();
+    wanted.extend(reason(node).map(|key| (key, NO_SCHEDULE)));
     for (kind, key) in PRESSURES {
         if find(&node.conditions, kind).is_some_and(Condition::is_true) {
             wanted.push((key, NO_SCHEDULE));
@@ -83,14 +108,14 @@ pub(super) fn taints(node: &NodeView, others_ready: bool, now: Timestamp) -> Opt
     if node.unschedulable {
         wanted.push((UNSCHEDULABLE, NO_SCHEDULE));
     }
-    match readiness(node) {
-        "False" if others_ready => wanted.push((NOT_READY, NO_EXECUTE)),
-        "Unknown" if others_ready => wanted.push((UNREACHABLE, NO_EXECUTE)),
-        _ => {}
-    }
+    let leave = match give_up {
+        GiveUp::Yes => true,
+        GiveUp::NotYet => is_given_up(node),
+        GiveUp::Stopped => false,
+    };
+    wanted.extend(reason(node).filter(|_| leave).map(|key| (key, NO_EXECUTE)));
     let owned = |taint: &Taint| {
-        (taint.effect == NO_SCHEDULE && OWNED.contains(&taint.key.as_str()))
-            || (taint.effect == NO_EXECUTE && [NOT_READY, UNREACHABLE].contains(&taint.key.as_str()))
+        (taint.effect == NO_SCHEDULE && OWNED.contains(&taint.key.as_str())) || is_giving_up(taint)
     };
     let has = |own: &(&str, &str)| {
         node.taints

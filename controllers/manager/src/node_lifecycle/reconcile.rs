@@ -1,10 +1,11 @@
 //! Notes when a node was last heard of, and writes what follows.
 
-use super::plan::{readiness, silenced, taints};
-use super::{LEASE_NAMESPACE, LeaseView};
+use super::plan::{GiveUp, is_given_up, readiness, silenced, taints};
+use super::zones::{Permit, Zones};
+use super::{LEASE_NAMESPACE, LeaseView, zone};
 use crate::config::Config;
 use crate::pod_control::reference;
-use crate::views::{NodeView, PodView, seconds};
+use crate::views::{NodeView, PodView, find, seconds};
 use futures::future::BoxFuture;
 use k8s_openapi::api::core::v1::{Node, Pod};
 use machinery_client::{ApiResource, Client, Informer, Object, Patch};
@@ -16,11 +17,29 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-/// When a node's sign of life changed, by our own clock: the node's clock proves nothing.
-#[derive(Debug)]
+/// When nodes' signs of life changed, by our own clock: the nodes' clocks prove nothing.
+#[derive(Debug, Default)]
 pub(super) struct Heard {
+    nodes: Mutex<BTreeMap<ObjectKey, Sign>>,
+}
+
+#[derive(Debug)]
+struct Sign {
+    about: ObjectReference,
     sign: String,
-    at: Duration,
+    /// `None` until the next look.
+    at: Option<Duration>,
+}
+
+impl Heard {
+    fn with<T>(&self, look: impl FnOnce(&mut BTreeMap<ObjectKey, Sign>) -> T) -> T {
+        look(&mut self.nodes.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Nobody has been silent so far.
+    pub(super) fn forget_silence(&self) {
+        self.with(|nodes| nodes.values_mut().for_each(|own| own.at = None));
+    }
 }
 
 pub(super) struct NodeReconciler {
@@ -31,7 +50,8 @@ pub(super) struct NodeReconciler {
     pub(super) nodes: Informer<NodeView>,
     pub(super) leases: Informer<LeaseView>,
     pub(super) pods: Informer<PodView>,
-    pub(super) heard: Mutex<BTreeMap<ObjectKey, Heard>>,
+    pub(super) zones: Arc<Zones>,
+    pub(super) heard: Arc<Heard>,
 }
 
 impl Reconciler for NodeReconciler {
@@ -40,60 +60,72 @@ impl Reconciler for NodeReconciler {
     fn reconcile<'a>(&'a self, key: &'a ObjectKey) -> BoxFuture<'a, Result<Outcome, ReconcileError>> {
         Box::pin(async move {
             let Some(node) = self.nodes.get(key) else {
-                self.heard
-                    .lock()
-                    .unwrap_or_else(PoisonError::into_inner)
-                    .remove(key);
+                self.removed(key);
                 return Ok(Outcome::Done);
             };
             let about = reference(&ApiResource::of::<Node>(), &node.header);
-            let silent_for = self.silent_for(&node);
-            let grace = self.config.node_monitor_grace_period;
+            let silent_for = self.silent_for(&node, &about);
+            let grace = match find(&node.conditions, "Ready") {
+                Some(_) => self.config.node_monitor_grace_period,
+                None => self.config.node_startup_grace_period,
+            };
             let left = grace.saturating_sub(silent_for);
             if left.is_zero()
                 && let Some(conditions) = silenced(&node, self.runtime.now())
             {
                 self.write_conditions(&node, &conditions).await?;
-                self.recorder.normal(
-                    &about,
-                    "NodeNotReady",
-                    format!("Node {} status is now: NodeNotReady", node.name()),
-                );
+                let message = format!("Node {} status is now: NodeNotReady", node.name());
+                self.recorder.normal(&about, "NodeNotReady", message);
                 // The node's own event brings the taints.
                 return Ok(Outcome::Done);
             }
-            self.write_taints(&node).await?;
+            let ask_again = self.write_taints(&node).await?;
             if readiness(&node) != "True" {
                 self.unready_pods(&node).await?;
             }
-            Ok(if left.is_zero() {
-                Outcome::Done
-            } else {
-                Outcome::RequeueAfter(left)
-            })
+            let next = ask_again
+                .into_iter()
+                .chain((!left.is_zero()).then_some(left))
+                .min();
+            Ok(next.map_or(Outcome::Done, Outcome::RequeueAfter))
         })
     }
 }
 
 impl NodeReconciler {
-    /// How long the node has given no sign of life; a new sign starts the clock again.
-    fn silent_for(&self, node: &Object<NodeView>) -> Duration {
-        let lease = self.leases.get(&ObjectKey::new(LEASE_NAMESPACE, node.name()));
-        // The lease where there is one, else the heartbeat of `Ready`, which moves with the node's status.
-        let sign = match lease {
-            Some(lease) => lease.renewed.clone(),
-            None => node.heartbeat.clone(),
-        };
-        let now = self.runtime.monotonic();
-        let mut heard = self.heard.lock().unwrap_or_else(PoisonError::into_inner);
-        let entry = heard.entry(node.key().clone()).or_insert_with(|| Heard {
-            sign: sign.clone(),
-            at: now,
-        });
-        if entry.sign != sign {
-            *entry = Heard { sign, at: now };
+    /// The node is gone.
+    fn removed(&self, key: &ObjectKey) {
+        if let Some(known) = self.heard.with(|nodes| nodes.remove(key)) {
+            let message = format!("Removing Node {} from Controller", key.name);
+            self.recorder.normal(&known.about, "RemovingNode", message);
         }
-        now.saturating_sub(entry.at)
+    }
+
+    /// How long the node has given no sign of life; a new sign starts the clock again.
+    fn silent_for(&self, node: &Object<NodeView>, about: &ObjectReference) -> Duration {
+        let lease = self.leases.get(&ObjectKey::new(LEASE_NAMESPACE, node.name()));
+        // Either of them moves: the lease, or the heartbeat of `Ready`, which comes with the node's status.
+        let renewed = lease.as_ref().map_or("", |lease| lease.renewed.as_str());
+        let sign = format!("{renewed} {}", node.heartbeat);
+        let now = self.runtime.monotonic();
+        let (new, at) = self.heard.with(|nodes| {
+            let new = nodes.get(node.key()).is_none_or(|own| own.about.uid != about.uid);
+            let entry = nodes.entry(node.key().clone()).or_insert_with(|| Sign {
+                about: about.clone(),
+                sign: sign.clone(),
+                at: None,
+            });
+            if new || entry.sign != sign {
+                (entry.sign, entry.at) = (sign, None);
+                entry.about = about.clone();
+            }
+            (new, *entry.at.get_or_insert(now))
+        });
+        if new {
+            let message = format!("Registered Node {} in Controller", node.name());
+            self.recorder.normal(about, "RegisteredNode", message);
+        }
+        now.saturating_sub(at)
     }
 
     async fn write_conditions(
@@ -115,12 +147,11 @@ impl NodeReconciler {
         ignore_gone(patched.map(drop), "writing a silent node's conditions")
     }
 
-    async fn write_taints(&self, node: &Object<NodeView>) -> Result<(), ReconcileError> {
-        let mut others_ready = false;
-        self.nodes
-            .for_each(|other| others_ready |= other.name() != node.name() && readiness(other) == "True");
-        let Some(taints) = taints(node, others_ready, self.runtime.now()) else {
-            return Ok(());
+    /// Writes the taints that follow; answers when to ask again for the permit to give the node up.
+    async fn write_taints(&self, node: &Object<NodeView>) -> Result<Option<Duration>, ReconcileError> {
+        let (give_up, ask_again) = self.give_up(node);
+        let Some(taints) = taints(node, give_up, self.runtime.now()) else {
+            return Ok(ask_again);
         };
         // The whole list is replaced, as decided on this version.
         let body = json!({
@@ -131,7 +162,25 @@ impl NodeReconciler {
             .client
             .patch(&ApiResource::of::<Node>(), node.key(), "", &Patch::Merge, &body)
             .await;
-        ignore_gone(patched.map(drop), "writing taints")
+        ignore_gone(patched.map(drop), "writing taints")?;
+        Ok(ask_again)
+    }
+
+    fn give_up(&self, node: &Object<NodeView>) -> (GiveUp, Option<Duration>) {
+        if self.zones.is_all_lost() {
+            return (GiveUp::Stopped, None);
+        }
+        if readiness(node) == "True" || is_given_up(node) {
+            return (GiveUp::NotYet, None);
+        }
+        match self
+            .zones
+            .permit(&zone(node), self.runtime.monotonic(), &self.config)
+        {
+            Permit::Now => (GiveUp::Yes, None),
+            Permit::In(wait) => (GiveUp::NotYet, Some(wait)),
+            Permit::Never => (GiveUp::NotYet, None),
+        }
     }
 
     /// Pods of a node that is not ready serve no traffic: whoever watches them is to know.

@@ -1,6 +1,6 @@
 //! Tables for silence and taints.
 
-use super::plan::{readiness, silenced, taints};
+use super::plan::{GiveUp, readiness, silenced, taints};
 use crate::views::NodeView;
 use jiff::Timestamp;
 use machinery_client::Projection;
@@ -20,8 +20,8 @@ fn node(ready: &str, change: Value) -> NodeView {
 }
 
 #[track_caller]
-fn check(node: &NodeView, others_ready: bool, expected: Option<&[&str]>) {
-    let taints = taints(node, others_ready, now());
+fn check(node: &NodeView, give_up: GiveUp, expected: Option<&[&str]>) {
+    let taints = taints(node, give_up, now());
     let got = taints.map(|all| {
         all.iter()
             .map(|own| format!("{}:{}", own.key, own.effect))
@@ -33,27 +33,38 @@ fn check(node: &NodeView, others_ready: bool, expected: Option<&[&str]>) {
 
 #[test]
 fn conditions_become_taints() {
-    check(&node("True", json!({})), true, None);
+    check(&node("True", json!({})), GiveUp::NotYet, None);
     check(
         &node("False", json!({})),
-        false,
+        GiveUp::NotYet,
         Some(&["node.kubernetes.io/not-ready:NoSchedule"]),
     );
     let both = [
         "node.kubernetes.io/unreachable:NoSchedule",
         "node.kubernetes.io/unreachable:NoExecute",
     ];
-    check(&node("Unknown", json!({})), true, Some(&both));
+    check(&node("Unknown", json!({})), GiveUp::Yes, Some(&both));
     let cordoned = json!({"unschedulable": true});
     check(
         &node("True", cordoned),
-        true,
+        GiveUp::NotYet,
         Some(&["node.kubernetes.io/unschedulable:NoSchedule"]),
     );
     let recovered = json!({"taints": [
         {"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"},
         {"key": "own", "effect": "NoExecute"}]});
-    check(&node("True", recovered), true, Some(&["own:NoExecute"]));
+    check(&node("True", recovered), GiveUp::NotYet, Some(&["own:NoExecute"]));
+    let unreachable = json!({"taints": [{"key": "node.kubernetes.io/unreachable", "effect": "NoExecute"}]});
+    let swapped = [
+        "node.kubernetes.io/not-ready:NoSchedule",
+        "node.kubernetes.io/not-ready:NoExecute",
+    ];
+    check(
+        &node("False", unreachable.clone()),
+        GiveUp::NotYet,
+        Some(&swapped),
+    );
+    check(&node("False", unreachable), GiveUp::Stopped, Some(&swapped[..1]));
 }
 
 #[test]

@@ -36,13 +36,18 @@ pub(super) struct Plan {
     pub(super) active: Vec<PodRef>,
     /// Pods on their way out.
     pub(super) terminating: i32,
+    /// Whether everything asked for earlier has been seen.
+    pub(super) settled: bool,
     /// When a ready pod is to be looked at again because it becomes available.
     pub(super) look_again: Option<Timestamp>,
 }
 
 /// Decides.
 pub(super) fn plan(snapshot: &Snapshot) -> Plan {
-    let mut plan = Plan::default();
+    let mut plan = Plan {
+        settled: snapshot.settled,
+        ..Plan::default()
+    };
     claim(snapshot, &mut plan);
     if snapshot.settled && !snapshot.set.header.is_deleting() {
         scale(snapshot, &mut plan);

@@ -34,7 +34,12 @@ pub(super) fn status(
         ready_replicas: count(plan.active.iter().filter(|pod| pod.ready).count()),
         available_replicas: count(plan.active.iter().filter(available).count()),
         terminating_replicas: Some(plan.terminating),
-        observed_generation: set.header.generation,
+        // Until every pod it made is seen, the set has not come to its size, and says so.
+        observed_generation: if plan.settled {
+            set.header.generation
+        } else {
+            set.status.observed_generation
+        },
         conditions: conditions(&set.status.conditions, failure, now),
     }
 }

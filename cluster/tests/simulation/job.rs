@@ -1,0 +1,155 @@
+//! Pods end well and badly, and are deleted, and the Job is suspended now and then: never more at work than allowed,
+//! every success counted once, and with indexes never two at one index.
+
+use crate::Story;
+use crate::model::{Change, Model, Seen};
+use crate::runner::tell;
+use crate::world::World;
+use k8s_openapi::api::batch::v1::Job;
+use k8s_openapi::api::core::v1::Pod;
+use machinery_meta::{ObjectKey, Uid};
+use serde_json::json;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+const COMPLETIONS: i64 = 6;
+const INDEX: &str = "batch.kubernetes.io/job-completion-index";
+
+#[derive(Default)]
+struct Jobs {
+    indexed: bool,
+    /// The largest parallelism so far.
+    allowed: i64,
+    succeeded: BTreeSet<Uid>,
+    counted: i64,
+}
+
+impl Story for Jobs {
+    const CONTROLLERS: &'static [&'static str] = &["job-controller"];
+    const STEPS: u32 = 25;
+
+    async fn begin(&mut self, world: &World) {
+        let mode = if self.indexed { "Indexed" } else { "NonIndexed" };
+        let job = json!({"metadata": {"name": "a"}, "spec": {
+            "completions": COMPLETIONS, "parallelism": 2, "backoffLimit": 100, "completionMode": mode,
+            "template": {"spec": {"restartPolicy": "Never", "containers": [{"name": "c", "image": "i"}]}}}});
+        world.create::<Job>(job).await.unwrap();
+    }
+
+    async fn act(&mut self, world: &World, model: &Model) {
+        let pod = world.pick(active(model).cloned().collect());
+        match (world.dice(8), pod) {
+            (0, _) => change(world, json!({"parallelism": 1 + world.dice(3)})).await,
+            (1, _) => change(world, json!({"suspend": true})).await,
+            (2..4, _) => change(world, json!({"suspend": false})).await,
+            (4, Some(pod)) => world.pod_is(&pod, "Failed").await,
+            (5, Some(pod)) => world.delete::<Pod>(&pod.key).await,
+            (_, Some(pod)) => world.pod_is(&pod, "Succeeded").await,
+            _ => {}
+        }
+    }
+
+    async fn end(&mut self, world: &World) {
+        change(world, json!({"suspend": false})).await;
+    }
+
+    async fn tend(&mut self, world: &World, model: &Model) {
+        for pod in active(model) {
+            if world.once_in(5) {
+                world.pod_is(pod, "Succeeded").await;
+            }
+        }
+    }
+
+    fn holds(&mut self, model: &Model, change: &Change) -> Result<(), String> {
+        let Some(job) = model.get("Job", "default", "a") else {
+            return Ok(());
+        };
+        self.allowed = self.allowed.max(job.number("/spec/parallelism"));
+        if let Some(pod) = &change.after
+            && pod.text("/status/phase") == "Succeeded"
+        {
+            self.succeeded.insert(pod.uid.clone());
+        }
+        if change.made("Pod").is_some() {
+            self.within_bounds(model)?;
+        }
+        let counted = job.number("/status/succeeded");
+        let listed = job.list("/status/uncountedTerminatedPods/succeeded").len() as i64;
+        if counted < self.counted || counted + listed > self.succeeded.len() as i64 {
+            return Err(format!(
+                "{counted} counted and {listed} listed of {}",
+                self.succeeded.len()
+            ));
+        }
+        self.counted = counted;
+        Ok(())
+    }
+
+    fn settled(&self, model: &Model) -> Result<(), String> {
+        let job = model.get("Job", "default", "a").ok_or("no job")?;
+        let counted = job.number("/status/succeeded");
+        // An index that succeeded twice (its first pod was deleted before it was counted) counts once.
+        let right = if self.indexed {
+            counted == COMPLETIONS
+        } else {
+            counted == self.succeeded.len() as i64
+        };
+        if job.condition("Complete") != "True" || !right || job.number("/status/active") != 0 {
+            return Err(format!(
+                "{} succeeded: {:?}",
+                self.succeeded.len(),
+                job.at("/status")
+            ));
+        }
+        let held = |pod: &&Arc<Seen>| !pod.finalizers.is_empty() || pod.is_active_pod();
+        model
+            .all("Pod")
+            .find(held)
+            .map_or(Ok(()), |pod| Err(format!("{} is left", pod.key)))
+    }
+}
+
+impl Jobs {
+    fn within_bounds(&self, model: &Model) -> Result<(), String> {
+        let at_work = active(model).count() as i64;
+        if at_work > self.allowed {
+            return Err(format!("{at_work} at work, {} allowed", self.allowed));
+        }
+        let mut taken = BTreeSet::new();
+        for index in active(model).filter_map(|pod| pod.label(INDEX)) {
+            if !taken.insert(index) {
+                return Err(format!("two pods at index {index}"));
+            }
+        }
+        Ok(())
+    }
+}
+
+async fn change(world: &World, spec: serde_json::Value) {
+    // A Job that is finished refuses some changes.
+    let key = ObjectKey::new("default", "a");
+    let patch = machinery_client::Patch::Merge;
+    let job = machinery_client::ApiResource::of::<Job>();
+    let _refused = world
+        .client
+        .patch(&job, &key, "", &patch, &json!({"spec": spec}))
+        .await;
+}
+
+fn active(model: &Model) -> impl Iterator<Item = &Arc<Seen>> {
+    model.all("Pod").filter(|pod| pod.is_active_pod())
+}
+
+#[test]
+fn jobs_count_every_pod_once() {
+    tell(Jobs::default);
+}
+
+#[test]
+fn indexed_jobs_have_one_pod_at_an_index() {
+    tell(|| Jobs {
+        indexed: true,
+        ..Jobs::default()
+    });
+}

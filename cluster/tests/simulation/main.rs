@@ -1,0 +1,36 @@
+//! Controllers under a seeded world: one thread, paused time, late, lost and broken messages, components that start
+//! anew, power that goes, the production server.
+//!
+//! One file per controller, each a [`Story`]: objects to begin with, a seeded sequence of what users and nodes do, an
+//! invariant asked at every revision, and what must be true when the world has come to rest. `KNARR_SEEDS` says which
+//! seeds are told: `1000` (the first thousand), `5000..6000`, or one by `KNARR_SEED=10`. A failing run names its seed.
+//!
+//! ```text
+//! image (a started server's disk) -> World per seed -> act, fault, act … -> heal -> settled? -> quiet?
+//!                                        log -> Model -> holds? at every revision
+//! ```
+
+#![allow(clippy::unwrap_used, reason = "a test, helpers included")]
+
+mod history;
+mod image;
+mod model;
+mod node;
+mod runner;
+mod world;
+
+mod cluster_role_aggregation;
+mod deployment;
+mod endpoints;
+mod garbage_collector;
+mod job;
+mod namespace;
+mod node_ipam;
+mod node_lifecycle;
+mod pod_gc;
+mod replica_set;
+mod root_ca;
+mod scheduler;
+mod service_account;
+
+use runner::Story;

@@ -1,0 +1,140 @@
+//! Namespaces with content of every sort are deleted and made anew: nothing goes from one that stays, pods go first,
+//! and none goes before it is empty.
+
+use crate::Story;
+use crate::model::{Change, Model, Seen};
+use crate::replica_set::template;
+use crate::runner::tell;
+use crate::world::World;
+use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Pod, Secret, ServiceAccount};
+use machinery_meta::ObjectKey;
+use serde_json::json;
+use std::sync::Arc;
+
+const HOLD: &str = "example.com/hold";
+
+struct Namespaces;
+
+impl Story for Namespaces {
+    const CONTROLLERS: &'static [&'static str] = &["namespace-controller"];
+    const STEPS: u32 = 40;
+
+    async fn begin(&mut self, world: &World) {
+        for number in 0..3 {
+            make(world, number).await;
+        }
+    }
+
+    async fn act(&mut self, world: &World, model: &Model) {
+        let number = world.dice(3);
+        let name = format!("n{number}");
+        let Some(own) = model.get("Namespace", "", &name) else {
+            return make(world, number).await;
+        };
+        let content = format!("c{}", world.dice(1_000_000));
+        let finalizers = if world.once_in(4) {
+            json!([HOLD])
+        } else {
+            json!([])
+        };
+        let metadata = json!({"name": content, "namespace": name, "finalizers": finalizers});
+        // What is made in a namespace that goes is refused; that is how it should be.
+        let _refused = match world.dice(5) {
+            0 => world.create::<ConfigMap>(json!({"metadata": metadata})).await,
+            1 => world.create::<Secret>(json!({"metadata": metadata})).await,
+            2 | 3 => {
+                let mut pod = template(&json!({}));
+                pod["metadata"] = metadata;
+                if world.once_in(2) {
+                    pod["spec"]["nodeName"] = json!("n");
+                }
+                world.create::<Pod>(pod).await
+            }
+            _ => {
+                world.delete::<Namespace>(&own.key).await;
+                Ok(())
+            }
+        };
+    }
+
+    async fn tend(&mut self, world: &World, model: &Model) {
+        let going = ["Pod", "ConfigMap", "Secret"]
+            .iter()
+            .flat_map(|kind| model.all(kind));
+        for object in going.filter(|own| own.is_deleting()) {
+            if world.once_in(3) {
+                release(world, object).await;
+            }
+        }
+    }
+
+    fn holds(&mut self, model: &Model, change: &Change) -> Result<(), String> {
+        if let Some(namespace) = change.gone("Namespace") {
+            let left = model.inside(namespace.name()).next();
+            return left.map_or(Ok(()), |left| Err(format!("{} {} is left", left.kind, left.key)));
+        }
+        let Some(before) = &change.before else {
+            return Ok(());
+        };
+        let Some(namespace) = model.get("Namespace", "", before.namespace()) else {
+            return Ok(());
+        };
+        let went = change
+            .after
+            .as_ref()
+            .is_none_or(|after| after.is_deleting() && !before.is_deleting());
+        if went && !namespace.is_deleting() {
+            return Err("it went from a namespace that stays".to_owned());
+        }
+        let pods = model.all("Pod").any(|pod| pod.namespace() == before.namespace());
+        if went && before.kind != "Pod" && pods {
+            return Err("it went before the pods".to_owned());
+        }
+        Ok(())
+    }
+
+    fn settled(&self, model: &Model) -> Result<(), String> {
+        nothing_is_going(model)
+    }
+}
+
+/// No namespace waits to be emptied.
+pub(crate) fn nothing_is_going(model: &Model) -> Result<(), String> {
+    let going = |own: &&Arc<Seen>| own.is_deleting();
+    let left = model.all("Namespace").find(going);
+    left.map_or(Ok(()), |own| {
+        Err(format!("{} is still there: {:?}", own.key, own.at("/status")))
+    })
+}
+
+async fn make(world: &World, number: u64) {
+    let name = format!("n{number}");
+    // It may be there still, on its way out.
+    if world
+        .create::<Namespace>(json!({"metadata": {"name": name}}))
+        .await
+        .is_ok()
+    {
+        let account = json!({"metadata": {"name": "default", "namespace": name}});
+        world.create::<ServiceAccount>(account).await.unwrap();
+    }
+}
+
+/// Whoever holds an object that is going lets go of it, and nodes end pods.
+async fn release(world: &World, object: &Seen) {
+    if object.kind == "Pod" && object.text("/spec/nodeName") == "n" {
+        world.pod_has_ended(object).await;
+    }
+    let free = json!({"metadata": {"finalizers": null}});
+    let key: &ObjectKey = &object.key;
+    match object.kind.as_str() {
+        "Pod" => world.patch::<Pod>(key, free).await,
+        "Secret" => world.patch::<Secret>(key, free).await,
+        _ => world.patch::<ConfigMap>(key, free).await,
+    }
+}
+
+#[test]
+fn namespaces_go_empty_and_only_when_asked() {
+    tell(|| Namespaces);
+}

@@ -1,0 +1,266 @@
+//! Nodes fall silent, say that they are not ready, and come back; pods tolerate that for ever, for a minute, or as long
+//! as everybody: no node is believed lost that is heard, no pod leaves that may stay, and in the end taints, pods and
+//! nodes say the same.
+
+use crate::Story;
+use crate::model::{Change, Model, Seen};
+use crate::replica_set::template;
+use crate::runner::tell;
+use crate::world::World;
+use k8s_openapi::api::coordination::v1::Lease;
+use k8s_openapi::api::core::v1::{Namespace, Node, Pod};
+use machinery_meta::ObjectKey;
+use machinery_runtime::Runtime;
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+const NODES: u64 = 4;
+const LEASES: &str = "kube-node-lease";
+const NOT_READY: &str = "node.kubernetes.io/not-ready";
+const UNREACHABLE: &str = "node.kubernetes.io/unreachable";
+/// A node cannot have been silent for less than the grace period, less the age of its last sign.
+const SHORTEST_SILENCE: Duration = Duration::from_secs(30);
+/// An eviction follows its taint this fast at least, however late messages are.
+const LATENESS: Duration = Duration::from_secs(120);
+const MINUTE: Duration = Duration::from_secs(60);
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    Alive,
+    NotReady,
+    Silent,
+}
+
+struct Lifecycle {
+    runtime: Option<Runtime>,
+    next: u64,
+    states: BTreeMap<String, (State, Duration)>,
+    /// Since when, and until when, a node's pods were told to leave.
+    first_tainted: BTreeMap<String, Duration>,
+    last_tainted: BTreeMap<String, Duration>,
+}
+
+impl Story for Lifecycle {
+    const CONTROLLERS: &'static [&'static str] = &["node-lifecycle-controller", "taint-eviction-controller"];
+    const STEPS: u32 = 40;
+    const STEP_MILLIS: u64 = 20_000;
+
+    async fn begin(&mut self, world: &World) {
+        self.runtime = Some(world.runtime.clone());
+        // The server makes it at its start, most of the time.
+        let _there = world
+            .create::<Namespace>(json!({"metadata": {"name": LEASES}}))
+            .await;
+        for number in 0..NODES {
+            let name = format!("n{number}");
+            world.create_node(&name, 1000, 10).await;
+            let lease =
+                json!({"metadata": {"name": name, "namespace": LEASES}, "spec": {"holderIdentity": name}});
+            world.create::<Lease>(lease).await.unwrap();
+            self.states.insert(name, (State::Alive, Duration::ZERO));
+        }
+    }
+
+    async fn act(&mut self, world: &World, model: &Model) {
+        let name = format!("n{}", world.dice(NODES));
+        let state = match world.dice(9) {
+            0 => State::Silent,
+            1 => State::NotReady,
+            2..5 => State::Alive,
+            5 => {
+                let cordon = json!({"spec": {"unschedulable": world.once_in(2)}});
+                return world.patch::<Node>(&ObjectKey::cluster(name), cordon).await;
+            }
+            _ => return self.make_pod(world, &name).await,
+        };
+        let known = self.states.get_mut(&name).unwrap();
+        if known.0 != state {
+            *known = (state, world.runtime.monotonic());
+        }
+        let node = model.get("Node", "", &name).unwrap();
+        self.speak(world, node).await;
+    }
+
+    async fn tend(&mut self, world: &World, model: &Model) {
+        for node in model.all("Node") {
+            self.speak(world, node).await;
+        }
+        for pod in model
+            .all("Pod")
+            .filter(|pod| self.state(pod.text("/spec/nodeName")) != State::Silent)
+        {
+            let alive = self.state(pod.text("/spec/nodeName")) == State::Alive;
+            if pod.is_deleting() {
+                world.pod_has_ended(pod).await;
+            } else if alive && !pod.is_ready_pod() {
+                world.pod_is_ready(pod).await;
+            }
+        }
+    }
+
+    fn holds(&mut self, model: &Model, change: &Change) -> Result<(), String> {
+        let now = self.runtime.as_ref().unwrap().monotonic();
+        let Some(after) = &change.after else { return Ok(()) };
+        if after.kind == "Node" {
+            if given_up(after) {
+                self.first_tainted.entry(after.name().to_owned()).or_insert(now);
+                self.last_tainted.insert(after.name().to_owned(), now);
+            }
+            return self.is_rightly_lost(change, after, now);
+        }
+        let leaves = after.kind == "Pod"
+            && after.is_deleting()
+            && change.before.as_ref().is_some_and(|before| !before.is_deleting());
+        if !leaves {
+            return Ok(());
+        }
+        let node = after.text("/spec/nodeName");
+        let told = model.get("Node", "", node).is_some_and(|node| given_up(node))
+            || self.last_tainted.get(node).is_some_and(|at| now - *at < LATENESS);
+        let waited = now - self.first_tainted.get(node).copied().unwrap_or(now);
+        match after.label("stays") {
+            _ if !told => Err("its node was not given up".to_owned()),
+            Some("forever") => Err("it was to stay for ever".to_owned()),
+            Some("minute") if waited < MINUTE / 2 => Err(format!("it left after {waited:?}")),
+            _ => Ok(()),
+        }
+    }
+
+    fn settled(&self, model: &Model) -> Result<(), String> {
+        let unready = self
+            .states
+            .values()
+            .filter(|(state, _)| *state != State::Alive)
+            .count();
+        for node in model.all("Node") {
+            self.is_right(node, unready)?;
+        }
+        for pod in model.all("Pod") {
+            let node = model.get("Node", "", pod.text("/spec/nodeName")).unwrap();
+            let state = self.state(node.name());
+            let leaves = given_up(node) && pod.label("stays") != Some("forever");
+            let gone = pod.is_deleting() && state == State::Silent;
+            if leaves && !gone || pod.is_deleting() && state != State::Silent {
+                return Err(format!(
+                    "{} is left on {}, which is {state:?}",
+                    pod.key,
+                    node.name()
+                ));
+            }
+            if pod.is_ready_pod() && state != State::Alive {
+                return Err(format!("{} is ready on {}", pod.key, node.name()));
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Lifecycle {
+    fn state(&self, node: &str) -> State {
+        self.states[node].0
+    }
+
+    /// What a node says: its lease, and its readiness where that is not what it should be.
+    async fn speak(&self, world: &World, node: &Seen) {
+        let state = self.state(node.name());
+        if state == State::Silent {
+            return;
+        }
+        let now = world.runtime.now().strftime("%Y-%m-%dT%H:%M:%S%.6fZ").to_string();
+        let lease = ObjectKey::new(LEASES, node.name());
+        world
+            .patch::<Lease>(&lease, json!({"spec": {"renewTime": now}}))
+            .await;
+        let ready = state == State::Alive;
+        if node.condition("Ready") != if ready { "True" } else { "False" } {
+            let conditions = [world.condition("Ready", ready)];
+            world
+                .patch_status::<Node>(&node.key, json!({"conditions": conditions}))
+                .await;
+        }
+    }
+
+    async fn make_pod(&mut self, world: &World, node: &str) {
+        self.next += 1;
+        let minute = |key: &str| json!({"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": MINUTE.as_secs()});
+        let (stays, tolerations): (&str, Value) = match world.dice(3) {
+            0 => ("forever", json!([{"operator": "Exists"}])),
+            1 => ("minute", json!([minute(NOT_READY), minute(UNREACHABLE)])),
+            _ => ("default", json!([])),
+        };
+        let mut pod = template(&json!({"stays": stays}));
+        pod["metadata"]["name"] = json!(format!("p{}", self.next));
+        pod["spec"]["nodeName"] = json!(node);
+        pod["spec"]["tolerations"] = tolerations;
+        world.create::<Pod>(pod).await.unwrap();
+    }
+
+    fn is_rightly_lost(&self, change: &Change, after: &Arc<Seen>, now: Duration) -> Result<(), String> {
+        let became_unknown = after.condition("Ready") == "Unknown"
+            && change
+                .before
+                .as_ref()
+                .is_some_and(|before| before.condition("Ready") != "Unknown");
+        let (state, since) = self.states[after.name()];
+        if became_unknown && (state != State::Silent || now - since < SHORTEST_SILENCE) {
+            return Err(format!("{state:?} for {:?}", now - since));
+        }
+        let newly_given_up =
+            given_up(after) && change.before.as_ref().is_some_and(|before| !given_up(before));
+        if newly_given_up && after.condition("Ready") == "True" {
+            return Err("given up though it is ready".to_owned());
+        }
+        Ok(())
+    }
+
+    /// Conditions and taints say what the node does.
+    fn is_right(&self, node: &Seen, unready: usize) -> Result<(), String> {
+        let (ready, key) = match self.state(node.name()) {
+            State::Alive => ("True", None),
+            State::NotReady => ("False", Some(NOT_READY)),
+            State::Silent => ("Unknown", Some(UNREACHABLE)),
+        };
+        let mut expected: Vec<(&str, &str)> = key.map(|key| (key, "NoSchedule")).into_iter().collect();
+        if node.at("/spec/unschedulable") == Some(&json!(true)) {
+            expected.push(("node.kubernetes.io/unschedulable", "NoSchedule"));
+        }
+        // Of three in four, none more is given up; of all, none.
+        let may = key.filter(|_| unready < 4).map(|key| (key, "NoExecute"));
+        let must = may.filter(|_| unready < 3);
+        let have: Vec<(&str, &str)> = node.list("/spec/taints").iter().map(taint).collect();
+        let right = node.condition("Ready") == ready
+            && expected.iter().chain(&must).all(|own| have.contains(own))
+            && have.iter().all(|own| expected.contains(own) || may == Some(*own));
+        if right {
+            return Ok(());
+        }
+        Err(format!(
+            "{} is to be {ready} and {unready} are not, it has {have:?}",
+            node.name()
+        ))
+    }
+}
+
+fn taint(own: &Value) -> (&str, &str) {
+    (own["key"].as_str().unwrap(), own["effect"].as_str().unwrap())
+}
+
+fn given_up(node: &Seen) -> bool {
+    node.list("/spec/taints")
+        .iter()
+        .map(taint)
+        .any(|(_, effect)| effect == "NoExecute")
+}
+
+#[test]
+fn nodes_are_given_up_when_they_are_lost() {
+    tell(|| Lifecycle {
+        runtime: None,
+        next: 0,
+        states: BTreeMap::new(),
+        first_tainted: BTreeMap::new(),
+        last_tainted: BTreeMap::new(),
+    });
+}

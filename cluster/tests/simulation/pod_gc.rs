@@ -1,0 +1,115 @@
+//! Nodes vanish, pods end, and some are deleted before they had a node: what nobody else removes goes, and nothing
+//! else does.
+
+use crate::Story;
+use crate::model::{Change, Model, Seen};
+use crate::replica_set::template;
+use crate::runner::tell;
+use crate::world::World;
+use controllers_manager::Config;
+use k8s_openapi::api::core::v1::{Node, Pod};
+use machinery_meta::Uid;
+use serde_json::json;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+/// Finished pods that are kept.
+const KEPT: usize = 3;
+
+#[derive(Default)]
+struct Collected {
+    next: u64,
+    deleted: BTreeSet<Uid>,
+    /// Pods whose node was gone at some time since they had it.
+    orphaned: BTreeSet<Uid>,
+}
+
+impl Story for Collected {
+    const CONTROLLERS: &'static [&'static str] = &["pod-garbage-collector-controller"];
+    const STEPS: u32 = 40;
+    const STEP_MILLIS: u64 = 15_000;
+
+    fn configure(&self, config: &mut Config) {
+        config.terminated_pod_gc_threshold = KEPT;
+    }
+
+    async fn begin(&mut self, world: &World) {
+        for name in ["n0", "n1"] {
+            world.create_node(name, 1000, 10).await;
+        }
+    }
+
+    async fn act(&mut self, world: &World, model: &Model) {
+        let node = format!("n{}", world.dice(2));
+        let pod = world.pick(model.all("Pod").cloned().collect());
+        match (world.dice(6), pod) {
+            (0, _) => match model.get("Node", "", &node) {
+                Some(own) => world.delete::<Node>(&own.key).await,
+                None => world.create_node(&node, 1000, 10).await,
+            },
+            (1, Some(pod)) => {
+                self.deleted.insert(pod.uid.clone());
+                world.delete::<Pod>(&pod.key).await;
+            }
+            (2 | 3, Some(pod)) => world.pod_is(&pod, "Succeeded").await,
+            _ => {
+                let mut own = template(&json!({}));
+                self.next += 1;
+                own["metadata"]["name"] = json!(format!("p{}", self.next));
+                if !world.once_in(4) {
+                    own["spec"]["nodeName"] = json!(node);
+                }
+                world.create::<Pod>(own).await.unwrap();
+            }
+        }
+    }
+
+    async fn tend(&mut self, world: &World, model: &Model) {
+        let has_node = |pod: &Seen| model.get("Node", "", pod.text("/spec/nodeName")).is_some();
+        for pod in model.all("Pod").filter(|pod| pod.is_deleting() && has_node(pod)) {
+            world.pod_has_ended(pod).await;
+        }
+    }
+
+    fn holds(&mut self, model: &Model, change: &Change) -> Result<(), String> {
+        for pod in model.all("Pod") {
+            let node = pod.text("/spec/nodeName");
+            if !node.is_empty() && model.get("Node", "", node).is_none() {
+                self.orphaned.insert(pod.uid.clone());
+            }
+        }
+        let Some(pod) = change.gone("Pod") else {
+            return Ok(());
+        };
+        let one_too_many = pod.is_ended_pod() && ended(model) >= KEPT;
+        if self.deleted.contains(&pod.uid) || self.orphaned.contains(&pod.uid) || one_too_many {
+            return Ok(());
+        }
+        Err("nobody asked for it to go".to_owned())
+    }
+
+    fn settled(&self, model: &Model) -> Result<(), String> {
+        let lost = |pod: &&Arc<Seen>| {
+            let node = pod.text("/spec/nodeName");
+            pod.is_deleting() || (!node.is_empty() && model.get("Node", "", node).is_none())
+        };
+        if let Some(pod) = model.all("Pod").find(lost) {
+            return Err(format!("{} is left", pod.key));
+        }
+        let ended = ended(model);
+        if ended <= KEPT {
+            Ok(())
+        } else {
+            Err(format!("{ended} finished pods"))
+        }
+    }
+}
+
+fn ended(model: &Model) -> usize {
+    model.all("Pod").filter(|pod| pod.is_ended_pod()).count()
+}
+
+#[test]
+fn pods_nobody_else_removes_go() {
+    tell(Collected::default);
+}

@@ -1,0 +1,134 @@
+//! Sizes change, pods vanish, fail, are given away and found, while messages are lost: two sets of one selector never
+//! make more pods than were asked for, and in the end have as many as they ask for.
+
+use crate::Story;
+use crate::model::{Change, Model, Seen};
+use crate::runner::{tell, tell_one};
+use crate::world::World;
+use cluster::Request;
+use k8s_openapi::api::apps::v1::ReplicaSet;
+use k8s_openapi::api::core::v1::Pod;
+use machinery_meta::ObjectKey;
+use serde_json::{Value, json};
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+const LARGEST: u64 = 8;
+
+struct ReplicaSets;
+
+pub(crate) fn template(labels: &Value) -> Value {
+    json!({"metadata": {"labels": labels}, "spec": {"containers": [{"name": "c", "image": "i"}]}})
+}
+
+impl Story for ReplicaSets {
+    const CONTROLLERS: &'static [&'static str] = &["replicaset-controller"];
+
+    async fn begin(&mut self, world: &World) {
+        for name in ["a", "b"] {
+            let labels = json!({"app": "a"});
+            let set = json!({"metadata": {"name": name}, "spec": {
+                "replicas": 3, "selector": {"matchLabels": labels}, "template": template(&labels)}});
+            world.create::<ReplicaSet>(set).await.unwrap();
+        }
+    }
+
+    async fn act(&mut self, world: &World, model: &Model) {
+        let Some(pod) = world.pick(model.all("Pod").cloned().collect()) else {
+            return scale(world).await;
+        };
+        match world.dice(6) {
+            0 => scale(world).await,
+            1 => world.delete::<Pod>(&pod.key).await,
+            2 => world.pod_is(&pod, "Failed").await,
+            3 => world.pod_is_ready(&pod).await,
+            4 => {
+                let labels = json!({"metadata": {"labels": {"app": "other"}}});
+                world.patch::<Pod>(&pod.key, labels).await;
+            }
+            _ => {
+                let mut orphan = template(&json!({"app": "a"}));
+                orphan["metadata"]["name"] = json!(format!("orphan-{}", world.dice(1_000_000)));
+                world.create::<Pod>(orphan).await.unwrap();
+            }
+        }
+    }
+
+    fn holds(&mut self, model: &Model, change: &Change) -> Result<(), String> {
+        let Some(pod) = change.made("Pod") else {
+            return Ok(());
+        };
+        for set in model.all("ReplicaSet").filter(|set| pod.is_controlled_by(set)) {
+            let active = active(model, set);
+            if active as u64 > LARGEST {
+                return Err(format!("{active} pods of {}", set.key));
+            }
+        }
+        Ok(())
+    }
+
+    fn settled(&self, model: &Model) -> Result<(), String> {
+        for set in model.all("ReplicaSet") {
+            let (wanted, active) = (set.number("/spec/replicas"), active(model, set));
+            let ready = model.pods_of(set).filter(|pod| pod.is_ready_pod()).count() as i64;
+            let said = (
+                set.number("/status/replicas"),
+                set.number("/status/readyReplicas"),
+            );
+            let seen = set.number("/status/observedGeneration") == set.generation;
+            if active != wanted || said != (wanted, ready) || !seen {
+                let key = &set.key;
+                return Err(format!(
+                    "{key}: {active} active, {ready} ready, {wanted} wanted, {said:?} in status"
+                ));
+            }
+        }
+        let astray = |pod: &&Arc<Seen>| {
+            pod.is_active_pod() && (pod.label("app") == Some("a")) != pod.controller().is_some()
+        };
+        model
+            .all("Pod")
+            .find(astray)
+            .map_or(Ok(()), |pod| Err(format!("{} is astray", pod.key)))
+    }
+
+    fn sent(&self, mutations: &[Request]) -> Result<(), String> {
+        deleted_once(mutations)
+    }
+}
+
+async fn scale(world: &World) {
+    let name = if world.once_in(2) { "a" } else { "b" };
+    let body = json!({"spec": {"replicas": world.dice(LARGEST + 1)}});
+    world
+        .patch::<ReplicaSet>(&ObjectKey::new("default", name), body)
+        .await;
+}
+
+fn active(model: &Model, owner: &Seen) -> i64 {
+    model.pods_of(owner).filter(|pod| pod.is_active_pod()).count() as i64
+}
+
+/// No pod's deletion was asked for again after the server had done it.
+pub(crate) fn deleted_once(mutations: &[Request]) -> Result<(), String> {
+    let mut deleted = BTreeSet::new();
+    let done = |request: &&Request| request.method == "DELETE" && request.code == 200;
+    for request in mutations.iter().filter(done) {
+        if !deleted.insert(&request.path) {
+            return Err(format!("{} was deleted twice", request.path));
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn replica_sets_have_the_pods_they_ask_for() {
+    tell(|| ReplicaSets);
+}
+
+/// A seed decides everything: told twice, everything happens in the same order at the same time.
+#[test]
+fn a_seed_told_twice_is_the_same_story() {
+    assert_eq!(tell_one(ReplicaSets, 7), tell_one(ReplicaSets, 7));
+    assert_ne!(tell_one(ReplicaSets, 7), tell_one(ReplicaSets, 8));
+}
