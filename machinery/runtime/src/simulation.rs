@@ -49,9 +49,15 @@ const LONGEST_PAUSE_MICROS: u64 = 3_000;
 ///
 /// # Panics
 /// When a variable says something else.
-#[expect(clippy::disallowed_methods, reason = "the knobs of simulated tests, which have no config")]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the knobs of simulated tests, which have no config"
+)]
 pub fn seeds(default: u64) -> Range<u64> {
-    let number = |text: &str| text.parse::<u64>().unwrap_or_else(|_| panic!("{text:?} is no seed"));
+    let number = |text: &str| {
+        text.parse::<u64>()
+            .unwrap_or_else(|_| panic!("{text:?} is no seed"))
+    };
     if let Ok(one) = std::env::var("KNARR_SEED") {
         let one = number(&one);
         return one..one + 1;

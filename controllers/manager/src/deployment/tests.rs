@@ -77,6 +77,14 @@ fn rolling() {
         &[("new", 2)],
     );
     check(&three, &[set("old", 0, 0, 3), set("new", 3, 3, 3)], None, &[]);
+    // The old set's status is of before it was scaled down: what it counts beyond the size makes no room.
+    let loose = json!({"strategy": {"rollingUpdate": {"maxSurge": 1, "maxUnavailable": 1}}});
+    check(
+        &deployment(3, loose),
+        &[set("old", 3, 4, 3), set("new", 1, 1, 3)],
+        None,
+        &[("old", 1)],
+    );
     // Pods of an old set that are not available go first, and free room.
     check(
         &three,
