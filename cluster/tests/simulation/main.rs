@@ -10,7 +10,13 @@
 //!                                        log -> Model -> holds? at every revision
 //! ```
 
-#![allow(clippy::unwrap_used, reason = "a test, helpers included")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::cast_sign_loss,
+    clippy::cast_possible_wrap,
+    clippy::cast_possible_truncation,
+    reason = "a test, helpers included; its numbers are small"
+)]
 
 mod history;
 mod image;
