@@ -181,7 +181,9 @@ fn query(server: &str, name: &str) -> Option<Option<Ipv4Addr>> {
         question.extend_from_slice(label.as_bytes());
     }
     question.extend_from_slice(&[0, 0, 1, 0, 1]);
-    socket.send_to(&question, (server, 53)).ok()?;
+    // Connected, as resolvers do it: a refusal is heard then.
+    socket.connect((server, 53)).ok()?;
+    socket.send(&question).ok()?;
     let mut answer = [0; 1500];
     let count = socket.recv(&mut answer).ok()?;
     Some(first_address(&answer[..count], question.len()))

@@ -128,6 +128,8 @@ async fn work(arguments: AgentArguments) -> anyhow::Result<()> {
     // Routes and rules follow all nodes, which the node's own identity may not.
     let services = services_client(&arguments, &runtime).await?;
     start_network(&arguments, &runtime, &services, &node_name);
+    // Pods that run already ask for names and services, whatever the container runtime does.
+    start_services(&arguments, &runtime, &services, &node_name);
     let socket = config.container_runtime_endpoint.clone();
     if arguments.container_runtime_endpoint.is_none() {
         start_containerd(&arguments, &runtime).await?;
@@ -143,7 +145,6 @@ async fn work(arguments: AgentArguments) -> anyhow::Result<()> {
         architecture,
     )
     .await?;
-    start_services(&arguments, &runtime, &services, &node_name);
     let kubelet = Kubelet::start(runtime.clone(), config, client.kube().clone()).await?;
     tracing::info!(node = node_name, port = kubelet.port(), "the node agent runs");
     let mut term = signal(SignalKind::terminate()).context("listening for signals")?;

@@ -15,6 +15,8 @@ use std::net::Ipv4Addr;
 use std::sync::{Arc, RwLock};
 use std::time::Duration;
 
+/// Our table of the kernel's rules.
+const TABLE: &str = "knarr-dns";
 /// Between attempts to listen.
 const RETRY: Duration = Duration::from_secs(2);
 
@@ -59,7 +61,26 @@ async fn own_address(exec: &dyn Exec, address: Ipv4Addr) -> Result<(), node_sys:
     }
     let spec = CommandSpec::new("ip").args(["address", "replace", &format!("{address}/32"), "dev", "lo"]);
     exec.run(spec).await?.success("ip")?;
+    let spec = CommandSpec::new("nft").args(["-f", "-"]).stdin(silence(address));
+    exec.run(spec).await?.success("nft")?;
     Ok(())
+}
+
+/// Rules that outlive us: where nobody listens on the address, nobody refuses either. A resolver takes a refusal for
+/// an answer and gives up; it takes silence for a lost packet and asks again, and by then the next agent is there.
+fn silence(address: Ipv4Addr) -> String {
+    format!(
+        "table ip {TABLE}
+delete table ip {TABLE}
+table ip {TABLE} {{
+  chain refusals {{
+    type filter hook output priority filter; policy accept;
+    ip saddr {address} icmp type destination-unreachable icmp code port-unreachable drop
+    ip saddr {address} tcp sport 53 tcp flags & rst == rst drop
+  }}
+}}
+"
+    )
 }
 
 /// Every change of a service or of its slices makes its names anew.

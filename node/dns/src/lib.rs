@@ -7,7 +7,8 @@
 //!
 //! The messages are read and written by ~200 lines of our own rather than by hickory-server, which spawns outside of
 //! any scope; a question costs one lookup and one buffer. The cluster's DNS address is made an address of the node,
-//! so pods reach it without translation, and names are answered while the control plane is away.
+//! so pods reach it without translation, and names are answered while the control plane is away. While we are away
+//! ourselves the kernel keeps silent on that address instead of refusing, so that resolvers ask again.
 //!
 //! Pods' own names (`10-244-0-5.ns.pod…`) are answered from what they spell, as upstream's default does.
 
