@@ -21,7 +21,9 @@ const LEASES: &str = "kube-node-lease";
 const NOT_READY: &str = "node.kubernetes.io/not-ready";
 const UNREACHABLE: &str = "node.kubernetes.io/unreachable";
 /// A node cannot have been silent for less than the grace period, less the age of its last sign.
-const SHORTEST_SILENCE: Duration = Duration::from_secs(30);
+const SHORTEST_SILENCE: Duration = Duration::from_secs(15);
+/// How often a node renews its lease.
+const RENEW_EVERY: Duration = Duration::from_secs(9);
 /// An eviction follows its taint this fast at least, however late messages are.
 const LATENESS: Duration = Duration::from_secs(120);
 const MINUTE: Duration = Duration::from_secs(60);
@@ -37,6 +39,7 @@ struct Lifecycle {
     runtime: Option<Runtime>,
     next: u64,
     states: BTreeMap<String, (State, Duration)>,
+    renewed: BTreeMap<String, Duration>,
     /// Since when, and until when, a node's pods were told to leave.
     first_tainted: BTreeMap<String, Duration>,
     last_tainted: BTreeMap<String, Duration>,
@@ -163,16 +166,11 @@ impl Lifecycle {
     }
 
     /// What a node says: its lease, and its readiness where that is not what it should be.
-    async fn speak(&self, world: &World, node: &Seen) {
+    async fn speak(&mut self, world: &World, node: &Seen) {
         let state = self.state(node.name());
         if state == State::Silent {
             return;
         }
-        let now = world.runtime.now().strftime("%Y-%m-%dT%H:%M:%S%.6fZ").to_string();
-        let lease = ObjectKey::new(LEASES, node.name());
-        world
-            .patch::<Lease>(&lease, json!({"spec": {"renewTime": now}}))
-            .await;
         let ready = state == State::Alive;
         if node.condition("Ready") != if ready { "True" } else { "False" } {
             let conditions = [world.condition("Ready", ready)];
@@ -180,6 +178,20 @@ impl Lifecycle {
                 .patch_status::<Node>(&node.key, json!({"conditions": conditions}))
                 .await;
         }
+        let at = world.runtime.monotonic();
+        if self
+            .renewed
+            .get(node.name())
+            .is_some_and(|last| at - *last < RENEW_EVERY)
+        {
+            return;
+        }
+        self.renewed.insert(node.name().to_owned(), at);
+        let now = world.runtime.now().strftime("%Y-%m-%dT%H:%M:%S%.6fZ").to_string();
+        let lease = ObjectKey::new(LEASES, node.name());
+        world
+            .patch::<Lease>(&lease, json!({"spec": {"renewTime": now}}))
+            .await;
     }
 
     async fn make_pod(&mut self, world: &World, node: &str) {
@@ -260,6 +272,7 @@ fn nodes_are_given_up_when_they_are_lost() {
         runtime: None,
         next: 0,
         states: BTreeMap::new(),
+        renewed: BTreeMap::new(),
         first_tainted: BTreeMap::new(),
         last_tainted: BTreeMap::new(),
     });
