@@ -8,6 +8,7 @@ use parking_lot::Mutex;
 use std::collections::VecDeque;
 use std::pin::Pin;
 use std::task::{Context, Poll};
+use tokio::sync::OwnedSemaphorePermit;
 
 /// Why a body ended early.
 pub type BodyError = Box<dyn std::error::Error + Send + Sync>;
@@ -23,7 +24,11 @@ pub trait FrameSource: Send {
 /// A body; its data are [`Bytes`], shared wherever they can be. The lock is never contended: it makes a body `Sync`, so
 /// that a request can be borrowed across awaits.
 #[derive(Default)]
-pub struct Body(Mutex<Inner>);
+pub struct Body {
+    inner: Mutex<Inner>,
+    #[expect(dead_code, reason = "let go of when the body is, never read")]
+    held: Option<OwnedSemaphorePermit>,
+}
 
 #[derive(Default)]
 enum Inner {
@@ -37,7 +42,7 @@ enum Inner {
 
 impl std::fmt::Debug for Body {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(match *self.0.lock() {
+        f.write_str(match *self.inner.lock() {
             Inner::Empty => "Body(empty)",
             Inner::Chunks(_) => "Body(chunks)",
             Inner::Frames(_) => "Body(frames)",
@@ -49,7 +54,10 @@ impl std::fmt::Debug for Body {
 
 impl From<Inner> for Body {
     fn from(inner: Inner) -> Self {
-        Self(Mutex::new(inner))
+        Self {
+            inner: Mutex::new(inner),
+            held: None,
+        }
     }
 }
 
@@ -82,9 +90,23 @@ impl Body {
         Self::from(Inner::Other(body.map_err(Into::into).boxed_unsync()))
     }
 
+    /// Keeps a permit for as long as there is something to send.
+    #[must_use]
+    pub(crate) fn holding(self, permit: OwnedSemaphorePermit) -> Self {
+        Self {
+            held: Some(permit),
+            ..self
+        }
+    }
+
     /// Reads all of it, at most `limit` bytes.
     pub async fn read(mut self, limit: usize) -> Result<Bytes, ReadBodyError> {
-        if let Inner::Chunks(chunks) = self.0.get_mut()
+        self.read_up_to(limit).await
+    }
+
+    /// Reads all of it, at most `limit` bytes; what is left of a longer one can be discarded.
+    pub async fn read_up_to(&mut self, limit: usize) -> Result<Bytes, ReadBodyError> {
+        if let Inner::Chunks(chunks) = self.inner.get_mut()
             && chunks.len() == 1
         {
             let only = chunks.pop_front().unwrap_or_default();
@@ -169,7 +191,7 @@ impl http_body::Body for Body {
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
-        match self.0.get_mut() {
+        match self.inner.get_mut() {
             Inner::Empty => Poll::Ready(None),
             Inner::Chunks(chunks) => Poll::Ready(chunks.pop_front().map(|chunk| Ok(Frame::data(chunk)))),
             Inner::Frames(source) => Poll::Ready(source.next_frame().map(|chunk| Ok(Frame::data(chunk)))),
@@ -182,7 +204,7 @@ impl http_body::Body for Body {
     }
 
     fn is_end_stream(&self) -> bool {
-        match &*self.0.lock() {
+        match &*self.inner.lock() {
             Inner::Empty => true,
             Inner::Chunks(chunks) => chunks.is_empty(),
             Inner::Frames(source) => source.remaining_bytes() == Some(0),
@@ -192,7 +214,7 @@ impl http_body::Body for Body {
     }
 
     fn size_hint(&self) -> SizeHint {
-        match &*self.0.lock() {
+        match &*self.inner.lock() {
             Inner::Empty => SizeHint::with_exact(0),
             Inner::Chunks(chunks) => SizeHint::with_exact(chunks.iter().map(|c| c.len() as u64).sum()),
             Inner::Frames(source) => source

@@ -15,7 +15,7 @@ use std::io::Write;
 use std::sync::Arc;
 
 /// Frames are about this long: a TLS record.
-const FRAME_BYTES: usize = 16 * 1024;
+pub(crate) const FRAME_BYTES: usize = 16 * 1024;
 /// Slices from here on are sent as they are instead of being copied into a frame.
 const SHARED_SLICE_BYTES: usize = 32 * 1024;
 /// Answers at least this long are compressed when the client takes it, as upstream does.

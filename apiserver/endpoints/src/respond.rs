@@ -1,7 +1,7 @@
 //! Answers in the negotiated form.
 
 use crate::body::{Body, FrameSource};
-use crate::framing::{GZIP_FROM_BYTES, GzipFrames, ListFrames, ObjectFrame, SliceFrames};
+use crate::framing::{FRAME_BYTES, GZIP_FROM_BYTES, GzipFrames, ListFrames, ObjectFrame, SliceFrames};
 use crate::negotiation::{Form, Format, View};
 use crate::table::{self, IncludeObject};
 use apiserver_registry::Entry;
@@ -48,13 +48,14 @@ pub(crate) fn framed(
         .expect("headers are well formed")
 }
 
+/// An answer that was made as a whole; it is handed out in pieces, so that it counts as held until it has been read.
 fn bytes(status: StatusCode, form: Form, content_type: &'static str, body: Vec<u8>) -> http::Response<Body> {
-    framed(
-        status,
-        form,
-        content_type,
-        SliceFrames(VecDeque::from([Bytes::from(body)])),
-    )
+    let mut rest = Bytes::from(body);
+    let mut pieces = VecDeque::with_capacity(rest.len() / FRAME_BYTES + 1);
+    while !rest.is_empty() {
+        pieces.push_back(rest.split_to(rest.len().min(FRAME_BYTES)));
+    }
+    framed(status, form, content_type, SliceFrames(pieces))
 }
 
 /// A JSON text in the format asked for (never protobuf).
@@ -276,6 +277,12 @@ fn joined(
     Ok(out)
 }
 
+/// Whether a page is sent from the stored slices, without a copy of its own.
+pub(crate) fn is_shared(row: &ResourceRow, form: Form, page: &ListPage) -> bool {
+    let as_stored = form.view == View::Whole && form.format == Format::Json && !form.pretty;
+    as_stored && page.entries.iter().all(|entry| is_current(row, entry))
+}
+
 fn whole_list(
     store: &Store,
     form: Form,
@@ -288,8 +295,7 @@ fn whole_list(
         row.list_kind,
         row.gvk.api_version()
     );
-    let current = page.entries.iter().all(|entry| is_current(row, entry));
-    if form.format == Format::Json && current && !form.pretty {
+    if is_shared(row, form, &page) {
         let frames = ListFrames::new(Bytes::from(head), page.entries, ObjectFrame::item(row));
         return Ok(framed(StatusCode::OK, form, Format::Json.media_type(), frames));
     }

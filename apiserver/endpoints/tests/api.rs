@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test, helpers included")]
 
-use apiserver_endpoints::{Body, Endpoints, NoHooks, RequestInfo, VersionInfo};
+use apiserver_endpoints::{Body, Endpoints, ListMemory, NoHooks, RequestInfo, VersionInfo};
 use apiserver_registry::{AdmitAll, Registry, RequestContext, kinds};
 use apiserver_storage::LogStorage;
 use http::{Method, Request};
@@ -26,6 +26,7 @@ impl Api {
             Arc::new(AdmitAll),
             Arc::new(NoHooks),
             VersionInfo::default(),
+            ListMemory::of(64 << 20),
         );
         Self { endpoints, runtime }
     }

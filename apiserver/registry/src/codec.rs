@@ -1,7 +1,7 @@
 //! Between trees in a served version and the records storage keeps.
 
 use crate::error::RegistryError;
-use crate::row::ResourceRow;
+use crate::row::{ResourceRow, Selectable};
 use apiserver_storage::{Entry, Record};
 use machinery_meta::{ObjectHeader, ObjectKey, OwnerRef, Uid};
 use machinery_schema::{Ref, Strictness, Tree, decode_json, encode_split};
@@ -9,6 +9,23 @@ use std::sync::Arc;
 
 /// The object of an entry, in the row's version, with the entry's revision in its metadata.
 pub(crate) fn decode(row: &ResourceRow, entry: &Entry) -> Result<Tree, RegistryError> {
+    let tree = decode_stored(row, entry)?;
+    let stored = &row.stored;
+    Ok(match &stored.conversion {
+        Some(conversion) => conversion.to_served(&tree, &row.schema, row.ty),
+        None => tree,
+    }
+    .with_type_meta(row))
+}
+
+/// The record of an entry as the schema of now has it.
+pub(crate) fn renewed(row: &ResourceRow, entry: &Entry) -> Result<Record, RegistryError> {
+    let tree = decode_stored(row, entry)?;
+    Ok(record(row, &as_stored(row, tree)))
+}
+
+/// The object of an entry, in the version it is stored in.
+fn decode_stored(row: &ResourceRow, entry: &Entry) -> Result<Tree, RegistryError> {
     let parts = &entry.record.parts;
     let revision = entry.revision.to_string();
     let mut text = Vec::with_capacity(entry.record.len() + revision.len() + 3);
@@ -30,15 +47,11 @@ pub(crate) fn decode(row: &ResourceRow, entry: &Entry) -> Result<Tree, RegistryE
     if entry.record.fingerprint != stored.schema.fingerprint() {
         renormalise(row, &mut tree);
     }
-    Ok(match &stored.conversion {
-        Some(conversion) => conversion.to_served(&tree, &row.schema, row.ty),
-        None => tree,
-    }
-    .with_type_meta(row))
+    Ok(tree)
 }
 
 /// A record of an older schema: pruned while decoding, defaulted here.
-fn renormalise(row: &ResourceRow, tree: &mut Tree) {
+pub(crate) fn renormalise(row: &ResourceRow, tree: &mut Tree) {
     machinery_schema::apply_defaults(tree);
     row.strategy.defaults(tree);
 }
@@ -63,26 +76,34 @@ impl WithTypeMeta for Tree {
 /// The record of an object in the row's version.
 pub(crate) fn encode(row: &ResourceRow, object: &Tree) -> Result<Record, RegistryError> {
     let stored = &row.stored;
-    let converted = match &stored.conversion {
+    Ok(match &stored.conversion {
         Some(conversion) => {
-            let mut tree = conversion.to_stored(object, &stored.schema, stored.ty);
-            tree.set_str(&["apiVersion"], &stored.gvk.api_version());
-            tree.set_str(&["kind"], &stored.gvk.kind);
-            Some(tree)
+            let converted = conversion.to_stored(object, &stored.schema, stored.ty);
+            record(row, &as_stored(row, converted))
         }
-        None => None,
-    };
-    let object = converted.as_ref().unwrap_or(object);
-    let split = encode_split(object);
-    Ok(Record {
-        parts: [split.type_meta, split.head, split.tail],
-        fingerprint: stored.schema.fingerprint(),
-        header: Arc::new(header(row, object)),
+        None => record(row, object),
     })
 }
 
+/// Says of an object in stored form that it is.
+pub(crate) fn as_stored(row: &ResourceRow, mut object: Tree) -> Tree {
+    object.set_str(&["apiVersion"], &row.stored.gvk.api_version());
+    object.set_str(&["kind"], &row.stored.gvk.kind);
+    object
+}
+
+/// The record of an object in stored form.
+pub(crate) fn record(row: &ResourceRow, object: &Tree) -> Record {
+    let split = encode_split(object);
+    Record {
+        parts: [split.type_meta, split.head, split.tail],
+        fingerprint: row.stored.schema.fingerprint(),
+        header: Arc::new(header(&row.selectable, object)),
+    }
+}
+
 /// The header of an object in stored form.
-pub(crate) fn header(row: &ResourceRow, object: &Tree) -> ObjectHeader {
+pub(crate) fn header(selectable: &[Selectable], object: &Tree) -> ObjectHeader {
     let root = object.root();
     let Some(meta) = root.get("metadata") else {
         return ObjectHeader::default();
@@ -96,8 +117,7 @@ pub(crate) fn header(row: &ResourceRow, object: &Tree) -> ObjectHeader {
         .map(|(key, value)| (boxed(key), boxed(value.as_str().unwrap_or_default())))
         .collect();
     labels.sort();
-    let mut fields: Vec<(Box<str>, Box<str>)> = row
-        .selectable
+    let mut fields: Vec<(Box<str>, Box<str>)> = selectable
         .iter()
         .map(|field| (boxed(&field.label), field.value(root).into()))
         .collect();

@@ -42,6 +42,7 @@ pub mod row;
 pub mod store;
 pub mod strategy;
 pub mod table_strategy;
+mod values;
 pub mod verbs;
 
 pub use admission::{Admission, AdmitAll, Attributes, Operation};

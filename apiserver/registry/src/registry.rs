@@ -2,6 +2,7 @@
 
 use crate::row::ResourceRow;
 use crate::store::Store;
+use crate::values::ObjectValues;
 use apiserver_storage::Storage;
 use arc_swap::ArcSwap;
 use machinery_runtime::Runtime;
@@ -16,7 +17,8 @@ pub struct Registry(Arc<Inner>);
 struct Inner {
     storage: Arc<dyn Storage>,
     runtime: Runtime,
-    rows: ArcSwap<Rows>,
+    /// Shared with whoever reads stored values for storage.
+    rows: Arc<ArcSwap<Rows>>,
     /// Serialises changes of `rows`.
     changing: parking_lot::Mutex<()>,
 }
@@ -37,12 +39,16 @@ pub struct Version {
     pub resources: Vec<Arc<ResourceRow>>,
 }
 
+/// How many parts a prefix has behind `/registry`: `pods`, `services/specs`, `knarr.test/boats`.
+const PREFIX_PARTS: usize = 2;
+
 /// One moment's rows. `generation` grows with every change.
 #[derive(Debug, Clone, Default)]
 pub struct Rows {
     pub generation: u64,
     pub groups: Vec<Group>,
     by_resource: HashMap<String, HashMap<String, HashMap<String, Arc<ResourceRow>>>>,
+    by_prefix: HashMap<String, Arc<ResourceRow>>,
     built_in: Vec<Arc<ResourceRow>>,
     custom: BTreeMap<String, Vec<Arc<ResourceRow>>>,
 }
@@ -69,7 +75,14 @@ impl Rows {
             .flat_map(|version| &version.resources)
     }
 
-    fn rebuilt(
+    /// A row of the kind whose objects lie where this key does; the stored version's where that is served.
+    pub(crate) fn at_key(&self, key: &str) -> Option<&Arc<ResourceRow>> {
+        let slashes = key.match_indices('/').skip(2).take(PREFIX_PARTS);
+        let prefixes = slashes.map(|(at, _)| &key[..=at]);
+        prefixes.filter_map(|prefix| self.by_prefix.get(prefix)).last()
+    }
+
+    pub(crate) fn rebuilt(
         built_in: Vec<Arc<ResourceRow>>,
         custom: BTreeMap<String, Vec<Arc<ResourceRow>>>,
         generation: u64,
@@ -117,6 +130,13 @@ impl Rows {
             }
         };
         versions[at].resources.push(Arc::clone(&row));
+        if !row.virtual_kind {
+            let stored = self.by_prefix.entry(row.stored.prefix.clone());
+            let stored = stored.or_insert_with(|| Arc::clone(&row));
+            if row.is_stored_form() {
+                *stored = Arc::clone(&row);
+            }
+        }
         let plurals = self
             .by_resource
             .entry(group.clone())
@@ -175,10 +195,12 @@ impl Registry {
     pub fn new(storage: Arc<dyn Storage>, runtime: Runtime, built_in: Vec<ResourceRow>) -> Self {
         let built_in = built_in.into_iter().map(Arc::new).collect();
         let rows = Rows::rebuilt(built_in, BTreeMap::new(), 1);
+        let rows = Arc::new(ArcSwap::from_pointee(rows));
+        storage.interpret_with(Arc::new(ObjectValues::new(Arc::clone(&rows))));
         Self(Arc::new(Inner {
             storage,
             runtime,
-            rows: ArcSwap::from_pointee(rows),
+            rows,
             changing: parking_lot::Mutex::new(()),
         }))
     }
@@ -217,14 +239,14 @@ impl Registry {
         })
     }
 
-    /// Replaces the rows of one CustomResourceDefinition; none takes them away.
-    pub fn set_custom(&self, definition: &str, rows: Vec<ResourceRow>) {
+    /// Replaces the rows of one CustomResourceDefinition; none takes them away. Says whether anything changed.
+    pub fn set_custom(&self, definition: &str, rows: Vec<ResourceRow>) -> bool {
         let _changing = self.0.changing.lock();
         let old = self.0.rows.load_full();
         let mut custom = old.custom.clone();
         let before = custom.get(definition).map_or(&[][..], Vec::as_slice);
         if same(before, &rows) {
-            return;
+            return false;
         }
         before.iter().for_each(|row| row.retired.cancel());
         if rows.is_empty() {
@@ -237,6 +259,7 @@ impl Registry {
             custom,
             old.generation + 1,
         )));
+        true
     }
 }
 

@@ -28,7 +28,11 @@ pub struct ServerConfig {
     pub request_timeout: Duration,
     /// How many bytes of request bodies are held at once, over all requests.
     pub body_memory_bytes: usize,
+    /// How many bytes of lists are made and sent at once, over all requests.
+    pub list_memory_bytes: usize,
     pub max_connections: usize,
+    /// How long a client may take to send the head of a request, the first of a connection included.
+    pub header_timeout: Duration,
     /// JSON lines about every request; `None` writes none.
     pub audit_log_path: Option<PathBuf>,
     /// How long shutdown waits for requests and mutations.
@@ -51,7 +55,9 @@ impl Default for ServerConfig {
             max_mutating_requests_inflight: 200,
             request_timeout: Duration::from_secs(60),
             body_memory_bytes: 64 << 20,
+            list_memory_bytes: 256 << 20,
             max_connections: 8_192,
+            header_timeout: Duration::from_secs(32),
             audit_log_path: None,
             shutdown_grace: Duration::from_secs(20),
         }

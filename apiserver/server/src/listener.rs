@@ -10,6 +10,7 @@ use machinery_runtime::{CancellationToken, Runtime};
 use rustls::ServerConfig;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -18,8 +19,6 @@ use tokio_rustls::server::TlsStream;
 
 /// A handshake that takes longer is a client that will not talk.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
-/// How long a client may take to send the head of a request.
-const HEADER_TIMEOUT: Duration = Duration::from_secs(32);
 /// All headers of a request together.
 const MAX_HEADER_BYTES: usize = 64 << 10;
 /// As upstream: streams on one connection.
@@ -40,6 +39,7 @@ pub(crate) struct Listener {
     pub(crate) front: Front,
     pub(crate) runtime: Runtime,
     pub(crate) max_connections: usize,
+    pub(crate) header_timeout: Duration,
     /// Cancelled when no new requests are taken.
     pub(crate) stopping: CancellationToken,
 }
@@ -76,13 +76,20 @@ impl Listener {
         acceptor: TlsAcceptor,
         permit: OwnedSemaphorePermit,
     ) {
-        let (front, runtime, stopping) = (self.front.clone(), self.runtime.clone(), self.stopping.clone());
+        let runtime = self.runtime.clone();
+        let serving = Serving {
+            address,
+            front: self.front.clone(),
+            runtime: runtime.clone(),
+            header_timeout: self.header_timeout,
+            stopping: self.stopping.clone(),
+        };
         self.runtime
             .spawn("connection", async move {
                 // Small answers leave at once.
                 let _ = stream.set_nodelay(true);
                 match runtime.timeout(HANDSHAKE_TIMEOUT, acceptor.accept(stream)).await {
-                    Ok(Ok(stream)) => serve(stream, address, front, stopping).await,
+                    Ok(Ok(stream)) => serving.run(stream).await,
                     Ok(Err(error)) => tracing::debug!(%address, %error, "TLS handshake"),
                     Err(_) => tracing::debug!(%address, "TLS handshake took too long"),
                 }
@@ -92,12 +99,12 @@ impl Listener {
     }
 }
 
-fn builder() -> Builder<TokioExecutor> {
+fn builder(header_timeout: Duration) -> Builder<TokioExecutor> {
     let mut builder = Builder::new(TokioExecutor::new());
     builder
         .http1()
         .timer(TokioTimer::new())
-        .header_read_timeout(HEADER_TIMEOUT)
+        .header_read_timeout(header_timeout)
         .max_buf_size(MAX_HEADER_BYTES);
     builder
         .http2()
@@ -112,33 +119,60 @@ fn builder() -> Builder<TokioExecutor> {
     builder
 }
 
-async fn serve(stream: TlsStream<TcpStream>, address: SocketAddr, front: Front, stopping: CancellationToken) {
-    let certificate = stream
-        .get_ref()
-        .1
-        .peer_certificates()
-        .and_then(PeerCertificate::new)
-        .map(Arc::new);
-    let peer = Peer {
-        address: Some(address),
-        certificate,
-        identity: None,
-    };
-    let service = hyper::service::service_fn(move |request: http::Request<hyper::body::Incoming>| {
-        let answer = front.handle(request.map(Body::wrap), peer.clone());
-        async move { Ok::<_, std::convert::Infallible>(answer.await) }
-    });
-    let builder = builder();
-    let mut connection =
-        std::pin::pin!(builder.serve_connection_with_upgrades(TokioIo::new(stream), service));
-    let ended = tokio::select! { biased;
-        ended = connection.as_mut() => ended,
-        () = stopping.cancelled() => {
-            connection.as_mut().graceful_shutdown();
-            connection.await
+/// One connection that has shaken hands.
+struct Serving {
+    address: SocketAddr,
+    front: Front,
+    runtime: Runtime,
+    header_timeout: Duration,
+    stopping: CancellationToken,
+}
+
+impl Serving {
+    async fn run(self, stream: TlsStream<TcpStream>) {
+        let certificate = stream
+            .get_ref()
+            .1
+            .peer_certificates()
+            .and_then(PeerCertificate::new)
+            .map(Arc::new);
+        let peer = Peer {
+            address: Some(self.address),
+            certificate,
+            identity: None,
+        };
+        let asked = Arc::new(AtomicBool::new(false));
+        let (front, asks) = (self.front.clone(), Arc::clone(&asked));
+        let service = hyper::service::service_fn(move |request: http::Request<hyper::body::Incoming>| {
+            asks.store(true, Ordering::Relaxed);
+            let answer = front.handle(request.map(Body::wrap), peer.clone());
+            async move { Ok::<_, std::convert::Infallible>(answer.await) }
+        });
+        let builder = builder(self.header_timeout);
+        let mut connection =
+            std::pin::pin!(builder.serve_connection_with_upgrades(TokioIo::new(stream), service));
+        // Which protocol is spoken is known by the first bytes only, and nothing of hyper's waits for those with a limit.
+        let ended = tokio::select! { biased;
+            ended = connection.as_mut() => ended,
+            () = self.stopping.cancelled() => {
+                connection.as_mut().graceful_shutdown();
+                connection.await
+            }
+            () = self.silence(&asked) => {
+                tracing::debug!(address = %self.address, "a connection asked for nothing");
+                return;
+            }
+        };
+        if let Err(error) = ended {
+            tracing::debug!(address = %self.address, error = &*error, "connection ended");
         }
-    };
-    if let Err(error) = ended {
-        tracing::debug!(%address, error = &*error, "connection ended");
+    }
+
+    /// Resolves when the time for a first request is over and there was none.
+    async fn silence(&self, asked: &AtomicBool) {
+        self.runtime.sleep(self.header_timeout).await;
+        if asked.load(Ordering::Relaxed) {
+            std::future::pending().await
+        }
     }
 }

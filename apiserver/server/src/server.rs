@@ -26,7 +26,7 @@ use apiserver_auth::pki::{Pki, PkiError, ServingIdentity, client_config, server_
 use apiserver_auth::reviews::Reviewer;
 use apiserver_auth::token_request::TokenIssuer;
 use apiserver_egress::Dialer;
-use apiserver_endpoints::{Endpoints, VersionInfo};
+use apiserver_endpoints::{Endpoints, ListMemory, VersionInfo};
 use apiserver_registry::{Registry, kinds};
 use apiserver_storage::Storage;
 use machinery_meta::UserInfo;
@@ -187,6 +187,7 @@ impl Server {
                 front: front.clone(),
                 runtime: runtime.clone(),
                 max_connections: core.config.max_connections,
+                header_timeout: core.config.header_timeout,
                 stopping: core.stopping.clone(),
             };
             runtime.spawn("listener", listener.run()).detach();
@@ -343,6 +344,7 @@ fn assemble(
             Arc::new(admission),
             Arc::new(hooks),
             VersionInfo::default(),
+            ListMemory::of(config.list_memory_bytes),
         ),
         openid: OpenId::new(&issuer, &issuer, &keys),
         audit: audit.transpose()?,

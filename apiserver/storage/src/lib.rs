@@ -22,11 +22,11 @@ mod suite;
 mod watch;
 mod write;
 
-pub use backends::etcd::{EtcdOptions, EtcdStorage, RecordCodec};
+pub use backends::etcd::{EtcdOptions, EtcdStorage};
 pub use backends::log::{LogOptions, LogStorage, RecoveryReport};
 pub use error::StorageError;
 pub use key::{Key, MAX_KEY_BYTES, Prefix};
-pub use record::{Entry, Record};
+pub use record::{Entry, Record, RecordCodec};
 pub use statistics::{SYNC_BOUNDS, Statistics};
 pub use storage::{Lookup, Page, RangeOptions, ReadAt, Storage};
 pub use watch::{Event, Interest, Target, WatchCursor, WatchRequest};

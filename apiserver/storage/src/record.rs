@@ -3,6 +3,7 @@
 use crate::Key;
 use bytes::Bytes;
 use machinery_meta::{ObjectHeader, Revision};
+use std::fmt::Debug;
 use std::sync::Arc;
 
 /// One object, encoded once.
@@ -15,6 +16,16 @@ pub struct Record {
     pub fingerprint: u64,
     /// What selectors, dispatch and columns ask without reading the bytes.
     pub header: Arc<ObjectHeader>,
+}
+
+/// Turns records into plain objects, as a store that is shared with others holds them, and back. The registry knows
+/// the kinds, so it gives this.
+pub trait RecordCodec: Send + Sync + Debug {
+    /// The value to store. An error says why it cannot be.
+    fn encode(&self, key: &Key, record: &Record) -> Result<Vec<u8>, String>;
+
+    /// The record of a stored value. An error says what is wrong with it.
+    fn decode(&self, key: &Key, value: &[u8]) -> Result<Record, String>;
 }
 
 /// A record at its key, as of one change.

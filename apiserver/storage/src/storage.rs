@@ -1,6 +1,9 @@
 //! The contract.
 
-use crate::{Entry, Event, Key, Prefix, Record, Statistics, StorageError, WatchCursor, WatchRequest, Write};
+use crate::{
+    Entry, Event, Key, Prefix, Record, RecordCodec, Statistics, StorageError, WatchCursor, WatchRequest,
+    Write,
+};
 use async_trait::async_trait;
 use machinery_meta::Revision;
 use std::fmt::Debug;
@@ -54,6 +57,10 @@ pub trait Storage: Send + Sync + Debug {
     fn recache(&self, _key: &Key, _revision: Revision, _record: Record) -> bool {
         false
     }
+
+    /// Says, once and before the first read, how stored values are read and written. A backend that keeps records as
+    /// they are has no use for it.
+    fn interpret_with(&self, _codec: Arc<dyn RecordCodec>) {}
 
     /// The backend's own figures; `None` where another process keeps them, as etcd does.
     fn statistics(&self) -> Option<Statistics> {

@@ -3,7 +3,38 @@
 mod support;
 
 use support::Server;
-use support::kubectl::kubectl_or_skip;
+
+/// Every story is told on each backend: users see no difference.
+macro_rules! on_every_backend {
+    ($($story:ident),+ $(,)?) => {
+        mod in_the_data_directory {
+            $(#[test]
+            fn $story() {
+                if let Some(server) = crate::support::Server::start_or_skip(stringify!($story)) {
+                    super::$story(server);
+                }
+            })+
+        }
+        mod in_etcd {
+            $(#[test]
+            fn $story() {
+                if let Some(server) = crate::support::Server::start_on_etcd_or_skip(stringify!($story)) {
+                    super::$story(server);
+                }
+            })+
+        }
+    };
+}
+
+on_every_backend!(
+    objects_are_created_read_and_changed,
+    a_deployment_is_applied_scaled_and_rolled,
+    a_server_says_what_it_serves,
+    a_custom_kind_behaves_like_a_built_in_one,
+    two_managers_apply_one_object,
+    nothing_acknowledged_is_lost_by_a_kill,
+    bad_input_gets_upstreams_answer,
+);
 
 const WEB: &str = "
 apiVersion: apps/v1
@@ -17,12 +48,7 @@ spec:
     spec: {containers: [{name: web, image: 'example/web:1', ports: [{containerPort: 80}]}]}
 ";
 
-#[test]
-fn objects_are_created_read_and_changed() {
-    let Some(kubectl) = kubectl_or_skip("objects_are_created_read_and_changed") else {
-        return;
-    };
-    let server = Server::start(kubectl);
+fn objects_are_created_read_and_changed(server: Server) {
     server.kubectl(&["create", "namespace", "shop"]);
     server.kubectl(&[
         "-n",
@@ -110,12 +136,7 @@ fn objects_are_created_read_and_changed() {
     );
 }
 
-#[test]
-fn a_deployment_is_applied_scaled_and_rolled() {
-    let Some(kubectl) = kubectl_or_skip("a_deployment_is_applied_scaled_and_rolled") else {
-        return;
-    };
-    let server = Server::start(kubectl);
+fn a_deployment_is_applied_scaled_and_rolled(server: Server) {
     server.feed(&["apply"], WEB);
     assert!(server.feed(&["apply"], WEB).contains("unchanged"));
     let pods = || {
@@ -145,12 +166,7 @@ fn a_deployment_is_applied_scaled_and_rolled() {
     server.until("no pods", || pods() == 0);
 }
 
-#[test]
-fn a_server_says_what_it_serves() {
-    let Some(kubectl) = kubectl_or_skip("a_server_says_what_it_serves") else {
-        return;
-    };
-    let server = Server::start(kubectl);
+fn a_server_says_what_it_serves(server: Server) {
     let resources = server.kubectl(&["api-resources"]);
     for kind in [
         "deployments",
@@ -205,12 +221,7 @@ spec:
           status: {type: object, properties: {afloat: {type: boolean}}}
 ";
 
-#[test]
-fn a_custom_kind_behaves_like_a_built_in_one() {
-    let Some(kubectl) = kubectl_or_skip("a_custom_kind_behaves_like_a_built_in_one") else {
-        return;
-    };
-    let server = Server::start(kubectl);
+fn a_custom_kind_behaves_like_a_built_in_one(server: Server) {
     server.feed(&["apply"], CRD);
     // Retried because a definition has no conditions for a few milliseconds after its create, here as in upstream
     // (`"conditions":null`), and kubectl takes that for an error.
@@ -258,12 +269,7 @@ spec: {oars: 34}
     );
 }
 
-#[test]
-fn two_managers_apply_one_object() {
-    let Some(kubectl) = kubectl_or_skip("two_managers_apply_one_object") else {
-        return;
-    };
-    let server = Server::start(kubectl);
+fn two_managers_apply_one_object(server: Server) {
     let apply = ["apply", "--server-side", "--field-manager=team-a"];
     server.feed(&apply, WEB);
     server.feed(&apply, WEB);
@@ -299,12 +305,7 @@ spec: {replicas: 5}
     );
 }
 
-#[test]
-fn nothing_acknowledged_is_lost_by_a_kill() {
-    let Some(kubectl) = kubectl_or_skip("nothing_acknowledged_is_lost_by_a_kill") else {
-        return;
-    };
-    let mut server = Server::start(kubectl);
+fn nothing_acknowledged_is_lost_by_a_kill(mut server: Server) {
     for round in 0..3 {
         for number in 0..10 {
             let name = format!("kept-{round}-{number}");
@@ -317,12 +318,7 @@ fn nothing_acknowledged_is_lost_by_a_kill() {
     }
 }
 
-#[test]
-fn bad_input_gets_upstreams_answer() {
-    let Some(kubectl) = kubectl_or_skip("bad_input_gets_upstreams_answer") else {
-        return;
-    };
-    let server = Server::start(kubectl);
+fn bad_input_gets_upstreams_answer(server: Server) {
     let refused = server.refused(&["create", "deployment", "Bad_Name", "--image=x"]);
     assert!(
         refused.contains("a lowercase RFC 1123 subdomain must consist of"),

@@ -356,7 +356,11 @@ impl<'a> Parser<'a> {
     fn set(&mut self) -> Result<Vec<String>, ParseSelectorError> {
         match self.next() {
             Token::Symbol("(") => {}
-            other => return Err(expected(&other, "'('")),
+            // Here upstream writes no comma.
+            other => {
+                let found = other.shown();
+                return Err(ParseSelectorError(format!("found '{found}' expected: '('")));
+            }
         }
         let mut values = Vec::new();
         let mut pending = String::new();
@@ -430,7 +434,7 @@ mod tests {
 
     #[test]
     fn refuses_in_upstreams_words() {
-        refused("a in", "unable to parse requirement: found '', expected: '('");
+        refused("a in", "unable to parse requirement: found '' expected: '('");
         refused(
             "a b",
             "unable to parse requirement: found 'b', expected: in, notin, =, ==, !=, gt, lt",

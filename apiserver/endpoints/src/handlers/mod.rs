@@ -13,6 +13,7 @@ mod write;
 
 use crate::body::Body;
 use crate::hooks::{ConnectRequest, Hooks};
+use crate::list_memory::ListMemory;
 use crate::negotiation::{self, Form, Offer, View};
 use crate::request_info::{Query, RequestInfo};
 use crate::respond::Showing;
@@ -36,6 +37,7 @@ pub(crate) struct Inner {
     pub(crate) admission: Arc<dyn Admission>,
     pub(crate) hooks: Arc<dyn Hooks>,
     pub(crate) version: VersionInfo,
+    pub(crate) list_memory: ListMemory,
 }
 
 impl std::fmt::Debug for Endpoints {
@@ -121,12 +123,14 @@ impl Endpoints {
         admission: Arc<dyn Admission>,
         hooks: Arc<dyn Hooks>,
         version: VersionInfo,
+        list_memory: ListMemory,
     ) -> Self {
         Self(Arc::new(Inner {
             registry,
             admission,
             hooks,
             version,
+            list_memory,
         }))
     }
 
@@ -217,7 +221,7 @@ impl Endpoints {
         };
         match verb {
             Verb::Get => read::get(&call).await,
-            Verb::List => read::list(&call).await,
+            Verb::List => read::list(&call, &self.0.list_memory).await,
             Verb::Watch => watch::watch(call).await,
             // A create names no object, everything else does.
             Verb::Create if !call.info.name.is_empty() => Err(RegistryError::MethodNotAllowed),

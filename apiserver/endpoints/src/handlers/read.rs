@@ -2,6 +2,7 @@
 
 use super::Call;
 use crate::body::Body;
+use crate::list_memory::ListMemory;
 use crate::{params, respond};
 use apiserver_registry::{RegistryError, ResourceRow};
 use http::{Response, StatusCode};
@@ -17,12 +18,13 @@ pub(crate) async fn get(call: &Call) -> Result<Response<Body>, RegistryError> {
     respond::entry_answer(&call.store, showing, StatusCode::OK, &entry)
 }
 
-pub(crate) async fn list(call: &Call) -> Result<Response<Body>, RegistryError> {
+pub(crate) async fn list(call: &Call, memory: &ListMemory) -> Result<Response<Body>, RegistryError> {
     let showing = call.showing()?;
     let options = params::list(&call.query, "")?;
     check_fields(call.row(), &options.predicate.fields)?;
     let page = call.store.list(&call.info.namespace, &options).await?;
-    respond::list(&call.store, showing, page)
+    let room = memory.admit(&page, !respond::is_shared(call.row(), showing.form, &page))?;
+    Ok(room.with(respond::list(&call.store, showing, page)?))
 }
 
 /// Kinds whose first version named the problem differently.

@@ -16,6 +16,7 @@ use http::{Response, StatusCode};
 use machinery_meta::Revision;
 use machinery_runtime::{CancellationToken, Runtime};
 use machinery_schema::{Tree, encode_json};
+use std::collections::VecDeque;
 use std::time::Duration;
 
 /// A watch without `timeoutSeconds` ends after this long, or up to twice as long.
@@ -24,6 +25,9 @@ const MIN_WATCH: Duration = Duration::from_secs(30 * 60);
 const BOOKMARK_EVERY: Duration = Duration::from_secs(60);
 /// The last bookmark comes this long before a watch ends, so that its client can go on from there.
 const LAST_BOOKMARK_BEFORE: Duration = Duration::from_secs(2);
+/// A frame is sent once it has this many bytes: a client that stops reading holds one frame, however long the initial
+/// state is.
+const FRAME_BYTES: usize = 64 << 10;
 /// Says that the initial state is complete.
 const INITIAL_END_ANNOTATION: &str = "k8s.io/initial-events-end";
 
@@ -48,17 +52,18 @@ pub(crate) async fn watch(call: Call) -> Result<Response<Body>, RegistryError> {
     let retired = call.store.row.retired.clone();
     let timeout = options.timeout.unwrap_or_else(|| MIN_WATCH + jitter(&runtime));
     let now = runtime.monotonic();
-    let state = Streaming {
+    let mut state = Streaming {
         writer: EventWriter::new(call.store, showing),
         watcher,
         end: now + timeout,
         next_bookmark: options.bookmarks.then(|| next_bookmark(now, now + timeout)),
         told: Revision::ZERO,
-        begun: false,
+        pending: VecDeque::new(),
         over: false,
         retired,
         runtime,
     };
+    state.pending = state.watcher.initial_events().into();
     let content_type = match showing.form.format {
         Format::Protobuf => "application/vnd.kubernetes.protobuf;stream=watch",
         _ => "application/json",
@@ -91,7 +96,8 @@ struct Streaming {
     next_bookmark: Option<Duration>,
     /// The revision the client was last told.
     told: Revision,
-    begun: bool,
+    /// Changes that were taken and are not yet written: references, no copies.
+    pending: VecDeque<WatchEvent>,
     over: bool,
     /// The kind's row was replaced: its schema changed, or it is no longer served.
     retired: CancellationToken,
@@ -100,18 +106,15 @@ struct Streaming {
 
 type Frame = Result<Bytes, BodyError>;
 
-/// The next piece of the stream: as many events as there are, up to a batch.
+/// The next piece of the stream: as many events as there are, up to a frame.
 async fn step(mut state: Streaming) -> Option<(Frame, Streaming)> {
-    if !std::mem::replace(&mut state.begun, true) {
-        let events = state.watcher.initial_events();
-        if !events.is_empty() {
-            let frame = state.frame(&events);
-            return Some((frame, state));
-        }
-    }
     loop {
         if state.over {
             return None;
+        }
+        if !state.pending.is_empty() {
+            let frame = state.frame();
+            return Some((frame, state));
         }
         let wake = state
             .next_bookmark
@@ -125,20 +128,16 @@ async fn step(mut state: Streaming) -> Option<(Frame, Streaming)> {
         };
         match events {
             Some(events) if events.is_empty() => return None,
-            Some(events) => {
-                let frame = state.frame(&events);
-                return Some((frame, state));
-            }
+            Some(events) => state.pending = events.into(),
             None if wake >= state.end => return None,
             None => {
                 state.next_bookmark = Some(next_bookmark(wake, state.end));
                 let revision = state.watcher.position();
                 if revision > state.told {
-                    let frame = state.frame(&[WatchEvent::Bookmark {
+                    state.pending.push_back(WatchEvent::Bookmark {
                         revision,
                         initial: false,
-                    }]);
-                    return Some((frame, state));
+                    });
                 }
             }
         }
@@ -146,16 +145,19 @@ async fn step(mut state: Streaming) -> Option<(Frame, Streaming)> {
 }
 
 impl Streaming {
-    fn frame(&mut self, events: &[WatchEvent]) -> Frame {
+    fn frame(&mut self) -> Frame {
         let mut out = BytesMut::with_capacity(4096);
-        for event in events {
-            self.told = self.told.max(revision_of(event));
-            if let Err(error) = self.writer.write(event, &mut out) {
+        while out.len() < FRAME_BYTES {
+            let Some(event) = self.pending.pop_front() else {
+                break;
+            };
+            self.told = self.told.max(revision_of(&event));
+            if let Err(error) = self.writer.write(&event, &mut out) {
                 self.writer.fail(&error, &mut out);
                 self.over = true;
                 break;
             }
-            self.over |= matches!(event, WatchEvent::Failed(_));
+            self.over |= matches!(&event, WatchEvent::Failed(_));
         }
         Ok(out.freeze())
     }

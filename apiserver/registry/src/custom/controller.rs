@@ -107,17 +107,32 @@ impl Definitions {
         if let Err(error) = self.settle(&name).await {
             tracing::warn!(%error, definition = name, "settling a definition's names failed");
         }
-        self.serve(definition);
+        if self.serve(definition) {
+            self.renew_objects(definition).await;
+        }
     }
 
-    /// Puts the rows of an established definition into the registry.
-    fn serve(&self, definition: &Tree) {
+    /// Puts the rows of an established definition into the registry; says whether that changed anything.
+    fn serve(&self, definition: &Tree) -> bool {
         let rows = if names::is_true(definition, "Established") {
             definition::rows(definition)
         } else {
             Vec::new()
         };
-        self.registry.set_custom(metadata::name(definition), rows);
+        self.registry.set_custom(metadata::name(definition), rows)
+    }
+
+    /// Brings the objects into the form they have from now on: once, here, rather than at the first read of each.
+    async fn renew_objects(&self, definition: &Tree) {
+        let (group, plural) = (
+            definition.str_at(&["spec", "group"]),
+            definition.str_at(&["spec", "names", "plural"]),
+        );
+        if let Some(store) = self.registry.preferred_store(group, plural)
+            && let Err(error) = store.renew_all().await
+        {
+            tracing::warn!(%error, plural, group, "objects are converted when they are read");
+        }
     }
 
     async fn taken(&self, name: &str, group: &str) -> Result<Taken, RegistryError> {

@@ -1,7 +1,7 @@
 //! Kinds of the smaller groups that have rules of their own.
 
 pub(crate) mod autoscaling;
-mod crd;
+pub(crate) mod crd;
 
 use crate::strategy::Strategy;
 use std::sync::Arc;

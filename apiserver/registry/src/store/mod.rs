@@ -92,6 +92,30 @@ impl Store {
         codec::encode(&self.row, object)
     }
 
+    /// An entry in the form of the row's schema now. A record of an older one is converted once: storage keeps the new
+    /// form where it holds records in memory, and nothing is written and nobody is told. What cannot be read stays as it
+    /// is, and whoever asks for it is told why.
+    pub(crate) fn renewed(&self, entry: Arc<Entry>) -> Arc<Entry> {
+        if entry.record.fingerprint == self.row.stored.schema.fingerprint() {
+            return entry;
+        }
+        let record = match codec::renewed(&self.row, &entry) {
+            Ok(record) => record,
+            Err(error) => {
+                tracing::warn!(key = %entry.key, %error, "an object of an older schema is unreadable");
+                return entry;
+            }
+        };
+        self.storage().recache(&entry.key, entry.revision, record.clone());
+        Arc::new(Entry {
+            key: entry.key.clone(),
+            revision: entry.revision,
+            created: entry.created,
+            expires: entry.expires,
+            record,
+        })
+    }
+
     pub(crate) fn key(&self, namespace: &str, name: &str) -> Result<Key, RegistryError> {
         // A name that cannot be a key cannot be an object's either.
         Key::parse(&self.row.key(namespace, name))
@@ -110,7 +134,7 @@ impl Store {
             .get(key, ReadAt::Latest)
             .await
             .map_err(|error| self.storage_error(&error))?;
-        Ok(found.entry)
+        Ok(found.entry.map(|entry| self.renewed(entry)))
     }
 
     /// Writes with whatever goes along.

@@ -57,9 +57,8 @@ impl Store {
             .get(&key, read_at(revision))
             .await
             .map_err(|error| self.storage_error(&error))?;
-        found
-            .entry
-            .ok_or_else(|| RegistryError::not_found(&self.row.group_resource(), name))
+        let entry = found.entry.map(|entry| self.renewed(entry));
+        entry.ok_or_else(|| RegistryError::not_found(&self.row.group_resource(), name))
     }
 
     /// A page of the collection, of one namespace or (empty) of all.
@@ -70,6 +69,21 @@ impl Store {
         let prefix = self.prefix(namespace)?;
         let span = span(&prefix, options)?;
         self.collect(&prefix, span, options).await
+    }
+
+    /// Brings every object into the row's form of now.
+    pub(crate) async fn renew_all(&self) -> Result<(), RegistryError> {
+        let mut options = ListOptions {
+            limit: SCAN_PAGE,
+            ..ListOptions::default()
+        };
+        loop {
+            let page = self.list("", &options).await?;
+            if page.continue_token.is_empty() {
+                return Ok(());
+            }
+            options.continue_token = page.continue_token;
+        }
     }
 
     /// A list that can have one item only is a get.
@@ -100,7 +114,8 @@ impl Store {
             Err(error) => return Err(self.storage_error(&error)),
         };
         let matching = |entry: &Arc<Entry>| options.predicate.matches(&entry.record.header);
-        let entries: Vec<Arc<Entry>> = found.entry.into_iter().filter(matching).collect();
+        let found_entry = found.entry.map(|entry| self.renewed(entry));
+        let entries: Vec<Arc<Entry>> = found_entry.into_iter().filter(matching).collect();
         Ok(Some(ListPage {
             entries,
             revision: found.revision,
@@ -136,6 +151,7 @@ impl Store {
             let total = found.entries.len();
             for (at, entry) in found.entries.into_iter().enumerate() {
                 range.start_after = Some(entry.key.clone());
+                let entry = self.renewed(entry);
                 if !everything && !options.predicate.matches(&entry.record.header) {
                     continue;
                 }

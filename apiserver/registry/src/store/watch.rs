@@ -100,6 +100,7 @@ impl Store {
         let entries = page
             .entries
             .into_iter()
+            .map(|entry| self.renewed(entry))
             .filter(|entry| options.predicate.matches(&entry.record.header))
             .collect();
         Ok((entries, page.revision))

@@ -64,10 +64,14 @@ impl Filter for ReadBody {
             return answer_after_discarding(exchange, too_many());
         };
         Box::pin(async move {
-            let body = std::mem::take(exchange.request.body_mut());
-            match body.read(MAX_BODY_BYTES).await {
+            let mut body = std::mem::take(exchange.request.body_mut());
+            match body.read_up_to(MAX_BODY_BYTES).await {
                 Ok(bytes) => *exchange.request.body_mut() = Body::from(bytes),
-                Err(ReadBodyError::TooLarge(limit)) => return refuse(&RegistryError::TooLarge(limit)),
+                Err(ReadBodyError::TooLarge(limit)) => {
+                    drop(permit);
+                    body.discard(MAX_DISCARDED_BYTES).await;
+                    return refuse(&RegistryError::TooLarge(limit));
+                }
                 Err(ReadBodyError::Broken(why)) => return refuse(&RegistryError::BadRequest(why)),
             }
             exchange

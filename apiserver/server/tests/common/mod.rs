@@ -55,9 +55,13 @@ pub async fn start() -> Cluster {
 }
 
 pub async fn start_with(config: ServerConfig) -> Cluster {
+    let storage = LogStorage::memory(&Runtime::real()).await.unwrap();
+    start_on(config, Arc::new(storage)).await
+}
+
+pub async fn start_on(config: ServerConfig, storage: Arc<dyn Storage>) -> Cluster {
     let scope = Runtime::real().child_scope();
     let runtime = scope.runtime().clone();
-    let storage: Arc<dyn Storage> = Arc::new(LogStorage::memory(&runtime).await.unwrap());
     let server = Server::builder(storage)
         .config(config)
         .start(&runtime)

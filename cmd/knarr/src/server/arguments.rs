@@ -3,14 +3,17 @@
 use super::paths::Paths;
 use anyhow::{Context, bail};
 use apiserver_server::ServerConfig;
-use apiserver_storage::Storage;
+use apiserver_storage::{EtcdOptions, EtcdStorage, Storage};
 use clap::Args;
 use ipnet::IpNet;
 use machinery_runtime::Runtime;
 use std::net::{IpAddr, SocketAddr};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
+
+/// How long etcd may take to answer for the first time.
+const ETCD_PATIENCE: Duration = Duration::from_secs(20);
 
 /// See the module.
 #[derive(Debug, Args)]
@@ -56,15 +59,19 @@ pub(crate) struct ServerArguments {
     /// Further names and addresses in the serving certificate
     #[arg(long, value_delimiter = ',')]
     pub(crate) tls_san: Vec<String>,
-    /// Keep objects in etcd instead of the data directory
+    /// Keep objects in etcd instead of the data directory: scheme://ip:port, comma separated
     #[arg(long, value_delimiter = ',')]
     pub(crate) etcd_servers: Vec<String>,
+    /// The authority that signed etcd's certificates
     #[arg(long)]
     pub(crate) etcd_cafile: Option<PathBuf>,
-    #[arg(long)]
+    #[arg(long, requires = "etcd_keyfile")]
     pub(crate) etcd_certfile: Option<PathBuf>,
-    #[arg(long)]
+    #[arg(long, requires = "etcd_certfile")]
     pub(crate) etcd_keyfile: Option<PathBuf>,
+    /// Seconds between compactions of etcd; 0 leaves them to somebody else
+    #[arg(long, default_value_t = 300)]
+    pub(crate) etcd_compaction_interval: u64,
     #[arg(long)]
     pub(crate) token_auth_file: Option<PathBuf>,
     #[arg(long)]
@@ -127,12 +134,34 @@ impl ServerArguments {
     }
 
     /// The etcd backend, when the flags ask for it.
-    pub(crate) async fn etcd(&self, _runtime: &Runtime) -> anyhow::Result<Option<Arc<dyn Storage>>> {
+    pub(crate) async fn etcd(&self, runtime: &Runtime) -> anyhow::Result<Option<Arc<dyn Storage>>> {
         if self.etcd_servers.is_empty() {
             return Ok(None);
         }
-        bail!(
-            "--etcd-servers: this build has no etcd backend yet; leave the flag out to use the data directory"
-        )
+        let read = |flag: &str, path: &Option<PathBuf>| {
+            let path: Option<&Path> = path.as_deref();
+            path.map(|path| std::fs::read(path).with_context(|| format!("{flag} {}", path.display())))
+                .transpose()
+        };
+        let certificate = read("--etcd-certfile", &self.etcd_certfile)?;
+        let key = read("--etcd-keyfile", &self.etcd_keyfile)?;
+        let options = EtcdOptions {
+            endpoints: self.etcd_servers.clone(),
+            ca: read("--etcd-cafile", &self.etcd_cafile)?,
+            identity: certificate.zip(key),
+            retention: Duration::from_secs(self.etcd_compaction_interval),
+        };
+        let silent = || {
+            format!(
+                "--etcd-servers {}: nothing answers there as etcd would; start it, or check address and certificates",
+                self.etcd_servers.join(",")
+            )
+        };
+        let storage = EtcdStorage::connect(runtime, &options)
+            .await
+            .with_context(silent)?;
+        let answered = runtime.timeout(ETCD_PATIENCE, storage.current_revision()).await;
+        answered.with_context(silent)?.with_context(silent)?;
+        Ok(Some(Arc::new(storage)))
     }
 }

@@ -10,11 +10,13 @@ pub(crate) mod paths;
 
 pub(crate) use arguments::ServerArguments;
 
+use crate::logging;
 use anyhow::Context;
-use apiserver_storage::{LogOptions, LogStorage, Storage};
+use apiserver_storage::{LogOptions, LogStorage, Storage, StorageError};
 use cluster::{Cluster, Selection};
 use machinery_runtime::Runtime;
 use paths::Paths;
+use std::io::ErrorKind;
 use std::sync::Arc;
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -81,11 +83,31 @@ async fn open_storage(
     if let Some(storage) = arguments.etcd(runtime).await? {
         return Ok(storage);
     }
-    let opened = LogStorage::open(runtime, LogOptions::new(paths.storage())).await;
+    let mut options = LogOptions::new(paths.storage());
+    let folder = arguments.data_dir.display().to_string();
+    options.on_fatal = Arc::new(move |error| {
+        logging::complain(&disk_failure(&folder, error));
+        std::process::exit(1)
+    });
+    let opened = LogStorage::open(runtime, options).await;
     let (storage, report) =
         opened.with_context(|| format!("opening the data directory {}", arguments.data_dir.display()))?;
     tracing::info!(?report, "storage is open");
     Ok(Arc::new(storage))
+}
+
+/// What became of the disk, and what its owner can do.
+fn disk_failure(folder: &str, error: &StorageError) -> anyhow::Error {
+    let full = matches!(error, StorageError::Io { source, .. }
+        if matches!(source.kind(), ErrorKind::StorageFull | ErrorKind::QuotaExceeded));
+    let advice = if full {
+        "make room on its disk, then start the server again"
+    } else {
+        "look at its disk, then start the server again"
+    };
+    anyhow::Error::new(error.clone()).context(format!(
+        "--data-dir {folder} cannot be written; what was acknowledged is kept. {advice}"
+    ))
 }
 
 async fn wait_for_signal() -> anyhow::Result<()> {

@@ -129,7 +129,7 @@ impl Cluster {
 
 fn start_server(dir: &Path, host: &Host) -> Child {
     spawn(
-        server_command(dir, host, PORT).args(["--cgroup-root", &host.cgroup_root()]),
+        server_command(dir, host, PORT, &[]).args(["--cgroup-root", &host.cgroup_root()]),
         dir,
     )
 }

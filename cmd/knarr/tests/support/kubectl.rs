@@ -10,17 +10,35 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
 
 /// Upstream's kubectl of the pinned version, or `None` after saying what is skipped.
 pub(crate) fn kubectl_or_skip(test: &str) -> Option<PathBuf> {
+    tool_or_skip(test, "kubectl")
+}
+
+/// A program of upstream's, as [`kubectl_or_skip`].
+pub(crate) fn tool_or_skip(test: &str, name: &str) -> Option<PathBuf> {
     let tools = std::env::var("KNARR_TOOLS")
         .map(PathBuf::from)
         .unwrap_or_else(|_| {
             PathBuf::from(std::env::var("HOME").unwrap_or_default()).join(".cache/knarr/tools")
         });
-    let kubectl = tools.join("kubectl");
-    if kubectl.is_file() {
-        return Some(kubectl);
+    let tool = tools.join(name);
+    if tool.is_file() {
+        return Some(tool);
     }
-    println!("SKIPPED, not passed: {test}: kubectl is not built (cargo xtask tools kubectl)");
+    println!("SKIPPED, not passed: {test}: {name} is not built (cargo xtask tools {name})");
     None
+}
+
+/// Waits for something that others bring about; says what they logged when it does not come.
+#[track_caller]
+pub(crate) fn until(what: &str, mut holds: impl FnMut() -> bool, log: impl Fn() -> String) {
+    let begun = Instant::now();
+    while begun.elapsed() < PATIENCE {
+        if holds() {
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    panic!("waited {PATIENCE:?} for {what}\n{}", log());
 }
 
 /// kubectl with a server's kubeconfig, in the place that reaches that server, and in a namespace of the cluster.
@@ -141,15 +159,8 @@ impl Kubectl {
 
     /// Waits for something that other parts of the system bring about.
     #[track_caller]
-    pub(crate) fn until(&self, what: &str, mut holds: impl FnMut() -> bool) {
-        let begun = Instant::now();
-        while begun.elapsed() < PATIENCE {
-            if holds() {
-                return;
-            }
-            std::thread::sleep(Duration::from_millis(50));
-        }
-        panic!("waited {PATIENCE:?} for {what}\n{}", self.log());
+    pub(crate) fn until(&self, what: &str, holds: impl FnMut() -> bool) {
+        until(what, holds, || self.log());
     }
 
     /// The end of what server and agent said.

@@ -5,12 +5,15 @@
 #![allow(clippy::disallowed_methods, reason = "tests stand outside the product")]
 
 pub(crate) mod cluster;
+pub(crate) mod etcd;
 pub(crate) mod harness;
 pub(crate) mod image;
 pub(crate) mod kubectl;
 pub(crate) mod network;
 
-pub(crate) use kubectl::{Kubectl, text};
+use etcd::Etcd;
+pub(crate) use kubectl::{Kubectl, text, tool_or_skip, until};
+use std::ffi::OsString;
 use std::ops::Deref;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -21,7 +24,26 @@ pub(crate) struct Server {
     pub(crate) dir: tempfile::TempDir,
     pub(crate) port: u16,
     kubectl: Kubectl,
+    launch: Launch,
     child: Child,
+    /// Its own etcd, where it has one; ends after it.
+    etcd: Option<Etcd>,
+}
+
+/// How a server's process is begun: words before the program's, and flags of its own.
+#[derive(Clone, Default)]
+pub(crate) struct Launch {
+    pub(crate) through: Vec<OsString>,
+    pub(crate) flags: Vec<String>,
+}
+
+impl Launch {
+    pub(crate) fn with(flags: &[&str]) -> Self {
+        Self {
+            flags: flags.iter().map(|flag| (*flag).to_owned()).collect(),
+            ..Self::default()
+        }
+    }
 }
 
 impl Deref for Server {
@@ -33,14 +55,28 @@ impl Deref for Server {
 }
 
 impl Server {
-    pub(crate) fn start(program: PathBuf) -> Self {
+    /// Objects lie in the data directory.
+    pub(crate) fn start_or_skip(test: &str) -> Option<Self> {
+        Some(Self::start(tool_or_skip(test, "kubectl")?, &[]))
+    }
+
+    /// Objects lie in an etcd of its own.
+    pub(crate) fn start_on_etcd_or_skip(test: &str) -> Option<Self> {
+        let (kubectl, etcd) = (tool_or_skip(test, "kubectl")?, Etcd::start_or_skip(test)?);
+        let mut server = Self::start(kubectl, &["--etcd-servers", &etcd.endpoint]);
+        server.etcd = Some(etcd);
+        Some(server)
+    }
+
+    pub(crate) fn start(program: PathBuf, flags: &[&str]) -> Self {
         let dir = tempfile::tempdir().expect("a directory");
-        let port = std::net::TcpListener::bind("127.0.0.1:0")
-            .and_then(|listener| listener.local_addr())
-            .expect("a free port")
-            .port();
+        Self::start_in(dir, program, Launch::with(flags))
+    }
+
+    pub(crate) fn start_in(dir: tempfile::TempDir, program: PathBuf, launch: Launch) -> Self {
+        let port = free_port();
         let host = Host::existing(None);
-        let child = without_agent(dir.path(), &host, port);
+        let child = without_agent(dir.path(), &host, port, &launch);
         let kubectl = Kubectl {
             program,
             folder: dir.path().to_owned(),
@@ -51,7 +87,9 @@ impl Server {
             dir,
             port,
             kubectl,
+            launch,
             child,
+            etcd: None,
         };
         wait_ready(&server);
         server
@@ -61,7 +99,7 @@ impl Server {
     pub(crate) fn kill_and_restart(&mut self) {
         self.child.kill().expect("the server runs");
         self.child.wait().expect("it ends");
-        self.child = without_agent(self.dir.path(), &self.kubectl.host, self.port);
+        self.child = without_agent(self.dir.path(), &self.kubectl.host, self.port, &self.launch);
         wait_ready(self);
     }
 }
@@ -73,11 +111,18 @@ impl Drop for Server {
     }
 }
 
-fn without_agent(dir: &Path, host: &Host, port: u16) -> Child {
-    spawn(
-        server_command(dir, host, port).args(["--bind-address", "127.0.0.1", "--disable-agent"]),
-        dir,
-    )
+fn without_agent(dir: &Path, host: &Host, port: u16, launch: &Launch) -> Child {
+    let mut command = server_command(dir, host, port, &launch.through);
+    command.args(["--bind-address", "127.0.0.1", "--disable-agent"]);
+    spawn(command.args(&launch.flags), dir)
+}
+
+/// A port nobody has now.
+pub(crate) fn free_port() -> u16 {
+    std::net::TcpListener::bind("127.0.0.1:0")
+        .and_then(|listener| listener.local_addr())
+        .expect("a free port")
+        .port()
 }
 
 pub(crate) fn wait_ready(kubectl: &Kubectl) {
@@ -86,9 +131,17 @@ pub(crate) fn wait_ready(kubectl: &Kubectl) {
     });
 }
 
-/// `knarr server` as built, its things below `dir`.
-pub(crate) fn server_command(dir: &Path, host: &Host, port: u16) -> Command {
-    let mut command = host.command(env!("CARGO_BIN_EXE_knarr"));
+/// `knarr server` as built, its things below `dir`; begun by what `through` says, where that says anything.
+pub(crate) fn server_command(dir: &Path, host: &Host, port: u16, through: &[OsString]) -> Command {
+    const PROGRAM: &str = env!("CARGO_BIN_EXE_knarr");
+    let mut command = match through.split_first() {
+        Some((first, rest)) => {
+            let mut command = host.command(first);
+            command.args(rest).arg(PROGRAM);
+            command
+        }
+        None => host.command(PROGRAM),
+    };
     command.arg("server").arg("--data-dir").arg(dir.join("data"));
     command.args(["--secure-port", &port.to_string()]);
     command.arg("--write-kubeconfig").arg(dir.join("kubeconfig"));

@@ -1,9 +1,8 @@
 //! A watch on etcd: one stream, its answers taken one at a time.
 
-use super::RecordCodec;
-use super::remote::{Remote, entry, key, number, revision, unsigned};
-use crate::{Event, Interest, StorageError, Target, WatchCursor, WatchRequest};
-use etcd_client::{EventType, WatchOptions, WatchResponse, WatchStream};
+use super::remote::{Remote, key, number, revision, unsigned};
+use crate::{Event, Interest, Key, StorageError, Target, WatchCursor, WatchRequest};
+use etcd_client::{EventType, KeyValue, WatchOptions, WatchResponse, WatchStream};
 use futures::future::BoxFuture;
 use machinery_meta::Revision;
 use std::collections::VecDeque;
@@ -60,8 +59,16 @@ impl EtcdCursor {
             )));
         }
         for told in answer.events() {
-            let event = event(&*self.remote.codec, told)?;
-            self.received = self.received.max(event.revision);
+            let kv = told
+                .kv()
+                .ok_or_else(|| StorageError::Unavailable("etcd told of a change of nothing".to_owned()))?;
+            self.received = self.received.max(unsigned(kv.mod_revision()));
+            // Several interests share one stream; what others keep in between may be of a form nobody here knows.
+            let Ok(key) = key(kv) else { continue };
+            if !self.interests.iter().any(|interest| interest.target.covers(&key)) {
+                continue;
+            }
+            let event = event(&self.remote, told, kv, key)?;
             if self.interests.iter().any(|interest| interest.matches(&event)) {
                 self.ready.push_back(Arc::new(event));
             }
@@ -125,14 +132,11 @@ fn common(interests: &[Interest]) -> Common {
     Common::Prefix(shared.into())
 }
 
-fn event(codec: &dyn RecordCodec, told: &etcd_client::Event) -> Result<Event, StorageError> {
-    let kv = told
-        .kv()
-        .ok_or_else(|| StorageError::Unavailable("etcd told of a change of nothing".to_owned()))?;
-    let previous = told.prev_kv().map(|kv| entry(codec, kv)).transpose()?;
+fn event(remote: &Remote, told: &etcd_client::Event, kv: &KeyValue, key: Key) -> Result<Event, StorageError> {
+    let previous = told.prev_kv().map(|kv| remote.entry(kv)).transpose()?;
     let revision = unsigned(kv.mod_revision());
     let entry = match told.event_type() {
-        EventType::Put => Some(entry(codec, kv)?),
+        EventType::Put => Some(remote.entry(kv)?),
         EventType::Delete if previous.is_none() => {
             // What was deleted is compacted, and a deletion is told with the object as it was.
             return Err(StorageError::Compacted {
@@ -144,7 +148,7 @@ fn event(codec: &dyn RecordCodec, told: &etcd_client::Event) -> Result<Event, St
     };
     Ok(Event {
         revision,
-        key: key(kv)?,
+        key,
         entry,
         previous,
     })

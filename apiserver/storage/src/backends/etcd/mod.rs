@@ -1,6 +1,6 @@
 //! etcd behind the same contract, for several API servers over one store. Keys and values are upstream's.
 //!
-//! Everything that knows the client crate is in this folder. A [`RecordCodec`], given by the registry, turns stored
+//! Everything that knows the client crate is in this folder. The [`RecordCodec`] that the registry gives turns stored
 //! values into records and back. Reads are linearizable; a group is one transaction, so its changes share a revision.
 //! Each watch is one stream; every few minutes one of the servers compacts, agreed through upstream's own key.
 
@@ -13,7 +13,7 @@ mod tests;
 
 use crate::backends::log::writer::check_group;
 use crate::{
-    Event, Expect, Key, Lookup, Op, Page, Prefix, RangeOptions, ReadAt, Record, Storage, StorageError,
+    Event, Expect, Key, Lookup, Op, Page, Prefix, RangeOptions, ReadAt, RecordCodec, Storage, StorageError,
     WatchCursor, WatchRequest, Write,
 };
 use async_trait::async_trait;
@@ -25,19 +25,9 @@ use etcd_client::{
 use leases::Leases;
 use machinery_meta::Revision;
 use machinery_runtime::{Runtime, Scope};
-use remote::{Remote, entry, failed, number};
-use std::fmt::Debug;
+use remote::{Remote, failed, number};
 use std::sync::Arc;
 use std::time::Duration;
-
-/// Turns records into the values that etcd holds, and back. The registry knows the kinds, so it gives this.
-pub trait RecordCodec: Send + Sync + Debug {
-    /// The value to store. An error says why it cannot be.
-    fn encode(&self, key: &Key, record: &Record) -> Result<Vec<u8>, String>;
-
-    /// The record of a stored value. An error says what is wrong with it.
-    fn decode(&self, key: &Key, value: &[u8]) -> Result<Record, String>;
-}
 
 /// How etcd is reached.
 #[derive(Debug, Clone, Default)]
@@ -68,11 +58,7 @@ const RANGE_CHUNK: usize = 500;
 
 impl EtcdStorage {
     /// Connects. It is not an error that no member answers yet; requests then say so.
-    pub async fn connect(
-        runtime: &Runtime,
-        options: &EtcdOptions,
-        codec: Arc<dyn RecordCodec>,
-    ) -> Result<Self, StorageError> {
+    pub async fn connect(runtime: &Runtime, options: &EtcdOptions) -> Result<Self, StorageError> {
         let mut connect = ConnectOptions::new()
             .with_connect_timeout(CONNECT_TIMEOUT)
             .with_keep_alive(KEEP_ALIVE, KEEP_ALIVE_TIMEOUT);
@@ -83,7 +69,7 @@ impl EtcdStorage {
             .await
             .map_err(failed)?;
         let scope = runtime.child_scope();
-        let remote = Remote::new(client, codec, scope.runtime().cancellation_token());
+        let remote = Remote::new(client, scope.runtime().cancellation_token());
         if !options.retention.is_zero() {
             let (own, retention) = (scope.runtime().clone(), options.retention);
             let task = compactor::run(own, remote.clone(), retention);
@@ -106,7 +92,7 @@ impl EtcdStorage {
             Op::Check => None,
             Op::Delete => Some(TxnOp::delete(key, Some(DeleteOptions::new().with_prev_key()))),
             Op::Put { record, ttl } => {
-                let encoded = self.remote.codec.encode(&write.key, record);
+                let encoded = self.remote.codec()?.encode(&write.key, record);
                 let value = encoded.map_err(|cause| StorageError::Unreadable {
                     key: key.to_owned(),
                     cause,
@@ -131,10 +117,8 @@ impl EtcdStorage {
         let mut events = Vec::new();
         for (write, response) in changes.zip(responses) {
             let previous = match &response {
-                TxnOpResponse::Put(put) => put.prev_key().map(|kv| entry(&*self.remote.codec, kv)),
-                TxnOpResponse::Delete(delete) => {
-                    delete.prev_kvs().first().map(|kv| entry(&*self.remote.codec, kv))
-                }
+                TxnOpResponse::Put(put) => put.prev_key().map(|kv| self.remote.entry(kv)),
+                TxnOpResponse::Delete(delete) => delete.prev_kvs().first().map(|kv| self.remote.entry(kv)),
                 TxnOpResponse::Get(_) | TxnOpResponse::Txn(_) => None,
             };
             let previous = previous.transpose()?;
@@ -168,11 +152,7 @@ impl EtcdStorage {
             let TxnOpResponse::Get(found) = response else {
                 continue;
             };
-            let current = found
-                .kvs()
-                .first()
-                .map(|kv| entry(&*self.remote.codec, kv))
-                .transpose()?;
+            let current = found.kvs().first().map(|kv| self.remote.entry(kv)).transpose()?;
             let holds = match write.expect {
                 Expect::Any => current.is_some() || !matches!(write.op, Op::Delete),
                 Expect::Absent => current.is_none(),
@@ -205,11 +185,7 @@ impl EtcdStorage {
             .with_limit(i64::try_from(limit).unwrap_or(i64::MAX))
             .with_revision(number(at));
         let answer = self.remote.waiting(self.kv()?.get(start, Some(options))).await?;
-        let entries: Result<Vec<_>, _> = answer
-            .kvs()
-            .iter()
-            .map(|kv| entry(&*self.remote.codec, kv))
-            .collect();
+        let entries: Result<Vec<_>, _> = answer.kvs().iter().map(|kv| self.remote.entry(kv)).collect();
         let entries = entries?;
         let left = u64::try_from(answer.count())
             .unwrap_or(0)
@@ -285,11 +261,7 @@ impl Storage for EtcdStorage {
             Ok(answer) => answer,
             Err(error) => return Err(self.explain(error, at).await),
         };
-        let entry = answer
-            .kvs()
-            .first()
-            .map(|kv| entry(&*self.remote.codec, kv))
-            .transpose()?;
+        let entry = answer.kvs().first().map(|kv| self.remote.entry(kv)).transpose()?;
         let revision = if at == Revision::ZERO {
             remote::revision(answer.header())
         } else {
@@ -402,6 +374,10 @@ impl Storage for EtcdStorage {
             Ok(_) | Err(StorageError::Compacted { .. }) => Ok(()),
             Err(other) => Err(other),
         }
+    }
+
+    fn interpret_with(&self, codec: Arc<dyn RecordCodec>) {
+        self.remote.interpret_with(codec);
     }
 
     async fn close(&self) {

@@ -1,19 +1,18 @@
 //! The connection, and what its answers mean.
 
-use super::RecordCodec;
-use crate::{Entry, Key, StorageError};
+use crate::{Entry, Key, RecordCodec, StorageError};
 use etcd_client::{Client, GetOptions, KeyValue, KvClient, ResponseHeader, WatchOptions};
 use machinery_meta::Revision;
 use machinery_runtime::CancellationToken;
 use std::fmt;
 use std::future::Future;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 /// A connection that ends with its storage.
 #[derive(Clone)]
 pub(super) struct Remote {
     pub(super) client: Client,
-    pub(super) codec: Arc<dyn RecordCodec>,
+    codec: Arc<OnceLock<Arc<dyn RecordCodec>>>,
     closed: CancellationToken,
 }
 
@@ -23,12 +22,40 @@ const MAX_ANSWER_BYTES: usize = i32::MAX as usize;
 const NOWHERE: &[u8] = &[0];
 
 impl Remote {
-    pub(super) fn new(client: Client, codec: Arc<dyn RecordCodec>, closed: CancellationToken) -> Self {
+    pub(super) fn new(client: Client, closed: CancellationToken) -> Self {
         Self {
             client,
-            codec,
+            codec: Arc::default(),
             closed,
         }
+    }
+
+    /// The first who says how values are read is the one.
+    pub(super) fn interpret_with(&self, codec: Arc<dyn RecordCodec>) {
+        self.codec.get_or_init(|| codec);
+    }
+
+    pub(super) fn codec(&self) -> Result<&dyn RecordCodec, StorageError> {
+        let missing = || StorageError::Unavailable("nobody has said yet how values are read".to_owned());
+        self.codec.get().map(|codec| &**codec).ok_or_else(missing)
+    }
+
+    /// A stored value as an entry.
+    pub(super) fn entry(&self, kv: &KeyValue) -> Result<Arc<Entry>, StorageError> {
+        let unreadable = |cause| StorageError::Unreadable {
+            key: String::from_utf8_lossy(kv.key()).into_owned(),
+            cause,
+        };
+        let key = key(kv)?;
+        let record = self.codec()?.decode(&key, kv.value()).map_err(unreadable)?;
+        let (revision, created) = (unsigned(kv.mod_revision()), unsigned(kv.create_revision()));
+        Ok(Arc::new(Entry {
+            key,
+            revision,
+            created,
+            expires: None,
+            record,
+        }))
     }
 
     pub(super) fn kv(&self) -> Result<KvClient, StorageError> {
@@ -132,24 +159,6 @@ pub(super) fn failed(error: etcd_client::Error) -> StorageError {
     } else {
         StorageError::Unavailable(format!("etcd: {text}"))
     }
-}
-
-/// A stored value as an entry.
-pub(super) fn entry(codec: &dyn RecordCodec, kv: &KeyValue) -> Result<Arc<Entry>, StorageError> {
-    let unreadable = |cause| StorageError::Unreadable {
-        key: String::from_utf8_lossy(kv.key()).into_owned(),
-        cause,
-    };
-    let key = key(kv)?;
-    let record = codec.decode(&key, kv.value()).map_err(unreadable)?;
-    let (revision, created) = (unsigned(kv.mod_revision()), unsigned(kv.create_revision()));
-    Ok(Arc::new(Entry {
-        key,
-        revision,
-        created,
-        expires: None,
-        record,
-    }))
 }
 
 pub(super) fn key(kv: &KeyValue) -> Result<Key, StorageError> {

@@ -1,8 +1,8 @@
 //! The suite against a real etcd, when one has been built (`cargo xtask tools`).
 
-use super::{EtcdOptions, EtcdStorage, RecordCodec};
+use super::{EtcdOptions, EtcdStorage};
 use crate::suite::{self, Subject};
-use crate::{Key, Record};
+use crate::{Key, Record, RecordCodec, Storage};
 use machinery_runtime::Runtime;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
@@ -113,10 +113,11 @@ impl Etcd {
             ..EtcdOptions::default()
         };
         loop {
-            let storage = EtcdStorage::connect(runtime, &options, Arc::new(TextCodec)).await;
+            let storage = EtcdStorage::connect(runtime, &options).await;
             if let Ok(storage) = storage
                 && storage.remote.current().await.is_ok()
             {
+                storage.interpret_with(Arc::new(TextCodec));
                 return storage;
             }
             runtime.sleep(Duration::from_millis(20)).await;

@@ -1,0 +1,116 @@
+//! A definition changes under its objects: what is stored is read in the new form, and nobody is told of a change.
+
+#![allow(clippy::unwrap_used, reason = "a test, helpers included")]
+
+mod common;
+
+use apiserver_storage::{Key, ReadAt};
+use bytes::Bytes;
+use common::{Cluster, start};
+use http::Method;
+use serde_json::{Value, json};
+use std::time::Duration;
+
+const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+const BOATS: &str = "/apis/knarr.test/v1/namespaces/default/boats";
+
+fn definition(properties: &Value) -> Value {
+    json!({
+        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+        "metadata": {"name": "boats.knarr.test"},
+        "spec": {
+            "group": "knarr.test", "scope": "Namespaced",
+            "names": {"plural": "boats", "singular": "boat", "kind": "Boat", "listKind": "BoatList"},
+            "versions": [{
+                "name": "v1", "served": true, "storage": true,
+                "schema": {"openAPIV3Schema": {"type": "object", "properties": {
+                    "spec": {"type": "object", "properties": properties},
+                }}},
+            }],
+        },
+    })
+}
+
+/// Asks until the answer is as wanted: definitions are served by a loop of their own.
+async fn until(cluster: &Cluster, path: &str, wanted: impl Fn(&Value) -> bool) -> Value {
+    loop {
+        let answer = cluster.admin().get(path).await;
+        if answer.code == 200 && wanted(&answer.json()) {
+            return answer.json();
+        }
+        cluster.runtime.sleep(Duration::from_millis(5)).await;
+    }
+}
+
+async fn with_boats() -> Cluster {
+    let cluster = start().await;
+    let first = definition(&json!({"oars": {"type": "integer"}, "flag": {"type": "string"}}));
+    cluster.admin().post(DEFINITIONS, first.to_string()).await.is(201);
+    until(&cluster, BOATS, |_| true).await;
+    for name in ["ormen", "skald"] {
+        let boat = json!({"apiVersion": "knarr.test/v1", "kind": "Boat", "metadata": {"name": name},
+            "spec": {"oars": 34, "flag": "raven"}});
+        cluster.admin().post(BOATS, boat.to_string()).await.is(201);
+    }
+    cluster
+}
+
+async fn change_definition(cluster: &Cluster, properties: &Value) {
+    let patch = json!({"spec": {"versions": definition(properties)["spec"]["versions"]}});
+    let path = format!("{DEFINITIONS}/boats.knarr.test");
+    let patched = cluster
+        .admin()
+        .header("content-type", "application/merge-patch+json")
+        .send(Method::PATCH, &path, Bytes::from(patch.to_string()));
+    patched.await.is(200);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn objects_take_the_new_form_without_a_change() {
+    let cluster = with_boats().await;
+    let before = cluster.admin().get(BOATS).await.is(200).json();
+    // The flag goes, a sail comes with a default, and what has the wrong type now stays as it is.
+    let properties = json!({"oars": {"type": "string"}, "sail": {"type": "string", "default": "square"}});
+    change_definition(&cluster, &properties).await;
+    let path = format!("{BOATS}/ormen");
+    let after = until(&cluster, &path, |boat| boat["spec"]["sail"] == "square").await;
+    assert_eq!(after["spec"], json!({"oars": 34, "sail": "square"}));
+    assert_eq!(after["metadata"], before["items"][0]["metadata"]);
+    let list = cluster.admin().get(BOATS).await.is(200).json();
+    assert_eq!(list["items"][1]["spec"], json!({"oars": 34, "sail": "square"}));
+    let since = before["metadata"]["resourceVersion"].as_str().unwrap();
+    let watch = format!("{BOATS}?watch=1&resourceVersion={since}&timeoutSeconds=1");
+    assert_eq!(
+        cluster.admin().get(&watch).await.is(200).body,
+        "",
+        "nobody is told"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_new_form_is_made_once() {
+    let cluster = with_boats().await;
+    let key = Key::parse("/registry/knarr.test/boats/default/skald").unwrap();
+    let storage = cluster.server.registry().storage().clone();
+    let before = storage.get(&key, ReadAt::Latest).await.unwrap().entry.unwrap();
+    change_definition(
+        &cluster,
+        &json!({"sail": {"type": "string", "default": "square"}}),
+    )
+    .await;
+    // Nobody reads the object: the change of its definition brings it into its new form.
+    let after = loop {
+        let entry = storage.get(&key, ReadAt::Latest).await.unwrap().entry.unwrap();
+        if entry.record.fingerprint != before.record.fingerprint {
+            break entry;
+        }
+        cluster.runtime.sleep(Duration::from_millis(5)).await;
+    };
+    assert_eq!((after.revision, after.created), (before.revision, before.created));
+    let text = after.record.parts.concat();
+    let text = String::from_utf8_lossy(&text);
+    assert!(
+        text.contains(r#""sail":"square""#) && !text.contains("raven"),
+        "{text}"
+    );
+}

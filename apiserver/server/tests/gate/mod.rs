@@ -1,0 +1,94 @@
+//! Memory storage whose commits of one key can be held back, so that a test can do something meanwhile.
+
+use apiserver_storage::{
+    Event, Key, LogStorage, Lookup, Page, Prefix, RangeOptions, ReadAt, Revision, Storage, StorageError,
+    WatchCursor, WatchRequest, Write,
+};
+use async_trait::async_trait;
+use std::sync::{Arc, Mutex};
+use tokio::sync::{Semaphore, oneshot};
+
+#[derive(Debug)]
+pub(crate) struct GatedStorage {
+    inner: LogStorage,
+    gate: Semaphore,
+    held: Mutex<Option<(String, oneshot::Sender<()>)>>,
+}
+
+impl GatedStorage {
+    pub(crate) fn new(inner: LogStorage) -> Self {
+        Self {
+            inner,
+            gate: Semaphore::new(0),
+            held: Mutex::new(None),
+        }
+    }
+
+    /// From now on a commit of this key waits; what is returned resolves when one does.
+    pub(crate) fn close_gate(&self, key: &str) -> oneshot::Receiver<()> {
+        let (sender, receiver) = oneshot::channel();
+        *self.held.lock().unwrap() = Some((key.to_owned(), sender));
+        receiver
+    }
+
+    pub(crate) fn open_gate(&self) {
+        self.gate.add_permits(1);
+    }
+
+    fn take(&self, group: &[Write]) -> Option<oneshot::Sender<()>> {
+        let mut held = self.held.lock().unwrap();
+        let (key, _) = held.as_ref()?;
+        group
+            .iter()
+            .any(|write| write.key.as_str() == key)
+            .then(|| held.take())?
+            .map(|(_, sender)| sender)
+    }
+}
+
+#[async_trait]
+impl Storage for GatedStorage {
+    async fn get(&self, key: &Key, at: ReadAt) -> Result<Lookup, StorageError> {
+        self.inner.get(key, at).await
+    }
+
+    async fn range(&self, prefix: &Prefix, options: &RangeOptions) -> Result<Page, StorageError> {
+        self.inner.range(prefix, options).await
+    }
+
+    async fn count(&self, prefix: &Prefix) -> Result<u64, StorageError> {
+        self.inner.count(prefix).await
+    }
+
+    async fn commit(&self, group: Vec<Write>) -> Result<Vec<Arc<Event>>, StorageError> {
+        if let Some(began) = self.take(&group) {
+            began.send(()).unwrap();
+            self.gate.acquire().await.unwrap().forget();
+        }
+        self.inner.commit(group).await
+    }
+
+    async fn watch(&self, request: WatchRequest) -> Result<Box<dyn WatchCursor>, StorageError> {
+        self.inner.watch(request).await
+    }
+
+    async fn current_revision(&self) -> Result<Revision, StorageError> {
+        self.inner.current_revision().await
+    }
+
+    async fn compacted_revision(&self) -> Result<Revision, StorageError> {
+        self.inner.compacted_revision().await
+    }
+
+    async fn reached(&self, revision: Revision) -> Result<(), StorageError> {
+        self.inner.reached(revision).await
+    }
+
+    async fn compact(&self, revision: Revision) -> Result<(), StorageError> {
+        self.inner.compact(revision).await
+    }
+
+    async fn close(&self) {
+        self.inner.close().await;
+    }
+}

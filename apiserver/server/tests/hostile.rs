@@ -1,0 +1,240 @@
+//! Clients that are slow, many or gone: the server answers the others, and finishes what it began.
+
+#![allow(clippy::unwrap_used, reason = "a test, helpers included")]
+
+mod common;
+mod gate;
+
+use apiserver_server::ServerConfig;
+use apiserver_storage::{LogStorage, Storage};
+use bytes::Bytes;
+use common::{Cluster, config, start, start_on, start_with};
+use gate::GatedStorage;
+use http::{Method, Request};
+use http_body_util::Full;
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use serde_json::json;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+const CONFIG_MAPS: &str = "/api/v1/namespaces/default/configmaps";
+const SHORT: Duration = Duration::from_millis(300);
+
+async fn impatient() -> Cluster {
+    start_with(ServerConfig {
+        header_timeout: SHORT,
+        ..config()
+    })
+    .await
+}
+
+fn config_map(name: &str, bytes: usize) -> String {
+    let (meta, data) = (json!({"name": name}), json!({"x": "y".repeat(bytes)}));
+    json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta, "data": data}).to_string()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_sends_a_head_too_slowly_is_let_go() {
+    let cluster = impatient().await;
+    let beginnings: [&[u8]; 4] = [
+        b"",
+        b"GET /api HTTP/1.1\r\nhost: x\r\nx-slow: ",
+        b"PRI * HTTP/2.0\r\n",
+        b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+    ];
+    for beginning in beginnings {
+        let mut stream = cluster.connect(Some(&cluster.admin)).await;
+        stream.write_all(beginning).await.unwrap();
+        stream.flush().await.unwrap();
+        // What the server says before it hangs up is its own; that it does is what counts.
+        let mut said = Vec::new();
+        let _ = stream.read_to_end(&mut said).await;
+    }
+    cluster.admin().get("/readyz").await.is(200);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_connection_that_asked_once_may_be_quiet() {
+    let cluster = impatient().await;
+    let stream = cluster.connect(Some(&cluster.admin)).await;
+    let io = TokioIo::new(stream);
+    let (mut sender, connection) = hyper::client::conn::http2::handshake(TokioExecutor::new(), io)
+        .await
+        .unwrap();
+    cluster
+        .runtime
+        .spawn("test-connection", async move { drop(connection.await) })
+        .detach();
+    let ask = || {
+        Request::builder()
+            .uri("https://x/readyz")
+            .body(Full::<Bytes>::default())
+            .unwrap()
+    };
+    assert_eq!(sender.send_request(ask()).await.unwrap().status(), 200);
+    cluster.runtime.sleep(SHORT * 3).await;
+    assert_eq!(sender.send_request(ask()).await.unwrap().status(), 200);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn more_connections_than_allowed_wait_for_a_place() {
+    let cluster = Arc::new(
+        start_with(ServerConfig {
+            max_connections: 2,
+            ..config()
+        })
+        .await,
+    );
+    let (first, second) = (cluster.connect(None).await, cluster.connect(None).await);
+    let waiting = Arc::clone(&cluster);
+    let mut third = cluster
+        .runtime
+        .spawn("third", async move { drop(waiting.connect(None).await) });
+    // As long as both places are taken nobody shakes hands with the third.
+    assert!(cluster.runtime.timeout(SHORT, &mut third).await.is_err());
+    drop(first);
+    third.await.unwrap();
+    drop(second);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn heads_are_bounded() {
+    let cluster = start().await;
+    let mut stream = cluster.connect(Some(&cluster.admin)).await;
+    let head = format!(
+        "GET /readyz HTTP/1.1\r\nhost: x\r\nx-long: {}\r\n\r\n",
+        "y".repeat(100_000)
+    );
+    let _ = stream.write_all(head.as_bytes()).await;
+    let mut said = vec![0; 64];
+    let length = stream.read(&mut said).await.unwrap_or(0);
+    let said = String::from_utf8_lossy(&said[..length]).into_owned();
+    assert!(said.starts_with("HTTP/1.1 431 "), "{said}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn requests_taken_back_at_once_leave_nothing_behind() {
+    let cluster = start().await;
+    let io = TokioIo::new(cluster.connect(Some(&cluster.admin)).await);
+    let (mut sender, connection) = hyper::client::conn::http2::handshake(TokioExecutor::new(), io)
+        .await
+        .unwrap();
+    cluster
+        .runtime
+        .spawn("test-connection", async move { drop(connection.await) })
+        .detach();
+    for _ in 0..20_000 {
+        let ask = Request::builder()
+            .uri(format!("https://x{CONFIG_MAPS}"))
+            .body(Full::<Bytes>::default());
+        if sender.ready().await.is_err() {
+            // The server has had enough of it.
+            break;
+        }
+        drop(sender.send_request(ask.unwrap()));
+        tokio::task::yield_now().await;
+    }
+    drop(sender);
+    let gauge = "apiserver_current_inflight_requests{request_kind=\"readOnly\"} 1";
+    // The asking itself is the one; what was taken back goes with its connection.
+    while !cluster.admin().get("/metrics").await.is(200).body.contains(gauge) {
+        cluster.runtime.sleep(Duration::from_millis(10)).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_write_that_has_begun_ends_without_its_client() {
+    let runtime = machinery_runtime::Runtime::real();
+    let gated = Arc::new(GatedStorage::new(LogStorage::memory(&runtime).await.unwrap()));
+    let cluster = start_on(config(), Arc::clone(&gated) as Arc<dyn Storage>).await;
+    let begun = gated.close_gate("/registry/configmaps/default/left");
+    let body = config_map("left", 1);
+    let head = format!(
+        "POST {CONFIG_MAPS} HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n",
+        body.len()
+    );
+    let mut stream = cluster.connect(Some(&cluster.admin)).await;
+    stream
+        .write_all(format!("{head}{body}").as_bytes())
+        .await
+        .unwrap();
+    stream.flush().await.unwrap();
+    begun.await.unwrap();
+    drop(stream);
+    // The server has seen it go once it answers somebody who came later.
+    cluster.admin().get("/readyz").await.is(200);
+    cluster.admin().get(&format!("{CONFIG_MAPS}/left")).await.is(404);
+    gated.open_gate();
+    while cluster.admin().get(&format!("{CONFIG_MAPS}/left")).await.code != 200 {
+        cluster.runtime.sleep(Duration::from_millis(5)).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn lists_are_made_as_memory_allows() {
+    // Far more than the buffers between two sockets hold, so that who does not read keeps the answer from being sent.
+    const OBJECTS: usize = 24;
+    const OBJECT_BYTES: usize = 1_000_000;
+    let cluster = start_with(ServerConfig {
+        list_memory_bytes: 2 * OBJECT_BYTES,
+        ..config()
+    })
+    .await;
+    for number in 0..OBJECTS {
+        let body = config_map(&format!("large-{number}"), OBJECT_BYTES);
+        cluster.admin().post(CONFIG_MAPS, body).await.is(201);
+    }
+    let yaml = || {
+        cluster
+            .admin()
+            .header("accept", "application/yaml")
+            .get(CONFIG_MAPS)
+    };
+    // Larger than all there is, but alone: it is answered.
+    assert!(yaml().await.is(200).body.len() > OBJECTS * OBJECT_BYTES);
+    let mut slow = cluster.connect(Some(&cluster.admin)).await;
+    let head = format!("GET {CONFIG_MAPS} HTTP/1.1\r\nhost: x\r\naccept: application/yaml\r\n\r\n");
+    slow.write_all(head.as_bytes()).await.unwrap();
+    slow.flush().await.unwrap();
+    slow.read_u8().await.unwrap();
+    let refused = yaml().await.is(429);
+    assert_eq!(refused.headers["retry-after"], "1");
+    assert_eq!(refused.json()["reason"], "TooManyRequests");
+    // Sent from what is stored, a list weighs next to nothing.
+    drop(cluster.admin().get(CONFIG_MAPS).await.is(200));
+    drop(slow);
+    while yaml().await.code != 200 {
+        cluster.runtime.sleep(Duration::from_millis(10)).await;
+    }
+}
+
+/// A chunked body is as long as it turns out to be.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_body_without_a_length_is_bounded_too() {
+    let cluster = start().await;
+    let mut stream = cluster.connect(Some(&cluster.admin)).await;
+    let head = format!(
+        "POST {CONFIG_MAPS} HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ntransfer-encoding: chunked\r\n\r\n"
+    );
+    stream.write_all(head.as_bytes()).await.unwrap();
+    let piece = [&b"10000\r\n"[..], &[b' '; 0x10000], b"\r\n"].concat();
+    for _ in 0..64 {
+        if stream.write_all(&piece).await.is_err() {
+            break;
+        }
+    }
+    let _ = stream.write_all(b"0\r\n\r\n").await;
+    let mut said = vec![0; 64];
+    let length = stream.read(&mut said).await.unwrap();
+    assert!(
+        said[..length].starts_with(b"HTTP/1.1 413 "),
+        "{}",
+        String::from_utf8_lossy(&said)
+    );
+    let delete = cluster
+        .admin()
+        .send(Method::DELETE, &format!("{CONFIG_MAPS}/none"), Bytes::new())
+        .await;
+    delete.is(404);
+}

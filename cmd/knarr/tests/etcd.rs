@@ -1,0 +1,392 @@
+//! `knarr server --etcd-servers`: several servers on one store, upstream's among them, and how it is reached.
+
+#![allow(clippy::disallowed_methods, reason = "tests stand outside the product")]
+
+mod support;
+
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use support::etcd::Etcd;
+use support::{Server, free_port, tool_or_skip, until};
+
+/// One of the two runs no loops: which of several does is decided by leases, and not here.
+const NO_LOOPS: [&str; 2] = ["--controllers=-*", "--disable-scheduler"];
+
+#[test]
+fn two_servers_on_one_etcd_see_each_others_writes() {
+    let name = "two_servers_on_one_etcd_see_each_others_writes";
+    let Some((kubectl, etcd)) = tool_or_skip(name, "kubectl").zip(Etcd::start_or_skip(name)) else {
+        return;
+    };
+    let flags = ["--etcd-servers", &etcd.endpoint];
+    let one = Server::start(kubectl.clone(), &flags);
+    let other = Server::start(kubectl, &[&flags[..], &NO_LOOPS].concat());
+    let mut watch = other
+        .command(&["get", "configmaps", "--watch", "--output-watch-events"])
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("kubectl starts");
+    let mut told = BufReader::new(watch.stdout.take().expect("a pipe"))
+        .lines()
+        .map_while(Result::ok);
+    let mut next = |what: &str| {
+        let line = told
+            .by_ref()
+            .find(|line| line.split_whitespace().nth(1) == Some("shared"));
+        assert!(
+            line.as_ref().is_some_and(|line| line.starts_with(what)),
+            "{line:?} instead of {what}"
+        );
+    };
+    one.kubectl(&["create", "configmap", "shared", "--from-literal=a=1"]);
+    next("ADDED");
+    assert_eq!(
+        other.kubectl(&["get", "configmap", "shared", "-o", "jsonpath={.data.a}"]),
+        "1"
+    );
+    one.kubectl(&["patch", "configmap", "shared", "-p", r#"{"data":{"a":"2"}}"#]);
+    next("MODIFIED");
+    other.kubectl(&["delete", "configmap", "shared"]);
+    next("DELETED");
+    one.refused(&["get", "configmap", "shared"]);
+    end(&mut watch);
+}
+
+/// Upstream's server on an etcd, spoken to by kubectl.
+struct Upstream {
+    child: Child,
+    kubectl: PathBuf,
+    port: u16,
+    dir: tempfile::TempDir,
+}
+
+const TOKEN: &str = "one-of-this-test";
+
+impl Upstream {
+    fn start_or_skip(test: &str, etcd: &Etcd) -> Option<Self> {
+        let (binary, kubectl) = (
+            tool_or_skip(test, "kube-apiserver")?,
+            tool_or_skip(test, "kubectl")?,
+        );
+        let (dir, port) = (tempfile::tempdir().expect("a directory"), free_port());
+        let file = |name: &str| dir.path().join(name).display().to_string();
+        let key = KeyPair::generate().expect("a key");
+        std::fs::write(file("sa.key"), key.serialize_pem()).expect("written");
+        std::fs::write(file("sa.pub"), key.public_key_pem()).expect("written");
+        let admin = format!("{TOKEN},admin,admin,\"system:masters\"\n");
+        std::fs::write(file("tokens"), admin).expect("written");
+        let log = std::fs::File::create(file("log")).expect("a log");
+        let child = Command::new(binary)
+            .args(["--etcd-servers", &etcd.endpoint, "--cert-dir", &file("certs")])
+            .args(["--bind-address", "127.0.0.1", "--secure-port", &port.to_string()])
+            .args([
+                "--token-auth-file",
+                &file("tokens"),
+                "--authorization-mode",
+                "Node,RBAC",
+            ])
+            .args(["--service-account-key-file", &file("sa.pub")])
+            .args(["--service-account-signing-key-file", &file("sa.key")])
+            .args([
+                "--service-account-issuer",
+                "https://kubernetes.default.svc.cluster.local",
+            ])
+            .args(["--service-cluster-ip-range", "10.96.0.0/16"])
+            .stdin(Stdio::null())
+            .stdout(log.try_clone().expect("a log"))
+            .stderr(log)
+            .spawn()
+            .expect("kube-apiserver starts");
+        let upstream = Self {
+            child,
+            kubectl,
+            port,
+            dir,
+        };
+        let log = || std::fs::read_to_string(upstream.dir.path().join("log")).unwrap_or_default();
+        until(
+            "upstream's server",
+            || upstream.run(&["get", "--raw", "/readyz"]).status.success(),
+            log,
+        );
+        Some(upstream)
+    }
+
+    fn run(&self, arguments: &[&str]) -> Output {
+        Command::new(&self.kubectl)
+            .args([
+                "--kubeconfig",
+                "/dev/null",
+                "--insecure-skip-tls-verify",
+                "--token",
+                TOKEN,
+            ])
+            .args(["--server", &format!("https://127.0.0.1:{}", self.port)])
+            .args(arguments)
+            .env("HOME", self.dir.path())
+            .stdin(Stdio::null())
+            .output()
+            .expect("kubectl starts")
+    }
+
+    #[track_caller]
+    fn kubectl(&self, arguments: &[&str]) -> String {
+        let output = self.run(arguments);
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{arguments:?}: {said}");
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    }
+
+    #[track_caller]
+    fn feed(&self, document: &str) {
+        let file = self.dir.path().join("document.yaml");
+        std::fs::write(&file, document).expect("written");
+        self.kubectl(&["create", "-f", &file.display().to_string()]);
+    }
+}
+
+impl Drop for Upstream {
+    fn drop(&mut self) {
+        end(&mut self.child);
+    }
+}
+
+fn end(child: &mut Child) {
+    let _ = child.kill();
+    let _ = child.wait();
+}
+
+const OBJECTS: &str = "
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: web}
+spec:
+  replicas: 0
+  selector: {matchLabels: {app: web}}
+  template:
+    metadata: {labels: {app: web}}
+    spec: {containers: [{name: web, image: 'example/web:1', resources: {limits: {cpu: 500m}}}]}
+---
+apiVersion: v1
+kind: Service
+metadata: {name: web}
+spec: {type: NodePort, selector: {app: web}, ports: [{port: 80, nodePort: 30123}]}
+---
+apiVersion: autoscaling/v1
+kind: HorizontalPodAutoscaler
+metadata: {name: web}
+spec: {maxReplicas: 3, scaleTargetRef: {apiVersion: apps/v1, kind: Deployment, name: web}}
+---
+apiVersion: v1
+kind: Secret
+metadata: {name: key}
+data: {a: AAEC}
+---
+apiVersion: batch/v1
+kind: CronJob
+metadata: {name: nightly}
+spec:
+  schedule: '5 4 * * *'
+  jobTemplate: {spec: {template: {spec: {restartPolicy: Never, containers: [{name: c, image: i}]}}}}
+";
+
+/// What both servers must say of the objects, whoever wrote them.
+const READ: [(&[&str], &str); 6] = [
+    (
+        &[
+            "deployment",
+            "web",
+            "-o",
+            "jsonpath={.spec.template.spec.containers[0].resources.limits.cpu}",
+        ],
+        "500m",
+    ),
+    (
+        &["service", "web", "-o", "jsonpath={.spec.ports[0].nodePort}"],
+        "30123",
+    ),
+    (&["hpa", "web", "-o", "jsonpath={.spec.maxReplicas}"], "3"),
+    (&["secret", "key", "-o", "jsonpath={.data.a}"], "AAEC"),
+    (
+        &["cronjob", "nightly", "-o", "jsonpath={.spec.schedule}"],
+        "5 4 * * *",
+    ),
+    (
+        &["service", "kubernetes", "-o", "jsonpath={.spec.clusterIP}"],
+        "10.96.0.1",
+    ),
+];
+
+const KIND: &str = "
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: boats.knarr.test}
+spec:
+  group: knarr.test
+  scope: Namespaced
+  names: {plural: boats, singular: boat, kind: Boat, listKind: BoatList}
+  versions:
+  - name: v1
+    served: true
+    storage: true
+    schema:
+      openAPIV3Schema:
+        type: object
+        properties: {spec: {type: object, properties: {oars: {type: integer}}}}
+";
+const BOAT: &str = "{apiVersion: knarr.test/v1, kind: Boat, metadata: {name: ormen}, spec: {oars: 34}}";
+
+#[test]
+fn what_upstreams_server_stored_is_ours_and_the_other_way_round() {
+    let name = "what_upstreams_server_stored_is_ours_and_the_other_way_round";
+    let Some(etcd) = Etcd::start_or_skip(name) else {
+        return;
+    };
+    let Some(upstream) = Upstream::start_or_skip(name, &etcd) else {
+        return;
+    };
+    upstream.feed(OBJECTS);
+    upstream.feed(KIND);
+    upstream.kubectl(&[
+        "wait",
+        "--for=condition=Established",
+        "crd/boats.knarr.test",
+        "--timeout=60s",
+    ]);
+    upstream.feed(BOAT);
+    let flags = [&["--etcd-servers", &etcd.endpoint][..], &NO_LOOPS].concat();
+    let ours = Server::start(upstream.kubectl.clone(), &flags);
+    let boat = ["get", "boat", "ormen", "-o", "jsonpath={.spec.oars}"];
+    for (object, expected) in READ {
+        assert_eq!(
+            ours.kubectl(&[&["get"], object].concat()),
+            expected,
+            "{object:?} written by upstream"
+        );
+    }
+    ours.until("the custom kind", || ours.try_kubectl(&boat).stdout == b"34");
+    let taken = ours.refused(&[
+        "create",
+        "service",
+        "nodeport",
+        "second",
+        "--tcp=80",
+        "--node-port=30123",
+    ]);
+    assert!(taken.contains("provided port is already allocated"), "{taken}");
+    // Now written by ours, as JSON, and read by upstream's.
+    for object in [
+        "deployment/web",
+        "service/web",
+        "hpa/web",
+        "secret/key",
+        "cronjob/nightly",
+        "boat/ormen",
+    ] {
+        ours.kubectl(&["label", object, "seen=yes"]);
+        let label = ["get", object, "-o", "jsonpath={.metadata.labels.seen}"];
+        assert_eq!(upstream.kubectl(&label), "yes", "{object} written by us");
+    }
+    for (object, expected) in READ {
+        assert_eq!(
+            upstream.kubectl(&[&["get"], object].concat()),
+            expected,
+            "{object:?} written by us"
+        );
+    }
+    assert_eq!(upstream.kubectl(&boat), "34");
+    ours.kubectl(&["create", "configmap", "mine", "--from-literal=a=b"]);
+    assert_eq!(
+        upstream.kubectl(&["get", "configmap", "mine", "-o", "jsonpath={.data.a}"]),
+        "b"
+    );
+}
+
+fn write(path: PathBuf, text: &str) -> PathBuf {
+    std::fs::write(&path, text).expect("written");
+    path
+}
+
+/// A certificate for this machine, its key and the authority that signed both, as files.
+fn certificates(dir: &Path, folder: &str) -> [PathBuf; 3] {
+    let dir = dir.join(folder);
+    std::fs::create_dir(&dir).expect("a folder");
+    let mut params = CertificateParams::default();
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    let authority =
+        CertifiedIssuer::self_signed(params, KeyPair::generate().expect("a key")).expect("signed");
+    let key = KeyPair::generate().expect("a key");
+    let leaf = CertificateParams::new(vec!["127.0.0.1".to_owned()]).expect("an address");
+    let leaf = leaf.signed_by(&key, &authority).expect("signed");
+    [
+        write(dir.join("ca.pem"), &authority.pem()),
+        write(dir.join("leaf.pem"), &leaf.pem()),
+        write(dir.join("leaf.key"), &key.serialize_pem()),
+    ]
+}
+
+/// Starts a server that is to give up, and returns what it says.
+fn complaint(dir: &Path, flags: &[&str]) -> String {
+    let output = Command::new(env!("CARGO_BIN_EXE_knarr"))
+        .args([
+            "server",
+            "--disable-agent",
+            "--bind-address",
+            "127.0.0.1",
+            "--secure-port",
+            "0",
+        ])
+        .arg("--data-dir")
+        .arg(dir.join("none"))
+        .args(flags)
+        .output()
+        .expect("it starts");
+    assert!(!output.status.success(), "it started");
+    let said = String::from_utf8_lossy(&output.stderr);
+    said.lines().last().unwrap_or_default().to_owned()
+}
+
+#[test]
+fn etcd_is_reached_with_certificates_and_missed_with_advice() {
+    let name = "etcd_is_reached_with_certificates_and_missed_with_advice";
+    let Some((kubectl, binary)) = tool_or_skip(name, "kubectl").zip(tool_or_skip(name, "etcd")) else {
+        return;
+    };
+    let dir = tempfile::tempdir().expect("a directory");
+    let [authority, certificate, key] =
+        certificates(dir.path(), "right").map(|path| path.display().to_string());
+    let etcd = Etcd::start_with_tls(&binary, authority.as_ref(), certificate.as_ref(), key.as_ref());
+    let servers = ["--etcd-servers", &etcd.endpoint];
+    let trusting = [&servers[..], &["--etcd-cafile", &authority]].concat();
+    let known = [
+        &trusting[..],
+        &["--etcd-certfile", &certificate, "--etcd-keyfile", &key],
+    ]
+    .concat();
+    let server = Server::start(kubectl, &[&known[..], &NO_LOOPS].concat());
+    assert!(server.kubectl(&["get", "namespaces"]).contains("kube-system"));
+    drop(server);
+    let [stranger, _, _] = certificates(dir.path(), "wrong").map(|path| path.display().to_string());
+    let nobody = format!("http://127.0.0.1:{}", free_port());
+    for flags in [
+        trusting.clone(),
+        [&servers[..], &["--etcd-cafile", &stranger]].concat(),
+        vec!["--etcd-servers", &nobody],
+    ] {
+        let said = complaint(dir.path(), &flags);
+        assert!(
+            said.contains("nothing answers there as etcd would"),
+            "{flags:?}: {said}"
+        );
+    }
+    let said = complaint(
+        dir.path(),
+        &[&servers[..], &["--etcd-cafile", "/nowhere/ca.pem"]].concat(),
+    );
+    assert!(
+        said.contains("--etcd-cafile /nowhere/ca.pem: No such file"),
+        "{said}"
+    );
+}
