@@ -33,7 +33,7 @@ struct Diff {
     /// Show at most so many failing cases in full.
     #[arg(long, default_value_t = 40)]
     show: usize,
-    /// Write every difference into this file.
+    /// Write the differences of every case that fails into this file.
     #[arg(long)]
     report: Option<PathBuf>,
     /// The list of known differences.
@@ -100,7 +100,7 @@ async fn diff(arguments: &Diff) -> Result<()> {
     let mut shown = 0;
     let outcomes = runner
         .run(&cases, |outcome| {
-            let failed = !outcome.differences.is_empty() && !known.contains_key(&outcome.id);
+            let failed = known::unexplained(outcome, &known).next().is_some();
             if failed && shown < arguments.show {
                 shown += 1;
                 println!("{}\n  {}", outcome.id, outcome.differences.join("\n  "));
@@ -110,16 +110,19 @@ async fn diff(arguments: &Diff) -> Result<()> {
     if let Some(path) = &arguments.report {
         let lines = outcomes
             .iter()
-            .filter(|outcome| !outcome.differences.is_empty())
+            .filter(|outcome| known::unexplained(outcome, &known).next().is_some())
             .map(|outcome| format!("{}\n  {}\n", outcome.id, outcome.differences.join("\n  ")));
         std::fs::write(path, lines.collect::<String>())?;
     }
-    let judgement = run::judge(&outcomes, &known);
-    for id in &judgement.stale {
-        println!("{id} passes: remove it from the known differences");
+    let judgement = known::judge(&outcomes, &known);
+    for entry in &judgement.stale {
+        println!(
+            "{} differs no more in {}: remove it from the known differences",
+            entry.case, entry.line
+        );
     }
     println!(
-        "{} passed, {} failed, {} known differences",
+        "{} passed, {} failed, {} differ only as known",
         judgement.passed, judgement.failed, judgement.known
     );
     if judgement.failed > 0 || !judgement.stale.is_empty() {

@@ -293,6 +293,10 @@ fn decode_message(facts: &Facts, entry: &Type, mut raw: &[u8]) -> Result<Value> 
         decode_members(facts, entry, raw, &mut object)?;
         return Ok(Value::Object(object));
     }
+    // Go reads a time without fields as no time at all.
+    if raw.is_empty() && matches!(entry.marker.as_deref(), Some("Time" | "MicroTime")) {
+        return Ok(Value::Null);
+    }
     // Marker messages are shown as they stand on the wire.
     let mut shown = Vec::new();
     while !raw.is_empty() {

@@ -135,17 +135,29 @@ pub(crate) fn unescape(key: &str) -> String {
 }
 
 impl Requested {
+    /// As Go prints the user that is asked for.
     fn described(&self) -> String {
-        let mut parts: Vec<String> = self
-            .groups
-            .iter()
-            .map(|group| format!("group {group:?}"))
-            .collect();
-        parts.extend(self.extra.keys().map(|key| format!("extra {key:?}")));
-        if !self.uid.is_empty() {
-            parts.push(format!("uid {:?}", self.uid));
-        }
-        format!("[{}]", parts.join(" "))
+        let list = |items: &[String]| {
+            let items: Vec<String> = items.iter().map(|item| format!("{item:?}")).collect();
+            format!("{{{}}}", items.join(", "))
+        };
+        let groups = match self.groups.as_slice() {
+            [] => "(nil)".to_owned(),
+            groups => list(groups),
+        };
+        let extra = if self.extra.is_empty() {
+            "(nil)".to_owned()
+        } else {
+            let items = self
+                .extra
+                .iter()
+                .map(|(key, values)| format!("{key:?}:[]string{}", list(values)));
+            format!("{{{}}}", items.collect::<Vec<_>>().join(", "))
+        };
+        format!(
+            "&user.DefaultInfo{{Name:\"\", UID:{:?}, Groups:[]string{groups}, Extra:map[string][]string{extra}}}",
+            self.uid
+        )
     }
 
     /// Namespace and name, when the user is a service account.

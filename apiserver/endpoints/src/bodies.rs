@@ -77,7 +77,7 @@ pub(crate) fn decode_as(
             strict_errors: Vec::new(),
         }),
     };
-    let decoded = decoded.map_err(|error| undecodable(expected, bytes, &error))?;
+    let decoded = decoded.map_err(|error| undecodable(expected, format, bytes, &error))?;
     check_kind(&decoded.tree, expected)?;
     let mut tree = settle_strictness(ctx, decoded, expected, validation)?;
     tree.set_str(&["kind"], &expected.gvk.kind);
@@ -134,12 +134,18 @@ fn settle_strictness(
 }
 
 /// What upstream says of a body it cannot decode: by its kind where that could be read.
-fn undecodable(expected: &Expected<'_>, bytes: &[u8], error: &DecodeError) -> RegistryError {
+fn undecodable(expected: &Expected<'_>, format: Format, bytes: &[u8], error: &DecodeError) -> RegistryError {
     let gvk = &expected.gvk;
     RegistryError::BadRequest(match error {
         DecodeError::Syntax(problem) => format!(
-            "the object provided is unrecognized (must be of type {}): couldn't get version/kind; json parse error: {problem} ({})",
+            "the object provided is unrecognized (must be of type {}): {}{problem} ({})",
             gvk.kind,
+            // Only JSON is read for its kind first.
+            if format == Format::Json {
+                "couldn't get version/kind; json parse error: "
+            } else {
+                ""
+            },
             summary(bytes)
         ),
         _ => format!(

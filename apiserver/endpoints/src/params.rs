@@ -195,21 +195,9 @@ fn check_watch(raw: &Raw<'_>) -> Vec<FieldError> {
     problems
 }
 
-/// What a requirement's parser says is wrapped, what the list's says is not.
-fn selector_problem(problem: &str) -> String {
-    let of_list = problem.contains("expected: ',' or 'end of string'")
-        || problem.contains("after ','")
-        || problem.starts_with("unable to parse requirement");
-    if of_list {
-        problem.to_owned()
-    } else {
-        format!("unable to parse requirement: {problem}")
-    }
-}
-
 fn predicate(query: &Query, name: &str) -> Result<Predicate, RegistryError> {
     let labels = LabelSelector::parse(query.get("labelSelector").unwrap_or_default())
-        .map_err(|error| RegistryError::BadRequest(selector_problem(&error.to_string())))?;
+        .map_err(|error| RegistryError::BadRequest(error.to_string()))?;
     let fields = FieldSelector::parse(query.get("fieldSelector").unwrap_or_default())
         .map_err(|error| RegistryError::BadRequest(error.to_string()))?;
     // A watch of one name by path (`/api/v1/watch/…/pods/x`) is a watch with a selector.
@@ -285,7 +273,7 @@ fn common(query: &Query, kind: &str) -> Result<Common, RegistryError> {
             problems.push(FieldError::not_supported(
                 &path,
                 other,
-                &["", "Ignore", "Warn", "Strict"],
+                &["", "Ignore", "Strict", "Warn"],
             ));
             FieldValidation::Warn
         }

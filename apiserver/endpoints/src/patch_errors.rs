@@ -25,7 +25,7 @@ pub(crate) fn apply(
     } else {
         Strictness::Report
     };
-    let patched = apply_patch(live, how, patch, strictness).map_err(|error| answer(kind, &error))?;
+    let patched = apply_patch(live, how, patch, strictness).map_err(|error| answer(&error))?;
     match validation {
         FieldValidation::Strict if !patched.strict_errors.is_empty() => {
             let detail = format!("strict decoding error: {}", patched.strict_errors.join(", "));
@@ -51,13 +51,8 @@ fn invalid(document: &str, detail: String) -> RegistryError {
     }
 }
 
-fn answer(kind: PatchType, error: &PatchError) -> RegistryError {
+fn answer(error: &PatchError) -> RegistryError {
     match error {
-        PatchError::BadPatch(message)
-            if kind == PatchType::Json && message.starts_with("error decoding patch") =>
-        {
-            RegistryError::BadRequest("invalid JSON patch".into())
-        }
         PatchError::BadPatch(message) => RegistryError::BadRequest(message.clone()),
         PatchError::TooManyOperations { .. } => RegistryError::TooLargePatch(error.to_string()),
         PatchError::DoesNotApply(cause) => RegistryError::Unprocessable(cause.clone()),

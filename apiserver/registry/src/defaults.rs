@@ -51,6 +51,8 @@ const LINES: &[(&str, &[&str])] = &[
             "spec.podManagementPolicy=\"OrderedReady\"",
             "spec.replicas=1",
             "spec.revisionHistoryLimit=10",
+            "spec.volumeClaimTemplates[].apiVersion=\"v1\"",
+            "spec.volumeClaimTemplates[].kind=\"PersistentVolumeClaim\"",
             "spec.volumeClaimTemplates[].spec.volumeMode=\"Filesystem\"",
             "spec.volumeClaimTemplates[].status.phase=\"Pending\"",
         ],
@@ -82,10 +84,6 @@ const LINES: &[(&str, &[&str])] = &[
     (
         "discovery.k8s.io/endpointslices",
         &["ports[].name=\"\"", "ports[].protocol=\"TCP\""],
-    ),
-    (
-        "flowcontrol.apiserver.k8s.io/flowschemas",
-        &["spec.matchingPrecedence=1000"],
     ),
     (
         "flowcontrol.apiserver.k8s.io/prioritylevelconfigurations",
@@ -300,7 +298,12 @@ pub fn apply(group: &str, plural: &str, object: &mut Tree) {
                 set_unset(&mut spec, "enableServiceLinks", "true")
             })
             .unwrap_or_default(),
-        ("autoscaling", "horizontalpodautoscalers") => metrics(object),
+        ("autoscaling", "horizontalpodautoscalers") => {
+            metrics(object);
+            behavior(object);
+        }
+        ("flowcontrol.apiserver.k8s.io", "flowschemas") => precedence(object),
+        ("", "limitranges") => limits(object),
         ("admissionregistration.k8s.io", "mutatingwebhookconfigurations") => {
             set_line(&mut object.root_mut(), "webhooks[].reinvocationPolicy=\"Never\"");
         }
@@ -503,6 +506,74 @@ fn metrics(object: &mut Tree) {
         let mut target = resource.entry("target");
         target.set("type", "Utilization");
         target.set("averageUtilization", 80);
+    });
+}
+
+/// Where a behavior is given, both its directions have all their rules.
+fn behavior(object: &mut Tree) {
+    object.with(&["spec", "behavior"], |mut behavior| {
+        if behavior.is_null() {
+            return;
+        }
+        scaling_rules(
+            &mut behavior.entry("scaleUp"),
+            &[("Pods", 4), ("Percent", 100)],
+            Some(0),
+        );
+        scaling_rules(&mut behavior.entry("scaleDown"), &[("Percent", 100)], None);
+    });
+}
+
+/// Every policy is for fifteen seconds.
+fn scaling_rules(rules: &mut Mut<'_>, policies: &[(&str, i64)], window: Option<i64>) {
+    if rules.is_null() {
+        rules.set_value(Value::EmptyMap);
+    }
+    rules.default("selectPolicy", "Max");
+    if let Some(seconds) = window {
+        rules.default("stabilizationWindowSeconds", seconds);
+    }
+    if rules.as_ref().list("policies").len() > 0 {
+        return;
+    }
+    for (kind, value) in policies {
+        let mut list = rules.entry("policies");
+        let mut policy = list.push(Value::EmptyMap);
+        policy.set("type", *kind);
+        policy.set("value", *value);
+        policy.set("periodSeconds", 15);
+    }
+}
+
+/// Zero is no precedence, and stands for the usual one.
+fn precedence(object: &mut Tree) {
+    let given = object
+        .at(&["spec", "matchingPrecedence"])
+        .and_then(Ref::as_i64)
+        .unwrap_or(0);
+    if given == 0 && object.get("spec").is_some() {
+        object.with(&["spec"], |mut spec| spec.set("matchingPrecedence", 1000));
+    }
+}
+
+/// For containers: the limit is the maximum, the request the limit or the minimum, unless said otherwise.
+fn limits(object: &mut Tree) {
+    object.with(&["spec"], |mut spec| {
+        spec.each("limits", |mut limit| {
+            if limit.as_ref().str("type") != "Container" {
+                return;
+            }
+            for (from, to) in [
+                ("max", "default"),
+                ("default", "defaultRequest"),
+                ("min", "defaultRequest"),
+            ] {
+                let amounts = limit.as_ref().get(from).map(Ref::to_tree);
+                for (resource, amount) in amounts.iter().flat_map(|tree| tree.root().entries()) {
+                    limit.entry(to).default(resource, amount);
+                }
+            }
+        });
     });
 }
 

@@ -21,6 +21,7 @@ mod extensions;
 pub mod networking;
 pub mod rbac;
 pub mod scheduling;
+pub mod storage;
 pub mod validation;
 
 pub mod admission;
@@ -39,6 +40,7 @@ pub mod not_enforced;
 pub mod options;
 pub mod registry;
 pub mod row;
+mod rules;
 pub mod store;
 pub mod strategy;
 pub mod table_strategy;

@@ -139,6 +139,23 @@ fn restore(meta: &mut Mut<'_>, old: Ref<'_>, field: &str) {
     }
 }
 
+/// Puts labels, annotations, owners and finalizers back, for kinds whose status goes without metadata.
+pub fn restore_for_status(object: &mut Tree, old: &Tree) {
+    for field in ["labels", "annotations", "ownerReferences", "finalizers"] {
+        restore_field(object, old, field);
+    }
+}
+
+/// Puts one field of the metadata back to what it is in `old`.
+pub fn restore_field(object: &mut Tree, old: &Tree, field: &str) {
+    match old.at(&["metadata", field]) {
+        Some(value) => object.set(&[Step::Name("metadata"), Step::Name(field)], value),
+        None => {
+            object.remove(&["metadata", field]);
+        }
+    }
+}
+
 /// Puts a member of the root back to what it is in `old` (or, without one there, away).
 pub fn restore_member(object: &mut Tree, old: &Tree, member: &str) {
     match old.get(member) {
@@ -201,7 +218,7 @@ pub fn validate_new(object: &Tree, row: &ResourceRow, strategy: &dyn Strategy) -
             }
         }
     }
-    problems.extend(validate_common(object, row.custom, &path));
+    problems.extend(validate_common(object, row, &path));
     problems
 }
 
@@ -241,11 +258,11 @@ pub fn validate_changed(object: &Tree, old: &Tree, row: &ResourceRow) -> Vec<Fie
             detail,
         ));
     }
-    problems.extend(validate_common(object, row.custom, &path));
+    problems.extend(validate_common(object, row, &path));
     problems
 }
 
-fn validate_common(object: &Tree, custom: bool, path: &FieldPath) -> Vec<FieldError> {
+fn validate_common(object: &Tree, row: &ResourceRow, path: &FieldPath) -> Vec<FieldError> {
     let Some(meta) = meta(object) else {
         return Vec::new();
     };
@@ -257,7 +274,8 @@ fn validate_common(object: &Tree, custom: bool, path: &FieldPath) -> Vec<FieldEr
         problems.extend(validate_annotations(annotations, &path.child("annotations")));
     }
     problems.extend(validate_owners(meta, &path.child("ownerReferences")));
-    problems.extend(validate_finalizers(meta, custom, &path.child("finalizers")));
+    let qualified = row.strategy.wants_qualified_finalizers();
+    problems.extend(validate_finalizers(meta, qualified, &path.child("finalizers")));
     problems
 }
 
@@ -349,7 +367,7 @@ fn list_json(meta: Ref<'_>) -> String {
     meta.get("ownerReferences").map(Ref::to_json).unwrap_or_default()
 }
 
-fn validate_finalizers(meta: Ref<'_>, custom: bool, path: &FieldPath) -> Vec<FieldError> {
+fn validate_finalizers(meta: Ref<'_>, qualified: bool, path: &FieldPath) -> Vec<FieldError> {
     let mut problems = Vec::new();
     let (mut orphan, mut foreground) = (false, false);
     for (at, finalizer) in meta.list("finalizers").enumerate() {
@@ -358,7 +376,7 @@ fn validate_finalizers(meta: Ref<'_>, custom: bool, path: &FieldPath) -> Vec<Fie
             problems.push(FieldError::invalid(path, text, detail));
         }
         let standard = ["kubernetes", "orphan", "foregroundDeletion"];
-        if !custom && !text.contains('/') && !standard.contains(&text) {
+        if qualified && !text.contains('/') && !standard.contains(&text) {
             let detail = "name is neither a standard finalizer name nor is it fully qualified";
             problems.push(FieldError::invalid(&path.index(at), text, detail));
         }

@@ -77,6 +77,11 @@ pub trait Strategy: Send + Sync + std::fmt::Debug + 'static {
         Vec::new()
     }
 
+    /// A finalizer is qualified, or one that the server knows; others check its syntax only.
+    fn wants_qualified_finalizers(&self) -> bool {
+        true
+    }
+
     /// A PUT to a missing name creates.
     fn allows_create_on_update(&self) -> bool {
         false

@@ -2,11 +2,12 @@
 
 use crate::context::RequestContext;
 use crate::options::DeleteOptions;
+use crate::rules::Rules;
 use crate::store::deletion::GarbagePolicy;
 use crate::strategy::{Part, Strategy, name_rule, path_segment_problems};
-use crate::validation::ip_problems;
+use crate::validation::{Path, ip_problems};
 use machinery_meta::{FieldError, syntax};
-use machinery_schema::{Ref, Step, Tree};
+use machinery_schema::{Ref, Tree};
 
 /// How a kind differs in what every kind has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -17,6 +18,7 @@ pub struct Traits {
     pub unconditional_update: bool,
     pub returns_deleted: bool,
     pub garbage: GarbagePolicy,
+    pub qualified_finalizers: bool,
 }
 
 /// Which names a kind allows.
@@ -27,6 +29,8 @@ pub enum NameRule {
     Label1035,
     PathSegment,
     IpAddress,
+    /// The kind's own validation says it.
+    Any,
 }
 
 impl NameRule {
@@ -37,6 +41,7 @@ impl NameRule {
             Self::Label1035 => name_rule(syntax::dns1035_label, name, prefix),
             Self::PathSegment => path_segment_problems(name, prefix),
             Self::IpAddress => ip_problems(name),
+            Self::Any => Vec::new(),
         }
     }
 }
@@ -49,6 +54,7 @@ impl Traits {
         unconditional_update: true,
         returns_deleted: false,
         garbage: GarbagePolicy::Background,
+        qualified_finalizers: true,
     };
 
     /// The traits of a built-in resource.
@@ -101,11 +107,13 @@ impl Traits {
                 ..plain
             },
             ("coordination.k8s.io", _) => Self {
+                qualified_finalizers: false,
                 create_on_update: true,
                 unconditional_update: false,
                 ..plain
             },
             ("policy", _) => Self {
+                qualified_finalizers: false,
                 names: NameRule::PathSegment,
                 unconditional_update: false,
                 ..counted
@@ -117,6 +125,7 @@ impl Traits {
             },
             ("discovery.k8s.io" | "flowcontrol.apiserver.k8s.io" | "scheduling.k8s.io", _) => counted,
             ("admissionregistration.k8s.io", _) => Self {
+                qualified_finalizers: false,
                 unconditional_update: false,
                 ..counted
             },
@@ -136,15 +145,19 @@ impl Traits {
                 ..plain
             },
             ("node.k8s.io", _) => Self {
+                qualified_finalizers: false,
                 create_on_update: true,
                 unconditional_update: false,
                 ..plain
             },
             ("apiextensions.k8s.io", _) => Self {
+                qualified_finalizers: false,
                 unconditional_update: false,
                 ..counted
             },
             ("apiregistration.k8s.io", _) => Self {
+                names: NameRule::Any,
+                qualified_finalizers: false,
                 unconditional_update: false,
                 ..plain
             },
@@ -164,7 +177,6 @@ impl Traits {
                 ..plain
             },
             ("resource.k8s.io", "devicetaintrules") => Self {
-                returns_deleted: true,
                 unconditional_update: false,
                 ..counted
             },
@@ -178,80 +190,6 @@ impl Traits {
                 ..plain
             },
             _ => plain,
-        }
-    }
-}
-
-/// What is wrong with a new object, and with a changed one; functions of the kind's folder.
-#[derive(Debug, Clone, Copy)]
-pub struct Rules {
-    pub new: fn(Ref<'_>) -> Vec<FieldError>,
-    pub changed: fn(Ref<'_>, Ref<'_>) -> Vec<FieldError>,
-}
-
-impl Rules {
-    /// The rules of a built-in resource.
-    fn of(group: &str, plural: &str) -> Self {
-        use crate::{apps, batch, certificates, coordination, core, discovery, networking, rbac, scheduling};
-        let rules = |new, changed| Self { new, changed };
-        match (group, plural) {
-            ("", "endpoints") => rules(core::endpoints::validation::validate, |new, _| {
-                core::endpoints::validation::validate(new)
-            }),
-            ("apps", "deployments") => rules(
-                apps::deployment::validation::validate,
-                apps::deployment::validation::validate_update,
-            ),
-            ("apps", "replicasets") => rules(
-                apps::replica_set::validation::validate,
-                apps::replica_set::validation::validate_update,
-            ),
-            ("batch", "jobs") => rules(
-                batch::job::validation::validate,
-                batch::job::validation::validate_update,
-            ),
-            ("coordination.k8s.io", "leases") => {
-                rules(coordination::lease::validation::validate, |new, _| {
-                    coordination::lease::validation::validate(new)
-                })
-            }
-            ("certificates.k8s.io", "clustertrustbundles") => rules(
-                certificates::cluster_trust_bundle::validation::validate,
-                certificates::cluster_trust_bundle::validation::validate_update,
-            ),
-            ("networking.k8s.io", "ipaddresses") => rules(
-                networking::ip_address::validation::validate,
-                networking::ip_address::validation::validate_update,
-            ),
-            ("networking.k8s.io", "servicecidrs") => rules(
-                networking::service_cidr::validation::validate,
-                networking::service_cidr::validation::validate_update,
-            ),
-            ("scheduling.k8s.io", "priorityclasses") => rules(
-                scheduling::priority_class::validation::validate,
-                scheduling::priority_class::validation::validate_update,
-            ),
-            ("discovery.k8s.io", "endpointslices") => rules(
-                discovery::endpoint_slice::validation::validate,
-                discovery::endpoint_slice::validation::validate_update,
-            ),
-            ("rbac.authorization.k8s.io", "roles") => rules(rbac::validation::validate_role, |new, _| {
-                rbac::validation::validate_role(new)
-            }),
-            ("rbac.authorization.k8s.io", "clusterroles") => {
-                rules(rbac::validation::validate_cluster_role, |new, _| {
-                    rbac::validation::validate_cluster_role(new)
-                })
-            }
-            ("rbac.authorization.k8s.io", "rolebindings") => rules(
-                |new| rbac::validation::validate_binding(new, true),
-                |new, old| rbac::validation::validate_binding_update(new, old, true),
-            ),
-            ("rbac.authorization.k8s.io", "clusterrolebindings") => rules(
-                |new| rbac::validation::validate_binding(new, false),
-                |new, old| rbac::validation::validate_binding_update(new, old, false),
-            ),
-            _ => rules(|_| Vec::new(), |_, _| Vec::new()),
         }
     }
 }
@@ -293,7 +231,14 @@ impl Strategy for TableStrategy {
                 let now = crate::metadata::format_time(ctx.runtime.now());
                 object.set_str(&["status", "lastPhaseTransitionTime"], &now);
             }
-            ("", "persistentvolumeclaims") => object.set_str(&["status", "phase"], "Pending"),
+            ("", "persistentvolumeclaims") => {
+                object.set_str(&["status", "phase"], "Pending");
+                crate::core::claim::same_data_source(object);
+            }
+            ("", "limitranges") if crate::metadata::name(object).is_empty() => {
+                let name = ctx.runtime.uuid().to_string();
+                object.set_str(&["metadata", "name"], &name);
+            }
             ("certificates.k8s.io", "certificatesigningrequests") => requested_by(ctx, object),
             ("apps", "daemonsets") => object.set_str(&TEMPLATE_GENERATION, "1"),
             _ => {}
@@ -303,13 +248,17 @@ impl Strategy for TableStrategy {
     fn prepare_for_update(&self, _ctx: &RequestContext, part: Part, object: &mut Tree, old: &Tree) {
         match (self.kind, part) {
             (("apps", "deployments"), Part::Status) => {
-                restore(object, old, "labels");
+                crate::metadata::restore_field(object, old, "labels");
             }
-            (("resource.k8s.io", "devicetaintrules"), Part::Status) => {
-                for field in ["labels", "annotations", "ownerReferences", "finalizers"] {
-                    restore(object, old, field);
-                }
-            }
+            (
+                ("resource.k8s.io", "devicetaintrules" | "resourceclaims")
+                | ("certificates.k8s.io", "podcertificaterequests")
+                | ("networking.k8s.io", "servicecidrs")
+                | ("storagemigration.k8s.io", _)
+                | ("storage.k8s.io", "volumeattachments")
+                | ("admissionregistration.k8s.io", "validatingadmissionpolicies"),
+                Part::Status,
+            ) => crate::metadata::restore_for_status(object, old),
             (("certificates.k8s.io", "certificatesigningrequests"), Part::Main) => {
                 crate::metadata::restore_member(object, old, "spec");
             }
@@ -324,10 +273,23 @@ impl Strategy for TableStrategy {
     }
 
     fn spec_changed(&self, object: &Tree, old: &Tree) -> bool {
-        // A Deployment's rollback once lived in its annotations; they have counted since.
+        // A Deployment's rollback once lived in its annotations; they have counted since. The service a slice belongs
+        // to is a label.
         let annotated = self.kind == ("apps", "deployments")
             && object.at(&["metadata", "annotations"]) != old.at(&["metadata", "annotations"]);
-        annotated || crate::metadata::spec_differs(object, old)
+        let labelled = self.kind == ("discovery.k8s.io", "endpointslices")
+            && object.at(&["metadata", "labels"]) != old.at(&["metadata", "labels"]);
+        annotated || labelled || crate::metadata::spec_differs(object, old)
+    }
+
+    fn warnings(&self, object: Ref<'_>, old: Option<Ref<'_>>) -> Vec<String> {
+        match self.kind {
+            ("storage.k8s.io", "csidrivers") => csi_driver_warnings(object, old),
+            ("apps", "deployments" | "replicasets" | "statefulsets" | "daemonsets")
+            | ("batch", "jobs")
+            | ("", "replicationcontrollers") => template_warnings(object, old),
+            _ => Vec::new(),
+        }
     }
 
     fn delete_warnings(&self, options: &DeleteOptions) -> Vec<String> {
@@ -354,6 +316,10 @@ impl Strategy for TableStrategy {
         } else {
             (self.rules.changed)(object, old)
         }
+    }
+
+    fn wants_qualified_finalizers(&self) -> bool {
+        self.traits.qualified_finalizers
     }
 
     fn allows_create_on_update(&self) -> bool {
@@ -384,13 +350,31 @@ const TEMPLATE_GENERATION: [&str; 3] = [
     "deprecated.daemonset.template.generation",
 ];
 
-fn restore(object: &mut Tree, old: &Tree, field: &str) {
-    match old.at(&["metadata", field]) {
-        Some(value) => object.set(&[Step::Name("metadata"), Step::Name(field)], value),
-        None => {
-            object.remove(&["metadata", field]);
+/// What is to be known of the pods that will be made, where it is new.
+fn template_warnings(object: Ref<'_>, old: Option<Ref<'_>>) -> Vec<String> {
+    let template = |object: Ref<'_>| object.at(&["spec", "template"]).map(Ref::to_json);
+    match object.at(&["spec", "template"]) {
+        Some(new) if old.is_none_or(|old| template(old) != template(object)) => {
+            let spec = Path::of("spec");
+            crate::core::pod::warnings::of(&spec.child("template"), new)
         }
+        _ => Vec::new(),
     }
+}
+
+/// Tokens for a driver are better kept out of its logs.
+fn csi_driver_warnings(object: Ref<'_>, old: Option<Ref<'_>>) -> Vec<String> {
+    let requests = |object: Ref<'_>| object.at(&["spec", "tokenRequests"]).map(Ref::to_json);
+    let asks = object
+        .at(&["spec", "tokenRequests"])
+        .is_some_and(|requests| !requests.is_empty());
+    let unset = object
+        .at(&["spec", "serviceAccountTokenInSecrets"])
+        .is_none_or(Ref::is_null);
+    if asks && unset && old.is_none_or(|old| requests(old) != requests(object)) {
+        return vec!["spec.serviceAccountTokenInSecrets is unset; if supported by this CSI driver, set to true to prevent possible logging of tokens in volume attributes".into()];
+    }
+    Vec::new()
 }
 
 /// A signing request names who made it.

@@ -95,7 +95,8 @@ impl Hooks for ServerHooks {
             .await;
         let status = answered.map_err(|error| match error {
             ReviewError::BadRequest(message) => RegistryError::BadRequest(message),
-            ReviewError::Invalid(errors) => invalid("authorization.k8s.io", kind, "", errors),
+            // Upstream leaves the kind out.
+            ReviewError::Invalid(errors) => invalid("authorization.k8s.io", "", "", errors),
             other => RegistryError::Internal(other.to_string()),
         })?;
         let status = String::from_utf8(status).map_err(|error| RegistryError::Internal(error.to_string()))?;
@@ -120,7 +121,7 @@ impl Hooks for ServerHooks {
             .issuer
             .issue(&*self.reader, account, &spec, ctx.runtime.now(), id)
             .await;
-        let issued = issued.map_err(|error| token_error(error, account.name))?;
+        let issued = issued.map_err(token_error)?;
         ctx.audit.add(
             "authentication.kubernetes.io/issued-credential-id",
             issued.credential_id.clone(),
@@ -139,8 +140,10 @@ impl Hooks for ServerHooks {
             serde_json::to_string(&spec).map_err(|error| RegistryError::Internal(error.to_string()))?;
         let (name, namespace) = (account.name, account.namespace);
         let created = ctx.runtime.now().strftime("%Y-%m-%dT%H:%M:%SZ");
-        let meta =
-            format!(r#"{{"name":"{name}","namespace":"{namespace}","creationTimestamp":"{created}"}}"#);
+        let uid = ctx.runtime.uuid();
+        let meta = format!(
+            r#"{{"name":"{name}","namespace":"{namespace}","uid":"{uid}","creationTimestamp":"{created}"}}"#
+        );
         with_members(
             &object,
             &[("metadata", &meta), ("spec", &spec), ("status", &status)],
@@ -189,11 +192,9 @@ impl Hooks for ServerHooks {
     }
 }
 
-fn token_error(error: TokenRequestError, account: &str) -> RegistryError {
+fn token_error(error: TokenRequestError) -> RegistryError {
     match error {
-        TokenRequestError::Invalid(errors) => {
-            invalid("authentication.k8s.io", "TokenRequest", account, errors)
-        }
+        TokenRequestError::Invalid(errors) => invalid("authentication.k8s.io", "TokenRequest", "", errors),
         TokenRequestError::NotFound { resource, name } => RegistryError::NotFound { resource, name },
         TokenRequestError::BadRequest(message) => RegistryError::BadRequest(message),
         TokenRequestError::Conflict {

@@ -83,20 +83,33 @@ pub fn differences(upstream: &Seen, ours: &Seen) -> Vec<String> {
             upstream.status, ours.status
         ));
     }
-    if upstream.headers != ours.headers {
-        let only = |left: &Seen, right: &Seen| {
-            let of = |pair: &&(String, String)| !right.headers.contains(pair);
-            let all: Vec<_> = left.headers.iter().filter(of).collect();
-            format!("{all:?}")
-        };
-        lines.push(format!(
-            "headers: upstream {}, ours {}",
-            only(upstream, ours),
-            only(ours, upstream)
-        ));
-    }
+    differing_headers(upstream, ours, &mut lines);
     walk("body", Some(&upstream.body), Some(&ours.body), &mut lines);
     lines
+}
+
+/// Warnings are told one by one, in any order; of other headers there is one.
+fn differing_headers(upstream: &Seen, ours: &Seen, lines: &mut Vec<String>) {
+    let only = |left: &Seen, right: &Seen, name: &str| -> Vec<String> {
+        let own = left.headers.iter().filter(|(own, _)| own == name);
+        own.filter(|pair| !right.headers.contains(pair))
+            .map(|(_, value)| format!("{value:?}"))
+            .collect()
+    };
+    for name in COMPARED_HEADERS {
+        let (mut left, mut right) = (only(upstream, ours, name), only(ours, upstream, name));
+        for _ in 0..left.len().max(right.len()) {
+            let take = |from: &mut Vec<String>| {
+                if from.is_empty() {
+                    "nothing".to_owned()
+                } else {
+                    from.remove(0)
+                }
+            };
+            let (upstream, ours) = (take(&mut left), take(&mut right));
+            lines.push(format!("header {name}: upstream {upstream}, ours {ours}"));
+        }
+    }
 }
 
 fn walk(path: &str, upstream: Option<&Value>, ours: Option<&Value>, lines: &mut Vec<String>) {

@@ -34,6 +34,9 @@ pub fn rows() -> &'static [ControllerRow] {
         crate::node_lifecycle::EVICTION_ROW,
         crate::node_ipam::ROW,
         crate::pod_gc::ROW,
+        crate::storage_protection::VOLUME_ROW,
+        crate::storage_protection::CLAIM_ROW,
+        crate::storage_protection::ATTRIBUTES_ROW,
         // Last: it shares the stores that the others have asked for.
         crate::garbage_collector::ROW,
     ]

@@ -112,7 +112,7 @@ impl Requirement {
         let refuse = |text: String| Err(ParseSelectorError(text));
         let problems = syntax::qualified_name(key);
         if !problems.is_empty() {
-            return refuse(format!("key: Invalid value: {key:?}: {}", problems.join("; ")));
+            return refuse(format!("<nil>: Invalid value: {key:?}: {}", problems.join("; ")));
         }
         let shown = || {
             format!(
@@ -435,6 +435,7 @@ mod tests {
     #[test]
     fn refuses_in_upstreams_words() {
         refused("a in", "unable to parse requirement: found '' expected: '('");
+        refused(",", "found ',', expected: !, identifier, or 'end of string'");
         refused(
             "a b",
             "unable to parse requirement: found 'b', expected: in, notin, =, ==, !=, gt, lt",

@@ -11,7 +11,7 @@ const DNS1035_LABEL: &str = "[a-z]([-a-z0-9]*[a-z0-9])?";
 const LABEL_KEY: &str = "([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]";
 const LABEL_KEY_RULE: &str = "must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character";
 
-/// `must be no more than N bytes`.
+/// `must be no more than N bytes`, as the rules of labels say it.
 pub fn max_length(bytes: usize) -> String {
     format!("must be no more than {bytes} bytes")
 }
@@ -141,7 +141,10 @@ pub fn qualified_name(value: &str) -> Problems {
 
 /// A label value: empty, or like a label key's name.
 pub fn label_value(value: &str) -> Problems {
-    let mut problems = too_long(value, LABEL_MAX);
+    let mut problems = Problems::new();
+    if value.len() > LABEL_MAX {
+        problems.push(max_length(LABEL_MAX));
+    }
     if !value.is_empty() && !is_label_name(value) {
         problems.push(regex_rule(
             &format!(
@@ -278,7 +281,7 @@ pub fn path_segment_name(value: &str) -> Problems {
 
 fn too_long(value: &str, max: usize) -> Problems {
     if value.len() > max {
-        vec![max_length(max)]
+        vec![format!("must be no more than {max} characters")]
     } else {
         Problems::new()
     }

@@ -29,9 +29,7 @@ pub fn yaml_to_json(input: &[u8]) -> Result<String, DecodeError> {
             limit: MAX_INPUT,
         });
     }
-    let problem = |error: &dyn fmt::Display| {
-        DecodeError::Syntax(format!("error converting YAML to JSON: yaml: {error}"))
-    };
+    let problem = |error: &dyn fmt::Display| DecodeError::Syntax(format!("yaml: {error}"));
     let text = std::str::from_utf8(input).map_err(|error| problem(&error))?;
     let out =
         convert(text, serde_saphyr::DuplicateKeyPolicy::PassThrough).map_err(|error| problem(&error))?;

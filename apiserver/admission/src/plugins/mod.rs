@@ -7,6 +7,7 @@ mod objects;
 mod priority;
 mod runtime_class;
 mod service_account;
+mod storage_object_in_use_protection;
 mod taint_nodes_by_condition;
 
 use crate::Plugin;
@@ -26,6 +27,7 @@ pub fn all(reader: &Arc<dyn ObjectReader>, random: Random) -> Vec<Box<dyn Plugin
         Box::new(priority::Priority::new(reader)),
         Box::new(default_toleration_seconds::DefaultTolerationSeconds),
         Box::new(runtime_class::RuntimeClass::new(reader)),
+        Box::new(storage_object_in_use_protection::StorageObjectInUseProtection),
     ]
 }
 

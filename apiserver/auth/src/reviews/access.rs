@@ -49,9 +49,8 @@ pub(super) async fn local(
         .map(|attributes| attributes.namespace.as_str())
         .unwrap_or_default();
     if problems.is_empty() && given != asked.namespace {
-        let namespace = asked.namespace;
-        let message = format!("spec.resourceAttributes.namespace must match namespace: {namespace}");
-        return Err(ReviewError::BadRequest(message));
+        let path = path.child("resourceAttributes").child("namespace");
+        problems.push(FieldError::invalid(&path, given, "must match metadata.namespace"));
     }
     decide(reviewer, &given_user(&spec), &spec, problems).await
 }
@@ -75,7 +74,7 @@ fn check_attributes(spec: &SubjectAccessReviewSpec) -> Vec<FieldError> {
             "cannot be specified in combination with resourceAttributes",
         )],
         (None, None) => vec![FieldError::invalid(
-            &path.child("resourceAttributes"),
+            &path,
             shown,
             "exactly one of nonResourceAttributes or resourceAttributes must be specified",
         )],

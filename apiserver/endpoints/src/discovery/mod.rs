@@ -36,9 +36,12 @@ pub(crate) fn answer(
         ["version"] => Some(serde_json::to_value(&inner.version).unwrap_or_default()),
         ["api"] => Some(legacy::versions(request)),
         ["apis"] => Some(legacy::groups(&rows)),
-        ["api", version] => legacy::resources(&rows, "", version),
+        ["api", version] => Some(legacy::resources(&rows, "", version).ok_or(RegistryError::NoSuchResource)?),
         ["apis", group] if !group.is_empty() => legacy::group(&rows, group),
-        ["apis", group, version] if !group.is_empty() => legacy::resources(&rows, group, version),
+        // Of a group that is there upstream answers for any version, of others for none.
+        ["apis", group, version] if rows.group(group).is_some() => {
+            Some(legacy::resources(&rows, group, version).ok_or(RegistryError::NoSuchResource)?)
+        }
         _ => None,
     };
     let Some(found) = found else { return Ok(None) };

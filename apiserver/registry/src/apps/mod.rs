@@ -1,7 +1,9 @@
 //! The kinds of the apps group that have rules of their own.
 
+pub mod daemon_set;
 pub mod deployment;
 pub mod replica_set;
+pub mod stateful_set;
 
 use crate::strategy::Strategy;
 use std::sync::Arc;

@@ -1,5 +1,6 @@
 //! The kinds of the batch group that have rules of their own.
 
+pub mod cron_job;
 pub mod job;
 
 use crate::strategy::Strategy;

@@ -29,8 +29,8 @@ fn deployment(object: Ref<'_>, now: Timestamp) -> Vec<Cell> {
     vec![
         name(object),
         format!("{}/{desired}", int(object, &["status", "readyReplicas"])).into(),
-        int(object, &["status", "updatedReplicas"]).to_string().into(),
-        int(object, &["status", "availableReplicas"]).to_string().into(),
+        int(object, &["status", "updatedReplicas"]).into(),
+        int(object, &["status", "availableReplicas"]).into(),
         object_age(object, now),
         names.into(),
         images.into(),

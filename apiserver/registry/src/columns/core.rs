@@ -32,22 +32,26 @@ pub(super) fn name_and_age(object: Ref<'_>, now: Timestamp) -> Vec<Cell> {
 }
 
 fn config_map(object: Ref<'_>, now: Timestamp) -> Vec<Cell> {
-    let count = |field: &str| object.get(field).map_or(0, Ref::len);
+    let count = |field: &str| len(object.get(field));
     vec![
         name(object),
-        (count("data") + count("binaryData")).to_string().into(),
+        (count("data") + count("binaryData")).into(),
         object_age(object, now),
     ]
 }
 
 fn secret(object: Ref<'_>, now: Timestamp) -> Vec<Cell> {
-    let count = object.get("data").map_or(0, Ref::len);
     vec![
         name(object),
         text(object, &["type"]),
-        count.to_string().into(),
+        len(object.get("data")).into(),
         object_age(object, now),
     ]
+}
+
+/// How many members or items there are.
+fn len(of: Option<Ref<'_>>) -> i64 {
+    of.map_or(0, |of| i64::try_from(of.len()).unwrap_or(i64::MAX))
 }
 
 fn namespace(object: Ref<'_>, now: Timestamp) -> Vec<Cell> {
@@ -62,15 +66,13 @@ fn namespace(object: Ref<'_>, now: Timestamp) -> Vec<Cell> {
 fn endpoints(object: Ref<'_>, now: Timestamp) -> Vec<Cell> {
     let mut all: Vec<String> = Vec::new();
     for subset in object.list("subsets") {
-        let ports: Vec<i64> = subset.list("ports").map(|port| int(port, &["port"])).collect();
-        for address in subset.list("addresses") {
-            let ip = address.str("ip");
-            if ports.is_empty() {
-                all.push(ip.to_owned());
-            }
-            for port in &ports {
-                all.push(host_port(ip, *port));
-            }
+        let addresses = || subset.list("addresses").map(|address| address.str("ip"));
+        if subset.list("ports").next().is_none() {
+            all.extend(addresses().map(str::to_owned));
+        }
+        for port in subset.list("ports") {
+            let port = int(port, &["port"]);
+            all.extend(addresses().map(|ip| host_port(ip, port)));
         }
     }
     vec![
@@ -185,9 +187,19 @@ fn node(object: Ref<'_>, now: Timestamp) -> Vec<Cell> {
         address("InternalIP"),
         address("ExternalIP"),
         info("osImage"),
-        info("kernelVersion"),
+        kernel(object).into(),
         info("containerRuntimeVersion"),
     ]
+}
+
+/// The kernel, and the machine it is for where that is known.
+fn kernel(object: Ref<'_>) -> String {
+    let info = |field: &str| object.str_at(&["status", "nodeInfo", field]);
+    let kernel = or(info("kernelVersion"), UNKNOWN);
+    match info("architecture") {
+        "" => kernel.to_owned(),
+        architecture => format!("{kernel} ({architecture})"),
+    }
 }
 
 fn node_status(object: Ref<'_>) -> String {
@@ -267,9 +279,7 @@ fn claim(object: Ref<'_>, now: Timestamp) -> Vec<Cell> {
     let (mut capacity, mut modes) = (String::new(), String::new());
     if bound {
         modes = access_modes(object.at(&["status", "accessModes"]));
-        object
-            .str_at(&["status", "capacity", "storage"])
-            .clone_into(&mut capacity);
+        or(object.str_at(&["status", "capacity", "storage"]), "0").clone_into(&mut capacity);
     }
     vec![
         name(object),
@@ -432,7 +442,7 @@ fn event_cells(object: Ref<'_>, now: Timestamp, names: &EventNames) -> Vec<Cell>
         event_source(object, names).into(),
         object.str(names.note).trim().into(),
         since(first, now).into(),
-        count.to_string().into(),
+        count.into(),
         name(object),
     ]
 }

@@ -1,11 +1,12 @@
 //! How a kind appears in a Table.
 //!
-//! The heads (name, type, format, priority) are upstream's and stand in `heads.tsv`; the cells are functions over
-//! the object, one file per area. A kind without a function shows its name and creation time.
+//! The heads (name, type, format, priority, description) are upstream's and stand in `heads.tsv`; the cells are
+//! functions over the object, one file per area. A kind without a function shows its name and creation time.
 
 mod apps;
 mod batch;
 mod core;
+mod heads;
 mod network;
 mod others;
 mod pod;
@@ -15,6 +16,7 @@ mod words;
 
 use jiff::Timestamp;
 use machinery_schema::Ref;
+use std::borrow::Cow;
 use std::sync::Arc;
 
 /// One column's head.
@@ -24,7 +26,7 @@ pub struct Column {
     /// OpenAPI's type: `string`, `integer`, `number`, `boolean`, `date`.
     pub kind: String,
     pub format: String,
-    pub description: String,
+    pub description: Cow<'static, str>,
     /// Zero is always shown, more only in wide output.
     pub priority: i32,
 }
@@ -100,6 +102,7 @@ impl Columns {
             Column {
                 name: "Created At".into(),
                 kind: "date".into(),
+                description: created_description(),
                 ..Column::default()
             },
         ];
@@ -109,26 +112,6 @@ impl Columns {
             vec![object.str_at(&["metadata", "name"]).into(), created.into()]
         })
     }
-}
-
-/// Heads of a built-in resource (`group/version/plural`, the core group empty), as upstream has them.
-fn heads_of(resource: &str) -> Option<Vec<Column>> {
-    let line = include_str!("heads.tsv")
-        .lines()
-        .find_map(|line| line.strip_prefix(resource)?.strip_prefix('\t'))?;
-    let head = |text: &str| {
-        let mut parts = text.split('|');
-        let mut next = || parts.next().unwrap_or_default().to_owned();
-        let (name, kind, format, priority) = (next(), next(), next(), next());
-        Column {
-            name,
-            kind,
-            format,
-            description: String::new(),
-            priority: priority.parse().unwrap_or(0),
-        }
-    };
-    Some(line.split(';').map(head).collect())
 }
 
 /// A cell function of a built-in kind.
@@ -144,7 +127,7 @@ pub fn built_in(group: &str, version: &str, plural: &str) -> Columns {
         .or_else(|| storage::cells(group, plural))
         .or_else(|| policy::cells(group, plural))
         .or_else(|| others::cells(group, plural));
-    match (heads_of(&format!("{group}/{version}/{plural}")), cells) {
+    match (heads::of_resource(&format!("{group}/{version}/{plural}")), cells) {
         (Some(heads), Some(cells)) => Columns::new(heads, cells),
         _ => Columns::name_and_created(),
     }
@@ -156,9 +139,14 @@ pub fn name_head() -> Column {
         name: "Name".into(),
         kind: "string".into(),
         format: "name".into(),
-        description: String::new(),
+        description: Cow::Borrowed(heads::shared("name")),
         priority: 0,
     }
+}
+
+/// What upstream says of a column that shows the creation time.
+pub fn created_description() -> Cow<'static, str> {
+    Cow::Borrowed(heads::shared("created"))
 }
 
 /// The time since, in upstream's short form (`5d3h`); `<unknown>` without one.

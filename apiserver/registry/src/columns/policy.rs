@@ -42,10 +42,8 @@ fn binding(object: Ref<'_>, now: Timestamp) -> Vec<Cell> {
         let own = object
             .list("subjects")
             .filter(|subject| subject.str("kind") == kind);
-        own.map(|subject| match (kind, subject.str("namespace")) {
-            ("ServiceAccount", namespace) if !namespace.is_empty() => {
-                format!("{namespace}/{}", subject.str("name"))
-            }
+        own.map(|subject| match kind {
+            "ServiceAccount" => format!("{}/{}", subject.str("namespace"), subject.str("name")),
             _ => subject.str("name").to_owned(),
         })
         .collect::<Vec<_>>()
@@ -82,8 +80,8 @@ fn autoscaler(object: Ref<'_>, now: Timestamp) -> Vec<Cell> {
         number(&["spec", "minReplicas"])
             .map_or_else(|| "<unset>".to_owned(), |n| n.to_string())
             .into(),
-        int(object, &["spec", "maxReplicas"]).to_string().into(),
-        int(object, &["status", "currentReplicas"]).to_string().into(),
+        int(object, &["spec", "maxReplicas"]).into(),
+        int(object, &["status", "currentReplicas"]).into(),
         object_age(object, now),
     ]
 }
@@ -193,12 +191,16 @@ fn priority_level(object: Ref<'_>, now: Timestamp) -> Vec<Cell> {
             .map_or_else(|| NONE.to_owned(), |own| own.to_string())
             .into()
     };
+    let shares = object.at(&["spec", "limited", "nominalConcurrencyShares"]);
+    let shares = shares
+        .and_then(Ref::as_i64)
+        .map_or_else(|| NONE.into(), Cell::Int);
     let queuing = ["spec", "limited", "limitResponse", "queuing"];
     let of_queue = |field: &'static str| number(&[queuing[0], queuing[1], queuing[2], queuing[3], field]);
     vec![
         name(object),
         text(object, &["spec", "type"]),
-        number(&["spec", "limited", "nominalConcurrencyShares"]),
+        shares,
         of_queue("queues"),
         of_queue("handSize"),
         of_queue("queueLengthLimit"),

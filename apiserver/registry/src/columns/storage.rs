@@ -170,7 +170,7 @@ fn taint_rule(object: Ref<'_>, now: Timestamp) -> Vec<Cell> {
         taint("key"),
         taint("value"),
         taint("effect"),
-        taint("timeAdded"),
+        super::age(object.str_at(&["spec", "taint", "timeAdded"]), now).into(),
         object_age(object, now),
     ]
 }
@@ -190,6 +190,6 @@ fn migration(object: Ref<'_>, _now: Timestamp) -> Vec<Cell> {
         .filter(|c| c.str("status") == "True")
         .map(|c| c.str("type"))
         .next_back()
-        .unwrap_or_default();
+        .unwrap_or("Unknown");
     vec![name(object), shown.into(), status.into()]
 }

@@ -1,13 +1,16 @@
 //! The kinds of the core group that have rules of their own.
 
+pub mod claim;
 pub mod config_map;
 pub mod endpoints;
 pub mod event;
 mod namespace;
 pub mod node;
 pub mod pod;
+pub mod replication_controller;
 pub mod secret;
 pub mod service;
+pub mod volume;
 
 use crate::strategy::Strategy;
 use std::sync::Arc;
@@ -21,7 +24,9 @@ pub(crate) fn strategy(group: &str, plural: &str) -> Option<Arc<dyn Strategy>> {
         ("", "pods") => Arc::new(pod::PodStrategy),
         ("", "secrets") => Arc::new(secret::SecretStrategy),
         ("", "services") => Arc::new(service::ServiceStrategy),
-        ("" | "events.k8s.io", "events") => Arc::new(event::EventStrategy),
+        ("" | "events.k8s.io", "events") => Arc::new(event::EventStrategy {
+            core: group.is_empty(),
+        }),
         _ => return None,
     })
 }

@@ -1,7 +1,7 @@
 //! Printer columns of a version.
 
 use super::json_path::JsonPath;
-use crate::columns::{Cell, Column, Columns, age, name_head};
+use crate::columns::{Cell, Column, Columns, age, created_description, name_head};
 use jiff::Timestamp;
 use machinery_schema::Ref;
 
@@ -23,7 +23,7 @@ pub(super) fn columns(version: Ref<'_>) -> Columns {
             name: declared.str("name").to_owned(),
             kind: declared.str("type").to_owned(),
             format: declared.str("format").to_owned(),
-            description,
+            description: description.into(),
             priority: priority.unwrap_or(0),
         });
         paths.push((declared.str("type").to_owned(), JsonPath::parse(path)));
@@ -32,6 +32,7 @@ pub(super) fn columns(version: Ref<'_>) -> Columns {
         heads.push(Column {
             name: "Age".into(),
             kind: "date".into(),
+            description: created_description(),
             ..Column::default()
         });
         paths.push(("date".into(), JsonPath::parse(".metadata.creationTimestamp")));

@@ -1,7 +1,9 @@
 //! Kinds of the smaller groups that have rules of their own.
 
+pub(crate) mod api_service;
 pub(crate) mod autoscaling;
 pub(crate) mod crd;
+pub(crate) mod plain;
 
 use crate::strategy::Strategy;
 use std::sync::Arc;

@@ -2,6 +2,7 @@
 
 pub mod ip_address;
 pub mod service_cidr;
+pub mod ingress;
 
 use crate::strategy::Strategy;
 use std::sync::Arc;

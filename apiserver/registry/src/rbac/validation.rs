@@ -92,7 +92,7 @@ pub fn validate_binding(binding: Ref<'_>, namespaced: bool) -> Vec<FieldError> {
         errors.not_supported(&path.child("apiGroup"), text("apiGroup"), &[GROUP]);
     }
     let kinds: &[&str] = if namespaced {
-        &["ClusterRole", "Role"]
+        &["Role", "ClusterRole"]
     } else {
         &["ClusterRole"]
     };

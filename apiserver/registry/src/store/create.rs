@@ -89,6 +89,8 @@ impl Store {
             if self.read_entry(&key).await?.is_some() {
                 return Err(self.already_exists(&name));
             }
+            // What would be taken is shown, and not taken.
+            self.allocate(ctx, Change::Create, &mut object).await?;
             return Ok(Written::Shown {
                 object,
                 created: true,
@@ -107,8 +109,8 @@ impl Store {
                 expect: Expect::Absent,
             };
             match self.commit(write, with).await? {
-                Committed::Done(Some(entry)) => return Ok(Written::Stored { entry, created: true }),
-                Committed::Done(None) | Committed::Moved => {
+                Committed::Done(Some(entry), _) => return Ok(Written::Stored { entry, created: true }),
+                Committed::Done(None, _) | Committed::Moved => {
                     return Err(self.exists_answer(&key, &name).await);
                 }
                 Committed::Contended => {}

@@ -169,15 +169,17 @@ impl Store {
         if !dry_run {
             let with = self.allocate(ctx, Change::Delete, &mut object).await?;
             let write = Write::delete(live.key.clone(), live.revision);
-            if !matches!(self.commit(write, with).await?, Committed::Done(_)) {
+            let Committed::Done(_, revision) = self.commit(write, with).await? else {
                 return Ok(Attempt::Again);
-            }
+            };
+            object.set_str(&["metadata", "resourceVersion"], &revision.to_string());
         }
         Ok(Attempt::Done(Deleted::Removed(object)))
     }
 
     fn check_delete_preconditions(&self, wanted: &Preconditions, object: &Tree) -> Result<(), RegistryError> {
-        let kind = GroupResource::new(&self.row.gvk.group, &self.row.gvk.kind);
+        let stored = &self.row.stored.gvk;
+        let kind = GroupResource::new(&stored.group, &stored.kind);
         let refuse = |detail: String| Err(RegistryError::conflict(&kind, metadata::name(object), detail));
         if let Some(uid) = &wanted.uid
             && uid.0 != metadata::uid(object)

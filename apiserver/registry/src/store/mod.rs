@@ -24,7 +24,7 @@ use crate::registry::Registry;
 use crate::row::ResourceRow;
 use crate::strategy::Change;
 use apiserver_storage::{Entry, Expect, Key, Op, Prefix, ReadAt, Record, Storage, StorageError, Write};
-use machinery_meta::FieldError;
+use machinery_meta::{FieldError, Revision};
 use machinery_schema::{Step, Tree};
 use std::sync::Arc;
 
@@ -47,8 +47,8 @@ pub enum Written {
 /// How a commit ended.
 #[derive(Debug)]
 pub(crate) enum Committed {
-    /// The object as stored; nothing after a delete.
-    Done(Option<Arc<Entry>>),
+    /// The object as stored (nothing after a delete), and the place of the change in the order.
+    Done(Option<Arc<Entry>>, Revision),
     /// The object's own expectation did not hold.
     Moved,
     /// Something that goes along (an address, a port) was taken meanwhile.
@@ -59,7 +59,7 @@ impl Committed {
     /// The stored object; `None` when the whole attempt has to be made again.
     pub(crate) fn entry(self) -> Option<Arc<Entry>> {
         match self {
-            Self::Done(entry) => entry,
+            Self::Done(entry, _) => entry,
             Self::Moved | Self::Contended => None,
         }
     }
@@ -145,7 +145,11 @@ impl Store {
         match self.storage().commit(group).await {
             Ok(events) => {
                 let own = events.iter().rev().find(|event| event.key == key);
-                Ok(Committed::Done(own.and_then(|event| event.entry.clone())))
+                let revision = own.map_or(Revision::ZERO, |event| event.revision);
+                Ok(Committed::Done(
+                    own.and_then(|event| event.entry.clone()),
+                    revision,
+                ))
             }
             Err(StorageError::Conflict { key: at, .. }) if at == key => Ok(Committed::Moved),
             Err(StorageError::Conflict { .. }) => Ok(Committed::Contended),
@@ -214,12 +218,20 @@ impl Store {
         }
     }
 
-    pub(crate) fn refuse_invalid(&self, name: &str, errors: Vec<FieldError>) -> Result<(), RegistryError> {
-        if errors.is_empty() {
+    pub(crate) fn refuse_invalid(&self, name: &str, found: Vec<FieldError>) -> Result<(), RegistryError> {
+        if found.is_empty() {
             return Ok(());
         }
+        // The same problem of two members with one path is told once.
+        let mut errors: Vec<FieldError> = Vec::with_capacity(found.len());
+        for error in found {
+            if !errors.contains(&error) {
+                errors.push(error);
+            }
+        }
         Err(RegistryError::Invalid {
-            kind: self.row.group_kind(),
+            // Upstream validates the stored kind: an event of either version is an `Event` of the core group.
+            kind: self.row.stored.gvk.group_kind(),
             name: name.to_owned(),
             errors,
         })

@@ -9,7 +9,6 @@ use crate::options::{CreateOptions, Preconditions, UpdateOptions};
 use crate::strategy::{Change, Part};
 use apiserver_storage::{Entry, Expect, Write};
 use async_trait::async_trait;
-use machinery_meta::field::Shown;
 use machinery_meta::{FieldError, FieldPath, GroupKind};
 use machinery_schema::Tree;
 use std::sync::Arc;
@@ -87,6 +86,8 @@ impl Store {
         let key = self.key(target.namespace, target.name)?;
         for _ in 0..UPDATE_ATTEMPTS {
             let Some(live) = self.read_entry(&key).await? else {
+                let nothing = Tree::new(&self.row.schema, self.row.ty);
+                self.check_preconditions(&change.preconditions(), &nothing, target.name, key.as_str())?;
                 return self
                     .create_on_update(ctx, target, change, options, admission)
                     .await;
@@ -116,7 +117,7 @@ impl Store {
         admission: &dyn Admission,
     ) -> Result<Option<Written>, RegistryError> {
         let old = self.decode(live)?;
-        self.check_preconditions(&change.preconditions(), &old, live.key.as_str())?;
+        self.check_preconditions(&change.preconditions(), &old, target.name, live.key.as_str())?;
         let mut object = change.apply(ctx, Some(&old)).await?;
         metadata::match_namespace(&mut object, &self.row, target.namespace)?;
         let attributes = self.attributes(
@@ -148,15 +149,15 @@ impl Store {
                 created: false,
             }));
         }
+        let with = self
+            .allocate(ctx, Change::Update { old: old.root() }, &mut object)
+            .await?;
         if options.dry_run {
             return Ok(Some(Written::Shown {
                 object,
                 created: false,
             }));
         }
-        let with = self
-            .allocate(ctx, Change::Update { old: old.root() }, &mut object)
-            .await?;
         let write = Self::put(live.key.clone(), self.encode(&object)?, Expect::At(live.revision));
         Ok(self
             .commit(write, with)
@@ -181,8 +182,7 @@ impl Store {
             }
             "" | "0" => {
                 let path = FieldPath::new("metadata").child("resourceVersion");
-                let problem =
-                    FieldError::invalid(&path, Shown("0x0".into()), "must be specified for an update");
+                let problem = FieldError::invalid(&path, 0, "must be specified for an update");
                 let resource = self.row.group_resource();
                 let kind = GroupKind {
                     group: resource.group,
@@ -255,7 +255,8 @@ impl Store {
         let grace = old
             .at(&["metadata", "deletionGracePeriodSeconds"])
             .and_then(machinery_schema::Ref::as_i64);
-        grace == Some(0)
+        // A namespace has no grace period at all.
+        grace.unwrap_or(0) == 0
             && old
                 .at(&["metadata", "deletionTimestamp"])
                 .is_some_and(|t| !t.is_null())
@@ -273,7 +274,7 @@ impl Store {
         if !dry_run {
             let with = self.allocate(ctx, Change::Delete, &mut object).await?;
             let write = Write::delete(live.key.clone(), live.revision);
-            if !matches!(self.commit(write, with).await?, Committed::Done(_)) {
+            if !matches!(self.commit(write, with).await?, Committed::Done(..)) {
                 return Ok(None);
             }
         }
@@ -296,10 +297,8 @@ impl Store {
         if target.part != Part::Main || !allowed {
             return Err(missing());
         }
-        let object = change.apply(ctx, None).await?;
-        if !metadata::resource_version(&object).is_empty() || !metadata::uid(&object).is_empty() {
-            return Err(missing());
-        }
+        let mut object = change.apply(ctx, None).await?;
+        object.remove(&["metadata", "resourceVersion"]);
         let options = CreateOptions {
             dry_run: options.dry_run,
             field_manager: options.field_manager.clone(),
@@ -314,6 +313,7 @@ impl Store {
         &self,
         wanted: &Preconditions,
         old: &Tree,
+        name: &str,
         key: &str,
     ) -> Result<(), RegistryError> {
         let refuse = |what: &str, wanted: &str, found: &str| {
@@ -321,7 +321,7 @@ impl Store {
                 "StorageError: invalid object, Code: 4, Key: {key}, ResourceVersion: 0, AdditionalErrorMsg: \
                  Precondition failed: {what} in precondition: {wanted}, {what} in object meta: {found}"
             );
-            RegistryError::conflict(&self.row.group_resource(), metadata::name(old), detail)
+            RegistryError::conflict(&self.row.group_resource(), name, detail)
         };
         if let Some(uid) = &wanted.uid
             && uid.0 != metadata::uid(old)

@@ -1,6 +1,6 @@
 //! Whether the user may do what the request asks.
 
-use super::refuse;
+use super::forbid;
 use crate::exchange::{Exchange, Response};
 use crate::handler_chain::{Filter, Next};
 use crate::server::Core;
@@ -65,7 +65,7 @@ impl Filter for Authorization {
         Box::pin(async move {
             match check(&authorizers, &exchange).await {
                 Ok(()) => next.run(exchange).await,
-                Err(error) => refuse(&error),
+                Err(error) => forbid(&error),
             }
         })
     }

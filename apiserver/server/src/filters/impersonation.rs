@@ -1,6 +1,6 @@
 //! The `Impersonate-*` headers, when the user may use them.
 
-use super::refuse;
+use super::{forbid, refuse};
 use crate::exchange::{Exchange, Response};
 use crate::handler_chain::{Filter, Next};
 use crate::server::Core;
@@ -41,7 +41,7 @@ impl Filter for Impersonation {
                 }
                 Err(ImpersonationError::Forbidden(forbidden)) => {
                     let detail = forbidden.detail.clone();
-                    refuse(&RegistryError::forbidden(
+                    forbid(&RegistryError::forbidden(
                         &forbidden.resource,
                         &forbidden.name,
                         detail,
@@ -51,7 +51,7 @@ impl Filter for Impersonation {
                     "too many impersonation headers".to_owned(),
                 )),
                 Err(error @ ImpersonationError::WithoutUser(_)) => {
-                    refuse(&RegistryError::Internal(error.to_string()))
+                    refuse(&RegistryError::BadRequest(error.to_string()))
                 }
             }
         })

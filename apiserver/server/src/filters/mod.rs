@@ -22,6 +22,16 @@ pub(crate) fn refuse(error: &RegistryError) -> Response {
     status::response(error)
 }
 
+/// The answer to somebody who may not do this at all; upstream's filters mark it so.
+pub(crate) fn forbid(error: &RegistryError) -> Response {
+    let mut response = refuse(error);
+    response.headers_mut().insert(
+        "x-content-type-options",
+        http::HeaderValue::from_static("nosniff"),
+    );
+    response
+}
+
 /// A plain-text answer, where upstream's filters give one.
 pub(crate) fn plain(code: http::StatusCode, text: &'static str) -> Response {
     let mut response = http::Response::new(Body::from(text));

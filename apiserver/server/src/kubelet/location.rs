@@ -206,8 +206,11 @@ pub(super) async fn route(
     if info.subresource == "proxy" || info.verb == "proxy" {
         return proxy(reader, info, query).await;
     }
-    let pod: Pod = find(reader, "pods", &info.namespace, &info.name).await?;
     let subresource = info.subresource.as_str();
+    if subresource == "log" {
+        options::check_log(&parsed, &info.name)?;
+    }
+    let pod: Pod = find(reader, "pods", &info.namespace, &info.name).await?;
     let (verb, params) = match subresource {
         "log" => ("containerLogs", options::log(&parsed)),
         "exec" => ("exec", options::streams(&parsed)),

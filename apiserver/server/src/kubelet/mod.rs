@@ -21,7 +21,11 @@ pub(crate) async fn connect(
 ) -> Result<http::Response<Body>, RegistryError> {
     let query = connect.request.uri().query().unwrap_or_default().to_owned();
     match location::route(reader, connect.info, &query).await? {
-        Route::Nowhere => Ok(http::Response::new(Body::empty())),
+        Route::Nowhere => {
+            let mut response = http::Response::new(Body::empty());
+            *response.status_mut() = http::StatusCode::NO_CONTENT;
+            Ok(response)
+        }
         Route::Redirect(to) => forward::redirect(&to),
         Route::To { destination, path } => {
             let response = forward::send(dialer, &destination, &path, connect.request).await?;

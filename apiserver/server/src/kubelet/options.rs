@@ -1,6 +1,8 @@
 //! The query of a streaming request, as clients write it and as the kubelet reads it.
 
 use apiserver_endpoints::Query;
+use apiserver_registry::RegistryError;
+use machinery_meta::{FieldError, FieldPath, GroupKind};
 use std::fmt::Write as _;
 
 /// A query under construction.
@@ -63,6 +65,32 @@ pub(super) fn log(query: &Query) -> Params {
         }
     }
     params
+}
+
+/// What of the options of `log` makes no sense.
+pub(super) fn check_log(query: &Query, pod: &str) -> Result<(), RegistryError> {
+    let number = |name: &str| query.get(name).and_then(|text| text.parse::<i64>().ok());
+    let mut errors = Vec::new();
+    for (name, least, detail) in [
+        ("tailLines", 0, "must be greater than or equal to 0"),
+        ("limitBytes", 1, "must be greater than 0"),
+        ("sinceSeconds", 1, "must be greater than 0"),
+    ] {
+        if let Some(value) = number(name).filter(|value| *value < least) {
+            errors.push(FieldError::invalid(&FieldPath::new(name), value, detail));
+        }
+    }
+    if errors.is_empty() {
+        return Ok(());
+    }
+    Err(RegistryError::Invalid {
+        kind: GroupKind {
+            group: String::new(),
+            kind: "PodLogOptions".into(),
+        },
+        name: pod.to_owned(),
+        errors,
+    })
 }
 
 /// `portforward`.

@@ -65,6 +65,8 @@ pub struct PodView {
     pub finished_at: Option<Timestamp>,
     /// `spec.terminationGracePeriodSeconds`.
     pub grace_seconds: i64,
+    /// The claims its volumes are bound by, those made for it included.
+    pub claims: Box<[Box<str>]>,
 }
 
 /// How a pod ended.
@@ -160,10 +162,21 @@ impl Projection for PodView {
             hostname: spec.hostname,
             subdomain: spec.subdomain,
             tolerations: spec.tolerations.into(),
+            claims: claims(header, &spec.volumes),
             gated: !spec.scheduling_gates.is_empty(),
             grace_seconds: spec.termination_grace_period_seconds.unwrap_or(30),
         })
     }
+}
+
+/// An ephemeral volume's claim is named for its pod.
+fn claims(header: &ObjectHeader, volumes: &[Volume]) -> Box<[Box<str>]> {
+    let claim = |volume: &Volume| match (&volume.persistent_volume_claim, &volume.ephemeral) {
+        (Some(claim), _) => Some(claim.claim_name.clone()),
+        (None, Some(_)) => Some(format!("{}-{}", header.key.name, volume.name).into()),
+        (None, None) => None,
+    };
+    volumes.iter().filter_map(claim).collect()
 }
 
 fn named_ports(spec: &Spec) -> Box<[NamedPort]> {
@@ -207,8 +220,23 @@ struct Spec {
     containers: Vec<Container>,
     init_containers: Vec<Container>,
     tolerations: Vec<Toleration>,
+    volumes: Vec<Volume>,
     scheduling_gates: Vec<serde::de::IgnoredAny>,
     termination_grace_period_seconds: Option<i64>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(rename_all = "camelCase", default)]
+struct Volume {
+    name: String,
+    persistent_volume_claim: Option<ClaimSource>,
+    ephemeral: Option<serde::de::IgnoredAny>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(rename_all = "camelCase", default)]
+struct ClaimSource {
+    claim_name: Box<str>,
 }
 
 #[derive(Deserialize, Default)]

@@ -1,7 +1,7 @@
 //! JSON patch (RFC 6902), as the library that upstream uses reads it: negative indices count from the end,
 //! a member that is not there can be tested for null.
 
-use super::{MAX_COPIED, MAX_OPERATIONS, PatchError};
+use super::{MAX_COPIED, MAX_OPERATIONS, NOT_JSON, PatchError};
 use crate::json::{Strictness, decode_json};
 use crate::tree::{Mut, Ref, Tree, Value, untyped_schema};
 use crate::{Kind, TypeId};
@@ -11,7 +11,7 @@ pub fn json_patch(document: &mut Tree, patch: &[u8]) -> Result<(), PatchError> {
     debug_assert_eq!(document.ty(), TypeId::ANY, "patches work on free-form documents");
     let bad = |problem: String| PatchError::BadPatch(format!("error decoding patch: {problem}"));
     let patch = decode_json(&untyped_schema(), TypeId::ANY, patch, Strictness::Ignore)
-        .map_err(|error| bad(error.to_string()))?
+        .map_err(|_| PatchError::BadPatch(NOT_JSON.into()))?
         .tree;
     let root = patch.root();
     check_form(root).map_err(bad)?;
@@ -42,7 +42,7 @@ fn check_form(root: Ref<'_>) -> Result<(), String> {
     }
     if root.kind() != Kind::List {
         return Err(format!(
-            "json: cannot unmarshal {} into Go value of type jsonpatch.Patch",
+            "json: cannot unmarshal {} into Go value of type []handlers.jsonPatchOp",
             word(root)
         ));
     }
@@ -52,7 +52,7 @@ fn check_form(root: Ref<'_>) -> Result<(), String> {
     {
         None => Ok(()),
         Some(item) => Err(format!(
-            "json: cannot unmarshal {} into Go value of type jsonpatch.Operation",
+            "json: cannot unmarshal {} into Go value of type handlers.jsonPatchOp",
             word(item)
         )),
     }

@@ -99,11 +99,14 @@ pub fn to_untyped(tree: &Tree) -> Tree {
     free
 }
 
+/// What upstream says of a patch of any type that is not JSON.
+const NOT_JSON: &str = "invalid JSON patch";
+
 /// Reads a patch that must be an object.
 fn read_object(patch: &[u8], strictness: Strictness) -> Result<Decoded, PatchError> {
     let bad = |problem: String| PatchError::BadPatch(format!("error decoding patch: {problem}"));
     let decoded = decode_json(&untyped_schema(), TypeId::ANY, patch, strictness)
-        .map_err(|error| bad(error.to_string()))?;
+        .map_err(|_| PatchError::BadPatch(NOT_JSON.into()))?;
     let kind = match decoded.tree.root().kind() {
         crate::Kind::Map => return Ok(decoded),
         crate::Kind::List => "array",

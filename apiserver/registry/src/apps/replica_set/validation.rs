@@ -74,15 +74,7 @@ pub fn validate_template(errors: &mut Errors, path: &Path<'_>, spec: Ref<'_>) {
         template_labels_match(errors, &at, &selector, template);
     }
     pod::validate_template(errors, &at, template);
-    let spec_path = at.child("spec");
-    let policy = template.str_at(&["spec", "restartPolicy"]);
-    if policy != "Always" {
-        errors.not_supported(&spec_path.child("restartPolicy"), policy, &["Always"]);
-    }
-    if template.at(&["spec", "activeDeadlineSeconds"]).is_some() {
-        let detail = "activeDeadlineSeconds in ReplicaSet is not Supported";
-        errors.forbidden(&spec_path.child("activeDeadlineSeconds"), detail);
-    }
+    pod::runs_for_ever(errors, &at, template, "ReplicaSet");
 }
 
 /// A selector that no labels satisfy.

@@ -20,6 +20,7 @@ pub fn validate(job: Ref<'_>) -> Vec<FieldError> {
     if let Some(spec) = job.get("spec") {
         generated_selector(&mut errors, &path, job, spec);
         validate_spec(&mut errors, &path, spec);
+        selector(&mut errors, &path, spec);
     }
     errors.into_list()
 }
@@ -32,6 +33,7 @@ pub fn validate_update(job: Ref<'_>, old: Ref<'_>) -> Vec<FieldError> {
         return Vec::new();
     };
     validate_spec(&mut errors, &path, spec);
+    selector(&mut errors, &path, spec);
     let fixed = [
         "completions",
         "selector",
@@ -88,7 +90,8 @@ fn generated_selector(errors: &mut Errors, path: &Path<'_>, job: Ref<'_>, spec: 
     }
 }
 
-fn validate_spec(errors: &mut Errors, path: &Path<'_>, spec: Ref<'_>) {
+/// What a job asks for, but for the selector that it is given; also within a CronJob.
+pub fn validate_spec(errors: &mut Errors, path: &Path<'_>, spec: Ref<'_>) {
     for name in [
         "parallelism",
         "completions",
@@ -113,7 +116,7 @@ fn validate_spec(errors: &mut Errors, path: &Path<'_>, spec: Ref<'_>) {
     if !replacement.is_empty() && !replacements.contains(&replacement) {
         errors.not_supported(&path.child("podReplacementPolicy"), replacement, replacements);
     }
-    selector_and_template(errors, path, spec);
+    template(errors, path, spec);
 }
 
 fn max_failed_indexes(errors: &mut Errors, path: &Path<'_>, spec: Ref<'_>) {
@@ -245,18 +248,22 @@ fn exit_codes(errors: &mut Errors, path: &Path<'_>, codes: Ref<'_>, spec: Ref<'_
     }
 }
 
-fn selector_and_template(errors: &mut Errors, path: &Path<'_>, spec: Ref<'_>) {
-    let at = path.child("template");
-    match present(spec, "selector") {
+fn selector(errors: &mut Errors, path: &Path<'_>, spec: Ref<'_>) {
+    let selector = present(spec, "selector");
+    match selector {
         None => errors.required(&path.child("selector"), ""),
         Some(selector) => label_selector(errors, &path.child("selector"), selector),
     }
+    if let (Some(selector), Some(template)) = (parse_label_selector(selector), spec.get("template")) {
+        template_labels_match(errors, &path.child("template"), &selector, template);
+    }
+}
+
+fn template(errors: &mut Errors, path: &Path<'_>, spec: Ref<'_>) {
+    let at = path.child("template");
     let Some(template) = spec.get("template") else {
         return;
     };
-    if let Some(selector) = parse_label_selector(present(spec, "selector")) {
-        template_labels_match(errors, &at, &selector, template);
-    }
     pod::validate_template(errors, &at, template);
     let spec_path = at.child("spec");
     let policy = template.str_at(&["spec", "restartPolicy"]);

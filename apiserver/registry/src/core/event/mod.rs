@@ -8,8 +8,8 @@ pub(crate) use conversion::EventsConversion;
 use crate::context::RequestContext;
 use crate::row::Selectable;
 use crate::store::deletion::GarbagePolicy;
-use crate::strategy::{Strategy, path_segment_problems};
-use machinery_meta::FieldError;
+use crate::strategy::{Strategy, name_rule, path_segment_problems};
+use machinery_meta::{FieldError, syntax};
 use machinery_schema::Ref;
 use std::time::Duration;
 
@@ -18,15 +18,26 @@ const EVENT_TTL: Duration = Duration::from_secs(60 * 60);
 
 /// See the module's comment.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct EventStrategy;
+pub(crate) struct EventStrategy {
+    /// Served as core `v1`, which asks less.
+    pub(crate) core: bool,
+}
 
 impl Strategy for EventStrategy {
     fn name_problems(&self, name: &str, prefix: bool) -> Vec<String> {
-        path_segment_problems(name, prefix)
+        if self.core {
+            path_segment_problems(name, prefix)
+        } else {
+            name_rule(syntax::dns1123_subdomain, name, prefix)
+        }
     }
 
     fn counts_generation(&self) -> bool {
         false
+    }
+
+    fn wants_qualified_finalizers(&self) -> bool {
+        !self.core
     }
 
     fn allows_create_on_update(&self) -> bool {
@@ -38,10 +49,10 @@ impl Strategy for EventStrategy {
     }
 
     fn validate(&self, _ctx: &RequestContext, object: Ref<'_>) -> Vec<FieldError> {
-        if object.get("regarding").is_some() {
-            validation::validate_events(object)
-        } else {
+        if self.core {
             validation::validate_core(object)
+        } else {
+            validation::validate_events(object)
         }
     }
 

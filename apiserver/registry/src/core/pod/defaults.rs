@@ -5,6 +5,21 @@ use machinery_schema::{Mut, Ref, Tree, Value};
 /// Defaults only a pod itself has.
 pub(crate) fn pod(object: &mut Tree) {
     object.with(&["spec"], |mut spec| requests_from_limits(&mut spec));
+    let first = object
+        .get("status")
+        .and_then(|status| status.list("podIPs").next())
+        .map_or(String::new(), |own| own.str("ip").to_owned());
+    let ip = object.str_at(&["status", "podIP"]).to_owned();
+    if ip.is_empty() && !first.is_empty() {
+        object.set_str(&["status", "podIP"], &first);
+    } else if !ip.is_empty() && ip != first {
+        // The older field says which address is meant; the list begins with it.
+        object.with(&["status"], |mut status| {
+            status.remove("podIPs");
+            let mut list = status.entry("podIPs");
+            list.push(Value::EmptyMap).set("ip", ip.as_str());
+        });
+    }
 }
 
 /// Of a pod's spec, also in a template.

@@ -3,9 +3,11 @@
 pub(crate) mod defaults;
 pub(crate) mod qos;
 pub mod validation;
+pub(crate) mod warnings;
 
 use crate::context::RequestContext;
 use crate::strategy::{Part, Strategy};
+use crate::validation::Path;
 use machinery_meta::FieldError;
 use machinery_schema::{Ref, Step, Tree};
 
@@ -40,6 +42,10 @@ impl Strategy for PodStrategy {
         }
     }
 
+    fn warnings(&self, object: Ref<'_>, _old: Option<Ref<'_>>) -> Vec<String> {
+        warnings::of(&Path::ROOT, object)
+    }
+
     fn validate(&self, _ctx: &RequestContext, object: Ref<'_>) -> Vec<FieldError> {
         validation::validate(object)
     }
@@ -51,10 +57,10 @@ impl Strategy for PodStrategy {
         object: Ref<'_>,
         old: Ref<'_>,
     ) -> Vec<FieldError> {
-        if part == Part::Main {
-            validation::update::validate(object, old)
-        } else {
-            Vec::new()
+        match part {
+            Part::Main => validation::update::validate(object, old),
+            Part::Other("resize") => validation::update::validate_resize(object, old),
+            _ => Vec::new(),
         }
     }
 

@@ -33,6 +33,24 @@ impl Strategy for SecretStrategy {
         object.remove(&["stringData"]);
     }
 
+    fn warnings(&self, object: Ref<'_>, _old: Option<Ref<'_>>) -> Vec<String> {
+        if object.str("type") != "kubernetes.io/tls" {
+            return Vec::new();
+        }
+        let is_pem = |key: &str| {
+            let encoded = object.str_at(&["data", key]);
+            let bytes = base64::engine::general_purpose::STANDARD.decode(encoded);
+            bytes.is_ok_and(|bytes| String::from_utf8_lossy(&bytes).contains("-----BEGIN "))
+        };
+        // Go loads the pair, and says so when there is nothing to load.
+        let missing = [("tls.crt", "certificate"), ("tls.key", "key")];
+        let first = missing.into_iter().find(|(key, _)| !is_pem(key));
+        first
+            .map(|(_, what)| format!("tls: failed to find any PEM data in {what} input"))
+            .into_iter()
+            .collect()
+    }
+
     fn counts_generation(&self) -> bool {
         false
     }

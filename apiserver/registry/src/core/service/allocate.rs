@@ -212,13 +212,8 @@ async fn check_asked(
         ));
     };
     if !ranges.iter().any(|range| range.contains(address)) {
-        let known: Vec<String> = ranges
-            .iter()
-            .map(|range| format!("{}/{}", Ipv4Addr::from(range.base), range.bits))
-            .collect();
         return refuse(format!(
-            "failed to allocate IP {asked}: the provided IP ({asked}) is not in the valid range. The range of valid IPs is {}",
-            known.join(", ")
+            "failed to allocate IP {asked}: the provided network does not match the current range"
         ));
     }
     let key = addresses.key("", asked)?;

@@ -191,6 +191,9 @@ fn drop_unused(service: &mut Tree, old: &Tree) {
     let listed = service
         .at(&["spec", "externalIPs"])
         .is_some_and(|ips| !ips.is_empty());
+    if service_type(service.root()) == "ExternalName" && same(service, "internalTrafficPolicy") {
+        service.remove(&["spec", "internalTrafficPolicy"]);
+    }
     if !external && !listed && same(service, "externalTrafficPolicy") {
         service.remove(&["spec", "externalTrafficPolicy"]);
     }

@@ -7,6 +7,7 @@ mod allocate;
 mod families;
 mod ports;
 pub mod validation;
+mod warnings;
 
 use crate::context::RequestContext;
 use crate::error::RegistryError;
@@ -24,7 +25,7 @@ pub(crate) struct ServiceStrategy;
 #[async_trait]
 impl Strategy for ServiceStrategy {
     fn name_problems(&self, name: &str, prefix: bool) -> Vec<String> {
-        name_rule(syntax::dns1035_label, name, prefix)
+        name_rule(syntax::dns1123_label, name, prefix)
     }
 
     fn defaults(&self, object: &mut Tree) {
@@ -70,6 +71,10 @@ impl Strategy for ServiceStrategy {
         } else {
             validation::validate_update(object, old)
         }
+    }
+
+    fn warnings(&self, object: Ref<'_>, _old: Option<Ref<'_>>) -> Vec<String> {
+        warnings::of(object)
     }
 
     fn allocates(&self) -> bool {

@@ -11,14 +11,13 @@ pub(super) fn validate(object: Ref<'_>) -> Vec<FieldError> {
     };
     let path = FieldPath::new("spec");
     let wanted = format!("{}.{}", spec.str_at(&["names", "plural"]), spec.str("group"));
-    let name = object.str_at(&["metadata", "name"]);
-    if name != wanted {
-        let detail = "must be spec.names.plural+\".\"+spec.group";
-        problems.push(FieldError::invalid(
-            &FieldPath::new("metadata").child("name"),
-            name,
-            detail,
-        ));
+    for field in ["generateName", "name"] {
+        let name = object.str_at(&["metadata", field]);
+        if !name.is_empty() && name != wanted {
+            let detail = "must be spec.names.plural+\".\"+spec.group";
+            let path = FieldPath::new("metadata").child(field);
+            problems.push(FieldError::invalid(&path, name, detail));
+        }
     }
     validate_group(spec, &path, &mut problems);
     if !matches!(spec.str("scope"), "Namespaced" | "Cluster") {

@@ -151,7 +151,7 @@ fn common(errors: &mut Errors, path: &Path<'_>, container: Ref<'_>, spec: Ref<'_
     if container.str("image").is_empty() {
         errors.required(&path.child("image"), "");
     }
-    let policies = ["FallbackToLogsOnError", "File"];
+    let policies = ["File", "FallbackToLogsOnError"];
     one_of(
         errors,
         path,

@@ -22,25 +22,86 @@ use machinery_schema::Ref;
 /// Every problem of a new pod; metadata are checked by generic code.
 pub fn validate(pod: Ref<'_>) -> Vec<FieldError> {
     let mut errors = Errors::new();
-    if let Some(spec) = pod.get("spec") {
-        spec::validate(&mut errors, &Path::of("spec"), spec);
+    whole(&mut errors, pod);
+    let Some(spec) = pod.get("spec") else {
+        return errors.into_list();
+    };
+    let path = Path::of("spec");
+    if spec.list("ephemeralContainers").len() > 0 {
+        errors.forbidden(&path.child("ephemeralContainers"), "cannot be set on create");
+    }
+    if !spec.str("nodeName").is_empty() && spec.list("schedulingGates").len() > 0 {
+        let detail = "cannot be set until all schedulingGates have been cleared";
+        errors.forbidden(&path.child("nodeName"), detail);
     }
     errors.into_list()
 }
 
+/// What is asked of a pod at any time, and of templates only in part.
+fn whole(errors: &mut Errors, pod: Ref<'_>) {
+    let path = Path::of("metadata");
+    seccomp_annotations(errors, &path.child("annotations"), pod);
+    if let Some(spec) = pod.get("spec") {
+        spec::validate(errors, &Path::of("spec"), spec);
+        images(errors, &Path::of("spec"), spec);
+    }
+}
+
+/// The annotations that seccomp profiles were before they were fields.
+fn seccomp_annotations(errors: &mut Errors, path: &Path<'_>, pod: Ref<'_>) {
+    const POD: &str = "seccomp.security.alpha.kubernetes.io/pod";
+    const CONTAINER: &str = "container.seccomp.security.alpha.kubernetes.io/";
+    let annotations = pod.at(&["metadata", "annotations"]);
+    for (key, value) in annotations.into_iter().flat_map(Ref::entries) {
+        let profile = value.as_str().unwrap_or_default();
+        let known = ["runtime/default", "docker/default", "unconfined"].contains(&profile);
+        if (key == POD || key.starts_with(CONTAINER)) && !known && !profile.starts_with("localhost/") {
+            errors.invalid(&path.child(key), profile, "must be a valid seccomp profile");
+        }
+    }
+}
+
+fn images(errors: &mut Errors, path: &Path<'_>, spec: Ref<'_>) {
+    for list in ["containers", "initContainers"] {
+        let list_path = path.child(list);
+        for (index, container) in spec.list(list).enumerate() {
+            let image = container.str("image");
+            if image.trim() != image {
+                let at = list_path.index(index);
+                errors.invalid(
+                    &at.child("image"),
+                    image,
+                    "must not have leading or trailing whitespace",
+                );
+            }
+        }
+    }
+}
+
+/// What is asked of the template of a workload whose pods are started again whenever they end.
+pub fn runs_for_ever(errors: &mut Errors, path: &Path<'_>, template: Ref<'_>, kind: &str) {
+    let spec = path.child("spec");
+    let policy = template.str_at(&["spec", "restartPolicy"]);
+    if policy != "Always" {
+        errors.not_supported(&spec.child("restartPolicy"), policy, &["Always"]);
+    }
+    if template.at(&["spec", "activeDeadlineSeconds"]).is_some() {
+        let detail = format!("activeDeadlineSeconds in {kind} is not Supported");
+        errors.forbidden(&spec.child("activeDeadlineSeconds"), &detail);
+    }
+}
+
 /// A `PodTemplateSpec` in a workload.
 pub fn validate_template(errors: &mut Errors, path: &Path<'_>, template: Ref<'_>) {
-    let metadata = path.child("metadata");
+    // Upstream leaves `metadata` out of these paths.
     labels(
         errors,
-        &metadata.child("labels"),
+        &path.child("labels"),
         template.at(&["metadata", "labels"]),
     );
-    annotations(
-        errors,
-        &metadata.child("annotations"),
-        template.at(&["metadata", "annotations"]),
-    );
+    let at = path.child("annotations");
+    annotations(errors, &at, template.at(&["metadata", "annotations"]));
+    seccomp_annotations(errors, &at, template);
     let spec_path = path.child("spec");
     if let Some(spec) = template.get("spec") {
         spec::validate(errors, &spec_path, spec);

@@ -5,7 +5,7 @@ use machinery_meta::field::Shown;
 use machinery_meta::syntax;
 use machinery_schema::Ref;
 
-const EFFECTS: [&str; 3] = ["NoExecute", "NoSchedule", "PreferNoSchedule"];
+const EFFECTS: [&str; 3] = ["NoSchedule", "PreferNoSchedule", "NoExecute"];
 
 /// Tolerations of taints.
 pub fn tolerations(errors: &mut Errors, path: &Path<'_>, spec: Ref<'_>) {
@@ -44,8 +44,7 @@ fn toleration_operator(errors: &mut Errors, path: &Path<'_>, toleration: Ref<'_>
             }
         }
         "Exists" if !value.is_empty() => {
-            let shown = Shown(toleration.to_json());
-            errors.invalid(path, shown, "value must be empty when `operator` is 'Exists'");
+            errors.invalid(path, value, "value must be empty when `operator` is 'Exists'");
         }
         "Exists" => {}
         other => errors.not_supported(path, other, &["Equal", "Exists"]),

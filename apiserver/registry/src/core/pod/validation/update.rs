@@ -1,6 +1,7 @@
 //! What may change in a pod that exists.
 
-use super::spec;
+use super::whole;
+use crate::core::pod::qos;
 use crate::validation::{Errors, Path};
 use machinery_meta::FieldError;
 use machinery_schema::Ref;
@@ -14,13 +15,30 @@ pub fn validate(pod: Ref<'_>, old: Ref<'_>) -> Vec<FieldError> {
     let (Some(new_spec), Some(old_spec)) = (pod.get("spec"), old.get("spec")) else {
         return Vec::new();
     };
-    spec::validate(&mut errors, &path, new_spec);
+    whole(&mut errors, pod);
+    for list in ["containers", "initContainers"] {
+        if new_spec.list(list).len() != old_spec.list(list).len() {
+            errors.forbidden(&path.child(list), "pod updates may not add or remove containers");
+            return errors.into_list();
+        }
+    }
     deadline(&mut errors, &path, new_spec, old_spec);
     added_tolerations(&mut errors, &path, new_spec, old_spec);
     removed_gates(&mut errors, &path, new_spec, old_spec);
-    images(&mut errors, &path, new_spec);
     if fixed_part(new_spec, old_spec) != fixed_part(old_spec, old_spec) {
         errors.forbidden(&path, FIXED);
+    }
+    errors.into_list()
+}
+
+/// Every problem of a change of what the containers may use.
+pub fn validate_resize(pod: Ref<'_>, old: Ref<'_>) -> Vec<FieldError> {
+    let mut errors = Errors::new();
+    whole(&mut errors, pod);
+    let class = old.str_at(&["status", "qosClass"]);
+    if qos::class(pod) != class {
+        let detail = "Pod QOS Class may not change as a result of resizing";
+        errors.invalid(&Path::of("spec"), class, detail);
     }
     errors.into_list()
 }
@@ -72,23 +90,6 @@ fn removed_gates(errors: &mut Errors, path: &Path<'_>, new: Ref<'_>, old: Ref<'_
             added.join(", ")
         );
         errors.forbidden(&at, &detail);
-    }
-}
-
-fn images(errors: &mut Errors, path: &Path<'_>, spec: Ref<'_>) {
-    for list in ["containers", "initContainers"] {
-        let list_path = path.child(list);
-        for (index, container) in spec.list(list).enumerate() {
-            let image = container.str("image");
-            if image.trim() != image {
-                let at = list_path.index(index);
-                errors.invalid(
-                    &at.child("image"),
-                    image,
-                    "must not have leading or trailing whitespace",
-                );
-            }
-        }
     }
 }
 

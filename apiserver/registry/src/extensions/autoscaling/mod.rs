@@ -1,5 +1,7 @@
 //! HorizontalPodAutoscaler: stored as `autoscaling/v2`; `v1` shows its CPU target as a number of its own.
 
+pub(crate) mod validation;
+
 use crate::row::Conversion;
 use machinery_schema::{Mut, Ref, Schema, Step, Tree, TypeId, Value};
 use std::sync::Arc;

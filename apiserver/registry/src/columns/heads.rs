@@ -1,0 +1,80 @@
+//! The heads of upstream's tables, with their descriptions, from `heads.tsv`.
+//!
+//! A line that begins with `=` is a text that many heads share, by its name; a line without a tab in front is a
+//! resource (`group/version/plural`, the core group empty) and the lines with one below it are its columns: name,
+//! type, format, priority, description. `\n` in a description is a line break.
+
+use super::Column;
+use std::borrow::Cow;
+use std::collections::HashMap;
+use std::sync::LazyLock;
+
+const HEADS: &str = include_str!("heads.tsv");
+
+/// The texts with a name; they are shared rather than kept once for each kind.
+static SHARED: LazyLock<HashMap<&'static str, String>> = LazyLock::new(|| {
+    HEADS
+        .lines()
+        .map_while(|line| line.strip_prefix('=')?.split_once('\t'))
+        .map(|(name, text)| (name, unescaped(text).into_owned()))
+        .collect()
+});
+
+/// Heads of a built-in resource, as upstream has them.
+pub(super) fn of_resource(resource: &str) -> Option<Vec<Column>> {
+    let mut lines = HEADS.lines();
+    lines.find(|line| *line == resource)?;
+    Some(
+        lines
+            .map_while(|line| line.strip_prefix('\t'))
+            .map(head)
+            .collect(),
+    )
+}
+
+fn head(line: &'static str) -> Column {
+    let mut parts = line.splitn(5, '\t');
+    let mut next = || parts.next().unwrap_or_default();
+    Column {
+        name: next().to_owned(),
+        kind: next().to_owned(),
+        format: next().to_owned(),
+        priority: next().parse().unwrap_or(0),
+        description: match next() {
+            text if text.starts_with('=') => Cow::Borrowed(shared(&text[1..])),
+            text => unescaped(text),
+        },
+    }
+}
+
+/// A text that many heads share.
+pub(super) fn shared(name: &str) -> &'static str {
+    SHARED.get(name).map_or("", String::as_str)
+}
+
+fn unescaped(text: &'static str) -> Cow<'static, str> {
+    if text.contains("\\n") {
+        Cow::Owned(text.replace("\\n", "\n"))
+    } else {
+        Cow::Borrowed(text)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_resource_has_columns_with_known_descriptions() {
+        let resources = HEADS.lines().filter(|line| !line.starts_with(['=', '\t']));
+        for resource in resources {
+            let heads = of_resource(resource).unwrap();
+            assert!(!heads.is_empty(), "{resource}");
+            for head in heads {
+                assert!(!head.description.is_empty(), "{resource} {}", head.name);
+                assert!(!head.kind.is_empty(), "{resource} {}", head.name);
+            }
+        }
+        assert!(shared("created").contains("\n\nPopulated by the system"));
+    }
+}

@@ -1,0 +1,85 @@
+//! What makes an APIService acceptable; its name follows from what it serves.
+
+use crate::validation::{Errors, Path, present};
+use machinery_meta::{FieldError, syntax};
+use machinery_schema::Ref;
+
+const MAX_GROUP_PRIORITY: i64 = 20_000;
+const MAX_VERSION_PRIORITY: i64 = 1_000;
+
+/// Every problem of an APIService, new or changed.
+pub(crate) fn validate(service: Ref<'_>) -> Vec<FieldError> {
+    let mut errors = Errors::new();
+    let Some(spec) = service.get("spec") else {
+        return Vec::new();
+    };
+    let (group, version) = (spec.str("group"), spec.str("version"));
+    let wanted = format!("{version}.{group}");
+    let metadata = Path::of("metadata");
+    for field in ["generateName", "name"] {
+        let name = service.str_at(&["metadata", field]);
+        if !name.is_empty() && name != wanted {
+            let detail = format!("must be `spec.version+\".\"+spec.group`: {wanted:?}");
+            errors.invalid(&metadata.child(field), name, detail);
+        }
+    }
+    let path = Path::of("spec");
+    if group.is_empty() {
+        if version != "v1" {
+            let detail = "only v1 may have an empty group and it better be legacy kube";
+            errors.required(&path.child("group"), detail);
+        }
+    } else {
+        errors.all_invalid(&path.child("group"), group, syntax::dns1123_subdomain(group));
+    }
+    errors.all_invalid(&path.child("version"), version, syntax::dns1035_label(version));
+    priority(
+        &mut errors,
+        &path,
+        spec,
+        "groupPriorityMinimum",
+        MAX_GROUP_PRIORITY,
+    );
+    priority(&mut errors, &path, spec, "versionPriority", MAX_VERSION_PRIORITY);
+    backend(&mut errors, &path, spec);
+    errors.into_list()
+}
+
+fn priority(errors: &mut Errors, path: &Path<'_>, spec: Ref<'_>, name: &str, max: i64) {
+    let value = spec.get(name).and_then(Ref::as_i64).unwrap_or(0);
+    if value <= 0 || value > max {
+        let detail = format!("must be positive and less than {max}");
+        errors.invalid(&path.child(name), value, detail);
+    }
+}
+
+fn backend(errors: &mut Errors, path: &Path<'_>, spec: Ref<'_>) {
+    let insecure = spec.get("insecureSkipTLSVerify").and_then(Ref::as_bool) == Some(true);
+    let bundle = !spec.str("caBundle").is_empty();
+    let Some(service) = present(spec, "service") else {
+        if bundle {
+            let shown = "must be empty with local APIService";
+            errors.invalid(&path.child("caBundle"), "", shown);
+        }
+        if insecure {
+            let detail = "may not be true with local APIService";
+            errors.invalid(&path.child("insecureSkipTLSVerify"), true, detail);
+        }
+        return;
+    };
+    let at = path.child("service");
+    for name in ["namespace", "name"] {
+        if service.str(name).is_empty() {
+            errors.required(&at.child(name), "");
+        }
+    }
+    if let Some(port) = service.get("port").and_then(Ref::as_i64) {
+        for problem in syntax::port_number(port) {
+            errors.invalid(&at.child("port"), port, problem);
+        }
+    }
+    if insecure && bundle {
+        let detail = "may not be true if caBundle is present";
+        errors.invalid(&path.child("insecureSkipTLSVerify"), true, detail);
+    }
+}

@@ -1,0 +1,216 @@
+//! Lets go of deleted volumes, claims and attribute classes once nobody uses them.
+//!
+//! Admission gives each of them a finalizer. A volume is used while it is bound; a claim while a pod that was given a
+//! node names it; a class while a volume or a claim speaks of it. Watches what is protected and what uses it; the
+//! finalizer is taken from the live object, so that nothing else of it is written.
+
+mod views;
+
+use crate::all::ControllerRow;
+use crate::context::ControllerContext;
+use crate::views::PodView;
+use futures::future::BoxFuture;
+use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim, Pod};
+use k8s_openapi::api::storage::v1::VolumeAttributesClass;
+use machinery_client::{ApiResource, Change, Client, Informer, Object};
+use machinery_meta::{ObjectHeader, ObjectKey};
+use machinery_reconcile::{Controller, Outcome, ReconcileError, Reconciler};
+use serde_json::Value;
+use std::sync::Arc;
+use views::StorageView;
+
+pub(crate) const VOLUME_ROW: ControllerRow = ControllerRow {
+    name: "persistentvolume-protection-controller",
+    service_account: "pv-protection-controller",
+    default: true,
+    start: start_volumes,
+};
+pub(crate) const CLAIM_ROW: ControllerRow = ControllerRow {
+    name: "persistentvolumeclaim-protection-controller",
+    service_account: "pvc-protection-controller",
+    default: true,
+    start: start_claims,
+};
+pub(crate) const ATTRIBUTES_ROW: ControllerRow = ControllerRow {
+    name: "volumeattributesclass-protection-controller",
+    service_account: "volumeattributesclass-protection-controller",
+    default: true,
+    start: start_attributes,
+};
+
+const VOLUME_FINALIZER: &str = "kubernetes.io/pv-protection";
+const CLAIM_FINALIZER: &str = "kubernetes.io/pvc-protection";
+const ATTRIBUTES_FINALIZER: &str = "kubernetes.io/vac-protection";
+
+fn start_volumes(context: &ControllerContext) -> BoxFuture<'static, ()> {
+    let volumes: Informer<StorageView> = context.informers.of::<PersistentVolume, _>();
+    let controller = Controller::new(VOLUME_ROW.name, context.runtime.clone())
+        .watches(&volumes, |change| waiting(change, VOLUME_FINALIZER));
+    controller.run(Volumes {
+        client: context.client(VOLUME_ROW.service_account),
+        volumes,
+    })
+}
+
+fn start_claims(context: &ControllerContext) -> BoxFuture<'static, ()> {
+    let claims: Informer<StorageView> = context.informers.of::<PersistentVolumeClaim, _>();
+    let pods: Informer<PodView> = context.informers.of::<Pod, _>();
+    let controller = Controller::new(CLAIM_ROW.name, context.runtime.clone())
+        .watches(&claims, |change| waiting(change, CLAIM_FINALIZER))
+        .watches(&pods, claims_let_go);
+    controller.run(Claims {
+        client: context.client(CLAIM_ROW.service_account),
+        claims,
+        pods,
+    })
+}
+
+fn start_attributes(context: &ControllerContext) -> BoxFuture<'static, ()> {
+    let classes: Informer<()> = context.informers.of::<VolumeAttributesClass, _>();
+    let claims: Informer<StorageView> = context.informers.of::<PersistentVolumeClaim, _>();
+    let volumes: Informer<StorageView> = context.informers.of::<PersistentVolume, _>();
+    let controller = Controller::new(ATTRIBUTES_ROW.name, context.runtime.clone())
+        .watches(&classes, |change| waiting(change, ATTRIBUTES_FINALIZER))
+        .watches(&claims, classes_let_go)
+        .watches(&volumes, classes_let_go);
+    controller.run(Attributes {
+        client: context.client(ATTRIBUTES_ROW.service_account),
+        classes,
+        users: [claims, volumes],
+    })
+}
+
+/// The key of an object that is deleted and waits for its protection to end.
+fn waiting<P>(change: &Change<P>, finalizer: &str) -> Option<ObjectKey> {
+    let new = change.new.as_ref()?;
+    is_waiting(&new.header, finalizer).then(|| new.key().clone())
+}
+
+fn is_waiting(header: &ObjectHeader, finalizer: &str) -> bool {
+    header.is_deleting() && header.finalizers.iter().any(|own| &**own == finalizer)
+}
+
+/// The claims of a pod that is gone or has ended.
+fn claims_let_go(change: &Change<PodView>) -> Vec<ObjectKey> {
+    let over = change.new.as_ref().is_none_or(|pod| pod.is_terminal());
+    let pod = change.old.as_ref().or(change.new.as_ref()).filter(|_| over);
+    let keys = |pod: &Arc<Object<PodView>>| {
+        let claims = pod.claims.iter();
+        claims
+            .map(|claim| ObjectKey::new(pod.namespace(), &**claim))
+            .collect()
+    };
+    pod.map(keys).unwrap_or_default()
+}
+
+/// The classes that a volume or a claim spoke of.
+fn classes_let_go(change: &Change<StorageView>) -> Vec<ObjectKey> {
+    let old = change.old.iter().flat_map(|old| old.attributes_classes.iter());
+    old.map(|class| ObjectKey::cluster(&**class)).collect()
+}
+
+struct Volumes {
+    client: Client,
+    volumes: Informer<StorageView>,
+}
+
+impl Reconciler for Volumes {
+    type Key = ObjectKey;
+
+    fn reconcile<'a>(&'a self, key: &'a ObjectKey) -> BoxFuture<'a, Result<Outcome, ReconcileError>> {
+        Box::pin(async move {
+            match self.volumes.get(key) {
+                Some(volume) if !volume.bound && is_waiting(&volume.header, VOLUME_FINALIZER) => {
+                    release::<PersistentVolume>(&self.client, &volume.header, VOLUME_FINALIZER).await
+                }
+                _ => Ok(Outcome::Done),
+            }
+        })
+    }
+}
+
+struct Claims {
+    client: Client,
+    claims: Informer<StorageView>,
+    pods: Informer<PodView>,
+}
+
+impl Claims {
+    /// A pod without a node has not been given the volume, one that has ended has given it back.
+    fn is_used(&self, key: &ObjectKey) -> bool {
+        let uses = |pod: &Arc<Object<PodView>>| {
+            pod.namespace() == &*key.namespace
+                && !pod.node.is_empty()
+                && !pod.is_terminal()
+                && pod.claims.iter().any(|claim| **claim == *key.name)
+        };
+        self.pods.list().iter().any(uses)
+    }
+}
+
+impl Reconciler for Claims {
+    type Key = ObjectKey;
+
+    fn reconcile<'a>(&'a self, key: &'a ObjectKey) -> BoxFuture<'a, Result<Outcome, ReconcileError>> {
+        Box::pin(async move {
+            match self.claims.get(key) {
+                Some(claim) if is_waiting(&claim.header, CLAIM_FINALIZER) && !self.is_used(key) => {
+                    release::<PersistentVolumeClaim>(&self.client, &claim.header, CLAIM_FINALIZER).await
+                }
+                _ => Ok(Outcome::Done),
+            }
+        })
+    }
+}
+
+struct Attributes {
+    client: Client,
+    classes: Informer<()>,
+    users: [Informer<StorageView>; 2],
+}
+
+impl Reconciler for Attributes {
+    type Key = ObjectKey;
+
+    fn reconcile<'a>(&'a self, key: &'a ObjectKey) -> BoxFuture<'a, Result<Outcome, ReconcileError>> {
+        Box::pin(async move {
+            let Some(class) = self.classes.get(key) else {
+                return Ok(Outcome::Done);
+            };
+            let mut users = self.users.iter().flat_map(Informer::list);
+            let used = users.any(|user| user.attributes_classes.iter().any(|class| **class == *key.name));
+            if used || !is_waiting(&class.header, ATTRIBUTES_FINALIZER) {
+                return Ok(Outcome::Done);
+            }
+            release::<VolumeAttributesClass>(&self.client, &class.header, ATTRIBUTES_FINALIZER).await
+        })
+    }
+}
+
+/// Takes the finalizer from the live object, when it is still the one that was looked at.
+async fn release<K>(
+    client: &Client,
+    header: &ObjectHeader,
+    finalizer: &str,
+) -> Result<Outcome, ReconcileError>
+where
+    K: k8s_openapi::Resource,
+    K::Scope: 'static,
+{
+    let resource = ApiResource::of::<K>();
+    let mut live: Value = match client.get_as(&resource, &header.key).await {
+        Ok(live) => live,
+        Err(error) if error.is_not_found() => return Ok(Outcome::Done),
+        Err(error) => return Err(ReconcileError::doing("reading what is protected")(error)),
+    };
+    let metadata = &mut live["metadata"];
+    let same = metadata["uid"] == *header.uid.0 && !metadata["deletionTimestamp"].is_null();
+    let Some(finalizers) = metadata["finalizers"].as_array_mut().filter(|_| same) else {
+        return Ok(Outcome::Done);
+    };
+    finalizers.retain(|own| own != finalizer);
+    match client.update(&resource, &header.key, "", &live).await {
+        Err(error) if !error.is_not_found() => Err(ReconcileError::doing("removing a finalizer")(error)),
+        _ => Ok(Outcome::Done),
+    }
+}
