@@ -136,6 +136,13 @@ fn settle_strictness(
 /// What upstream says of a body it cannot decode: by its kind where that could be read.
 fn undecodable(expected: &Expected<'_>, format: Format, bytes: &[u8], error: &DecodeError) -> RegistryError {
     let gvk = &expected.gvk;
+    if let Some(what) = (format == Format::Json).then(|| not_an_object(bytes)).flatten() {
+        return RegistryError::BadRequest(format!(
+            "the object provided is unrecognized (must be of type {}): couldn't get version/kind; json parse error: json: cannot unmarshal {what} into Go value of type {GO_TYPE_META} ({})",
+            gvk.kind,
+            summary(bytes)
+        ));
+    }
     RegistryError::BadRequest(match error {
         DecodeError::Syntax(problem) => format!(
             "the object provided is unrecognized (must be of type {}): {}{problem} ({})",
@@ -153,6 +160,23 @@ fn undecodable(expected: &Expected<'_>, format: Format, bytes: &[u8], error: &De
             gvk.kind, gvk.version, gvk.kind
         ),
     })
+}
+
+/// What upstream reads a body's kind with, as Go prints it.
+const GO_TYPE_META: &str =
+    r#"struct { APIVersion string "json:\"apiVersion,omitempty\""; Kind string "json:\"kind,omitempty\"" }"#;
+
+/// What a document is that is none of an object, in the words of Go's decoder.
+fn not_an_object(bytes: &[u8]) -> Option<&'static str> {
+    // Only documents that are JSON at all.
+    serde_json::from_slice::<serde::de::IgnoredAny>(bytes).ok()?;
+    match bytes.iter().find(|byte| !byte.is_ascii_whitespace())? {
+        b'[' => Some("array"),
+        b'"' => Some("string"),
+        b't' | b'f' => Some("bool"),
+        b'-' | b'0'..=b'9' => Some("number"),
+        _ => None,
+    }
 }
 
 /// The beginning of a body, as text when it looks like JSON.

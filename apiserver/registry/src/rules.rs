@@ -1,7 +1,8 @@
 //! Which validation a kind of the table has; a kind that is not named is the table's alone.
 
 use crate::{
-    apps, batch, certificates, coordination, core, discovery, extensions, networking, rbac, scheduling, storage,
+    apps, batch, certificates, coordination, core, discovery, extensions, networking, rbac, scheduling,
+    storage,
 };
 use machinery_meta::FieldError;
 use machinery_schema::Ref;
@@ -49,6 +50,9 @@ impl Rules {
                 rules(extensions::api_service::validate, |new, _| {
                     extensions::api_service::validate(new)
                 })
+            }
+            ("certificates.k8s.io", "certificatesigningrequests") => {
+                rules(extensions::signing_request::validate, |_, _| Vec::new())
             }
             ("flowcontrol.apiserver.k8s.io", "flowschemas") => {
                 rules(extensions::plain::validate_flow_schema, |new, _| {

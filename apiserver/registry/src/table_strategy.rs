@@ -255,7 +255,7 @@ impl Strategy for TableStrategy {
                 | ("certificates.k8s.io", "podcertificaterequests")
                 | ("networking.k8s.io", "servicecidrs")
                 | ("storagemigration.k8s.io", _)
-                | ("storage.k8s.io", "volumeattachments")
+                | ("storage.k8s.io", "volumeattachments" | "csinodes")
                 | ("admissionregistration.k8s.io", "validatingadmissionpolicies"),
                 Part::Status,
             ) => crate::metadata::restore_for_status(object, old),

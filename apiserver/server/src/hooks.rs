@@ -100,7 +100,12 @@ impl Hooks for ServerHooks {
             other => RegistryError::Internal(other.to_string()),
         })?;
         let status = String::from_utf8(status).map_err(|error| RegistryError::Internal(error.to_string()))?;
-        with_members(&object, &[("status", &status)])
+        if kind != "SelfSubjectReview" {
+            return with_members(&object, &[("status", &status)]);
+        }
+        let created = ctx.runtime.now().strftime("%Y-%m-%dT%H:%M:%SZ");
+        let meta = format!(r#"{{"creationTimestamp":"{created}"}}"#);
+        with_members(&object, &[("metadata", &meta), ("status", &status)])
     }
 
     async fn token(

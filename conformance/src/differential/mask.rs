@@ -43,7 +43,10 @@ impl Mask {
     fn value(&mut self, value: &mut Value) {
         match value {
             Value::Object(members) => self.object(members),
-            Value::Array(items) => items.iter_mut().for_each(|item| self.value(item)),
+            Value::Array(items) => {
+                items.retain(|item| !is_group_of_a_case(item));
+                items.iter_mut().for_each(|item| self.value(item));
+            }
             Value::String(text) => *text = self.text(text),
             _ => {}
         }
@@ -132,6 +135,17 @@ impl Mask {
         });
         format!("<{what} {number}>")
     }
+}
+
+/// A group in discovery that some case's definition makes: which of them are there is a matter of time.
+fn is_group_of_a_case(item: &Value) -> bool {
+    let name = item.get("name").or_else(|| item.get("metadata")?.get("name"));
+    let of_case = |name: &str| {
+        name.strip_prefix("case-")?
+            .strip_suffix(".example.com")
+            .map(str::len)
+    };
+    name.and_then(Value::as_str).and_then(of_case).is_some() && item.get("versions").is_some()
 }
 
 fn is_number_text(value: &Value) -> bool {

@@ -23,7 +23,7 @@ pub enum ParseFieldSelectorError {
     #[error("invalid selector: '{selector}'; can't understand '{term}'")]
     Term { selector: String, term: String },
     #[error("invalid field selector: invalid escape sequence: \\{0}")]
-    Escape(char),
+    Escape(String),
     #[error("invalid field selector: unescaped character in value: {0}")]
     Unescaped(char),
     #[error("invalid field selector: more than {MAX_TERMS} terms")]
@@ -157,7 +157,11 @@ fn unescape(value: &str) -> Result<String, ParseFieldSelectorError> {
         match c {
             '\\' => match chars.next() {
                 Some(next @ ('\\' | ',' | '=')) => out.push(next),
-                other => return Err(ParseFieldSelectorError::Escape(other.unwrap_or('\\'))),
+                other => {
+                    return Err(ParseFieldSelectorError::Escape(
+                        other.map(String::from).unwrap_or_default(),
+                    ));
+                }
             },
             ',' | '=' => return Err(ParseFieldSelectorError::Unescaped(c)),
             other => out.push(other),

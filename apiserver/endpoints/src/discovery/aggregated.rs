@@ -1,8 +1,9 @@
 //! `APIGroupDiscoveryList`: everything in one document.
 
+use super::verbs;
 use crate::body::Body;
+use apiserver_registry::ResourceRow;
 use apiserver_registry::registry::{Rows, Version};
-use apiserver_registry::{ResourceRow, Verbs};
 use http::Request;
 use http::header::ACCEPT;
 use machinery_meta::GroupVersionKind;
@@ -64,14 +65,6 @@ fn one_version(version: &Version) -> Value {
     json!({ "version": version.name, "resources": resources, "freshness": "Current" })
 }
 
-fn verbs(verbs: Verbs) -> Value {
-    verbs
-        .iter()
-        .map(|verb| Value::from(verb.as_str()))
-        .collect::<Vec<_>>()
-        .into()
-}
-
 /// Kinds of the same group version are named without it.
 fn response_kind(row: &ResourceRow, gvk: &GroupVersionKind) -> Value {
     let own = !row.custom && gvk.group_version() == row.gvk.group_version();
@@ -92,7 +85,7 @@ fn resource(row: &ResourceRow) -> Value {
         if row.namespaced { "Namespaced" } else { "Cluster" }.into(),
     );
     out.insert("singularResource".into(), row.singular.as_str().into());
-    out.insert("verbs".into(), verbs(row.verbs));
+    out.insert("verbs".into(), verbs(row, row.verbs));
     for (name, list) in [("shortNames", &row.short_names), ("categories", &row.categories)] {
         if !list.is_empty() {
             out.insert(name.into(), list.clone().into());
@@ -105,7 +98,7 @@ fn resource(row: &ResourceRow) -> Value {
             json!({
                 "subresource": sub.name,
                 "responseKind": response_kind(row, &sub.gvk),
-                "verbs": verbs(sub.verbs),
+                "verbs": verbs(row, sub.verbs),
             })
         })
         .collect();

@@ -1,8 +1,9 @@
 //! The plain forms: `APIVersions`, `APIGroupList`, `APIGroup`, `APIResourceList`.
 
+use super::verbs;
 use crate::body::Body;
 use apiserver_registry::registry::{Group, Rows};
-use apiserver_registry::{ResourceRow, Subresource, Verbs};
+use apiserver_registry::{ResourceRow, Subresource};
 use http::Request;
 use serde_json::{Map, Value, json};
 
@@ -83,21 +84,13 @@ pub(super) fn resources(rows: &Rows, group: &str, version: &str) -> Option<Value
     Some(document.into())
 }
 
-fn verbs(verbs: Verbs) -> Value {
-    verbs
-        .iter()
-        .map(|verb| Value::from(verb.as_str()))
-        .collect::<Vec<_>>()
-        .into()
-}
-
 fn resource(row: &ResourceRow) -> Value {
     let mut out = Map::new();
     out.insert("name".into(), row.plural.as_str().into());
     out.insert("singularName".into(), row.singular.as_str().into());
     out.insert("namespaced".into(), row.namespaced.into());
     out.insert("kind".into(), row.gvk.kind.as_str().into());
-    out.insert("verbs".into(), verbs(row.verbs));
+    out.insert("verbs".into(), verbs(row, row.verbs));
     for (name, list) in [("shortNames", &row.short_names), ("categories", &row.categories)] {
         if !list.is_empty() {
             out.insert(name.into(), list.clone().into());
@@ -122,6 +115,6 @@ fn subresource(row: &ResourceRow, sub: &Subresource) -> Value {
         out.insert("version".into(), sub.gvk.version.as_str().into());
     }
     out.insert("kind".into(), sub.gvk.kind.as_str().into());
-    out.insert("verbs".into(), verbs(sub.verbs));
+    out.insert("verbs".into(), verbs(row, sub.verbs));
     out.into()
 }

@@ -9,13 +9,28 @@ use crate::body::Body;
 use crate::handlers::{Inner, small_form};
 use crate::negotiation::Form;
 use crate::request_info::Query;
-use apiserver_registry::RegistryError;
+use apiserver_registry::{RegistryError, ResourceRow, Rows, Verb, Verbs};
 use bytes::Bytes;
 use http::header::{ACCEPT, CACHE_CONTROL, CONTENT_TYPE, ETAG, IF_NONE_MATCH, VARY};
 use http::{Request, Response};
-use serde_json::Value;
+use serde_json::{Value, json};
 use sha2::{Digest, Sha512};
 use std::fmt::Write;
+
+/// Paths there are besides those of groups.
+const OWN_PATHS: [&str; 11] = [
+    "/.well-known/openid-configuration",
+    "/apis",
+    "/apis/",
+    "/healthz",
+    "/livez",
+    "/metrics",
+    "/openapi/v3",
+    "/openapi/v3/",
+    "/openid/v1/jwks",
+    "/readyz",
+    "/version",
+];
 
 /// Answers a discovery path; `None` for paths that are none.
 pub(crate) fn answer(
@@ -33,6 +48,7 @@ pub(crate) fn answer(
         )));
     }
     let found = match parts.as_slice() {
+        [""] => Some(index(&rows)),
         ["version"] => Some(serde_json::to_value(&inner.version).unwrap_or_default()),
         ["api"] => Some(legacy::versions(request)),
         ["apis"] => Some(legacy::groups(&rows)),
@@ -49,6 +65,36 @@ pub(crate) fn answer(
     // Clients read `/version` with their eyes.
     form.pretty |= parts == ["version"] && Query::of(request.uri()).get("pretty").is_none();
     Ok(Some(json_answer(form, &found)))
+}
+
+/// The verbs of a resource, built-in ones by name; for custom ones upstream has an order of its own.
+fn verbs(row: &ResourceRow, verbs: Verbs) -> Value {
+    let mut names: Vec<&str> = verbs.iter().map(Verb::as_str).collect();
+    if row.custom {
+        // What makes and changes objects one by one comes after what reads and removes them.
+        names.sort_by_key(|name| matches!(*name, "create" | "update" | "watch"));
+    }
+    names.into()
+}
+
+/// What is served, for people who look around.
+fn index(rows: &Rows) -> Value {
+    let mut paths: Vec<String> = OWN_PATHS.iter().map(|path| (*path).to_owned()).collect();
+    for group in &rows.groups {
+        let root = match group.name.as_str() {
+            "" => "/api".to_owned(),
+            name => format!("/apis/{name}"),
+        };
+        paths.extend(
+            group
+                .versions
+                .iter()
+                .map(|version| format!("{root}/{}", version.name)),
+        );
+        paths.push(root);
+    }
+    paths.sort();
+    json!({ "paths": paths })
 }
 
 fn json_answer(form: Form, value: &Value) -> Response<Body> {

@@ -1,8 +1,8 @@
 //! The kinds of the networking and discovery groups that have rules of their own.
 
+pub mod ingress;
 pub mod ip_address;
 pub mod service_cidr;
-pub mod ingress;
 
 use crate::strategy::Strategy;
 use std::sync::Arc;

@@ -51,7 +51,7 @@ impl Filter for Impersonation {
                     "too many impersonation headers".to_owned(),
                 )),
                 Err(error @ ImpersonationError::WithoutUser(_)) => {
-                    refuse(&RegistryError::BadRequest(error.to_string()))
+                    forbid(&RegistryError::BadRequest(error.to_string()))
                 }
             }
         })

@@ -52,12 +52,17 @@ fn times_are_in_utc_and_whole_seconds() {
     check(
         Shape::MicroTime,
         "2026-11-21T12:00:00Z",
-        "2026-11-21T12:00:00.000000Z",
+        r#"error: parsing time "2026-11-21T12:00:00Z" as "2006-01-02T15:04:05.000000Z07:00": cannot parse "Z" as ".000000""#,
     );
     check(
         Shape::MicroTime,
-        "2026-11-21T12:00:00.1234567-01:00",
+        "2026-11-21T12:00:00.123456-01:00",
         "2026-11-21T13:00:00.123456Z",
+    );
+    check(
+        Shape::MicroTime,
+        "2026-11-21T12:00:00.1234567Z",
+        r#"error: parsing time "2026-11-21T12:00:00.1234567Z" as "2006-01-02T15:04:05.000000Z07:00": cannot parse "7Z" as "Z07:00""#,
     );
 }
 

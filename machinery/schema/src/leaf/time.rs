@@ -17,9 +17,18 @@ pub(super) fn canonical(text: &str) -> Result<Option<String>, String> {
 
 /// `metav1.MicroTime`: UTC, microseconds.
 pub(super) fn canonical_micro(text: &str) -> Result<Option<String>, String> {
-    let (seconds, nanos) = parse_rfc3339(text).ok_or_else(|| refusal(text, LAYOUT_MICRO))?;
+    let (seconds, nanos) = parse_rfc3339(text)
+        .filter(|_| has_micros(text))
+        .ok_or_else(|| refusal(text, LAYOUT_MICRO))?;
     let canonical = write_micro_time(seconds, nanos / 1000);
     Ok((canonical != text).then_some(canonical))
+}
+
+/// Go's layout asks for exactly six digits.
+fn has_micros(text: &str) -> bool {
+    let fraction = text.as_bytes().get(19..).unwrap_or_default();
+    let digits = fraction.iter().skip(1).take_while(|byte| byte.is_ascii_digit());
+    fraction.first() == Some(&b'.') && digits.count() == 6
 }
 
 /// Go names the first part of the text that does not fit.
@@ -56,8 +65,20 @@ fn refusal(text: &str, layout: &str) -> String {
     if let Some(what) = out_of_range(text) {
         return format!("parsing time {quoted}: {what} out of range");
     }
-    let rest = super::go_quote(text.get(19..).unwrap_or_default());
-    format!("parsing time {quoted} as \"{layout}\": cannot parse {rest} as \"Z07:00\"")
+    let fraction = text.as_bytes().get(19..).unwrap_or_default();
+    let micros = fraction
+        .iter()
+        .skip(1)
+        .take(6)
+        .filter(|byte| byte.is_ascii_digit());
+    let whole = fraction.first() == Some(&b'.') && micros.count() == 6;
+    let (from, part) = match layout {
+        LAYOUT_MICRO if whole => (26, "Z07:00"),
+        LAYOUT_MICRO => (19, ".000000"),
+        _ => (19, "Z07:00"),
+    };
+    let rest = super::go_quote(text.get(from..).unwrap_or_default());
+    format!("parsing time {quoted} as \"{layout}\": cannot parse {rest} as \"{part}\"")
 }
 
 fn out_of_range(text: &str) -> Option<&'static str> {

@@ -42,6 +42,9 @@ impl Validation {
                     let old = old.and_then(|old| old_item(item, old, constraints));
                     self.structure(item, old, &format!("{path}[{index}]"));
                 }
+                if let Some(constraints) = constraints {
+                    self.list(value, constraints, path);
+                }
             }
             Kind::Map => {
                 if ty.embedded && !path.is_empty() {
@@ -76,6 +79,7 @@ impl Validation {
     /// What one schema asks of one value; false when the value is of another type altogether.
     fn constraints(&mut self, value: Ref<'_>, schema: &Constraints, path: &str) -> bool {
         if !self.type_of(value, schema, path) {
+            self.one_of_enum(value, schema, path);
             return false;
         }
         if value.is_null() {
@@ -86,7 +90,6 @@ impl Validation {
         match value.kind() {
             Kind::String => self.string(value.as_str().unwrap_or_default(), schema, path),
             Kind::Int | Kind::Float => self.number(value, schema, path),
-            Kind::List => self.list(value, schema, path),
             _ => {}
         }
         self.one_of_enum(value, schema, path);

@@ -2,7 +2,7 @@
 
 pub mod validation;
 
-use machinery_schema::{Ref, Tree};
+use machinery_schema::{Ref, Tree, Value};
 
 /// `dataSource` and its successor `dataSourceRef` say the same, whichever of them was given.
 pub(crate) fn same_data_source(object: &mut Tree) {
@@ -19,8 +19,9 @@ pub(crate) fn same_data_source(object: &mut Tree) {
     let group = source.get("apiGroup").and_then(Ref::as_str);
     object.with(&["spec"], |mut spec| {
         let mut copy = spec.entry(to);
-        if let Some(group) = group {
-            copy.set("apiGroup", group);
+        match group {
+            Some(group) => copy.set("apiGroup", group),
+            None => copy.set("apiGroup", Value::Null),
         }
         copy.set("kind", source.str_at(&["kind"]));
         copy.set("name", source.str_at(&["name"]));

@@ -24,7 +24,8 @@ pub fn validate(map: Ref<'_>) -> Vec<FieldError> {
         total += value.as_str().map_or(0, |text| text.len() / 4 * 3);
     }
     if total > MAX_BYTES {
-        errors.too_long(&Path::ROOT, MAX_BYTES);
+        // Upstream has no name for all of it.
+        errors.too_long(&Path::ROOT.key(""), MAX_BYTES);
     }
     errors.into_list()
 }

@@ -17,11 +17,6 @@ const FINALIZER: &str = "customresourcecleanup.apiextensions.k8s.io";
 pub(crate) struct CrdStrategy;
 
 impl Strategy for CrdStrategy {
-    /// A name follows from the spec; the kind's own validation compares.
-    fn name_problems(&self, _name: &str, _prefix: bool) -> Vec<String> {
-        Vec::new()
-    }
-
     fn wants_qualified_finalizers(&self) -> bool {
         false
     }

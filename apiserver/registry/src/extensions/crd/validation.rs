@@ -1,6 +1,7 @@
 //! What is wrong with a CustomResourceDefinition.
 
 use crate::custom::json_path::JsonPath;
+use machinery_meta::field::Shown;
 use machinery_meta::{FieldError, FieldPath, syntax};
 use machinery_schema::{Ref, structural};
 
@@ -83,7 +84,7 @@ fn validate_versions(spec: Ref<'_>, path: &FieldPath, problems: &mut Vec<FieldEr
         let detail = "must have exactly one version marked as storage version";
         problems.push(FieldError::invalid(
             &versions_path,
-            machinery_meta::field::Shown(spec.get("versions").map(Ref::to_json).unwrap_or_default()),
+            Shown(spec.get("versions").map(Ref::to_json).unwrap_or_default()),
             detail,
         ));
     }
