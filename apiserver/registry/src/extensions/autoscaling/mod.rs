@@ -3,7 +3,7 @@
 pub(crate) mod validation;
 
 use crate::row::Conversion;
-use machinery_schema::{Mut, Ref, Schema, Step, Tree, TypeId, Value};
+use machinery_schema::{Mut, Ref, Schema, Step, Strictness, Tree, TypeId, Value, decode_json};
 use std::sync::Arc;
 
 /// See the module's comment.
@@ -79,7 +79,7 @@ impl Conversion for HpaConversion {
                 &behavior.to_json(),
             );
         }
-        out
+        normal(out)
     }
 
     fn to_stored(&self, object: &Tree, schema: &Arc<Schema>, ty: TypeId) -> Tree {
@@ -100,7 +100,16 @@ impl Conversion for HpaConversion {
             out.remove(&["metadata", "annotations", name]);
         }
         out.with(&["metadata"], |mut meta| meta.prune_empty("annotations"));
-        out
+        normal(out)
+    }
+}
+
+/// What reading it again would give: the versions leave out different zero values.
+fn normal(object: Tree) -> Tree {
+    let text = object.root().to_json();
+    match decode_json(object.schema(), object.ty(), text.as_bytes(), Strictness::Ignore) {
+        Ok(decoded) => decoded.tree,
+        Err(_) => object,
     }
 }
 
