@@ -170,7 +170,7 @@ async fn tables_and_metadata() {
     let table = Api::parsed(api.send(Method::GET, MAPS, &accept, "").await, 200);
     assert_eq!(
         (&table["rows"][0]["cells"][0], &table["rows"][0]["cells"][1]),
-        (&"a".into(), &"1".into())
+        (&"a".into(), &1.into())
     );
     assert_eq!(table["rows"][0]["object"]["kind"], "PartialObjectMetadata");
     let accept = [(
