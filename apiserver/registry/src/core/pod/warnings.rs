@@ -306,7 +306,10 @@ impl Warnings {
 
 /// Ports seen so far, by number and protocol: host address, host port and where.
 #[derive(Default)]
-struct Ports(HashMap<(i64, String), Vec<(String, i64, String)>>);
+struct Ports(HashMap<(i64, String), Vec<HostPort>>);
+
+/// Host address, host port and where it stands.
+type HostPort = (String, i64, String);
 
 impl Ports {
     fn look_at(&mut self, warnings: &mut Warnings, path: &Path<'_>, container: Ref<'_>) {
