@@ -75,6 +75,24 @@ impl ContinueToken {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use machinery_fuzz::fuzz;
+
+    #[test]
+    fn any_token_is_answered() {
+        let good = ContinueToken::new(12, "default/a\0".into()).encode();
+        fuzz(
+            [good.as_str(), "e30", "eyJ2IjoibWV0YS5rOHMuaW8vdjEifQ=="],
+            |input| {
+                if let Ok(token) = ContinueToken::decode(&String::from_utf8_lossy(input)) {
+                    assert_eq!(ContinueToken::decode(&token.encode()), Ok(token));
+                }
+            },
+        );
+        let json = br#"{"v":"meta.k8s.io/v1","rv":12,"start":"default/a\u0000"}"#;
+        fuzz([json], |input| {
+            drop(ContinueToken::decode(&URL_SAFE_NO_PAD.encode(input)))
+        });
+    }
 
     #[test]
     fn tokens_come_back() {

@@ -213,6 +213,22 @@ mod tests {
     }
 
     #[test]
+    fn any_value_is_answered() {
+        let json = r#"{"kind":"Pod","apiVersion":"v1","metadata":{"name":"web","namespace":"shop"},"spec":{"containers":[{"name":"c"}]}}"#;
+        let (schema, ty) = machinery_api::schema_for("", "v1", "Pod").unwrap();
+        let pod = decode_json(schema, ty, json.as_bytes(), Strictness::Ignore)
+            .unwrap()
+            .tree;
+        let (values, key) = (values(), Key::parse("/registry/pods/shop/web").unwrap());
+        machinery_fuzz::fuzz([encode_protobuf(&pod), json.as_bytes().to_vec()], |input| {
+            if let Ok(record) = values.decode(&key, input) {
+                let written = values.encode(&key, &record).unwrap();
+                assert_eq!(values.decode(&key, &written).unwrap(), record);
+            }
+        });
+    }
+
+    #[test]
     fn what_cannot_be_read_says_why() {
         let key = Key::parse("/registry/pods/shop/web").unwrap();
         for (value, expected) in [

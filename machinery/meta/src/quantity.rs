@@ -242,7 +242,7 @@ fn accumulate(digits: &[u8], shift: i64, binary: i128) -> i128 {
     for _ in 0..shift.max(0) {
         value = value.saturating_mul(10);
     }
-    (value + i128::from(!rest_is_zero)).min(MAX_NANOS)
+    value.saturating_add(i128::from(!rest_is_zero)).min(MAX_NANOS)
 }
 
 /// Binary suffixes multiply first, so that `0.5Gi` is exact; digits beyond 18 only matter to the rounding.
@@ -262,7 +262,7 @@ fn accumulate_binary(digits: &[u8], shift: i64, binary: i128) -> i128 {
     for _ in 0..shift.max(0) {
         value = value.saturating_mul(10);
     }
-    (value + i128::from(inexact)).min(MAX_NANOS)
+    value.saturating_add(i128::from(inexact)).min(MAX_NANOS)
 }
 
 fn divide_up(value: i128, by: i128) -> i128 {

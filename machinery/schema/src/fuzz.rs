@@ -1,15 +1,14 @@
 //! Hostile bytes: whatever comes in, decoders and patches answer, and what they keep is bounded by what came.
 //!
-//! Mutations of good documents, from a seed, so that a failure can be run again. `KNARR_FUZZ_ROUNDS` asks for more.
+//! See `machinery-fuzz` for how to ask for more.
 
 use crate::protobuf::{decode_message, encode_message};
 use crate::testing::{pod_schema, pod_type};
 use crate::{
     PatchType, Strictness, Tree, apply_patch, decode_json, decode_protobuf, decode_yaml, encode_protobuf,
 };
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use machinery_fuzz::fuzz;
 
-const ROUNDS: u64 = 600;
 /// Nodes and text of a tree may be this many times the input, plus a constant: two bytes can ask for a zero struct.
 const GROWTH: usize = 160;
 
@@ -20,87 +19,17 @@ const MERGE_PATCH: &str =
 const STRATEGIC: &str = r#"{"metadata":{"$deleteFromPrimitiveList/finalizers":["x"],"labels":{"$patch":"replace"}},"spec":{"$retainKeys":["containers"],"$setElementOrder/containers":[{"name":"b"},{"name":"a"}],"containers":[{"name":"a","$patch":"delete"},{"name":"b","ports":[{"containerPort":1}]}]}}"#;
 const YAML: &str = "kind: Pod\nmetadata:\n  labels: &l {a: yes, b: 0644}\n  annotations:\n    <<: *l\n    c: |\n      x\nspec:\n  containers:\n  - name: a\n    command: [\"x\", 'y', z]\n";
 
-/// Bytes that mean something somewhere.
-const BYTES: &[u8] = b"{}[]\",:\\0-e.ntf$/~ \n\x00\xff";
-
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0
-    }
-
-    fn below(&mut self, bound: usize) -> usize {
-        usize::try_from(self.next() % u64::try_from(bound.max(1)).unwrap()).unwrap()
-    }
-
-    /// One to four changes: a bit, a byte, a piece doubled, moved or cut out, the end cut off.
-    fn mutate(&mut self, input: &[u8]) -> Vec<u8> {
-        let mut out = input.to_vec();
-        for _ in 0..=self.below(4) {
-            if out.is_empty() {
-                out.push(self.next().to_le_bytes()[0]);
-                continue;
-            }
-            let at = self.below(out.len());
-            let end = (at + self.below(24)).min(out.len());
-            match self.below(6) {
-                0 => out[at] ^= 1 << self.below(8),
-                1 => out[at] = BYTES[self.below(BYTES.len())],
-                2 => {
-                    let piece = out[at..end].to_vec();
-                    for _ in 0..=self.below(40) {
-                        out.splice(at..at, piece.iter().copied());
-                    }
-                }
-                3 => drop(out.drain(at..end)),
-                4 => {
-                    let piece: Vec<u8> = out.drain(at..end).collect();
-                    let to = self.below(out.len() + 1);
-                    out.splice(to..to, piece);
-                }
-                _ => out.truncate(at),
-            }
-        }
-        out
-    }
-}
-
-fn rounds() -> u64 {
-    #[expect(clippy::disallowed_methods, reason = "how long to try comes from outside")]
-    std::env::var("KNARR_FUZZ_ROUNDS")
-        .ok()
-        .and_then(|text| text.parse().ok())
-        .unwrap_or(ROUNDS)
-}
-
 #[track_caller]
 fn bounded(tree: &Tree, input: usize) {
     let size = tree.node_count() * 16 + tree.text.len();
     assert!(size <= input * GROWTH + 4096, "{size} bytes for {input}");
 }
 
-/// Runs `attempt` on mutations of `good`; says seed and input of the first that breaks it.
-fn fuzz(good: &[u8], attempt: impl Fn(&[u8])) {
-    for seed in 1..=rounds() {
-        let input = Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15)).mutate(good);
-        let outcome = catch_unwind(AssertUnwindSafe(|| attempt(&input)));
-        assert!(
-            outcome.is_ok(),
-            "seed {seed}: {:?}",
-            String::from_utf8_lossy(&input)
-        );
-    }
-}
-
 #[test]
 fn json_is_answered() {
     let schema = pod_schema();
     let ty = pod_type(&schema);
-    fuzz(POD.as_bytes(), |input| {
+    fuzz([POD], |input| {
         let Ok(decoded) = decode_json(&schema, ty, input, Strictness::Report) else {
             return;
         };
@@ -117,7 +46,7 @@ fn json_is_answered() {
 #[test]
 fn yaml_is_answered() {
     let schema = pod_schema();
-    fuzz(YAML.as_bytes(), |input| {
+    fuzz([YAML], |input| {
         let _ = decode_yaml(&schema, pod_type(&schema), input, Strictness::Report);
     });
 }
@@ -131,7 +60,7 @@ fn protobuf_is_answered() {
         .tree;
     let mut message = Vec::new();
     encode_message(tree.root(), &mut message);
-    fuzz(&message, |input| {
+    fuzz([&message], |input| {
         let Ok(tree) = decode_message(&schema, ty, input) else {
             return;
         };
@@ -140,7 +69,7 @@ fn protobuf_is_answered() {
         let again = decode_json(&schema, ty, text.as_bytes(), Strictness::Report).unwrap();
         assert_eq!(again.tree.root().to_json(), text, "the normal form is stable");
     });
-    fuzz(&encode_protobuf(&tree), |input| {
+    fuzz([encode_protobuf(&tree)], |input| {
         drop(decode_protobuf(&schema, ty, input))
     });
 }
@@ -157,7 +86,7 @@ fn patches_are_answered() {
         (PatchType::Merge, MERGE_PATCH),
         (PatchType::StrategicMerge, STRATEGIC),
     ] {
-        fuzz(patch.as_bytes(), |input| {
+        fuzz([patch], |input| {
             if let Ok(done) = apply_patch(&pod, how, input, Strictness::Report) {
                 let text = done.tree.root().to_json();
                 let again = decode_json(&schema, ty, text.as_bytes(), Strictness::Report).unwrap();

@@ -8,6 +8,8 @@ use std::io::{self, Read, Write};
 use sha2::{Digest, Sha256};
 
 const BLOCK: usize = 512;
+/// No file of an image is larger; a larger size is damage.
+const FILE_BYTES_MAX: u64 = 1 << 50;
 
 /// Writes a tar to anything.
 #[derive(Debug)]
@@ -126,6 +128,9 @@ impl<R: Read> TarReader<R> {
                 return Ok(None);
             }
             self.left = number(&block[124..136])?;
+            if self.left > FILE_BYTES_MAX {
+                return Err(io::Error::other("a file in the archive is impossibly large"));
+            }
             self.padding = self.left.next_multiple_of(BLOCK as u64) - self.left;
             match block[156] {
                 b'x' => long_name = pax_path(&self.read_small()?).or(long_name),
@@ -307,6 +312,26 @@ mod tests {
         assert_eq!(reader.read_small().unwrap(), b"hello");
         assert_eq!(reader.next_file().unwrap().unwrap().name, long);
         assert_eq!(reader.next_file().unwrap(), None);
+    }
+
+    #[test]
+    fn any_archive_is_answered() {
+        let image = ImageSource {
+            names: vec!["example/a:1".into()],
+            layer: vec![1; 700],
+            ..ImageSource::default()
+        };
+        let good = write_image(Vec::new(), &image).unwrap();
+        let mut large = good.clone();
+        large[124..136].copy_from_slice(&[0xff; 12]);
+        machinery_fuzz::fuzz([good, large], |input| {
+            let mut reader = TarReader::new(input);
+            while let Ok(Some(_)) = reader.next_file() {
+                if let Ok(content) = reader.read_small() {
+                    assert!(content.len() <= input.len());
+                }
+            }
+        });
     }
 
     #[test]

@@ -153,6 +153,18 @@ mod tests {
     }
 
     #[test]
+    fn any_message_is_answered() {
+        let mut with_edns = message(&["web", "default", "svc"], kind::SRV);
+        with_edns[11] = 1;
+        with_edns.extend([0, 0, 41, 16, 0, 0, 0, 0, 0, 0, 0]);
+        machinery_fuzz::fuzz([message(&["Web", "NS"], kind::A), with_edns], |input| {
+            if let Ok(query) = parse(input) {
+                assert!(query.name.len() <= MAX_NAME && query.question.len() <= input.len());
+            }
+        });
+    }
+
+    #[test]
     fn no_bytes_are_too_strange() {
         assert_eq!(parse(&[]), Err(Unreadable::Ignore));
         assert_eq!(parse(&[0; 11]), Err(Unreadable::Ignore));
@@ -167,15 +179,5 @@ mod tests {
         let mut update = whole;
         update[2] |= 0x28;
         assert_eq!(parse(&update), Err(Unreadable::NotImplemented(0x1234)));
-        let mut seed = 1u32;
-        for _ in 0..20_000 {
-            let random: Vec<u8> = (0..40)
-                .map(|_| {
-                    seed = seed.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-                    (seed >> 24) as u8 & if seed & 0x100 == 0 { 0x07 } else { 0xff }
-                })
-                .collect();
-            let _ = parse(&random);
-        }
     }
 }

@@ -241,7 +241,7 @@ fn acknowledged(mut answer: &[u8], sequence: u32) -> io::Result<bool> {
         let number = |at: usize| [header[at], header[at + 1], header[at + 2], header[at + 3]];
         let code = i32::from_ne_bytes(number(16));
         if code != 0 {
-            return Err(io::Error::from_raw_os_error(-code));
+            return Err(io::Error::from_raw_os_error(code.wrapping_neg()));
         }
         if u32::from_ne_bytes(number(8)) == sequence {
             return Ok(true);
@@ -294,6 +294,7 @@ mod tests {
         assert!(acknowledged(&answer(3, 0), 3).unwrap());
         assert!(!acknowledged(&answer(2, 0), 3).unwrap());
         let both = [answer(2, -2), answer(3, 0)].concat();
+        machinery_fuzz::fuzz([&both], |input| drop(acknowledged(input, 3)));
         assert_eq!(acknowledged(&both, 3).unwrap_err().raw_os_error(), Some(2));
     }
 }

@@ -184,6 +184,17 @@ mod tests {
     }
 
     #[test]
+    fn any_path_is_answered() {
+        let object = Tree::from_json(r#"{"a":{"b":[{"c":"x"},[1,[2,[3]]]]}}"#).unwrap();
+        let good = [".a.b[?(@.c==\"x\")].c", "{.a['b'][-1][1][*]}", r"$.a\.b[*][*][0]"];
+        machinery_fuzz::fuzz(good, |input| {
+            if let Some(path) = std::str::from_utf8(input).ok().and_then(JsonPath::parse) {
+                drop((path.members(), path.find(object.root())));
+            }
+        });
+    }
+
+    #[test]
     fn paths() {
         check(".spec.n", Some("3"));
         check("{.spec.l[1]}", Some("\"b\""));

@@ -52,6 +52,21 @@ mod tests {
     use super::*;
 
     #[test]
+    fn any_line_is_answered() {
+        machinery_fuzz::fuzz(
+            [
+                "2026-11-21T12:00:00.1Z stderr P:x a b ",
+                "2026-11-21T12:00:00Z stdout F",
+            ],
+            |input| {
+                if let Some(line) = parse(input) {
+                    assert!(line.text.len() < input.len());
+                }
+            },
+        );
+    }
+
+    #[test]
     fn lines_are_taken_apart() {
         let line = parse(b"2026-11-21T12:00:00.1Z stderr P a b ").unwrap();
         assert_eq!(

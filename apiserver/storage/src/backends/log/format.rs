@@ -366,3 +366,58 @@ fn take_entry(reader: &mut Reader<'_>, revision: Revision, flags: u8) -> Result<
         },
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::suite;
+
+    /// A record with the checksum its bytes ask for: damage that a checksum does not see.
+    fn sealed(payload: &[u8]) -> Vec<u8> {
+        let length = u32::try_from(payload.len()).unwrap().to_le_bytes();
+        [&length[..], &crc32c::crc32c(payload).to_le_bytes(), payload].concat()
+    }
+
+    #[test]
+    fn any_record_is_answered() {
+        let key = Key::parse("/registry/pods/default/web").unwrap();
+        let entry = Entry {
+            key: key.clone(),
+            revision: Revision(7),
+            created: Revision(3),
+            expires: Some(99),
+            record: suite::record("web", "node-1", "value"),
+        };
+        let (revision, previous) = (Revision(8), Revision(7));
+        let put = Stored::Put {
+            entry: Arc::new(entry),
+            previous: Revision(5),
+        };
+        let all = [
+            put,
+            Stored::Delete {
+                key,
+                revision,
+                previous,
+            },
+            Stored::Compact { floor: revision },
+        ];
+        let payloads = all.map(|stored| {
+            let mut out = Vec::new();
+            put_stored(&mut out, &stored, true);
+            out.split_off(RECORD_PREFIX_BYTES)
+        });
+        machinery_fuzz::fuzz(payloads, |payload| {
+            let bytes = sealed(payload);
+            if let Ok((stored, commits)) = take_stored(&mut Reader::new(&bytes)) {
+                let mut again = Vec::new();
+                put_stored(&mut again, &stored, commits);
+                let read = take_stored(&mut Reader::new(&again)).unwrap();
+                assert_eq!(
+                    (read.0.revision(), read.0.key(), read.1),
+                    (stored.revision(), stored.key(), commits)
+                );
+            }
+        });
+    }
+}

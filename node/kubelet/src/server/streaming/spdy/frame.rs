@@ -249,6 +249,33 @@ mod tests {
     }
 
     #[test]
+    fn any_bytes_are_answered() {
+        let mut good = BytesMut::new();
+        let block = Bytes::from_static(b"block");
+        for frame in [
+            Frame::SynStream {
+                id: 1,
+                fin: false,
+                block: block.clone(),
+            },
+            Frame::Data {
+                id: 1,
+                fin: true,
+                data: block,
+            },
+            Frame::Ping { id: 2 },
+            Frame::Reset { id: 1, status: 5 },
+        ] {
+            encode(&frame, &mut good);
+        }
+        machinery_fuzz::fuzz([&good], |input| {
+            let mut buffer = BytesMut::from(input);
+            while let Ok(Some(_)) = decode(&mut buffer) {}
+            assert!(buffer.len() <= input.len());
+        });
+    }
+
+    #[test]
     fn nonsense_is_refused() {
         let version_two = [0x80, 2, 0, 1, 0, 0, 0, 0];
         assert_eq!(

@@ -197,6 +197,30 @@ mod tests {
     }
 
     #[test]
+    fn any_block_is_answered() {
+        let plain = HeaderWriter::default().write(&[("streamtype", "stdin"), ("port", "80")]);
+        let mut compress = Compress::new(Compression::best(), true);
+        compress.set_dictionary(&dictionary()).unwrap();
+        let mut packed = Vec::with_capacity(256);
+        let pairs = [
+            &2_u32.to_be_bytes()[..],
+            &4_u32.to_be_bytes(),
+            b"port",
+            &2_u32.to_be_bytes(),
+            b"80",
+        ];
+        compress
+            .compress_vec(&pairs.concat(), &mut packed, FlushCompress::Sync)
+            .unwrap();
+        machinery_fuzz::fuzz([plain.to_vec(), packed], |input| {
+            if let Ok(headers) = HeaderReader::default().read(input) {
+                let bytes: usize = headers.iter().map(|(name, value)| name.len() + value.len()).sum();
+                assert!(headers.len() <= PAIRS_MAX && bytes <= BLOCK_BYTES_MAX + 1024);
+            }
+        });
+    }
+
+    #[test]
     fn nonsense_is_refused() {
         assert!(HeaderReader::default().read(b"nonsense").is_err());
         assert!(parse(Bytes::from_static(&[0, 0, 0, 1, 0, 0, 0, 9, 1])).is_err());

@@ -1,0 +1,186 @@
+//! Hostile bytes for tests: seeded mutations of good input.
+//!
+//! A parser of outside bytes is given a corpus of what it takes; [`fuzz`] shows it what becomes of that when bits turn,
+//! pieces move, double or vanish and numbers grow. Everything comes from a seed, so that a failure can be run again.
+//! `cargo test` makes a few hundred rounds; `KNARR_FUZZ_ROUNDS` asks for more and `KNARR_FUZZ_FROM` for other seeds. With
+//! `KNARR_FUZZ_SLOW_MS` an input that takes longer is a failure: that is for hunting, tests never look at the clock.
+//!
+//! Only tests use this crate.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::{Duration, Instant};
+
+const ROUNDS: u64 = 600;
+/// Bytes that mean something somewhere.
+const BYTES: &[u8] = b"{}[]\",:\\0-e.ntf$/~ \n\x00\xff=!()%&+;*@'#<>";
+/// Numbers at the edges of their types, in the forms that outside bytes have.
+const WORDS: &[&[u8]] = &[
+    b"-1",
+    b"9223372036854775808",
+    b"18446744073709551616",
+    b"1e999999999",
+    b"\xff\xff\xff\xff",
+    b"\x7f\xff\xff\xff",
+    b"\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01",
+    b"\x80\x80\x80\x80\x80\x80\x80\x80\x80\x80",
+    b"%00",
+    b"..",
+    b"\xc3\x28",
+    "\u{2028}".as_bytes(),
+];
+/// Longer pieces are not moved or doubled at once.
+const PIECE: usize = 24;
+const COPIES: usize = 40;
+
+/// A stream of numbers, the same for the same seed.
+#[derive(Debug)]
+pub struct Random(u64);
+
+impl Random {
+    pub fn new(seed: u64) -> Self {
+        // Zero would stay zero; neighbours would begin alike.
+        Self(seed.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
+    }
+
+    pub fn next(&mut self) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0
+    }
+
+    pub fn below(&mut self, bound: usize) -> usize {
+        let bound = u64::try_from(bound.max(1)).unwrap_or(u64::MAX);
+        usize::try_from(self.next() % bound).unwrap_or(0)
+    }
+
+    /// One to five changes of a good input; `other` lends pieces.
+    pub fn mutate(&mut self, input: &[u8], other: &[u8]) -> Vec<u8> {
+        let mut out = input.to_vec();
+        for _ in 0..=self.below(5) {
+            self.change(&mut out, other);
+        }
+        out
+    }
+
+    fn change(&mut self, out: &mut Vec<u8>, other: &[u8]) {
+        if out.is_empty() {
+            out.push(self.next().to_le_bytes()[0]);
+            return;
+        }
+        let at = self.below(out.len());
+        let end = (at + self.below(PIECE)).min(out.len());
+        match self.below(8) {
+            0 => out[at] ^= 1 << self.below(8),
+            1 => out[at] = BYTES[self.below(BYTES.len())],
+            2 => {
+                let piece = out[at..end].repeat(self.below(COPIES));
+                out.splice(at..at, piece);
+            }
+            3 => drop(out.drain(at..end)),
+            4 => {
+                let piece: Vec<u8> = out.drain(at..end).collect();
+                let to = self.below(out.len() + 1);
+                out.splice(to..to, piece);
+            }
+            5 => out.truncate(at),
+            6 => drop(out.splice(at..end, WORDS[self.below(WORDS.len())].iter().copied())),
+            _ => {
+                let from = self.below(other.len());
+                let to = (from + self.below(PIECE)).min(other.len());
+                out.splice(at..at, other[from..to].iter().copied());
+            }
+        }
+    }
+}
+
+fn number(name: &str) -> Option<u64> {
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "how long and from where to try comes from outside"
+    )]
+    let text = std::env::var(name).ok()?;
+    text.parse().ok()
+}
+
+/// Shows `attempt` every input of the corpus as it is, then mutations of it. Whatever comes in, it has to come back; the
+/// seed and the input that kept it from that are told.
+#[track_caller]
+pub fn fuzz<I>(corpus: I, attempt: impl Fn(&[u8]))
+where
+    I: IntoIterator,
+    I::Item: AsRef<[u8]>,
+{
+    let corpus: Vec<Vec<u8>> = corpus.into_iter().map(|input| input.as_ref().to_vec()).collect();
+    assert!(!corpus.is_empty(), "a corpus has at least one input");
+    let slow = number("KNARR_FUZZ_SLOW_MS").map(Duration::from_millis);
+    for (at, input) in corpus.iter().enumerate() {
+        show(&format!("input {at}"), input, &attempt, slow);
+    }
+    let from = number("KNARR_FUZZ_FROM").unwrap_or(0);
+    for seed in from..from.saturating_add(number("KNARR_FUZZ_ROUNDS").unwrap_or(ROUNDS)) {
+        let mut random = Random::new(seed);
+        let (one, other) = (random.below(corpus.len()), random.below(corpus.len()));
+        let input = random.mutate(&corpus[one], &corpus[other]);
+        show(&format!("seed {seed}"), &input, &attempt, slow);
+    }
+}
+
+#[track_caller]
+fn show(which: &str, input: &[u8], attempt: &impl Fn(&[u8]), slow: Option<Duration>) {
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "only somebody who hunts asks how long it took"
+    )]
+    let begun = slow.map(|limit| (Instant::now(), limit));
+    let outcome = catch_unwind(AssertUnwindSafe(|| attempt(input)));
+    let shown = || {
+        let head = &input[..input.len().min(4_000)];
+        format!(
+            "{which}, {} bytes: {:?}",
+            input.len(),
+            String::from_utf8_lossy(head)
+        )
+    };
+    assert!(outcome.is_ok(), "{}", shown());
+    if let Some((begun, limit)) = begun {
+        assert!(begun.elapsed() <= limit, "slow: {}", shown());
+    }
+}
+
+/// The inputs of a text file, one a line; `\n` in a line is a line feed.
+pub fn lines(text: &str) -> impl Iterator<Item = String> {
+    text.lines().map(|line| line.replace("\\n", "\n"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::cell::{Cell, RefCell};
+
+    #[test]
+    fn the_same_seed_makes_the_same_bytes() {
+        let make = || Random::new(7).mutate(b"hello world", b"other");
+        assert_eq!(make(), make());
+        assert_ne!(make(), Random::new(8).mutate(b"hello world", b"other"));
+    }
+
+    #[test]
+    fn inputs_are_shown_as_they_are_and_in_many_changes() {
+        let seen = RefCell::new(std::collections::HashSet::new());
+        fuzz(["first", "second"], |input| {
+            seen.borrow_mut().insert(input.to_vec());
+        });
+        assert!(seen.borrow().contains(&b"second"[..]) && seen.borrow().len() > 400);
+    }
+
+    #[test]
+    #[should_panic(expected = "seed ")]
+    fn what_breaks_is_told() {
+        let count = Cell::new(0);
+        fuzz(["x"], |_| {
+            count.set(count.get() + 1);
+            assert!(count.get() < 10, "as if");
+        });
+    }
+}
