@@ -247,6 +247,9 @@ impl Token<'_> {
 /// Longest first, so that `==` is not read as two `=`.
 const SYMBOLS: [&str; 9] = ["==", "!=", "!", "=", ">", "<", "(", ")", ","];
 
+/// What upstream takes for space. A form feed is none of it: it belongs to the word it stands in.
+const SPACES: [char; 4] = [' ', '\t', '\r', '\n'];
+
 struct Parser<'a> {
     rest: &'a str,
 }
@@ -257,7 +260,7 @@ impl<'a> Parser<'a> {
     }
 
     fn peek(&self) -> (Token<'a>, usize) {
-        let trimmed = self.rest.trim_start_matches([' ', '\t', '\r', '\n']);
+        let trimmed = self.rest.trim_start_matches(SPACES);
         let skipped = self.rest.len() - trimmed.len();
         if trimmed.is_empty() {
             return (Token::End, skipped);
@@ -265,7 +268,7 @@ impl<'a> Parser<'a> {
         if let Some(symbol) = SYMBOLS.iter().find(|symbol| trimmed.starts_with(**symbol)) {
             return (Token::Symbol(symbol), skipped + symbol.len());
         }
-        let ends = |c: char| c.is_ascii_whitespace() || "=!<>(),".contains(c);
+        let ends = |c: char| SPACES.contains(&c) || "=!<>(),".contains(c);
         let length = trimmed.find(ends).unwrap_or(trimmed.len());
         (Token::Word(&trimmed[..length]), skipped + length)
     }
@@ -434,6 +437,10 @@ mod tests {
 
     #[test]
     fn refuses_in_upstreams_words() {
+        refused(
+            "a in (\u{c}b",
+            "unable to parse requirement: found '', expected: ',', ')' or identifier",
+        );
         refused("a in", "unable to parse requirement: found '' expected: '('");
         refused(",", "found ',', expected: !, identifier, or 'end of string'");
         refused(
