@@ -1,10 +1,11 @@
 //! What a user types to look at pods and to talk to them.
 
 use crate::support::cluster::{Cluster, service_address};
-use crate::support::kubectl::Kubectl;
+use crate::support::kubectl::{Kubectl, PATIENCE};
 use crate::support::network::ask;
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 
 const IMAGE: &str = "--image=knarr.test/tools:latest";
 const PRESENT: &str = "--image-pull-policy=IfNotPresent";
@@ -76,7 +77,7 @@ pub(crate) fn a_pod_is_run_described_and_read(cluster: &Cluster) {
 /// A kubectl that goes on, ended when dropped.
 struct Session {
     child: Child,
-    output: BufReader<std::process::ChildStdout>,
+    lines: Receiver<String>,
 }
 
 impl Session {
@@ -86,8 +87,15 @@ impl Session {
             .stdout(Stdio::piped())
             .stderr(Stdio::null());
         let mut child = command.spawn().expect("kubectl starts");
-        let output = BufReader::new(child.stdout.take().expect("its output is ours"));
-        Self { child, output }
+        let mut output = BufReader::new(child.stdout.take().expect("its output is ours"));
+        let (sender, lines) = channel();
+        std::thread::spawn(move || {
+            let mut line = String::new();
+            while output.read_line(&mut line).is_ok_and(|count| count > 0)
+                && sender.send(std::mem::take(&mut line)).is_ok()
+            {}
+        });
+        Self { child, lines }
     }
 
     fn say(&mut self, line: &str) {
@@ -95,18 +103,27 @@ impl Session {
         writeln!(input, "{line}").expect("it listens");
     }
 
+    /// Its next line; nothing when it has said all.
+    #[track_caller]
     fn line(&mut self) -> String {
-        let mut line = String::new();
-        self.output.read_line(&mut line).expect("it writes text");
-        line.trim_end().to_owned()
+        match self.lines.recv_timeout(PATIENCE) {
+            Ok(line) => line.trim_end().to_owned(),
+            Err(RecvTimeoutError::Disconnected) => String::new(),
+            Err(RecvTimeoutError::Timeout) => panic!("no further line within {PATIENCE:?}"),
+        }
     }
 
     /// The rest of what it says, its input being closed.
+    #[track_caller]
     fn rest(mut self) -> String {
         drop(self.child.stdin.take());
-        let mut rest = String::new();
-        self.output.read_to_string(&mut rest).expect("it writes text");
-        rest
+        let mut lines = Vec::new();
+        loop {
+            match self.line() {
+                line if line.is_empty() => return lines.join("\n"),
+                line => lines.push(line),
+            }
+        }
     }
 }
 
@@ -119,8 +136,10 @@ impl Drop for Session {
 
 pub(crate) fn a_log_is_followed_and_the_previous_one_kept(cluster: &Cluster) {
     let story = cluster.namespace("followed");
-    // Says a line whenever it is told to, and ends when it is told so.
-    let script = "echo began; mkfifo /tmp/say; while read line < /tmp/say; do test \"$line\" = end && exit 5; echo \"$line\"; done";
+    // Says a line whenever it is told to, and ends when it is told so. Whoever told it the last line may still hold the
+    // pipe open when it is opened for the next one, which then ends without a line.
+    let script = "echo began; mkfifo /tmp/say; while :; do read line < /tmp/say || continue; \
+                  test \"$line\" = end && exit 5; echo \"$line\"; done";
     run(&story, script);
     let say = |line: &str| {
         story.kubectl(&[
@@ -150,8 +169,9 @@ pub(crate) fn a_log_is_followed_and_the_previous_one_kept(cluster: &Cluster) {
 pub(crate) fn a_terminal_is_opened_in_a_container(cluster: &Cluster) {
     let story = cluster.namespace("terminal");
     run(&story, "exec sleep 10000");
-    // As everywhere, the terminal's size follows the terminal a moment later.
-    const SCRIPT: &str = "tty; until stty size 2>/dev/null; do sleep 0.1; done; read line; echo got $line";
+    // As everywhere, the terminal's size follows the terminal a moment later; until then `stty` prints none.
+    const SCRIPT: &str = "tty; until size=$(stty size 2>/dev/null | grep .); do sleep 0.1; done; \
+                          echo $size; read line; echo got $line";
     // `script` gives kubectl a terminal, as a user's shell does.
     let exec = story.command(&["exec", "-it", "main", "--", "sh", "-c", SCRIPT]);
     let words: Vec<String> = std::iter::once(exec.get_program())
@@ -174,7 +194,7 @@ pub(crate) fn a_terminal_is_opened_in_a_container(cluster: &Cluster) {
     let mut plain =
         Session::start(story.command(&["exec", "-i", "main", "--", "sh", "-c", "tty; cat; echo end"]));
     plain.say("through");
-    assert_eq!(plain.rest(), "not a tty\nthrough\nend\n");
+    assert_eq!(plain.rest(), "not a tty\nthrough\nend");
 }
 
 fn quoted(word: &std::ffi::OsStr) -> String {
