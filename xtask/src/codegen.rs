@@ -1,8 +1,8 @@
 //! `cargo xtask codegen [--check]`: the facts about the built-in kinds, from upstream's code and server.
 //!
 //! A fresh kube-apiserver with default flags is started, and `conformance/tools/facts` asked to write down what it and
-//! upstream's types say, into `machinery/api/facts` (described there in `README.md`). Then the table that is built into
-//! the binary is compiled from them: `machinery/api/src/table.bin`.
+//! upstream's types say, into `machinery/api/facts` (described there in `README.md`), and the heads of its Tables. Then
+//! the table that is built into the binary is compiled from the facts: `machinery/api/src/table.bin`.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -13,6 +13,9 @@ use anyhow::{Context, Result, bail};
 use crate::config::Config;
 use crate::upstream::{self, Upstream};
 use crate::{process, tools};
+
+/// Where the heads of Tables are kept.
+const HEADS: &str = "apiserver/registry/src/columns/heads.tsv";
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
@@ -61,7 +64,20 @@ fn update_facts(config: &Config, check: bool) -> Result<usize> {
             fs::remove_file(to)?;
         }
     }
-    Ok(differing.len())
+    let heads = update_file(&fresh.join("heads.tsv"), &config.root.join(HEADS), check)?;
+    Ok(differing.len() + heads)
+}
+
+/// Returns 1 if the file differs, or differed until it was written.
+fn update_file(fresh: &Path, checked_in: &Path, check: bool) -> Result<usize> {
+    if fs::read(fresh)? == fs::read(checked_in)? {
+        return Ok(0);
+    }
+    println!("differs: {}", checked_in.display());
+    if !check {
+        fs::copy(fresh, checked_in)?;
+    }
+    Ok(1)
 }
 
 /// The same for the table, and for the descriptions when they are asked for.
@@ -88,14 +104,8 @@ fn update_table(config: &Config, arguments: &Arguments) -> Result<usize> {
     process::run(&mut compile)?;
     let mut differing = 0;
     for name in names {
-        let (fresh, checked_in) = (work.join(name), config.root.join("machinery/api/src").join(name));
-        if fs::read(&fresh)? != fs::read(&checked_in)? {
-            println!("differs: {}", checked_in.display());
-            differing += 1;
-            if !arguments.check {
-                fs::copy(fresh, checked_in)?;
-            }
-        }
+        let checked_in = config.root.join("machinery/api/src").join(name);
+        differing += update_file(&work.join(name), &checked_in, arguments.check)?;
     }
     Ok(differing)
 }

@@ -1,7 +1,7 @@
 // Command facts writes down what upstream's own code and server say about the built-in kinds.
 //
 // Struct tags are read by reflection from the types that client-go registers, markers from their sources, and the rest
-// from a running kube-apiserver: OpenAPI v3 and aggregated discovery. The output is described in
+// from a running kube-apiserver: OpenAPI v3, aggregated discovery and Tables. The output is described in
 // machinery/api/facts/README.md.
 package main
 
@@ -37,6 +37,7 @@ func main() {
 	must(writeResources(filepath.Join(*out, "resources.json"), resources))
 	must(writeDefaults(filepath.Join(*out, "defaults.json")))
 	must(writeGates(filepath.Join(*out, "feature_gates.json")))
+	must(writeHeads(filepath.Join(*out, "heads.tsv"), client, resources))
 }
 
 func must(err error) {

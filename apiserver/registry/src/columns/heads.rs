@@ -1,4 +1,4 @@
-//! The heads of upstream's tables, with their descriptions, from `heads.tsv`.
+//! The heads of upstream's tables, with their descriptions, from `heads.tsv`, which `cargo xtask codegen` makes.
 //!
 //! A line that begins with `=` is a text that many heads share, by its name; a line without a tab in front is a
 //! resource (`group/version/plural`, the core group empty) and the lines with one below it are its columns: name,
@@ -80,6 +80,6 @@ mod tests {
                 assert!(told || !head.description.is_empty(), "{resource} {}", head.name);
             }
         }
-        assert!(shared("created").contains("\n\nPopulated by the system"));
+        assert!(shared("age").contains("\n\nPopulated by the system"));
     }
 }

@@ -146,7 +146,7 @@ pub fn name_head() -> Column {
 
 /// What upstream says of a column that shows the creation time.
 pub fn created_description() -> Cow<'static, str> {
-    Cow::Borrowed(heads::shared("created"))
+    Cow::Borrowed(heads::shared("age"))
 }
 
 /// The time since, in upstream's short form (`5d3h`); `<unknown>` without one.
