@@ -96,6 +96,7 @@ fn allowed() -> BTreeMap<&'static str, &'static [&'static str]> {
     ];
     BTreeMap::from([
         ("machinery-meta", &[] as &[&str]),
+        ("machinery-fuzz", &[]),
         ("machinery-runtime", &[]),
         ("machinery-schema", &["machinery-meta"]),
         ("machinery-api", &["machinery-meta", "machinery-schema"]),
