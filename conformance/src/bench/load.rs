@@ -82,20 +82,20 @@ pub async fn run(
     }
     let wall = start.elapsed();
     let cpu = server.cpu()?.saturating_sub(cpu_before);
-    latencies.sort_unstable();
-    let at = |percent: usize| {
-        latencies
-            .get(latencies.len() * percent / 100)
-            .copied()
-            .unwrap_or_default()
-    };
     Ok(Cost {
         operations: count,
         wall,
         cpu,
-        p50: at(50),
-        p99: at(99),
+        p50: percentile(&mut latencies, 50),
+        p99: percentile(&mut latencies, 99),
     })
+}
+
+/// What so many of a hundred stay below.
+pub(super) fn percentile(lengths: &mut [Duration], percent: usize) -> Duration {
+    lengths.sort_unstable();
+    let found = lengths.get(lengths.len() * percent / 100);
+    found.copied().unwrap_or_default()
 }
 
 /// The wall clock of a measurement.

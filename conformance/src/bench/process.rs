@@ -1,6 +1,8 @@
 //! What a process has used, from `/proc`.
 
 use anyhow::{Context, Result};
+use std::collections::BTreeMap;
+use std::path::Path;
 use std::time::Duration;
 
 /// The processes that make up a server (upstream's are two).
@@ -35,6 +37,21 @@ impl Processes {
         self.0.iter().map(|pid| status_bytes(*pid, "VmHWM:")).sum()
     }
 
+    /// Ends them without a warning.
+    ///
+    /// # Errors
+    /// A process belongs to somebody else or is gone.
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "a load generator stands outside the product"
+    )]
+    pub fn kill(&self) -> Result<()> {
+        let mut kill = std::process::Command::new("kill");
+        kill.arg("-KILL").args(self.0.iter().map(u32::to_string));
+        anyhow::ensure!(kill.status()?.success(), "not killed: {:?}", self.0);
+        Ok(())
+    }
+
     /// Forgets the peak.
     ///
     /// # Errors
@@ -45,6 +62,45 @@ impl Processes {
         }
         Ok(())
     }
+}
+
+pub(super) const SERVER: &str = "server";
+pub(super) const AGENT: &str = "agent";
+pub(super) const SHIMS: &str = "shims";
+
+/// What runs of a cluster, by how its command line begins. The order is that of the figures.
+const PROGRAMS: [(&str, &str); 4] = [
+    (SERVER, "knarr server "),
+    (AGENT, "knarr agent "),
+    ("containerd", "containerd "),
+    (SHIMS, "containerd-shim-runc-v2 "),
+];
+
+/// The running processes that have the directory, or something in it, among their arguments.
+pub(super) fn of_cluster(data_dir: &Path) -> Vec<(&'static str, Processes)> {
+    let mut found: BTreeMap<usize, Vec<u32>> = BTreeMap::new();
+    let pids = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+    for pid in pids.filter_map(|entry| entry.file_name().to_str()?.parse().ok()) {
+        if let Some(program) = program_of(pid, data_dir) {
+            found.entry(program).or_default().push(pid);
+        }
+    }
+    let named = found
+        .into_iter()
+        .map(|(program, pids)| (PROGRAMS[program].0, Processes(pids)));
+    named.collect()
+}
+
+/// Which of [`PROGRAMS`] a process is, if it is the cluster's.
+fn program_of(pid: u32, data_dir: &Path) -> Option<usize> {
+    let line = std::fs::read(format!("/proc/{pid}/cmdline")).ok()?;
+    let line = String::from_utf8_lossy(&line).replace('\0', " ");
+    let (path, arguments) = line.split_once(' ')?;
+    let mut words = arguments.split([' ', '=']);
+    let line = format!("{} {arguments}", path.rsplit('/').next()?);
+    let is_ours = words.any(|word| Path::new(word).starts_with(data_dir));
+    let program = PROGRAMS.iter().position(|(_, begin)| line.starts_with(begin));
+    program.filter(|_| is_ours)
 }
 
 /// Of all threads, those that ended too, which `schedstat` of the threads forgets.

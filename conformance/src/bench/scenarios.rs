@@ -20,6 +20,18 @@ pub struct Figure {
     pub figure: String,
 }
 
+impl Figure {
+    /// Says it on stderr at once: the whole takes minutes.
+    pub(super) fn told(work: impl Into<String>, figure: impl Into<String>) -> Self {
+        let told = Self {
+            work: work.into(),
+            figure: figure.into(),
+        };
+        eprintln!("{}: {}", told.work, told.figure);
+        told
+    }
+}
+
 /// How much of everything; the defaults are the issue's.
 #[derive(Debug, Clone)]
 pub struct Sizes {
@@ -31,6 +43,8 @@ pub struct Sizes {
     pub changes: usize,
     pub nodes: usize,
     pub scheduled: usize,
+    /// Pods that are started on a real node.
+    pub started: usize,
     pub idle: Duration,
 }
 
@@ -45,6 +59,7 @@ impl Default for Sizes {
             changes: 200,
             nodes: 1_000,
             scheduled: 5_000,
+            started: 30,
             idle: Duration::from_secs(20),
         }
     }
@@ -115,7 +130,7 @@ impl Bench {
     /// The server refused or broke a request.
     pub async fn run_api(mut self) -> Result<Vec<Figure>> {
         self.idle("idle, empty").await?;
-        self.namespace(NAMESPACE).await?;
+        namespace(&self.target, NAMESPACE).await?;
         self.creates().await?;
         self.reads().await?;
         self.lists().await?;
@@ -142,12 +157,7 @@ impl Bench {
     }
 
     pub(super) fn add(&mut self, work: impl Into<String>, figure: impl Into<String>) {
-        let figure = Figure {
-            work: work.into(),
-            figure: figure.into(),
-        };
-        eprintln!("{}: {}", figure.work, figure.figure);
-        self.figures.push(figure);
+        self.figures.push(Figure::told(work, figure));
     }
 
     fn add_cost(&mut self, work: &str, cost: &Cost) {
@@ -170,20 +180,6 @@ impl Bench {
             megabytes(self.server.resident()?)
         );
         self.add(work, text);
-        Ok(())
-    }
-
-    /// A namespace with its default service account, made by hand where no controller does.
-    pub(super) async fn namespace(&mut self, name: &str) -> Result<()> {
-        let mut client = self.target.connect().await?;
-        let namespace = format!(r#"{{"metadata":{{"name":"{name}"}}}}"#);
-        client
-            .send_json(Method::POST, "/api/v1/namespaces", namespace)
-            .await?;
-        let account = r#"{"metadata":{"name":"default"}}"#.to_owned();
-        // Already there where the controller was faster.
-        let accounts = format!("/api/v1/namespaces/{name}/serviceaccounts");
-        let _ = client.send_json(Method::POST, &accounts, account).await;
         Ok(())
     }
 
@@ -385,6 +381,20 @@ impl Bench {
     }
 }
 
+/// A namespace with its default service account, made by hand where no controller does.
+pub(super) async fn namespace(target: &Target, name: &str) -> Result<()> {
+    let mut client = target.connect().await?;
+    let namespace = format!(r#"{{"metadata":{{"name":"{name}"}}}}"#);
+    client
+        .send_json(Method::POST, "/api/v1/namespaces", namespace)
+        .await?;
+    let account = r#"{"metadata":{"name":"default"}}"#.to_owned();
+    // Already there where the controller was faster.
+    let accounts = format!("/api/v1/namespaces/{name}/serviceaccounts");
+    let _ = client.send_json(Method::POST, &accounts, account).await;
+    Ok(())
+}
+
 /// Waits.
 #[expect(
     clippy::disallowed_methods,
@@ -394,11 +404,11 @@ pub(crate) async fn pause(length: Duration) {
     tokio::time::sleep(length).await;
 }
 
-fn milliseconds(length: Duration) -> String {
+pub(super) fn milliseconds(length: Duration) -> String {
     format!("{:.0} ms", length.as_secs_f64() * 1e3)
 }
 
-fn megabytes(bytes: u64) -> String {
+pub(super) fn megabytes(bytes: u64) -> String {
     format!("{:.1} MB", bytes as f64 / 1e6)
 }
 

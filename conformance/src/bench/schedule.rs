@@ -1,7 +1,7 @@
 //! Pods bound to nodes that exist only as objects.
 
 use super::load::{self, now};
-use super::scenarios::{Bench, pause};
+use super::scenarios::{Bench, namespace, pause};
 use anyhow::{Context, Result, ensure};
 use bytes::Bytes;
 use http::{Method, header};
@@ -20,7 +20,7 @@ impl Bench {
     /// Fills a cluster of fake Ready nodes with pods and waits until all have a node.
     pub(super) async fn schedule(&mut self) -> Result<()> {
         let (nodes, pods) = (self.sizes.nodes, self.sizes.scheduled);
-        self.namespace("scheduling").await?;
+        namespace(&self.target, "scheduling").await?;
         let make: load::Operation = Arc::new(|client, number| {
             Box::pin(async move {
                 client.send_json(Method::POST, NODES, node(number)).await?;

@@ -44,12 +44,21 @@ impl Server {
     /// # Errors
     /// As [`Self::start`].
     pub async fn kill_and_restart(&mut self) -> Result<(Target, Duration)> {
-        self.child.kill()?;
-        self.child.wait()?;
+        self.kill()?;
         let begun = now();
         self.child = spawn(&self.command)?;
         let target = self.wait().await?;
         Ok((target, begun.elapsed()))
+    }
+
+    /// Kills the server without a warning.
+    ///
+    /// # Errors
+    /// It is not to be killed.
+    pub fn kill(&mut self) -> Result<()> {
+        self.child.kill()?;
+        self.child.wait()?;
+        Ok(())
     }
 
     pub fn processes(&self) -> Processes {

@@ -1,0 +1,105 @@
+//! API servers under load: our whole control plane, our API server alone, and upstream's.
+
+use super::{Arguments, Built, Figure, binary_size, page};
+use crate::config::Config;
+use crate::process;
+use crate::upstream::{self, Upstream};
+use anyhow::{Context, Result};
+use std::fs;
+use std::path::Path;
+
+/// The table.
+pub(super) fn measure(
+    config: &Config,
+    arguments: &Arguments,
+    built: &Built,
+    scratch: &Path,
+) -> Result<String> {
+    println!("==> Knarr, the whole control plane");
+    let mut ours = vec![binary_size(built, scratch)?];
+    ours.extend(knarr(arguments, built, scratch, true)?);
+    println!("==> Knarr, the API server alone");
+    ours.extend(knarr(arguments, built, scratch, false)?);
+    let peer_there = ["etcd", "kube-apiserver"]
+        .iter()
+        .all(|name| config.tools.join(name).is_file());
+    let theirs = if arguments.no_peer {
+        Vec::new()
+    } else if peer_there {
+        println!("==> upstream");
+        upstream(config, arguments, built, scratch)?
+    } else {
+        println!("SKIPPED, not measured: upstream; build it with `cargo xtask tools etcd kube-apiserver`");
+        Vec::new()
+    };
+    Ok(page::beside(&ours, &theirs))
+}
+
+/// With controllers and scheduler, or the API server alone, which is what upstream's is compared with.
+fn knarr(arguments: &Arguments, built: &Built, scratch: &Path, control_plane: bool) -> Result<Vec<Figure>> {
+    let name = if control_plane { "control-plane" } else { "api" };
+    let kubeconfig = scratch.join(format!("{name}.kubeconfig"));
+    let [port] = upstream::free_ports()?;
+    let mut server = vec![
+        built.program("knarr").display().to_string(),
+        "server".into(),
+        format!("--data-dir={}", scratch.join(name).display()),
+        "--bind-address=127.0.0.1".into(),
+        format!("--secure-port={port}"),
+        format!("--write-kubeconfig={}", kubeconfig.display()),
+        "--disable-agent".into(),
+    ];
+    if control_plane {
+        let flags = ["--control-plane".to_owned(), "true".to_owned()];
+        return load(arguments, built, &kubeconfig, &flags, &server);
+    }
+    server.extend(["--controllers=-*".to_owned(), "--disable-scheduler".to_owned()]);
+    load(arguments, built, &kubeconfig, &[], &server)
+}
+
+fn upstream(config: &Config, arguments: &Arguments, built: &Built, scratch: &Path) -> Result<Vec<Figure>> {
+    let options = upstream::Options {
+        durable: true,
+        ..upstream::Options::default()
+    };
+    let peer = Upstream::start(config, &scratch.join("upstream"), options)?;
+    let kubeconfig = scratch.join("upstream.kubeconfig");
+    let authority = process::output(
+        process::command("base64")
+            .arg("-w0")
+            .arg(peer.certificate_authority()),
+    )?;
+    let text = fs::read_to_string(&peer.kubeconfig)?;
+    let trusting = format!("certificate-authority-data: {}", authority.trim());
+    fs::write(
+        &kubeconfig,
+        text.replace("insecure-skip-tls-verify: true", &trusting),
+    )?;
+    let flags: Vec<String> = peer
+        .pids()
+        .iter()
+        .flat_map(|pid| ["--pid".to_owned(), pid.to_string()])
+        .collect();
+    load(arguments, built, &kubeconfig, &flags, &[])
+}
+
+fn load(
+    arguments: &Arguments,
+    built: &Built,
+    kubeconfig: &Path,
+    flags: &[String],
+    server: &[String],
+) -> Result<Vec<Figure>> {
+    let mut bench = process::command(built.program("knarr-bench"));
+    bench.arg("--kubeconfig").arg(kubeconfig).args(flags);
+    bench.args([
+        "--pods",
+        &arguments.pods.to_string(),
+        "--watchers",
+        &arguments.watchers.to_string(),
+    ]);
+    if !server.is_empty() {
+        bench.arg("--").args(server);
+    }
+    serde_json::from_str(&process::output(&mut bench)?).context("reading the figures")
+}
