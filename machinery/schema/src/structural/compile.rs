@@ -50,6 +50,21 @@ pub fn compile(
     })
 }
 
+/// Compiles one value's schema by itself; what it embeds may have any metadata.
+pub(super) fn compile_value(schema: Ref<'_>) -> Result<CompiledSchema, String> {
+    let mut compiler = Compiler {
+        builder: SchemaBuilder::new(),
+        object_meta: TypeId::ANY,
+        count: 0,
+    };
+    let ty = compiler.value(schema, 0)?;
+    let schema = compiler.builder.finish().map_err(|error| error.to_string())?;
+    Ok(CompiledSchema {
+        schema: Arc::new(schema),
+        ty,
+    })
+}
+
 struct Compiler {
     builder: SchemaBuilder,
     object_meta: TypeId,
@@ -282,6 +297,6 @@ fn strings(schema: Ref<'_>, name: &str) -> Vec<String> {
 }
 
 /// Opaque JSON as it stands, other values as JSON.
-fn text_of_json(value: Ref<'_>) -> String {
+pub(super) fn text_of_json(value: Ref<'_>) -> String {
     value.as_raw().map_or_else(|| value.to_json(), str::to_owned)
 }

@@ -3,10 +3,11 @@
 //! [`check_structural`] says in upstream's words why a schema is not structural. [`compile`] makes a [`Schema`]
 //! of one that is: its objects, lists and leaves become types the engines run on (decoding prunes and reports
 //! unknown fields, `apply_defaults` fills in), and what else it asks of values becomes [`Constraints`] beside
-//! the types, which [`validate`] checks. Rules in CEL are kept for whoever can run them.
+//! the types, which [`validate`] checks. [`check_defaults`] asks the same of the schema's own defaults. Rules in CEL are kept for whoever can run them.
 
 mod check;
 mod compile;
+mod defaults;
 mod format;
 #[cfg(test)]
 mod tests;
@@ -14,6 +15,7 @@ mod validate;
 
 pub use check::check_structural;
 pub use compile::{CompiledSchema, compile};
+pub use defaults::check_defaults;
 pub use validate::validate;
 
 use crate::Tree;

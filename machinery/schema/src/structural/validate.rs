@@ -15,6 +15,18 @@ pub fn validate(object: Ref<'_>, old: Option<Ref<'_>>) -> Vec<FieldError> {
     found.errors
 }
 
+/// Everything wrong with the default of a value; paths begin at the value.
+pub(super) fn validate_default(value: Ref<'_>) -> Vec<FieldError> {
+    let mut found = Validation { errors: Vec::new() };
+    if value.kind() == Kind::Map && value.schema().ty(value.ty()).embedded {
+        found.embedded(value, "");
+    }
+    if found.errors.is_empty() {
+        found.structure(value, None, "");
+    }
+    found.errors
+}
+
 struct Validation {
     errors: Vec<FieldError>,
 }

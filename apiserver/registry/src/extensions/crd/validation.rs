@@ -118,7 +118,11 @@ fn validate_schemas(spec: Ref<'_>, path: &FieldPath, problems: &mut Vec<FieldErr
     for (place, schema) in places(spec, path, "schema", "validation") {
         if let Some(schema) = schema.get("openAPIV3Schema") {
             let place = place.child("openAPIV3Schema");
+            let before = problems.len();
             problems.extend(structural::check_structural(schema, &place));
+            if problems.len() == before {
+                problems.extend(structural::check_defaults(schema, &place));
+            }
         }
     }
 }
@@ -308,6 +312,33 @@ mod tests {
             &[
                 "spec.validation.openAPIV3Schema.properties[a].type: Required value: must not be empty for specified object fields",
                 "spec.validation.openAPIV3Schema.type: Required value: must not be empty at the root",
+            ],
+        );
+        let defaults = r#","schema":{"openAPIV3Schema":{"type":"object","properties":{
+            "a":{"type":"object","default":{"unknown":1,"count":"x"},"properties":{
+                "count":{"type":"integer","default":"three"},
+                "list":{"type":"array","items":{"type":"string","default":5},"default":["a",1]},
+                "embedded":{"type":"object","x-kubernetes-embedded-resource":true,
+                    "x-kubernetes-preserve-unknown-fields":true,"default":{"metadata":{}}},
+                "pick":{"type":"string","enum":["a","b"],"default":"c"},
+                "must":{"type":"object","required":["it"],"properties":{"it":{"type":"string"}},"default":{}},
+                "null":{"type":"string","default":null},
+                "open":{"type":"object","x-kubernetes-preserve-unknown-fields":true,"default":{"a":1}},
+                "short":{"type":"string","maxLength":3,"default":"long"}}}}}}"#;
+        check(
+            "",
+            &defaults.replace('\n', ""),
+            &[
+                r#"spec.validation.openAPIV3Schema.properties[a].default: Invalid value: {"count":"x","unknown":1}: must not have unknown fields"#,
+                r#"spec.validation.openAPIV3Schema.properties[a].default.count: Invalid value: "string": count in body must be of type integer: "string""#,
+                r#"spec.validation.openAPIV3Schema.properties[a].properties[count].default: Invalid value: "string":  in body must be of type integer: "string""#,
+                "spec.validation.openAPIV3Schema.properties[a].properties[embedded].default.apiVersion: Required value",
+                "spec.validation.openAPIV3Schema.properties[a].properties[embedded].default.kind: Required value",
+                r#"spec.validation.openAPIV3Schema.properties[a].properties[list].default.[1]: Invalid value: "integer": [1] in body must be of type string: "integer""#,
+                r#"spec.validation.openAPIV3Schema.properties[a].properties[list].items.default: Invalid value: "integer":  in body must be of type string: "integer""#,
+                "spec.validation.openAPIV3Schema.properties[a].properties[must].default.it: Required value",
+                r#"spec.validation.openAPIV3Schema.properties[a].properties[pick].default: Unsupported value: "c": supported values: "a", "b""#,
+                "spec.validation.openAPIV3Schema.properties[a].properties[short].default: Too long: may not be more than 3 bytes",
             ],
         );
         check(

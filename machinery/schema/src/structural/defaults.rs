@@ -1,0 +1,70 @@
+//! The defaults of a schema against the schema itself: each must be what an object may hold there.
+//!
+//! Upstream: `apiextensions-apiserver/pkg/apiserver/schema/defaulting/validation.go`.
+
+use super::compile::compile_value;
+use super::validate::validate_default;
+use crate::tree::{Kind, Ref};
+use crate::{Strictness, Tree, decode_json};
+use machinery_meta::field::Shown;
+use machinery_meta::{FieldError, FieldPath};
+
+/// What is wrong with the defaults of a schema that is structural.
+pub fn check_defaults(schema: Ref<'_>, path: &FieldPath) -> Vec<FieldError> {
+    let mut errors = Vec::new();
+    walk(schema, path, &mut errors);
+    errors
+}
+
+/// Defaults may not stand below `additionalProperties`, so there is nothing to see there.
+fn walk(schema: Ref<'_>, path: &FieldPath, errors: &mut Vec<FieldError>) {
+    if let Some(default) = schema.get("default").filter(|own| !own.is_null()) {
+        let text = super::compile::text_of_json(default);
+        check(schema, &text, &path.child("default"), errors);
+    }
+    if let Some(items) = schema.get("items").filter(|items| items.kind() == Kind::Map) {
+        walk(items, &path.child("items"), errors);
+    }
+    for (name, property) in schema.get("properties").into_iter().flat_map(Ref::entries) {
+        walk(property, &path.child("properties").key(name), errors);
+    }
+}
+
+fn check(schema: Ref<'_>, default: &str, path: &FieldPath, errors: &mut Vec<FieldError>) {
+    let compiled = match compile_value(schema) {
+        Ok(compiled) => compiled,
+        Err(problem) => return errors.push(FieldError::forbidden(path, problem)),
+    };
+    let decoded = decode_json(
+        &compiled.schema,
+        compiled.ty,
+        default.as_bytes(),
+        Strictness::Report,
+    );
+    let decoded = match decoded {
+        Ok(decoded) => decoded,
+        Err(error) => {
+            return errors.push(FieldError::invalid(
+                path,
+                Shown(shown(default)),
+                error.to_string(),
+            ));
+        }
+    };
+    if !decoded.strict_errors.is_empty() {
+        let detail = "must not have unknown fields";
+        errors.push(FieldError::invalid(path, Shown(shown(default)), detail));
+    }
+    errors.extend(validate_default(decoded.tree.root()).into_iter().map(|error| {
+        let path = match error.path.is_root() {
+            true => path.clone(),
+            false => path.child(error.path.as_str()),
+        };
+        FieldError { path, ..error }
+    }));
+}
+
+/// JSON as the tree writes it.
+fn shown(text: &str) -> String {
+    Tree::from_json(text).map_or_else(|_| text.to_owned(), |tree| tree.root().to_json())
+}
