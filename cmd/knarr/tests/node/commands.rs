@@ -280,7 +280,7 @@ pub(crate) fn files_are_copied_in_and_out(cluster: &Cluster) {
 
 pub(crate) fn a_log_that_grows_is_rotated(cluster: &Cluster) {
     let story = cluster.namespace("rotated");
-    // A little more than the ten mebibytes after which upstream rotates; then one line whenever asked.
+    // A little more than the ten mebibytes after which upstream rotates; the process is another once all is said.
     let script = "yes 0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcde | head -c 12000000; echo filled; exec sleep 10000";
     run(&story, script);
     let logs = cluster.data_dir().join("agent/logs/pods");
@@ -298,7 +298,8 @@ pub(crate) fn a_log_that_grows_is_rotated(cluster: &Cluster) {
     };
     story.until("an older file beside the log", || files().len() == 2);
     assert!(files().iter().any(|name| name == "0.log"), "{:?}", files());
-    story.kubectl(&["exec", "main", "--", "sh", "-c", "echo after > /proc/1/fd/1"]);
+    let after = "until grep -q sleep /proc/1/cmdline; do sleep 0.1; done; echo after > /proc/1/fd/1";
+    story.kubectl(&["exec", "main", "--", "sh", "-c", after]);
     story.until("the new file to be written to", || {
         story.kubectl(&["logs", "main"]).ends_with("after\n")
     });
