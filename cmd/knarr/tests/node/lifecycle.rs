@@ -10,10 +10,14 @@ fn value(path: &str) -> String {
     format!("{STATUS}.{path}}}")
 }
 
-/// The one process on this machine with exactly these arguments.
-fn process_with(arguments: &[&str]) -> i32 {
+/// The one process on this machine with exactly these arguments, once there is one.
+fn process_with(story: &Kubectl, arguments: &[&str]) -> i32 {
     let wanted: String = arguments.iter().map(|word| format!("{word}\0")).collect();
-    let found = node_sys::process::find(|line| line == wanted.as_bytes());
+    let mut found = Vec::new();
+    story.until("a process", || {
+        found = node_sys::process::find(|line| line == wanted.as_bytes());
+        !found.is_empty()
+    });
     assert_eq!(found.len(), 1, "processes with {arguments:?}");
     i32::try_from(found[0]).expect("pids are small")
 }
@@ -27,7 +31,7 @@ pub(crate) fn a_killed_container_restarts_and_is_counted(cluster: &Cluster) {
     ));
     story.wait("pod/main", "condition=Ready");
     let before = story.field("pod/main", &value("containerID"));
-    let pid = nix::unistd::Pid::from_raw(process_with(&["sleep", &seconds]));
+    let pid = nix::unistd::Pid::from_raw(process_with(&story, &["sleep", &seconds]));
     nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGKILL).expect("it runs");
     story.wait_value("pod/main", &value("restartCount"), "1");
     story.wait("pod/main", "condition=Ready");

@@ -46,6 +46,9 @@ pub(crate) fn a_service_is_reached_by_address_port_and_name(cluster: &Cluster) {
         let from = |answer: &String| answer.trim_start_matches("hello from ").to_owned();
         outcome.answers.keys().map(from).collect::<BTreeSet<_>>()
     };
+    story.until("an answer", || {
+        ask(&cluster.host, service_address(&story, "web")).is_ok()
+    });
     story.until("all three to be asked", || {
         answers(service_address(&story, "web")) == pods
     });
