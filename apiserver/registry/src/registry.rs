@@ -1,5 +1,6 @@
 //! The resources being served, by group, version and plural; rows come and go at run time.
 
+use crate::core::service::NodePorts;
 use crate::row::ResourceRow;
 use crate::store::Store;
 use crate::values::ObjectValues;
@@ -17,6 +18,7 @@ pub struct Registry(Arc<Inner>);
 struct Inner {
     storage: Arc<dyn Storage>,
     runtime: Runtime,
+    node_ports: NodePorts,
     /// Shared with whoever reads stored values for storage.
     rows: Arc<ArcSwap<Rows>>,
     /// Serialises changes of `rows`.
@@ -191,8 +193,18 @@ pub fn version_priority(version: &str) -> (u8, u64, u64, std::cmp::Reverse<Strin
 }
 
 impl Registry {
-    /// Serves the built-in kinds from storage.
+    /// Serves the built-in kinds from storage, with upstream's node ports.
     pub fn new(storage: Arc<dyn Storage>, runtime: Runtime, built_in: Vec<ResourceRow>) -> Self {
+        Self::with_node_ports(storage, runtime, built_in, NodePorts::default())
+    }
+
+    /// Serves the built-in kinds from storage; services get their node ports from this range.
+    pub fn with_node_ports(
+        storage: Arc<dyn Storage>,
+        runtime: Runtime,
+        built_in: Vec<ResourceRow>,
+        node_ports: NodePorts,
+    ) -> Self {
         let built_in = built_in.into_iter().map(Arc::new).collect();
         let rows = Rows::rebuilt(built_in, BTreeMap::new(), 1);
         let rows = Arc::new(ArcSwap::from_pointee(rows));
@@ -200,6 +212,7 @@ impl Registry {
         Self(Arc::new(Inner {
             storage,
             runtime,
+            node_ports,
             rows,
             changing: parking_lot::Mutex::new(()),
         }))
@@ -211,6 +224,11 @@ impl Registry {
 
     pub fn runtime(&self) -> &Runtime {
         &self.0.runtime
+    }
+
+    /// The ports that services may have on every node.
+    pub fn node_ports(&self) -> NodePorts {
+        self.0.node_ports
     }
 
     pub fn rows(&self) -> Arc<Rows> {

@@ -27,6 +27,7 @@ use apiserver_auth::reviews::Reviewer;
 use apiserver_auth::token_request::TokenIssuer;
 use apiserver_egress::Dialer;
 use apiserver_endpoints::{Endpoints, ListMemory, VersionInfo};
+use apiserver_registry::core::service::NodePorts;
 use apiserver_registry::{Registry, kinds};
 use apiserver_storage::Storage;
 use machinery_meta::UserInfo;
@@ -310,7 +311,9 @@ fn assemble(
     dialer: Dialer,
     runtime: &Runtime,
 ) -> Result<Arc<Core>, ServerError> {
-    let registry = Registry::new(storage, runtime.clone(), kinds::built_in());
+    let (first, last) = config.service_node_port_range;
+    let node_ports = NodePorts::new(first, last);
+    let registry = Registry::with_node_ports(storage, runtime.clone(), kinds::built_in(), node_ports);
     let reader: Arc<dyn ObjectReader> = RegistryReader::start(&registry, runtime);
     let rbac = Arc::new(RbacAuthorizer::new(Arc::clone(&reader)));
     let authorizers = authz::default_chain(&reader, &rbac);

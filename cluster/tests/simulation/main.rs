@@ -38,5 +38,6 @@ mod replica_set;
 mod root_ca;
 mod scheduler;
 mod service_account;
+mod service_addresses;
 
 use runner::Story;

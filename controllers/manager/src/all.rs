@@ -33,6 +33,7 @@ pub fn rows() -> &'static [ControllerRow] {
         crate::node_lifecycle::ROW,
         crate::node_lifecycle::EVICTION_ROW,
         crate::node_ipam::ROW,
+        crate::service_cidr::ROW,
         crate::pod_gc::ROW,
         crate::storage_protection::VOLUME_ROW,
         crate::storage_protection::CLAIM_ROW,

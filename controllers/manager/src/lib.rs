@@ -27,6 +27,7 @@ mod pod_gc;
 mod replica_set;
 mod root_ca;
 mod service_account;
+mod service_cidr;
 mod storage_protection;
 mod ttl_after_finished;
 

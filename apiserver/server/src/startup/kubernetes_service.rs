@@ -3,7 +3,9 @@
 use super::{Place, Startup};
 use apiserver_registry::{Part, RegistryError};
 use futures::future::BoxFuture;
+use machinery_schema::Ref;
 use std::net::IpAddr;
+use std::time::Duration;
 
 const NAMESPACE: &str = "default";
 const NAME: &str = "kubernetes";
@@ -33,24 +35,61 @@ const SLICE: Place<'_> = Place {
     name: NAME,
 };
 
-pub(super) fn reconcile(facts: &Startup) -> BoxFuture<'_, Result<(), RegistryError>> {
+/// How often it is looked whether all of it is still there, as upstream does.
+const LOOK_EVERY: Duration = Duration::from_secs(10);
+
+/// Makes what is missing, then goes on doing so.
+pub(super) fn keep(facts: &Startup) -> BoxFuture<'_, Result<(), RegistryError>> {
     Box::pin(async move {
-        service_cidr(facts).await?;
-        service(facts).await?;
-        // Nothing listens, or only this machine could reach it: nothing is announced.
-        if facts.advertised.port() == 0 || facts.advertised.ip().is_loopback() {
-            return Ok(());
-        }
-        endpoints(facts).await
+        reconcile(facts).await?;
+        let facts = facts.clone();
+        let runtime = facts.core.runtime.clone();
+        let keeping = async move {
+            loop {
+                facts.core.runtime.sleep(LOOK_EVERY).await;
+                if let Err(error) = reconcile(&facts).await {
+                    tracing::warn!(%error, "keeping the kubernetes service failed");
+                }
+            }
+        };
+        runtime.spawn("kubernetes service", keeping).detach();
+        Ok(())
     })
 }
 
+async fn reconcile(facts: &Startup) -> Result<(), RegistryError> {
+    service_cidr(facts).await?;
+    service(facts).await?;
+    // Nothing listens, or only this machine could reach it: nothing is announced.
+    if facts.advertised.port() == 0 || facts.advertised.ip().is_loopback() {
+        return Ok(());
+    }
+    endpoints(facts).await
+}
+
+/// The default range. It is said to be ready unless somebody says something about that; one of another range is left to
+/// whoever changed the flag.
 async fn service_cidr(facts: &Startup) -> Result<(), RegistryError> {
     let range = facts.core.config.service_cluster_ip_range;
     let json = format!(
         r#"{{"apiVersion":"networking.k8s.io/v1","kind":"ServiceCIDR","metadata":{{"name":"{NAME}"}},"spec":{{"cidrs":["{range}"]}}}}"#
     );
-    if facts.create(CIDR, &json).await? {
+    facts.create(CIDR, &json).await?;
+    let Some(cidr) = facts.read(CIDR).await? else {
+        return Ok(());
+    };
+    let listed = |field: &str, name: &str| {
+        let within = cidr
+            .get(field)
+            .into_iter()
+            .flat_map(|own| own.list(name).map(Ref::to_json));
+        within.collect::<Vec<_>>()
+    };
+    let ours = listed("spec", "cidrs") == [format!("\"{range}\"")];
+    let going = cidr
+        .at(&["metadata", "deletionTimestamp"])
+        .is_some_and(|own| !own.is_null());
+    if ours && !going && listed("status", "conditions").is_empty() {
         let now = facts.core.runtime.now().strftime("%Y-%m-%dT%H:%M:%SZ");
         let status = format!(
             r#"{{"status":{{"conditions":[{{"type":"Ready","status":"True","lastTransitionTime":"{now}","reason":"","message":"Kubernetes default Service CIDR is ready"}}]}}}}"#

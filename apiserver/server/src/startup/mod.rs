@@ -1,6 +1,7 @@
 //! What the server itself writes when it starts. A new step is a file here and a row in [`STEPS`]; steps run in order,
 //! each safe to run again and again, on a fresh store and on one that another server shares.
 
+mod allocator_repair;
 mod custom_resources;
 mod default_objects;
 mod dns_service;
@@ -29,6 +30,7 @@ pub struct StartupError {
 }
 
 /// What the steps know.
+#[derive(Clone)]
 pub(crate) struct Startup {
     pub(crate) core: Arc<Core>,
     pub(crate) pki: Arc<Pki>,
@@ -39,14 +41,15 @@ pub(crate) struct Startup {
 type Step = for<'a> fn(&'a Startup) -> BoxFuture<'a, Result<(), RegistryError>>;
 
 /// In order.
-const STEPS: [(&str, Step); 8] = [
+const STEPS: [(&str, Step); 9] = [
     ("system namespaces", default_objects::namespaces),
     ("priority classes", default_objects::priority_classes),
     ("flow control", default_objects::flow_control),
     ("custom resources", custom_resources::serve),
     ("bootstrap RBAC", rbac::reconcile),
-    ("kubernetes service", kubernetes_service::reconcile),
+    ("kubernetes service", kubernetes_service::keep),
     ("cluster DNS service", dns_service::reconcile),
+    ("service allocator repair", allocator_repair::start),
     (
         "extension-apiserver-authentication",
         extension_authentication::reconcile,

@@ -1,13 +1,19 @@
 //! Service: addresses are `IPAddress` objects, node ports bits of one range; both land with the service.
 //!
 //! `families` fills what follows from others before anything is taken; [`allocate`] takes and gives back; there is no
-//! state in the process, and the group of writes makes it impossible to lose an address halfway.
+//! state in the process, and the group of writes makes it impossible to lose an address halfway. What somebody broke by
+//! other ways is put right by [`repair`].
 
 mod allocate;
 mod families;
+mod port_range;
 mod ports;
+mod range;
+pub mod repair;
 pub mod validation;
 mod warnings;
+
+pub use port_range::NodePorts;
 
 use crate::context::RequestContext;
 use crate::error::RegistryError;

@@ -1,0 +1,265 @@
+//! The loop over addresses: every change of a service or an address, and all of them each round.
+
+use super::super::allocate::{address_object, store};
+use super::super::range::Range;
+use super::events::Teller;
+use super::verdict::{self, Finding, Repair};
+use super::{RETRY, ROUND_EVERY, context, core_store};
+use crate::admission::AdmitAll;
+use crate::context::RequestContext;
+use crate::error::RegistryError;
+use crate::metadata;
+use crate::options::{DeleteOptions, Preconditions, WatchOptions};
+use crate::registry::Registry;
+use crate::store::{Store, WatchEvent, Watcher};
+use apiserver_storage::{Entry, Expect, Op, StorageError, Write};
+use machinery_schema::Tree;
+use std::sync::Arc;
+
+/// Upstream's name for the loop, and what its events say it does.
+const COMPONENT: &str = "ipallocator-repair-controller";
+const SERVICE_ACTION: &str = "ClusterIPAllocation";
+const ADDRESS_ACTION: &str = "IPAddressAllocation";
+
+/// See the module.
+pub(super) struct AddressRepair {
+    registry: Registry,
+    ctx: RequestContext,
+    services: Store,
+    addresses: Store,
+    of_services: Teller,
+    of_addresses: Teller,
+}
+
+/// The watches of one round.
+pub(super) struct Watches {
+    services: Watcher,
+    addresses: Watcher,
+}
+
+/// An object as it is stored now.
+struct Live {
+    entry: Arc<Entry>,
+    object: Tree,
+}
+
+impl AddressRepair {
+    pub(super) fn new(registry: &Registry) -> Result<Self, RegistryError> {
+        Ok(Self {
+            registry: registry.clone(),
+            ctx: context(registry),
+            services: core_store(registry, "services")?,
+            addresses: store(registry, "ipaddresses")?,
+            of_services: Teller::new(registry, COMPONENT, SERVICE_ACTION)?,
+            of_addresses: Teller::new(registry, COMPONENT, ADDRESS_ACTION)?,
+        })
+    }
+
+    /// A round over everything there is; the watches tell what comes after it.
+    pub(super) async fn begin(&self) -> Result<Watches, RegistryError> {
+        let options = WatchOptions::default();
+        let mut watches = Watches {
+            services: self.services.watch("", &options).await?,
+            addresses: self.addresses.watch("", &options).await?,
+        };
+        let (services, addresses) = (
+            watches.services.initial_events(),
+            watches.addresses.initial_events(),
+        );
+        self.services_changed(services).await?;
+        self.addresses_changed(addresses).await?;
+        Ok(watches)
+    }
+
+    /// Goes on with these watches, and begins anew each round.
+    pub(super) async fn run(self, watches: Watches) {
+        let mut watches = Ok(watches);
+        loop {
+            let followed = match watches {
+                Ok(watches) => self.follow(watches).await,
+                Err(error) => Err(error),
+            };
+            if let Err(error) = followed {
+                tracing::warn!(%error, "repairing service addresses failed");
+                self.ctx.runtime.sleep(RETRY).await;
+            }
+            watches = self.begin().await;
+        }
+    }
+
+    /// Until the next round is due, or a watch ends.
+    async fn follow(&self, mut watches: Watches) -> Result<(), RegistryError> {
+        let until = self.ctx.runtime.monotonic() + ROUND_EVERY;
+        loop {
+            tokio::select! {
+                biased;
+                () = self.ctx.runtime.sleep_until(until) => return Ok(()),
+                events = watches.services.next() => match events.is_empty() {
+                    true => return Ok(()),
+                    false => self.services_changed(events).await?,
+                },
+                events = watches.addresses.next() => match events.is_empty() {
+                    true => return Ok(()),
+                    false => self.addresses_changed(events).await?,
+                },
+            }
+        }
+    }
+
+    async fn services_changed(&self, events: Vec<WatchEvent>) -> Result<(), RegistryError> {
+        let ranges = Range::all(&self.registry).await?;
+        for event in events {
+            match event {
+                WatchEvent::Added(entry) | WatchEvent::Modified(entry) => {
+                    let key = &entry.record.header.key;
+                    self.look_at_service(&key.namespace, &key.name, &ranges).await?;
+                }
+                WatchEvent::Failed(error) => return Err(error),
+                WatchEvent::Deleted(..) | WatchEvent::Bookmark { .. } => {}
+            }
+        }
+        Ok(())
+    }
+
+    async fn addresses_changed(&self, events: Vec<WatchEvent>) -> Result<(), RegistryError> {
+        for event in events {
+            match event {
+                WatchEvent::Added(entry) | WatchEvent::Modified(entry) => {
+                    self.look_at_address(&entry.record.header.key.name).await?;
+                }
+                // Its service may still be there.
+                WatchEvent::Deleted(entry, _) => {
+                    let gone = self.addresses.decode(&entry)?;
+                    if let Some((namespace, name)) = verdict::service_of(&gone) {
+                        let ranges = Range::all(&self.registry).await?;
+                        self.look_at_service(namespace, name, &ranges).await?;
+                    }
+                }
+                WatchEvent::Failed(error) => return Err(error),
+                WatchEvent::Bookmark { .. } => {}
+            }
+        }
+        Ok(())
+    }
+
+    async fn read(store: &Store, namespace: &str, name: &str) -> Result<Option<Live>, RegistryError> {
+        // A name that cannot be one, as a reference may hold, names nothing.
+        let Ok(key) = store.key(namespace, name) else {
+            return Ok(None);
+        };
+        let Some(entry) = store.read_entry(&key).await? else {
+            return Ok(None);
+        };
+        let object = store.decode(&entry)?;
+        Ok(Some(Live { entry, object }))
+    }
+
+    async fn look_at_service(
+        &self,
+        namespace: &str,
+        name: &str,
+        ranges: &[Range],
+    ) -> Result<(), RegistryError> {
+        let Some(service) = Self::read(&self.services, namespace, name).await? else {
+            return Ok(());
+        };
+        for address in verdict::addresses_of(&service.object) {
+            let held = Self::read(&self.addresses, "", &address).await?;
+            let holder = held.as_ref().and_then(|held| verdict::service_of(&held.object));
+            let other = match holder.filter(|holder| *holder != (namespace, name)) {
+                Some((namespace, name)) => Self::read(&self.services, namespace, name).await?,
+                None => None,
+            };
+            let [held_object, other] = [&held, &other].map(|own| own.as_ref().map(|own| &own.object));
+            if let Some(finding) = verdict::of_service(&service.object, &address, ranges, held_object, other)
+                && self
+                    .repair(&finding, &address, Some(&service), held.as_ref())
+                    .await?
+            {
+                self.tell(&self.of_services, &service.object, &finding).await;
+            }
+        }
+        Ok(())
+    }
+
+    async fn look_at_address(&self, name: &str) -> Result<(), RegistryError> {
+        let Some(address) = Self::read(&self.addresses, "", name).await? else {
+            return Ok(());
+        };
+        let service = match verdict::service_of(&address.object) {
+            Some((namespace, name)) => Self::read(&self.services, namespace, name).await?,
+            None => None,
+        };
+        let service = service.as_ref().map(|service| &service.object);
+        let now = self.ctx.runtime.now();
+        if let Some(finding) = verdict::of_address(&address.object, service, now)
+            && self.repair(&finding, name, None, Some(&address)).await?
+        {
+            self.tell(&self.of_addresses, &address.object, &finding).await;
+        }
+        Ok(())
+    }
+
+    async fn tell(&self, teller: &Teller, about: &Tree, finding: &Finding) {
+        if let Some((reason, note)) = &finding.event {
+            teller.warn(about, reason, note).await;
+        }
+    }
+
+    /// Carries a repair out; answers whether things still were as they had been found.
+    async fn repair(
+        &self,
+        finding: &Finding,
+        address: &str,
+        service: Option<&Live>,
+        held: Option<&Live>,
+    ) -> Result<bool, RegistryError> {
+        if matches!(finding.repair, Repair::Remove | Repair::Remake)
+            && let Some(held) = held
+            && !self.remove(held).await?
+        {
+            return Ok(false);
+        }
+        match (finding.repair, service) {
+            (Repair::Make | Repair::Remake, Some(service)) => self.make(address, service).await,
+            _ => Ok(true),
+        }
+    }
+
+    async fn remove(&self, held: &Live) -> Result<bool, RegistryError> {
+        let options = DeleteOptions {
+            preconditions: Preconditions {
+                uid: Some(held.entry.record.header.uid.clone()),
+                resource_version: Some(held.entry.revision.to_string()),
+            },
+            ..DeleteOptions::default()
+        };
+        let name = metadata::name(&held.object);
+        match self
+            .addresses
+            .delete(&self.ctx, "", name, &options, &AdmitAll)
+            .await
+        {
+            Ok(_) => Ok(true),
+            // It changed or went: the watch tells, and it is looked at again.
+            Err(error) if error.is_not_found() || error.is_conflict() => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Makes the address of a service, as long as nobody has it and the service is as it was.
+    async fn make(&self, address: &str, service: &Live) -> Result<bool, RegistryError> {
+        let object = address_object(&self.ctx, &self.addresses, &service.object, address);
+        let unchanged = Write {
+            key: service.entry.key.clone(),
+            expect: Expect::At(service.entry.revision),
+            op: Op::Check,
+        };
+        let made = Write::create(self.addresses.key("", address)?, self.addresses.encode(&object)?);
+        match self.registry.storage().commit(vec![unchanged, made]).await {
+            Ok(_) => Ok(true),
+            Err(StorageError::Conflict { .. }) => Ok(false),
+            Err(error) => Err(self.addresses.storage_error(&error)),
+        }
+    }
+}

@@ -1,0 +1,116 @@
+//! Tells what was found, as events of the service or address.
+//!
+//! The name of an event follows from what it says, so that finding the same thing again raises its count and nothing has
+//! to be remembered.
+
+use super::{context, core_store};
+use crate::admission::AdmitAll;
+use crate::context::RequestContext;
+use crate::error::RegistryError;
+use crate::metadata;
+use crate::options::{CreateOptions, UpdateOptions};
+use crate::registry::Registry;
+use crate::store::{Replacement, Store, Target};
+use crate::strategy::Part;
+use machinery_schema::{Ref, Strictness, Tree, apply_defaults, decode_json};
+use serde_json::json;
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+/// Events of cluster-scoped objects live here.
+const CLUSTER_EVENTS: &str = "default";
+
+/// Writes the events of one component.
+pub(super) struct Teller {
+    ctx: RequestContext,
+    events: Store,
+    component: &'static str,
+    /// What it does, for components that say so.
+    action: &'static str,
+}
+
+impl Teller {
+    pub(super) fn new(
+        registry: &Registry,
+        component: &'static str,
+        action: &'static str,
+    ) -> Result<Self, RegistryError> {
+        Ok(Self {
+            ctx: context(registry),
+            events: core_store(registry, "events")?,
+            component,
+            action,
+        })
+    }
+
+    /// Warns about an object. An event that cannot be written is not worth failing for.
+    pub(super) async fn warn(&self, about: &Tree, reason: &str, message: &str) {
+        tracing::warn!(object = metadata::name(about), reason, message, "service repair");
+        if let Err(error) = self.write(about, reason, message).await {
+            tracing::debug!(%error, reason, "an event was not written");
+        }
+    }
+
+    async fn write(&self, about: &Tree, reason: &str, message: &str) -> Result<(), RegistryError> {
+        let namespace = match metadata::namespace(about) {
+            "" => CLUSTER_EVENTS,
+            own => own,
+        };
+        let mut hash = DefaultHasher::new();
+        (metadata::uid(about), reason, message).hash(&mut hash);
+        let name = format!("{}.{:x}", metadata::name(about), hash.finish());
+        let key = self.events.key(namespace, &name)?;
+        match self.events.read_entry(&key).await? {
+            Some(known) => self.again(namespace, &name, self.events.decode(&known)?).await,
+            None => self.first(about, namespace, &name, (reason, message)).await,
+        }
+    }
+
+    async fn again(&self, namespace: &str, name: &str, mut event: Tree) -> Result<(), RegistryError> {
+        let count = event.get("count").and_then(Ref::as_i64).unwrap_or(0);
+        event.set_i64(&["count"], count + 1);
+        event.set_str(&["lastTimestamp"], &metadata::format_time(self.ctx.runtime.now()));
+        let target = Target {
+            namespace,
+            name,
+            part: Part::Main,
+        };
+        let (change, options) = (Replacement(event), UpdateOptions::default());
+        let written = self
+            .events
+            .update(&self.ctx, target, &change, &options, &AdmitAll);
+        written.await.map(drop)
+    }
+
+    async fn first(
+        &self,
+        about: &Tree,
+        namespace: &str,
+        name: &str,
+        (reason, message): (&str, &str),
+    ) -> Result<(), RegistryError> {
+        let now = metadata::format_time(self.ctx.runtime.now());
+        let event = json!({
+            "apiVersion": "v1", "kind": "Event", "metadata": {"name": name, "namespace": namespace},
+            "involvedObject": {
+                "apiVersion": about.str_at(&["apiVersion"]), "kind": about.str_at(&["kind"]),
+                "namespace": metadata::namespace(about), "name": metadata::name(about), "uid": metadata::uid(about),
+            },
+            "type": "Warning", "reason": reason, "message": message, "action": self.action, "count": 1,
+            "firstTimestamp": now, "lastTimestamp": now,
+            "source": {"component": self.component}, "reportingComponent": self.component,
+        });
+        let row = &self.events.row;
+        let text = event.to_string();
+        let decoded = decode_json(&row.schema, row.ty, text.as_bytes(), Strictness::Ignore);
+        let mut event = decoded
+            .map_err(|error| RegistryError::Internal(error.to_string()))?
+            .tree;
+        apply_defaults(&mut event);
+        row.strategy.defaults(&mut event);
+        let options = CreateOptions::default();
+        let made = self
+            .events
+            .create(&self.ctx, namespace, event, &options, &AdmitAll);
+        made.await.map(drop)
+    }
+}

@@ -1,0 +1,53 @@
+//! Repairs what services hold: their addresses and their node ports.
+//!
+//! Both land with their service in one group of writes, so that nothing is lost on the way. What is found wrong was done
+//! by hand, by another server on the same etcd, or by a backup that was put back. [`verdict`] says what is wrong with an
+//! address and what would be right, in upstream's words; `addresses` looks at every change of a service or an address,
+//! and at all of them every [`ROUND_EVERY`]; `ports` rebuilds the bitmap in the same rounds. What cannot be repaired,
+//! such as one address of two services, is told as an event of the service.
+//!
+//! Never: changes a service.
+
+mod addresses;
+mod events;
+mod ports;
+mod verdict;
+
+use crate::context::RequestContext;
+use crate::error::RegistryError;
+use crate::registry::Registry;
+use crate::store::Store;
+use addresses::AddressRepair;
+use machinery_meta::UserInfo;
+use ports::PortRepair;
+use std::time::Duration;
+
+/// How often everything is looked at, as upstream does.
+const ROUND_EVERY: Duration = Duration::from_secs(180);
+/// How long to wait after an error.
+const RETRY: Duration = Duration::from_secs(1);
+
+/// Repairs once, then goes on in tasks of its own.
+pub async fn start(registry: &Registry) -> Result<(), RegistryError> {
+    let addresses = AddressRepair::new(registry)?;
+    let mut ports = PortRepair::new(registry)?;
+    let watches = addresses.begin().await?;
+    ports.round().await?;
+    let runtime = registry.runtime();
+    runtime
+        .spawn("service address repair", addresses.run(watches))
+        .detach();
+    runtime.spawn("node port repair", ports.run()).detach();
+    Ok(())
+}
+
+fn context(registry: &Registry) -> RequestContext {
+    let user = UserInfo::named("system:apiserver", [UserInfo::MASTERS]);
+    RequestContext::internal(user, registry.runtime().clone())
+}
+
+fn core_store(registry: &Registry, plural: &str) -> Result<Store, RegistryError> {
+    registry
+        .store("", "v1", plural)
+        .ok_or_else(|| RegistryError::Internal(format!("{plural} are not served")))
+}
