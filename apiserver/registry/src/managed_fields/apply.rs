@@ -1,7 +1,7 @@
 //! Server-side apply of one configuration.
 
 use super::entries::{self, Entry, Operation};
-use super::{Writer, document, has_owners, ownable, ownable_changes, store, typed};
+use super::{Writer, document, has_owners, last_applied, ownable, ownable_changes, store, typed};
 use crate::row::ResourceRow;
 use crate::strategy::Part;
 use machinery_schema::apply::{FieldSet, Typed};
@@ -87,13 +87,15 @@ pub fn apply(
     let pruned = prune(typed(row, &merged), &last, &owners);
     let changes = ownable_changes(row, writer.part, typed(row, &before).compare(&pruned));
     let changed = changes.added.union(&changes.modified);
-    let conflicts = take_over(&mut owners, mine, &changed, &changes.removed);
+    let continued = last_applied::continued(row, &writer.manager, live);
+    let conflicts = take_over(&mut owners, mine, &changed, &changes.removed, &continued);
     if !force && !conflicts.is_empty() {
         return Err(ApplyError::Conflicts(conflicts));
     }
     let mut text = Vec::with_capacity(4096);
     encode_json(&pruned, &mut text);
     let mut object = decode_json(&row.schema, row.ty, &text, Strictness::Ignore)?.tree;
+    last_applied::renew(&writer.manager, configuration, &mut object);
     store(&mut object, owners);
     Ok(object)
 }
@@ -151,8 +153,14 @@ fn prune(merged: Typed<'_>, last: &FieldSet, owners: &[Entry]) -> Tree {
     merged.remove(&all.difference(&left).intersection(&last))
 }
 
-/// Takes the changed fields from all other managers; answers with what they had of them.
-fn take_over(owners: &mut [Entry], mine: usize, changed: &FieldSet, removed: &FieldSet) -> Vec<Conflict> {
+/// Takes the changed fields from all other managers; answers with what they had of them, less what is `continued`.
+fn take_over(
+    owners: &mut [Entry],
+    mine: usize,
+    changed: &FieldSet,
+    removed: &FieldSet,
+    continued: &FieldSet,
+) -> Vec<Conflict> {
     let mut conflicts = Vec::new();
     for (at, entry) in owners.iter_mut().enumerate() {
         if at == mine {
@@ -160,7 +168,8 @@ fn take_over(owners: &mut [Entry], mine: usize, changed: &FieldSet, removed: &Fi
         }
         let contested = entry.fields.intersection(changed);
         let manager = entry.shown();
-        conflicts.extend(contested.paths().into_iter().map(|path| Conflict {
+        let paths = contested.difference(continued).paths();
+        conflicts.extend(paths.into_iter().map(|path| Conflict {
             manager: manager.clone(),
             path,
         }));

@@ -11,6 +11,7 @@
 
 mod apply;
 mod entries;
+mod last_applied;
 #[cfg(test)]
 mod tests;
 

@@ -244,3 +244,45 @@ fn a_status_has_owners_of_its_own() {
         )
     );
 }
+
+/// What `kubectl apply` left, after somebody set `l`.
+fn applied_by_the_client(row: &ResourceRow) -> Tree {
+    let last = r#"{\"apiVersion\":\"v1\",\"data\":{\"k\":\"v\",\"l\":\"w\"},\"kind\":\"ConfigMap\",\"metadata\":{\"annotations\":{},\"name\":\"x\"}}"#;
+    let json = format!(
+        r#"{{"metadata":{{"name":"x","annotations":{{"kubectl.kubernetes.io/last-applied-configuration":"{last}"}}}},"data":{{"k":"v","l":"other"}}}}"#
+    );
+    object(row, &json)
+}
+
+#[test]
+fn kubectl_goes_on_from_what_it_applied_as_a_client() {
+    let row = row("configmaps");
+    let live = applied_by_the_client(&row);
+    let apply = |manager: &str, data: &str| {
+        let configuration = configuration(&format!(
+            r#"{{"kind":"ConfigMap","apiVersion":"v1","metadata":{{"name":"x","annotations":{{"note":"<a>"}}}},"data":{data}}}"#
+        ));
+        let writer = writer(manager, Part::Main);
+        apply(&row, &writer, Some(&live), &configuration, false).map_err(|error| error.to_string())
+    };
+    let made = apply("kubectl", r#"{"k":"v2","l":"other"}"#).unwrap();
+    assert_eq!(made.get("data").unwrap().to_json(), r#"{"k":"v2","l":"other"}"#);
+    let annotation = [
+        "metadata",
+        "annotations",
+        "kubectl.kubernetes.io/last-applied-configuration",
+    ];
+    assert_eq!(
+        made.str_at(&annotation),
+        "{\"apiVersion\":\"v1\",\"data\":{\"k\":\"v2\",\"l\":\"other\"},\"kind\":\"ConfigMap\",\"metadata\":{\"annotations\":{\"note\":\"\\u003ca\\u003e\"},\"name\":\"x\"}}\n"
+    );
+    let conflict = |path: &str| {
+        format!(r#"Apply failed with 1 conflict: conflict with "before-first-apply" using v1: .data.{path}"#)
+    };
+    assert_eq!(
+        apply("kubectl", r#"{"k":"v2","l":"w3"}"#).unwrap_err(),
+        conflict("l"),
+        "what somebody else has set meanwhile stays theirs"
+    );
+    assert_eq!(apply("other", r#"{"k":"v2"}"#).unwrap_err(), conflict("k"));
+}

@@ -1,0 +1,58 @@
+//! Client-side apply's own record, as far as `kubectl apply --server-side` takes it over.
+//!
+//! Upstream: `apimachinery/pkg/util/managedfields/internal/lastappliedmanager.go` and `lastappliedupdater.go`.
+
+use super::{document, typed};
+use crate::metadata::MAX_ANNOTATIONS_BYTES;
+use crate::row::ResourceRow;
+use machinery_schema::apply::FieldSet;
+use machinery_schema::{Ref, Step, Tree, encode_json};
+
+/// The manager whose applies continue what was applied by the client; others keep out of it.
+const KUBECTL: &str = "kubectl";
+const ANNOTATIONS: [&str; 2] = ["metadata", "annotations"];
+const ANNOTATION: &str = "kubectl.kubernetes.io/last-applied-configuration";
+
+/// What a manager may change although others have it: what the client applied last and nobody has changed since.
+pub(super) fn continued(row: &ResourceRow, manager: &str, live: Option<&Tree>) -> FieldSet {
+    let live = live.filter(|_| manager == KUBECTL);
+    live.and_then(|live| unchanged(row, live)).unwrap_or_default()
+}
+
+fn unchanged(row: &ResourceRow, live: &Tree) -> Option<FieldSet> {
+    let last = Tree::from_json(record(live)?).ok()?;
+    let last_typed = typed(row, &last);
+    if last.str_at(&["apiVersion"]) != row.gvk.api_version() || !last_typed.problems().is_empty() {
+        return None;
+    }
+    let since = last_typed.compare(&document(live));
+    let fields = last_typed.fields().difference(&since.modified);
+    Some(fields.difference(&since.added).difference(&since.removed))
+}
+
+fn record(object: &Tree) -> Option<&str> {
+    let record = object.at(&ANNOTATIONS)?.get(ANNOTATION)?.as_str()?;
+    Some(record).filter(|record| !record.is_empty())
+}
+
+/// Keeps the client's record, where there is one, at what was applied, so that either way of applying can go on.
+pub(super) fn renew(manager: &str, configuration: &Tree, object: &mut Tree) {
+    if manager != KUBECTL || record(object).is_none() {
+        return;
+    }
+    let mut applied = configuration.clone();
+    applied.remove(&[ANNOTATIONS[0], ANNOTATIONS[1], ANNOTATION]);
+    let mut text = Vec::with_capacity(1024);
+    encode_json(&applied, &mut text);
+    text.push(b'\n');
+    let text = String::from_utf8_lossy(&text);
+    let annotation = [ANNOTATIONS[0], ANNOTATIONS[1], ANNOTATION].map(Step::Name);
+    object.set(&annotation, text.as_ref());
+    let annotations = object.at(&ANNOTATIONS).into_iter().flat_map(Ref::entries);
+    let bytes: usize = annotations
+        .map(|(key, value)| key.len() + value.as_str().map_or(0, str::len))
+        .sum();
+    if bytes > MAX_ANNOTATIONS_BYTES {
+        object.remove(&[ANNOTATIONS[0], ANNOTATIONS[1], ANNOTATION]);
+    }
+}
