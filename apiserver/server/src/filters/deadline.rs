@@ -6,6 +6,7 @@ use crate::handler_chain::{Filter, Next};
 use crate::server::Core;
 use apiserver_registry::RegistryError;
 use futures::future::BoxFuture;
+use machinery_schema::leaf::parse_duration;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -51,47 +52,16 @@ fn allowed(query: Option<&str>, limit: Duration) -> Result<Duration, RegistryErr
     let Some(text) = given.next().filter(|text| !text.is_empty()) else {
         return Ok(limit);
     };
-    let parsed = go_duration(text).ok_or_else(|| {
-        RegistryError::BadRequest(format!(
-            "invalid timeout specified in the request URL - time: invalid duration {text:?}"
-        ))
+    let parsed = parse_duration(text).map_err(|error| {
+        RegistryError::BadRequest(format!("invalid timeout specified in the request URL - {error}"))
     })?;
+    // As upstream, nothing and less is no wish.
+    let parsed = Duration::from_nanos(u64::try_from(parsed).unwrap_or(0));
     Ok(if parsed.is_zero() {
         limit
     } else {
         parsed.min(limit)
     })
-}
-
-/// Go's notation of a duration: `1m30s`, `500ms`, `1.5h`.
-fn go_duration(text: &str) -> Option<Duration> {
-    if text == "0" {
-        return Some(Duration::ZERO);
-    }
-    let mut rest = text;
-    let mut total = 0.0;
-    while !rest.is_empty() {
-        let digits = rest.find(|c: char| !c.is_ascii_digit() && c != '.')?;
-        let number: f64 = rest[..digits].parse().ok()?;
-        rest = &rest[digits..];
-        let unit = rest
-            .find(|c: char| c.is_ascii_digit() || c == '.')
-            .unwrap_or(rest.len());
-        let seconds = match &rest[..unit] {
-            "ns" => 1e-9,
-            "us" | "µs" => 1e-6,
-            "ms" => 1e-3,
-            "s" => 1.0,
-            "m" => 60.0,
-            "h" => 3_600.0,
-            _ => return None,
-        };
-        total += number * seconds;
-        rest = &rest[unit..];
-    }
-    Duration::try_from_secs_f64(total)
-        .ok()
-        .filter(|_| !text.is_empty())
 }
 
 #[cfg(test)]

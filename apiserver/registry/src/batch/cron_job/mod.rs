@@ -1,1 +1,2 @@
+mod schedule;
 pub mod validation;

@@ -1,5 +1,6 @@
 //! What makes a CronJob acceptable.
 
+use super::schedule;
 use crate::batch::job::validation as job;
 use crate::validation::{Errors, Path, non_negative, present};
 use machinery_meta::FieldError;
@@ -31,8 +32,13 @@ pub fn validate_update(cron: Ref<'_>, old: Ref<'_>) -> Vec<FieldError> {
 fn validate_spec(errors: &mut Errors, cron: Ref<'_>, old: Option<Ref<'_>>) {
     let Some(spec) = cron.get("spec") else { return };
     let path = Path::of("spec");
-    schedule(errors, &path.child("schedule"), spec, old);
+    validate_schedule(errors, &path.child("schedule"), spec, old);
     non_negative(errors, &path, spec, "startingDeadlineSeconds");
+    let zone = present(spec, "timeZone").and_then(Ref::as_str);
+    let kept = old.is_some_and(|old| old.at(&["spec", "timeZone"]).and_then(Ref::as_str) == zone);
+    if let Some(zone) = zone.filter(|_| !kept) {
+        validate_time_zone(errors, &path.child("timeZone"), zone);
+    }
     let policies = ["Allow", "Forbid", "Replace"];
     match spec.str("concurrencyPolicy") {
         "" => errors.required(&path.child("concurrencyPolicy"), ""),
@@ -62,17 +68,49 @@ fn validate_spec(errors: &mut Errors, cron: Ref<'_>, old: Option<Ref<'_>>) {
     }
 }
 
-fn schedule(errors: &mut Errors, path: &Path<'_>, spec: Ref<'_>, old: Option<Ref<'_>>) {
-    let schedule = spec.str("schedule");
-    if !schedule.contains("TZ") {
+fn validate_schedule(errors: &mut Errors, path: &Path<'_>, spec: Ref<'_>, old: Option<Ref<'_>>) {
+    let text = spec.str("schedule");
+    if text.is_empty() {
+        return;
+    }
+    if let Err(problem) = schedule::check(text) {
+        errors.invalid(path, text, problem);
+    }
+    if !text.contains("TZ") {
         return;
     }
     let known = old.is_some_and(|old| old.str_at(&["spec", "schedule"]).contains("TZ"));
     if !known {
         let detail = "cannot use TZ or CRON_TZ in schedule, use timeZone field instead";
-        errors.invalid(path, schedule, detail);
+        errors.invalid(path, text, detail);
     } else if present(spec, "timeZone").is_some() {
         let detail = "cannot use both timeZone field and TZ or CRON_TZ in schedule";
-        errors.invalid(path, schedule, detail);
+        errors.invalid(path, text, detail);
+    }
+}
+
+/// What a part of a time zone's name may hold; upstream's pattern.
+fn is_zone_part(part: &str) -> bool {
+    const MAX_PART: usize = 14;
+    let fits = |c: char| c.is_ascii_alphanumeric() || ".-_+".contains(c);
+    !matches!(part, "" | "." | "..")
+        && !part.starts_with('-')
+        && part.len() <= MAX_PART
+        && part.chars().all(fits)
+}
+
+fn validate_time_zone(errors: &mut Errors, path: &Path<'_>, zone: &str) {
+    if zone.is_empty() {
+        return errors.invalid(path, zone, "timeZone must be nil or non-empty string");
+    }
+    if !zone.split('/').all(is_zone_part) {
+        return errors.invalid(path, zone, format!("unknown time zone {zone}"));
+    }
+    if zone.eq_ignore_ascii_case("Local") {
+        let detail = "timeZone must be an explicit time zone as defined in https://www.iana.org/time-zones";
+        errors.invalid(path, zone, detail);
+    }
+    if let Err(problem) = schedule::check_zone(zone) {
+        errors.invalid(path, zone, problem);
     }
 }
