@@ -1,6 +1,7 @@
 //! The strategy of kinds without rules of their own: a few traits, the rest is the table's.
 
 use crate::context::RequestContext;
+use crate::extensions::signing_request;
 use crate::options::DeleteOptions;
 use crate::rules::Rules;
 use crate::store::deletion::GarbagePolicy;
@@ -245,7 +246,7 @@ impl Strategy for TableStrategy {
         }
     }
 
-    fn prepare_for_update(&self, _ctx: &RequestContext, part: Part, object: &mut Tree, old: &Tree) {
+    fn prepare_for_update(&self, ctx: &RequestContext, part: Part, object: &mut Tree, old: &Tree) {
         match (self.kind, part) {
             (("apps", "deployments"), Part::Status) => {
                 crate::metadata::restore_field(object, old, "labels");
@@ -259,8 +260,9 @@ impl Strategy for TableStrategy {
                 | ("admissionregistration.k8s.io", "validatingadmissionpolicies"),
                 Part::Status,
             ) => crate::metadata::restore_for_status(object, old),
-            (("certificates.k8s.io", "certificatesigningrequests"), Part::Main) => {
-                crate::metadata::restore_member(object, old, "spec");
+            (("certificates.k8s.io", "certificatesigningrequests"), part) => {
+                let now = crate::metadata::format_time(ctx.runtime.now());
+                signing_request::prepare_for_update(part, object, old, &now);
             }
             (("apps", "daemonsets"), Part::Main) => {
                 let before: i64 = old.str_at(&TEMPLATE_GENERATION).parse().unwrap_or(0);

@@ -78,12 +78,19 @@ fn binding(object: Ref<'_>, now: Timestamp) -> Vec<Cell> {
 }
 
 fn definition(object: Ref<'_>, _now: Timestamp) -> Vec<Cell> {
-    let versions: Vec<&str> = object
+    let is = |version: Ref<'_>, name: &str| version.get(name).and_then(Ref::as_bool) == Some(true);
+    let versions = object
         .get("spec")
         .into_iter()
-        .flat_map(|spec| spec.list("versions"))
-        .map(|v| v.str("name"))
+        .flat_map(|spec| spec.list("versions"));
+    let mut versions: Vec<String> = versions
+        .filter(|version| is(*version, "served"))
+        .map(|version| match is(version, "storage") {
+            true => format!("{}(storage)", version.str("name")),
+            false => version.str("name").to_owned(),
+        })
         .collect();
+    versions.sort();
     let short: Vec<&str> = object
         .at(&["spec", "names"])
         .into_iter()

@@ -1,11 +1,13 @@
-//! What makes a CertificateSigningRequest acceptable, as far as its form goes.
+//! What makes a CertificateSigningRequest acceptable, as far as its form goes, and what its subresources may change.
 
+use crate::metadata::restore_member;
+use crate::strategy::Part;
 use crate::validation::{Errors, Path};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use machinery_meta::field::Shown;
 use machinery_meta::{FieldError, syntax};
-use machinery_schema::Ref;
+use machinery_schema::{Ref, Step, Tree};
 
 const BLOCK: &str = "-----BEGIN CERTIFICATE REQUEST-----";
 /// Ten minutes.
@@ -64,6 +66,83 @@ pub(crate) fn validate(request: Ref<'_>) -> Vec<FieldError> {
     errors.into_list()
 }
 
+/// What was asked stays; `approval` changes conditions only, and a condition's times are known when it is written.
+pub(crate) fn prepare_for_update(part: Part, object: &mut Tree, old: &Tree, now: &str) {
+    restore_member(object, old, "spec");
+    match part {
+        Part::Status => keep_decisions(object, old),
+        Part::Other("approval") => {
+            let conditions = object.at(&CONDITIONS).map(|own| own.to_json());
+            restore_member(object, old, "status");
+            object.remove(&CONDITIONS);
+            if let Some(Ok(conditions)) = conditions.map(|json| Tree::from_json(&json)) {
+                object.set(&CONDITIONS.map(Step::Name), conditions.root());
+            }
+        }
+        _ => return,
+    }
+    stamp(object, old, now);
+}
+
+const CONDITIONS: [&str; 2] = ["status", "conditions"];
+
+fn conditions(object: &Tree) -> impl Iterator<Item = (usize, Ref<'_>)> {
+    let list = object.at(&CONDITIONS).into_iter();
+    list.flat_map(Ref::items).enumerate()
+}
+
+fn condition_step(index: usize) -> [Step<'static>; 3] {
+    [
+        Step::Name(CONDITIONS[0]),
+        Step::Name(CONDITIONS[1]),
+        Step::Index(index),
+    ]
+}
+
+/// Approving and denying is done through `approval`.
+fn keep_decisions(object: &mut Tree, old: &Tree) {
+    for decision in ["Approved", "Denied"] {
+        let of = |tree: &Tree| -> Vec<usize> {
+            let own = conditions(tree).filter(|(_, own)| own.str("type") == decision);
+            own.map(|(at, _)| at).collect()
+        };
+        let (new, before) = (of(object), of(old));
+        if new.len() != before.len() {
+            continue;
+        }
+        for (to, from) in new.into_iter().zip(before) {
+            if let Some((_, kept)) = conditions(old).nth(from) {
+                object.set(&condition_step(to), kept);
+            }
+        }
+    }
+}
+
+fn stamp(object: &mut Tree, old: &Tree, now: &str) {
+    let mut missing = Vec::new();
+    for (at, condition) in conditions(object) {
+        if condition.str("lastUpdateTime").is_empty() {
+            missing.push((at, "lastUpdateTime", now.to_owned()));
+        }
+        if condition.str("lastTransitionTime").is_empty() {
+            let same = |own: &Ref<'_>| {
+                ["type", "status"]
+                    .iter()
+                    .all(|name| own.str(name) == condition.str(name))
+            };
+            let since = conditions(old).map(|(_, own)| own).filter(same);
+            let mut since = since
+                .map(|own| own.str("lastTransitionTime"))
+                .filter(|time| !time.is_empty());
+            missing.push((at, "lastTransitionTime", since.next().unwrap_or(now).to_owned()));
+        }
+    }
+    for (at, name, time) in missing {
+        let [status, list, index] = condition_step(at);
+        object.set(&[status, list, index, Step::Name(name)], time.as_str());
+    }
+}
+
 fn usages(errors: &mut Errors, path: &Path<'_>, spec: Ref<'_>) {
     if spec.list("usages").len() == 0 {
         errors.required(path, "");
@@ -100,4 +179,35 @@ fn signer(errors: &mut Errors, path: &Path<'_>, name: &str) {
         );
     }
     errors.all_invalid(path, name, syntax::dns1123_subdomain(rest));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Part, Tree, prepare_for_update};
+
+    fn request(spec: &str, status: &str) -> Tree {
+        Tree::from_json(&format!(r#"{{"spec":{spec},"status":{status}}}"#)).unwrap()
+    }
+
+    #[test]
+    fn a_decision_has_its_time_and_changes_nothing_else() {
+        let old = request(
+            r#"{"request":"a"}"#,
+            r#"{"certificate":"c","conditions":[{"type":"Approved","status":"True","lastTransitionTime":"1"}]}"#,
+        );
+        let conditions = r#"[{"type":"Approved","status":"True"},{"type":"Failed","status":"True"}]"#;
+        let mut new = request(r#"{"request":"b"}"#, &format!(r#"{{"conditions":{conditions}}}"#));
+        prepare_for_update(Part::Other("approval"), &mut new, &old, "2");
+        assert_eq!(
+            new.root().to_json(),
+            r#"{"spec":{"request":"a"},"status":{"certificate":"c","conditions":[{"lastTransitionTime":"1","lastUpdateTime":"2","status":"True","type":"Approved"},{"lastTransitionTime":"2","lastUpdateTime":"2","status":"True","type":"Failed"}]}}"#
+        );
+        let mut new = request("{}", r#"{"conditions":[{"type":"Approved","status":"False"}]}"#);
+        prepare_for_update(Part::Status, &mut new, &old, "2");
+        assert_eq!(
+            new.get("status").unwrap().to_json(),
+            r#"{"conditions":[{"lastTransitionTime":"1","lastUpdateTime":"2","status":"True","type":"Approved"}]}"#,
+            "a decision is not changed through status"
+        );
+    }
 }

@@ -1,10 +1,11 @@
 //! What makes roles and bindings acceptable (upstream's `pkg/apis/rbac/validation`).
 
-use crate::validation::{Errors, Path, immutable, label_selector};
+use crate::validation::{Errors, Path, label_selector};
 use machinery_meta::FieldError;
 use machinery_meta::field::Shown;
 use machinery_meta::syntax;
 use machinery_schema::Ref;
+use machinery_schema::leaf::go_quote;
 
 const GROUP: &str = "rbac.authorization.k8s.io";
 
@@ -119,14 +120,19 @@ pub fn validate_binding(binding: Ref<'_>, namespaced: bool) -> Vec<FieldError> {
 pub fn validate_binding_update(binding: Ref<'_>, old: Ref<'_>, namespaced: bool) -> Vec<FieldError> {
     let mut all = validate_binding(binding, namespaced);
     let mut errors = Errors::new();
-    let (new, old) = (binding.get("roleRef"), old.get("roleRef"));
-    immutable(
-        &mut errors,
-        &Path::of("roleRef"),
-        new,
-        old,
-        "cannot change roleRef",
-    );
+    let shown = |binding: Ref<'_>| {
+        let part = |name| go_quote(binding.str_at(&["roleRef", name]));
+        // As Go has it inside, where its fields have no other names.
+        format!(
+            "{{\"APIGroup\":{},\"Kind\":{},\"Name\":{}}}",
+            part("apiGroup"),
+            part("kind"),
+            part("name")
+        )
+    };
+    if shown(binding) != shown(old) {
+        errors.invalid(&Path::of("roleRef"), Shown(shown(binding)), "field is immutable");
+    }
     all.extend(errors.into_list());
     all
 }

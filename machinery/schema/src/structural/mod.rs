@@ -1,6 +1,7 @@
 //! Structural schemas of custom resources, compiled into the table's form.
 //!
-//! [`check_structural`] says in upstream's words why a schema is not structural. [`compile`] makes a [`Schema`]
+//! [`check_structural`] says in upstream's words why a schema is not structural, [`check_openapi`] what else it
+//! may not say. [`compile`] makes a [`Schema`]
 //! of one that is: its objects, lists and leaves become types the engines run on (decoding prunes and reports
 //! unknown fields, `apply_defaults` fills in), and what else it asks of values becomes [`Constraints`] beside
 //! the types, which [`validate`] checks. [`check_defaults`] asks the same of the schema's own defaults. Rules in CEL are kept for whoever can run them.
@@ -9,6 +10,7 @@ mod check;
 mod compile;
 mod defaults;
 mod format;
+mod openapi;
 #[cfg(test)]
 mod tests;
 mod validate;
@@ -16,6 +18,7 @@ mod validate;
 pub use check::check_structural;
 pub use compile::{CompiledSchema, compile};
 pub use defaults::check_defaults;
+pub use openapi::check_openapi;
 pub use validate::validate;
 
 use crate::Tree;

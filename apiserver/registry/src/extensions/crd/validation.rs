@@ -123,6 +123,7 @@ fn validate_schemas(spec: Ref<'_>, path: &FieldPath, problems: &mut Vec<FieldErr
             if problems.len() == before {
                 problems.extend(structural::check_defaults(schema, &place));
             }
+            problems.extend(structural::check_openapi(schema, &place));
         }
     }
 }
@@ -339,6 +340,32 @@ mod tests {
                 "spec.validation.openAPIV3Schema.properties[a].properties[must].default.it: Required value",
                 r#"spec.validation.openAPIV3Schema.properties[a].properties[pick].default: Unsupported value: "c": supported values: "a", "b""#,
                 "spec.validation.openAPIV3Schema.properties[a].properties[short].default: Too long: may not be more than 3 bytes",
+            ],
+        );
+        let forbidden = r#","schema":{"openAPIV3Schema":{"type":"object","nullable":true,"properties":{
+            "both":{"type":"object","properties":{"x":{"type":"string"}},"additionalProperties":{"type":"string"}},
+            "keys":{"type":"array","x-kubernetes-list-type":"map","x-kubernetes-list-map-keys":["a","b"],
+                "items":{"type":"object","properties":{"a":{"type":"string"}}}},
+            "metadata":{"type":"object","properties":{"name":{"type":"string","default":"x"}}},
+            "rule":{"type":"string","x-kubernetes-validations":[{"rule":" ","reason":"Because"}]},
+            "set":{"type":"object","x-kubernetes-list-type":"bag"},
+            "strin":{"type":"strin"},
+            "unique":{"type":"array","uniqueItems":true,"items":{"type":"string"}}}}}"#;
+        check(
+            "",
+            &forbidden.replace('\n', ""),
+            &[
+                "spec.validation.openAPIV3Schema.nullable: Forbidden: nullable cannot be true at the root",
+                "spec.validation.openAPIV3Schema.properties[both].additionalProperties: Forbidden: additionalProperties and properties are mutual exclusive",
+                "spec.validation.openAPIV3Schema.properties[keys].items.properties[a].default: Required value: this property is in x-kubernetes-list-map-keys, so it must have a default or be a required property",
+                r#"spec.validation.openAPIV3Schema.properties[keys].x-kubernetes-list-map-keys: Invalid value: ["a","b"]: entries must all be names of item properties"#,
+                "spec.validation.openAPIV3Schema.properties[metadata].properties[name].default: Forbidden: must not be set in top-level metadata",
+                "spec.validation.openAPIV3Schema.properties[rule].x-kubernetes-validations[0].rule: Required value: rule is not specified",
+                r#"spec.validation.openAPIV3Schema.properties[rule].x-kubernetes-validations[0].reason: Unsupported value: "Because": supported values: "FieldValueDuplicate", "FieldValueForbidden", "FieldValueInvalid", "FieldValueRequired""#,
+                r#"spec.validation.openAPIV3Schema.properties[set].type: Invalid value: "object": must be array if x-kubernetes-list-type is specified"#,
+                r#"spec.validation.openAPIV3Schema.properties[set].x-kubernetes-list-type: Unsupported value: "bag": supported values: "atomic", "set", "map""#,
+                r#"spec.validation.openAPIV3Schema.properties[strin].type: Unsupported value: "strin": supported values: "array", "boolean", "integer", "number", "object", "string""#,
+                "spec.validation.openAPIV3Schema.properties[unique].uniqueItems: Forbidden: uniqueItems cannot be set to true since the runtime complexity becomes quadratic",
             ],
         );
         check(

@@ -1,0 +1,337 @@
+//! What a custom kind's schema may not say, structural or not.
+//!
+//! Upstream: `apiextensions/validation/validation.go`, `ValidateCustomResourceDefinitionOpenAPISchema`.
+
+use super::MAX_SCHEMA_DEPTH;
+use crate::tree::{Kind, Ref};
+use machinery_meta::field::Shown;
+use machinery_meta::{FieldError, FieldPath};
+
+const TYPES: [&str; 6] = ["array", "boolean", "integer", "number", "object", "string"];
+const UNSUPPORTED: [&str; 6] = [
+    "id",
+    "additionalItems",
+    "patternProperties",
+    "definitions",
+    "dependencies",
+    "$ref",
+];
+const REASONS: [&str; 4] = [
+    "FieldValueDuplicate",
+    "FieldValueForbidden",
+    "FieldValueInvalid",
+    "FieldValueRequired",
+];
+const LIST_TYPE: &str = "x-kubernetes-list-type";
+const LIST_MAP_KEYS: &str = "x-kubernetes-list-map-keys";
+const MAP_TYPE: &str = "x-kubernetes-map-type";
+
+/// Every such thing in the `JSONSchemaProps` of a whole object.
+pub fn check_openapi(schema: Ref<'_>, path: &FieldPath) -> Vec<FieldError> {
+    let mut check = Check { errors: Vec::new() };
+    if flag(schema, "nullable") {
+        check.forbidden(&path.child("nullable"), "nullable cannot be true at the root");
+    }
+    let place = Place {
+        root: true,
+        ..Place::default()
+    };
+    check.schema(schema, path, &place);
+    check.errors
+}
+
+/// Where a schema stands.
+#[derive(Clone, Default)]
+struct Place {
+    root: bool,
+    /// Below what applies to an object's own kind, version or metadata.
+    meta: bool,
+    no_defaults: Option<String>,
+    depth: usize,
+}
+
+impl Place {
+    fn below(&self) -> Self {
+        Self {
+            root: false,
+            depth: self.depth + 1,
+            ..self.clone()
+        }
+    }
+}
+
+struct Check {
+    errors: Vec<FieldError>,
+}
+
+impl Check {
+    fn forbidden(&mut self, path: &FieldPath, problem: &str) {
+        self.errors.push(FieldError::forbidden(path, problem));
+    }
+
+    fn required(&mut self, path: &FieldPath, problem: &str) {
+        self.errors.push(FieldError::required(path, problem));
+    }
+
+    fn schema(&mut self, schema: Ref<'_>, path: &FieldPath, place: &Place) {
+        if place.depth > MAX_SCHEMA_DEPTH {
+            return; // Whether it is structural has been asked, and that says so.
+        }
+        self.words(schema, path, place);
+        self.members(schema, path, place);
+        let below = place.below();
+        for junctor in ["allOf", "oneOf", "anyOf"] {
+            for (index, own) in schema.list(junctor).enumerate() {
+                self.schema(own, &path.child(junctor).index(index), &below);
+            }
+        }
+        for name in ["not", "items"] {
+            if let Some(own) = schema.get(name).filter(|own| own.kind() == Kind::Map) {
+                self.schema(own, &path.child(name), &below);
+            }
+        }
+        self.containers(schema, path);
+        self.list_of_maps(schema, path);
+        self.rules(schema, path);
+    }
+
+    fn words(&mut self, schema: Ref<'_>, path: &FieldPath, place: &Place) {
+        let ty = schema.str("type");
+        if !ty.is_empty() && !TYPES.contains(&ty) {
+            let error = FieldError::not_supported(&path.child("type"), ty, &TYPES);
+            self.errors.push(error);
+        }
+        if let Some(place) = place.no_defaults.as_ref().filter(|_| is_said(schema, "default")) {
+            self.forbidden(&path.child("default"), &format!("must not be set {place}"));
+        }
+        for name in UNSUPPORTED.into_iter().filter(|name| is_said(schema, name)) {
+            self.forbidden(&path.child(name), &format!("{name} is not supported"));
+        }
+        if ty == "null" {
+            let problem = "type cannot be set to null, use nullable as an alternative";
+            self.forbidden(&path.child("type"), problem);
+        }
+        if schema
+            .get("items")
+            .is_some_and(|items| items.kind() == Kind::List)
+        {
+            let problem = "items must be a schema object and not an array";
+            self.forbidden(&path.child("items"), problem);
+        }
+        if place.meta && flag(schema, "x-kubernetes-embedded-resource") {
+            let path = path.child("x-kubernetes-embedded-resource");
+            self.forbidden(&path, "must not be used inside of resource meta");
+        }
+        if flag(schema, "uniqueItems") {
+            let problem = "uniqueItems cannot be set to true since the runtime complexity becomes quadratic";
+            self.forbidden(&path.child("uniqueItems"), problem);
+        }
+        let preserve = "x-kubernetes-preserve-unknown-fields";
+        if schema.get(preserve).and_then(Ref::as_bool) == Some(false) {
+            let error = FieldError::invalid(&path.child(preserve), false, "must be true or undefined");
+            self.errors.push(error);
+        }
+    }
+
+    fn members(&mut self, schema: Ref<'_>, path: &FieldPath, place: &Place) {
+        let properties = schema.get("properties").filter(|own| !own.is_empty());
+        let additional = schema.get("additionalProperties").filter(|own| !own.is_null());
+        if let Some(additional) = additional {
+            let path = path.child("additionalProperties");
+            if properties.is_some() && additional.as_bool() != Some(true) {
+                let problem = "additionalProperties and properties are mutual exclusive";
+                self.forbidden(&path, problem);
+            }
+            let mut below = place.below();
+            if below.meta {
+                below.no_defaults = Some("inside additionalProperties applying to object metadata".into());
+            }
+            if additional.kind() == Kind::Map {
+                self.schema(additional, &path, &below);
+            }
+        }
+        let object = place.root || flag(schema, "x-kubernetes-embedded-resource");
+        for (name, property) in properties.into_iter().flat_map(Ref::entries) {
+            let mut below = place.below();
+            if object && matches!(name, "metadata" | "kind" | "apiVersion") {
+                below.meta = true;
+                if place.root {
+                    below.no_defaults = Some(format!("in top-level {name}"));
+                }
+            }
+            self.schema(property, &path.child("properties").key(name), &below);
+        }
+    }
+
+    /// What lists and maps are merged by.
+    fn containers(&mut self, schema: Ref<'_>, path: &FieldPath) {
+        self.container(schema, path, MAP_TYPE, "object", &["atomic", "granular"]);
+        self.container(schema, path, LIST_TYPE, "array", &["atomic", "set", "map"]);
+        let items = schema.get("items").filter(|items| items.kind() == Kind::Map);
+        let Some(items) = items.filter(|_| schema.str("type") == "array" && schema.str(LIST_TYPE) == "set")
+        else {
+            return;
+        };
+        let word = match (items.str("type"), items.str(LIST_TYPE), items.str(MAP_TYPE)) {
+            ("array", "" | "atomic", _) | ("object", _, "atomic") => return,
+            ("array", ..) => LIST_TYPE,
+            ("object", ..) => MAP_TYPE,
+            _ => return,
+        };
+        let shown = items
+            .get(LIST_TYPE)
+            .map_or_else(|| "null".to_owned(), Ref::to_json);
+        self.errors.push(FieldError::invalid(
+            &path.child("items").child(word),
+            Shown(shown),
+            "must be atomic as item of a list with x-kubernetes-list-type=set",
+        ));
+    }
+
+    fn container(&mut self, schema: Ref<'_>, path: &FieldPath, word: &str, wanted: &str, known: &[&str]) {
+        let said = schema.str(word);
+        if said.is_empty() {
+            return;
+        }
+        let problem = format!("must be {wanted} if {word} is specified");
+        match schema.str("type") {
+            "" => self.required(&path.child("type"), &problem),
+            ty if ty == wanted => {}
+            ty => self
+                .errors
+                .push(FieldError::invalid(&path.child("type"), ty, problem)),
+        }
+        if !known.contains(&said) {
+            let error = FieldError::not_supported(&path.child(word), said, known);
+            self.errors.push(error);
+        }
+    }
+
+    /// Lists whose items have keys, and the keys.
+    fn list_of_maps(&mut self, schema: Ref<'_>, path: &FieldPath) {
+        let list_type = schema.str(LIST_TYPE);
+        let keys: Vec<&str> = schema.list(LIST_MAP_KEYS).filter_map(Ref::as_str).collect();
+        let at_type = path.child(LIST_TYPE);
+        let must_be_map = "must be map if x-kubernetes-list-map-keys is non-empty";
+        match list_type {
+            "" if !keys.is_empty() => self.required(&at_type, must_be_map),
+            "" | "map" => {}
+            other if !keys.is_empty() => {
+                self.errors
+                    .push(FieldError::invalid(&at_type, other, must_be_map));
+            }
+            _ => {}
+        }
+        let items = schema.get("items").filter(|items| !items.is_null());
+        if list_type == "map" {
+            if keys.is_empty() {
+                let problem = "must not be empty if x-kubernetes-list-type is map";
+                self.required(&path.child(LIST_MAP_KEYS), problem);
+            }
+            match items {
+                Some(items) if items.str("type") == "object" => self.keys(&keys, items, path),
+                Some(items) => self.errors.push(FieldError::invalid(
+                    &path.child("items").child("type"),
+                    items.str("type"),
+                    "must be object if parent array's x-kubernetes-list-type is map",
+                )),
+                None => {
+                    let problem = "must have a schema if x-kubernetes-list-type is map";
+                    self.required(&path.child("items"), problem);
+                }
+            }
+        }
+        let nullable = items.is_some_and(|items| flag(items, "nullable"));
+        if matches!(list_type, "set" | "map") && nullable {
+            let problem = format!("cannot be nullable when x-kubernetes-list-type is {list_type}");
+            self.forbidden(&path.child("items").child("nullable"), &problem);
+        }
+    }
+
+    fn keys(&mut self, keys: &[&str], items: Ref<'_>, path: &FieldPath) {
+        let at = path.child(LIST_MAP_KEYS);
+        let shown = || Shown(serde_json::to_string(keys).unwrap_or_default());
+        for (index, key) in keys.iter().enumerate() {
+            let own_path = path.child("items").child("properties").key(key);
+            if keys[..index].contains(key) {
+                let problem = "must not contain duplicate entries";
+                self.errors.push(FieldError::invalid(&at, shown(), problem));
+            }
+            let Some(property) = items.at(&["properties", key]) else {
+                let problem = "entries must all be names of item properties";
+                self.errors.push(FieldError::invalid(&at, shown(), problem));
+                continue;
+            };
+            if matches!(property.str("type"), "array" | "object") {
+                self.errors.push(FieldError::invalid(
+                    &own_path.child("type"),
+                    items.str("type"),
+                    "must be a scalar type if parent array's x-kubernetes-list-type is map",
+                ));
+            }
+            let required = items.list("required").any(|own| own.as_str() == Some(*key));
+            if !required && !is_said(property, "default") {
+                let problem = "this property is in x-kubernetes-list-map-keys, so it must have a default or be a required property";
+                self.required(&own_path.child("default"), problem);
+            }
+            if flag(property, "nullable") {
+                let problem = "this property is in x-kubernetes-list-map-keys, so it cannot be nullable";
+                self.forbidden(&own_path.child("nullable"), problem);
+            }
+        }
+    }
+
+    /// The form of rules in CEL, not what they say.
+    fn rules(&mut self, schema: Ref<'_>, path: &FieldPath) {
+        for (index, rule) in schema.list("x-kubernetes-validations").enumerate() {
+            let path = path.child("x-kubernetes-validations").index(index);
+            let (text, message) = (rule.str("rule").trim(), rule.str("message"));
+            let broken = |text: &str| text.contains(['\n', '\r']);
+            if text.is_empty() {
+                self.required(&path.child("rule"), "rule is not specified");
+            } else if !message.is_empty() && message.trim().is_empty() {
+                self.invalid(&path, "message", message, "must be non-empty if specified");
+            } else if broken(message.trim()) {
+                self.invalid(&path, "message", message, "must not contain line breaks");
+            } else if broken(text) && message.trim().is_empty() {
+                let problem = "message must be specified if rule contains line breaks";
+                self.required(&path.child("message"), problem);
+            }
+            let expression = rule.str("messageExpression");
+            if !expression.is_empty() && expression.trim().is_empty() {
+                let problem = "messageExpression must be non-empty if specified";
+                self.required(&path.child("messageExpression"), problem);
+            }
+            let reason = rule.str("reason");
+            if !reason.is_empty() && !REASONS.contains(&reason) {
+                let error = FieldError::not_supported(&path.child("reason"), reason, &REASONS);
+                self.errors.push(error);
+            }
+            let field = rule.str("fieldPath");
+            if !field.is_empty() && field.trim().is_empty() {
+                self.invalid(&path, "fieldPath", field, "must be non-empty if specified");
+            }
+            if broken(field) {
+                self.invalid(&path, "fieldPath", field, "must not contain line breaks");
+            }
+        }
+    }
+
+    fn invalid(&mut self, path: &FieldPath, name: &str, value: &str, problem: &str) {
+        self.errors
+            .push(FieldError::invalid(&path.child(name), value, problem));
+    }
+}
+
+fn flag(schema: Ref<'_>, name: &str) -> bool {
+    schema.get(name).and_then(Ref::as_bool) == Some(true)
+}
+
+fn is_said(schema: Ref<'_>, name: &str) -> bool {
+    schema.get(name).is_some_and(|own| match own.kind() {
+        Kind::Null => false,
+        Kind::String => own.as_str() != Some(""),
+        Kind::Map if name == "patternProperties" || name == "definitions" => !own.is_empty(),
+        _ => true,
+    })
+}
