@@ -130,22 +130,9 @@ async fn work(arguments: AgentArguments) -> anyhow::Result<()> {
     start_network(&arguments, &runtime, &services, &node_name);
     // Pods that run already ask for names and services, whatever the container runtime does.
     start_services(&arguments, &runtime, &services, &node_name);
-    let socket = config.container_runtime_endpoint.clone();
-    if arguments.container_runtime_endpoint.is_none() {
-        start_containerd(&arguments, &runtime).await?;
-    }
-    let program = crate::image::BASE_PROGRAM;
-    let architecture = node_sys::machine::Machine::observe().architecture;
-    let cri = CriClient::new(&socket);
-    base::ensure(
-        &runtime,
-        &cri,
-        &arguments.data_dir.join("images"),
-        program,
-        architecture,
-    )
-    .await?;
-    let kubelet = Kubelet::start(runtime.clone(), config, client.kube().clone()).await?;
+    let cri = CriClient::new(&config.container_runtime_endpoint);
+    let container_runtime = container_runtime(&arguments, &runtime, &cri);
+    let kubelet = Kubelet::start(runtime.clone(), config, client.kube().clone(), container_runtime).await?;
     tracing::info!(node = node_name, port = kubelet.port(), "the node agent runs");
     let mut term = signal(SignalKind::terminate()).context("listening for signals")?;
     let mut interrupt = signal(SignalKind::interrupt()).context("listening for signals")?;
@@ -176,6 +163,21 @@ fn start_network(arguments: &AgentArguments, runtime: &Runtime, client: &Client,
 
 fn cni_config_dir(arguments: &AgentArguments) -> PathBuf {
     arguments.data_dir.join("cni")
+}
+
+/// Ends when the container runtime answers and has our own images.
+async fn container_runtime(
+    arguments: &AgentArguments,
+    runtime: &Runtime,
+    cri: &CriClient,
+) -> anyhow::Result<()> {
+    if arguments.container_runtime_endpoint.is_none() {
+        start_containerd(arguments, runtime).await?;
+    }
+    let program = crate::image::BASE_PROGRAM;
+    let architecture = node_sys::machine::Machine::observe().architecture;
+    let folder = arguments.data_dir.join("images");
+    Ok(base::ensure(runtime, cri, &folder, program, architecture).await?)
 }
 
 async fn start_containerd(arguments: &AgentArguments, runtime: &Runtime) -> anyhow::Result<()> {

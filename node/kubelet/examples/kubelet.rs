@@ -44,9 +44,6 @@ async fn run(
         cni_conf_dir: data.join("cni"),
         runtime: "/usr/sbin/runc".into(),
     };
-    let containerd = Containerd::ensure(&runtime, containerd).await?;
-    let cri = CriClient::new(containerd.socket());
-    base::ensure(&runtime, &cri, &data.join("images"), &program, "amd64").await?;
     let mut loaded = kube::Config::from_custom_kubeconfig(
         Kubeconfig::read_from(kubeconfig)?,
         &KubeConfigOptions::default(),
@@ -60,9 +57,15 @@ async fn run(
         node_name: node.into(),
         node_ip: ip,
         container_runtime_endpoint: containerd.socket(),
-        ..KubeletConfig::for_data_dir(data)
+        ..KubeletConfig::for_data_dir(data.clone())
     };
-    runtime.spawn("containerd", containerd.supervise());
-    let _kubelet = Kubelet::start(runtime.clone(), config, client).await?;
+    let container_runtime = async {
+        let containerd = Containerd::ensure(&runtime, containerd).await?;
+        let cri = CriClient::new(containerd.socket());
+        runtime.spawn("containerd", containerd.supervise());
+        base::ensure(&runtime, &cri, &data.join("images"), &program, "amd64").await?;
+        Ok::<_, Failure>(())
+    };
+    let _kubelet = Kubelet::start(runtime.clone(), config, client, container_runtime).await?;
     std::future::pending().await
 }

@@ -6,7 +6,6 @@ use kube::Client;
 use machinery_runtime::Runtime;
 use node_cri::{CriClient, CriError, v1};
 use node_sys::cgroup::CgroupResources;
-use node_sys::machine::Machine;
 use node_sys::mount::LinuxMounter;
 use node_volume::NodeResources;
 
@@ -21,7 +20,6 @@ use crate::images::ImageManager;
 use crate::managers::{ManagerContext, rows};
 use crate::node::facts::NodeFacts;
 use crate::node::registration::register;
-use crate::node::status::health;
 use crate::pods::source::Pods;
 use crate::pods::worker::WorkerContext;
 use crate::server::{Listeners, ServerError};
@@ -54,43 +52,31 @@ pub struct Kubelet {
 }
 
 impl Kubelet {
-    /// Starts everything; returns once the node is registered and the managers run.
-    pub async fn start(
+    /// Starts everything; returns once the node is registered and the managers run. `container_runtime` ends when the
+    /// runtime can be asked. The node is registered meanwhile, so that its pods' network is there when the runtime is.
+    pub async fn start<E: From<KubeletError>>(
         runtime: Runtime,
         config: KubeletConfig,
         client: Client,
-    ) -> Result<Self, KubeletError> {
-        let problems = config.problems();
-        if !problems.is_empty() {
-            return Err(KubeletError::Config(problems));
-        }
-        let config = Arc::new(config);
-        for folder in [config.pods_folder(), config.logs_folder(), config.run_folder()] {
-            std::fs::create_dir_all(folder).map_err(KubeletError::DataDirectory)?;
-        }
+        container_runtime: impl Future<Output = Result<(), E>>,
+    ) -> Result<Self, E> {
+        let config = Arc::new(prepare(config)?);
+        let mut facts = NodeFacts::observe(&config);
+        let registered = async { Ok(register(&runtime, &client, &config, &facts).await) };
+        let (node, ()) = futures::try_join!(registered, container_runtime)?;
         let listeners = Listeners::bind(&config).await.map_err(KubeletError::Server)?;
         let cri = CriClient::new(&config.container_runtime_endpoint);
-        let facts = observe_facts(&config, &cri)
-            .await
-            .map_err(KubeletError::Runtime)?;
-        let health = health(&cri).await;
-        let node = register(&runtime, &client, &config, &facts, &health).await;
+        facts.runtime_version = runtime_version(&cri).await.map_err(KubeletError::Runtime)?;
         let workers = worker_context(&runtime, &config, &client, cri, &facts);
         make_tiers(&workers.control, &facts).map_err(KubeletError::Cgroups)?;
         let pods = Pods::new(workers.clone());
-        let waker = Arc::downgrade(&pods);
-        workers.objects.on_change(Arc::new(move |uid| {
-            if let Some(pods) = waker.upgrade() {
-                pods.wake(uid);
-            }
-        }));
-        let node = Arc::new(node);
+        wake_on_change(&workers, &pods);
         let context = ManagerContext {
             runtime,
             client,
             config,
             facts,
-            node,
+            node: Arc::new(node),
             pods: pods.clone(),
             workers,
             listeners,
@@ -110,6 +96,28 @@ impl Kubelet {
     pub fn pod_count(&self) -> usize {
         self.pods.list().len()
     }
+}
+
+/// Checks the configuration and makes our folders.
+fn prepare(config: KubeletConfig) -> Result<KubeletConfig, KubeletError> {
+    let problems = config.problems();
+    if !problems.is_empty() {
+        return Err(KubeletError::Config(problems));
+    }
+    for folder in [config.pods_folder(), config.logs_folder(), config.run_folder()] {
+        std::fs::create_dir_all(folder).map_err(KubeletError::DataDirectory)?;
+    }
+    Ok(config)
+}
+
+/// Pods whose objects change are looked at again, as long as there are pods.
+fn wake_on_change(workers: &WorkerContext, pods: &Arc<Pods>) {
+    let pods = Arc::downgrade(pods);
+    workers.objects.on_change(Arc::new(move |uid| {
+        if let Some(pods) = pods.upgrade() {
+            pods.wake(uid);
+        }
+    }));
 }
 
 /// The groups of the three classes: what asks for nothing gets processor time only when nobody else wants it.
@@ -132,18 +140,10 @@ fn make_tiers(control: &ContainerControl, facts: &NodeFacts) -> Result<(), node_
         .apply(&format!("{root}/besteffort"), &shares(SHARES_MIN))
 }
 
-async fn observe_facts(config: &KubeletConfig, cri: &CriClient) -> Result<NodeFacts, CriError> {
-    let version = cri.version(v1::VersionRequest { version: "v1".into() }).await?;
-    let storage = node_sys::fs::usage(&config.data_dir).unwrap_or_default();
-    Ok(NodeFacts {
-        machine: Machine::observe(),
-        storage_bytes: storage.capacity_bytes,
-        runtime_version: format!(
-            "{}://{}",
-            version.runtime_name,
-            version.runtime_version.trim_start_matches('v')
-        ),
-    })
+async fn runtime_version(cri: &CriClient) -> Result<String, CriError> {
+    let found = cri.version(v1::VersionRequest { version: "v1".into() }).await?;
+    let version = found.runtime_version.trim_start_matches('v');
+    Ok(format!("{}://{version}", found.runtime_name))
 }
 
 fn worker_context(

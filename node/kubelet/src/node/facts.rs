@@ -27,8 +27,23 @@ pub struct NodeFacts {
     pub runtime_version: String,
 }
 
+/// What upstream's kubelet says of a runtime that has not answered yet.
+const RUNTIME_UNKNOWN: &str = "containerd://Unknown";
+
+impl NodeFacts {
+    /// Reads the machine; the runtime is asked later.
+    pub fn observe(config: &KubeletConfig) -> Self {
+        let storage = node_sys::fs::usage(&config.data_dir).unwrap_or_default();
+        Self {
+            machine: Machine::observe(),
+            storage_bytes: storage.capacity_bytes,
+            runtime_version: RUNTIME_UNKNOWN.to_string(),
+        }
+    }
+}
+
 /// Health as the conditions tell it.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Health {
     /// The runtime answers.
     pub runtime_ready: bool,
@@ -36,6 +51,22 @@ pub struct Health {
     pub network_ready: bool,
     /// Why not.
     pub message: String,
+}
+
+impl Health {
+    /// The runtime has not been asked, in upstream's words.
+    pub fn unknown() -> Self {
+        Self {
+            runtime_ready: false,
+            network_ready: false,
+            message: "container runtime status check may not have completed yet".to_string(),
+        }
+    }
+
+    /// Whether pods can run.
+    pub fn is_ready(&self) -> bool {
+        self.runtime_ready && self.network_ready
+    }
 }
 
 /// Labels every node carries.
@@ -150,7 +181,7 @@ fn runtime_handlers() -> Vec<NodeRuntimeHandler> {
 }
 
 fn conditions(health: &Health, now: Timestamp, previous: &NodeStatus) -> Vec<NodeCondition> {
-    let ready = health.runtime_ready && health.network_ready;
+    let ready = health.is_ready();
     let verdicts = [
         (
             "MemoryPressure",

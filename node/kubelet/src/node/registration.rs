@@ -13,17 +13,11 @@ use crate::config::KubeletConfig;
 /// First and longest pause between tries.
 const BACKOFF: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(7));
 
-/// Tries until the node is registered, and returns the object.
-pub async fn register(
-    runtime: &Runtime,
-    client: &Client,
-    config: &KubeletConfig,
-    facts: &NodeFacts,
-    health: &Health,
-) -> Node {
+/// Tries until the node is registered, and returns the object. One that is new is not Ready yet.
+pub async fn register(runtime: &Runtime, client: &Client, config: &KubeletConfig, facts: &NodeFacts) -> Node {
     let mut pause = BACKOFF.0;
     loop {
-        match attempt(runtime, client, config, facts, health).await {
+        match attempt(runtime, client, config, facts).await {
             Ok(node) => return node,
             Err(error) => tracing::info!(error = %error, "node not registered yet"),
         }
@@ -37,10 +31,9 @@ async fn attempt(
     client: &Client,
     config: &KubeletConfig,
     facts: &NodeFacts,
-    health: &Health,
 ) -> Result<Node, kube::Error> {
     let api: Api<Node> = Api::all(client.clone());
-    let wanted = facts::node(config, facts, health, runtime.now());
+    let wanted = facts::node(config, facts, &Health::unknown(), runtime.now());
     match api.create(&PostParams::default(), &wanted).await {
         Err(kube::Error::Api(status)) if status.code == 409 => {}
         other => return other,

@@ -14,8 +14,11 @@ use super::facts::{self, Health, NodeFacts};
 use crate::api::events::{EventKind, EventRecorder};
 use crate::config::KubeletConfig;
 
-/// Until the node is ready, and after.
-const LOOK_AFTER: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(10));
+/// Once the node is ready.
+const LOOK_AFTER: Duration = Duration::from_secs(10);
+/// Until then, after this part of the time it has not been, within these bounds.
+const LOOK_SOON: (Duration, Duration) = (Duration::from_millis(10), Duration::from_secs(1));
+const LOOK_SOON_PART: u32 = 8;
 /// Written at least this often, so that the heartbeat shows.
 const WRITE_AFTER: Duration = Duration::from_secs(300);
 /// Upstream's `nodeStatusMaxImages`.
@@ -86,9 +89,10 @@ impl StatusKeeper {
         let mut last = node.status.clone().unwrap_or_default();
         let mut written_at = self.runtime.monotonic();
         let mut was_ready = None;
+        let mut last_ready = self.runtime.monotonic();
         loop {
             let health = health(&self.cri).await;
-            let ready = health.runtime_ready && health.network_ready;
+            let ready = health.is_ready();
             let mut status = facts::status(&self.config, &self.facts, &health, self.runtime.now(), &last);
             status.images = Some(self.images().await);
             let due = self.runtime.monotonic() - written_at >= WRITE_AFTER;
@@ -103,9 +107,13 @@ impl StatusKeeper {
                     Err(error) => tracing::debug!(error = %error, "node status not written"),
                 }
             }
-            self.runtime
-                .sleep(if ready { LOOK_AFTER.1 } else { LOOK_AFTER.0 })
-                .await;
+            let now = self.runtime.monotonic();
+            let pause = match ready {
+                true => LOOK_AFTER,
+                false => ((now - last_ready) / LOOK_SOON_PART).clamp(LOOK_SOON.0, LOOK_SOON.1),
+            };
+            last_ready = if ready { now } else { last_ready };
+            self.runtime.sleep(pause).await;
         }
     }
 
