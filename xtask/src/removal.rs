@@ -5,11 +5,13 @@
 //! links, addresses and tables that carry Knarr's name.
 
 use crate::host::Host;
-use crate::process;
+use crate::{host_ports, process};
 use anyhow::{Context, Result, bail};
 use std::collections::BTreeSet;
 use std::fs;
+use std::io::Write;
 use std::path::{Path, PathBuf};
+use std::process::Stdio;
 use std::time::Duration;
 
 /// Removes the cluster that keeps its things in `data_dir` and runs on `host`; `say` is told each step.
@@ -33,7 +35,7 @@ pub fn remove(data_dir: &Path, host: &Host, say: impl Fn(&str)) -> Result<()> {
     remove_groups(host);
     unmount(data_dir)?;
     remove_traces(data_dir);
-    remove_network(host);
+    remove_network(data_dir, host, &say);
     host.remove()?;
     say(&format!("removing {}", data_dir.display()));
     match fs::remove_dir_all(data_dir) {
@@ -73,7 +75,7 @@ fn end(signal: &str, pids: &[u32]) {
         // A process that ended meanwhile is what was wanted.
         let _ = kill
             .args(["-s", signal, &pid.to_string()])
-            .stderr(std::process::Stdio::null())
+            .stderr(Stdio::null())
             .status();
     }
 }
@@ -206,22 +208,60 @@ fn unmount(data_dir: &Path) -> Result<()> {
     Ok(())
 }
 
-/// The pods' bridge and the tables; a namespace takes its own with it.
-fn remove_network(host: &Host) {
+/// The pods' bridge, the tables and the host's settings; a namespace takes its own with it.
+fn remove_network(data_dir: &Path, host: &Host, say: impl Fn(&str)) {
     if host.is_isolated() {
         return;
     }
+    restore_settings(data_dir);
     let quiet = |program: &str, arguments: &[&str]| {
         // Absent is as good as removed.
         let _ = host
             .command(program)
             .args(arguments)
-            .stderr(std::process::Stdio::null())
+            .stderr(Stdio::null())
             .status();
     };
     quiet("ip", &["link", "delete", "cni0"]);
     quiet("ip", &["address", "delete", "10.96.0.10/32", "dev", "lo"]);
     for table in ["knarr-proxy", "knarr-network", "knarr-dns"] {
         quiet("nft", &["delete", "table", "ip", table]);
+    }
+    if let Err(error) = remove_host_ports() {
+        say(&format!(
+            "host ports of containers stay in the nat table: {error:#}"
+        ));
+    }
+}
+
+fn remove_host_ports() -> Result<()> {
+    let saved = process::output(process::command("iptables-save").args(["-t", "nat"]))?;
+    let removal = host_ports::removal(&saved);
+    if removal.is_empty() {
+        return Ok(());
+    }
+    let mut restore = process::command("iptables-restore");
+    let mut child = restore.arg("--noflush").stdin(Stdio::piped()).spawn()?;
+    let mut input = child.stdin.take().context("it was given a pipe")?;
+    input.write_all(removal.as_bytes())?;
+    drop(input);
+    if !child.wait()?.success() {
+        bail!("iptables-restore refused what it was told");
+    }
+    Ok(())
+}
+
+/// Puts back what the agent has noted, one `NAME BEFORE AFTER` in a line, unless somebody else has changed it since.
+fn restore_settings(data_dir: &Path) {
+    let note = fs::read_to_string(data_dir.join("agent/host-settings")).unwrap_or_default();
+    for line in note.lines() {
+        let [name, before, after] = line.split(' ').collect::<Vec<_>>()[..] else {
+            continue;
+        };
+        let path = Path::new("/proc/sys").join(name);
+        if fs::read_to_string(&path).is_ok_and(|now| now.trim() == after) {
+            // A setting that cannot be put back is as harmless as it was.
+            let _ = fs::write(path, before);
+        }
     }
 }

@@ -27,14 +27,19 @@ pub(crate) struct Arguments {
     /// Use a debug build, which is there sooner and runs slower.
     #[arg(long)]
     pub dev: bool,
+    /// Run this binary instead of building one.
+    #[arg(long, value_name = "FILE", conflicts_with = "dev")]
+    pub binary: Option<PathBuf>,
 }
 
 pub(crate) fn run(config: &Config, arguments: &Arguments) -> Result<()> {
     let begun = now();
-    packages::ensure(packages::BUILD)?;
     packages::ensure(packages::NODE)?;
     packages::ensure(&["curl"])?;
-    let knarr = build(config, arguments.dev)?;
+    let knarr = match &arguments.binary {
+        Some(binary) => binary.clone(),
+        None => build(config, arguments.dev)?,
+    };
     let host = Host::prepare(arguments.isolated.clone())?;
     fs::create_dir_all(&arguments.data_dir).context("making the data directory; is this root?")?;
     let api = start(&knarr, &host, arguments)?;
@@ -53,6 +58,7 @@ fn build(config: &Config, dev: bool) -> Result<PathBuf> {
     } else {
         ("release", "release")
     };
+    packages::ensure(packages::BUILD)?;
     println!("==> building the binary ({profile})");
     let mut build = process::command("cargo");
     process::run(build.current_dir(&config.root).args([

@@ -150,6 +150,7 @@ fn start_network(arguments: &AgentArguments, runtime: &Runtime, client: &Client,
         cluster_cidr: arguments.cluster_cidr,
         cni_config_dir: cni_config_dir(arguments),
         cni_state_dir: arguments.data_dir.join("cni-state"),
+        host_settings: arguments.data_dir.join("host-settings"),
         mtu: None,
     };
     // The task belongs to the runtime; its handle is not needed.

@@ -3,6 +3,7 @@
 //! Only what such archives hold is understood: plain files and folders, and on reading the long names
 //! that tools write as pax records or GNU entries.
 
+use std::collections::BTreeSet;
 use std::io::{self, Read, Write};
 
 use sha2::{Digest, Sha256};
@@ -249,44 +250,58 @@ pub struct ImageSource {
 
 /// Writes an image as an archive in OCI layout.
 pub fn write_image<W: Write>(out: W, source: &ImageSource) -> io::Result<W> {
-    let layer = digest(&source.layer);
-    let config = serde_json::json!({
+    write_images(out, std::slice::from_ref(source))
+}
+
+/// Writes images as one archive in OCI layout; what they share is in it once.
+pub fn write_images<W: Write>(out: W, sources: &[ImageSource]) -> io::Result<W> {
+    let mut tar = TarWriter::new(out);
+    tar.file("oci-layout", 0o644, br#"{"imageLayoutVersion":"1.0.0"}"#)?;
+    let (mut written, mut entries) = (BTreeSet::new(), Vec::new());
+    for source in sources {
+        let layer = digest(&source.layer);
+        let config = configuration(source, &layer);
+        let manifest = manifest(source, &layer, &config);
+        let documents = [&config, &manifest].map(|text| (digest(text.as_bytes()), text.as_bytes()));
+        for (name, blob) in documents.into_iter().chain([(layer, source.layer.as_slice())]) {
+            let path = format!("blobs/sha256/{}", name.trim_start_matches("sha256:"));
+            if written.insert(name) {
+                tar.file(&path, 0o644, blob)?;
+            }
+        }
+        entries.extend(source.names.iter().map(|name| index_entry(name, &manifest)));
+    }
+    let index = serde_json::json!({"schemaVersion": 2, "manifests": entries}).to_string();
+    tar.file("index.json", 0o644, index.as_bytes())?;
+    tar.finish()
+}
+
+fn configuration(source: &ImageSource, layer: &str) -> String {
+    serde_json::json!({
         "architecture": source.architecture, "os": "linux",
         "config": {"Entrypoint": source.entrypoint, "Cmd": source.arguments, "Env": source.env, "WorkingDir": "/"},
         "rootfs": {"type": "layers", "diff_ids": [layer]},
         "history": [{"created_by": "knarr"}],
     })
-    .to_string();
-    let manifest = serde_json::json!({
+    .to_string()
+}
+
+fn manifest(source: &ImageSource, layer: &str, config: &str) -> String {
+    serde_json::json!({
         "schemaVersion": 2, "mediaType": "application/vnd.oci.image.manifest.v1+json",
         "config": {"mediaType": "application/vnd.oci.image.config.v1+json",
                    "digest": digest(config.as_bytes()), "size": config.len()},
         "layers": [{"mediaType": "application/vnd.oci.image.layer.v1.tar", "digest": layer, "size": source.layer.len()}],
     })
-    .to_string();
-    let entries: Vec<serde_json::Value> = source
-        .names
-        .iter()
-        .map(|name| {
-            serde_json::json!({
-                "mediaType": "application/vnd.oci.image.manifest.v1+json",
-                "digest": digest(manifest.as_bytes()), "size": manifest.len(),
-                "annotations": {"io.containerd.image.name": name},
-            })
-        })
-        .collect();
-    let index = serde_json::json!({"schemaVersion": 2, "manifests": entries}).to_string();
-    let mut tar = TarWriter::new(out);
-    tar.file("oci-layout", 0o644, br#"{"imageLayoutVersion":"1.0.0"}"#)?;
-    for blob in [config.as_bytes(), manifest.as_bytes(), source.layer.as_slice()] {
-        tar.file(
-            &format!("blobs/sha256/{}", digest(blob).trim_start_matches("sha256:")),
-            0o644,
-            blob,
-        )?;
-    }
-    tar.file("index.json", 0o644, index.as_bytes())?;
-    tar.finish()
+    .to_string()
+}
+
+fn index_entry(name: &str, manifest: &str) -> serde_json::Value {
+    serde_json::json!({
+        "mediaType": "application/vnd.oci.image.manifest.v1+json",
+        "digest": digest(manifest.as_bytes()), "size": manifest.len(),
+        "annotations": {"io.containerd.image.name": name},
+    })
 }
 
 #[cfg(test)]
@@ -312,6 +327,29 @@ mod tests {
         assert_eq!(reader.read_small().unwrap(), b"hello");
         assert_eq!(reader.next_file().unwrap().unwrap().name, long);
         assert_eq!(reader.next_file().unwrap(), None);
+    }
+
+    #[test]
+    fn images_of_one_archive_share_what_is_the_same() {
+        let image = |name: &str| ImageSource {
+            names: vec![name.into()],
+            arguments: vec![name.into()],
+            layer: vec![1; 700],
+            ..ImageSource::default()
+        };
+        let bytes = write_images(Vec::new(), &[image("example/a:1"), image("example/b:1")]).unwrap();
+        let mut reader = TarReader::new(bytes.as_slice());
+        let mut blobs = 0;
+        while let Some(entry) = reader.next_file().unwrap() {
+            blobs += usize::from(entry.name.starts_with("blobs/"));
+            if entry.name == "index.json" {
+                let index: serde_json::Value = serde_json::from_slice(&reader.read_small().unwrap()).unwrap();
+                let names =
+                    [0, 1].map(|at| &index["manifests"][at]["annotations"]["io.containerd.image.name"]);
+                assert_eq!(names, ["example/a:1", "example/b:1"]);
+            }
+        }
+        assert_eq!(blobs, 5, "a configuration and a manifest each, and one layer");
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Runs the pod network alone, in the network namespace it is started in: `network KUBECONFIG NODE CNI_DIR STATE_DIR`.
+//! Runs the pod network alone, in the network namespace it is started in: `network KUBECONFIG NODE CNI_DIR STATE_DIR NOTE`.
 
 use machinery_client::Client;
 use machinery_runtime::Runtime;
@@ -11,7 +11,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut next = || {
         arguments
             .next()
-            .ok_or("usage: network KUBECONFIG NODE CNI_DIR STATE_DIR")
+            .ok_or("usage: network KUBECONFIG NODE CNI_DIR STATE_DIR NOTE")
     };
     let runtime = Runtime::real();
     let client = Client::from_kubeconfig(next()?.as_ref(), runtime.clone()).await?;
@@ -20,6 +20,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         cluster_cidr: "10.244.0.0/16".parse()?,
         cni_config_dir: next()?.into(),
         cni_state_dir: next()?.into(),
+        host_settings: next()?.into(),
         mtu: None,
     };
     let _running = start(config, client, Arc::new(node_sys::SystemExec), runtime);

@@ -16,6 +16,8 @@ pub struct NetworkConfig {
     pub cni_config_dir: PathBuf,
     /// Where addresses given out are remembered.
     pub cni_state_dir: PathBuf,
+    /// The file that notes how the host's settings were before.
+    pub host_settings: PathBuf,
     /// Of pods' links; `None` leaves it to the kernel.
     pub mtu: Option<u32>,
 }

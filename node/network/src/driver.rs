@@ -1,6 +1,7 @@
 //! Watches nodes and writes the plan.
 
-use crate::config::{NetworkConfig, SYSCTLS};
+use crate::config::NetworkConfig;
+use crate::host;
 use crate::model::NodeView;
 use crate::plan::{CONFLIST, Plan, plan, route_changes};
 use futures::future::BoxFuture;
@@ -51,7 +52,7 @@ fn run(
             exec,
             written: Plan::default(),
         };
-        prepare_host();
+        host::prepare(Path::new("/proc/sys"), &network.config.host_settings);
         loop {
             dirty.next_batch().await;
             let mut wait = RETRY.0;
@@ -68,18 +69,6 @@ fn run(
 fn wanted(config: &NetworkConfig, nodes: &Informer<NodeView>) -> Plan {
     let all = nodes.list();
     plan(config, all.iter().map(|node| (node.name(), &node.projection)))
-}
-
-/// Lets the host pass packets on. What cannot be set is said once; in a container it often is set already.
-fn prepare_host() {
-    for (name, value, optional) in SYSCTLS {
-        let path = Path::new("/proc/sys").join(name);
-        match std::fs::write(&path, value) {
-            Err(error) if !optional => tracing::warn!(%name, %error, "a setting of the host was not made"),
-            Err(error) => tracing::debug!(%name, %error, "a setting of the host was not made"),
-            Ok(()) => {}
-        }
-    }
 }
 
 struct Network {

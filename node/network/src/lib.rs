@@ -10,6 +10,7 @@
 
 pub mod config;
 mod driver;
+mod host;
 pub mod model;
 pub mod plan;
 

@@ -95,6 +95,7 @@ mod tests {
             cluster_cidr: "10.244.0.0/16".parse().unwrap(),
             cni_config_dir: "/c".into(),
             cni_state_dir: "/s".into(),
+            host_settings: "/h".into(),
             mtu: None,
         }
     }

@@ -5,7 +5,7 @@
 use std::path::Path;
 
 use machinery_runtime::Runtime;
-use node_cri::archive::{ImageSource, TarWriter, digest, write_image};
+use node_cri::archive::{ImageSource, TarWriter, digest, write_image, write_images};
 use node_cri::import::{ImportLease, import};
 use node_cri::{CriClient, CriError};
 
@@ -37,21 +37,31 @@ impl BaseImage {
 
     /// Its archive in OCI layout, around the program given.
     pub fn archive(self, program: &[u8], architecture: &str) -> std::io::Result<Vec<u8>> {
+        write_image(Vec::new(), &self.source(layer(program)?, architecture))
+    }
+
+    fn source(self, layer: Vec<u8>, architecture: &str) -> ImageSource {
         let (entrypoint, arguments) = match self {
             Self::Pause => (vec!["/base", "pause"], vec![]),
             Self::Hello => (vec!["/base"], vec!["hello"]),
         };
         let owned = |words: Vec<&str>| words.into_iter().map(str::to_string).collect();
-        let source = ImageSource {
+        ImageSource {
             names: vec![self.reference().to_string()],
             architecture: architecture.to_string(),
-            layer: layer(program)?,
+            layer,
             entrypoint: owned(entrypoint),
             arguments: owned(arguments),
             env: vec!["PATH=/".to_string()],
-        };
-        write_image(Vec::new(), &source)
+        }
     }
+}
+
+/// Both in one archive: their layer is the same.
+fn archive(program: &[u8], architecture: &str) -> std::io::Result<Vec<u8>> {
+    let layer = layer(program)?;
+    let sources = [BaseImage::Pause, BaseImage::Hello].map(|image| image.source(layer.clone(), architecture));
+    write_images(Vec::new(), &sources)
 }
 
 fn layer(program: &[u8]) -> std::io::Result<Vec<u8>> {
@@ -104,11 +114,9 @@ pub async fn ensure(
     if std::fs::read_to_string(&mark).is_ok_and(|before| before == now) {
         return Ok(());
     }
-    for image in [BaseImage::Pause, BaseImage::Hello] {
-        let path = folder.join("base.tar");
-        std::fs::write(&path, image.archive(program, architecture).map_err(io)?).map_err(io)?;
-        import_archive(runtime, cri, &path).await?;
-        std::fs::remove_file(&path).map_err(io)?;
-    }
+    let path = folder.join("base.tar");
+    std::fs::write(&path, archive(program, architecture).map_err(io)?).map_err(io)?;
+    import_archive(runtime, cri, &path).await?;
+    std::fs::remove_file(&path).map_err(io)?;
     std::fs::write(&mark, now).map_err(io)
 }

@@ -1,0 +1,54 @@
+//! Settings of the host that pods need. What was there before is noted once, for whoever takes the node away.
+
+use crate::config::SYSCTLS;
+use std::io;
+use std::path::Path;
+
+/// Lets the host pass packets on. What cannot be set is said once; in a container it often is set already.
+pub(crate) fn prepare(settings: &Path, note: &Path) {
+    for (name, value, optional) in SYSCTLS {
+        match set(settings, note, name, value) {
+            Err(error) if !optional => tracing::warn!(%name, %error, "a setting of the host was not made"),
+            Err(error) => tracing::debug!(%name, %error, "a setting of the host was not made"),
+            Ok(()) => {}
+        }
+    }
+}
+
+/// The note has a line `NAME BEFORE AFTER` for each setting that was another when we first came.
+fn set(settings: &Path, note: &Path, name: &str, value: &str) -> io::Result<()> {
+    let path = settings.join(name);
+    let before = std::fs::read_to_string(&path)?;
+    let before = before.trim();
+    if before == value {
+        return Ok(());
+    }
+    let mut noted = std::fs::read_to_string(note).unwrap_or_default();
+    if !noted.lines().any(|line| line.split(' ').next() == Some(name)) {
+        noted.push_str(&format!("{name} {before} {value}\n"));
+        node_sys::fs::write_atomically(note, noted.as_bytes(), 0o644)?;
+    }
+    std::fs::write(&path, value)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_host_had_at_first_is_noted_once() {
+        let folder = tempfile::tempdir().unwrap();
+        let (settings, note) = (folder.path().join("sys"), folder.path().join("note"));
+        let forward = settings.join("net/ipv4/ip_forward");
+        std::fs::create_dir_all(forward.parent().unwrap()).unwrap();
+        for before in ["0", "1", "2"] {
+            std::fs::write(&forward, format!("{before}\n")).unwrap();
+            prepare(&settings, &note);
+            assert_eq!(std::fs::read_to_string(&forward).unwrap().trim(), "1");
+            assert_eq!(
+                std::fs::read_to_string(&note).unwrap(),
+                "net/ipv4/ip_forward 0 1\n"
+            );
+        }
+    }
+}
