@@ -198,6 +198,16 @@ pub(crate) fn tree_answer(
     }
 }
 
+/// A row of a table for a stored object; its metadata go as they are stored.
+fn entry_row(store: &Store, showing: Showing, entry: &Entry, beta: bool) -> Result<Vec<u8>, RegistryError> {
+    let (row, object) = (&store.row, store.decode(entry)?);
+    if showing.include != IncludeObject::Metadata || !is_current(row, entry) {
+        return Ok(row_of(row, showing, &object, beta));
+    }
+    let shown = table::partial_metadata(&entry.record, entry.revision, beta);
+    Ok(table::table_row(row, &object, showing.now, Some(&shown)))
+}
+
 /// A row of a table, with the object as asked.
 pub(crate) fn row_of(row: &ResourceRow, showing: Showing, object: &Tree, beta: bool) -> Vec<u8> {
     let shown = match showing.include {
@@ -251,7 +261,7 @@ pub(crate) fn list(
             let rows = page
                 .entries
                 .iter()
-                .map(|entry| Ok(row_of(row, showing, &store.decode(entry)?, beta)));
+                .map(|entry| entry_row(store, showing, entry, beta));
             json_text(StatusCode::OK, form, joined(head, rows)?)
         }
     }

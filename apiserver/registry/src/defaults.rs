@@ -1,11 +1,13 @@
 //! Defaults that upstream sets in code, beyond those its OpenAPI publishes (which the table has).
 //!
-//! A line `a.b[].c=value` sets `c` to a JSON value in every struct the path leads to, unless it is set. What depends
-//! on other fields stands in the functions below the lines. `machinery/api/facts/defaults.json` is what upstream's
+//! A line `a.b[].c=value` sets `c` to a value in every struct the path leads to, unless it is set; [`Additions`] says how.
+//! The lines of a kind are compiled once. What depends on other fields stands in the functions below the lines. `machinery/api/facts/defaults.json` is what upstream's
 //! defaulters were seen to do; the diff tool compares.
 
 use crate::core::pod::defaults as pod;
-use machinery_schema::{Mut, Ref, Step, Tree, Value};
+use machinery_schema::{Additions, Mut, Ref, Step, Tree, TypeId, Value};
+use std::collections::BTreeMap;
+use std::sync::OnceLock;
 
 /// Lines of a kind, by `group/plural`.
 const LINES: &[(&str, &[&str])] = &[
@@ -22,6 +24,10 @@ const LINES: &[(&str, &[&str])] = &[
     (
         "admissionregistration.k8s.io/mutatingwebhookconfigurations",
         WEBHOOKS,
+    ),
+    (
+        "admissionregistration.k8s.io/mutatingwebhookconfigurations",
+        &["webhooks[].reinvocationPolicy=\"Never\""],
     ),
     (
         "admissionregistration.k8s.io/validatingwebhookconfigurations",
@@ -181,6 +187,7 @@ const LINES: &[(&str, &[&str])] = &[
         &["spec.volumeMode=\"Filesystem\"", "status.phase=\"Pending\""],
     ),
     ("/replicationcontrollers", &["spec.replicas=1"]),
+    ("/pods", &["spec.enableServiceLinks=true"]),
     ("/secrets", &["type=\"Opaque\""]),
     (
         "/services",
@@ -245,6 +252,9 @@ const POD_SPEC: &[&str] = &[
     "volumes[].secret.defaultMode=420",
 ];
 
+const CONTAINER_LISTS: [&str; 3] = ["initContainers", "containers", "ephemeralContainers"];
+const PROBES: [&str; 3] = ["livenessProbe", "readinessProbe", "startupProbe"];
+
 /// Of a container.
 const CONTAINER: &[&str] = &[
     "env[].valueFrom.fieldRef.apiVersion=\"v1\"",
@@ -265,78 +275,108 @@ const PROBE: &[&str] = &[
 
 /// Sets what upstream's code sets for a kind; strategies with defaults of their own call it first.
 pub fn apply(group: &str, plural: &str, object: &mut Tree) {
-    if let Some((_, lines)) = LINES.iter().find(|(kind, _)| {
-        kind.split_once('/')
-            .is_some_and(|(g, p)| g == group && p == plural)
-    }) {
-        let mut root = object.root_mut();
-        lines.iter().for_each(|line| set_line(&mut root, line));
+    if let Some(additions) = compiled().get(&object.ty()) {
+        additions.apply(object);
     }
     match (group, plural) {
         ("apps", "deployments") => rolling(
             object,
             "strategy",
-            &[("maxUnavailable", "\"25%\""), ("maxSurge", "\"25%\"")],
+            &[
+                ("maxUnavailable", Value::Str("25%")),
+                ("maxSurge", Value::Str("25%")),
+            ],
         ),
         ("apps", "daemonsets") => rolling(
             object,
             "updateStrategy",
-            &[("maxUnavailable", "1"), ("maxSurge", "0")],
+            &[("maxUnavailable", Value::Int(1)), ("maxSurge", Value::Int(0))],
         ),
         ("apps", "statefulsets") => rolling(
             object,
             "updateStrategy",
-            &[("partition", "0"), ("maxUnavailable", "1")],
+            &[("partition", Value::Int(0)), ("maxUnavailable", Value::Int(1))],
         ),
         ("batch", "jobs") => job(object),
         ("networking.k8s.io", "networkpolicies") => policy_types(object),
         ("rbac.authorization.k8s.io", "rolebindings" | "clusterrolebindings") => subjects(object),
         ("", "replicationcontrollers") => controller_labels(object),
         ("", "nodes") => allocatable(object),
-        ("", "pods") => object
-            .with(&["spec"], |mut spec| {
-                set_unset(&mut spec, "enableServiceLinks", "true")
-            })
-            .unwrap_or_default(),
         ("autoscaling", "horizontalpodautoscalers") => {
             metrics(object);
             behavior(object);
         }
         ("flowcontrol.apiserver.k8s.io", "flowschemas") => precedence(object),
         ("", "limitranges") => limits(object),
-        ("admissionregistration.k8s.io", "mutatingwebhookconfigurations") => {
-            set_line(&mut object.root_mut(), "webhooks[].reinvocationPolicy=\"Never\"");
-        }
         ("resource.k8s.io", "resourceclaims") => device_counts(object, &["spec", "devices"]),
         ("resource.k8s.io", "resourceclaimtemplates") => device_counts(object, &["spec", "spec", "devices"]),
         _ => {}
     }
-    let spec: &[&str] = match (group, plural) {
+    if let Some(path) = pod_spec_of(group, plural) {
+        object.with(path, |mut spec| {
+            image_volumes(&mut spec);
+            pod::spec(&mut spec);
+        });
+    }
+}
+
+/// Where a kind has a pod's spec; nowhere for most.
+fn pod_spec_of(group: &str, plural: &str) -> Option<&'static [&'static str]> {
+    Some(match (group, plural) {
         ("", "pods") => &["spec"],
         ("", "podtemplates") => &["template", "spec"],
         ("apps", "deployments" | "replicasets" | "statefulsets" | "daemonsets")
         | ("batch", "jobs")
         | ("", "replicationcontrollers") => &["spec", "template", "spec"],
         ("batch", "cronjobs") => &["spec", "jobTemplate", "spec", "template", "spec"],
-        _ => return,
-    };
-    object.with(spec, |mut spec| pod_spec(&mut spec));
+        _ => return None,
+    })
 }
 
-fn pod_spec(spec: &mut Mut<'_>) {
-    POD_SPEC.iter().for_each(|line| set_line(spec, line));
-    for list in ["initContainers", "containers", "ephemeralContainers"] {
-        spec.each(list, |mut container| {
-            CONTAINER.iter().for_each(|line| set_line(&mut container, line));
-            for probe in ["livenessProbe", "readinessProbe", "startupProbe"] {
-                if let Some(mut probe) = container.field(probe) {
-                    PROBE.iter().for_each(|line| set_line(&mut probe, line));
-                }
-            }
+/// The lines of every kind, by the type of its objects.
+fn compiled() -> &'static BTreeMap<TypeId, Additions> {
+    static COMPILED: OnceLock<BTreeMap<TypeId, Additions>> = OnceLock::new();
+    COMPILED.get_or_init(|| {
+        let table = machinery_api::table();
+        let kinds = table.kinds().iter().map(|kind| {
+            let lines = lines_of(&kind.gvk.group, &kind.plural);
+            let lines = lines.iter().map(String::as_str);
+            // Another version may lack a field: a line that leads nowhere there says nothing there.
+            let known = lines.filter(|line| Additions::compile(table.schema(), kind.ty, [*line]).is_ok());
+            let additions = Additions::compile(table.schema(), kind.ty, known);
+            (kind.ty, additions.expect("no line is there twice"))
         });
+        kinds.filter(|(_, additions)| !additions.is_empty()).collect()
+    })
+}
+
+/// All lines of a kind, those of its pods among them.
+fn lines_of(group: &str, plural: &str) -> Vec<String> {
+    let own = LINES.iter().filter(|(kind, _)| {
+        kind.split_once('/')
+            .is_some_and(|(g, p)| g == group && p == plural)
+    });
+    let mut lines: Vec<String> = own
+        .flat_map(|(_, lines)| *lines)
+        .map(|line| (*line).to_owned())
+        .collect();
+    if let Some(path) = pod_spec_of(group, plural) {
+        let spec = path.join(".");
+        lines.extend(pod_lines().map(|line| format!("{spec}.{line}")));
     }
-    image_volumes(spec);
-    pod::spec(spec);
+    lines
+}
+
+/// Of a pod's spec with its containers and their probes.
+fn pod_lines() -> impl Iterator<Item = String> {
+    let containers = CONTAINER_LISTS.iter().flat_map(|list| {
+        let probes = PROBES
+            .iter()
+            .flat_map(|probe| PROBE.iter().map(move |line| format!("{probe}.{line}")));
+        let own = CONTAINER.iter().map(|line| (*line).to_owned());
+        own.chain(probes).map(move |line| format!("{list}[].{line}"))
+    });
+    POD_SPEC.iter().map(|line| (*line).to_owned()).chain(containers)
 }
 
 /// An image volume pulls like a container.
@@ -349,57 +389,8 @@ fn image_volumes(spec: &mut Mut<'_>) {
     });
 }
 
-/// Follows one line into the object.
-fn set_line(at: &mut Mut<'_>, line: &str) {
-    if let Some((path, value)) = line.split_once('=') {
-        follow(at, path, value);
-    }
-}
-
-fn follow(at: &mut Mut<'_>, path: &str, value: &str) {
-    let Some((first, rest)) = path.split_once('.') else {
-        set_unset(at, path, value);
-        return;
-    };
-    match first.strip_suffix("[]") {
-        Some(list) => at.each(list, |mut item| follow(&mut item, rest, value)),
-        None => {
-            if let Some(mut member) = at.field(first).filter(|member| !member.is_null()) {
-                follow(&mut member, rest, value);
-            }
-        }
-    }
-}
-
-/// Sets a member to a JSON scalar, `{}` or a list of one text, unless it has a value.
-fn set_unset(at: &mut Mut<'_>, name: &str, value: &str) {
-    let unset = match at.as_ref().get(name) {
-        None => true,
-        Some(own) => own.is_null() || own.as_str() == Some(""),
-    };
-    if !unset {
-        return;
-    }
-    match value {
-        "{}" => at.set(name, Value::EmptyMap),
-        "true" | "false" => at.set(name, value == "true"),
-        _ => {
-            if let Some(text) = value
-                .strip_prefix("[\"")
-                .and_then(|text| text.strip_suffix("\"]"))
-            {
-                at.entry(name).push(text);
-            } else if let Some(text) = value.strip_prefix('"').and_then(|text| text.strip_suffix('"')) {
-                at.set(name, text);
-            } else if let Ok(number) = value.parse::<i64>() {
-                at.set(name, number);
-            }
-        }
-    }
-}
-
 /// The strategy is a rolling update, with its numbers.
-fn rolling(object: &mut Tree, member: &str, numbers: &[(&str, &str)]) {
+fn rolling(object: &mut Tree, member: &str, numbers: &[(&str, Value<'_>)]) {
     object.with(&["spec"], |mut spec| {
         let mut strategy = spec.entry(member);
         if strategy.is_null() {
@@ -411,9 +402,9 @@ fn rolling(object: &mut Tree, member: &str, numbers: &[(&str, &str)]) {
             if rolling.is_null() {
                 rolling.set_value(Value::EmptyMap);
             }
-            numbers
-                .iter()
-                .for_each(|(name, value)| set_unset(&mut rolling, name, value));
+            for (name, value) in numbers {
+                rolling.default(name, *value);
+            }
         }
     });
 }

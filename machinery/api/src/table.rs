@@ -2,9 +2,9 @@
 
 use machinery_meta::{GroupKind, GroupVersion, GroupVersionKind, GroupVersionResource};
 use machinery_schema::table::blob::{self, Reader};
-use machinery_schema::{Schema, SchemaError, TypeId};
+use machinery_schema::{DisabledFields, Schema, SchemaError, TypeId};
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 pub(crate) const MAGIC: &[u8; 4] = b"knA1";
 
@@ -83,6 +83,7 @@ pub struct Table {
     kinds: Vec<KindInfo>,
     types: HashMap<String, TypeId>,
     gates: Vec<FeatureGate>,
+    disabled: OnceLock<DisabledFields>,
 }
 
 /// Kinds that are registered in every group version.
@@ -160,6 +161,12 @@ impl Table {
         found.map_or(true, |found| self.gates[found].default)
     }
 
+    /// The fields of built-in kinds that are not stored, because their gates are off by default; found on first use.
+    pub fn disabled_fields(&self) -> &DisabledFields {
+        self.disabled
+            .get_or_init(|| DisabledFields::of(&self.schema, |gate| self.gate_default(gate)))
+    }
+
     /// Every known kind as `group/version/kind` (core: `v1/Pod`), with its type.
     pub fn all_types(&self) -> impl Iterator<Item = (&str, TypeId)> {
         self.types.iter().map(|(key, id)| (key.as_str(), *id))
@@ -198,6 +205,7 @@ impl Table {
             kinds,
             types,
             gates,
+            disabled: OnceLock::new(),
         })
     }
 }

@@ -1,7 +1,9 @@
 //! Filling in what the schema says where a document said nothing.
 
-use crate::table::{Schema, Shape, TypeId};
-use crate::tree::{Mut, Tree, Value};
+use crate::normal::is_zero;
+use crate::table::{Field, Schema, Shape, TypeId};
+use crate::tree::{Node, Tag, Tree, child_type, find_field};
+use smallvec::SmallVec;
 use std::sync::Arc;
 
 /// Whether a published default is more than Go's zero value; the others describe and change nothing.
@@ -18,52 +20,70 @@ pub(crate) fn is_effective(default: &str, pointer: bool, typed: bool) -> bool {
 pub fn apply_defaults(tree: &mut Tree) {
     let schema = Arc::clone(tree.schema());
     if schema.ty(tree.ty()).defaulted {
-        apply(&schema, tree.root_mut());
+        tree.root = apply(&schema, tree, tree.root, tree.ty);
     }
 }
 
-fn apply(schema: &Schema, mut value: Mut<'_>) {
-    let id = value.ty();
-    if schema.ty(id).shape == Shape::Struct {
-        apply_to_struct(schema, id, &mut value);
+/// The value with its defaults, in the same place.
+fn apply(schema: &Schema, tree: &mut Tree, node: Node, id: TypeId) -> Node {
+    let node = if node.tag() == Tag::Map && schema.ty(id).shape == Shape::Struct {
+        apply_to_struct(schema, tree, node, id)
+    } else {
+        node
+    };
+    if !matches!(node.tag(), Tag::Map | Tag::List) {
+        return node;
     }
-    for index in 0..value.as_ref().len() {
-        if let Some(child) = value.nth(index)
-            && schema.ty(child.ty()).defaulted
-        {
-            apply(schema, child);
+    for at in node.range() {
+        let child = tree.nodes[at];
+        let ty = child_type(schema, id, child);
+        if schema.ty(ty).defaulted {
+            tree.nodes[at] = apply(schema, tree, child, ty);
         }
     }
+    node
 }
 
-fn apply_to_struct(schema: &Schema, id: TypeId, value: &mut Mut<'_>) {
-    if value.as_ref().kind() != crate::Kind::Map {
-        return;
-    }
-    let typed = schema.ty(id).typed;
-    for field in schema.fields(id) {
-        let Some(default) = schema.default_of(field) else {
+fn apply_to_struct(schema: &Schema, tree: &mut Tree, node: Node, id: TypeId) -> Node {
+    let ty = schema.ty(id);
+    let mut missing: SmallVec<[Node; 4]> = SmallVec::new();
+    for position in schema.defaults(ty) {
+        let position = usize::from(*position);
+        let Some(field) = schema.field_at(id, position) else {
             continue;
         };
-        if !is_effective(default, field.pointer, typed) {
+        let found = find_field(tree.children(node), position).map(|at| node.range().start + at);
+        let own = found.map(|at| tree.nodes[at]);
+        if own.is_some_and(|own| !ty.typed || field.pointer || !is_zero(tree, field.ty, own)) {
             continue;
         }
-        let name = schema.text(field.name);
-        let unset = match value.as_ref().get(name) {
-            None => true,
-            Some(own) => typed && !field.pointer && crate::normal::is_zero(own.tree, field.ty, own.node),
-        };
-        if unset {
-            set_default(value, name, default);
+        let value = value_of(schema, tree, field).in_field(position);
+        match found {
+            Some(at) => tree.nodes[at] = value,
+            None => missing.push(value),
         }
+    }
+    if missing.is_empty() {
+        node
+    } else {
+        tree.with_fields(node, &missing)
     }
 }
 
-fn set_default(value: &mut Mut<'_>, name: &str, default: &str) {
+/// The default of a field, in this tree.
+fn value_of(schema: &Schema, tree: &mut Tree, field: &Field) -> Node {
+    let default = schema.default_of(field).unwrap_or("null");
+    let plain = default.strip_prefix('"').and_then(|rest| rest.strip_suffix('"'));
+    if let Some(text) = plain.filter(|text| !text.contains(['"', '\\'])) {
+        return Node::str(tree.push_text(text));
+    }
     match Tree::from_json(default) {
-        Ok(tree) => value.set(name, Value::Copy(tree.root())),
+        Ok(free) => tree.copy(free.root(), field.ty),
         // The compiler of the table and of CRDs refuse a default that is not JSON.
-        Err(_) => debug_assert!(false, "default of {name} is not JSON: {default}"),
+        Err(_) => {
+            debug_assert!(false, "a default is not JSON: {default}");
+            Node::NULL
+        }
     }
 }
 

@@ -14,6 +14,7 @@
 //!
 //! Nothing here is async, reads a clock or opens a file, and every bound on outside bytes is a named constant.
 
+mod additions;
 pub mod apply;
 mod defaults;
 #[cfg(test)]
@@ -31,8 +32,9 @@ mod testing;
 pub mod tree;
 pub mod yaml;
 
+pub use additions::{AdditionError, Additions};
 pub use defaults::apply_defaults;
-pub use gates::drop_disabled_fields;
+pub use gates::DisabledFields;
 pub use json::{
     DecodeError, Decoded, SplitObject, Strictness, decode_json, encode_json, encode_node, encode_split,
 };

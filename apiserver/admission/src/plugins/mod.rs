@@ -25,7 +25,7 @@ pub fn all(reader: &Arc<dyn ObjectReader>, random: Random) -> Vec<Box<dyn Plugin
         Box::new(node_restriction::NodeRestriction::new(reader)),
         Box::new(taint_nodes_by_condition::TaintNodesByCondition),
         Box::new(priority::Priority::new(reader)),
-        Box::new(default_toleration_seconds::DefaultTolerationSeconds),
+        Box::new(default_toleration_seconds::DefaultTolerationSeconds::new()),
         Box::new(runtime_class::RuntimeClass::new(reader)),
         Box::new(storage_object_in_use_protection::StorageObjectInUseProtection),
     ]

@@ -3,7 +3,7 @@
 use crate::AdmissionError;
 use machinery_meta::reader::{ObjectReader, ReadObject};
 use machinery_meta::{GroupResource, ObjectKey};
-use machinery_schema::{Ref, Tree};
+use machinery_schema::{Ref, Strictness, Tree, decode_json};
 
 pub(super) async fn find(
     reader: &dyn ObjectReader,
@@ -24,6 +24,14 @@ pub(super) async fn find(
 pub(super) fn push_json(object: &mut Tree, path: &[&str], json: &str) {
     let piece = Tree::from_json(json).expect("the plugin's own JSON is well formed");
     object.push(path, piece.root());
+}
+
+/// A pod made of what a plugin adds to pods: read once, so that adding is a copy within one schema.
+pub(super) fn pod_of(json: &str) -> Tree {
+    let (schema, ty) = machinery_api::schema_for("", "v1", "Pod").expect("the table has pods");
+    decode_json(schema, ty, json.as_bytes(), Strictness::Ignore)
+        .expect("the plugin's own JSON is well formed")
+        .tree
 }
 
 /// All containers of a pod, of all three kinds.

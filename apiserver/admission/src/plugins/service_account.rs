@@ -2,7 +2,7 @@
 //! certificate authority and its namespace.
 
 use super::Random;
-use super::objects::{MIRROR_POD, annotation, containers, find, push_json};
+use super::objects::{MIRROR_POD, annotation, containers, find, pod_of};
 use crate::{AdmissionError, Operation, Plugin, Request};
 use async_trait::async_trait;
 use machinery_meta::reader::ObjectReader;
@@ -20,6 +20,8 @@ const SUFFIX_LENGTH: usize = 5;
 pub(super) struct ServiceAccount {
     reader: Arc<dyn ObjectReader>,
     random: Random,
+    /// A pod that has the volume, and the mount in its container; their names are still to be given.
+    pieces: Tree,
 }
 
 impl ServiceAccount {
@@ -27,6 +29,7 @@ impl ServiceAccount {
         Self {
             reader: Arc::clone(reader),
             random,
+            pieces: pod_of(&pieces()),
         }
     }
 
@@ -127,7 +130,7 @@ impl Plugin for ServiceAccount {
             .at(&["spec", "automountServiceAccountToken"])
             .and_then(Ref::as_bool);
         if own.or(account.automount_service_account_token).unwrap_or(true) {
-            mount(pod, &self.volume_name());
+            mount(pod, &self.volume_name(), self.pieces.root());
         }
         if pod.at(&["spec", "imagePullSecrets"]).is_none_or(Ref::is_empty) {
             for secret in &account.image_pull_secrets {
@@ -152,7 +155,7 @@ impl Plugin for ServiceAccount {
 }
 
 /// Mounts the token volume wherever nothing is mounted at its place, and adds it when anybody needs it.
-fn mount(pod: &mut Tree, fresh_name: &str) {
+fn mount(pod: &mut Tree, fresh_name: &str, pieces: Ref<'_>) {
     let existing = pod
         .at(&["spec", "volumes"])
         .into_iter()
@@ -160,33 +163,46 @@ fn mount(pod: &mut Tree, fresh_name: &str) {
         .map(|volume| volume.str("name"))
         .find(|name| name.starts_with(VOLUME_PREFIX))
         .map(str::to_owned);
-    let name = existing.clone().unwrap_or_else(|| fresh_name.to_owned());
-    let json = format!(r#"{{"name":"{name}","readOnly":true,"mountPath":"{MOUNT_PATH}"}}"#);
-    let piece = Tree::from_json(&json).expect("the plugin's own JSON is well formed");
+    let name = existing.as_deref().unwrap_or(fresh_name);
+    let spec = pieces.get("spec");
+    let piece = first(first(spec, "containers"), "volumeMounts");
     let mut needed = false;
     for kind in ["initContainers", "containers"] {
         pod.with(&["spec"], |mut spec| {
-            spec.each(kind, |container| needed |= mount_in(container, &piece))
+            spec.each(kind, |container| needed |= mount_in(container, piece, name))
         });
     }
     if existing.is_none() && needed {
-        push_json(pod, &["spec", "volumes"], &volume(&name));
+        pod.with(&["spec"], |mut own| {
+            push_named(&mut own, "volumes", first(spec, "volumes"), name)
+        });
     }
 }
 
-fn mount_in(mut container: Mut<'_>, mount: &Tree) -> bool {
+fn mount_in(mut container: Mut<'_>, mount: Option<Ref<'_>>, name: &str) -> bool {
     let taken = container
         .as_ref()
         .list("volumeMounts")
         .any(|own| own.str("mountPath") == MOUNT_PATH);
     if !taken {
-        container.entry("volumeMounts").push(mount.root());
+        push_named(&mut container, "volumeMounts", mount, name);
     }
     !taken
 }
 
-fn volume(name: &str) -> String {
-    format!(
-        r#"{{"name":"{name}","projected":{{"sources":[{{"serviceAccountToken":{{"expirationSeconds":3607,"path":"token"}}}},{{"configMap":{{"name":"kube-root-ca.crt","items":[{{"key":"ca.crt","path":"ca.crt"}}]}}}},{{"downwardAPI":{{"items":[{{"path":"namespace","fieldRef":{{"apiVersion":"v1","fieldPath":"metadata.namespace"}}}}]}}}}],"defaultMode":420}}}}"#
-    )
+fn first<'a>(of: Option<Ref<'a>>, list: &str) -> Option<Ref<'a>> {
+    of?.get(list)?.item(0)
+}
+
+fn push_named(to: &mut Mut<'_>, list: &str, piece: Option<Ref<'_>>, name: &str) {
+    if let Some(piece) = piece {
+        to.entry(list).push(piece).set("name", name);
+    }
+}
+
+fn pieces() -> String {
+    let mount = format!(r#"{{"name":"","readOnly":true,"mountPath":"{MOUNT_PATH}"}}"#);
+    let sources = r#"{"serviceAccountToken":{"expirationSeconds":3607,"path":"token"}},{"configMap":{"name":"kube-root-ca.crt","items":[{"key":"ca.crt","path":"ca.crt"}]}},{"downwardAPI":{"items":[{"path":"namespace","fieldRef":{"apiVersion":"v1","fieldPath":"metadata.namespace"}}]}}"#;
+    let volume = format!(r#"{{"name":"","projected":{{"sources":[{sources}],"defaultMode":420}}}}"#);
+    format!(r#"{{"spec":{{"containers":[{{"volumeMounts":[{mount}]}}],"volumes":[{volume}]}}}}"#)
 }

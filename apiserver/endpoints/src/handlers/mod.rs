@@ -5,6 +5,7 @@
 
 mod apply;
 mod collection;
+mod pace;
 mod pods;
 mod read;
 mod scale;
@@ -38,6 +39,7 @@ pub(crate) struct Inner {
     pub(crate) hooks: Arc<dyn Hooks>,
     pub(crate) version: VersionInfo,
     pub(crate) list_memory: ListMemory,
+    pub(crate) pace: Arc<pace::Pace>,
 }
 
 impl std::fmt::Debug for Endpoints {
@@ -131,6 +133,7 @@ impl Endpoints {
             hooks,
             version,
             list_memory,
+            pace: Arc::default(),
         }))
     }
 
@@ -222,7 +225,7 @@ impl Endpoints {
         match verb {
             Verb::Get => read::get(&call).await,
             Verb::List => read::list(&call, &self.0.list_memory).await,
-            Verb::Watch => watch::watch(call).await,
+            Verb::Watch => watch::watch(call, &self.0.pace).await,
             // A create names no object, everything else does.
             Verb::Create if !call.info.name.is_empty() => Err(RegistryError::MethodNotAllowed),
             Verb::Create => {

@@ -1,6 +1,7 @@
 //! watch: a stream of events, each a line of JSON, with bookmarks and an end.
 
 use super::Call;
+use super::pace::Pace;
 use super::read::check_fields;
 use crate::body::{Body, BodyError};
 use crate::framing::ObjectFrame;
@@ -10,6 +11,7 @@ use crate::{params, status, table};
 use apiserver_registry::Entry;
 use apiserver_registry::{RegistryError, Store, WatchEvent, Watcher};
 use bytes::{BufMut, Bytes, BytesMut};
+use futures::future::{self, BoxFuture, FutureExt};
 use futures::stream;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use http::{Response, StatusCode};
@@ -17,6 +19,7 @@ use machinery_meta::Revision;
 use machinery_runtime::{CancellationToken, Runtime};
 use machinery_schema::{Tree, encode_json};
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// A watch without `timeoutSeconds` ends after this long, or up to twice as long.
@@ -31,7 +34,7 @@ const FRAME_BYTES: usize = 64 << 10;
 /// Says that the initial state is complete.
 const INITIAL_END_ANNOTATION: &str = "k8s.io/initial-events-end";
 
-pub(crate) async fn watch(call: Call) -> Result<Response<Body>, RegistryError> {
+pub(crate) async fn watch(call: Call, pace: &Arc<Pace>) -> Result<Response<Body>, RegistryError> {
     let showing = call.showing()?;
     let name = if call.info.verb == "watch" && call.query.get("fieldSelector").is_none() {
         call.info.name.as_str()
@@ -49,7 +52,7 @@ pub(crate) async fn watch(call: Call) -> Result<Response<Body>, RegistryError> {
     }
     let watcher = call.store.watch(&call.info.namespace, &options).await?;
     let runtime = call.ctx.runtime.clone();
-    let retired = call.store.row.retired.clone();
+    let ended = ended(call.store.row.retired.clone(), runtime.clone());
     let timeout = options.timeout.unwrap_or_else(|| MIN_WATCH + jitter(&runtime));
     let now = runtime.monotonic();
     let mut state = Streaming {
@@ -60,7 +63,10 @@ pub(crate) async fn watch(call: Call) -> Result<Response<Body>, RegistryError> {
         told: Revision::ZERO,
         pending: VecDeque::new(),
         over: false,
-        retired,
+        pace: Arc::clone(pace),
+        last: None,
+        timer: (Duration::ZERO, future::pending().boxed()),
+        ended,
         runtime,
     };
     state.pending = state.watcher.initial_events().into();
@@ -99,9 +105,25 @@ struct Streaming {
     /// Changes that were taken and are not yet written: references, no copies.
     pending: VecDeque<WatchEvent>,
     over: bool,
-    /// The kind's row was replaced: its schema changed, or it is no longer served.
-    retired: CancellationToken,
+    pace: Arc<Pace>,
+    /// When the last frame was made.
+    last: Option<Duration>,
+    /// Kept from event to event, as `ended` is: to begin waiting costs more than to go on.
+    timer: (Duration, BoxFuture<'static, ()>),
+    ended: BoxFuture<'static, ()>,
     runtime: Runtime,
+}
+
+/// The kind's row was replaced (its schema changed, or it is no longer served), or the server stops.
+fn ended(retired: CancellationToken, runtime: Runtime) -> BoxFuture<'static, ()> {
+    async move {
+        tokio::select! {
+            biased;
+            () = retired.cancelled() => {}
+            () = runtime.cancelled() => {}
+        }
+    }
+    .boxed()
 }
 
 type Frame = Result<Bytes, BodyError>;
@@ -116,15 +138,24 @@ async fn step(mut state: Streaming) -> Option<(Frame, Streaming)> {
             let frame = state.frame();
             return Some((frame, state));
         }
+        if let Some(until) = state.wait() {
+            tokio::select! {
+                biased;
+                () = state.runtime.sleep_until(until) => {}
+                () = &mut state.ended => return None,
+            }
+        }
         let wake = state
             .next_bookmark
             .map_or(state.end, |bookmark| bookmark.min(state.end));
+        if state.timer.0 != wake {
+            state.timer = (wake, state.runtime.sleep_until(wake));
+        }
         let events = tokio::select! {
             biased;
             events = state.watcher.next() => Some(events),
-            () = state.runtime.sleep_until(wake) => None,
-            () = state.retired.cancelled() => return None,
-            () = state.runtime.cancelled() => return None,
+            () = &mut state.timer.1 => None,
+            () = &mut state.ended => return None,
         };
         match events {
             Some(events) if events.is_empty() => return None,
@@ -145,7 +176,15 @@ async fn step(mut state: Streaming) -> Option<(Frame, Streaming)> {
 }
 
 impl Streaming {
+    /// Until when nothing is asked for, because the client has just been told something.
+    fn wait(&self) -> Option<Duration> {
+        self.pace.wait(self.last?, self.runtime.monotonic())
+    }
+
     fn frame(&mut self) -> Frame {
+        let now = self.runtime.monotonic();
+        self.last = Some(now);
+        self.pace.sent(now);
         let mut out = BytesMut::with_capacity(4096);
         while out.len() < FRAME_BYTES {
             let Some(event) = self.pending.pop_front() else {

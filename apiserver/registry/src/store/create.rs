@@ -7,7 +7,7 @@ use crate::error::RegistryError;
 use crate::metadata;
 use crate::options::CreateOptions;
 use crate::strategy::Change;
-use apiserver_storage::{Expect, Key, Op, Write};
+use apiserver_storage::{Expect, Key, Op, Record, Write};
 use machinery_schema::Tree;
 
 /// Generated names are tried this often before giving up.
@@ -97,12 +97,9 @@ impl Store {
             });
         }
         for _ in 0..ALLOCATE_ATTEMPTS {
-            let mut allocated = object.clone();
-            let with = self.allocate(ctx, Change::Create, &mut allocated).await?;
-            let op = Op::Put {
-                record: self.encode(&allocated)?,
-                ttl: self.row.strategy.ttl(),
-            };
+            let (record, with) = self.allocated(ctx, &object).await?;
+            let ttl = self.row.strategy.ttl();
+            let op = Op::Put { record, ttl };
             let write = Write {
                 key: key.clone(),
                 op,
@@ -124,10 +121,24 @@ impl Store {
         })
     }
 
+    /// The record of a new object with what it takes elsewhere, afresh in every attempt.
+    async fn allocated(
+        &self,
+        ctx: &RequestContext,
+        object: &Tree,
+    ) -> Result<(Record, Vec<Write>), RegistryError> {
+        if !self.row.strategy.allocates() {
+            return Ok((self.encode(object)?, Vec::new()));
+        }
+        let mut allocated = object.clone();
+        let with = self.allocate(ctx, Change::Create, &mut allocated).await?;
+        Ok((self.encode(&allocated)?, with))
+    }
+
     fn prepare_new(&self, ctx: &RequestContext, object: &mut Tree) {
         let strategy = &self.row.strategy;
         if self.row.has_status() && !strategy.keeps_status_on_create() {
-            self.reset_member(object, "status");
+            object.reset("status");
         }
         if strategy.counts_generation() {
             metadata::set_generation(object, 1);

@@ -25,7 +25,7 @@ use crate::row::ResourceRow;
 use crate::strategy::Change;
 use apiserver_storage::{Entry, Expect, Key, Op, Prefix, ReadAt, Record, Storage, StorageError, Write};
 use machinery_meta::{FieldError, Revision};
-use machinery_schema::{Step, Tree};
+use machinery_schema::Tree;
 use std::sync::Arc;
 
 /// The verbs of one served resource.
@@ -199,22 +199,10 @@ impl Store {
             .await
     }
 
-    /// Puts a member of the root back to its zero value.
-    pub(crate) fn reset_member(&self, object: &mut Tree, member: &str) {
-        let zero = Tree::new(&self.row.schema, self.row.ty);
-        match zero.get(member) {
-            Some(value) => object.set(&[Step::Name(member)], value),
-            None => {
-                object.remove(&[member]);
-            }
-        }
-    }
-
     /// Fields behind a feature gate that is off are not stored, unless the live object uses them.
     pub(crate) fn drop_disabled_fields(&self, object: &mut Tree, old: Option<&Tree>) {
         if !self.row.custom {
-            let table = machinery_api::table();
-            machinery_schema::drop_disabled_fields(object, old, &|gate| table.gate_default(gate));
+            machinery_api::table().disabled_fields().drop_from(object, old);
         }
     }
 

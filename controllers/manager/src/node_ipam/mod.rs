@@ -1,7 +1,8 @@
 //! Gives every node its range of pod addresses, cut from the cluster's.
 //!
 //! Owns: `spec.podCIDR` and `spec.podCIDRs` of nodes. Which ranges are taken is read from the nodes themselves, each
-//! time; nothing is remembered but ranges just given out and not seen yet.
+//! time; nothing is remembered but ranges just given out and not seen yet, and who waits for one. Upstream asks for those
+//! again and again; here they wait until a range is free, for nothing else can help them.
 
 mod ranges;
 
@@ -11,13 +12,13 @@ use crate::pod_control::reference;
 use crate::views::NodeView;
 use futures::future::BoxFuture;
 use k8s_openapi::api::core::v1::Node;
-use machinery_client::{ApiResource, Client, Informer, Patch};
+use machinery_client::{ApiResource, Change, Client, Informer, Object, Patch};
 use machinery_meta::ObjectKey;
-use machinery_reconcile::{Controller, EventRecorder, Outcome, ReconcileError, Reconciler};
+use machinery_reconcile::{Controller, EventRecorder, Outcome, ReconcileError, Reconciler, WorkQueue};
 use ranges::Ranges;
 use serde_json::json;
-use std::collections::BTreeMap;
-use std::sync::{Mutex, PoisonError};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, PoisonError};
 
 pub(crate) const ROW: ControllerRow = ControllerRow {
     name: "node-ipam-controller",
@@ -38,22 +39,45 @@ fn start(context: &ControllerContext) -> BoxFuture<'static, ()> {
         return Box::pin(async {});
     };
     // One at a time: two nodes must not be given the same range.
+    let waiting = Arc::new(Waiting::default());
+    let known = Arc::clone(&waiting);
     let controller = Controller::new(ROW.name, context.runtime.clone())
         .workers(1)
-        .watches(&nodes, |change| {
-            change
-                .new
-                .iter()
-                .map(|node| node.key().clone())
-                .collect::<Vec<_>>()
+        .watches(&nodes, move |change| {
+            let freed = if frees(change) { known.all() } else { Vec::new() };
+            freed.into_iter().chain([change.key().clone()])
         });
+    let queue = controller.queue();
     controller.run(Allocator {
         client,
         recorder,
         nodes,
         ranges,
+        waiting,
+        queue,
         given: Mutex::default(),
     })
+}
+
+/// A node had a range and has it no more.
+fn frees(change: &Change<NodeView>) -> bool {
+    let has =
+        |node: &Option<Arc<Object<NodeView>>>| node.as_ref().is_some_and(|node| !node.pod_cidrs.is_empty());
+    has(&change.old) && !has(&change.new)
+}
+
+/// Nodes for which no range was left.
+#[derive(Debug, Default)]
+struct Waiting(Mutex<BTreeSet<ObjectKey>>);
+
+impl Waiting {
+    fn with<T>(&self, look: impl FnOnce(&mut BTreeSet<ObjectKey>) -> T) -> T {
+        look(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn all(&self) -> Vec<ObjectKey> {
+        self.with(|nodes| nodes.iter().cloned().collect())
+    }
 }
 
 struct Allocator {
@@ -61,6 +85,8 @@ struct Allocator {
     recorder: EventRecorder,
     nodes: Informer<NodeView>,
     ranges: Ranges,
+    waiting: Arc<Waiting>,
+    queue: WorkQueue<ObjectKey>,
     /// Given out, and not in the cache yet.
     given: Mutex<BTreeMap<ObjectKey, String>>,
 }
@@ -70,18 +96,20 @@ impl Reconciler for Allocator {
 
     fn reconcile<'a>(&'a self, key: &'a ObjectKey) -> BoxFuture<'a, Result<Outcome, ReconcileError>> {
         Box::pin(async move {
-            let Some(node) = self.nodes.get(key).filter(|node| node.pod_cidrs.is_empty()) else {
-                self.forget(key);
+            let node = self.nodes.get(key);
+            let Some(node) = node.as_ref().filter(|node| node.pod_cidrs.is_empty()) else {
+                self.settled(key, node.is_none());
                 return Ok(Outcome::Done);
             };
+            // In line before looking, so that a range that becomes free meanwhile is heard of.
+            let new = self.waiting.with(|nodes| nodes.insert(key.clone()));
             let Some(range) = self.choose(key) else {
-                let about = reference(&ApiResource::of::<Node>(), &node.header);
-                let message = format!("Node {} status is now: CIDRNotAvailable", key.name);
-                self.recorder.normal(&about, "CIDRNotAvailable", message);
-                return Err(ReconcileError::Unusable(
-                    "no range of pod addresses is left".to_owned(),
-                ));
+                if new {
+                    self.tell(node);
+                }
+                return Ok(Outcome::Done);
             };
+            self.waiting.with(|nodes| nodes.remove(key));
             let body =
                 json!({"metadata": {"uid": node.uid().0}, "spec": {"podCIDR": range, "podCIDRs": [range]}});
             match self
@@ -99,11 +127,23 @@ impl Reconciler for Allocator {
 }
 
 impl Allocator {
-    fn forget(&self, key: &ObjectKey) {
-        self.given
+    /// The node has its range, or is gone: with a range perhaps that nobody has seen.
+    fn settled(&self, key: &ObjectKey, gone: bool) {
+        self.waiting.with(|nodes| nodes.remove(key));
+        let given = self
+            .given
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .remove(key);
+        if gone && given.is_some() {
+            self.waiting.all().into_iter().for_each(|key| self.queue.add(key));
+        }
+    }
+
+    fn tell(&self, node: &Object<NodeView>) {
+        let about = reference(&ApiResource::of::<Node>(), &node.header);
+        let message = format!("Node {} status is now: CIDRNotAvailable", node.name());
+        self.recorder.normal(&about, "CIDRNotAvailable", message);
     }
 
     /// The range given to this node before, or the first that no node has.
@@ -112,10 +152,11 @@ impl Allocator {
         if let Some(range) = given.get(key) {
             return Some(range.clone());
         }
-        let mut taken: Vec<String> = given.values().cloned().collect();
+        let mut taken = self.ranges.nothing_taken();
+        given.values().for_each(|range| taken.add(range));
         self.nodes
-            .for_each(|node| taken.extend(node.pod_cidrs.iter().cloned()));
-        let range = self.ranges.first_free(&taken)?;
+            .for_each(|node| node.pod_cidrs.iter().for_each(|range| taken.add(range)));
+        let range = taken.first_free()?;
         given.insert(key.clone(), range.clone());
         Some(range)
     }

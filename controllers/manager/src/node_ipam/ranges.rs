@@ -21,20 +21,58 @@ impl Ranges {
         })
     }
 
-    /// The first part that overlaps none of these.
-    pub(super) fn first_free(&self, taken: &[String]) -> Option<String> {
-        let mut taken: Vec<(u32, u8)> = taken.iter().filter_map(|cidr| parse(cidr)).collect();
-        taken.sort_unstable();
-        let parts = 1u64 << (self.part_bits - self.bits);
-        let step = 1u64 << (32 - self.part_bits);
-        (0..parts).find_map(|part| {
-            let start = u32::try_from(u64::from(self.first) + part * step).ok()?;
-            let free = !taken.iter().any(|(address, bits)| {
-                let common = mask((*bits).min(self.part_bits));
-                start & common == address & common
-            });
-            free.then(|| format!("{}/{}", Ipv4Addr::from(start), self.part_bits))
-        })
+    /// To be told what is taken.
+    pub(super) fn nothing_taken(self) -> Taken {
+        Taken {
+            ranges: self,
+            runs: Vec::new(),
+        }
+    }
+}
+
+/// What is taken of a range.
+#[derive(Debug)]
+pub(super) struct Taken {
+    ranges: Ranges,
+    /// Numbers of parts: from the first up to the second.
+    runs: Vec<(u64, u64)>,
+}
+
+impl Taken {
+    /// Takes every part that a range overlaps; what is no range takes none.
+    pub(super) fn add(&mut self, cidr: &str) {
+        let Some((address, bits)) = parse(cidr) else {
+            return;
+        };
+        let Ranges { first, part_bits, .. } = self.ranges;
+        let part = |address: u64| address.saturating_sub(u64::from(first)) >> (32 - part_bits);
+        let start = u64::from(address & mask(bits));
+        let end = start + (1 << (32 - bits));
+        if end > u64::from(first) {
+            self.runs.push((part(start), part(end - 1) + 1));
+        }
+    }
+
+    /// The first part that overlaps nothing of what is taken.
+    pub(super) fn first_free(&mut self) -> Option<String> {
+        self.runs.sort_unstable();
+        let mut free = 0;
+        for (start, end) in &self.runs {
+            if *start > free {
+                break;
+            }
+            free = free.max(*end);
+        }
+        let Ranges {
+            first,
+            bits,
+            part_bits,
+        } = self.ranges;
+        if free >= 1 << (part_bits - bits) {
+            return None;
+        }
+        let start = u32::try_from(u64::from(first) + (free << (32 - part_bits))).ok()?;
+        Some(format!("{}/{part_bits}", Ipv4Addr::from(start)))
     }
 }
 
@@ -59,10 +97,11 @@ mod tests {
     #[test]
     fn parts_are_given_once() {
         let ranges = Ranges::parse("10.244.0.0/22", 24).unwrap();
-        let mut taken = vec!["10.244.1.0/24".to_owned()];
+        let mut taken = ranges.nothing_taken();
+        taken.add("10.244.1.0/24");
         let mut free = || {
-            let range = ranges.first_free(&taken)?;
-            taken.push(range.clone());
+            let range = taken.first_free()?;
+            taken.add(&range);
             Some(range)
         };
         assert_eq!(free().as_deref(), Some("10.244.0.0/24"));
@@ -70,5 +109,22 @@ mod tests {
         assert_eq!(free().as_deref(), Some("10.244.3.0/24"));
         assert_eq!(free(), None);
         assert_eq!(Ranges::parse("10.0.0.0/28", 24), None);
+    }
+
+    #[track_caller]
+    fn check(taken: &str, free: Option<&str>) {
+        let mut parts = Ranges::parse("10.244.0.0/22", 24).unwrap().nothing_taken();
+        parts.add(taken);
+        assert_eq!(parts.first_free().as_deref(), free, "{taken}");
+    }
+
+    #[test]
+    fn whatever_overlaps_takes() {
+        check("10.244.0.128/25", Some("10.244.1.0/24"));
+        check("10.244.0.0/23", Some("10.244.2.0/24"));
+        check("10.0.0.0/8", None);
+        check("10.244.4.0/22", Some("10.244.0.0/24"));
+        check("nonsense", Some("10.244.0.0/24"));
+        check("0.0.0.0/0", None);
     }
 }

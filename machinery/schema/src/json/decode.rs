@@ -24,7 +24,10 @@ pub(super) fn decode(
         });
     }
     // As Go's decoder does, bytes that are not UTF-8 become U+FFFD.
-    let input = String::from_utf8_lossy(input);
+    let input = match std::str::from_utf8(input) {
+        Ok(text) => Cow::Borrowed(text),
+        Err(_) => String::from_utf8_lossy(input),
+    };
     let mut text = String::with_capacity(input.len() + 256);
     text.push_str(&input);
     let tree = Tree {

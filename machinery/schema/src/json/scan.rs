@@ -16,6 +16,18 @@ static STOPS: [bool; 256] = {
     table
 };
 
+/// The first of eight bytes that is one of [`STOPS`].
+#[inline]
+fn first_stop(bytes: u64) -> Option<usize> {
+    const ONES: u64 = 0x0101_0101_0101_0101;
+    const HIGH: u64 = 0x8080_8080_8080_8080;
+    // A byte's high bit is set where it is below `limit`; above the first such byte the others mean nothing.
+    let below = |bytes: u64, limit: u8| bytes.wrapping_sub(ONES * u64::from(limit)) & !bytes & HIGH;
+    let is = |byte: u8| below(bytes ^ (ONES * u64::from(byte)), 1);
+    let stops = below(bytes, 0x20) | is(b'"') | is(b'\\');
+    (stops != 0).then(|| (stops.trailing_zeros() / 8) as usize)
+}
+
 /// A string literal without its quotes.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Literal {
@@ -115,11 +127,7 @@ impl<'i> Scanner<'i> {
         let mut at = start;
         let mut escaped = false;
         loop {
-            while let Some(byte) = self.input.get(at)
-                && !STOPS[*byte as usize]
-            {
-                at += 1;
-            }
+            at = self.stop_from(at);
             match self.input.get(at) {
                 Some(b'"') => break,
                 Some(b'\\') => {
@@ -138,6 +146,23 @@ impl<'i> Scanner<'i> {
             end: at,
             escaped,
         })
+    }
+
+    /// The next byte that a string cannot pass over, or the end: eight at a time, as long as there are so many.
+    #[inline]
+    fn stop_from(&self, mut at: usize) -> usize {
+        while let Some(eight) = self.input.get(at..).and_then(|rest| rest.first_chunk::<8>()) {
+            match first_stop(u64::from_le_bytes(*eight)) {
+                Some(stop) => return at + stop,
+                None => at += 8,
+            }
+        }
+        while let Some(byte) = self.input.get(at)
+            && !STOPS[*byte as usize]
+        {
+            at += 1;
+        }
+        at
     }
 
     pub(super) fn number(&mut self) -> Result<Number, DecodeError> {
@@ -326,4 +351,35 @@ fn hex_code(text: &str) -> Option<u32> {
         .get(1..5)
         .filter(|hex| hex.bytes().all(|byte| byte.is_ascii_hexdigit()))?;
     u32::from_str_radix(hex, 16).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{STOPS, first_stop};
+
+    #[test]
+    fn eight_bytes_are_looked_at_as_one_is() {
+        for byte in 0..=u8::MAX {
+            for other in [
+                b'a',
+                0,
+                0x1f,
+                0x20,
+                b'"' - 1,
+                b'"',
+                b'"' + 1,
+                b'\\',
+                0x7f,
+                0x80,
+                0xff,
+            ] {
+                for at in 0..8 {
+                    let mut bytes = [other; 8];
+                    bytes[at] = byte;
+                    let expected = bytes.iter().position(|byte| STOPS[*byte as usize]);
+                    assert_eq!(first_stop(u64::from_le_bytes(bytes)), expected, "{bytes:?}");
+                }
+            }
+        }
+    }
 }

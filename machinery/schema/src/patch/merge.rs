@@ -17,7 +17,8 @@ pub fn merge_patch(
     Ok(patch.strict_errors)
 }
 
-fn merge(target: &mut Mut<'_>, patch: Ref<'_>) {
+/// Applies a patch that was read.
+pub(super) fn merge(target: &mut Mut<'_>, patch: Ref<'_>) {
     if patch.kind() != Kind::Map {
         target.set_value(Value::Copy(patch));
         return;

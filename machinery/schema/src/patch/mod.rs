@@ -17,7 +17,7 @@ pub use strategic::strategic_merge_patch;
 
 use crate::TypeId;
 use crate::json::{DecodeError, Decoded, Strictness, decode_json, encode_json};
-use crate::tree::{Tree, untyped_schema};
+use crate::tree::{Ref, Step, Tree, untyped_schema};
 
 /// How a patch is to be read; from the content type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -59,31 +59,81 @@ pub fn apply_patch(
     patch: &[u8],
     strictness: Strictness,
 ) -> Result<Decoded, PatchError> {
-    let mut document = to_untyped(current);
-    let mut strict_errors = Vec::new();
-    match how {
-        PatchType::Json => json_patch(&mut document, patch)?,
-        PatchType::Merge => strict_errors = merge_patch(&mut document, patch, strictness)?,
+    let read = match how {
+        PatchType::Json => None,
+        PatchType::Merge => Some(read_object(patch, strictness)?),
+        PatchType::StrategicMerge => Some(strategic::read(patch, strictness)?),
+    };
+    let Some(read) = read else {
+        return whole(current, strictness, |document| json_patch(document, patch));
+    };
+    let merge = |document: &mut Tree| match how {
         PatchType::StrategicMerge => {
-            strict_errors =
-                strategic_merge_patch(current.schema(), current.ty(), &mut document, patch, strictness)?;
+            strategic::merge(current.schema(), current.ty(), document, read.tree.root())
         }
-    }
+        _ => {
+            merge::merge(&mut document.root_mut(), read.tree.root());
+            Ok(())
+        }
+    };
+    let mut patched = match members(current, read.tree.root(), strictness, merge) {
+        Some(patched) => patched,
+        None => whole(current, strictness, merge)?,
+    };
+    patched.strict_errors.splice(..0, read.strict_errors);
+    Ok(patched)
+}
+
+/// Patches the whole document, which is how upstream does it and where its errors come from.
+fn whole(
+    current: &Tree,
+    strictness: Strictness,
+    patch: impl Fn(&mut Tree) -> Result<(), PatchError>,
+) -> Result<Decoded, PatchError> {
+    let mut document = to_untyped(current);
+    patch(&mut document)?;
     let mut text = Vec::with_capacity(4096);
     encode_json(&document, &mut text);
-    match decode_json(current.schema(), current.ty(), &text, strictness) {
-        Ok(mut decoded) => {
-            strict_errors.append(&mut decoded.strict_errors);
-            Ok(Decoded {
-                tree: decoded.tree,
-                strict_errors,
-            })
-        }
-        Err(error) => {
-            let document = String::from_utf8_lossy(&text).into_owned();
-            Err(PatchError::Result { error, document })
+    decode_json(current.schema(), current.ty(), &text, strictness).map_err(|error| {
+        let document = String::from_utf8_lossy(&text).into_owned();
+        PatchError::Result { error, document }
+    })
+}
+
+/// Patches only the members of the object that the patch names: the others are what they were, and need no reading.
+/// `None` when that is not enough: a directive is about the object as a whole, and errors quote all of it.
+fn members(
+    current: &Tree,
+    patch: Ref<'_>,
+    strictness: Strictness,
+    apply: impl Fn(&mut Tree) -> Result<(), PatchError>,
+) -> Option<Decoded> {
+    if patch.entries().any(|(name, _)| name.starts_with('$')) {
+        return None;
+    }
+    let mut document = Tree::untyped();
+    for (name, _) in patch.entries() {
+        if let Some(own) = current.get(name) {
+            document.set(&[Step::Name(name)], own);
         }
     }
+    apply(&mut document).ok()?;
+    let mut text = Vec::with_capacity(1024);
+    encode_json(&document, &mut text);
+    let part = decode_json(current.schema(), current.ty(), &text, strictness).ok()?;
+    let mut tree = current.clone();
+    for (name, _) in patch.entries() {
+        match part.tree.get(name) {
+            Some(own) => tree.set(&[Step::Name(name)], own),
+            None => {
+                tree.remove(&[name]);
+            }
+        }
+    }
+    Some(Decoded {
+        tree,
+        strict_errors: part.strict_errors,
+    })
 }
 
 /// The same document without a schema: members by name, opaque JSON opened.

@@ -4,7 +4,7 @@
 //! nothing that stays is copied.
 
 use super::{PatchError, read_object};
-use crate::json::Strictness;
+use crate::json::{Decoded, Strictness};
 use crate::table::{Schema, Shape, TypeId};
 use crate::tree::{Node, Ref, Tag, Tree};
 
@@ -26,16 +26,32 @@ pub fn strategic_merge_patch(
     strictness: Strictness,
 ) -> Result<Vec<String>, PatchError> {
     debug_assert_eq!(document.ty(), TypeId::ANY, "patches work on free-form documents");
-    let decoded = read_object(patch, strictness)
-        .map_err(|error| PatchError::BadPatch(error.to_string().replacen("error decoding patch: ", "", 1)))?;
-    let patch = document.copy(decoded.tree.root(), TypeId::ANY);
+    let decoded = read(patch, strictness)?;
+    merge(schema, ty, document, decoded.tree.root())?;
+    Ok(decoded.strict_errors)
+}
+
+/// Reads a patch, which must be an object.
+pub(super) fn read(patch: &[u8], strictness: Strictness) -> Result<Decoded, PatchError> {
+    read_object(patch, strictness)
+        .map_err(|error| PatchError::BadPatch(error.to_string().replacen("error decoding patch: ", "", 1)))
+}
+
+/// Applies a patch that was read.
+pub(super) fn merge(
+    schema: &Schema,
+    ty: TypeId,
+    document: &mut Tree,
+    patch: Ref<'_>,
+) -> Result<(), PatchError> {
+    let patch = document.copy(patch, TypeId::ANY);
     let original = document.root;
     document.root = Merge {
         schema,
         tree: document,
     }
     .map(original, patch, ty)?;
-    Ok(decoded.strict_errors)
+    Ok(())
 }
 
 struct Merge<'a> {

@@ -177,8 +177,8 @@ fn read_type(input: &mut Reader<'_>) -> Result<Type, SchemaError> {
         constraints: None,
         fields,
         always: 0..0,
+        defaults: 0..0,
         defaulted: false,
-        gated: false,
         names: NameIndex::default(),
         groups,
     })

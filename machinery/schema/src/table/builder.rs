@@ -256,6 +256,7 @@ impl SchemaBuilder {
         }
         let mut slots = Vec::new();
         let mut always = Vec::new();
+        let mut defaults = Vec::new();
         for at in 0..self.types.len() {
             let range = self.types[at].fields.start as usize..self.types[at].fields.end as usize;
             if range.len() > usize::from(u16::MAX) / 2 {
@@ -276,26 +277,21 @@ impl SchemaBuilder {
                 always.extend(needed.map(|(position, _)| u16::try_from(position).unwrap_or(u16::MAX)));
             }
             let typed = self.types[at].typed;
-            let defaulted = fields.iter().any(|field| {
+            let has_default = |field: &Field| {
                 let default = self
                     .extras
                     .get(field.extra as usize)
                     .map_or(Text::default(), |extra| extra.default);
                 crate::defaults::is_effective(&self.text[default.range()], field.pointer, typed)
-            });
-            let gate = |field: &Field| {
-                self.extras
-                    .get(field.extra as usize)
-                    .map(|extra| extra.feature_gate)
             };
-            let gated = fields
-                .iter()
-                .any(|field| gate(field).is_some_and(|gate| !gate.is_empty()));
+            let first_default = index(defaults.len());
+            let defaulted = (0u16..).zip(fields).filter(|(_, field)| has_default(field));
+            defaults.extend(defaulted.map(|(position, _)| position));
             let ty = &mut self.types[at];
             ty.names = index_of_names;
             ty.always = first..index(always.len());
-            ty.defaulted = defaulted;
-            ty.gated = gated;
+            ty.defaults = first_default..index(defaults.len());
+            ty.defaulted = !ty.defaults.is_empty();
         }
         self.mark_reachable();
         let mut schema = Schema {
@@ -304,6 +300,7 @@ impl SchemaBuilder {
             fields: self.fields.into_boxed_slice(),
             extras: self.extras.into_boxed_slice(),
             always: always.into_boxed_slice(),
+            defaults: defaults.into_boxed_slice(),
             groups: self.groups.into_boxed_slice(),
             slots: slots.into_boxed_slice(),
             constraints: self.constraints.into_boxed_slice(),
@@ -328,7 +325,7 @@ impl SchemaBuilder {
         !field.omitempty || (!field.pointer && self.types[field.ty.index()].shape.is_go_struct())
     }
 
-    /// A type is defaulted (or gated) when it is itself or any type below it is; the walk of the others is saved.
+    /// A type is defaulted when it is itself or any type below it is; the walk of the others is saved.
     fn mark_reachable(&mut self) {
         loop {
             let mut changed = false;
@@ -340,10 +337,9 @@ impl SchemaBuilder {
                     .chain([self.types[at].item]);
                 let below: Vec<usize> = below.map(TypeId::index).collect();
                 let defaulted = self.types[at].defaulted || below.iter().any(|id| self.types[*id].defaulted);
-                let gated = self.types[at].gated || below.iter().any(|id| self.types[*id].gated);
                 let ty = &mut self.types[at];
-                changed |= defaulted != ty.defaulted || gated != ty.gated;
-                (ty.defaulted, ty.gated) = (defaulted, gated);
+                changed |= defaulted != ty.defaulted;
+                ty.defaulted = defaulted;
             }
             if !changed {
                 return;
@@ -377,8 +373,8 @@ impl SchemaBuilder {
             constraints: None,
             fields: 0..0,
             always: 0..0,
+            defaults: 0..0,
             defaulted: false,
-            gated: false,
             names: NameIndex::default(),
             groups: 0..0,
         });

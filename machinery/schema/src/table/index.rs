@@ -1,17 +1,24 @@
 //! Finding a field by name: a small open-addressing table per struct, all in one array of slots.
+//!
+//! Every read of a member by name comes through here, so a slot carries half of its name's hash beside the position: a
+//! name is compared only where it is almost certainly the right one.
 
-/// Where a struct's slots are; `mask + 1` of them, or none when the struct has no fields.
+/// Where a struct's slots are; a power of two of them, or none when the struct has no fields.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct NameIndex {
     start: u32,
     slots: u32,
 }
 
-const EMPTY: u16 = u16::MAX;
+/// A position in the lower half, the upper half of the name's hash above it.
+pub(crate) type Slot = u32;
+
+const EMPTY: Slot = Slot::MAX;
+const POSITION: u32 = 0xffff;
 
 impl NameIndex {
     /// Appends the slots for `names` and says where they are.
-    pub(crate) fn build<'a>(slots: &mut Vec<u16>, names: impl ExactSizeIterator<Item = &'a str>) -> Self {
+    pub(crate) fn build<'a>(slots: &mut Vec<Slot>, names: impl ExactSizeIterator<Item = &'a str>) -> Self {
         if names.len() == 0 {
             return Self::default();
         }
@@ -20,11 +27,13 @@ impl NameIndex {
         slots.resize(start + size, EMPTY);
         let table = &mut slots[start..];
         for (position, name) in names.enumerate() {
-            let mut at = hash(name.as_bytes()) & (size - 1);
+            let hash = hash(name.as_bytes());
+            let mut at = hash as usize & (size - 1);
             while table[at] != EMPTY {
                 at = (at + 1) & (size - 1);
             }
-            table[at] = u16::try_from(position).unwrap_or(EMPTY);
+            // Positions are below half of what fits, so no slot looks empty.
+            table[at] = hash & !POSITION | u32::try_from(position).unwrap_or(0) & POSITION;
         }
         Self {
             start: u32::try_from(start).unwrap_or(0),
@@ -32,36 +41,94 @@ impl NameIndex {
         }
     }
 
+    /// The position for which `is` holds, among those whose names hash as this one does.
     #[inline]
-    pub(crate) fn find(self, slots: &[u16], name: &[u8], mut is: impl FnMut(usize) -> bool) -> Option<usize> {
-        if self.slots == 0 {
-            return None;
-        }
-        let mask = self.slots as usize - 1;
-        let table = &slots[self.start as usize..self.start as usize + self.slots as usize];
-        let mut at = hash(name) & mask;
+    pub(crate) fn find(
+        self,
+        slots: &[Slot],
+        name: &[u8],
+        mut is: impl FnMut(usize) -> bool,
+    ) -> Option<usize> {
+        let table = slots.get(self.start as usize..self.start as usize + self.slots as usize)?;
+        let mask = table.len().checked_sub(1)?;
+        let hash = hash(name);
+        let mut at = hash as usize & mask;
         loop {
             let slot = table[at];
             if slot == EMPTY {
                 return None;
             }
-            if is(slot as usize) {
-                return Some(slot as usize);
+            let position = (slot & POSITION) as usize;
+            if (slot ^ hash) & !POSITION == 0 && is(position) {
+                return Some(position);
             }
             at = (at + 1) & mask;
         }
     }
 }
 
-/// Length, ends and middle tell Kubernetes' field names apart well enough.
+/// Of the length, the first eight bytes and the last eight: all of most names.
 #[inline]
-fn hash(name: &[u8]) -> usize {
-    let Some((&last, _)) = name.split_last() else {
-        return 0;
+fn hash(name: &[u8]) -> u32 {
+    let (head, tail) = match (name.first_chunk::<8>(), name.last_chunk::<8>()) {
+        (Some(head), Some(tail)) => (u64::from_le_bytes(*head), u64::from_le_bytes(*tail)),
+        _ => short(name),
     };
-    let (first, middle) = (name[0] as usize, name[name.len() / 2] as usize);
-    let quarter = name[name.len() / 4] as usize;
-    let mixed = name.len().wrapping_mul(31) ^ first.wrapping_mul(131) ^ middle.wrapping_mul(517);
-    let mixed = mixed ^ (last as usize).wrapping_mul(1031) ^ quarter.wrapping_mul(2053);
-    mixed ^ (mixed >> 7)
+    let mixed = (head ^ tail.rotate_left(29) ^ name.len() as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    let folded = mixed ^ (mixed >> 32);
+    // The lower bits choose the slot, the upper half tells names apart: they must not be the same bits.
+    (folded >> 16) as u32 & !POSITION | (folded ^ (folded >> 48)) as u32 & POSITION
+}
+
+#[inline]
+fn short(name: &[u8]) -> (u64, u64) {
+    match (name.first_chunk::<4>(), name.last_chunk::<4>()) {
+        (Some(head), Some(tail)) => (
+            u64::from(u32::from_le_bytes(*head)),
+            u64::from(u32::from_le_bytes(*tail)),
+        ),
+        _ => {
+            let byte = |at: usize| name.get(at).copied().map_or(0, u64::from);
+            (byte(0) | byte(1) << 8, byte(2))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::NameIndex;
+
+    #[test]
+    fn every_name_is_found_and_no_other() {
+        let names = [
+            "a",
+            "ab",
+            "abc",
+            "name",
+            "ports",
+            "image",
+            "hostPID",
+            "hostIPC",
+            "restartPolicy",
+            "requiredDuringSchedulingIgnoredDuringExecution",
+            "preferredDuringSchedulingIgnoredDuringExecution",
+        ];
+        let mut slots = vec![0; 3];
+        let index = NameIndex::build(&mut slots, names.iter().copied());
+        let find = |name: &str| index.find(&slots, name.as_bytes(), |at| names[at] == name);
+        for (at, name) in names.iter().enumerate() {
+            assert_eq!(find(name), Some(at), "{name}");
+        }
+        for name in [
+            "",
+            "b",
+            "ba",
+            "nam",
+            "portss",
+            "requiredDuringSchedulingIgnoredXuringExecution",
+        ] {
+            assert_eq!(find(name), None, "{name}");
+        }
+        assert_eq!(NameIndex::default().find(&slots, b"a", |_| true), None);
+    }
 }

@@ -10,7 +10,7 @@ mod index;
 
 pub use builder::{FieldSpec, SchemaBuilder, SchemaError};
 
-use index::NameIndex;
+use index::{NameIndex, Slot};
 use std::collections::HashMap;
 use std::ops::Range;
 
@@ -181,9 +181,10 @@ pub struct Type {
     pub constraints: Option<u32>,
     pub(crate) fields: Range<u32>,
     pub(crate) always: Range<u32>,
+    /// Its own fields with a default, in [`Schema::defaults`].
+    pub(crate) defaults: Range<u32>,
+    /// The type or one below it has a field with a default.
     pub(crate) defaulted: bool,
-    /// The type or one below it has a field behind a feature gate.
-    pub(crate) gated: bool,
     pub(crate) names: NameIndex,
     /// A named list that protobuf wraps in a message of its own (`meta/v1.Verbs`).
     pub wrapped: bool,
@@ -252,8 +253,10 @@ pub struct Schema {
     pub(crate) extras: Box<[Extra]>,
     /// Positions (within their struct) of fields that appear even when nothing was said.
     pub(crate) always: Box<[u16]>,
+    /// Positions (within their struct) of fields with a default that does something.
+    pub(crate) defaults: Box<[u16]>,
     pub(crate) groups: Box<[Group]>,
-    pub(crate) slots: Box<[u16]>,
+    pub(crate) slots: Box<[Slot]>,
     pub(crate) constraints: Box<[crate::structural::Constraints]>,
     pub(crate) named: HashMap<Box<str>, TypeId>,
     pub(crate) fingerprint: u64,
@@ -277,10 +280,11 @@ impl Schema {
     /// A struct's field by its JSON name, case and all, with its position.
     pub fn field(&self, id: TypeId, name: &str) -> Option<(usize, &Field)> {
         let fields = self.fields(id);
+        let text = self.text.as_bytes();
         let found = self.ty(id).names.find(&self.slots, name.as_bytes(), |position| {
             fields
                 .get(position)
-                .is_some_and(|field| self.text(field.name) == name)
+                .is_some_and(|field| text.get(field.name.range()) == Some(name.as_bytes()))
         })?;
         Some((found, &fields[found]))
     }
@@ -334,6 +338,10 @@ impl Schema {
 
     pub(crate) fn always(&self, ty: &Type) -> &[u16] {
         &self.always[ty.always.start as usize..ty.always.end as usize]
+    }
+
+    pub(crate) fn defaults(&self, ty: &Type) -> &[u16] {
+        &self.defaults[ty.defaults.start as usize..ty.defaults.end as usize]
     }
 
     pub(crate) fn groups(&self, ty: &Type) -> &[Group] {

@@ -14,6 +14,7 @@ mod read;
 mod tests;
 mod write;
 
+pub(crate) use read::find_field;
 pub use read::{Kind, Ref};
 pub use write::{Mut, Step, Value};
 
@@ -164,6 +165,15 @@ impl Node {
 
     pub(crate) fn is_named(self) -> bool {
         self.meta >> 24 & NAMED != 0
+    }
+
+    /// The position of a field; more than any position for a named child, so that siblings are in its order.
+    pub(crate) fn label(self) -> u32 {
+        if self.is_named() {
+            u32::MAX
+        } else {
+            self.meta & LABEL_MASK
+        }
     }
 
     /// Position of the field this node is the value of.
@@ -392,9 +402,12 @@ pub(crate) fn child_type(schema: &Schema, parent: TypeId, child: Node) -> TypeId
 
 /// What a value is: of the `SchemaOr…` shapes a map is the schema itself.
 pub(crate) fn effective(schema: &Schema, id: TypeId, tag: Tag) -> TypeId {
+    if tag != Tag::Map {
+        return id;
+    }
     let ty = schema.ty(id);
     match ty.shape {
-        Shape::SchemaOrBool | Shape::SchemaOrArray | Shape::SchemaOrStrings if tag == Tag::Map => ty.item,
+        Shape::SchemaOrBool | Shape::SchemaOrArray | Shape::SchemaOrStrings => ty.item,
         _ => id,
     }
 }

@@ -147,17 +147,12 @@ impl<'a> Ref<'a> {
 
     /// The items of a list member; none when there is no such list.
     pub fn list(self, name: &str) -> impl DoubleEndedIterator<Item = Ref<'a>> + ExactSizeIterator {
-        let children: &'a [Node] = match self.get(name) {
-            Some(list) if list.node.tag() == Tag::List => list.tree.children(list.node),
-            _ => &[],
-        };
-        let ty = self.get(name).map_or(TypeId::ANY, |list| list.ty);
-        let list = Ref {
+        let nothing = Ref {
             tree: self.tree,
             node: Node::NULL,
-            ty,
+            ty: TypeId::ANY,
         };
-        children.iter().map(move |child| list.child(*child))
+        self.get(name).unwrap_or(nothing).items()
     }
 
     /// Name and value of each member, in the order they are written; none of anything else.
@@ -206,16 +201,24 @@ impl<'a> Ref<'a> {
 
 /// Where among the children of a map or struct a member is.
 pub(crate) fn find(tree: &Tree, parent: TypeId, children: &[Node], name: &str) -> Option<usize> {
-    if let Some((position, _)) = tree.schema.field(parent, name) {
-        let first = children.first()?;
-        if !first.is_named() || !children[children.len() - 1].is_named() {
-            return children
-                .iter()
-                .position(|child| !child.is_named() && child.position() == position);
-        }
+    let (first, last) = (children.first()?, children.last()?);
+    // Fields stand before named members.
+    let named = match tree.schema.field(parent, name) {
+        Some((position, _)) if !first.is_named() => return find_field(children, position),
+        Some(_) => false,
+        None => last.is_named(),
+    };
+    if !named {
         return None;
     }
     children
         .iter()
         .position(|child| child.is_named() && tree.key_of(*child) == name)
+}
+
+/// Where among the children of a struct a field is.
+pub(crate) fn find_field(children: &[Node], position: usize) -> Option<usize> {
+    let position = u32::try_from(position).ok()?;
+    let at = children.iter().position(|child| child.label() >= position)?;
+    (children[at].label() == position).then_some(at)
 }

@@ -388,6 +388,24 @@ impl Tree {
         self.with(above, |mut at| at.remove(last)).unwrap_or(false)
     }
 
+    /// Puts a member of the root back to what it is when nobody has set it.
+    pub fn reset(&mut self, member: &str) {
+        let (schema, ty) = (std::sync::Arc::clone(&self.schema), self.ty);
+        let always = |position: usize| {
+            let all = schema.always(schema.ty(ty));
+            all.iter().any(|own| usize::from(*own) == position)
+        };
+        match schema.field(ty, member).filter(|(position, _)| always(*position)) {
+            Some((position, _)) => {
+                let zero = self.zero_field(&schema, ty, position);
+                Mut::root(self, ty).entry(member).replace(zero);
+            }
+            None => {
+                self.remove(&[member]);
+            }
+        }
+    }
+
     /// Appends to the list at a path of member names, making it when it is not there.
     pub fn push<'v>(&mut self, path: &[&str], value: impl Into<Value<'v>>) {
         let (ty, value) = (self.ty, value.into());
@@ -438,6 +456,24 @@ impl Tree {
             Ok(opened) if target == TypeId::ANY => self.copy(opened.root(), target),
             _ => Node::raw(self.push_text(text)),
         }
+    }
+
+    /// A struct with more fields in it, which it did not have: in the order of their positions.
+    pub(crate) fn with_fields(&mut self, parent: Node, more: &[Node]) -> Node {
+        let range = parent.range();
+        let first = self.nodes.len();
+        self.nodes.reserve(range.len() + more.len());
+        let mut at = range.start;
+        for field in more {
+            while at < range.end && self.nodes[at].label() < field.label() {
+                self.nodes.push(self.nodes[at]);
+                at += 1;
+            }
+            self.nodes.push(*field);
+        }
+        self.nodes.extend_from_within(at..range.end);
+        let span = (narrow(first), narrow(range.len() + more.len()));
+        Node::map(span).at_place_of(parent)
     }
 
     fn copy_children(&mut self, from: Ref<'_>, target: TypeId) -> (u32, u32) {

@@ -39,12 +39,16 @@ pub fn validate(pod: Ref<'_>) -> Vec<FieldError> {
 
 /// What is asked of a pod at any time, and of templates only in part.
 fn whole(errors: &mut Errors, pod: Ref<'_>) {
-    let path = Path::of("metadata");
-    seccomp_annotations(errors, &path.child("annotations"), pod);
+    of_annotations(errors, pod);
     if let Some(spec) = pod.get("spec") {
         spec::validate(errors, &Path::of("spec"), spec);
         images(errors, &Path::of("spec"), spec);
     }
+}
+
+fn of_annotations(errors: &mut Errors, pod: Ref<'_>) {
+    let path = Path::of("metadata");
+    seccomp_annotations(errors, &path.child("annotations"), pod);
 }
 
 /// The annotations that seccomp profiles were before they were fields.

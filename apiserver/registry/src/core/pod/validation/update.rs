@@ -1,6 +1,6 @@
 //! What may change in a pod that exists.
 
-use super::whole;
+use super::{of_annotations, whole};
 use crate::core::pod::qos;
 use crate::validation::{Errors, Path};
 use machinery_meta::FieldError;
@@ -15,6 +15,11 @@ pub fn validate(pod: Ref<'_>, old: Ref<'_>) -> Vec<FieldError> {
     let (Some(new_spec), Some(old_spec)) = (pod.get("spec"), old.get("spec")) else {
         return Vec::new();
     };
+    if new_spec == old_spec {
+        // A spec that is as it was was looked at when it came.
+        of_annotations(&mut errors, pod);
+        return errors.into_list();
+    }
     whole(&mut errors, pod);
     for list in ["containers", "initContainers"] {
         if new_spec.list(list).len() != old_spec.list(list).len() {
