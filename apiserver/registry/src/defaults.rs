@@ -603,8 +603,8 @@ fn device_counts(object: &mut Tree, path: &[&str]) {
 
 #[cfg(test)]
 mod tests {
-    use super::apply;
-    use machinery_schema::{Strictness, decode_json};
+    use super::{LINES, apply, lines_of};
+    use machinery_schema::{Additions, Strictness, decode_json};
 
     #[track_caller]
     fn check(group: &str, kind: &str, plural: &str, input: &str, path: &[&str], expected: &str) {
@@ -650,5 +650,21 @@ mod tests {
             &["spec", "containers"],
             r#"[{"name":"a","image":"b:1","resources":{},"livenessProbe":{"httpGet":{"path":"/","port":1,"scheme":"HTTP"},"timeoutSeconds":1,"periodSeconds":10,"successThreshold":1,"failureThreshold":3},"terminationMessagePath":"/dev/termination-log","terminationMessagePolicy":"File","imagePullPolicy":"IfNotPresent"}]"#,
         );
+    }
+
+    #[test]
+    fn every_line_leads_somewhere_in_some_version_of_its_kind() {
+        let table = machinery_api::table();
+        for (name, _) in LINES {
+            let (group, plural) = name.split_once('/').unwrap();
+            let kinds = table.kinds().iter();
+            let versions: Vec<_> = kinds
+                .filter(|kind| kind.gvk.group == group && kind.plural == plural)
+                .collect();
+            for line in lines_of(group, plural) {
+                let known = |ty| Additions::compile(table.schema(), ty, [line.as_str()]).is_ok();
+                assert!(versions.iter().any(|kind| known(kind.ty)), "{name}: {line}");
+            }
+        }
     }
 }
