@@ -1,8 +1,14 @@
 //! The token that lets a list go on where its last page ended (upstream's form, so that clients may keep theirs).
 
-use base64::Engine;
-use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use serde::{Deserialize, Serialize};
+use base64::alphabet::URL_SAFE;
+use base64::engine::general_purpose::{GeneralPurpose, GeneralPurposeConfig, NO_PAD};
+use base64::{DecodeError, Engine};
+use machinery_schema::{Ref, Strictness, Tree, decode_json};
+use serde::Serialize;
+
+/// As Go's `RawURLEncoding`, which does not look at bits beyond the last byte.
+const ENCODING: GeneralPurpose = GeneralPurpose::new(&URL_SAFE, TAIL);
+const TAIL: GeneralPurposeConfig = NO_PAD.with_decode_allow_trailing_bits(true);
 
 /// The words of a token that is too old; the answer carries a fresh token.
 pub(crate) const INCONSISTENT_CONTINUE_MESSAGE: &str = "The provided continue parameter is too old \
@@ -15,15 +21,15 @@ and now may show up in the list.";
 const MAX_TOKEN_BYTES: usize = 4096;
 
 /// Where a list stands: the revision of its first page and the first key still to send.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(crate) struct ContinueToken {
     #[serde(rename = "v")]
     api_version: String,
     /// -1 asks for the newest state instead (an inconsistent continuation).
-    #[serde(rename = "rv", default)]
+    #[serde(rename = "rv")]
     pub(crate) resource_version: i64,
     /// Relative to the collection's prefix.
-    #[serde(rename = "start", default)]
+    #[serde(rename = "start")]
     pub(crate) start_key: String,
 }
 
@@ -37,39 +43,98 @@ impl ContinueToken {
     }
 
     pub(crate) fn encode(&self) -> String {
-        URL_SAFE_NO_PAD.encode(serde_json::to_vec(self).expect("a token has only strings and numbers"))
+        ENCODING.encode(serde_json::to_vec(self).expect("a token has only strings and numbers"))
     }
 
+    /// Reads a token, or says what is wrong with it in upstream's words.
     pub(crate) fn decode(text: &str) -> Result<Self, String> {
+        Self::read(text)
+            .map_err(|problem| format!("invalid continue token: continue key is not valid: {problem}"))
+    }
+
+    fn read(text: &str) -> Result<Self, String> {
         if text.len() > MAX_TOKEN_BYTES {
-            return Err("continue key is not valid: too long".into());
+            return Err("too long".into());
         }
-        let bytes = URL_SAFE_NO_PAD
-            .decode(text.trim_end_matches('='))
-            .map_err(|e| format!("invalid continue token: continue key is not valid: {e}"))?;
-        let token: Self = serde_json::from_slice(&bytes)
-            .map_err(|e| format!("invalid continue token: continue key is not valid: {e}"))?;
+        let bytes = ENCODING.decode(text).map_err(|error| corrupt(text, &error))?;
+        let token = Self::from_json(&bytes)?;
         if token.api_version != "meta.k8s.io/v1" {
             return Err(format!(
-                "continue key is not valid: server does not recognize this encoded version \"{}\"",
+                "server does not recognize this encoded version {}",
                 token.api_version
             ));
         }
         if token.resource_version == 0 {
-            return Err(
-                "continue key is not valid: incorrect encoded start resourceVersion (version meta.k8s.io/v1)"
-                    .into(),
-            );
+            return Err("incorrect encoded start resourceVersion (version meta.k8s.io/v1)".into());
         }
         if token.start_key.is_empty() {
-            return Err("continue key is not valid: encoded start key empty (version meta.k8s.io/v1)".into());
+            return Err("encoded start key empty (version meta.k8s.io/v1)".into());
         }
-        let traverses = token.start_key.split('/').any(|part| part == "." || part == "..");
-        if traverses {
-            return Err(format!("continue key is not valid: {}", token.start_key));
+        if !is_clean(&token.start_key) {
+            return Err(token.start_key);
         }
         Ok(token)
     }
+
+    fn from_json(bytes: &[u8]) -> Result<Self, String> {
+        let untyped = Tree::untyped();
+        let decoded = decode_json(untyped.schema(), untyped.ty(), bytes, Strictness::Ignore);
+        let tree = decoded.map_err(|error| error.to_string())?.tree;
+        if let Some(other) = go_type(tree.root()).filter(|own| *own != "object") {
+            return Err(format!(
+                "json: cannot unmarshal {other} into Go value of type storage.continueToken"
+            ));
+        }
+        let wrong = |name: &str, wanted: &str| {
+            let found = tree.get(name).and_then(go_type).unwrap_or_default();
+            format!(
+                "json: cannot unmarshal {found} into Go struct field continueToken.{name} of type {wanted}"
+            )
+        };
+        let member = |name| tree.get(name).filter(|own| !own.is_null());
+        let text = |name| match member(name) {
+            None => Ok(String::new()),
+            Some(own) => own
+                .as_str()
+                .map(str::to_owned)
+                .ok_or_else(|| wrong(name, "string")),
+        };
+        Ok(Self {
+            api_version: text("v")?,
+            resource_version: match member("rv") {
+                None => 0,
+                Some(own) => own.as_i64().ok_or_else(|| wrong("rv", "int64"))?,
+            },
+            start_key: text("start")?,
+        })
+    }
+}
+
+/// What Go calls the type of a JSON value; nothing for null.
+fn go_type(value: Ref<'_>) -> Option<&'static str> {
+    Some(match value.to_json().as_bytes().first()? {
+        b'{' => "object",
+        b'[' => "array",
+        b'"' => "string",
+        b't' | b'f' => "bool",
+        b'n' => return None,
+        _ => "number",
+    })
+}
+
+/// Where the text stops being base64, as Go counts: a single character too many is wrong from itself on.
+fn corrupt(text: &str, error: &DecodeError) -> String {
+    let at = match error {
+        DecodeError::InvalidByte(at, _) | DecodeError::InvalidLastSymbol(at, _) => *at,
+        DecodeError::InvalidLength(_) | DecodeError::InvalidPadding => text.len().saturating_sub(1),
+    };
+    format!("illegal base64 data at input byte {at}")
+}
+
+/// The key names something below its collection and nothing else, as Go's `path.Clean` would leave it.
+fn is_clean(key: &str) -> bool {
+    let key = key.strip_prefix('/').unwrap_or(key);
+    !key.split('/').any(|part| matches!(part, "" | "." | ".."))
 }
 
 #[cfg(test)]
@@ -90,7 +155,7 @@ mod tests {
         );
         let json = br#"{"v":"meta.k8s.io/v1","rv":12,"start":"default/a\u0000"}"#;
         fuzz([json], |input| {
-            drop(ContinueToken::decode(&URL_SAFE_NO_PAD.encode(input)))
+            drop(ContinueToken::decode(&ENCODING.encode(input)))
         });
     }
 
@@ -98,13 +163,40 @@ mod tests {
     fn tokens_come_back() {
         let token = ContinueToken::new(12, "default/a\0".into());
         assert_eq!(ContinueToken::decode(&token.encode()), Ok(token));
-        for bad in [
-            "",
-            "!!",
-            "e30",
-            "eyJ2IjoibWV0YS5rOHMuaW8vdjEiLCJydiI6MCwic3RhcnQiOiJhIn0",
+    }
+
+    #[test]
+    fn broken_tokens_are_told_in_upstreams_words() {
+        for (token, problem) in [
+            ("", "unexpected end of JSON input"),
+            ("!!", "illegal base64 data at input byte 0"),
+            ("a", "illegal base64 data at input byte 0"),
+            ("e30=", "illegal base64 data at input byte 3"),
+            (
+                "nonsense",
+                "invalid character '\\u009e' looking for beginning of value",
+            ),
+            ("abc", "invalid character 'i' looking for beginning of value"),
+            ("e30", "server does not recognize this encoded version "),
+            (
+                "W10",
+                "json: cannot unmarshal array into Go value of type storage.continueToken",
+            ),
+            (
+                "eyJ2IjoxfQ",
+                "json: cannot unmarshal number into Go struct field continueToken.v of type string",
+            ),
+            (
+                "eyJ2IjoibWV0YS5rOHMuaW8vdjEiLCJydiI6MCwic3RhcnQiOiJhIn0",
+                "incorrect encoded start resourceVersion (version meta.k8s.io/v1)",
+            ),
+            (
+                "eyJ2IjoibWV0YS5rOHMuaW8vdjEiLCJydiI6MTIsInN0YXJ0IjoiYS8uLi9iIn0",
+                "a/../b",
+            ),
         ] {
-            assert!(ContinueToken::decode(bad).is_err(), "{bad}");
+            let expected = format!("invalid continue token: continue key is not valid: {problem}");
+            assert_eq!(ContinueToken::decode(token), Err(expected), "{token}");
         }
     }
 }

@@ -365,18 +365,43 @@ impl<'a> Parser<'a> {
                 return Err(ParseSelectorError(format!("found '{found}' expected: '('")));
             }
         }
+        match self.peek().0 {
+            Token::Word(_) | Token::Symbol(",") => self.set_items(),
+            Token::Symbol(")") => {
+                self.next();
+                Ok(vec![String::new()])
+            }
+            other => Err(expected(&other, "',', ')' or identifier")),
+        }
+    }
+
+    /// The items of a set up to and with its end. Each place has its own complaint.
+    fn set_items(&mut self) -> Result<Vec<String>, ParseSelectorError> {
         let mut values = Vec::new();
-        let mut pending = String::new();
         loop {
             match self.next() {
-                Token::Word(word) if pending.is_empty() => pending = word.to_owned(),
-                Token::Symbol(",") => values.push(std::mem::take(&mut pending)),
-                Token::Symbol(")") => {
-                    values.push(pending);
-                    return Ok(values);
+                Token::Word(word) => {
+                    values.push(word.to_owned());
+                    match self.peek().0 {
+                        Token::Symbol(",") => continue,
+                        Token::Symbol(")") => {}
+                        other => return Err(expected(&other, "',' or ')'")),
+                    }
                 }
-                other => return Err(expected(&other, "',', ')' or identifier")),
+                Token::Symbol(",") => {
+                    let follows = self.peek().0;
+                    let ends = follows == Token::Symbol(")");
+                    if values.is_empty() || ends || follows == Token::Symbol(",") {
+                        values.push(String::new());
+                    }
+                    if !ends {
+                        continue;
+                    }
+                }
+                other => return Err(expected(&other, "',', or identifier")),
             }
+            self.next();
+            return Ok(values);
         }
     }
 }
@@ -439,7 +464,19 @@ mod tests {
     fn refuses_in_upstreams_words() {
         refused(
             "a in (\u{c}b",
-            "unable to parse requirement: found '', expected: ',', ')' or identifier",
+            "unable to parse requirement: found '', expected: ',' or ')'",
+        );
+        refused(
+            "a in (b c)",
+            "unable to parse requirement: found 'c', expected: ',' or ')'",
+        );
+        refused(
+            "a in (b,!)",
+            "unable to parse requirement: found '!', expected: ',', or identifier",
+        );
+        refused(
+            "a in (!)",
+            "unable to parse requirement: found '!', expected: ',', ')' or identifier",
         );
         refused("a in", "unable to parse requirement: found '' expected: '('");
         refused(",", "found ',', expected: !, identifier, or 'end of string'");

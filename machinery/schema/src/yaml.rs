@@ -30,10 +30,55 @@ pub fn yaml_to_json(input: &[u8]) -> Result<String, DecodeError> {
         });
     }
     let problem = |error: &dyn fmt::Display| DecodeError::Syntax(format!("yaml: {error}"));
-    let text = std::str::from_utf8(input).map_err(|error| problem(&error))?;
-    let out =
-        convert(text, serde_saphyr::DuplicateKeyPolicy::PassThrough).map_err(|error| problem(&error))?;
+    let text = first_document(std::str::from_utf8(input).map_err(|error| problem(&error))?);
+    let out = convert(text, serde_saphyr::DuplicateKeyPolicy::PassThrough)
+        .map_err(|error| misplaced_tab(text, &error).unwrap_or_else(|| problem(&error)))?;
     String::from_utf8(out).map_err(|error| problem(&error))
+}
+
+/// Upstream reads the first document of a stream and nothing behind it.
+fn first_document(text: &str) -> &str {
+    let is_marker = |line: &str, marker: &str| {
+        let rest = line.strip_prefix(marker);
+        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with([' ', '\t', '\r', '\n']))
+    };
+    let (mut begun, mut at) = (false, 0);
+    for line in text.split_inclusive('\n') {
+        let begins = is_marker(line, "---");
+        if begun && (begins || is_marker(line, "...")) {
+            return &text[..at];
+        }
+        let is_prologue = line.trim().is_empty() || line.starts_with(['#', '%']);
+        begun |= begins || !is_prologue;
+        at += line.len();
+    }
+    text
+}
+
+/// The most frequent mistake, an indentation with a tab in it, in the words of Go's parser.
+fn misplaced_tab(text: &str, error: &serde_saphyr::Error) -> Option<DecodeError> {
+    let number = usize::try_from(error.location()?.line()).ok()?;
+    // Some complaints name the line before the one that is wrong.
+    let numbered: Vec<(usize, &str)> = text.lines().enumerate().take(number + 1).collect();
+    let tabbed = |line: &str| line[..line.len() - line.trim_start().len()].contains('\t');
+    let (index, _) = numbered
+        .iter()
+        .skip(number.saturating_sub(1))
+        .find(|(_, line)| tabbed(line) && !line.trim().is_empty())?;
+    let before = numbered[..*index].iter().rev().map(|(_, line)| line.trim());
+    let before = before.take(1).next().unwrap_or_default();
+    // A plain scalar would go on in the next line.
+    let is_plain = before.ends_with(|last: char| !":-?,[]{}\"'|>".contains(last));
+    let problem = match is_plain {
+        true => "found a tab character that violates indentation",
+        false => "found character that cannot start any token",
+    };
+    // Go counts from zero and leaves zero out.
+    let place = match index {
+        0 => String::new(),
+        index => format!("line {}: ", index + 1),
+    };
+    Some(DecodeError::Syntax(format!("yaml: {place}{problem}")))
 }
 
 /// The first key that a map of a document has twice, with its line.
@@ -41,7 +86,7 @@ pub fn duplicate_key(input: &[u8]) -> Option<(u64, String)> {
     let text = std::str::from_utf8(input)
         .ok()
         .filter(|_| input.len() <= MAX_INPUT)?;
-    match convert(text, serde_saphyr::DuplicateKeyPolicy::Error) {
+    match convert(first_document(text), serde_saphyr::DuplicateKeyPolicy::Error) {
         Err(serde_saphyr::Error::DuplicateMappingKey { key, location }) => {
             Some((location.line(), key.unwrap_or_default()))
         }
@@ -234,6 +279,41 @@ mod tests {
             Some((4, "b".to_owned()))
         );
         assert_eq!(duplicate_key(b"a: {b: 1}\nc: {b: 1}\n"), None);
+    }
+
+    #[test]
+    fn only_the_first_document_is_read() {
+        check("a: 1\n---\nb: [\n", r#"{"a":1}"#);
+        check("# c\n%YAML 1.1\n---\na: 1\n...\nb\n", r#"{"a":1}"#);
+        check("a: |\n  ---\n  x\n", r#"{"a":"---\nx\n"}"#);
+        check("--- {a: 1}\n", r#"{"a":1}"#);
+        check("a: ---b\n", r#"{"a":"---b"}"#);
+    }
+
+    #[test]
+    fn tabs_are_told_as_go_tells_them() {
+        for (yaml, problem) in [
+            (
+                "a: b\n\tc: d\n",
+                "yaml: line 2: found a tab character that violates indentation",
+            ),
+            (
+                "a:\n  b: c\n\td: e\n",
+                "yaml: line 3: found a tab character that violates indentation",
+            ),
+            (
+                "a:\n\tb: c\n",
+                "yaml: line 2: found character that cannot start any token",
+            ),
+            (
+                "a: {}\n\n\tb: 1",
+                "yaml: line 3: found character that cannot start any token",
+            ),
+            ("\ta: b\n", "yaml: found character that cannot start any token"),
+        ] {
+            let refused = yaml_to_json(yaml.as_bytes()).map_err(|error| error.to_string());
+            assert_eq!(refused, Err(problem.to_owned()), "{yaml:?}");
+        }
     }
 
     #[test]

@@ -24,9 +24,10 @@ pub(super) fn decode(
         });
     }
     // As Go's decoder does, bytes that are not UTF-8 become U+FFFD.
-    let input = match std::str::from_utf8(input) {
+    let original = input;
+    let input = match std::str::from_utf8(original) {
         Ok(text) => Cow::Borrowed(text),
-        Err(_) => String::from_utf8_lossy(input),
+        Err(_) => String::from_utf8_lossy(original),
     };
     let mut text = String::with_capacity(input.len() + 256);
     text.push_str(&input);
@@ -38,7 +39,10 @@ pub(super) fn decode(
         ty,
     };
     let mut decoder = Decoder {
-        scan: Scanner::new(&input),
+        scan: match &input {
+            Cow::Borrowed(text) => Scanner::new(text),
+            Cow::Owned(text) => Scanner::repaired(text, original),
+        },
         schema,
         tree,
         pending: Vec::with_capacity(64),

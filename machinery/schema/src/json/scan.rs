@@ -50,6 +50,8 @@ pub(super) struct Scanner<'i> {
     text: &'i str,
     input: &'i [u8],
     pub(super) at: usize,
+    /// The first byte that was not UTF-8, which the text no longer has, and where it was.
+    broken: Option<(usize, u8)>,
 }
 
 impl<'i> Scanner<'i> {
@@ -58,6 +60,18 @@ impl<'i> Scanner<'i> {
             text,
             input: text.as_bytes(),
             at: 0,
+            broken: None,
+        }
+    }
+
+    /// The text is `original` but for bytes that are not UTF-8.
+    pub(super) fn repaired(text: &'i str, original: &[u8]) -> Self {
+        let first = std::str::from_utf8(original)
+            .err()
+            .map(|error| error.valid_up_to());
+        Self {
+            broken: first.and_then(|at| Some((at, *original.get(at)?))),
+            ..Self::new(text)
         }
     }
 
@@ -105,7 +119,8 @@ impl<'i> Scanner<'i> {
 
     #[cold]
     fn bad(&self, context: &str) -> DecodeError {
-        let Some(byte) = self.input.get(self.at).copied() else {
+        let broken = self.broken.filter(|(at, _)| *at == self.at).map(|(_, byte)| byte);
+        let Some(byte) = broken.or_else(|| self.input.get(self.at).copied()) else {
             return DecodeError::Syntax("unexpected end of JSON input".to_owned());
         };
         let shown = match byte {
@@ -115,6 +130,8 @@ impl<'i> Scanner<'i> {
             b'\r' => "'\\r'".to_owned(),
             b'\t' => "'\\t'".to_owned(),
             0..0x20 | 0x7f => format!("'\\x{byte:02x}'"),
+            // Go takes the byte for a character, and these cannot be printed.
+            0x80..=0xa0 | 0xad => format!("'\\u{byte:04x}'"),
             _ => format!("'{}'", byte as char),
         };
         DecodeError::Syntax(format!("invalid character {shown} {context}"))

@@ -108,8 +108,9 @@ fn expect(tag: Tag, wire: u8) -> Result<(), DecodeError> {
     )))
 }
 
+/// What is wrong within a message; around one it is [`DecodeError::Syntax`].
 pub(super) fn illegal(problem: &str) -> DecodeError {
-    DecodeError::Syntax(problem.to_owned())
+    DecodeError::Value(problem.to_owned())
 }
 
 fn cut_short() -> DecodeError {
