@@ -120,6 +120,21 @@ pub fn accept(headers: &HeaderMap, offer: Offer) -> Result<Form, RegistryError> 
     Err(RegistryError::NoRepresentation(all))
 }
 
+/// The format of an answer that says what went wrong: the accepted one; JSON where it was to be a view of something, and
+/// for whoever accepts nothing there is.
+pub fn of_errors(headers: &HeaderMap) -> Format {
+    let text = header_text(headers, &ACCEPT);
+    let known =
+        |clause: &Clause<'_>| Format::parse(clause.media_type).filter(|_| clause.parameters.is_empty());
+    let any =
+        |clause: &Clause<'_>| Format::parse(clause.media_type).is_some() || clause.media_type.contains('*');
+    clauses(&text)
+        .iter()
+        .find(|clause| any(clause))
+        .and_then(known)
+        .unwrap_or_default()
+}
+
 /// Whether the client takes gzip.
 pub(crate) fn takes_gzip(headers: &HeaderMap) -> bool {
     headers
@@ -272,6 +287,27 @@ mod tests {
             .ok()
             .map(|form| (form.format, form.view));
         assert_eq!(found, expected, "{accepted}");
+    }
+
+    #[test]
+    fn errors_come_in_the_accepted_format() {
+        for (accepted, expected) in [
+            ("", Format::Json),
+            ("*/*", Format::Json),
+            ("application/yaml", Format::Yaml),
+            (
+                "application/vnd.kubernetes.protobuf, application/json",
+                Format::Protobuf,
+            ),
+            ("application/json;q=0.5,application/yaml", Format::Yaml),
+            ("image/png", Format::Json),
+            ("image/png,application/yaml", Format::Yaml),
+            ("application/yaml;as=Table;v=v1;g=meta.k8s.io", Format::Json),
+        ] {
+            let mut headers = HeaderMap::new();
+            headers.insert(ACCEPT, accepted.parse().unwrap());
+            assert_eq!(of_errors(&headers), expected, "{accepted}");
+        }
     }
 
     #[test]

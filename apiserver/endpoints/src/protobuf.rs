@@ -25,11 +25,20 @@ pub(crate) fn watch_event(kind: &str, object: &Tree, out: &mut BytesMut) -> Resu
 
 /// Appends the event that ends a watch.
 pub(crate) fn watch_error(status_json: &str, out: &mut BytesMut) {
-    let Some((schema, ty)) = machinery_api::schema_for("", "v1", "Status") else {
-        return;
-    };
-    if let Ok(decoded) = decode_json(schema, ty, status_json.as_bytes(), Strictness::Ignore) {
+    if let Some(status) = tree_of("Status", status_json.as_bytes()) {
         // A length beyond u32 cannot come of a Status.
-        let _ = watch_event("ERROR", &decoded.tree, out);
+        let _ = watch_event("ERROR", &status, out);
     }
+}
+
+/// A document of one of the kinds that belong to no group (`Status`, `APIResourceList` …) as protobuf; nothing where it
+/// has no such form.
+pub(crate) fn from_json(kind: &str, json: &[u8]) -> Option<Vec<u8>> {
+    tree_of(kind, json).map(|tree| encode_protobuf(&tree))
+}
+
+fn tree_of(kind: &str, json: &[u8]) -> Option<Tree> {
+    let (schema, ty) = machinery_api::schema_for("", "v1", kind)?;
+    let decoded = decode_json(schema, ty, json, Strictness::Ignore).ok()?;
+    Some(decoded.tree)
 }

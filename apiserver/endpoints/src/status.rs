@@ -1,6 +1,7 @@
 //! The only maker of `Status` answers, in upstream's reasons and words.
 
 use crate::body::Body;
+use crate::negotiation::Format;
 use apiserver_registry::RegistryError;
 use apiserver_registry::error::Cause;
 use http::header::{CONTENT_TYPE, RETRY_AFTER};
@@ -347,28 +348,36 @@ fn invalid(kind: &GroupKind, name: &str, errors: &[FieldError]) -> Status {
     )
 }
 
-/// The whole answer to an error, as JSON.
-pub fn response(error: &RegistryError) -> http::Response<Body> {
+/// The whole answer to an error, in the format [`negotiation::of_errors`](crate::negotiation::of_errors) found.
+pub fn response(error: &RegistryError, format: Format) -> http::Response<Body> {
     if let RegistryError::Foreign { code, status_json } = error {
-        return json_response(*code, status_json.clone(), 0);
+        return written(*code, status_json.clone(), 0, format);
     }
     let status = of(error);
     let seconds = status
         .details
         .as_ref()
         .map_or(0, |details| details.retry_after_seconds);
-    json_response(status.code, status.to_json(), seconds)
+    written(status.code, status.to_json(), seconds, format)
 }
 
-fn json_response(code: u16, json: String, retry_after_seconds: u32) -> http::Response<Body> {
+fn written(code: u16, json: String, retry_after_seconds: u32, format: Format) -> http::Response<Body> {
+    let (format, body) = match format {
+        Format::Json => (format, (json + "\n").into_bytes()),
+        Format::Yaml => (format, crate::yaml::from_json(json.as_bytes())),
+        Format::Protobuf => match crate::protobuf::from_json("Status", json.as_bytes()) {
+            Some(message) => (format, message),
+            None => (Format::Json, (json + "\n").into_bytes()),
+        },
+    };
     let mut builder = http::Response::builder()
         .status(code)
-        .header(CONTENT_TYPE, "application/json");
+        .header(CONTENT_TYPE, format.media_type());
     if retry_after_seconds > 0 {
         builder = builder.header(RETRY_AFTER, retry_after_seconds);
     }
     builder
-        .body(Body::from(json + "\n"))
+        .body(Body::from(body))
         .expect("status code and headers are well formed")
 }
 

@@ -7,8 +7,9 @@ mod legacy;
 
 use crate::body::Body;
 use crate::handlers::{Inner, small_form};
-use crate::negotiation::Form;
+use crate::negotiation::{Form, Format};
 use crate::request_info::Query;
+use crate::{protobuf, yaml};
 use apiserver_registry::{RegistryError, ResourceRow, Rows, Verb, Verbs};
 use bytes::Bytes;
 use http::header::{ACCEPT, CACHE_CONTROL, CONTENT_TYPE, ETAG, IF_NONE_MATCH, VARY};
@@ -64,7 +65,7 @@ pub(crate) fn answer(
     let mut form = small_form(request)?;
     // Clients read `/version` with their eyes.
     form.pretty |= parts == ["version"] && Query::of(request.uri()).get("pretty").is_none();
-    Ok(Some(json_answer(form, &found)))
+    Ok(Some(formed(form, &found)))
 }
 
 /// The verbs of a resource, built-in ones by name; for custom ones upstream has an order of its own.
@@ -97,16 +98,30 @@ fn index(rows: &Rows) -> Value {
     json!({ "paths": paths })
 }
 
-fn json_answer(form: Form, value: &Value) -> Response<Body> {
-    let mut text = value.to_string().into_bytes();
-    if form.pretty {
-        text = indented(&value.to_string());
-    }
-    text.push(b'\n');
+/// A document in the form asked for; what is no kind of the API, such as the version, is JSON.
+fn formed(form: Form, value: &Value) -> Response<Body> {
+    let (text, kind) = (value.to_string(), value.get("kind").and_then(Value::as_str));
+    let (format, body) = match (form.format, kind) {
+        (Format::Yaml, Some(_)) => (Format::Yaml, Some(yaml::from_json(text.as_bytes()))),
+        (Format::Protobuf, Some(kind)) => (Format::Protobuf, protobuf::from_json(kind, text.as_bytes())),
+        _ => (Format::Json, None),
+    };
+    let (format, body) = match body {
+        Some(body) => (format, body),
+        None => {
+            let mut json = if form.pretty {
+                indented(&text)
+            } else {
+                text.into_bytes()
+            };
+            json.push(b'\n');
+            (Format::Json, json)
+        }
+    };
     Response::builder()
-        .header(CONTENT_TYPE, "application/json")
+        .header(CONTENT_TYPE, format.media_type())
         .header(CACHE_CONTROL, "no-cache, private")
-        .body(Body::from(text))
+        .body(Body::from(body))
         .expect("headers are well formed")
 }
 

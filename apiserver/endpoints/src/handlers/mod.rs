@@ -149,10 +149,11 @@ impl Endpoints {
         request: Request<Body>,
     ) -> BoxFuture<'static, Response<Body>> {
         let endpoints = self.clone();
+        let format = negotiation::of_errors(request.headers());
         Box::pin(async move {
             match endpoints.route(ctx, info, request).await {
                 Ok(response) => response,
-                Err(error) => status::response(&error),
+                Err(error) => status::response(&error, format),
             }
         })
     }

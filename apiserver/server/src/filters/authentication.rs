@@ -1,6 +1,6 @@
 //! Who asks; nobody gets further without an identity.
 
-use super::refuse;
+use super::refuse_request;
 use crate::exchange::{Exchange, Response};
 use crate::handler_chain::{Filter, Next};
 use crate::metrics::Metrics;
@@ -59,7 +59,10 @@ impl Filter for Authentication {
                 Err(refusal) => {
                     metrics.authenticated(false);
                     tracing::info!(reason = %refusal, request = %exchange.info, "unable to authenticate the request");
-                    refuse(&RegistryError::Unauthorized("Unauthorized".to_owned()))
+                    refuse_request(
+                        exchange.request.headers(),
+                        &RegistryError::Unauthorized("Unauthorized".to_owned()),
+                    )
                 }
             }
         })

@@ -65,7 +65,7 @@ impl Filter for Authorization {
         Box::pin(async move {
             match check(&authorizers, &exchange).await {
                 Ok(()) => next.run(exchange).await,
-                Err(error) => forbid(&error),
+                Err(error) => forbid(exchange.request.headers(), &error),
             }
         })
     }

@@ -1,6 +1,6 @@
 //! The `Impersonate-*` headers, when the user may use them.
 
-use super::{forbid, refuse};
+use super::{forbid, refuse_request};
 use crate::exchange::{Exchange, Response};
 use crate::handler_chain::{Filter, Next};
 use crate::server::Core;
@@ -41,18 +41,19 @@ impl Filter for Impersonation {
                 }
                 Err(ImpersonationError::Forbidden(forbidden)) => {
                     let detail = forbidden.detail.clone();
-                    forbid(&RegistryError::forbidden(
-                        &forbidden.resource,
-                        &forbidden.name,
-                        detail,
-                    ))
+                    forbid(
+                        exchange.request.headers(),
+                        &RegistryError::forbidden(&forbidden.resource, &forbidden.name, detail),
+                    )
                 }
-                Err(ImpersonationError::TooMany) => refuse(&RegistryError::BadRequest(
-                    "too many impersonation headers".to_owned(),
-                )),
-                Err(error @ ImpersonationError::WithoutUser(_)) => {
-                    forbid(&RegistryError::BadRequest(error.to_string()))
-                }
+                Err(ImpersonationError::TooMany) => refuse_request(
+                    exchange.request.headers(),
+                    &RegistryError::BadRequest("too many impersonation headers".to_owned()),
+                ),
+                Err(error @ ImpersonationError::WithoutUser(_)) => forbid(
+                    exchange.request.headers(),
+                    &RegistryError::BadRequest(error.to_string()),
+                ),
             }
         })
     }

@@ -14,17 +14,24 @@ pub(crate) mod panic_recovery;
 pub(crate) mod warnings;
 
 use crate::exchange::Response;
+use apiserver_endpoints::negotiation::{Format, of_errors};
 use apiserver_endpoints::{Body, status};
 use apiserver_registry::RegistryError;
+use http::HeaderMap;
 
-/// The answer to an error.
+/// The answer to an error where nobody knows any more what was accepted.
 pub(crate) fn refuse(error: &RegistryError) -> Response {
-    status::response(error)
+    status::response(error, Format::Json)
+}
+
+/// The answer to an error in the format that the request accepts.
+pub(crate) fn refuse_request(request: &HeaderMap, error: &RegistryError) -> Response {
+    status::response(error, of_errors(request))
 }
 
 /// The answer to somebody who may not do this at all; upstream's filters mark it so.
-pub(crate) fn forbid(error: &RegistryError) -> Response {
-    let mut response = refuse(error);
+pub(crate) fn forbid(request: &HeaderMap, error: &RegistryError) -> Response {
+    let mut response = refuse_request(request, error);
     response.headers_mut().insert(
         "x-content-type-options",
         http::HeaderValue::from_static("nosniff"),
