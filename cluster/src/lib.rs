@@ -20,6 +20,7 @@ mod faults;
 pub mod identities;
 
 pub use builder::{Cluster, ClusterBuilder};
+pub use controllers_manager::Config as ControllerConfig;
 pub use controllers_manager::manager::Selection;
 pub use error::ClusterError;
 pub use faults::{Faults, Rates, Request};

@@ -39,5 +39,7 @@ mod root_ca;
 mod scheduler;
 mod service_account;
 mod service_addresses;
+mod storage_protection;
+mod ttl_after_finished;
 
 use runner::Story;

@@ -1,8 +1,9 @@
 //! Lets go of deleted volumes, claims and attribute classes once nobody uses them.
 //!
 //! Admission gives each of them a finalizer. A volume is used while it is bound; a claim while a pod that was given a
-//! node names it; a class while a volume or a claim speaks of it. Watches what is protected and what uses it; the
-//! finalizer is taken from the live object, so that nothing else of it is written.
+//! node names it; a class while a volume or a claim speaks of it. Watches what is protected and what uses it. What the
+//! caches say is asked once more of the server before an object is let go, for they may be behind; the finalizer is
+//! taken from the live object, so that nothing else of it is written.
 
 mod views;
 
@@ -12,11 +13,13 @@ use crate::views::PodView;
 use futures::future::BoxFuture;
 use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim, Pod};
 use k8s_openapi::api::storage::v1::VolumeAttributesClass;
-use machinery_client::{ApiResource, Change, Client, Informer, Object};
+use machinery_client::object::object_of;
+use machinery_client::{ApiResource, Change, Client, ClientError, Informer, Object, Projection};
 use machinery_meta::{ObjectHeader, ObjectKey};
 use machinery_reconcile::{Controller, Outcome, ReconcileError, Reconciler};
+use serde::Deserialize;
 use serde_json::Value;
-use std::sync::Arc;
+use serde_json::value::RawValue;
 use views::StorageView;
 
 pub(crate) const VOLUME_ROW: ControllerRow = ControllerRow {
@@ -38,6 +41,8 @@ pub(crate) const ATTRIBUTES_ROW: ControllerRow = ControllerRow {
     start: start_attributes,
 };
 
+/// The phase of a volume that a claim has.
+const BOUND: &str = "Bound";
 const VOLUME_FINALIZER: &str = "kubernetes.io/pv-protection";
 const CLAIM_FINALIZER: &str = "kubernetes.io/pvc-protection";
 const ATTRIBUTES_FINALIZER: &str = "kubernetes.io/vac-protection";
@@ -94,13 +99,11 @@ fn is_waiting(header: &ObjectHeader, finalizer: &str) -> bool {
 fn claims_let_go(change: &Change<PodView>) -> Vec<ObjectKey> {
     let over = change.new.as_ref().is_none_or(|pod| pod.is_terminal());
     let pod = change.old.as_ref().or(change.new.as_ref()).filter(|_| over);
-    let keys = |pod: &Arc<Object<PodView>>| {
-        let claims = pod.claims.iter();
-        claims
-            .map(|claim| ObjectKey::new(pod.namespace(), &**claim))
-            .collect()
-    };
-    pod.map(keys).unwrap_or_default()
+    let claims = pod.into_iter().flat_map(|pod| {
+        let own = pod.claims.iter();
+        own.map(|claim| ObjectKey::new(pod.namespace(), &**claim))
+    });
+    claims.collect()
 }
 
 /// The classes that a volume or a claim spoke of.
@@ -121,7 +124,8 @@ impl Reconciler for Volumes {
         Box::pin(async move {
             match self.volumes.get(key) {
                 Some(volume) if !volume.bound && is_waiting(&volume.header, VOLUME_FINALIZER) => {
-                    release::<PersistentVolume>(&self.client, &volume.header, VOLUME_FINALIZER).await
+                    let unused = |live: &Value| live["status"]["phase"] != BOUND;
+                    release::<PersistentVolume>(&self.client, &volume.header, VOLUME_FINALIZER, unused).await
                 }
                 _ => Ok(Outcome::Done),
             }
@@ -135,16 +139,21 @@ struct Claims {
     pods: Informer<PodView>,
 }
 
+/// A pod without a node has not been given the volume, one that has ended has given it back.
+fn uses_claim(pod: &Object<PodView>, claim: &ObjectKey) -> bool {
+    pod.namespace() == &*claim.namespace
+        && !pod.node.is_empty()
+        && !pod.is_terminal()
+        && pod.claims.iter().any(|own| **own == *claim.name)
+}
+
 impl Claims {
-    /// A pod without a node has not been given the volume, one that has ended has given it back.
-    fn is_used(&self, key: &ObjectKey) -> bool {
-        let uses = |pod: &Arc<Object<PodView>>| {
-            pod.namespace() == &*key.namespace
-                && !pod.node.is_empty()
-                && !pod.is_terminal()
-                && pod.claims.iter().any(|claim| **claim == *key.name)
-        };
-        self.pods.list().iter().any(uses)
+    async fn is_used(&self, key: &ObjectKey) -> Result<bool, ReconcileError> {
+        if self.pods.list().iter().any(|pod| uses_claim(pod, key)) {
+            return Ok(true);
+        }
+        let live = live::<Pod, PodView>(&self.client, &key.namespace).await?;
+        Ok(live.iter().any(|pod| uses_claim(pod, key)))
     }
 }
 
@@ -154,8 +163,9 @@ impl Reconciler for Claims {
     fn reconcile<'a>(&'a self, key: &'a ObjectKey) -> BoxFuture<'a, Result<Outcome, ReconcileError>> {
         Box::pin(async move {
             match self.claims.get(key) {
-                Some(claim) if is_waiting(&claim.header, CLAIM_FINALIZER) && !self.is_used(key) => {
-                    release::<PersistentVolumeClaim>(&self.client, &claim.header, CLAIM_FINALIZER).await
+                Some(claim) if is_waiting(&claim.header, CLAIM_FINALIZER) && !self.is_used(key).await? => {
+                    release::<PersistentVolumeClaim>(&self.client, &claim.header, CLAIM_FINALIZER, |_| true)
+                        .await
                 }
                 _ => Ok(Outcome::Done),
             }
@@ -177,21 +187,65 @@ impl Reconciler for Attributes {
             let Some(class) = self.classes.get(key) else {
                 return Ok(Outcome::Done);
             };
-            let mut users = self.users.iter().flat_map(Informer::list);
-            let used = users.any(|user| user.attributes_classes.iter().any(|class| **class == *key.name));
-            if used || !is_waiting(&class.header, ATTRIBUTES_FINALIZER) {
+            if !is_waiting(&class.header, ATTRIBUTES_FINALIZER) || self.is_used(&key.name).await? {
                 return Ok(Outcome::Done);
             }
-            release::<VolumeAttributesClass>(&self.client, &class.header, ATTRIBUTES_FINALIZER).await
+            release::<VolumeAttributesClass>(&self.client, &class.header, ATTRIBUTES_FINALIZER, |_| true)
+                .await
         })
     }
 }
 
-/// Takes the finalizer from the live object, when it is still the one that was looked at.
+impl Attributes {
+    async fn is_used(&self, class: &str) -> Result<bool, ReconcileError> {
+        let speaks = |user: &StorageView| user.attributes_classes.iter().any(|own| **own == *class);
+        if self
+            .users
+            .iter()
+            .flat_map(Informer::list)
+            .any(|user| speaks(&user))
+        {
+            return Ok(true);
+        }
+        let claims = live::<PersistentVolumeClaim, StorageView>(&self.client, "").await?;
+        let volumes = live::<PersistentVolume, StorageView>(&self.client, "").await?;
+        Ok(claims.iter().chain(&volumes).any(|user| speaks(user)))
+    }
+}
+
+/// The objects there are on the server now, in a namespace or (empty) in all.
+async fn live<K, P>(client: &Client, namespace: &str) -> Result<Vec<Object<P>>, ReconcileError>
+where
+    K: k8s_openapi::Resource,
+    K::Scope: 'static,
+    P: Projection,
+{
+    #[derive(Deserialize)]
+    struct List {
+        items: Vec<Box<RawValue>>,
+    }
+    let asked = client
+        .list_as::<List>(&ApiResource::of::<K>(), namespace, &[])
+        .await;
+    let list = asked.map_err(ReconcileError::doing("listing what may use it"))?;
+    let objects = list.items.iter().map(|own| {
+        object_of(own.get()).map_err(|source| ClientError::Decode {
+            what: K::KIND.to_owned(),
+            source,
+        })
+    });
+    objects
+        .collect::<Result<_, _>>()
+        .map_err(ReconcileError::doing("reading what may use it"))
+}
+
+/// Takes the finalizer from the live object, when it is still the one that was looked at and nothing in it speaks
+/// against it.
 async fn release<K>(
     client: &Client,
     header: &ObjectHeader,
     finalizer: &str,
+    unused: impl Fn(&Value) -> bool,
 ) -> Result<Outcome, ReconcileError>
 where
     K: k8s_openapi::Resource,
@@ -203,9 +257,10 @@ where
         Err(error) if error.is_not_found() => return Ok(Outcome::Done),
         Err(error) => return Err(ReconcileError::doing("reading what is protected")(error)),
     };
+    let unused = unused(&live);
     let metadata = &mut live["metadata"];
     let same = metadata["uid"] == *header.uid.0 && !metadata["deletionTimestamp"].is_null();
-    let Some(finalizers) = metadata["finalizers"].as_array_mut().filter(|_| same) else {
+    let Some(finalizers) = metadata["finalizers"].as_array_mut().filter(|_| same && unused) else {
         return Ok(Outcome::Done);
     };
     finalizers.retain(|own| own != finalizer);

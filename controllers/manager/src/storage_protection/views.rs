@@ -21,7 +21,7 @@ impl Projection for StorageView {
             target.and_then(|target| target.target_volume_attributes_class_name),
         ];
         Ok(Self {
-            bound: object.status.phase == "Bound",
+            bound: object.status.phase == super::BOUND,
             attributes_classes: classes.into_iter().flatten().collect(),
         })
     }
