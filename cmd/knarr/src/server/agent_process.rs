@@ -40,7 +40,10 @@ fn agent_arguments(arguments: &ServerArguments, paths: &Paths) -> anyhow::Result
         ("--hostname-override", node_name(arguments)?.into()),
         ("--cgroup-root", arguments.cgroup_root.clone().into()),
         ("--cluster-domain", arguments.cluster_domain.clone().into()),
-        ("--cluster-cidr", arguments.cluster_cidr.to_string().into()),
+        (
+            "--cluster-cidr",
+            arguments.controllers.cluster_cidr.to_string().into(),
+        ),
         (
             "--service-cluster-ip-range",
             arguments.service_cluster_ip_range.to_string().into(),

@@ -1,5 +1,6 @@
 //! The flags of `knarr server`; upstream's names where upstream has them.
 
+use super::controllers::ControllerArguments;
 use super::paths::Paths;
 use anyhow::{Context, bail};
 use apiserver_server::ServerConfig;
@@ -35,9 +36,8 @@ pub(crate) struct ServerArguments {
     /// Only the control plane: start no node agent (no root needed)
     #[arg(long)]
     pub(crate) disable_agent: bool,
-    /// Controllers to run: 'name' runs it, '-name' does not, '*' stands for those on by default
-    #[arg(long, value_delimiter = ',', default_value = "*", allow_hyphen_values = true)]
-    pub(crate) controllers: Vec<String>,
+    #[command(flatten)]
+    pub(crate) controllers: ControllerArguments,
     /// Run no scheduler: pods wait until somebody binds them
     #[arg(long)]
     pub(crate) disable_scheduler: bool,
@@ -51,9 +51,6 @@ pub(crate) struct ServerArguments {
     pub(crate) service_cluster_ip_range: IpNet,
     #[arg(long, default_value = "30000-32767", value_parser = port_range)]
     pub(crate) service_node_port_range: (u16, u16),
-    /// The addresses pods get
-    #[arg(long, default_value = "10.244.0.0/16")]
-    pub(crate) cluster_cidr: IpNet,
     #[arg(long, default_value = "cluster.local")]
     pub(crate) cluster_domain: String,
     /// Further names and addresses in the serving certificate
@@ -110,17 +107,11 @@ impl ServerArguments {
             ..ServerConfig::default()
         };
         config.check()?;
-        if self
-            .cluster_cidr
-            .contains(&self.service_cluster_ip_range.network())
-            || self
-                .service_cluster_ip_range
-                .contains(&self.cluster_cidr.network())
-        {
+        self.controllers.check()?;
+        let (pods, services) = (self.controllers.cluster_cidr, self.service_cluster_ip_range);
+        if pods.contains(&services.network()) || services.contains(&pods.network()) {
             bail!(
-                "--cluster-cidr {} and --service-cluster-ip-range {} overlap; give them separate ranges",
-                self.cluster_cidr,
-                self.service_cluster_ip_range
+                "--cluster-cidr {pods} and --service-cluster-ip-range {services} overlap; give them separate ranges"
             );
         }
         let folder = &self.data_dir;

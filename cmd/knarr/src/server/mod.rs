@@ -1,10 +1,12 @@
 //! `knarr server`: the control plane in the foreground, until a signal ends it.
 //!
-//! [`arguments`] has the flags, [`paths`] what lies where in the data directory, [`identities`] writes the kubeconfigs of
-//! administrator and node, [`agent_process`] keeps the node agent running, in a session of its own.
+//! [`arguments`] has the flags, [`controllers`] those of the controllers, [`paths`] what lies where in the data directory,
+//! [`identities`] writes the kubeconfigs of administrator and node, [`agent_process`] keeps the node agent running, in a
+//! session of its own.
 
 mod agent_process;
 mod arguments;
+mod controllers;
 mod identities;
 pub(crate) mod paths;
 
@@ -43,13 +45,12 @@ async fn serve(arguments: ServerArguments) -> anyhow::Result<()> {
     let paths = Paths::new(&arguments.data_dir);
     let config = arguments.server_config(&paths)?;
     let storage = open_storage(&arguments, &paths, &runtime).await?;
-    let cluster_cidr = arguments.cluster_cidr;
     let mut builder = Cluster::builder()
         .runtime(runtime.clone())
         .storage(storage)
         .server(|settings| *settings = config)
-        .controllers(Selection::Listed(arguments.controllers.clone()))
-        .controller_config(|settings| settings.cluster_cidr = cluster_cidr.to_string());
+        .controllers(Selection::Listed(arguments.controllers.controllers.clone()))
+        .controller_config(|settings| arguments.controllers.apply(settings));
     if !arguments.disable_scheduler {
         builder = builder.scheduler();
     }

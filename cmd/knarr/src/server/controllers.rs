@@ -1,0 +1,163 @@
+//! The flags of the controllers; names and defaults are `kube-controller-manager`'s.
+
+use anyhow::bail;
+use clap::Args;
+use cluster::ControllerConfig as Config;
+use ipnet::IpNet;
+use jiff::SignedDuration;
+use std::time::Duration;
+
+/// See the module. What is not given stays as [`Config`] has it.
+///
+/// There is no `--node-monitor-period`: each node is looked at when its own time comes.
+#[derive(Debug, Args)]
+pub(crate) struct ControllerArguments {
+    /// Controllers to run: 'name' runs it, '-name' does not, '*' stands for those on by default
+    #[arg(long, value_delimiter = ',', default_value = "*", allow_hyphen_values = true)]
+    pub(crate) controllers: Vec<String>,
+    /// The addresses pods get
+    #[arg(long, default_value = "10.244.0.0/16")]
+    pub(crate) cluster_cidr: IpNet,
+    /// How large the part of each node is
+    #[arg(long, default_value_t = defaults().node_cidr_mask_size)]
+    pub(crate) node_cidr_mask_size_ipv4: u8,
+    /// How long a node may be silent before it counts as lost, such as 50s
+    #[arg(long, value_parser = duration, default_value = shown(defaults().node_monitor_grace_period))]
+    pub(crate) node_monitor_grace_period: Duration,
+    /// As much for a node that never said anything
+    #[arg(long, value_parser = duration, default_value = shown(defaults().node_startup_grace_period))]
+    pub(crate) node_startup_grace_period: Duration,
+    /// Lost nodes of a zone whose pods are evicted, per second
+    #[arg(long, value_parser = rate, default_value_t = defaults().node_eviction_rate)]
+    pub(crate) node_eviction_rate: f64,
+    /// As much in a zone where many nodes are lost
+    #[arg(long, value_parser = rate, default_value_t = defaults().secondary_node_eviction_rate)]
+    pub(crate) secondary_node_eviction_rate: f64,
+    /// In zones of up to so many nodes none is evicted then
+    #[arg(long, default_value_t = defaults().large_cluster_size_threshold)]
+    pub(crate) large_cluster_size_threshold: usize,
+    /// From which share of lost nodes on a zone has many
+    #[arg(long, value_parser = rate, default_value_t = defaults().unhealthy_zone_threshold)]
+    pub(crate) unhealthy_zone_threshold: f64,
+    /// Finished pods that are kept; 0 keeps all
+    #[arg(long, default_value_t = defaults().terminated_pod_gc_threshold)]
+    pub(crate) terminated_pod_gc_threshold: usize,
+}
+
+fn defaults() -> Config {
+    Config::default()
+}
+
+/// A duration as Go writes it: `50s`, `1m30s`.
+fn duration(text: &str) -> Result<Duration, String> {
+    let parsed = text.parse::<SignedDuration>().ok();
+    let positive = parsed.and_then(|own| Duration::try_from(own).ok());
+    positive.ok_or_else(|| "give a duration, as in 50s or 1m30s".to_owned())
+}
+
+fn shown(duration: Duration) -> String {
+    format!("{}s", duration.as_secs())
+}
+
+fn rate(text: &str) -> Result<f64, String> {
+    let parsed = text.parse::<f64>().ok();
+    let usable = parsed.filter(|own| own.is_finite() && *own >= 0.0);
+    usable.ok_or_else(|| "give a number that is not below 0".to_owned())
+}
+
+impl ControllerArguments {
+    /// What the flags say together must make sense.
+    pub(crate) fn check(&self) -> anyhow::Result<()> {
+        if self.unhealthy_zone_threshold > 1.0 {
+            bail!(
+                "--unhealthy-zone-threshold {} is a share: give at most 1",
+                self.unhealthy_zone_threshold
+            );
+        }
+        let (whole, part) = (self.cluster_cidr.prefix_len(), self.node_cidr_mask_size_ipv4);
+        if self.cluster_cidr.addr().is_ipv4() && !(whole..=32).contains(&part) {
+            bail!(
+                "--node-cidr-mask-size-ipv4 {part}: no part of --cluster-cidr {}",
+                self.cluster_cidr
+            );
+        }
+        Ok(())
+    }
+
+    /// Puts the flags into the controllers' settings.
+    pub(crate) fn apply(&self, config: &mut Config) {
+        config.cluster_cidr = self.cluster_cidr.to_string();
+        config.node_cidr_mask_size = self.node_cidr_mask_size_ipv4;
+        config.node_monitor_grace_period = self.node_monitor_grace_period;
+        config.node_startup_grace_period = self.node_startup_grace_period;
+        config.node_eviction_rate = self.node_eviction_rate;
+        config.secondary_node_eviction_rate = self.secondary_node_eviction_rate;
+        config.large_cluster_size_threshold = self.large_cluster_size_threshold;
+        config.unhealthy_zone_threshold = self.unhealthy_zone_threshold;
+        config.terminated_pod_gc_threshold = self.terminated_pod_gc_threshold;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        controllers: ControllerArguments,
+    }
+
+    fn parse(flags: &[&str]) -> Result<ControllerArguments, clap::Error> {
+        let line = Line::try_parse_from([&["knarr"], flags].concat());
+        line.map(|line| line.controllers)
+    }
+
+    #[test]
+    fn without_flags_the_settings_stay_as_they_are() {
+        let mut config = Config::default();
+        parse(&[]).unwrap().apply(&mut config);
+        assert_eq!(config, Config::default());
+    }
+
+    #[test]
+    fn flags_reach_the_settings() {
+        let flags = [
+            "--node-monitor-grace-period=1m30s",
+            "--node-startup-grace-period=90s",
+            "--node-eviction-rate=2",
+            "--secondary-node-eviction-rate=0.5",
+            "--large-cluster-size-threshold=7",
+            "--unhealthy-zone-threshold=0.75",
+            "--terminated-pod-gc-threshold=3",
+            "--node-cidr-mask-size-ipv4=26",
+            "--cluster-cidr=10.1.0.0/20",
+        ];
+        let mut config = Config::default();
+        parse(&flags).unwrap().apply(&mut config);
+        let expected = Config {
+            cluster_cidr: "10.1.0.0/20".to_owned(),
+            node_cidr_mask_size: 26,
+            node_monitor_grace_period: Duration::from_secs(90),
+            node_startup_grace_period: Duration::from_secs(90),
+            node_eviction_rate: 2.0,
+            secondary_node_eviction_rate: 0.5,
+            large_cluster_size_threshold: 7,
+            unhealthy_zone_threshold: 0.75,
+            terminated_pod_gc_threshold: 3,
+            root_ca: String::new(),
+        };
+        assert_eq!(config, expected);
+    }
+
+    #[test]
+    fn senseless_flags_are_refused() {
+        for flag in ["--node-monitor-grace-period=soon", "--node-eviction-rate=-1"] {
+            assert!(parse(&[flag]).is_err(), "{flag}");
+        }
+        for flag in ["--unhealthy-zone-threshold=55", "--node-cidr-mask-size-ipv4=8"] {
+            assert!(parse(&[flag]).unwrap().check().is_err(), "{flag}");
+        }
+    }
+}
