@@ -22,10 +22,10 @@ pub(crate) struct ControllerArguments {
     #[arg(long, default_value_t = defaults().node_cidr_mask_size)]
     pub(crate) node_cidr_mask_size_ipv4: u8,
     /// How long a node may be silent before it counts as lost, such as 50s
-    #[arg(long, value_parser = duration, default_value = shown(defaults().node_monitor_grace_period))]
+    #[arg(long, value_parser = duration, default_value = "50s")]
     pub(crate) node_monitor_grace_period: Duration,
     /// As much for a node that never said anything
-    #[arg(long, value_parser = duration, default_value = shown(defaults().node_startup_grace_period))]
+    #[arg(long, value_parser = duration, default_value = "60s")]
     pub(crate) node_startup_grace_period: Duration,
     /// Lost nodes of a zone whose pods are evicted, per second
     #[arg(long, value_parser = rate, default_value_t = defaults().node_eviction_rate)]
@@ -53,10 +53,6 @@ fn duration(text: &str) -> Result<Duration, String> {
     let parsed = text.parse::<SignedDuration>().ok();
     let positive = parsed.and_then(|own| Duration::try_from(own).ok());
     positive.ok_or_else(|| "give a duration, as in 50s or 1m30s".to_owned())
-}
-
-fn shown(duration: Duration) -> String {
-    format!("{}s", duration.as_secs())
 }
 
 fn rate(text: &str) -> Result<f64, String> {
