@@ -4,11 +4,13 @@ use arc_swap::ArcSwap;
 use http_body_util::combinators::UnsyncBoxBody;
 use hyper::body::{Bytes, Incoming};
 use hyper_util::rt::TokioIo;
+use machinery_meta::dial::{dial_error, system_words};
 use machinery_runtime::Runtime;
 use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
 use std::error::Error;
 use std::fmt;
+use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -25,18 +27,32 @@ pub type OutgoingBody = UnsyncBoxBody<Bytes, Box<dyn Error + Send + Sync>>;
 /// Why there is no answer.
 #[derive(Debug, thiserror::Error)]
 pub enum EgressError {
-    #[error("dial tcp {to}: {cause}")]
-    Connect { to: String, cause: String },
+    #[error("{0}")]
+    Connect(String),
     #[error("{0:?} is no host name")]
     Name(String),
     #[error("TLS with {to}: {cause}")]
     Tls { to: String, cause: String },
-    #[error("talking to {to}")]
+    #[error("{}", exchange_words(.to, .source))]
     Http {
         to: String,
         #[source]
         source: hyper::Error,
     },
+}
+
+/// How Go's client words a connection that ends before its answer.
+fn exchange_words(to: &str, error: &hyper::Error) -> String {
+    if error.is_incomplete_message() {
+        return "EOF".to_owned();
+    }
+    let system = error
+        .source()
+        .and_then(|source| source.downcast_ref::<io::Error>());
+    match system {
+        Some(system) => format!("read tcp {to}: read: {}", system_words(system)),
+        None => format!("talking to {to}: {error}"),
+    }
 }
 
 /// Where to.
@@ -108,18 +124,13 @@ impl Dialer {
     }
 
     async fn connect(&self, to: &Destination) -> Result<TcpStream, EgressError> {
-        let failed = |cause: String| EgressError::Connect {
-            to: to.to_string(),
-            cause,
-        };
+        let failed = |error: io::Error| EgressError::Connect(dial_error(&to.host, to.port, &error));
         let connecting = TcpStream::connect((to.host.as_str(), to.port));
         let connected = self.runtime.timeout(CONNECT_TIMEOUT, connecting).await;
         let stream = connected
-            .map_err(|_| failed("i/o timeout".to_owned()))?
-            .map_err(|e| failed(e.to_string()))?;
-        stream
-            .set_nodelay(true)
-            .map_err(|error| failed(error.to_string()))?;
+            .map_err(|_| failed(io::ErrorKind::TimedOut.into()))?
+            .map_err(failed)?;
+        stream.set_nodelay(true).map_err(failed)?;
         Ok(stream)
     }
 

@@ -31,7 +31,7 @@ impl Default for VersionInfo {
             emulation_minor: text("37"),
             min_compatibility_major: text("1"),
             min_compatibility_minor: text("36"),
-            git_version: format!("v1.37.1+knarr.{}", env!("CARGO_PKG_VERSION")),
+            git_version: text(machinery_meta::version::GIT_VERSION),
             git_commit: "0".repeat(40),
             git_tree_state: text("clean"),
             build_date: text("1970-01-01T00:00:00Z"),

@@ -166,6 +166,16 @@ pub fn restore_member(object: &mut Tree, old: &Tree, member: &str) {
     }
 }
 
+/// Puts a member of the metadata back to what it is in `old` (or, without one there, away).
+pub fn restore_meta(object: &mut Tree, old: &Tree, member: &str) {
+    match old.at(&["metadata", member]) {
+        Some(value) => object.set(&[Step::Name("metadata"), Step::Name(member)], value),
+        None => {
+            object.remove(&["metadata", member]);
+        }
+    }
+}
+
 /// Everything but metadata and `part` is the same.
 pub fn spec_differs(object: &Tree, old: &Tree) -> bool {
     let counted = |name: &str| !matches!(name, "metadata" | "status" | "apiVersion" | "kind");

@@ -2,8 +2,7 @@
 
 use std::io::Write;
 
-/// The release whose behaviour this binary has.
-pub(crate) const KUBERNETES: &str = "v1.37.1";
+use machinery_meta::version::KUBERNETES;
 
 pub(crate) fn run() -> anyhow::Result<()> {
     writeln!(

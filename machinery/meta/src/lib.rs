@@ -3,8 +3,10 @@
 //! Nothing here waits, reads a clock or opens a file; nothing can go wrong around these types.
 //! Names of kinds and keys ([`names`], [`key`]), where in an object something is wrong ([`field`]),
 //! who asks ([`user`]), which objects are meant ([`label_selector`], [`field_selector`]), amounts
-//! ([`quantity`]), name syntax ([`syntax`]) and the small parsed header beside an encoded object ([`header`]).
+//! ([`quantity`]), name syntax ([`syntax`]), the small parsed header beside an encoded object ([`header`]), the words
+//! for connections that fail ([`dial`]) and what release this is ([`version`]).
 
+pub mod dial;
 pub mod field;
 pub mod field_selector;
 pub mod header;
@@ -15,6 +17,7 @@ pub mod quantity;
 pub mod reader;
 pub mod syntax;
 pub mod user;
+pub mod version;
 
 pub use field::{FieldError, FieldErrorKind, FieldPath};
 pub use field_selector::FieldSelector;

@@ -60,7 +60,7 @@ impl KubeletConfig {
             tls: None,
             client_ca: None,
             container_runtime_endpoint: data_dir.join("containerd/containerd.sock"),
-            version: format!("v1.37.1+knarr{}", env!("CARGO_PKG_VERSION")),
+            version: machinery_meta::version::GIT_VERSION.to_owned(),
             container_log_max_bytes: 10 << 20,
             container_log_max_files: 5,
             data_dir,

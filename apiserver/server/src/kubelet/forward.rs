@@ -11,11 +11,12 @@ use hyper::upgrade::OnUpgrade;
 /// Headers that belong to one connection and are not passed on.
 const HOP_BY_HOP: [HeaderName; 5] = [CONNECTION, PROXY_AUTHORIZATION, TE, TRANSFER_ENCODING, UPGRADE];
 
-/// Sends the request there under this path; joins the connections when the other side switches protocols.
+/// Sends a request for a subresource there under this path; joins the connections when the other side switches protocols.
 pub(super) async fn send(
     dialer: &Dialer,
     to: &Destination,
     path: &str,
+    subresource: &str,
     mut request: Request<Body>,
 ) -> Result<Response<Body>, RegistryError> {
     let client = request.extensions_mut().remove::<OnUpgrade>();
@@ -28,7 +29,11 @@ pub(super) async fn send(
     let answered = dialer.send(to, outgoing).await;
     let mut response = answered.map_err(|error| {
         tracing::info!(%error, "proxying a request");
-        RegistryError::Unavailable(format!("error trying to reach service: {error}"))
+        match (upgrade, subresource) {
+            (Some(_), _) => failed(&format!("error dialing backend: {error}")),
+            (None, "log") => failed(&format!("Get \"https://{to}{path}\": {error}")),
+            (None, _) => RegistryError::Unavailable(format!("error trying to reach service: {error}")),
+        }
     })?;
     if response.status() == StatusCode::SWITCHING_PROTOCOLS {
         let Some(client) = client else {
@@ -124,6 +129,17 @@ fn unexplained(pod: &str, code: u16) -> RegistryError {
     });
     RegistryError::Foreign {
         code,
+        status_json: status.to_string(),
+    }
+}
+
+/// An error that upstream names no reason for.
+fn failed(message: &str) -> RegistryError {
+    let status = serde_json::json!({
+        "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "message": message, "code": 500,
+    });
+    RegistryError::Foreign {
+        code: 500,
         status_json: status.to_string(),
     }
 }

@@ -28,8 +28,9 @@ pub(crate) async fn connect(
         }
         Route::Redirect(to) => forward::redirect(&to),
         Route::To { destination, path } => {
-            let response = forward::send(dialer, &destination, &path, connect.request).await?;
-            match connect.info.subresource == "log" {
+            let subresource = connect.info.subresource.as_str();
+            let response = forward::send(dialer, &destination, &path, subresource, connect.request).await?;
+            match subresource == "log" {
                 true => forward::check_log(&connect.info.name, response).await,
                 false => Ok(response),
             }

@@ -7,10 +7,10 @@ use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 
-const IMAGE: &str = "--image=knarr.test/tools:latest";
-const PRESENT: &str = "--image-pull-policy=IfNotPresent";
+pub(super) const IMAGE: &str = "--image=knarr.test/tools:latest";
+pub(super) const PRESENT: &str = "--image-pull-policy=IfNotPresent";
 
-fn run(story: &Kubectl, script: &str) {
+pub(super) fn run(story: &Kubectl, script: &str) {
     story.kubectl(&["run", "main", IMAGE, PRESENT, "--", "sh", "-c", script]);
     story.wait("pod/main", "condition=Ready");
 }
@@ -75,13 +75,13 @@ pub(crate) fn a_pod_is_run_described_and_read(cluster: &Cluster) {
 }
 
 /// A kubectl that goes on, ended when dropped.
-struct Session {
+pub(super) struct Session {
     child: Child,
     lines: Receiver<String>,
 }
 
 impl Session {
-    fn start(mut command: Command) -> Self {
+    pub(super) fn start(mut command: Command) -> Self {
         command
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -98,7 +98,7 @@ impl Session {
         Self { child, lines }
     }
 
-    fn say(&mut self, line: &str) {
+    pub(super) fn say(&mut self, line: &str) {
         let input = self.child.stdin.as_mut().expect("its input is ours");
         writeln!(input, "{line}").expect("it listens");
     }
@@ -115,7 +115,7 @@ impl Session {
 
     /// The rest of what it says, its input being closed.
     #[track_caller]
-    fn rest(mut self) -> String {
+    pub(super) fn rest(mut self) -> String {
         drop(self.child.stdin.take());
         let mut lines = Vec::new();
         loop {
@@ -172,19 +172,7 @@ pub(crate) fn a_terminal_is_opened_in_a_container(cluster: &Cluster) {
     // As everywhere, the terminal's size follows the terminal a moment later; until then `stty` prints none.
     const SCRIPT: &str = "tty; until size=$(stty size 2>/dev/null | grep .); do sleep 0.1; done; \
                           echo $size; read line; echo got $line";
-    // `script` gives kubectl a terminal, as a user's shell does.
-    let exec = story.command(&["exec", "-it", "main", "--", "sh", "-c", SCRIPT]);
-    let words: Vec<String> = std::iter::once(exec.get_program())
-        .chain(exec.get_args())
-        .map(quoted)
-        .collect();
-    let mut script = Command::new("script");
-    script
-        .arg("-qec")
-        .arg(format!("stty rows 40 cols 100; {}", words.join(" ")))
-        .arg("/dev/null");
-    script.env("HOME", &story.folder);
-    let mut session = Session::start(script);
+    let mut session = on_terminal(&story, &["exec", "-it", "main", "--", "sh", "-c", SCRIPT]);
     assert!(session.line().starts_with("/dev/pts/"), "there is a terminal");
     assert_eq!(session.line(), "40 100", "of the user's size");
     session.say("something");
@@ -195,6 +183,22 @@ pub(crate) fn a_terminal_is_opened_in_a_container(cluster: &Cluster) {
         Session::start(story.command(&["exec", "-i", "main", "--", "sh", "-c", "tty; cat; echo end"]));
     plain.say("through");
     assert_eq!(plain.rest(), "not a tty\nthrough\nend");
+}
+
+/// `script` gives kubectl a terminal, as a user's shell does.
+pub(super) fn on_terminal(story: &Kubectl, arguments: &[&str]) -> Session {
+    let command = story.command(arguments);
+    let words: Vec<String> = std::iter::once(command.get_program())
+        .chain(command.get_args())
+        .map(quoted)
+        .collect();
+    let mut script = Command::new("script");
+    script
+        .arg("-qec")
+        .arg(format!("stty rows 40 cols 100; {}", words.join(" ")))
+        .arg("/dev/null");
+    script.env("HOME", &story.folder);
+    Session::start(script)
 }
 
 fn quoted(word: &std::ffi::OsStr) -> String {

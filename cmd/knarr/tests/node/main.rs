@@ -7,6 +7,7 @@
 mod support;
 
 mod commands;
+mod debug;
 mod lifecycle;
 mod probes;
 mod services;
@@ -83,6 +84,11 @@ const STORIES: &[Story] = &[
     (
         "a_running_process_is_attached_to",
         commands::a_running_process_is_attached_to,
+    ),
+    ("a_running_pod_is_debugged", debug::a_running_pod_is_debugged),
+    (
+        "a_pod_that_does_not_start_is_debugged",
+        debug::a_pod_that_does_not_start_is_debugged,
     ),
     ("a_port_is_forwarded", commands::a_port_is_forwarded),
     (

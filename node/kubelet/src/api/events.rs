@@ -9,6 +9,9 @@ use kube::api::{Api, Patch, PatchParams, PostParams};
 use machinery_runtime::Runtime;
 use tokio::sync::mpsc;
 
+use crate::pods::ContainerKind;
+use crate::pods::plan::container_named;
+
 /// Notes waiting to be sent; beyond it the newest are dropped, for a note is worth less than memory.
 const QUEUE_MAX: usize = 512;
 /// Notes whose count can still be raised.
@@ -77,9 +80,11 @@ impl EventRecorder {
         reason: &'static str,
         message: impl Into<String>,
     ) {
-        let init = pod.spec.as_ref().and_then(|spec| spec.init_containers.as_ref());
-        let is_init = init.is_some_and(|list| list.iter().any(|found| found.name == container));
-        let field = if is_init { "initContainers" } else { "containers" };
+        let field = match container_named(pod, container) {
+            Some((ContainerKind::Init | ContainerKind::Sidecar, _)) => "initContainers",
+            Some((ContainerKind::Ephemeral, _)) => "ephemeralContainers",
+            Some((ContainerKind::Regular, _)) | None => "containers",
+        };
         self.note(
             pod_object(pod, Some(format!("spec.{field}{{{container}}}"))),
             kind,

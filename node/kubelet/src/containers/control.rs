@@ -15,7 +15,8 @@ use crate::api::events::{EventKind, EventRecorder};
 use crate::api::services::Services;
 use crate::config::KubeletConfig;
 use crate::images::ImageManager;
-use crate::pods::observed::ObservedSandbox;
+use crate::pods::ephemeral::target_of;
+use crate::pods::observed::{ObservedPod, ObservedSandbox};
 use crate::pods::plan::{Start, container_named};
 use crate::pods::{namespace, spec, uid};
 
@@ -54,6 +55,8 @@ pub struct PodFacilities<'a> {
     pub volumes: &'a VolumeSet,
     /// ConfigMaps, Secrets and tokens on its behalf.
     pub objects: &'a dyn ObjectSource,
+    /// What the runtime has of it.
+    pub observed: &'a ObservedPod,
     /// Its sandbox.
     pub sandbox: &'a ObservedSandbox,
 }
@@ -155,7 +158,7 @@ impl ContainerControl {
                 start.name
             )));
         };
-        let outcome = self.try_start(pod, container, start, with).await;
+        let outcome = self.try_start(pod, &container, start, with).await;
         if let Err(error) = &outcome {
             let message = match error.reason {
                 "CreateContainerConfigError" | "CreateContainerError" | "RunContainerError" => {
@@ -215,6 +218,7 @@ impl ContainerControl {
         image: &crate::images::PresentImage,
         with: PodFacilities<'_>,
     ) -> Result<String, StartError> {
+        let target = target_id(pod, &container.name, with.observed)?;
         let linked = spec(pod).enable_service_links != Some(false);
         let services = self.services.variables(namespace(pod), linked).await;
         let ips = self.addresses(pod, with.sandbox);
@@ -245,6 +249,7 @@ impl ContainerControl {
             hosts: hosts.as_deref(),
             message: &message,
             log_path: &files::log_path(&container.name, start.restart_count),
+            target,
             memory_capacity: self.node.memory_bytes,
             seccomp_root: &self.config.data_dir.join("seccomp").display().to_string(),
         };
@@ -345,8 +350,10 @@ impl ContainerControl {
     /// Runs the preStop hook and returns how much of the grace period is left.
     async fn pre_stop(&self, pod: &Pod, name: &str, id: &str, grace: i64, pod_ip: Option<&str>) -> i64 {
         let found = container_named(pod, name);
-        let hook = found
-            .and_then(|(_, container)| Some((container, container.lifecycle.as_ref()?.pre_stop.as_ref()?)));
+        let hook = found.as_ref().and_then(|(_, container)| {
+            let hook = container.lifecycle.as_ref()?.pre_stop.as_ref()?;
+            Some((container, hook))
+        });
         let Some((container, hook)) = hook.filter(|_| grace > 0) else {
             return grace;
         };
@@ -361,6 +368,19 @@ impl ContainerControl {
         }
         let used = i64::try_from((self.runtime.monotonic() - began).as_secs()).unwrap_or(grace);
         (grace - used).max(GRACE_AFTER_HOOK_SECONDS)
+    }
+}
+
+/// The runtime's id of the container whose processes an ephemeral container is to see.
+fn target_id<'a>(pod: &Pod, name: &str, observed: &'a ObservedPod) -> Result<Option<&'a str>, StartError> {
+    let Some(target) = target_of(pod, name) else {
+        return Ok(None);
+    };
+    match observed.latest(target) {
+        Some(found) => Ok(Some(&found.id)),
+        None => Err(StartError::config(format!(
+            "unable to find target container {target}"
+        ))),
     }
 }
 

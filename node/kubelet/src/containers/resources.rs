@@ -131,6 +131,8 @@ fn total(pod: &Pod, of: impl Fn(&Container) -> Option<i64>) -> (i64, bool) {
                 together += value;
             }
             ContainerKind::Regular => together += value,
+            // It runs on what the others leave.
+            ContainerKind::Ephemeral => {}
         }
     }
     (

@@ -5,7 +5,8 @@ use node_cri::v1;
 use node_cri::v1::security_profile::ProfileType;
 
 use super::StartError;
-use crate::pods::{all_containers, spec};
+use crate::pods::ephemeral::ephemeral_containers;
+use crate::pods::{all_containers, full_name_with_uid, spec};
 
 const MASKED_PATHS: [&str; 9] = [
     "/proc/asound",
@@ -68,6 +69,14 @@ pub fn namespaces(pod: &Pod) -> v1::NamespaceOption {
     }
 }
 
+/// Where containers have processes of their own, this one is to see those of `target`.
+pub fn share_processes(namespaces: &mut v1::NamespaceOption, target: &str) {
+    if namespaces.pid == v1::NamespaceMode::Container as i32 {
+        namespaces.pid = v1::NamespaceMode::Target as i32;
+        namespaces.target_id = target.to_string();
+    }
+}
+
 /// The sandbox's context.
 pub fn sandbox_context(pod: &Pod) -> v1::LinuxSandboxSecurityContext {
     let context = pod_context(pod);
@@ -77,7 +86,8 @@ pub fn sandbox_context(pod: &Pod) -> v1::LinuxSandboxSecurityContext {
         run_as_group: context.run_as_group.map(|value| v1::Int64Value { value }),
         supplemental_groups: groups(&context),
         // A privileged container needs a privileged sandbox.
-        privileged: all_containers(pod).any(|(_, container)| privileged(container)),
+        privileged: all_containers(pod).any(|(_, container)| privileged(container))
+            || ephemeral_containers(pod).any(|container| privileged(&container)),
         seccomp: Some(profile(ProfileType::RuntimeDefault, "")),
         ..v1::LinuxSandboxSecurityContext::default()
     }
@@ -130,7 +140,10 @@ pub fn container_context(
     let general = pod_context(pod);
     let own = container.security_context.clone().unwrap_or_default();
     let run_as_user = own.run_as_user.or(general.run_as_user);
-    check_non_root(&general, &own, run_as_user, image_user)?;
+    check_non_root(&general, &own, run_as_user, image_user).map_err(|problem| {
+        let (pod, name) = (full_name_with_uid(pod), &container.name);
+        StartError::config(format!("{problem} (pod: {pod:?}, container: {name})"))
+    })?;
     let all_rights = own.privileged == Some(true);
     let masked = !all_rights && own.proc_mount.as_deref() != Some("Unmasked");
     let capabilities = own.capabilities.clone().unwrap_or_default();
@@ -192,19 +205,17 @@ fn check_non_root(
     own: &SecurityContext,
     run_as_user: Option<i64>,
     image_user: &ImageUser,
-) -> Result<(), StartError> {
+) -> Result<(), String> {
     if own.run_as_non_root.or(general.run_as_non_root) != Some(true) {
         return Ok(());
     }
     match (run_as_user, image_user.uid, image_user.name.as_str()) {
-        (Some(0), _, _) => Err(StartError::config("container's runAsUser breaks non-root policy")),
+        (Some(0), _, _) => Err("container's runAsUser breaks non-root policy".to_owned()),
         (Some(_), _, _) => Ok(()),
-        (None, _, name) if !name.is_empty() => Err(StartError::config(format!(
+        (None, _, name) if !name.is_empty() => Err(format!(
             "container has runAsNonRoot and image has non-numeric user ({name}), cannot verify user is non-root"
-        ))),
-        (None, None | Some(0), _) => Err(StartError::config(
-            "container has runAsNonRoot and image will run as root",
         )),
+        (None, None | Some(0), _) => Err("container has runAsNonRoot and image will run as root".to_owned()),
         (None, Some(_), _) => Ok(()),
     }
 }

@@ -36,6 +36,8 @@ pub struct ContainerInput<'a> {
     pub message: &'a Path,
     /// Its log relative to the pod's folder of logs.
     pub log_path: &'a str,
+    /// The runtime's id of the container whose processes it is to see.
+    pub target: Option<&'a str>,
     /// The machine's memory.
     pub memory_capacity: i64,
     /// Where `localhostProfile`s lie.
@@ -52,7 +54,11 @@ pub fn config(input: &ContainerInput<'_>) -> Result<v1::ContainerConfig, StartEr
     let expanded = |words: &Option<Vec<String>>| -> Vec<String> {
         words.iter().flatten().map(|word| expand(word, lookup)).collect()
     };
-    let security = security::container_context(input.pod, container, input.image_user, input.seccomp_root)?;
+    let mut security =
+        security::container_context(input.pod, container, input.image_user, input.seccomp_root)?;
+    if let (Some(target), Some(namespaces)) = (input.target, &mut security.namespace_options) {
+        security::share_processes(namespaces, target);
+    }
     Ok(v1::ContainerConfig {
         metadata: Some(v1::ContainerMetadata {
             name: container.name.clone(),

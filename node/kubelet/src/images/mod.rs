@@ -62,10 +62,9 @@ impl ImageManager {
         objects: &dyn ObjectSource,
     ) -> Result<PresentImage, StartError> {
         let wanted = container.image.clone().unwrap_or_default();
-        let image = with_tag(&wanted).ok_or_else(|| StartError {
-            reason: "InvalidImageName",
-            message: format!("Failed to apply default image tag \"{wanted}\": couldn't parse image name \"{wanted}\": invalid reference format"),
-        })?;
+        let Some(image) = with_tag(&wanted) else {
+            return Err(self.invalid_name(pod, container, &wanted));
+        };
         let policy = container.image_pull_policy.as_deref().unwrap_or_default();
         let present = self.present(&image).await?;
         match (present, policy) {
@@ -93,6 +92,24 @@ impl ImageManager {
                 })
             }
             _ => self.pull(pod, container, &wanted, &image, objects).await,
+        }
+    }
+
+    fn invalid_name(&self, pod: &Pod, container: &Container, wanted: &str) -> StartError {
+        let message = format!(
+            "Failed to apply default image tag \"{wanted}\": couldn't parse image name \"{wanted}\": \
+             invalid reference format"
+        );
+        self.events.container(
+            pod,
+            &container.name,
+            EventKind::Warning,
+            "InspectFailed",
+            message.as_str(),
+        );
+        StartError {
+            reason: "InvalidImageName",
+            message,
         }
     }
 

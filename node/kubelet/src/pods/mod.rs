@@ -3,11 +3,13 @@
 //! [`source`] follows the pods bound to this node and keeps one worker per uid. A [`worker`] goes round:
 //! observe the runtime ([`observed`]), decide ([`plan`]), act, write the [`status`] if it differs.
 //! [`backoff`] says when a container that keeps ending may start again; [`termination`] takes a pod down.
+//! [`ephemeral`] knows the containers that are put into a pod later, to look at it.
 //!
 //! Never: two workers for one pod, a decision on state older than the one just read, a status written
 //! that equals the last one.
 
 pub mod backoff;
+pub mod ephemeral;
 pub mod observed;
 pub mod plan;
 pub mod source;
@@ -30,6 +32,8 @@ pub enum ContainerKind {
     Sidecar,
     /// What the pod is for.
     Regular,
+    /// Put into the pod to look at it.
+    Ephemeral,
 }
 
 /// A pod's specification; one without is treated as empty.
@@ -38,7 +42,7 @@ pub fn spec(pod: &Pod) -> &PodSpec {
     pod.spec.as_ref().unwrap_or(&EMPTY)
 }
 
-/// The init containers in order, and then the others, each with what it is.
+/// The init containers in order, and then the regular ones, each with what it is.
 pub fn all_containers(pod: &Pod) -> impl Iterator<Item = (ContainerKind, &Container)> {
     let spec = spec(pod);
     let inits = spec
@@ -94,6 +98,11 @@ impl RestartPolicy {
 /// `namespace/name`, for logs.
 pub fn full_name(pod: &Pod) -> String {
     format!("{}/{}", namespace(pod), name(pod))
+}
+
+/// `name_namespace(uid)`, as upstream's messages name a pod.
+pub fn full_name_with_uid(pod: &Pod) -> String {
+    format!("{}_{}({})", name(pod), namespace(pod), uid(pod))
 }
 
 /// The pod's name.

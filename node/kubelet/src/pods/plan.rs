@@ -1,13 +1,15 @@
 //! What to do next for a pod. Pure: a snapshot in, a plan out.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Container, Pod};
 
 use super::backoff::BackOff;
+use super::ephemeral::ephemeral_containers;
 use super::observed::{ContainerState, ObservedContainer, ObservedPod};
-use super::{ContainerKind, RestartPolicy, all_containers, init_kind, spec};
+use super::{ContainerKind, RestartPolicy, all_containers, full_name_with_uid, init_kind, spec};
 use crate::probes::ProbeView;
 
 /// Everything a decision may look at.
@@ -124,10 +126,20 @@ struct Decider<'a, 'b> {
 
 impl<'a> Decider<'a, '_> {
     fn containers(&mut self) {
+        self.ephemerals();
         match self.inits() {
             Step::Passed => self.regulars(),
             Step::Blocked => {}
             Step::Failed => self.plan.finish = true,
+        }
+    }
+
+    /// They wait for nobody, since a pod that does not come up is what they are there to look at, and start once.
+    fn ephemerals(&mut self) {
+        for container in ephemeral_containers(self.snapshot.pod) {
+            if self.snapshot.observed.latest(&container.name).is_none() {
+                self.start(&container, None);
+            }
         }
     }
 
@@ -314,14 +326,11 @@ impl<'a> Decider<'a, '_> {
         let Some((delay, until)) = self.snapshot.backoff.waiting(&container.name, since, now) else {
             return self.start(container, Some(ended));
         };
-        let pod = self.snapshot.pod;
         let message = format!(
-            "back-off {} restarting failed container={} pod={}_{}({})",
+            "back-off {} restarting failed container={} pod={}",
             go_duration(delay),
             container.name,
-            super::name(pod),
-            super::namespace(pod),
-            super::uid(pod)
+            full_name_with_uid(self.snapshot.pod)
         );
         self.plan
             .waiting
@@ -354,7 +363,12 @@ pub fn go_duration(duration: std::time::Duration) -> String {
     }
 }
 
-/// The container of a name.
-pub fn container_named<'a>(pod: &'a Pod, name: &str) -> Option<(ContainerKind, &'a Container)> {
-    all_containers(pod).find(|(_, container)| container.name == name)
+/// The container of a name, of whatever kind.
+pub fn container_named<'a>(pod: &'a Pod, name: &str) -> Option<(ContainerKind, Cow<'a, Container>)> {
+    let lasting = all_containers(pod).map(|(kind, container)| (kind, Cow::Borrowed(container)));
+    let ephemeral =
+        ephemeral_containers(pod).map(|container| (ContainerKind::Ephemeral, Cow::Owned(container)));
+    lasting
+        .chain(ephemeral)
+        .find(|(_, container)| container.name == name)
 }

@@ -11,6 +11,7 @@ use k8s_openapi::api::core::v1::{
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
+use super::ephemeral::ephemeral_containers;
 use super::observed::{ContainerState, ObservedContainer, ObservedPod};
 use super::{ContainerKind, RestartPolicy, all_containers, spec};
 use crate::probes::ProbeView;
@@ -49,7 +50,10 @@ pub fn generate(input: &StatusInput<'_>) -> PodStatus {
             .collect()
     };
     let inits = make(inits);
-    let regulars = make(regulars);
+    let regulars = by_name(make(regulars));
+    let ephemerals = ephemeral_containers(input.pod)
+        .map(|container| container_status(input, ContainerKind::Ephemeral, &container));
+    let ephemerals = by_name(ephemerals.collect());
     status.phase = Some(phase(input, &inits, &regulars).to_string());
     if let Some((reason, message)) = input.failure {
         // A phase nothing comes back from is told only when nothing runs any more.
@@ -61,11 +65,18 @@ pub fn generate(input: &StatusInput<'_>) -> PodStatus {
     }
     status.init_container_statuses = (!inits.is_empty()).then_some(inits);
     status.container_statuses = (!regulars.is_empty()).then_some(regulars);
+    status.ephemeral_container_statuses = (!ephemerals.is_empty()).then_some(ephemerals);
     addresses(input, &mut status);
     status.start_time = status.start_time.or(Some(seconds(input.now)));
     status.observed_generation = input.pod.metadata.generation;
     status.conditions = Some(conditions(input, &status));
     status
+}
+
+/// Only those of init containers come in the order of the specification, as upstream's.
+fn by_name(mut statuses: Vec<ContainerStatus>) -> Vec<ContainerStatus> {
+    statuses.sort_by(|a, b| a.name.cmp(&b.name));
+    statuses
 }
 
 fn seconds(time: Timestamp) -> Time {
@@ -118,10 +129,10 @@ fn container_status(input: &StatusInput<'_>, kind: ContainerKind, container: &Co
     };
     let running = latest.state == ContainerState::Running;
     let started = running && input.probes.started(&latest.id, container);
-    status.started = Some(started);
+    status.started = has_readiness(kind).then_some(started);
     status.ready = match kind {
         ContainerKind::Init => latest.state == ContainerState::Exited && latest.exit_code == 0,
-        _ => started && input.probes.ready(&latest.id, container),
+        _ => has_readiness(kind) && started && input.probes.ready(&latest.id, container),
     };
     if let (Some((reason, message)), false) = (input.waiting.get(&container.name), running || input.terminal)
     {
@@ -130,6 +141,11 @@ fn container_status(input: &StatusInput<'_>, kind: ContainerKind, container: &Co
         status.state = Some(waiting(reason, message));
     }
     status
+}
+
+/// Nobody waits for an ephemeral container to come up.
+fn has_readiness(kind: ContainerKind) -> bool {
+    kind != ContainerKind::Ephemeral
 }
 
 /// The runtime has no container of this name (yet, or any more).
@@ -146,7 +162,7 @@ fn without_container(
             .is_some_and(|state| state.terminated.is_some() || state.running.is_some())
         && (input.terminal || input.observed.sandbox().is_none())
     {
-        return lost(before);
+        return lost(kind, before);
     }
     let has_inits = spec(input.pod)
         .init_containers
@@ -167,17 +183,17 @@ fn without_container(
         image: image_of(container),
         state: Some(state),
         last_state: Some(ApiState::default()),
-        started: Some(false),
+        started: has_readiness(kind).then_some(false),
         volume_mounts: volume_mounts(container),
         ..ContainerStatus::default()
     }
 }
 
 /// A container that ran and that the runtime no longer knows ended in a way nobody saw.
-fn lost(before: &ContainerStatus) -> ContainerStatus {
+fn lost(kind: ContainerKind, before: &ContainerStatus) -> ContainerStatus {
     let mut status = before.clone();
     status.ready = false;
-    status.started = Some(false);
+    status.started = has_readiness(kind).then_some(false);
     if status.state.as_ref().is_some_and(|state| state.running.is_some()) {
         let message = "The container could not be located when the pod was terminated";
         status.state = Some(ApiState {
@@ -199,10 +215,10 @@ fn previous_status<'a>(
     kind: ContainerKind,
     name: &str,
 ) -> Option<&'a ContainerStatus> {
-    let list = if kind == ContainerKind::Regular {
-        &status.container_statuses
-    } else {
-        &status.init_container_statuses
+    let list = match kind {
+        ContainerKind::Init | ContainerKind::Sidecar => &status.init_container_statuses,
+        ContainerKind::Regular => &status.container_statuses,
+        ContainerKind::Ephemeral => &status.ephemeral_container_statuses,
     };
     list.iter().flatten().find(|found| found.name == name)
 }
@@ -246,8 +262,9 @@ fn ended(container: &ObservedContainer) -> ApiState {
         exit_code: container.exit_code,
         reason: Some(reason),
         message: (!container.message.is_empty()).then(|| container.message.clone()),
-        started_at: container.started_at.map(seconds),
-        finished_at: container.finished_at.map(seconds),
+        // Of one that could not be started the runtime says 0 for when it did, and so does upstream's agent.
+        started_at: Some(seconds(container.started_at.unwrap_or(Timestamp::UNIX_EPOCH))),
+        finished_at: Some(seconds(container.finished_at.unwrap_or(Timestamp::UNIX_EPOCH))),
         container_id: Some(format!("containerd://{}", container.id)),
         signal: None,
     };

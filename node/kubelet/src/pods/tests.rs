@@ -43,7 +43,7 @@ fn observed(pod: &Pod, containers: &[&str]) -> ObservedPod {
             _ => ContainerState::Created,
         };
         let exit_code = parts.next().map_or(0, |code| code.parse().unwrap());
-        let hash = super::plan::container_named(pod, &name).map(|(_, container)| container_hash(container));
+        let hash = super::plan::container_named(pod, &name).map(|(_, container)| container_hash(&container));
         out.containers.push(ObservedContainer {
             id: format!("id-{name}"),
             name,
@@ -124,6 +124,67 @@ fn a_sidecar_runs_beside_and_ends_with_the_others() {
     check_plan(SIDECAR, &["x:run"], &["a"], &[], false);
     check_plan(SIDECAR, &["a:run", "x:exit:0"], &["x"], &[], false);
     check_plan(SIDECAR, &["a:exit:0", "x:run"], &[], &[], true);
+}
+
+const DEBUGGED: &str = r#"{"initContainers":[{"name":"x","image":"i"}],"containers":[{"name":"b","image":"i"},{"name":"a","image":"i"}],"ephemeralContainers":[{"name":"d","image":"i"}]}"#;
+
+#[test]
+fn an_ephemeral_container_starts_once_and_waits_for_nobody() {
+    check_plan(DEBUGGED, &[], &["d", "x"], &[], false);
+    check_plan(DEBUGGED, &["x:run"], &["d"], &[], false);
+    check_plan(DEBUGGED, &["d:run", "x:exit:0"], &["b", "a"], &[], false);
+    check_plan(
+        DEBUGGED,
+        &["d:exit:1", "a:run", "b:run", "x:exit:0"],
+        &[],
+        &[],
+        false,
+    );
+    check_plan(
+        DEBUGGED,
+        &["d:new", "a:run", "b:run", "x:exit:0"],
+        &[],
+        &[],
+        false,
+    );
+}
+
+#[test]
+fn an_ephemeral_container_keeps_no_pod_going() {
+    let spec = r#"{"restartPolicy":"Never","containers":[{"name":"a","image":"i"}],"ephemeralContainers":[{"name":"d","image":"i"}]}"#;
+    check_plan(spec, &["d:run", "a:exit:0"], &[], &[], true);
+    check_plan(spec, &["a:exit:0"], &[], &[], true);
+    check_phase(spec, &["d:run", "a:exit:0"], false, "Succeeded", "False");
+    check_phase(spec, &["d:exit:1", "a:run"], false, "Running", "True");
+}
+
+#[test]
+fn statuses_have_the_order_and_members_of_upstreams() {
+    let pod = pod(DEBUGGED);
+    let observed = observed(&pod, &["d:run", "a:run", "b:run", "x:exit:0"]);
+    let status = status_of(&pod, &observed, &[], false);
+    let regulars = status.container_statuses.unwrap();
+    let names: Vec<&str> = regulars.iter().map(|status| status.name.as_str()).collect();
+    assert_eq!(names, ["a", "b"]);
+    let ephemerals = status.ephemeral_container_statuses.unwrap();
+    let [ephemeral] = ephemerals.as_slice() else {
+        panic!("one status: {ephemerals:?}");
+    };
+    assert_eq!((ephemeral.ready, ephemeral.started), (false, None));
+    assert!(ephemeral.state.clone().unwrap().running.is_some());
+}
+
+#[test]
+fn a_container_that_never_ran_has_times_of_the_epoch() {
+    let pod = pod(ONE);
+    let mut observed = observed(&pod, &["a:exit:128"]);
+    observed.containers[0].started_at = None;
+    let status = status_of(&pod, &observed, &[], false);
+    let state = status.container_statuses.unwrap()[0].state.clone().unwrap();
+    assert_eq!(
+        serde_json::to_value(state.terminated.unwrap()).unwrap()["startedAt"],
+        "1970-01-01T00:00:00Z"
+    );
 }
 
 #[test]

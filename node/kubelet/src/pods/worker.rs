@@ -18,7 +18,7 @@ use super::observed::{ContainerState, ObservedPod, observe};
 use super::plan::{Plan, Snapshot, container_named, plan};
 use super::status::{StatusInput, generate};
 use super::status_patch::status_patch;
-use super::{full_name, name, namespace, spec, termination, uid};
+use super::{full_name, full_name_with_uid, name, namespace, spec, termination, uid};
 use crate::api::events::{EventKind, EventRecorder};
 use crate::api::objects::Objects;
 use crate::containers::control::{ContainerControl, PodFacilities, grace_period};
@@ -294,10 +294,8 @@ impl PodWorker {
         });
         for (name, (reason, message)) in &plan.waiting {
             let text = format!(
-                "Back-off restarting failed container {name} in pod {}_{}({})",
-                super::name(pod),
-                namespace(pod),
-                uid(pod)
+                "Back-off restarting failed container {name} in pod {}",
+                full_name_with_uid(pod)
             );
             self.context
                 .events
@@ -363,6 +361,7 @@ impl PodWorker {
             let with = PodFacilities {
                 volumes: &self.volumes,
                 objects: self.objects.as_ref(),
+                observed,
                 sandbox,
             };
             match self.context.control.start(pod, start, with).await {

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::{Container, Probe};
+use machinery_meta::dial::dial_error;
 use machinery_runtime::Runtime;
 use node_cri::CriClient;
 use tokio::net::TcpStream;
@@ -50,7 +51,10 @@ fn timeout_text(probe: &Probe, target: &Target, timeout: Duration) -> String {
                 go_duration(timeout)
             )
         }
-        _ => "dial tcp: i/o timeout".to_string(),
+        _ => {
+            let (host, port) = tcp_address(probe, target).unwrap_or_default();
+            dial_error(&host, port, &std::io::ErrorKind::TimedOut.into())
+        }
     }
 }
 
@@ -77,20 +81,12 @@ async fn ask_network(probe: &Probe, target: &Target, timeout: Duration) -> Resul
             status => Err(format!("HTTP probe failed with statuscode: {status}")),
         };
     }
-    if let Some(action) = &probe.tcp_socket {
-        let host = action
-            .host
-            .clone()
-            .filter(|host| !host.is_empty())
-            .unwrap_or_else(|| target.pod_ip.clone());
-        let port = port_number(&action.port, &target.container).ok_or("the probe's port is not known")?;
+    if probe.tcp_socket.is_some() {
+        let (host, port) = tcp_address(probe, target).ok_or("the probe's port is not known")?;
         let connected = TcpStream::connect((host.as_str(), port)).await;
-        return connected.map(drop).map_err(|error| {
-            format!(
-                "dial tcp {host}:{port}: connect: {}",
-                super::http::io_text(&error)
-            )
-        });
+        return connected
+            .map(drop)
+            .map_err(|error| dial_error(&host, port, &error));
     }
     if let Some(action) = &probe.grpc {
         let port = u16::try_from(action.port).map_err(|_| "the probe's port is not known")?;
@@ -103,6 +99,14 @@ async fn ask_network(probe: &Probe, target: &Target, timeout: Duration) -> Resul
         .await;
     }
     Err("missing probe handler".into())
+}
+
+/// Where a TCP probe connects to.
+fn tcp_address(probe: &Probe, target: &Target) -> Option<(String, u16)> {
+    let action = probe.tcp_socket.as_ref()?;
+    let host = action.host.clone().filter(|host| !host.is_empty());
+    let port = port_number(&action.port, &target.container)?;
+    Some((host.unwrap_or_else(|| target.pod_ip.clone()), port))
 }
 
 fn http_request(probe: &Probe, target: &Target) -> Option<Result<HttpRequest, String>> {

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use http_body_util::{BodyExt, Empty, Limited};
 use hyper_util::rt::TokioIo;
+use machinery_meta::dial::dial_error;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -67,14 +68,9 @@ pub async fn get(request: HttpRequest) -> Result<HttpAnswer, String> {
     let url = request.url();
     let explain = |error: &dyn std::fmt::Display| format!("Get \"{url}\": {error}");
     let address = (request.host.as_str(), request.port);
-    let stream = TcpStream::connect(address).await.map_err(|error| {
-        explain(&format!(
-            "dial tcp {}:{}: connect: {}",
-            bracketed(&request.host),
-            request.port,
-            io_text(&error)
-        ))
-    })?;
+    let stream = TcpStream::connect(address)
+        .await
+        .map_err(|error| explain(&dial_error(&request.host, request.port, &error)))?;
     if request.tls {
         let name = ServerName::try_from(request.host.clone()).map_err(|error| explain(&error))?;
         let connector =
@@ -87,12 +83,6 @@ pub async fn get(request: HttpRequest) -> Result<HttpAnswer, String> {
     } else {
         exchange(stream, &request).await.map_err(|error| explain(&error))
     }
-}
-
-/// The system's words, as Go prints them.
-pub(super) fn io_text(error: &std::io::Error) -> String {
-    let text = error.to_string();
-    text.split(" (os error").next().unwrap_or(&text).to_lowercase()
 }
 
 async fn exchange(

@@ -6,6 +6,7 @@ pub mod validation;
 pub(crate) mod warnings;
 
 use crate::context::RequestContext;
+use crate::metadata;
 use crate::strategy::{Part, Strategy};
 use crate::validation::Path;
 use machinery_meta::FieldError;
@@ -24,18 +25,16 @@ impl Strategy for PodStrategy {
     fn prepare_for_create(&self, ctx: &RequestContext, object: &mut Tree) {
         object.set_str(&["status", "phase"], "Pending");
         object.set_str(&["status", "qosClass"], qos::class(object.root()));
-        gate_condition(object, &crate::metadata::format_time(ctx.runtime.now()));
+        gate_condition(object, &metadata::format_time(ctx.runtime.now()));
     }
 
     fn prepare_for_update(&self, _ctx: &RequestContext, part: Part, object: &mut Tree, old: &Tree) {
+        if part == Part::Other("ephemeralcontainers") {
+            keep_only_ephemeral(object, old);
+        }
         if part == Part::Status {
             // Old agents sent stale owner references with their status.
-            match old.at(&["metadata", "ownerReferences"]) {
-                Some(owners) => object.set(&[Step::Name("metadata"), Step::Name("ownerReferences")], owners),
-                None => {
-                    object.remove(&["metadata", "ownerReferences"]);
-                }
-            }
+            metadata::restore_meta(object, old, "ownerReferences");
             if object.str_at(&["status", "qosClass"]).is_empty() {
                 object.set_str(&["status", "qosClass"], qos::class(old.root()));
             }
@@ -59,6 +58,7 @@ impl Strategy for PodStrategy {
     ) -> Vec<FieldError> {
         match part {
             Part::Main => validation::update::validate(object, old),
+            Part::Other("ephemeralcontainers") => validation::update::validate_ephemeral(object, old),
             Part::Other("resize") => validation::update::validate_resize(object, old),
             _ => Vec::new(),
         }
@@ -81,6 +81,23 @@ impl Strategy for PodStrategy {
 
     fn returns_deleted_object(&self) -> bool {
         true
+    }
+}
+
+/// Who may add ephemeral containers may change nothing else with them.
+fn keep_only_ephemeral(object: &mut Tree, old: &Tree) {
+    let place = [Step::Name("spec"), Step::Name("ephemeralContainers")];
+    let wanted = object.at(&["spec", "ephemeralContainers"]).map(Ref::to_tree);
+    metadata::restore_member(object, old, "spec");
+    metadata::restore_member(object, old, "status");
+    for member in ["labels", "annotations", "finalizers", "ownerReferences"] {
+        metadata::restore_meta(object, old, member);
+    }
+    match wanted {
+        Some(list) => object.set(&place, list.root()),
+        None => {
+            object.remove(&["spec", "ephemeralContainers"]);
+        }
     }
 }
 

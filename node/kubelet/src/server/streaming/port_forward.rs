@@ -13,6 +13,7 @@ use futures::{SinkExt, StreamExt};
 use http::{Request, Response, StatusCode};
 use hyper::body::Incoming;
 use hyper_util::rt::TokioIo;
+use machinery_meta::dial::dial_error;
 use machinery_runtime::Runtime;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
 use tokio::net::TcpStream;
@@ -229,7 +230,7 @@ async fn connect(runtime: &Runtime, network: Option<PathBuf>, port: u16) -> Resu
                 .map_err(|error| error.to_string())?,
             None => std::net::TcpStream::connect_timeout(&address, CONNECT_TIMEOUT),
         };
-        let stream = stream.map_err(|error| error.to_string())?;
+        let stream = stream.map_err(|error| dial_error(&address.ip().to_string(), port, &error))?;
         stream.set_nonblocking(true).map_err(|error| error.to_string())?;
         Ok(stream)
     };

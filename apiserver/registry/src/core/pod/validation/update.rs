@@ -36,6 +36,31 @@ pub fn validate(pod: Ref<'_>, old: Ref<'_>) -> Vec<FieldError> {
     errors.into_list()
 }
 
+/// Every problem of a change of the ephemeral containers: new ones may come, those that are there stay as they are.
+pub fn validate_ephemeral(pod: Ref<'_>, old: Ref<'_>) -> Vec<FieldError> {
+    let mut errors = Errors::new();
+    whole(&mut errors, pod);
+    let (Some(spec), Some(old_spec)) = (pod.get("spec"), old.get("spec")) else {
+        return errors.into_list();
+    };
+    let path = Path::of("spec");
+    let path = path.child("ephemeralContainers");
+    for before in old_spec.list("ephemeralContainers") {
+        let name = before.str("name");
+        let now = spec
+            .list("ephemeralContainers")
+            .find(|container| container.str("name") == name);
+        let what = match now {
+            None => "removed",
+            Some(now) if now != before => "changed",
+            Some(_) => continue,
+        };
+        let detail = format!("existing ephemeral containers {name:?} may not be {what}\n");
+        errors.forbidden(&path, &detail);
+    }
+    errors.into_list()
+}
+
 /// Every problem of a change of what the containers may use.
 pub fn validate_resize(pod: Ref<'_>, old: Ref<'_>) -> Vec<FieldError> {
     let mut errors = Errors::new();
@@ -119,6 +144,5 @@ fn fixed_part(spec: Ref<'_>, old: Ref<'_>) -> String {
             list.each_item(|mut container| container.set("image", ""))
         });
     }
-    // Ephemeral containers have a subresource of their own and are not compared here.
     tree.root().to_json()
 }
