@@ -10,8 +10,7 @@ pub(crate) fn init(verbosity: u8) {
         2..=5 => "debug",
         _ => "trace",
     };
-    // Whoever asks tells of a failed request, and knows what it was for; the client's own line says less, each time.
-    let quiet = "hyper=warn,h2=warn,rustls=warn,tower=warn,kube_client::client::builder=off";
+    let quiet = "hyper=warn,h2=warn,rustls=warn,tower=warn";
     let filter =
         EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(format!("{level},{quiet}")));
     tracing_subscriber::fmt()

@@ -13,12 +13,12 @@ pub(crate) mod paths;
 pub(crate) use arguments::ServerArguments;
 
 use crate::logging;
-use anyhow::{Context, bail};
+use anyhow::Context;
 use apiserver_storage::{LogOptions, LogStorage, Storage, StorageError};
 use cluster::{Cluster, Selection};
 use machinery_runtime::Runtime;
 use paths::Paths;
-use std::io::{self, ErrorKind};
+use std::io::ErrorKind;
 use std::sync::Arc;
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -27,9 +27,6 @@ pub(crate) const DEFAULT_DATA_DIR: &str = "/var/lib/knarr";
 const MAX_WORKER_THREADS: usize = 8;
 
 pub(crate) fn run(arguments: ServerArguments) -> anyhow::Result<()> {
-    if !arguments.disable_agent && !node_sys::machine::is_root() {
-        bail!("the node agent needs root; use --disable-agent for the control plane alone");
-    }
     let threads = std::thread::available_parallelism()
         .map_or(2, usize::from)
         .min(MAX_WORKER_THREADS);
@@ -57,10 +54,7 @@ async fn serve(arguments: ServerArguments) -> anyhow::Result<()> {
     if !arguments.disable_scheduler {
         builder = builder.scheduler();
     }
-    let cluster = builder
-        .start()
-        .await
-        .map_err(|error| start_failure(error.into()))?;
+    let cluster = builder.start().await?;
     let server = cluster.server();
     let address = server.local_address().context("the server has no address")?;
     let url = identities::local_url(address);
@@ -80,20 +74,6 @@ async fn serve(arguments: ServerArguments) -> anyhow::Result<()> {
     tracing::info!("shutting down");
     cluster.shutdown().await;
     Ok(())
-}
-
-/// Why the server does not come up, and what its owner can do.
-fn start_failure(error: anyhow::Error) -> anyhow::Error {
-    let taken = error
-        .chain()
-        .filter_map(|cause| cause.downcast_ref::<io::Error>())
-        .any(|cause| cause.kind() == ErrorKind::AddrInUse);
-    match taken {
-        true => {
-            error.context("the port is taken: end what listens there, or choose another with --secure-port")
-        }
-        false => error,
-    }
 }
 
 async fn open_storage(
