@@ -68,10 +68,9 @@ pub async fn run(options: NodeOptions) -> Result<Vec<Figure>> {
     let running = follow_running(&bench.target).await?;
     for (clients, how) in [(1, "one after another"), (bench.options.pods, "at once")] {
         let whole = bench.pods(clients, how, &running).await?;
-        bench
-            .at_rest(&format!("idle, {} pods", bench.options.pods))
-            .await?;
-        bench.remove_pods(&running).await?;
+        let rest = format!("idle, {} pods started {how}", bench.options.pods);
+        bench.at_rest(&rest).await?;
+        bench.remove_pods(how, &running).await?;
         bench.runtime_alone(clients, how, whole).await?;
     }
     bench.start_again().await?;
@@ -175,13 +174,13 @@ impl NodeBench {
         Ok(())
     }
 
-    async fn remove_pods(&mut self, running: &Running) -> Result<()> {
+    async fn remove_pods(&mut self, how: &str, running: &Running) -> Result<()> {
         let begun = now();
         let mut client = self.target.connect().await?;
         client.call(Method::DELETE, PODS, &[], Bytes::new()).await?;
         let mut running = running.clone();
         within("pods to be gone", running.wait_for(BTreeSet::is_empty)).await??;
-        let work = format!("{} pods, delete → gone, at once", self.options.pods);
+        let work = format!("{} pods started {how}, delete of all → gone", self.options.pods);
         self.add(&work, format!("{} until the last", milliseconds(begun.elapsed())));
         // A shim outlives its pod's object for a moment.
         let gone = async {
