@@ -77,7 +77,9 @@ fn hash(name: &[u8]) -> u32 {
     let mixed = (head ^ tail.rotate_left(29) ^ name.len() as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     let folded = mixed ^ (mixed >> 32);
     // The lower bits choose the slot, the upper half tells names apart: they must not be the same bits.
-    (folded >> 16) as u32 & !POSITION | (folded ^ (folded >> 48)) as u32 & POSITION
+    let [slot, slots, ..] = (folded ^ (folded >> 48)).to_le_bytes();
+    let [_, _, _, _, tag, tags, ..] = folded.to_le_bytes();
+    u32::from_le_bytes([slot, slots, tag, tags])
 }
 
 #[inline]
