@@ -10,7 +10,8 @@ pub(crate) fn init(verbosity: u8) {
         2..=5 => "debug",
         _ => "trace",
     };
-    let quiet = "hyper=warn,h2=warn,rustls=warn,tower=warn";
+    // Whoever uses the client says what failed; the client itself would only say that something did.
+    let quiet = "hyper=warn,h2=warn,rustls=warn,tower=warn,kube_client=off";
     let filter =
         EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(format!("{level},{quiet}")));
     tracing_subscriber::fmt()

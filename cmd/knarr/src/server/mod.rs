@@ -13,7 +13,7 @@ pub(crate) mod paths;
 pub(crate) use arguments::ServerArguments;
 
 use crate::logging;
-use anyhow::Context;
+use anyhow::{Context, bail};
 use apiserver_storage::{LogOptions, LogStorage, Storage, StorageError};
 use cluster::{Cluster, Selection};
 use machinery_runtime::Runtime;
@@ -27,6 +27,9 @@ pub(crate) const DEFAULT_DATA_DIR: &str = "/var/lib/knarr";
 const MAX_WORKER_THREADS: usize = 8;
 
 pub(crate) fn run(arguments: ServerArguments) -> anyhow::Result<()> {
+    if !arguments.disable_agent && !node_sys::machine::is_root() {
+        bail!("the node agent needs root; --disable-agent runs the control plane alone");
+    }
     let threads = std::thread::available_parallelism()
         .map_or(2, usize::from)
         .min(MAX_WORKER_THREADS);
@@ -54,7 +57,10 @@ async fn serve(arguments: ServerArguments) -> anyhow::Result<()> {
     if !arguments.disable_scheduler {
         builder = builder.scheduler();
     }
-    let cluster = builder.start().await?;
+    let cluster = builder
+        .start()
+        .await
+        .map_err(|error| startup_failure(error.into()))?;
     let server = cluster.server();
     let address = server.local_address().context("the server has no address")?;
     let url = identities::local_url(address);
@@ -95,6 +101,19 @@ async fn open_storage(
         opened.with_context(|| format!("opening the data directory {}", arguments.data_dir.display()))?;
     tracing::info!(?report, "storage is open");
     Ok(Arc::new(storage))
+}
+
+/// Where its user can do something about it, what.
+fn startup_failure(error: anyhow::Error) -> anyhow::Error {
+    let system = error
+        .chain()
+        .find_map(|cause| cause.downcast_ref::<std::io::Error>());
+    let advice = match system.map(std::io::Error::kind) {
+        Some(ErrorKind::AddrInUse) => "--secure-port chooses another port",
+        Some(ErrorKind::AddrNotAvailable) => "--bind-address must be an address of this machine",
+        _ => return error,
+    };
+    error.context(advice)
 }
 
 /// What became of the disk, and what its owner can do.
