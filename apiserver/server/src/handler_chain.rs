@@ -2,8 +2,8 @@
 
 use crate::exchange::{Exchange, Response};
 use crate::filters::{
-    audit, authentication, authorization, body, cache_control, deadline, detach, impersonation, in_flight,
-    measure, panic_recovery, warnings,
+    audit, authentication, authorization, body, cache_control, deadline, detach, head, impersonation,
+    in_flight, measure, panic_recovery, warnings,
 };
 use crate::server::Core;
 use futures::future::BoxFuture;
@@ -17,6 +17,7 @@ pub(crate) trait Filter: Send + Sync {
 /// The filters of a server.
 pub(crate) fn rows(core: &Arc<Core>) -> Vec<Box<dyn Filter>> {
     vec![
+        Box::new(head::Head),
         Box::new(panic_recovery::PanicRecovery),
         Box::new(measure::Measure::new(core)),
         Box::new(cache_control::CacheControl),

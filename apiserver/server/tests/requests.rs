@@ -7,6 +7,8 @@ mod common;
 use bytes::Bytes;
 use common::{config, start, start_with};
 use http::Method;
+use http_body_util::{BodyExt, Empty};
+use hyper_util::rt::{TokioExecutor, TokioIo};
 use serde_json::json;
 use tokio::io::AsyncWriteExt;
 
@@ -55,6 +57,33 @@ async fn a_fresh_server_has_what_every_cluster_has() {
     );
     let keys = cluster.admin().get("/openid/v1/jwks").await.is(200).json();
     assert_eq!(keys["keys"][0]["alg"], "ES256");
+}
+
+/// Over HTTP/2, where a body after the answer to HEAD breaks the stream.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_question_for_the_head_gets_no_body() {
+    let cluster = start().await;
+    let stream = TokioIo::new(cluster.connect(cluster.admin().identity).await);
+    let (mut sender, connection) = hyper::client::conn::http2::handshake(TokioExecutor::new(), stream)
+        .await
+        .unwrap();
+    cluster
+        .runtime
+        .spawn("test-connection", async move { drop(connection.await) })
+        .detach();
+    let request = http::Request::head("https://test/healthz").body(Empty::<Bytes>::new());
+    let response = sender.send_request(request.unwrap()).await.unwrap();
+    assert_eq!(response.status(), 200);
+    assert_eq!(response.headers()["content-length"], "2");
+    assert!(
+        response
+            .into_body()
+            .collect()
+            .await
+            .unwrap()
+            .to_bytes()
+            .is_empty()
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -32,6 +32,7 @@ on_every_backend!(
     a_server_says_what_it_serves,
     a_custom_kind_behaves_like_a_built_in_one,
     two_managers_apply_one_object,
+    applying_moves_from_the_client_to_the_server,
     nothing_acknowledged_is_lost_by_a_kill,
     bad_input_gets_upstreams_answer,
 );
@@ -206,7 +207,7 @@ spec:
   - name: v1
     served: true
     storage: true
-    subresources: {status: {}}
+    subresources: {status: {}, scale: {specReplicasPath: .spec.crew, statusReplicasPath: .status.crew}}
     additionalPrinterColumns: [{name: Oars, type: integer, jsonPath: .spec.oars}]
     schema:
       openAPIV3Schema:
@@ -218,7 +219,8 @@ spec:
             properties:
               oars: {type: integer, minimum: 2}
               sail: {type: string, default: square}
-          status: {type: object, properties: {afloat: {type: boolean}}}
+              crew: {type: integer}
+          status: {type: object, properties: {afloat: {type: boolean}, crew: {type: integer}}}
 ";
 
 fn a_custom_kind_behaves_like_a_built_in_one(server: Server) {
@@ -240,11 +242,20 @@ kind: Boat
 metadata: {name: ormen}
 spec: {oars: 34}
 ";
-    server.feed(&["create"], boat);
+    server.feed(&["apply"], boat);
+    let spec = |path: &str| server.kubectl(&["get", "boat", "ormen", "-o", &format!("jsonpath={path}")]);
+    assert_eq!(spec("{.spec.sail}"), "square");
+    let changed = server.feed(&["apply"], &boat.replace("oars: 34", "oars: 32, sail: lateen"));
+    assert!(changed.contains("configured"), "{changed}");
+    assert_eq!(spec("{.spec.oars} {.spec.sail}"), "32 lateen");
+    server.feed(&["apply"], boat);
     assert_eq!(
-        server.kubectl(&["get", "boat", "ormen", "-o", "jsonpath={.spec.sail}"]),
-        "square"
+        spec("{.spec.oars} {.spec.sail}"),
+        "34 square",
+        "what is left out goes back"
     );
+    server.kubectl(&["scale", "boat", "ormen", "--replicas=68"]);
+    assert_eq!(spec("{.spec.crew}"), "68", "from no number at all");
     let listed = server.kubectl(&["get", "bo"]);
     assert!(listed.contains("OARS") && listed.contains("34"), "{listed}");
     let refused = server.refused(&[
@@ -303,6 +314,41 @@ spec: {replicas: 5}
         get("{.spec.replicas} {.metadata.labels.tier} [{.metadata.labels.app}]"),
         "5 front []"
     );
+}
+
+fn applying_moves_from_the_client_to_the_server(server: Server) {
+    let manifest = "
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: moving}
+data: {a: first, b: first}
+";
+    server.feed(&["apply"], manifest);
+    let data = || server.kubectl(&["get", "configmap", "moving", "-o", "jsonpath={.data}"]);
+    server.feed(
+        &["apply", "--server-side"],
+        &manifest.replace("a: first", "a: second"),
+    );
+    assert_eq!(data(), r#"{"a":"second","b":"first"}"#, "no conflict with itself");
+    server.feed(
+        &["apply", "--server-side"],
+        &manifest.replace("a: first, b: first", "a: third"),
+    );
+    assert_eq!(
+        data(),
+        r#"{"a":"third"}"#,
+        "what the client applied is the server's to remove"
+    );
+    server.kubectl(&[
+        "patch",
+        "configmap",
+        "moving",
+        "--type=merge",
+        "-p",
+        r#"{"metadata":{"managedFields":[{}]}}"#,
+    ]);
+    let owners = "jsonpath={.metadata.managedFields}";
+    assert_eq!(server.kubectl(&["get", "configmap", "moving", "-o", owners]), "");
 }
 
 fn nothing_acknowledged_is_lost_by_a_kill(mut server: Server) {

@@ -47,7 +47,11 @@ impl UpdatedObject for Tracked<'_> {
     async fn apply(&self, ctx: &RequestContext, live: Option<&Tree>) -> Result<Tree, RegistryError> {
         let Some(live) = live else {
             self.hooks.authorize(ctx, "create", self.info).await?;
-            return self.change.apply(ctx, None).await;
+            let mut object = self.change.apply(ctx, None).await?;
+            if !self.change.tracks() {
+                managed_fields::forget(&mut object);
+            }
+            return Ok(object);
         };
         let mut object = self.change.apply(ctx, Some(live)).await?;
         if !self.change.tracks() {

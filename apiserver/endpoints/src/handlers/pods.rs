@@ -149,6 +149,8 @@ impl UpdatedObject for Binding {
         pod.set_str(&["spec", "nodeName"], &self.node);
         self.copy_notes(&mut pod);
         set_scheduled(&mut pod, self.now);
+        // It has its node; room that was to be made elsewhere is not wanted any more.
+        pod.remove(&["status", "nominatedNodeName"]);
         Ok(pod)
     }
 }

@@ -25,8 +25,25 @@ fn at<'a>(object: &'a Tree, path: &[String]) -> Option<Ref<'a>> {
     path.iter().try_fold(object.root(), |at, name| at.get(name))
 }
 
+/// What a patch finds where a custom object does not say how many it wants; upstream's number.
+const UNSET: i64 = i32::MIN as i64;
+
 /// The scale an object shows.
 fn scale_of(object: &Tree, paths: &ScalePaths) -> Result<Tree, RegistryError> {
+    if is_unset(object, paths) {
+        let path = paths.spec_replicas.join(".");
+        return Err(RegistryError::Internal(format!(
+            "the spec replicas field \".{path}\" does not exist"
+        )));
+    }
+    scale_or_unset(object, paths)
+}
+
+fn is_unset(object: &Tree, paths: &ScalePaths) -> bool {
+    paths.custom && at(object, &paths.spec_replicas).is_none()
+}
+
+fn scale_or_unset(object: &Tree, paths: &ScalePaths) -> Result<Tree, RegistryError> {
     let (schema, ty) = scale_type()?;
     let mut scale = Tree::new(schema, ty);
     scale.set_str(&["kind"], "Scale");
@@ -36,14 +53,9 @@ fn scale_of(object: &Tree, paths: &ScalePaths) -> Result<Tree, RegistryError> {
             scale.set(&[Step::Name("metadata"), Step::Name(field)], value);
         }
     }
-    let wanted = at(object, &paths.spec_replicas);
-    if wanted.is_none() && paths.custom {
-        let path = paths.spec_replicas.join(".");
-        return Err(RegistryError::Internal(format!(
-            "the spec replicas field \".{path}\" does not exist"
-        )));
-    }
-    if let Some(replicas) = wanted.and_then(Ref::as_i64).filter(|replicas| *replicas != 0) {
+    let wanted = at(object, &paths.spec_replicas).and_then(Ref::as_i64);
+    let wanted = wanted.or(is_unset(object, paths).then_some(UNSET));
+    if let Some(replicas) = wanted.filter(|replicas| *replicas != 0) {
         scale.set_i64(&["spec", "replicas"], replicas);
     }
     let replicas = at(object, &paths.status_replicas)
@@ -192,9 +204,13 @@ impl UpdatedObject for ScaleChange {
         };
         let scale = match &self.wanted {
             Wanted::Whole(scale) => scale.clone(),
-            Wanted::Patched { kind, bytes } => {
-                patch_errors::apply(ctx, *kind, &scale_of(live, &self.paths)?, bytes, self.validation)?
-            }
+            Wanted::Patched { kind, bytes } => patch_errors::apply(
+                ctx,
+                *kind,
+                &scale_or_unset(live, &self.paths)?,
+                bytes,
+                self.validation,
+            )?,
         };
         self.check(&scale)?;
         let mut object = live.clone();
@@ -224,6 +240,12 @@ impl ScaleChange {
                 self.name
             );
             return Err(RegistryError::BadRequest(message));
+        }
+        if replicas == UNSET && self.paths.custom {
+            let path = self.paths.spec_replicas.join(".");
+            return Err(RegistryError::BadRequest(format!(
+                "the spec replicas field \".{path}\" cannot be empty"
+            )));
         }
         if replicas < 0 {
             let path = FieldPath::new("spec").child("replicas");

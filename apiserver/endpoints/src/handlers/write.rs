@@ -6,6 +6,7 @@ use crate::body::Body;
 use crate::negotiation::{self, Format, Offer, PatchType};
 use crate::params::{self, RawDeleteOptions};
 use crate::{respond, status};
+use apiserver_registry::managed_fields;
 use apiserver_registry::options::{DeleteOptions, FieldValidation, RevisionMatch, UpdateOptions};
 use apiserver_registry::{
     Deleted, Part, RegistryError, Replacement, RequestContext, ResourceRow, SubresourceRole, Target,
@@ -20,7 +21,8 @@ use std::sync::Arc;
 pub(crate) async fn create(this: Endpoints, mut call: Call) -> Result<Response<Body>, RegistryError> {
     let showing = call.showing()?;
     let options = params::create(&call.query)?;
-    let object = body_object(&mut call, options.field_validation).await?;
+    let mut object = body_object(&mut call, options.field_validation).await?;
+    managed_fields::forget(&mut object);
     let written = call
         .store
         .create(
@@ -62,14 +64,8 @@ async fn body_object(call: &mut Call, validation: FieldValidation) -> Result<Tre
         offer,
         validation,
     )?;
-    clean(call.row(), &mut object);
+    call.row().strategy.defaults(&mut object);
     Ok(object)
-}
-
-/// Defaults only the kind knows; managed fields are not taken from clients.
-fn clean(row: &ResourceRow, object: &mut Tree) {
-    row.strategy.defaults(object);
-    object.remove(&["metadata", "managedFields"]);
 }
 
 fn part(call: &Call) -> Part {
@@ -203,7 +199,7 @@ impl UpdatedObject for Patch {
         };
         let mut object = crate::patch_errors::apply(ctx, self.kind, live, &self.bytes, self.validation)?;
         apply_defaults(&mut object);
-        clean(&self.row, &mut object);
+        self.row.strategy.defaults(&mut object);
         bodies::check_identity(&self.row, &object, &self.name, &self.namespace)?;
         Ok(object)
     }

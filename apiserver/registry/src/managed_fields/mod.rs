@@ -21,7 +21,7 @@ use crate::row::ResourceRow;
 use crate::strategy::Part;
 use entries::{Entry, Operation};
 use machinery_schema::apply::{Comparison, FieldSet, Typed};
-use machinery_schema::{Step, Tree, to_untyped};
+use machinery_schema::{Ref, Step, Tree, to_untyped};
 use std::sync::LazyLock;
 
 /// Who writes, and through which address.
@@ -76,13 +76,17 @@ fn typed<'a>(row: &'a ResourceRow, document: &'a Tree) -> Typed<'a> {
     }
 }
 
+/// Leaves out what a client says of a new object's owners: nobody has applied it.
+pub fn forget(object: &mut Tree) {
+    object.remove(&["metadata", "managedFields"]);
+}
+
 /// Notes in a changed object who changed what; an object that nobody has applied stays without a record.
 pub fn track(row: &ResourceRow, writer: &Writer, live: &Tree, object: &mut Tree) {
     if !has_owners(live) {
-        object.remove(&["metadata", "managedFields"]);
-        return;
+        return forget(object);
     }
-    let mut owners = entries::read(live);
+    let mut owners = owners_before(writer, live, object);
     let (before, after) = (document(live), document(object));
     let changes = ownable_changes(row, writer.part, typed(row, &before).compare(&after));
     let changed = changes.added.union(&changes.modified);
@@ -103,6 +107,21 @@ pub fn track(row: &ResourceRow, writer: &Writer, live: &Tree, object: &mut Tree)
         None => owners.push(Entry::new(row, writer, Operation::Update, changed)),
     }
     store(object, owners);
+}
+
+/// The owners to go on from: a writer of the whole object may hand fields from one manager to another, or, with a list
+/// of nothing, forget them all. Who leaves the list out, or breaks it, changes nothing.
+fn owners_before(writer: &Writer, live: &Tree, object: &Tree) -> Vec<Entry> {
+    let given = object.at(&["metadata", "managedFields"]);
+    let Some(given) = given.filter(|_| writer.part == Part::Main) else {
+        return entries::read(live);
+    };
+    let nothing = given.items().all(Ref::is_empty) && given.len() <= 1;
+    match entries::read(object) {
+        _ if nothing => Vec::new(),
+        owners if owners.is_empty() => entries::read(live),
+        owners => owners,
+    }
 }
 
 /// Puts the record of owners into an object.

@@ -7,6 +7,7 @@ pub(crate) mod body;
 pub(crate) mod cache_control;
 pub(crate) mod deadline;
 pub(crate) mod detach;
+pub(crate) mod head;
 pub(crate) mod impersonation;
 pub(crate) mod in_flight;
 pub(crate) mod measure;

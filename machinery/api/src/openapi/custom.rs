@@ -82,6 +82,7 @@ impl CustomKind<'_> {
             model,
             list_model: Some(list),
             subresources,
+            patches: super::paths::CUSTOM_PATCHES,
         };
         super::paths::add(paths, &resource);
     }

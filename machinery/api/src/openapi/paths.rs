@@ -15,6 +15,8 @@ pub(super) struct Resource<'a> {
     pub(super) model: String,
     pub(super) list_model: Option<String>,
     pub(super) subresources: Vec<SubresourcePath<'a>>,
+    /// Media types of patches, by which kubectl chooses one.
+    pub(super) patches: &'static [&'static str],
 }
 
 pub(super) struct SubresourcePath<'a> {
@@ -25,12 +27,18 @@ pub(super) struct SubresourcePath<'a> {
 }
 
 const META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1";
-const PATCHES: [&str; 5] = [
+const PATCHES: &[&str] = &[
     "application/apply-patch+cbor",
     "application/apply-patch+yaml",
     "application/json-patch+json",
     "application/merge-patch+json",
     "application/strategic-merge-patch+json",
+];
+/// Patches of custom kinds, whose schemas have no merge keys.
+pub(super) const CUSTOM_PATCHES: &[&str] = &[
+    "application/apply-patch+yaml",
+    "application/json-patch+json",
+    "application/merge-patch+json",
 ];
 
 impl<'a> Resource<'a> {
@@ -59,6 +67,7 @@ impl<'a> Resource<'a> {
             model: model(kind.ty).unwrap_or_default(),
             list_model: kind.list_ty.and_then(model),
             subresources: subresources.collect(),
+            patches: PATCHES,
         }
     }
 
@@ -104,7 +113,7 @@ pub(super) fn add(paths: &mut Map<String, Value>, resource: &Resource<'_>) {
         path_parameters(resource, true),
     );
     for subresource in &resource.subresources {
-        let operations = subresource_operations(subresource);
+        let operations = subresource_operations(subresource, resource.patches);
         put(
             paths,
             format!("{item}/{}", subresource.name),
@@ -205,7 +214,10 @@ fn item_operations(resource: &Resource<'_>) -> Map<String, Value> {
     }
     if resource.has("patch") {
         let description = format!("partially update the specified {kind}");
-        out.insert("patch".to_owned(), patch_operation(&gvk, &body, &description));
+        out.insert(
+            "patch".to_owned(),
+            patch_operation(resource.patches, &gvk, &body, &description),
+        );
     }
     if resource.has("delete") {
         out.insert("delete".to_owned(), delete_operation(&gvk, kind));
@@ -213,7 +225,7 @@ fn item_operations(resource: &Resource<'_>) -> Map<String, Value> {
     out
 }
 
-fn subresource_operations(subresource: &SubresourcePath<'_>) -> Map<String, Value> {
+fn subresource_operations(subresource: &SubresourcePath<'_>, patches: &[&str]) -> Map<String, Value> {
     let gvk = gvk(subresource.gvk);
     let body = subresource
         .model
@@ -226,7 +238,7 @@ fn subresource_operations(subresource: &SubresourcePath<'_>) -> Map<String, Valu
             "get" => ("get", operation("get", &gvk, &body, &description)),
             "create" => ("post", write_operation("post", &gvk, &body, &description)),
             "update" => ("put", write_operation("put", &gvk, &body, &description)),
-            "patch" => ("patch", patch_operation(&gvk, &body, &description)),
+            "patch" => ("patch", patch_operation(patches, &gvk, &body, &description)),
             "delete" => ("delete", operation("delete", &gvk, &body, &description)),
             _ => continue,
         };
@@ -255,10 +267,10 @@ fn write_operation(action: &str, gvk: &Value, body: &Value, description: &str) -
     own
 }
 
-fn patch_operation(gvk: &Value, body: &Value, description: &str) -> Value {
+fn patch_operation(patches: &[&str], gvk: &Value, body: &Value, description: &str) -> Value {
     let mut own = operation("patch", gvk, body, description);
     let schema = reference(&format!("{META}.Patch"));
-    let content: Map<String, Value> = PATCHES
+    let content: Map<String, Value> = patches
         .iter()
         .map(|kind| ((*kind).to_owned(), json!({"schema": schema})))
         .collect();
