@@ -130,11 +130,12 @@ pub fn carry_over(object: &mut Tree, old: &Tree) {
     });
 }
 
-fn restore(meta: &mut Mut<'_>, old: Ref<'_>, field: &str) {
+/// Puts a member back to what it is in `old` (or, without one there, away).
+pub fn restore(object: &mut Mut<'_>, old: Ref<'_>, field: &str) {
     match old.get(field) {
-        Some(value) => meta.set(field, value),
+        Some(value) => object.set(field, value),
         None => {
-            meta.remove(field);
+            object.remove(field);
         }
     }
 }
@@ -162,16 +163,6 @@ pub fn restore_member(object: &mut Tree, old: &Tree, member: &str) {
         Some(value) => object.set(&[Step::Name(member)], value),
         None => {
             object.remove(&[member]);
-        }
-    }
-}
-
-/// Puts a member of the metadata back to what it is in `old` (or, without one there, away).
-pub fn restore_meta(object: &mut Tree, old: &Tree, member: &str) {
-    match old.at(&["metadata", member]) {
-        Some(value) => object.set(&[Step::Name("metadata"), Step::Name(member)], value),
-        None => {
-            object.remove(&["metadata", member]);
         }
     }
 }

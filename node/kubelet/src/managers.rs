@@ -53,7 +53,7 @@ pub struct ManagerRow {
 }
 
 /// All of them, in start order.
-pub fn rows() -> [ManagerRow; 8] {
+pub fn rows() -> [ManagerRow; 9] {
     [
         ManagerRow {
             name: "node status",
@@ -68,6 +68,10 @@ pub fn rows() -> [ManagerRow; 8] {
                     (*context.node).clone(),
                 ))
             },
+        },
+        ManagerRow {
+            name: "node watch",
+            run: |context| Box::pin(node::schedulable::watch(context)),
         },
         ManagerRow {
             name: "runtime events",

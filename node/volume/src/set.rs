@@ -120,6 +120,10 @@ impl VolumeSet {
         if volume.config_map.is_none() && !self.mounter.is_mount_point(&path)? {
             self.mounter.tmpfs(&path, None)?;
         }
+        if let Some(group) = group {
+            std::os::unix::fs::chown(&path, None, Some(group))
+                .map_err(VolumeError::io("giving to its group", &path))?;
+        }
         node_sys::fs::set_mode(&path, if group.is_some() { 0o2777 } else { 0o1777 })
             .map_err(VolumeError::io("setting the mode of", &path))?;
         let stamp = self.runtime.now().strftime("%Y_%m_%d_%H_%M_%S.%N").to_string();

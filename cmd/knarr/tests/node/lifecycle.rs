@@ -220,6 +220,46 @@ pub(crate) fn hooks_run_before_the_signal(cluster: &Cluster) {
     assert_eq!(deleted(&story, &folder), "started\nstopping\nsignal\n");
 }
 
+/// What a hook prints may be secret: events, which more people read, do not tell it.
+pub(crate) fn a_failed_hook_is_told_without_what_it_printed(cluster: &Cluster) {
+    let story = cluster.namespace("badhook");
+    let folder = tempfile::tempdir().expect("a folder");
+    let hook = "lifecycle: {postStart: {exec: {command: [sh, -c, \"echo hush; exit 3\"]}}}";
+    story.feed(&["apply"], &diary(&folder, 1, "sleep 10000", hook));
+    let events = || story.kubectl(&["events", "--for", "pod/main"]);
+    story.until("an event of it", || events().contains("PostStartHook failed"));
+    story.wait_value("pod/main", &value("state.waiting.reason"), "CrashLoopBackOff");
+    assert!(!events().contains("hush"), "{}", events());
+}
+
+/// Its folder goes with the pod's end, and with it the file that the last words were in.
+pub(crate) fn last_words_stay_when_a_pod_has_ended(cluster: &Cluster) {
+    let story = cluster.namespace("ended");
+    let script = "echo bye > /dev/termination-log; exit 2";
+    story.kubectl(&run("main", &["--restart=Never", "--", "sh", "-c", script]));
+    story.wait_value("pod/main", "{.status.phase}", "Failed");
+    let uid = story.field("pod/main", "{.metadata.uid}");
+    let folder = cluster.data_dir().join("agent/pods").join(uid);
+    story.until("its folder to be gone", || !folder.exists());
+    // The agent hears of a change and says anew how the pod is.
+    let conditions = "{.status.conditions[?(@.type==\"Ready\")].observedGeneration}";
+    let before = story.field("pod/main", conditions);
+    story.kubectl(&[
+        "patch",
+        "pod",
+        "main",
+        "-p",
+        "{\"spec\":{\"activeDeadlineSeconds\":1000}}",
+    ]);
+    story.until("the agent to have looked again", || {
+        story.field("pod/main", conditions) != before
+    });
+    assert_eq!(
+        story.field("pod/main", &value("state.terminated.message")),
+        "bye\n"
+    );
+}
+
 pub(crate) fn a_container_that_ignores_the_signal_is_killed(cluster: &Cluster) {
     let story = cluster.namespace("stubborn");
     let folder = tempfile::tempdir().expect("a folder");

@@ -66,6 +66,14 @@ const STORIES: &[Story] = &[
         lifecycle::hooks_run_before_the_signal,
     ),
     (
+        "a_failed_hook_is_told_without_what_it_printed",
+        lifecycle::a_failed_hook_is_told_without_what_it_printed,
+    ),
+    (
+        "last_words_stay_when_a_pod_has_ended",
+        lifecycle::last_words_stay_when_a_pod_has_ended,
+    ),
+    (
         "a_container_that_ignores_the_signal_is_killed",
         lifecycle::a_container_that_ignores_the_signal_is_killed,
     ),

@@ -112,6 +112,10 @@ pub(crate) fn volumes_of_every_kind_hold_what_they_say(cluster: &Cluster) {
             "stat -c %g /scratch; mkdir /scratch/part 2>/dev/null; echo seen > /scratch/part/file",
             "4242\n",
         ),
+        (
+            "stat -c '%a %g' /settings /password /about /together",
+            "2777 4242\n2777 4242\n2777 4242\n2777 4242\n",
+        ),
         ("grep -c ' /memory tmpfs ' /proc/mounts", "1\n"),
         ("echo $COLOR", "blue\n"),
         ("id -G | tr ' ' '\\n' | grep 4242", "4242\n"),

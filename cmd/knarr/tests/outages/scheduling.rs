@@ -31,4 +31,10 @@ pub(crate) fn a_cordoned_node_takes_no_more_pods(cluster: &Cluster) {
     assert_eq!(story.field("pod/main", "{.status.phase}"), "Pending");
     story.kubectl(&["uncordon", &node]);
     story.wait("pod/main", "condition=Ready");
+    story.until("events that say what was done with the node", || {
+        let events = story.kubectl(&["events", "-n", "default", "--for", &format!("node/{node}")]);
+        ["NodeNotSchedulable", "NodeSchedulable"]
+            .iter()
+            .all(|word| events.contains(&format!("Node {node} status is now: {word}")))
+    });
 }

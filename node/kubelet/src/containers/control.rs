@@ -164,6 +164,8 @@ impl ContainerControl {
                 "CreateContainerConfigError" | "CreateContainerError" | "RunContainerError" => {
                     format!("Error: {}", error.message)
                 }
+                // It has an event of its own.
+                hooks::POST_START_ERROR => return outcome,
                 reason => format!("Error: {reason}"),
             };
             self.events
@@ -297,26 +299,26 @@ impl ContainerControl {
             &self.runtime,
             &self.cri,
             hook,
-            container,
+            (pod, container),
             id,
             ip,
             POST_START_TIMEOUT,
         )
         .await;
         let Err(message) = outcome else { return Ok(()) };
-        let text = format!("PostStartHook failed: {message}");
         self.events.container(
             pod,
             &container.name,
             EventKind::Warning,
             "FailedPostStartHook",
-            text.as_str(),
+            // What a hook says may be secret: it is for those who may read the pod, not its events.
+            "PostStartHook failed",
         );
         self.kill(pod, &container.name, id, "FailedPostStartHook", Some(0), ip)
             .await;
         Err(StartError {
-            reason: "PostStartHookError",
-            message: text,
+            reason: hooks::POST_START_ERROR,
+            message,
         })
     }
 
@@ -359,10 +361,19 @@ impl ContainerControl {
         };
         let limit = Duration::from_secs(u64::try_from(grace).unwrap_or(0));
         let began = self.runtime.monotonic();
-        let running = hooks::run(&self.runtime, &self.cri, hook, container, id, pod_ip, limit);
+        let running = hooks::run(
+            &self.runtime,
+            &self.cri,
+            hook,
+            (pod, container),
+            id,
+            pod_ip,
+            limit,
+        );
         let outcome = self.runtime.timeout(limit, running).await;
         if let Ok(Err(message)) = outcome {
-            let text = format!("PreStopHook failed: {message}");
+            tracing::warn!(pod = %crate::pods::full_name(pod), container = name, message, "preStop hook failed");
+            let text = "PreStopHook failed";
             self.events
                 .container(pod, name, EventKind::Warning, "FailedPreStopHook", text);
         }

@@ -55,11 +55,9 @@ pub fn generate(input: &StatusInput<'_>) -> PodStatus {
         .map(|container| container_status(input, ContainerKind::Ephemeral, &container));
     let ephemerals = by_name(ephemerals.collect());
     status.phase = Some(phase(input, &inits, &regulars).to_string());
-    if let Some((reason, message)) = input.failure {
-        // A phase nothing comes back from is told only when nothing runs any more.
-        if input.terminal {
-            status.phase = Some("Failed".into());
-        }
+    // A phase nothing comes back from, and why, is told only when nothing runs any more.
+    if let Some((reason, message)) = input.failure.filter(|_| input.terminal) {
+        status.phase = Some("Failed".into());
         status.reason = Some(reason.clone());
         status.message = Some(message.clone());
     }
@@ -116,7 +114,7 @@ fn container_status(input: &StatusInput<'_>, kind: ContainerKind, container: &Co
         image_id: latest.image_ref.clone(),
         container_id: Some(format!("containerd://{}", latest.id)),
         restart_count: latest.restart_count,
-        state: Some(api_state(latest)),
+        state: Some(api_state(latest, before)),
         last_state: last_state(input, container, before),
         volume_mounts: volume_mounts(container),
         user: latest.user.as_ref().map(user),
@@ -239,7 +237,7 @@ fn waiting(reason: &str, message: &str) -> ApiState {
     }
 }
 
-fn api_state(container: &ObservedContainer) -> ApiState {
+fn api_state(container: &ObservedContainer, before: Option<&ContainerStatus>) -> ApiState {
     match container.state {
         ContainerState::Running => ApiState {
             running: Some(ContainerStateRunning {
@@ -247,30 +245,45 @@ fn api_state(container: &ObservedContainer) -> ApiState {
             }),
             ..ApiState::default()
         },
-        ContainerState::Exited => ended(container),
+        ContainerState::Exited => ended(container, before),
         ContainerState::Created | ContainerState::Unknown => waiting("ContainerCreating", ""),
     }
 }
 
-fn ended(container: &ObservedContainer) -> ApiState {
+/// How a container ended. What was said of that once stands: its last words go with the pod's folder.
+fn ended(container: &ObservedContainer, before: Option<&ContainerStatus>) -> ApiState {
+    let id = format!("containerd://{}", container.id);
+    let told = before.and_then(|before| told_end(before, &id));
+    let terminated = told.cloned().unwrap_or_else(|| observed_end(container, id));
+    ApiState {
+        terminated: Some(terminated),
+        ..ApiState::default()
+    }
+}
+
+fn told_end<'a>(before: &'a ContainerStatus, id: &str) -> Option<&'a ContainerStateTerminated> {
+    let states = [&before.state, &before.last_state];
+    let mut ends = states
+        .into_iter()
+        .filter_map(|state| state.as_ref()?.terminated.as_ref());
+    ends.find(|end| end.container_id.as_deref() == Some(id))
+}
+
+fn observed_end(container: &ObservedContainer, id: String) -> ContainerStateTerminated {
     let reason = match (container.exit_code, container.reason.as_str()) {
         (0, _) => "Completed".to_string(),
         (_, "") => "Error".to_string(),
         (_, reason) => reason.to_string(),
     };
-    let terminated = ContainerStateTerminated {
+    ContainerStateTerminated {
         exit_code: container.exit_code,
         reason: Some(reason),
         message: (!container.message.is_empty()).then(|| container.message.clone()),
         // Of one that could not be started the runtime says 0 for when it did, and so does upstream's agent.
         started_at: Some(seconds(container.started_at.unwrap_or(Timestamp::UNIX_EPOCH))),
         finished_at: Some(seconds(container.finished_at.unwrap_or(Timestamp::UNIX_EPOCH))),
-        container_id: Some(format!("containerd://{}", container.id)),
+        container_id: Some(id),
         signal: None,
-    };
-    ApiState {
-        terminated: Some(terminated),
-        ..ApiState::default()
     }
 }
 
@@ -282,7 +295,7 @@ fn last_state(
     if let Some(previous) = input.observed.previous(&container.name)
         && previous.state == ContainerState::Exited
     {
-        return Some(ended(previous));
+        return Some(ended(previous, before));
     }
     // The container before the newest may have been collected; what was said of it stands.
     before

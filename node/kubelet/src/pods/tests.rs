@@ -245,6 +245,27 @@ fn status_of(pod: &Pod, observed: &ObservedPod, waiting: &[(&str, &str)], termin
     })
 }
 
+/// What follows on a status that was written before.
+fn status_after(
+    before: &PodStatus,
+    pod: &Pod,
+    observed: &ObservedPod,
+    failure: Option<&(String, String)>,
+    terminal: bool,
+) -> PodStatus {
+    generate(&StatusInput {
+        pod,
+        previous: before,
+        observed,
+        waiting: &BTreeMap::new(),
+        probes: &ProbeView::default(),
+        node_ip: "192.0.2.1".parse().unwrap(),
+        terminal,
+        failure,
+        now: at(10),
+    })
+}
+
 #[track_caller]
 fn check_phase(spec: &str, containers: &[&str], terminal: bool, phase: &str, ready: &str) {
     let pod = pod(spec);
@@ -299,6 +320,41 @@ fn a_waiting_container_shows_why_and_how_it_ended() {
         ready.message.as_deref(),
         Some("containers with unready status: [a]")
     );
+}
+
+#[test]
+fn last_words_stay_when_their_file_has_gone() {
+    let pod = pod(ONE_NEVER);
+    let mut observed = observed(&pod, &["a:exit:2"]);
+    observed.containers[0].message = "bye".into();
+    let before = status_of(&pod, &observed, &[], true);
+    observed.containers[0].message.clear();
+    let after = status_after(&before, &pod, &observed, None, true);
+    assert_eq!(after, before);
+    assert_eq!(
+        serde_json::to_value(after).unwrap()["containerStatuses"][0]["state"]["terminated"]["message"],
+        "bye"
+    );
+    // Those of another run are its own.
+    observed.containers[0].id = "another".into();
+    let other = status_after(&before, &pod, &observed, None, true);
+    let state = other.container_statuses.unwrap()[0].state.clone().unwrap();
+    assert_eq!(state.terminated.unwrap().message, None);
+}
+
+#[test]
+fn a_deadline_is_told_when_nothing_runs_any_more() {
+    let pod = pod(ONE_NEVER);
+    let failure = ("DeadlineExceeded".to_string(), "too long".to_string());
+    let before = PodStatus::default();
+    let told = |containers: &[&str], terminal| {
+        let observed = observed(&pod, containers);
+        let status = status_after(&before, &pod, &observed, Some(&failure), terminal);
+        (status.phase.unwrap(), status.reason, status.message)
+    };
+    assert_eq!(told(&["a:run"], false), ("Running".into(), None, None));
+    let all = ("Failed".into(), Some(failure.0.clone()), Some(failure.1.clone()));
+    assert_eq!(told(&["a:exit:137"], true), all);
 }
 
 #[test]

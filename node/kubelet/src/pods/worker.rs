@@ -35,6 +35,8 @@ const REFRESH_AFTER: Duration = Duration::from_secs(600);
 const ROUNDS_MAX: usize = 32;
 /// First and longest pause while the runtime's bookkeeping lags behind its events.
 const CATCH_UP: (Duration, Duration) = (Duration::from_millis(2), Duration::from_millis(500));
+/// After giving up on that it is looked at again after this long.
+const LOOK_AFTER_CATCH_UP: Duration = Duration::from_secs(1);
 /// Ended containers kept per name, for their logs and last state.
 const ENDED_CONTAINERS_KEPT: usize = 2;
 
@@ -84,6 +86,17 @@ enum Next {
     Done,
 }
 
+impl Next {
+    /// The earlier of two; what is done stays done.
+    fn no_later_than(self, other: Self) -> Self {
+        match (self, other) {
+            (Self::Wait(Some(one)), Self::Wait(Some(two))) => Self::Wait(Some(one.min(two))),
+            (Self::Wait(None), other) => other,
+            (this, _) => this,
+        }
+    }
+}
+
 /// One pod's worker.
 pub struct PodWorker {
     context: Arc<WorkerContext>,
@@ -101,6 +114,8 @@ pub struct PodWorker {
     ended: bool,
     cleaned: bool,
     volumes_failed: bool,
+    /// What the runtime said last was known to be old.
+    behind: bool,
 }
 
 impl std::fmt::Debug for PodWorker {
@@ -144,6 +159,7 @@ impl PodWorker {
             ended: false,
             cleaned: false,
             volumes_failed: false,
+            behind: false,
         }
     }
 
@@ -188,6 +204,7 @@ impl PodWorker {
     async fn sync(&mut self) -> Next {
         for _ in 0..ROUNDS_MAX {
             match self.round().await {
+                Ok(Some(next)) if self.behind => return next.no_later_than(self.after(LOOK_AFTER_CATCH_UP)),
                 Ok(Some(next)) => return next,
                 Ok(None) => {}
                 Err(error) => {
@@ -238,19 +255,21 @@ impl PodWorker {
             Acted::Yes => Ok(None),
             Acted::No => self.rest(&pod, &observed, &plan).await.map(Some),
             Acted::Failed => {
-                self.report(&pod, &self.observe().await?, false).await;
+                let observed = self.observe().await?;
+                self.report(&pod, &observed, false).await;
                 Ok(Some(self.after(RETRY_AFTER)))
             }
         }
     }
 
     /// Reads what the runtime has. Its event stream is ahead of its own bookkeeping: what is known to
-    /// have ended is asked for again until it is seen so.
-    async fn observe(&self) -> Result<ObservedPod, node_cri::CriError> {
+    /// have ended is asked for again until it is seen so, or, if that takes long, after what can be done now.
+    async fn observe(&mut self) -> Result<ObservedPod, node_cri::CriError> {
         let mut pause = CATCH_UP.0;
         loop {
             let observed = observe(&self.context.control.cri, &self.uid).await?;
-            if !self.is_behind(&observed) || pause > CATCH_UP.1 {
+            self.behind = self.is_behind(&observed);
+            if !self.behind || pause > CATCH_UP.1 {
                 return Ok(observed);
             }
             self.context.runtime.sleep(pause).await;

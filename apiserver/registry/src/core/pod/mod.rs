@@ -2,6 +2,7 @@
 
 pub(crate) mod defaults;
 pub(crate) mod qos;
+pub(crate) mod resize;
 pub mod validation;
 pub(crate) mod warnings;
 
@@ -32,9 +33,12 @@ impl Strategy for PodStrategy {
         if part == Part::Other("ephemeralcontainers") {
             keep_only_ephemeral(object, old);
         }
+        if part == Part::Other("resize") {
+            resize::keep_only_resources(object, old);
+        }
         if part == Part::Status {
             // Old agents sent stale owner references with their status.
-            metadata::restore_meta(object, old, "ownerReferences");
+            metadata::restore_field(object, old, "ownerReferences");
             if object.str_at(&["status", "qosClass"]).is_empty() {
                 object.set_str(&["status", "qosClass"], qos::class(old.root()));
             }
@@ -59,7 +63,7 @@ impl Strategy for PodStrategy {
         match part {
             Part::Main => validation::update::validate(object, old),
             Part::Other("ephemeralcontainers") => validation::update::validate_ephemeral(object, old),
-            Part::Other("resize") => validation::update::validate_resize(object, old),
+            Part::Other("resize") => validation::resize::validate(object, old),
             _ => Vec::new(),
         }
     }
@@ -90,9 +94,7 @@ fn keep_only_ephemeral(object: &mut Tree, old: &Tree) {
     let wanted = object.at(&["spec", "ephemeralContainers"]).map(Ref::to_tree);
     metadata::restore_member(object, old, "spec");
     metadata::restore_member(object, old, "status");
-    for member in ["labels", "annotations", "finalizers", "ownerReferences"] {
-        metadata::restore_meta(object, old, member);
-    }
+    metadata::restore_for_status(object, old);
     match wanted {
         Some(list) => object.set(&place, list.root()),
         None => {

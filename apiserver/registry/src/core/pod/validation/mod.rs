@@ -8,6 +8,7 @@ pub mod containers;
 pub mod environment;
 pub mod probes;
 mod projected;
+pub mod resize;
 pub mod resources;
 pub mod scheduling;
 pub mod security;

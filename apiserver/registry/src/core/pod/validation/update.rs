@@ -1,7 +1,6 @@
 //! What may change in a pod that exists.
 
 use super::{of_annotations, whole};
-use crate::core::pod::qos;
 use crate::validation::{Errors, Path};
 use machinery_meta::FieldError;
 use machinery_schema::Ref;
@@ -57,18 +56,6 @@ pub fn validate_ephemeral(pod: Ref<'_>, old: Ref<'_>) -> Vec<FieldError> {
         };
         let detail = format!("existing ephemeral containers {name:?} may not be {what}\n");
         errors.forbidden(&path, &detail);
-    }
-    errors.into_list()
-}
-
-/// Every problem of a change of what the containers may use.
-pub fn validate_resize(pod: Ref<'_>, old: Ref<'_>) -> Vec<FieldError> {
-    let mut errors = Errors::new();
-    whole(&mut errors, pod);
-    let class = old.str_at(&["status", "qosClass"]);
-    if qos::class(pod) != class {
-        let detail = "Pod QOS Class may not change as a result of resizing";
-        errors.invalid(&Path::of("spec"), class, detail);
     }
     errors.into_list()
 }

@@ -1,0 +1,44 @@
+//! Tells when someone closes this node to new pods, or opens it again.
+
+use k8s_openapi::api::core::v1::Node;
+use kube::api::Api;
+
+use crate::api::events::EventKind;
+use crate::api::watch::{Change, follow};
+use crate::managers::ManagerContext;
+
+/// Follows our own object, for ever. A node counts as open until it is seen closed.
+pub async fn watch(context: ManagerContext) {
+    let api: Api<Node> = Api::all(context.client.clone());
+    let selector = format!("metadata.name={}", context.config.node_name);
+    let mut closed = false;
+    let tell = |change| {
+        let nodes = match change {
+            Change::All(nodes) => nodes,
+            Change::Set(node) => vec![node],
+            Change::Gone(_) | Change::Failed(_) => Vec::new(),
+        };
+        for node in nodes {
+            let now = is_closed(&node);
+            if now != closed {
+                closed = now;
+                say(&context, now);
+            }
+        }
+    };
+    follow(&context.runtime, api, Some(selector), tell).await;
+}
+
+fn is_closed(node: &Node) -> bool {
+    node.spec.as_ref().and_then(|spec| spec.unschedulable) == Some(true)
+}
+
+fn say(context: &ManagerContext, closed: bool) {
+    let reason = match closed {
+        true => "NodeNotSchedulable",
+        false => "NodeSchedulable",
+    };
+    let text = format!("Node {} status is now: {reason}", context.config.node_name);
+    let events = &context.workers.events;
+    events.node(&context.node, EventKind::Normal, reason, text);
+}
