@@ -81,9 +81,9 @@ impl Story for Protection {
 impl Protection {
     /// A pod of a claim that stays; no scheduler would give a node to one whose claim goes.
     async fn use_claim(&mut self, world: &World, model: &Model, name: &str) {
-        if !model
+        if model
             .get("PersistentVolumeClaim", "default", name)
-            .is_some_and(|own| !own.is_deleting())
+            .is_none_or(|own| own.is_deleting())
         {
             return;
         }

@@ -42,7 +42,7 @@ impl Random {
         Self(seed.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
     }
 
-    pub fn next(&mut self) -> u64 {
+    fn draw(&mut self) -> u64 {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
         self.0 ^= self.0 << 17;
@@ -51,7 +51,7 @@ impl Random {
 
     pub fn below(&mut self, bound: usize) -> usize {
         let bound = u64::try_from(bound.max(1)).unwrap_or(u64::MAX);
-        usize::try_from(self.next() % bound).unwrap_or(0)
+        usize::try_from(self.draw() % bound).unwrap_or(0)
     }
 
     /// One to five changes of a good input; `other` lends pieces.
@@ -65,7 +65,7 @@ impl Random {
 
     fn change(&mut self, out: &mut Vec<u8>, other: &[u8]) {
         if out.is_empty() {
-            out.push(self.next().to_le_bytes()[0]);
+            out.push(self.draw().to_le_bytes()[0]);
             return;
         }
         let at = self.below(out.len());
