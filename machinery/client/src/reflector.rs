@@ -2,8 +2,11 @@
 //!
 //! ```text
 //! start: watch with sendInitialEvents ── refused ──> list in pages, then watch from its revision
-//! the stream ends: watch again from the last revision seen · 410: start again · any error: back off first
+//! the stream ends or breaks: watch again from the last revision seen · 410: start again · any error: back off first
 //! ```
+
+#[cfg(test)]
+mod tests;
 
 use crate::client::Client;
 use crate::error::ClientError;
@@ -41,6 +44,8 @@ const BACKOFF_MAX: Duration = Duration::from_secs(30);
 const BACKOFF_RESET: Duration = Duration::from_secs(120);
 /// A watch is asked to last between once and twice this long, so that many do not end together.
 const WATCH_SECONDS_MIN: u64 = 300;
+/// A watch that said nothing and ended sooner than this is not resumed at once.
+const SHORTEST_WATCH: Duration = Duration::from_secs(1);
 /// How much longer than the server promised a silent stream is waited for.
 const WATCH_GRACE: Duration = Duration::from_secs(30);
 /// Objects per page of a list.
@@ -63,9 +68,9 @@ pub(crate) async fn run(client: Client, runtime: Runtime, source: ListWatch, sin
         let outcome = reflector.round().await;
         match outcome {
             Ok(Ended::SinkGone) => return,
-            // The server ends every watch sooner or later; one that said something is resumed at once.
-            Ok(Ended::StreamClosed) if std::mem::take(&mut reflector.heard) => continue,
-            Ok(Ended::StreamClosed) => {}
+            // Every watch ends or breaks sooner or later, and is resumed at once: who waits is blind meanwhile.
+            Ok(Ended::StreamClosed) => continue,
+            Ok(Ended::TooSoon) => {}
             // Refusals of the watch list are expected once and answered by the fallback, without a wait.
             Ok(Ended::WatchListRefused) => continue,
             Err(error) => {
@@ -94,6 +99,8 @@ enum Position {
 enum Ended {
     SinkGone,
     StreamClosed,
+    /// As before it, but so soon and so silent that the next would end no later.
+    TooSoon,
     WatchListRefused,
 }
 
@@ -136,7 +143,7 @@ impl Reflector {
         }
         self.list().await?;
         let Position::At(revision) = &self.position else {
-            return Ok(Ended::StreamClosed);
+            return Ok(Ended::TooSoon);
         };
         self.watch(vec![("resourceVersion", revision.clone())]).await
     }
@@ -147,13 +154,21 @@ impl Reflector {
         query.push(("watch", "true".to_owned()));
         query.push(("allowWatchBookmarks", "true".to_owned()));
         query.push(("timeoutSeconds", seconds.to_string()));
+        let start = self.runtime.monotonic();
         let mut body = self.client.stream(&self.source.path(), &query).await?;
         let limit = Duration::from_secs(seconds) + WATCH_GRACE;
         let mut lines = Lines::default();
         loop {
             let piece = match self.runtime.timeout(limit, body.next()).await {
-                Ok(Some(piece)) => piece?,
-                Ok(None) => return Ok(Ended::StreamClosed),
+                Ok(Some(Ok(piece))) => piece,
+                // What was told so far stands; only of an unfinished list nothing does.
+                Ok(Some(Err(error))) if self.pending.is_some() => return Err(error),
+                Ok(Some(Err(error))) => {
+                    let resource = &self.source.resource;
+                    tracing::debug!(%resource, error = %error.chain(), "a watch broke");
+                    return Ok(self.ended(start));
+                }
+                Ok(None) => return Ok(self.ended(start)),
                 Err(_) => {
                     return Err(ClientError::TimedOut {
                         seconds: limit.as_secs(),
@@ -163,6 +178,15 @@ impl Reflector {
             if !self.take(&mut lines, piece)? {
                 return Ok(Ended::SinkGone);
             }
+        }
+    }
+
+    /// How a watch that was asked for at `start` has ended.
+    fn ended(&self, start: Duration) -> Ended {
+        if self.heard || self.runtime.monotonic().saturating_sub(start) >= SHORTEST_WATCH {
+            Ended::StreamClosed
+        } else {
+            Ended::TooSoon
         }
     }
 

@@ -1,0 +1,110 @@
+//! What happens when a watch ends.
+
+use super::*;
+use http_body_util::StreamBody;
+use k8s_openapi::api::core::v1::Pod;
+use kube::client::Body;
+use machinery_runtime::Simulation;
+use parking_lot::Mutex;
+use std::sync::Arc;
+
+/// Revisions that were reached.
+#[derive(Default)]
+struct Told(Mutex<Vec<u64>>);
+
+impl Sink for Told {
+    fn upsert(&self, _: Slices) {}
+    fn delete(&self, _: Slices) {}
+    fn replace(&self, _: Vec<Slices>) {}
+    fn reached(&self, revision: Revision) {
+        self.0.lock().push(revision.0);
+    }
+}
+
+/// What a server says in its next watch, before the stream ends or breaks.
+struct Watch {
+    says: &'static str,
+    breaks: bool,
+}
+
+const NOTHING: &str = "";
+const START: &str = concat!(
+    r#"{"type":"BOOKMARK","object":{"kind":"Pod","apiVersion":"v1","metadata":{"resourceVersion":"1","#,
+    r#""annotations":{"k8s.io/initial-events-end":"true"}}}}"#,
+    "\n"
+);
+const NEWS: &str = concat!(
+    r#"{"type":"ADDED","object":{"metadata":{"name":"a","namespace":"n","resourceVersion":"2"}}}"#,
+    "\n"
+);
+
+/// Revisions reached, and how long after the start each watch was asked for, in seconds rounded down.
+fn reflect(watches: Vec<Watch>) -> (Vec<u64>, Vec<u64>) {
+    let simulation = Simulation::new(1);
+    let runtime = simulation.runtime();
+    simulation.run(async move {
+        let (told, asked) = (Arc::new(Told::default()), Arc::new(Mutex::new(Vec::new())));
+        let weak: Weak<dyn Sink> = Arc::downgrade(&(told.clone() as Arc<dyn Sink>));
+        let (mut left, times, clock) = (watches.into_iter(), asked.clone(), runtime.clone());
+        let (done, all_asked) = futures::channel::oneshot::channel::<()>();
+        let mut done = Some(done);
+        let server = tower::service_fn(move |_: http::Request<Body>| {
+            times.lock().push(clock.monotonic().as_secs());
+            let next = left.next();
+            if next.is_none() {
+                drop(done.take());
+            }
+            async move { Ok::<_, std::convert::Infallible>(http::Response::new(stream(next))) }
+        });
+        let client = Client::in_process(server, runtime.clone());
+        let _reflector = runtime.spawn(
+            "reflector",
+            run(client, runtime.clone(), ListWatch::of::<Pod>(), weak),
+        );
+        let _ = all_asked.await;
+        let told = told.0.lock().clone();
+        let asked = asked.lock().clone();
+        (told, asked)
+    })
+}
+
+type Piece = Result<http_body::Frame<Bytes>, std::io::Error>;
+
+/// The last watch stays open.
+fn stream(watch: Option<Watch>) -> StreamBody<futures::stream::BoxStream<'static, Piece>> {
+    let Some(watch) = watch else {
+        return StreamBody::new(futures::stream::pending().boxed());
+    };
+    let mut pieces = vec![Ok(http_body::Frame::data(Bytes::from_static(
+        watch.says.as_bytes(),
+    )))];
+    if watch.breaks {
+        pieces.push(Err(std::io::ErrorKind::ConnectionReset.into()));
+    }
+    StreamBody::new(futures::stream::iter(pieces).boxed())
+}
+
+fn watch(says: &'static str, breaks: bool) -> Watch {
+    Watch { says, breaks }
+}
+
+#[test]
+fn a_watch_that_said_something_is_resumed_at_once_however_it_ended() {
+    let (told, asked) = reflect(vec![
+        watch(START, true),
+        watch(NEWS, true),
+        watch(NEWS, true),
+        watch(NEWS, false),
+        watch(NEWS, true),
+    ]);
+    assert_eq!(told, [1, 2, 2, 2, 2]);
+    assert_eq!(asked, [0; 6]);
+}
+
+#[test]
+fn a_watch_that_ends_at_once_and_says_nothing_is_asked_for_later_and_later() {
+    let silent = || watch(NOTHING, true);
+    let (_, asked) = reflect(vec![watch(START, false), silent(), silent(), silent(), silent()]);
+    let waits: Vec<u64> = asked.windows(2).skip(1).map(|pair| pair[1] - pair[0]).collect();
+    assert!(waits.is_sorted() && waits.last() > waits.first(), "{waits:?}");
+}
