@@ -8,8 +8,11 @@ use machinery_meta::ObjectKey;
 use serde_json::{Value, json};
 
 impl World {
-    /// The pod runs and is ready.
+    /// The pod runs and is ready; one that has ended stays so, as every node agent has it.
     pub(crate) async fn pod_is_ready(&self, pod: &Seen) {
+        if pod.is_ended_pod() {
+            return;
+        }
         let status = json!({"phase": "Running", "conditions": [self.condition("Ready", true)]});
         self.patch_status::<Pod>(&pod.key, status).await;
     }
