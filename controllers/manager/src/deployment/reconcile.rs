@@ -2,6 +2,7 @@
 
 use super::plan::{DeploymentRef, Plan, Scale, SetRef, Snapshot, plan};
 use super::revisions::{self, REVISION};
+use super::rolling::counts_are_of_its_size;
 use super::status::{Progress, deadline, status};
 use crate::pod_control::reference;
 use crate::views::template::{OwnerReference, POD_TEMPLATE_HASH, TemplateMeta};
@@ -104,9 +105,7 @@ impl DeploymentReconciler {
     /// it has seen the set's size and every pod it made.
     fn may_run(&self, set: &SetRef) -> bool {
         let pods = self.pods.by_index(IndexName::CONTROLLER, &set.uid().0);
-        set.status.observed_generation != set.header.generation
-            || set.status.replicas > 0
-            || pods.iter().any(|pod| !pod.is_terminal())
+        !counts_are_of_its_size(set) || set.status.replicas > 0 || pods.iter().any(|pod| !pod.is_terminal())
     }
 
     /// The sets it controls, after adopting orphans that match and releasing what does not.

@@ -1,6 +1,7 @@
 //! Numbers the sets: which is the new one, what it is called, what its annotations say, which old ones go.
 
 use super::plan::SetRef;
+use super::rolling::counts_are_of_its_size;
 use crate::views::template::{POD_TEMPLATE_HASH, fnv};
 use crate::views::{DeploymentView, ReplicaSetView};
 use machinery_client::Object;
@@ -126,11 +127,7 @@ pub(super) fn to_clean_up(deployment: &DeploymentView, old: &[SetRef]) -> Vec<Se
         .saturating_sub(usize::try_from(limit).unwrap_or(0));
     candidates.sort_by_key(|set| (revision(set), set.created));
     candidates.truncate(excess);
-    let empty = |set: &SetRef| {
-        set.replicas == 0
-            && set.status.replicas == 0
-            && set.status.observed_generation >= set.header.generation
-    };
+    let empty = |set: &SetRef| set.replicas == 0 && set.status.replicas == 0 && counts_are_of_its_size(set);
     candidates.retain(empty);
     candidates
 }

@@ -40,7 +40,7 @@ pub(super) fn scale_old(
     let mut sizes: Vec<(SetRef, i32)> = old.iter().map(|set| (set.clone(), set.replicas)).collect();
     sizes.sort_by_key(|(set, _)| (set.created, set.key().clone()));
     let old_total: i32 = sizes.iter().map(|(_, size)| size).sum();
-    if old_total == 0 {
+    if old_total == 0 || !old.iter().chain([new]).all(counts_are_of_its_size) {
         return Vec::new();
     }
     let min_available = deployment.replicas - rolling.max_unavailable;
@@ -78,6 +78,13 @@ fn scale_down_available(sizes: &mut [(SetRef, i32)], new: &SetRef, min_available
         *size -= step;
         room -= step;
     }
+}
+
+/// Whether what status counts is there now that the set has come to its size. A set that shrinks and grows again still
+/// counts pods that went in between, until its controller has seen the new size: nothing is built on those. Upstream
+/// builds on them, and can fall below the minimum.
+pub(super) fn counts_are_of_its_size(set: &SetRef) -> bool {
+    set.status.observed_generation >= set.header.generation
 }
 
 /// The pods of a set that are available and stay so. What status counts beyond the set's size is about to go: upstream

@@ -2,6 +2,7 @@
 
 use super::plan::{Scale, SetRef};
 use super::revisions::{MAX_REPLICAS, desired_of};
+use super::rolling::counts_are_of_its_size;
 use crate::views::DeploymentView;
 
 /// Whether `spec.replicas` is not what the active sets were last scaled for.
@@ -56,6 +57,7 @@ fn is_saturated(deployment: &DeploymentView, new: &SetRef) -> bool {
     new.replicas == deployment.replicas
         && desired_of(new) == Some(deployment.replicas)
         && new.status.available_replicas == deployment.replicas
+        && counts_are_of_its_size(new)
 }
 
 fn in_proportion(

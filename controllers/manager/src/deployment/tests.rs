@@ -85,6 +85,20 @@ fn rolling() {
         None,
         &[("old", 1)],
     );
+    // The new set shrank and grew again, and counts pods of before that: nothing is built on them.
+    let loose = json!({"strategy": {"rollingUpdate": {"maxSurge": 1, "maxUnavailable": 1}}});
+    let mut late = set("new", 3, 2, 3);
+    late["metadata"]["generation"] = json!(4);
+    late["status"]["observedGeneration"] = json!(3);
+    let old = set("old", 1, 1, 3);
+    check(
+        &deployment(3, loose.clone()),
+        &[old.clone(), late.clone()],
+        None,
+        &[],
+    );
+    late["status"]["observedGeneration"] = json!(4);
+    check(&deployment(3, loose), &[old, late], None, &[("old", 0)]);
     // Pods of an old set that are not available go first, and free room.
     check(
         &three,

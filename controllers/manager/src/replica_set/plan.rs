@@ -29,6 +29,7 @@ pub(super) struct Snapshot {
 #[derive(Debug, Default)]
 pub(super) struct Plan {
     pub(super) create: usize,
+    /// The pods to delete; once they are, none of `active`.
     pub(super) delete: Vec<PodRef>,
     pub(super) adopt: Vec<PodRef>,
     pub(super) release: Vec<PodRef>,

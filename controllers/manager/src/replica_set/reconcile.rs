@@ -39,8 +39,8 @@ impl Reconciler for ReplicaSetReconciler {
             let awaited = self.expectations.settle(key, &self.pods);
             self.create_again(&set, &owner, awaited.unacknowledged.clone())
                 .await?;
-            let plan = plan(&self.snapshot(&set, awaited.is_settled()));
-            let failure = self.act(&set, &owner, &plan).await;
+            let mut plan = plan(&self.snapshot(&set, awaited.is_settled()));
+            let failure = self.act(&set, &owner, &mut plan).await;
             self.write_status(&set, &plan, failure.as_ref().map(|(failure, _)| failure))
                 .await?;
             match failure {
@@ -110,7 +110,7 @@ impl ReplicaSetReconciler {
         &self,
         set: &Set,
         owner: &ObjectReference,
-        plan: &Plan,
+        plan: &mut Plan,
     ) -> Option<(Failure, ReconcileError)> {
         if let Err(error) = self.claim(set, owner, plan).await {
             let failure = Failure {
@@ -142,15 +142,24 @@ impl ReplicaSetReconciler {
             };
             return Some((failure, error));
         }
+        self.delete(owner, plan).await
+    }
+
+    /// Deletes; what is deleted counts no more, so that whoever reads of the set's size in status reads no more
+    /// available pods than stay.
+    async fn delete(&self, owner: &ObjectReference, plan: &mut Plan) -> Option<(Failure, ReconcileError)> {
         let deletions = plan
             .delete
             .iter()
             .map(|pod| self.pod_control.delete(&self.expectations, owner, pod));
-        let failed: Vec<_> = futures::future::join_all(deletions)
-            .await
-            .into_iter()
-            .filter_map(Result::err)
-            .collect();
+        let done = futures::future::join_all(deletions).await;
+        let mut failed = Vec::new();
+        for (pod, done) in plan.delete.iter().zip(done) {
+            match done {
+                Ok(()) => plan.active.retain(|own| own.uid() != pod.uid()),
+                Err(error) => failed.push(error),
+            }
+        }
         let count = failed.len();
         let first = failed.into_iter().next()?;
         let failure = Failure {
