@@ -1,5 +1,6 @@
 //! Pods end well and badly, and are deleted, and the Job is suspended now and then: never more at work than allowed,
-//! every success counted once, and with indexes never two at one index.
+//! every success counted once, and with indexes never two at one index. Where containers start again in their pods, no
+//! pod follows the one that has used up the tries.
 
 use crate::Story;
 use crate::model::{Change, Model, Seen};
@@ -13,6 +14,9 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 const COMPLETIONS: i64 = 6;
+/// Restarts of the container that end a Job of [`Restarting`].
+const RESTARTS: i64 = 3;
+const RESTART_COUNT: &str = "/status/containerStatuses/0/restartCount";
 const INDEX: &str = "batch.kubernetes.io/job-completion-index";
 
 #[derive(Default)]
@@ -139,6 +143,55 @@ async fn change(world: &World, spec: serde_json::Value) {
 
 fn active(model: &Model) -> impl Iterator<Item = &Arc<Seen>> {
     model.all("Pod").filter(|pod| pod.is_active_pod())
+}
+
+/// One pod, whose container ends badly and is started again in it.
+#[derive(Default)]
+struct Restarting {
+    used_up: bool,
+}
+
+impl Story for Restarting {
+    const CONTROLLERS: &'static [&'static str] = &["job-controller"];
+    const STEPS: u32 = 12;
+
+    async fn begin(&mut self, world: &World) {
+        let job = json!({"metadata": {"name": "a"}, "spec": {"backoffLimit": RESTARTS,
+            "template": {"spec": {"restartPolicy": "OnFailure", "containers": [{"name": "c", "image": "i"}]}}}});
+        world.create::<Job>(job).await.unwrap();
+    }
+
+    async fn act(&mut self, world: &World, model: &Model) {
+        for pod in active(model) {
+            let restarts = pod.number(RESTART_COUNT) + 1;
+            let containers =
+                json!([{"name": "c", "restartCount": restarts, "image": "i", "imageID": "", "ready": false}]);
+            let status = json!({"phase": "Running", "containerStatuses": containers});
+            world.patch_status::<Pod>(&pod.key, status).await;
+        }
+    }
+
+    fn holds(&mut self, model: &Model, change: &Change) -> Result<(), String> {
+        if self.used_up && change.made("Pod").is_some() {
+            return Err("made after the tries were used up".to_owned());
+        }
+        self.used_up |= model.all("Pod").any(|pod| pod.number(RESTART_COUNT) >= RESTARTS);
+        Ok(())
+    }
+
+    fn settled(&self, model: &Model) -> Result<(), String> {
+        let job = model.get("Job", "default", "a").ok_or("no job")?;
+        let counted = (job.number("/status/failed"), job.number("/status/active"));
+        if job.condition("Failed") != "True" || counted != (1, 0) || model.all("Pod").next().is_some() {
+            return Err(format!("{:?}", job.at("/status")));
+        }
+        Ok(())
+    }
+}
+
+#[test]
+fn restarted_containers_use_up_the_tries() {
+    tell(Restarting::default);
 }
 
 #[test]

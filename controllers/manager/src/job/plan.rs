@@ -4,7 +4,7 @@ use super::indexes;
 use super::tracking::{Tracked, completions, has_failed, has_succeeded, track};
 use crate::pod_control::BURST_REPLICAS;
 use crate::views::pod::is_active;
-use crate::views::{Condition, JobStatus, JobView, PodView, find, seconds, time};
+use crate::views::{Condition, JobStatus, JobView, Phase, PodView, find, seconds, time};
 use jiff::{SignedDuration, Timestamp};
 use machinery_client::Object;
 use std::collections::BTreeSet;
@@ -130,14 +130,7 @@ fn end(snapshot: &Snapshot, tracked: &Tracked, active: &[PodRef]) -> Option<End>
     if let Some(end) = success(snapshot, tracked, active) {
         return Some(end);
     }
-    let restarts: i32 = active.iter().map(|pod| pod.restarts).sum();
-    let too_many_restarts = job.restarts_on_failure
-        && if job.backoff_limit == 0 {
-            restarts > 0
-        } else {
-            restarts >= job.backoff_limit
-        };
-    if tracked.all_failed() > job.backoff_limit || too_many_restarts {
+    if tracked.all_failed() > job.backoff_limit || restarts_too_often(snapshot) {
         return failed(
             "BackoffLimitExceeded",
             "Job has reached the specified backoff limit".to_owned(),
@@ -163,6 +156,19 @@ fn end(snapshot: &Snapshot, tracked: &Tracked, active: &[PodRef]) -> Option<End>
         return failed("FailedIndexes", "Job has failed indexes".to_owned());
     }
     None
+}
+
+/// Whether containers that start again where they ended badly have used up the tries. A pod that is on its way out
+/// for that reason still says so.
+fn restarts_too_often(snapshot: &Snapshot) -> bool {
+    let limit = snapshot.job.backoff_limit;
+    let there = snapshot
+        .pods
+        .iter()
+        .filter(|pod| matches!(pod.phase, Phase::Pending | Phase::Running));
+    let restarts = there.fold(0_i32, |sum, pod| sum.saturating_add(pod.restarts_together));
+    // Where no failure is granted, the first restart is one too many.
+    snapshot.job.restarts_on_failure && restarts >= limit.max(1)
 }
 
 fn success(snapshot: &Snapshot, tracked: &Tracked, active: &[PodRef]) -> Option<End> {

@@ -172,6 +172,39 @@ fn jobs_end() {
     assert_eq!(names(&plan.delete), ["a"]);
 }
 
+/// A pod whose containers were restarted so often, the one that ran first among them.
+fn restarted(uid: &str, phase: &str, first: i32, then: i32) -> Value {
+    let mut pod = pod(uid, phase, true, None);
+    pod["status"]["initContainerStatuses"] = json!([{"name": "i", "restartCount": first}]);
+    pod["status"]["containerStatuses"] = json!([{"name": "c", "restartCount": then}]);
+    pod
+}
+
+#[test]
+fn restarts_of_containers_use_up_the_tries() {
+    let limited = |limit: i32| {
+        let mut job = job(json!({"backoffLimit": limit, "parallelism": 1}), json!({}));
+        job["spec"]["template"]["spec"]["restartPolicy"] = json!("OnFailure");
+        job
+    };
+    let mut leaving = restarted("a", "Running", 0, 1);
+    leaving["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+    // Deleted for having used them up, before the news of the condition is here: no other pod is made.
+    for (limit, pods) in [
+        (1, vec![leaving]),
+        (0, vec![restarted("a", "Running", 0, 1)]),
+        (3, vec![restarted("a", "Pending", 1, 2)]),
+    ] {
+        check_end(&limited(limit), &pods, "FailureTarget", "BackoffLimitExceeded");
+    }
+    for (limit, pods) in [
+        (0, vec![restarted("a", "Running", 0, 0)]),
+        (3, vec![restarted("a", "Running", 1, 1)]),
+    ] {
+        assert_eq!(round(&limited(limit), &pods).status.conditions, []);
+    }
+}
+
 #[test]
 fn suspended_jobs_have_no_pods() {
     let suspended = job(json!({"suspend": true}), json!({}));

@@ -43,6 +43,8 @@ pub struct PodView {
     pub deletion_cost: i32,
     /// The largest restart count of its containers.
     pub restarts: i32,
+    /// The restarts of all its containers together, those that run first among them.
+    pub restarts_together: i32,
     /// `status.podIPs`.
     pub ips: Box<[Box<str>]>,
     /// `spec.hostname`.
@@ -148,6 +150,11 @@ impl Projection for PodView {
                 .map(|own| own.restart_count)
                 .max()
                 .unwrap_or(0),
+            restarts_together: status
+                .init_container_statuses
+                .iter()
+                .chain(&status.container_statuses)
+                .fold(0, |sum, own| sum.saturating_add(own.restart_count)),
             completion_index: annotation("batch.kubernetes.io/job-completion-index")
                 .and_then(|index| index.parse().ok()),
             index_failures: annotation("batch.kubernetes.io/job-index-failure-count")
