@@ -200,7 +200,11 @@ async fn lists_are_made_as_memory_allows() {
     slow.read_u8().await.unwrap();
     let refused = yaml().await.is(429);
     assert_eq!(refused.headers["retry-after"], "1");
-    assert_eq!(refused.json()["reason"], "TooManyRequests");
+    assert!(
+        refused.body.contains("reason: TooManyRequests\n"),
+        "{}",
+        refused.body
+    );
     // Sent from what is stored, a list weighs next to nothing.
     drop(cluster.admin().get(CONFIG_MAPS).await.is(200));
     drop(slow);
