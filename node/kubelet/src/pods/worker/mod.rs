@@ -1,4 +1,6 @@
-//! One pod's worker: observe, decide, act, report; then wait to be woken.
+//! One pod's worker: observe, decide, act, report; then wait to be woken. [`ending`] has how it ends.
+
+mod ending;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
@@ -6,7 +8,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Pod, PodStatus};
-use kube::api::{Api, DeleteParams, Patch, PatchParams, Preconditions};
+use kube::api::{Api, Patch, PatchParams};
 use machinery_runtime::Runtime;
 use node_sys::mount::Mounter;
 use node_volume::{ObjectSource, VolumeSet};
@@ -21,8 +23,8 @@ use super::status_patch::status_patch;
 use super::{full_name, full_name_with_uid, name, namespace, spec, termination, uid};
 use crate::api::events::{EventKind, EventRecorder};
 use crate::api::objects::Objects;
-use crate::containers::control::{ContainerControl, PodFacilities, grace_period};
-use crate::containers::{files, resources};
+use crate::containers::control::{ContainerControl, PodFacilities};
+use crate::containers::files;
 use crate::probes::ProbeManager;
 
 /// After a failed step the pod is looked at again after this long, as upstream's.
@@ -554,120 +556,6 @@ impl PodWorker {
                 .pod(pod, EventKind::Normal, "DeadlineExceeded", message);
             self.failure = Some(("DeadlineExceeded".into(), message.into()));
         }
-    }
-
-    /// The pod is to end or has ended: stop what runs, say how it ended, clean up, let it be deleted.
-    async fn end(&mut self, pod: &Arc<Pod>, observed: &ObservedPod) -> Result<Next, node_cri::CriError> {
-        self.probes.stop();
-        let still =
-            observed.running().next().is_some() || observed.sandboxes.iter().any(|sandbox| sandbox.ready);
-        if still {
-            self.report(pod, observed, false).await;
-            self.stop_listening(pod, observed).await?;
-        }
-        let observed = self.observe().await?;
-        if observed.running().next().is_some() {
-            return Ok(self.after(RETRY_WRITE_AFTER));
-        }
-        if !self.report(pod, &observed, true).await {
-            return Ok(self.after(RETRY_WRITE_AFTER));
-        }
-        self.ended = true;
-        if !self.clean_up(pod) {
-            return Ok(self.after(RETRY_AFTER));
-        }
-        if self.pod().metadata.deletion_timestamp.is_none() {
-            return Ok(Next::Wait(None));
-        }
-        self.remove_everything(&observed).await?;
-        Ok(self.delete_object(pod).await)
-    }
-
-    /// Stops everything, in less time if meanwhile less is given.
-    async fn stop_listening(&self, pod: &Arc<Pod>, observed: &ObservedPod) -> Result<(), node_cri::CriError> {
-        let control = &self.context.control;
-        let stopping = termination::stop_all(control, pod, observed, None);
-        tokio::pin!(stopping);
-        let mut grace = grace_period(pod);
-        loop {
-            tokio::select! {
-                biased;
-                outcome = &mut stopping => return outcome,
-                () = self.inbox.wake.notified() => {
-                    let shorter = if self.is_gone() { 1 } else { grace_period(&self.pod()) };
-                    if shorter < grace {
-                        grace = shorter;
-                        termination::hurry(control, observed, grace).await;
-                    }
-                }
-            }
-        }
-    }
-
-    /// Takes down volumes and groups; false if something is in the way.
-    fn clean_up(&mut self, pod: &Pod) -> bool {
-        if self.cleaned {
-            return true;
-        }
-        if let Err(error) = self.volumes.tear_down() {
-            tracing::warn!(pod = %full_name(pod), error = %error, "volumes not taken down");
-            return false;
-        }
-        let config = &self.context.control.config;
-        for group in resources::possible_pod_cgroups(&config.cgroup_root, &self.uid) {
-            if let Err(error) = self.context.control.cgroups.remove(&group) {
-                tracing::warn!(pod = %full_name(pod), error = %error, "pod group not removed");
-                return false;
-            }
-        }
-        self.cleaned = true;
-        true
-    }
-
-    async fn remove_everything(&self, observed: &ObservedPod) -> Result<(), node_cri::CriError> {
-        for sandbox in &observed.sandboxes {
-            self.context.control.remove_sandbox(&sandbox.id).await?;
-        }
-        let folder = files::log_folder(&self.context.control.config, &self.pod());
-        let _ = std::fs::remove_dir_all(folder);
-        Ok(())
-    }
-
-    async fn delete_object(&self, pod: &Pod) -> Next {
-        let api: Api<Pod> = Api::namespaced(self.context.client.clone(), namespace(pod));
-        let params = DeleteParams {
-            grace_period_seconds: Some(0),
-            preconditions: Some(Preconditions {
-                uid: Some(self.uid.clone()),
-                resource_version: None,
-            }),
-            ..DeleteParams::default()
-        };
-        match api.delete(name(pod), &params).await {
-            Ok(_) => Next::Wait(None),
-            Err(kube::Error::Api(refused)) if refused.code == 404 || refused.code == 409 => Next::Done,
-            Err(error) => {
-                tracing::debug!(pod = %full_name(pod), error = %error, "pod object not deleted");
-                self.after(RETRY_WRITE_AFTER)
-            }
-        }
-    }
-
-    /// The object has gone without us: nothing to report, everything to remove.
-    async fn vanish(&mut self, pod: &Arc<Pod>, observed: &ObservedPod) -> Result<Next, node_cri::CriError> {
-        self.probes.stop();
-        termination::stop_all(
-            &self.context.control,
-            pod,
-            observed,
-            Some(grace_period(pod).min(1)),
-        )
-        .await?;
-        if !self.clean_up(pod) {
-            return Ok(self.after(RETRY_AFTER));
-        }
-        self.remove_everything(observed).await?;
-        Ok(Next::Done)
     }
 }
 
