@@ -19,6 +19,8 @@ const LOOK_AFTER: Duration = Duration::from_secs(10);
 /// Until then, after this part of the time it has not been, within these bounds.
 const LOOK_SOON: (Duration, Duration) = (Duration::from_millis(10), Duration::from_secs(1));
 const LOOK_SOON_PART: u32 = 8;
+/// A runtime that says nothing for so long is down; upstream's `baseRuntimeSyncThreshold`.
+const RUNTIME_SILENCE: Duration = Duration::from_secs(30);
 /// Written at least this often, so that the heartbeat shows.
 const WRITE_AFTER: Duration = Duration::from_secs(300);
 /// Upstream's `nodeStatusMaxImages`.
@@ -46,19 +48,10 @@ impl std::fmt::Debug for StatusKeeper {
     }
 }
 
-/// How the runtime is.
-pub async fn health(cri: &CriClient) -> Health {
-    let answer = match cri.status(v1::StatusRequest { verbose: false }).await {
-        Ok(answer) => answer,
-        Err(error) => {
-            let message = format!("[container runtime is down: {}]", error.message());
-            return Health {
-                runtime_ready: false,
-                network_ready: false,
-                message,
-            };
-        }
-    };
+/// How the runtime is, or why it does not answer.
+async fn health(cri: &CriClient) -> Result<Health, String> {
+    let answer = cri.status(v1::StatusRequest { verbose: false }).await;
+    let answer = answer.map_err(|error| error.message())?;
     let conditions = answer.status.unwrap_or_default().conditions;
     let of = |kind: &str| conditions.iter().find(|condition| condition.r#type == kind);
     let is_ready = |kind: &str| of(kind).is_some_and(|condition| condition.status);
@@ -76,10 +69,44 @@ pub async fn health(cri: &CriClient) -> Health {
         .into_iter()
         .filter_map(complaint)
         .collect();
-    Health {
+    Ok(Health {
         runtime_ready: is_ready("RuntimeReady"),
         network_ready: is_ready("NetworkReady"),
         message: complaints.join(", "),
+    })
+}
+
+/// The runtime's last word, and when it came. A runtime that is started again is silent for a moment, in which its
+/// containers run on: only a long silence says something of the node.
+struct Heard(Option<(Health, Duration)>);
+
+impl Heard {
+    /// Nothing yet; but where the node was ready when the agent last ended, its containers have run on.
+    fn before(status: &NodeStatus, now: Duration) -> Self {
+        let mut conditions = status.conditions.iter().flatten();
+        let was_ready = conditions.any(|own| own.type_ == "Ready" && own.status == "True");
+        let well = Health {
+            runtime_ready: true,
+            network_ready: true,
+            message: String::new(),
+        };
+        Self(was_ready.then_some((well, now)))
+    }
+
+    /// What counts now.
+    fn take(&mut self, asked: Result<Health, String>, now: Duration) -> Health {
+        match (asked, &self.0) {
+            (Ok(health), _) => {
+                self.0 = Some((health.clone(), now));
+                health
+            }
+            (Err(_), Some((health, at))) if now - *at < RUNTIME_SILENCE => health.clone(),
+            (Err(error), _) => Health {
+                runtime_ready: false,
+                network_ready: false,
+                message: format!("[container runtime is down: {error}]"),
+            },
+        }
     }
 }
 
@@ -89,12 +116,15 @@ impl StatusKeeper {
         let mut last = node.status.clone().unwrap_or_default();
         let mut written_at = self.runtime.monotonic();
         let mut was_ready = None;
-        let mut last_ready = self.runtime.monotonic();
+        let mut last_well = self.runtime.monotonic();
+        let mut heard = Heard::before(&last, last_well);
         loop {
-            let health = health(&self.cri).await;
+            let asked = health(&self.cri).await;
+            let answers = asked.is_ok();
+            let health = heard.take(asked, self.runtime.monotonic());
             let ready = health.is_ready();
             let mut status = facts::status(&self.config, &self.facts, &health, self.runtime.now(), &last);
-            status.images = Some(self.images().await);
+            status.images = self.images().await.or_else(|| last.images.clone());
             let due = self.runtime.monotonic() - written_at >= WRITE_AFTER;
             if due || facts::differs(&last, &status) {
                 match self.write(&last, &status).await {
@@ -108,11 +138,12 @@ impl StatusKeeper {
                 }
             }
             let now = self.runtime.monotonic();
-            let pause = match ready {
+            let well = ready && answers;
+            let pause = match well {
                 true => LOOK_AFTER,
-                false => ((now - last_ready) / LOOK_SOON_PART).clamp(LOOK_SOON.0, LOOK_SOON.1),
+                false => ((now - last_well) / LOOK_SOON_PART).clamp(LOOK_SOON.0, LOOK_SOON.1),
             };
-            last_ready = if ready { now } else { last_ready };
+            last_well = if well { now } else { last_well };
             self.runtime.sleep(pause).await;
         }
     }
@@ -130,10 +161,10 @@ impl StatusKeeper {
         self.events.node(node, EventKind::Normal, reason, text);
     }
 
-    async fn images(&self) -> Vec<ContainerImage> {
-        let Ok(answer) = self.cri.list_images(v1::ListImagesRequest { filter: None }).await else {
-            return Vec::new();
-        };
+    /// None where the runtime does not answer.
+    async fn images(&self) -> Option<Vec<ContainerImage>> {
+        let answer = self.cri.list_images(v1::ListImagesRequest { filter: None }).await;
+        let answer = answer.ok()?;
         let mut images: Vec<ContainerImage> = answer
             .images
             .into_iter()
@@ -144,7 +175,7 @@ impl StatusKeeper {
             .collect();
         images.sort_by_key(|image| std::cmp::Reverse(image.size_bytes));
         images.truncate(IMAGES_MAX);
-        images
+        Some(images)
     }
 
     /// Only what differs: the conditions of others and their order stay as they are.
@@ -164,5 +195,26 @@ impl StatusKeeper {
         api.patch_status(name, &PatchParams::default(), &Patch::Strategic(&patch))
             .await
             .map(drop)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_short_silence_of_the_runtime_says_nothing_of_the_node() {
+        let well = Health {
+            runtime_ready: true,
+            network_ready: true,
+            message: String::new(),
+        };
+        let silence = || Err("nobody answers".to_owned());
+        let at = Duration::from_secs;
+        let mut heard = Heard::before(&NodeStatus::default(), at(0));
+        assert!(!heard.take(silence(), at(0)).is_ready(), "never heard of");
+        assert!(heard.take(Ok(well), at(10)).is_ready());
+        assert!(heard.take(silence(), at(39)).is_ready());
+        assert!(!heard.take(silence(), at(40)).is_ready());
     }
 }
