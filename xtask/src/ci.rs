@@ -41,9 +41,8 @@ pub(crate) fn run(config: &Config, _: &Arguments) -> Result<()> {
     step("test");
     test::run(config, &test::Arguments::default())?;
     step("doc");
-    let mut doc = process::command("cargo");
-    doc.current_dir(&config.root)
-        .args(["doc", "--quiet", "--workspace", "--no-deps"]);
+    let mut doc = process::cargo(&config.root);
+    doc.args(["doc", "--quiet", "--workspace", "--no-deps"]);
     process::run(doc.env("RUSTDOCFLAGS", "-D warnings"))
 }
 
@@ -52,9 +51,5 @@ pub(crate) fn step(name: &str) {
 }
 
 pub(crate) fn cargo(config: &Config, arguments: &[&str]) -> Result<()> {
-    process::run(
-        process::command("cargo")
-            .current_dir(&config.root)
-            .args(arguments),
-    )
+    process::run(process::cargo(&config.root).args(arguments))
 }

@@ -84,19 +84,16 @@ fn update_file(fresh: &Path, checked_in: &Path, check: bool) -> Result<usize> {
 fn update_table(config: &Config, arguments: &Arguments) -> Result<usize> {
     let work = config.root.join("target/codegen");
     fs::create_dir_all(&work)?;
-    let mut compile = process::command("cargo");
+    let mut compile = process::cargo(&config.root);
     compile
-        .current_dir(&config.root)
         .args(["run", "--quiet", "--package", "machinery-api"])
         .args(["--example", "compile_table", "--"])
         .arg(&work);
     let mut names = vec!["table.bin"];
     if arguments.descriptions {
         let text = work.join("descriptions.json");
-        let mut print = process::command("cargo");
-        print
-            .current_dir(config.root.join("machinery/api/descriptions"))
-            .args(["run", "--quiet"]);
+        let mut print = process::cargo(&config.root.join("machinery/api/descriptions"));
+        print.args(["run", "--quiet"]);
         fs::write(&text, process::output(&mut print)?)?;
         compile.arg(text);
         names.push("descriptions.bin");

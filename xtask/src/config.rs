@@ -19,7 +19,10 @@ impl Config {
         reason = "this is the config.rs the rule asks for"
     )]
     pub(crate) fn read() -> Result<Self> {
-        let root = PathBuf::from(env!("CARGO_MANIFEST_DIR"))
+        // As cargo says it to a program it runs: what was compiled in is another tree's when its target directory was copied.
+        let package =
+            std::env::var("CARGO_MANIFEST_DIR").unwrap_or_else(|_| env!("CARGO_MANIFEST_DIR").to_owned());
+        let root = PathBuf::from(package)
             .parent()
             .context("xtask lies in the root")?
             .to_owned();

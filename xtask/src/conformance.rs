@@ -163,10 +163,8 @@ fn escape(name: &str) -> String {
 }
 
 fn record(config: &Config, report: &Path, dry_run: bool) -> Result<()> {
-    let mut build = process::command("cargo");
-    build
-        .current_dir(&config.root)
-        .args(["build", "--quiet", "--workspace", "--bin", "conformance"]);
+    let mut build = process::cargo(&config.root);
+    build.args(["build", "--quiet", "--workspace", "--bin", "conformance"]);
     process::run(&mut build)?;
     let mut command = process::command(config.root.join("target/debug/conformance"));
     command

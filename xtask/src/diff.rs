@@ -35,7 +35,7 @@ pub(crate) struct Arguments {
 pub(crate) fn run(config: &Config, arguments: &Arguments) -> Result<()> {
     let work = config.root.join("target/diff");
     fs::create_dir_all(&work)?;
-    process::run(process::command("cargo").current_dir(&config.root).args([
+    process::run(process::cargo(&config.root).args([
         "build",
         "--quiet",
         "--package",

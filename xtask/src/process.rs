@@ -13,6 +13,22 @@ pub fn command(program: impl AsRef<std::ffi::OsStr>) -> Command {
     Command::new(program)
 }
 
+/// cargo, as the user's shell would start it in `directory`.
+///
+/// `cargo xtask` is itself run by cargo, which tells it about the package xtask. A cargo below that passes this on to build
+/// scripts, and one that looks at it (ring's) then builds itself and everything above it anew.
+pub fn cargo(directory: &std::path::Path) -> Command {
+    let mut command = command("cargo");
+    for (name, _) in std::env::vars_os() {
+        let told = name.to_string_lossy();
+        if told.starts_with("CARGO_PKG_") || told.starts_with("CARGO_MANIFEST_") {
+            command.env_remove(&name);
+        }
+    }
+    command.current_dir(directory);
+    command
+}
+
 /// Runs to the end, output passed through; a failure names the command.
 pub fn run(command: &mut Command) -> Result<()> {
     let status = command

@@ -37,9 +37,8 @@ impl Subject {
     ) -> Result<Self> {
         tools::ensure(config, &["kubectl"])?;
         println!("building knarr …");
-        let mut build = process::command("cargo");
+        let mut build = process::cargo(&config.root);
         build
-            .current_dir(&config.root)
             // The whole workspace's features, so that what tests have built is used again.
             .args(["build", "--quiet", "--workspace", "--bin", "knarr"]);
         if release {

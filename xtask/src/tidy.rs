@@ -50,10 +50,8 @@ struct Dependency {
 }
 
 fn metadata(config: &Config) -> Result<Metadata> {
-    let mut command = process::command("cargo");
-    command
-        .current_dir(&config.root)
-        .args(["metadata", "--format-version", "1", "--locked"]);
+    let mut command = process::cargo(&config.root);
+    command.args(["metadata", "--format-version", "1", "--locked"]);
     serde_json::from_str(&process::output(&mut command)?).context("reading cargo metadata")
 }
 

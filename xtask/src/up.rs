@@ -60,14 +60,8 @@ fn build(config: &Config, dev: bool) -> Result<PathBuf> {
     };
     packages::ensure(packages::BUILD)?;
     println!("==> building the binary ({profile})");
-    let mut build = process::command("cargo");
-    process::run(build.current_dir(&config.root).args([
-        "build",
-        "--profile",
-        profile,
-        "--package",
-        "knarr",
-    ]))?;
+    let mut build = process::cargo(&config.root);
+    process::run(build.args(["build", "--profile", profile, "--package", "knarr"]))?;
     Ok(config.root.join("target").join(folder).join("knarr"))
 }
 

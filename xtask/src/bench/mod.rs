@@ -84,10 +84,8 @@ fn build(config: &Config, arguments: &Arguments) -> Result<Built> {
         false => ("release", "release"),
     };
     println!("==> building ({profile})");
-    let mut build = process::command("cargo");
-    build
-        .current_dir(&config.root)
-        .args(["build", "--profile", profile]);
+    let mut build = process::cargo(&config.root);
+    build.args(["build", "--profile", profile]);
     build.args([
         "--package",
         "knarr",
