@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-/// The program (`node-cri`'s example `start_pods`) and what it is to use.
+/// The program (`node-cri`'s `start_pods`) and what it is to use.
 #[derive(Debug, Clone)]
 pub struct Direct {
     pub program: PathBuf,

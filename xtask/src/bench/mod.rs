@@ -85,23 +85,11 @@ fn build(config: &Config, arguments: &Arguments) -> Result<Built> {
     };
     println!("==> building ({profile})");
     let mut build = process::cargo(&config.root);
-    build.args(["build", "--profile", profile]);
-    build.args([
-        "--package",
-        "knarr",
-        "--package",
-        "conformance",
-        "--package",
-        "node-cri",
-    ]);
-    build.args([
-        "--bin",
-        "knarr",
-        "--bin",
-        "knarr-bench",
-        "--example",
-        "start_pods",
-    ]);
+    // The whole workspace's features and no example, whose package would bring those of its tests: `up` has built the same.
+    build.args(["build", "--profile", profile, "--workspace"]);
+    for program in ["knarr", "knarr-bench", "start_pods"] {
+        build.args(["--bin", program]);
+    }
     process::run(&mut build)?;
     Ok(Built(config.root.join("target").join(folder)))
 }

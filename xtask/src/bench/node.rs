@@ -52,7 +52,7 @@ impl Isolated {
         let mut bench = self.host.command(built.program("knarr-bench"));
         bench.arg("--kubeconfig").arg(&kubeconfig);
         bench.arg("--node").arg(&self.data_dir);
-        bench.arg("--runtime").arg(built.program("examples/start_pods"));
+        bench.arg("--runtime").arg(built.program("start_pods"));
         // In the class of the bench's own pods: what asks for nothing gets little time beside others.
         let group = format!("{cgroups}/kubepods/besteffort/direct");
         bench.args(["--cgroup-parent", &group, "--"]);
