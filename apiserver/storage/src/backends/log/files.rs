@@ -34,6 +34,8 @@ struct Table {
 pub(super) struct Appender {
     segment: Option<Arc<Segment>>,
     offset: u64,
+    /// Up to here the file has its blocks, blank behind `offset`.
+    laid_out: u64,
     next_batch: u64,
     next_index: u64,
     segment_bytes: u64,
@@ -52,6 +54,9 @@ pub(super) struct Written {
     offset: u64,
     end: u64,
 }
+
+/// How much of a segment gets its blocks ahead of what is written.
+const LAID_OUT_BYTES: u64 = 256 << 10;
 
 impl Files {
     pub(super) fn new(
@@ -185,6 +190,7 @@ impl Appender {
         Self {
             segment: Some(segment),
             offset,
+            laid_out: offset,
             next_batch,
             next_index,
             segment_bytes,
@@ -223,6 +229,9 @@ impl Appender {
         let failed = StorageError::io(format!("writing {}", segment.path.display()));
         segment.file.write_at(offset, bytes).map_err(failed)?;
         let end = offset + bytes.len() as u64;
+        if !files.disk.sync_is_free() {
+            self.lay_out(&segment, end);
+        }
         Ok(Written {
             batch: self.next_batch,
             segment,
@@ -230,6 +239,21 @@ impl Appender {
             offset,
             end,
         })
+    }
+
+    /// Writes blanks behind what was written, now and then: as long as a file keeps its length a sync is one write, not
+    /// one of the data and one of where it is.
+    fn lay_out(&mut self, segment: &Segment, end: u64) {
+        if end <= self.laid_out {
+            return;
+        }
+        let until = (end + LAID_OUT_BYTES).min(self.segment_bytes);
+        let blank = usize::try_from(until.saturating_sub(end)).unwrap_or(0);
+        // Without room for it the batches themselves are tried as long as they can be.
+        self.laid_out = match segment.file.write_at(end, &vec![0; blank]) {
+            Ok(()) => until,
+            Err(_) => end,
+        };
     }
 
     /// Makes it durable.
@@ -255,6 +279,7 @@ impl Appender {
         let segment = Arc::new(Segment::create(&*files.disk, &files.dir, header, &[])?);
         files.add_segment(Arc::clone(&segment));
         self.offset = segment.end();
+        self.laid_out = self.offset;
         self.segment = Some(segment);
         self.next_index += 1;
         self.roll = false;

@@ -1,8 +1,9 @@
 //! What the files look like, byte by byte; `docs/decisions/0002-segment-log.md` says why.
 //!
 //! A segment begins with one sector of header. Then come batches, each what one flush wrote: a header that never
-//! crosses a sector, records with a length and a checksum each, and four bytes of trailer that are not zero. A
-//! checkpoint begins with the same kind of sector, holds blocks of records in key order, and ends with an index.
+//! crosses a sector, records with a length and a checksum each, and four bytes of trailer that are not zero. Behind the
+//! last one there may be blank room for more. A checkpoint begins with the same kind of sector, holds blocks of records
+//! in key order, and ends with an index.
 
 use super::header;
 use super::wire::{Malformed, Put, Reader};
