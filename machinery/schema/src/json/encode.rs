@@ -1,7 +1,8 @@
 //! Trees to JSON, compact and in the tree's order.
 
 use super::number::{write_float, write_int};
-use crate::tree::{Node, Ref, Tag, Tree};
+use crate::table::{Schema, TypeId};
+use crate::tree::{Node, Ref, Tag, Tree, child_type, effective};
 use bytes::Bytes;
 
 /// Appends a tree as JSON.
@@ -11,48 +12,76 @@ pub fn encode_json(tree: &Tree, out: &mut Vec<u8>) {
 
 /// Appends one value as JSON.
 pub fn encode_node(value: Ref<'_>, out: &mut Vec<u8>) {
-    let node = value.node;
-    match node.tag() {
-        Tag::Null => out.extend_from_slice(b"null"),
-        Tag::Bool => out.extend_from_slice(if node.as_bool() { b"true" } else { b"false" }),
-        Tag::Int => write_int(out, node.as_int()),
-        Tag::Float => write_float(out, node.as_float()),
-        Tag::Str => write_string(out, value.tree.text_of(node)),
-        Tag::Raw => out.extend_from_slice(value.tree.text_of(node).as_bytes()),
-        Tag::List => {
-            out.push(b'[');
-            for (at, item) in value.tree.children(node).iter().enumerate() {
-                if at > 0 {
-                    out.push(b',');
-                }
-                encode_node(value.child(*item), out);
-            }
-            out.push(b']');
-        }
-        Tag::Map => {
-            out.push(b'{');
-            for (at, member) in value.tree.children(node).iter().enumerate() {
-                if at > 0 {
-                    out.push(b',');
-                }
-                write_member(value, *member, out);
-            }
-            out.push(b'}');
-        }
-    }
+    let writer = Writer {
+        tree: value.tree,
+        schema: value.schema(),
+    };
+    writer.value(value.node, value.ty, out);
 }
 
-fn write_member(parent: Ref<'_>, member: Node, out: &mut Vec<u8>) {
-    if member.is_named() {
-        write_string(out, parent.tree.key_of(member));
-    } else {
-        // Names of fields need no escapes.
-        out.push(b'"');
-        out.extend_from_slice(parent.tree.name_of(parent.ty, member).as_bytes());
-        out.push(b'"');
+struct Writer<'a> {
+    tree: &'a Tree,
+    schema: &'a Schema,
+}
+
+impl Writer<'_> {
+    /// The type matters only for what has members or items.
+    fn value(&self, node: Node, ty: TypeId, out: &mut Vec<u8>) {
+        match node.tag() {
+            Tag::Null => out.extend_from_slice(b"null"),
+            Tag::Bool => out.extend_from_slice(if node.as_bool() { b"true" } else { b"false" }),
+            Tag::Int => write_int(out, node.as_int()),
+            Tag::Float => write_float(out, node.as_float()),
+            Tag::Str => write_string(out, self.tree.text_of(node)),
+            Tag::Raw => out.extend_from_slice(self.tree.text_of(node).as_bytes()),
+            Tag::List => {
+                let item = child_type(self.schema, ty, Node::NULL);
+                out.push(b'[');
+                for (at, child) in self.tree.children(node).iter().enumerate() {
+                    if at > 0 {
+                        out.push(b',');
+                    }
+                    self.value(*child, item, out);
+                }
+                out.push(b']');
+            }
+            Tag::Map => {
+                let ty = effective(self.schema, ty, Tag::Map);
+                out.push(b'{');
+                for (at, member) in self.tree.children(node).iter().enumerate() {
+                    if at > 0 {
+                        out.push(b',');
+                    }
+                    self.member(ty, *member, out);
+                }
+                out.push(b'}');
+            }
+        }
     }
-    out.push(b':');
-    encode_node(parent.child(member), out);
+
+    /// A member of a map or struct of type `parent`.
+    fn member(&self, parent: TypeId, member: Node, out: &mut Vec<u8>) {
+        let field = if member.is_named() {
+            None
+        } else {
+            self.schema.field_at(parent, member.position())
+        };
+        let ty = match field {
+            Some(field) => {
+                // Names of fields need no escapes.
+                out.push(b'"');
+                out.extend_from_slice(self.schema.text(field.name).as_bytes());
+                out.push(b'"');
+                field.ty
+            }
+            None => {
+                write_string(out, self.tree.name_of(parent, member));
+                child_type(self.schema, parent, member)
+            }
+        };
+        out.push(b':');
+        self.value(member, ty, out);
+    }
 }
 
 /// An encoded object in three slices, so that kind and revision are supplied when it is framed.
@@ -87,7 +116,8 @@ impl SplitObject {
 
 /// Encodes an object in three slices. A revision the tree carries is left out; `metadata` is made when missing.
 pub fn encode_split(tree: &Tree) -> SplitObject {
-    let root = tree.root();
+    let (root, schema) = (tree.root(), &*tree.schema);
+    let writer = Writer { tree, schema };
     let mut out = Vec::with_capacity(tree.text.len() + 256);
     for name in ["kind", "apiVersion"] {
         if let Some(text) = root.get(name).and_then(Ref::as_str) {
@@ -104,7 +134,7 @@ pub fn encode_split(tree: &Tree) -> SplitObject {
     for member in before {
         metadata
             .into_iter()
-            .for_each(|metadata| write_member(metadata, *member, &mut out));
+            .for_each(|metadata| writer.member(metadata.ty, *member, &mut out));
         out.push(b',');
     }
     out.extend_from_slice(b"\"resourceVersion\":");
@@ -113,13 +143,13 @@ pub fn encode_split(tree: &Tree) -> SplitObject {
         out.push(b',');
         metadata
             .into_iter()
-            .for_each(|metadata| write_member(metadata, *member, &mut out));
+            .for_each(|metadata| writer.member(metadata.ty, *member, &mut out));
     }
     out.push(b'}');
     for member in tree.children(root.node) {
         if !matches!(tree.name_of(root.ty, *member), "kind" | "apiVersion" | "metadata") {
             out.push(b',');
-            write_member(root, *member, &mut out);
+            writer.member(root.ty, *member, &mut out);
         }
     }
     out.push(b'}');
@@ -178,7 +208,7 @@ pub(crate) fn write_string(out: &mut Vec<u8>, text: &str) {
     out.push(b'"');
     let bytes = text.as_bytes();
     let mut done = 0;
-    let mut at = 0;
+    let mut at = plain_prefix(bytes);
     while let Some(byte) = bytes.get(at) {
         if !ESCAPES[*byte as usize] {
             at += 1;
@@ -194,6 +224,19 @@ pub(crate) fn write_string(out: &mut Vec<u8>, text: &str) {
     }
     out.extend_from_slice(&bytes[done..]);
     out.push(b'"');
+}
+
+/// How many bytes, in whole blocks from the beginning, certainly need no look. Written so that it becomes vector code.
+fn plain_prefix(bytes: &[u8]) -> usize {
+    let (blocks, _) = bytes.as_chunks::<16>();
+    let plain = |block: &&[u8; 16]| {
+        let mut look = false;
+        for byte in *block {
+            look |= *byte < 0x20 || matches!(byte, b'"' | b'\\' | b'<' | b'>' | b'&' | 0xe2);
+        }
+        !look
+    };
+    blocks.iter().take_while(plain).count() * 16
 }
 
 /// The escape for what stands first, and how many bytes it stands for; empty when it may stay.

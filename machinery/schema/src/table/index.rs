@@ -1,7 +1,7 @@
 //! Finding a field by name: a small open-addressing table per struct, all in one array of slots.
 //!
-//! Every read of a member by name comes through here, so a slot carries half of its name's hash beside the position: a
-//! name is compared only where it is almost certainly the right one.
+//! Every read of a member by name comes through here, so a slot carries what nearly every name is made of: its two ends.
+//! The text of a name is looked at only where it is longer than those.
 
 /// Where a struct's slots are; a power of two of them, or none when the struct has no fields.
 #[derive(Debug, Clone, Copy, Default)]
@@ -10,11 +10,31 @@ pub(crate) struct NameIndex {
     slots: u32,
 }
 
-/// A position in the lower half, the upper half of the name's hash above it.
-pub(crate) type Slot = u32;
+/// A field by its name.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Slot {
+    ends: Ends,
+    /// The field's position in its struct.
+    position: u32,
+}
 
-const EMPTY: Slot = Slot::MAX;
-const POSITION: u32 = 0xffff;
+/// The length, the first eight bytes and the last eight; of names below eight bytes four and four, or all three.
+/// Names of up to [`Ends::WHOLE`] bytes are the same when these are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+struct Ends {
+    head: u64,
+    tail: u64,
+    len: u32,
+}
+
+const EMPTY: Slot = Slot {
+    ends: Ends {
+        head: 0,
+        tail: 0,
+        len: 0,
+    },
+    position: u32::MAX,
+};
 
 impl NameIndex {
     /// Appends the slots for `names` and says where they are.
@@ -22,18 +42,18 @@ impl NameIndex {
         if names.len() == 0 {
             return Self::default();
         }
-        let size = (names.len() * 2).next_power_of_two();
+        // At least one slot stays empty: a search ends there.
+        let size = (names.len() + names.len() / 2 + 1).next_power_of_two();
         let start = slots.len();
         slots.resize(start + size, EMPTY);
         let table = &mut slots[start..];
-        for (position, name) in names.enumerate() {
-            let hash = hash(name.as_bytes());
-            let mut at = hash as usize & (size - 1);
-            while table[at] != EMPTY {
+        for (position, name) in (0u32..).zip(names) {
+            let ends = Ends::of(name.as_bytes());
+            let mut at = ends.hash() & (size - 1);
+            while table[at].position != EMPTY.position {
                 at = (at + 1) & (size - 1);
             }
-            // Positions are below half of what fits, so no slot looks empty.
-            table[at] = hash & !POSITION | u32::try_from(position).unwrap_or(0) & POSITION;
+            table[at] = Slot { ends, position };
         }
         Self {
             start: u32::try_from(start).unwrap_or(0),
@@ -41,7 +61,7 @@ impl NameIndex {
         }
     }
 
-    /// The position for which `is` holds, among those whose names hash as this one does.
+    /// The position of a name. `is` compares the whole of a long one with the name at a position.
     #[inline]
     pub(crate) fn find(
         self,
@@ -51,15 +71,15 @@ impl NameIndex {
     ) -> Option<usize> {
         let table = slots.get(self.start as usize..self.start as usize + self.slots as usize)?;
         let mask = table.len().checked_sub(1)?;
-        let hash = hash(name);
-        let mut at = hash as usize & mask;
+        let ends = Ends::of(name);
+        let mut at = ends.hash() & mask;
         loop {
-            let slot = table[at];
-            if slot == EMPTY {
+            let slot = &table[at];
+            if slot.position == EMPTY.position {
                 return None;
             }
-            let position = (slot & POSITION) as usize;
-            if (slot ^ hash) & !POSITION == 0 && is(position) {
+            let position = slot.position as usize;
+            if slot.ends == ends && (name.len() <= Ends::WHOLE || is(position)) {
                 return Some(position);
             }
             at = (at + 1) & mask;
@@ -67,19 +87,28 @@ impl NameIndex {
     }
 }
 
-/// Of the length, the first eight bytes and the last eight: all of most names.
-#[inline]
-fn hash(name: &[u8]) -> u32 {
-    let (head, tail) = match (name.first_chunk::<8>(), name.last_chunk::<8>()) {
-        (Some(head), Some(tail)) => (u64::from_le_bytes(*head), u64::from_le_bytes(*tail)),
-        _ => short(name),
-    };
-    let mixed = (head ^ tail.rotate_left(29) ^ name.len() as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    let folded = mixed ^ (mixed >> 32);
-    // The lower bits choose the slot, the upper half tells names apart: they must not be the same bits.
-    let [slot, slots, ..] = (folded ^ (folded >> 48)).to_le_bytes();
-    let [_, _, _, _, tag, tags, ..] = folded.to_le_bytes();
-    u32::from_le_bytes([slot, slots, tag, tags])
+impl Ends {
+    /// Up to here the ends are all of a name.
+    const WHOLE: usize = 16;
+
+    #[inline]
+    fn of(name: &[u8]) -> Self {
+        let (head, tail) = match (name.first_chunk::<8>(), name.last_chunk::<8>()) {
+            (Some(head), Some(tail)) => (u64::from_le_bytes(*head), u64::from_le_bytes(*tail)),
+            _ => short(name),
+        };
+        // No name is longer than four gigabytes; such a one would be compared whole.
+        let len = u32::try_from(name.len()).unwrap_or(u32::MAX);
+        Self { head, tail, len }
+    }
+
+    #[inline]
+    fn hash(self) -> usize {
+        let mixed =
+            (self.head ^ self.tail.rotate_left(29) ^ u64::from(self.len)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        // The upper half of a product depends on all of its factors.
+        usize::try_from(mixed >> 32).unwrap_or(0)
+    }
 }
 
 #[inline]
@@ -115,7 +144,7 @@ mod tests {
             "requiredDuringSchedulingIgnoredDuringExecution",
             "preferredDuringSchedulingIgnoredDuringExecution",
         ];
-        let mut slots = vec![0; 3];
+        let mut slots = vec![super::EMPTY; 3];
         let index = NameIndex::build(&mut slots, names.iter().copied());
         let find = |name: &str| index.find(&slots, name.as_bytes(), |at| names[at] == name);
         for (at, name) in names.iter().enumerate() {

@@ -279,12 +279,12 @@ impl Schema {
 
     /// A struct's field by its JSON name, case and all, with its position.
     pub fn field(&self, id: TypeId, name: &str) -> Option<(usize, &Field)> {
-        let fields = self.fields(id);
-        let text = self.text.as_bytes();
-        let found = self.ty(id).names.find(&self.slots, name.as_bytes(), |position| {
+        let ty = self.ty(id);
+        let fields = &self.fields[ty.fields.start as usize..ty.fields.end as usize];
+        let found = ty.names.find(&self.slots, name.as_bytes(), |position| {
             fields
                 .get(position)
-                .is_some_and(|field| text.get(field.name.range()) == Some(name.as_bytes()))
+                .is_some_and(|field| self.text(field.name) == name)
         })?;
         Some((found, &fields[found]))
     }

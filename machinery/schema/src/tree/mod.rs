@@ -169,11 +169,7 @@ impl Node {
 
     /// The position of a field; more than any position for a named child, so that siblings are in its order.
     pub(crate) fn label(self) -> u32 {
-        if self.is_named() {
-            u32::MAX
-        } else {
-            self.meta & LABEL_MASK
-        }
+        self.meta & (NAMED << 24 | LABEL_MASK)
     }
 
     /// Position of the field this node is the value of.

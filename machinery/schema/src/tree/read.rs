@@ -1,6 +1,6 @@
 //! Reading a tree: [`Ref`] is a cursor that can be copied.
 
-use super::{Node, Tag, Tree};
+use super::{Node, Tag, Tree, effective};
 use crate::table::{Schema, Shape, TypeId};
 
 /// What a value is in JSON's terms.
@@ -62,8 +62,23 @@ impl<'a> Ref<'a> {
     /// A member of a map or struct by its JSON name. A field that the normal form leaves out is `None`.
     pub fn get(self, name: &str) -> Option<Self> {
         let children = self.members();
-        let found = find(self.tree, self.ty, children, name)?;
-        Some(self.child(children[found]))
+        let (first, schema) = (children.first()?, self.schema());
+        // Fields stand before named members.
+        match schema.field(self.ty, name) {
+            Some((position, field)) if !first.is_named() => {
+                let node = children[find_field(children, position)?];
+                Some(Ref {
+                    tree: self.tree,
+                    node,
+                    ty: effective(schema, field.ty, node.tag()),
+                })
+            }
+            Some(_) => None,
+            None => {
+                let found = find_named(self.tree, children, name)?;
+                Some(self.child(children[found]))
+            }
+        }
     }
 
     /// Several members deep.
@@ -201,14 +216,18 @@ impl<'a> Ref<'a> {
 
 /// Where among the children of a map or struct a member is.
 pub(crate) fn find(tree: &Tree, parent: TypeId, children: &[Node], name: &str) -> Option<usize> {
-    let (first, last) = (children.first()?, children.last()?);
+    let first = children.first()?;
+    match tree.schema.field(parent, name) {
+        Some((position, _)) if !first.is_named() => find_field(children, position),
+        Some(_) => None,
+        None => find_named(tree, children, name),
+    }
+}
+
+/// Where among the children of a map or struct a member is that is no field.
+fn find_named(tree: &Tree, children: &[Node], name: &str) -> Option<usize> {
     // Fields stand before named members.
-    let named = match tree.schema.field(parent, name) {
-        Some((position, _)) if !first.is_named() => return find_field(children, position),
-        Some(_) => false,
-        None => last.is_named(),
-    };
-    if !named {
+    if !children.last()?.is_named() {
         return None;
     }
     children
