@@ -3,27 +3,36 @@
 use super::objects::find;
 use crate::{AdmissionError, Operation, Plugin, Request};
 use async_trait::async_trait;
-use machinery_meta::GroupResource;
-use machinery_meta::reader::ObjectReader;
+use machinery_meta::reader::{ObjectReader, ReadObject};
+use machinery_meta::{GroupResource, ObjectHeader};
 use machinery_schema::{Ref, Tree};
+use parking_lot::Mutex;
 use serde::Deserialize;
 use std::sync::Arc;
 
 const GROUP: &str = "scheduling.k8s.io";
 const DEFAULT_POLICY: &str = "PreemptLowerPriority";
 
-pub(super) struct Priority(Arc<dyn ObjectReader>);
+pub(super) struct Priority {
+    reader: Arc<dyn ObjectReader>,
+    /// The classes there were when they were last read, each with the header it had: an object that has changed has
+    /// another one.
+    known: Mutex<Vec<(Arc<ObjectHeader>, Class)>>,
+}
 
 impl Priority {
     pub(super) fn new(reader: &Arc<dyn ObjectReader>) -> Self {
-        Self(Arc::clone(reader))
+        Self {
+            reader: Arc::clone(reader),
+            known: Mutex::default(),
+        }
     }
 
     async fn class_of(&self, name: &str) -> Result<Class, AdmissionError> {
         if name.is_empty() {
             return self.default_class().await;
         }
-        let found = find(&*self.0, GROUP, "priorityclasses", "", name).await?;
+        let found = find(&*self.reader, GROUP, "priorityclasses", "", name).await?;
         found
             .and_then(|object| serde_json::from_slice(&object.json).ok())
             .ok_or_else(|| AdmissionError::forbidden(format!("no PriorityClass with name {name} was found")))
@@ -32,26 +41,34 @@ impl Priority {
     /// Of the global defaults the lowest one counts.
     async fn default_class(&self) -> Result<Class, AdmissionError> {
         let all = self
-            .0
+            .reader
             .list(&GroupResource::new(GROUP, "priorityclasses"), "")
             .await?;
-        // Of most clusters none is; the few there are need not be read to know that.
-        let parsed = all
+        let mut known = self.known.lock();
+        let same = known.len() == all.len()
+            && known
+                .iter()
+                .zip(&all)
+                .all(|((header, _), object)| Arc::ptr_eq(header, &object.header));
+        if !same {
+            let class = |object: &ReadObject| serde_json::from_slice(&object.json).unwrap_or_default();
+            *known = all
+                .iter()
+                .map(|object| (Arc::clone(&object.header), class(object)))
+                .collect();
+        }
+        let defaults = known
             .iter()
-            .filter(|object| says(&object.json, br#""globalDefault":true"#))
-            .filter_map(|object| serde_json::from_slice::<Class>(&object.json).ok());
-        Ok(parsed
-            .filter(|class| class.global_default)
+            .map(|(_, class)| class)
+            .filter(|class| class.global_default);
+        Ok(defaults
             .min_by_key(|class| class.value)
+            .cloned()
             .unwrap_or_default())
     }
 }
 
-fn says(json: &[u8], what: &[u8]) -> bool {
-    json.windows(what.len()).any(|window| window == what)
-}
-
-#[derive(Deserialize, Default)]
+#[derive(Debug, Clone, Deserialize, Default)]
 #[serde(default, rename_all = "camelCase")]
 struct Class {
     metadata: Metadata,
@@ -60,7 +77,7 @@ struct Class {
     preemption_policy: Option<String>,
 }
 
-#[derive(Deserialize, Default)]
+#[derive(Debug, Clone, Deserialize, Default)]
 #[serde(default)]
 struct Metadata {
     name: String,

@@ -1,7 +1,7 @@
 //! From a request to its handler.
 //!
-//! The address finds a row, the verb of [`RequestInfo`] a handler. Reads answer in the caller's task; a mutation runs in
-//! a task of its own, so that a client that leaves never stops it halfway.
+//! The address finds a row, the verb of [`RequestInfo`] a handler. All of them answer in the caller's task; that a client
+//! that leaves never stops a mutation halfway is the caller's to see to.
 
 mod apply;
 mod collection;
@@ -229,29 +229,12 @@ impl Endpoints {
             Verb::Watch => watch::watch(call, &self.0.pace).await,
             // A create names no object, everything else does.
             Verb::Create if !call.info.name.is_empty() => Err(RegistryError::MethodNotAllowed),
-            Verb::Create => {
-                self.detached(call, |this, call| Box::pin(write::create(this, call)))
-                    .await
-            }
+            Verb::Create => Box::pin(write::create(self, call)).await,
             Verb::Update | Verb::Patch if call.info.name.is_empty() => Err(RegistryError::MethodNotAllowed),
-            Verb::Update => {
-                self.detached(call, |this, call| Box::pin(write::update(this, call)))
-                    .await
-            }
-            Verb::Patch => {
-                self.detached(call, |this, call| Box::pin(write::patch(this, call)))
-                    .await
-            }
-            Verb::Delete => {
-                self.detached(call, |this, call| Box::pin(write::delete(this, call)))
-                    .await
-            }
-            Verb::DeleteCollection => {
-                self.detached(call, |this, call| {
-                    Box::pin(collection::delete_collection(this, call))
-                })
-                .await
-            }
+            Verb::Update => Box::pin(write::update(self, call)).await,
+            Verb::Patch => Box::pin(write::patch(self, call)).await,
+            Verb::Delete => Box::pin(write::delete(self, call)).await,
+            Verb::DeleteCollection => Box::pin(collection::delete_collection(self, call)).await,
         }
     }
 
@@ -270,27 +253,16 @@ impl Endpoints {
         };
         match (sub.role, verb) {
             (SubresourceRole::Scale(paths), Verb::Get) => scale::get(&call, &paths).await,
-            (SubresourceRole::Scale(paths), _) => {
-                self.detached(call, |this, call| Box::pin(scale::change(this, call, paths)))
-                    .await
-            }
+            (SubresourceRole::Scale(paths), _) => Box::pin(scale::change(self, call, paths)).await,
             (SubresourceRole::Status | SubresourceRole::Whole(_), Verb::Get) => read::get(&call).await,
             (SubresourceRole::Status | SubresourceRole::Whole(_), Verb::Update) => {
-                self.detached(call, |this, call| Box::pin(write::update(this, call)))
-                    .await
+                Box::pin(write::update(self, call)).await
             }
             (SubresourceRole::Status | SubresourceRole::Whole(_), Verb::Patch) => {
-                self.detached(call, |this, call| Box::pin(write::patch(this, call)))
-                    .await
+                Box::pin(write::patch(self, call)).await
             }
-            (SubresourceRole::Binding, Verb::Create) => {
-                self.detached(call, |this, call| Box::pin(pods::bind(this, call)))
-                    .await
-            }
-            (SubresourceRole::Eviction, Verb::Create) => {
-                self.detached(call, |this, call| Box::pin(pods::evict(this, call)))
-                    .await
-            }
+            (SubresourceRole::Binding, Verb::Create) => Box::pin(pods::bind(self, call)).await,
+            (SubresourceRole::Eviction, Verb::Create) => Box::pin(pods::evict(self, call)).await,
             (SubresourceRole::Token, Verb::Create) => write::token(self, call).await,
             _ => Err(RegistryError::MethodNotAllowed),
         }
@@ -327,25 +299,9 @@ impl Endpoints {
             });
         }
         if call.row().gvk.kind == "Binding" {
-            return self
-                .detached(call, |this, call| Box::pin(pods::bind(this, call)))
-                .await;
+            return Box::pin(pods::bind(self, call)).await;
         }
         write::review(self, call).await
-    }
-
-    /// Runs a mutation to its end in a task of its own.
-    async fn detached(
-        self,
-        call: Call,
-        work: impl FnOnce(Self, Call) -> BoxFuture<'static, Result<Response<Body>, RegistryError>>
-        + Send
-        + 'static,
-    ) -> Result<Response<Body>, RegistryError> {
-        let runtime = call.ctx.runtime.clone();
-        let task = runtime.spawn("mutation", work(self, call));
-        task.await
-            .unwrap_or_else(|_| Err(RegistryError::Unavailable("the server is stopping".into())))
     }
 }
 

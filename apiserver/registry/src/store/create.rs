@@ -38,8 +38,8 @@ impl Store {
             metadata::name(&object),
             options.dry_run,
         );
+        // What admission adds is whole: nothing is defaulted again.
         admission.mutate(ctx, &attributes, &mut object, None).await?;
-        self.row.strategy.defaults(&mut object);
         let generated =
             metadata::name(&object).is_empty() && !object.str_at(&["metadata", "generateName"]).is_empty();
         if !generated {

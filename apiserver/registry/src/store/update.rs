@@ -20,7 +20,7 @@ pub const UPDATE_ATTEMPTS: usize = 16;
 /// The change a client asks for, applied to the live object afresh in every attempt.
 #[async_trait]
 pub trait UpdatedObject: Send + Sync {
-    /// The candidate made from the live object; `None` when there is none yet.
+    /// The candidate made from the live object, defaults and all; `None` when there is none yet.
     async fn apply(&self, ctx: &RequestContext, live: Option<&Tree>) -> Result<Tree, RegistryError>;
 
     /// The candidate already says who owns what.
@@ -130,7 +130,6 @@ impl Store {
         admission
             .mutate(ctx, &attributes, &mut object, Some(&old))
             .await?;
-        self.row.strategy.defaults(&mut object);
         self.check_revision(&mut object, &old, target.name)?;
         self.prepare_changed(ctx, target.part, &mut object, &old);
         self.validate_changed(ctx, target.part, &object, &old)?;
