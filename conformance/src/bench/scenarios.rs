@@ -46,6 +46,19 @@ pub struct Sizes {
     /// Pods that are started on a real node.
     pub started: usize,
     pub idle: Duration,
+    /// Only these of [`PARTS`] of an API server's run; all when there are none. Later ones need the pods of `creates`.
+    pub only: Vec<String>,
+}
+
+/// What an API server's run consists of.
+pub const PARTS: [&str; 7] = [
+    "idle", "creates", "reads", "lists", "watches", "restart", "delete",
+];
+
+impl Sizes {
+    fn has(&self, part: &str) -> bool {
+        self.only.is_empty() || self.only.iter().any(|wanted| wanted == part)
+    }
 }
 
 impl Default for Sizes {
@@ -61,6 +74,7 @@ impl Default for Sizes {
             scheduled: 5_000,
             started: 30,
             idle: Duration::from_secs(20),
+            only: Vec::new(),
         }
     }
 }
@@ -130,15 +144,27 @@ impl Bench {
     /// The server refused or broke a request.
     pub async fn run_api(mut self) -> Result<Vec<Figure>> {
         self.idle("idle, empty").await?;
-        namespace(&self.target, NAMESPACE).await?;
-        self.creates().await?;
-        self.reads().await?;
-        self.lists().await?;
-        self.watches().await?;
-        self.restart().await?;
-        self.idle("idle, restarted with pods stored").await?;
-        self.delete_collection().await?;
-        self.idle("idle, pods deleted").await?;
+        if self.sizes.has("creates") {
+            namespace(&self.target, NAMESPACE).await?;
+            self.creates().await?;
+        }
+        if self.sizes.has("reads") {
+            self.reads().await?;
+        }
+        if self.sizes.has("lists") {
+            self.lists().await?;
+        }
+        if self.sizes.has("watches") {
+            self.watches().await?;
+        }
+        if self.sizes.has("restart") {
+            self.restart().await?;
+            self.idle("idle, restarted with pods stored").await?;
+        }
+        if self.sizes.has("delete") {
+            self.delete_collection().await?;
+            self.idle("idle, pods deleted").await?;
+        }
         Ok(self.figures)
     }
 
@@ -172,6 +198,9 @@ impl Bench {
     }
 
     async fn idle(&mut self, work: &str) -> Result<()> {
+        if !self.sizes.has("idle") {
+            return Ok(());
+        }
         let before = self.server.cpu()?;
         pause(self.sizes.idle).await;
         let share = (self.server.cpu()? - before).as_secs_f64() / self.sizes.idle.as_secs_f64() * 100.0;

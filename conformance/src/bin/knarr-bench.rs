@@ -1,5 +1,6 @@
 //! `knarr-bench --kubeconfig F -- SERVER ARGUMENTS…` starts a server, puts the load of [`conformance::bench`] on it and
 //! prints the figures as JSON on stdout. `knarr-bench --kubeconfig F --pid N --pid M` measures one that runs already.
+//! `--only creates,watches` leaves the rest out.
 //! `--control-plane true` measures controllers and scheduler instead of the API server alone; `--node DATA-DIR` a
 //! server that starts its node, with `--runtime PROGRAM` for what the container runtime takes by itself.
 
@@ -10,7 +11,7 @@ use conformance::bench::connection::Target;
 use conformance::bench::node::{self, NodeOptions};
 use conformance::bench::process::Processes;
 use conformance::bench::runtime::Direct;
-use conformance::bench::scenarios::{Bench, Figure, Sizes};
+use conformance::bench::scenarios::{Bench, Figure, PARTS, Sizes};
 use conformance::bench::server::Server;
 use std::path::PathBuf;
 
@@ -54,6 +55,7 @@ fn read(mut arguments: impl Iterator<Item = String>) -> Result<Options> {
             "--pods" => options.sizes.pods = value.parse()?,
             "--control-plane" => options.control_plane = value.parse()?,
             "--watchers" => options.sizes.watchers = value.parse()?,
+            "--only" => options.sizes.only = parts(&value)?,
             "--node" => options.node = Some(PathBuf::from(value)),
             "--runtime" => options.runtime = Some(PathBuf::from(value)),
             "--cgroup-parent" => options.cgroup_parent = value,
@@ -61,6 +63,12 @@ fn read(mut arguments: impl Iterator<Item = String>) -> Result<Options> {
         }
     }
     Ok(options)
+}
+
+fn parts(value: &str) -> Result<Vec<String>> {
+    let unknown = value.split(',').find(|part| !PARTS.contains(part));
+    anyhow::ensure!(unknown.is_none(), "--only takes some of {PARTS:?}, with commas");
+    Ok(value.split(',').map(str::to_owned).collect())
 }
 
 fn node_options(options: &Options, data_dir: PathBuf) -> Result<NodeOptions> {
