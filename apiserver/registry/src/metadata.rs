@@ -16,6 +16,8 @@ const MAX_NAME: usize = 63;
 const MAX_GENERATED_BASE: usize = MAX_NAME - RANDOM_SUFFIX;
 /// Without vowels and look-alikes, as upstream has it.
 const ALPHABET: &[u8; 27] = b"bcdfghjklmnpqrstvwxz2456789";
+/// Finalizers without a domain, which the server itself knows.
+pub(crate) const STANDARD_FINALIZERS: [&str; 3] = ["kubernetes", "orphan", "foregroundDeletion"];
 /// All annotations of an object together.
 pub(crate) const MAX_ANNOTATIONS_BYTES: usize = 256 * 1024;
 
@@ -268,6 +270,11 @@ fn validate_common(object: &Tree, row: &ResourceRow, path: &FieldPath) -> Vec<Fi
         return Vec::new();
     };
     let mut problems = Vec::new();
+    let generation = meta.get("generation").and_then(Ref::as_i64).unwrap_or(0);
+    if generation < 0 {
+        let detail = "must be greater than or equal to 0";
+        problems.push(FieldError::invalid(&path.child("generation"), generation, detail));
+    }
     if let Some(labels) = meta.get("labels") {
         problems.extend(validate_labels(labels, &path.child("labels")));
     }
@@ -376,8 +383,7 @@ fn validate_finalizers(meta: Ref<'_>, qualified: bool, path: &FieldPath) -> Vec<
         for detail in syntax::qualified_name(text) {
             problems.push(FieldError::invalid(path, text, detail));
         }
-        let standard = ["kubernetes", "orphan", "foregroundDeletion"];
-        if qualified && !text.contains('/') && !standard.contains(&text) {
+        if qualified && !text.contains('/') && !STANDARD_FINALIZERS.contains(&text) {
             let detail = "name is neither a standard finalizer name nor is it fully qualified";
             problems.push(FieldError::invalid(&path.index(at), text, detail));
         }

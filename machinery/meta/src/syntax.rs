@@ -260,9 +260,9 @@ pub fn http_header_name(value: &str) -> Problems {
     )]
 }
 
-/// A user or group id.
+/// A user or group id that may be asked for.
 pub fn user_id(id: i64) -> Problems {
-    let max = i64::from(u32::MAX);
+    let max = i64::from(i32::MAX);
     if (0..=max).contains(&id) {
         Problems::new()
     } else {

@@ -19,16 +19,36 @@ fn lenient(text: &str) -> Option<IpAddr> {
 
 /// What is wrong with an IP address.
 pub fn ip_problems(text: &str) -> Vec<String> {
-    let Some(address) = lenient(text) else {
-        return vec!["must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)".into()];
-    };
+    match unambiguous(text) {
+        Ok(address) => not_canonical(text, &address.to_string()),
+        Err(problem) => vec![problem.into()],
+    }
+}
+
+/// An address that every reader takes for the same.
+fn unambiguous(text: &str) -> Result<IpAddr, &'static str> {
+    let address = lenient(text).ok_or("must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)")?;
     if text.parse::<IpAddr>().is_err() {
-        return vec!["must not have leading 0s".into()];
+        return Err("must not have leading 0s");
     }
     if is_mapped(address) {
-        return vec!["must not be an IPv4-mapped IPv6 address".into()];
+        return Err("must not be an IPv4-mapped IPv6 address");
     }
-    not_canonical(text, &address.to_string())
+    Ok(address)
+}
+
+/// An address in a field from before there was a canonical form.
+pub fn legacy_ip(errors: &mut Errors, path: &Path<'_>, text: &str) {
+    if let Err(problem) = unambiguous(text) {
+        errors.invalid(path, text, problem);
+    }
+}
+
+/// More than one address, or range, is a pair of an IPv4 and an IPv6 one.
+pub fn is_pair(texts: &[&str]) -> bool {
+    let family = |text: &&str| lenient(text.split('/').next()?).map(|own| own.is_ipv6());
+    let families: Vec<_> = texts.iter().map(family).collect();
+    matches!(families[..], [Some(first), Some(second)] if first != second)
 }
 
 fn is_mapped(address: IpAddr) -> bool {
@@ -44,16 +64,29 @@ fn not_canonical(text: &str, canonical: &str) -> Vec<String> {
 
 /// A range of addresses: `10.0.0.0/8`.
 pub fn cidr(errors: &mut Errors, path: &Path<'_>, text: &str) {
-    let parsed = || {
-        let (address, length) = text.split_once('/')?;
-        let (address, length) = (lenient(address)?, length.parse::<u8>().ok()?);
-        (length <= bits(address)).then_some((address, length))
-    };
-    let Some((address, length)) = parsed() else {
-        let detail = "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)";
-        return errors.invalid(path, text, detail);
-    };
     let before = errors.len();
+    let Some((address, length)) = unambiguous_range(errors, path, text) else {
+        return;
+    };
+    if errors.len() == before {
+        for problem in not_canonical(text, &format!("{address}/{length}")) {
+            errors.invalid(path, text, problem);
+        }
+    }
+}
+
+/// A range in a field from before there was a canonical form.
+pub fn legacy_cidr(errors: &mut Errors, path: &Path<'_>, text: &str) {
+    unambiguous_range(errors, path, text);
+}
+
+/// A range, if it is one; what readers might take differently is told.
+fn unambiguous_range(errors: &mut Errors, path: &Path<'_>, text: &str) -> Option<(IpAddr, u8)> {
+    let Some((address, length)) = parse_range(text) else {
+        let detail = "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)";
+        errors.invalid(path, text, detail);
+        return None;
+    };
     let (written, digits) = text.split_once('/').unwrap_or_default();
     if written.parse::<IpAddr>().is_err() || (digits.len() > 1 && digits.starts_with('0')) {
         errors.invalid(path, text, "must not have leading 0s in IP or prefix length");
@@ -64,11 +97,13 @@ pub fn cidr(errors: &mut Errors, path: &Path<'_>, text: &str) {
     if !is_network(address, length) {
         errors.invalid(path, text, "must not have bits set beyond the prefix length");
     }
-    if errors.len() == before {
-        for problem in not_canonical(text, &format!("{address}/{length}")) {
-            errors.invalid(path, text, problem);
-        }
-    }
+    Some((address, length))
+}
+
+fn parse_range(text: &str) -> Option<(IpAddr, u8)> {
+    let (address, length) = text.split_once('/')?;
+    let (address, length) = (lenient(address)?, length.parse::<u8>().ok()?);
+    (length <= bits(address)).then_some((address, length))
 }
 
 fn bits(address: IpAddr) -> u8 {

@@ -6,14 +6,16 @@
 
 mod addresses;
 mod errors;
+mod load_balancer;
 mod names;
 mod path;
 mod selectors;
 mod signers;
 mod values;
 
-pub use addresses::{cidr, ip_problems};
+pub use addresses::{cidr, ip_problems, is_pair, legacy_cidr, legacy_ip};
 pub use errors::Errors;
+pub use load_balancer::load_balancer;
 pub use names::{dns_label, dns_subdomain, qualified};
 pub use path::Path;
 pub use selectors::{annotations, label_selector, labels, parse_label_selector, template_labels_match};

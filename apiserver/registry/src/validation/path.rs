@@ -13,6 +13,7 @@ pub struct Path<'a> {
 enum Step<'a> {
     Root,
     Field(&'a str),
+    Exactly(&'a str),
     Index(usize),
     Key(&'a str),
 }
@@ -40,6 +41,14 @@ impl<'a> Path<'a> {
         }
     }
 
+    /// A field of this one whose name may have dots.
+    pub fn exactly<'b>(&'b self, name: &'b str) -> Path<'b> {
+        Path {
+            parent: Some(self),
+            step: Step::Exactly(name),
+        }
+    }
+
     /// An item of this list: `a` → `a[3]`.
     pub fn index<'b>(&'b self, index: usize) -> Path<'b> {
         Path {
@@ -62,6 +71,7 @@ impl<'a> Path<'a> {
         match self.step {
             Step::Root => parent,
             Step::Field(name) => name.split('.').fold(parent, |path, part| path.child(part)),
+            Step::Exactly(name) => parent.child(name),
             Step::Index(index) => parent.index(index),
             Step::Key(key) => parent.key(key),
         }

@@ -1,8 +1,10 @@
 //! Namespace: lives until its `spec.finalizers` are gone, which the namespace controller sees to.
 
+mod validation;
+
 use crate::context::RequestContext;
 use crate::strategy::{Part, Strategy, name_rule};
-use machinery_meta::syntax;
+use machinery_meta::{FieldError, syntax};
 use machinery_schema::{Ref, Step, Tree};
 
 /// The finalizer every namespace begins with.
@@ -44,6 +46,24 @@ impl Strategy for NamespaceStrategy {
             }
             Part::Other("finalize") => crate::metadata::restore_member(object, old, "status"),
             _ => {}
+        }
+    }
+
+    fn validate(&self, _ctx: &RequestContext, object: Ref<'_>) -> Vec<FieldError> {
+        validation::validate(object)
+    }
+
+    fn validate_update(
+        &self,
+        _ctx: &RequestContext,
+        part: Part,
+        object: Ref<'_>,
+        _old: Ref<'_>,
+    ) -> Vec<FieldError> {
+        match part {
+            Part::Status => validation::validate_status(object),
+            Part::Other("finalize") => validation::validate_finalize(object),
+            _ => Vec::new(),
         }
     }
 

@@ -35,10 +35,11 @@ impl Strategy for NodeStrategy {
         object: Ref<'_>,
         old: Ref<'_>,
     ) -> Vec<FieldError> {
-        if part == Part::Status {
-            Vec::new()
-        } else {
-            validation::validate_update(object, old)
-        }
+        let mut all = match part {
+            Part::Status => Vec::new(),
+            _ => validation::validate(object),
+        };
+        all.extend(validation::validate_update(object, old));
+        all
     }
 }

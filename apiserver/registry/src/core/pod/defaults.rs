@@ -4,7 +4,10 @@ use machinery_schema::{Mut, Ref, Tree, Value};
 
 /// Defaults only a pod itself has.
 pub(crate) fn pod(object: &mut Tree) {
-    object.with(&["spec"], |mut spec| requests_from_limits(&mut spec));
+    object.with(&["spec"], |mut spec| {
+        requests_from_limits(&mut spec);
+        at_least_a_second(&mut spec);
+    });
     let first = object
         .get("status")
         .and_then(|status| status.list("podIPs").next())
@@ -123,6 +126,19 @@ fn volumes(spec: &mut Mut<'_>) {
             volume.set("emptyDir", Value::EmptyMap);
         }
     });
+}
+
+/// A negative grace period once meant the least there is.
+fn at_least_a_second(spec: &mut Mut<'_>) {
+    const GRACE: &str = "terminationGracePeriodSeconds";
+    if spec
+        .as_ref()
+        .get(GRACE)
+        .and_then(Ref::as_i64)
+        .is_some_and(|seconds| seconds < 0)
+    {
+        spec.set(GRACE, 1_i64);
+    }
 }
 
 /// A limit without a request is the request as well.

@@ -13,6 +13,15 @@ pub(super) fn defaults(service: &mut Tree) {
     let external = service
         .at(&["spec", "externalIPs"])
         .is_some_and(|ips| !ips.is_empty());
+    if kind == "LoadBalancer" {
+        service.with(&["status", "loadBalancer"], |mut status| {
+            status.each("ingress", |mut point| {
+                if !point.as_ref().str("ip").is_empty() {
+                    point.default("ipMode", "VIP");
+                }
+            });
+        });
+    }
     service.with(&["spec"], |mut spec| {
         if sticky {
             let mut config = spec.entry("sessionAffinityConfig");

@@ -73,7 +73,7 @@ impl Strategy for ServiceStrategy {
         old: Ref<'_>,
     ) -> Vec<FieldError> {
         if part == Part::Status {
-            Vec::new()
+            validation::validate_status_update(object, old)
         } else {
             validation::validate_update(object, old)
         }

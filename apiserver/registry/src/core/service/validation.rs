@@ -1,8 +1,9 @@
 //! What makes a Service acceptable (upstream's `ValidateService`).
 
-use crate::core::node::validation::is_cidr;
 use crate::core::pod::validation::containers::{PROTOCOLS, port_number, port_or_name};
-use crate::validation::{Errors, Path, dns_label, dns_subdomain, labels, one_of};
+use crate::validation::{
+    Errors, Path, dns_label, dns_subdomain, labels, legacy_cidr, legacy_ip, load_balancer, one_of,
+};
 use machinery_meta::field::Shown;
 use machinery_meta::{FieldError, syntax};
 use machinery_schema::Ref;
@@ -51,6 +52,21 @@ pub fn validate_update(service: Ref<'_>, old: Ref<'_>) -> Vec<FieldError> {
     let mut errors = problems.into_list();
     errors.extend(validate(service));
     errors
+}
+
+/// Every problem of a changed status.
+pub fn validate_status_update(service: Ref<'_>, old: Ref<'_>) -> Vec<FieldError> {
+    let mut errors = Errors::new();
+    let path = Path::of("status.loadBalancer.ingress");
+    let status = service.at(&["status", "loadBalancer"]);
+    let listens = status.is_some_and(|status| status.list("ingress").len() > 0);
+    if listens && super::service_type(service) != "LoadBalancer" {
+        let detail = "may only be used when `spec.type` is 'LoadBalancer'";
+        errors.forbidden(&path, detail);
+    } else {
+        load_balancer(&mut errors, service, old, true);
+    }
+    errors.into_list()
 }
 
 fn by_type(errors: &mut Errors, path: &Path<'_>, spec: Ref<'_>, headless: bool) {
@@ -155,9 +171,10 @@ fn affinity(errors: &mut Errors, path: &Path<'_>, spec: Ref<'_>) {
 fn addresses(errors: &mut Errors, path: &Path<'_>, spec: Ref<'_>) {
     for (index, address) in spec.list("externalIPs").enumerate() {
         let text = address.as_str().unwrap_or_default();
-        match text.parse::<IpAddr>() {
-            Err(_) => errors.invalid(&path.index(index), text, BAD_ADDRESS),
-            Ok(address) => special_address(errors, &path.index(index), address),
+        let (at, before) = (path.index(index), errors.len());
+        legacy_ip(errors, &at, text);
+        if let Some(address) = text.parse::<IpAddr>().ok().filter(|_| errors.len() == before) {
+            special_address(errors, &at, address);
         }
     }
 }
@@ -232,10 +249,7 @@ fn source_ranges(errors: &mut Errors, path: &Path<'_>, spec: Ref<'_>) {
     }
     for (index, range) in spec.list("loadBalancerSourceRanges").enumerate() {
         let text = range.as_str().unwrap_or_default().trim();
-        if !is_cidr(text) {
-            let detail = "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)";
-            errors.invalid(&path.index(index), text, detail);
-        }
+        legacy_cidr(errors, &path.index(index), text);
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! [`spec`] is the whole of a pod's spec and is what every workload's template goes through; [`containers`],
 //! [`probes`], [`environment`], [`volumes`], [`resources`], [`security`] and [`scheduling`] are its parts, [`update`]
-//! says what may change afterwards. Order and words are upstream's, since clients print them.
+//! and [`status`] say what may change afterwards. Order and words are upstream's, since clients print them.
 
 pub mod containers;
 pub mod environment;
@@ -13,6 +13,7 @@ pub mod resources;
 pub mod scheduling;
 pub mod security;
 pub mod spec;
+pub mod status;
 pub mod update;
 pub mod volumes;
 
@@ -49,7 +50,27 @@ fn whole(errors: &mut Errors, pod: Ref<'_>) {
 
 fn of_annotations(errors: &mut Errors, pod: Ref<'_>) {
     let path = Path::of("metadata");
-    seccomp_annotations(errors, &path.child("annotations"), pod);
+    let path = path.child("annotations");
+    let text = |key| pod.at(&["metadata", "annotations", key]).and_then(Ref::as_str);
+    if let Some(value) = text(MIRROR).filter(|_| pod.str_at(&["spec", "nodeName"]).is_empty()) {
+        let detail = "must set spec.nodeName if mirror pod annotation is set";
+        errors.invalid(&path.key(MIRROR), value, detail);
+    }
+    if let Some(cost) = text(DELETION_COST).filter(|cost| !is_deletion_cost(cost)) {
+        errors.invalid(&path.key(DELETION_COST), cost, "must be a 32bit integer");
+    }
+    seccomp_annotations(errors, &path, pod);
+}
+
+/// What a pod that a kubelet made from a file says of itself.
+const MIRROR: &str = "kubernetes.io/config.mirror";
+/// Pods of a ReplicaSet that cost less go first.
+const DELETION_COST: &str = "controller.kubernetes.io/pod-deletion-cost";
+
+/// A number without a plus sign or a leading zero.
+fn is_deletion_cost(text: &str) -> bool {
+    let begins = text == "0" || text.starts_with(['-', '1', '2', '3', '4', '5', '6', '7', '8', '9']);
+    begins && text.parse::<i32>().is_ok()
 }
 
 /// The annotations that seccomp profiles were before they were fields.

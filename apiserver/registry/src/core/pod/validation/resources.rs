@@ -1,7 +1,6 @@
 //! Requests and limits.
 
 use crate::validation::{Errors, Path, quantity};
-use machinery_meta::field::Shown;
 use machinery_meta::{Quantity, syntax};
 use machinery_schema::Ref;
 
@@ -63,13 +62,18 @@ fn is_native(name: &str) -> bool {
 
 fn amount(errors: &mut Errors, path: &Path<'_>, name: &str, value: Ref<'_>) {
     resource_name(errors, path, name);
+    amount_of(errors, path, name, value);
+}
+
+/// An amount of a resource whose name was looked at, or may be anything.
+pub fn amount_of(errors: &mut Errors, path: &Path<'_>, name: &str, value: Ref<'_>) {
     let Some(amount) = quantity(value) else { return };
     if amount.is_negative() {
         errors.invalid(path, amount.to_string(), "must be greater than or equal to 0");
     }
     let integer = !is_native(name) || name == "pods";
     if integer && !amount.is_integer() {
-        errors.invalid(path, Shown(amount.to_string()), "must be an integer");
+        errors.invalid(path, amount.to_string(), "must be an integer");
     }
 }
 

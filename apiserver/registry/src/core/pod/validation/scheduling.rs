@@ -293,7 +293,10 @@ pub fn taints(errors: &mut Errors, path: &Path<'_>, spec: Ref<'_>) {
         }
         one_of(errors, &at, taint, "effect", &EFFECTS, Some(""));
         if seen.contains(&(key, effect)) {
-            let shown = Shown(taint.to_json());
+            let added = taint.get("timeAdded").map_or_else(|| "null".into(), Ref::to_json);
+            let shown = Shown(format!(
+                r#"{{"Key":{key:?},"Value":{value:?},"Effect":{effect:?},"TimeAdded":{added}}}"#
+            ));
             errors.push(machinery_meta::FieldError {
                 detail: "taints must be unique by key and effect pair".into(),
                 ..machinery_meta::FieldError::duplicate(&at.render(), shown)

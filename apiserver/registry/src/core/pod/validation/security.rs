@@ -53,10 +53,14 @@ pub fn validate_pod(errors: &mut Errors, path: &Path<'_>, spec: Ref<'_>) {
         );
     }
     if spec.get("hostUsers").and_then(Ref::as_bool) == Some(false) {
-        for name in ["hostNetwork", "hostPID", "hostIPC"] {
+        // Upstream spells two of the paths as in Go.
+        for (name, told) in [
+            ("hostNetwork", "hostNetwork"),
+            ("hostPID", "HostPID"),
+            ("hostIPC", "HostIPC"),
+        ] {
             if flag(name) {
-                let detail = "when `hostUsers` is false";
-                errors.forbidden(&at.child(name), detail);
+                errors.forbidden(&path.child(told), "when `hostUsers` is false");
             }
         }
     }

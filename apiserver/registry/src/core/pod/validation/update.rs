@@ -1,6 +1,6 @@
 //! What may change in a pod that exists.
 
-use super::{of_annotations, whole};
+use super::{MIRROR, of_annotations, whole};
 use crate::validation::{Errors, Path};
 use machinery_meta::FieldError;
 use machinery_schema::Ref;
@@ -17,9 +17,11 @@ pub fn validate(pod: Ref<'_>, old: Ref<'_>) -> Vec<FieldError> {
     if new_spec == old_spec {
         // A spec that is as it was was looked at when it came.
         of_annotations(&mut errors, pod);
+        annotation_changes(&mut errors, pod, old);
         return errors.into_list();
     }
     whole(&mut errors, pod);
+    annotation_changes(&mut errors, pod, old);
     for list in ["containers", "initContainers"] {
         if new_spec.list(list).len() != old_spec.list(list).len() {
             errors.forbidden(&path.child(list), "pod updates may not add or remove containers");
@@ -34,6 +36,38 @@ pub fn validate(pod: Ref<'_>, old: Ref<'_>) -> Vec<FieldError> {
     }
     errors.into_list()
 }
+
+/// What a pod says of where it comes from stays as it is.
+pub(super) fn annotation_changes(errors: &mut Errors, pod: Ref<'_>, old: Ref<'_>) {
+    let path = Path::of("metadata");
+    let path = path.child("annotations");
+    let fixed = |key: &str| {
+        if key.starts_with(APP_ARMOR) {
+            Some("AppArmor annotations")
+        } else {
+            (key == MIRROR).then_some("mirror pod annotation")
+        }
+    };
+    let annotations = |object| Ref::at(object, &["metadata", "annotations"]);
+    let (new, before) = (annotations(pod), annotations(old));
+    for (from, to, what) in [(before, new, "remove or update"), (new, before, "add")] {
+        for (key, value) in from.into_iter().flat_map(Ref::entries) {
+            let other = to.and_then(|annotations: Ref<'_>| annotations.get(key));
+            let touched = if what == "add" {
+                other.is_none()
+            } else {
+                other != Some(value)
+            };
+            if let Some(name) = fixed(key).filter(|_| touched) {
+                errors.forbidden(&path.key(key), &format!("may not {what} {name}"));
+            }
+        }
+    }
+    of_annotations(errors, pod);
+}
+
+/// Annotations of profiles for single containers begin so.
+const APP_ARMOR: &str = "container.apparmor.security.beta.kubernetes.io/";
 
 /// Every problem of a change of the ephemeral containers: new ones may come, those that are there stay as they are.
 pub fn validate_ephemeral(pod: Ref<'_>, old: Ref<'_>) -> Vec<FieldError> {

@@ -1,0 +1,58 @@
+//! What makes a Namespace acceptable: the names of its finalizers, and a phase that says what is so.
+
+use crate::metadata::STANDARD_FINALIZERS;
+use crate::validation::{Errors, Path, qualified};
+use machinery_meta::FieldError;
+use machinery_schema::Ref;
+
+/// Every problem of a new Namespace.
+pub(super) fn validate(namespace: Ref<'_>) -> Vec<FieldError> {
+    let mut errors = Errors::new();
+    let path = Path::of("spec");
+    for finalizer in finalizers(namespace) {
+        finalizer_name(&mut errors, &path.child("finalizers"), finalizer);
+    }
+    errors.into_list()
+}
+
+/// Every problem of changed finalizers.
+pub(super) fn validate_finalize(namespace: Ref<'_>) -> Vec<FieldError> {
+    let mut errors = Errors::new();
+    let path = Path::of("spec");
+    let path = path.child("finalizers");
+    for (index, finalizer) in finalizers(namespace).enumerate() {
+        finalizer_name(&mut errors, &path.index(index), finalizer);
+    }
+    errors.into_list()
+}
+
+/// Every problem of a changed status: it is going exactly when it was deleted.
+pub(super) fn validate_status(namespace: Ref<'_>) -> Vec<FieldError> {
+    let mut errors = Errors::new();
+    let deleted = !namespace.str_at(&["metadata", "deletionTimestamp"]).is_empty();
+    let (phase, detail) = if deleted {
+        let detail = "may only be 'Terminating' if `deletionTimestamp` is not empty";
+        ("Terminating", detail)
+    } else {
+        ("Active", "may only be 'Active' if `deletionTimestamp` is empty")
+    };
+    let own = namespace.str_at(&["status", "phase"]);
+    if own != phase {
+        errors.invalid(&Path::of("status").child("Phase"), own, detail);
+    }
+    errors.into_list()
+}
+
+fn finalizers(namespace: Ref<'_>) -> impl Iterator<Item = &str> {
+    let spec = namespace.get("spec").into_iter();
+    spec.flat_map(|spec| spec.list("finalizers"))
+        .filter_map(Ref::as_str)
+}
+
+fn finalizer_name(errors: &mut Errors, path: &Path<'_>, name: &str) {
+    qualified(errors, path, name);
+    if !name.contains('/') && !STANDARD_FINALIZERS.contains(&name) {
+        let detail = "name is neither a standard finalizer name nor is it fully qualified";
+        errors.invalid(path, name, detail);
+    }
+}

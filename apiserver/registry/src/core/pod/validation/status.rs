@@ -1,0 +1,260 @@
+//! What a pod's status may become.
+
+use super::update::annotation_changes;
+use crate::validation::{Errors, Path, dns_subdomain, immutable, is_pair, legacy_ip, present, qualified};
+use machinery_meta::{FieldError, syntax};
+use machinery_schema::Ref;
+use std::net::IpAddr;
+
+/// Conditions whose types are not qualified names.
+const SYSTEM_CONDITIONS: [&str; 3] = ["PodScheduled", "Ready", "Initialized"];
+/// Linux has as many users as fit into 32 bits.
+const MAX_UID: i64 = u32::MAX as i64;
+
+/// Every problem of a changed status.
+pub fn validate(pod: Ref<'_>, old: Ref<'_>) -> Vec<FieldError> {
+    let mut errors = Errors::new();
+    annotation_changes(&mut errors, pod, old);
+    let (Some(status), Some(old_status)) = (pod.get("status"), old.get("status")) else {
+        return errors.into_list();
+    };
+    let path = Path::of("status");
+    conditions(&mut errors, &path.child("conditions"), status);
+    nominated(
+        &mut errors,
+        &path.child("nominatedNodeName"),
+        old,
+        status,
+        old_status,
+    );
+    observed_generation(&mut errors, &path, status);
+    immutable(
+        &mut errors,
+        &path.child("qosClass"),
+        status.get("qosClass"),
+        old_status.get("qosClass"),
+        "field is immutable",
+    );
+    if let Some(spec) = old.get("spec") {
+        transitions(&mut errors, &path, status, old_status, spec);
+    }
+    pod_ips(&mut errors, &path.child("podIPs"), status, old_status);
+    host_ips(&mut errors, &path.child("hostIPs"), status, old_status);
+    for list in STATUSES {
+        users(&mut errors, &path.child(list), status.list(list), pod);
+    }
+    errors.into_list()
+}
+
+const STATUSES: [&str; 3] = [
+    "containerStatuses",
+    "initContainerStatuses",
+    "ephemeralContainerStatuses",
+];
+
+fn observed_generation(errors: &mut Errors, path: &Path<'_>, object: Ref<'_>) {
+    let seen = object.get("observedGeneration").and_then(Ref::as_i64);
+    if let Some(generation) = seen.filter(|generation| *generation < 0) {
+        let at = path.child("observedGeneration");
+        errors.invalid(&at, generation, "must be a non-negative integer");
+    }
+}
+
+fn conditions(errors: &mut Errors, path: &Path<'_>, status: Ref<'_>) {
+    for (index, condition) in status.list("conditions").enumerate() {
+        let at = path.index(index);
+        observed_generation(errors, &at, condition);
+        let kind = condition.str("type");
+        if !SYSTEM_CONDITIONS.contains(&kind) {
+            qualified(errors, &at.child("Type"), kind);
+        }
+    }
+}
+
+fn nominated(errors: &mut Errors, path: &Path<'_>, old: Ref<'_>, status: Ref<'_>, old_status: Ref<'_>) {
+    let node = status.str("nominatedNodeName");
+    if node.is_empty() || node == old_status.str("nominatedNodeName") {
+        return;
+    }
+    dns_subdomain(errors, path, node);
+    if !old.str_at(&["spec", "nodeName"]).is_empty() {
+        let detail = "may not be set on pods that are already bound to a node";
+        errors.forbidden(path, detail);
+    }
+}
+
+/// A container that ended, and that nothing starts again, stays ended.
+fn transitions(errors: &mut Errors, path: &Path<'_>, status: Ref<'_>, old: Ref<'_>, spec: Ref<'_>) {
+    for (list, statuses) in [
+        ("containers", STATUSES[0]),
+        ("initContainers", STATUSES[1]),
+        ("", STATUSES[2]),
+    ] {
+        if !list.is_empty() && restarts_all(spec) {
+            continue;
+        }
+        let at = path.child(statuses);
+        for (index, before) in old.list(statuses).enumerate() {
+            let Some(ended) = before.at(&["state", "terminated"]) else {
+                continue;
+            };
+            let name = before.str("name");
+            let mut now = status.list(statuses).filter(|own| own.str("name") == name);
+            let runs = now
+                .next()
+                .is_some_and(|own| own.at(&["state", "terminated"]).is_none());
+            let code = ended.get("exitCode").and_then(Ref::as_i64).unwrap_or(0);
+            let container = spec.list(list).find(|own| own.str("name") == name);
+            let allowed = container.is_some_and(|own| starts_again(own, spec, code));
+            if runs && !allowed {
+                let at = at.index(index);
+                errors.forbidden(
+                    &at.child("state"),
+                    "may not be transitioned to non-terminated state",
+                );
+            }
+        }
+    }
+}
+
+/// Some container may start all of them again.
+fn restarts_all(spec: Ref<'_>) -> bool {
+    let containers = spec.list("initContainers").chain(spec.list("containers"));
+    let mut rules = containers.flat_map(|container| container.list("restartPolicyRules"));
+    rules.any(|rule| rule.str("action") == "RestartAllContainers")
+}
+
+fn starts_again(container: Ref<'_>, spec: Ref<'_>, code: i64) -> bool {
+    let own = container.str("restartPolicy");
+    if !own.is_empty() && rule_restarts(container, code) {
+        return true;
+    }
+    match if own.is_empty() {
+        spec.str("restartPolicy")
+    } else {
+        own
+    } {
+        "Never" => false,
+        "OnFailure" => code != 0,
+        _ => true,
+    }
+}
+
+/// The first rule that is about this exit code starts it again.
+fn rule_restarts(container: Ref<'_>, code: i64) -> bool {
+    let matches = |rule: &Ref<'_>| {
+        let Some(codes) = rule.get("exitCodes") else {
+            return false;
+        };
+        let listed = codes.list("values").any(|value| value.as_i64() == Some(code));
+        match codes.str("operator") {
+            "In" => listed,
+            "NotIn" => !listed,
+            _ => false,
+        }
+    };
+    let rule = container.list("restartPolicyRules").find(matches);
+    rule.is_some_and(|rule| matches!(rule.str("action"), "Restart" | "RestartAllContainers"))
+}
+
+fn pod_ips(errors: &mut Errors, path: &Path<'_>, status: Ref<'_>, old: Ref<'_>) {
+    let listed = addresses(errors, path, status, old, "podIPs");
+    let (ip, first) = (status.str("podIP"), listed.first().copied());
+    if ip.is_empty() != first.is_none() {
+        let shown = internal_ips(&listed);
+        errors.invalid(
+            path,
+            shown,
+            "podIP and podIPs must either both be set or both be unset",
+        );
+    } else if let Some(first) = first.filter(|first| *first != ip) {
+        errors.invalid(&path.index(0).child("ip"), first, "must be equal to `podIP`");
+    }
+}
+
+fn host_ips(errors: &mut Errors, path: &Path<'_>, status: Ref<'_>, old: Ref<'_>) {
+    let first = status.list("hostIPs").next().map(|own| own.str("ip"));
+    if let Some(first) = first.filter(|first| *first != status.str("hostIP")) {
+        errors.invalid(&path.index(0).child("ip"), first, "must be equal to `hostIP`");
+    }
+    addresses(errors, path, status, old, "hostIPs");
+}
+
+/// The addresses of a list; those that were there may be as they were.
+fn addresses<'a>(
+    errors: &mut Errors,
+    path: &Path<'_>,
+    status: Ref<'a>,
+    old: Ref<'_>,
+    list: &str,
+) -> Vec<&'a str> {
+    let listed: Vec<&str> = status.list(list).map(|own| own.str("ip")).collect();
+    for (index, ip) in listed.iter().enumerate() {
+        if !old.list(list).any(|before| before.str("ip") == *ip) {
+            legacy_ip(errors, &path.index(index), ip);
+        }
+    }
+    if listed.len() < 2 {
+        return listed;
+    }
+    let unreadable = |text: &&str| text.parse::<IpAddr>().is_err();
+    if let Some(at) = listed.iter().position(unreadable) {
+        let detail = format!(
+            "failed to check for dual stack with error:invalid IP[{at}]: {}",
+            listed[at]
+        );
+        errors.push(FieldError::internal(&path.render(), detail));
+    }
+    if !is_pair(&listed) {
+        let detail = "may specify no more than one IP for each IP family";
+        errors.invalid(path, internal_ips(&listed), detail);
+    }
+    listed
+}
+
+/// As upstream's internal type shows them.
+fn internal_ips(listed: &[&str]) -> machinery_meta::field::Shown {
+    let each: Vec<String> = listed.iter().map(|ip| format!(r#"{{"IP":{ip:?}}}"#)).collect();
+    let text = if each.is_empty() {
+        "null".into()
+    } else {
+        format!("[{}]", each.join(","))
+    };
+    machinery_meta::field::Shown(text)
+}
+
+fn users<'a>(errors: &mut Errors, path: &Path<'_>, statuses: impl Iterator<Item = Ref<'a>>, pod: Ref<'_>) {
+    let windows = pod.str_at(&["spec", "os", "name"]) == "windows";
+    for (index, status) in statuses.enumerate() {
+        let Some(user) = status.get("user").and_then(|user| present(user, "linux")) else {
+            continue;
+        };
+        let at = path.index(index);
+        let at = at.child("user.linux");
+        if windows {
+            errors.forbidden(&at, "cannot be set for a windows pod");
+            continue;
+        }
+        let number = |name| user.get(name).and_then(Ref::as_i64).unwrap_or(0);
+        if !(0..=MAX_UID).contains(&number("uid")) {
+            errors.invalid(
+                &at.child("uid"),
+                number("uid"),
+                syntax::inclusive_range(0, MAX_UID),
+            );
+        }
+        for problem in syntax::user_id(number("gid")) {
+            errors.invalid(&at.child("gid"), number("gid"), problem);
+        }
+        let groups = at.child("supplementalGroups");
+        for (index, group) in user
+            .list("supplementalGroups")
+            .filter_map(Ref::as_i64)
+            .enumerate()
+        {
+            for problem in syntax::user_id(group) {
+                errors.invalid(&groups.index(index), group, problem);
+            }
+        }
+    }
+}
