@@ -44,7 +44,7 @@ fn decode_stored(row: &ResourceRow, entry: &Entry) -> Result<Tree, RegistryError
     let decoded = decode_json(&stored.schema, stored.ty, &text, Strictness::Ignore)
         .map_err(|error| RegistryError::Internal(format!("reading {}: {error}", entry.key)))?;
     let mut tree = decoded.tree;
-    if entry.record.fingerprint != stored.schema.fingerprint() {
+    if entry.record.fingerprint != stored.fingerprint {
         renormalise(row, &mut tree);
     }
     Ok(tree)
@@ -97,7 +97,7 @@ pub(crate) fn record(row: &ResourceRow, object: &Tree) -> Record {
     let split = encode_split(object);
     Record {
         parts: [split.type_meta, split.head, split.tail],
-        fingerprint: row.stored.schema.fingerprint(),
+        fingerprint: row.stored.fingerprint,
         header: Arc::new(header(&row.selectable, object)),
     }
 }

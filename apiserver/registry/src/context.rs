@@ -12,7 +12,8 @@ pub struct RequestContext {
     pub user: Arc<UserInfo>,
     /// On the runtime's monotonic clock.
     pub deadline: Option<Duration>,
-    pub trace_id: u64,
+    /// What the audit log and the answer's `Audit-Id` call the request.
+    pub audit_id: Arc<str>,
     /// The client's `User-Agent`; the default field manager is its first word.
     pub user_agent: Arc<str>,
     pub warnings: Warnings,
@@ -26,7 +27,7 @@ impl RequestContext {
         Self {
             user: Arc::new(user),
             deadline: None,
-            trace_id: runtime.random_u64(),
+            audit_id: runtime.uuid().to_string().into(),
             user_agent: "knarr".into(),
             warnings: Warnings::default(),
             audit: AuditAnnotations::default(),

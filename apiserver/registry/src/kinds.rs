@@ -4,7 +4,10 @@
 //! is served by [`TableStrategy`] with the traits [`Traits::of`](crate::table_strategy::Traits::of) gives it.
 
 use crate::columns;
-use crate::row::{Conversion, ResourceRow, ScalePaths, Selectable, StoredForm, Subresource, SubresourceRole};
+use crate::row::{
+    Conversion, ResourceRow, ScalePaths, Selectable, StoredForm, Subresource, SubresourceRole,
+    record_fingerprint,
+};
 use crate::strategy::Strategy;
 use crate::table_strategy::TableStrategy;
 use crate::verbs::{Verb, Verbs};
@@ -46,6 +49,7 @@ fn row(info: &'static KindInfo) -> ResourceRow {
         strategy: strategy(&info.gvk.group, &info.plural),
         virtual_kind,
         openapi_schema: None,
+        closed: machinery_runtime::CancellationToken::new(),
         retired: machinery_runtime::CancellationToken::new(),
         deprecation_warning: deprecation(&gvk),
         storage_version_hash: if virtual_kind {
@@ -89,6 +93,7 @@ fn stored_form(info: &KindInfo) -> StoredForm {
         gvk: own.gvk.clone(),
         schema: Arc::clone(table.schema()),
         ty: own.ty,
+        fingerprint: record_fingerprint(table.schema(), &selectable(&own.gvk.group, &own.plural)),
         conversion,
     }
 }

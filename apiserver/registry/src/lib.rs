@@ -27,6 +27,7 @@ pub mod validation;
 pub mod admission;
 mod codec;
 pub mod columns;
+pub mod conditions;
 pub mod context;
 mod continue_token;
 pub mod custom;

@@ -52,7 +52,15 @@ pub struct Rows {
     by_resource: HashMap<String, HashMap<String, HashMap<String, Arc<ResourceRow>>>>,
     by_prefix: HashMap<String, Arc<ResourceRow>>,
     built_in: Vec<Arc<ResourceRow>>,
-    custom: BTreeMap<String, Vec<Arc<ResourceRow>>>,
+    custom: BTreeMap<String, Custom>,
+}
+
+/// What a CustomResourceDefinition is served as.
+#[derive(Debug, Clone)]
+pub(crate) struct Custom {
+    /// All that the rows are made of, as text.
+    form: String,
+    rows: Vec<Arc<ResourceRow>>,
 }
 
 impl Rows {
@@ -60,10 +68,10 @@ impl Rows {
         self.by_resource.get(group)?.get(version)?.get(plural)
     }
 
-    pub fn has_version(&self, group: &str, version: &str) -> bool {
-        self.by_resource
-            .get(group)
-            .is_some_and(|versions| versions.contains_key(version))
+    /// The version belongs to the server itself, whatever else is defined in it.
+    pub fn is_built_in(&self, group: &str, version: &str) -> bool {
+        let mut rows = self.built_in.iter();
+        rows.any(|row| row.gvk.group == group && row.gvk.version == version)
     }
 
     pub fn group(&self, name: &str) -> Option<&Group> {
@@ -86,7 +94,7 @@ impl Rows {
 
     pub(crate) fn rebuilt(
         built_in: Vec<Arc<ResourceRow>>,
-        custom: BTreeMap<String, Vec<Arc<ResourceRow>>>,
+        custom: BTreeMap<String, Custom>,
         generation: u64,
     ) -> Self {
         let mut rows = Self {
@@ -98,7 +106,7 @@ impl Rows {
         let all: Vec<Arc<ResourceRow>> = rows
             .built_in
             .iter()
-            .chain(rows.custom.values().flatten())
+            .chain(rows.custom.values().flat_map(|known| &known.rows))
             .cloned()
             .collect();
         for row in all {
@@ -257,60 +265,51 @@ impl Registry {
         })
     }
 
-    /// Replaces the rows of one CustomResourceDefinition; none takes them away. Says whether anything changed.
-    pub fn set_custom(&self, definition: &str, rows: Vec<ResourceRow>) -> bool {
+    /// Replaces the rows of one CustomResourceDefinition, where what they are made of is not what it was. Says whether
+    /// it was replaced.
+    pub(crate) fn set_custom(
+        &self,
+        definition: &str,
+        form: String,
+        rows: impl FnOnce() -> Vec<ResourceRow>,
+    ) -> bool {
+        let _changing = self.0.changing.lock();
+        let old = self.0.rows.load_full();
+        if old.custom.get(definition).is_some_and(|known| known.form == form) {
+            return false;
+        }
+        let rows = rows().into_iter().map(Arc::new).collect();
+        let mut custom = old.custom.clone();
+        let before = custom.insert(definition.to_owned(), Custom { form, rows });
+        self.exchange(&old, custom, before);
+        true
+    }
+
+    /// Takes the rows of a CustomResourceDefinition away.
+    pub(crate) fn remove_custom(&self, definition: &str) {
         let _changing = self.0.changing.lock();
         let old = self.0.rows.load_full();
         let mut custom = old.custom.clone();
-        let before = custom.get(definition).map_or(&[][..], Vec::as_slice);
-        if same(before, &rows) {
-            return false;
+        if let Some(before) = custom.remove(definition) {
+            self.exchange(&old, custom, Some(before));
         }
-        before.iter().for_each(|row| row.retired.cancel());
-        if rows.is_empty() {
-            custom.remove(definition);
-        } else {
-            custom.insert(definition.to_owned(), rows.into_iter().map(Arc::new).collect());
-        }
-        self.0.rows.store(Arc::new(Rows::rebuilt(
-            old.built_in.clone(),
-            custom,
-            old.generation + 1,
-        )));
-        true
     }
-}
 
-/// Nothing a client could see differs.
-fn same(before: &[Arc<ResourceRow>], after: &[ResourceRow]) -> bool {
-    let looks = |row: &ResourceRow| {
-        let subresources: Vec<_> = row
-            .subresources
-            .iter()
-            .map(|sub| (sub.name.clone(), sub.role.clone()))
-            .collect();
-        let names = (
-            row.singular.clone(),
-            row.short_names.clone(),
-            row.categories.clone(),
-            row.list_kind.clone(),
-        );
-        let stored = (row.stored.gvk.clone(), row.stored.schema.fingerprint());
-        let shown = (row.columns.heads.clone(), row.deprecation_warning.clone());
-        (
-            row.gvk.clone(),
-            row.schema.fingerprint(),
-            subresources,
-            names,
-            stored,
-            shown,
-        )
-    };
-    before.len() == after.len()
-        && before
-            .iter()
-            .zip(after)
-            .all(|(old, new)| looks(old) == looks(new))
+    fn exchange(&self, old: &Rows, custom: BTreeMap<String, Custom>, before: Option<Custom>) {
+        for row in before.iter().flat_map(|known| &known.rows) {
+            row.retired.cancel();
+        }
+        let rows = Rows::rebuilt(old.built_in.clone(), custom, old.generation + 1);
+        self.0.rows.store(Arc::new(rows));
+    }
+
+    /// No object of a CustomResourceDefinition is made any more.
+    pub(crate) fn close_custom(&self, definition: &str) {
+        let rows = self.0.rows.load();
+        for row in rows.custom.get(definition).iter().flat_map(|known| &known.rows) {
+            row.closed.cancel();
+        }
+    }
 }
 
 #[cfg(test)]

@@ -9,6 +9,7 @@ use crate::verbs::Verbs;
 use machinery_meta::{GroupKind, GroupResource, GroupVersion, GroupVersionKind};
 use machinery_runtime::CancellationToken;
 use machinery_schema::{Ref, Schema, Tree, TypeId};
+use sha2::{Digest, Sha256};
 use std::sync::Arc;
 
 /// A kind as one version serves it.
@@ -40,6 +41,8 @@ pub struct ResourceRow {
     pub storage_version_hash: String,
     /// A custom kind's `openAPIV3Schema` as JSON, for its OpenAPI document.
     pub openapi_schema: Option<String>,
+    /// Cancelled when its definition is deleted: objects go from then on, and none come.
+    pub closed: CancellationToken,
     /// Cancelled when other rows take this one's place; watches end with it.
     pub retired: CancellationToken,
 }
@@ -52,8 +55,21 @@ pub struct StoredForm {
     pub gvk: GroupVersionKind,
     pub schema: Arc<Schema>,
     pub ty: TypeId,
+    /// Of all that a record is made by: the schema, and the fields that its header carries.
+    pub fingerprint: u64,
     /// Between the stored and this version; absent where they are the same but for `apiVersion`.
     pub conversion: Option<Arc<dyn Conversion>>,
+}
+
+/// The fingerprint of records that a schema and these fields make.
+pub(crate) fn record_fingerprint(schema: &Schema, selectable: &[Selectable]) -> u64 {
+    let mut digest = Sha256::new_with_prefix(schema.fingerprint().to_le_bytes());
+    for field in selectable {
+        digest.update(&field.label);
+        digest.update([0]);
+    }
+    let bytes: [u8; 32] = digest.finalize().into();
+    bytes[..8].iter().fold(0, |all, byte| all << 8 | u64::from(*byte))
 }
 
 /// Brings objects from one version's form into another's.

@@ -44,15 +44,15 @@ impl Front {
             }
         };
         let runtime = self.core.runtime.clone();
-        let agent = request
-            .headers()
-            .get(http::header::USER_AGENT)
-            .and_then(|value| value.to_str().ok());
+        let header = |name: &str| request.headers().get(name).and_then(|value| value.to_str().ok());
+        let agent = header(http::header::USER_AGENT.as_str());
+        // A client may have its own name for the request.
+        let audit_id = header("audit-id").filter(|own| !own.is_empty());
         let context = RequestContext {
             // Replaced by the authentication filter; until then nobody.
             user: Arc::new(UserInfo::default()),
             deadline: None,
-            trace_id: runtime.random_u64(),
+            audit_id: audit_id.map_or_else(|| runtime.uuid().to_string().into(), Arc::from),
             user_agent: agent.unwrap_or_default().into(),
             warnings: Warnings::default(),
             audit: Default::default(),

@@ -276,3 +276,98 @@ async fn an_expired_token_is_nobodys() {
     assert_eq!(code(token(now - 7_200, now - 3_600)).await, 401, "over");
     assert_eq!(code(token(now + 3_600, now + 7_200)).await, 401, "not yet begun");
 }
+
+/// A merge patch of a stored ConfigMap, with what it answers.
+async fn patched(cluster: &Cluster, patch: &Value) -> Answer {
+    let path = format!("{CONFIG_MAPS}/kept");
+    let ask = cluster
+        .admin()
+        .header("content-type", "application/merge-patch+json");
+    ask.send(Method::PATCH, &path, Bytes::from(patch.to_string()))
+        .await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn revisions_and_generations_of_a_body() {
+    let cluster = start().await;
+    let config_map =
+        |metadata: Value| json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata}).to_string();
+    let negative = config_map(json!({"name": "kept", "generation": -7}));
+    let refused = cluster.admin().post(CONFIG_MAPS, negative).await.is(422).json();
+    assert_eq!(
+        refused["details"]["causes"][0]["message"],
+        "Invalid value: -7: must be greater than or equal to 0"
+    );
+    let kept = config_map(json!({"name": "kept", "generation": 7}));
+    let created = cluster.admin().post(CONFIG_MAPS, kept).await.is(201).json();
+    assert_eq!(
+        created["metadata"]["generation"], 7,
+        "nobody counts it, and nobody drops it"
+    );
+    for version in ["abc", "-1", " 1"] {
+        let answer = patched(&cluster, &json!({"metadata": {"resourceVersion": version}})).await;
+        let message = answer.is(500).json()["message"].clone();
+        assert_eq!(
+            message,
+            format!("strconv.ParseUint: parsing {version:?}: invalid syntax")
+        );
+    }
+    let stale = json!({"metadata": {"resourceVersion": "007"}});
+    assert_eq!(
+        patched(&cluster, &stale).await.is(409).json()["reason"],
+        "Conflict"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn names_that_no_object_can_have() {
+    let cluster = start().await;
+    for (name, problem) in [
+        ("%2e%2e", r#""..": may not be '..'"#),
+        ("%2e", r#"".": may not be '.'"#),
+        ("a%25b", r#""a%b": may not contain '%'"#),
+    ] {
+        for method in [Method::GET, Method::DELETE] {
+            let path = format!("{CONFIG_MAPS}/{name}");
+            let refused = cluster
+                .admin()
+                .send(method, &path, Bytes::new())
+                .await
+                .is(400)
+                .json();
+            assert_eq!(refused["message"], format!("Name parameter invalid: {problem}"));
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_binding_is_of_the_pod_in_its_address() {
+    let cluster = start().await;
+    let pods = "/api/v1/namespaces/default/pods";
+    let bind = async |name: Value, target: Value| {
+        let binding =
+            json!({"apiVersion": "v1", "kind": "Binding", "metadata": {"name": name}, "target": target});
+        let path = format!("{pods}/web/binding");
+        cluster.admin().post(&path, binding.to_string()).await
+    };
+    for name in [Value::Null, json!("other")] {
+        let refused = bind(name, json!({})).await.is(400).json();
+        assert_eq!(
+            refused["message"],
+            "name in URL does not match name in Binding object"
+        );
+    }
+    let refused = bind(json!("web"), json!({})).await.is(500).json();
+    assert_eq!(refused["message"], "target.name: Required value");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_answer_names_its_request() {
+    let cluster = start().await;
+    let audit_id = |answer: Answer| answer.headers["audit-id"].to_str().unwrap().to_owned();
+    let made = audit_id(cluster.nobody().get("/healthz").await);
+    let dashes: Vec<usize> = made.match_indices('-').map(|(at, _)| at).collect();
+    assert_eq!((made.len(), dashes), (36, vec![8, 13, 18, 23]), "a UUID: {made}");
+    let given = cluster.nobody().header("audit-id", "mine").get("/healthz").await;
+    assert_eq!(audit_id(given), "mine");
+}

@@ -1,4 +1,5 @@
 //! A definition changes under its objects: what is stored is read in the new form, and nobody is told of a change.
+//! It goes after them, and none come while it waits.
 
 #![allow(clippy::unwrap_used, reason = "a test, helpers included")]
 
@@ -113,4 +114,105 @@ async fn the_new_form_is_made_once() {
         text.contains(r#""sail":"square""#) && !text.contains("raven"),
         "{text}"
     );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_field_that_becomes_selectable_selects_old_objects() {
+    let cluster = with_boats().await;
+    let mut versions = definition(&json!({"oars": {"type": "integer"}, "flag": {"type": "string"}}))["spec"]
+        ["versions"]
+        .clone();
+    versions[0]["selectableFields"] = json!([{"jsonPath": ".spec.flag"}]);
+    let patch = json!({"spec": {"versions": versions}});
+    let path = format!("{DEFINITIONS}/boats.knarr.test");
+    let admin = cluster
+        .admin()
+        .header("content-type", "application/merge-patch+json");
+    let patched = admin.send(Method::PATCH, &path, Bytes::from(patch.to_string()));
+    patched.await.is(200);
+    let ravens = format!("{BOATS}?fieldSelector=spec.flag%3Draven");
+    let ravens = until(&cluster, &ravens, |_| true).await;
+    assert_eq!(ravens["items"].as_array().unwrap().len(), 2);
+    let doves = format!("{BOATS}?fieldSelector=spec.flag%3Ddove");
+    let doves = cluster.admin().get(&doves).await.is(200).json();
+    assert_eq!(doves["items"], json!([]));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_definition_waits_for_its_objects_and_takes_no_more() {
+    let cluster = with_boats().await;
+    let hold = |finalizers: Value| {
+        let patch = json!({"metadata": {"finalizers": finalizers}}).to_string();
+        let admin = cluster
+            .admin()
+            .header("content-type", "application/merge-patch+json");
+        async move {
+            admin
+                .send(Method::PATCH, &format!("{BOATS}/ormen"), Bytes::from(patch))
+                .await
+                .is(200);
+        }
+    };
+    hold(json!(["knarr.test/harbour"])).await;
+    let before = cluster.admin().get(BOATS).await.is(200).json();
+    let of_definition = format!("{DEFINITIONS}/boats.knarr.test");
+    cluster
+        .admin()
+        .send(Method::DELETE, &of_definition, Bytes::new())
+        .await
+        .is(200);
+    let terminating = |definition: &Value| {
+        let conditions = definition["status"]["conditions"].as_array().unwrap();
+        let own = conditions.iter().find(|own| own["type"] == "Terminating");
+        own.map_or(Value::Null, |own| own["reason"].clone())
+    };
+    let in_progress = |definition: &Value| terminating(definition) == "InstanceDeletionInProgress";
+    until(&cluster, &of_definition, in_progress).await;
+    until(&cluster, BOATS, |boats| {
+        let left = boats["items"].as_array().unwrap();
+        left.len() == 1 && left[0]["metadata"]["deletionTimestamp"].is_string()
+    })
+    .await;
+    let since = before["metadata"]["resourceVersion"].as_str().unwrap();
+    let watch = format!("{BOATS}?watch=1&resourceVersion={since}&timeoutSeconds=1");
+    let seen = cluster.admin().get(&watch).await.is(200).body;
+    assert_eq!(
+        seen.matches("\"DELETED\"").count(),
+        1,
+        "they are watched as they go: {seen}"
+    );
+    let boat = json!({"apiVersion": "knarr.test/v1", "kind": "Boat", "metadata": {"name": "late"}});
+    let refused = cluster.admin().post(BOATS, boat.to_string()).await.is(403).json();
+    assert_eq!(
+        refused["message"],
+        "boats.knarr.test \"late\" is forbidden: create not allowed while custom resource definition is terminating"
+    );
+    hold(json!(null)).await;
+    while cluster.admin().get(&of_definition).await.code != 404 {
+        cluster.runtime.sleep(Duration::from_millis(5)).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_custom_group_does_not_have_is_a_page() {
+    let cluster = with_boats().await;
+    let page = cluster
+        .admin()
+        .get("/apis/knarr.test/v1/namespaces/default/rafts")
+        .await;
+    assert_eq!(page.is(404).body, "404 page not found\n");
+    let page = cluster.admin().get("/apis/knarr.test/v1/boats/ormen").await;
+    assert_eq!(page.is(404).body, "404 page not found\n");
+    let status = cluster.admin().get("/apis/apps/v1/rafts").await.is(404).json();
+    assert_eq!(
+        status["message"],
+        "the server could not find the requested resource"
+    );
+    let status = cluster
+        .admin()
+        .get(&format!("{BOATS}/ormen/crew"))
+        .await
+        .is(404)
+        .json();
+    assert_eq!(status["message"], "boats.knarr.test \"ormen\" not found");
 }

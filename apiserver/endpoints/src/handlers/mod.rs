@@ -170,12 +170,16 @@ impl Endpoints {
         let (group, version) = (info.api_group.as_str(), info.api_version.as_str());
         let registry = &self.0.registry;
         let Some(store) = registry.store(group, version, &info.resource) else {
-            if registry.rows().has_version(group, version) {
+            if registry.rows().is_built_in(group, version) {
                 return Err(RegistryError::NoSuchResource);
             }
             return Ok(not_found_page());
         };
-        check_scope(&store.row, &info)?;
+        match check_scope(&store.row, &info) {
+            // Upstream looks for custom kinds last, behind all that says more than a page.
+            Err(RegistryError::NoSuchResource) if store.row.custom => return Ok(not_found_page()),
+            checked => checked?,
+        }
         if let Some(warning) = &store.row.deprecation_warning {
             ctx.warnings.add(warning.as_str());
         }
@@ -239,8 +243,13 @@ impl Endpoints {
     }
 
     async fn dispatch_subresource(self, call: Call) -> Result<Response<Body>, RegistryError> {
-        let Some(sub) = call.row().subresource(&call.info.subresource).cloned() else {
-            return Err(RegistryError::NoSuchResource);
+        let row = call.row();
+        let Some(sub) = row.subresource(&call.info.subresource).cloned() else {
+            return Err(if row.custom {
+                RegistryError::not_found(&row.group_resource(), &call.info.name)
+            } else {
+                RegistryError::NoSuchResource
+            });
         };
         if sub.role == SubresourceRole::Connect {
             return self.connect(call, &sub).await;

@@ -50,6 +50,10 @@ pub(crate) async fn bind(this: Endpoints, mut call: Call) -> Result<Response<Bod
     } else {
         call.info.name.clone()
     };
+    if name != metadata::name(&object) {
+        let detail = "name in URL does not match name in Binding object";
+        return Err(RegistryError::BadRequest(detail.into()));
+    }
     let pods = this
         .0
         .registry

@@ -1,7 +1,7 @@
 //! What remains of a definition that is being deleted: its objects go first.
 
-use super::names::set_condition;
 use crate::admission::AdmitAll;
+use crate::conditions::{Condition, set_condition};
 use crate::context::RequestContext;
 use crate::error::RegistryError;
 use crate::metadata;
@@ -37,36 +37,72 @@ pub(super) async fn delete_objects(ctx: &RequestContext, store: &Store) -> Resul
     Ok(left.entries.is_empty())
 }
 
-/// Takes the finalizer away, with which the definition goes.
-struct Release {
+/// Where the cleanup of a definition stands, as its condition `Terminating` says it.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Progress {
+    /// Objects are still to go; without any, the definition itself goes.
+    terminating: bool,
+    reason: &'static str,
+    message: &'static str,
+}
+
+pub(super) const IN_PROGRESS: Progress = Progress {
+    terminating: true,
+    reason: "InstanceDeletionInProgress",
+    message: "CustomResource deletion is in progress",
+};
+pub(super) const COMPLETED: Progress = Progress {
+    terminating: false,
+    reason: "InstanceDeletionCompleted",
+    message: "removed all instances",
+};
+pub(super) const NEVER_ESTABLISHED: Progress = Progress {
+    terminating: false,
+    reason: "NeverEstablished",
+    message: "resource was never established",
+};
+
+/// Says how far the cleanup is, and takes the finalizer away when it is done.
+struct Advance {
     now: String,
+    progress: Progress,
 }
 
 #[async_trait]
-impl UpdatedObject for Release {
+impl UpdatedObject for Advance {
     async fn apply(&self, _: &RequestContext, live: Option<&Tree>) -> Result<Tree, RegistryError> {
         let Some(live) = live else {
             return Err(RegistryError::NoSuchResource);
         };
         let mut object = live.clone();
-        let (reason, message) = ("InstanceDeletionCompleted", "removed all instances");
-        set_condition(&mut object, &self.now, ("Terminating", "False"), reason, message);
-        object.with(&["metadata", "finalizers"], |mut list| {
-            list.retain(|finalizer| finalizer.as_str() != Some(FINALIZER));
-        });
-        object.with(&["metadata"], |mut meta| meta.prune_empty("finalizers"));
+        let progress = self.progress;
+        let said = Condition {
+            kind: "Terminating",
+            status: if progress.terminating { "True" } else { "False" },
+            reason: progress.reason,
+            message: progress.message,
+        };
+        set_condition(&mut object, &self.now, said);
+        if !progress.terminating {
+            object.with(&["metadata", "finalizers"], |mut list| {
+                list.retain(|finalizer| finalizer.as_str() != Some(FINALIZER));
+            });
+            object.with(&["metadata"], |mut meta| meta.prune_empty("finalizers"));
+        }
         Ok(object)
     }
 }
 
-/// Lets the definition go.
-pub(super) async fn release(
+/// Writes where the cleanup of a definition stands; one that is gone is fine.
+pub(super) async fn advance(
     ctx: &RequestContext,
     definitions: &Store,
     name: &str,
+    progress: Progress,
 ) -> Result<(), RegistryError> {
-    let change = Release {
+    let change = Advance {
         now: metadata::format_time(ctx.runtime.now()),
+        progress,
     };
     let target = Target {
         namespace: "",

@@ -16,6 +16,9 @@ use crate::strategy::Part;
 use async_trait::async_trait;
 use machinery_meta::UserInfo;
 use machinery_schema::{Ref, Tree};
+use parking_lot::Mutex;
+use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// How long to wait after an error, and between looks at objects whose finalizers hold a definition.
@@ -36,10 +39,13 @@ pub async fn start(registry: &Registry) -> Result<(), RegistryError> {
     Ok(())
 }
 
+#[derive(Clone)]
 struct Definitions {
     registry: Registry,
     store: Store,
     ctx: RequestContext,
+    /// Definitions whose objects are being deleted.
+    cleaning: Arc<Mutex<BTreeSet<String>>>,
 }
 
 impl Definitions {
@@ -53,6 +59,7 @@ impl Definitions {
             registry: registry.clone(),
             store,
             ctx,
+            cleaning: Arc::default(),
         })
     }
 
@@ -76,8 +83,7 @@ impl Definitions {
                         self.changed(&self.store.decode(&entry)?).await;
                     }
                     WatchEvent::Deleted(entry, _) => {
-                        self.registry
-                            .set_custom(&entry.record.header.key.name, Vec::new());
+                        self.registry.remove_custom(&entry.record.header.key.name);
                         self.settle_others().await;
                     }
                     WatchEvent::Bookmark { .. } => {}
@@ -95,13 +101,8 @@ impl Definitions {
         let name = metadata::name(definition).to_owned();
         if metadata::time(definition, "deletionTimestamp").is_some() {
             self.serve(definition);
-            let own = (Self::new(&self.registry), name);
-            if let (Ok(this), name) = own {
-                self.ctx
-                    .runtime
-                    .spawn("definition cleanup", async move { this.clean(&name).await })
-                    .detach();
-            }
+            self.registry.close_custom(&name);
+            self.start_cleaning(name);
             return;
         }
         if let Err(error) = self.settle(&name).await {
@@ -112,14 +113,29 @@ impl Definitions {
         }
     }
 
+    /// In a task of its own, once.
+    fn start_cleaning(&self, name: String) {
+        if !self.cleaning.lock().insert(name.clone()) {
+            return;
+        }
+        let this = self.clone();
+        let cleaning = async move {
+            this.clean(&name).await;
+            this.cleaning.lock().remove(&name);
+        };
+        self.ctx.runtime.spawn("definition cleanup", cleaning).detach();
+    }
+
     /// Puts the rows of an established definition into the registry; says whether that changed anything.
     fn serve(&self, definition: &Tree) -> bool {
-        let rows = if names::is_true(definition, "Established") {
-            definition::rows(definition)
-        } else {
-            Vec::new()
-        };
-        self.registry.set_custom(metadata::name(definition), rows)
+        let name = metadata::name(definition);
+        if !names::is_true(definition, "Established") {
+            self.registry.remove_custom(name);
+            return false;
+        }
+        let form = definition::form(definition);
+        self.registry
+            .set_custom(name, form, || definition::rows(definition))
     }
 
     /// Brings the objects into the form they have from now on: once, here, rather than at the first read of each.
@@ -213,6 +229,11 @@ impl Definitions {
         if !holds {
             return Ok(true);
         }
+        cleanup::advance(&self.ctx, &self.store, name, cleanup::IN_PROGRESS).await?;
+        if !names::is_true(&definition, "Established") {
+            cleanup::advance(&self.ctx, &self.store, name, cleanup::NEVER_ESTABLISHED).await?;
+            return Ok(true);
+        }
         let (group, plural) = (
             definition.str_at(&["spec", "group"]),
             definition.str_at(&["spec", "names", "plural"]),
@@ -222,7 +243,7 @@ impl Definitions {
         {
             return Ok(false);
         }
-        cleanup::release(&self.ctx, &self.store, name).await?;
+        cleanup::advance(&self.ctx, &self.store, name, cleanup::COMPLETED).await?;
         Ok(true)
     }
 }

@@ -4,12 +4,21 @@ use super::columns::columns;
 use super::json_path::JsonPath;
 use super::strategy::SchemaStrategy;
 use crate::kinds::storage_version_hash;
-use crate::row::{Conversion, ResourceRow, ScalePaths, Selectable, StoredForm, Subresource, SubresourceRole};
+use crate::row::{
+    Conversion, ResourceRow, ScalePaths, Selectable, StoredForm, Subresource, SubresourceRole,
+    record_fingerprint,
+};
 use crate::verbs::{Verb, Verbs};
 use machinery_meta::{FieldPath, GroupVersionKind};
 use machinery_schema::structural::{self, CompiledSchema};
 use machinery_schema::{Ref, Schema, Strictness, Tree, TypeId, apply_defaults, decode_json, encode_json};
 use std::sync::Arc;
+
+/// All that the rows of a definition are made of.
+pub(super) fn form(definition: &Tree) -> String {
+    let text = |path: &[&str]| definition.at(path).map(Ref::to_json).unwrap_or_default();
+    text(&["spec"]) + &text(&["status", "acceptedNames"])
+}
 
 /// The rows of a definition whose names are accepted; none when it cannot be served.
 pub(super) fn rows(definition: &Tree) -> Vec<ResourceRow> {
@@ -89,6 +98,7 @@ fn row(
         None
     };
     let scale = scale_paths(version);
+    let selectable = selectable(spec);
     let strategy = SchemaStrategy {
         status: version.at(&["subresources", "status"]).is_some(),
         replicas: scale.as_ref().map(|paths| {
@@ -112,7 +122,6 @@ fn row(
         ty: schema.ty,
         custom: true,
         columns: columns(version),
-        selectable: selectable(spec).into(),
         strategy: Arc::new(strategy),
         virtual_kind: false,
         openapi_schema: version.at(&["schema", "openAPIV3Schema"]).map(Ref::to_json),
@@ -123,8 +132,11 @@ fn row(
             gvk: stored_gvk,
             schema: Arc::clone(&stored.schema),
             ty: stored.ty,
+            fingerprint: record_fingerprint(&stored.schema, &selectable),
             conversion,
         },
+        selectable: selectable.into(),
+        closed: machinery_runtime::CancellationToken::new(),
         retired: machinery_runtime::CancellationToken::new(),
         plural,
         gvk,

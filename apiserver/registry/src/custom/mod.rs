@@ -15,4 +15,5 @@ pub(crate) mod json_path;
 mod names;
 mod strategy;
 
+pub(crate) use cleanup::FINALIZER;
 pub use controller::start;

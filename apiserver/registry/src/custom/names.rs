@@ -1,6 +1,7 @@
 //! Which names of a definition are accepted, and the conditions that say so.
 
-use machinery_schema::{Ref, Tree, Value};
+use crate::conditions::{Condition, set_condition};
+use machinery_schema::{Ref, Tree};
 
 /// The names in use by other definitions of the same group.
 #[derive(Debug, Default)]
@@ -61,31 +62,29 @@ pub(super) fn settle(definition: &mut Tree, taken: &Taken, now: &str) {
     let found = definition
         .at(&["spec", "names"])
         .and_then(|names| conflict(names, taken));
+    let say = |definition: &mut Tree, kind, status, reason, message: &str| {
+        let said = Condition {
+            kind,
+            status,
+            reason,
+            message,
+        };
+        set_condition(definition, now, said);
+    };
     match found {
         Some((reason, message)) => {
-            set_condition(definition, now, ("NamesAccepted", "False"), reason, &message);
+            say(definition, "NamesAccepted", "False", reason, &message);
             if !is_true(definition, "Established") {
                 let message = "not all names are accepted";
-                set_condition(definition, now, ("Established", "False"), "NotAccepted", message);
+                say(definition, "Established", "False", "NotAccepted", message);
             }
         }
         None => {
             accept(definition);
-            set_condition(
-                definition,
-                now,
-                ("NamesAccepted", "True"),
-                "NoConflicts",
-                "no conflicts found",
-            );
+            let message = "no conflicts found";
+            say(definition, "NamesAccepted", "True", "NoConflicts", message);
             let message = "the initial names have been accepted";
-            set_condition(
-                definition,
-                now,
-                ("Established", "True"),
-                "InitialNamesAccepted",
-                message,
-            );
+            say(definition, "Established", "True", "InitialNamesAccepted", message);
         }
     }
 }
@@ -106,36 +105,4 @@ pub(super) fn is_true(definition: &Tree, kind: &str) -> bool {
     conditions
         .into_iter()
         .any(|condition| condition.str("type") == kind && condition.str("status") == "True")
-}
-
-/// Sets a condition; its time moves only when its status does.
-pub(crate) fn set_condition(
-    definition: &mut Tree,
-    now: &str,
-    (kind, status): (&str, &str),
-    reason: &str,
-    message: &str,
-) {
-    definition.with(&["status"], |mut own| {
-        let mut conditions = own.entry("conditions");
-        let at = conditions
-            .as_ref()
-            .items()
-            .position(|condition| condition.str("type") == kind);
-        let index = at.unwrap_or_else(|| conditions.as_ref().items().len());
-        if at.is_none() {
-            conditions.push(Value::EmptyMap);
-        }
-        let Some(mut condition) = conditions.item(index) else {
-            return;
-        };
-        let moved = condition.as_ref().str("status") != status;
-        condition.set("type", kind);
-        condition.set("status", status);
-        if moved {
-            condition.set("lastTransitionTime", now);
-        }
-        condition.set("reason", reason);
-        condition.set("message", message);
-    });
 }

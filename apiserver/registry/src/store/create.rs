@@ -26,6 +26,15 @@ impl Store {
         admission: &dyn Admission,
     ) -> Result<Written, RegistryError> {
         metadata::match_namespace(&mut object, &self.row, namespace)?;
+        if self.row.closed.is_cancelled() {
+            let detail = "create not allowed while custom resource definition is terminating";
+            let resource = self.row.group_resource();
+            return Err(RegistryError::forbidden(
+                &resource,
+                metadata::name(&object),
+                detail,
+            ));
+        }
         if !metadata::resource_version(&object).is_empty() {
             return Err(RegistryError::Unclassified(
                 "resourceVersion should not be set on objects to be created".into(),
@@ -142,8 +151,6 @@ impl Store {
         }
         if strategy.counts_generation() {
             metadata::set_generation(object, 1);
-        } else {
-            object.remove(&["metadata", "generation"]);
         }
         strategy.prepare_for_create(ctx, object);
         self.drop_disabled_fields(object, None);

@@ -22,7 +22,7 @@ use crate::context::RequestContext;
 use crate::error::RegistryError;
 use crate::registry::Registry;
 use crate::row::ResourceRow;
-use crate::strategy::Change;
+use crate::strategy::{Change, path_segment_problems};
 use apiserver_storage::{Entry, Expect, Key, Op, Prefix, ReadAt, Record, Storage, StorageError, Write};
 use machinery_meta::{FieldError, Revision};
 use machinery_schema::Tree;
@@ -96,7 +96,7 @@ impl Store {
     /// form where it holds records in memory, and nothing is written and nobody is told. What cannot be read stays as it
     /// is, and whoever asks for it is told why.
     pub(crate) fn renewed(&self, entry: Arc<Entry>) -> Arc<Entry> {
-        if entry.record.fingerprint == self.row.stored.schema.fingerprint() {
+        if entry.record.fingerprint == self.row.stored.fingerprint {
             return entry;
         }
         let record = match codec::renewed(&self.row, &entry) {
@@ -117,6 +117,16 @@ impl Store {
     }
 
     pub(crate) fn key(&self, namespace: &str, name: &str) -> Result<Key, RegistryError> {
+        if name.is_empty() {
+            return Err(RegistryError::BadRequest("Name parameter required.".into()));
+        }
+        let problems = path_segment_problems(name, false);
+        if !problems.is_empty() {
+            return Err(RegistryError::BadRequest(format!(
+                "Name parameter invalid: {name:?}: {}",
+                problems.join(";")
+            )));
+        }
         // A name that cannot be a key cannot be an object's either.
         Key::parse(&self.row.key(namespace, name))
             .map_err(|_| RegistryError::not_found(&self.row.group_resource(), name))

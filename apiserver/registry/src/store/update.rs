@@ -194,6 +194,9 @@ impl Store {
                 })
             }
             _ if wanted == live => Ok(()),
+            _ if wanted.parse::<u64>().is_err() => Err(RegistryError::Unclassified(format!(
+                "strconv.ParseUint: parsing {wanted:?}: invalid syntax"
+            ))),
             _ => Err(RegistryError::conflict(
                 &self.row.group_resource(),
                 name,

@@ -64,7 +64,7 @@ struct Event<'a> {
     api_version: &'static str,
     level: &'static str,
     #[serde(rename = "auditID")]
-    audit_id: String,
+    audit_id: &'a str,
     stage: &'static str,
     #[serde(rename = "requestURI")]
     request_uri: &'a str,
@@ -133,7 +133,7 @@ impl Filter for Audit {
                 kind: "Event",
                 api_version: "audit.k8s.io/v1",
                 level: "Metadata",
-                audit_id: format!("{:016x}", context.trace_id),
+                audit_id: &context.audit_id,
                 stage: "ResponseComplete",
                 request_uri: &uri,
                 verb: &info.verb,

@@ -26,7 +26,7 @@ impl Filter for Measure {
                 .uri()
                 .query()
                 .is_some_and(|query| query.contains("dryRun=All"));
-            let trace_id = exchange.context.trace_id;
+            let audit_id = Arc::clone(&exchange.context.audit_id);
             let started = runtime.monotonic();
             let mut response = next.run(exchange).await;
             let seconds = runtime.monotonic().saturating_sub(started).as_secs_f64();
@@ -40,8 +40,8 @@ impl Filter for Measure {
                 },
                 seconds,
             );
-            tracing::debug!(request = %info, code, seconds, trace = format_args!("{trace_id:016x}"), "answered");
-            if let Ok(value) = http::HeaderValue::from_str(&format!("{trace_id:016x}")) {
+            tracing::debug!(request = %info, code, seconds, %audit_id, "answered");
+            if let Ok(value) = http::HeaderValue::from_str(&audit_id) {
                 response.headers_mut().insert("audit-id", value);
             }
             response

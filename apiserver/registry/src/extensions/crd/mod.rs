@@ -5,12 +5,10 @@ pub(crate) mod v1beta1;
 mod validation;
 
 use crate::context::RequestContext;
+use crate::custom::FINALIZER;
 use crate::strategy::{Part, Strategy};
 use machinery_meta::FieldError;
 use machinery_schema::{Ref, Tree, Value};
-
-/// The finalizer a deleted definition keeps until its objects are gone.
-const FINALIZER: &str = "customresourcecleanup.apiextensions.k8s.io";
 
 /// See the module's comment.
 #[derive(Debug, Clone, Copy)]
