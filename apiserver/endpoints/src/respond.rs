@@ -5,6 +5,7 @@ use crate::framing::{FRAME_BYTES, GZIP_FROM_BYTES, GzipFrames, ListFrames, Objec
 use crate::negotiation::{Form, Format, View};
 use crate::table::{self, IncludeObject};
 use apiserver_registry::Entry;
+use apiserver_registry::columns::Columns;
 use apiserver_registry::{ListPage, RegistryError, ResourceRow, Store, Written};
 use bytes::Bytes;
 use http::StatusCode;
@@ -149,7 +150,7 @@ pub(crate) fn written(
 ) -> Result<http::Response<Body>, RegistryError> {
     match written {
         Written::Stored { entry, .. } => entry_answer(store, showing, status, entry),
-        Written::Shown { object, .. } => tree_answer(store, showing, status, object),
+        Written::Shown { object, .. } => tree_answer(&store.row.columns, showing, status, object),
     }
 }
 
@@ -168,30 +169,29 @@ pub(crate) fn entry_answer(
         let all: VecDeque<Bytes> = slices.into_iter().chain([newline]).collect();
         return Ok(framed(status, form, Format::Json.media_type(), SliceFrames(all)));
     }
-    tree_answer(store, showing, status, &store.decode(entry)?)
+    tree_answer(&store.row.columns, showing, status, &store.decode(entry)?)
 }
 
 /// Its slices can be sent as they are: same version, same schema.
 pub(crate) fn is_current(row: &ResourceRow, entry: &Entry) -> bool {
-    row.stored.conversion.is_none() && entry.record.fingerprint == row.stored.schema.fingerprint()
+    row.stored.conversion.is_none() && entry.record.fingerprint == row.stored.fingerprint
 }
 
-/// One object as a tree.
+/// One object as a tree, with these columns where a table is asked for.
 pub(crate) fn tree_answer(
-    store: &Store,
+    columns: &Columns,
     showing: Showing,
     status: StatusCode,
     object: &Tree,
 ) -> Result<http::Response<Body>, RegistryError> {
-    let row = &store.row;
     match showing.form.view {
         View::Whole => tree(status, showing.form, object),
         View::Metadata { beta } => json_text(status, showing.form, metadata_of(object, beta)),
         View::Table { beta } => {
             let revision = object.str_at(&["metadata", "resourceVersion"]);
             let meta = table::list_meta(revision, "", None);
-            let mut out = table::table_head(row, beta, &meta, true).into_bytes();
-            out.extend(row_of(row, showing, object, beta));
+            let mut out = table::table_head(columns, beta, &meta, true).into_bytes();
+            out.extend(row_of(columns, showing, object, beta));
             out.extend_from_slice(b"]}");
             json_text(status, showing.form, out)
         }
@@ -202,14 +202,14 @@ pub(crate) fn tree_answer(
 fn entry_row(store: &Store, showing: Showing, entry: &Entry, beta: bool) -> Result<Vec<u8>, RegistryError> {
     let (row, object) = (&store.row, store.decode(entry)?);
     if showing.include != IncludeObject::Metadata || !is_current(row, entry) {
-        return Ok(row_of(row, showing, &object, beta));
+        return Ok(row_of(&row.columns, showing, &object, beta));
     }
     let shown = table::partial_metadata(&entry.record, entry.revision, beta);
-    Ok(table::table_row(row, &object, showing.now, Some(&shown)))
+    Ok(table::table_row(&row.columns, &object, showing.now, Some(&shown)))
 }
 
 /// A row of a table, with the object as asked.
-pub(crate) fn row_of(row: &ResourceRow, showing: Showing, object: &Tree, beta: bool) -> Vec<u8> {
+pub(crate) fn row_of(columns: &Columns, showing: Showing, object: &Tree, beta: bool) -> Vec<u8> {
     let shown = match showing.include {
         IncludeObject::None => None,
         IncludeObject::Metadata => Some(metadata_of(object, beta)),
@@ -219,7 +219,7 @@ pub(crate) fn row_of(row: &ResourceRow, showing: Showing, object: &Tree, beta: b
             Some(json)
         }
     };
-    table::table_row(row, object, showing.now, shown.as_deref())
+    table::table_row(columns, object, showing.now, shown.as_deref())
 }
 
 /// `PartialObjectMetadata` of a tree.
@@ -257,14 +257,25 @@ pub(crate) fn list(
             json_text(StatusCode::OK, form, joined(head, items)?)
         }
         View::Table { beta } => {
-            let head = table::table_head(row, beta, &meta, true);
-            let rows = page
-                .entries
-                .iter()
-                .map(|entry| entry_row(store, showing, entry, beta));
+            let head = table::table_head(&row.columns, beta, &meta, true);
+            let entries = in_order(store, page.entries)?;
+            let rows = entries.iter().map(|entry| entry_row(store, showing, entry, beta));
             json_text(StatusCode::OK, form, joined(head, rows)?)
         }
     }
+}
+
+/// The rows of a kind that is not shown by name.
+fn in_order(store: &Store, entries: Vec<Arc<Entry>>) -> Result<Vec<Arc<Entry>>, RegistryError> {
+    let Some(order) = store.row.columns.order else {
+        return Ok(entries);
+    };
+    let keyed = entries
+        .into_iter()
+        .map(|entry| Ok((order(store.decode(&entry)?.root()), entry)));
+    let mut keyed = keyed.collect::<Result<Vec<_>, RegistryError>>()?;
+    keyed.sort_by_key(|(place, _)| *place);
+    Ok(keyed.into_iter().map(|(_, entry)| entry).collect())
 }
 
 pub(crate) fn partial(store: &Store, entry: &Entry, beta: bool) -> Vec<u8> {

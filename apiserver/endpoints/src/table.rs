@@ -2,8 +2,8 @@
 
 use crate::framing::type_meta;
 use apiserver_registry::Record;
-use apiserver_registry::columns::{Cell, Column};
-use apiserver_registry::{RegistryError, ResourceRow};
+use apiserver_registry::RegistryError;
+use apiserver_registry::columns::{Cell, Column, Columns};
 use jiff::Timestamp;
 use machinery_meta::Revision;
 use machinery_schema::Tree;
@@ -86,10 +86,10 @@ pub(crate) fn list_meta(revision: &str, continue_token: &str, remaining: Option<
 }
 
 /// Everything of a table before its rows; without heads where a watch sent them before.
-pub(crate) fn table_head(row: &ResourceRow, beta: bool, list_meta: &str, heads: bool) -> String {
+pub(crate) fn table_head(columns: &Columns, beta: bool, list_meta: &str, heads: bool) -> String {
     let version = if beta { "v1beta1" } else { "v1" };
     let heads = if heads {
-        heads_json(&row.columns.heads)
+        heads_json(&columns.heads)
     } else {
         "null".into()
     };
@@ -116,9 +116,9 @@ fn heads_json(heads: &[Column]) -> String {
 }
 
 /// One row: cells, and what goes with them.
-pub(crate) fn table_row(row: &ResourceRow, object: &Tree, now: Timestamp, shown: Option<&[u8]>) -> Vec<u8> {
+pub(crate) fn table_row(columns: &Columns, object: &Tree, now: Timestamp, shown: Option<&[u8]>) -> Vec<u8> {
     let mut out = b"{\"cells\":[".to_vec();
-    for (at, cell) in (row.columns.cells)(object.root(), now).iter().enumerate() {
+    for (at, cell) in (columns.cells)(object.root(), now).iter().enumerate() {
         if at > 0 {
             out.push(b',');
         }

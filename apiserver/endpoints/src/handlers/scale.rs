@@ -4,7 +4,9 @@ use super::{Call, Endpoints, write};
 use crate::bodies::{self, Expected};
 use crate::body::Body;
 use crate::negotiation::{self, Offer, PatchType};
-use crate::{params, patch_errors, respond};
+use crate::respond::{self, Showing};
+use crate::{params, patch_errors};
+use apiserver_registry::columns;
 use apiserver_registry::options::{FieldValidation, RevisionMatch};
 use apiserver_registry::{
     Part, RegistryError, RequestContext, ResourceRow, ScalePaths, UpdatedObject, Written, metadata,
@@ -112,13 +114,17 @@ fn selector_text(selector: Ref<'_>) -> String {
 }
 
 pub(crate) async fn get(call: &Call, paths: &ScalePaths) -> Result<Response<Body>, RegistryError> {
-    let showing = call.whole()?;
+    let showing = call.showing()?;
     let entry = call
         .store
         .get(&call.info.namespace, &call.info.name, RevisionMatch::MostRecent)
         .await?;
     let object = call.store.decode(&entry)?;
-    respond::tree(StatusCode::OK, showing.form, &scale_of(&object, paths)?)
+    answer(showing, &scale_of(&object, paths)?)
+}
+
+fn answer(showing: Showing, scale: &Tree) -> Result<Response<Body>, RegistryError> {
+    respond::tree_answer(&columns::scale(), showing, StatusCode::OK, scale)
 }
 
 /// How the scale is to change.
@@ -140,7 +146,7 @@ pub(crate) async fn change(
     mut call: Call,
     paths: ScalePaths,
 ) -> Result<Response<Body>, RegistryError> {
-    let showing = call.whole()?;
+    let showing = call.showing()?;
     let patching = *call.request.method() == Method::PATCH;
     let options = params::update(
         &call.query,
@@ -175,7 +181,7 @@ pub(crate) async fn change(
         Written::Stored { entry, .. } => call.store.decode(entry)?,
         Written::Shown { object, .. } => object.clone(),
     };
-    respond::tree(StatusCode::OK, showing.form, &scale_of(&object, &paths)?)
+    answer(showing, &scale_of(&object, &paths)?)
 }
 
 async fn body(call: &mut Call, validation: FieldValidation) -> Result<Tree, RegistryError> {

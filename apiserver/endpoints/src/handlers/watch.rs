@@ -282,8 +282,13 @@ impl EventWriter {
             View::Table { beta } => {
                 let meta = table::list_meta(object.str_at(&["metadata", "resourceVersion"]), "", None);
                 let heads = !std::mem::replace(&mut self.heads_sent, true);
-                let mut json = table::table_head(&self.store.row, beta, &meta, heads).into_bytes();
-                json.extend(respond::row_of(&self.store.row, self.showing, object, beta));
+                let mut json = table::table_head(&self.store.row.columns, beta, &meta, heads).into_bytes();
+                json.extend(respond::row_of(
+                    &self.store.row.columns,
+                    self.showing,
+                    object,
+                    beta,
+                ));
                 json.extend_from_slice(b"]}");
                 json
             }

@@ -261,7 +261,7 @@ pub(crate) async fn delete(this: Endpoints, mut call: Call) -> Result<Response<B
             respond::written(&call.store, showing, code, &written)
         }
         Deleted::Removed(object) if call.row().strategy.returns_deleted_object() => {
-            respond::tree_answer(&call.store, showing, StatusCode::OK, &object)
+            respond::tree_answer(&call.row().columns, showing, StatusCode::OK, &object)
         }
         Deleted::Removed(object) => {
             let details = status::Details {

@@ -1,7 +1,7 @@
 //! Workloads of the apps group.
 
 use super::words::{NONE, containers, int, labels, name, object_age, selector};
-use super::{Cell, KindCells};
+use super::{Cell, Column, Columns, KindCells, created_description, name_head};
 use jiff::Timestamp;
 use machinery_schema::Ref;
 
@@ -16,6 +16,38 @@ pub(super) fn cells(group: &str, plural: &str) -> Option<KindCells> {
         "daemonsets" => daemon_set,
         "controllerrevisions" => controller_revision,
         _ => return None,
+    })
+}
+
+/// What `scale` of any kind shows.
+pub(super) fn scale() -> Columns {
+    let head = |name: &str, kind: &str, description| Column {
+        name: name.into(),
+        kind: kind.into(),
+        description,
+        ..Column::default()
+    };
+    let heads = vec![
+        head("Name", "string", name_head().description),
+        head(
+            "Desired",
+            "integer",
+            "replicas is the desired number of instances for the scaled object.".into(),
+        ),
+        head(
+            "Available",
+            "integer",
+            "replicas is the actual number of observed instances of the scaled object.".into(),
+        ),
+        head("Age", "string", created_description()),
+    ];
+    Columns::new(heads, |scale, now| {
+        vec![
+            name(scale),
+            int(scale, &["spec", "replicas"]).into(),
+            int(scale, &["status", "replicas"]).into(),
+            object_age(scale, now),
+        ]
     })
 }
 

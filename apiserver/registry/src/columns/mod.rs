@@ -74,6 +74,8 @@ pub type Cells = dyn Fn(Ref<'_>, Timestamp) -> Vec<Cell> + Send + Sync;
 pub struct Columns {
     pub heads: Arc<[Column]>,
     pub cells: Arc<Cells>,
+    /// Where an object stands in a list, for kinds that are not shown by name.
+    pub order: Option<fn(Ref<'_>) -> i64>,
 }
 
 impl std::fmt::Debug for Columns {
@@ -92,7 +94,14 @@ impl Columns {
         Self {
             heads: heads.into(),
             cells: Arc::new(cells),
+            order: None,
         }
+    }
+
+    /// Shows lists in an order of the kind's own.
+    #[must_use]
+    pub fn ordered(self, order: Option<fn(Ref<'_>) -> i64>) -> Self {
+        Self { order, ..self }
     }
 
     /// Name and creation time, for kinds nobody wrote columns for.
@@ -128,9 +137,14 @@ pub fn built_in(group: &str, version: &str, plural: &str) -> Columns {
         .or_else(|| policy::cells(group, plural))
         .or_else(|| others::cells(group, plural));
     match (heads::of_resource(&format!("{group}/{version}/{plural}")), cells) {
-        (Some(heads), Some(cells)) => Columns::new(heads, cells),
+        (Some(heads), Some(cells)) => Columns::new(heads, cells).ordered(policy::order(group, plural)),
         _ => Columns::name_and_created(),
     }
+}
+
+/// The columns of autoscaling/v1 `Scale`, which is no resource of its own.
+pub fn scale() -> Columns {
+    apps::scale()
 }
 
 /// `Name`, first of every table.

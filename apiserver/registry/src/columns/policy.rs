@@ -17,6 +17,12 @@ pub(super) fn cells(group: &str, plural: &str) -> Option<KindCells> {
     })
 }
 
+/// Where objects stand in lists that are not shown by name.
+pub(super) fn order(group: &str, plural: &str) -> Option<fn(Ref<'_>) -> i64> {
+    let precedence = |schema: Ref<'_>| int(schema, &["spec", "matchingPrecedence"]);
+    (group == "flowcontrol.apiserver.k8s.io" && plural == "flowschemas").then_some(precedence as _)
+}
+
 fn budget(object: Ref<'_>, now: Timestamp) -> Vec<Cell> {
     let bound = |field: &str| {
         object

@@ -2,23 +2,32 @@
 //! each safe to run again and again, on a fresh store and on one that another server shares.
 
 mod allocator_repair;
+mod api_services;
 mod custom_resources;
 mod default_objects;
 mod dns_service;
 mod extension_authentication;
+mod flow_schemas;
 mod kubernetes_service;
 mod rbac;
 
 use crate::server::Core;
 use apiserver_auth::pki::Pki;
-use apiserver_registry::options::{CreateOptions, RevisionMatch, UpdateOptions};
-use apiserver_registry::{AdmitAll, Part, RegistryError, RequestContext, Store, Target, UpdatedObject};
+use apiserver_registry::conditions::{Condition, set_condition};
+use apiserver_registry::options::{CreateOptions, ListOptions, RevisionMatch, UpdateOptions, WatchOptions};
+use apiserver_registry::{
+    AdmitAll, Part, RegistryError, RequestContext, Store, Target, UpdatedObject, WatchEvent, metadata,
+};
 use async_trait::async_trait;
 use futures::future::BoxFuture;
 use machinery_meta::UserInfo;
 use machinery_schema::{Strictness, Tree, apply_defaults, decode_json, merge_patch};
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
+
+/// How long to wait before a watch that ended is made again.
+const RETRY: Duration = Duration::from_secs(1);
 
 /// A step did not succeed.
 #[derive(Debug, thiserror::Error)]
@@ -41,11 +50,13 @@ pub(crate) struct Startup {
 type Step = for<'a> fn(&'a Startup) -> BoxFuture<'a, Result<(), RegistryError>>;
 
 /// In order.
-const STEPS: [(&str, Step); 9] = [
+const STEPS: [(&str, Step); 11] = [
     ("system namespaces", default_objects::namespaces),
     ("priority classes", default_objects::priority_classes),
     ("flow control", default_objects::flow_control),
+    ("flow schemas", flow_schemas::keep),
     ("custom resources", custom_resources::serve),
+    ("API services", api_services::keep),
     ("bootstrap RBAC", rbac::reconcile),
     ("kubernetes service", kubernetes_service::keep),
     ("cluster DNS service", dns_service::reconcile),
@@ -101,6 +112,18 @@ impl Startup {
         }
     }
 
+    /// All objects of a resource.
+    pub(crate) async fn objects(&self, (group, plural): (&str, &str)) -> Result<Vec<Tree>, RegistryError> {
+        let store = self.store(Place {
+            group,
+            plural,
+            namespace: "",
+            name: "",
+        })?;
+        let page = store.list("", &ListOptions::default()).await?;
+        page.entries.iter().map(|entry| store.decode(entry)).collect()
+    }
+
     /// Creates an object unless something of its name is there; whether it was created.
     pub(crate) async fn create(&self, place: Place<'_>, json: &str) -> Result<bool, RegistryError> {
         let store = self.store(place)?;
@@ -135,25 +158,120 @@ impl Startup {
         }
     }
 
+    /// Says something of an object in a condition; what it says already is not written again, and an object that is
+    /// gone is fine.
+    pub(crate) async fn say(&self, place: Place<'_>, said: Condition<'_>) -> Result<(), RegistryError> {
+        let change = Say {
+            kind: said.kind.to_owned(),
+            status: said.status.to_owned(),
+            reason: said.reason.to_owned(),
+            message: said.message.to_owned(),
+        };
+        match self.change(place, Part::Status, &change).await {
+            Err(error) if error.is_not_found() => Ok(()),
+            other => other,
+        }
+    }
+
+    /// Reconciles now, and from then on after every change of these resources, in a task of its own.
+    pub(crate) async fn keep(
+        &self,
+        task: &'static str,
+        resources: [(&'static str, &'static str); 2],
+        reconcile: Step,
+    ) -> Result<(), RegistryError> {
+        reconcile(self).await?;
+        let facts = self.clone();
+        let keeping = async move {
+            loop {
+                if let Err(error) = facts.follow(resources, reconcile).await {
+                    tracing::warn!(%error, task, "keeping objects failed");
+                }
+                facts.core.runtime.sleep(RETRY).await;
+            }
+        };
+        self.core.runtime.spawn(task, keeping).detach();
+        Ok(())
+    }
+
+    /// One watch of each resource, until one of them ends.
+    async fn follow(
+        &self,
+        resources: [(&'static str, &'static str); 2],
+        reconcile: Step,
+    ) -> Result<(), RegistryError> {
+        let watch = async |(group, plural)| {
+            let place = Place {
+                group,
+                plural,
+                namespace: "",
+                name: "",
+            };
+            self.store(place)?.watch("", &WatchOptions::default()).await
+        };
+        let (mut one, mut other) = (watch(resources[0]).await?, watch(resources[1]).await?);
+        loop {
+            reconcile(self).await?;
+            let mut events = tokio::select! {
+                biased;
+                events = one.next() => events,
+                events = other.next() => events,
+            };
+            match events.pop() {
+                None => return Ok(()),
+                Some(WatchEvent::Failed(error)) => return Err(error),
+                Some(_) => {}
+            }
+        }
+    }
+
     /// Applies a merge patch to an object that exists; a patch that changes nothing writes nothing.
     pub(crate) async fn patch(&self, place: Place<'_>, part: Part, patch: &str) -> Result<(), RegistryError> {
+        self.change(place, part, &Merge(patch.to_owned())).await
+    }
+
+    async fn change(
+        &self,
+        place: Place<'_>,
+        part: Part,
+        change: &dyn UpdatedObject,
+    ) -> Result<(), RegistryError> {
         let store = self.store(place)?;
         let target = Target {
             namespace: place.namespace,
             name: place.name,
             part,
         };
-        let change = Merge(patch.to_owned());
-        store
-            .update(
-                &self.context(),
-                target,
-                &change,
-                &UpdateOptions::default(),
-                &AdmitAll,
-            )
-            .await
-            .map(|_| ())
+        let (context, options) = (self.context(), UpdateOptions::default());
+        let written = store.update(&context, target, change, &options, &AdmitAll);
+        written.await.map(drop)
+    }
+}
+
+/// A condition as a change.
+struct Say {
+    kind: String,
+    status: String,
+    reason: String,
+    message: String,
+}
+
+#[async_trait]
+impl UpdatedObject for Say {
+    async fn apply(&self, ctx: &RequestContext, live: Option<&Tree>) -> Result<Tree, RegistryError> {
+        let Some(live) = live else {
+            return Err(RegistryError::NoSuchResource);
+        };
+        let mut object = live.clone();
+        let said = Condition {
+            kind: &self.kind,
+            status: &self.status,
+            reason: &self.reason,
+            message: &self.message,
+        };
+        let now = metadata::format_time(ctx.runtime.now());
+        set_condition(&mut object, &now, said);
+        Ok(object)
     }
 }
 
