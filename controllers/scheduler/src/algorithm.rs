@@ -187,7 +187,7 @@ impl Algorithm {
         let mut allowed: NodeNames = None;
         let mut naming = Vec::new();
         for row in &self.rows {
-            let names = row.plugin.node_names(pod);
+            let names = row.plugin.node_names(Cycle { pod, nodes });
             let names = names.map_err(|rejection| refused(row.plugin.name(), &rejection, nodes))?;
             let Some(names) = names else { continue };
             naming.push(row.plugin.name());

@@ -7,11 +7,16 @@ use crate::actions::Actions;
 use crate::object::Labels;
 use crate::owner_selectors::OwnerKind;
 use crate::pod::PodInfo;
-use crate::projections::{BudgetView, FullSelector, MapSelector, NodeView, PodView};
+use crate::projections::{
+    BudgetView, ClaimView, ClassView, FullSelector, MapSelector, NodeView, PodView, VolumeView,
+};
 use crate::scheduler::{Decision, Scheduler};
 use k8s_openapi::api::apps::v1::{ReplicaSet, StatefulSet};
-use k8s_openapi::api::core::v1::{Namespace, Node, Pod, ReplicationController, Service};
+use k8s_openapi::api::core::v1::{
+    Namespace, Node, PersistentVolume, PersistentVolumeClaim, Pod, ReplicationController, Service,
+};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
+use k8s_openapi::api::storage::v1::StorageClass;
 use machinery_client::{Client, ClientError, DirtyKeys, Informer, Informers, ListWatch, Projection};
 use machinery_meta::{ObjectHeader, ObjectKey};
 use machinery_runtime::{Runtime, TaskHandle};
@@ -72,6 +77,9 @@ struct Sources {
     replica_sets: Source<FullSelector>,
     stateful_sets: Source<FullSelector>,
     budgets: Source<BudgetView>,
+    claims: Source<ClaimView>,
+    volumes: Source<VolumeView>,
+    classes: Source<ClassView>,
 }
 
 /// A namespace's labels.
@@ -93,6 +101,9 @@ enum Changed {
     ReplicaSets(BTreeSet<ObjectKey>),
     StatefulSets(BTreeSet<ObjectKey>),
     Budgets(BTreeSet<ObjectKey>),
+    Claims(BTreeSet<ObjectKey>),
+    Volumes(BTreeSet<ObjectKey>),
+    Classes(BTreeSet<ObjectKey>),
 }
 
 impl Sources {
@@ -106,17 +117,24 @@ impl Sources {
             replica_sets: Source::new(informers.of::<ReplicaSet, _>()),
             stateful_sets: Source::new(informers.of::<StatefulSet, _>()),
             budgets: Source::new(informers.of::<PodDisruptionBudget, _>()),
+            claims: Source::new(informers.of::<PersistentVolumeClaim, _>()),
+            volumes: Source::new(informers.of::<PersistentVolume, _>()),
+            classes: Source::new(informers.of::<StorageClass, _>()),
         }
     }
 
-    /// Pods and nodes must be known before the first decision; a missing selector only makes one less even.
+    /// What decides where a pod may go must be known before the first decision; a missing selector only makes one less
+    /// even.
     async fn synced(&self) {
         self.nodes.informer.synced().await;
         self.pods.informer.synced().await;
         self.namespaces.informer.synced().await;
+        self.claims.informer.synced().await;
+        self.volumes.informer.synced().await;
+        self.classes.informer.synced().await;
     }
 
-    /// Nodes before pods, so that a pod is not tried before the node that came with it.
+    /// Nodes and claims before pods, so that a pod is not tried before what came with it.
     async fn changed(&mut self) -> Changed {
         tokio::select! { biased;
             keys = self.namespaces.dirty.next_batch() => Changed::Namespaces(keys),
@@ -126,6 +144,9 @@ impl Sources {
             keys = self.replica_sets.dirty.next_batch() => Changed::ReplicaSets(keys),
             keys = self.stateful_sets.dirty.next_batch() => Changed::StatefulSets(keys),
             keys = self.budgets.dirty.next_batch() => Changed::Budgets(keys),
+            keys = self.classes.dirty.next_batch() => Changed::Classes(keys),
+            keys = self.volumes.dirty.next_batch() => Changed::Volumes(keys),
+            keys = self.claims.dirty.next_batch() => Changed::Claims(keys),
             keys = self.pods.dirty.next_batch() => Changed::Pods(keys),
         }
     }
@@ -235,6 +256,15 @@ impl Driver {
             }),
             Changed::StatefulSets(keys) => each(&sources.stateful_sets, &keys, |key, own| {
                 scheduler.owner_changed(OwnerKind::StatefulSet, key, own.map(|own| own.0.clone()));
+            }),
+            Changed::Claims(keys) => each(&sources.claims, &keys, |key, claim| {
+                scheduler.claim_changed(key, claim.map(|claim| claim.0.clone()), now);
+            }),
+            Changed::Volumes(keys) => each(&sources.volumes, &keys, |key, volume| {
+                scheduler.volume_changed(&key.name, volume.map(|volume| volume.0.clone()), now);
+            }),
+            Changed::Classes(keys) => each(&sources.classes, &keys, |key, class| {
+                scheduler.class_changed(&key.name, class.map(|class| class.0), now);
             }),
             Changed::Budgets(keys) => each(&sources.budgets, &keys, |key, budget| {
                 scheduler.budget_changed(key, budget.map(|budget| budget.0.clone()));

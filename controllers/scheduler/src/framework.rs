@@ -114,7 +114,8 @@ pub trait Plugin: Send + Sync + Debug {
     /// Makes the counters and columns this plugin reads.
     fn prepare(&self, _pod: &PodInfo, _nodes: &mut NodeTable) {}
 
-    fn node_names(&self, _pod: &PodInfo) -> Result<NodeNames, Rejection> {
+    /// Also where a plugin rejects the pod before any node is looked at.
+    fn node_names(&self, _cycle: Cycle<'_>) -> Result<NodeNames, Rejection> {
         Ok(None)
     }
 
@@ -165,6 +166,8 @@ impl ClusterEvents {
     pub const POD_SELF: Self = Self(1 << 7);
     pub const NODE_GONE: Self = Self(1 << 8);
     pub const NAMESPACE_LABEL: Self = Self(1 << 9);
+    /// A claim, a volume or a storage class changed.
+    pub const VOLUME: Self = Self(1 << 10);
     /// Something nobody classified.
     pub const ANY: Self = Self(u16::MAX);
 

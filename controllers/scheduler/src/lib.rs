@@ -32,6 +32,7 @@ mod selector;
 pub mod selector_counts;
 #[cfg(test)]
 mod tests;
+pub mod volumes;
 
 pub use driver::{MAX_IN_FLIGHT, start};
 pub use owner_selectors::{OwnerKind, OwnerSelectors};

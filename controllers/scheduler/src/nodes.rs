@@ -9,6 +9,7 @@ use crate::owner_selectors::OwnerSelectors;
 use crate::pod::{HostPort, PodInfo};
 use crate::resources::{Resources, value};
 use crate::selector_counts::{CounterKey, Namespaces, SelectorCounts};
+use crate::volumes::Volumes;
 use machinery_meta::ObjectKey;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -53,6 +54,7 @@ pub struct NodeTable {
     topologies: HashMap<Box<str>, Topology>,
     counts: SelectorCounts,
     owner_selectors: OwnerSelectors,
+    pub volumes: Volumes,
     namespaces: Namespaces,
     changes: Vec<NodeId>,
     changes_before: u64,

@@ -59,7 +59,16 @@ fields! {
         tolerations: Vec<Toleration>,
         topology_spread_constraints: Vec<TopologySpreadConstraint>,
         scheduling_gates: Vec<SchedulingGate>,
+        volumes: Vec<Volume>,
     }
+    pub struct Volume {
+        name: Box<str>,
+        persistent_volume_claim: Option<ClaimSource>,
+        ephemeral: Option<EphemeralSource>,
+    }
+    pub struct ClaimSource { claim_name: Box<str> }
+    /// Its claim has the names of pod and volume.
+    pub struct EphemeralSource {}
     pub struct PodStatus {
         phase: Box<str>,
         nominated_node_name: Box<str>,

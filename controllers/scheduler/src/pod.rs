@@ -1,6 +1,6 @@
 //! A pod as the scheduler keeps it: the decoded fields and what follows from them, computed once per change.
 
-use crate::object::{NodeAffinity, Pod, PodSpec, Toleration};
+use crate::object::{NodeAffinity, Pod, PodSpec, Toleration, Volume};
 use crate::resources::{Resources, is_sidecar, pod_requests, pod_requests_non_zero};
 use crate::selector_counts::{Term, TermKind, terms_of};
 use machinery_meta::ObjectKey;
@@ -58,13 +58,22 @@ impl Shape {
     }
 }
 
-/// A pod with its shape and its affinity terms.
+/// A claim that a pod uses.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PodClaim {
+    pub name: Box<str>,
+    /// It is made for this pod, and goes with it.
+    pub ephemeral: bool,
+}
+
+/// A pod with its shape, its affinity terms and its claims.
 #[derive(Debug)]
 pub struct PodInfo {
     pub key: ObjectKey,
     pub pod: Pod,
     pub shape: Arc<Shape>,
     pub terms: Vec<(TermKind, Term)>,
+    pub claims: Vec<PodClaim>,
 }
 
 impl PodInfo {
@@ -73,6 +82,7 @@ impl PodInfo {
         let key = ObjectKey::new(&*pod.metadata.namespace, &*pod.metadata.name);
         let shape = Arc::new(Shape::of(&pod));
         let terms = terms_of(&pod);
+        let claims = claims(&pod);
         let spec = std::mem::take(&mut pod.spec);
         pod.spec = PodSpec {
             node_name: spec.node_name,
@@ -88,6 +98,7 @@ impl PodInfo {
             pod,
             shape,
             terms,
+            claims,
         }
     }
 
@@ -102,6 +113,21 @@ impl PodInfo {
     pub fn node_name(&self) -> Option<&str> {
         Some(&*self.pod.spec.node_name).filter(|name| !name.is_empty())
     }
+}
+
+fn claims(pod: &Pod) -> Vec<PodClaim> {
+    let of_volume = |volume: &Volume| match (&volume.persistent_volume_claim, &volume.ephemeral) {
+        (Some(claim), _) => Some(PodClaim {
+            name: claim.claim_name.clone(),
+            ephemeral: false,
+        }),
+        (None, Some(_)) => Some(PodClaim {
+            name: format!("{}-{}", pod.metadata.name, volume.name).into(),
+            ephemeral: true,
+        }),
+        (None, None) => None,
+    };
+    pod.spec.volumes.iter().filter_map(of_volume).collect()
 }
 
 fn host_ports(pod: &Pod) -> Vec<HostPort> {

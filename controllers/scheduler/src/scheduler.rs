@@ -2,13 +2,14 @@
 
 use crate::algorithm::{Algorithm, Nominations, Unplaced};
 use crate::framework::ClusterEvents;
-use crate::nodes::{NodeChange, NodeTable};
+use crate::nodes::{NodeChange, NodeId, NodeTable};
 use crate::object::{LabelSelector, Labels, Node};
 use crate::owner_selectors::OwnerKind;
 use crate::plugins::default_rows;
 use crate::pod::PodInfo;
 use crate::preemption::{self, Budget, Budgets};
 use crate::queue::Queue;
+use crate::volumes::{Claim, VolumeNodes};
 use machinery_meta::ObjectKey;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -145,6 +146,27 @@ impl Scheduler {
             .set(kind, &key.namespace, &key.name, selector);
     }
 
+    /// A claim changed; `None` when it is gone.
+    pub fn claim_changed(&mut self, key: &ObjectKey, claim: Option<Claim>, now: Duration) {
+        if self.nodes.volumes.set_claim(key, claim) {
+            self.queue.happened(ClusterEvents::VOLUME, now);
+        }
+    }
+
+    /// A volume changed; `None` when it is gone.
+    pub fn volume_changed(&mut self, name: &str, nodes: Option<VolumeNodes>, now: Duration) {
+        if self.nodes.volumes.set_volume(name, nodes) {
+            self.queue.happened(ClusterEvents::VOLUME, now);
+        }
+    }
+
+    /// A storage class changed; `None` when it is gone.
+    pub fn class_changed(&mut self, name: &str, waits_for_pod: Option<bool>, now: Duration) {
+        if self.nodes.volumes.set_class(name, waits_for_pod) {
+            self.queue.happened(ClusterEvents::VOLUME, now);
+        }
+    }
+
     /// A PodDisruptionBudget changed; `None` when it is gone.
     pub fn budget_changed(&mut self, key: &ObjectKey, budget: Option<Budget>) {
         match budget {
@@ -197,38 +219,14 @@ impl Scheduler {
                 resolvable,
             } => (diagnosis, resolvable),
         };
-        let (algorithm, nodes) = (&mut self.algorithm, &mut self.nodes);
-        let found = preemption::find(
-            algorithm,
-            &pod,
-            nodes,
-            &resolvable,
-            &self.nominations,
-            &self.budgets,
-        );
-        let (message, preemption) = match found {
-            Ok(candidate) => {
-                let node = self.nodes.names[candidate.node].clone();
-                let count = candidate.victims.len();
-                let message =
-                    format!("found a potential placement for pod on node {node}, preempting {count} victims");
-                let dispossessed = self.nominations.lower(&pod, &node);
-                dispossessed
-                    .iter()
-                    .for_each(|other| self.nominations.remove(other));
-                self.nominations.add(&pod, &node);
-                (
-                    message,
-                    Some(Preemption {
-                        node,
-                        victims: candidate.victims,
-                        dispossessed,
-                    }),
-                )
-            }
-            Err(not_helpful) => (not_helpful.0, None),
+        let (message, preemption) = if diagnosis.pre_filter_message.is_some() {
+            // What upstream's DynamicResources says in a cycle that ended before its turn; no pod is preempted.
+            ("not found".to_owned(), None)
+        } else {
+            let (message, preemption) = self.preempt(&pod, &resolvable);
+            (format!("preemption: {message}"), preemption)
         };
-        diagnosis.post_filter_message = Some(format!("preemption: {message}"));
+        diagnosis.post_filter_message = Some(message);
         let rejecting = self
             .algorithm
             .rows()
@@ -241,6 +239,37 @@ impl Scheduler {
             message: diagnosis.message(),
             preemption,
         }
+    }
+
+    /// Whom to delete so that the pod fits on one of these nodes, and the words for it.
+    fn preempt(&mut self, pod: &Arc<PodInfo>, resolvable: &[NodeId]) -> (String, Option<Preemption>) {
+        let found = preemption::find(
+            &mut self.algorithm,
+            pod,
+            &mut self.nodes,
+            resolvable,
+            &self.nominations,
+            &self.budgets,
+        );
+        let candidate = match found {
+            Ok(candidate) => candidate,
+            Err(not_helpful) => return (not_helpful.0, None),
+        };
+        let node = self.nodes.names[candidate.node].clone();
+        let count = candidate.victims.len();
+        let message =
+            format!("found a potential placement for pod on node {node}, preempting {count} victims");
+        let dispossessed = self.nominations.lower(pod, &node);
+        dispossessed
+            .iter()
+            .for_each(|other| self.nominations.remove(other));
+        self.nominations.add(pod, &node);
+        let preemption = Preemption {
+            node,
+            victims: candidate.victims,
+            dispossessed,
+        };
+        (message, Some(preemption))
     }
 
     /// Binding went through; the API tells the rest.

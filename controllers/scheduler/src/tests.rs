@@ -8,6 +8,8 @@ use crate::plugins::default_rows;
 use crate::pod::PodInfo;
 use crate::preemption::{self, Budget, Budgets};
 use crate::queue::{MAX_UNSCHEDULABLE, Queue};
+use crate::scheduler::{Decision, Scheduler};
+use crate::volumes::Claim;
 use machinery_meta::ObjectKey;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
@@ -404,4 +406,138 @@ fn the_queue_orders_backs_off_and_wakes() {
     assert_eq!(queue.next_wake(), Some(second(6) + MAX_UNSCHEDULABLE));
     queue.set(make_pod("gated", json!({})), false, second(7));
     assert_eq!(queue.pop(second(7)).unwrap().pod.key.name, "gated");
+}
+
+/// A cluster of one node, and what is said of a pod with this claim.
+#[track_caller]
+fn check_claim(pod: Value, arrange: impl FnOnce(&mut Scheduler), expected: Result<&str, &str>) {
+    let mut scheduler = Scheduler::default();
+    let node = make_node(&json!({"name": "n1", "zone": "a"}));
+    scheduler.node_changed("n1", Some(&node), Duration::ZERO);
+    arrange(&mut scheduler);
+    let pod = make_pod("p", pod);
+    scheduler.pod_changed(&pod.key, Some(&pod), Duration::ZERO);
+    let found = match scheduler.decide(Duration::ZERO, 0).unwrap() {
+        Decision::Bind { node, .. } => Ok(node.to_string()),
+        Decision::Reject {
+            message, preemption, ..
+        } => {
+            assert!(preemption.is_none());
+            Err(message)
+        }
+    };
+    assert_eq!(found.as_deref().map_err(|message| message.as_str()), expected);
+}
+
+fn with_claim(name: &str) -> Value {
+    json!({"schedulerName": "default-scheduler", "volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": name}}]})
+}
+
+fn bound_to(volume: &str) -> Claim {
+    Claim {
+        volume: volume.into(),
+        bound: true,
+        ..Claim::default()
+    }
+}
+
+fn claim(scheduler: &mut Scheduler, claim: Claim) {
+    let key = ObjectKey::new("ns", "data");
+    scheduler.claim_changed(&key, Some(claim), Duration::ZERO);
+}
+
+/// What upstream's scheduler said of the same pods.
+#[test]
+fn a_pod_waits_for_its_claims() {
+    let of = |message: &'static str| Err(message);
+    let data = || with_claim("data");
+    check_claim(
+        data(),
+        |_| {},
+        of("0/1 nodes are available: persistentvolumeclaim \"data\" not found. not found"),
+    );
+    let template = json!({"schedulerName": "default-scheduler", "volumes": [{"name": "v", "ephemeral": {}}]});
+    check_claim(
+        template,
+        |_| {},
+        of(
+            "0/1 nodes are available: waiting for ephemeral volume controller to create the persistentvolumeclaim \
+            \"p-v\". not found",
+        ),
+    );
+    let unbound = "0/1 nodes are available: pod has unbound immediate PersistentVolumeClaims. not found";
+    check_claim(data(), |world| claim(world, Claim::default()), of(unbound));
+    check_claim(
+        data(),
+        |world| {
+            world.class_changed("slow", Some(false), Duration::ZERO);
+            let class = "slow".into();
+            claim(
+                world,
+                Claim {
+                    class,
+                    ..Claim::default()
+                },
+            );
+        },
+        of(unbound),
+    );
+    check_claim(
+        data(),
+        |world| {
+            let lost = true;
+            claim(
+                world,
+                Claim {
+                    lost,
+                    ..bound_to("gone")
+                },
+            );
+        },
+        of(
+            "0/1 nodes are available: persistentvolumeclaim \"data\" bound to non-existent persistentvolume \
+            \"gone\". not found",
+        ),
+    );
+    check_claim(
+        data(),
+        |world| claim(world, bound_to("gone")),
+        of("0/1 nodes are available: persistentvolume \"gone\" not found. not found"),
+    );
+}
+
+#[test]
+fn a_pod_goes_where_its_volumes_are() {
+    let in_zone = |zone: &str| {
+        let zones = json!([{"key": "topology.kubernetes.io/zone", "operator": "In", "values": [zone]}]);
+        Some(serde_json::from_value(json!({"nodeSelectorTerms": [{"matchExpressions": zones}]})).unwrap())
+    };
+    let on = |nodes| {
+        move |world: &mut Scheduler| {
+            claim(world, bound_to("disk"));
+            world.volume_changed("disk", Some(nodes), Duration::ZERO);
+        }
+    };
+    check_claim(with_claim("data"), on(None), Ok("n1"));
+    check_claim(with_claim("data"), on(in_zone("a")), Ok("n1"));
+    let elsewhere = "0/1 nodes are available: 1 node(s) didn't match PersistentVolume's node affinity. \
+        preemption: 0/1 nodes are available: 1 Preemption is not helpful for scheduling.";
+    check_claim(with_claim("data"), on(in_zone("b")), Err(elsewhere));
+}
+
+#[test]
+fn a_claim_that_comes_wakes_its_pod() {
+    let mut scheduler = Scheduler::default();
+    let node = make_node(&json!({"name": "n1"}));
+    scheduler.node_changed("n1", Some(&node), Duration::ZERO);
+    let pod = make_pod("p", with_claim("data"));
+    scheduler.pod_changed(&pod.key, Some(&pod), Duration::ZERO);
+    let first = scheduler.decide(Duration::ZERO, 0);
+    assert!(matches!(first, Some(Decision::Reject { .. })));
+    scheduler.volume_changed("disk", Some(None), Duration::ZERO);
+    claim(&mut scheduler, bound_to("disk"));
+    let later = Duration::from_secs(60);
+    assert!(scheduler.has_work(later), "the claim woke it");
+    let second = scheduler.decide(later, 0);
+    assert!(matches!(second, Some(Decision::Bind { .. })));
 }

@@ -13,6 +13,7 @@ mod node_unschedulable;
 mod pod_topology_spread;
 mod scheduling_gates;
 mod taint_toleration;
+mod volume_binding;
 
 use crate::framework::{Plugin, Row};
 
@@ -26,6 +27,7 @@ pub fn default_rows() -> Vec<Row> {
         row(node_affinity::NodeAffinity, 2),
         row(node_ports::NodePorts, 0),
         row(node_resources_fit::NodeResourcesFit, 1),
+        row(volume_binding::VolumeBinding, 0),
         row(pod_topology_spread::PodTopologySpread, 2),
         row(inter_pod_affinity::InterPodAffinity, 2),
         row(

@@ -3,7 +3,7 @@
 use crate::framework::{ClusterEvents, Cycle, Filter, NodeNames, Normalize, Plugin, Rejection, Score};
 use crate::nodes::{NodeId, NodeTable};
 use crate::object::NodeSelectorTerm;
-use crate::pod::{PodInfo, Shape};
+use crate::pod::Shape;
 use crate::selector::{node_selector_matches, node_term_matches};
 use std::collections::BTreeSet;
 
@@ -22,8 +22,8 @@ impl Plugin for NodeAffinity {
     }
 
     /// When every required term names nodes, only those need to be looked at (the pods of a DaemonSet do this).
-    fn node_names(&self, pod: &PodInfo) -> Result<NodeNames, Rejection> {
-        let Some(required) = &pod.shape.node_affinity.required else {
+    fn node_names(&self, cycle: Cycle<'_>) -> Result<NodeNames, Rejection> {
+        let Some(required) = &cycle.pod.shape.node_affinity.required else {
             return Ok(None);
         };
         let mut all = BTreeSet::new();
