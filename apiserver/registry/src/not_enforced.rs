@@ -1,4 +1,7 @@
-//! What is stored but has no effect yet. This list only shrinks.
+//! What is stored but has no effect yet. These lists only shrink.
+
+use crate::validation::Path;
+use machinery_schema::Ref;
 
 /// Resources whose objects nothing acts on, with what is missing.
 const NOT_ENFORCED: [(&str, &str, &str); 26] = [
@@ -102,4 +105,50 @@ pub fn warning(group: &str, plural: &str) -> Option<String> {
     Some(format!(
         "{plural} are stored but not enforced by this server yet: {missing}"
     ))
+}
+
+/// Volumes that nodes provide; a pod with another is stored, and does not start.
+const PROVIDED_VOLUMES: [&str; 6] = [
+    "configMap",
+    "downwardAPI",
+    "emptyDir",
+    "hostPath",
+    "projected",
+    "secret",
+];
+
+/// The warnings for the volumes of a pod's spec, or a template's.
+pub(crate) fn volumes(path: &Path<'_>, spec: Ref<'_>) -> Vec<String> {
+    let mut warnings = Vec::new();
+    for (index, volume) in spec.list("volumes").enumerate() {
+        let sources = volume
+            .entries()
+            .filter(|(name, value)| *name != "name" && !value.is_null());
+        for (source, _) in sources.filter(|(source, _)| !PROVIDED_VOLUMES.contains(source)) {
+            let at = path.index(index);
+            warnings.push(format!(
+                "{}: stored but not enforced by this server yet: nodes do not provide volumes of this type",
+                at.child(source).render()
+            ));
+        }
+    }
+    warnings
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use machinery_schema::Tree;
+
+    #[test]
+    fn volumes_that_no_node_provides_are_told_by_their_type() {
+        let spec = r#"{"volumes": [{"name": "a", "emptyDir": {}}, {"name": "b", "persistentVolumeClaim": {"claimName": "c"}},
+            {"name": "d", "nfs": {"server": "s", "path": "/p"}}, {"name": "e", "projected": {}}]}"#;
+        let spec = Tree::from_json(spec).unwrap();
+        let told = volumes(&Path::of("spec.volumes"), spec.root());
+        let expected = ["spec.volumes[1].persistentVolumeClaim", "spec.volumes[2].nfs"].map(|path| {
+            format!("{path}: stored but not enforced by this server yet: nodes do not provide volumes of this type")
+        });
+        assert_eq!(told, expected);
+    }
 }

@@ -45,7 +45,11 @@ impl Strategy for PodStrategy {
         }
     }
 
-    fn warnings(&self, object: Ref<'_>, _old: Option<Ref<'_>>) -> Vec<String> {
+    fn warnings(&self, object: Ref<'_>, old: Option<Ref<'_>>) -> Vec<String> {
+        // A spec that is as it was was told of when it came; agents write statuses all the time.
+        if old.is_some_and(|old| old.get("spec") == object.get("spec")) {
+            return Vec::new();
+        }
         warnings::of(&Path::ROOT, object)
     }
 
@@ -64,6 +68,7 @@ impl Strategy for PodStrategy {
             Part::Main => validation::update::validate(object, old),
             Part::Other("ephemeralcontainers") => validation::update::validate_ephemeral(object, old),
             Part::Other("resize") => validation::resize::validate(object, old),
+            Part::Status => validation::status::validate(object, old),
             _ => Vec::new(),
         }
     }

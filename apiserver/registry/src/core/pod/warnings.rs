@@ -1,5 +1,6 @@
 //! What a client should know about a pod (or a template of one) that is fine as it stands.
 
+use crate::not_enforced;
 use crate::validation::{Path, present, quantity};
 use machinery_schema::Ref;
 use std::collections::HashMap;
@@ -114,6 +115,9 @@ pub(crate) fn of(path: &Path<'_>, pod: Ref<'_>) -> Vec<String> {
         );
     }
     warnings.pod_affinity(&at.child("affinity"), spec);
+    warnings
+        .0
+        .extend(not_enforced::volumes(&at.child("volumes"), spec));
     warnings.0
 }
 
