@@ -20,6 +20,7 @@ use crate::images::ImageManager;
 use crate::managers::{ManagerContext, rows};
 use crate::node::facts::NodeFacts;
 use crate::node::registration::register;
+use crate::pods::resize::room::Room;
 use crate::pods::source::Pods;
 use crate::pods::worker::WorkerContext;
 use crate::server::{Listeners, ServerError};
@@ -182,6 +183,7 @@ fn worker_context(
         objects: Arc::new(Objects::new(runtime.clone(), client.clone())),
         mounter: Arc::new(LinuxMounter),
         events,
+        room: Room::new(facts.allocatable_share()),
         owners: parking_lot::Mutex::default(),
         exited: parking_lot::Mutex::default(),
     })

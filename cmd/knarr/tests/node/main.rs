@@ -10,6 +10,7 @@ mod commands;
 mod debug;
 mod lifecycle;
 mod probes;
+mod resize;
 mod services;
 mod volumes;
 
@@ -102,6 +103,18 @@ const STORIES: &[Story] = &[
     (
         "files_are_copied_in_and_out",
         commands::files_are_copied_in_and_out,
+    ),
+    (
+        "a_running_pod_is_resized_in_place",
+        resize::a_running_pod_is_resized_in_place,
+    ),
+    (
+        "a_resize_waits_for_what_is_in_its_way",
+        resize::a_resize_waits_for_what_is_in_its_way,
+    ),
+    (
+        "a_container_that_asks_for_it_is_restarted_to_be_resized",
+        resize::a_container_that_asks_for_it_is_restarted_to_be_resized,
     ),
     (
         "volumes_of_every_kind_hold_what_they_say",

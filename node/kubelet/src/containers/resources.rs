@@ -5,10 +5,11 @@ use std::collections::BTreeMap;
 use k8s_openapi::api::core::v1::{Container, Pod};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity as ApiQuantity;
 use machinery_meta::Quantity;
+use machinery_semantics::resources::{pod_limits as effective_limits, pod_requests};
 use node_cri::v1::LinuxContainerResources;
 use node_sys::cgroup::CgroupResources;
 
-use crate::pods::{ContainerKind, all_containers, spec, uid};
+use crate::pods::{all_containers, spec, uid};
 
 const PERIOD_US: i64 = 100_000;
 const QUOTA_US_MIN: i64 = 1000;
@@ -98,47 +99,35 @@ fn quota(millis: i64) -> i64 {
     (millis * PERIOD_US / 1000).max(QUOTA_US_MIN)
 }
 
-/// Limits of the pod's group: the sums, where every container has one.
-pub fn pod_limits(pod: &Pod, pids_limit: Option<i64>) -> CgroupResources {
-    let cpu_request: i64 = total(pod, |container| {
-        request(container, "cpu")
-            .or(limit(container, "cpu"))
-            .map(Quantity::millis)
-    })
-    .0;
-    let (cpu_limit, all_cpu) = total(pod, |container| limit(container, "cpu").map(Quantity::millis));
-    let (memory_limit, all_memory) = total(pod, |container| limit(container, "memory").map(Quantity::units));
-    CgroupResources {
-        cpu_shares: u64::try_from(shares(cpu_request)).ok(),
-        cpu_quota_us: Some(if all_cpu { quota(cpu_limit) } else { -1 }),
-        cpu_period_us: u64::try_from(PERIOD_US).ok(),
-        memory_limit_bytes: all_memory.then_some(memory_limit),
-        pids_limit,
-    }
+/// A container's own group, which the runtime makes in the pod's.
+pub fn container_cgroup(cgroup_root: &str, pod: &Pod, id: &str) -> String {
+    format!("{}/{id}", pod_cgroup(cgroup_root, pod))
 }
 
-/// The larger of the sum over those that run together and the largest init container, and whether all have one.
-fn total(pod: &Pod, of: impl Fn(&Container) -> Option<i64>) -> (i64, bool) {
-    let (mut together, mut largest_init, mut sidecars, mut all) = (0, 0, 0, true);
-    for (kind, container) in all_containers(pod) {
-        let value = of(container);
-        all &= value.is_some();
-        let value = value.unwrap_or(0);
-        match kind {
-            ContainerKind::Init => largest_init = largest_init.max(value + sidecars),
-            ContainerKind::Sidecar => {
-                sidecars += value;
-                together += value;
-            }
-            ContainerKind::Regular => together += value,
-            // It runs on what the others leave.
-            ContainerKind::Ephemeral => {}
-        }
+/// Limits of the pod's group: what the pod as a whole may use, or the sums where every container has one; and what its
+/// runtime class needs beside.
+pub fn pod_limits(pod: &Pod, pids_limit: Option<i64>) -> CgroupResources {
+    let spec = spec(pod);
+    let (requests, limits) = (pod_requests(spec), effective_limits(spec));
+    let declared = |name: &str| {
+        let whole = spec.resources.as_ref();
+        let of_the_pod = whole
+            .and_then(|whole| amount(whole.limits.as_ref(), name))
+            .is_some();
+        of_the_pod || all_containers(pod).all(|(_, container)| limit(container, name).is_some())
+    };
+    let has = |name: &str| declared(name) && !spec.containers.is_empty();
+    CgroupResources {
+        cpu_shares: u64::try_from(shares(requests.get("cpu").millis())).ok(),
+        cpu_quota_us: Some(if has("cpu") {
+            quota(limits.get("cpu").millis())
+        } else {
+            -1
+        }),
+        cpu_period_us: u64::try_from(PERIOD_US).ok(),
+        memory_limit_bytes: has("memory").then(|| limits.get("memory").units()),
+        pids_limit,
     }
-    (
-        together.max(largest_init),
-        all && !spec(pod).containers.is_empty(),
-    )
 }
 
 /// Limits of one container, as CRI has them.
@@ -207,5 +196,32 @@ mod tests {
             500
         );
         assert_eq!(pod_limits(&burstable, None).cpu_quota_us, Some(-1));
+    }
+
+    #[test]
+    fn a_pods_group_has_room_for_the_runtimes_overhead() {
+        let mut pod =
+            pod(r#"{"limits":{"cpu":"200m","memory":"64Mi"},"requests":{"cpu":"200m","memory":"64Mi"}}"#);
+        let amounts = |cpu: &str, memory: &str| {
+            let amounts = [("cpu", cpu), ("memory", memory)];
+            Some(
+                amounts
+                    .map(|(name, amount)| (name.to_owned(), ApiQuantity(amount.to_owned())))
+                    .into(),
+            )
+        };
+        pod.spec.as_mut().unwrap().overhead = amounts("50m", "16Mi");
+        let limits = pod_limits(&pod, None);
+        assert_eq!(
+            (limits.cpu_shares, limits.cpu_quota_us),
+            (Some(256), Some(25_000))
+        );
+        assert_eq!(limits.memory_limit_bytes, Some(80 << 20));
+        let whole = pod.spec.as_mut().unwrap().resources.get_or_insert_default();
+        whole.limits = amounts("1", "1Gi");
+        assert_eq!(
+            pod_limits(&pod, None).memory_limit_bytes,
+            Some((1 << 30) + (16 << 20))
+        );
     }
 }

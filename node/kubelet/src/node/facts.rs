@@ -12,6 +12,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 use node_sys::machine::Machine;
 
 use crate::config::KubeletConfig;
+use crate::pods::resize::room::Share;
 
 /// Kept back for what is not a pod, as upstream's default hard eviction threshold does.
 const MEMORY_RESERVED_BYTES: u64 = 100 << 20;
@@ -38,6 +39,19 @@ impl NodeFacts {
             machine: Machine::observe(),
             storage_bytes: storage.capacity_bytes,
             runtime_version: RUNTIME_UNKNOWN.to_string(),
+        }
+    }
+
+    fn allocatable_memory_bytes(&self) -> u64 {
+        self.machine.memory_bytes.saturating_sub(MEMORY_RESERVED_BYTES)
+    }
+
+    /// What it has for its pods.
+    pub fn allocatable_share(&self) -> Share {
+        let signed = |value: u64| i64::try_from(value).unwrap_or(i64::MAX);
+        Share {
+            cpu: signed(self.machine.cpus.saturating_mul(1000)),
+            memory: signed(self.allocatable_memory_bytes()),
         }
     }
 }
@@ -127,7 +141,7 @@ pub fn status(
     };
     let mut status = previous.clone();
     status.capacity = Some(resources(machine.memory_bytes, facts.storage_bytes));
-    let memory = machine.memory_bytes.saturating_sub(MEMORY_RESERVED_BYTES);
+    let memory = facts.allocatable_memory_bytes();
     status.allocatable = Some(resources(memory, facts.storage_bytes / 10 * 9));
     status.addresses = Some(addresses(config));
     status.daemon_endpoints = Some(NodeDaemonEndpoints {

@@ -3,7 +3,7 @@
 //! [`source`] follows the pods bound to this node and keeps one worker per uid. A [`worker`] goes round:
 //! observe the runtime ([`observed`]), decide ([`plan`]), act, write the [`status`] if it differs.
 //! [`backoff`] says when a container that keeps ending may start again; [`termination`] takes a pod down.
-//! [`ephemeral`] knows the containers that are put into a pod later, to look at it.
+//! [`resize`] changes what running containers may use. [`ephemeral`] knows the containers that are put into a pod later, to look at it.
 //!
 //! Never: two workers for one pod, a decision on state older than the one just read, a status written
 //! that equals the last one.
@@ -12,6 +12,7 @@ pub mod backoff;
 pub mod ephemeral;
 pub mod observed;
 pub mod plan;
+pub mod resize;
 pub mod source;
 pub mod status;
 pub mod status_patch;

@@ -9,6 +9,7 @@ use k8s_openapi::api::core::v1::{Container, Pod};
 use super::backoff::BackOff;
 use super::ephemeral::ephemeral_containers;
 use super::observed::{ContainerState, ObservedContainer, ObservedPod};
+use super::resize::{Amounts, Resize, Resources, asks_for_restart};
 use super::{ContainerKind, RestartPolicy, all_containers, full_name_with_uid, init_kind, spec};
 use crate::probes::ProbeView;
 
@@ -21,6 +22,8 @@ pub struct Snapshot<'a> {
     pub observed: &'a ObservedPod,
     /// What probes say, by container id.
     pub probes: &'a ProbeView,
+    /// What its containers were told last that they may use.
+    pub actuated: &'a Resources,
     /// Delays of its containers, by name.
     pub backoff: &'a BackOff,
     /// The time of the decision.
@@ -62,6 +65,8 @@ pub struct Plan {
     pub create_sandbox: Option<u32>,
     /// Containers to stop.
     pub kill: Vec<Kill>,
+    /// Running containers that may use more or less from now on.
+    pub resize: Vec<Resize>,
     /// Containers to start, in order.
     pub start: Vec<Start>,
     /// Containers that wait, and why, as their status says it.
@@ -169,7 +174,10 @@ impl<'a> Decider<'a, '_> {
             return Step::Blocked;
         };
         match found.state {
-            ContainerState::Running => Step::Blocked,
+            ContainerState::Running => {
+                self.resize(container, found);
+                Step::Blocked
+            }
             ContainerState::Exited if found.exit_code == 0 => Step::Passed,
             ContainerState::Exited if RestartPolicy::of(self.snapshot.pod) == RestartPolicy::Never => {
                 Step::Failed
@@ -214,6 +222,7 @@ impl<'a> Decider<'a, '_> {
             self.plan.finish = true;
             self.plan.kill.clear();
             self.plan.start.clear();
+            self.plan.resize.clear();
         }
     }
 
@@ -233,7 +242,10 @@ impl<'a> Decider<'a, '_> {
         };
         match found.state {
             ContainerState::Running => match self.fault(container, found) {
-                None => true,
+                None => {
+                    self.resize(container, found);
+                    true
+                }
                 Some((message, grace)) if policy.restarts(1) => {
                     self.replace(container, found, &message, grace);
                     false
@@ -270,6 +282,10 @@ impl<'a> Decider<'a, '_> {
                 None,
             ));
         }
+        let (from, to) = self.amounts(container);
+        if asks_for_restart(container, from, to) {
+            return Some((format!("Container {name} resize requires restart"), None));
+        }
         let grace = |probe: &Option<k8s_openapi::api::core::v1::Probe>| {
             probe
                 .as_ref()
@@ -284,6 +300,24 @@ impl<'a> Decider<'a, '_> {
             return Some((message, grace(&container.liveness_probe)));
         }
         None
+    }
+
+    /// What a container was told last, and what it is to have.
+    fn amounts(&self, container: &Container) -> (Amounts, Amounts) {
+        let told = self.snapshot.actuated.put_into_container(container);
+        (Amounts::of(&told), Amounts::of(container))
+    }
+
+    fn resize(&mut self, container: &Container, found: &ObservedContainer) {
+        let (from, to) = self.amounts(container);
+        if from != to {
+            self.plan.resize.push(Resize {
+                name: container.name.clone(),
+                id: found.id.clone(),
+                from,
+                to,
+            });
+        }
     }
 
     fn current(&self, container: &Container) -> Option<&'a ObservedContainer> {

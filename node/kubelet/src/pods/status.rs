@@ -13,6 +13,8 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use super::ephemeral::ephemeral_containers;
 use super::observed::{ContainerState, ObservedContainer, ObservedPod};
+use super::resize::actual::ResourceView;
+use super::resize::told::ResizeState;
 use super::{ContainerKind, RestartPolicy, all_containers, spec};
 use crate::probes::ProbeView;
 
@@ -27,6 +29,8 @@ pub struct StatusInput<'a> {
     pub observed: &'a ObservedPod,
     /// Why containers wait, by name.
     pub waiting: &'a BTreeMap<String, (String, String)>,
+    /// What is known of its resources.
+    pub resources: ResourceView<'a>,
     /// What probes say.
     pub probes: &'a ProbeView,
     /// The node's address.
@@ -118,7 +122,6 @@ fn container_status(input: &StatusInput<'_>, kind: ContainerKind, container: &Co
         last_state: last_state(input, container, before),
         volume_mounts: volume_mounts(container),
         user: latest.user.as_ref().map(user),
-        resources: container.resources.clone(),
         allocated_resources: container
             .resources
             .as_ref()
@@ -126,6 +129,10 @@ fn container_status(input: &StatusInput<'_>, kind: ContainerKind, container: &Co
         ..ContainerStatus::default()
     };
     let running = latest.state == ContainerState::Running;
+    status.resources = Some(match running {
+        true => input.resources.running(container, &latest.id),
+        false => container.resources.clone().unwrap_or_default(),
+    });
     let started = running && input.probes.started(&latest.id, container);
     status.started = has_readiness(kind).then_some(started);
     status.ready = match kind {
@@ -433,6 +440,10 @@ fn conditions(input: &StatusInput<'_>, status: &PodStatus) -> Vec<PodCondition> 
     let mut conditions = input.previous.conditions.clone().unwrap_or_default();
     for (kind, verdict) in verdicts {
         set_condition(&mut conditions, input, kind, verdict);
+    }
+    match input.terminal {
+        true => ResizeState::default().put_into(&mut conditions, input.now),
+        false => input.resources.state.put_into(&mut conditions, input.now),
     }
     conditions
 }

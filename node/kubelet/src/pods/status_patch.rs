@@ -40,15 +40,16 @@ fn as_map(status: &PodStatus) -> Map<String, Value> {
     }
 }
 
-/// Conditions merge by type: only those that differ are sent, with nulls for what they lost.
+/// Conditions merge by type: only those that differ are sent, with nulls for what they lost, and those that went.
 fn changed_conditions(before: Option<&Value>, after: &Value) -> Value {
     let before = before.and_then(Value::as_array).cloned().unwrap_or_default();
     let after = after.as_array().cloned().unwrap_or_default();
     let same_type = |a: &Value, b: &Value| a["type"] == b["type"];
     let differing = after
-        .into_iter()
-        .filter(|condition| !before.contains(condition))
-        .map(|mut condition| {
+        .iter()
+        .filter(|condition| !before.contains(*condition))
+        .map(|condition| {
+            let mut condition = condition.clone();
             let old = before
                 .iter()
                 .find(|old| same_type(old, &condition))
@@ -64,7 +65,11 @@ fn changed_conditions(before: Option<&Value>, after: &Value) -> Value {
             }
             condition
         });
-    Value::Array(differing.collect())
+    let gone = before
+        .iter()
+        .filter(|old| !after.iter().any(|new| same_type(old, new)))
+        .map(|old| json!({"$patch": "delete", "type": old["type"]}));
+    Value::Array(differing.chain(gone).collect())
 }
 
 /// Address lists merge by address; one that changes must replace the old one, not join it.

@@ -8,6 +8,9 @@ use k8s_openapi::api::core::v1::{Pod, PodStatus};
 use super::backoff::BackOff;
 use super::observed::{ContainerState, ObservedContainer, ObservedPod, ObservedSandbox};
 use super::plan::{Plan, Snapshot, container_hash, plan};
+use super::resize::Resources;
+use super::resize::actual::ResourceView;
+use super::resize::told::ResizeState;
 use super::status::{StatusInput, generate};
 use super::status_patch::status_patch;
 use crate::probes::{ProbeResults, ProbeView};
@@ -72,6 +75,7 @@ fn decide(pod: &Pod, observed: &ObservedPod, probes: &ProbeView) -> Plan {
         pod,
         observed,
         probes,
+        actuated: &Resources::of(pod),
         backoff: &backoff,
         now: at(10),
     })
@@ -198,6 +202,7 @@ fn a_container_that_keeps_ending_waits() {
         pod: &pod,
         observed: &observed,
         probes: &probes,
+        actuated: &Resources::default(),
         backoff: &backoff,
         now: at(6),
     });
@@ -227,6 +232,19 @@ fn a_container_that_fails_its_liveness_probe_is_replaced() {
     assert_eq!(plan.kill[0].grace_seconds, Some(3));
 }
 
+/// Nothing is known of resources but what the pod says.
+const RESOURCES: ResourceView<'static> = ResourceView {
+    state: &ResizeState {
+        pending: None,
+        in_progress: None,
+    },
+    actuated: &Resources {
+        pod: None,
+        containers: BTreeMap::new(),
+    },
+    limits: &BTreeMap::new(),
+};
+
 fn status_of(pod: &Pod, observed: &ObservedPod, waiting: &[(&str, &str)], terminal: bool) -> PodStatus {
     let waiting: BTreeMap<String, (String, String)> = waiting
         .iter()
@@ -237,6 +255,7 @@ fn status_of(pod: &Pod, observed: &ObservedPod, waiting: &[(&str, &str)], termin
         previous: &PodStatus::default(),
         observed,
         waiting: &waiting,
+        resources: RESOURCES,
         probes: &ProbeView::default(),
         node_ip: "192.0.2.1".parse().unwrap(),
         terminal,
@@ -258,6 +277,7 @@ fn status_after(
         previous: before,
         observed,
         waiting: &BTreeMap::new(),
+        resources: RESOURCES,
         probes: &ProbeView::default(),
         node_ip: "192.0.2.1".parse().unwrap(),
         terminal,
@@ -355,6 +375,44 @@ fn a_deadline_is_told_when_nothing_runs_any_more() {
     assert_eq!(told(&["a:run"], false), ("Running".into(), None, None));
     let all = ("Failed".into(), Some(failure.0.clone()), Some(failure.1.clone()));
     assert_eq!(told(&["a:exit:137"], true), all);
+}
+
+#[test]
+fn changed_resources_are_told_or_asked_for_by_a_restart() {
+    let sized = |policy: &str, cpu: &str| {
+        pod(&format!(
+            r#"{{"containers":[{{"name":"a","image":"i","resources":{{"limits":{{"cpu":"{cpu}"}}}},
+            "resizePolicy":[{{"resourceName":"cpu","restartPolicy":"{policy}"}}]}}]}}"#
+        ))
+    };
+    for (policy, resized, killed) in [("NotRequired", 1, 0), ("RestartContainer", 0, 1)] {
+        let pod = sized(policy, "200m");
+        let plan = plan(&Snapshot {
+            pod: &pod,
+            observed: &observed(&pod, &["a:run"]),
+            probes: &ProbeView::default(),
+            actuated: &Resources::of(&sized(policy, "100m")),
+            backoff: &BackOff::default(),
+            now: at(10),
+        });
+        assert_eq!(
+            (plan.resize.len(), plan.kill.len()),
+            (resized, killed),
+            "{policy}"
+        );
+    }
+}
+
+#[test]
+fn a_patch_takes_away_a_condition_that_has_gone() {
+    let pod = pod(ONE);
+    let before = status_of(&pod, &observed(&pod, &[]), &[], false);
+    let mut after = before.clone();
+    let gone = after.conditions.as_mut().unwrap().pop().unwrap();
+    assert_eq!(
+        status_patch("u", &before, &after).unwrap()["status"],
+        serde_json::json!({"conditions": [{"$patch": "delete", "type": gone.type_}]})
+    );
 }
 
 #[test]

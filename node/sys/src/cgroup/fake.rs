@@ -50,6 +50,10 @@ impl Cgroups for FakeCgroups {
         Ok(())
     }
 
+    fn limits(&self, path: &str) -> CgroupResources {
+        self.groups().get(path).copied().unwrap_or_default()
+    }
+
     fn stats(&self, path: &str) -> CgroupStats {
         self.groups
             .lock()

@@ -67,6 +67,8 @@ pub trait Cgroups: Send + Sync + std::fmt::Debug {
     fn apply(&self, path: &str, resources: &CgroupResources) -> Result<(), CgroupError>;
     /// Ends what still runs in a group and removes it with everything below. A missing one is fine.
     fn remove(&self, path: &str) -> Result<(), CgroupError>;
+    /// Its limits as the kernel has them: processor time, and memory where it is limited at all.
+    fn limits(&self, path: &str) -> CgroupResources;
     /// What it used; a missing group used nothing.
     fn stats(&self, path: &str) -> CgroupStats;
     /// Names of the groups directly below.
@@ -110,6 +112,14 @@ fn read_keyed(path: &Path, name: &str) -> u64 {
         .find(|(key, _)| *key == name)
         .and_then(|(_, value)| value.trim().parse().ok())
         .unwrap_or(0)
+}
+
+/// A limit in bytes; v1 writes none as the largest number of whole pages.
+fn read_limit(path: &Path) -> Option<i64> {
+    const NONE_FROM: i64 = i64::MAX - (1 << 20);
+    let text = std::fs::read_to_string(path).ok()?;
+    let limit: i64 = text.trim().parse().ok()?;
+    (0..NONE_FROM).contains(&limit).then_some(limit)
 }
 
 fn below(root: &Path, path: &str) -> PathBuf {

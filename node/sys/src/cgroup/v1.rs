@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use super::{
-    CgroupError, CgroupResources, CgroupStats, Cgroups, below, folders, names, read_keyed, read_number,
-    remove_tree, write,
+    CgroupError, CgroupResources, CgroupStats, Cgroups, below, folders, names, read_keyed, read_limit,
+    read_number, remove_tree, write,
 };
 
 /// The mounted v1 hierarchies.
@@ -131,6 +131,17 @@ impl Cgroups for CgroupsV1 {
         self.roots
             .values()
             .try_for_each(|root| remove_tree(&below(root, path)))
+    }
+
+    fn limits(&self, path: &str) -> CgroupResources {
+        let cpu = self.group("cpu", path).unwrap_or_default();
+        let memory = self.group("memory", path).unwrap_or_default();
+        CgroupResources {
+            cpu_quota_us: read_limit(&cpu.join("cpu.cfs_quota_us")),
+            cpu_period_us: Some(read_number(&cpu.join("cpu.cfs_period_us"))).filter(|period| *period > 0),
+            memory_limit_bytes: read_limit(&memory.join("memory.limit_in_bytes")),
+            ..CgroupResources::default()
+        }
     }
 
     fn stats(&self, path: &str) -> CgroupStats {

@@ -3,8 +3,8 @@
 use std::path::{Path, PathBuf};
 
 use super::{
-    CgroupError, CgroupResources, CgroupStats, Cgroups, below, folders, names, read_keyed, read_number,
-    remove_tree, write,
+    CgroupError, CgroupResources, CgroupStats, Cgroups, below, folders, names, read_keyed, read_limit,
+    read_number, remove_tree, write,
 };
 
 /// The unified hierarchy.
@@ -98,6 +98,19 @@ impl Cgroups for CgroupsV2 {
         remove_tree(&below(&self.root, path))
     }
 
+    fn limits(&self, path: &str) -> CgroupResources {
+        let folder = below(&self.root, path);
+        let cpu = std::fs::read_to_string(folder.join("cpu.max")).unwrap_or_default();
+        // The quota says `max` where there is none.
+        let (quota, period) = cpu.trim().split_once(' ').unwrap_or_default();
+        CgroupResources {
+            cpu_quota_us: quota.parse().ok(),
+            cpu_period_us: period.parse().ok(),
+            memory_limit_bytes: read_limit(&folder.join("memory.max")),
+            ..CgroupResources::default()
+        }
+    }
+
     fn stats(&self, path: &str) -> CgroupStats {
         let folder = below(&self.root, path);
         let usage = read_number(&folder.join("memory.current"));
@@ -142,6 +155,12 @@ mod tests {
         assert_eq!(read("cpu.max"), "20000 100000");
         assert_eq!(read("memory.max"), "max");
         assert_eq!(read("pids.max"), "9");
+        let found = groups.limits("/kubepods/pod1");
+        assert_eq!(
+            (found.cpu_quota_us, found.cpu_period_us),
+            (Some(20_000), Some(100_000))
+        );
+        assert_eq!(found.memory_limit_bytes, None);
         std::fs::remove_dir_all(root).unwrap();
     }
 }

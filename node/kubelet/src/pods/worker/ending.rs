@@ -33,6 +33,7 @@ impl PodWorker {
             return Ok(self.after(RETRY_WRITE_AFTER));
         }
         self.ended = true;
+        self.context.room.release(&self.uid);
         if !self.clean_up(pod) {
             return Ok(self.after(RETRY_AFTER));
         }

@@ -1,6 +1,8 @@
-//! One pod's worker: observe, decide, act, report; then wait to be woken. [`ending`] has how it ends.
+//! One pod's worker: observe, decide, act, report; then wait to be woken. [`ending`] has how it ends, [`resizing`] how
+//! its resources change.
 
 mod ending;
+mod resizing;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
@@ -17,7 +19,11 @@ use tokio::sync::Notify;
 
 use super::backoff::BackOff;
 use super::observed::{ContainerState, ObservedPod, observe};
-use super::plan::{Plan, Snapshot, container_named, plan};
+use super::plan::{Plan, Snapshot, plan};
+use super::resize::Record;
+use super::resize::actual::ResourceView;
+use super::resize::room::Room;
+use super::resize::told::ResizeState;
 use super::status::{StatusInput, generate};
 use super::status_patch::status_patch;
 use super::{full_name, full_name_with_uid, name, namespace, spec, termination, uid};
@@ -58,6 +64,8 @@ pub struct WorkerContext {
     pub events: EventRecorder,
     /// Which pod a container or sandbox belongs to.
     pub owners: Mutex<HashMap<String, String>>,
+    /// What the pods were promised of the node.
+    pub room: Room,
     /// Containers and sandboxes that containerd told have ended, and that no worker has seen ended yet.
     pub exited: Mutex<HashSet<String>>,
 }
@@ -112,6 +120,9 @@ pub struct PodWorker {
     /// The status last written, and the revision that gave it.
     written: Option<(u64, PodStatus)>,
     failure: Option<(String, String)>,
+    /// What the pod was promised and told; none before the first look.
+    record: Option<Record>,
+    resize: ResizeState,
     /// Nothing runs any more and nothing will.
     ended: bool,
     cleaned: bool,
@@ -158,6 +169,8 @@ impl PodWorker {
             waiting: BTreeMap::new(),
             written: None,
             failure: None,
+            record: None,
+            resize: ResizeState::default(),
             ended: false,
             cleaned: false,
             volumes_failed: false,
@@ -183,6 +196,7 @@ impl PodWorker {
         }
         self.probes.stop();
         self.context.objects.forget_pod(&self.uid);
+        self.context.room.release(&self.uid);
         self.context.owners.lock().retain(|_, owner| *owner != self.uid);
     }
 
@@ -231,18 +245,23 @@ impl PodWorker {
         if pod.metadata.deletion_timestamp.is_some() || self.ended || self.failure.is_some() {
             return self.end(&pod, &observed).await.map(Some);
         }
+        let previous = self.previous(&pod);
+        let (pod, began) = (self.allocated(&pod, &previous), self.resize.clone());
+        if self.resize != began {
+            self.report(&pod, &observed, false).await;
+        }
         let ip = observed
             .sandbox()
             .and_then(|sandbox| sandbox.ips.first())
             .cloned();
         let ip = ip.unwrap_or_else(|| self.context.control.config.node_ip.to_string());
-        let previous = self.previous(&pod);
         self.probes.follow(&pod, &ip, &previous, observed.running());
         let view = self.probes.view();
         let snapshot = Snapshot {
             pod: &pod,
             observed: &observed,
             probes: &view,
+            actuated: self.actuated(),
             backoff: &self.backoff,
             now: self.now(),
         };
@@ -335,7 +354,8 @@ impl PodWorker {
         if let Some(attempt) = plan.create_sandbox {
             return self.act_sandbox(pod, observed, attempt).await;
         }
-        if plan.kill.is_empty() && plan.start.is_empty() {
+        let resizes = self.has_to_resize(pod, plan);
+        if plan.kill.is_empty() && plan.start.is_empty() && !resizes {
             return Ok(Acted::No);
         }
         let ip = observed
@@ -357,6 +377,9 @@ impl PodWorker {
         if !plan.kill.is_empty() {
             // What starts again is decided on how the killed ones ended.
             return Ok(Acted::Yes);
+        }
+        if resizes {
+            return Ok(self.act_resize(pod, &plan.resize).await);
         }
         if !self.set_up_volumes(pod).await {
             return Ok(Acted::Failed);
@@ -386,7 +409,10 @@ impl PodWorker {
                 sandbox,
             };
             match self.context.control.start(pod, start, with).await {
-                Ok(()) => drop(self.waiting.remove(&start.name)),
+                Ok(()) => {
+                    self.waiting.remove(&start.name);
+                    self.started_with(&start.name);
+                }
                 Err(error) => {
                     failed = true;
                     tracing::debug!(pod = %full_name(pod), container = start.name, error = %error, "container not started");
@@ -420,6 +446,7 @@ impl PodWorker {
                 .pod(pod, EventKind::Warning, error.reason, error.message);
             return Ok(Acted::Failed);
         }
+        self.group_made();
         // The first status and the volumes need nothing of the sandbox, nor it of them.
         self.report(pod, observed, false).await;
         if !self.set_up_volumes(pod).await {
@@ -454,6 +481,7 @@ impl PodWorker {
         observed: &ObservedPod,
         plan: &Plan,
     ) -> Result<Next, node_cri::CriError> {
+        self.resize_done(pod);
         let written = self.report(pod, observed, false).await;
         if has_object_volumes(pod) {
             self.set_up_volumes(pod).await;
@@ -510,6 +538,11 @@ impl PodWorker {
             previous: &previous,
             observed,
             waiting: &self.waiting,
+            resources: ResourceView {
+                state: &self.resize,
+                actuated: self.actuated(),
+                limits: &self.limits(pod, observed),
+            },
             probes: &view,
             node_ip: self.context.control.config.node_ip,
             terminal,
@@ -582,9 +615,4 @@ fn has_object_volumes(pod: &Pod) -> bool {
             || volume.projected.is_some()
             || volume.downward_api.is_some()
     })
-}
-
-/// Whether a pod has a container of this name.
-pub fn has_container(pod: &Pod, container: &str) -> bool {
-    container_named(pod, container).is_some()
 }

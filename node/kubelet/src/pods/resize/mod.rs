@@ -1,0 +1,163 @@
+//! Changing what the containers of a running pod may use.
+//!
+//! What a pod asks for is its specification; what this node has promised it, its allocation; what its groups were told
+//! last, what is actuated. They are equal for most pods, most of the time. A changed specification is allocated where the
+//! node has room for it ([`room`]), else the pod waits with its old allocation. Everything but the specification's own
+//! worker sees the pod with its allocation put in. Where that differs from what is actuated, [`steps`] says what is told
+//! to whom in which order, and [`told`] what the pod's conditions and events say meanwhile;
+//! [`actual`] is what its status says it has.
+//!
+//! Never: a limit that is larger in a container than in its pod's group, not even for a moment.
+
+pub mod actual;
+pub mod room;
+pub mod steps;
+pub mod told;
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+
+use k8s_openapi::api::core::v1::{Container, Pod, ResourceRequirements};
+use serde::{Deserialize, Serialize};
+
+use super::{all_containers, spec};
+use crate::containers::resources::{limit, request};
+
+/// The record's file in the pod's folder: allocation and actuation outlive the agent.
+const RECORD_FILE: &str = "resources.json";
+
+/// What of a container can be changed while it runs, in thousandths of a processor and bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Amounts {
+    /// Processor it is promised, and may use at most; zero where nothing is said.
+    pub cpu: (i64, i64),
+    /// The same of memory.
+    pub memory: (i64, i64),
+}
+
+impl Amounts {
+    /// Those of a container.
+    pub fn of(container: &Container) -> Self {
+        let pair = |name: &str, number: fn(machinery_meta::Quantity) -> i64| {
+            let one = |amount: Option<machinery_meta::Quantity>| amount.map_or(0, number);
+            (one(request(container, name)), one(limit(container, name)))
+        };
+        Self {
+            cpu: pair("cpu", machinery_meta::Quantity::millis),
+            memory: pair("memory", machinery_meta::Quantity::units),
+        }
+    }
+}
+
+/// Resources of a whole pod: its own, and its containers' by name.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct Resources {
+    /// Those of the pod as a whole.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pod: Option<ResourceRequirements>,
+    /// Those of each container.
+    pub containers: BTreeMap<String, ResourceRequirements>,
+}
+
+impl Resources {
+    /// What a pod says.
+    pub fn of(pod: &Pod) -> Self {
+        let containers = all_containers(pod).map(|(_, container)| {
+            let own = container.resources.clone().unwrap_or_default();
+            (container.name.clone(), own)
+        });
+        Self {
+            pod: spec(pod).resources.clone(),
+            containers: containers.collect(),
+        }
+    }
+
+    /// The pod with these instead of its own. Containers not named here keep theirs.
+    pub fn put_into(&self, pod: &Arc<Pod>) -> Arc<Pod> {
+        if Self::of(pod) == *self {
+            return pod.clone();
+        }
+        let mut changed = Pod::clone(pod);
+        if let Some(spec) = &mut changed.spec {
+            spec.resources.clone_from(&self.pod);
+            let inits = spec.init_containers.iter_mut().flatten();
+            for container in inits.chain(&mut spec.containers) {
+                if let Some(own) = self.containers.get(&container.name) {
+                    container.resources = Some(own.clone());
+                }
+            }
+        }
+        Arc::new(changed)
+    }
+
+    /// The container with these instead of its own.
+    pub fn put_into_container(&self, container: &Container) -> Container {
+        let mut changed = container.clone();
+        if let Some(own) = self.containers.get(&container.name) {
+            changed.resources = Some(own.clone());
+        }
+        changed
+    }
+}
+
+/// What this node holds of a pod's resources.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct Record {
+    /// What it is promised.
+    pub allocated: Resources,
+    /// What each of its containers was told last.
+    pub actuated: Resources,
+    /// What its group's limits were made from.
+    pub group: Resources,
+}
+
+impl Record {
+    /// That of a pod this node sees for the first time: it gets what it asks for, as the scheduler found room for it.
+    pub fn new(pod: &Pod) -> Self {
+        let resources = Resources::of(pod);
+        Self {
+            allocated: resources.clone(),
+            actuated: resources.clone(),
+            group: resources,
+        }
+    }
+
+    /// What an agent before this one held of it.
+    pub fn load(folder: &Path) -> Option<Self> {
+        let text = std::fs::read(folder.join(RECORD_FILE)).ok()?;
+        serde_json::from_slice(&text).ok()
+    }
+
+    /// Keeps it for an agent after this one. A reader sees this record or the one before, never half of one.
+    pub fn store(&self, folder: &Path) -> std::io::Result<()> {
+        let text = serde_json::to_vec(self)?;
+        std::fs::create_dir_all(folder)?;
+        node_sys::fs::write_atomically(&folder.join(RECORD_FILE), &text, 0o600)
+    }
+}
+
+/// A running container whose amounts differ from what it was told last.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Resize {
+    /// Its name.
+    pub name: String,
+    /// The runtime's id.
+    pub id: String,
+    /// What it was told.
+    pub from: Amounts,
+    /// What it is to be told.
+    pub to: Amounts,
+}
+
+/// Whether the difference is one that a container asked to be started again for.
+pub fn asks_for_restart(container: &Container, from: Amounts, to: Amounts) -> bool {
+    let changed = |name: &str| match name {
+        "cpu" => from.cpu != to.cpu,
+        "memory" => from.memory != to.memory,
+        _ => false,
+    };
+    let policies = container.resize_policy.iter().flatten();
+    let mut restarting = policies.filter(|policy| policy.restart_policy == "RestartContainer");
+    restarting.any(|policy| changed(&policy.resource_name))
+}

@@ -1,0 +1,249 @@
+//! A pod whose resources are changed while it runs: see [`crate::pods::resize`].
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use k8s_openapi::api::core::v1::{Pod, PodStatus};
+use node_cri::v1::UpdateContainerResourcesRequest;
+use node_sys::cgroup::CgroupResources;
+
+use super::{Acted, PodWorker};
+use crate::api::events::EventKind;
+use crate::containers::files;
+use crate::containers::resources::{container_cgroup, pod_cgroup, pod_limits};
+use crate::pods::full_name;
+use crate::pods::observed::ObservedPod;
+use crate::pods::plan::Plan;
+use crate::pods::resize::room::Share;
+use crate::pods::resize::steps::{Step, steps};
+use crate::pods::resize::told::{ResizeState, Told, event};
+use crate::pods::resize::{Record, Resize, Resources};
+
+impl PodWorker {
+    /// The pod with what it was promised instead of what it asks for, after trying to promise it that.
+    pub(super) fn allocated(&mut self, pod: &Arc<Pod>, previous: &PodStatus) -> Arc<Pod> {
+        let Some(mut record) = self.record.take() else {
+            return self.first_look(pod, previous);
+        };
+        let wanted = Resources::of(pod);
+        if wanted == record.allocated {
+            self.resize.pending = None;
+        } else if self.find_room(pod) {
+            record.allocated = wanted;
+            self.keep(&record);
+        }
+        let allocated = record.allocated.put_into(pod);
+        self.record = Some(record);
+        allocated
+    }
+
+    fn first_look(&mut self, pod: &Arc<Pod>, previous: &PodStatus) -> Arc<Pod> {
+        let before = Record::load(&self.folder());
+        let record = before.unwrap_or_else(|| Record::new(pod));
+        let allocated = record.allocated.put_into(pod);
+        self.context.room.hold(&self.uid, Share::of(&allocated));
+        self.resize = ResizeState::of(previous);
+        self.record = Some(record);
+        allocated
+    }
+
+    /// Whether the node has what the pod asks for now; then it is promised.
+    fn find_room(&mut self, pod: &Pod) -> bool {
+        let generation = pod.metadata.generation.unwrap_or_default();
+        let told = self
+            .context
+            .room
+            .change(&self.uid, Share::of(pod), &self.inbox.wake);
+        let events = &self.context.events;
+        let Err(message) = told else {
+            self.resize = ResizeState {
+                pending: None,
+                in_progress: Some(Told {
+                    generation,
+                    ..Told::default()
+                }),
+            };
+            let text = event("started", pod, generation, "");
+            events.pod(pod, EventKind::Normal, "ResizeStarted", text);
+            return true;
+        };
+        let deferred = Told {
+            reason: "Deferred".to_owned(),
+            message,
+            generation,
+        };
+        let before = self.resize.pending.as_ref();
+        if before.is_none_or(|before| (&before.reason, before.generation) != (&deferred.reason, generation)) {
+            let text = event("Deferred", pod, generation, &deferred.message);
+            events.pod(pod, EventKind::Warning, "ResizeDeferred", text);
+        }
+        self.resize.pending = Some(deferred);
+        false
+    }
+
+    /// What the running containers were told last.
+    pub(super) fn actuated(&self) -> &Resources {
+        static NOTHING: std::sync::LazyLock<Resources> = std::sync::LazyLock::new(Resources::default);
+        self.record.as_ref().map_or(&NOTHING, |record| &record.actuated)
+    }
+
+    /// The limits of the running containers' groups, by the runtime's id.
+    pub(super) fn limits(&self, pod: &Pod, observed: &ObservedPod) -> BTreeMap<String, CgroupResources> {
+        let control = &self.context.control;
+        let running = observed.running().map(|found| {
+            let group = container_cgroup(&control.config.cgroup_root, pod, &found.id);
+            (found.id.clone(), control.cgroups.limits(&group))
+        });
+        running.collect()
+    }
+
+    /// Whether the group or a container has to be told something.
+    pub(super) fn has_to_resize(&self, pod: &Arc<Pod>, plan: &Plan) -> bool {
+        let group_differs = |record: &Record| {
+            record.group != record.allocated
+                && pod_limits(&record.group.put_into(pod), None) != pod_limits(pod, None)
+        };
+        !plan.resize.is_empty() || self.record.as_ref().is_some_and(group_differs)
+    }
+
+    /// Tells them.
+    pub(super) async fn act_resize(&mut self, pod: &Arc<Pod>, resizes: &[Resize]) -> Acted {
+        let Some(mut record) = self.record.take() else {
+            return Acted::No;
+        };
+        let outcome = self.tell_all(pod, &mut record, resizes).await;
+        self.record = Some(record);
+        match outcome {
+            Ok(()) => Acted::Yes,
+            Err(message) => {
+                self.resize_failed(pod, message);
+                Acted::Failed
+            }
+        }
+    }
+
+    async fn tell_all(&self, pod: &Arc<Pod>, record: &mut Record, resizes: &[Resize]) -> Result<(), String> {
+        let control = &self.context.control;
+        let group = pod_cgroup(&control.config.cgroup_root, pod);
+        self.check_use(pod, record, resizes)?;
+        for step in steps(pod, record, resizes, control.node.memory_bytes) {
+            match step {
+                Step::Group(limits) => control
+                    .cgroups
+                    .apply(&group, &limits)
+                    .map_err(|error| format!("{error}: {}", error.source))?,
+                Step::Container { id, limits } => {
+                    let request = UpdateContainerResourcesRequest {
+                        container_id: id,
+                        linux: Some(*limits),
+                        ..UpdateContainerResourcesRequest::default()
+                    };
+                    let answer = control.cri.update_container_resources(request).await;
+                    answer.map_err(|error| error.message())?;
+                }
+            }
+        }
+        record.group.clone_from(&record.allocated);
+        for resize in resizes {
+            tell(record, &resize.name);
+        }
+        self.keep(record);
+        Ok(())
+    }
+
+    /// A limit below what is in use would end processes; upstream refuses it.
+    fn check_use(&self, pod: &Arc<Pod>, record: &Record, resizes: &[Resize]) -> Result<(), String> {
+        let control = &self.context.control;
+        let root = &control.config.cgroup_root;
+        let used = |group: &str| control.cgroups.stats(group).memory_usage_bytes.cast_signed();
+        let shrinks = |old: i64, new: i64| new > 0 && (old <= 0 || new < old);
+        let mut problems = Vec::new();
+        let limit = |pod: &Pod| pod_limits(pod, None).memory_limit_bytes.unwrap_or(0);
+        let (old, new) = (limit(&record.group.put_into(pod)), limit(pod));
+        let usage = used(&pod_cgroup(root, pod));
+        if shrinks(old, new) && usage >= new {
+            problems.push(format!(
+                "attempting to set pod memory limit ({new}) below current usage ({usage})"
+            ));
+        }
+        for resize in resizes {
+            let (old, new) = (resize.from.memory.1, resize.to.memory.1);
+            let usage = used(&container_cgroup(root, pod, &resize.id));
+            if shrinks(old, new) && usage >= new {
+                problems.push(format!(
+                    "attempting to set container {:?} memory limit ({new}) below current usage ({usage})",
+                    resize.name
+                ));
+            }
+        }
+        let all = match problems.as_slice() {
+            [] => return Ok(()),
+            [one] => one.clone(),
+            more => format!("[{}]", more.join(", ")),
+        };
+        Err(format!("cannot decrease memory limits: {all}"))
+    }
+
+    fn resize_failed(&mut self, pod: &Pod, message: String) {
+        let generation = pod.metadata.generation.unwrap_or_default();
+        let told = self.resize.in_progress.get_or_insert_with(|| Told {
+            generation,
+            ..Told::default()
+        });
+        if (told.reason.as_str(), &told.message) != ("Error", &message) {
+            let text = event("error", pod, told.generation, &message);
+            let events = &self.context.events;
+            events.pod(pod, EventKind::Warning, "ResizeError", text);
+        }
+        told.reason = "Error".to_owned();
+        told.message = message;
+    }
+
+    /// Nothing is left to do: what was promised is so.
+    pub(super) fn resize_done(&mut self, pod: &Pod) {
+        if let Some(told) = self.resize.in_progress.take() {
+            let text = event("completed", pod, told.generation, "");
+            let events = &self.context.events;
+            events.pod(pod, EventKind::Normal, "ResizeCompleted", text);
+        }
+    }
+
+    /// A container has been made with what it was promised.
+    pub(super) fn started_with(&mut self, name: &str) {
+        let Some(mut record) = self.record.take() else {
+            return;
+        };
+        if record.actuated.containers.get(name) != record.allocated.containers.get(name) {
+            tell(&mut record, name);
+            self.keep(&record);
+        }
+        self.record = Some(record);
+    }
+
+    /// The pod's first group has been made.
+    pub(super) fn group_made(&mut self) {
+        let Some(mut record) = self.record.take() else {
+            return;
+        };
+        record.group.clone_from(&record.allocated);
+        self.keep(&record);
+        self.record = Some(record);
+    }
+
+    fn folder(&self) -> std::path::PathBuf {
+        files::pod_folder(&self.context.control.config, &self.uid)
+    }
+
+    fn keep(&self, record: &Record) {
+        if let Err(error) = record.store(&self.folder()) {
+            // The next agent would only tell the same again.
+            tracing::warn!(pod = %full_name(&self.pod()), %error, "a pod's resources are not noted");
+        }
+    }
+}
+
+fn tell(record: &mut Record, name: &str) {
+    if let Some(own) = record.allocated.containers.get(name) {
+        record.actuated.containers.insert(name.to_owned(), own.clone());
+    }
+}
