@@ -36,18 +36,36 @@ impl ListMemory {
 
     /// Room for one page, or an answer that says when to come again. What is larger than all there is gets all of it.
     pub(crate) fn admit(&self, page: &ListPage, copied: bool) -> Result<Admitted, RegistryError> {
+        let pieces = self.pieces_of(page, copied);
+        let permit = Arc::clone(&self.free).try_acquire_many_owned(pieces);
+        permit.map(Admitted).map_err(|_| RegistryError::TooManyRequests {
+            message: "Too many requests, please try again later.".to_owned(),
+            seconds: RETRY_SECONDS,
+            causes: Vec::new(),
+        })
+    }
+
+    /// The same for an answer that cannot be refused any more, since what it tells of is done: waits for the room.
+    pub(crate) async fn admit_in_turn(
+        &self,
+        page: &ListPage,
+        copied: bool,
+    ) -> Result<Admitted, RegistryError> {
+        let pieces = self.pieces_of(page, copied);
+        let permit = Arc::clone(&self.free).acquire_many_owned(pieces).await;
+        permit
+            .map(Admitted)
+            .map_err(|_| RegistryError::Unavailable("the server is stopping".to_owned()))
+    }
+
+    fn pieces_of(&self, page: &ListPage, copied: bool) -> u32 {
         let bytes: usize = if copied {
             page.entries.iter().map(|entry| entry.record.len() * COPIES).sum()
         } else {
             page.entries.len() * REFERENCE_BYTES
         };
         let pieces = u32::try_from(bytes / PIECE_BYTES).unwrap_or(u32::MAX);
-        let permit = Arc::clone(&self.free).try_acquire_many_owned(pieces.min(self.pieces));
-        permit.map(Admitted).map_err(|_| RegistryError::TooManyRequests {
-            message: "Too many requests, please try again later.".to_owned(),
-            seconds: RETRY_SECONDS,
-            causes: Vec::new(),
-        })
+        pieces.min(self.pieces)
     }
 }
 

@@ -1,5 +1,6 @@
 //! What goes with a request from the first filter to storage.
 
+use crate::error::RegistryError;
 use machinery_meta::UserInfo;
 use machinery_runtime::Runtime;
 use parking_lot::Mutex;
@@ -34,7 +35,23 @@ impl RequestContext {
             runtime,
         }
     }
+
+    /// Asked before every attempt to write: for whom has been told that time is up none is begun.
+    ///
+    /// # Errors
+    /// [`RegistryError::Timeout`] once the deadline is over.
+    pub fn in_time(&self) -> Result<(), RegistryError> {
+        match self.deadline {
+            Some(deadline) if self.runtime.monotonic() >= deadline => {
+                Err(RegistryError::Timeout(TIME_IS_UP.to_owned()))
+            }
+            _ => Ok(()),
+        }
+    }
 }
+
+/// What upstream says of a request that was not answered in time.
+pub const TIME_IS_UP: &str = "request did not complete within the allotted timeout";
 
 /// More warnings than this are dropped, and longer ones cut, as upstream does.
 const MAX_WARNINGS: usize = 64;

@@ -51,7 +51,7 @@ pub mod verbs;
 pub use admission::{Admission, AdmitAll, Attributes, Operation};
 /// What a store answers with is storage's own: the one encoded copy, shared.
 pub use apiserver_storage::{Entry, Record};
-pub use context::{RequestContext, Warnings};
+pub use context::{RequestContext, TIME_IS_UP, Warnings};
 pub use error::RegistryError;
 pub use registry::{Registry, Rows};
 pub use row::{ResourceRow, ScalePaths, Selectable, Subresource, SubresourceRole};

@@ -19,6 +19,7 @@ use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 const CONFIG_MAPS: &str = "/api/v1/namespaces/default/configmaps";
+const NO_MUTATION: &str = "apiserver_current_inflight_requests{request_kind=\"mutating\"} 0";
 const SHORT: Duration = Duration::from_millis(300);
 
 async fn impatient() -> Cluster {
@@ -169,6 +170,86 @@ async fn a_write_that_has_begun_ends_without_its_client() {
     while cluster.admin().get(&format!("{CONFIG_MAPS}/left")).await.code != 200 {
         cluster.runtime.sleep(Duration::from_millis(5)).await;
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_write_without_its_client_keeps_its_place() {
+    let runtime = machinery_runtime::Runtime::real();
+    let gated = Arc::new(GatedStorage::new(LogStorage::memory(&runtime).await.unwrap()));
+    let few = ServerConfig {
+        max_mutating_requests_inflight: 1,
+        ..config()
+    };
+    let cluster = start_on(few, Arc::clone(&gated) as Arc<dyn Storage>).await;
+    cluster
+        .admin()
+        .post(CONFIG_MAPS, config_map("left", 1))
+        .await
+        .is(201);
+    let begun = gated.close_gate("/registry/configmaps/default/left");
+    let mut stream = cluster.connect(Some(&cluster.admin)).await;
+    let head = format!("DELETE {CONFIG_MAPS}/left HTTP/1.1\r\nhost: x\r\n\r\n");
+    stream.write_all(head.as_bytes()).await.unwrap();
+    stream.flush().await.unwrap();
+    begun.await.unwrap();
+    drop(stream);
+    // Whoever is not an administrator waits for the place that the lost delete still has.
+    let somebody = cluster
+        .server
+        .pki()
+        .cluster
+        .client("somebody", None, cluster.runtime.now())
+        .unwrap();
+    let write = || {
+        cluster
+            .as_identity(&somebody)
+            .post(CONFIG_MAPS, config_map("mine", 1))
+    };
+    for _ in 0..5 {
+        write().await.is(429);
+    }
+    gated.open_gate();
+    while write().await.code == 429 {
+        cluster.runtime.sleep(Duration::from_millis(5)).await;
+    }
+    write().await.is(403);
+    cluster.admin().get(&format!("{CONFIG_MAPS}/left")).await.is(404);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn no_write_is_begun_after_its_time() {
+    let runtime = machinery_runtime::Runtime::real();
+    let gated = Arc::new(GatedStorage::new(LogStorage::memory(&runtime).await.unwrap()));
+    let cluster = start_on(config(), Arc::clone(&gated) as Arc<dyn Storage>).await;
+    cluster
+        .admin()
+        .post(CONFIG_MAPS, config_map("first", 1))
+        .await
+        .is(201);
+    let begun = gated.close_gate("/registry/configmaps/default/first");
+    let path = format!("{CONFIG_MAPS}/first?timeout=300ms");
+    let patch = Bytes::from_static(br#"{"data":{"by":"the late one"}}"#);
+    let late = cluster
+        .admin()
+        .header("content-type", "application/merge-patch+json");
+    let (answer, ()) = tokio::join!(late.send(Method::PATCH, &path, patch), async {
+        begun.await.unwrap();
+    });
+    answer.is(504);
+    // Somebody else writes while the late one is held at the gate: its own write then finds another revision.
+    let other = Bytes::from_static(br#"{"data":{"by":"another"}}"#);
+    let sent = cluster
+        .admin()
+        .header("content-type", "application/merge-patch+json")
+        .send(Method::PATCH, &format!("{CONFIG_MAPS}/first"), other)
+        .await;
+    sent.is(200);
+    gated.open_gate();
+    while !cluster.admin().get("/metrics").await.body.contains(NO_MUTATION) {
+        cluster.runtime.sleep(Duration::from_millis(5)).await;
+    }
+    let left = cluster.admin().get(&format!("{CONFIG_MAPS}/first")).await.json();
+    assert_eq!(left["data"]["by"], "another");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -28,5 +28,7 @@ pub(crate) async fn delete_collection(
             this.0.admission.as_ref(),
         )
         .await?;
-    respond::list(&call.store, showing, page)
+    let copied = !respond::is_shared(call.row(), showing.form, &page);
+    let room = this.0.list_memory.admit_in_turn(&page, copied).await?;
+    Ok(room.with(respond::list(&call.store, showing, page)?))
 }

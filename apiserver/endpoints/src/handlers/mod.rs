@@ -227,6 +227,7 @@ impl Endpoints {
         let Some(verb) = Verb::parse(&call.info.verb).filter(|verb| row.verbs.has(*verb)) else {
             return Err(RegistryError::MethodNotAllowed);
         };
+        // What changes something is boxed: a read need not carry its state.
         match verb {
             Verb::Get => read::get(&call).await,
             Verb::List => read::list(&call, &self.0.list_memory).await,

@@ -106,6 +106,7 @@ impl Store {
             });
         }
         for _ in 0..ALLOCATE_ATTEMPTS {
+            ctx.in_time()?;
             let (record, with) = self.allocated(ctx, &object).await?;
             let ttl = self.row.strategy.ttl();
             let op = Op::Put { record, ttl };

@@ -46,6 +46,7 @@ impl Store {
         let mut options = options.clone();
         let mut admitted = admission.is_idle(&attributes);
         for _ in 0..UPDATE_ATTEMPTS {
+            ctx.in_time()?;
             let Some(live) = self.read_entry(&key).await? else {
                 return Err(RegistryError::not_found(&self.row.group_resource(), name));
             };

@@ -85,6 +85,7 @@ impl Store {
     ) -> Result<Written, RegistryError> {
         let key = self.key(target.namespace, target.name)?;
         for _ in 0..UPDATE_ATTEMPTS {
+            ctx.in_time()?;
             let Some(live) = self.read_entry(&key).await? else {
                 let nothing = Tree::new(&self.row.schema, self.row.ty);
                 self.check_preconditions(&change.preconditions(), &nothing, target.name, key.as_str())?;

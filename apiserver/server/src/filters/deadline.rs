@@ -4,7 +4,7 @@ use super::refuse;
 use crate::exchange::{Exchange, Response};
 use crate::handler_chain::{Filter, Next};
 use crate::server::Core;
-use apiserver_registry::RegistryError;
+use apiserver_registry::{RegistryError, TIME_IS_UP};
 use futures::future::BoxFuture;
 use machinery_schema::leaf::parse_duration;
 use std::sync::Arc;
@@ -36,9 +36,7 @@ impl Filter for Deadline {
         Box::pin(async move {
             match runtime.timeout(allowed, next.run(exchange)).await {
                 Ok(response) => response,
-                Err(_) => refuse(&RegistryError::Timeout(
-                    "request did not complete within the allotted timeout".to_owned(),
-                )),
+                Err(_) => refuse(&RegistryError::Timeout(TIME_IS_UP.to_owned())),
             }
         })
     }

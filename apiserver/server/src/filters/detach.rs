@@ -1,5 +1,7 @@
-//! A mutation, once begun, ends: from here on it runs in a task of its own, whatever happens to its client.
+//! A mutation, once begun, ends: from here on it runs in a task of its own, whatever happens to its client. It keeps
+//! its place among those in flight, and no write is begun once its deadline is over.
 
+use super::in_flight::Place;
 use super::{panic_recovery, refuse};
 use crate::exchange::{Exchange, Response};
 use crate::handler_chain::{Filter, Next};
@@ -22,7 +24,12 @@ impl Filter for Detach {
         if !exchange.is_mutating() || exchange.is_long_running() {
             return next.run(exchange);
         }
-        let task = self.0.spawn("mutation", next.run(exchange));
+        let place = exchange.request.extensions().get::<Place>().cloned();
+        let task = self.0.spawn("mutation", async move {
+            let response = next.run(exchange).await;
+            drop(place);
+            response
+        });
         Box::pin(async move {
             match task.await {
                 Ok(response) => response,

@@ -4,12 +4,12 @@
 use super::too_many;
 use crate::exchange::{Exchange, Response};
 use crate::handler_chain::{Filter, Next};
-use crate::metrics::Metrics;
+use crate::metrics::{InFlightGuard, Metrics};
 use crate::server::Core;
 use futures::future::BoxFuture;
 use machinery_meta::UserInfo;
 use std::sync::Arc;
-use tokio::sync::Semaphore;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 pub(crate) struct InFlight {
     reading: Arc<Semaphore>,
@@ -28,7 +28,7 @@ impl InFlight {
 }
 
 impl Filter for InFlight {
-    fn call(&self, exchange: Exchange, next: Next) -> BoxFuture<'static, Response> {
+    fn call(&self, mut exchange: Exchange, next: Next) -> BoxFuture<'static, Response> {
         if exchange.is_long_running() {
             return next.run(exchange);
         }
@@ -48,11 +48,18 @@ impl Filter for InFlight {
             self.metrics.dropped(kind);
             return Box::pin(std::future::ready(too_many()));
         }
-        let gauge = self.metrics.in_flight(kind);
+        let place = Place(Arc::new((permit, self.metrics.in_flight(kind))));
+        exchange.request.extensions_mut().insert(place.clone());
         Box::pin(async move {
             let response = next.run(exchange).await;
-            drop((permit, gauge));
+            drop(place);
             response
         })
     }
 }
+
+/// A place among those in flight. It travels with the request: a mutation that outlives its client keeps it to its end.
+#[derive(Clone)]
+pub(crate) struct Place(
+    #[expect(dead_code, reason = "held, never read")] Arc<(Option<OwnedSemaphorePermit>, InFlightGuard)>,
+);
