@@ -3,7 +3,7 @@
 //!
 //! [`Dialer::send`] opens a connection, sends one HTTP/1.1 request and gives the answer; where the answer is a switch of
 //! protocols (WebSocket, SPDY), [`tunnel`] joins the two upgraded connections byte by byte and understands none of it.
-//! Every step has a time limit. Certificates come from whoever makes the [`Dialer`].
+//! Connecting and the handshake have time limits; an answer may take as long as whoever asked waits. Certificates come from whoever makes the [`Dialer`].
 
 mod dialer;
 mod tunnel;

@@ -1,6 +1,6 @@
-//! Where a streaming or proxy request goes.
+//! Where a streaming request goes.
 
-use super::options;
+use super::{options, proxied};
 use apiserver_egress::Destination;
 use apiserver_endpoints::{Query, RequestInfo};
 use apiserver_registry::RegistryError;
@@ -36,7 +36,6 @@ pub(super) enum Route {
 struct Pod {
     metadata: Metadata,
     spec: PodSpec,
-    status: PodStatus,
 }
 
 #[derive(Debug, Deserialize, Default)]
@@ -58,20 +57,6 @@ struct PodSpec {
 #[serde(default)]
 struct Container {
     name: String,
-    ports: Vec<ContainerPort>,
-}
-
-#[derive(Debug, Deserialize, Default)]
-#[serde(default, rename_all = "camelCase")]
-struct ContainerPort {
-    container_port: u16,
-}
-
-#[derive(Debug, Deserialize, Default)]
-#[serde(default)]
-struct PodStatus {
-    #[serde(rename = "podIP")]
-    pod_ip: String,
 }
 
 #[derive(Debug, Deserialize, Default)]
@@ -107,56 +92,11 @@ struct DaemonEndpoint {
     port: u16,
 }
 
-#[derive(Debug, Deserialize, Default)]
-#[serde(default)]
-struct Endpoints {
-    subsets: Vec<Subset>,
-}
-
-#[derive(Debug, Deserialize, Default)]
-#[serde(default)]
-struct Subset {
-    addresses: Vec<EndpointAddress>,
-    ports: Vec<EndpointPort>,
-}
-
-#[derive(Debug, Deserialize, Default)]
-#[serde(default)]
-struct EndpointAddress {
-    ip: String,
-}
-
-#[derive(Debug, Deserialize, Default)]
-#[serde(default)]
-struct EndpointPort {
-    name: String,
-    port: u16,
-}
-
-#[derive(Debug, Deserialize, Default)]
-#[serde(default)]
-struct Service {
-    spec: ServiceSpec,
-}
-
-#[derive(Debug, Deserialize, Default)]
-#[serde(default)]
-struct ServiceSpec {
-    ports: Vec<ServicePort>,
-}
-
-#[derive(Debug, Deserialize, Default)]
-#[serde(default)]
-struct ServicePort {
-    name: String,
-    port: u16,
-}
-
-fn bad(message: impl Into<String>) -> RegistryError {
+pub(super) fn bad(message: impl Into<String>) -> RegistryError {
     RegistryError::BadRequest(message.into())
 }
 
-async fn find<T: serde::de::DeserializeOwned>(
+pub(super) async fn find<T: serde::de::DeserializeOwned>(
     reader: &dyn ObjectReader,
     plural: &str,
     namespace: &str,
@@ -170,7 +110,10 @@ async fn find<T: serde::de::DeserializeOwned>(
 }
 
 /// The kubelet of a node.
-async fn kubelet(reader: &dyn ObjectReader, node_name: &str) -> Result<Destination, RegistryError> {
+pub(super) async fn kubelet(
+    reader: &dyn ObjectReader,
+    node_name: &str,
+) -> Result<Destination, RegistryError> {
     let node: Node = find(reader, "nodes", "", node_name).await?;
     let address = ADDRESS_TYPES
         .iter()
@@ -196,15 +139,16 @@ async fn kubelet(reader: &dyn ObjectReader, node_name: &str) -> Result<Destinati
     })
 }
 
-/// Reads the objects a request names and decides.
+/// Reads the objects a request names and decides; any number as `choice` picks one of what would do as well.
 pub(super) async fn route(
     reader: &dyn ObjectReader,
     info: &RequestInfo,
     query: &str,
+    choice: u64,
 ) -> Result<Route, RegistryError> {
     let parsed = Query::parse(query);
     if info.subresource == "proxy" || info.verb == "proxy" {
-        return proxy(reader, info, query).await;
+        return proxied::route(reader, info, query, choice).await;
     }
     let subresource = info.subresource.as_str();
     if subresource == "log" {
@@ -285,138 +229,9 @@ fn choose(pod: &str, main: &[String], init: &[String]) -> String {
     text
 }
 
-/// `scheme:name:port`, each part but the name may be absent.
-struct ProxyName<'a> {
-    https: bool,
-    name: &'a str,
-    port: &'a str,
-}
-
-fn split_name(text: &str) -> Option<ProxyName<'_>> {
-    let parts: Vec<&str> = text.split(':').collect();
-    let (scheme, name, port) = match parts.as_slice() {
-        [name] => ("", *name, ""),
-        [name, port] => ("", *name, *port),
-        [scheme, name, port] => (*scheme, *name, *port),
-        _ => return None,
-    };
-    ["", "http", "https"].contains(&scheme).then_some(ProxyName {
-        https: scheme == "https",
-        name,
-        port,
-    })
-}
-
-async fn proxy(reader: &dyn ObjectReader, info: &RequestInfo, query: &str) -> Result<Route, RegistryError> {
-    let target =
-        split_name(&info.name).ok_or_else(|| bad(format!("invalid proxy request {:?}", info.name)))?;
-    // A proxied root without its slash would break relative links.
-    if info.parts.len() <= 3 && info.subresource == "proxy" && !info.path.ends_with('/') {
-        let query = if query.is_empty() {
-            String::new()
-        } else {
-            format!("?{query}")
-        };
-        return Ok(Route::Redirect(format!("{}/{query}", info.path)));
-    }
-    let mut path = format!("/{}", info.parts.get(3..).unwrap_or_default().join("/"));
-    if info.path.ends_with('/') && !path.ends_with('/') {
-        path.push('/');
-    }
-    if !query.is_empty() {
-        path.push('?');
-        path.push_str(query);
-    }
-    let destination = match info.resource.as_str() {
-        "nodes" => {
-            let mut destination = kubelet(reader, target.name).await?;
-            if let Ok(port) = target.port.parse() {
-                destination.port = port;
-                destination.tls = target.https || port == KUBELET_PORT;
-            }
-            destination
-        }
-        "pods" => pod_destination(reader, &info.namespace, &target).await?,
-        "services" => service_destination(reader, &info.namespace, &target).await?,
-        _ => return Err(RegistryError::NoSuchResource),
-    };
-    Ok(Route::To { destination, path })
-}
-
-async fn pod_destination(
-    reader: &dyn ObjectReader,
-    namespace: &str,
-    target: &ProxyName<'_>,
-) -> Result<Destination, RegistryError> {
-    let pod: Pod = find(reader, "pods", namespace, target.name).await?;
-    let first = pod
-        .spec
-        .containers
-        .iter()
-        .flat_map(|container| &container.ports)
-        .next();
-    let port = match target.port {
-        "" => first.map_or(80, |port| port.container_port),
-        text => text.parse().map_err(|_| bad(format!("invalid port {text:?}")))?,
-    };
-    if pod.status.pod_ip.is_empty() {
-        return Err(bad("address not allowed"));
-    }
-    Ok(Destination {
-        host: pod.status.pod_ip,
-        port,
-        tls: target.https,
-    })
-}
-
-async fn service_destination(
-    reader: &dyn ObjectReader,
-    namespace: &str,
-    target: &ProxyName<'_>,
-) -> Result<Destination, RegistryError> {
-    let unavailable =
-        |what: &str| RegistryError::Unavailable(format!("no endpoints available for service {what:?}"));
-    let service: Service = find(reader, "services", namespace, target.name).await?;
-    let named = match target.port.parse::<u16>() {
-        _ if target.port.is_empty() => service.spec.ports.first(),
-        Ok(number) => service.spec.ports.iter().find(|port| port.port == number),
-        Err(_) => service.spec.ports.iter().find(|port| port.name == target.port),
-    };
-    let named = named.ok_or_else(|| {
-        RegistryError::Unavailable(format!(
-            "no service port {:?} found for service {:?}",
-            target.port, target.name
-        ))
-    })?;
-    let endpoints: Endpoints = find(reader, "endpoints", namespace, target.name)
-        .await
-        .map_err(|_| unavailable(target.name))?;
-    for subset in &endpoints.subsets {
-        let port = subset.ports.iter().find(|port| port.name == named.name);
-        if let (Some(port), Some(address)) = (port, subset.addresses.first()) {
-            return Ok(Destination {
-                host: address.ip.clone(),
-                port: port.port,
-                tls: target.https,
-            });
-        }
-    }
-    Err(unavailable(target.name))
-}
-
 #[cfg(test)]
 mod tests {
-    use super::*;
     use crate::kubelet::options::Params;
-
-    #[test]
-    fn names_of_proxied_things_are_split() {
-        let parts = |text| split_name(text).map(|p| (p.https, p.name, p.port));
-        assert_eq!(parts("web"), Some((false, "web", "")));
-        assert_eq!(parts("web:80"), Some((false, "web", "80")));
-        assert_eq!(parts("https:web:443"), Some((true, "web", "443")));
-        assert_eq!(parts("ftp:web:21"), None);
-    }
 
     #[test]
     fn queries_are_escaped() {

@@ -1,11 +1,12 @@
 //! Streams and proxies: `pods/log`, `exec`, `attach`, `portforward`, and `proxy` of pods, services and nodes.
 //!
-//! [`location`] decides where a request goes and under which path, from the objects alone; [`forward`] sends it there
+//! [`location`] (and [`proxied`]) decides where a request goes and under which path, from the objects alone; [`forward`] sends it there
 //! with our client certificate and passes bytes through, upgrades included. What is inside a stream, the kubelet knows.
 
 mod forward;
 mod location;
 mod options;
+mod proxied;
 
 use apiserver_egress::Dialer;
 use apiserver_endpoints::{Body, ConnectRequest};
@@ -20,7 +21,7 @@ pub(crate) async fn connect(
     connect: ConnectRequest<'_>,
 ) -> Result<http::Response<Body>, RegistryError> {
     let query = connect.request.uri().query().unwrap_or_default().to_owned();
-    match location::route(reader, connect.info, &query).await? {
+    match location::route(reader, connect.info, &query, dialer.runtime().random_u64()).await? {
         Route::Nowhere => {
             let mut response = http::Response::new(Body::empty());
             *response.status_mut() = http::StatusCode::NO_CONTENT;

@@ -1,0 +1,366 @@
+//! Where a request goes that is passed to a pod, a service or a node. Only to what can be one: who may write a status must
+//! not reach what listens on this machine alone (upstream's `ResourceLocation` of the three kinds).
+
+use super::location::{Route, bad, find, kubelet};
+use apiserver_egress::Destination;
+use apiserver_endpoints::RequestInfo;
+use apiserver_registry::RegistryError;
+use machinery_meta::reader::ObjectReader;
+use machinery_meta::{GroupResource, ObjectKey};
+use serde::Deserialize;
+use std::net::{IpAddr, Ipv4Addr};
+
+/// Which service a slice belongs to.
+const SERVICE_NAME: &str = "kubernetes.io/service-name";
+/// The port of a pod that names none.
+const HTTP: u16 = 80;
+const HTTPS: u16 = 443;
+
+#[derive(Debug, Deserialize, Default)]
+#[serde(default)]
+struct Pod {
+    spec: PodSpec,
+    status: PodStatus,
+}
+
+#[derive(Debug, Deserialize, Default)]
+#[serde(default)]
+struct PodSpec {
+    containers: Vec<Container>,
+}
+
+#[derive(Debug, Deserialize, Default)]
+#[serde(default)]
+struct Container {
+    ports: Vec<ContainerPort>,
+}
+
+#[derive(Debug, Deserialize, Default)]
+#[serde(default, rename_all = "camelCase")]
+struct ContainerPort {
+    container_port: u16,
+}
+
+#[derive(Debug, Deserialize, Default)]
+#[serde(default)]
+struct PodStatus {
+    #[serde(rename = "podIP")]
+    pod_ip: String,
+    #[serde(rename = "podIPs")]
+    pod_ips: Vec<PodIp>,
+}
+
+#[derive(Debug, Deserialize, Default)]
+#[serde(default)]
+struct PodIp {
+    ip: String,
+}
+
+#[derive(Debug, Deserialize, Default)]
+#[serde(default)]
+struct Service {
+    spec: ServiceSpec,
+}
+
+#[derive(Debug, Deserialize, Default)]
+#[serde(default)]
+struct ServiceSpec {
+    ports: Vec<ServicePort>,
+}
+
+#[derive(Debug, Deserialize, Default)]
+#[serde(default)]
+struct ServicePort {
+    name: String,
+    port: i64,
+}
+
+#[derive(Debug, Deserialize, Default)]
+#[serde(default)]
+struct EndpointSlice {
+    endpoints: Option<Vec<Endpoint>>,
+    ports: Option<Vec<EndpointPort>>,
+}
+
+#[derive(Debug, Deserialize, Default)]
+#[serde(default, rename_all = "camelCase")]
+struct Endpoint {
+    addresses: Vec<String>,
+    conditions: Conditions,
+    target_ref: Option<TargetRef>,
+}
+
+#[derive(Debug, Deserialize, Default)]
+#[serde(default)]
+struct Conditions {
+    ready: Option<bool>,
+}
+
+#[derive(Debug, Deserialize, Default)]
+#[serde(default)]
+struct TargetRef {
+    namespace: String,
+    name: String,
+}
+
+#[derive(Debug, Deserialize, Default)]
+#[serde(default)]
+struct EndpointPort {
+    name: Option<String>,
+    port: Option<u16>,
+}
+
+/// `scheme:name:port`, each part but the name may be absent.
+struct Target<'a> {
+    https: bool,
+    name: &'a str,
+    port: &'a str,
+}
+
+impl<'a> Target<'a> {
+    fn parse(text: &'a str) -> Option<Self> {
+        let parts: Vec<&str> = text.split(':').collect();
+        let (scheme, name, port) = match parts.as_slice() {
+            [name] => ("", *name, ""),
+            [name, port] => ("", *name, *port),
+            [scheme, name, port] => (*scheme, *name, *port),
+            _ => return None,
+        };
+        let known = ["", "http", "https"].contains(&scheme) && !name.is_empty();
+        known.then_some(Self {
+            https: scheme == "https",
+            name,
+            port,
+        })
+    }
+}
+
+/// Decides about a `proxy` request.
+pub(super) async fn route(
+    reader: &dyn ObjectReader,
+    info: &RequestInfo,
+    query: &str,
+    choice: u64,
+) -> Result<Route, RegistryError> {
+    let kind = info.resource.trim_end_matches('s');
+    let target =
+        Target::parse(&info.name).ok_or_else(|| bad(format!("invalid {kind} request {:?}", info.name)))?;
+    let query = match query {
+        "" => String::new(),
+        query => format!("?{query}"),
+    };
+    // A proxied root without its slash would break relative links.
+    if info.parts.len() <= 3 && info.subresource == "proxy" && !info.path.ends_with('/') {
+        return Ok(Route::Redirect(format!("{}/{query}", info.path)));
+    }
+    let mut path = format!("/{}", info.parts.get(3..).unwrap_or_default().join("/"));
+    if info.path.ends_with('/') && !path.ends_with('/') {
+        path.push('/');
+    }
+    path.push_str(&query);
+    let destination = match info.resource.as_str() {
+        "nodes" => node(reader, &target).await?,
+        "pods" => pod(reader, &info.namespace, &target).await?,
+        "services" => service(reader, &info.namespace, &target, choice).await?,
+        _ => return Err(RegistryError::NoSuchResource),
+    };
+    Ok(Route::To { destination, path })
+}
+
+async fn node(reader: &dyn ObjectReader, target: &Target<'_>) -> Result<Destination, RegistryError> {
+    let agent = kubelet(reader, target.name).await?;
+    let host = reachable(&agent.host, agent.port).await?;
+    let port = port_number(target.port)?.unwrap_or(agent.port);
+    // Another port is another server's: it gets no client certificate unless TLS is asked for.
+    let tls = port == agent.port || target.https;
+    Ok(Destination { host, port, tls })
+}
+
+/// The host as it is dialled: an address stays, a name becomes the address that was looked at.
+async fn reachable(host: &str, port: u16) -> Result<String, RegistryError> {
+    if let Ok(address) = host.parse::<IpAddr>() {
+        return allowed(address).map(|()| host.to_owned());
+    }
+    let found = tokio::net::lookup_host((host, port))
+        .await
+        .map_err(|error| bad(format!("lookup {host}: {error}")))?;
+    let addresses: Vec<IpAddr> = found.map(|found| found.ip()).collect();
+    addresses.iter().copied().try_for_each(allowed)?;
+    match addresses.is_empty() {
+        true => Err(bad("no addresses for hostname")),
+        false => Ok(host.to_owned()),
+    }
+}
+
+/// Go's `IsGlobalUnicast`: private networks are in it, this machine and this link are not.
+fn allowed(address: IpAddr) -> Result<(), RegistryError> {
+    let address = address.to_canonical();
+    let this_link = match address {
+        IpAddr::V4(v4) => v4.is_link_local() || v4 == Ipv4Addr::BROADCAST,
+        IpAddr::V6(v6) => v6.is_unicast_link_local(),
+    };
+    let refused = this_link || address.is_unspecified() || address.is_loopback() || address.is_multicast();
+    match refused {
+        true => Err(bad("address not allowed")),
+        false => Ok(()),
+    }
+}
+
+fn port_number(text: &str) -> Result<Option<u16>, RegistryError> {
+    match text {
+        "" => Ok(None),
+        text => text
+            .parse()
+            .map(Some)
+            .map_err(|_| bad(format!("invalid port {text:?}"))),
+    }
+}
+
+async fn pod(
+    reader: &dyn ObjectReader,
+    namespace: &str,
+    target: &Target<'_>,
+) -> Result<Destination, RegistryError> {
+    let pod: Pod = find(reader, "pods", namespace, target.name).await?;
+    let declared = pod
+        .spec
+        .containers
+        .iter()
+        .find_map(|container| container.ports.first());
+    let usual = if target.https { HTTPS } else { HTTP };
+    let port = port_number(target.port)?
+        .or(declared.map(|port| port.container_port))
+        .unwrap_or(usual);
+    let host = match pod.status.pod_ips.first() {
+        Some(first) => first.ip.clone(),
+        None => pod.status.pod_ip,
+    };
+    let address: IpAddr = host.parse().map_err(|_| bad("address not allowed"))?;
+    allowed(address)?;
+    Ok(Destination {
+        host,
+        port,
+        tls: target.https,
+    })
+}
+
+async fn service(
+    reader: &dyn ObjectReader,
+    namespace: &str,
+    target: &Target<'_>,
+    choice: u64,
+) -> Result<Destination, RegistryError> {
+    let port_name = match target.port.parse::<i64>() {
+        Ok(number) => named_port(reader, namespace, target.name, number).await?,
+        Err(_) => target.port.to_owned(),
+    };
+    let slices = GroupResource::new("discovery.k8s.io", "endpointslices");
+    let listed = reader.list(&slices, namespace).await;
+    let listed = listed.map_err(|error| RegistryError::Internal(error.to_string()))?;
+    for object in listed {
+        let owner = object.header.label(SERVICE_NAME);
+        if owner != Some(target.name) {
+            continue;
+        }
+        let slice: EndpointSlice = serde_json::from_slice(&object.json)
+            .map_err(|error| RegistryError::Internal(error.to_string()))?;
+        if let Some((host, port)) = endpoint(reader, namespace, &slice, &port_name, choice).await {
+            let tls = target.https;
+            return Ok(Destination { host, port, tls });
+        }
+    }
+    Err(RegistryError::Unavailable(format!(
+        "no endpoints available for service {:?}",
+        target.name
+    )))
+}
+
+/// The name of a service's port; a service of one port may leave it empty.
+async fn named_port(
+    reader: &dyn ObjectReader,
+    namespace: &str,
+    name: &str,
+    number: i64,
+) -> Result<String, RegistryError> {
+    let service: Service = find(reader, "services", namespace, name).await?;
+    let port = service.spec.ports.into_iter().find(|port| port.port == number);
+    port.map(|port| port.name).ok_or_else(|| {
+        RegistryError::Unavailable(format!("no service port {number} found for service {name:?}"))
+    })
+}
+
+/// A ready endpoint of this port that is a pod of the namespace: a slice may be written by hand, and say anything.
+async fn endpoint(
+    reader: &dyn ObjectReader,
+    namespace: &str,
+    slice: &EndpointSlice,
+    port_name: &str,
+    choice: u64,
+) -> Option<(String, u16)> {
+    let ports = slice.ports.iter().flatten();
+    let port = ports
+        .filter(|port| port.name.as_deref().unwrap_or_default() == port_name)
+        .find_map(|port| port.port)?;
+    let endpoints = slice.endpoints.as_deref().unwrap_or_default();
+    let first = usize::try_from(choice % (endpoints.len() as u64).max(1)).unwrap_or(0);
+    for endpoint in endpoints.iter().cycle().skip(first).take(endpoints.len()) {
+        let Some(address) = endpoint.addresses.first() else {
+            continue;
+        };
+        if endpoint.conditions.ready != Some(false) && is_a_pods(reader, namespace, endpoint).await {
+            return Some((address.clone(), port));
+        }
+    }
+    None
+}
+
+async fn is_a_pods(reader: &dyn ObjectReader, namespace: &str, endpoint: &Endpoint) -> bool {
+    let Some(target) = &endpoint.target_ref else {
+        return false;
+    };
+    if target.namespace != namespace {
+        return false;
+    }
+    let key = ObjectKey::new(namespace, &target.name);
+    let Ok(Some(found)) = reader.get(&GroupResource::new("", "pods"), &key).await else {
+        return false;
+    };
+    let pod: Pod = serde_json::from_slice(&found.json).unwrap_or_default();
+    let address = endpoint.addresses.first();
+    pod.status.pod_ips.iter().any(|own| Some(&own.ip) == address)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_proxied_things_are_split() {
+        let parts = |text| Target::parse(text).map(|target| (target.https, target.name, target.port));
+        assert_eq!(parts("web"), Some((false, "web", "")));
+        assert_eq!(parts("web:80"), Some((false, "web", "80")));
+        assert_eq!(parts("https:web:443"), Some((true, "web", "443")));
+        assert_eq!(parts("ftp:web:21"), None);
+        assert_eq!(parts(":80"), None);
+    }
+
+    #[test]
+    fn this_machine_and_this_link_are_not_reached() {
+        let is_allowed = |text: &str| allowed(text.parse().unwrap()).is_ok();
+        for address in ["10.0.0.1", "192.168.1.1", "8.8.8.8", "fd00::1", "2001:db8::1"] {
+            assert!(is_allowed(address), "{address}");
+        }
+        for address in [
+            "0.0.0.0",
+            "127.0.0.1",
+            "169.254.169.254",
+            "224.0.0.1",
+            "255.255.255.255",
+        ] {
+            assert!(!is_allowed(address), "{address}");
+        }
+        for address in ["::", "::1", "fe80::1", "ff02::1", "::ffff:127.0.0.1"] {
+            assert!(!is_allowed(address), "{address}");
+        }
+    }
+}
