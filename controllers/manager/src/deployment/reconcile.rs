@@ -236,9 +236,10 @@ impl DeploymentReconciler {
         let resource = ApiResource::of::<Deployment>();
         let mut edit = Edit::of(&resource, &deployment.json())?;
         edit.set_in("metadata", "annotations", &annotations)?;
+        // With the status, as upstream's: another annotation of the object itself would be another generation.
         let updated = self
             .client
-            .update(&resource, deployment.key(), "", edit.body())
+            .update(&resource, deployment.key(), "status", edit.body())
             .await;
         updated.map_err(ReconcileError::doing("writing the revision"))?;
         Ok(true)

@@ -35,6 +35,8 @@ pub(crate) const MANAGED_BY: &str = "endpointslice.kubernetes.io/managed-by";
 const CONTROLLER: &str = "endpointslice-controller.k8s.io";
 /// The Service a slice belongs to.
 pub(crate) const SERVICE_NAME: &str = "kubernetes.io/service-name";
+/// Says that the Service has no address of its own.
+const HEADLESS: &str = "service.kubernetes.io/headless";
 
 fn start(context: &ControllerContext) -> BoxFuture<'static, ()> {
     let services: Informer<ServiceView> = context.informers.of::<Service, _>();

@@ -1,7 +1,7 @@
 //! From pods to endpoints, and from endpoints to the fewest changes of slices. Pure.
 
-use super::MAX_ENDPOINTS;
 use super::view::{Conditions, Endpoint, Port, SliceView, TargetRef};
+use super::{CONTROLLER, HEADLESS, MANAGED_BY, MAX_ENDPOINTS, SERVICE_NAME};
 use crate::views::{PodView, ServiceView};
 use machinery_client::Object;
 use machinery_semantics::endpoints::{EndpointState, PodFacts, counts_as_endpoint, resolve_port};
@@ -19,6 +19,27 @@ pub(super) struct Plan {
     pub(super) create: Vec<(String, Vec<Port>, Vec<Endpoint>)>,
     pub(super) update: Vec<(SliceRef, Vec<Endpoint>)>,
     pub(super) delete: Vec<SliceRef>,
+}
+
+/// The labels of a service's slices: its own, and those that are ours to set (upstream's `setEndpointSliceLabels`).
+pub(super) fn labels(service: &Object<ServiceView>) -> BTreeMap<&str, &str> {
+    let own = service
+        .header
+        .labels
+        .iter()
+        .map(|(key, value)| (&**key, &**value));
+    let mut labels: BTreeMap<&str, &str> = own.filter(|(key, _)| *key != HEADLESS).collect();
+    labels.insert(MANAGED_BY, CONTROLLER);
+    labels.insert(SERVICE_NAME, service.name());
+    if service.headless {
+        labels.insert(HEADLESS, "");
+    }
+    labels
+}
+
+fn is_labelled(slice: &SliceRef, wanted: &BTreeMap<&str, &str>) -> bool {
+    let own = slice.header.labels.iter().map(|(key, value)| (&**key, &**value));
+    own.eq(wanted.iter().map(|(key, value)| (*key, *value)))
 }
 
 /// The endpoints a service should have, by group.
@@ -130,7 +151,11 @@ fn endpoint(
 }
 
 /// The changes that make the slices say what is desired.
-pub(super) fn plan(mut desired: BTreeMap<Group, Vec<Endpoint>>, slices: &[SliceRef]) -> Plan {
+pub(super) fn plan(
+    mut desired: BTreeMap<Group, Vec<Endpoint>>,
+    labels: &BTreeMap<&str, &str>,
+    slices: &[SliceRef],
+) -> Plan {
     let mut plan = Plan::default();
     let mut by_group: BTreeMap<Group, Vec<SliceRef>> = BTreeMap::new();
     for slice in slices.iter().filter(|slice| !slice.header.is_deleting()) {
@@ -153,7 +178,7 @@ pub(super) fn plan(mut desired: BTreeMap<Group, Vec<Endpoint>>, slices: &[SliceR
     }
     for (group, (ports, endpoints)) in sorted {
         let existing = by_group.remove(&group).unwrap_or_default();
-        plan_group(&mut plan, group.0, ports, endpoints, &existing);
+        plan_group(&mut plan, group.0, ports, endpoints, labels, &existing);
     }
     plan.delete.extend(by_group.into_values().flatten());
     plan
@@ -164,6 +189,7 @@ fn plan_group(
     family: String,
     ports: Vec<Port>,
     endpoints: Vec<Endpoint>,
+    labels: &BTreeMap<&str, &str>,
     existing: &[SliceRef],
 ) {
     let mut missing: BTreeMap<Vec<String>, Endpoint> = endpoints
@@ -207,7 +233,7 @@ fn plan_group(
     for (slice, endpoints) in kept {
         if endpoints.is_empty() && !std::mem::take(&mut spare) {
             plan.delete.push(slice);
-        } else if endpoints != slice.endpoints {
+        } else if endpoints != slice.endpoints || !is_labelled(&slice, labels) {
             plan.update.push((slice, endpoints));
         }
     }

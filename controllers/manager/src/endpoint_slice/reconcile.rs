@@ -1,8 +1,7 @@
 //! Gather, plan, write slices.
 
-use super::plan::{Plan, desired, plan};
+use super::plan::{Plan, desired, labels, plan};
 use super::view::{Endpoint, Port, SliceView};
-use super::{CONTROLLER, MANAGED_BY, SERVICE_NAME};
 use crate::pod_control::reference;
 use crate::views::template::OwnerReference;
 use crate::views::{NodeView, PodView, ServiceView};
@@ -53,7 +52,7 @@ impl Reconciler for SliceReconciler {
                 .unacknowledged
                 .iter()
                 .for_each(|slice| self.tracker.not_created(key, slice));
-            let plan = plan(self.desired(&service), &self.existing(key));
+            let plan = plan(self.desired(&service), &labels(&service), &self.existing(key));
             match self.act(&service, &plan).await {
                 Err(error) if error.has_cause("NamespaceTerminating") => Ok(Outcome::Done),
                 Err(error) => {
@@ -94,6 +93,7 @@ impl SliceReconciler {
         for (slice, endpoints) in &plan.update {
             let mut edit = Edit::of(&resource, &slice.json())?;
             edit.set("endpoints", endpoints)?;
+            edit.set_in("metadata", "labels", &labels(service))?;
             self.client
                 .update(&resource, slice.key(), "", edit.body())
                 .await?;
@@ -120,21 +120,10 @@ impl SliceReconciler {
     ) -> Result<(), ClientError> {
         let prefix = format!("{}-", service.name());
         let name = ObjectKey::new(service.namespace(), names::generate(&self.runtime, &prefix));
-        let mut labels: BTreeMap<&str, &str> = service
-            .header
-            .labels
-            .iter()
-            .map(|(key, value)| (&**key, &**value))
-            .collect();
-        labels.insert(MANAGED_BY, CONTROLLER);
-        labels.insert(SERVICE_NAME, service.name());
-        if service.headless {
-            labels.insert("service.kubernetes.io/headless", "");
-        }
         let body = json!({
             "apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice",
             "metadata": {
-                "name": name.name, "generateName": prefix, "namespace": name.namespace, "labels": labels,
+                "name": name.name, "generateName": prefix, "namespace": name.namespace, "labels": labels(service),
                 "ownerReferences": [OwnerReference::controller("v1", "Service", &service.header)],
             },
             "addressType": family, "ports": ports, "endpoints": endpoints,

@@ -1,6 +1,6 @@
 //! Tables for endpoints and for changes of slices.
 
-use super::plan::{SliceRef, addresses, desired, plan};
+use super::plan::{SliceRef, addresses, desired, labels, plan};
 use super::view::SliceView;
 use crate::views::{PodView, ServiceView};
 use machinery_client::Object;
@@ -33,7 +33,7 @@ fn slice(name: &str, ips: &[String]) -> SliceRef {
     let pods: Vec<_> = ips.iter().map(|ip| pod(ip, ip, true, json!({}))).collect();
     let groups = desired(&service(), &pods, |_| None);
     let endpoints = groups.into_values().next().unwrap();
-    let json = json!({"metadata": {"name": name, "namespace": "n"}, "addressType": "IPv4",
+    let json = json!({"metadata": {"name": name, "namespace": "n", "labels": labels(&service())}, "addressType": "IPv4",
         "ports": [{"name": "http", "port": 8080, "protocol": "TCP"}], "endpoints": endpoints});
     Arc::new(object_of::<SliceView>(&json.to_string()).unwrap())
 }
@@ -53,7 +53,11 @@ fn check(
     delete: &[&str],
 ) {
     let pods: Vec<_> = wanted.iter().map(|ip| pod(ip, ip, true, json!({}))).collect();
-    let plan = plan(desired(&service(), &pods, |_| None), existing);
+    let plan = plan(
+        desired(&service(), &pods, |_| None),
+        &labels(&service()),
+        existing,
+    );
     assert_eq!(
         plan.create
             .iter()
@@ -95,9 +99,36 @@ fn slices_change_as_little_as_they_can() {
 
 #[test]
 fn a_service_without_endpoints_keeps_an_empty_slice() {
-    let plan = plan(desired(&service(), &[], |_| None), &[]);
+    let plan = plan(desired(&service(), &[], |_| None), &labels(&service()), &[]);
     assert_eq!(plan.create.len(), 1);
     assert!(plan.create[0].1.is_empty() && plan.create[0].2.is_empty());
+}
+
+#[test]
+fn a_service_labels_its_slices() {
+    let mut changed = json!({"metadata": {"name": "web", "namespace": "n", "labels": {"team": "a"}},
+        "spec": {"selector": {"app": "web"}, "ports": [{"name": "http", "port": 80, "targetPort": 8080, "protocol": "TCP"}],
+        "ipFamilies": ["IPv4"]}});
+    let pods = [pod("10.0.0.1", "10.0.0.1", true, json!({}))];
+    let existing = [slice("a", &ips(0..1))];
+    let updates = |service: &Object<ServiceView>| {
+        let plan = plan(desired(service, &pods, |_| None), &labels(service), &existing);
+        assert!(plan.create.is_empty() && plan.delete.is_empty());
+        plan.update.len()
+    };
+    assert_eq!(updates(&service()), 0);
+    let labelled = object_of(&changed.to_string()).unwrap();
+    assert_eq!(
+        (updates(&labelled), labels(&labelled).get("team")),
+        (1, Some(&"a"))
+    );
+    changed["metadata"]["labels"] = json!({});
+    changed["spec"]["clusterIP"] = json!("None");
+    let headless: Object<ServiceView> = object_of(&changed.to_string()).unwrap();
+    assert_eq!(
+        (updates(&headless), labels(&headless).get(super::HEADLESS)),
+        (1, Some(&""))
+    );
 }
 
 #[test]

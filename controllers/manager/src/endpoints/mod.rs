@@ -30,7 +30,9 @@ pub(crate) const ROW: ControllerRow = ControllerRow {
 const MANAGED_BY: &str = "endpoints.kubernetes.io/managed-by";
 const CONTROLLER: &str = "endpoint-controller";
 const HEADLESS: &str = "service.kubernetes.io/headless";
+/// Says that there are more addresses than the object holds.
 const OVER_CAPACITY: &str = "endpoints.kubernetes.io/over-capacity";
+const TRUNCATED: &str = "truncated";
 
 fn start(context: &ControllerContext) -> BoxFuture<'static, ()> {
     let services: Informer<ServiceView> = context.informers.of::<Service, _>();
@@ -54,6 +56,7 @@ fn start(context: &ControllerContext) -> BoxFuture<'static, ()> {
 
 #[derive(Debug)]
 struct EndpointsView {
+    annotations: BTreeMap<String, String>,
     subsets: Vec<Subset>,
 }
 
@@ -63,13 +66,19 @@ impl Projection for EndpointsView {
     fn project(_: &ObjectHeader, json: &[u8]) -> Result<Self, serde_json::Error> {
         #[derive(Deserialize)]
         struct Endpoints {
+            metadata: Metadata,
             #[serde(default)]
             subsets: Option<Vec<Subset>>,
         }
+        #[derive(Deserialize)]
+        struct Metadata {
+            #[serde(default)]
+            annotations: BTreeMap<String, String>,
+        }
+        let endpoints: Endpoints = serde_json::from_slice(json)?;
         Ok(Self {
-            subsets: serde_json::from_slice::<Endpoints>(json)?
-                .subsets
-                .unwrap_or_default(),
+            annotations: endpoints.metadata.annotations,
+            subsets: endpoints.subsets.unwrap_or_default(),
         })
     }
 }
@@ -135,12 +144,21 @@ impl EndpointsReconciler {
             .iter()
             .map(|(k, v)| (&**k, &**v))
             .eq(labels.iter().map(|(k, v)| (*k, *v)));
-        if own.subsets == subsets && same_labels {
+        let noted = own.annotations.contains_key(OVER_CAPACITY);
+        if own.subsets == subsets && same_labels && noted == truncated {
             return Ok(());
         }
         let mut edit = Edit::of(&resource, &own.json())?;
         edit.set("subsets", &subsets)?;
         edit.set_in("metadata", "labels", &labels)?;
+        if noted != truncated {
+            let mut annotations = own.annotations.clone();
+            annotations.remove(OVER_CAPACITY);
+            if truncated {
+                annotations.insert(OVER_CAPACITY.to_owned(), TRUNCATED.to_owned());
+            }
+            edit.set_in("metadata", "annotations", &annotations)?;
+        }
         self.client
             .update(&resource, service.key(), "", edit.body())
             .await
@@ -157,7 +175,7 @@ impl EndpointsReconciler {
         let mut body = json!({"apiVersion": "v1", "kind": "Endpoints", "subsets": subsets,
             "metadata": {"name": service.name(), "namespace": service.namespace(), "labels": labels}});
         if truncated {
-            body["metadata"]["annotations"] = json!({OVER_CAPACITY: "truncated"});
+            body["metadata"]["annotations"] = json!({OVER_CAPACITY: TRUNCATED});
         }
         match self
             .client
