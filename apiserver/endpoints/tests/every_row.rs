@@ -6,17 +6,15 @@
 
 #![allow(clippy::unwrap_used, reason = "a test, helpers included")]
 
-use apiserver_endpoints::{Body, Endpoints, ListMemory, NoHooks, RequestInfo, VersionInfo};
-use apiserver_registry::{AdmitAll, Registry, RequestContext, ResourceRow, Verb, kinds};
-use apiserver_storage::LogStorage;
-use bytes::Bytes;
-use http::{Method, Request};
-use machinery_meta::UserInfo;
-use machinery_runtime::{Runtime, Simulation};
+mod common;
+
+use apiserver_registry::{ResourceRow, Verb};
+use common::{Answer, Api};
+use http::Method;
+use machinery_runtime::Simulation;
 use machinery_schema::yaml_to_json;
 use serde_json::{Value, json};
 use std::path::PathBuf;
-use std::sync::Arc;
 
 const JSON: &str = "application/json";
 const YAML: &str = "application/yaml";
@@ -31,58 +29,7 @@ const APPLY: &str = "application/apply-patch+yaml";
 /// What does not hold.
 type Wrong = String;
 
-struct Api {
-    endpoints: Endpoints,
-    registry: Registry,
-    runtime: Runtime,
-}
-
-struct Answer {
-    code: u16,
-    body: Bytes,
-}
-
-impl Answer {
-    fn json(&self, code: u16) -> Result<Value, Wrong> {
-        let text = String::from_utf8_lossy(&self.body);
-        if self.code != code {
-            return Err(format!("{} instead of {code}: {text}", self.code));
-        }
-        serde_json::from_str(&text).map_err(|error| format!("{error}: {text}"))
-    }
-}
-
 impl Api {
-    async fn new(runtime: Runtime) -> Self {
-        let storage = Arc::new(LogStorage::memory(&runtime).await.unwrap());
-        let registry = Registry::new(storage, runtime.clone(), kinds::built_in());
-        let endpoints = Endpoints::new(
-            registry.clone(),
-            Arc::new(AdmitAll),
-            Arc::new(NoHooks),
-            VersionInfo::default(),
-            ListMemory::of(64 << 20),
-        );
-        Self {
-            endpoints,
-            registry,
-            runtime,
-        }
-    }
-
-    async fn ask(&self, method: Method, path: &str, forms: (&str, &str), body: impl Into<Bytes>) -> Answer {
-        let request = Request::builder().method(method).uri(path);
-        let request = request.header("content-type", forms.0).header("accept", forms.1);
-        let request = request.body(Body::from(body.into())).unwrap();
-        let info = RequestInfo::parse(request.method(), request.uri()).unwrap();
-        let user = UserInfo::named("admin", ["system:masters"]);
-        let ctx = RequestContext::internal(user, self.runtime.clone());
-        let answer = self.endpoints.handle(ctx, info, request).await;
-        let code = answer.status().as_u16();
-        let body = answer.into_body().read(64 << 20).await.unwrap();
-        Answer { code, body }
-    }
-
     async fn revision(&self) -> u64 {
         self.registry.storage().current_revision().await.unwrap().0
     }

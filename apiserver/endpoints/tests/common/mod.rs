@@ -1,0 +1,72 @@
+//! The handlers over storage in memory: requests go in as bytes, nobody asks who sends them.
+
+#![allow(dead_code, reason = "each test file uses a part")]
+
+use apiserver_endpoints::{Body, Endpoints, ListMemory, NoHooks, RequestInfo, VersionInfo};
+use apiserver_registry::{AdmitAll, Registry, RequestContext, kinds};
+use apiserver_storage::LogStorage;
+use bytes::Bytes;
+use http::{Method, Request};
+use machinery_meta::UserInfo;
+use machinery_runtime::Runtime;
+use serde_json::Value;
+use std::sync::Arc;
+
+pub(crate) struct Api {
+    pub(crate) endpoints: Endpoints,
+    pub(crate) registry: Registry,
+    pub(crate) runtime: Runtime,
+}
+
+pub(crate) struct Answer {
+    pub(crate) code: u16,
+    pub(crate) body: Bytes,
+}
+
+impl Answer {
+    pub(crate) fn json(&self, code: u16) -> Result<Value, String> {
+        let text = String::from_utf8_lossy(&self.body);
+        if self.code != code {
+            return Err(format!("{} instead of {code}: {text}", self.code));
+        }
+        serde_json::from_str(&text).map_err(|error| format!("{error}: {text}"))
+    }
+}
+
+impl Api {
+    pub(crate) async fn new(runtime: Runtime) -> Self {
+        let storage = Arc::new(LogStorage::memory(&runtime).await.unwrap());
+        let registry = Registry::new(storage, runtime.clone(), kinds::built_in());
+        let endpoints = Endpoints::new(
+            registry.clone(),
+            Arc::new(AdmitAll),
+            Arc::new(NoHooks),
+            VersionInfo::default(),
+            ListMemory::of(64 << 20),
+        );
+        Self {
+            endpoints,
+            registry,
+            runtime,
+        }
+    }
+
+    pub(crate) async fn ask(
+        &self,
+        method: Method,
+        path: &str,
+        forms: (&str, &str),
+        body: impl Into<Bytes>,
+    ) -> Answer {
+        let request = Request::builder().method(method).uri(path);
+        let request = request.header("content-type", forms.0).header("accept", forms.1);
+        let request = request.body(Body::from(body.into())).unwrap();
+        let info = RequestInfo::parse(request.method(), request.uri()).unwrap();
+        let user = UserInfo::named("admin", ["system:masters"]);
+        let ctx = RequestContext::internal(user, self.runtime.clone());
+        let answer = self.endpoints.handle(ctx, info, request).await;
+        let code = answer.status().as_u16();
+        let body = answer.into_body().read(64 << 20).await.unwrap();
+        Answer { code, body }
+    }
+}
