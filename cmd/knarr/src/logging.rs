@@ -34,3 +34,13 @@ pub(crate) fn complain(error: &anyhow::Error) {
     // Where standard error is gone there is nobody to tell.
     let _ = writeln!(std::io::stderr(), "knarr: {}", parts.join(": "));
 }
+
+/// What the command line's parser says in several lines, without its invitation to ask for help.
+pub(crate) fn in_a_line(mistake: &clap::Error) -> anyhow::Error {
+    let told = mistake.to_string();
+    let lines = told.lines().map(str::trim).filter(|line| !line.is_empty());
+    let said =
+        lines.take_while(|line| !line.starts_with("Usage:") && !line.starts_with("For more information"));
+    let text = said.collect::<Vec<_>>().join(" ");
+    anyhow::anyhow!("{}; --help tells more", text.trim_start_matches("error: "))
+}

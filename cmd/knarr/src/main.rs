@@ -8,6 +8,7 @@ mod logging;
 mod server;
 mod version;
 
+use clap::error::ErrorKind;
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;
 
@@ -55,8 +56,19 @@ enum Command {
     Version,
 }
 
+/// Who types nothing sees what there is to type.
+const NO_COMMAND: ErrorKind = ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand;
+
 fn main() -> ExitCode {
-    let arguments = Arguments::parse();
+    let arguments = match Arguments::try_parse() {
+        Ok(arguments) => arguments,
+        // Help, and nothing else, goes to standard output.
+        Err(help) if !help.use_stderr() || help.kind() == NO_COMMAND => help.exit(),
+        Err(mistake) => {
+            logging::complain(&logging::in_a_line(&mistake));
+            return ExitCode::FAILURE;
+        }
+    };
     logging::init(arguments.verbosity);
     let done = match arguments.command {
         Command::Server(arguments) => server::run(arguments),

@@ -8,6 +8,7 @@ mod support;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use support::Server;
+use support::kubectl::skipped;
 
 /// The package and its version; the folder it is installed in carries both.
 const PACKAGE: &str = "kubernetes==37.0.2";
@@ -38,7 +39,10 @@ fn python_or_skip(test: &str) -> Option<PathBuf> {
     if made && has_it(&python) {
         return Some(python);
     }
-    println!("SKIPPED, not passed: {test}: no python3 with venv and pip, or no way to {PACKAGE}");
+    skipped(
+        test,
+        &format!("no python3 with venv and pip, or no way to {PACKAGE}"),
+    );
     None
 }
 

@@ -1,6 +1,6 @@
 //! A whole cluster for a test binary: `knarr server` with its agent and containerd, in a network of its own.
 
-use super::kubectl::{Kubectl, kubectl_or_skip};
+use super::kubectl::{Kubectl, kubectl_or_skip, skipped};
 use super::{Host, image, server_command, spawn, wait_ready};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -40,7 +40,7 @@ impl Cluster {
     /// A cluster with a Ready node and the tests' image; or `None` after saying what is skipped.
     pub(crate) fn start(test: &str) -> Option<Self> {
         if let Some(reason) = lacking() {
-            println!("SKIPPED, not passed: {test}: {reason}");
+            skipped(test, reason);
             return None;
         }
         let program = kubectl_or_skip(test)?;

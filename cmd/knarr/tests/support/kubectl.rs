@@ -1,6 +1,7 @@
 //! Upstream's kubectl, pointed at a server under test.
 
 use super::Host;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -13,19 +14,27 @@ pub(crate) fn kubectl_or_skip(test: &str) -> Option<PathBuf> {
     tool_or_skip(test, "kubectl")
 }
 
-/// A program of upstream's, as [`kubectl_or_skip`].
+/// A program of upstream's, as [`kubectl_or_skip`]. Who says with `KNARR_TOOLS` where they are (`cargo xtask test` does)
+/// means that they are there: nothing is skipped then.
+///
+/// # Panics
+/// It is not there.
 pub(crate) fn tool_or_skip(test: &str, name: &str) -> Option<PathBuf> {
-    let tools = std::env::var("KNARR_TOOLS")
-        .map(PathBuf::from)
-        .unwrap_or_else(|_| {
-            PathBuf::from(std::env::var("HOME").unwrap_or_default()).join(".cache/knarr/tools")
-        });
-    let tool = tools.join(name);
+    let told = std::env::var("KNARR_TOOLS").map(PathBuf::from).ok();
+    let usual = || PathBuf::from(std::env::var("HOME").unwrap_or_default()).join(".cache/knarr/tools");
+    let tool = told.clone().unwrap_or_else(usual).join(name);
     if tool.is_file() {
         return Some(tool);
     }
-    println!("SKIPPED, not passed: {test}: {name} is not built (cargo xtask tools {name})");
+    let why = format!("{name} is not built (cargo xtask tools {name})");
+    assert!(told.is_none(), "{why}");
+    skipped(test, &why);
     None
+}
+
+/// Says which test did not run, and why; past the harness, which keeps what a test prints to itself.
+pub(crate) fn skipped(test: &str, why: &str) {
+    writeln!(std::io::stderr(), "SKIPPED, not passed: {test}: {why}").expect("stderr");
 }
 
 /// Waits for something that others bring about; says what they logged when it does not come.

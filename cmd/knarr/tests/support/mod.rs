@@ -60,6 +60,11 @@ impl Server {
         Some(Self::start(tool_or_skip(test, "kubectl")?, &[]))
     }
 
+    /// As [`Self::start_or_skip`], with further flags.
+    pub(crate) fn start_with_or_skip(test: &str, flags: &[&str]) -> Option<Self> {
+        Some(Self::start(tool_or_skip(test, "kubectl")?, flags))
+    }
+
     /// Objects lie in an etcd of its own.
     pub(crate) fn start_on_etcd_or_skip(test: &str) -> Option<Self> {
         let (kubectl, etcd) = (tool_or_skip(test, "kubectl")?, Etcd::start_or_skip(test)?);

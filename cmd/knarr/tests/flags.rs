@@ -1,0 +1,229 @@
+//! What is said on the command line: every flag of the server is heard, mistakes are one line, other commands do their work.
+
+#![allow(clippy::disallowed_methods, reason = "tests stand outside the product")]
+
+mod support;
+
+use std::os::unix::fs::{PermissionsExt, chown};
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+use support::kubectl::skipped;
+use support::{Server, text, until};
+
+const TOKEN: &str = "a-token-of-a-file";
+const NOBODY: u32 = 65_534;
+
+fn knarr(arguments: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_knarr"));
+    command.args(arguments).stdin(Stdio::null());
+    command.output().expect("the built binary starts")
+}
+
+#[test]
+fn every_flag_of_the_server_is_heard() {
+    let files = tempfile::tempdir().expect("a folder");
+    let file = |name: &str| files.path().join(name).display().to_string();
+    std::fs::write(file("tokens"), format!("{TOKEN},robot,42,\"robots,tinkers\"\n")).expect("tokens");
+    let flags = [
+        format!("--token-auth-file={}", file("tokens")),
+        format!("--audit-log-path={}", file("audit")),
+        "--cluster-cidr=10.50.0.0/16".to_owned(),
+        "--service-cluster-ip-range=10.40.0.0/16".to_owned(),
+        "--service-node-port-range=31000-31009".to_owned(),
+        "--advertise-address=192.0.2.77".to_owned(),
+        "--tls-san=knarr.test,192.0.2.78".to_owned(),
+        "--cluster-domain=knarr.test".to_owned(),
+        "--max-requests-inflight=7".to_owned(),
+        "--max-mutating-requests-inflight=5".to_owned(),
+        "--request-timeout=9".to_owned(),
+    ];
+    let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
+    let Some(server) = Server::start_with_or_skip("every_flag_of_the_server_is_heard", &flags) else {
+        return;
+    };
+    addresses_are_of_the_ranges(&server);
+    certificates_have_the_names(&server);
+    a_token_of_the_file_is_known(&server);
+    audited(&server, Path::new(&file("audit")));
+}
+
+fn addresses_are_of_the_ranges(server: &Server) {
+    assert_eq!(
+        server.field("service/kubernetes", "{.spec.clusterIP}"),
+        "10.40.0.1"
+    );
+    let slice = server.field("endpointslice/kubernetes", "{.endpoints[0].addresses[0]}");
+    assert_eq!(slice, "192.0.2.77");
+    server.kubectl(&["create", "service", "nodeport", "web", "--tcp=80"]);
+    let port: u16 = server
+        .field("service/web", "{.spec.ports[0].nodePort}")
+        .parse()
+        .expect("a port");
+    assert!((31_000..=31_009).contains(&port), "{port}");
+    let address = server.field("service/web", "{.spec.clusterIP}");
+    assert!(address.starts_with("10.40."), "{address}");
+    let node = r#"{"apiVersion": "v1", "kind": "Node", "metadata": {"name": "far"}}"#;
+    server.feed(&["create"], node);
+    server.until("the node to have a range", || {
+        server.field("node/far", "{.spec.podCIDR}").starts_with("10.50.")
+    });
+}
+
+fn certificates_have_the_names(server: &Server) {
+    for name in ["knarr.test", "192.0.2.78", "kubernetes.default.svc.knarr.test"] {
+        server.kubectl(&["--tls-server-name", name, "get", "--raw", "/version"]);
+    }
+    let refused = server.refused(&["--tls-server-name", "elsewhere.test", "get", "--raw", "/version"]);
+    assert!(refused.contains("certificate is valid for"), "{refused}");
+}
+
+fn a_token_of_the_file_is_known(server: &Server) {
+    let address = format!("https://127.0.0.1:{}", server.port);
+    let mut command = Command::new(&server.program);
+    let kubectl = command
+        .env("HOME", &server.folder)
+        .args(["--kubeconfig", "/dev/null"]);
+    kubectl.args([
+        "--server",
+        &address,
+        "--token",
+        TOKEN,
+        "--insecure-skip-tls-verify",
+    ]);
+    let output = kubectl
+        .args(["auth", "whoami", "-o", "json"])
+        .output()
+        .expect("kubectl");
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let said: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    let user = &said["status"]["userInfo"];
+    assert_eq!((&user["username"], &user["uid"]), (&"robot".into(), &"42".into()));
+    let groups = serde_json::json!(["robots", "tinkers", "system:authenticated"]);
+    assert_eq!(user["groups"], groups);
+}
+
+/// Who did what to which object, and what came of it.
+fn audited(server: &Server, log: &Path) {
+    server.refused(&["get", "configmap", "of-the-audit"]);
+    let is_told = |event: &serde_json::Value| {
+        event["verb"] == "get"
+            && event["user"]["username"] == "kubernetes-admin"
+            && event["objectRef"]["name"] == "of-the-audit"
+            && event["objectRef"]["resource"] == "configmaps"
+            && event["responseStatus"]["code"] == 404
+            && event["kind"] == "Event"
+    };
+    server.until("the line in the audit log", || {
+        let lines = std::fs::read_to_string(log).unwrap_or_default();
+        lines
+            .lines()
+            .any(|line| serde_json::from_str(line).is_ok_and(|event| is_told(&event)))
+    });
+}
+
+#[test]
+fn the_control_plane_needs_no_root() {
+    if !nix::unistd::geteuid().is_root() {
+        return skipped(
+            "the_control_plane_needs_no_root",
+            "the others have shown it: this is not root",
+        );
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    let program = folder.path().join("knarr");
+    std::fs::copy(env!("CARGO_BIN_EXE_knarr"), &program).expect("a copy where anybody finds it");
+    std::fs::set_permissions(folder.path(), PermissionsExt::from_mode(0o755)).expect("open to all");
+    let own = folder.path().join("own");
+    std::fs::create_dir(&own).expect("a folder of its own");
+    chown(&own, Some(NOBODY), Some(NOBODY)).expect("given away");
+    let log = std::fs::File::create(folder.path().join("log")).expect("a log");
+    let mut server = Command::new("setpriv");
+    server
+        .args(["--reuid", "65534", "--regid", "65534", "--clear-groups"])
+        .arg(&program);
+    server.args([
+        "server",
+        "--disable-agent",
+        "--bind-address",
+        "127.0.0.1",
+        "--secure-port",
+        "0",
+    ]);
+    server.arg("--data-dir").arg(own.join("data"));
+    server.arg("--write-kubeconfig").arg(own.join("kubeconfig"));
+    let mut server = server
+        .stdin(Stdio::null())
+        .stderr(log)
+        .spawn()
+        .expect("setpriv of util-linux");
+    until(
+        "the server of nobody to be there",
+        || own.join("kubeconfig").is_file(),
+        || std::fs::read_to_string(folder.path().join("log")).unwrap_or_default(),
+    );
+    // A second file, made from what the server keeps, has the same authority.
+    let data = own.join("data").display().to_string();
+    let made = knarr(&[
+        "kubeconfig",
+        "--data-dir",
+        &data,
+        "--server",
+        "https://192.0.2.1:7",
+    ]);
+    let authority = |text: &str| {
+        let line = text
+            .lines()
+            .find(|line| line.contains("certificate-authority-data"));
+        line.map(str::to_owned).expect("an authority")
+    };
+    let (made, own) = (
+        text(&made.stdout),
+        std::fs::read_to_string(own.join("kubeconfig")).expect("it"),
+    );
+    assert!(made.contains("server: https://192.0.2.1:7"), "{made}");
+    assert_eq!(authority(&made), authority(&own));
+    server.kill().expect("it runs");
+    server.wait().expect("it ends");
+}
+
+#[test]
+fn mistakes_are_told_in_a_line() {
+    let cases: [(&[&str], &str); 6] = [
+        (
+            &["server", "--service-cluster-ip-range", "bad"],
+            "--service-cluster-ip-range",
+        ),
+        (
+            &["server", "--service-node-port-range", "9"],
+            "give two ports, as in 30000-32767",
+        ),
+        (&["server", "--no-such-flag"], "--no-such-flag"),
+        (&["sever"], "sever"),
+        (&["image", "import"], "<ARCHIVES>"),
+        (
+            &["kubeconfig", "--data-dir", "/nowhere"],
+            "start one with `knarr server`",
+        ),
+    ];
+    for (arguments, word) in cases {
+        let output = knarr(arguments);
+        let said = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{arguments:?}: {said}");
+        assert!(
+            said.starts_with("knarr: ") && said.contains(word),
+            "{arguments:?}: {said}"
+        );
+        assert_eq!(said.lines().count(), 1, "{arguments:?}: {said}");
+    }
+}
+
+#[test]
+fn it_says_what_it_is() {
+    let version = text(&knarr(&["version"]).stdout);
+    assert!(
+        version.starts_with("knarr v") && version.contains("Kubernetes v1.37."),
+        "{version}"
+    );
+    let help = knarr(&["server", "--help"]);
+    assert!(help.status.success() && text(&help.stdout).contains("--write-kubeconfig"));
+}
