@@ -20,6 +20,7 @@ mod test;
 mod tidy;
 mod tools;
 mod up;
+mod up_and_down;
 mod upstream;
 
 use clap::Parser;

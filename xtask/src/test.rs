@@ -5,10 +5,10 @@
 
 use crate::ci::{cargo, step};
 use crate::config::Config;
-use crate::{packages, tools};
+use crate::{packages, process, tools, up_and_down};
 use anyhow::Result;
 
-/// Test binaries whose tests are marked `needs root`; other marks (`needs KNARR_API_TESTDATA`) are run by hand.
+/// Test binaries whose tests are marked `needs root`.
 /// `node` and `outages` run clusters with real containers.
 const NEED_ROOT: [&str; 3] = ["traffic", "node", "outages"];
 
@@ -30,20 +30,40 @@ pub(crate) fn run(config: &Config, arguments: &Arguments) -> Result<()> {
     step("upstream's tools");
     tools::ensure(config, &["etcd", "kubectl", "kube-apiserver"])?;
     step("tests of every crate");
-    cargo(config, &["test", "--workspace"])?;
+    cargo_test(config, &[])?;
+    step("upstream's fixtures");
+    let folder = tools::module(config, "k8s.io/api")?.join("testdata/HEAD");
+    let mut fixtures = process::cargo(&config.root);
+    fixtures.env("KNARR_API_TESTDATA", folder);
+    fixtures.args([
+        "test",
+        "--workspace",
+        "--test",
+        "upstream_fixtures",
+        "--",
+        "--ignored",
+    ]);
+    process::run(&mut fixtures)?;
     if packages::is_root()? {
         step("tests that need root");
         for test in NEED_ROOT {
-            // The whole workspace, since one package alone resolves other features and builds its dependencies again.
-            cargo(
-                config,
-                &["test", "--workspace", "--test", test, "--", "--ignored"],
-            )?;
+            cargo_test(config, &["--test", test, "--", "--ignored"])?;
         }
+        step("up, up again, and down");
+        up_and_down::run(config)?;
     } else {
         for test in NEED_ROOT {
             println!("SKIPPED, not passed: {test}, since this is not root");
         }
+        println!("SKIPPED, not passed: up and down, since this is not root");
     }
     Ok(())
+}
+
+/// Tests of the whole workspace, since one package alone resolves other features and builds its dependencies again; told
+/// where upstream's tools are, so that what needs them fails where they are not.
+fn cargo_test(config: &Config, arguments: &[&str]) -> Result<()> {
+    let mut tests = process::cargo(&config.root);
+    tests.env("KNARR_TOOLS", &config.tools);
+    process::run(tests.args(["test", "--workspace"]).args(arguments))
 }

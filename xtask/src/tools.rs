@@ -5,9 +5,10 @@
 //! A program is put in its place by rename, so whoever runs the old one is not disturbed.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
+use serde::Deserialize;
 
 use crate::config::Config;
 use crate::process;
@@ -194,6 +195,22 @@ fn build(config: &Config, tool: &Tool) -> Result<()> {
     fs::rename(&fresh, &program)?;
     fs::write(pin_path(&program), expected_pin(config, tool)?)?;
     Ok(())
+}
+
+/// The folder of a Go module of the version that `conformance/tools` pins, downloaded if it is not there.
+pub(crate) fn module(config: &Config, path: &str) -> Result<PathBuf> {
+    #[derive(Deserialize)]
+    struct Module {
+        #[serde(rename = "Dir")]
+        dir: PathBuf,
+    }
+    let mut go = process::command("go");
+    go.env("GOFLAGS", "-mod=mod")
+        .current_dir(config.root.join("conformance/tools"))
+        .args(["mod", "download", "-json", path]);
+    let module: Module = serde_json::from_str(&process::output(&mut go)?)
+        .with_context(|| format!("reading what go says of {path}"))?;
+    Ok(module.dir)
 }
 
 /// Without these, clients see a version skew and the server says v0.0.0.
