@@ -6,6 +6,7 @@ use std::fmt::Debug;
 use std::future::poll_fn;
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 /// One change of one object.
 #[derive(Debug, PartialEq, Eq)]
@@ -56,6 +57,12 @@ pub trait WatchCursor: Send + Debug {
     /// Every change of interest up to and including this revision has been returned. Never goes back. A bookmark may
     /// say so to a client that was sent what was returned.
     fn position(&self) -> Revision;
+
+    /// Since when, by the runtime's clock, the first of the changes returned last could have been; `None` where nobody
+    /// knows. How late a reader comes is how busy the machine is.
+    fn outstanding_since(&self) -> Option<Duration> {
+        None
+    }
 }
 
 impl dyn WatchCursor {

@@ -1,78 +1,111 @@
-//! How often watches are written to when there is very much to tell.
+//! How often watches are written to when the machine cannot keep up.
 //!
-//! A write to a connection costs more than what it carries. As long as few are written nobody waits; once they come
-//! thick, a watch that was told something a moment ago waits the moment out, and is then told all there is at once.
+//! A write to a connection costs more than what it carries. On a machine that keeps up every watch is told of a change at
+//! once. Where watches come late to their changes the processor is short, and each of them rests between two frames for a
+//! multiple of that lateness: what happens meanwhile goes out in one frame, and requests get their turn.
 
 use parking_lot::Mutex;
 use std::time::Duration;
 
-/// A moment. No watch waits longer.
-const MOMENT: Duration = Duration::from_millis(20);
-/// More frames than this within a moment are many: a few per cent of a core.
-const MANY: u32 = 128;
+/// How many times the lateness a watch rests. If telling all watches of a change takes a moment, they come half of it
+/// late, so they rest sixteen of them: changes that come seldomer are never held back.
+const TIMES: u32 = 32;
+/// No watch rests longer.
+const LONGEST: Duration = Duration::from_millis(100);
+/// A shorter rest is none: it gathers nothing, and timers are coarser.
+const SHORTEST: Duration = Duration::from_millis(4);
 
-/// Counts the frames of all watches of a server.
+/// How late the watches of a server are.
 #[derive(Debug, Default)]
-pub(crate) struct Pace(Mutex<Counts>);
+pub(crate) struct Pace(Mutex<Lateness>);
 
+/// The mean is taken over this moment and the one before, so that what was long ago is forgotten.
 #[derive(Debug, Default)]
-struct Counts {
-    /// Which moment since the clock began.
+struct Lateness {
+    /// Which since the clock began; each is as long as the longest rest.
     moment: u128,
-    now: u32,
-    before: u32,
+    now: Sum,
+    before: Sum,
+}
+
+#[derive(Debug, Default, Clone, Copy)]
+struct Sum {
+    late: Duration,
+    times: u32,
 }
 
 impl Pace {
-    /// A watch that was told something at `last` is told more from this time on; `None` is at once.
-    pub(super) fn wait(&self, last: Duration, now: Duration) -> Option<Duration> {
-        let until = last + MOMENT;
-        (now < until && self.are_many(now)).then_some(until)
+    /// Until when a watch rests whose last frame was made at `last`; `None` when it does not.
+    pub(super) fn rest(&self, last: Duration, now: Duration) -> Option<Duration> {
+        let long = (self.with(now, |lateness| lateness.mean()) * TIMES).min(LONGEST);
+        let until = last + long;
+        (long >= SHORTEST && now < until).then_some(until)
     }
 
-    /// A frame goes out.
-    pub(super) fn sent(&self, now: Duration) {
-        self.with(now, |counts| counts.now = counts.now.saturating_add(1));
+    /// A watch came so late to changes it was ready for.
+    pub(super) fn came(&self, late: Duration, now: Duration) {
+        self.with(now, |lateness| {
+            lateness.now.late += late;
+            lateness.now.times += 1;
+        });
     }
 
-    fn are_many(&self, now: Duration) -> bool {
-        self.with(now, |counts| counts.now.max(counts.before) > MANY)
-    }
-
-    fn with<T>(&self, now: Duration, look: impl FnOnce(&mut Counts) -> T) -> T {
-        let moment = now.as_micros() / MOMENT.as_micros();
-        let mut counts = self.0.lock();
+    fn with<T>(&self, now: Duration, look: impl FnOnce(&mut Lateness) -> T) -> T {
+        let moment = now.as_micros() / LONGEST.as_micros();
+        let mut lateness = self.0.lock();
         // A reading of the clock from just before another's changes nothing.
-        if moment > counts.moment {
-            let next = moment == counts.moment + 1;
-            *counts = Counts {
+        if moment > lateness.moment {
+            let next = moment == lateness.moment + 1;
+            *lateness = Lateness {
                 moment,
-                now: 0,
-                before: if next { counts.now } else { 0 },
+                now: Sum::default(),
+                before: if next { lateness.now } else { Sum::default() },
             };
         }
-        look(&mut counts)
+        look(&mut lateness)
+    }
+}
+
+impl Lateness {
+    fn mean(&self) -> Duration {
+        let times = self.now.times + self.before.times;
+        (self.now.late + self.before.late)
+            .checked_div(times)
+            .unwrap_or_default()
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{MANY, MOMENT, Pace};
+    use super::{LONGEST, Pace, TIMES};
     use std::time::Duration;
 
     #[test]
-    fn only_among_many_frames_one_waits() {
+    fn watches_rest_a_multiple_of_their_lateness() {
         let pace = Pace::default();
         let at = |millis: u64| Duration::from_millis(1_000 + millis);
-        assert_eq!(pace.wait(at(0), at(1)), None, "nothing was written yet");
-        (0..=MANY).for_each(|_| pace.sent(at(1)));
-        assert_eq!(pace.wait(at(0), at(1)), Some(at(0) + MOMENT));
-        assert_eq!(pace.wait(Duration::ZERO, at(1)), None, "told long ago");
+        let late = Duration::from_millis;
+        assert_eq!(pace.rest(at(0), at(1)), None, "nobody was late yet");
+        pace.came(Duration::from_micros(50), at(1));
+        assert_eq!(pace.rest(at(1), at(1)), None, "the machine keeps up");
+        pace.came(late(2) - Duration::from_micros(50), at(2));
         assert_eq!(
-            pace.wait(at(21), at(22)),
-            Some(at(21) + MOMENT),
+            pace.rest(at(2), at(3)),
+            Some(at(2) + late(1) * TIMES),
+            "the mean counts"
+        );
+        assert_eq!(pace.rest(at(2), at(50)), None, "that rest is over");
+        (0..100).for_each(|_| pace.came(late(500), at(60)));
+        assert_eq!(
+            pace.rest(at(60), at(61)),
+            Some(at(60) + LONGEST),
+            "there is a bound"
+        );
+        assert_eq!(
+            pace.rest(at(101), at(102)),
+            Some(at(101) + LONGEST),
             "the moment before counts"
         );
-        assert_eq!(pace.wait(at(61), at(62)), None, "it is quiet again");
+        assert_eq!(pace.rest(at(301), at(302)), None, "it is long ago");
     }
 }

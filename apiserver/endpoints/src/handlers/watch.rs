@@ -31,6 +31,8 @@ const LAST_BOOKMARK_BEFORE: Duration = Duration::from_secs(2);
 /// A frame is sent once it has this many bytes: a client that stops reading holds one frame, however long the initial
 /// state is.
 const FRAME_BYTES: usize = 64 << 10;
+/// Timers ring up to this late by themselves.
+const TIMER_GRAIN: Duration = Duration::from_millis(1);
 /// Says that the initial state is complete.
 const INITIAL_END_ANNOTATION: &str = "k8s.io/initial-events-end";
 
@@ -64,7 +66,7 @@ pub(crate) async fn watch(call: Call, pace: &Arc<Pace>) -> Result<Response<Body>
         pending: VecDeque::new(),
         over: false,
         pace: Arc::clone(pace),
-        last: None,
+        free_at: now,
         timer: (Duration::ZERO, future::pending().boxed()),
         ended,
         runtime,
@@ -106,8 +108,8 @@ struct Streaming {
     pending: VecDeque<WatchEvent>,
     over: bool,
     pace: Arc<Pace>,
-    /// When the last frame was made.
-    last: Option<Duration>,
+    /// When the watch was ready for what comes next: it was asked for it, or its rest was over.
+    free_at: Duration,
     /// Kept from event to event, as `ended` is: to begin waiting costs more than to go on.
     timer: (Duration, BoxFuture<'static, ()>),
     ended: BoxFuture<'static, ()>,
@@ -130,6 +132,8 @@ type Frame = Result<Bytes, BodyError>;
 
 /// The next piece of the stream: as many events as there are, up to a frame.
 async fn step(mut state: Streaming) -> Option<(Frame, Streaming)> {
+    // Not before: until a client has read, nobody is late.
+    state.free_at = state.runtime.monotonic();
     loop {
         if state.over {
             return None;
@@ -138,10 +142,10 @@ async fn step(mut state: Streaming) -> Option<(Frame, Streaming)> {
             let frame = state.frame();
             return Some((frame, state));
         }
-        if let Some(until) = state.wait() {
+        if let Some(until) = state.rest() {
             tokio::select! {
                 biased;
-                () = state.runtime.sleep_until(until) => {}
+                () = state.runtime.sleep_until(until) => state.free_at = until + TIMER_GRAIN,
                 () = &mut state.ended => return None,
             }
         }
@@ -151,6 +155,7 @@ async fn step(mut state: Streaming) -> Option<(Frame, Streaming)> {
         if state.timer.0 != wake {
             state.timer = (wake, state.runtime.sleep_until(wake));
         }
+        let caught_up = !state.watcher.is_behind();
         let events = tokio::select! {
             biased;
             events = state.watcher.next() => Some(events),
@@ -159,7 +164,12 @@ async fn step(mut state: Streaming) -> Option<(Frame, Streaming)> {
         };
         match events {
             Some(events) if events.is_empty() => return None,
-            Some(events) => state.pending = events.into(),
+            Some(events) => {
+                if caught_up {
+                    state.note_lateness();
+                }
+                state.pending = events.into();
+            }
             None if wake >= state.end => return None,
             None => {
                 state.next_bookmark = Some(next_bookmark(wake, state.end));
@@ -176,16 +186,26 @@ async fn step(mut state: Streaming) -> Option<(Frame, Streaming)> {
 }
 
 impl Streaming {
-    /// Until when nothing is asked for, because the client has just been told something.
-    fn wait(&self) -> Option<Duration> {
-        self.pace.wait(self.last?, self.runtime.monotonic())
+    /// Until when nothing is asked for, so that more is told at once.
+    fn rest(&self) -> Option<Duration> {
+        // Whoever is behind catches up first.
+        if self.watcher.is_behind() {
+            return None;
+        }
+        self.pace.rest(self.free_at, self.runtime.monotonic())
+    }
+
+    /// Changes have come: notes how long they had to wait for the watch, which was ready for them.
+    fn note_lateness(&self) {
+        if let Some(since) = self.watcher.outstanding_since() {
+            let now = self.runtime.monotonic();
+            self.pace.came(now.saturating_sub(since.max(self.free_at)), now);
+        }
     }
 
     fn frame(&mut self) -> Frame {
-        let now = self.runtime.monotonic();
-        self.last = Some(now);
-        self.pace.sent(now);
-        let mut out = BytesMut::with_capacity(4096);
+        let ahead: usize = self.pending.iter().map(length_of).sum();
+        let mut out = BytesMut::with_capacity(ahead.min(FRAME_BYTES));
         while out.len() < FRAME_BYTES {
             let Some(event) = self.pending.pop_front() else {
                 break;
@@ -200,6 +220,18 @@ impl Streaming {
         }
         Ok(out.freeze())
     }
+}
+
+/// About how many bytes an event has as JSON.
+fn length_of(event: &WatchEvent) -> usize {
+    const AROUND: usize = 128;
+    AROUND
+        + match event {
+            WatchEvent::Added(entry) | WatchEvent::Modified(entry) | WatchEvent::Deleted(entry, _) => {
+                entry.record.len()
+            }
+            WatchEvent::Bookmark { .. } | WatchEvent::Failed(_) => AROUND,
+        }
 }
 
 fn revision_of(event: &WatchEvent) -> Revision {

@@ -9,6 +9,7 @@ use apiserver_storage::{
 use machinery_meta::Revision;
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// What a watcher is told.
 #[derive(Debug, Clone)]
@@ -37,6 +38,8 @@ pub struct Watcher {
     initial_bookmark: Option<Revision>,
     failed: Option<RegistryError>,
     cursor: Option<Box<dyn WatchCursor>>,
+    /// The last changes were as many as are handed out at a time: there may be more already.
+    behind: bool,
     predicate: Predicate,
 }
 
@@ -65,6 +68,7 @@ impl Store {
                 initial_bookmark,
                 failed: None,
                 cursor: Some(cursor),
+                behind: false,
                 predicate: options.predicate.clone(),
             }),
             Err(error) => Ok(Watcher::failing(self.watch_error(&error, options.since))),
@@ -145,6 +149,7 @@ impl Watcher {
             initial_bookmark: None,
             failed: Some(error),
             cursor: None,
+            behind: false,
             predicate: Predicate::default(),
         }
     }
@@ -154,6 +159,16 @@ impl Watcher {
         self.cursor
             .as_ref()
             .map_or(Revision::ZERO, |cursor| cursor.position())
+    }
+
+    /// Since when the first of the changes handed out last could have been, by the runtime's clock, where that is known.
+    pub fn outstanding_since(&self) -> Option<Duration> {
+        self.cursor.as_ref()?.outstanding_since()
+    }
+
+    /// There may be more changes without waiting.
+    pub fn is_behind(&self) -> bool {
+        self.behind
     }
 
     /// Events there are without waiting: the initial state, and how it ended.
@@ -179,6 +194,7 @@ impl Watcher {
             };
             match cursor.next_batch(BATCH).await {
                 Ok(events) => {
+                    self.behind = events.len() == BATCH;
                     let seen: Vec<WatchEvent> = events
                         .iter()
                         .filter_map(|event| seen_through(&self.predicate, event))

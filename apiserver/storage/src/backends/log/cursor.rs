@@ -9,6 +9,7 @@ use machinery_meta::Revision;
 use std::fmt;
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 /// A cursor of the segment log.
 pub(super) struct LogCursor {
@@ -90,6 +91,10 @@ impl WatchCursor for LogCursor {
 
     fn position(&self) -> Revision {
         self.engine.feed.read().position(&self.slot)
+    }
+
+    fn outstanding_since(&self) -> Option<Duration> {
+        self.slot.raised()
     }
 }
 

@@ -187,6 +187,7 @@ impl Engine {
     /// Makes durable changes visible, all at once, then tells their callers.
     fn publish(&self, groups: Vec<Group>, batch: Option<u64>) {
         let mut wake: Vec<Waker> = Vec::new();
+        let now = self.runtime.monotonic();
         {
             let mut feed = self.feed.write();
             {
@@ -198,7 +199,7 @@ impl Engine {
             }
             for group in &groups {
                 for event in &group.events {
-                    feed.push(Arc::clone(event), &mut wake);
+                    feed.push(Arc::clone(event), now, &mut wake);
                 }
                 if let Some(floor) = group.floor {
                     feed.compact(floor);

@@ -10,6 +10,7 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::Waker;
+use std::time::Duration;
 
 /// The window of changes that is kept in memory.
 #[derive(Debug)]
@@ -34,6 +35,8 @@ pub(super) struct Slot {
     /// No change of interest before this revision is outstanding; zero when none is.
     /// Invariant: the feed raises it from zero under the write lock, its cursor moves it under the read lock.
     mark: AtomicU64,
+    /// When the mark was last raised from zero, in microseconds of the runtime's clock; zero when it never was.
+    raised: AtomicU64,
     waker: AtomicWaker,
 }
 
@@ -78,14 +81,16 @@ impl Feed {
         Revision(self.compacted)
     }
 
-    /// Adds the next change, and the wakers of those who wait for it to `wake`.
-    pub(super) fn push(&mut self, event: Arc<Event>, wake: &mut Vec<Waker>) {
+    /// Adds the next change, and the wakers of those who wait for it to `wake`. `now` is by the runtime's clock.
+    pub(super) fn push(&mut self, event: Arc<Event>, now: Duration, wake: &mut Vec<Waker>) {
         debug_assert_eq!(event.revision.0, self.current + 1, "changes are consecutive");
         self.current = event.revision.0;
         self.bytes += footprint(&event);
+        let micros = u64::try_from(now.as_micros()).unwrap_or(u64::MAX);
         self.dispatch.each(&event, |slot| {
             if slot.mark.load(Ordering::Relaxed) == 0 {
                 slot.mark.store(event.revision.0, Ordering::Relaxed);
+                slot.raised.store(micros, Ordering::Relaxed);
                 wake.extend(slot.waker.take());
             }
         });
@@ -139,6 +144,7 @@ impl Feed {
             number: self.registered,
             interests: interests.into(),
             mark: AtomicU64::new(mark),
+            raised: AtomicU64::new(0),
             waker: AtomicWaker::new(),
         });
         self.dispatch.add(&slot);
@@ -215,6 +221,14 @@ impl Slot {
     /// Whether a change of this key could be wanted.
     pub(super) fn may_want(&self, key: Option<&Key>) -> bool {
         key.is_some_and(|key| self.interests.iter().any(|interest| interest.target.covers(key)))
+    }
+
+    /// When the mark was last raised.
+    pub(super) fn raised(&self) -> Option<Duration> {
+        match self.raised.load(Ordering::Relaxed) {
+            0 => None,
+            micros => Some(Duration::from_micros(micros)),
+        }
     }
 
     /// The cursor goes on from here; for changes read from the log.

@@ -12,6 +12,7 @@ use machinery_meta::Revision;
 use machinery_runtime::{Disk, OpenMode};
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// What recovery found and did.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -314,7 +315,7 @@ impl Replay {
             previous,
         };
         self.live.apply(&event);
-        self.feed.push(Arc::new(event), &mut Vec::new());
+        self.feed.push(Arc::new(event), Duration::ZERO, &mut Vec::new());
         Ok(())
     }
 }
