@@ -160,6 +160,8 @@ fn worker_context(
     let control = ContainerControl {
         runtime: runtime.clone(),
         config: config.clone(),
+        client: client.clone(),
+        kernel_version: facts.machine.kernel_version.clone(),
         images: ImageManager::new(runtime.clone(), cri.clone(), events.clone()),
         cri,
         events: events.clone(),

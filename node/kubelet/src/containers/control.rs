@@ -10,7 +10,7 @@ use node_sys::cgroup::Cgroups;
 use node_volume::{NodeResources, ObjectSource, VolumeSet};
 
 use super::env::{EnvSources, environment};
-use super::{StartError, dns, files, hooks, resources, sandbox, spec as container_spec};
+use super::{StartError, dns, files, hooks, resources, runtime_class, sandbox, spec as container_spec};
 use crate::api::events::{EventKind, EventRecorder};
 use crate::api::services::Services;
 use crate::config::KubeletConfig;
@@ -26,12 +26,13 @@ const GRACE_AFTER_HOOK_SECONDS: i64 = 2;
 const POST_START_TIMEOUT: Duration = Duration::from_secs(3600);
 
 /// Acts on the runtime for all pods.
-#[derive(Debug)]
 pub struct ContainerControl {
     /// Clock and tasks.
     pub runtime: Runtime,
     /// The node's configuration.
     pub config: Arc<KubeletConfig>,
+    /// The API.
+    pub client: kube::Client,
     /// The container runtime.
     pub cri: CriClient,
     /// Where events go.
@@ -44,8 +45,16 @@ pub struct ContainerControl {
     pub cgroups: Arc<dyn Cgroups>,
     /// What the node knows about names.
     pub dns: dns::NodeDns,
+    /// `uname -r`.
+    pub kernel_version: String,
     /// What the node has to give.
     pub node: NodeResources,
+}
+
+impl std::fmt::Debug for ContainerControl {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ContainerControl").finish_non_exhaustive()
+    }
 }
 
 /// What starting needs of a pod beside its specification.
@@ -93,33 +102,33 @@ impl ContainerControl {
 
     /// Makes a sandbox and returns its id.
     pub async fn create_sandbox(&self, pod: &Pod, attempt: u32) -> Result<String, StartError> {
-        if spec(pod).host_users == Some(false) {
-            // containerd before 2.0 ignores the wish silently; such a pod must not run unmapped.
-            let message = "user namespaces are not supported by the container runtime".to_string();
-            return Err(StartError {
+        self.try_create_sandbox(pod, attempt).await.map_err(|message| {
+            let event = format!("Failed to create pod sandbox: {message}");
+            self.events
+                .pod(pod, EventKind::Warning, "FailedCreatePodSandBox", event);
+            StartError {
                 reason: "CreatePodSandboxError",
                 message,
-            });
+            }
+        })
+    }
+
+    async fn try_create_sandbox(&self, pod: &Pod, attempt: u32) -> Result<String, String> {
+        if spec(pod).host_users == Some(false) {
+            // containerd before 2.0 ignores the wish silently; such a pod must not run unmapped.
+            return Err("user namespaces are not supported by the container runtime".to_string());
         }
-        let config = sandbox::config(&self.config, pod, &self.dns, attempt);
+        let runtime_handler = runtime_class::handler(&self.client, pod).await?;
         let request = v1::RunPodSandboxRequest {
-            config: Some(config),
-            runtime_handler: String::new(),
+            config: Some(sandbox::config(&self.config, pod, &self.dns, attempt)),
+            runtime_handler,
         };
         let answer = self
             .timed("run pod sandbox", self.cri.run_pod_sandbox(request))
-            .await
-            .map_err(|error| {
-                let message = error.rpc_text();
-                let event = format!("Failed to create pod sandbox: {message}");
-                self.events
-                    .pod(pod, EventKind::Warning, "FailedCreatePodSandBox", event);
-                StartError {
-                    reason: "CreatePodSandboxError",
-                    message,
-                }
-            })?;
-        Ok(answer.pod_sandbox_id)
+            .await;
+        answer
+            .map(|answer| answer.pod_sandbox_id)
+            .map_err(|error| error.rpc_text())
     }
 
     /// Notes how long the runtime took: what is left of a pod's start is our own.

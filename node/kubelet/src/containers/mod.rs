@@ -1,6 +1,7 @@
 //! From a pod's specification to what the runtime is asked for, and the asking.
 //!
 //! [`sandbox`], [`spec`], [`security`] and [`resources`] are pure; [`mod@env`] reads ConfigMaps and Secrets;
+//! [`sysctl`] says which kernel parameters a pod may set, [`runtime_class`] who runs it;
 //! [`files`] makes what is mounted beside the volumes; [`hooks`] runs postStart and preStop; and
 //! [`control`] puts it together: pull, create, start, stop, each step with its event.
 
@@ -10,9 +11,11 @@ pub mod env;
 pub mod files;
 pub mod hooks;
 pub mod resources;
+pub mod runtime_class;
 pub mod sandbox;
 pub mod security;
 pub mod spec;
+pub mod sysctl;
 
 /// A step of starting a container that failed: the reason its status shows, and the message.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

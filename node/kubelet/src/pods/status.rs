@@ -68,11 +68,23 @@ pub fn generate(input: &StatusInput<'_>) -> PodStatus {
     status.init_container_statuses = (!inits.is_empty()).then_some(inits);
     status.container_statuses = (!regulars.is_empty()).then_some(regulars);
     status.ephemeral_container_statuses = (!ephemerals.is_empty()).then_some(ephemerals);
+    if was_rejected(input) {
+        status.init_container_statuses = None;
+        status.container_statuses = None;
+        status.ephemeral_container_statuses = None;
+    }
     addresses(input, &mut status);
     status.start_time = status.start_time.or(Some(seconds(input.now)));
     status.observed_generation = input.pod.metadata.generation;
     status.conditions = Some(conditions(input, &status));
     status
+}
+
+/// Nothing of the pod was ever made here: there is nothing to say of its containers.
+fn was_rejected(input: &StatusInput<'_>) -> bool {
+    let never_told = input.previous.container_statuses.is_none();
+    let never_made = input.observed.sandboxes.is_empty() && input.observed.containers.is_empty();
+    input.terminal && input.failure.is_some() && never_told && never_made
 }
 
 /// Only those of init containers come in the order of the specification, as upstream's.

@@ -30,7 +30,7 @@ use super::{full_name, full_name_with_uid, name, namespace, spec, termination, u
 use crate::api::events::{EventKind, EventRecorder};
 use crate::api::objects::Objects;
 use crate::containers::control::{ContainerControl, PodFacilities};
-use crate::containers::files;
+use crate::containers::{files, sysctl};
 use crate::probes::ProbeManager;
 
 /// After a failed step the pod is looked at again after this long, as upstream's.
@@ -240,6 +240,7 @@ impl PodWorker {
             return self.vanish(&pod, &observed).await.map(Some);
         }
         self.check_deadline(&pod);
+        self.admit(&pod);
         let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
         self.ended |= matches!(phase, Some("Succeeded" | "Failed"));
         if pod.metadata.deletion_timestamp.is_some() || self.ended || self.failure.is_some() {
@@ -576,6 +577,19 @@ impl PodWorker {
         start
             .checked_add(Duration::from_secs(u64::try_from(seconds).unwrap_or(0)))
             .ok()
+    }
+
+    /// At the first look: what this node never runs is rejected.
+    fn admit(&mut self, pod: &Pod) {
+        if self.record.is_some() || self.failure.is_some() || self.ended {
+            return;
+        }
+        if let Some(problem) = sysctl::forbidden(pod, &self.context.control.kernel_version) {
+            self.context
+                .events
+                .pod(pod, EventKind::Warning, sysctl::FORBIDDEN, problem.as_str());
+            self.failure = Some((sysctl::FORBIDDEN.into(), format!("Pod was rejected: {problem}")));
+        }
     }
 
     fn check_deadline(&mut self, pod: &Pod) {
