@@ -15,6 +15,8 @@ use nix::sys::stat::{FchmodatFlags, Mode, fchmodat, mkdirat};
 pub struct FsUsage {
     /// Size.
     pub capacity_bytes: u64,
+    /// What is used and what is available together: less than its size where blocks are kept for others.
+    pub usable_bytes: u64,
     /// Available to unprivileged writers.
     pub available_bytes: u64,
     /// Inodes in all.
@@ -29,6 +31,7 @@ pub fn usage(path: &Path) -> std::io::Result<FsUsage> {
     let unit = stat.fragment_size();
     Ok(FsUsage {
         capacity_bytes: stat.blocks() * unit,
+        usable_bytes: (stat.blocks().saturating_sub(stat.blocks_free()) + stat.blocks_available()) * unit,
         available_bytes: stat.blocks_available() * unit,
         inodes: stat.files(),
         inodes_free: stat.files_available(),

@@ -11,6 +11,7 @@ use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 use node_sys::machine::Machine;
 
+use super::pressure::Pressure;
 use crate::config::KubeletConfig;
 use crate::pods::resize::room::Share;
 
@@ -109,7 +110,14 @@ pub fn node(config: &KubeletConfig, facts: &NodeFacts, health: &Health, now: Tim
             )])),
             ..ObjectMeta::default()
         },
-        status: Some(status(config, facts, health, now, &NodeStatus::default())),
+        status: Some(status(
+            config,
+            facts,
+            health,
+            Pressure::measure(&config.data_dir),
+            now,
+            &NodeStatus::default(),
+        )),
         ..Node::default()
     }
 }
@@ -125,6 +133,7 @@ pub fn status(
     config: &KubeletConfig,
     facts: &NodeFacts,
     health: &Health,
+    pressure: Pressure,
     now: Timestamp,
     previous: &NodeStatus,
 ) -> NodeStatus {
@@ -151,7 +160,7 @@ pub fn status(
     });
     status.node_info = Some(node_info(config, facts));
     status.runtime_handlers = Some(runtime_handlers());
-    status.conditions = Some(conditions(health, now, previous));
+    status.conditions = Some(conditions(health, pressure, now, previous));
     status
 }
 
@@ -194,21 +203,34 @@ fn runtime_handlers() -> Vec<NodeRuntimeHandler> {
     }]
 }
 
-fn conditions(health: &Health, now: Timestamp, previous: &NodeStatus) -> Vec<NodeCondition> {
+fn conditions(
+    health: &Health,
+    pressure: Pressure,
+    now: Timestamp,
+    previous: &NodeStatus,
+) -> Vec<NodeCondition> {
     let ready = health.is_ready();
-    let verdicts = [
+    let either = |short: bool, yes: (&'static str, &'static str), no| if short { yes } else { no };
+    let memory = either(
+        pressure.memory,
         (
-            "MemoryPressure",
-            false,
+            "KubeletHasInsufficientMemory",
+            "kubelet has insufficient memory available",
+        ),
+        (
             "KubeletHasSufficientMemory",
             "kubelet has sufficient memory available",
         ),
-        (
-            "DiskPressure",
-            false,
-            "KubeletHasNoDiskPressure",
-            "kubelet has no disk pressure",
-        ),
+    );
+    let disk = either(
+        pressure.disk,
+        ("KubeletHasDiskPressure", "kubelet has disk pressure"),
+        ("KubeletHasNoDiskPressure", "kubelet has no disk pressure"),
+    );
+    let verdicts = [
+        ("MemoryPressure", pressure.memory, memory.0, memory.1),
+        ("DiskPressure", pressure.disk, disk.0, disk.1),
+        // Upstream's threshold for this one is none by default.
         (
             "PIDPressure",
             false,

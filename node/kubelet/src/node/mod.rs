@@ -1,10 +1,12 @@
 //! This node as an object: registered once, renewed by its lease, its status written when it changes.
 //!
 //! [`facts`] says what the machine offers, [`registration`] makes or adopts the Node object, [`lease`]
-//! says every ten seconds that we live, [`status`] writes conditions and images when they change, [`schedulable`] tells when it is cordoned.
+//! says every ten seconds that we live, [`status`] writes conditions and images when they change, [`pressure`] measures what it runs short of,
+//! [`schedulable`] tells when it is cordoned.
 
 pub mod facts;
 pub mod lease;
+pub mod pressure;
 pub mod registration;
 pub mod schedulable;
 pub mod status;

@@ -11,6 +11,7 @@ use node_cri::{CriClient, v1};
 use serde_json::{Map, Value, json};
 
 use super::facts::{self, Health, NodeFacts};
+use super::pressure::{Lasting, Pressure};
 use crate::api::events::{EventKind, EventRecorder};
 use crate::config::KubeletConfig;
 
@@ -118,17 +119,22 @@ impl StatusKeeper {
         let mut was_ready = None;
         let mut last_well = self.runtime.monotonic();
         let mut heard = Heard::before(&last, last_well);
+        let mut lasting = Lasting::default();
         loop {
             let asked = health(&self.cri).await;
             let answers = asked.is_ok();
             let health = heard.take(asked, self.runtime.monotonic());
             let ready = health.is_ready();
-            let mut status = facts::status(&self.config, &self.facts, &health, self.runtime.now(), &last);
+            let measured = Pressure::measure(&self.config.data_dir);
+            let pressure = lasting.take(measured, self.runtime.monotonic());
+            let now = self.runtime.now();
+            let mut status = facts::status(&self.config, &self.facts, &health, pressure, now, &last);
             status.images = self.images().await.or_else(|| last.images.clone());
             let due = self.runtime.monotonic() - written_at >= WRITE_AFTER;
             if due || facts::differs(&last, &status) {
                 match self.write(&last, &status).await {
                     Ok(()) => {
+                        self.tell_pressure(&node, &last, &status);
                         last = status;
                         written_at = self.runtime.monotonic();
                         self.tell(&node, was_ready, ready);
@@ -159,6 +165,36 @@ impl StatusKeeper {
         };
         let text = format!("Node {} status is now: {word}", self.config.node_name);
         self.events.node(node, EventKind::Normal, reason, text);
+    }
+
+    /// What the node runs short of, or no longer does.
+    fn tell_pressure(&self, node: &Node, before: &NodeStatus, after: &NodeStatus) {
+        let words = [
+            (
+                "MemoryPressure",
+                "NodeHasInsufficientMemory",
+                "NodeHasSufficientMemory",
+            ),
+            ("DiskPressure", "NodeHasDiskPressure", "NodeHasNoDiskPressure"),
+        ];
+        let of = |status: &NodeStatus, kind: &str| {
+            let mut conditions = status.conditions.iter().flatten();
+            let found = conditions.find(|condition| condition.type_ == kind);
+            found.map(|condition| condition.status.clone())
+        };
+        for (kind, short, enough) in words {
+            let now = of(after, kind);
+            if of(before, kind) == now {
+                continue;
+            }
+            let word = if now.as_deref() == Some("True") {
+                short
+            } else {
+                enough
+            };
+            let text = format!("Node {} status is now: {word}", self.config.node_name);
+            self.events.node(node, EventKind::Normal, word, text);
+        }
     }
 
     /// None where the runtime does not answer.
