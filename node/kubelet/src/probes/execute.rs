@@ -23,15 +23,20 @@ pub struct Target {
     pub pod_ip: String,
 }
 
-/// The answer: well, or why not.
-pub async fn ask(runtime: &Runtime, cri: &CriClient, probe: &Probe, target: &Target) -> Result<(), String> {
+/// The answer: well, perhaps with a warning, or why not.
+pub async fn ask(
+    runtime: &Runtime,
+    cri: &CriClient,
+    probe: &Probe,
+    target: &Target,
+) -> Result<Option<String>, String> {
     let seconds = u64::try_from(probe.timeout_seconds.unwrap_or(1))
         .unwrap_or(1)
         .max(1);
     let timeout = Duration::from_secs(seconds);
     if let Some(exec) = &probe.exec {
         let command = exec.command.clone().unwrap_or_default();
-        return ask_exec(cri, command, timeout, target).await;
+        return ask_exec(cri, command, timeout, target).await.map(|()| None);
     }
     let asked = runtime
         .timeout(timeout, ask_network(probe, target, timeout))
@@ -73,11 +78,15 @@ async fn ask_exec(
     }
 }
 
-async fn ask_network(probe: &Probe, target: &Target, timeout: Duration) -> Result<(), String> {
+async fn ask_network(probe: &Probe, target: &Target, timeout: Duration) -> Result<Option<String>, String> {
     if let Some(request) = http_request(probe, target) {
         let answer = get(request?).await?;
         return match answer.status {
-            200..400 => Ok(()),
+            200..300 => Ok(None),
+            300..400 => Ok(Some(format!(
+                "Probe terminated redirects, Response body: {}",
+                answer.body
+            ))),
             status => Err(format!("HTTP probe failed with statuscode: {status}")),
         };
     }
@@ -85,7 +94,7 @@ async fn ask_network(probe: &Probe, target: &Target, timeout: Duration) -> Resul
         let (host, port) = tcp_address(probe, target).ok_or("the probe's port is not known")?;
         let connected = TcpStream::connect((host.as_str(), port)).await;
         return connected
-            .map(drop)
+            .map(|_| None)
             .map_err(|error| dial_error(&host, port, &error));
     }
     if let Some(action) = &probe.grpc {
@@ -96,7 +105,8 @@ async fn ask_network(probe: &Probe, target: &Target, timeout: Duration) -> Resul
             action.service.as_deref().unwrap_or_default(),
             timeout,
         )
-        .await;
+        .await
+        .map(|()| None);
     }
     Err("missing probe handler".into())
 }

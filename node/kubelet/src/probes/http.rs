@@ -14,6 +14,8 @@ use tokio::net::TcpStream;
 
 /// Upstream reads this much of an answer.
 const ANSWER_BYTES_MAX: usize = 10 << 10;
+/// Requests of one question, the first included.
+const REQUESTS_MAX: usize = 10;
 
 /// What to ask.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -59,12 +61,69 @@ fn bracketed(host: &str) -> String {
 pub struct HttpAnswer {
     /// The status code.
     pub status: u16,
+    /// Where it says to ask instead.
+    pub location: Option<String>,
     /// The beginning of the body.
     pub body: String,
 }
 
-/// Asks once. Errors are in upstream's words where upstream has words.
+/// Asks, and asks on where the answer leads elsewhere on the same host; an answer that leads to another host stands.
+/// Errors are in upstream's words where upstream has words.
 pub async fn get(request: HttpRequest) -> Result<HttpAnswer, String> {
+    let mut request = request;
+    for _ in 0..REQUESTS_MAX {
+        let answer = get_once(&request).await?;
+        match redirected(&request, &answer) {
+            Some(next) if next.host == request.host => request = next,
+            _ => return Ok(answer),
+        }
+    }
+    Err(format!(
+        "Get \"{}\": stopped after {REQUESTS_MAX} redirects",
+        request.url()
+    ))
+}
+
+/// The request that an answer asks for instead.
+fn redirected(request: &HttpRequest, answer: &HttpAnswer) -> Option<HttpRequest> {
+    if !matches!(answer.status, 301 | 302 | 303 | 307 | 308) {
+        return None;
+    }
+    let location = answer
+        .location
+        .as_deref()
+        .filter(|location| !location.is_empty())?;
+    let location = location.split('#').next().unwrap_or_default();
+    let mut next = request.clone();
+    let scheme = if request.tls { "https:" } else { "http:" };
+    let absolute = match location.starts_with("//") {
+        true => format!("{scheme}{location}"),
+        false => location.to_owned(),
+    };
+    if absolute.starts_with("http://") || absolute.starts_with("https://") {
+        let url: http::Uri = absolute.parse().ok()?;
+        next.tls = url.scheme_str() == Some("https");
+        next.host = url.host()?.trim_matches(['[', ']']).to_owned();
+        next.port = url.port_u16().unwrap_or(if next.tls { 443 } else { 80 });
+        next.path = url.path_and_query().map_or("/", |path| path.as_str()).to_owned();
+        // A header that named the host named another one.
+        next.headers
+            .retain(|(name, _)| !name.eq_ignore_ascii_case("host"));
+        return Some(next);
+    }
+    let path = request.path.split('?').next().unwrap_or_default();
+    next.path = match location.as_bytes()[0] {
+        b'/' => location.to_owned(),
+        b'?' => format!("{path}{location}"),
+        _ => {
+            let folder = path.rsplit_once('/').map_or("", |(folder, _)| folder);
+            format!("{folder}/{location}")
+        }
+    };
+    Some(next)
+}
+
+async fn get_once(request: &HttpRequest) -> Result<HttpAnswer, String> {
     let url = request.url();
     let explain = |error: &dyn std::fmt::Display| format!("Get \"{url}\": {error}");
     let address = (request.host.as_str(), request.port);
@@ -79,9 +138,9 @@ pub async fn get(request: HttpRequest) -> Result<HttpAnswer, String> {
             .connect(name, stream)
             .await
             .map_err(|error| explain(&error))?;
-        exchange(stream, &request).await.map_err(|error| explain(&error))
+        exchange(stream, request).await.map_err(|error| explain(&error))
     } else {
-        exchange(stream, &request).await.map_err(|error| explain(&error))
+        exchange(stream, request).await.map_err(|error| explain(&error))
     }
 }
 
@@ -114,6 +173,7 @@ async fn exchange(
     let Ok(message) = message else {
         return Ok(HttpAnswer {
             status: 0,
+            location: None,
             body: "the request could not be built".into(),
         });
     };
@@ -121,11 +181,17 @@ async fn exchange(
     let talk = async {
         let answer = sender.send_request(message).await?;
         let status = answer.status().as_u16();
+        let location = answer.headers().get(http::header::LOCATION);
+        let location = location.and_then(|location| Some(location.to_str().ok()?.to_owned()));
         let body = Limited::new(answer.into_body(), ANSWER_BYTES_MAX).collect().await;
         let body = body
             .map(|body| String::from_utf8_lossy(&body.to_bytes()).into_owned())
             .unwrap_or_default();
-        Ok(HttpAnswer { status, body })
+        Ok(HttpAnswer {
+            status,
+            location,
+            body,
+        })
     };
     tokio::pin!(talk, connection);
     tokio::select! {
@@ -201,5 +267,115 @@ impl ServerCertVerifier for Trusting {
         self.provider
             .signature_verification_algorithms
             .supported_schemes()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
+    use tokio::net::TcpListener;
+
+    #[track_caller]
+    fn check(path: &str, location: &str, url: Option<&str>) {
+        let request = HttpRequest {
+            tls: false,
+            host: "10.0.0.1".into(),
+            port: 8080,
+            path: path.into(),
+            headers: Vec::new(),
+            user_agent: String::new(),
+        };
+        let answer = HttpAnswer {
+            status: 302,
+            location: Some(location.into()),
+            body: String::new(),
+        };
+        let next = redirected(&request, &answer).map(|next| next.url());
+        assert_eq!(next.as_deref(), url, "{path} to {location}");
+    }
+
+    #[test]
+    fn a_redirect_is_resolved_against_where_it_was_met() {
+        check("/a/b?c", "/d?e", Some("http://10.0.0.1:8080/d?e"));
+        check("/a/b?c", "d", Some("http://10.0.0.1:8080/a/d"));
+        check("/a/b?c", "?e", Some("http://10.0.0.1:8080/a/b?e"));
+        check("/a", "https://10.0.0.1/x#y", Some("https://10.0.0.1:443/x"));
+        check("/a", "//10.0.0.1:81", Some("http://10.0.0.1:81/"));
+        check("/a", "http://[fd00::1]:8/x", Some("http://[fd00::1]:8/x"));
+        check("/a", "", None);
+    }
+
+    const ANSWERS: [(&str, &str); 6] = [
+        ("/well", "200 OK\r\n"),
+        ("/to/broken", "500 Broken\r\n"),
+        ("/to/well", "302 Found\r\nlocation: /well\r\n"),
+        ("/to/ill", "301 Moved\r\nlocation: broken\r\n"),
+        ("/away", "302 Found\r\nlocation: http://192.0.2.1/\r\n"),
+        ("/round", "307 Again\r\nlocation: /round\r\n"),
+    ];
+
+    async fn answer(stream: impl AsyncRead + AsyncWrite + Unpin) {
+        let mut stream = BufReader::new(stream);
+        let mut head = String::new();
+        while !head.ends_with("\r\n\r\n") && stream.read_line(&mut head).await.unwrap() > 0 {}
+        let path = head.split(' ').nth(1).unwrap();
+        let found = ANSWERS.iter().find(|(known, _)| *known == path);
+        let answer = found.map_or("404 Missing\r\n", |(_, answer)| answer);
+        let text = format!("HTTP/1.1 {answer}content-length: 0\r\nconnection: close\r\n\r\n");
+        stream.write_all(text.as_bytes()).await.unwrap();
+        stream.shutdown().await.unwrap();
+    }
+
+    fn acceptor() -> tokio_rustls::TlsAcceptor {
+        let own = rcgen::generate_simple_self_signed(vec!["somebody".into()]).unwrap();
+        let key = rustls::pki_types::PrivateKeyDer::try_from(own.signing_key.serialize_der()).unwrap();
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let config = rustls::ServerConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_no_client_auth()
+            .with_single_cert(vec![own.cert.der().clone()], key);
+        Arc::new(config.unwrap()).into()
+    }
+
+    /// Answers so many connections, with a certificate nobody vouches for or in the clear.
+    async fn serve(listener: TcpListener, tls: bool, times: usize) {
+        for _ in 0..times {
+            let (stream, _) = listener.accept().await.unwrap();
+            match tls {
+                true => answer(acceptor().accept(stream).await.unwrap()).await,
+                false => answer(stream).await,
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn redirects_are_followed_on_the_same_host() {
+        let stopped = Err("stopped after 10 redirects");
+        let cases = [
+            ("/well", 1, Ok(200)),
+            ("/to/well", 2, Ok(200)),
+            ("/to/ill", 2, Ok(500)),
+            ("/away", 1, Ok(302)),
+            ("/round", REQUESTS_MAX, stopped),
+        ];
+        for (tls, (path, times, expected)) in cases.into_iter().flat_map(|case| [(false, case), (true, case)])
+        {
+            let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+            let request = HttpRequest {
+                tls,
+                host: "127.0.0.1".into(),
+                port: listener.local_addr().unwrap().port(),
+                path: path.into(),
+                headers: Vec::new(),
+                user_agent: "test".into(),
+            };
+            let ((), answer) = tokio::join!(serve(listener, tls, times), get(request));
+            match expected {
+                Ok(status) => assert_eq!(answer.unwrap().status, status, "{path}"),
+                Err(words) => assert!(answer.unwrap_err().ends_with(words), "{path}"),
+            }
+        }
     }
 }

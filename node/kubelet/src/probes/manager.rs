@@ -228,11 +228,18 @@ impl Prober {
     async fn once(&self, streak: &mut Streak) -> bool {
         let answer = ask(&self.runtime, &self.cri, &self.probe, &self.target).await;
         let well = answer.is_ok();
-        if let Err(message) = answer {
-            let text = format!("{} probe failed: {message}", self.kind.title());
-            let name = &self.target.container.name;
+        let told = match answer {
+            Ok(None) => None,
+            Ok(Some(message)) => Some(("ProbeWarning", format!("probe warning: {message}"))),
+            Err(message) => Some(("Unhealthy", format!("probe failed: {message}"))),
+        };
+        if let Some((reason, text)) = told {
+            let (name, text) = (
+                &self.target.container.name,
+                format!("{} {text}", self.kind.title()),
+            );
             self.events
-                .container(&self.pod, name, EventKind::Warning, "Unhealthy", text);
+                .container(&self.pod, name, EventKind::Warning, reason, text);
         }
         *streak = match *streak {
             Streak { well: before, length } if before == well => Streak {
