@@ -86,7 +86,7 @@ pub struct Delegated {
     client: Client,
     node_name: String,
     tokens: Remembered<String, Option<UserInfo>>,
-    decisions: Remembered<(String, Vec<String>, &'static str, &'static str), Option<String>>,
+    decisions: Remembered<(String, Vec<String>, &'static str, &'static str), bool>,
 }
 
 impl std::fmt::Debug for Delegated {
@@ -158,26 +158,25 @@ impl Delegated {
         verb: &'static str,
         subresources: &[&'static str],
     ) -> Result<(), Refusal> {
-        let mut reason = String::new();
         for subresource in subresources {
-            match self.decide(user, verb, subresource).await? {
-                None => return Ok(()),
-                Some(why) => reason = why,
+            if self.decide(user, verb, subresource).await? {
+                return Ok(());
             }
         }
         Err(Refusal::Forbidden(format!(
-            "Forbidden (user={}, verb={verb}, resource=nodes, subresource(s)={subresources:?}){reason}",
-            user.name
+            "Forbidden (user={}, verb={verb}, resource=nodes, subresource(s)=[{}])",
+            user.name,
+            subresources.join(" ")
         )))
     }
 
-    /// `None` is yes, else why not.
+    /// Whether they may.
     async fn decide(
         &self,
         user: &UserInfo,
         verb: &'static str,
         subresource: &'static str,
-    ) -> Result<Option<String>, Refusal> {
+    ) -> Result<bool, Refusal> {
         let key = (user.name.clone(), user.groups.clone(), verb, subresource);
         let now = self.runtime.monotonic();
         if let Some(known) = self.decisions.get(&key, now) {
@@ -208,17 +207,12 @@ impl Delegated {
             .map_err(|error| Refusal::Unavailable(error.to_string()))?
             .status
             .unwrap_or_default();
-        let (verdict, age) = if status.allowed {
-            (None, ALLOWED_AGE_MAX)
-        } else {
-            let reason = status.reason.filter(|reason| !reason.is_empty());
-            (
-                Some(reason.map(|reason| format!(": {reason}")).unwrap_or_default()),
-                DENIED_AGE_MAX,
-            )
+        let age = match status.allowed {
+            true => ALLOWED_AGE_MAX,
+            false => DENIED_AGE_MAX,
         };
-        self.decisions.put(key, verdict.clone(), now + age);
-        Ok(verdict)
+        self.decisions.put(key, status.allowed, now + age);
+        Ok(status.allowed)
     }
 }
 
@@ -249,5 +243,36 @@ pub fn subresources_of(path: &str) -> &'static [&'static str] {
         _ if below("/healthz") => &["healthz", "proxy"],
         _ if below("/configz") => &["configz", "proxy"],
         _ => &["proxy"],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_is_one_of_the_nodes_subresources() {
+        for (path, expected) in [
+            ("/stats/summary", &["stats"][..]),
+            ("/metrics", &["metrics"]),
+            ("/metrics/cadvisor", &["metrics"]),
+            ("/logs/x", &["log"]),
+            ("/pods", &["pods", "proxy"]),
+            ("/healthz/ping", &["healthz", "proxy"]),
+            ("/configz", &["configz", "proxy"]),
+            ("/exec/n/p/c", &["proxy"]),
+            ("/podsandmore", &["proxy"]),
+            ("/", &["proxy"]),
+        ] {
+            assert_eq!(subresources_of(path), expected, "{path}");
+        }
+        for (method, verb) in [
+            ("GET", "get"),
+            ("HEAD", "get"),
+            ("POST", "create"),
+            ("DELETE", "delete"),
+        ] {
+            assert_eq!(verb_of(&method.parse().unwrap()), verb);
+        }
     }
 }

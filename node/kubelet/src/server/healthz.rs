@@ -1,23 +1,39 @@
 //! The loopback health port: plain HTTP, one question.
 
+use std::sync::Arc;
+use std::time::Duration;
+
 use bytes::Bytes;
 use http_body_util::Full;
 use hyper::service::service_fn;
-use hyper_util::rt::TokioIo;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::sync::Semaphore;
 
 use crate::managers::ManagerContext;
+
+/// Questions at a time; who comes later waits to be accepted.
+const CONNECTIONS_MAX: usize = 16;
+/// A client may take this long to say what it wants, and a connection to end.
+const HEAD_TIMEOUT: Duration = Duration::from_secs(5);
+const CONNECTION_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Serves for ever.
 pub async fn serve(context: ManagerContext) {
     let Some(listener) = context.listeners.take_health() else {
         return;
     };
+    let room = Arc::new(Semaphore::new(CONNECTIONS_MAX));
     loop {
+        let Ok(permit) = room.clone().acquire_owned().await else {
+            return;
+        };
         let Ok((stream, _)) = listener.accept().await else {
-            context.runtime.sleep(std::time::Duration::from_millis(50)).await;
+            context.runtime.sleep(Duration::from_millis(50)).await;
             continue;
         };
+        let runtime = context.runtime.clone();
         context.runtime.spawn("healthz connection", async move {
+            let _permit = permit;
             let service = service_fn(|request: http::Request<hyper::body::Incoming>| async move {
                 let found = request.uri().path() == "/healthz";
                 let (status, text) = if found {
@@ -30,9 +46,11 @@ pub async fn serve(context: ManagerContext) {
                     .body(Full::new(Bytes::from_static(text.as_bytes())))
             });
             // A client that leaves early is its own affair.
-            let _ = hyper::server::conn::http1::Builder::new()
-                .serve_connection(TokioIo::new(stream), service)
-                .await;
+            let connection = hyper::server::conn::http1::Builder::new()
+                .timer(TokioTimer::new())
+                .header_read_timeout(HEAD_TIMEOUT)
+                .serve_connection(TokioIo::new(stream), service);
+            let _ = runtime.timeout(CONNECTION_TIMEOUT, connection).await;
         });
     }
 }
