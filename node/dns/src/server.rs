@@ -147,7 +147,8 @@ impl Server {
         }
     }
 
-    async fn connections(self: &Arc<Self>, listener: &TcpListener) -> io::Result<()> {
+    /// Answers over connections, as many questions as a client has.
+    pub async fn connections(self: &Arc<Self>, listener: &TcpListener) -> io::Result<()> {
         loop {
             // The semaphore is never closed.
             let Ok(permit) = Arc::clone(&self.connections).acquire_owned().await else {

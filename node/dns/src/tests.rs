@@ -10,7 +10,8 @@ use machinery_meta::{ObjectHeader, ObjectKey};
 use machinery_runtime::Runtime;
 use serde_json::{Value, json};
 use std::sync::{Arc, RwLock};
-use tokio::net::UdpSocket;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream, UdpSocket};
 
 fn zone() -> Zone {
     let mut zone = Zone::new("cluster.local");
@@ -241,8 +242,8 @@ fn what_a_service_brought_goes_with_it() {
     );
 }
 
-#[test]
-fn too_many_addresses_are_cut_and_said_so() {
+/// With a service of a hundred endpoints.
+fn big_zone() -> Zone {
     let mut zone = zone();
     let endpoints: Vec<Value> = (1..=100)
         .map(|last| json!({"addresses": [format!("10.244.1.{last}")]}))
@@ -253,6 +254,12 @@ fn too_many_addresses_are_cut_and_said_so() {
         json!({"clusterIP": "None"}),
         &[json!({"endpoints": endpoints})],
     );
+    zone
+}
+
+#[test]
+fn too_many_addresses_are_cut_and_said_so() {
+    let zone = big_zone();
     let name = query("big.ns.svc.cluster.local", kind::A);
     let Resolution::Answer(small) = resolve(&zone, &name, 512) else {
         panic!()
@@ -289,4 +296,42 @@ async fn questions_over_udp_are_answered_and_others_refused() {
         let length = client.recv(&mut answer).await.unwrap();
         assert_eq!(shown(&answer[..length]), expected);
     }
+}
+
+#[tokio::test]
+async fn a_connection_is_answered_as_often_as_it_asks_and_in_full() {
+    let runtime = Runtime::real();
+    let server = Server::new(Arc::new(RwLock::new(big_zone())), Vec::new(), runtime.clone());
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let scope = runtime.child_scope();
+    scope
+        .runtime()
+        .spawn("server", async move { server.connections(&listener).await })
+        .detach();
+    let mut client = TcpStream::connect(address).await.unwrap();
+    let questions = [
+        "web.ns.svc.cluster.local",
+        "big.ns.svc.cluster.local",
+        "example.org",
+    ];
+    // All at once: the second does not wait for the first answer.
+    for name in questions {
+        let question = question(name, kind::A);
+        let length = u16::try_from(question.len()).unwrap().to_be_bytes();
+        client
+            .write_all(&[&length[..], &question].concat())
+            .await
+            .unwrap();
+    }
+    let mut answers = Vec::new();
+    for _ in questions {
+        let mut answer = vec![0; usize::from(client.read_u16().await.unwrap())];
+        client.read_exact(&mut answer).await.unwrap();
+        assert_eq!(answer[2] & 2, 0, "nothing is cut");
+        answers.push(shown(&answer));
+    }
+    assert_eq!(answers[0], "No Error; web.ns.svc.cluster.local. A 10.96.0.5");
+    assert_eq!(answers[1].matches(" A 10.244.1.").count(), 100);
+    assert_eq!(answers[2], "Query Refused");
 }
