@@ -16,7 +16,7 @@ pub(super) fn for_image(secret: &Secret, image: &str) -> Vec<AuthConfig> {
     let registry = registry_of(image);
     let table = entries.as_object().cloned().unwrap_or_default();
     let fitting = table.iter().filter(|(server, _)| fits(server, registry, image));
-    fitting.map(|(server, entry)| auth(server, entry)).collect()
+    fitting.map(|(_, entry)| auth(entry)).collect()
 }
 
 fn registry_of(image: &str) -> &str {
@@ -37,14 +37,46 @@ fn fits(server: &str, registry: &str, image: &str) -> bool {
     (host == registry || (docker(host) && docker(registry))) && (versioned || image.starts_with(plain))
 }
 
-fn auth(server: &str, entry: &Value) -> AuthConfig {
+fn auth(entry: &Value) -> AuthConfig {
     let text = |name: &str| entry[name].as_str().unwrap_or_default().to_string();
     AuthConfig {
         username: text("username"),
         password: text("password"),
         auth: text("auth"),
-        server_address: server.to_string(),
+        // As upstream's it names no server: containerd would read one as a URL, which an address with a port is not.
+        server_address: String::new(),
         identity_token: text("identitytoken"),
         registry_token: text("registrytoken"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(server: &str, image: &str, fits: bool) {
+        let config =
+            serde_json::json!({"auths": {server: {"username": "u", "password": "p", "auth": "dTpw"}}});
+        let mut secret = Secret::default();
+        let content = k8s_openapi::ByteString(serde_json::to_vec(&config).unwrap());
+        secret.data = Some([(".dockerconfigjson".to_owned(), content)].into());
+        let found = for_image(&secret, image);
+        assert_eq!(found.len(), usize::from(fits), "{server} for {image}");
+        for auth in found {
+            assert_eq!((auth.username.as_str(), auth.password.as_str()), ("u", "p"));
+            assert_eq!(auth.server_address, "");
+        }
+    }
+
+    #[test]
+    fn credentials_go_to_their_registry_alone() {
+        check("127.0.0.1:5000", "127.0.0.1:5000/a/b:1", true);
+        check("127.0.0.1:5000", "127.0.0.1:5001/a/b:1", false);
+        check("https://registry.test/v2/", "registry.test/a:1", true);
+        check("registry.test/team", "registry.test/team/a:1", true);
+        check("registry.test/team", "registry.test/other/a:1", false);
+        check("https://index.docker.io/v1/", "busybox:1", true);
+        check("registry.test", "busybox:1", false);
     }
 }
