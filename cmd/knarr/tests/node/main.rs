@@ -6,12 +6,15 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod access;
 mod commands;
 mod debug;
 mod lifecycle;
 mod probes;
+mod pulls;
 mod resize;
 mod services;
+mod settings;
 mod volumes;
 
 use std::process::ExitCode;
@@ -115,6 +118,46 @@ const STORIES: &[Story] = &[
     (
         "a_container_that_asks_for_it_is_restarted_to_be_resized",
         resize::a_container_that_asks_for_it_is_restarted_to_be_resized,
+    ),
+    (
+        "a_failed_tcp_probe_takes_readiness_away",
+        probes::a_failed_tcp_probe_takes_readiness_away,
+    ),
+    (
+        "a_pod_reaches_the_api_as_itself",
+        access::a_pod_reaches_the_api_as_itself,
+    ),
+    (
+        "the_node_answers_those_it_knows_and_who_may",
+        access::the_node_answers_those_it_knows_and_who_may,
+    ),
+    (
+        "the_nodes_health_is_told_on_the_loopback_only",
+        access::the_nodes_health_is_told_on_the_loopback_only,
+    ),
+    (
+        "a_pods_settings_reach_its_process",
+        settings::a_pods_settings_reach_its_process,
+    ),
+    (
+        "what_a_pod_may_not_is_refused",
+        settings::what_a_pod_may_not_is_refused,
+    ),
+    (
+        "a_port_of_the_node_leads_to_a_pod",
+        settings::a_port_of_the_node_leads_to_a_pod,
+    ),
+    (
+        "an_image_is_pulled_as_its_policy_says",
+        pulls::an_image_is_pulled_as_its_policy_says,
+    ),
+    (
+        "an_image_that_does_not_come_is_asked_for_again_later",
+        pulls::an_image_that_does_not_come_is_asked_for_again_later,
+    ),
+    (
+        "a_private_image_wants_the_pods_secret",
+        pulls::a_private_image_wants_the_pods_secret,
     ),
     (
         "volumes_of_every_kind_hold_what_they_say",

@@ -94,6 +94,24 @@ pub(crate) fn a_failed_readiness_probe_takes_traffic_away(cluster: &Cluster) {
     story.until("both to answer again", || answers(&["one", "two"]));
 }
 
+pub(crate) fn a_failed_tcp_probe_takes_readiness_away(cluster: &Cluster) {
+    let story = cluster.namespace("readiness-tcp");
+    let probes = "readinessProbe: {tcpSocket: {port: 80}, periodSeconds: 1, timeoutSeconds: 10}";
+    let serve = "httpd -p 80 -h /www; exec sleep 10000";
+    story.feed(&["apply"], &pod("main", serve, probes));
+    story.wait("pod/main", "condition=Ready");
+    story.kubectl(&["exec", "main", "--", "killall", "httpd"]);
+    story.wait("pod/main", "condition=Ready=false");
+    story.until("an event that says why", || {
+        story
+            .kubectl(&["events", "--for", "pod/main"])
+            .contains(":80: connect: connection refused")
+    });
+    story.kubectl(&["exec", "main", "--", "httpd", "-p", "80", "-h", "/www"]);
+    story.wait("pod/main", "condition=Ready");
+    assert_eq!(story.field("pod/main", RESTARTS), "0");
+}
+
 pub(crate) fn a_grpc_probe_is_asked(cluster: &Cluster) {
     let story = cluster.namespace("grpc");
     let probes = "readinessProbe: {grpc: {port: 9000}, periodSeconds: 1, timeoutSeconds: 10}";

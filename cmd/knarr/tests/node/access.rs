@@ -1,0 +1,181 @@
+//! Who reaches whom: pods the API, and clients the node.
+
+use crate::support::cluster::Cluster;
+use crate::support::image::TOOLS;
+use crate::support::kubectl::{Kubectl, text};
+use std::process::{Output, Stdio};
+
+pub(crate) fn a_pod_reaches_the_api_as_itself(cluster: &Cluster) {
+    let story = cluster.namespace("in-cluster");
+    let program = cluster.kubectl.program.display();
+    story.feed(
+        &["apply"],
+        &format!(
+            "
+apiVersion: v1
+kind: Pod
+metadata: {{name: main}}
+spec:
+  terminationGracePeriodSeconds: 1
+  volumes: [{{name: kubectl, hostPath: {{path: '{program}', type: File}}}}]
+  containers:
+  - name: main
+    image: {TOOLS}
+    imagePullPolicy: IfNotPresent
+    command: [sleep, '10000']
+    volumeMounts: [{{name: kubectl, mountPath: /bin/kubectl, readOnly: true}}]
+"
+        ),
+    );
+    story.wait("pod/main", "condition=Ready");
+    let inside = |words: &[&str]| story.kubectl(&[&["exec", "main", "--"], words].concat());
+    // By the service's address, as every client library does it.
+    let whoami = [
+        "kubectl",
+        "auth",
+        "whoami",
+        "-o",
+        "jsonpath={.status.userInfo.username}",
+    ];
+    assert_eq!(inside(&whoami), "system:serviceaccount:in-cluster:default");
+    // By its name, with the mounted authority and token.
+    let account = "/var/run/secrets/kubernetes.io/serviceaccount";
+    let by_name = format!(
+        "kubectl --server https://kubernetes.default --certificate-authority {account}/ca.crt --token $(cat {account}/token) get --raw /version"
+    );
+    let version = inside(&["sh", "-c", &by_name]);
+    assert!(version.contains("\"gitVersion\": \"v1.37"), "{version}");
+    // And may no more than its account.
+    let refused = story.refused(&["exec", "main", "--", "kubectl", "get", "secrets"]);
+    assert!(
+        refused
+            .contains("User \"system:serviceaccount:in-cluster:default\" cannot list resource \"secrets\""),
+        "{refused}"
+    );
+}
+
+/// kubectl as a bare client of one address: no kubeconfig, these credentials.
+fn ask(story: &Kubectl, server: &str, credentials: &[&str], words: &[&str]) -> Output {
+    let mut command = story.host.command(&story.program);
+    command.args([
+        "--kubeconfig=/dev/null",
+        "--insecure-skip-tls-verify",
+        "--server",
+        server,
+    ]);
+    command.args(credentials).args(words);
+    command.env("HOME", &story.folder).stdin(Stdio::null());
+    command.output().expect("kubectl starts")
+}
+
+pub(crate) fn the_node_answers_those_it_knows_and_who_may(cluster: &Cluster) {
+    let story = cluster.namespace("node-access");
+    let node = story.field(
+        "nodes",
+        "{.items[0].status.addresses[?(@.type==\"InternalIP\")].address}",
+    );
+    let name = story.field("nodes", "{.items[0].metadata.name}");
+    let kubelet = format!("https://{node}:10250");
+    let refused = |credentials: &[&str], words: &[&str], complaint: &str| {
+        let output = ask(&story, &kubelet, credentials, words);
+        let said = text(&output.stderr);
+        assert!(
+            !output.status.success() && said.contains(complaint),
+            "{words:?}: {said}"
+        );
+    };
+    let pods = ["get", "--raw", "/pods"];
+    refused(&["--token=nobody"], &pods, "You must be logged in to the server");
+    let token = story.kubectl(&["create", "token", "default"]);
+    let token = format!("--token={}", token.trim());
+    let user = "user=system:serviceaccount:node-access:default";
+    refused(
+        &[&token],
+        &pods,
+        &format!("Forbidden ({user}, verb=get, resource=nodes, subresource(s)=[pods proxy])"),
+    );
+    let exec = [
+        "create",
+        "--raw",
+        "/exec/node-access/main/main?command=id&output=1",
+        "-f",
+        "/dev/null",
+    ];
+    refused(
+        &[&token],
+        &exec,
+        &format!("Forbidden ({user}, verb=create, resource=nodes, subresource(s)=[proxy])"),
+    );
+    let (certificate, key) = certificate_of_nobody(&story);
+    let stranger = [
+        format!("--client-certificate={certificate}"),
+        format!("--client-key={key}"),
+    ];
+    refused(&stranger.each_ref().map(String::as_str), &pods, "");
+    // Who may by its role is answered.
+    let rule = [
+        "create",
+        "clusterrole",
+        "node-access",
+        "--verb=get",
+        "--resource=nodes/pods",
+    ];
+    story.kubectl(&rule);
+    let account = "--serviceaccount=node-access:reader";
+    story.kubectl(&["create", "serviceaccount", "reader"]);
+    story.kubectl(&[
+        "create",
+        "clusterrolebinding",
+        "node-access",
+        "--clusterrole=node-access",
+        account,
+    ]);
+    let token = story.kubectl(&["create", "token", "reader"]);
+    let token = format!("--token={}", token.trim());
+    let answer = ask(&story, &kubelet, &[&token], &pods);
+    assert!(
+        text(&answer.stdout).contains("\"kind\":\"PodList\""),
+        "{answer:?}"
+    );
+    // Through the API server it is the server that asks, for those who may.
+    let proxied = story.kubectl(&["get", "--raw", &format!("/api/v1/nodes/{name}/proxy/pods")]);
+    assert!(proxied.contains("PodList"), "{proxied}");
+}
+
+pub(crate) fn the_nodes_health_is_told_on_the_loopback_only(cluster: &Cluster) {
+    let story = cluster.namespace("node-health");
+    let node = story.field(
+        "nodes",
+        "{.items[0].status.addresses[?(@.type==\"InternalIP\")].address}",
+    );
+    let healthz = |address: &str| {
+        let server = format!("http://{address}:10248");
+        ask(&story, &server, &["--token=none"], &["get", "--raw", "/healthz"])
+    };
+    assert_eq!(text(&healthz("127.0.0.1").stdout), "ok");
+    let elsewhere = healthz(&node);
+    let said = text(&elsewhere.stderr);
+    assert!(!elsewhere.status.success() && said.contains("refused"), "{said}");
+}
+
+/// A client certificate that an authority of its own signed.
+fn certificate_of_nobody(story: &Kubectl) -> (String, String) {
+    let key = rcgen::KeyPair::generate().expect("a key");
+    let mut names = rcgen::CertificateParams::default();
+    names
+        .distinguished_name
+        .push(rcgen::DnType::CommonName, "kube-apiserver-kubelet-client");
+    names
+        .distinguished_name
+        .push(rcgen::DnType::OrganizationName, "system:masters");
+    let certificate = names.self_signed(&key).expect("a certificate");
+    let place = |name: &str, content: String| {
+        let path = story.folder.join(name);
+        std::fs::write(&path, content).expect("a file");
+        path.display().to_string()
+    };
+    (
+        place("nobody.crt", certificate.pem()),
+        place("nobody.key", key.serialize_pem()),
+    )
+}

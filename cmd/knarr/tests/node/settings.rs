@@ -1,0 +1,287 @@
+//! What a pod may say of its containers' surroundings, one pod a row, and what its process then sees.
+
+use crate::support::cluster::Cluster;
+use crate::support::image::TOOLS;
+use crate::support::kubectl::Kubectl;
+use crate::support::network::ask;
+use std::net::SocketAddr;
+
+/// What a row's pod has of its own: members of the pod, members of its container, its script.
+type Row = (
+    &'static str,
+    &'static str,
+    &'static str,
+    &'static str,
+    &'static str,
+);
+
+/// Name, pod, container, script, and what the script prints.
+const SEEN: &[Row] = &[
+    (
+        "env-from",
+        "",
+        "envFrom: [{configMapRef: {name: settings}}, {prefix: S_, secretRef: {name: password}}, {configMapRef: {name: missing, optional: true}}]",
+        "echo $color $size $S_word",
+        "blue 9 open sesame\n",
+    ),
+    (
+        "user",
+        "securityContext: {runAsUser: 1000, supplementalGroups: [3000]}",
+        "securityContext: {runAsGroup: 2000}",
+        "id -u; id -g; id -G",
+        "1000\n2000\n2000 3000\n",
+    ),
+    (
+        "capabilities",
+        "",
+        "securityContext: {capabilities: {drop: [ALL], add: [NET_BIND_SERVICE]}}",
+        "grep CapEff /proc/1/status",
+        "CapEff:\t0000000000000400\n",
+    ),
+    (
+        "read-only",
+        "",
+        "securityContext: {readOnlyRootFilesystem: true}",
+        "touch /x 2>/dev/null || echo refused",
+        "refused\n",
+    ),
+    (
+        "unprivileged",
+        "",
+        "",
+        "mount -t tmpfs none /tmp 2>/dev/null || echo refused",
+        "refused\n",
+    ),
+    (
+        "privileged",
+        "",
+        "securityContext: {privileged: true}",
+        "mount -t tmpfs none /tmp && echo mounted",
+        "mounted\n",
+    ),
+    (
+        "no-new-privileges",
+        "",
+        "securityContext: {allowPrivilegeEscalation: false}",
+        "grep NoNewPrivs /proc/1/status",
+        "NoNewPrivs:\t1\n",
+    ),
+    (
+        "seccomp",
+        "securityContext: {seccompProfile: {type: RuntimeDefault}}",
+        "",
+        "grep Seccomp: /proc/1/status",
+        "Seccomp:\t2\n",
+    ),
+    (
+        "no-seccomp",
+        "securityContext: {seccompProfile: {type: RuntimeDefault}}",
+        "securityContext: {seccompProfile: {type: Unconfined}}",
+        "grep Seccomp: /proc/1/status",
+        "Seccomp:\t0\n",
+    ),
+    (
+        "safe-sysctl",
+        "securityContext: {sysctls: [{name: net.ipv4.ip_unprivileged_port_start, value: '81'}]}",
+        "",
+        "cat /proc/sys/net/ipv4/ip_unprivileged_port_start",
+        "81\n",
+    ),
+    (
+        "runtime-class",
+        "runtimeClassName: settings-plain",
+        "",
+        "echo runs",
+        "runs\n",
+    ),
+    (
+        "host-aliases",
+        "hostAliases: [{ip: 192.0.2.7, hostnames: [one.test, two.test]}]",
+        "",
+        "grep one.test /etc/hosts",
+        "192.0.2.7\tone.test\ttwo.test\n",
+    ),
+    (
+        "dns-none",
+        "dnsPolicy: None, dnsConfig: {nameservers: [192.0.2.53], searches: [one.test], options: [{name: ndots, value: '2'}]}",
+        "",
+        "sort /etc/resolv.conf",
+        "nameserver 192.0.2.53\noptions ndots:2\nsearch one.test\n",
+    ),
+    (
+        "dns-default",
+        "dnsPolicy: Default",
+        "",
+        "grep -c cluster.local /etc/resolv.conf",
+        "0\n",
+    ),
+    (
+        "dns-cluster",
+        "",
+        "",
+        "grep -c 'search settings.svc.cluster.local svc.cluster.local cluster.local' /etc/resolv.conf",
+        "1\n",
+    ),
+    (
+        "dns-host-network",
+        "hostNetwork: true, dnsPolicy: ClusterFirstWithHostNet",
+        "",
+        "grep -c 'search settings.svc.cluster.local' /etc/resolv.conf",
+        "1\n",
+    ),
+    (
+        "host-network",
+        "hostNetwork: true",
+        "env: [{name: POD, valueFrom: {fieldRef: {fieldPath: status.podIP}}}, {name: NODE, valueFrom: {fieldRef: {fieldPath: status.hostIP}}}]",
+        "test $POD = $NODE && ip -o addr | grep -c \" $NODE/\"",
+        "1\n",
+    ),
+];
+
+fn pod((name, pod, container, script, _): &Row) -> String {
+    let comma = |text: &str| {
+        if text.is_empty() {
+            String::new()
+        } else {
+            format!("{text}, ")
+        }
+    };
+    let (pod, container) = (comma(pod), comma(container));
+    let script = script.replace('\'', "''");
+    let container = format!(
+        "{{name: main, image: '{TOOLS}', imagePullPolicy: IfNotPresent, {container}command: [sh, -c, '{script}']}}"
+    );
+    format!(
+        "{{apiVersion: v1, kind: Pod, metadata: {{name: {name}}}, spec: {{restartPolicy: Never, {pod}containers: [{container}]}}}}"
+    )
+}
+
+fn prepare(cluster: &Cluster, name: &str) -> Kubectl {
+    let story = cluster.namespace(name);
+    for (name, handler) in [("plain", "runc"), ("unknown", "nobody-knows")] {
+        story.feed(
+            &["apply"],
+            &format!(
+                "{{apiVersion: node.k8s.io/v1, kind: RuntimeClass, metadata: {{name: settings-{name}}}, handler: {handler}}}"
+            ),
+        );
+    }
+    story
+}
+
+pub(crate) fn a_pods_settings_reach_its_process(cluster: &Cluster) {
+    let story = prepare(cluster, "settings");
+    let settings = ["--from-literal=color=blue", "--from-literal=size=9"];
+    story.kubectl(&[&["create", "configmap", "settings"], &settings[..]].concat());
+    story.kubectl(&[
+        "create",
+        "secret",
+        "generic",
+        "password",
+        "--from-literal=word=open sesame",
+    ]);
+    let pods: Vec<String> = SEEN.iter().map(pod).collect();
+    story.feed(&["apply"], &pods.join("\n---\n"));
+    for (name, _, _, _, expected) in SEEN {
+        let pod = format!("pod/{name}");
+        story.until(&format!("{name} to end"), || {
+            matches!(
+                story.field(&pod, "{.status.phase}").as_str(),
+                "Succeeded" | "Failed"
+            )
+        });
+        assert_eq!(story.kubectl(&["logs", name]), *expected, "{name}");
+    }
+}
+
+/// Name, pod, container, script; then where a status or event says what.
+const REFUSED: &[(Row, &str)] = &[
+    (
+        (
+            "root",
+            "securityContext: {runAsNonRoot: true}",
+            "",
+            "true",
+            "{.status.containerStatuses[0].state.waiting.reason}",
+        ),
+        "container has runAsNonRoot and image will run as root (pod: \"root_refused(",
+    ),
+    (
+        (
+            "unsafe-sysctl",
+            "securityContext: {sysctls: [{name: kernel.shmmax, value: '1'}]}",
+            "",
+            "true",
+            "{.status.reason}",
+        ),
+        "forbidden sysctl: \"kernel.shmmax\" not allowlisted",
+    ),
+    (
+        (
+            "unknown-handler",
+            "runtimeClassName: settings-unknown",
+            "",
+            "true",
+            "{.status.phase}",
+        ),
+        "Failed to create pod sandbox: rpc error: code = Unknown desc = failed to get sandbox runtime: no runtime for \"nobody-knows\" is configured",
+    ),
+    (
+        (
+            "too-much-memory",
+            "",
+            "resources: {limits: {memory: 16Mi}}",
+            "tail /dev/zero",
+            "{.status.containerStatuses[0].state.terminated.reason}",
+        ),
+        "Container started",
+    ),
+];
+
+pub(crate) fn what_a_pod_may_not_is_refused(cluster: &Cluster) {
+    let story = prepare(cluster, "refused");
+    let reasons = [
+        "CreateContainerConfigError",
+        "SysctlForbidden",
+        "Pending",
+        "OOMKilled",
+    ];
+    let pods: Vec<String> = REFUSED.iter().map(|(row, _)| pod(row)).collect();
+    story.feed(&["apply"], &pods.join("\n---\n"));
+    for (((name, _, _, _, path), event), reason) in REFUSED.iter().zip(reasons) {
+        let pod = format!("pod/{name}");
+        story.wait_value(&pod, path, reason);
+        story.until(&format!("an event of {name}: {event}"), || {
+            story.kubectl(&["events", "--for", &pod]).contains(event)
+        });
+    }
+    assert_eq!(
+        story.field(
+            "pod/unsafe-sysctl",
+            "{.status.phase} {.status.message}{.status.containerStatuses}"
+        ),
+        "Failed Pod was rejected: forbidden sysctl: \"kernel.shmmax\" not allowlisted"
+    );
+}
+
+pub(crate) fn a_port_of_the_node_leads_to_a_pod(cluster: &Cluster) {
+    const PORT: u16 = 8099;
+    let story = cluster.namespace("host-port");
+    let container = format!(
+        "{{name: main, image: '{TOOLS}', imagePullPolicy: IfNotPresent, command: [httpd, -f, -p, '80', -h, /www], ports: [{{containerPort: 80, hostPort: {PORT}}}]}}"
+    );
+    story.feed(
+        &["apply"],
+        &format!(
+            "{{apiVersion: v1, kind: Pod, metadata: {{name: main}}, spec: {{terminationGracePeriodSeconds: 1, containers: [{container}]}}}}"
+        ),
+    );
+    story.wait("pod/main", "condition=Ready");
+    let node = story.field("pod/main", "{.status.hostIP}");
+    let address: SocketAddr = format!("{node}:{PORT}").parse().expect("an address and a port");
+    story.until("an answer", || {
+        ask(&cluster.host, address).as_deref() == Ok("well")
+    });
+    story.kubectl(&["delete", "pod", "main"]);
+    story.until("no answer", || ask(&cluster.host, address).is_err());
+}
