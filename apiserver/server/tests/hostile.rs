@@ -8,11 +8,10 @@ mod gate;
 use apiserver_server::ServerConfig;
 use apiserver_storage::{LogStorage, Storage};
 use bytes::Bytes;
-use common::{Cluster, config, start, start_on, start_with};
+use common::{Cluster, config, post_head, start, start_on, start_with};
 use gate::GatedStorage;
 use http::{Method, Request};
 use http_body_util::Full;
-use hyper_util::rt::{TokioExecutor, TokioIo};
 use serde_json::json;
 use std::sync::Arc;
 use std::time::Duration;
@@ -45,9 +44,7 @@ async fn who_sends_a_head_too_slowly_is_let_go() {
         b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
     ];
     for beginning in beginnings {
-        let mut stream = cluster.connect(Some(&cluster.admin)).await;
-        stream.write_all(beginning).await.unwrap();
-        stream.flush().await.unwrap();
+        let mut stream = cluster.sent(beginning).await;
         // What the server says before it hangs up is its own; that it does is what counts.
         let mut said = Vec::new();
         let _ = stream.read_to_end(&mut said).await;
@@ -58,15 +55,7 @@ async fn who_sends_a_head_too_slowly_is_let_go() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_connection_that_asked_once_may_be_quiet() {
     let cluster = impatient().await;
-    let stream = cluster.connect(Some(&cluster.admin)).await;
-    let io = TokioIo::new(stream);
-    let (mut sender, connection) = hyper::client::conn::http2::handshake(TokioExecutor::new(), io)
-        .await
-        .unwrap();
-    cluster
-        .runtime
-        .spawn("test-connection", async move { drop(connection.await) })
-        .detach();
+    let mut sender = cluster.http2().await;
     let ask = || {
         Request::builder()
             .uri("https://x/readyz")
@@ -117,14 +106,7 @@ async fn heads_are_bounded() {
 #[tokio::test(flavor = "multi_thread")]
 async fn requests_taken_back_at_once_leave_nothing_behind() {
     let cluster = start().await;
-    let io = TokioIo::new(cluster.connect(Some(&cluster.admin)).await);
-    let (mut sender, connection) = hyper::client::conn::http2::handshake(TokioExecutor::new(), io)
-        .await
-        .unwrap();
-    cluster
-        .runtime
-        .spawn("test-connection", async move { drop(connection.await) })
-        .detach();
+    let mut sender = cluster.http2().await;
     for _ in 0..20_000 {
         let ask = Request::builder()
             .uri(format!("https://x{CONFIG_MAPS}"))
@@ -151,16 +133,7 @@ async fn a_write_that_has_begun_ends_without_its_client() {
     let cluster = start_on(config(), Arc::clone(&gated) as Arc<dyn Storage>).await;
     let begun = gated.close_gate("/registry/configmaps/default/left");
     let body = config_map("left", 1);
-    let head = format!(
-        "POST {CONFIG_MAPS} HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n",
-        body.len()
-    );
-    let mut stream = cluster.connect(Some(&cluster.admin)).await;
-    stream
-        .write_all(format!("{head}{body}").as_bytes())
-        .await
-        .unwrap();
-    stream.flush().await.unwrap();
+    let stream = cluster.sent(post_head(CONFIG_MAPS, &body) + &body).await;
     begun.await.unwrap();
     drop(stream);
     // The server has seen it go once it answers somebody who came later.
@@ -274,10 +247,8 @@ async fn lists_are_made_as_memory_allows() {
     };
     // Larger than all there is, but alone: it is answered.
     assert!(yaml().await.is(200).body.len() > OBJECTS * OBJECT_BYTES);
-    let mut slow = cluster.connect(Some(&cluster.admin)).await;
     let head = format!("GET {CONFIG_MAPS} HTTP/1.1\r\nhost: x\r\naccept: application/yaml\r\n\r\n");
-    slow.write_all(head.as_bytes()).await.unwrap();
-    slow.flush().await.unwrap();
+    let mut slow = cluster.sent(head).await;
     slow.read_u8().await.unwrap();
     let refused = yaml().await.is(429);
     assert_eq!(refused.headers["retry-after"], "1");

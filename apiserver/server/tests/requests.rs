@@ -5,12 +5,10 @@
 mod common;
 
 use bytes::Bytes;
-use common::{config, start, start_with};
+use common::{config, post_head, start, start_with};
 use http::Method;
-use http_body_util::{BodyExt, Empty};
-use hyper_util::rt::{TokioExecutor, TokioIo};
+use http_body_util::{BodyExt, Full};
 use serde_json::json;
-use tokio::io::AsyncWriteExt;
 
 const CONFIG_MAPS: &str = "/api/v1/namespaces/default/configmaps";
 
@@ -63,15 +61,8 @@ async fn a_fresh_server_has_what_every_cluster_has() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_question_for_the_head_gets_no_body() {
     let cluster = start().await;
-    let stream = TokioIo::new(cluster.connect(cluster.admin().identity).await);
-    let (mut sender, connection) = hyper::client::conn::http2::handshake(TokioExecutor::new(), stream)
-        .await
-        .unwrap();
-    cluster
-        .runtime
-        .spawn("test-connection", async move { drop(connection.await) })
-        .detach();
-    let request = http::Request::head("https://test/healthz").body(Empty::<Bytes>::new());
+    let mut sender = cluster.http2().await;
+    let request = http::Request::head("https://test/healthz").body(Full::default());
     let response = sender.send_request(request.unwrap()).await.unwrap();
     assert_eq!(response.status(), 200);
     assert_eq!(response.headers()["content-length"], "2");
@@ -154,18 +145,8 @@ async fn unreadable_requests_get_upstreams_answers() {
 async fn a_client_that_leaves_while_sending_has_changed_nothing() {
     let cluster = start().await;
     let body = config_map("half");
-    let head = format!(
-        "POST {CONFIG_MAPS} HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n",
-        body.len()
-    );
-    let mut stream = cluster.connect(Some(&cluster.admin)).await;
-    stream.write_all(head.as_bytes()).await.unwrap();
-    stream
-        .write_all(&body.as_bytes()[..body.len() / 2])
-        .await
-        .unwrap();
-    stream.flush().await.unwrap();
-    drop(stream);
+    let half = &body[..body.len() / 2];
+    drop(cluster.sent(post_head(CONFIG_MAPS, &body) + half).await);
     cluster.admin().get(&format!("{CONFIG_MAPS}/half")).await.is(404);
 }
 
@@ -174,17 +155,7 @@ async fn a_client_that_leaves_after_sending_changes_all_or_nothing() {
     let cluster = start().await;
     for at in 0..20 {
         let body = config_map(&format!("left-{at}"));
-        let head = format!(
-            "POST {CONFIG_MAPS} HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n",
-            body.len()
-        );
-        let mut stream = cluster.connect(Some(&cluster.admin)).await;
-        stream
-            .write_all(format!("{head}{body}").as_bytes())
-            .await
-            .unwrap();
-        stream.flush().await.unwrap();
-        drop(stream);
+        drop(cluster.sent(post_head(CONFIG_MAPS, &body) + &body).await);
     }
     let list = cluster.admin().get(CONFIG_MAPS).await.is(200).json();
     for item in list["items"].as_array().unwrap() {

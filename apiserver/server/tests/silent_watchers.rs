@@ -7,7 +7,7 @@ mod common;
 
 use common::{Cluster, start};
 use serde_json::json;
-use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
+use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::net::TcpStream;
 use tokio_rustls::client::TlsStream;
 
@@ -42,12 +42,9 @@ async fn write(cluster: &Cluster, name: &str, round: usize) {
 }
 
 async fn watcher(cluster: &Cluster) -> TlsStream<TcpStream> {
-    let mut stream = cluster.connect(Some(&cluster.admin)).await;
     let head =
         format!("GET {CONFIG_MAPS}?watch=1&fieldSelector=metadata.name!%3Dx HTTP/1.1\r\nhost: x\r\n\r\n");
-    stream.write_all(head.as_bytes()).await.unwrap();
-    stream.flush().await.unwrap();
-    stream
+    cluster.sent(head).await
 }
 
 #[tokio::test(flavor = "multi_thread")]

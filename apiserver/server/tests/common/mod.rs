@@ -8,11 +8,13 @@ use apiserver_storage::{LogStorage, Storage};
 use bytes::Bytes;
 use http::{HeaderMap, Method, Request, StatusCode};
 use http_body_util::{BodyExt, Full};
-use hyper_util::rt::TokioIo;
+use hyper::client::conn::http2;
+use hyper_util::rt::{TokioExecutor, TokioIo};
 use machinery_runtime::{Runtime, Scope};
 use rustls::pki_types::ServerName;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
@@ -136,6 +138,33 @@ impl Cluster {
             .await
             .unwrap()
     }
+}
+
+impl Cluster {
+    /// A connection of the administrator's over which this was sent.
+    pub async fn sent(&self, bytes: impl AsRef<[u8]>) -> TlsStream<TcpStream> {
+        let mut stream = self.connect(Some(&self.admin)).await;
+        stream.write_all(bytes.as_ref()).await.unwrap();
+        stream.flush().await.unwrap();
+        stream
+    }
+
+    /// The administrator's requests over one connection of HTTP/2.
+    pub async fn http2(&self) -> http2::SendRequest<Full<Bytes>> {
+        let stream = TokioIo::new(self.connect(Some(&self.admin)).await);
+        let (sender, connection) = http2::handshake(TokioExecutor::new(), stream).await.unwrap();
+        let serving = async move { drop(connection.await) };
+        self.runtime.spawn("test-connection", serving).detach();
+        sender
+    }
+}
+
+/// The head of a request that posts a body of JSON.
+pub fn post_head(path: &str, body: &str) -> String {
+    format!(
+        "POST {path} HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n",
+        body.len()
+    )
 }
 
 impl Ask<'_> {
