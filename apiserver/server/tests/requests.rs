@@ -177,3 +177,35 @@ async fn dropping_a_server_ends_it() {
     assert!(tokio::net::TcpStream::connect(address).await.is_err());
     drop(runtime);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_not_enforced_is_told_however_it_comes() {
+    let cluster = start().await;
+    let budgets = "/apis/policy/v1/namespaces/default/poddisruptionbudgets";
+    let budget = |name: &str| {
+        json!({"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": {"name": name},
+            "spec": {"minAvailable": 1, "selector": {"matchLabels": {"app": "web"}}}})
+        .to_string()
+    };
+    let told = |answer: &common::Answer| {
+        let mut warnings = answer.headers.get_all("warning").iter();
+        warnings.any(|own| {
+            own.to_str()
+                .unwrap()
+                .contains("stored but not enforced by this server yet")
+        })
+    };
+    assert!(told(
+        &cluster.admin().post(budgets, budget("posted")).await.is(201)
+    ));
+    let apply = async || {
+        let ask = cluster
+            .admin()
+            .header("content-type", "application/apply-patch+yaml");
+        let path = format!("{budgets}/applied?fieldManager=test");
+        ask.send(Method::PATCH, &path, Bytes::from(budget("applied")))
+            .await
+    };
+    assert!(told(&apply().await.is(201)));
+    assert!(!told(&apply().await.is(200)), "only what is new is told of");
+}

@@ -100,6 +100,7 @@ async fn write(
 ) -> Result<Response<Body>, RegistryError> {
     let written = carry_out(this, call, part(call), change, options).await?;
     let code = if written.created() {
+        warn_not_enforced(call);
         StatusCode::CREATED
     } else {
         StatusCode::OK

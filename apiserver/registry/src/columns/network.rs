@@ -1,6 +1,6 @@
 //! Networking, discovery and certificates.
 
-use super::words::{NONE, UNSET, first_then_more, name, object_age, or, selector, text};
+use super::words::{NONE, UNSET, first_then_more, labels, name, object_age, or, selector, text};
 use super::{Cell, KindCells, human_duration};
 use jiff::Timestamp;
 use machinery_schema::Ref;
@@ -15,6 +15,7 @@ pub(super) fn cells(group: &str, plural: &str) -> Option<KindCells> {
         ("discovery.k8s.io", "endpointslices") => endpoint_slice,
         ("certificates.k8s.io", "certificatesigningrequests") => signing_request,
         ("certificates.k8s.io", "clustertrustbundles") => trust_bundle,
+        ("certificates.k8s.io", "podcertificaterequests") => pod_certificate_request,
         _ => return None,
     })
 }
@@ -174,5 +175,26 @@ fn trust_bundle(object: Ref<'_>, _now: Timestamp) -> Vec<Cell> {
     vec![
         name(object),
         or(object.str_at(&["spec", "signerName"]), NONE).into(),
+    ]
+}
+
+fn pod_certificate_request(object: Ref<'_>, _now: Timestamp) -> Vec<Cell> {
+    let conditions = object
+        .get("status")
+        .into_iter()
+        .flat_map(|status| status.list("conditions"));
+    let states = ["Issued", "Denied", "Failed"];
+    let state = conditions
+        .map(|condition| condition.str("type"))
+        .filter(|own| states.contains(own))
+        .last();
+    vec![
+        name(object),
+        text(object, &["spec", "podName"]),
+        text(object, &["spec", "serviceAccountName"]),
+        text(object, &["spec", "nodeName"]),
+        text(object, &["spec", "signerName"]),
+        state.unwrap_or("Pending").into(),
+        labels(object.at(&["spec", "unverifiedUserAnnotations"])).into(),
     ]
 }
