@@ -4,7 +4,7 @@ use crate::validation::Path;
 use machinery_schema::Ref;
 
 /// Resources whose objects nothing acts on, with what is missing.
-const NOT_ENFORCED: [(&str, &str, &str); 26] = [
+const NOT_ENFORCED: [(&str, &str, &str); 32] = [
     ("", "limitranges", "limits"),
     (
         "",
@@ -77,6 +77,7 @@ const NOT_ENFORCED: [(&str, &str, &str); 26] = [
         "prioritylevelconfigurations",
         "requests are not classified by it",
     ),
+    ("networking.k8s.io", "ingressclasses", "no gateway acts on it"),
     ("networking.k8s.io", "ingresses", "no gateway acts on it"),
     ("networking.k8s.io", "networkpolicies", "traffic is not filtered"),
     (
@@ -84,8 +85,21 @@ const NOT_ENFORCED: [(&str, &str, &str); 26] = [
         "poddisruptionbudgets",
         "its status is not kept up to date",
     ),
+    ("resource.k8s.io", "deviceclasses", "devices are not allocated"),
+    ("resource.k8s.io", "devicetaintrules", "devices are not allocated"),
     ("resource.k8s.io", "resourceclaims", "devices are not allocated"),
+    (
+        "resource.k8s.io",
+        "resourceclaimtemplates",
+        "devices are not allocated",
+    ),
+    ("storage.k8s.io", "storageclasses", "volumes are not provisioned"),
     ("storage.k8s.io", "volumeattachments", "volumes are not attached"),
+    (
+        "storage.k8s.io",
+        "volumeattributesclasses",
+        "volumes are not changed",
+    ),
     (
         "storagemigration.k8s.io",
         "storageversionmigrations",

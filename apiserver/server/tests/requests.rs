@@ -208,4 +208,14 @@ async fn what_is_not_enforced_is_told_however_it_comes() {
     };
     assert!(told(&apply().await.is(201)));
     assert!(!told(&apply().await.is(200)), "only what is new is told of");
+    let namespace = |name: &str, level: &str| {
+        let labels = json!({"pod-security.kubernetes.io/enforce": level});
+        json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}})
+            .to_string()
+    };
+    let namespaces = "/api/v1/namespaces";
+    let strict = namespace("strict", "restricted");
+    assert!(told(&cluster.admin().post(namespaces, strict).await.is(201)));
+    let open = namespace("open", "privileged");
+    assert!(!told(&cluster.admin().post(namespaces, open).await.is(201)));
 }
