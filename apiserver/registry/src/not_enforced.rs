@@ -148,21 +148,3 @@ pub(crate) fn volumes(path: &Path<'_>, spec: Ref<'_>) -> Vec<String> {
     }
     warnings
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use machinery_schema::Tree;
-
-    #[test]
-    fn volumes_that_no_node_provides_are_told_by_their_type() {
-        let spec = r#"{"volumes": [{"name": "a", "emptyDir": {}}, {"name": "b", "persistentVolumeClaim": {"claimName": "c"}},
-            {"name": "d", "nfs": {"server": "s", "path": "/p"}}, {"name": "e", "projected": {}}]}"#;
-        let spec = Tree::from_json(spec).unwrap();
-        let told = volumes(&Path::of("spec.volumes"), spec.root());
-        let expected = ["spec.volumes[1].persistentVolumeClaim", "spec.volumes[2].nfs"].map(|path| {
-            format!("{path}: stored but not enforced by this server yet: nodes do not provide volumes of this type")
-        });
-        assert_eq!(told, expected);
-    }
-}

@@ -68,8 +68,8 @@ pub(crate) fn record_fingerprint(schema: &Schema, selectable: &[Selectable]) -> 
         digest.update(&field.label);
         digest.update([0]);
     }
-    let bytes: [u8; 32] = digest.finalize().into();
-    bytes[..8].iter().fold(0, |all, byte| all << 8 | u64::from(*byte))
+    let [a, b, c, d, e, f, g, h, ..]: [u8; 32] = digest.finalize().into();
+    u64::from_be_bytes([a, b, c, d, e, f, g, h])
 }
 
 /// Brings objects from one version's form into another's.

@@ -208,6 +208,15 @@ async fn what_is_not_enforced_is_told_however_it_comes() {
     };
     assert!(told(&apply().await.is(201)));
     assert!(!told(&apply().await.is(200)), "only what is new is told of");
+    let set = json!({"apiVersion": "apps/v1", "kind": "ReplicaSet", "metadata": {"name": "web"}, "spec": {
+        "selector": {"matchLabels": {"app": "web"}}, "template": {"metadata": {"labels": {"app": "web"}}, "spec": {
+            "containers": [{"name": "c", "image": "i"}], "volumes": [{"name": "a", "emptyDir": {}},
+                {"name": "b", "persistentVolumeClaim": {"claimName": "c"}}]}}}});
+    let sets = "/apis/apps/v1/namespaces/default/replicasets";
+    let answer = cluster.admin().post(sets, set.to_string()).await.is(201);
+    let volume =
+        "spec.template.spec.volumes[1].persistentVolumeClaim: stored but not enforced by this server yet";
+    assert!(answer.headers["warning"].to_str().unwrap().contains(volume));
     let namespace = |name: &str, level: &str| {
         let labels = json!({"pod-security.kubernetes.io/enforce": level});
         json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}})

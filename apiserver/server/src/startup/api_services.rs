@@ -77,15 +77,12 @@ impl Wanted {
     }
 
     fn object(&self, managed: &str) -> String {
-        let mut object = json!({
+        let object = json!({
             "apiVersion": "apiregistration.k8s.io/v1",
             "kind": "APIService",
             "metadata": {"name": self.name(), "labels": {MANAGED: managed}},
             "spec": self.spec(),
         });
-        if self.group.is_empty() {
-            object["spec"].as_object_mut().map(|spec| spec.remove("group"));
-        }
         object.to_string()
     }
 

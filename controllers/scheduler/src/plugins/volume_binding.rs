@@ -38,10 +38,9 @@ impl Plugin for VolumeBinding {
             let reason = "pod has unbound immediate PersistentVolumeClaims";
             return Err(Rejection::unresolvable(reason));
         }
-        let bound = claims.iter().filter(|claim| claim.bound);
-        let missing = bound
-            .into_iter()
-            .find(|claim| volumes.volume(&claim.volume).is_none());
+        let missing = claims
+            .iter()
+            .find(|claim| claim.bound && volumes.volume(&claim.volume).is_none());
         match missing {
             Some(claim) => Err(Rejection::unresolvable(format!(
                 "persistentvolume {:?} not found",

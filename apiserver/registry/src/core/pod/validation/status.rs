@@ -129,11 +129,12 @@ fn starts_again(container: Ref<'_>, spec: Ref<'_>, code: i64) -> bool {
     if !own.is_empty() && rule_restarts(container, code) {
         return true;
     }
-    match if own.is_empty() {
+    let policy = if own.is_empty() {
         spec.str("restartPolicy")
     } else {
         own
-    } {
+    };
+    match policy {
         "Never" => false,
         "OnFailure" => code != 0,
         _ => true,
