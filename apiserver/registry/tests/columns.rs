@@ -1,0 +1,31 @@
+//! Tables as upstream's server heads them (`src/columns/heads.tsv`), with a cell below each head.
+
+use apiserver_registry::kinds;
+use jiff::Timestamp;
+use machinery_schema::Tree;
+
+const HEADS: &str = include_str!("../src/columns/heads.tsv");
+
+/// The names of a resource's heads; none for a kind that upstream shows by name and creation time.
+fn heads(resource: &str) -> Vec<&'static str> {
+    let mut lines = HEADS.lines().skip_while(|line| *line != resource);
+    lines.next();
+    let own = lines.map_while(|line| line.strip_prefix('\t'));
+    own.filter_map(|line| line.split('\t').next()).collect()
+}
+
+#[test]
+fn every_kind_has_upstreams_heads_and_a_cell_below_each() {
+    for row in kinds::built_in() {
+        let resource = format!("{}/{}/{}", row.gvk.group, row.gvk.version, row.plural);
+        let own: Vec<&str> = row.columns.heads.iter().map(|head| head.name.as_str()).collect();
+        let upstreams = heads(&resource);
+        assert!(
+            upstreams.is_empty() || own == upstreams,
+            "{resource}: {own:?}, upstream {upstreams:?}"
+        );
+        let empty = Tree::new(&row.schema, row.ty);
+        let cells = (row.columns.cells)(empty.root(), Timestamp::UNIX_EPOCH);
+        assert_eq!(cells.len(), own.len(), "{resource}");
+    }
+}
