@@ -22,9 +22,28 @@ pub(super) fn cells(group: &str, plural: &str) -> Option<KindCells> {
         ("", "resourcequotas") => quota,
         ("", "secrets") => secret,
         ("", "serviceaccounts") => name_and_age,
+        ("", "componentstatuses") => component_status,
         ("", "services") => service,
         _ => return None,
     })
+}
+
+fn component_status(object: Ref<'_>, _now: Timestamp) -> Vec<Cell> {
+    let healthy = object
+        .list("conditions")
+        .find(|condition| condition.str("type") == "Healthy");
+    let status = match healthy.map(|condition| condition.str("status")) {
+        None => "Unknown",
+        Some("True") => "Healthy",
+        Some(_) => "Unhealthy",
+    };
+    let said = |member| healthy.map_or("", |condition| condition.str(member));
+    vec![
+        name(object),
+        status.into(),
+        said("message").into(),
+        said("error").into(),
+    ]
 }
 
 pub(super) fn name_and_age(object: Ref<'_>, now: Timestamp) -> Vec<Cell> {

@@ -62,14 +62,10 @@ impl Strategy for SecretStrategy {
     fn validate_update(
         &self,
         _ctx: &RequestContext,
-        part: Part,
+        _part: Part,
         object: Ref<'_>,
         old: Ref<'_>,
     ) -> Vec<FieldError> {
-        if part == Part::Status {
-            Vec::new()
-        } else {
-            validation::validate_update(object, old)
-        }
+        validation::validate_update(object, old)
     }
 }
