@@ -144,8 +144,13 @@ pub fn container_context(
         let (pod, name) = (full_name_with_uid(pod), &container.name);
         StartError::config(format!("{problem} (pod: {pod:?}, container: {name})"))
     })?;
+    let unmasked = own.proc_mount.as_deref() == Some("Unmasked");
+    if unmasked && spec(pod).host_users != Some(false) {
+        // The rights of the machine's own users reach through an open /proc.
+        return Err(StartError::config("`hostUsers` must be false to use `Unmasked`"));
+    }
     let all_rights = own.privileged == Some(true);
-    let masked = !all_rights && own.proc_mount.as_deref() != Some("Unmasked");
+    let masked = !all_rights && !unmasked;
     let capabilities = own.capabilities.clone().unwrap_or_default();
     Ok(v1::LinuxContainerSecurityContext {
         capabilities: Some(v1::Capability {
@@ -217,5 +222,29 @@ fn check_non_root(
         )),
         (None, None | Some(0), _) => Err("container has runAsNonRoot and image will run as root".to_owned()),
         (None, Some(_), _) => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_open_proc_is_for_pods_with_users_of_their_own() {
+        let pod = |host_users: &str| -> Pod {
+            let text = format!(
+                r#"{{"spec":{{{host_users}"containers":[{{"name":"c","securityContext":{{"procMount":"Unmasked"}}}}]}}}}"#
+            );
+            serde_json::from_str(&text).unwrap()
+        };
+        let context = |pod: &Pod| container_context(pod, &spec(pod).containers[0], &ImageUser::default(), "");
+        let refused = context(&pod("")).unwrap_err();
+        assert_eq!(refused.message, "`hostUsers` must be false to use `Unmasked`");
+        assert!(
+            context(&pod(r#""hostUsers":false,"#))
+                .unwrap()
+                .masked_paths
+                .is_empty()
+        );
     }
 }

@@ -9,6 +9,7 @@
 //! that equals the last one.
 
 pub mod backoff;
+mod conditions;
 pub mod ephemeral;
 pub mod observed;
 pub mod plan;

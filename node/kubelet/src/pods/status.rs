@@ -6,15 +6,15 @@ use std::net::IpAddr;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{
     Container, ContainerState as ApiState, ContainerStateRunning, ContainerStateTerminated,
-    ContainerStateWaiting, ContainerStatus, ContainerUser, HostIP, LinuxContainerUser, Pod, PodCondition,
-    PodIP, PodStatus, VolumeMountStatus,
+    ContainerStateWaiting, ContainerStatus, ContainerUser, HostIP, LinuxContainerUser, Pod, PodIP, PodStatus,
+    VolumeMountStatus,
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
+use super::conditions::conditions;
 use super::ephemeral::ephemeral_containers;
 use super::observed::{ContainerState, ObservedContainer, ObservedPod};
 use super::resize::actual::ResourceView;
-use super::resize::told::ResizeState;
 use super::{ContainerKind, RestartPolicy, all_containers, spec};
 use crate::probes::ProbeView;
 
@@ -93,7 +93,7 @@ fn by_name(mut statuses: Vec<ContainerStatus>) -> Vec<ContainerStatus> {
     statuses
 }
 
-fn seconds(time: Timestamp) -> Time {
+pub(super) fn seconds(time: Timestamp) -> Time {
     Time(Timestamp::from_second(time.as_second()).unwrap_or(time))
 }
 
@@ -349,7 +349,7 @@ fn volume_mounts(container: &Container) -> Option<Vec<VolumeMountStatus>> {
     (!mounts.is_empty()).then_some(mounts)
 }
 
-fn terminated(status: &ContainerStatus) -> Option<&ContainerStateTerminated> {
+pub(super) fn terminated(status: &ContainerStatus) -> Option<&ContainerStateTerminated> {
     status.state.as_ref()?.terminated.as_ref()
 }
 
@@ -430,173 +430,4 @@ fn stopped(status: &ContainerStatus) -> Option<&ContainerStateTerminated> {
             None
         }
     })
-}
-
-/// Our own conditions, the readiness gates' effect included; those of others stay as they are.
-fn conditions(input: &StatusInput<'_>, status: &PodStatus) -> Vec<PodCondition> {
-    let phase = status.phase.as_deref().unwrap_or_default();
-    let ended = matches!(phase, "Succeeded" | "Failed");
-    let sandbox_ready = input.observed.sandbox().is_some_and(|sandbox| sandbox.ready);
-    let containers = containers_ready(input, status, phase);
-    let ready = pod_ready(input, &containers);
-    let verdicts = [
-        (
-            "PodReadyToStartContainers",
-            Verdict::plain(sandbox_ready && !(ended && input.terminal)),
-        ),
-        ("Initialized", initialized(input, status, phase)),
-        ("Ready", ready),
-        ("ContainersReady", containers),
-        ("PodScheduled", Verdict::plain(true)),
-    ];
-    let mut conditions = input.previous.conditions.clone().unwrap_or_default();
-    for (kind, verdict) in verdicts {
-        set_condition(&mut conditions, input, kind, verdict);
-    }
-    match input.terminal {
-        true => ResizeState::default().put_into(&mut conditions, input.now),
-        false => input.resources.state.put_into(&mut conditions, input.now),
-    }
-    conditions
-}
-
-#[derive(Debug, Clone, Default)]
-struct Verdict {
-    truth: bool,
-    reason: Option<String>,
-    message: Option<String>,
-}
-
-impl Verdict {
-    fn plain(truth: bool) -> Self {
-        Self {
-            truth,
-            reason: None,
-            message: None,
-        }
-    }
-
-    fn no(reason: &str, message: &str) -> Self {
-        let message = (!message.is_empty()).then(|| message.to_string());
-        Self {
-            truth: false,
-            reason: Some(reason.to_string()),
-            message,
-        }
-    }
-}
-
-fn set_condition(conditions: &mut Vec<PodCondition>, input: &StatusInput<'_>, kind: &str, verdict: Verdict) {
-    let text = if verdict.truth { "True" } else { "False" };
-    let found = conditions.iter_mut().find(|condition| condition.type_ == kind);
-    let since = match &found {
-        Some(condition) if condition.status == text => condition.last_transition_time.clone(),
-        _ => Some(seconds(input.now)),
-    };
-    let condition = PodCondition {
-        type_: kind.to_string(),
-        status: text.to_string(),
-        reason: verdict.reason,
-        message: verdict.message,
-        last_probe_time: None,
-        last_transition_time: since,
-        observed_generation: input.pod.metadata.generation,
-    };
-    match found {
-        Some(place) => *place = condition,
-        None => conditions.push(condition),
-    }
-}
-
-fn initialized(input: &StatusInput<'_>, status: &PodStatus, phase: &str) -> Verdict {
-    let began = status
-        .container_statuses
-        .iter()
-        .flatten()
-        .any(|status| status.container_id.is_some());
-    let kinds = spec(input.pod)
-        .init_containers
-        .iter()
-        .flatten()
-        .map(super::init_kind);
-    let statuses = status.init_container_statuses.iter().flatten();
-    let incomplete: Vec<&str> = kinds
-        .zip(statuses)
-        .filter(|(kind, status)| match kind {
-            ContainerKind::Sidecar => status.started != Some(true) && terminated(status).is_none(),
-            _ => !status.ready,
-        })
-        .map(|(_, status)| status.name.as_str())
-        .collect();
-    if phase == "Succeeded" {
-        return Verdict {
-            truth: true,
-            reason: Some("PodCompleted".into()),
-            message: None,
-        };
-    }
-    if incomplete.is_empty() || began {
-        return Verdict::plain(true);
-    }
-    let message = format!("containers with incomplete status: [{}]", incomplete.join(" "));
-    Verdict::no("ContainersNotInitialized", &message)
-}
-
-fn containers_ready(input: &StatusInput<'_>, status: &PodStatus, phase: &str) -> Verdict {
-    match phase {
-        "Succeeded" => return Verdict::no("PodCompleted", ""),
-        "Failed" => return Verdict::no("PodFailed", ""),
-        _ => {}
-    }
-    let kinds = spec(input.pod)
-        .init_containers
-        .iter()
-        .flatten()
-        .map(super::init_kind);
-    let sidecars = kinds
-        .zip(status.init_container_statuses.iter().flatten())
-        .filter(|(kind, _)| *kind == ContainerKind::Sidecar)
-        .map(|(_, status)| status);
-    let all: Vec<&ContainerStatus> = sidecars
-        .chain(status.container_statuses.iter().flatten())
-        .collect();
-    let unready: Vec<&str> = all
-        .iter()
-        .filter(|status| !status.ready)
-        .map(|status| status.name.as_str())
-        .collect();
-    if unready.is_empty() {
-        return Verdict::plain(true);
-    }
-    Verdict::no(
-        "ContainersNotReady",
-        &format!("containers with unready status: [{}]", unready.join(" ")),
-    )
-}
-
-fn pod_ready(input: &StatusInput<'_>, containers: &Verdict) -> Verdict {
-    if !containers.truth {
-        return containers.clone();
-    }
-    let given = input.previous.conditions.iter().flatten();
-    let holds = |gate: &str| {
-        given
-            .clone()
-            .any(|found| found.type_ == gate && found.status == "True")
-    };
-    let gates = spec(input.pod).readiness_gates.iter().flatten();
-    let missing: Vec<String> = gates
-        .filter(|gate| !holds(&gate.condition_type))
-        .map(|gate| {
-            format!(
-                "corresponding condition of pod readiness gate \"{}\" does not exist.",
-                gate.condition_type
-            )
-        })
-        .collect();
-    if missing.is_empty() {
-        Verdict::plain(true)
-    } else {
-        Verdict::no("ReadinessGatesNotReady", &missing.join(", "))
-    }
 }

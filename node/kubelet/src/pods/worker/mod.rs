@@ -1,7 +1,8 @@
 //! One pod's worker: observe, decide, act, report; then wait to be woken. [`ending`] has how it ends, [`resizing`] how
-//! its resources change.
+//! its resources change, [`reporting`] what is said of it.
 
 mod ending;
+mod reporting;
 mod resizing;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -10,7 +11,6 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Pod, PodStatus};
-use kube::api::{Api, Patch, PatchParams};
 use machinery_runtime::Runtime;
 use node_sys::mount::Mounter;
 use node_volume::{ObjectSource, VolumeSet};
@@ -21,16 +21,13 @@ use super::backoff::BackOff;
 use super::observed::{ContainerState, ObservedPod, observe};
 use super::plan::{Plan, Snapshot, plan};
 use super::resize::Record;
-use super::resize::actual::ResourceView;
 use super::resize::room::Room;
 use super::resize::told::ResizeState;
-use super::status::{StatusInput, generate};
-use super::status_patch::status_patch;
-use super::{full_name, full_name_with_uid, name, namespace, spec, termination, uid};
+use super::{full_name, full_name_with_uid, spec, termination, uid};
 use crate::api::events::{EventKind, EventRecorder};
 use crate::api::objects::Objects;
 use crate::containers::control::{ContainerControl, PodFacilities};
-use crate::containers::{files, sysctl};
+use crate::containers::files;
 use crate::probes::ProbeManager;
 
 /// After a failed step the pod is looked at again after this long, as upstream's.
@@ -520,90 +517,6 @@ impl PodWorker {
             }
         }
     }
-
-    /// What the status says now; our own last word if the API server has not told us of a newer.
-    fn previous(&self, pod: &Pod) -> PodStatus {
-        let theirs = pod.status.clone().unwrap_or_default();
-        match &self.written {
-            Some((revision, status)) if *revision >= revision_of(pod) => status.clone(),
-            _ => theirs,
-        }
-    }
-
-    /// Writes the status if it differs; false if that could not be done.
-    async fn report(&mut self, pod: &Pod, observed: &ObservedPod, terminal: bool) -> bool {
-        let previous = self.previous(pod);
-        let view = self.probes.view();
-        let status = generate(&StatusInput {
-            pod,
-            previous: &previous,
-            observed,
-            waiting: &self.waiting,
-            resources: ResourceView {
-                state: &self.resize,
-                actuated: self.actuated(),
-                limits: &self.limits(pod, observed),
-            },
-            probes: &view,
-            node_ip: self.context.control.config.node_ip,
-            terminal,
-            failure: self.failure.as_ref(),
-            now: self.now(),
-        });
-        let Some(patch) = status_patch(uid(pod), &previous, &status) else {
-            return true;
-        };
-        let api: Api<Pod> = Api::namespaced(self.context.client.clone(), namespace(pod));
-        match api
-            .patch_status(name(pod), &PatchParams::default(), &Patch::Strategic(&patch))
-            .await
-        {
-            Ok(answer) => {
-                self.written = Some((revision_of(&answer), answer.status.unwrap_or(status)));
-                true
-            }
-            // It has gone, or another of its name is there: the watch will say so.
-            Err(kube::Error::Api(refused)) if refused.code == 404 || refused.code == 409 => true,
-            Err(error) => {
-                tracing::debug!(pod = %full_name(pod), error = %error, "status not written");
-                false
-            }
-        }
-    }
-
-    fn deadline(&self, pod: &Pod) -> Option<Timestamp> {
-        let seconds = spec(pod).active_deadline_seconds?;
-        let start = self.previous(pod).start_time?.0;
-        start
-            .checked_add(Duration::from_secs(u64::try_from(seconds).unwrap_or(0)))
-            .ok()
-    }
-
-    /// At the first look: what this node never runs is rejected.
-    fn admit(&mut self, pod: &Pod) {
-        if self.record.is_some() || self.failure.is_some() || self.ended {
-            return;
-        }
-        if let Some(problem) = sysctl::forbidden(pod, &self.context.control.kernel_version) {
-            self.context
-                .events
-                .pod(pod, EventKind::Warning, sysctl::FORBIDDEN, problem.as_str());
-            self.failure = Some((sysctl::FORBIDDEN.into(), format!("Pod was rejected: {problem}")));
-        }
-    }
-
-    fn check_deadline(&mut self, pod: &Pod) {
-        if self.failure.is_none()
-            && !self.ended
-            && self.deadline(pod).is_some_and(|deadline| deadline <= self.now())
-        {
-            let message = "Pod was active on the node longer than the specified deadline";
-            self.context
-                .events
-                .pod(pod, EventKind::Normal, "DeadlineExceeded", message);
-            self.failure = Some(("DeadlineExceeded".into(), message.into()));
-        }
-    }
 }
 
 /// How acting went.
@@ -612,14 +525,6 @@ enum Acted {
     Yes,
     No,
     Failed,
-}
-
-fn revision_of(pod: &Pod) -> u64 {
-    pod.metadata
-        .resource_version
-        .as_ref()
-        .and_then(|revision| revision.parse().ok())
-        .unwrap_or(0)
 }
 
 fn has_object_volumes(pod: &Pod) -> bool {
