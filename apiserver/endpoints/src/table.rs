@@ -124,7 +124,14 @@ pub(crate) fn table_row(columns: &Columns, object: &Tree, now: Timestamp, shown:
         }
         out.extend_from_slice(cell_json(cell).as_bytes());
     }
-    out.extend_from_slice(b"],\"object\":");
+    out.push(b']');
+    if let Some(completed) = columns.completed.and_then(|completed| completed(object.root())) {
+        let (reason, message) = (quoted(completed.reason), quoted(completed.message));
+        let condition =
+            format!(r#"{{"type":"Completed","status":"True","reason":{reason},"message":{message}}}"#);
+        out.extend_from_slice(format!(",\"conditions\":[{condition}]").as_bytes());
+    }
+    out.extend_from_slice(b",\"object\":");
     out.extend_from_slice(shown.unwrap_or(b"null"));
     out.push(b'}');
     out

@@ -179,3 +179,40 @@ async fn a_scale_has_columns() {
     assert_eq!(heads, ["Name", "Desired", "Available", "Age"]);
     assert_eq!(rows[0][..3], [json!("web"), json!(3), json!(0)]);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_row_says_how_its_pod_ended() {
+    let cluster = start().await;
+    let of = |kind: &str, name: &str| json!({"apiVersion": "v1", "kind": kind, "metadata": {"name": name}});
+    let accounts = "/api/v1/namespaces/default/serviceaccounts";
+    let account = of("ServiceAccount", "default").to_string();
+    cluster.admin().post(accounts, account).await.is(201);
+    let pods = "/api/v1/namespaces/default/pods";
+    for (name, phase) in [("a", "Failed"), ("b", "Running"), ("c", "Succeeded")] {
+        let mut pod = of("Pod", name);
+        pod["spec"] = json!({"containers": [{"name": "c", "image": "i"}]});
+        cluster.admin().post(pods, pod.to_string()).await.is(201);
+        let status = Bytes::from(json!({"status": {"phase": phase}}).to_string());
+        let ask = cluster
+            .admin()
+            .header("content-type", "application/merge-patch+json");
+        let path = format!("{pods}/{name}/status");
+        ask.send(Method::PATCH, &path, status).await.is(200);
+    }
+    let form = "application/json;as=Table;g=meta.k8s.io;v=v1";
+    let table = cluster
+        .admin()
+        .header("accept", form)
+        .get(pods)
+        .await
+        .is(200)
+        .json();
+    let said = |row: usize| table["rows"][row]["conditions"].clone();
+    let condition = |reason: &str, message: &str| json!([{"type": "Completed", "status": "True", "reason": reason, "message": message}]);
+    assert_eq!(said(0), condition("Failed", "The pod failed."));
+    assert_eq!(said(1), Value::Null);
+    assert_eq!(
+        said(2),
+        condition("Succeeded", "The pod has completed successfully.")
+    );
+}

@@ -76,6 +76,15 @@ pub struct Columns {
     pub cells: Arc<Cells>,
     /// Where an object stands in a list, for kinds that are not shown by name.
     pub order: Option<fn(Ref<'_>) -> i64>,
+    /// How an object that has run its course ended.
+    pub completed: Option<fn(Ref<'_>) -> Option<Completed>>,
+}
+
+/// What a row says of an object that has run its course: a reason and a sentence.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Completed {
+    pub reason: &'static str,
+    pub message: &'static str,
 }
 
 impl std::fmt::Debug for Columns {
@@ -95,13 +104,8 @@ impl Columns {
             heads: heads.into(),
             cells: Arc::new(cells),
             order: None,
+            completed: None,
         }
-    }
-
-    /// Shows lists in an order of the kind's own.
-    #[must_use]
-    pub fn ordered(self, order: Option<fn(Ref<'_>) -> i64>) -> Self {
-        Self { order, ..self }
     }
 
     /// Name and creation time, for kinds nobody wrote columns for.
@@ -137,7 +141,11 @@ pub fn built_in(group: &str, version: &str, plural: &str) -> Columns {
         .or_else(|| policy::cells(group, plural))
         .or_else(|| others::cells(group, plural));
     match (heads::of_resource(&format!("{group}/{version}/{plural}")), cells) {
-        (Some(heads), Some(cells)) => Columns::new(heads, cells).ordered(policy::order(group, plural)),
+        (Some(heads), Some(cells)) => Columns {
+            order: policy::order(group, plural),
+            completed: pod::completed(group, plural),
+            ..Columns::new(heads, cells)
+        },
         _ => Columns::name_and_created(),
     }
 }

@@ -1,9 +1,23 @@
 //! A pod's row: its status in one word is the most asked-for cell of all.
 
 use super::words::{NONE, int, name, object_age, or};
-use super::{Cell, KindCells, age};
+use super::{Cell, Completed, KindCells, age};
 use jiff::Timestamp;
 use machinery_schema::Ref;
+
+/// How a kind's rows say that an object has run its course.
+pub(super) fn completed(group: &str, plural: &str) -> Option<fn(Ref<'_>) -> Option<Completed>> {
+    (group.is_empty() && plural == "pods").then_some(course_of as _)
+}
+
+fn course_of(pod: Ref<'_>) -> Option<Completed> {
+    let (reason, message) = match pod.str_at(&["status", "phase"]) {
+        "Succeeded" => ("Succeeded", "The pod has completed successfully."),
+        "Failed" => ("Failed", "The pod failed."),
+        _ => return None,
+    };
+    Some(Completed { reason, message })
+}
 
 pub(super) fn cells(group: &str, plural: &str) -> Option<KindCells> {
     (group.is_empty() && plural == "pods").then_some(pod as KindCells)
