@@ -7,17 +7,25 @@ use crate::{
 use machinery_meta::FieldError;
 use machinery_schema::Ref;
 
-/// What is wrong with a new object, and with a changed one; functions of the kind's folder.
+/// Every problem of an object, seen beside the one that it replaces.
+type Compare = fn(Ref<'_>, Ref<'_>) -> Vec<FieldError>;
+
+/// What is wrong with a new object, with a changed one, and with a changed status; functions of the kind's folder.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Rules {
     pub(crate) new: fn(Ref<'_>) -> Vec<FieldError>,
-    pub(crate) changed: fn(Ref<'_>, Ref<'_>) -> Vec<FieldError>,
+    pub(crate) changed: Compare,
+    pub(crate) status: Compare,
 }
 
 impl Rules {
     /// The rules of a built-in resource.
     pub(crate) fn of(group: &str, plural: &str) -> Self {
-        let rules = |new, changed| Self { new, changed };
+        let rules = |new, changed| Self {
+            new,
+            changed,
+            status: |_, _| Vec::new(),
+        };
         match (group, plural) {
             ("", "persistentvolumeclaims") => rules(core::claim::validation::validate, |_, _| Vec::new()),
             ("", "persistentvolumes") => rules(
@@ -28,15 +36,18 @@ impl Rules {
                 rules(core::replication_controller::validation::validate, |new, _| {
                     core::replication_controller::validation::validate(new)
                 })
+                .with_status(apps::status::validate_controller)
             }
             ("apps", "daemonsets") => rules(
                 apps::daemon_set::validation::validate,
                 apps::daemon_set::validation::validate_update,
-            ),
+            )
+            .with_status(apps::status::validate_daemon_set),
             ("apps", "statefulsets") => rules(
                 apps::stateful_set::validation::validate,
                 apps::stateful_set::validation::validate_update,
-            ),
+            )
+            .with_status(apps::status::validate_stateful_set),
             ("batch", "cronjobs") => rules(
                 batch::cron_job::validation::validate,
                 batch::cron_job::validation::validate_update,
@@ -82,15 +93,15 @@ impl Rules {
             ("apps", "deployments") => rules(
                 apps::deployment::validation::validate,
                 apps::deployment::validation::validate_update,
-            ),
+            )
+            .with_status(apps::status::validate_deployment),
             ("apps", "replicasets") => rules(
                 apps::replica_set::validation::validate,
                 apps::replica_set::validation::validate_update,
-            ),
-            ("batch", "jobs") => rules(
-                batch::job::validation::validate,
-                batch::job::validation::validate_update,
-            ),
+            )
+            .with_status(apps::status::validate_replica_set),
+            ("batch", "jobs") => rules(batch::job::validation::validate, batch::job::update::validate)
+                .with_status(batch::job::status::validate),
             ("coordination.k8s.io", "leases") => {
                 rules(coordination::lease::validation::validate, |new, _| {
                     coordination::lease::validation::validate(new)
@@ -134,5 +145,9 @@ impl Rules {
             ),
             _ => rules(|_| Vec::new(), |_, _| Vec::new()),
         }
+    }
+
+    fn with_status(self, status: Compare) -> Self {
+        Self { status, ..self }
     }
 }

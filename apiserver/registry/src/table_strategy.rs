@@ -313,10 +313,9 @@ impl Strategy for TableStrategy {
         object: Ref<'_>,
         old: Ref<'_>,
     ) -> Vec<FieldError> {
-        if part == Part::Status {
-            Vec::new()
-        } else {
-            (self.rules.changed)(object, old)
+        match part {
+            Part::Status => (self.rules.status)(object, old),
+            Part::Main | Part::Other(_) => (self.rules.changed)(object, old),
         }
     }
 

@@ -4,6 +4,8 @@ pub mod daemon_set;
 pub mod deployment;
 pub mod replica_set;
 pub mod stateful_set;
+pub(crate) mod status;
+mod workload;
 
 use crate::strategy::Strategy;
 use std::sync::Arc;

@@ -37,11 +37,13 @@ fn unambiguous(text: &str) -> Result<IpAddr, &'static str> {
     Ok(address)
 }
 
-/// An address in a field from before there was a canonical form.
-pub fn legacy_ip(errors: &mut Errors, path: &Path<'_>, text: &str) {
-    if let Err(problem) = unambiguous(text) {
+/// An address in a field from before there was a canonical form; says whether it is one.
+pub fn legacy_ip(errors: &mut Errors, path: &Path<'_>, text: &str) -> bool {
+    let problem = unambiguous(text).err();
+    if let Some(problem) = problem {
         errors.invalid(path, text, problem);
     }
+    problem.is_none()
 }
 
 /// More than one address, or range, is a pair of an IPv4 and an IPv6 one.

@@ -41,6 +41,12 @@ impl Errors {
         self.0.push(FieldError::invalid(&path.render(), value, detail));
     }
 
+    /// A problem of something whose value says nothing about it.
+    pub fn invalid_unshown(&mut self, path: &Path<'_>, detail: &str) {
+        let shown = FieldError::invalid(&path.render(), "", detail);
+        self.0.push(FieldError { value: None, ..shown });
+    }
+
     /// One problem for each sentence of a syntax rule.
     pub fn all_invalid(&mut self, path: &Path<'_>, value: &str, problems: Vec<String>) {
         for problem in problems {

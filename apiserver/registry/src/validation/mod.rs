@@ -12,15 +12,19 @@ mod path;
 mod selectors;
 mod signers;
 mod values;
+mod webhooks;
 
 pub use addresses::{cidr, ip_problems, is_pair, legacy_cidr, legacy_ip};
 pub use errors::Errors;
 pub use load_balancer::load_balancer;
-pub use names::{dns_label, dns_subdomain, qualified};
+pub use names::{dns_label, dns_subdomain, domain_prefixed_path, qualified};
 pub use path::Path;
-pub use selectors::{annotations, label_selector, labels, parse_label_selector, template_labels_match};
+pub use selectors::{
+    annotations, label_selector, labels, parse_label_selector, parse_workload_selector, template_labels_match,
+};
 pub use signers::{signer_name, trust_bundle_name_problems, trust_bundle_signer};
 pub use values::{
     immutable, int_or_percent, is_empty_object, is_zero_amount, non_negative, non_negative_int,
     not_over_100_percent, one_of, present, quantity, range,
 };
+pub use webhooks::{webhook_service_problems, webhook_url_problems};

@@ -17,3 +17,23 @@ pub fn dns_subdomain(errors: &mut Errors, path: &Path<'_>, value: &str) {
 pub fn qualified(errors: &mut Errors, path: &Path<'_>, value: &str) {
     errors.all_invalid(path, value, syntax::qualified_name(value));
 }
+
+/// `acme.io/foo`: a domain and a path.
+pub fn domain_prefixed_path(errors: &mut Errors, path: &Path<'_>, value: &str) {
+    const RULE: &str = r"Invalid path (regex used for validation is '[A-Za-z0-9/\-._~%!$&'()*+,;=:]+')";
+    let (domain, rest) = match value.split_once('/') {
+        _ if value.is_empty() => return errors.required(path, ""),
+        Some((domain, rest)) if !domain.is_empty() && !rest.is_empty() => (domain, rest),
+        _ => {
+            let detail = "must be a domain-prefixed path (such as \"acme.io/foo\")";
+            return errors.invalid(path, value, detail);
+        }
+    };
+    dns_subdomain(errors, path, domain);
+    if !rest
+        .bytes()
+        .all(|byte| byte.is_ascii_alphanumeric() || b"/-._~%!$&'()*+,;=:".contains(&byte))
+    {
+        errors.invalid(path, rest, RULE);
+    }
+}

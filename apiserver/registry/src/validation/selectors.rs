@@ -86,6 +86,14 @@ pub fn parse_label_selector(selector: Option<Ref<'_>>) -> Option<LabelSelector> 
     Some(parsed)
 }
 
+/// A workload's selector as something that matches: an absent one matches nothing; `None` when it is not valid.
+pub fn parse_workload_selector(selector: Option<Ref<'_>>) -> Option<LabelSelector> {
+    match selector {
+        Some(_) => parse_label_selector(selector),
+        None => LabelSelector::parse("a,!a").ok(),
+    }
+}
+
 /// A workload's template must carry labels that its selector matches.
 pub fn template_labels_match(
     errors: &mut Errors,

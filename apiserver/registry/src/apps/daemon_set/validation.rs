@@ -1,67 +1,39 @@
 //! What makes a DaemonSet acceptable (upstream's `pkg/apis/apps/validation`).
 
-use crate::core::pod::validation as pod;
+use crate::apps::workload::{self, Named};
 use crate::validation::{
-    Errors, Path, immutable, int_or_percent, is_zero_amount, label_selector, non_negative,
-    not_over_100_percent, parse_label_selector, present, template_labels_match,
+    Errors, Path, int_or_percent, is_zero_amount, non_negative, not_over_100_percent, present,
 };
+use machinery_meta::FieldError;
 use machinery_meta::field::Shown;
-use machinery_meta::{FieldError, LabelSelector};
 use machinery_schema::Ref;
+
+const NAMED: Named = Named {
+    in_selector: "daemonset",
+    in_template: "DaemonSet",
+    unreadable: None,
+};
 
 /// Every problem of a DaemonSet.
 pub fn validate(set: Ref<'_>) -> Vec<FieldError> {
-    let mut errors = Errors::new();
-    if let Some(spec) = set.get("spec") {
-        validate_spec(&mut errors, &Path::of("spec"), spec);
-    }
-    errors.into_list()
+    workload::validate(set, validate_spec)
 }
 
 /// Every problem of a change: the selector stays, and those of the new one.
 pub fn validate_update(set: Ref<'_>, old: Ref<'_>) -> Vec<FieldError> {
-    let mut errors = Errors::new();
-    let path = Path::of("spec");
-    let (new_selector, old_selector) = (set.at(&["spec", "selector"]), old.at(&["spec", "selector"]));
-    let at = path.child("selector");
-    immutable(&mut errors, &at, new_selector, old_selector, "field is immutable");
-    if let Some(spec) = set.get("spec") {
-        validate_spec(&mut errors, &path, spec);
-    }
-    errors.into_list()
+    let mut errors = workload::fixed(set, old, &["selector"]);
+    errors.extend(validate(set));
+    errors
 }
 
 fn validate_spec(errors: &mut Errors, path: &Path<'_>, spec: Ref<'_>) {
-    let selector = present(spec, "selector");
-    let selector_path = path.child("selector");
-    if let Some(selector) = selector {
-        label_selector(errors, &selector_path, selector);
+    workload::selector(errors, path, spec, NAMED);
+    if let Some(template) = spec.get("template") {
+        workload::template(errors, path, spec, template, NAMED);
     }
-    template(errors, path, spec, selector);
     non_negative(errors, path, spec, "minReadySeconds");
     update_strategy(errors, &path.child("updateStrategy"), spec);
     non_negative(errors, path, spec, "revisionHistoryLimit");
-}
-
-fn template(errors: &mut Errors, path: &Path<'_>, spec: Ref<'_>, selector: Option<Ref<'_>>) {
-    let at = path.child("template");
-    let Some(template) = spec.get("template") else {
-        return;
-    };
-    let parsed = match selector {
-        // Nothing is matched without a selector.
-        None => LabelSelector::parse("a,!a").ok(),
-        Some(_) => parse_label_selector(selector),
-    };
-    if let Some(parsed) = parsed {
-        template_labels_match(errors, &at, &parsed, template);
-    }
-    if let Some(empty) = selector.filter(|selector| selector.is_empty()) {
-        let detail = "empty selector is invalid for daemonset";
-        errors.invalid(&path.child("selector"), Shown(empty.to_json()), detail);
-    }
-    pod::validate_template(errors, &at, template);
-    pod::runs_for_ever(errors, &at, template, "DaemonSet");
 }
 
 fn update_strategy(errors: &mut Errors, path: &Path<'_>, spec: Ref<'_>) {

@@ -1,57 +1,35 @@
 //! What makes a Deployment acceptable (upstream's `pkg/apis/apps/validation`).
 
-use crate::apps::replica_set::validation::validate_template;
-use crate::validation::{
-    Errors, Path, immutable, int_or_percent, is_zero_amount, label_selector, non_negative,
-    not_over_100_percent, present,
-};
+use crate::apps::workload::{self, Named};
+use crate::validation::{Errors, Path, int_or_percent, is_zero_amount, non_negative, not_over_100_percent};
 use machinery_meta::FieldError;
 use machinery_meta::field::Shown;
 use machinery_schema::Ref;
 
+const NAMED: Named = Named {
+    in_selector: "deployment",
+    in_template: "ReplicaSet",
+    unreadable: Some("invalid label selector"),
+};
+
 /// Every problem of a Deployment.
 pub fn validate(deployment: Ref<'_>) -> Vec<FieldError> {
-    let mut errors = Errors::new();
-    if let Some(spec) = deployment.get("spec") {
-        validate_spec(&mut errors, &Path::of("spec"), spec);
-    }
-    errors.into_list()
+    workload::validate(deployment, validate_spec)
 }
 
 /// Every problem of a change: those of the new one, and the selector stays.
 pub fn validate_update(deployment: Ref<'_>, old: Ref<'_>) -> Vec<FieldError> {
-    let mut errors = Errors::new();
-    let path = Path::of("spec");
-    if let Some(spec) = deployment.get("spec") {
-        validate_spec(&mut errors, &path, spec);
-    }
-    let selector = |object: Ref<'_>| object.at(&["spec", "selector"]).map(Ref::to_json);
-    if selector(deployment) != selector(old) {
-        immutable(
-            &mut errors,
-            &path.child("selector"),
-            deployment.at(&["spec", "selector"]),
-            old.at(&["spec", "selector"]),
-            "field is immutable",
-        );
-    }
-    errors.into_list()
+    let mut errors = validate(deployment);
+    errors.extend(workload::fixed(deployment, old, &["selector"]));
+    errors
 }
 
 fn validate_spec(errors: &mut Errors, path: &Path<'_>, spec: Ref<'_>) {
     non_negative(errors, path, spec, "replicas");
-    let selector_path = path.child("selector");
-    match present(spec, "selector") {
-        None => errors.required(&selector_path, ""),
-        Some(selector) => {
-            label_selector(errors, &selector_path, selector);
-            if selector.is_empty() {
-                let detail = "empty selector is invalid for deployment";
-                errors.invalid(&selector_path, Shown(selector.to_json()), detail);
-            }
-        }
+    workload::required_selector(errors, path, spec, NAMED);
+    if let Some(template) = spec.get("template") {
+        workload::template(errors, path, spec, template, NAMED);
     }
-    validate_template(errors, path, spec);
     strategy(errors, &path.child("strategy"), spec);
     non_negative(errors, path, spec, "minReadySeconds");
     non_negative(errors, path, spec, "revisionHistoryLimit");

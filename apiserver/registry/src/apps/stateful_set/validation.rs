@@ -1,46 +1,38 @@
 //! What makes a StatefulSet acceptable (upstream's `pkg/apis/apps/validation`).
 
+use crate::apps::workload::{self, Named};
 use crate::core::claim::validation as claim;
-use crate::core::pod::validation as pod;
 use crate::validation::{
-    Errors, Path, dns_label, immutable, int_or_percent, is_zero_amount, label_selector, non_negative,
-    non_negative_int, not_over_100_percent, parse_label_selector, present, template_labels_match,
+    Errors, Path, dns_label, int_or_percent, is_zero_amount, non_negative, non_negative_int,
+    not_over_100_percent, present,
 };
+use machinery_meta::FieldError;
 use machinery_meta::field::Shown;
-use machinery_meta::{FieldError, LabelSelector};
 use machinery_schema::{Ref, Tree, Value};
+
+const NAMED: Named = Named {
+    in_selector: "statefulset",
+    in_template: "StatefulSet",
+    unreadable: Some(""),
+};
+/// What pods and claims are known by.
+const FIXED: [&str; 4] = [
+    "selector",
+    "volumeClaimTemplates",
+    "serviceName",
+    "podManagementPolicy",
+];
 
 /// Every problem of a StatefulSet.
 pub fn validate(set: Ref<'_>) -> Vec<FieldError> {
-    let mut errors = Errors::new();
-    if let Some(spec) = set.get("spec") {
-        validate_spec(&mut errors, &Path::of("spec"), spec);
-    }
-    errors.into_list()
+    workload::validate(set, validate_spec)
 }
 
 /// Every problem of a change: those of the new one, and what pods and claims are known by stays.
 pub fn validate_update(set: Ref<'_>, old: Ref<'_>) -> Vec<FieldError> {
-    let mut errors = Errors::new();
-    let path = Path::of("spec");
-    if let Some(spec) = set.get("spec") {
-        validate_spec(&mut errors, &path, spec);
-    }
-    for name in [
-        "selector",
-        "volumeClaimTemplates",
-        "serviceName",
-        "podManagementPolicy",
-    ] {
-        let of = |object: Ref<'_>| object.at(&["spec", name]).map(Ref::to_tree);
-        let (new, was) = (of(set), of(old));
-        let root = |tree: &Option<Tree>| tree.as_ref().map(|tree| tree.root().to_json());
-        if root(&new) != root(&was) {
-            let (new, was) = (set.at(&["spec", name]), old.at(&["spec", name]));
-            immutable(&mut errors, &path.child(name), new, was, "field is immutable");
-        }
-    }
-    errors.into_list()
+    let mut errors = validate(set);
+    errors.extend(workload::fixed(set, old, &FIXED));
+    errors
 }
 
 fn validate_spec(errors: &mut Errors, path: &Path<'_>, spec: Ref<'_>) {
@@ -68,7 +60,11 @@ fn validate_spec(errors: &mut Errors, path: &Path<'_>, spec: Ref<'_>) {
     if !spec.str("serviceName").is_empty() {
         dns_label(errors, &path.child("serviceName"), spec.str("serviceName"));
     }
-    selector_and_template(errors, path, spec);
+    workload::required_selector(errors, path, spec, NAMED);
+    if let Some(template) = spec.get("template") {
+        let made = as_the_controller_makes_it(spec, template);
+        workload::template(errors, path, spec, made.root(), NAMED);
+    }
 }
 
 fn update_strategy(errors: &mut Errors, path: &Path<'_>, spec: Ref<'_>) {
@@ -114,35 +110,6 @@ fn retention(errors: &mut Errors, path: &Path<'_>, spec: Ref<'_>) {
             errors.not_supported(&path.child(name), value, &["Retain", "Delete"]);
         }
     }
-}
-
-fn selector_and_template(errors: &mut Errors, path: &Path<'_>, spec: Ref<'_>) {
-    let selector = present(spec, "selector");
-    let selector_path = path.child("selector");
-    match selector {
-        None => errors.required(&selector_path, ""),
-        Some(selector) => {
-            label_selector(errors, &selector_path, selector);
-            if selector.is_empty() {
-                let detail = "empty selector is invalid for statefulset";
-                errors.invalid(&selector_path, Shown(selector.to_json()), detail);
-            }
-        }
-    }
-    let at = path.child("template");
-    let Some(template) = spec.get("template") else {
-        return;
-    };
-    let parsed = match selector {
-        None => LabelSelector::parse("a,!a").ok(),
-        Some(_) => parse_label_selector(selector).filter(|parsed| !parsed.is_everything()),
-    };
-    if let Some(parsed) = parsed {
-        template_labels_match(errors, &at, &parsed, template);
-    }
-    let template = as_the_controller_makes_it(spec, template);
-    pod::validate_template(errors, &at, template.root());
-    pod::runs_for_ever(errors, &at, template.root(), "StatefulSet");
 }
 
 /// Names are the controller's to give, and the claims' volumes are there when a pod is made.

@@ -1,8 +1,22 @@
 //! Job: its validation, and the selector by its own uid.
 
+mod indexes;
+mod policies;
+pub(crate) mod status;
+pub(crate) mod update;
 pub mod validation;
 
 use machinery_schema::Tree;
+
+/// The labels of a job's own pods: today's, and those from before they had a prefix.
+fn own_labels<'a>(uid: &'a str, name: &'a str) -> [(&'static str, &'a str); 4] {
+    [
+        ("controller-uid", uid),
+        ("job-name", name),
+        ("batch.kubernetes.io/controller-uid", uid),
+        ("batch.kubernetes.io/job-name", name),
+    ]
+}
 
 /// A job selects its own pods by its uid, unless it says it does so itself.
 pub(crate) fn select_own_pods(object: &mut Tree) {
@@ -16,13 +30,7 @@ pub(crate) fn select_own_pods(object: &mut Tree) {
         crate::metadata::uid(object).to_owned(),
         crate::metadata::name(object).to_owned(),
     );
-    let labels = [
-        ("batch.kubernetes.io/controller-uid", &uid),
-        ("controller-uid", &uid),
-        ("batch.kubernetes.io/job-name", &name),
-        ("job-name", &name),
-    ];
-    for (label, value) in labels {
+    for (label, value) in own_labels(&uid, &name) {
         let path = ["spec", "template", "metadata", "labels", label];
         if object.str_at(&path).is_empty() {
             object.set_str(&path, value);

@@ -8,7 +8,7 @@ pub(crate) use conversion::EventsConversion;
 use crate::context::RequestContext;
 use crate::row::Selectable;
 use crate::store::deletion::GarbagePolicy;
-use crate::strategy::{Strategy, name_rule, path_segment_problems};
+use crate::strategy::{Part, Strategy, name_rule, path_segment_problems};
 use machinery_meta::{FieldError, syntax};
 use machinery_schema::Ref;
 use std::time::Duration;
@@ -53,6 +53,20 @@ impl Strategy for EventStrategy {
             validation::validate_core(object)
         } else {
             validation::validate_events(object)
+        }
+    }
+
+    fn validate_update(
+        &self,
+        _ctx: &RequestContext,
+        _part: Part,
+        object: Ref<'_>,
+        old: Ref<'_>,
+    ) -> Vec<FieldError> {
+        if self.core {
+            validation::validate_core(object)
+        } else {
+            validation::validate_events_update(object, old)
         }
     }
 

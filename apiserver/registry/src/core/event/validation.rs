@@ -1,6 +1,6 @@
 //! What makes an Event acceptable, in the core group and in events.k8s.io (upstream's `events.go` of validation).
 
-use crate::validation::{Errors, Path, present};
+use crate::validation::{Errors, Path, immutable, present};
 use machinery_meta::{FieldError, syntax};
 use machinery_schema::Ref;
 
@@ -57,6 +57,40 @@ pub fn validate_events(event: Ref<'_>) -> Vec<FieldError> {
         if set {
             errors.invalid(&Path::of(name), "", "needs to be unset");
         }
+    }
+    errors.into_list()
+}
+
+/// What of a changed Event must be as it was, under the names that messages and events.k8s.io have for it.
+const FIXED: [(&str, &str); 12] = [
+    ("involvedObject", "regarding"),
+    ("reason", "reason"),
+    ("message", "note"),
+    ("source", "deprecatedSource"),
+    ("firstTimestamp", "deprecatedFirstTimestamp"),
+    ("lastTimestamp", "deprecatedLastTimestamp"),
+    ("count", "deprecatedCount"),
+    ("type", "type"),
+    ("eventTime", "eventTime"),
+    ("action", "action"),
+    ("related", "related"),
+    ("reportingController", "reportingController"),
+];
+
+/// Every problem of an Event changed through events.k8s.io, where all but its series stays.
+pub fn validate_events_update(event: Ref<'_>, old: Ref<'_>) -> Vec<FieldError> {
+    let mut errors = Errors::new();
+    either(&mut errors, event, &EVENTS);
+    let json = |event: Ref<'_>, name: &str| present(event, name).map(Ref::to_json);
+    if json(event, "series") != json(old, "series") {
+        series(&mut errors, event);
+    }
+    for (shown, name) in FIXED
+        .into_iter()
+        .chain([("reportingInstance", "reportingInstance")])
+    {
+        let (new, was) = (present(event, name), present(old, name));
+        immutable(&mut errors, &Path::of(shown), new, was, "field is immutable");
     }
     errors.into_list()
 }

@@ -24,6 +24,13 @@ impl Strategy for NamespaceStrategy {
         name_rule(syntax::dns1123_label, name, prefix)
     }
 
+    fn defaults(&self, object: &mut Tree) {
+        crate::defaults::apply("", "namespaces", object);
+        if object.str_at(&["status", "phase"]).is_empty() {
+            object.set_str(&["status", "phase"], "Active");
+        }
+    }
+
     fn counts_generation(&self) -> bool {
         false
     }

@@ -14,6 +14,7 @@ pub(crate) struct NodeStrategy;
 impl Strategy for NodeStrategy {
     fn defaults(&self, object: &mut Tree) {
         crate::defaults::apply("", "nodes", object);
+        same_ranges(object);
     }
 
     fn counts_generation(&self) -> bool {
@@ -35,11 +36,22 @@ impl Strategy for NodeStrategy {
         object: Ref<'_>,
         old: Ref<'_>,
     ) -> Vec<FieldError> {
-        let mut all = match part {
-            Part::Status => Vec::new(),
-            _ => validation::validate(object),
-        };
-        all.extend(validation::validate_update(object, old));
-        all
+        match part {
+            Part::Status => validation::validate_status(object, old),
+            Part::Main | Part::Other(_) => validation::validate_update(object, old),
+        }
+    }
+}
+
+/// The one range of old clients is the first of the list.
+fn same_ranges(object: &mut Tree) {
+    let listed = object.get("spec").and_then(|spec| spec.list("podCIDRs").next());
+    let first = listed.and_then(Ref::as_str).unwrap_or_default().to_owned();
+    let one = object.str_at(&["spec", "podCIDR"]).to_owned();
+    if one.is_empty() && !first.is_empty() {
+        object.set_str(&["spec", "podCIDR"], &first);
+    } else if one != first {
+        object.remove(&["spec", "podCIDRs"]);
+        object.push(&["spec", "podCIDRs"], one.as_str());
     }
 }

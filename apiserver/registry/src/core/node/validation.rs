@@ -1,132 +1,165 @@
-//! What makes a Node acceptable (upstream's `ValidateNode`).
+//! What makes a Node acceptable (upstream's `ValidateNode`), and its status (`ValidateNodeUpdate`).
 
-use crate::core::pod::validation::resources::amount_of;
+use crate::core::pod::validation::resources;
 use crate::core::pod::validation::scheduling::taints;
-use crate::validation::{Errors, Path, is_pair, legacy_cidr};
+use crate::validation::{Errors, Path, is_pair, legacy_cidr, present};
 use machinery_meta::FieldError;
 use machinery_meta::field::Shown;
 use machinery_schema::Ref;
+
+const MAX_FEATURE_BYTES: usize = 253;
 
 /// Every problem of a Node.
 pub fn validate(node: Ref<'_>) -> Vec<FieldError> {
     let mut errors = Errors::new();
     own_taints(&mut errors, node);
-    resources(&mut errors, node);
-    declared_features(&mut errors, node);
+    amounts(&mut errors, node);
+    let swap = node
+        .at(&["status", "nodeInfo", "swap", "capacity"])
+        .and_then(Ref::as_i64);
+    if let Some(swap) = swap.filter(|swap| *swap <= 0) {
+        let path = Path::of("metadata.nodeSwapStatus.capacity");
+        errors.invalid(&path, swap, "must be greater than zero");
+    }
+    features(&mut errors, node);
     if let Some(spec) = node.get("spec") {
-        pod_cidrs(&mut errors, &Path::of("spec").child("podCIDRs"), spec);
+        pod_cidrs(&mut errors, &Path::of("spec.podCIDRs"), spec);
     }
     errors.into_list()
 }
 
-/// Every problem of a change of the node or its status: a pod range and a provider once given stay.
+/// Every problem of a changed Node: a pod range and a provider once given stay.
 pub fn validate_update(node: Ref<'_>, old: Ref<'_>) -> Vec<FieldError> {
+    let mut all = validate(node);
+    for problem in validate_status(node, old) {
+        if !all.contains(&problem) {
+            all.push(problem);
+        }
+    }
+    all
+}
+
+/// Every problem of a changed status, and of what stays in any change.
+pub(crate) fn validate_status(node: Ref<'_>, old: Ref<'_>) -> Vec<FieldError> {
     let mut errors = Errors::new();
-    resources(&mut errors, node);
-    declared_features(&mut errors, node);
+    amounts(&mut errors, node);
+    features(&mut errors, node);
     addresses(&mut errors, node);
-    ranges_stay(&mut errors, node, old);
-    provider_stays(&mut errors, node, old);
-    own_taints(&mut errors, node);
-    let text = |object: Ref<'_>, name| object.at(&["spec", name]).map(Ref::to_json);
-    if text(node, "externalID") != text(old, "externalID") {
-        errors.forbidden(&Path::of("spec").child("externalID"), "may not be updated");
-    }
-    errors.into_list()
-}
-
-/// Upstream looks for them in the metadata.
-fn own_taints(errors: &mut Errors, node: Ref<'_>) {
-    if let Some(spec) = node.get("spec") {
-        taints(errors, &Path::of("metadata").child("taints"), spec);
-    }
-}
-
-fn resources(errors: &mut Errors, node: Ref<'_>) {
-    let path = Path::of("status");
-    for list in ["capacity", "allocatable"] {
-        let at = path.child(list);
-        let amounts = node.at(&["status", list]).into_iter().flat_map(Ref::entries);
-        for (name, value) in amounts {
-            amount_of(errors, &at.exactly(name), name, value);
-        }
-    }
-}
-
-fn declared_features(errors: &mut Errors, node: Ref<'_>) {
-    let path = Path::of("status");
-    let path = path.child("declaredFeatures");
-    let features: Vec<&str> = node
-        .get("status")
-        .into_iter()
-        .flat_map(|status| status.list("declaredFeatures"))
-        .filter_map(Ref::as_str)
-        .collect();
-    for (index, pair) in features.windows(2).enumerate() {
-        let at = path.index(index + 1);
-        if pair[0] == pair[1] {
-            errors.duplicate(&at, pair[1]);
-        } else if pair[0] > pair[1] {
-            errors.invalid(&at, pair[1], "list must be sorted alphabetically");
-        }
-    }
-}
-
-fn addresses(errors: &mut Errors, node: Ref<'_>) {
-    let path = Path::of("status");
-    let path = path.child("addresses");
-    let all: Vec<Ref<'_>> = node
-        .get("status")
-        .into_iter()
-        .flat_map(|status| status.list("addresses"))
-        .collect();
-    for (index, address) in all.iter().enumerate() {
-        if all[..index].contains(address) {
-            let (kind, value) = (address.str("type"), address.str("address"));
-            let shown = format!(r#"{{"Type":{kind:?},"Address":{value:?}}}"#);
-            errors.duplicate(&path.index(index), Shown(shown));
-        }
-    }
-}
-
-fn ranges_stay(errors: &mut Errors, node: Ref<'_>, old: Ref<'_>) {
-    let ranges = |object: Ref<'_>| {
+    let path = Path::of("spec");
+    let list = |object: Ref<'_>| {
         object
             .at(&["spec", "podCIDRs"])
             .filter(|own| !own.is_empty())
             .map(Ref::to_json)
     };
-    let before = ranges(old);
-    if before.is_some() && ranges(node) != before {
+    if list(old).is_some() && list(node) != list(old) {
         let detail = "node updates may not change podCIDR except from \"\" to valid";
-        errors.forbidden(&Path::of("spec").child("podCIDRs"), detail);
+        errors.forbidden(&path.child("podCIDRs"), detail);
+    }
+    let provider = |object: Ref<'_>| object.str_at(&["spec", "providerID"]).to_owned();
+    if !provider(old).is_empty() && provider(node) != provider(old) {
+        let what = if provider(node).is_empty() {
+            "cleared"
+        } else {
+            "modified"
+        };
+        let detail = format!("field cannot be {what} once set");
+        errors.invalid(&path.child("providerID"), Shown("null".into()), detail);
+    }
+    own_taints(&mut errors, node);
+    let external = |object: Ref<'_>| object.str_at(&["spec", "externalID"]).to_owned();
+    if external(node) != external(old) {
+        errors.forbidden(&path.child("externalID"), "may not be updated");
+    }
+    errors.into_list()
+}
+
+/// Upstream says of taints that they are metadata.
+fn own_taints(errors: &mut Errors, node: Ref<'_>) {
+    if let Some(spec) = node.get("spec") {
+        taints(errors, &Path::of("metadata.taints"), spec);
     }
 }
 
-fn provider_stays(errors: &mut Errors, node: Ref<'_>, old: Ref<'_>) {
-    let (new, before) = (
-        node.str_at(&["spec", "providerID"]),
-        old.str_at(&["spec", "providerID"]),
-    );
-    if before.is_empty() || new == before {
-        return;
+/// What a node has, and what of it pods may have.
+fn amounts(errors: &mut Errors, node: Ref<'_>) {
+    let path = Path::of("status");
+    for name in ["capacity", "allocatable"] {
+        let at = path.child(name);
+        for (resource, value) in node.at(&["status", name]).into_iter().flat_map(Ref::entries) {
+            resources::amount_of(errors, &at.exactly(resource), resource, value);
+        }
     }
-    let detail = if new.is_empty() {
-        "field cannot be cleared once set"
-    } else {
-        "field cannot be modified once set"
+}
+
+/// Features that the agent declares, in the order of their names.
+fn features(errors: &mut Errors, node: Ref<'_>) {
+    let path = Path::of("status.declaredFeatures");
+    let status = node.get("status").into_iter();
+    let names: Vec<&str> = status
+        .flat_map(|status| status.list("declaredFeatures"))
+        .filter_map(Ref::as_str)
+        .collect();
+    for (index, name) in names.iter().enumerate() {
+        let why = if name.len() > MAX_FEATURE_BYTES {
+            format!("must be no more than {MAX_FEATURE_BYTES} characters")
+        } else if is_feature(name) {
+            String::new()
+        } else {
+            "must start with an UpperCamelCase segment, with subsequent segments separated by '/' (e.g., MyFeature or MyFeature/mySubFeature), and contain only alphanumeric characters and slashes".into()
+        };
+        if !why.is_empty() {
+            errors.invalid(
+                &path.index(index),
+                *name,
+                format!("invalid feature name {name:?}: {why}"),
+            );
+        }
+        match names.get(index + 1) {
+            Some(next) if next == name => errors.duplicate(&path.index(index + 1), *next),
+            Some(next) if next < name => {
+                errors.invalid(
+                    &path.index(index + 1),
+                    *next,
+                    "list must be sorted alphabetically",
+                );
+            }
+            _ => {}
+        }
+    }
+}
+
+fn is_feature(name: &str) -> bool {
+    let segment = |text: &str| {
+        text.starts_with(|c: char| c.is_ascii_alphabetic()) && text.chars().all(|c| c.is_ascii_alphanumeric())
     };
-    let shown = Shown("null".into());
-    errors.invalid(&Path::of("spec").child("providerID"), shown, detail);
+    name.starts_with(|c: char| c.is_ascii_uppercase()) && name.split('/').all(segment)
+}
+
+fn addresses(errors: &mut Errors, node: Ref<'_>) {
+    let path = Path::of("status.addresses");
+    let mut seen = Vec::new();
+    let all = node
+        .get("status")
+        .into_iter()
+        .flat_map(|status| status.list("addresses"));
+    for (index, address) in all.enumerate() {
+        let key = (address.str("type"), address.str("address"));
+        if seen.contains(&key) {
+            let shown = format!(r#"{{"Type":{:?},"Address":{:?}}}"#, key.0, key.1);
+            errors.duplicate(&path.index(index), Shown(shown));
+        }
+        seen.push(key);
+    }
 }
 
 fn pod_cidrs(errors: &mut Errors, path: &Path<'_>, spec: Ref<'_>) {
-    let ranges: Vec<&str> = spec.list("podCIDRs").filter_map(Ref::as_str).collect();
-    for (index, range) in ranges.iter().enumerate() {
+    let list: Vec<&str> = spec.list("podCIDRs").filter_map(Ref::as_str).collect();
+    for (index, range) in list.iter().enumerate() {
         legacy_cidr(errors, &path.index(index), range);
     }
-    if ranges.len() > 1 && !is_pair(&ranges) {
-        let shown = spec.get("podCIDRs").map(Ref::to_json).unwrap_or_default();
+    if list.len() > 1 && !is_pair(&list) {
+        let shown = present(spec, "podCIDRs").map(Ref::to_json).unwrap_or_default();
         let detail = "may specify no more than one CIDR for each IP family";
         errors.invalid(path, Shown(shown), detail);
     }

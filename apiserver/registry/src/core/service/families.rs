@@ -22,7 +22,11 @@ pub(super) fn defaults(service: &mut Tree) {
             });
         });
     }
+    let unsticky = service.str_at(&["spec", "sessionAffinity"]) == "None";
     service.with(&["spec"], |mut spec| {
+        if unsticky {
+            spec.remove("sessionAffinityConfig");
+        }
         if sticky {
             let mut config = spec.entry("sessionAffinityConfig");
             let mut client = config.entry("clientIP");
@@ -96,7 +100,7 @@ fn mirror_cluster_ip(service: &mut Tree, old: Option<&Tree>) {
     let changed_single = old_single.as_deref().is_none_or(|was| was != single);
     if single.is_empty() && changed_single && old.is_some() {
         service.remove(&["spec", "clusterIPs"]);
-    } else if !single.is_empty() && (listed.is_empty() || changed_single) {
+    } else if !single.is_empty() && (listed.is_empty() || (changed_single && old.is_some())) {
         service.set(&[Step::Name("spec"), Step::Name("clusterIPs")], Value::EmptyList);
         service.push(&["spec", "clusterIPs"], single.as_str());
     }

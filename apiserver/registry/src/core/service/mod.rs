@@ -5,6 +5,7 @@
 //! other ways is put right by [`repair`].
 
 mod allocate;
+mod cluster_ips;
 mod families;
 mod port_range;
 mod ports;

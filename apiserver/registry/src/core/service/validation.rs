@@ -1,56 +1,55 @@
 //! What makes a Service acceptable (upstream's `ValidateService`).
 
+use super::cluster_ips;
 use crate::core::pod::validation::containers::{PROTOCOLS, port_number, port_or_name};
 use crate::validation::{
-    Errors, Path, dns_label, dns_subdomain, labels, legacy_cidr, legacy_ip, load_balancer, one_of,
+    Errors, Path, dns_label, dns_subdomain, labels, legacy_cidr, legacy_ip, load_balancer, one_of, present,
+    qualified,
 };
 use machinery_meta::field::Shown;
 use machinery_meta::{FieldError, syntax};
 use machinery_schema::Ref;
 use std::net::IpAddr;
 
-const BAD_ADDRESS: &str = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)";
+/// Annotations of services: two spellings of one, and one from before there was a field.
+const TOPOLOGY_MODE: &str = "service.kubernetes.io/topology-mode";
+const TOPOLOGY_HINTS: &str = "service.kubernetes.io/topology-aware-hints";
+const SOURCE_RANGES: &str = "service.beta.kubernetes.io/load-balancer-source-ranges";
+const DISTRIBUTIONS: [&str; 3] = ["PreferClose", "PreferSameZone", "PreferSameNode"];
 const TYPES: [&str; 4] = ["ClusterIP", "ExternalName", "LoadBalancer", "NodePort"];
 /// A day, the longest a client may stick to an endpoint.
 const MAX_AFFINITY_SECONDS: i64 = 86_400;
 
 /// Every problem of a Service.
 pub fn validate(service: Ref<'_>) -> Vec<FieldError> {
-    let mut errors = Errors::new();
-    let Some(spec) = service.get("spec") else {
-        return Vec::new();
-    };
-    let path = Path::of("spec");
-    let headless = spec.str("clusterIP") == "None";
-    by_type(&mut errors, &path, spec, headless);
-    ports(&mut errors, &path.child("ports"), spec, headless);
-    labels(&mut errors, &path.child("selector"), spec.get("selector"));
-    affinity(&mut errors, &path, spec);
-    addresses(&mut errors, &path.child("externalIPs"), spec);
-    one_of(&mut errors, &path, spec, "type", &TYPES, Some(""));
-    node_ports(&mut errors, &path.child("ports"), spec);
-    duplicate_ports(&mut errors, &path.child("ports"), spec);
-    source_ranges(&mut errors, &path.child("loadBalancerSourceRanges"), spec);
-    traffic_policies(&mut errors, &path, spec);
-    families(&mut errors, &path, spec);
-    errors.into_list()
+    whole(service, None)
 }
 
 /// Every problem of a changed Service.
 pub fn validate_update(service: Ref<'_>, old: Ref<'_>) -> Vec<FieldError> {
-    let mut problems = Errors::new();
-    let path = Path::of("spec");
-    let address = |object: Ref<'_>| object.str_at(&["spec", "clusterIP"]).to_owned();
-    let stays = |object: Ref<'_>| object.str_at(&["spec", "type"]) != "ExternalName";
-    if stays(service) && stays(old) && !address(old).is_empty() && address(service) != address(old) {
-        let at = path.child("clusterIPs");
-        let shown = service
-            .at(&["spec", "clusterIPs"])
-            .map_or_else(|| "null".into(), Ref::to_json);
-        problems.invalid(&at.index(0), Shown(shown), "may not change once set");
+    let mut errors = Errors::new();
+    if let (Some(spec), Some(old_spec)) = (service.get("spec"), old.get("spec")) {
+        let path = Path::of("spec");
+        cluster_ips::changed(&mut errors, &path, spec, old_spec);
+        cluster_ips::load_balancer_class(&mut errors, &path, spec, old_spec);
+        let checked = |spec: Ref<'_>| {
+            let local = spec.str("externalTrafficPolicy") == "Local";
+            let port = spec.get("healthCheckNodePort").and_then(Ref::as_i64);
+            port.filter(|_| local && spec.str("type") == "LoadBalancer")
+        };
+        if checked(spec)
+            .zip(checked(old_spec))
+            .is_some_and(|(new, was)| new != was)
+        {
+            errors.forbidden(&path.child("healthCheckNodePort"), "field is immutable");
+        }
     }
-    let mut errors = problems.into_list();
-    errors.extend(validate(service));
+    let mut errors = errors.into_list();
+    for problem in whole(service, Some(old)) {
+        if !errors.contains(&problem) {
+            errors.push(problem);
+        }
+    }
     errors
 }
 
@@ -69,6 +68,67 @@ pub fn validate_status_update(service: Ref<'_>, old: Ref<'_>) -> Vec<FieldError>
     errors.into_list()
 }
 
+fn whole(service: Ref<'_>, old: Option<Ref<'_>>) -> Vec<FieldError> {
+    let mut errors = Errors::new();
+    let Some(spec) = service.get("spec") else {
+        return Vec::new();
+    };
+    let path = Path::of("spec");
+    let headless = cluster_ips::is_headless(spec);
+    topology(&mut errors, service);
+    if spec.list("ports").len() == 0 && !headless && spec.str("type") != "ExternalName" {
+        errors.required(&path.child("ports"), "");
+    }
+    by_type(&mut errors, &path, spec, headless);
+    ports(&mut errors, &path.child("ports"), spec);
+    labels(&mut errors, &path.child("selector"), spec.get("selector"));
+    affinity(&mut errors, &path, spec);
+    let old_spec = old.and_then(|old| old.get("spec"));
+    cluster_ips::validate(&mut errors, &path, spec, old_spec);
+    addresses(&mut errors, &path.child("externalIPs"), spec, old_spec);
+    one_of(&mut errors, &path, spec, "type", &TYPES, Some(""));
+    node_ports(&mut errors, &path.child("ports"), spec);
+    duplicate_ports(&mut errors, &path.child("ports"), spec);
+    source_ranges(&mut errors, service, spec, old);
+    for_load_balancers(&mut errors, &path, spec);
+    traffic_policies(&mut errors, &path, spec);
+    errors.into_list()
+}
+
+/// Two spellings of one annotation say the same.
+fn topology(errors: &mut Errors, service: Ref<'_>) {
+    let annotation = |key| {
+        service
+            .at(&["metadata", "annotations", key])
+            .and_then(Ref::as_str)
+    };
+    let (mode, hints) = (annotation(TOPOLOGY_MODE), annotation(TOPOLOGY_HINTS));
+    if let (Some(mode), Some(hints)) = (mode, hints)
+        && mode != hints
+    {
+        let path = Path::of("metadata.annotations");
+        let detail = format!("must match annotations[{TOPOLOGY_HINTS}] when both are specified");
+        errors.invalid(&path.key(TOPOLOGY_MODE), mode, detail);
+    }
+}
+
+fn for_load_balancers(errors: &mut Errors, path: &Path<'_>, spec: Ref<'_>) {
+    let class = present(spec, "loadBalancerClass").and_then(Ref::as_str);
+    if spec.str("type") == "LoadBalancer" {
+        if let Some(class) = class {
+            qualified(errors, &path.child("loadBalancerClass"), class);
+        }
+        return;
+    }
+    let detail = "may only be used when `type` is 'LoadBalancer'";
+    if present(spec, "allocateLoadBalancerNodePorts").is_some() {
+        errors.forbidden(&path.child("allocateLoadBalancerNodePorts"), detail);
+    }
+    if class.is_some() {
+        errors.forbidden(&path.child("loadBalancerClass"), detail);
+    }
+}
+
 fn by_type(errors: &mut Errors, path: &Path<'_>, spec: Ref<'_>, headless: bool) {
     match spec.str("type") {
         "LoadBalancer" if headless => {
@@ -80,10 +140,10 @@ fn by_type(errors: &mut Errors, path: &Path<'_>, spec: Ref<'_>, headless: bool) 
             errors.invalid(&path.child("clusterIPs").index(0), "None", detail);
         }
         "ExternalName" => {
-            if !spec.str("clusterIP").is_empty() {
-                let shown = spec.get("clusterIPs").map_or_else(|| "[]".into(), Ref::to_json);
-                let detail = "may not be set for ExternalName services";
-                errors.invalid(&path.child("clusterIPs"), Shown(shown), detail);
+            for name in ["clusterIPs", "ipFamilies", "ipFamilyPolicy"] {
+                if present(spec, name).is_some_and(|value| value.as_str().is_some() || !value.is_empty()) {
+                    errors.forbidden(&path.child(name), "may not be set for ExternalName services");
+                }
             }
             external_name(errors, &path.child("externalName"), spec.str("externalName"));
         }
@@ -100,12 +160,8 @@ fn external_name(errors: &mut Errors, path: &Path<'_>, name: &str) {
     }
 }
 
-fn ports(errors: &mut Errors, path: &Path<'_>, spec: Ref<'_>, headless: bool) {
+fn ports(errors: &mut Errors, path: &Path<'_>, spec: Ref<'_>) {
     let list = spec.list("ports");
-    let needed = !headless && spec.str("type") != "ExternalName";
-    if list.len() == 0 && needed {
-        errors.required(path, "");
-    }
     let must_be_named = list.len() > 1;
     let mut names = Vec::new();
     for (index, port) in list.enumerate() {
@@ -168,12 +224,16 @@ fn affinity(errors: &mut Errors, path: &Path<'_>, spec: Ref<'_>) {
     }
 }
 
-fn addresses(errors: &mut Errors, path: &Path<'_>, spec: Ref<'_>) {
-    for (index, address) in spec.list("externalIPs").enumerate() {
-        let text = address.as_str().unwrap_or_default();
-        let (at, before) = (path.index(index), errors.len());
-        legacy_ip(errors, &at, text);
-        if let Some(address) = text.parse::<IpAddr>().ok().filter(|_| errors.len() == before) {
+fn addresses(errors: &mut Errors, path: &Path<'_>, spec: Ref<'_>, old: Option<Ref<'_>>) {
+    let known: Vec<&str> = old
+        .into_iter()
+        .flat_map(|old| old.list("externalIPs"))
+        .filter_map(Ref::as_str)
+        .collect();
+    for (index, text) in spec.list("externalIPs").filter_map(Ref::as_str).enumerate() {
+        let at = path.index(index);
+        let fine = known.contains(&text) || legacy_ip(errors, &at, text);
+        if let (true, Ok(address)) = (fine, text.parse::<IpAddr>()) {
             special_address(errors, &at, address);
         }
     }
@@ -189,8 +249,9 @@ pub fn special_address(errors: &mut Errors, path: &Path<'_>, address: IpAddr) {
         IpAddr::V4(v4) => v4.octets()[..3] == [224, 0, 0],
         IpAddr::V6(v6) => v6.segments()[0] & 0xff0f == 0xff02,
     };
+    let unspecified = format!("may not be unspecified ({address})");
     let detail = if address.is_unspecified() {
-        "may not be unspecified (0.0.0.0 or ::)"
+        &unspecified
     } else if address.is_loopback() {
         "may not be in the loopback range (127.0.0.0/8, ::1/128)"
     } else if link_local {
@@ -212,9 +273,11 @@ fn node_ports(errors: &mut Errors, path: &Path<'_>, spec: Ref<'_>) {
             continue;
         }
         let at = path.index(index);
-        if kind == "ClusterIP" || kind == "ExternalName" {
-            let detail = format!("may not be used when `type` is '{kind}'");
-            errors.forbidden(&at.child("nodePort"), &detail);
+        if kind == "ClusterIP" {
+            errors.forbidden(
+                &at.child("nodePort"),
+                "may not be used when `type` is 'ClusterIP'",
+            );
         }
         if taken.contains(&(port.str("protocol"), number)) {
             errors.duplicate(&at.child("nodePort"), number);
@@ -240,16 +303,50 @@ fn duplicate_ports(errors: &mut Errors, path: &Path<'_>, spec: Ref<'_>) {
     }
 }
 
-fn source_ranges(errors: &mut Errors, path: &Path<'_>, spec: Ref<'_>) {
-    if spec.list("loadBalancerSourceRanges").len() == 0 {
+/// Who may reach a load balancer, by the field or by the annotation that is older; upstream writes the path as Go does.
+fn source_ranges(errors: &mut Errors, service: Ref<'_>, spec: Ref<'_>, old: Option<Ref<'_>>) {
+    let place = ["spec", "loadBalancerSourceRanges"];
+    let (root, annotations) = (Path::of("spec"), Path::of("metadata.annotations"));
+    let annotation = |object: Ref<'_>| {
+        object
+            .str_at(&["metadata", "annotations", SOURCE_RANGES])
+            .to_owned()
+    };
+    let given = service
+        .at(&["metadata", "annotations", SOURCE_RANGES])
+        .and_then(Ref::as_str);
+    let listed = spec.list("loadBalancerSourceRanges").len() > 0;
+    let path = if listed {
+        root.child("LoadBalancerSourceRanges")
+    } else {
+        annotations.key(SOURCE_RANGES)
+    };
+    if !listed && given.is_none() {
         return;
     }
     if spec.str("type") != "LoadBalancer" {
-        errors.forbidden(path, "may only be used when `type` is 'LoadBalancer'");
+        errors.forbidden(&path, "may only be used when `type` is 'LoadBalancer'");
     }
-    for (index, range) in spec.list("loadBalancerSourceRanges").enumerate() {
-        let text = range.as_str().unwrap_or_default().trim();
-        legacy_cidr(errors, &path.index(index), text);
+    if listed {
+        let known = old
+            .and_then(|old| old.at(&place))
+            .into_iter()
+            .flat_map(Ref::items);
+        let known: Vec<&str> = known.filter_map(Ref::as_str).map(str::trim).collect();
+        for (index, range) in spec
+            .list("loadBalancerSourceRanges")
+            .filter_map(Ref::as_str)
+            .enumerate()
+        {
+            let range = range.trim();
+            if !known.contains(&range) {
+                legacy_cidr(errors, &path.index(index), range);
+            }
+        }
+    } else if let Some(text) = given.filter(|text| old.is_none_or(|old| annotation(old) != **text)) {
+        for range in text.split(',').map(str::trim).filter(|_| !text.trim().is_empty()) {
+            legacy_cidr(errors, &path, range);
+        }
     }
 }
 
@@ -282,34 +379,6 @@ fn traffic_policies(errors: &mut Errors, path: &Path<'_>, spec: Ref<'_>) {
         let detail = "may only be set when `type` is 'LoadBalancer' and `externalTrafficPolicy` is 'Local'";
         errors.invalid(&path.child("healthCheckNodePort"), check, detail);
     }
-    if kind != "ExternalName" {
-        one_of(errors, path, spec, "internalTrafficPolicy", &policies, None);
-    }
-}
-
-fn families(errors: &mut Errors, path: &Path<'_>, spec: Ref<'_>) {
-    if spec.str("type") == "ExternalName" {
-        return;
-    }
-    let at = path.child("ipFamilies");
-    let mut seen = Vec::new();
-    for (index, family) in spec.list("ipFamilies").enumerate() {
-        let family = family.as_str().unwrap_or_default();
-        if !["IPv4", "IPv6"].contains(&family) {
-            errors.not_supported(&at.index(index), family, &["IPv4", "IPv6"]);
-        }
-        if seen.contains(&family) {
-            errors.duplicate(&at.index(index), family);
-        }
-        seen.push(family);
-    }
-    let policies = ["PreferDualStack", "RequireDualStack", "SingleStack"];
-    one_of(errors, path, spec, "ipFamilyPolicy", &policies, None);
-    let ips = path.child("clusterIPs");
-    for (index, address) in spec.list("clusterIPs").enumerate() {
-        let text = address.as_str().unwrap_or_default();
-        if !text.is_empty() && text != "None" && text.parse::<IpAddr>().is_err() {
-            errors.invalid(&ips.index(index), text, BAD_ADDRESS);
-        }
-    }
+    one_of(errors, path, spec, "internalTrafficPolicy", &policies, None);
+    one_of(errors, path, spec, "trafficDistribution", &DISTRIBUTIONS, None);
 }

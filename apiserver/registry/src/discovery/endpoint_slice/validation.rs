@@ -2,7 +2,8 @@
 
 use crate::core::pod::validation::containers::PROTOCOLS;
 use crate::core::service::validation::special_address;
-use crate::validation::{Errors, Path, dns_label, dns_subdomain, immutable};
+use crate::validation::{Errors, Path, dns_label, dns_subdomain, legacy_ip};
+use machinery_meta::field::Shown;
 use machinery_meta::{FieldError, syntax};
 use machinery_schema::Ref;
 use std::net::IpAddr;
@@ -11,6 +12,7 @@ const TYPES: [&str; 3] = ["FQDN", "IPv4", "IPv6"];
 const MAX_ADDRESSES: usize = 100;
 const MAX_ENDPOINTS: usize = 1000;
 const MAX_PORTS: usize = 20_000;
+const MAX_HINTS: usize = 8;
 
 /// Every problem of an EndpointSlice.
 pub fn validate(slice: Ref<'_>) -> Vec<FieldError> {
@@ -35,14 +37,10 @@ pub fn validate(slice: Ref<'_>) -> Vec<FieldError> {
 pub fn validate_update(slice: Ref<'_>, old: Ref<'_>) -> Vec<FieldError> {
     let mut errors = validate(slice);
     let mut fixed = Errors::new();
-    let (new, old) = (slice.get("addressType"), old.get("addressType"));
-    immutable(
-        &mut fixed,
-        &Path::of("addressType"),
-        new,
-        old,
-        "field is immutable",
-    );
+    if slice.str("addressType") != old.str("addressType") {
+        let shown = Shown("null".into());
+        fixed.invalid(&Path::of("addressType"), shown, "field is immutable");
+    }
     errors.extend(fixed.into_list());
     errors
 }
@@ -97,7 +95,7 @@ fn endpoints(errors: &mut Errors, declared: &mut Errors, path: &Path<'_>, slice:
         }
         for (index, address) in endpoint.list("addresses").enumerate() {
             let text = address.as_str().unwrap_or_default();
-            validate_address(errors, &addresses.index(index), text, kind);
+            validate_address(errors, &addresses, index, text, kind);
         }
         if !endpoint.str("nodeName").is_empty() {
             dns_subdomain(errors, &at.child("nodeName"), endpoint.str("nodeName"));
@@ -105,23 +103,62 @@ fn endpoints(errors: &mut Errors, declared: &mut Errors, path: &Path<'_>, slice:
         if endpoint.get("hostname").is_some() {
             dns_label(errors, &at.child("hostname"), endpoint.str("hostname"));
         }
+        if let Some(own) = endpoint.get("hints") {
+            hints(errors, &at.child("hints"), own);
+        }
     }
 }
 
-fn validate_address(errors: &mut Errors, path: &Path<'_>, text: &str, kind: &str) {
-    match (kind, text.parse::<IpAddr>()) {
-        ("FQDN", _) => dns_subdomain(errors, path, text),
-        ("IPv4", Ok(address)) if address.is_ipv4() => special_address(errors, path, address),
-        ("IPv6", Ok(address)) if address.is_ipv6() => special_address(errors, path, address),
-        ("IPv4", Ok(_)) => errors.invalid(path, text, "must be an IPv4 address"),
-        ("IPv6", Ok(_)) => errors.invalid(path, text, "must be an IPv6 address"),
-        ("IPv4" | "IPv6", Err(_)) => {
-            errors.invalid(
-                path,
-                text,
-                "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)",
-            );
+/// That an address is of another family is told of the list.
+fn validate_address(errors: &mut Errors, path: &Path<'_>, index: usize, text: &str, kind: &str) {
+    let at = path.index(index);
+    if kind == "FQDN" {
+        return qualified_domain(errors, &at, text);
+    }
+    if !["IPv4", "IPv6"].contains(&kind) || !legacy_ip(errors, &at, text) {
+        return;
+    }
+    let Ok(address) = text.parse::<IpAddr>() else {
+        return;
+    };
+    if address.is_ipv4() == (kind == "IPv4") {
+        special_address(errors, &at, address);
+    } else {
+        errors.invalid(path, text, format!("must be an {kind} address"));
+    }
+}
+
+/// A name that is looked up as it stands.
+fn qualified_domain(errors: &mut Errors, path: &Path<'_>, text: &str) {
+    let before = errors.len();
+    dns_subdomain(errors, path, text);
+    if errors.len() == before && !text.contains('.') {
+        let detail = "should be a domain with at least two segments separated by dots";
+        errors.invalid(path, text, detail);
+    }
+}
+
+/// Where an endpoint is best used from.
+fn hints(errors: &mut Errors, path: &Path<'_>, hints: Ref<'_>) {
+    let rules: [(&str, fn(&str) -> Vec<String>); 2] = [
+        ("forZones", syntax::label_value),
+        ("forNodes", syntax::dns1123_subdomain),
+    ];
+    for (list, rule) in rules {
+        let at = path.child(list);
+        let count = hints.list(list).len();
+        if count > MAX_HINTS {
+            return errors.too_many(&at, count, MAX_HINTS);
         }
-        _ => {}
+        let mut seen = Vec::new();
+        for (index, name) in hints.list(list).map(|own| own.str("name")).enumerate() {
+            let at = at.index(index);
+            if seen.contains(&name) {
+                errors.duplicate(&at.child("name"), name);
+            } else {
+                errors.all_invalid(&at.child("name"), name, rule(name));
+                seen.push(name);
+            }
+        }
     }
 }

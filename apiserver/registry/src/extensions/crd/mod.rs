@@ -55,10 +55,9 @@ impl Strategy for CrdStrategy {
         object: Ref<'_>,
         old: Ref<'_>,
     ) -> Vec<FieldError> {
-        if part == Part::Main {
-            validation::validate_update(object, old)
-        } else {
-            Vec::new()
+        match part {
+            Part::Main | Part::Other(_) => validation::validate_update(object, old),
+            Part::Status => validation::validate_status(object),
         }
     }
 

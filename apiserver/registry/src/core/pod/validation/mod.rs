@@ -2,10 +2,12 @@
 //!
 //! [`spec`] is the whole of a pod's spec and is what every workload's template goes through; [`containers`],
 //! [`probes`], [`environment`], [`volumes`], [`resources`], [`security`] and [`scheduling`] are its parts, [`update`]
-//! and [`status`] say what may change afterwards. Order and words are upstream's, since clients print them.
+//! says what may change afterwards. Order and words are upstream's, since clients print them.
 
+mod annotations;
 pub mod containers;
 pub mod environment;
+mod os;
 pub mod probes;
 mod projected;
 pub mod resize;
@@ -13,11 +15,11 @@ pub mod resources;
 pub mod scheduling;
 pub mod security;
 pub mod spec;
-pub mod status;
+pub(crate) mod status;
 pub mod update;
 pub mod volumes;
 
-use crate::validation::{Errors, Path, annotations, labels};
+use crate::validation::{Errors, Path, labels};
 use machinery_meta::FieldError;
 use machinery_schema::Ref;
 
@@ -36,53 +38,39 @@ pub fn validate(pod: Ref<'_>) -> Vec<FieldError> {
         let detail = "cannot be set until all schedulingGates have been cleared";
         errors.forbidden(&path.child("nodeName"), detail);
     }
+    annotations::match_seccomp(&mut errors, &path, pod);
+    annotations::match_apparmor(&mut errors, &path, pod);
     errors.into_list()
 }
 
 /// What is asked of a pod at any time, and of templates only in part.
 fn whole(errors: &mut Errors, pod: Ref<'_>) {
-    of_annotations(errors, pod);
+    annotations::validate(errors, &Path::of("metadata").child("annotations"), pod);
     if let Some(spec) = pod.get("spec") {
-        spec::validate(errors, &Path::of("spec"), spec);
-        images(errors, &Path::of("spec"), spec);
+        let path = Path::of("spec");
+        spec::validate(errors, &path, spec);
+        tokens(errors, &path.child("volumes"), spec);
+        images(errors, &path, spec);
     }
 }
 
-fn of_annotations(errors: &mut Errors, pod: Ref<'_>) {
-    let path = Path::of("metadata");
-    let path = path.child("annotations");
-    let text = |key| pod.at(&["metadata", "annotations", key]).and_then(Ref::as_str);
-    if let Some(value) = text(MIRROR).filter(|_| pod.str_at(&["spec", "nodeName"]).is_empty()) {
-        let detail = "must set spec.nodeName if mirror pod annotation is set";
-        errors.invalid(&path.key(MIRROR), value, detail);
+/// A token is of some service account.
+fn tokens(errors: &mut Errors, path: &Path<'_>, spec: Ref<'_>) {
+    if !spec.str("serviceAccountName").is_empty() {
+        return;
     }
-    if let Some(cost) = text(DELETION_COST).filter(|cost| !is_deletion_cost(cost)) {
-        errors.invalid(&path.key(DELETION_COST), cost, "must be a 32bit integer");
-    }
-    seccomp_annotations(errors, &path, pod);
-}
-
-/// What a pod that a kubelet made from a file says of itself.
-const MIRROR: &str = "kubernetes.io/config.mirror";
-/// Pods of a ReplicaSet that cost less go first.
-const DELETION_COST: &str = "controller.kubernetes.io/pod-deletion-cost";
-
-/// A number without a plus sign or a leading zero.
-fn is_deletion_cost(text: &str) -> bool {
-    let begins = text == "0" || text.starts_with(['-', '1', '2', '3', '4', '5', '6', '7', '8', '9']);
-    begins && text.parse::<i32>().is_ok()
-}
-
-/// The annotations that seccomp profiles were before they were fields.
-fn seccomp_annotations(errors: &mut Errors, path: &Path<'_>, pod: Ref<'_>) {
-    const POD: &str = "seccomp.security.alpha.kubernetes.io/pod";
-    const CONTAINER: &str = "container.seccomp.security.alpha.kubernetes.io/";
-    let annotations = pod.at(&["metadata", "annotations"]);
-    for (key, value) in annotations.into_iter().flat_map(Ref::entries) {
-        let profile = value.as_str().unwrap_or_default();
-        let known = ["runtime/default", "docker/default", "unconfined"].contains(&profile);
-        if (key == POD || key.starts_with(CONTAINER)) && !known && !profile.starts_with("localhost/") {
-            errors.invalid(&path.child(key), profile, "must be a valid seccomp profile");
+    for (index, volume) in spec.list("volumes").enumerate() {
+        let at = path.index(index);
+        let at = at.child("projected.sources");
+        let sources = volume
+            .get("projected")
+            .into_iter()
+            .flat_map(|own| own.list("sources"));
+        for (index, source) in sources.enumerate() {
+            if source.get("serviceAccountToken").is_some() {
+                let detail = "must not be specified when serviceAccountName is not set";
+                errors.forbidden(&at.index(index).child("serviceAccountToken"), detail);
+            }
         }
     }
 }
@@ -126,11 +114,12 @@ pub fn validate_template(errors: &mut Errors, path: &Path<'_>, template: Ref<'_>
         template.at(&["metadata", "labels"]),
     );
     let at = path.child("annotations");
-    annotations(errors, &at, template.at(&["metadata", "annotations"]));
-    seccomp_annotations(errors, &at, template);
+    crate::validation::annotations(errors, &at, template.at(&["metadata", "annotations"]));
+    annotations::validate(errors, &at, template);
     let spec_path = path.child("spec");
     if let Some(spec) = template.get("spec") {
         spec::validate(errors, &spec_path, spec);
+        annotations::match_seccomp(errors, &spec_path, template);
         let ephemeral = spec.list("ephemeralContainers").len();
         if ephemeral > 0 {
             errors.forbidden(

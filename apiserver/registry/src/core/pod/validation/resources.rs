@@ -1,7 +1,7 @@
 //! Requests and limits.
 
 use crate::validation::{Errors, Path, quantity};
-use machinery_meta::{Quantity, syntax};
+use machinery_meta::{FieldError, Quantity, syntax};
 use machinery_schema::Ref;
 
 /// Resources every container may name without a domain.
@@ -34,6 +34,14 @@ pub fn validate_container(errors: &mut Errors, path: &Path<'_>, requirements: Re
     };
     if named(&|name| name.starts_with("hugepages-")) && !named(&|name| name == "cpu" || name == "memory") {
         errors.forbidden(path, "HugePages require cpu or memory");
+    }
+}
+
+/// What a pod costs beside its containers; upstream checks it as if it were limits.
+pub fn overhead(errors: &mut Errors, path: &Path<'_>, overhead: Ref<'_>) {
+    let path = path.child("limits");
+    for (name, value) in overhead.entries() {
+        amount(errors, &path.key(name), name, value);
     }
 }
 
@@ -132,7 +140,14 @@ fn claims(errors: &mut Errors, path: &Path<'_>, requirements: Ref<'_>, spec: Ref
         }
         seen.push(key);
         if !spec.list("resourceClaims").any(|own| own.str("name") == name) {
-            errors.not_found(&at, name);
+            let known: Vec<&str> = spec.list("resourceClaims").map(|own| own.str("name")).collect();
+            let rest = match known.is_empty() {
+                true => " which is empty".to_owned(),
+                false => format!(": {}", known.join(", ")),
+            };
+            let detail = format!("must be one of the names in pod.spec.resourceClaims{rest}");
+            let problem = FieldError::not_found(&at.render(), name);
+            errors.push(FieldError { detail, ..problem });
         }
     }
 }
@@ -157,7 +172,7 @@ pub fn resize_policy(errors: &mut Errors, path: &Path<'_>, container: Ref<'_>, s
             other => errors.not_supported(path, other, &["NotRequired", "RestartContainer"]),
         }
         if spec.str("restartPolicy") == "Never" && restart != "NotRequired" {
-            let detail = "must be 'NotRequired' when `restartPolicy` is 'Never'";
+            let detail = "must be 'NotRequired' when pod `restartPolicy` is 'Never'";
             errors.invalid(path, restart, detail);
         }
     }

@@ -47,6 +47,8 @@ fn toleration_operator(errors: &mut Errors, path: &Path<'_>, toleration: Ref<'_>
             errors.invalid(path, value, "value must be empty when `operator` is 'Exists'");
         }
         "Exists" => {}
+        // Upstream knows the comparisons and has them switched off.
+        other @ ("Lt" | "Gt") => errors.not_supported(path, other, &["Equal", "Exists", "Lt", "Gt"]),
         other => errors.not_supported(path, other, &["Equal", "Exists"]),
     }
 }
@@ -214,6 +216,19 @@ fn label_keys(errors: &mut Errors, path: &Path<'_>, term: Ref<'_>) {
         for (index, key) in term.list(name).enumerate() {
             let key = key.as_str().unwrap_or_default();
             errors.all_invalid(&at.index(index), key, syntax::qualified_name(key));
+        }
+    }
+    let at = path.child("matchLabelKeys");
+    for (index, key) in term.list("matchLabelKeys").filter_map(Ref::as_str).enumerate() {
+        if term
+            .list("mismatchLabelKeys")
+            .any(|other| other.as_str() == Some(key))
+        {
+            errors.invalid(
+                &at.index(index),
+                key,
+                "exists in both matchLabelKeys and mismatchLabelKeys",
+            );
         }
     }
 }

@@ -7,6 +7,8 @@ use machinery_meta::syntax;
 use machinery_schema::Ref;
 
 const FS_GROUP_POLICIES: [&str; 2] = ["Always", "OnRootMismatch"];
+/// The longest path of Linux, without its end.
+const MAX_APPARMOR_BYTES: usize = 4095;
 const PROFILES: [&str; 3] = ["Localhost", "RuntimeDefault", "Unconfined"];
 
 /// The pod's security context and what it shares with the host.
@@ -21,7 +23,7 @@ pub fn validate_pod(errors: &mut Errors, path: &Path<'_>, spec: Ref<'_>) {
         for (index, group) in context.list("supplementalGroups").enumerate() {
             id(errors, &groups.index(index), group.as_i64());
         }
-        sysctls(errors, &at.child("sysctls"), context);
+        sysctls(errors, &at.child("sysctls"), context, spec);
         one_of(
             errors,
             &at,
@@ -30,38 +32,33 @@ pub fn validate_pod(errors: &mut Errors, path: &Path<'_>, spec: Ref<'_>) {
             &FS_GROUP_POLICIES,
             None,
         );
-        one_of(
-            errors,
-            &at,
-            context,
-            "supplementalGroupsPolicy",
-            &["Merge", "Strict"],
-            None,
-        );
-        profile(errors, &at.child("seccompProfile"), context.get("seccompProfile"));
-        profile(
-            errors,
-            &at.child("appArmorProfile"),
-            context.get("appArmorProfile"),
-        );
+        seccomp_profile(errors, &at.child("seccompProfile"), context.get("seccompProfile"));
+        let apparmor = context.get("appArmorProfile");
+        apparmor_profile(errors, &at.child("appArmorProfile"), apparmor);
+        let groups = ["Merge", "Strict"];
+        one_of(errors, &at, context, "supplementalGroupsPolicy", &groups, None);
+        let relabel = ["MountOption", "Recursive"];
+        one_of(errors, &at, context, "seLinuxChangePolicy", &relabel, None);
     }
     if flag("shareProcessNamespace") && flag("hostPID") {
-        errors.invalid(
-            &at.child("shareProcessNamespace"),
-            true,
-            "ShareProcessNamespace and HostPID cannot both be enabled",
-        );
+        let detail = "ShareProcessNamespace and HostPID cannot both be enabled";
+        errors.invalid(&path.child("shareProcessNamespace"), true, detail);
     }
-    if spec.get("hostUsers").and_then(Ref::as_bool) == Some(false) {
-        // Upstream spells two of the paths as in Go.
-        for (name, told) in [
-            ("hostNetwork", "hostNetwork"),
-            ("hostPID", "HostPID"),
-            ("hostIPC", "HostIPC"),
-        ] {
-            if flag(name) {
-                errors.forbidden(&path.child(told), "when `hostUsers` is false");
-            }
+}
+
+/// Who has users of its own cannot share with the host; upstream writes two of the paths as Go does.
+pub fn host_users(errors: &mut Errors, path: &Path<'_>, spec: Ref<'_>) {
+    let flag = |name| spec.get(name).and_then(Ref::as_bool);
+    if flag("hostUsers") != Some(false) {
+        return;
+    }
+    for (name, shown) in [
+        ("hostNetwork", "hostNetwork"),
+        ("hostPID", "HostPID"),
+        ("hostIPC", "HostIPC"),
+    ] {
+        if flag(name) == Some(true) {
+            errors.forbidden(&path.child(shown), "when `hostUsers` is false");
         }
     }
 }
@@ -74,7 +71,7 @@ fn id(errors: &mut Errors, path: &Path<'_>, id: Option<i64>) {
     }
 }
 
-fn sysctls(errors: &mut Errors, path: &Path<'_>, context: Ref<'_>) {
+fn sysctls(errors: &mut Errors, path: &Path<'_>, context: Ref<'_>, spec: Ref<'_>) {
     let mut seen = Vec::new();
     for (index, sysctl) in context.list("sysctls").enumerate() {
         let at = path.index(index);
@@ -87,7 +84,33 @@ fn sysctls(errors: &mut Errors, path: &Path<'_>, context: Ref<'_>) {
         } else if seen.contains(&name) {
             errors.duplicate(&at.child("name"), name);
         }
+        let flag = namespace_flag(name);
+        if let Some(flag) = flag.filter(|flag| spec.get(flag).and_then(Ref::as_bool) == Some(true)) {
+            let detail = format!("may not be specified when '{flag}' is true");
+            errors.invalid(&at.child("name"), name, detail);
+        }
         seen.push(name);
+    }
+}
+
+/// The member of the spec by which a pod would set this for its host too.
+fn namespace_flag(sysctl: &str) -> Option<&'static str> {
+    // With a slash first, slashes separate and dots belong to names.
+    let slashed = sysctl
+        .find(['.', '/'])
+        .is_some_and(|at| sysctl[at..].starts_with('/'));
+    let name = if slashed {
+        sysctl.replace('/', ".")
+    } else {
+        sysctl.to_owned()
+    };
+    let of = |prefixes: &[&str]| prefixes.iter().any(|prefix| name.starts_with(prefix));
+    if of(&["net."]) {
+        Some("hostNetwork")
+    } else if name == "kernel.sem" || of(&["kernel.shm", "kernel.msg", "fs.mqueue."]) {
+        Some("hostIPC")
+    } else {
+        None
     }
 }
 
@@ -101,49 +124,70 @@ fn is_sysctl(name: &str) -> bool {
         })
 }
 
-fn profile(errors: &mut Errors, path: &Path<'_>, profile: Option<Ref<'_>>) {
+fn seccomp_profile(errors: &mut Errors, path: &Path<'_>, profile: Option<Ref<'_>>) {
     let Some(profile) = profile else { return };
-    let (kind, local) = (
-        profile.str("type"),
-        profile.get("localhostProfile").and_then(Ref::as_str),
-    );
-    let local_path = path.child("localhostProfile");
-    match (kind, local) {
+    let local = profile.get("localhostProfile").and_then(Ref::as_str);
+    let at = path.child("localhostProfile");
+    match (profile.str("type"), local) {
         ("Localhost", None | Some("")) => {
-            errors.required(&local_path, "must be set when seccomp type is Localhost");
+            errors.required(&at, "must be set when seccomp type is Localhost");
         }
-        ("Localhost", Some(file)) => descending_path(errors, &local_path, file),
+        ("Localhost", Some(file)) => descending_path(errors, &at, file),
         ("", _) => errors.required(&path.child("type"), "type is required when seccompProfile is set"),
         (other, _) if !PROFILES.contains(&other) => {
             errors.not_supported(&path.child("type"), other, &PROFILES);
         }
-        (_, Some(file)) => {
-            errors.invalid(
-                &local_path,
-                file,
-                "can only be set when seccomp type is Localhost",
-            );
-        }
-        _ => {}
+        (_, Some(file)) => errors.invalid(&at, file, "can only be set when seccomp type is Localhost"),
+        (_, None) => {}
     }
 }
 
-/// A container's security context.
-pub fn validate_container(errors: &mut Errors, path: &Path<'_>, context: Ref<'_>) {
+fn apparmor_profile(errors: &mut Errors, path: &Path<'_>, profile: Option<Ref<'_>>) {
+    let Some(profile) = profile else { return };
+    let local = profile.get("localhostProfile").and_then(Ref::as_str);
+    let at = path.child("localhostProfile");
+    match (profile.str("type"), local) {
+        ("Localhost", Some(file)) if file.trim() != file => {
+            errors.invalid(&at, file, "must not be padded with whitespace");
+        }
+        ("Localhost", None | Some("")) => {
+            errors.required(&at, "must be set when AppArmor type is Localhost");
+        }
+        ("Localhost", Some(file)) if file.len() > MAX_APPARMOR_BYTES => {
+            errors.too_long(&at, MAX_APPARMOR_BYTES);
+        }
+        ("Localhost", Some(_)) => {}
+        ("", _) => errors.required(
+            &path.child("type"),
+            "type is required when appArmorProfile is set",
+        ),
+        (other, _) if !PROFILES.contains(&other) => {
+            errors.not_supported(&path.child("type"), other, &PROFILES);
+        }
+        (_, Some(file)) => errors.invalid(&at, file, "can only be set when AppArmor type is Localhost"),
+        (_, None) => {}
+    }
+}
+
+/// A container's security context; `host_users` is whether its users are the host's.
+pub fn validate_container(errors: &mut Errors, path: &Path<'_>, context: Ref<'_>, host_users: bool) {
     for name in ["runAsUser", "runAsGroup"] {
         id(errors, &path.child(name), context.get(name).and_then(Ref::as_i64));
     }
     one_of(errors, path, context, "procMount", &["Default", "Unmasked"], None);
-    profile(
-        errors,
-        &path.child("seccompProfile"),
-        context.get("seccompProfile"),
-    );
-    profile(
-        errors,
-        &path.child("appArmorProfile"),
-        context.get("appArmorProfile"),
-    );
+    if host_users && context.str("procMount") == "Unmasked" {
+        let detail = "`hostUsers` must be false to use `Unmasked`";
+        errors.invalid(&path.child("procMount"), "Unmasked", detail);
+    }
+    let profile = context.get("seccompProfile");
+    seccomp_profile(errors, &path.child("seccompProfile"), profile);
+    escalation(errors, path, context);
+    let profile = context.get("appArmorProfile");
+    apparmor_profile(errors, &path.child("appArmorProfile"), profile);
+}
+
+/// Who may gain no privileges cannot have them all.
+fn escalation(errors: &mut Errors, path: &Path<'_>, context: Ref<'_>) {
     let flag = |name| context.get(name).and_then(Ref::as_bool);
     if flag("allowPrivilegeEscalation") != Some(false) {
         return;

@@ -1,7 +1,8 @@
 //! The spec as a whole.
 
-use super::{containers, scheduling, security, volumes};
+use super::{containers, os, resources, scheduling, security, volumes};
 use crate::validation::{Errors, Path, dns_label, dns_subdomain, labels, one_of, range};
+use machinery_meta::field::Shown;
 use machinery_meta::syntax;
 use machinery_schema::Ref;
 use std::net::IpAddr;
@@ -14,6 +15,7 @@ const BAD_ADDRESS: &str = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db
 /// A pod's spec, or a template's.
 pub fn validate(errors: &mut Errors, path: &Path<'_>, spec: Ref<'_>) {
     let known = volumes::validate(errors, &path.child("volumes"), spec);
+    resource_claims(errors, &path.child("resourceClaims"), spec);
     containers::validate_all(errors, path, spec, &known);
     host_network_ports(errors, path, spec);
     one_of(
@@ -21,10 +23,10 @@ pub fn validate(errors: &mut Errors, path: &Path<'_>, spec: Ref<'_>) {
         path,
         spec,
         "restartPolicy",
-        &["Always", "Never", "OnFailure"],
+        &["Always", "OnFailure", "Never"],
         Some(""),
     );
-    let dns = ["ClusterFirst", "ClusterFirstWithHostNet", "Default", "None"];
+    let dns = ["ClusterFirstWithHostNet", "ClusterFirst", "Default", "None"];
     one_of(errors, path, spec, "dnsPolicy", &dns, Some(""));
     labels(errors, &path.child("nodeSelector"), spec.get("nodeSelector"));
     security::validate_pod(errors, path, spec);
@@ -33,6 +35,7 @@ pub fn validate(errors: &mut Errors, path: &Path<'_>, spec: Ref<'_>) {
     readiness_gates(errors, &path.child("readinessGates"), spec);
     scheduling_gates(errors, &path.child("schedulingGates"), spec);
     scheduling::topology_spread(errors, &path.child("topologySpreadConstraints"), spec);
+    security::host_users(errors, path, spec);
     names(errors, path, spec);
     range(
         errors,
@@ -49,10 +52,12 @@ pub fn validate(errors: &mut Errors, path: &Path<'_>, spec: Ref<'_>) {
     }
     scheduling::tolerations(errors, &path.child("tolerations"), spec);
     host_aliases(errors, &path.child("hostAliases"), spec);
-    for name in ["priorityClassName", "runtimeClassName"] {
-        if !spec.str(name).is_empty() {
-            dns_subdomain(errors, &path.child(name), spec.str(name));
-        }
+    if !spec.str("priorityClassName").is_empty() {
+        let at = path.child("priorityClassName");
+        dns_subdomain(errors, &at, spec.str("priorityClassName"));
+    }
+    if let Some(name) = spec.get("runtimeClassName").and_then(Ref::as_str) {
+        dns_subdomain(errors, &path.child("runtimeClassName"), name);
     }
     one_of(
         errors,
@@ -62,9 +67,45 @@ pub fn validate(errors: &mut Errors, path: &Path<'_>, spec: Ref<'_>) {
         &["PreemptLowerPriority", "Never"],
         None,
     );
-    let os = path.child("os");
-    if let Some(named) = spec.get("os") {
-        one_of(errors, &os, named, "name", &["linux", "windows"], Some(""));
+    if let Some(overhead) = spec.get("overhead") {
+        resources::overhead(errors, &path.child("overhead"), overhead);
+    }
+    os::validate(errors, path, spec);
+}
+
+/// Devices that a pod is to have: by the name of a claim, or of a template for claims.
+fn resource_claims(errors: &mut Errors, path: &Path<'_>, spec: Ref<'_>) {
+    let mut seen = Vec::new();
+    for (index, claim) in spec.list("resourceClaims").enumerate() {
+        let (at, name) = (path.index(index), claim.str("name"));
+        if name.is_empty() {
+            errors.required(&at.child("name"), "");
+        } else if seen.contains(&name) {
+            errors.duplicate(&at.child("name"), name);
+        } else {
+            dns_label(errors, &at.child("name"), name);
+            seen.push(name);
+        }
+        let sources = ["resourceClaimName", "resourceClaimTemplateName"];
+        let given = sources.map(|source| (source, claim.get(source).and_then(Ref::as_str)));
+        let shown = Shown(claim.to_json());
+        match given.iter().filter(|(_, name)| name.is_some()).count() {
+            0 => {
+                let detail = "must specify one of: `resourceClaimName`, `resourceClaimTemplateName`";
+                errors.invalid(&at, shown, detail);
+            }
+            1 => {}
+            _ => {
+                let detail =
+                    "at most one of `resourceClaimName` or `resourceClaimTemplateName` may be specified";
+                errors.invalid(&at, shown, detail);
+            }
+        }
+        for (source, name) in given {
+            if let Some(name) = name {
+                dns_subdomain(errors, &at.child(source), name);
+            }
+        }
     }
 }
 
@@ -88,10 +129,11 @@ fn host_network_ports(errors: &mut Errors, path: &Path<'_>, spec: Ref<'_>) {
         let ports = container_path.child("ports");
         for (index, port) in container.list("ports").enumerate() {
             let number = |name| port.get(name).and_then(Ref::as_i64).unwrap_or_default();
-            if number("hostPort") != number("containerPort") {
+            // Nothing is filled in when a pod is made of a template.
+            if number("hostPort") != 0 && number("hostPort") != number("containerPort") {
                 let at = ports.index(index);
-                let detail = "must match `hostPort` when `hostNetwork` is true";
-                errors.invalid(&at.child("containerPort"), number("containerPort"), detail);
+                let detail = "must match `containerPort` when `hostNetwork` is true";
+                errors.invalid(&at.child("hostPort"), number("hostPort"), detail);
             }
         }
     }
@@ -115,7 +157,7 @@ fn dns_config(errors: &mut Errors, path: &Path<'_>, spec: Ref<'_>) {
     if servers.len() > MAX_NAMESERVERS {
         let shown = config.get("nameservers").map(Ref::to_json).unwrap_or_default();
         let detail = format!("must not have more than {MAX_NAMESERVERS} nameservers");
-        errors.invalid(&servers_path, machinery_meta::field::Shown(shown), detail);
+        errors.invalid(&servers_path, Shown(shown), detail);
     }
     for (index, server) in servers.enumerate() {
         let text = server.as_str().unwrap_or_default();
@@ -134,7 +176,7 @@ fn dns_config(errors: &mut Errors, path: &Path<'_>, spec: Ref<'_>) {
 
 fn searches(errors: &mut Errors, path: &Path<'_>, config: Ref<'_>) {
     let searches: Vec<&str> = config.list("searches").filter_map(Ref::as_str).collect();
-    let shown = || machinery_meta::field::Shown(format!("{searches:?}"));
+    let shown = || Shown(format!("{searches:?}"));
     if searches.len() > MAX_SEARCHES {
         let detail = format!("must not have more than {MAX_SEARCHES} search paths");
         errors.invalid(path, shown(), detail);

@@ -1,6 +1,6 @@
 //! What a pod's status may become.
 
-use super::update::annotation_changes;
+use super::annotations;
 use crate::validation::{Errors, Path, dns_subdomain, immutable, is_pair, legacy_ip, present, qualified};
 use machinery_meta::{FieldError, syntax};
 use machinery_schema::Ref;
@@ -12,9 +12,10 @@ const SYSTEM_CONDITIONS: [&str; 3] = ["PodScheduled", "Ready", "Initialized"];
 const MAX_UID: i64 = u32::MAX as i64;
 
 /// Every problem of a changed status.
-pub fn validate(pod: Ref<'_>, old: Ref<'_>) -> Vec<FieldError> {
+pub(crate) fn validate(pod: Ref<'_>, old: Ref<'_>) -> Vec<FieldError> {
     let mut errors = Errors::new();
-    annotation_changes(&mut errors, pod, old);
+    annotations::changed(&mut errors, pod, old);
+    annotations::validate(&mut errors, &Path::of("metadata").child("annotations"), pod);
     let (Some(status), Some(old_status)) = (pod.get("status"), old.get("status")) else {
         return errors.into_list();
     };
@@ -38,6 +39,7 @@ pub fn validate(pod: Ref<'_>, old: Ref<'_>) -> Vec<FieldError> {
     if let Some(spec) = old.get("spec") {
         transitions(&mut errors, &path, status, old_status, spec);
     }
+    resource_claims(&mut errors, &path.child("resourceClaimStatuses"), status, pod);
     pod_ips(&mut errors, &path.child("podIPs"), status, old_status);
     host_ips(&mut errors, &path.child("hostIPs"), status, old_status);
     for list in STATUSES {
@@ -156,6 +158,29 @@ fn rule_restarts(container: Ref<'_>, code: i64) -> bool {
     };
     let rule = container.list("restartPolicyRules").find(matches);
     rule.is_some_and(|rule| matches!(rule.str("action"), "Restart" | "RestartAllContainers"))
+}
+
+/// Which claims were made for a pod.
+fn resource_claims(errors: &mut Errors, path: &Path<'_>, status: Ref<'_>, pod: Ref<'_>) {
+    let mut seen = Vec::new();
+    for (index, own) in status.list("resourceClaimStatuses").enumerate() {
+        let (at, name) = (path.index(index), own.str("name"));
+        let mut claims = pod
+            .get("spec")
+            .into_iter()
+            .flat_map(|spec| spec.list("resourceClaims"));
+        if !claims.any(|claim| claim.str("name") == name) {
+            let detail = "must match the name of an entry in `spec.resourceClaims`";
+            errors.invalid(&at.child("name"), name, detail);
+        }
+        if seen.contains(&name) {
+            errors.duplicate(&at.child("name"), name);
+        }
+        seen.push(name);
+        if let Some(claim) = own.get("resourceClaimName").and_then(Ref::as_str) {
+            dns_subdomain(errors, &at.child("resourceClaimName"), claim);
+        }
+    }
 }
 
 fn pod_ips(errors: &mut Errors, path: &Path<'_>, status: Ref<'_>, old: Ref<'_>) {

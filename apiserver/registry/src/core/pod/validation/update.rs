@@ -1,8 +1,10 @@
 //! What may change in a pod that exists.
 
-use super::{MIRROR, of_annotations, whole};
+use super::{annotations, whole};
 use crate::validation::{Errors, Path};
 use machinery_meta::FieldError;
+use machinery_meta::field::Shown;
+use machinery_meta::syntax;
 use machinery_schema::Ref;
 
 const FIXED: &str = "pod updates may not change fields other than `spec.containers[*].image`,`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing tolerations),`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)\n";
@@ -16,63 +18,44 @@ pub fn validate(pod: Ref<'_>, old: Ref<'_>) -> Vec<FieldError> {
     };
     if new_spec == old_spec {
         // A spec that is as it was was looked at when it came.
-        of_annotations(&mut errors, pod);
-        annotation_changes(&mut errors, pod, old);
+        annotations::validate(&mut errors, &Path::of("metadata").child("annotations"), pod);
+        annotations::changed(&mut errors, pod, old);
         return errors.into_list();
     }
     whole(&mut errors, pod);
-    annotation_changes(&mut errors, pod, old);
+    annotations::changed(&mut errors, pod, old);
     for list in ["containers", "initContainers"] {
         if new_spec.list(list).len() != old_spec.list(list).len() {
             errors.forbidden(&path.child(list), "pod updates may not add or remove containers");
             return errors.into_list();
         }
     }
-    deadline(&mut errors, &path, new_spec, old_spec);
+    if !deadline(&mut errors, &path, new_spec, old_spec) {
+        return errors.into_list();
+    }
     added_tolerations(&mut errors, &path, new_spec, old_spec);
     removed_gates(&mut errors, &path, new_spec, old_spec);
+    if old_spec.list("schedulingGates").len() > 0 {
+        narrowed(&mut errors, &path, new_spec, old_spec);
+    }
     if fixed_part(new_spec, old_spec) != fixed_part(old_spec, old_spec) {
         errors.forbidden(&path, FIXED);
     }
     errors.into_list()
 }
 
-/// What a pod says of where it comes from stays as it is.
-pub(super) fn annotation_changes(errors: &mut Errors, pod: Ref<'_>, old: Ref<'_>) {
-    let path = Path::of("metadata");
-    let path = path.child("annotations");
-    let fixed = |key: &str| {
-        if key.starts_with(APP_ARMOR) {
-            Some("AppArmor annotations")
-        } else {
-            (key == MIRROR).then_some("mirror pod annotation")
-        }
-    };
-    let annotations = |object| Ref::at(object, &["metadata", "annotations"]);
-    let (new, before) = (annotations(pod), annotations(old));
-    for (from, to, what) in [(before, new, "remove or update"), (new, before, "add")] {
-        for (key, value) in from.into_iter().flat_map(Ref::entries) {
-            let other = to.and_then(|annotations: Ref<'_>| annotations.get(key));
-            let touched = if what == "add" {
-                other.is_none()
-            } else {
-                other != Some(value)
-            };
-            if let Some(name) = fixed(key).filter(|_| touched) {
-                errors.forbidden(&path.key(key), &format!("may not {what} {name}"));
-            }
-        }
-    }
-    of_annotations(errors, pod);
-}
-
-/// Annotations of profiles for single containers begin so.
-const APP_ARMOR: &str = "container.apparmor.security.beta.kubernetes.io/";
-
 /// Every problem of a change of the ephemeral containers: new ones may come, those that are there stay as they are.
 pub fn validate_ephemeral(pod: Ref<'_>, old: Ref<'_>) -> Vec<FieldError> {
     let mut errors = Errors::new();
+    if old
+        .at(&["metadata", "annotations", annotations::MIRROR])
+        .is_some()
+    {
+        errors.forbidden(&Path::of("[]"), "static pods do not support ephemeral containers");
+        return errors.into_list();
+    }
     whole(&mut errors, pod);
+    annotations::changed(&mut errors, pod, old);
     let (Some(spec), Some(old_spec)) = (pod.get("spec"), old.get("spec")) else {
         return errors.into_list();
     };
@@ -94,18 +77,87 @@ pub fn validate_ephemeral(pod: Ref<'_>, old: Ref<'_>) -> Vec<FieldError> {
     errors.into_list()
 }
 
-/// The deadline may come and shrink, never grow or go.
-fn deadline(errors: &mut Errors, path: &Path<'_>, new: Ref<'_>, old: Ref<'_>) {
+/// The deadline may come and shrink, never grow or go. Says whether upstream looks further.
+fn deadline(errors: &mut Errors, path: &Path<'_>, new: Ref<'_>, old: Ref<'_>) -> bool {
+    const MAX: i64 = i32::MAX as i64;
     let seconds = |spec: Ref<'_>| spec.get("activeDeadlineSeconds").and_then(Ref::as_i64);
     let at = path.child("activeDeadlineSeconds");
     match (seconds(new), seconds(old)) {
+        (Some(new), _) if !(0..=MAX).contains(&new) => {
+            errors.invalid(&at, new, syntax::inclusive_range(0, MAX));
+            return false;
+        }
         (Some(new), Some(old)) if new > old => {
             errors.invalid(&at, new, "must be less than or equal to previous value");
+            return false;
         }
-        (None, Some(old)) => {
-            errors.invalid(&at, old, "must not update from a positive integer to nil value");
+        (None, Some(_)) => {
+            let detail = "must not update from a positive integer to nil value";
+            errors.invalid(&at, Shown("null".into()), detail);
         }
         _ => {}
+    }
+    true
+}
+
+const REQUIRED: &str = "requiredDuringSchedulingIgnoredDuringExecution";
+
+/// A gated pod may still be asked for less choice of nodes.
+fn narrowed(errors: &mut Errors, path: &Path<'_>, new: Ref<'_>, old: Ref<'_>) {
+    let shown = |value: Option<Ref<'_>>| Shown(value.map_or_else(|| "null".into(), Ref::to_json));
+    let selector = old.get("nodeSelector").into_iter().flat_map(Ref::entries);
+    let kept = |key: &str| new.at(&["nodeSelector", key]).and_then(Ref::as_str);
+    if selector
+        .into_iter()
+        .any(|(key, value)| kept(key) != value.as_str())
+    {
+        let detail = "only additions to spec.nodeSelector are allowed (no mutations or deletions)";
+        errors.invalid(
+            &path.child("nodeSelector"),
+            shown(new.get("nodeSelector")),
+            detail,
+        );
+    }
+    let terms = |spec: Ref<'_>| {
+        let place = ["affinity", "nodeAffinity", REQUIRED, "nodeSelectorTerms"];
+        spec.at(&place)
+            .filter(|terms| !terms.is_empty())
+            .map(Ref::to_tree)
+    };
+    let (Some(old_terms), new_terms) = (terms(old), terms(new)) else {
+        return;
+    };
+    let place = format!("affinity.nodeAffinity.{REQUIRED}.nodeSelectorTerms");
+    let at = path.child(&place);
+    let count = new_terms.as_ref().map_or(0, |terms| terms.root().len());
+    if count != old_terms.root().len() {
+        let detail = "no additions/deletions to non-empty NodeSelectorTerms list are allowed";
+        return errors.invalid(&at, shown(new_terms.as_ref().map(|terms| terms.root())), detail);
+    }
+    let pairs = new_terms
+        .iter()
+        .flat_map(|terms| terms.root().items())
+        .zip(old_terms.root().items());
+    for (index, (new, old)) in pairs.enumerate() {
+        if !only_adds(new, old) {
+            let detail = "only additions are allowed (no mutations or deletions)";
+            errors.invalid(&at.index(index), shown(Some(new)), detail);
+        }
+    }
+}
+
+/// A term that asks what it asked before, and perhaps more; one that asked nothing matches nothing, and stays so.
+fn only_adds(new: Ref<'_>, old: Ref<'_>) -> bool {
+    let lists = ["matchExpressions", "matchFields"];
+    let nothing = |term: Ref<'_>| lists.iter().all(|list| term.list(list).len() == 0);
+    let begins = |list: &str| {
+        let kept = new.list(list).zip(old.list(list)).all(|(new, old)| new == old);
+        kept && new.list(list).len() >= old.list(list).len()
+    };
+    if nothing(old) {
+        nothing(new)
+    } else {
+        lists.iter().all(|list| begins(list))
     }
 }
 
@@ -130,17 +182,12 @@ fn added_tolerations(errors: &mut Errors, path: &Path<'_>, new: Ref<'_>, old: Re
 fn removed_gates(errors: &mut Errors, path: &Path<'_>, new: Ref<'_>, old: Ref<'_>) {
     let at = path.child("schedulingGates");
     let is_old = |name: &str| old.list("schedulingGates").any(|gate| gate.str("name") == name);
-    let added: Vec<&str> = new
-        .list("schedulingGates")
-        .map(|gate| gate.str("name"))
-        .filter(|name| !is_old(name))
-        .collect();
-    if !added.is_empty() {
-        let detail = format!(
-            "only deletion is allowed, but found new scheduling gates '{}'",
-            added.join(", ")
-        );
-        errors.forbidden(&at, &detail);
+    for (index, gate) in new.list("schedulingGates").enumerate() {
+        let name = gate.str("name");
+        if !is_old(name) {
+            let detail = format!("only deletion is allowed, but found new scheduling gate '{name}'");
+            errors.forbidden(&at.index(index).child("name"), &detail);
+        }
     }
 }
 
@@ -156,8 +203,10 @@ fn fixed_part(spec: Ref<'_>, old: Ref<'_>) -> String {
     }
     // A gated pod may still narrow where it goes.
     if old.list("schedulingGates").len() > 0 {
-        for name in ["nodeSelector", "affinity"] {
-            tree.remove(&[name]);
+        tree.remove(&["nodeSelector"]);
+        tree.remove(&["affinity", "nodeAffinity"]);
+        if tree.get("affinity").is_some_and(Ref::is_empty) {
+            tree.remove(&["affinity"]);
         }
     }
     for list in ["containers", "initContainers"] {

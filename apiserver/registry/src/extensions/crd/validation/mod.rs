@@ -1,0 +1,265 @@
+//! What is wrong with a CustomResourceDefinition (upstream's `pkg/apis/apiextensions/validation`).
+//!
+//! Here is what a definition is as a whole; [`versions`] has what each version says, [`conversion`] how they become each
+//! other. Upstream keeps once what all versions have in common, and says so in its paths.
+
+mod conversion;
+mod selectable;
+#[cfg(test)]
+mod tests;
+mod versions;
+
+use machinery_meta::field::Shown;
+use machinery_meta::{FieldError, FieldPath, syntax};
+use machinery_schema::Ref;
+
+/// Where a definition of a group of the project itself says who agreed to it.
+const APPROVED: &str = "api-approved.kubernetes.io";
+const IMMUTABLE: &str = "field is immutable";
+
+/// Every problem of a new definition.
+pub(super) fn validate(object: Ref<'_>) -> Vec<FieldError> {
+    let mut problems = own_name(object);
+    problems.extend(validate_spec(object));
+    problems.extend(validate_status(object));
+    stored_versions(object, &mut problems);
+    approval(object, None, &mut problems);
+    preserved(object, &mut problems);
+    problems
+}
+
+/// Every problem of a changed one. Group, plural and scope are the address of stored objects.
+pub(super) fn validate_update(object: Ref<'_>, old: Ref<'_>) -> Vec<FieldError> {
+    let mut problems = validate_spec(object);
+    let established = old
+        .get("status")
+        .into_iter()
+        .flat_map(|own| own.list("conditions"));
+    let mut established = established.into_iter();
+    let established = established.any(|own| own.str("type") == "Established" && own.str("status") == "True");
+    let mut fixed = vec![["spec", "group"].as_slice(), &["spec", "names", "plural"]];
+    if established {
+        fixed.splice(..0, [["spec", "scope"].as_slice(), &["spec", "names", "kind"]]);
+    }
+    for path in fixed {
+        let (new, was) = (object.str_at(path), old.str_at(path));
+        if new != was {
+            let place = FieldPath::new(&path.join("."));
+            problems.push(FieldError::invalid(&place, new, IMMUTABLE));
+        }
+    }
+    problems.extend(validate_status(object));
+    stored_versions(object, &mut problems);
+    approval(object, Some(old), &mut problems);
+    preserved(object, &mut problems);
+    problems
+}
+
+/// Every problem of a changed status.
+pub(super) fn validate_status(object: Ref<'_>) -> Vec<FieldError> {
+    let mut problems = Vec::new();
+    if let Some(names) = object.at(&["status", "acceptedNames"]) {
+        let path = FieldPath::new("status").child("acceptedNames");
+        names_syntax(names, &path, &mut problems);
+    }
+    problems
+}
+
+fn own_name(object: Ref<'_>) -> Vec<FieldError> {
+    let spec = |path: &[&str]| object.get("spec").map_or("", |spec| spec.str_at(path));
+    let wanted = format!("{}.{}", spec(&["names", "plural"]), spec(&["group"]));
+    let given = ["generateName", "name"].map(|field| (field, object.str_at(&["metadata", field])));
+    let wrong = given
+        .into_iter()
+        .filter(|(_, name)| !name.is_empty() && *name != wanted);
+    wrong
+        .map(|(field, name)| {
+            let path = FieldPath::new("metadata").child(field);
+            FieldError::invalid(&path, name, "must be spec.names.plural+\".\"+spec.group")
+        })
+        .collect()
+}
+
+fn validate_spec(object: Ref<'_>) -> Vec<FieldError> {
+    let mut problems = Vec::new();
+    let Some(spec) = object.get("spec") else {
+        return problems;
+    };
+    let path = FieldPath::new("spec");
+    group(spec.str("group"), &path.child("group"), &mut problems);
+    one_of(
+        spec.str("scope"),
+        &path.child("scope"),
+        &["Cluster", "Namespaced"],
+        &mut problems,
+    );
+    versions::each(spec, &path, &mut problems);
+    if let Some(names) = spec.get("names") {
+        let path = path.child("names");
+        for field in ["plural", "singular", "kind", "listKind"] {
+            if names.str(field).is_empty() {
+                problems.push(FieldError::required(&path.child(field), ""));
+            }
+        }
+        names_syntax(names, &path, &mut problems);
+    }
+    versions::shared(spec, &path, &mut problems);
+    conversion::validate(spec, &path.child("conversion"), &mut problems);
+    problems
+}
+
+fn group(group: &str, path: &FieldPath, problems: &mut Vec<FieldError>) {
+    let wrong = syntax::dns1123_subdomain(group);
+    if group.is_empty() {
+        problems.push(FieldError::required(path, ""));
+    } else if !wrong.is_empty() {
+        problems.push(FieldError::invalid(path, group, wrong.join(",")));
+    } else if !group.contains('.') {
+        let detail = "should be a domain with at least one dot";
+        problems.push(FieldError::invalid(path, group, detail));
+    }
+}
+
+/// A text that must be one of a few.
+fn one_of(value: &str, path: &FieldPath, known: &[&str], problems: &mut Vec<FieldError>) {
+    if value.is_empty() {
+        problems.push(FieldError::required(path, ""));
+    } else if !known.contains(&value) {
+        problems.push(FieldError::not_supported(path, value, known));
+    }
+}
+
+fn names_syntax(names: Ref<'_>, path: &FieldPath, problems: &mut Vec<FieldError>) {
+    const MIXED: &str = "may have mixed case, but should otherwise match: ";
+    for (field, before) in [
+        ("plural", ""),
+        ("singular", ""),
+        ("kind", MIXED),
+        ("listKind", MIXED),
+    ] {
+        let name = names.str(field);
+        let lower = name.to_lowercase();
+        let checked = if before.is_empty() { name } else { &lower };
+        if !name.is_empty() {
+            problems.extend(label(&path.child(field), name, checked, before));
+        }
+    }
+    let listed = |list: &str| -> Vec<FieldError> {
+        let all = names.list(list).filter_map(Ref::as_str).enumerate();
+        all.filter_map(|(at, name)| label(&path.child(list).index(at), name, name, ""))
+            .collect()
+    };
+    problems.extend(listed("shortNames"));
+    let kind = names.str("kind");
+    if !kind.is_empty() && kind == names.str("listKind") {
+        let detail = "kind and listKind may not be the same";
+        problems.push(FieldError::invalid(&path.child("listKind"), kind, detail));
+    }
+    problems.extend(listed("categories"));
+}
+
+fn label(path: &FieldPath, shown: &str, name: &str, before: &str) -> Option<FieldError> {
+    let wrong = syntax::dns1035_label(name);
+    let detail = format!("{before}{}", wrong.join(","));
+    (!wrong.is_empty()).then(|| FieldError::invalid(path, shown, detail))
+}
+
+/// Whatever objects may be stored as must go on being a version: their bytes could not be read any more.
+fn stored_versions(object: Ref<'_>, problems: &mut Vec<FieldError>) {
+    let path = FieldPath::new("status").child("storedVersions");
+    let status = object.get("status");
+    let stored: Vec<&str> = status
+        .into_iter()
+        .flat_map(|status| status.list("storedVersions"))
+        .filter_map(Ref::as_str)
+        .collect();
+    if stored.is_empty() {
+        let detail = "must have at least one stored version";
+        return problems.push(FieldError::invalid(&path, Shown("null".into()), detail));
+    }
+    let versions: Vec<Ref<'_>> = object
+        .get("spec")
+        .into_iter()
+        .flat_map(|own| own.list("versions"))
+        .collect();
+    for version in &versions {
+        let (name, storage) = (version.str("name"), version.get("storage").and_then(Ref::as_bool));
+        if storage == Some(true) && !stored.contains(&name) {
+            let shown = status.and_then(|own| own.get("storedVersions")).map(Ref::to_json);
+            let detail = format!("must have the storage version {name}");
+            problems.push(FieldError::invalid(
+                &path,
+                Shown(shown.unwrap_or_default()),
+                detail,
+            ));
+        }
+    }
+    for (at, name) in stored.into_iter().enumerate() {
+        if !versions.iter().any(|version| version.str("name") == name) {
+            let detail = format!(
+                "missing from spec.versions; {name} was previously a storage version, and must remain in spec.versions until a storage migration ensures no data remains persisted in {name} and removes {name} from status.storedVersions"
+            );
+            problems.push(FieldError::invalid(&path.index(at), name, detail));
+        }
+    }
+}
+
+/// What a definition says of its being approved.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Approval {
+    Missing,
+    Bypassed,
+    Approved,
+    Invalid,
+}
+
+impl Approval {
+    fn of(object: Ref<'_>) -> Self {
+        let text = object.str_at(&["metadata", "annotations", APPROVED]);
+        let is_url = text
+            .split_once("://")
+            .is_some_and(|(scheme, rest)| !scheme.is_empty() && !rest.is_empty() && !rest.starts_with('/'));
+        match text {
+            "" => Self::Missing,
+            text if text.starts_with("unapproved") => Self::Bypassed,
+            _ if is_url => Self::Approved,
+            _ => Self::Invalid,
+        }
+    }
+}
+
+/// Groups of the project itself need somebody's word; one that was let in without may stay so.
+fn approval(object: Ref<'_>, old: Option<Ref<'_>>, problems: &mut Vec<FieldError>) {
+    let group = object.get("spec").map_or("", |spec| spec.str("group"));
+    let protected = ["k8s.io", "kubernetes.io"]
+        .iter()
+        .any(|own| group == *own || group.strip_suffix(own).is_some_and(|rest| rest.ends_with('.')));
+    let state = Approval::of(object);
+    if !protected || old.is_some_and(|old| Approval::of(old) == state) {
+        return;
+    }
+    let path = FieldPath::new("metadata").child("annotations").key(APPROVED);
+    let rule = format!("protected groups must have approval annotation {APPROVED:?}");
+    let see = "see https://github.com/kubernetes/enhancements/pull/1111";
+    match state {
+        Approval::Approved | Approval::Bypassed => {}
+        Approval::Missing => problems.push(FieldError::required(&path, format!("{rule}, {see}"))),
+        Approval::Invalid => {
+            let text = object.str_at(&["metadata", "annotations", APPROVED]);
+            let detail = format!("{rule} with either a URL or a reason starting with \"unapproved\", {see}");
+            problems.push(FieldError::invalid(&path, text, detail));
+        }
+    }
+}
+
+fn preserved(object: Ref<'_>, problems: &mut Vec<FieldError>) {
+    if object
+        .at(&["spec", "preserveUnknownFields"])
+        .and_then(Ref::as_bool)
+        == Some(true)
+    {
+        let path = FieldPath::new("spec").child("preserveUnknownFields");
+        let detail = "cannot set to true, set x-kubernetes-preserve-unknown-fields to true in spec.versions[*].schema instead";
+        problems.push(FieldError::invalid(&path, true, detail));
+    }
+}

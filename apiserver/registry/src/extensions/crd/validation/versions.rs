@@ -1,0 +1,222 @@
+//! What the versions of a definition say, each for itself and together.
+
+use super::selectable;
+use crate::validation::present;
+use machinery_meta::field::Shown;
+use machinery_meta::{FieldError, FieldPath, syntax};
+use machinery_schema::{Ref, structural};
+
+const MAX_WARNING_BYTES: usize = 256;
+
+/// What a rule sees of the place it looks at.
+pub(super) struct Place<'a> {
+    pub(super) path: FieldPath,
+    /// The schema that upstream keeps beside it.
+    pub(super) schema: Option<Ref<'a>>,
+    /// What upstream says where there is none.
+    pub(super) without_schema: &'static str,
+}
+
+type Rule = fn(Ref<'_>, &Place<'_>, &mut Vec<FieldError>);
+
+/// The members that upstream keeps once when all versions agree: their names in a version and in the spec.
+const MEMBERS: [(&str, &str, Rule); 4] = [
+    ("schema", "validation", schema),
+    ("subresources", "subresources", subresources),
+    ("additionalPrinterColumns", "additionalPrinterColumns", columns),
+    ("selectableFields", "selectableFields", selectable::validate),
+];
+
+/// Whether all versions say the same of a member.
+fn is_shared(spec: Ref<'_>, member: &str) -> bool {
+    let mut versions = spec.list("versions").map(|version| version.get(member));
+    let first = versions.next();
+    versions.all(|own| Some(own) == first)
+}
+
+/// What is wrong with each version, and with which there are.
+pub(super) fn each(spec: Ref<'_>, path: &FieldPath, problems: &mut Vec<FieldError>) {
+    let all = path.child("versions");
+    for (at, version) in spec.list("versions").enumerate() {
+        if version.at(&["schema", "openAPIV3Schema"]).is_none() {
+            let place = all.index(at).child("schema").child("openAPIV3Schema");
+            problems.push(FieldError::required(&place, ""));
+        }
+    }
+    for (at, version) in spec.list("versions").enumerate() {
+        let path = all.index(at);
+        name(version, &path, problems);
+        warning(version, &path.child("deprecationWarning"), problems);
+        for (member, _, rule) in MEMBERS {
+            if let Some(value) = version.get(member).filter(|_| !is_shared(spec, member)) {
+                let place = Place {
+                    path: path.child(member),
+                    schema: version.get("schema").filter(|_| !is_shared(spec, "schema")),
+                    without_schema: "may only be set when `version.schema.openAPIV3Schema` is not included",
+                };
+                rule(value, &place, problems);
+            }
+        }
+    }
+    which(spec, path, problems);
+}
+
+/// What is wrong with what the versions have in common.
+pub(super) fn shared(spec: Ref<'_>, path: &FieldPath, problems: &mut Vec<FieldError>) {
+    let Some(first) = spec.list("versions").next() else {
+        return;
+    };
+    for (member, name, rule) in MEMBERS {
+        if let Some(value) = first.get(member).filter(|_| is_shared(spec, member)) {
+            let place = Place {
+                path: path.child(name),
+                schema: first.get("schema").filter(|_| is_shared(spec, "schema")),
+                without_schema: "may only be set when validations.schema is included",
+            };
+            rule(value, &place, problems);
+        }
+    }
+}
+
+fn name(version: Ref<'_>, path: &FieldPath, problems: &mut Vec<FieldError>) {
+    let name = version.str("name");
+    let wrong = syntax::dns1035_label(name);
+    if !wrong.is_empty() {
+        problems.push(FieldError::invalid(&path.child("name"), name, wrong.join(",")));
+    }
+}
+
+/// One of them is what objects are stored as.
+fn which(spec: Ref<'_>, path: &FieldPath, problems: &mut Vec<FieldError>) {
+    let names: Vec<&str> = spec.list("versions").map(|version| version.str("name")).collect();
+    let shown = || Shown(present(spec, "versions").map_or_else(|| "[]".into(), Ref::to_json));
+    if (1..names.len()).any(|at| names[..at].contains(&names[at])) {
+        let detail = "must contain unique version names";
+        problems.push(FieldError::invalid(&path.child("versions"), shown(), detail));
+    }
+    let stored = spec
+        .list("versions")
+        .filter(|own| own.get("storage").and_then(Ref::as_bool) == Some(true));
+    if stored.count() != 1 {
+        let detail = "must have exactly one version marked as storage version";
+        problems.push(FieldError::invalid(&path.child("versions"), shown(), detail));
+    }
+    // Upstream keeps the first version's name twice.
+    let wrong = names.first().map(|name| (*name, syntax::dns1035_label(name)));
+    if let Some((name, wrong)) = wrong.filter(|(name, wrong)| !name.is_empty() && !wrong.is_empty()) {
+        problems.push(FieldError::invalid(&path.child("version"), name, wrong.join(",")));
+    }
+}
+
+/// What clients of a deprecated version are told.
+fn warning(version: Ref<'_>, path: &FieldPath, problems: &mut Vec<FieldError>) {
+    let Some(own) = version.get("deprecationWarning") else {
+        return;
+    };
+    let text = own.as_str().unwrap_or_default();
+    let mut wrong = |detail: String| problems.push(FieldError::invalid(path, Shown(own.to_json()), detail));
+    if version.get("deprecated").and_then(Ref::as_bool) != Some(true) {
+        return wrong("can only be set for deprecated versions".into());
+    }
+    if text.len() > MAX_WARNING_BYTES {
+        wrong(format!("must be <= {MAX_WARNING_BYTES} characters long"));
+    }
+    if text.is_empty() {
+        wrong("must not be an empty string".into());
+    }
+    let unprintable = |c: char| c.is_control() || (c.is_whitespace() && c != ' ');
+    if let Some(at) = text.find(unprintable) {
+        let rule = "must only contain printable UTF-8 characters";
+        wrong(format!("{rule}; non-printable character found at index {at}"));
+    }
+}
+
+fn schema(schema: Ref<'_>, place: &Place<'_>, problems: &mut Vec<FieldError>) {
+    if let Some(schema) = schema.get("openAPIV3Schema") {
+        let path = place.path.child("openAPIV3Schema");
+        let before = problems.len();
+        problems.extend(structural::check_structural(schema, &path));
+        if problems.len() == before {
+            problems.extend(structural::check_defaults(schema, &path));
+        }
+        problems.extend(structural::check_openapi(schema, &path));
+    }
+}
+
+/// Where `scale` finds its numbers.
+fn subresources(subresources: Ref<'_>, place: &Place<'_>, problems: &mut Vec<FieldError>) {
+    let Some(scale) = subresources.get("scale") else {
+        return;
+    };
+    let path = place.path.child("scale");
+    for (member, below, detail) in [
+        (
+            "specReplicasPath",
+            [".spec."].as_slice(),
+            "should be a json path under .spec",
+        ),
+        (
+            "statusReplicasPath",
+            &[".status."],
+            "should be a json path under .status",
+        ),
+        (
+            "labelSelectorPath",
+            &[".spec.", ".status."],
+            "should be a json path under either .spec or .status",
+        ),
+    ] {
+        let (path, text) = (path.child(member), scale.str(member));
+        match text {
+            "" if member == "labelSelectorPath" => {}
+            "" => problems.push(FieldError::required(&path, "")),
+            text if !text.starts_with('.') => problems.push(simple_path(&path, text)),
+            text if below.iter().any(|below| text.starts_with(below)) => {}
+            text => problems.push(FieldError::invalid(&path, text, detail)),
+        }
+    }
+}
+
+fn simple_path(path: &FieldPath, text: &str) -> FieldError {
+    FieldError::invalid(path, text, "must be a simple json path starting with .")
+}
+
+const COLUMN_TYPES: [&str; 5] = ["boolean", "date", "integer", "number", "string"];
+const COLUMN_FORMATS: [&str; 8] = [
+    "byte",
+    "date",
+    "date-time",
+    "double",
+    "float",
+    "int32",
+    "int64",
+    "password",
+];
+
+fn columns(columns: Ref<'_>, place: &Place<'_>, problems: &mut Vec<FieldError>) {
+    for (at, column) in columns.items().enumerate() {
+        validate_column(column, &place.path.index(at), problems);
+    }
+}
+
+fn validate_column(column: Ref<'_>, path: &FieldPath, problems: &mut Vec<FieldError>) {
+    if column.str("name").is_empty() {
+        problems.push(FieldError::required(&path.child("name"), ""));
+    }
+    for (name, known) in [("type", COLUMN_TYPES.as_slice()), ("format", &COLUMN_FORMATS)] {
+        let (path, value) = (path.child(name), column.str(name));
+        let detail = format!("must be one of {}", known.join(","));
+        match value {
+            "" if name == "type" => problems.push(FieldError::required(&path, detail)),
+            "" => {}
+            value if known.contains(&value) => {}
+            value => problems.push(FieldError::invalid(&path, value, detail)),
+        }
+    }
+    let (place, text) = (path.child("JSONPath"), column.str("jsonPath"));
+    if text.is_empty() {
+        problems.push(FieldError::required(&place, ""));
+    } else if !text.starts_with('.') {
+        problems.push(simple_path(&place, text));
+    }
+}
