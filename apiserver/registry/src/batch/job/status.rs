@@ -200,43 +200,40 @@ fn finished(errors: &mut Errors, path: &Path<'_>, now: Job<'_>, was: Job<'_>) {
 
 /// Which indexes are through is told by indexed jobs only, in order, and each once.
 fn indexes(errors: &mut Errors, path: &Path<'_>, now: Job<'_>, was: Job<'_>) {
-    let (done, failed) = (now.text("completedIndexes"), now.status("failedIndexes"));
-    let failed = failed.and_then(Ref::as_str);
-    let (at, failed_at) = (path.child("completedIndexes"), path.child("failedIndexes"));
-    let [done_changed, failed_changed] =
-        ["completedIndexes", "failedIndexes"].map(|name| differ(now, was, &[name]));
-    let parsed = |text| {
-        now.completions()
-            .map(|completions| indexes::count(text, completions))
-    };
-    if done_changed && let Some(Err(error)) = parsed(done) {
-        errors.invalid(&at, done, format!("error parsing completedIndexes: {error}"));
-    }
+    let done = now.text("completedIndexes");
+    let changed = differ(now, was, &["completedIndexes"]);
+    let failed_changed = differ(now, was, &["failedIndexes"]);
+    let failed = now.status("failedIndexes").and_then(Ref::as_str);
     let per_index = now.spec("backoffLimitPerIndex").is_some();
-    let failed_now = failed.filter(|_| failed_changed);
-    if let Some(failed) = failed_now.filter(|_| per_index)
-        && let Some(Err(error)) = parsed(failed)
-    {
-        errors.invalid(
-            &failed_at,
-            failed,
-            format!("error parsing failedIndexes: {error}"),
-        );
+    if changed {
+        readable(errors, path, now, "completedIndexes", done);
     }
-    if done_changed && !done.is_empty() && !now.is_indexed() {
+    if let Some(failed) = failed.filter(|_| failed_changed && per_index) {
+        readable(errors, path, now, "failedIndexes", failed);
+    }
+    if changed && !done.is_empty() && !now.is_indexed() {
         let detail = "cannot set non-empty completedIndexes when non-indexed completion mode";
-        errors.invalid(&at, done, detail);
+        errors.invalid(&path.child("completedIndexes"), done, detail);
     }
-    if let Some(failed) = failed_now.filter(|_| !per_index) {
+    let at = path.child("failedIndexes");
+    if let Some(failed) = failed.filter(|_| failed_changed && !per_index) {
         let detail = "cannot set non-null failedIndexes when backoffLimitPerIndex is null";
-        errors.invalid(&failed_at, failed, detail);
+        errors.invalid(&at, failed, detail);
     }
-    if let (true, Some(failed), Some(completions)) =
-        (done_changed || failed_changed, failed, now.completions())
+    if let (true, Some(failed), Some(completions)) = (changed || failed_changed, failed, now.completions())
         && let Some(index) = indexes::common(done, failed, completions)
     {
         let detail = format!("failedIndexes and completedIndexes overlap at index: {index}");
-        errors.invalid(&failed_at, failed, detail);
+        errors.invalid(&at, failed, detail);
+    }
+}
+
+fn readable(errors: &mut Errors, path: &Path<'_>, now: Job<'_>, name: &str, text: &str) {
+    let parsed = now
+        .completions()
+        .map(|completions| indexes::count(text, completions));
+    if let Some(Err(error)) = parsed {
+        errors.invalid(&path.child(name), text, format!("error parsing {name}: {error}"));
     }
 }
 

@@ -131,36 +131,40 @@ fn completion_mode(errors: &mut Errors, path: &Path<'_>, spec: Ref<'_>) {
 fn indexed(errors: &mut Errors, path: &Path<'_>, spec: Ref<'_>) {
     let number = |name: &str| present(spec, name).and_then(Ref::as_i64);
     let completions = number("completions");
-    let at_most = |errors: &mut Errors, name: &str, limit: i64, detail: String| {
-        if let Some(value) = number(name).filter(|value| *value > limit) {
-            errors.invalid(&path.child(name), value, detail);
-        }
-    };
-    let max = |limit: i64| format!("must be less than or equal to {limit}");
     if completions.is_none() {
         errors.required(&path.child("completions"), "when completion mode is Indexed");
     }
-    let detail = format!("{} when completion mode is Indexed", max(MAX_INDEXED));
-    at_most(errors, "parallelism", MAX_INDEXED, detail);
-    if let Some(completions) = completions {
-        at_most(
-            errors,
-            "maxFailedIndexes",
-            completions,
-            "must be less than or equal to completions".into(),
-        );
+    at_most(
+        errors,
+        path,
+        spec,
+        "parallelism",
+        MAX_INDEXED,
+        " when completion mode is Indexed",
+    );
+    let failed = number("maxFailedIndexes");
+    if let Some(failed) = failed.filter(|failed| completions.is_some_and(|all| *failed > all)) {
+        let detail = "must be less than or equal to completions";
+        errors.invalid(&path.child("maxFailedIndexes"), failed, detail);
     }
-    at_most(errors, "maxFailedIndexes", MAX_INDEXED, max(MAX_INDEXED));
+    at_most(errors, path, spec, "maxFailedIndexes", MAX_INDEXED, "");
     if completions.is_none_or(|own| own <= MAX_INDEXED) || number("backoffLimitPerIndex").is_none() {
         return;
     }
-    if number("maxFailedIndexes").is_none() {
+    if failed.is_none() {
         let detail = format!("must be specified when completions is above {MAX_INDEXED}");
         errors.required(&path.child("maxFailedIndexes"), &detail);
     }
-    for name in ["parallelism", "maxFailedIndexes"] {
-        let when = format!("when completions are above {MAX_INDEXED} and used with backoff limit per index");
-        at_most(errors, name, MAX_OF_MANY, format!("{} {when}", max(MAX_OF_MANY)));
+    let when = format!(" when completions are above {MAX_INDEXED} and used with backoff limit per index");
+    at_most(errors, path, spec, "parallelism", MAX_OF_MANY, &when);
+    at_most(errors, path, spec, "maxFailedIndexes", MAX_OF_MANY, &when);
+}
+
+fn at_most(errors: &mut Errors, path: &Path<'_>, spec: Ref<'_>, name: &str, limit: i64, when: &str) {
+    let value = present(spec, name).and_then(Ref::as_i64);
+    if let Some(value) = value.filter(|value| *value > limit) {
+        let detail = format!("must be less than or equal to {limit}{when}");
+        errors.invalid(&path.child(name), value, detail);
     }
 }
 

@@ -56,22 +56,27 @@ pub(crate) fn validate_status(node: Ref<'_>, old: Ref<'_>) -> Vec<FieldError> {
         let detail = "node updates may not change podCIDR except from \"\" to valid";
         errors.forbidden(&path.child("podCIDRs"), detail);
     }
-    let provider = |object: Ref<'_>| object.str_at(&["spec", "providerID"]).to_owned();
-    if !provider(old).is_empty() && provider(node) != provider(old) {
-        let what = if provider(node).is_empty() {
-            "cleared"
-        } else {
-            "modified"
-        };
-        let detail = format!("field cannot be {what} once set");
-        errors.invalid(&path.child("providerID"), Shown("null".into()), detail);
-    }
+    provider(&mut errors, &path.child("providerID"), node, old);
     own_taints(&mut errors, node);
     let external = |object: Ref<'_>| object.str_at(&["spec", "externalID"]).to_owned();
     if external(node) != external(old) {
         errors.forbidden(&path.child("externalID"), "may not be updated");
     }
     errors.into_list()
+}
+
+/// Who runs the machine, once it is said.
+fn provider(errors: &mut Errors, path: &Path<'_>, node: Ref<'_>, old: Ref<'_>) {
+    let of = |object: Ref<'_>| object.str_at(&["spec", "providerID"]).to_owned();
+    if !of(old).is_empty() && of(node) != of(old) {
+        let what = if of(node).is_empty() {
+            "cleared"
+        } else {
+            "modified"
+        };
+        let detail = format!("field cannot be {what} once set");
+        errors.invalid(path, Shown("null".into()), detail);
+    }
 }
 
 /// Upstream says of taints that they are metadata.
@@ -101,14 +106,8 @@ fn features(errors: &mut Errors, node: Ref<'_>) {
         .filter_map(Ref::as_str)
         .collect();
     for (index, name) in names.iter().enumerate() {
-        let why = if name.len() > MAX_FEATURE_BYTES {
-            format!("must be no more than {MAX_FEATURE_BYTES} characters")
-        } else if is_feature(name) {
-            String::new()
-        } else {
-            "must start with an UpperCamelCase segment, with subsequent segments separated by '/' (e.g., MyFeature or MyFeature/mySubFeature), and contain only alphanumeric characters and slashes".into()
-        };
-        if !why.is_empty() {
+        let why = feature_problem(name);
+        if let Some(why) = why {
             errors.invalid(
                 &path.index(index),
                 *name,
@@ -127,6 +126,14 @@ fn features(errors: &mut Errors, node: Ref<'_>) {
             _ => {}
         }
     }
+}
+
+fn feature_problem(name: &str) -> Option<String> {
+    if name.len() > MAX_FEATURE_BYTES {
+        return Some(format!("must be no more than {MAX_FEATURE_BYTES} characters"));
+    }
+    let rule = "must start with an UpperCamelCase segment, with subsequent segments separated by '/' (e.g., MyFeature or MyFeature/mySubFeature), and contain only alphanumeric characters and slashes";
+    (!is_feature(name)).then(|| rule.to_owned())
 }
 
 fn is_feature(name: &str) -> bool {

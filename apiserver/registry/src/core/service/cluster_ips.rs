@@ -29,27 +29,8 @@ pub(super) fn validate(errors: &mut Errors, path: &Path<'_>, spec: Ref<'_>, old:
     if spec.str("type") == "ExternalName" {
         return;
     }
-    let (at, ips, single) = (
-        path.child("clusterIPs"),
-        listed(spec, "clusterIPs"),
-        spec.str("clusterIP"),
-    );
-    match (ips.first(), single) {
-        (None, "") => {}
-        (None, _) => errors.required(&at, ""),
-        (Some(_), "") => {
-            let detail = "must be empty when `clusterIP` is not specified";
-            errors.invalid(&at, shown(spec, "clusterIPs"), detail);
-        }
-        (Some(first), _) if *first != single => {
-            errors.invalid(
-                &at,
-                shown(spec, "clusterIPs"),
-                "first value must match `clusterIP`",
-            );
-        }
-        (Some(_), _) => {}
-    }
+    let (at, ips) = (path.child("clusterIPs"), listed(spec, "clusterIPs"));
+    first_is_single(errors, &at, spec, ips.first().copied());
     families(errors, &path.child("ipFamilies"), spec);
     one_of(errors, path, spec, "ipFamilyPolicy", &POLICIES, None);
     let known = old.map_or(Vec::new(), |old| listed(old, "clusterIPs"));
@@ -60,6 +41,18 @@ pub(super) fn validate(errors: &mut Errors, path: &Path<'_>, spec: Ref<'_>, old:
         }
         matching_families(errors, &at, spec);
     }
+}
+
+/// The one address of old clients is the first of the list.
+fn first_is_single(errors: &mut Errors, path: &Path<'_>, spec: Ref<'_>, first: Option<&str>) {
+    let detail = match (first, spec.str("clusterIP")) {
+        (None, "") => return,
+        (None, _) => return errors.required(path, ""),
+        (Some(_), "") => "must be empty when `clusterIP` is not specified",
+        (Some(first), single) if first == single => return,
+        (Some(_), _) => "first value must match `clusterIP`",
+    };
+    errors.invalid(path, shown(spec, "clusterIPs"), detail);
 }
 
 fn families(errors: &mut Errors, path: &Path<'_>, spec: Ref<'_>) {

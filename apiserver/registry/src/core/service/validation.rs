@@ -305,46 +305,42 @@ fn duplicate_ports(errors: &mut Errors, path: &Path<'_>, spec: Ref<'_>) {
 
 /// Who may reach a load balancer, by the field or by the annotation that is older; upstream writes the path as Go does.
 fn source_ranges(errors: &mut Errors, service: Ref<'_>, spec: Ref<'_>, old: Option<Ref<'_>>) {
-    let place = ["spec", "loadBalancerSourceRanges"];
     let (root, annotations) = (Path::of("spec"), Path::of("metadata.annotations"));
     let annotation = |object: Ref<'_>| {
         object
             .str_at(&["metadata", "annotations", SOURCE_RANGES])
             .to_owned()
     };
-    let given = service
-        .at(&["metadata", "annotations", SOURCE_RANGES])
-        .and_then(Ref::as_str);
-    let listed = spec.list("loadBalancerSourceRanges").len() > 0;
-    let path = if listed {
-        root.child("LoadBalancerSourceRanges")
-    } else {
-        annotations.key(SOURCE_RANGES)
-    };
-    if !listed && given.is_none() {
-        return;
-    }
-    if spec.str("type") != "LoadBalancer" {
-        errors.forbidden(&path, "may only be used when `type` is 'LoadBalancer'");
-    }
-    if listed {
-        let known = old
-            .and_then(|old| old.at(&place))
+    let detail = "may only be used when `type` is 'LoadBalancer'";
+    let elsewhere = spec.str("type") != "LoadBalancer";
+    let ranges = |spec: Option<Ref<'_>>| -> Vec<String> {
+        let all = spec
             .into_iter()
-            .flat_map(Ref::items);
-        let known: Vec<&str> = known.filter_map(Ref::as_str).map(str::trim).collect();
-        for (index, range) in spec
-            .list("loadBalancerSourceRanges")
-            .filter_map(Ref::as_str)
-            .enumerate()
-        {
-            let range = range.trim();
-            if !known.contains(&range) {
-                legacy_cidr(errors, &path.index(index), range);
-            }
+            .flat_map(|spec| spec.list("loadBalancerSourceRanges"));
+        all.filter_map(Ref::as_str)
+            .map(|range| range.trim().to_owned())
+            .collect()
+    };
+    let (listed, known) = (ranges(Some(spec)), ranges(old.and_then(|old| old.get("spec"))));
+    if !listed.is_empty() {
+        let path = root.child("LoadBalancerSourceRanges");
+        if elsewhere {
+            errors.forbidden(&path, detail);
         }
-    } else if let Some(text) = given.filter(|text| old.is_none_or(|old| annotation(old) != **text)) {
-        for range in text.split(',').map(str::trim).filter(|_| !text.trim().is_empty()) {
+        for (index, range) in listed
+            .iter()
+            .enumerate()
+            .filter(|(_, range)| !known.contains(range))
+        {
+            legacy_cidr(errors, &path.index(index), range);
+        }
+    } else if service.at(&["metadata", "annotations", SOURCE_RANGES]).is_some() {
+        let (path, text) = (annotations.key(SOURCE_RANGES), annotation(service));
+        if elsewhere {
+            errors.forbidden(&path, detail);
+        }
+        let changed = old.is_none_or(|old| annotation(old) != text) && !text.trim().is_empty();
+        for range in text.split(',').map(str::trim).filter(|_| changed) {
             legacy_cidr(errors, &path, range);
         }
     }

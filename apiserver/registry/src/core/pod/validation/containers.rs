@@ -1,7 +1,7 @@
 //! Containers, init containers and ephemeral ones.
 
 use super::volumes::Volumes;
-use super::{environment, probes, resources, security};
+use super::{environment, probes, resources, restart, security};
 use crate::validation::{Errors, Path, dns_label, one_of};
 use machinery_meta::field::Shown;
 use machinery_meta::syntax;
@@ -10,10 +10,6 @@ use std::collections::HashSet;
 
 /// Upstream's protocols of ports.
 pub const PROTOCOLS: [&str; 3] = ["SCTP", "TCP", "UDP"];
-
-/// Rules of restarting that a container may have, and exit codes that each may name.
-const MAX_RESTART_RULES: usize = 20;
-const MAX_RESTART_CODES: usize = 255;
 
 /// What an ephemeral container may not have.
 const NOT_EPHEMERAL: [&str; 6] = [
@@ -57,48 +53,9 @@ fn regular<'a>(
             errors.duplicate(&at.child("name"), container.str("name"));
         }
         probes::validate_all(errors, &at, container, spec);
-        restart_rules(errors, &at, container);
+        restart::rules(errors, &at, container);
     }
     host_port_conflicts(errors, path, spec.list("containers"));
-}
-
-/// A container's own restart policy, and the rules that come with it (KEP-5307).
-fn restart_rules(errors: &mut Errors, path: &Path<'_>, container: Ref<'_>) {
-    let policy = container.str("restartPolicy");
-    let policies = ["Always", "Never", "OnFailure"];
-    if !policy.is_empty() && !policies.contains(&policy) {
-        errors.not_supported(&path.child("restartPolicy"), policy, &policies);
-    }
-    let count = container.list("restartPolicyRules").len();
-    if policy.is_empty() && count > 0 {
-        let detail = "must specify restartPolicy when restart rules are used";
-        errors.required(&path.child("restartPolicy"), detail);
-    }
-    let rules = path.child("restartPolicyRules");
-    if count > MAX_RESTART_RULES {
-        errors.too_many(&rules, count, MAX_RESTART_RULES);
-    }
-    for (index, rule) in container.list("restartPolicyRules").enumerate() {
-        restart_rule(errors, &rules.index(index), rule);
-    }
-}
-
-fn restart_rule(errors: &mut Errors, path: &Path<'_>, rule: Ref<'_>) {
-    let actions = ["Restart", "RestartAllContainers"];
-    if !actions.contains(&rule.str("action")) {
-        errors.not_supported(&path.child("action"), rule.str("action"), &actions);
-    }
-    let at = path.child("exitCodes");
-    let Some(codes) = rule.get("exitCodes") else {
-        return errors.required(&at, "must be specified");
-    };
-    if !["In", "NotIn"].contains(&codes.str("operator")) {
-        errors.not_supported(&at.child("operator"), codes.str("operator"), &["In", "NotIn"]);
-    }
-    let count = codes.list("values").len();
-    if count > MAX_RESTART_CODES {
-        errors.too_many(&at.child("values"), count, MAX_RESTART_CODES);
-    }
 }
 
 fn init<'a>(
@@ -111,7 +68,7 @@ fn init<'a>(
     for (index, container) in spec.list("initContainers").enumerate() {
         let at = path.index(index);
         common(errors, &at, container, spec, volumes);
-        restart_rules(errors, &at, container);
+        restart::rules(errors, &at, container);
         let sidecar = container.str("restartPolicy") == "Always";
         if !names.insert(container.str("name")) {
             errors.duplicate(&at.child("name"), container.str("name"));
@@ -128,21 +85,7 @@ fn init<'a>(
             }
         }
         if !sidecar {
-            never_restarted(errors, &at.child("resizePolicy"), container);
-        }
-    }
-}
-
-/// What runs once is not restarted to be resized.
-fn never_restarted(errors: &mut Errors, path: &Path<'_>, container: Ref<'_>) {
-    for (index, policy) in container.list("resizePolicy").enumerate() {
-        if policy.str("restartPolicy") == "RestartContainer" {
-            let detail = "must not be set to 'RestartContainer' for non-sidecar initContainers";
-            errors.invalid(
-                &path.index(index).child("restartPolicy"),
-                "RestartContainer",
-                detail,
-            );
+            restart::never(errors, &at.child("resizePolicy"), container);
         }
     }
 }

@@ -12,6 +12,7 @@ pub mod probes;
 mod projected;
 pub mod resize;
 pub mod resources;
+mod restart;
 pub mod scheduling;
 pub mod security;
 pub mod spec;

@@ -102,15 +102,15 @@ fn deadline(errors: &mut Errors, path: &Path<'_>, new: Ref<'_>, old: Ref<'_>) ->
 
 const REQUIRED: &str = "requiredDuringSchedulingIgnoredDuringExecution";
 
+fn shown(value: Option<Ref<'_>>) -> Shown {
+    Shown(value.map_or_else(|| "null".into(), Ref::to_json))
+}
+
 /// A gated pod may still be asked for less choice of nodes.
 fn narrowed(errors: &mut Errors, path: &Path<'_>, new: Ref<'_>, old: Ref<'_>) {
-    let shown = |value: Option<Ref<'_>>| Shown(value.map_or_else(|| "null".into(), Ref::to_json));
-    let selector = old.get("nodeSelector").into_iter().flat_map(Ref::entries);
+    let mut selector = old.get("nodeSelector").into_iter().flat_map(Ref::entries);
     let kept = |key: &str| new.at(&["nodeSelector", key]).and_then(Ref::as_str);
-    if selector
-        .into_iter()
-        .any(|(key, value)| kept(key) != value.as_str())
-    {
+    if selector.any(|(key, value)| kept(key) != value.as_str()) {
         let detail = "only additions to spec.nodeSelector are allowed (no mutations or deletions)";
         errors.invalid(
             &path.child("nodeSelector"),
@@ -118,30 +118,22 @@ fn narrowed(errors: &mut Errors, path: &Path<'_>, new: Ref<'_>, old: Ref<'_>) {
             detail,
         );
     }
-    let terms = |spec: Ref<'_>| {
-        let place = ["affinity", "nodeAffinity", REQUIRED, "nodeSelectorTerms"];
-        spec.at(&place)
-            .filter(|terms| !terms.is_empty())
-            .map(Ref::to_tree)
-    };
-    let (Some(old_terms), new_terms) = (terms(old), terms(new)) else {
-        return;
-    };
-    let place = format!("affinity.nodeAffinity.{REQUIRED}.nodeSelectorTerms");
-    let at = path.child(&place);
-    let count = new_terms.as_ref().map_or(0, |terms| terms.root().len());
-    if count != old_terms.root().len() {
-        let detail = "no additions/deletions to non-empty NodeSelectorTerms list are allowed";
-        return errors.invalid(&at, shown(new_terms.as_ref().map(|terms| terms.root())), detail);
+    let place = ["affinity", "nodeAffinity", REQUIRED, "nodeSelectorTerms"];
+    if let Some(old) = old.at(&place).filter(|terms| !terms.is_empty()) {
+        let name = place.join(".");
+        narrowed_terms(errors, &path.child(&name), new.at(&place), old);
     }
-    let pairs = new_terms
-        .iter()
-        .flat_map(|terms| terms.root().items())
-        .zip(old_terms.root().items());
-    for (index, (new, old)) in pairs.enumerate() {
+}
+
+fn narrowed_terms(errors: &mut Errors, path: &Path<'_>, new: Option<Ref<'_>>, old: Ref<'_>) {
+    let Some(terms) = new.filter(|new| new.len() == old.len()) else {
+        let detail = "no additions/deletions to non-empty NodeSelectorTerms list are allowed";
+        return errors.invalid(path, shown(new), detail);
+    };
+    for (index, (new, old)) in terms.items().zip(old.items()).enumerate() {
         if !only_adds(new, old) {
             let detail = "only additions are allowed (no mutations or deletions)";
-            errors.invalid(&at.index(index), shown(Some(new)), detail);
+            errors.invalid(&path.index(index), shown(Some(new)), detail);
         }
     }
 }
