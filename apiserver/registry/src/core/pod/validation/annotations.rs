@@ -1,6 +1,6 @@
 //! Annotations that mean something to a pod: some are older than the fields that replaced them, and must agree with those.
 
-use super::containers::descending_path;
+use super::containers::{descending_path, visit};
 use crate::validation::{Errors, Path};
 use machinery_schema::Ref;
 
@@ -10,9 +10,6 @@ const DELETION_COST: &str = "controller.kubernetes.io/pod-deletion-cost";
 const SECCOMP_POD: &str = "seccomp.security.alpha.kubernetes.io/pod";
 const SECCOMP_CONTAINER: &str = "container.seccomp.security.alpha.kubernetes.io/";
 const APPARMOR: &str = "container.apparmor.security.beta.kubernetes.io/";
-
-/// The lists of containers in the order in which upstream visits them.
-const LISTS: [&str; 3] = ["initContainers", "containers", "ephemeralContainers"];
 
 /// The annotations of an object with metadata and the spec of a pod (`path` is that of its annotations).
 pub(super) fn validate(errors: &mut Errors, path: &Path<'_>, object: Ref<'_>) {
@@ -58,8 +55,11 @@ fn seccomp(errors: &mut Errors, path: &Path<'_>, profile: &str) {
 }
 
 fn apparmor(errors: &mut Errors, path: &Path<'_>, object: Ref<'_>, container: &str, profile: &str) {
-    let named = |own: &(&str, usize, Ref<'_>)| own.2.str("name") == container;
-    if !containers(object).any(|own| named(&own)) {
+    let mut found = false;
+    if let Some(spec) = object.get("spec") {
+        visit(&Path::ROOT, spec, |_, own| found |= own.str("name") == container);
+    }
+    if !found {
         errors.invalid(path, container, "container not found");
     }
     let known = ["", "runtime/default", "unconfined"].contains(&profile);
@@ -70,15 +70,6 @@ fn apparmor(errors: &mut Errors, path: &Path<'_>, object: Ref<'_>, container: &s
             format!("invalid AppArmor profile name: {profile:?}"),
         );
     }
-}
-
-/// The containers of an object with the name of their list and their place in it.
-fn containers(object: Ref<'_>) -> impl Iterator<Item = (&'static str, usize, Ref<'_>)> {
-    let spec = object.get("spec");
-    LISTS.into_iter().flat_map(move |list| {
-        let all = spec.into_iter().flat_map(move |spec| spec.list(list));
-        all.enumerate().map(move |(at, container)| (list, at, container))
-    })
 }
 
 /// What of them may not change.
@@ -108,31 +99,30 @@ pub(super) fn match_seccomp(errors: &mut Errors, path: &Path<'_>, object: Ref<'_
     if let (Some(text), Some(profile)) = (get(object, SECCOMP_POD), own) {
         same_profile(errors, &context.child("seccompProfile"), text, profile, "seccomp");
     }
-    for (list, at, container) in containers(object) {
-        let key = format!("{SECCOMP_CONTAINER}{}", container.str("name"));
-        let own = container.at(&["securityContext", "seccompProfile"]);
-        if let (Some(text), Some(profile)) = (get(object, &key), own) {
-            let place = path.child(list);
-            let place = place.index(at);
-            let place = place.child("securityContext.seccompProfile");
-            same_profile(errors, &place, text, profile, "seccomp");
-        }
+    if let Some(spec) = object.get("spec") {
+        visit(path, spec, |path, container| {
+            let key = format!("{SECCOMP_CONTAINER}{}", container.str("name"));
+            let own = container.at(&["securityContext", "seccompProfile"]);
+            if let (Some(text), Some(profile)) = (get(object, &key), own) {
+                let place = path.child("securityContext.seccompProfile");
+                same_profile(errors, &place, text, profile, "seccomp");
+            }
+        });
     }
 }
 
 /// AppArmor profiles given both ways are the same; a container without its own has the pod's.
 pub(super) fn match_apparmor(errors: &mut Errors, path: &Path<'_>, object: Ref<'_>) {
-    let of_pod = object.at(&["spec", "securityContext", "appArmorProfile"]);
-    for (list, at, container) in containers(object) {
+    let Some(spec) = object.get("spec") else { return };
+    let of_pod = spec.at(&["securityContext", "appArmorProfile"]);
+    visit(path, spec, |path, container| {
         let key = format!("{APPARMOR}{}", container.str("name"));
         let own = container.at(&["securityContext", "appArmorProfile"]).or(of_pod);
         if let (Some(text), Some(profile)) = (get(object, &key), own) {
-            let place = path.child(list);
-            let place = place.index(at);
-            let place = place.child("securityContext.appArmorProfile");
+            let place = path.child("securityContext.appArmorProfile");
             same_profile(errors, &place, text, profile, "apparmor");
         }
-    }
+    });
 }
 
 fn same_profile(errors: &mut Errors, path: &Path<'_>, text: &str, profile: Ref<'_>, what: &str) {

@@ -21,6 +21,16 @@ const NOT_EPHEMERAL: [&str; 6] = [
     "resources",
 ];
 
+/// Shows every container with its path, in the order in which upstream visits them.
+pub(super) fn visit(path: &Path<'_>, spec: Ref<'_>, mut look: impl FnMut(&Path<'_>, Ref<'_>)) {
+    for list in ["initContainers", "containers", "ephemeralContainers"] {
+        let all = path.child(list);
+        for (index, container) in spec.list(list).enumerate() {
+            look(&all.index(index), container);
+        }
+    }
+}
+
 /// All containers of a spec.
 pub fn validate_all(errors: &mut Errors, path: &Path<'_>, spec: Ref<'_>, volumes: &Volumes<'_>) {
     let mut names = HashSet::new();

@@ -1,6 +1,7 @@
 //! Environment variables and where their values come from.
 
-use crate::validation::{Errors, Path, dns_subdomain, qualified};
+use super::containers::{no_backsteps, visit};
+use crate::validation::{Errors, Path, dns_label, dns_subdomain, qualified};
 use machinery_meta::field::Shown;
 use machinery_meta::syntax;
 use machinery_schema::Ref;
@@ -97,8 +98,9 @@ fn value_from(errors: &mut Errors, path: &Path<'_>, source: Ref<'_>, has_value: 
             key_ref(errors, &path.child(name), key);
         }
     }
-    if source.get("fileKeyRef").is_some() {
+    if let Some(key) = source.get("fileKeyRef") {
         sources += 1;
+        file_key_ref(errors, &path.child("fileKeyRef"), key);
     }
     if sources == 0 {
         let detail = "must specify one of: `fieldRef`, `resourceFieldRef`, `configMapKeyRef`, `secretKeyRef` or `fileKeyRef`";
@@ -127,6 +129,44 @@ fn key_ref(errors: &mut Errors, path: &Path<'_>, key: Ref<'_>) {
             syntax::config_map_key(key.str("key")),
         );
     }
+}
+
+/// A variable of a file that another container writes.
+fn file_key_ref(errors: &mut Errors, path: &Path<'_>, key: Ref<'_>) {
+    match key.str("key") {
+        "" => errors.required(&path.child("key"), ""),
+        name => errors.all_invalid(&path.child("key"), name, syntax::env_var_name(name)),
+    }
+    match key.str("volumeName") {
+        "" => errors.required(&path.child("volumeName"), ""),
+        name => dns_label(errors, &path.child("volumeName"), name),
+    }
+    match key.str("path") {
+        "" => errors.required(&path.child("path"), ""),
+        file => no_backsteps(errors, &path.child("path"), file),
+    }
+}
+
+/// Such files lie in volumes that go with the pod.
+pub(super) fn file_volumes(errors: &mut Errors, path: &Path<'_>, spec: Ref<'_>) {
+    visit(path, spec, |path, container| {
+        let all = path.child("env");
+        for (index, own) in container.list("env").enumerate() {
+            let Some(key) = own.at(&["valueFrom", "fileKeyRef"]) else {
+                continue;
+            };
+            let at = all.index(index);
+            let at = at.child("valueFrom.fileKeyRef.volumeName");
+            let name = key.str("volumeName");
+            match spec.list("volumes").find(|volume| volume.str("name") == name) {
+                None => errors.not_found(&at, name),
+                Some(volume) if volume.get("emptyDir").is_none() => {
+                    errors.invalid(&at, name, "referenced volume must be of type emptyDir");
+                }
+                Some(_) => {}
+            }
+        }
+    });
 }
 
 fn from_source(errors: &mut Errors, path: &Path<'_>, source: Ref<'_>) {

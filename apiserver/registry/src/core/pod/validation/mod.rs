@@ -15,6 +15,7 @@ pub mod resources;
 mod restart;
 pub mod scheduling;
 pub mod security;
+mod sources;
 pub mod spec;
 pub(crate) mod status;
 pub mod update;

@@ -1,5 +1,6 @@
 //! What a pod for one operating system may not ask of it.
 
+use super::containers::visit;
 use crate::validation::{Errors, Path};
 use machinery_schema::Ref;
 
@@ -90,14 +91,10 @@ fn windows(errors: &mut Errors, path: &Path<'_>, spec: Ref<'_>) {
     });
 }
 
-/// The security contexts of all containers, in the order in which upstream visits them.
 fn each_container_context(path: &Path<'_>, spec: Ref<'_>, mut look: impl FnMut(&Path<'_>, Ref<'_>)) {
-    for list in ["initContainers", "containers", "ephemeralContainers"] {
-        let all = path.child(list);
-        for (index, container) in spec.list(list).enumerate() {
-            if let Some(context) = container.get("securityContext") {
-                look(&all.index(index).child("securityContext"), context);
-            }
+    visit(path, spec, |path, container| {
+        if let Some(context) = container.get("securityContext") {
+            look(&path.child("securityContext"), context);
         }
-    }
+    });
 }

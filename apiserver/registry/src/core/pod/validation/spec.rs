@@ -1,6 +1,6 @@
 //! The spec as a whole.
 
-use super::{containers, os, resources, scheduling, security, volumes};
+use super::{containers, environment, os, resources, scheduling, security, volumes};
 use crate::validation::{Errors, Path, dns_label, dns_subdomain, labels, one_of, range};
 use machinery_meta::field::Shown;
 use machinery_meta::syntax;
@@ -71,6 +71,7 @@ pub fn validate(errors: &mut Errors, path: &Path<'_>, spec: Ref<'_>) {
         resources::overhead(errors, &path.child("overhead"), overhead);
     }
     os::validate(errors, path, spec);
+    environment::file_volumes(errors, path, spec);
 }
 
 /// Devices that a pod is to have: by the name of a claim, or of a template for claims.

@@ -3,6 +3,7 @@
 use super::containers::{descending_path, no_backsteps};
 use super::environment::{VOLUME_FIELDS, field_ref, resource_field_ref};
 use super::projected::projected;
+use super::sources;
 use crate::validation::{Errors, Path, dns_label, one_of, quantity};
 use machinery_schema::{Kind, Ref};
 
@@ -46,7 +47,7 @@ pub fn validate<'a>(errors: &mut Errors, path: &Path<'_>, spec: Ref<'a>) -> Volu
 }
 
 /// The sources in the order in which upstream looks for them.
-const SOURCES: [&str; 29] = [
+const SOURCES: [&str; 30] = [
     "emptyDir",
     "hostPath",
     "gitRepo",
@@ -57,14 +58,15 @@ const SOURCES: [&str; 29] = [
     "iscsi",
     "glusterfs",
     "flocker",
-    "configMap",
+    "persistentVolumeClaim",
     "rbd",
     "cinder",
     "cephfs",
     "quobyte",
     "downwardAPI",
     "fc",
-    "persistentVolumeClaim",
+    "flexVolume",
+    "configMap",
     "azureFile",
     "vsphereVolume",
     "photonPersistentDisk",
@@ -89,6 +91,7 @@ fn source(errors: &mut Errors, path: &Path<'_>, volume: Ref<'_>) {
             errors.forbidden(&path.child(name), "may not specify more than 1 volume type");
         } else {
             one_source(errors, &path.child(name), name, value);
+            sources::validate(errors, path, name, value);
         }
         found = true;
     }
@@ -109,11 +112,6 @@ fn one_source(errors: &mut Errors, path: &Path<'_>, name: &str, source: Ref<'_>)
             errors.required(&path.child("claimName"), "");
         }
         "nfs" => nfs(errors, path, source),
-        "csi" => required(errors, path, source, &["driver"]),
-        "iscsi" => required(errors, path, source, &["targetPortal", "iqn"]),
-        "ephemeral" if source.get("volumeClaimTemplate").is_none() => {
-            errors.required(&path.child("volumeClaimTemplate"), "");
-        }
         "image" => {
             required(errors, path, source, &["reference"]);
             one_of(

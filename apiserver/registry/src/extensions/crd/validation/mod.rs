@@ -5,8 +5,6 @@
 
 mod conversion;
 mod selectable;
-#[cfg(test)]
-mod tests;
 mod versions;
 
 use machinery_meta::field::Shown;
