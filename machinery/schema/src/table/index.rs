@@ -42,8 +42,8 @@ impl NameIndex {
         if names.len() == 0 {
             return Self::default();
         }
-        // At least one slot stays empty: a search ends there.
-        let size = (names.len() + names.len() / 2 + 1).next_power_of_two();
+        // Half of the slots or more stay empty: most names that are asked for are found missing at the first of them.
+        let size = (names.len() * 2).next_power_of_two();
         let start = slots.len();
         slots.resize(start + size, EMPTY);
         let table = &mut slots[start..];

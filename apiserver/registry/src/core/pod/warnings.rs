@@ -161,8 +161,10 @@ impl Warnings {
 
     fn volumes(&mut self, path: &Path<'_>, spec: Ref<'_>) {
         for (index, volume) in spec.list("volumes").enumerate() {
+            let members = volume.entries().filter(|(_, value)| !value.is_null());
+            let members: Vec<&str> = members.map(|(name, _)| name).collect();
             for (name, shown, message) in DEPRECATED_VOLUMES {
-                if present(volume, name).is_some() {
+                if members.contains(&name) {
                     self.add(&path.index(index).child(shown), message);
                 }
             }

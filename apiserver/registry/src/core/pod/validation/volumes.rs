@@ -83,8 +83,13 @@ const SOURCES: [&str; 30] = [
 /// A volume has exactly one source.
 fn source(errors: &mut Errors, path: &Path<'_>, volume: Ref<'_>) {
     let mut found = false;
+    // A volume has two members, not thirty.
+    let members: Vec<(&str, Ref<'_>)> = volume
+        .entries()
+        .filter(|(_, value)| value.kind() == Kind::Map)
+        .collect();
     for name in SOURCES {
-        let Some(value) = volume.get(name).filter(|value| value.kind() == Kind::Map) else {
+        let Some((_, value)) = members.iter().find(|(own, _)| *own == name).copied() else {
             continue;
         };
         if found {
