@@ -267,3 +267,45 @@ pub(crate) fn all_killed_at_once_come_back(cluster: &Cluster) {
     works(&running.story);
     running.end(Names::Again);
 }
+
+/// One that would be restarted for memory, and not for processor time.
+const RESIZED: &str = "
+apiVersion: v1
+kind: Pod
+metadata: {name: main}
+spec:
+  terminationGracePeriodSeconds: 1
+  containers:
+  - name: main
+    image: knarr.test/tools:latest
+    imagePullPolicy: IfNotPresent
+    command: [sleep, '10000']
+    resources: {limits: {cpu: 100m, memory: 64Mi}}
+    resizePolicy: [{resourceName: memory, restartPolicy: RestartContainer}]
+";
+
+pub(crate) fn a_resize_that_no_agent_heard_of_is_made(cluster: &Cluster) {
+    let story = cluster.namespace("resized-unheard");
+    story.feed(&["apply"], RESIZED);
+    story.wait("pod/main", "condition=Ready");
+    let before = container_ids(&story);
+    let agent = recorded(cluster, AGENT);
+    assert!(agent.signal(Signal::SIGSTOP), "{AGENT} names a running process");
+    let amounts = r#"{"cpu":"200m","memory":"64Mi"}"#;
+    let container = format!(r#"{{"name":"main","resources":{{"limits":{amounts},"requests":{amounts}}}}}"#);
+    let patch = format!(r#"{{"spec":{{"containers":[{container}]}}}}"#);
+    story.kubectl(&["patch", "pod", "main", "--subresource", "resize", "-p", &patch]);
+    kill_and_wait(cluster, AGENT);
+    story.wait_value(
+        "pod/main",
+        "{.status.containerStatuses[0].resources.limits.cpu}",
+        "200m",
+    );
+    let quota = "cat /sys/fs/cgroup/cpu.max /sys/fs/cgroup/cpu*/cpu.cfs_quota_us 2>/dev/null | head -n 1 | cut -d ' ' -f 1";
+    assert_eq!(
+        story.kubectl(&["exec", "main", "--", "sh", "-c", quota]),
+        "20000\n"
+    );
+    assert_eq!(container_ids(&story), before, "no container was started again");
+    story.kubectl(&["delete", "pod", "main", "--now"]);
+}

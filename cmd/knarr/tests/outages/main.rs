@@ -28,6 +28,10 @@ const STORIES: &[Story] = &[
         kills::a_killed_agent_is_started_again,
     ),
     (
+        "a_resize_that_no_agent_heard_of_is_made",
+        kills::a_resize_that_no_agent_heard_of_is_made,
+    ),
+    (
         "a_killed_containerd_is_started_again",
         kills::a_killed_containerd_is_started_again,
     ),

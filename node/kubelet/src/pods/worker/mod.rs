@@ -376,13 +376,23 @@ impl PodWorker {
             // What starts again is decided on how the killed ones ended.
             return Ok(Acted::Yes);
         }
-        if resizes {
-            return Ok(self.act_resize(pod, &plan.resize).await);
+        let resized = match resizes {
+            true => self.act_resize(pod, &plan.resize).await,
+            false => Acted::No,
+        };
+        if plan.start.is_empty() {
+            return Ok(resized);
         }
         if !self.set_up_volumes(pod).await {
             return Ok(Acted::Failed);
         }
-        self.start_containers(pod, observed, plan).await
+        // A container that is to start does not wait for what another cannot give.
+        let started = self.start_containers(pod, observed, plan).await?;
+        Ok(if resized == Acted::Failed {
+            resized
+        } else {
+            started
+        })
     }
 
     async fn start_containers(

@@ -22,8 +22,9 @@ use crate::pods::resize::{Record, Resize, Resources};
 impl PodWorker {
     /// The pod with what it was promised instead of what it asks for, after trying to promise it that.
     pub(super) fn allocated(&mut self, pod: &Arc<Pod>, previous: &PodStatus) -> Arc<Pod> {
-        let Some(mut record) = self.record.take() else {
-            return self.first_look(pod, previous);
+        let mut record = match self.record.take() {
+            Some(record) => record,
+            None => self.first_look(pod, previous),
         };
         let wanted = Resources::of(pod);
         if wanted == record.allocated {
@@ -37,14 +38,13 @@ impl PodWorker {
         allocated
     }
 
-    fn first_look(&mut self, pod: &Arc<Pod>, previous: &PodStatus) -> Arc<Pod> {
+    fn first_look(&mut self, pod: &Arc<Pod>, previous: &PodStatus) -> Record {
         let before = Record::load(&self.folder());
         let record = before.unwrap_or_else(|| Record::new(pod));
         let allocated = record.allocated.put_into(pod);
         self.context.room.hold(&self.uid, Share::of(&allocated));
         self.resize = ResizeState::of(previous);
-        self.record = Some(record);
-        allocated
+        record
     }
 
     /// Whether the node has what the pod asks for now; then it is promised.
