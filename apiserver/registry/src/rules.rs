@@ -62,9 +62,10 @@ impl Rules {
                     extensions::api_service::validate(new)
                 })
             }
-            ("certificates.k8s.io", "certificatesigningrequests") => {
-                rules(extensions::signing_request::validate, |_, _| Vec::new())
-            }
+            ("certificates.k8s.io", "certificatesigningrequests") => rules(
+                extensions::signing_request::validate,
+                extensions::signing_decision::validate,
+            ),
             ("flowcontrol.apiserver.k8s.io", "flowschemas") => {
                 rules(extensions::plain::validate_flow_schema, |new, _| {
                     extensions::plain::validate_flow_schema(new)
@@ -111,6 +112,13 @@ impl Rules {
                 certificates::cluster_trust_bundle::validation::validate,
                 certificates::cluster_trust_bundle::validation::validate_update,
             ),
+            ("certificates.k8s.io", "podcertificaterequests") => rules(
+                certificates::pod_certificate_request::validation::validate,
+                certificates::pod_certificate_request::validation::validate_update,
+            ),
+            ("storagemigration.k8s.io", _) => {
+                rules(|_| Vec::new(), extensions::plain::validate_migration_update)
+            }
             ("networking.k8s.io", "ipaddresses") => rules(
                 networking::ip_address::validation::validate,
                 networking::ip_address::validation::validate_update,

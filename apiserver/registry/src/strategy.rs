@@ -13,6 +13,7 @@ use crate::store::deletion::GarbagePolicy;
 use apiserver_storage::Write;
 use async_trait::async_trait;
 use machinery_meta::{FieldError, syntax};
+use machinery_runtime::Runtime;
 use machinery_schema::{Ref, Tree};
 use std::time::Duration;
 
@@ -41,6 +42,11 @@ pub trait Strategy: Send + Sync + std::fmt::Debug + 'static {
     /// What is wrong with a name; `prefix` for a `generateName`.
     fn name_problems(&self, name: &str, prefix: bool) -> Vec<String> {
         name_rule(syntax::dns1123_subdomain, name, prefix)
+    }
+
+    /// The name of an object that has only a `generateName`.
+    fn generated_name(&self, base: &str, runtime: &Runtime) -> String {
+        crate::metadata::generate_name(base, runtime)
     }
 
     /// Defaults that the table cannot say (they depend on other fields).

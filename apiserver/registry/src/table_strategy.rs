@@ -8,6 +8,7 @@ use crate::store::deletion::GarbagePolicy;
 use crate::strategy::{Part, Strategy, name_rule, path_segment_problems};
 use crate::validation::{Path, ip_problems};
 use machinery_meta::{FieldError, syntax};
+use machinery_runtime::Runtime;
 use machinery_schema::{Ref, Tree};
 
 /// How a kind differs in what every kind has.
@@ -141,7 +142,7 @@ impl Traits {
                 unconditional_update: false,
                 ..plain
             },
-            ("storagemigration.k8s.io", _) => Self {
+            ("certificates.k8s.io", "podcertificaterequests") | ("storagemigration.k8s.io", _) => Self {
                 unconditional_update: false,
                 ..plain
             },
@@ -218,6 +219,14 @@ impl TableStrategy {
 impl Strategy for TableStrategy {
     fn name_problems(&self, name: &str, prefix: bool) -> Vec<String> {
         self.traits.names.problems(name, prefix)
+    }
+
+    fn generated_name(&self, base: &str, runtime: &Runtime) -> String {
+        match self.traits.names {
+            // Nothing is an address any more with letters behind it.
+            NameRule::IpAddress => base.to_owned(),
+            _ => crate::metadata::generate_name(base, runtime),
+        }
     }
 
     fn defaults(&self, object: &mut Tree) {

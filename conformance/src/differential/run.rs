@@ -113,6 +113,7 @@ impl Runner {
         let namespace = format!("case-{index}");
         let mut variables = Variables::default();
         variables.set("ns", namespace.clone().into());
+        variables.set("index", index.into());
         if let Some(subject) = &case.subject {
             let object = variables.value(&subject.object);
             let name = object["metadata"]["name"].clone();

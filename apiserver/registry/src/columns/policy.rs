@@ -182,7 +182,7 @@ fn flow_schema(object: Ref<'_>, now: Timestamp) -> Vec<Cell> {
     vec![
         name(object),
         text(object, &["spec", "priorityLevelConfiguration", "name"]),
-        int(object, &["spec", "matchingPrecedence"]).to_string().into(),
+        int(object, &["spec", "matchingPrecedence"]).into(),
         method.into(),
         object_age(object, now),
         missing.into(),
@@ -194,19 +194,14 @@ fn priority_level(object: Ref<'_>, now: Timestamp) -> Vec<Cell> {
         object
             .at(path)
             .and_then(Ref::as_i64)
-            .map_or_else(|| NONE.to_owned(), |own| own.to_string())
-            .into()
+            .map_or_else(|| NONE.into(), Cell::Int)
     };
-    let shares = object.at(&["spec", "limited", "nominalConcurrencyShares"]);
-    let shares = shares
-        .and_then(Ref::as_i64)
-        .map_or_else(|| NONE.into(), Cell::Int);
     let queuing = ["spec", "limited", "limitResponse", "queuing"];
     let of_queue = |field: &'static str| number(&[queuing[0], queuing[1], queuing[2], queuing[3], field]);
     vec![
         name(object),
         text(object, &["spec", "type"]),
-        shares,
+        number(&["spec", "limited", "nominalConcurrencyShares"]),
         of_queue("queues"),
         of_queue("handSize"),
         of_queue("queueLengthLimit"),

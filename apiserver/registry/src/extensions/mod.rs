@@ -4,6 +4,7 @@ pub(crate) mod api_service;
 pub(crate) mod autoscaling;
 pub(crate) mod crd;
 pub(crate) mod plain;
+pub(crate) mod signing_decision;
 pub(crate) mod signing_request;
 
 use crate::strategy::Strategy;

@@ -59,7 +59,7 @@ impl Store {
             let base = object.str_at(&["metadata", "generateName"]);
             candidate.set_str(
                 &["metadata", "name"],
-                &metadata::generate_name(base, &ctx.runtime),
+                &self.row.strategy.generated_name(base, &ctx.runtime),
             );
             match self.create_named(ctx, candidate, options, admission).await {
                 Err(RegistryError::AlreadyExists { .. }) => {}

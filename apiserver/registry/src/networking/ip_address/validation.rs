@@ -1,6 +1,7 @@
 //! What makes an IPAddress acceptable (upstream's `pkg/apis/networking/validation`).
 
-use crate::validation::{Errors, Path, immutable, present};
+use crate::validation::{Errors, Path, present};
+use machinery_meta::field::Shown;
 use machinery_meta::{FieldError, syntax};
 use machinery_schema::Ref;
 
@@ -20,7 +21,11 @@ pub fn validate(address: Ref<'_>) -> Vec<FieldError> {
                 let value = parent.str(name);
                 if !value.is_empty() {
                     errors.all_invalid(&path.child(name), value, syntax::path_segment_name(value));
-                } else if name != "namespace" {
+                }
+            }
+            // Upstream declares these, and what is declared it tells last.
+            for name in ["resource", "name"] {
+                if parent.str(name).is_empty() {
                     errors.required(&path.child(name), "");
                 }
             }
@@ -29,20 +34,20 @@ pub fn validate(address: Ref<'_>) -> Vec<FieldError> {
     errors.into_list()
 }
 
-/// Its parent cannot change.
+/// Its parent cannot change; upstream tells no value.
 pub fn validate_update(new: Ref<'_>, old: Ref<'_>) -> Vec<FieldError> {
     let mut errors = Errors::new();
     let parent = |own: Ref<'_>| {
         own.get("spec")
-            .and_then(|spec| present(spec, "parentRef").map(Ref::to_tree))
+            .and_then(|spec| present(spec, "parentRef").map(Ref::to_json))
     };
-    let (new, old) = (parent(new), parent(old));
-    immutable(
-        &mut errors,
-        &Path::of("spec").child("parentRef"),
-        new.as_ref().map(|tree| tree.root()),
-        old.as_ref().map(|tree| tree.root()),
-        "field is immutable",
-    );
+    if parent(new) != parent(old) {
+        let path = Path::of("spec");
+        errors.invalid(
+            &path.child("parentRef"),
+            Shown("null".into()),
+            "field is immutable",
+        );
+    }
     errors.into_list()
 }

@@ -1,0 +1,115 @@
+//! What may become of the conditions of a CertificateSigningRequest (upstream's `pkg/apis/certificates/validation`).
+
+use crate::validation::{Errors, Path};
+use machinery_meta::FieldError;
+use machinery_meta::field::Shown;
+use machinery_schema::Ref;
+
+/// Conditions that are true where they are there, and never go.
+const LASTING: [&str; 3] = ["Approved", "Denied", "Failed"];
+const STATUSES: [&str; 3] = ["False", "True", "Unknown"];
+
+/// Every problem of the conditions that are to stand, seen beside the old ones.
+pub(crate) fn validate(new: Ref<'_>, old: Ref<'_>) -> Vec<FieldError> {
+    let mut errors = Errors::new();
+    let status = Path::of("status");
+    let path = status.child("conditions");
+    let (new, old) = (types(new), types(old));
+    for (index, (kind, status)) in new.iter().enumerate() {
+        one(&mut errors, &path.index(index), kind, status);
+        if new[..index].iter().any(|(other, _)| other == kind) && !repeats(&old) {
+            errors.duplicate(&path.index(index).child("type"), *kind);
+        }
+    }
+    for kind in LASTING {
+        if count(&new, kind) < count(&old, kind) {
+            errors.forbidden(
+                &path,
+                &format!("updates may not remove a condition of type {kind:?}"),
+            );
+        }
+    }
+    if is_undecided(&new) && !is_undecided(&old) {
+        let parts = ["Approved", "Denied"].map(|kind| format!(r#"conditions[{{"type": "{kind}"}}]"#));
+        let shown = format!("{:?}", format!("{{{}}}", parts.join(", ")));
+        let detail = format!("must specify at most one of: `{}`", parts.join("`, `"));
+        errors.invalid(&path, Shown(shown), detail);
+    }
+    errors.into_list()
+}
+
+/// The type and the status of each.
+fn types(request: Ref<'_>) -> Vec<(&str, &str)> {
+    let status = request.get("status").into_iter();
+    let conditions = status.flat_map(|status| status.list("conditions"));
+    conditions
+        .map(|own| (own.str("type"), own.str("status")))
+        .collect()
+}
+
+fn count(conditions: &[(&str, &str)], kind: &str) -> usize {
+    conditions.iter().filter(|(own, _)| *own == kind).count()
+}
+
+fn repeats(conditions: &[(&str, &str)]) -> bool {
+    conditions.iter().any(|(kind, _)| count(conditions, kind) > 1)
+}
+
+/// Whether it is approved and denied at once.
+fn is_undecided(conditions: &[(&str, &str)]) -> bool {
+    count(conditions, "Approved") > 0 && count(conditions, "Denied") > 0
+}
+
+fn one(errors: &mut Errors, path: &Path<'_>, kind: &str, status: &str) {
+    if kind.is_empty() {
+        errors.required(&path.child("type"), "");
+    }
+    let allowed = if LASTING.contains(&kind) {
+        &STATUSES[1..2]
+    } else {
+        &STATUSES[..]
+    };
+    if status.is_empty() {
+        errors.required(&path.child("status"), "");
+    } else if !allowed.contains(&status) {
+        errors.not_supported(&path.child("status"), status, allowed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::validate;
+    use machinery_schema::Tree;
+
+    #[track_caller]
+    fn check(old: &[&str], new: &[&str], expected: &[&str]) {
+        let request = |kinds: &[&str]| {
+            let list: Vec<String> = kinds
+                .iter()
+                .map(|kind| format!(r#"{{"type":"{kind}","status":"True"}}"#))
+                .collect();
+            Tree::from_json(&format!(r#"{{"status":{{"conditions":[{}]}}}}"#, list.join(","))).unwrap()
+        };
+        let found = validate(request(new).root(), request(old).root());
+        let found: Vec<String> = found.iter().map(|error| error.message()).collect();
+        assert_eq!(found, expected, "{old:?} to {new:?}");
+    }
+
+    #[test]
+    fn a_decision_stays_and_there_is_one() {
+        check(&[], &["Approved", "Other"], &[]);
+        check(
+            &["Approved"],
+            &[],
+            &[r#"Forbidden: updates may not remove a condition of type "Approved""#],
+        );
+        check(&[], &["Failed", "Failed"], &[r#"Duplicate value: "Failed""#]);
+        check(
+            &["Denied"],
+            &["Denied", "Approved"],
+            &[
+                r#"Invalid value: "{conditions[{\"type\": \"Approved\"}], conditions[{\"type\": \"Denied\"}]}": must specify at most one of: `conditions[{"type": "Approved"}]`, `conditions[{"type": "Denied"}]`"#,
+            ],
+        );
+    }
+}
