@@ -10,6 +10,7 @@ pub mod connection;
 pub mod load;
 pub mod node;
 pub mod process;
+pub mod rollout;
 pub mod runtime;
 pub mod scenarios;
 mod schedule;

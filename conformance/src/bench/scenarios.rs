@@ -3,6 +3,7 @@
 use super::connection::{Connection, Target};
 use super::load::{self, Cost, now};
 use super::process::Processes;
+use super::rollout::Kwok;
 use super::server::Server;
 use anyhow::{Context, Result};
 use bytes::Bytes;
@@ -135,6 +136,15 @@ impl Bench {
         self.idle("control plane, idle").await?;
         self.schedule().await?;
         self.idle("control plane, idle with those pods and nodes").await?;
+        Ok(self.figures)
+    }
+
+    /// A whole control plane that brings up a large Deployment on nodes that kwok plays.
+    ///
+    /// # Errors
+    /// The server refused or broke a request, or not all pods became Ready.
+    pub async fn run_rollout(mut self, kwok: &Kwok) -> Result<Vec<Figure>> {
+        self.rollout(kwok).await?;
         Ok(self.figures)
     }
 

@@ -1,7 +1,8 @@
 //! `knarr-bench --kubeconfig F -- SERVER ARGUMENTS…` starts a server, puts the load of [`conformance::bench`] on it and
 //! prints the figures as JSON on stdout. `knarr-bench --kubeconfig F --pid N --pid M` measures one that runs already.
 //! `--only creates,watches` leaves the rest out.
-//! `--control-plane true` measures controllers and scheduler instead of the API server alone; `--node DATA-DIR` a
+//! `--control-plane true` measures controllers and scheduler instead of the API server alone, `--kwok PROGRAM` a large
+//! Deployment on nodes it plays; `--node DATA-DIR` a
 //! server that starts its node, with `--runtime PROGRAM` for what the container runtime takes by itself.
 
 #![allow(clippy::print_stdout, reason = "the figures go to stdout")]
@@ -10,6 +11,7 @@ use anyhow::{Context, Result};
 use conformance::bench::connection::Target;
 use conformance::bench::node::{self, NodeOptions};
 use conformance::bench::process::Processes;
+use conformance::bench::rollout::Kwok;
 use conformance::bench::runtime::Direct;
 use conformance::bench::scenarios::{Bench, Figure, PARTS, Sizes};
 use conformance::bench::server::Server;
@@ -21,6 +23,8 @@ struct Options {
     pids: Vec<u32>,
     sizes: Sizes,
     control_plane: bool,
+    /// Plays the nodes of a large Deployment.
+    kwok: Option<PathBuf>,
     /// The data directory of a cluster with a node.
     node: Option<PathBuf>,
     runtime: Option<PathBuf>,
@@ -54,6 +58,7 @@ fn read(mut arguments: impl Iterator<Item = String>) -> Result<Options> {
             "--pid" => options.pids.push(value.parse()?),
             "--pods" => options.sizes.pods = value.parse()?,
             "--control-plane" => options.control_plane = value.parse()?,
+            "--kwok" => options.kwok = Some(PathBuf::from(value)),
             "--watchers" => options.sizes.watchers = value.parse()?,
             "--only" => options.sizes.only = parts(&value)?,
             "--node" => options.node = Some(PathBuf::from(value)),
@@ -88,6 +93,10 @@ fn node_options(options: &Options, data_dir: PathBuf) -> Result<NodeOptions> {
 
 async fn server(options: Options) -> Result<Vec<Figure>> {
     let kubeconfig = options.kubeconfig.context("--kubeconfig is missing")?;
+    let kwok = options.kwok.map(|program| Kwok {
+        program,
+        kubeconfig: kubeconfig.clone(),
+    });
     let bench = if options.command.is_empty() {
         let target = Target::from_kubeconfig(&kubeconfig)?;
         Bench::of_running(target, Processes(options.pids), options.sizes)
@@ -95,8 +104,9 @@ async fn server(options: Options) -> Result<Vec<Figure>> {
         let (server, target, started) = Server::start(options.command, kubeconfig).await?;
         Bench::of_started(server, target, started, options.sizes)
     };
-    match options.control_plane {
-        true => bench.run_control_plane().await,
-        false => bench.run_api().await,
+    match (kwok, options.control_plane) {
+        (Some(kwok), _) => bench.run_rollout(&kwok).await,
+        (None, true) => bench.run_control_plane().await,
+        (None, false) => bench.run_api().await,
     }
 }

@@ -17,9 +17,16 @@ pub(super) fn measure(
 ) -> Result<String> {
     println!("==> Knarr, the whole control plane");
     let mut ours = vec![binary_size(built, scratch)?];
-    ours.extend(knarr(arguments, built, scratch, true)?);
+    ours.extend(knarr(arguments, built, scratch, Measured::ControlPlane)?);
+    let kwok = config.tools.join("kwok");
+    if kwok.is_file() {
+        println!("==> Knarr, a large Deployment");
+        ours.extend(knarr(arguments, built, scratch, Measured::Rollout(&kwok))?);
+    } else {
+        println!("SKIPPED, not measured: a large Deployment; build kwok with `cargo xtask tools kwok`");
+    }
     println!("==> Knarr, the API server alone");
-    ours.extend(knarr(arguments, built, scratch, false)?);
+    ours.extend(knarr(arguments, built, scratch, Measured::Api)?);
     let peer_there = ["etcd", "kube-apiserver"]
         .iter()
         .all(|name| config.tools.join(name).is_file());
@@ -35,9 +42,31 @@ pub(super) fn measure(
     Ok(page::beside(&ours, &theirs))
 }
 
-/// With controllers and scheduler, or the API server alone, which is what upstream's is compared with.
-fn knarr(arguments: &Arguments, built: &Built, scratch: &Path, control_plane: bool) -> Result<Vec<Figure>> {
-    let name = if control_plane { "control-plane" } else { "api" };
+/// What a server of ours is started for.
+#[derive(Debug, Clone, Copy)]
+enum Measured<'a> {
+    /// With controllers and scheduler.
+    ControlPlane,
+    /// The same, on nodes that this program plays.
+    Rollout(&'a Path),
+    /// The API server alone, which is what upstream's is compared with.
+    Api,
+}
+
+fn knarr(
+    arguments: &Arguments,
+    built: &Built,
+    scratch: &Path,
+    measured: Measured<'_>,
+) -> Result<Vec<Figure>> {
+    let (name, flags) = match measured {
+        Measured::ControlPlane => (
+            "control-plane",
+            vec!["--control-plane".to_owned(), "true".to_owned()],
+        ),
+        Measured::Rollout(kwok) => ("rollout", vec!["--kwok".to_owned(), kwok.display().to_string()]),
+        Measured::Api => ("api", Vec::new()),
+    };
     let kubeconfig = scratch.join(format!("{name}.kubeconfig"));
     let [port] = upstream::free_ports()?;
     let mut server = vec![
@@ -49,12 +78,10 @@ fn knarr(arguments: &Arguments, built: &Built, scratch: &Path, control_plane: bo
         format!("--write-kubeconfig={}", kubeconfig.display()),
         "--disable-agent".into(),
     ];
-    if control_plane {
-        let flags = ["--control-plane".to_owned(), "true".to_owned()];
-        return load(arguments, built, &kubeconfig, &flags, &server);
+    if let Measured::Api = measured {
+        server.extend(["--controllers=-*".to_owned(), "--disable-scheduler".to_owned()]);
     }
-    server.extend(["--controllers=-*".to_owned(), "--disable-scheduler".to_owned()]);
-    load(arguments, built, &kubeconfig, &[], &server)
+    load(arguments, built, &kubeconfig, &flags, &server)
 }
 
 fn upstream(config: &Config, arguments: &Arguments, built: &Built, scratch: &Path) -> Result<Vec<Figure>> {
