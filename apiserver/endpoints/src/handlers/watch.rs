@@ -204,6 +204,10 @@ impl Streaming {
     }
 
     fn frame(&mut self) -> Frame {
+        if matches!(self.writer.showing.form.view, View::Table { .. }) {
+            // Ages are those of the moment in which a row is told.
+            self.writer.showing.now = self.runtime.now();
+        }
         let ahead: usize = self.pending.iter().map(length_of).sum();
         let mut out = BytesMut::with_capacity(ahead.min(FRAME_BYTES));
         while out.len() < FRAME_BYTES {
