@@ -1,9 +1,11 @@
 //! What a user types to look at pods and to talk to them.
 
 use crate::support::cluster::{Cluster, service_address};
-use crate::support::kubectl::{Kubectl, PATIENCE};
+use crate::support::kubectl::{Kubectl, PATIENCE, text};
 use crate::support::network::ask;
+use crate::support::python::python_or_skip;
 use std::io::{BufRead, BufReader, Write};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 
@@ -263,6 +265,40 @@ pub(crate) fn a_port_is_forwarded(cluster: &Cluster) {
         }
     }
     assert!(ask(&cluster.host, service_address(&story, "web")).is_ok());
+}
+
+pub(crate) fn a_port_is_forwarded_to_who_speaks_no_spdy(cluster: &Cluster) {
+    let Some(python) = python_or_skip("a_port_is_forwarded_to_who_speaks_no_spdy") else {
+        return;
+    };
+    let story = cluster.namespace("channels");
+    let image = "knarr.local/hello:latest";
+    story.kubectl(&[
+        "run",
+        "web",
+        "--image",
+        image,
+        "--image-pull-policy=Never",
+        "--port=8080",
+    ]);
+    story.wait("pod/web", "condition=Ready");
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/python/port_forward.py");
+    let forwarded = |port: &str| {
+        let mut client = cluster.host.command(&python);
+        client.arg(&script).args(["channels", "web", port]);
+        client.env("KUBECONFIG", story.kubeconfig()).stdin(Stdio::null());
+        client.output().expect("Python starts")
+    };
+    let page = forwarded("8080");
+    let (out, err) = (text(&page.stdout), text(&page.stderr));
+    assert!(
+        page.status.success() && out.contains("hello from web"),
+        "{out}{err}"
+    );
+    // Nobody listens there: the error has a channel of its own.
+    let nothing = forwarded("81");
+    let (out, err) = (text(&nothing.stdout), text(&nothing.stderr));
+    assert!(err.contains("error forwarding port 81"), "{out}{err}");
 }
 
 pub(crate) fn files_are_copied_in_and_out(cluster: &Cluster) {

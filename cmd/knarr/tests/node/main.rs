@@ -104,6 +104,10 @@ const STORIES: &[Story] = &[
     ),
     ("a_port_is_forwarded", commands::a_port_is_forwarded),
     (
+        "a_port_is_forwarded_to_who_speaks_no_spdy",
+        commands::a_port_is_forwarded_to_who_speaks_no_spdy,
+    ),
+    (
         "files_are_copied_in_and_out",
         commands::files_are_copied_in_and_out,
     ),

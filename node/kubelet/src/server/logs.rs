@@ -107,7 +107,13 @@ async fn find(
             })?,
         (false, Some(found)) if !waits(found) => found,
         _ => {
+            // What fails most often has a sentence, as upstream.
             let reason = waiting_reason(pod, name);
+            let reason = match reason.as_str() {
+                "ErrImagePull" => "image can't be pulled",
+                "ImagePullBackOff" => "trying and failing to pull image",
+                reason => reason,
+            };
             return Err(refused(format!(
                 "container \"{name}\" in pod \"{pod_name}\" is waiting to start: {reason}"
             )));

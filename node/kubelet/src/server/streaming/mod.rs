@@ -9,6 +9,7 @@
 mod attach;
 mod channels;
 mod exec;
+mod port_channels;
 mod port_forward;
 mod session;
 pub mod spdy;

@@ -1,7 +1,8 @@
 //! port-forward: SPDY streams joined to connections inside the pod's network namespace.
 //!
 //! For each forwarded connection the client opens an error stream and a data stream with the same
-//! request id. The SPDY connection is the upgraded one itself, or comes in the messages of a WebSocket.
+//! request id. The SPDY connection is the upgraded one itself, or comes in the messages of a WebSocket. Clients that
+//! speak no SPDY at all have [`port_channels`].
 
 use std::collections::HashMap;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -19,18 +20,18 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
 use tokio::net::TcpStream;
 use tokio_tungstenite::tungstenite::Message;
 
-use super::super::routes::{Body, text};
+use super::super::routes::{Body, Query, text};
 use super::spdy::session::{SpdySession, SpdyStream};
 use super::upgrade::{Accepted, Carrier, Taken, accept};
-use super::websocket;
+use super::{port_channels, websocket};
 use crate::managers::ManagerContext;
 use crate::pods::observed::observe;
 use crate::pods::{spec, uid};
 
-const WEB_SOCKET_PROTOCOLS: &[&str] = &["SPDY/3.1+portforward.k8s.io"];
+const WEB_SOCKET_PROTOCOLS: &[&str] = &["SPDY/3.1+portforward.k8s.io", port_channels::PROTOCOL];
 const SPDY_PROTOCOLS: &[&str] = &["portforward.k8s.io"];
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
-const CHUNK_BYTES: usize = 32 << 10;
+pub(super) const CHUNK_BYTES: usize = 32 << 10;
 /// Halves of connections waiting for their other half.
 const HALVES_MAX: usize = 256;
 
@@ -50,15 +51,27 @@ pub(in crate::server) async fn port_forward(
     };
     let Accepted {
         carrier,
+        protocol,
         connection,
         response,
     } = accepted;
+    let ports = match protocol == port_channels::PROTOCOL {
+        true => port_channels::ports(&Query::parse(request.uri().query().unwrap_or_default())),
+        false => Ok(Vec::new()),
+    };
+    let ports = match ports {
+        Ok(ports) => ports,
+        Err(refusal) => return text(StatusCode::BAD_REQUEST, refusal),
+    };
     let runtime = context.runtime.clone();
     runtime.clone().spawn("port-forward session", async move {
         let Ok(connection) = connection.await else { return };
         let connection = TokioIo::new(connection);
         let session = match carrier {
             Carrier::Spdy => SpdySession::server(&runtime, connection),
+            Carrier::WebSocket if protocol == port_channels::PROTOCOL => {
+                return port_channels::serve(&runtime, connection, &ports, network).await;
+            }
             Carrier::WebSocket => SpdySession::server(&runtime, tunnel(&runtime, connection).await),
         };
         serve(&runtime, session, network).await;
@@ -222,7 +235,12 @@ async fn forward(
     Ok(())
 }
 
-async fn connect(runtime: &Runtime, network: Option<PathBuf>, port: u16) -> Result<TcpStream, String> {
+/// A connection to a port as the pod itself would make it.
+pub(super) async fn connect(
+    runtime: &Runtime,
+    network: Option<PathBuf>,
+    port: u16,
+) -> Result<TcpStream, String> {
     let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
     let connect = move || -> Result<std::net::TcpStream, String> {
         let stream = match network {

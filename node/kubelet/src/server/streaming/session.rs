@@ -59,6 +59,7 @@ where
         carrier,
         connection,
         response,
+        ..
     } = accepted;
     let context = context.clone();
     let runtime = context.runtime.clone();

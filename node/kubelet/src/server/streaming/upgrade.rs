@@ -24,6 +24,8 @@ pub(super) enum Carrier {
 /// An accepted upgrade: answer with `response`, then work on the connection.
 pub(super) struct Accepted {
     pub(super) carrier: Carrier,
+    /// The best of those both speak.
+    pub(super) protocol: &'static str,
     pub(super) connection: OnUpgrade,
     pub(super) response: Response<Body>,
 }
@@ -76,6 +78,7 @@ pub(super) fn accept(
     }
     Ok(Accepted {
         carrier,
+        protocol,
         connection: hyper::upgrade::on(request),
         response,
     })

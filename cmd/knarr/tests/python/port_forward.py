@@ -1,0 +1,23 @@
+"""Asks a pod for its page over a forwarded port, as the Python client carries it: channels of a WebSocket, no SPDY.
+
+usage: port_forward.py NAMESPACE POD PORT
+"""
+
+import sys
+
+from kubernetes import client, config
+from kubernetes.stream import portforward
+
+namespace, pod, port = sys.argv[1], sys.argv[2], int(sys.argv[3])
+config.load_kube_config()
+ask = client.CoreV1Api().connect_get_namespaced_pod_portforward
+forward = portforward(ask, pod, namespace, ports=str(port))
+page = forward.socket(port)
+page.setblocking(True)
+page.sendall(b"GET / HTTP/1.0\r\nHost: web\r\n\r\n")
+answer = b""
+while piece := page.recv(4096):
+    answer += piece
+print(answer.decode())
+if forward.error(port):
+    sys.exit(forward.error(port))
