@@ -12,11 +12,14 @@ use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+/// Everything the cluster keeps, where nothing else is said.
+const DATA_DIR: &str = "/var/lib/knarr";
+
 /// Where the cluster keeps its things and where it runs.
 #[derive(Debug, Clone, clap::Args)]
 pub(crate) struct Arguments {
     /// Everything the cluster keeps.
-    #[arg(long, default_value = "/var/lib/knarr")]
+    #[arg(long, default_value = DATA_DIR)]
     pub data_dir: PathBuf,
     /// The port of the API server.
     #[arg(long, default_value_t = 6443)]
@@ -181,8 +184,23 @@ fn next_steps(host: &Host, arguments: &Arguments) {
     println!("    export KUBECONFIG={}", kubeconfig.display());
     println!("    {prefix}kubectl get pods,services --all-namespaces");
     println!("    {prefix}kubectl scale deployment hello --replicas=5");
-    println!("    cargo xtask down          # removes all of it\n");
+    println!(
+        "    cargo xtask down{}          # removes all of it\n",
+        flags(arguments)
+    );
     println!("kubectl of the right version: cargo xtask tools kubectl");
+}
+
+/// What `down` has to be told to find this cluster.
+fn flags(arguments: &Arguments) -> String {
+    let mut flags = String::new();
+    if arguments.data_dir != Path::new(DATA_DIR) {
+        flags.push_str(&format!(" --data-dir {}", arguments.data_dir.display()));
+    }
+    if let Some(name) = &arguments.isolated {
+        flags.push_str(&format!(" --isolated {name}"));
+    }
+    flags
 }
 
 /// Nothing in `up` may take longer than this.
