@@ -65,7 +65,8 @@ impl Rules {
             ("certificates.k8s.io", "certificatesigningrequests") => rules(
                 extensions::signing_request::validate,
                 extensions::signing_decision::validate,
-            ),
+            )
+            .with_status(extensions::signing_decision::validate_status),
             ("flowcontrol.apiserver.k8s.io", "flowschemas") => {
                 rules(extensions::plain::validate_flow_schema, |new, _| {
                     extensions::plain::validate_flow_schema(new)

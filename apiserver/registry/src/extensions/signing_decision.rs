@@ -7,6 +7,8 @@ use machinery_schema::Ref;
 
 /// Conditions that are true where they are there, and never go.
 const LASTING: [&str; 3] = ["Approved", "Denied", "Failed"];
+/// Those made through `approval` alone.
+const DECISIONS: [&str; 2] = ["Approved", "Denied"];
 const STATUSES: [&str; 3] = ["False", "True", "Unknown"];
 
 /// Every problem of the conditions that are to stand, seen beside the old ones.
@@ -36,6 +38,37 @@ pub(crate) fn validate(new: Ref<'_>, old: Ref<'_>) -> Vec<FieldError> {
         errors.invalid(&path, Shown(shown), detail);
     }
     errors.into_list()
+}
+
+/// The same through `status`: who signs neither approves nor denies, and signs once.
+pub(crate) fn validate_status(new: Ref<'_>, old: Ref<'_>) -> Vec<FieldError> {
+    let mut errors = Errors::new();
+    let status = Path::of("status");
+    let path = status.child("conditions");
+    for decision in DECISIONS {
+        if count(&types(new), decision) > count(&types(old), decision) {
+            errors.forbidden(
+                &path,
+                &format!("updates may not add a condition of type {decision:?}"),
+            );
+        }
+    }
+    let (before, after) = (certificate(old), certificate(new));
+    if !before.is_empty() && before != after {
+        errors.forbidden(
+            &status.child("certificate"),
+            "updates may not modify existing certificate content",
+        );
+    }
+    let mut all = validate(new, old);
+    all.extend(errors.into_list());
+    all
+}
+
+fn certificate(request: Ref<'_>) -> &str {
+    request
+        .get("status")
+        .map_or("", |status| status.str("certificate"))
 }
 
 /// The type and the status of each.
@@ -78,7 +111,7 @@ fn one(errors: &mut Errors, path: &Path<'_>, kind: &str, status: &str) {
 
 #[cfg(test)]
 mod tests {
-    use super::validate;
+    use super::{validate, validate_status};
     use machinery_schema::Tree;
 
     #[track_caller]
@@ -93,6 +126,27 @@ mod tests {
         let found = validate(request(new).root(), request(old).root());
         let found: Vec<String> = found.iter().map(|error| error.message()).collect();
         assert_eq!(found, expected, "{old:?} to {new:?}");
+    }
+
+    #[test]
+    fn who_signs_does_not_approve() {
+        let request = |status: &str| Tree::from_json(&format!(r#"{{"status":{status}}}"#)).unwrap();
+        let messages = |new: &str, old: &str| -> Vec<String> {
+            let found = validate_status(request(new).root(), request(old).root());
+            found.iter().map(|error| error.message()).collect()
+        };
+        let approved = r#"{"conditions":[{"type":"Approved","status":"True"}]}"#;
+        let signed = r#"{"conditions":[{"type":"Approved","status":"True"}],"certificate":"YQ=="}"#;
+        let other = r#"{"conditions":[{"type":"Approved","status":"True"}],"certificate":"Yg=="}"#;
+        assert!(messages(signed, approved).is_empty());
+        assert_eq!(
+            messages(approved, "{}"),
+            [r#"Forbidden: updates may not add a condition of type "Approved""#]
+        );
+        assert_eq!(
+            messages(other, signed),
+            ["Forbidden: updates may not modify existing certificate content"]
+        );
     }
 
     #[test]
