@@ -186,8 +186,7 @@ fn pod_certificate_request(object: Ref<'_>, _now: Timestamp) -> Vec<Cell> {
     let states = ["Issued", "Denied", "Failed"];
     let state = conditions
         .map(|condition| condition.str("type"))
-        .filter(|own| states.contains(own))
-        .last();
+        .rfind(|own| states.contains(own));
     vec![
         name(object),
         text(object, &["spec", "podName"]),

@@ -138,13 +138,13 @@ fn qualified_domain(errors: &mut Errors, path: &Path<'_>, text: &str) {
     }
 }
 
+/// What is wrong with a name.
+type Rule = fn(&str) -> Vec<String>;
+
 /// Where an endpoint is best used from.
 fn hints(errors: &mut Errors, path: &Path<'_>, hints: Ref<'_>) {
-    let rules: [(&str, fn(&str) -> Vec<String>); 2] = [
-        ("forZones", syntax::label_value),
-        ("forNodes", syntax::dns1123_subdomain),
-    ];
-    for (list, rule) in rules {
+    let zone: Rule = syntax::label_value;
+    for (list, rule) in [("forZones", zone), ("forNodes", syntax::dns1123_subdomain)] {
         let at = path.child(list);
         let count = hints.list(list).len();
         if count > MAX_HINTS {
