@@ -199,6 +199,7 @@ impl Segment {
 
     /// Behind the last batch of a segment that takes no more there is nothing.
     pub(super) fn verify_rest(&self) -> Result<(), StorageError> {
+        self.ensure_read()?;
         let (end, length) = (self.end(), self.file.len().map_err(self.failed())?);
         match is_blank(&self.read(end, length.saturating_sub(end))?) {
             true => Ok(()),
