@@ -87,14 +87,11 @@ impl LogStorage {
     pub async fn verify(&self) -> Result<Vec<String>, StorageError> {
         let engine = Arc::clone(&self.engine);
         let verified = self.engine.runtime.blocking(move || {
-            let segments = engine.files.segments();
-            // The last one is being written.
-            let sealed = segments.len().saturating_sub(1);
-            let rests: Vec<_> = segments[..sealed]
-                .iter()
-                .map(|segment| segment.verify_rest())
-                .collect();
-            let segments = segments.into_iter().map(|segment| segment.verify());
+            let segments = engine
+                .files
+                .segments()
+                .into_iter()
+                .map(|segment| segment.verify());
             let checkpoints = engine
                 .files
                 .checkpoints()
@@ -102,7 +99,6 @@ impl LogStorage {
                 .map(|checkpoint| checkpoint.each(drop));
             segments
                 .chain(checkpoints)
-                .chain(rests)
                 .filter_map(Result::err)
                 .map(|error| error.to_string())
                 .collect()

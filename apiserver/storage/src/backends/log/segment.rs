@@ -197,16 +197,6 @@ impl Segment {
         }
     }
 
-    /// Behind the last batch of a segment that takes no more there is nothing.
-    pub(super) fn verify_rest(&self) -> Result<(), StorageError> {
-        self.ensure_read()?;
-        let (end, length) = (self.end(), self.file.len().map_err(self.failed())?);
-        match is_blank(&self.read(end, length.saturating_sub(end))?) {
-            true => Ok(()),
-            false => Err(self.corrupt(end, "the space behind the last batch is not empty")),
-        }
-    }
-
     /// A batch became durable.
     pub(super) fn extend(&self, first_revision: u64, offset: u64, end: u64) {
         let mut extent = self.extent.lock();
