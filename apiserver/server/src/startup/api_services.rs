@@ -28,8 +28,11 @@ const AVAILABLE: Condition<'_> = Condition {
     message: "Local APIServices are always available",
 };
 
+/// A group, its priority, and its versions with theirs.
+type Group = (&'static str, i64, &'static [(&'static str, i64)]);
+
 /// Upstream's priorities of its groups, and of versions in them. The group of APIServices itself has none.
-const PRIORITIES: [(&str, i64, &[(&str, i64)]); 21] = [
+const PRIORITIES: [Group; 21] = [
     ("", 18_000, &[("v1", 1)]),
     ("apps", 17_800, &[("v1", 15)]),
     ("events.k8s.io", 17_750, &[("v1", 15)]),
