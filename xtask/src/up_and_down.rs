@@ -42,8 +42,9 @@ fn nothing_is_left(data_dir: &Path, host: &Host) -> Result<()> {
     if fs::read_to_string("/proc/self/mountinfo")?.contains(&text) {
         bail!("down left mounts below {text}");
     }
-    for pid in processes_with(&text)? {
-        bail!("down left the process {pid}");
+    let processes = processes_with(&text)?;
+    if !processes.is_empty() {
+        bail!("down left the processes {}", processes.join(", "));
     }
     for controller in fs::read_dir("/sys/fs/cgroup").context("listing cgroups")? {
         let left = controller?
