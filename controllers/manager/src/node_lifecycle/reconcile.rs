@@ -133,7 +133,11 @@ impl NodeReconciler {
         node: &Object<NodeView>,
         conditions: &[crate::views::Condition],
     ) -> Result<(), ReconcileError> {
-        let body = json!({"metadata": {"uid": node.uid().0}, "status": {"conditions": conditions}});
+        // As decided on this version: a node that has just spoken for itself is looked at anew.
+        let body = json!({
+            "metadata": {"uid": node.uid().0, "resourceVersion": node.revision.to_string()},
+            "status": {"conditions": conditions},
+        });
         let patched = self
             .client
             .patch(
