@@ -1,14 +1,20 @@
 //! Two upgraded connections joined.
 
+use std::time::Duration;
+
 use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::TokioIo;
 use machinery_runtime::Runtime;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
 /// What one read takes, in each direction.
 const BUFFER_BYTES: usize = 16 << 10;
+/// How long a client may take to hear the end of what it was told, and to close.
+const PARTING_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Copies bytes between the two, both ways, until both have ended; in a task of the runtime's scope.
 pub fn tunnel(runtime: &Runtime, client: OnUpgrade, upstream: OnUpgrade) {
+    let own = runtime.clone();
     runtime
         .spawn("tunnel", async move {
             let joined = tokio::try_join!(client, upstream);
@@ -19,16 +25,110 @@ pub fn tunnel(runtime: &Runtime, client: OnUpgrade, upstream: OnUpgrade) {
                     return;
                 }
             };
-            let (mut client, mut upstream) = (TokioIo::new(client), TokioIo::new(upstream));
-            let copied = tokio::io::copy_bidirectional_with_sizes(
-                &mut client,
-                &mut upstream,
-                BUFFER_BYTES,
-                BUFFER_BYTES,
-            );
-            if let Err(error) = copied.await {
-                tracing::debug!(%error, "tunnel ended");
-            }
+            join(&own, TokioIo::new(client), TokioIo::new(upstream)).await;
         })
         .detach();
+}
+
+/// Why bytes no longer go one way.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Ended {
+    /// Who spoke has said all.
+    Said,
+    /// Who spoke has gone.
+    Gone,
+    /// Who listened takes no more.
+    Refused,
+}
+
+/// The client hears all that the upstream said, also where the upstream closes without hearing the client out.
+async fn join(runtime: &Runtime, client: impl AsyncRead + AsyncWrite, upstream: impl AsyncRead + AsyncWrite) {
+    let (mut from_client, mut to_client) = tokio::io::split(client);
+    let (mut from_upstream, mut to_upstream) = tokio::io::split(upstream);
+    let outward = async {
+        let ended = copy(&mut from_client, &mut to_upstream).await;
+        if ended == Ended::Refused {
+            // Bytes left unread would reset the client's connection when it is closed.
+            return copy(&mut from_client, &mut tokio::io::sink()).await;
+        }
+        ended
+    };
+    let inward = copy(&mut from_upstream, &mut to_client);
+    tokio::pin!(outward, inward);
+    let heard = tokio::select! {
+        ended = &mut inward => ended,
+        ended = &mut outward => {
+            if ended == Ended::Said {
+                inward.await;
+            }
+            return;
+        }
+    };
+    if heard != Ended::Refused && runtime.timeout(PARTING_TIMEOUT, outward).await.is_err() {
+        tracing::debug!("a client did not close its half of a tunnel");
+    }
+}
+
+async fn copy(from: &mut (impl AsyncRead + Unpin), to: &mut (impl AsyncWrite + Unpin)) -> Ended {
+    let mut buffer = vec![0; BUFFER_BYTES];
+    let ended = loop {
+        match from.read(&mut buffer).await {
+            Ok(0) => break Ended::Said,
+            Ok(count) => {
+                if to.write_all(&buffer[..count]).await.is_err() || to.flush().await.is_err() {
+                    return Ended::Refused;
+                }
+            }
+            Err(_) => break Ended::Gone,
+        }
+    };
+    // It may have gone as well.
+    let _ = to.shutdown().await;
+    ended
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn the_last_words_of_one_who_no_longer_listens_are_heard() {
+        let runtime = Runtime::real();
+        let (mut client, near) = tokio::io::duplex(64);
+        let (mut upstream, far) = tokio::io::duplex(64);
+        client.write_all(b"nobody reads this").await.expect("room");
+        upstream.write_all(b"the last words").await.expect("room");
+        drop(upstream);
+        let hears = async {
+            let mut heard = String::new();
+            client.read_to_string(&mut heard).await.expect("an end");
+            drop(client);
+            heard
+        };
+        let ((), heard) = tokio::join!(join(&runtime, near, far), hears);
+        assert_eq!(heard, "the last words");
+    }
+
+    #[tokio::test]
+    async fn who_has_said_all_may_still_listen() {
+        let runtime = Runtime::real();
+        let (mut client, near) = tokio::io::duplex(64);
+        let (mut upstream, far) = tokio::io::duplex(64);
+        client.write_all(b"a question").await.expect("room");
+        client.shutdown().await.expect("half closed");
+        let answers = async {
+            let mut asked = String::new();
+            upstream.read_to_string(&mut asked).await.expect("an end");
+            upstream.write_all(b"an answer").await.expect("heard");
+            drop(upstream);
+            asked
+        };
+        let hears = async {
+            let mut heard = String::new();
+            client.read_to_string(&mut heard).await.expect("an end");
+            heard
+        };
+        let ((), asked, heard) = tokio::join!(join(&runtime, near, far), answers, hears);
+        assert_eq!((asked.as_str(), heard.as_str()), ("a question", "an answer"));
+    }
 }

@@ -301,6 +301,25 @@ pub(crate) fn a_port_is_forwarded_to_who_speaks_no_spdy(cluster: &Cluster) {
     assert!(err.contains("error forwarding port 81"), "{out}{err}");
 }
 
+pub(crate) fn a_command_that_reads_nothing_tells_its_end(cluster: &Cluster) {
+    let story = cluster.namespace("unread");
+    run(&story, "exec sleep 10000");
+    let input = tempfile::NamedTempFile::new().expect("a file");
+    std::fs::write(input.path(), vec![b'x'; 8 << 20]).expect("a file");
+    // What the client still sends while the command ends must not cost it the last words.
+    for code in 1..=10 {
+        let mut command = story.command(&["exec", "-i", "main", "--", "sh", "-c", &format!("exit {code}")]);
+        let input = std::fs::File::open(input.path()).expect("the file");
+        let output = command.stdin(input).output().expect("kubectl starts");
+        let err = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(code), "{err}");
+        assert!(
+            err.contains(&format!("command terminated with exit code {code}")),
+            "{err}"
+        );
+    }
+}
+
 pub(crate) fn files_are_copied_in_and_out(cluster: &Cluster) {
     let story = cluster.namespace("copied");
     run(&story, "exec sleep 10000");

@@ -108,6 +108,10 @@ const STORIES: &[Story] = &[
         commands::a_port_is_forwarded_to_who_speaks_no_spdy,
     ),
     (
+        "a_command_that_reads_nothing_tells_its_end",
+        commands::a_command_that_reads_nothing_tells_its_end,
+    ),
+    (
         "files_are_copied_in_and_out",
         commands::files_are_copied_in_and_out,
     ),

@@ -14,10 +14,14 @@ ask = client.CoreV1Api().connect_get_namespaced_pod_portforward
 forward = portforward(ask, pod, namespace, ports=str(port))
 page = forward.socket(port)
 page.setblocking(True)
-page.sendall(b"GET / HTTP/1.0\r\nHost: web\r\n\r\n")
 answer = b""
-while piece := page.recv(4096):
-    answer += piece
+try:
+    page.sendall(b"GET / HTTP/1.0\r\nHost: web\r\n\r\n")
+    while piece := page.recv(4096):
+        answer += piece
+except OSError:
+    # The client library closes its end as soon as it has heard an error, which is asked for below.
+    pass
 print(answer.decode())
 if forward.error(port):
     sys.exit(forward.error(port))

@@ -84,7 +84,7 @@ pub(super) async fn serve(runtime: &Runtime, connection: Taken, ports: &[u16], n
             .spawn("forwarded port", port.forward(task, network));
     }
     drop(output);
-    scope
+    let reader = scope
         .runtime()
         .spawn("port channels reader", distribute(stream, inputs));
     while let Some(message) = outputs.recv().await {
@@ -92,9 +92,7 @@ pub(super) async fn serve(runtime: &Runtime, connection: Taken, ports: &[u16], n
             return;
         }
     }
-    // The client learns that all is said; it may have gone already.
-    let _ = sink.send(websocket::farewell()).await;
-    let _ = sink.close().await;
+    websocket::part(runtime, sink, reader).await;
 }
 
 /// Gives what the client sends to the ports; when it goes, their inputs end.

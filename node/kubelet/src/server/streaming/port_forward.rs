@@ -122,19 +122,19 @@ async fn tunnel(runtime: &Runtime, connection: Taken) -> DuplexStream {
     let (ours, theirs) = tokio::io::duplex(CHUNK_BYTES);
     let (mut sink, mut stream) = socket.split();
     let (mut from, mut to) = tokio::io::split(ours);
-    runtime.spawn("tunnel reader", async move {
+    let reader = runtime.spawn("tunnel reader", async move {
         while let Some(Ok(message)) = stream.next().await {
             let data = match message {
                 Message::Binary(data) => data,
                 Message::Close(_) => break,
                 _ => continue,
             };
-            if to.write_all(&data).await.is_err() {
-                return;
-            }
+            // A session that has ended takes no more; the rest is read for the farewell's sake.
+            let _ = to.write_all(&data).await;
         }
         let _ = to.shutdown().await;
     });
+    let own = runtime.clone();
     runtime.spawn("tunnel writer", async move {
         let mut buffer = vec![0; CHUNK_BYTES];
         while let Ok(count) = from.read(&mut buffer).await {
@@ -147,8 +147,7 @@ async fn tunnel(runtime: &Runtime, connection: Taken) -> DuplexStream {
                 break;
             }
         }
-        let _ = sink.send(websocket::farewell()).await;
-        let _ = sink.close().await;
+        websocket::part(&own, sink, reader).await;
     });
     theirs
 }

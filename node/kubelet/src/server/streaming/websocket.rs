@@ -4,9 +4,12 @@
 //! |---|---|---|---|---|---|---|
 //! | is | stdin | stdout | stderr | verdict | size | end of a channel |
 
+use std::time::Duration;
+
 use bytes::{BufMut, Bytes, BytesMut};
+use futures::stream::SplitSink;
 use futures::{SinkExt, StreamExt};
-use machinery_runtime::Runtime;
+use machinery_runtime::{Runtime, TaskHandle};
 use tokio::sync::mpsc;
 use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::Message;
@@ -21,6 +24,8 @@ pub(super) const PROTOCOLS: &[&str] = &["v5.channel.k8s.io", "v4.channel.k8s.io"
 
 const MESSAGE_BYTES_MAX: usize = 1 << 20;
 const CLOSE_CHANNEL: u8 = 255;
+/// How long a client may take to answer a farewell.
+const PARTING_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// A WebSocket on a connection taken over, with bounds.
 pub(super) async fn open(connection: Taken) -> WebSocketStream<Taken> {
@@ -35,7 +40,7 @@ pub(super) fn carry(runtime: &Runtime, socket: WebSocketStream<Taken>) -> Channe
     let (input_sender, input) = mpsc::channel(PIECES_MAX);
     let (output, mut outputs) = mpsc::channel::<Output>(PIECES_MAX);
     let (mut sink, mut stream) = socket.split();
-    runtime.spawn("websocket reader", async move {
+    let reader = runtime.spawn("websocket reader", async move {
         while let Some(Ok(message)) = stream.next().await {
             let data = match message {
                 Message::Binary(data) => data,
@@ -43,13 +48,13 @@ pub(super) fn carry(runtime: &Runtime, socket: WebSocketStream<Taken>) -> Channe
                 Message::Close(_) => break,
                 _ => continue,
             };
-            if let Some(piece) = parse(&data)
-                && input_sender.send(piece).await.is_err()
-            {
-                break;
+            if let Some(piece) = parse(&data) {
+                // A process that has ended takes no more; the rest is read for the farewell's sake.
+                let _ = input_sender.send(piece).await;
             }
         }
     });
+    let own = runtime.clone();
     runtime.spawn("websocket writer", async move {
         while let Some(piece) = outputs.recv().await {
             let (channel, data) = match piece {
@@ -61,20 +66,29 @@ pub(super) fn carry(runtime: &Runtime, socket: WebSocketStream<Taken>) -> Channe
                 return;
             }
         }
-        // The client learns that all is said; it may have gone already.
-        let _ = sink.send(farewell()).await;
-        let _ = sink.close().await;
+        part(&own, sink, reader).await;
     });
     Channels { input, output }
 }
 
-/// A close that says all is well: clients take one without a status for a broken connection.
-pub(super) fn farewell() -> Message {
+/// Tells the client that all is said, and lets `reader` read on until the client has answered or gone: a connection closed
+/// with bytes unread is reset, and what the client has not read by then may be lost to it.
+pub(super) async fn part(
+    runtime: &Runtime,
+    mut sink: SplitSink<WebSocketStream<Taken>, Message>,
+    mut reader: TaskHandle<()>,
+) {
+    // Clients take a close without a status for a broken connection.
     let frame = CloseFrame {
         code: CloseCode::Normal,
         reason: "".into(),
     };
-    Message::Close(Some(frame))
+    // The client may have gone already.
+    let _ = sink.send(Message::Close(Some(frame))).await;
+    let _ = sink.close().await;
+    if runtime.timeout(PARTING_TIMEOUT, &mut reader).await.is_err() {
+        reader.abort();
+    }
 }
 
 fn parse(data: &Bytes) -> Option<Input> {
