@@ -5,7 +5,7 @@
 //! late is told the present objects as additions. A handler may read any store but subscribe to none.
 
 use crate::client::Client;
-use crate::object::{Object, Slices, parse_header};
+use crate::object::{Arrived, Object, Slices};
 use crate::projection::{IndexName, Projection};
 use crate::reflector::{self, Sink};
 use crate::resource::ListWatch;
@@ -90,14 +90,14 @@ struct Handlers<P> {
 }
 
 impl<P: Projection> Shared<P> {
-    fn parse(&self, bytes: Slices) -> Option<Arc<Object<P>>> {
-        let json = bytes.joined();
-        let parsed = parse_header(&json).and_then(|(header, revision)| {
-            let projection = P::project(&header, &json)?;
-            Ok((header, revision, projection))
-        });
-        let (header, revision, projection) = match parsed {
-            Ok(parsed) => parsed,
+    fn parse(&self, arrived: Arrived) -> Option<Arc<Object<P>>> {
+        let Arrived {
+            header,
+            revision,
+            bytes,
+        } = arrived;
+        let projection = match P::project(&header, &bytes.joined()) {
+            Ok(projection) => projection,
             Err(error) => {
                 tracing::warn!(resource = %self.source.resource, %error, "an object that cannot be read was left out");
                 return None;
@@ -164,22 +164,19 @@ impl<P: Projection> Shared<P> {
 }
 
 impl<P: Projection> Sink for Shared<P> {
-    fn upsert(&self, object: Slices) {
+    fn upsert(&self, object: Arrived) {
         if let Some(object) = self.parse(object) {
             let handlers = self.handlers.lock();
             self.put(&handlers, object);
         }
     }
 
-    fn delete(&self, object: Slices) {
-        let Ok((header, _)) = parse_header(&object.joined()) else {
-            return;
-        };
+    fn delete(&self, key: &ObjectKey) {
         let handlers = self.handlers.lock();
-        self.take(&handlers, &header.key);
+        self.take(&handlers, key);
     }
 
-    fn replace(&self, objects: Vec<Slices>) {
+    fn replace(&self, objects: Vec<Arrived>) {
         let objects: Vec<_> = objects
             .into_iter()
             .filter_map(|object| self.parse(object))

@@ -3,10 +3,11 @@
 use crate::error::ClientError;
 use bytes::Bytes;
 use machinery_meta::{ObjectHeader, ObjectKey, OwnerRef, Revision, Uid};
-use serde::Deserialize;
-use serde::de::DeserializeOwned;
+use serde::de::{DeserializeOwned, IgnoredAny, MapAccess, Visitor};
+use serde::{Deserialize, Deserializer};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::fmt;
 use std::ops::Deref;
 use std::sync::Arc;
 
@@ -74,7 +75,7 @@ impl Slices {
     pub(crate) fn joined(&self) -> Cow<'_, [u8]> {
         match self.0.as_slice() {
             [one] => Cow::Borrowed(one),
-            many => Cow::Owned(many.iter().flat_map(|slice| slice.iter().copied()).collect()),
+            many => Cow::Owned(many.concat()),
         }
     }
 
@@ -112,13 +113,15 @@ pub fn object_of<P: crate::projection::Projection>(json: &str) -> Result<Object<
     })
 }
 
-/// The metadata that a header is made of.
-#[derive(Debug, Deserialize)]
-struct WithMeta<'a> {
-    #[serde(borrow)]
-    metadata: Meta<'a>,
+/// An object just read: its header, and the bytes it came in.
+#[derive(Debug)]
+pub(crate) struct Arrived {
+    pub(crate) header: ObjectHeader,
+    pub(crate) revision: Revision,
+    pub(crate) bytes: Slices,
 }
 
+/// The metadata that a header is made of.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Meta<'a> {
@@ -161,9 +164,52 @@ struct Owner {
     block_owner_deletion: Option<bool>,
 }
 
-/// Reads header and revision from an object's JSON.
+/// A member of an object.
+#[derive(Deserialize)]
+#[serde(field_identifier, rename_all = "camelCase")]
+enum Member {
+    Metadata,
+    #[serde(other)]
+    Other,
+}
+
+/// Finds the metadata and reads no further.
+struct Find<'m, 'a>(&'m mut Option<Meta<'a>>);
+
+impl<'a> Visitor<'a> for Find<'_, 'a> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'a>>(self, mut members: A) -> Result<(), A::Error> {
+        while let Some(member) = members.next_key()? {
+            if let Member::Metadata = member {
+                *self.0 = Some(members.next_value()?);
+                return Ok(());
+            }
+            members.next_value::<IgnoredAny>()?;
+        }
+        Err(serde::de::Error::missing_field("metadata"))
+    }
+}
+
+fn metadata(json: &[u8]) -> Result<Meta<'_>, serde_json::Error> {
+    let mut found = None;
+    let read = serde_json::Deserializer::from_slice(json).deserialize_map(Find(&mut found));
+    match (found, read) {
+        // That the members behind it were not read is no error here.
+        (Some(meta), _) => Ok(meta),
+        (None, Err(error)) => Err(error),
+        (None, Ok(())) => Err(serde::de::Error::missing_field("metadata")),
+    }
+}
+
+/// Reads header and revision from an object's JSON. What stands behind the metadata is not looked at, and that is most
+/// of an object.
 pub fn parse_header(json: &[u8]) -> Result<(ObjectHeader, Revision), serde_json::Error> {
-    let meta = serde_json::from_slice::<WithMeta<'_>>(json)?.metadata;
+    let meta = metadata(json)?;
     let revision = meta.resource_version.parse().unwrap_or(Revision::ZERO);
     let owners = meta
         .owner_references
@@ -205,6 +251,23 @@ mod tests {
         assert_eq!(revision, Revision(7));
         assert_eq!(header.label("a"), Some("1"));
         assert_eq!(header.controller().unwrap().uid.0, "x");
+        let end = json.windows(6).position(|at| at == b"\"spec\"").unwrap();
+        assert_eq!(parse_header(&json[..end]).unwrap().0, header);
+    }
+
+    #[test]
+    fn metadata_is_found_wherever_it_stands_and_missed_where_it_is_not() {
+        let (header, _) = parse_header(br#"{"spec":{"metadata":1},"metadata":{"name":"a"}}"#).unwrap();
+        assert_eq!(header.key.name, "a");
+        for json in [
+            &b"{}"[..],
+            b"[]",
+            b"",
+            br#"{"metadata":1}"#,
+            br#"{"metadata":{"name""#,
+        ] {
+            assert!(parse_header(json).is_err());
+        }
     }
 
     #[test]

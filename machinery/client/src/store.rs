@@ -4,7 +4,7 @@ use crate::object::Object;
 use crate::projection::{IndexName, Projection};
 use machinery_meta::{ObjectHeader, ObjectKey};
 use std::borrow::Borrow;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
@@ -38,11 +38,14 @@ impl Ord for HeaderKey {
     }
 }
 
+type Objects<P> = BTreeMap<HeaderKey, Arc<Object<P>>>;
+
 /// Objects by key and by index value.
 pub(crate) struct Store<P: Projection> {
-    objects: BTreeMap<HeaderKey, Arc<Object<P>>>,
-    /// One map per declared index, in the order of `P::INDEXES`.
-    indexes: Vec<BTreeMap<Box<str>, BTreeSet<HeaderKey>>>,
+    objects: Objects<P>,
+    /// One map per declared index, in the order of `P::INDEXES`. The objects themselves are in it, so that reading
+    /// many of them does not look each up by its name.
+    indexes: Vec<BTreeMap<Box<str>, Objects<P>>>,
 }
 
 impl<P: Projection> fmt::Debug for Store<P> {
@@ -79,7 +82,11 @@ impl<P: Projection> Store<P> {
         let key = HeaderKey(object.header.clone());
         for (index, map) in P::INDEXES.iter().zip(&mut self.indexes) {
             (index.values)(&object, &mut |value| {
-                map.entry(value.into()).or_default().insert(key.clone());
+                let entry = (key.clone(), object.clone());
+                match map.get_mut(value) {
+                    Some(objects) => drop(objects.insert(entry.0, entry.1)),
+                    None => drop(map.insert(value.into(), BTreeMap::from([entry]))),
+                }
             });
         }
         self.objects.insert(key, object);
@@ -90,9 +97,9 @@ impl<P: Projection> Store<P> {
         let old = self.objects.remove(key)?;
         for (index, map) in P::INDEXES.iter().zip(&mut self.indexes) {
             (index.values)(&old, &mut |value| {
-                if let Some(keys) = map.get_mut(value) {
-                    keys.remove(key);
-                    if keys.is_empty() {
+                if let Some(objects) = map.get_mut(value) {
+                    objects.remove(key);
+                    if objects.is_empty() {
                         map.remove(value);
                     }
                 }
@@ -104,13 +111,7 @@ impl<P: Projection> Store<P> {
     /// The objects under an index value, in key order; `None` where the index was not declared.
     pub(crate) fn by_index(&self, name: IndexName, value: &str) -> Option<Vec<Arc<Object<P>>>> {
         let at = P::INDEXES.iter().position(|index| index.name == name)?;
-        let keys = self.indexes[at].get(value);
-        Some(
-            keys.into_iter()
-                .flatten()
-                .filter_map(|key| self.objects.get(key))
-                .cloned()
-                .collect(),
-        )
+        let objects = self.indexes[at].get(value);
+        Some(objects.into_iter().flat_map(Objects::values).cloned().collect())
     }
 }

@@ -1,6 +1,10 @@
 //! Waits for caches, hands keys to a reconciler, at most so many at a time, and backs off on errors.
 //!
 //! One task drives all reconciliations of a controller: an idle controller costs one small task, however many may run.
+//!
+//! A look at an object that has ten thousand others costs milliseconds, and each of these others wakes it. So a key
+//! rests after a look that took long, in proportion: however many events there are, looking at one key takes no more
+//! than a fixed part of a core. What is cheap to look at does not rest.
 
 use crate::queue::WorkQueue;
 use crate::stats::ControllerStats;
@@ -10,7 +14,9 @@ use futures::stream::FuturesUnordered;
 use machinery_client::{ClientError, Informer, Projection, Subscription};
 use machinery_runtime::Runtime;
 use std::fmt::{self, Debug};
+use std::pin::pin;
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
 /// How a reconciliation ended.
@@ -114,6 +120,12 @@ impl<R: Reconciler> Debug for Controller<R> {
 
 /// Reconciliations at a time, where a controller does not say otherwise.
 pub const DEFAULT_WORKERS: usize = 5;
+/// A key rests so many times as long as it was looked at, so that looking takes at most a twentieth of a core.
+const REST_FACTOR: u32 = 19;
+/// A shorter rest would save nothing.
+const SHORTEST_REST: Duration = Duration::from_millis(5);
+/// Nothing rests longer, whatever kept a look from its end.
+const LONGEST_REST: Duration = Duration::from_secs(1);
 /// From this failure on a failing key is logged as a warning.
 const WARN_FROM_FAILURE: u32 = 4;
 
@@ -210,7 +222,7 @@ impl<R: Reconciler> Controller<R> {
         );
         Box::pin(async move {
             let begun = runtime.monotonic();
-            let outcome = reconciler.reconcile(&key).await;
+            let (looked, outcome) = timed_look(&runtime, reconciler.reconcile(&key)).await;
             stats.reconciled(runtime.monotonic().saturating_sub(begun), outcome.is_err());
             match outcome {
                 Ok(Outcome::Done) => queue.forget(&key),
@@ -223,8 +235,30 @@ impl<R: Reconciler> Controller<R> {
                     log(name, &key, &error, queue.failures(&key));
                 }
             }
-            queue.done(&key);
+            queue.done_resting(&key, rest_after(looked));
         })
+    }
+}
+
+/// What a reconciliation came to, and how long it looked before it first had to wait: what comes after are requests,
+/// and waiting for them is no work.
+async fn timed_look<T>(runtime: &Runtime, reconciliation: impl Future<Output = T>) -> (Duration, T) {
+    let mut reconciliation = pin!(reconciliation);
+    let begun = runtime.monotonic();
+    let first = futures::poll!(reconciliation.as_mut());
+    let looked = runtime.monotonic().saturating_sub(begun);
+    match first {
+        Poll::Ready(outcome) => (looked, outcome),
+        Poll::Pending => (looked, reconciliation.await),
+    }
+}
+
+fn rest_after(looked: Duration) -> Duration {
+    let rest = looked.saturating_mul(REST_FACTOR).min(LONGEST_REST);
+    if rest < SHORTEST_REST {
+        Duration::ZERO
+    } else {
+        rest
     }
 }
 
@@ -262,6 +296,13 @@ mod tests {
                 Ok(Outcome::Done)
             })
         }
+    }
+
+    #[test]
+    fn rests_are_in_proportion_and_bounded() {
+        assert_eq!(rest_after(Duration::from_micros(200)), Duration::ZERO);
+        assert_eq!(rest_after(Duration::from_millis(4)), Duration::from_millis(76));
+        assert_eq!(rest_after(Duration::from_secs(3)), LONGEST_REST);
     }
 
     #[test]

@@ -4,17 +4,20 @@
 //! - A reconciler reads what is, plans purely, acts, and writes status only where it differs.
 //! - An error means: again, after a growing wait. Waiting is not an error but [`Outcome::RequeueAfter`].
 //! - What was asked for but not seen yet is remembered in [`Expectations`], so that nothing is asked for twice.
+//! - What it wrote last of the object it looks at is remembered in [`OwnWrites`], so that no look is at what was before.
 //! - Nothing starts before its caches are filled, everything is bounded, and the clock is the `Runtime`'s.
 
 pub mod driver;
 pub mod events;
 pub mod expectations;
 pub mod names;
+pub mod own_writes;
 pub mod queue;
 pub mod stats;
 
 pub use driver::{Controller, Outcome, ReconcileError, Reconciler};
 pub use events::{EventRecorder, EventType, ObjectReference};
 pub use expectations::Expectations;
+pub use own_writes::OwnWrites;
 pub use queue::WorkQueue;
 pub use stats::{ControllerStats, StatsSnapshot};

@@ -1,4 +1,5 @@
-//! Keys to work on: each at most once in line, never with two workers, delayed and backed off where asked.
+//! Keys to work on: each at most once in line, never with two workers, delayed and backed off where asked, and resting
+//! after a look that took long: what is added meanwhile waits for the rest's end, all of it together.
 
 use crate::stats::ControllerStats;
 use machinery_runtime::Runtime;
@@ -55,6 +56,8 @@ struct State<K> {
     due: BTreeMap<K, (Duration, u64)>,
     sequence: u64,
     failures: BTreeMap<K, u32>,
+    /// Until when a key is not put in line.
+    resting: BTreeMap<K, Duration>,
 }
 
 impl<K: Ord + Clone> WorkQueue<K> {
@@ -68,6 +71,7 @@ impl<K: Ord + Clone> WorkQueue<K> {
             due: BTreeMap::new(),
             sequence: 0,
             failures: BTreeMap::new(),
+            resting: BTreeMap::new(),
         };
         Self {
             inner: Arc::new(Inner {
@@ -82,7 +86,8 @@ impl<K: Ord + Clone> WorkQueue<K> {
     /// Puts a key in line, unless it is there.
     pub fn add(&self, key: K) {
         self.inner.stats.added();
-        if self.inner.state.lock().add(key) {
+        let now = self.inner.runtime.monotonic();
+        if self.inner.state.lock().add(key, now) {
             self.inner.changed.notify_one();
         }
     }
@@ -141,7 +146,13 @@ impl<K: Ord + Clone> WorkQueue<K> {
 
     /// The key's worker is done; if it was added meanwhile it is in line again.
     pub fn done(&self, key: &K) {
-        if self.inner.state.lock().done(key) {
+        self.done_resting(key, Duration::ZERO);
+    }
+
+    /// As [`WorkQueue::done`], but the key is not in line again before it has rested so long.
+    pub fn done_resting(&self, key: &K, rest: Duration) {
+        let now = self.inner.runtime.monotonic();
+        if self.inner.state.lock().done(key, now, rest) {
             self.inner.changed.notify_one();
         }
     }
@@ -164,7 +175,11 @@ impl<K: Ord + Clone> WorkQueue<K> {
 }
 
 impl<K: Ord + Clone> State<K> {
-    fn add(&mut self, key: K) -> bool {
+    /// Whether there is something new to wait for.
+    fn add(&mut self, key: K, now: Duration) -> bool {
+        if let Some(until) = self.resting.get(&key).copied().filter(|until| *until > now) {
+            return self.delay(key, until);
+        }
         if !self.dirty.insert(key.clone()) {
             return false;
         }
@@ -175,10 +190,11 @@ impl<K: Ord + Clone> State<K> {
         true
     }
 
-    fn delay(&mut self, key: K, at: Duration) {
+    /// Whether the key was not due by then.
+    fn delay(&mut self, key: K, at: Duration) -> bool {
         if let Some(known) = self.due.get(&key).copied() {
             if known.0 <= at {
-                return;
+                return false;
             }
             self.delayed.remove(&known);
         }
@@ -186,6 +202,7 @@ impl<K: Ord + Clone> State<K> {
         let due = (at, self.sequence);
         self.delayed.insert(due, key.clone());
         self.due.insert(key, due);
+        true
     }
 
     /// The next key, and when the first delayed one is due.
@@ -193,7 +210,7 @@ impl<K: Ord + Clone> State<K> {
         while let Some(entry) = self.delayed.first_entry().filter(|entry| entry.key().0 <= now) {
             let key = entry.remove();
             self.due.remove(&key);
-            self.add(key);
+            self.add(key, now);
         }
         let key = self.ready.pop_front();
         if let Some(key) = &key {
@@ -203,13 +220,18 @@ impl<K: Ord + Clone> State<K> {
         (key, self.delayed.first_key_value().map(|(due, _)| due.0))
     }
 
-    fn done(&mut self, key: &K) -> bool {
+    fn done(&mut self, key: &K, now: Duration, rest: Duration) -> bool {
         self.working.remove(key);
-        let again = self.dirty.contains(key);
-        if again {
-            self.ready.push_back(key.clone());
+        self.resting.retain(|_, until| *until > now);
+        if rest.is_zero() {
+            let again = self.dirty.contains(key);
+            if again {
+                self.ready.push_back(key.clone());
+            }
+            return again;
         }
-        again
+        self.resting.insert(key.clone(), now + rest);
+        self.dirty.remove(key) && self.delay(key.clone(), now + rest)
     }
 }
 
@@ -243,6 +265,31 @@ mod tests {
             assert!(queue.is_empty(), "key 1 waits for its worker");
             queue.done(&1);
             assert_eq!(queue.next().await, 1);
+        });
+    }
+
+    #[test]
+    fn a_key_that_rests_is_in_line_once_and_not_before_its_time() {
+        let simulation = Simulation::new(1);
+        let runtime = simulation.runtime();
+        let queue = queue(&runtime);
+        simulation.run(async move {
+            let rest = Duration::from_millis(40);
+            queue.add(1);
+            assert_eq!(queue.next().await, 1);
+            queue.add(1);
+            queue.done_resting(&1, rest);
+            queue.add(1);
+            queue.add(2);
+            assert_eq!(queue.next().await, 2, "others do not wait for it");
+            queue.done(&2);
+            queue.add_after(1, rest / 2);
+            assert_eq!(queue.next().await, 1);
+            assert!(runtime.monotonic() >= rest);
+            queue.done(&1);
+            assert!(queue.is_idle());
+            queue.add(1);
+            assert_eq!(queue.len(), 1, "it has rested");
         });
     }
 

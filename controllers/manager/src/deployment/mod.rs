@@ -53,6 +53,7 @@ fn start(context: &ControllerContext) -> BoxFuture<'static, ()> {
         sets,
         pods,
         expectations: Expectations::default(),
+        own_writes: Default::default(),
     };
     controller.run(reconciler)
 }

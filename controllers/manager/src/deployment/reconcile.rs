@@ -13,7 +13,7 @@ use machinery_client::object::parse_header;
 use machinery_client::{ApiResource, Client, ClientError, DeleteOptions, Edit, IndexName, Informer, Patch};
 use machinery_meta::ObjectKey;
 use machinery_reconcile::{
-    EventRecorder, Expectations, ObjectReference, Outcome, ReconcileError, Reconciler,
+    EventRecorder, Expectations, ObjectReference, Outcome, OwnWrites, ReconcileError, Reconciler,
 };
 use machinery_runtime::Runtime;
 use serde_json::json;
@@ -28,6 +28,7 @@ pub(super) struct DeploymentReconciler {
     pub(super) pods: Informer<PodView>,
     /// Sets made and changed and not seen yet: sizes decided without them would break the bounds.
     pub(super) expectations: Expectations<ObjectKey>,
+    pub(super) own_writes: OwnWrites,
 }
 
 impl Reconciler for DeploymentReconciler {
@@ -37,9 +38,10 @@ impl Reconciler for DeploymentReconciler {
         Box::pin(async move {
             let Some(deployment) = self.deployments.get(key) else {
                 self.expectations.forget(key);
+                self.own_writes.forget(key);
                 return Ok(Outcome::Done);
             };
-            if !self.has_seen_its_own_doing(key).await? {
+            if self.own_writes.is_behind(&deployment) || !self.has_seen_its_own_doing(key).await? {
                 // What is missing will wake us.
                 return Ok(Outcome::Done);
             }
@@ -241,7 +243,8 @@ impl DeploymentReconciler {
             .client
             .update(&resource, deployment.key(), "status", edit.body())
             .await;
-        updated.map_err(ReconcileError::doing("writing the revision"))?;
+        let written = updated.map_err(ReconcileError::doing("writing the revision"))?;
+        self.own_writes.wrote(deployment.key(), &written);
         Ok(true)
     }
 
@@ -402,10 +405,9 @@ impl DeploymentReconciler {
                 .update(&resource, deployment.key(), "status", edit.body())
                 .await
             {
-                Err(error) if !error.is_not_found() => {
-                    return Err(ReconcileError::doing("writing status")(error));
-                }
-                _ => {}
+                Ok(written) => self.own_writes.wrote(deployment.key(), &written),
+                Err(error) if error.is_not_found() => {}
+                Err(error) => return Err(ReconcileError::doing("writing status")(error)),
             }
         }
         Ok(match deadline(deployment, &status) {

@@ -24,7 +24,7 @@ pub(super) struct SliceReconciler {
     pub(super) pods: Informer<PodView>,
     pub(super) nodes: Informer<NodeView>,
     pub(super) slices: Informer<SliceView>,
-    /// Slices made and not seen yet.
+    /// Slices made and changed and not seen yet.
     pub(super) tracker: Expectations<ObjectKey>,
 }
 
@@ -48,10 +48,9 @@ impl Reconciler for SliceReconciler {
                 return Ok(Outcome::Done);
             }
             // A lost answer: whether the slice was made will show; the plan is made anew from what is seen.
-            awaited
-                .unacknowledged
-                .iter()
-                .for_each(|slice| self.tracker.not_created(key, slice));
+            for slice in &awaited.unacknowledged {
+                self.tracker.not_created(key, slice);
+            }
             let plan = plan(self.desired(&service), &labels(&service), &self.existing(key));
             match self.act(&service, &plan).await {
                 Err(error) if error.has_cause("NamespaceTerminating") => Ok(Outcome::Done),
@@ -94,9 +93,17 @@ impl SliceReconciler {
             let mut edit = Edit::of(&resource, &slice.json())?;
             edit.set("endpoints", endpoints)?;
             edit.set_in("metadata", "labels", &labels(service))?;
-            self.client
-                .update(&resource, slice.key(), "", edit.body())
-                .await?;
+            self.tracker.changing(service.key(), slice.key().clone());
+            match self.client.update(&resource, slice.key(), "", edit.body()).await {
+                Ok(body) => {
+                    let revision = parse_header(&body).map_or(Revision::ZERO, |(_, revision)| revision);
+                    self.tracker.changed(service.key(), slice.key(), revision);
+                }
+                Err(error) => {
+                    self.tracker.not_changed(service.key(), slice.key());
+                    return Err(error);
+                }
+            }
         }
         for slice in &plan.delete {
             match self

@@ -13,7 +13,7 @@ use futures::future::BoxFuture;
 use k8s_openapi::api::core::v1::{Endpoints, Pod, Service};
 use machinery_client::{ApiResource, Client, ClientError, Edit, IndexName, Informer, Object, Projection};
 use machinery_meta::{ObjectHeader, ObjectKey};
-use machinery_reconcile::{Controller, EventRecorder, Outcome, ReconcileError, Reconciler};
+use machinery_reconcile::{Controller, EventRecorder, Outcome, OwnWrites, ReconcileError, Reconciler};
 use plan::{Subset, subsets};
 use serde::Deserialize;
 use serde_json::json;
@@ -51,6 +51,7 @@ fn start(context: &ControllerContext) -> BoxFuture<'static, ()> {
         services,
         pods,
         endpoints,
+        own_writes: OwnWrites::default(),
     })
 }
 
@@ -89,6 +90,7 @@ struct EndpointsReconciler {
     services: Informer<ServiceView>,
     pods: Informer<PodView>,
     endpoints: Informer<EndpointsView>,
+    own_writes: OwnWrites,
 }
 
 impl Reconciler for EndpointsReconciler {
@@ -113,6 +115,7 @@ impl Reconciler for EndpointsReconciler {
 impl EndpointsReconciler {
     /// The Service is gone; only what this controller made goes with it.
     async fn remove(&self, key: &ObjectKey) -> Result<(), ClientError> {
+        self.own_writes.forget(key);
         let Some(own) = self.endpoints.get(key) else {
             return Ok(());
         };
@@ -131,11 +134,15 @@ impl EndpointsReconciler {
     }
 
     async fn write(&self, service: &Object<ServiceView>) -> Result<(), ClientError> {
+        let own = self.endpoints.get(service.key());
+        if own.as_ref().is_some_and(|own| self.own_writes.is_behind(own)) {
+            return Ok(());
+        }
         let pods = self.pods.by_index(IndexName::NAMESPACE, service.namespace());
         let (subsets, truncated) = subsets(service, &pods);
         let labels = labels(service);
         let resource = ApiResource::of::<Endpoints>();
-        let Some(own) = self.endpoints.get(service.key()) else {
+        let Some(own) = own else {
             return self.create(service, &labels, &subsets, truncated).await;
         };
         let same_labels = own
@@ -159,10 +166,12 @@ impl EndpointsReconciler {
             }
             edit.set_in("metadata", "annotations", &annotations)?;
         }
-        self.client
+        let written = self
+            .client
             .update(&resource, service.key(), "", edit.body())
-            .await
-            .map(drop)
+            .await?;
+        self.own_writes.wrote(service.key(), &written);
+        Ok(())
     }
 
     async fn create(

@@ -66,6 +66,7 @@ fn start(context: &ControllerContext) -> BoxFuture<'static, ()> {
         jobs,
         pods,
         expectations: Default::default(),
+        own_writes: Default::default(),
     })
 }
 

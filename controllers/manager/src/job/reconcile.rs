@@ -10,7 +10,9 @@ use futures::future::{BoxFuture, join_all};
 use k8s_openapi::api::{batch::v1::Job, core::v1::Pod};
 use machinery_client::{ApiResource, Client, ClientError, Edit, IndexName, Informer, Object, Patch};
 use machinery_meta::ObjectKey;
-use machinery_reconcile::{Expectations, ObjectReference, Outcome, ReconcileError, Reconciler, names};
+use machinery_reconcile::{
+    Expectations, ObjectReference, Outcome, OwnWrites, ReconcileError, Reconciler, names,
+};
 use machinery_runtime::Runtime;
 use serde_json::json;
 use serde_json::value::{RawValue, to_raw_value};
@@ -35,6 +37,7 @@ pub(super) struct JobReconciler {
     pub(super) jobs: Informer<JobView>,
     pub(super) pods: Informer<PodView>,
     pub(super) expectations: Expectations<ObjectKey>,
+    pub(super) own_writes: OwnWrites,
 }
 
 impl Reconciler for JobReconciler {
@@ -71,9 +74,10 @@ impl JobReconciler {
     async fn job(&self, key: &ObjectKey) -> Result<Outcome, ReconcileError> {
         let Some(job) = self.jobs.get(key) else {
             self.expectations.forget(key);
+            self.own_writes.forget(key);
             return Ok(Outcome::Done);
         };
-        if job.managed_elsewhere {
+        if job.managed_elsewhere || self.own_writes.is_behind(&job) {
             return Ok(Outcome::Done);
         }
         let owner = reference(&ApiResource::of::<Job>(), &job.header);
@@ -207,7 +211,7 @@ impl JobReconciler {
         {
             Err(error) if error.is_not_found() => return Ok(()),
             Err(error) => return Err(ReconcileError::doing("writing status")(error)),
-            Ok(_) => {}
+            Ok(written) => self.own_writes.wrote(job.key(), &written),
         }
         for (good, reason, message) in &plan.events {
             let recorder = self.pod_control.recorder();

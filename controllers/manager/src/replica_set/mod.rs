@@ -45,6 +45,7 @@ fn start(context: &ControllerContext) -> BoxFuture<'static, ()> {
         sets,
         pods,
         expectations: Default::default(),
+        own_writes: Default::default(),
     };
     controller.run(reconciler)
 }

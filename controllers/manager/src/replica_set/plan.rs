@@ -18,7 +18,7 @@ pub(super) struct Snapshot {
     pub(super) owned: Vec<PodRef>,
     /// Pods of the namespace without a controller.
     pub(super) orphans: Vec<PodRef>,
-    /// Active pods of all sets of this set's owner, this one included.
+    /// Active pods of all sets of this set's owner, this one included; none where no pod may have to go.
     pub(super) siblings: Vec<PodRef>,
     /// Whether everything asked for earlier has been seen.
     pub(super) settled: bool,

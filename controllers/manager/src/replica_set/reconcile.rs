@@ -10,7 +10,9 @@ use futures::future::BoxFuture;
 use k8s_openapi::api::apps::v1::ReplicaSet;
 use machinery_client::{ApiResource, Client, ClientError, Edit, IndexName, Informer, Object};
 use machinery_meta::ObjectKey;
-use machinery_reconcile::{Expectations, ObjectReference, Outcome, ReconcileError, Reconciler, names};
+use machinery_reconcile::{
+    Expectations, ObjectReference, Outcome, OwnWrites, ReconcileError, Reconciler, names,
+};
 use machinery_runtime::Runtime;
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,6 +26,7 @@ pub(super) struct ReplicaSetReconciler {
     pub(super) sets: Informer<ReplicaSetView>,
     pub(super) pods: Informer<PodView>,
     pub(super) expectations: Expectations<ObjectKey>,
+    pub(super) own_writes: OwnWrites,
 }
 
 impl Reconciler for ReplicaSetReconciler {
@@ -33,8 +36,12 @@ impl Reconciler for ReplicaSetReconciler {
         Box::pin(async move {
             let Some(set) = self.sets.get(key) else {
                 self.expectations.forget(key);
+                self.own_writes.forget(key);
                 return Ok(Outcome::Done);
             };
+            if self.own_writes.is_behind(&set) {
+                return Ok(Outcome::Done);
+            }
             let owner = reference(&ApiResource::of::<ReplicaSet>(), &set.header);
             let awaited = self.expectations.settle(key, &self.pods);
             self.create_again(&set, &owner, awaited.unacknowledged.clone())
@@ -53,10 +60,14 @@ impl Reconciler for ReplicaSetReconciler {
 
 impl ReplicaSetReconciler {
     fn snapshot(&self, set: &Set, settled: bool) -> Snapshot {
+        let owned = self.pods.by_index(IndexName::CONTROLLER, &set.uid().0);
+        let orphans = self.pods.by_index(PodView::ORPHANS, set.namespace());
+        let may_be_too_many = owned.len() + orphans.len() > usize::try_from(set.replicas).unwrap_or(0);
         Snapshot {
-            owned: self.pods.by_index(IndexName::CONTROLLER, &set.uid().0),
-            orphans: self.pods.by_index(PodView::ORPHANS, set.namespace()),
-            siblings: self.siblings(set),
+            // Only who has to go is ranked among them.
+            siblings: may_be_too_many.then(|| self.siblings(set)).unwrap_or_default(),
+            owned,
+            orphans,
             settled,
             now: self.runtime.now(),
             set: set.clone(),
@@ -224,8 +235,12 @@ impl ReplicaSetReconciler {
             .update(&resource, set.key(), "status", edit.body())
             .await
         {
-            Err(error) if !error.is_not_found() => Err(ReconcileError::doing("writing status")(error)),
-            _ => Ok(()),
+            Ok(written) => {
+                self.own_writes.wrote(set.key(), &written);
+                Ok(())
+            }
+            Err(error) if error.is_not_found() => Ok(()),
+            Err(error) => Err(ReconcileError::doing("writing status")(error)),
         }
     }
 

@@ -11,12 +11,12 @@ mod tests;
 use crate::client::Client;
 use crate::error::ClientError;
 use crate::lines::{LineTooLong, Lines, MAX_LINE_BYTES};
-use crate::object::Slices;
+use crate::object::{Arrived, Slices, parse_header};
 use crate::resource::ListWatch;
 use bytes::Bytes;
 use futures::StreamExt;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Status;
-use machinery_meta::Revision;
+use machinery_meta::{ObjectKey, Revision};
 use machinery_runtime::Runtime;
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -28,11 +28,11 @@ use std::time::Duration;
 /// Where a reflector puts what it learns.
 pub(crate) trait Sink: Send + Sync {
     /// An object was added or changed.
-    fn upsert(&self, object: Slices);
-    /// An object is gone; this was its last state.
-    fn delete(&self, object: Slices);
+    fn upsert(&self, object: Arrived);
+    /// An object is gone.
+    fn delete(&self, key: &ObjectKey);
     /// These are all objects there are.
-    fn replace(&self, objects: Vec<Slices>);
+    fn replace(&self, objects: Vec<Arrived>);
     /// Everything up to this revision has been told.
     fn reached(&self, revision: Revision);
 }
@@ -93,7 +93,7 @@ enum Position {
     /// The last revision is too old to resume from; the next list must be fresh.
     Expired,
     /// Everything up to here is in the sink.
-    At(String),
+    At(Revision),
 }
 
 enum Ended {
@@ -113,7 +113,7 @@ struct Reflector {
     /// Whether the server has not refused `sendInitialEvents` yet.
     watch_list: bool,
     /// Initial events collected so far, until their end bookmark.
-    pending: Option<BTreeMap<String, Slices>>,
+    pending: Option<BTreeMap<ObjectKey, Arrived>>,
     /// Whether the last stream carried an event.
     heard: bool,
 }
@@ -124,7 +124,7 @@ impl Reflector {
         self.pending = None;
         self.heard = false;
         if let Position::At(revision) = &self.position {
-            let query = vec![("resourceVersion", revision.clone())];
+            let query = vec![("resourceVersion", revision.to_string())];
             return self.watch(query).await;
         }
         if self.watch_list {
@@ -145,7 +145,7 @@ impl Reflector {
         let Position::At(revision) = &self.position else {
             return Ok(Ended::TooSoon);
         };
-        self.watch(vec![("resourceVersion", revision.clone())]).await
+        self.watch(vec![("resourceVersion", revision.to_string())]).await
     }
 
     async fn watch(&mut self, mut query: Vec<(&'static str, String)>) -> Result<Ended, ClientError> {
@@ -219,43 +219,74 @@ impl Reflector {
             let status: Status = serde_json::from_str(object).map_err(decode)?;
             return Err(ClientError::Status(Box::new(status)));
         }
-        let brief: Brief<'_> = serde_json::from_str(object).map_err(decode)?;
-        let start = object.as_ptr() as usize - json.as_ptr() as usize;
-        let slices = line.part(start, start + object.len());
         self.heard = true;
-        self.tell(sink, &event.kind, &brief.metadata, slices);
+        let start = object.as_ptr() as usize - json.as_ptr() as usize;
+        let bytes = line.part(start, start + object.len());
+        match (&*event.kind, parse_header(object.as_bytes())) {
+            ("ADDED" | "MODIFIED" | "DELETED", Ok((header, revision))) => {
+                let gone = event.kind == "DELETED";
+                self.tell(
+                    sink,
+                    gone,
+                    Arrived {
+                        header,
+                        revision,
+                        bytes,
+                    },
+                );
+            }
+            (kind, read) => {
+                if let ("ADDED" | "MODIFIED" | "DELETED", Err(error)) = (kind, read) {
+                    self.left_out(&error);
+                }
+                let brief: Brief<'_> = serde_json::from_str(object).map_err(decode)?;
+                self.mark(sink, &brief.metadata);
+            }
+        }
         Ok(())
     }
 
-    fn tell(&mut self, sink: &dyn Sink, kind: &str, meta: &BriefMeta<'_>, object: Slices) {
-        let revision = meta.resource_version.clone().into_owned();
+    fn left_out(&self, error: &serde_json::Error) {
+        let resource = &self.source.resource;
+        tracing::warn!(%resource, %error, "an object that cannot be read was left out");
+    }
+
+    fn tell(&mut self, sink: &dyn Sink, gone: bool, object: Arrived) {
         if let Some(pending) = &mut self.pending {
-            let key = format!("{}/{}", meta.namespace, meta.name);
-            match kind {
-                "ADDED" | "MODIFIED" => drop(pending.insert(key, object)),
-                "DELETED" => drop(pending.remove(&key)),
-                _ if meta.ends_initial_events() => {
-                    let all = self.pending.take().unwrap_or_default();
-                    sink.replace(all.into_values().collect());
-                    self.reached(sink, revision);
-                }
-                _ => {}
+            if gone {
+                pending.remove(&object.header.key);
+            } else {
+                pending.insert(object.header.key.clone(), object);
             }
             return;
         }
-        match kind {
-            "ADDED" | "MODIFIED" => sink.upsert(object),
-            "DELETED" => sink.delete(object),
-            _ => {}
+        let revision = object.revision;
+        if gone {
+            sink.delete(&object.header.key);
+        } else {
+            sink.upsert(object);
         }
-        if !revision.is_empty() {
-            self.reached(sink, revision);
-        }
+        self.reached(sink, revision);
     }
 
-    fn reached(&mut self, sink: &dyn Sink, revision: String) {
-        sink.reached(revision.parse().unwrap_or(Revision::ZERO));
-        self.position = Position::At(revision);
+    /// Everything up to a bookmark has been told.
+    fn mark(&mut self, sink: &dyn Sink, meta: &BriefMeta<'_>) {
+        if self.pending.is_some() {
+            if !meta.ends_initial_events() {
+                return;
+            }
+            let all = self.pending.take().unwrap_or_default();
+            sink.replace(all.into_values().collect());
+        }
+        self.reached(sink, meta.resource_version.parse().unwrap_or(Revision::ZERO));
+    }
+
+    /// What says no revision moves nothing.
+    fn reached(&mut self, sink: &dyn Sink, revision: Revision) {
+        if revision != Revision::ZERO {
+            sink.reached(revision);
+            self.position = Position::At(revision);
+        }
     }
 
     /// Lists in pages and replaces the sink's content.
@@ -277,9 +308,9 @@ impl Reflector {
                 query.push(("continue", next.clone()));
             }
             let body = self.client.get_path(&self.source.path(), &query).await?;
-            let page = page(&body, &mut objects)?;
+            let page = self.page(&body, &mut objects)?;
             if page.next.is_empty() {
-                break page.resource_version.into_owned();
+                break page.resource_version.parse().unwrap_or(Revision::ZERO);
             }
             next = page.next.into_owned();
         };
@@ -289,19 +320,29 @@ impl Reflector {
         }
         Ok(())
     }
-}
 
-fn page<'a>(body: &'a Bytes, objects: &mut Vec<Slices>) -> Result<ListMeta<'a>, ClientError> {
-    let decode = |source| ClientError::Decode {
-        what: "a list".to_owned(),
-        source,
-    };
-    let list: List<'a> = serde_json::from_slice(body).map_err(decode)?;
-    for item in list.items.unwrap_or_default() {
-        let start = item.get().as_ptr() as usize - body.as_ptr() as usize;
-        objects.push(Slices(vec![body.slice(start..start + item.get().len())]));
+    fn page<'a>(&self, body: &'a Bytes, objects: &mut Vec<Arrived>) -> Result<ListMeta<'a>, ClientError> {
+        let decode = |source| ClientError::Decode {
+            what: "a list".to_owned(),
+            source,
+        };
+        let list: List<'a> = serde_json::from_slice(body).map_err(decode)?;
+        for item in list.items.unwrap_or_default() {
+            match parse_header(item.get().as_bytes()) {
+                Ok((header, revision)) => {
+                    let start = item.get().as_ptr() as usize - body.as_ptr() as usize;
+                    let bytes = Slices(vec![body.slice(start..start + item.get().len())]);
+                    objects.push(Arrived {
+                        header,
+                        revision,
+                        bytes,
+                    });
+                }
+                Err(error) => self.left_out(&error),
+            }
+        }
+        Ok(list.metadata)
     }
-    Ok(list.metadata)
 }
 
 #[derive(Deserialize)]
@@ -321,10 +362,6 @@ struct Brief<'a> {
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct BriefMeta<'a> {
-    #[serde(default, borrow)]
-    name: Cow<'a, str>,
-    #[serde(default, borrow)]
-    namespace: Cow<'a, str>,
     #[serde(default, borrow)]
     resource_version: Cow<'a, str>,
     #[serde(default)]

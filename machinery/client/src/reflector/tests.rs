@@ -13,9 +13,9 @@ use std::sync::Arc;
 struct Told(Mutex<Vec<u64>>);
 
 impl Sink for Told {
-    fn upsert(&self, _: Slices) {}
-    fn delete(&self, _: Slices) {}
-    fn replace(&self, _: Vec<Slices>) {}
+    fn upsert(&self, _: Arrived) {}
+    fn delete(&self, _: &ObjectKey) {}
+    fn replace(&self, _: Vec<Arrived>) {}
     fn reached(&self, revision: Revision) {
         self.0.lock().push(revision.0);
     }

@@ -1,0 +1,64 @@
+//! What a controller wrote last of each object it looks at.
+//!
+//! A controller that writes the status of what it looks at reads it from a cache that lags behind its own write. The
+//! next status, written on what the cache still shows, meets a conflict and is done all over. So a look that comes
+//! before the cache shows the last write is left out: the event that brings the write brings the look.
+
+use machinery_client::{Object, object::parse_header};
+use machinery_meta::{ObjectKey, Revision};
+use parking_lot::Mutex;
+use std::collections::BTreeMap;
+
+/// The revisions of own writes that were not seen yet, by object.
+#[derive(Debug, Default)]
+pub struct OwnWrites {
+    unseen: Mutex<BTreeMap<ObjectKey, Revision>>,
+}
+
+impl OwnWrites {
+    /// The server answered a write of this object so.
+    pub fn wrote(&self, key: &ObjectKey, answer: &[u8]) {
+        if let Ok((_, revision)) = parse_header(answer) {
+            self.unseen.lock().insert(key.clone(), revision);
+        }
+    }
+
+    /// Whether this is the object before the last write. Its event is still to come and wakes whoever looks.
+    pub fn is_behind<P>(&self, object: &Object<P>) -> bool {
+        let mut unseen = self.unseen.lock();
+        let behind = unseen
+            .get(object.key())
+            .is_some_and(|written| object.revision < *written);
+        if !behind {
+            unseen.remove(object.key());
+        }
+        behind
+    }
+
+    /// The object is gone.
+    pub fn forget(&self, key: &ObjectKey) {
+        self.unseen.lock().remove(key);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use machinery_client::object::object_of;
+
+    #[test]
+    fn an_object_is_behind_until_the_write_is_seen_or_a_later_one() {
+        let text = |revision: u64| {
+            format!(r#"{{"metadata":{{"namespace":"n","name":"a","resourceVersion":"{revision}"}}}}"#)
+        };
+        let object = |revision| object_of::<()>(&text(revision)).unwrap();
+        let (own, key) = (OwnWrites::default(), ObjectKey::new("n", "a"));
+        assert!(!own.is_behind(&object(3)));
+        own.wrote(&key, text(5).as_bytes());
+        assert!(own.is_behind(&object(4)));
+        assert!(!own.is_behind(&object(6)));
+        own.wrote(&key, text(8).as_bytes());
+        own.forget(&key);
+        assert!(!own.is_behind(&object(7)));
+    }
+}
