@@ -6,7 +6,7 @@ use apiserver_registry::options::FieldValidation;
 use apiserver_registry::{RegistryError, RequestContext, ResourceRow, metadata};
 use bytes::Bytes;
 use http::HeaderMap;
-use machinery_meta::{GroupVersion, GroupVersionKind};
+use machinery_meta::{FieldError, FieldPath, GroupKind, GroupVersion, GroupVersionKind};
 use machinery_schema::{
     DecodeError, Decoded, Schema, Strictness, Tree, TypeId, apply_defaults, decode_json, decode_protobuf,
     decode_yaml,
@@ -22,6 +22,8 @@ pub(crate) struct Expected<'a> {
     pub(crate) gvk: GroupVersionKind,
     pub(crate) schema: &'a Arc<Schema>,
     pub(crate) ty: TypeId,
+    /// Bodies of custom kinds say what they are; upstream knows no other way to read them.
+    pub(crate) custom: bool,
 }
 
 impl<'a> Expected<'a> {
@@ -30,6 +32,7 @@ impl<'a> Expected<'a> {
             gvk: row.gvk.clone(),
             schema: &row.schema,
             ty: row.ty,
+            custom: row.custom,
         }
     }
 }
@@ -78,7 +81,11 @@ pub(crate) fn decode_as(
         }),
     };
     let decoded = decoded.map_err(|error| undecodable(expected, format, bytes, &error))?;
-    check_kind(&decoded.tree, expected)?;
+    if expected.custom {
+        check_custom_kind(&decoded.tree, expected, bytes)?;
+    } else {
+        check_kind(&decoded.tree, expected)?;
+    }
     let mut tree = settle_strictness(ctx, decoded, expected, validation)?;
     tree.set_str(&["kind"], &expected.gvk.kind);
     tree.set_str(&["apiVersion"], &expected.gvk.api_version());
@@ -249,4 +256,36 @@ fn check_kind(tree: &Tree, expected: &Expected<'_>) -> Result<(), RegistryError>
             wanted.api_version()
         )
     }))
+}
+
+/// A custom object says what it is; another kind of the same group is looked at, and refused as what it says it is.
+fn check_custom_kind(tree: &Tree, expected: &Expected<'_>, bytes: &[u8]) -> Result<(), RegistryError> {
+    let (api_version, kind) = (tree.str_at(&["apiVersion"]), tree.str_at(&["kind"]));
+    let wanted = &expected.gvk;
+    if kind.is_empty() {
+        return Err(RegistryError::BadRequest(format!(
+            "the object provided is unrecognized (must be of type {}): Object 'Kind' is missing in '{}' ({})",
+            wanted.kind,
+            String::from_utf8_lossy(bytes),
+            summary(bytes)
+        )));
+    }
+    if api_version != wanted.api_version() {
+        return Err(RegistryError::BadRequest(format!(
+            "the API version in the data ({api_version}) does not match the expected API version ({})",
+            wanted.api_version()
+        )));
+    }
+    if kind == wanted.kind {
+        return Ok(());
+    }
+    let detail = format!("must be {}", wanted.kind);
+    Err(RegistryError::Invalid {
+        kind: GroupKind {
+            group: wanted.group.clone(),
+            kind: kind.to_owned(),
+        },
+        name: metadata::name(tree).to_owned(),
+        errors: vec![FieldError::invalid(&FieldPath::new("kind"), kind, detail)],
+    })
 }

@@ -56,6 +56,7 @@ fn answer(error: &PatchError) -> RegistryError {
         PatchError::BadPatch(message) => RegistryError::BadRequest(message.clone()),
         PatchError::TooManyOperations { .. } => RegistryError::TooLargePatch(error.to_string()),
         PatchError::DoesNotApply(cause) => RegistryError::Unprocessable(cause.clone()),
+        PatchError::Unmergeable(message) => RegistryError::Unclassified(message.clone()),
         PatchError::Result { error, document } => invalid(document, error.to_string()),
     }
 }

@@ -1,7 +1,7 @@
 //! The rows of all built-in kinds: what the generated table says, and the strategy of each.
 //!
 //! A kind with rules of its own has a folder `<group>/<kind>/` and a line in that group's `mod.rs`; every other kind
-//! is served by [`TableStrategy`] with the traits [`Traits::of`](crate::table_strategy::Traits::of) gives it.
+//! is served by [`TableStrategy`] with the traits and rules that its group's `KINDS` give it.
 
 use crate::columns;
 use crate::row::{
@@ -11,7 +11,7 @@ use crate::row::{
 use crate::strategy::Strategy;
 use crate::table_strategy::TableStrategy;
 use crate::verbs::{Verb, Verbs};
-use crate::{apps, batch, core, extensions, networking};
+use crate::{core, extensions};
 use base64::Engine;
 use machinery_api::KindInfo;
 use machinery_meta::GroupVersionKind;
@@ -149,9 +149,6 @@ fn deprecation(gvk: &GroupVersionKind) -> Option<String> {
 /// The strategy of a built-in kind.
 fn strategy(group: &'static str, plural: &'static str) -> Arc<dyn Strategy> {
     core::strategy(group, plural)
-        .or_else(|| apps::strategy(group, plural))
-        .or_else(|| batch::strategy(group, plural))
-        .or_else(|| networking::strategy(group, plural))
         .or_else(|| extensions::strategy(group, plural))
         .unwrap_or_else(|| Arc::new(TableStrategy::of(group, plural)))
 }

@@ -20,6 +20,7 @@ pub mod discovery;
 mod extensions;
 pub mod networking;
 pub mod rbac;
+pub mod resource;
 pub mod scheduling;
 pub mod storage;
 pub mod validation;

@@ -1,162 +1,106 @@
-//! Which validation a kind of the table has; a kind that is not named is the table's alone.
+//! What is wrong with an object of a kind: with a new one, a changed one, and one changed through a subresource.
+//!
+//! A kind names its functions once, as data; [`Strategy::validate`](crate::Strategy::validate) and
+//! [`Strategy::validate_update`](crate::Strategy::validate_update) ask here which of them a write is looked at by.
 
-use crate::{
-    apps, batch, certificates, coordination, core, discovery, extensions, networking, rbac, scheduling,
-    storage,
-};
+use crate::strategy::Part;
+use jiff::Timestamp;
 use machinery_meta::FieldError;
 use machinery_schema::Ref;
 
+/// Every problem of a new object.
+type Look = fn(Ref<'_>) -> Vec<FieldError>;
 /// Every problem of an object, seen beside the one that it replaces.
 type Compare = fn(Ref<'_>, Ref<'_>) -> Vec<FieldError>;
+/// The same where it matters what time it is.
+type CompareAt = fn(Ref<'_>, Ref<'_>, Timestamp) -> Vec<FieldError>;
 
-/// What is wrong with a new object, with a changed one, and with a changed status; functions of the kind's folder.
+/// What a status is held to.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Rules {
-    pub(crate) new: fn(Ref<'_>) -> Vec<FieldError>,
-    pub(crate) changed: Compare,
-    pub(crate) status: Compare,
+enum OfStatus {
+    Nothing,
+    Rule(Compare),
+    RuleAt(CompareAt),
+}
+
+/// The functions of a kind; without any, the table says everything.
+#[derive(Debug, Clone, Copy)]
+pub struct Rules {
+    new: Look,
+    /// Without one, a changed object is looked at as a new one.
+    changed: Option<Compare>,
+    status: OfStatus,
+    /// Of subresources that see the whole object; those not named have the rules of a changed object.
+    parts: &'static [(&'static str, Compare)],
 }
 
 impl Rules {
-    /// The rules of a built-in resource.
-    pub(crate) fn of(group: &str, plural: &str) -> Self {
-        let rules = |new, changed| Self {
+    /// Nothing but what every kind is held to.
+    pub(crate) const NONE: Self = Self::on(|_| Vec::new());
+
+    /// What is asked of an object, whether new or changed.
+    pub(crate) const fn on(new: Look) -> Self {
+        Self {
             new,
-            changed,
-            status: |_, _| Vec::new(),
-        };
-        match (group, plural) {
-            ("", "persistentvolumeclaims") => rules(core::claim::validation::validate, |_, _| Vec::new()),
-            ("", "persistentvolumes") => rules(
-                core::volume::validation::validate,
-                core::volume::validation::validate_update,
-            ),
-            ("", "replicationcontrollers") => {
-                rules(core::replication_controller::validation::validate, |new, _| {
-                    core::replication_controller::validation::validate(new)
-                })
-                .with_status(apps::status::validate_controller)
-            }
-            ("apps", "daemonsets") => rules(
-                apps::daemon_set::validation::validate,
-                apps::daemon_set::validation::validate_update,
-            )
-            .with_status(apps::status::validate_daemon_set),
-            ("apps", "statefulsets") => rules(
-                apps::stateful_set::validation::validate,
-                apps::stateful_set::validation::validate_update,
-            )
-            .with_status(apps::status::validate_stateful_set),
-            ("batch", "cronjobs") => rules(
-                batch::cron_job::validation::validate,
-                batch::cron_job::validation::validate_update,
-            ),
-            ("autoscaling", "horizontalpodautoscalers") => {
-                rules(extensions::autoscaling::validation::validate, |new, _| {
-                    extensions::autoscaling::validation::validate(new)
-                })
-            }
-            ("apiregistration.k8s.io", "apiservices") => {
-                rules(extensions::api_service::validate, |new, _| {
-                    extensions::api_service::validate(new)
-                })
-            }
-            ("certificates.k8s.io", "certificatesigningrequests") => rules(
-                extensions::signing_request::validate,
-                extensions::signing_decision::validate,
-            )
-            .with_status(extensions::signing_decision::validate_status),
-            ("flowcontrol.apiserver.k8s.io", "flowschemas") => {
-                rules(extensions::plain::validate_flow_schema, |new, _| {
-                    extensions::plain::validate_flow_schema(new)
-                })
-            }
-            ("node.k8s.io", "runtimeclasses") => rules(
-                extensions::plain::validate_runtime_class,
-                extensions::plain::validate_runtime_class_update,
-            ),
-            ("networking.k8s.io", "ingresses") => {
-                rules(networking::ingress::validation::validate, |new, _| {
-                    networking::ingress::validation::validate_update(new)
-                })
-            }
-            ("storage.k8s.io", "storageclasses") => rules(
-                storage::validation::validate_class,
-                storage::validation::validate_class_update,
-            ),
-            ("storage.k8s.io", "volumeattachments") => rules(
-                storage::validation::validate_attachment,
-                storage::validation::validate_attachment_update,
-            ),
-            ("", "endpoints") => rules(core::endpoints::validation::validate, |new, _| {
-                core::endpoints::validation::validate(new)
-            }),
-            ("apps", "deployments") => rules(
-                apps::deployment::validation::validate,
-                apps::deployment::validation::validate_update,
-            )
-            .with_status(apps::status::validate_deployment),
-            ("apps", "replicasets") => rules(
-                apps::replica_set::validation::validate,
-                apps::replica_set::validation::validate_update,
-            )
-            .with_status(apps::status::validate_replica_set),
-            ("batch", "jobs") => rules(batch::job::validation::validate, batch::job::update::validate)
-                .with_status(batch::job::status::validate),
-            ("coordination.k8s.io", "leases") => {
-                rules(coordination::lease::validation::validate, |new, _| {
-                    coordination::lease::validation::validate(new)
-                })
-            }
-            ("certificates.k8s.io", "clustertrustbundles") => rules(
-                certificates::cluster_trust_bundle::validation::validate,
-                certificates::cluster_trust_bundle::validation::validate_update,
-            ),
-            ("certificates.k8s.io", "podcertificaterequests") => rules(
-                certificates::pod_certificate_request::validation::validate,
-                certificates::pod_certificate_request::validation::validate_update,
-            ),
-            ("storagemigration.k8s.io", _) => {
-                rules(|_| Vec::new(), extensions::plain::validate_migration_update)
-            }
-            ("networking.k8s.io", "ipaddresses") => rules(
-                networking::ip_address::validation::validate,
-                networking::ip_address::validation::validate_update,
-            ),
-            ("networking.k8s.io", "servicecidrs") => rules(
-                networking::service_cidr::validation::validate,
-                networking::service_cidr::validation::validate_update,
-            ),
-            ("scheduling.k8s.io", "priorityclasses") => rules(
-                scheduling::priority_class::validation::validate,
-                scheduling::priority_class::validation::validate_update,
-            ),
-            ("discovery.k8s.io", "endpointslices") => rules(
-                discovery::endpoint_slice::validation::validate,
-                discovery::endpoint_slice::validation::validate_update,
-            ),
-            ("rbac.authorization.k8s.io", "roles") => rules(rbac::validation::validate_role, |new, _| {
-                rbac::validation::validate_role(new)
-            }),
-            ("rbac.authorization.k8s.io", "clusterroles") => {
-                rules(rbac::validation::validate_cluster_role, |new, _| {
-                    rbac::validation::validate_cluster_role(new)
-                })
-            }
-            ("rbac.authorization.k8s.io", "rolebindings") => rules(
-                |new| rbac::validation::validate_binding(new, true),
-                |new, old| rbac::validation::validate_binding_update(new, old, true),
-            ),
-            ("rbac.authorization.k8s.io", "clusterrolebindings") => rules(
-                |new| rbac::validation::validate_binding(new, false),
-                |new, old| rbac::validation::validate_binding_update(new, old, false),
-            ),
-            _ => rules(|_| Vec::new(), |_, _| Vec::new()),
+            changed: None,
+            status: OfStatus::Nothing,
+            parts: &[],
         }
     }
 
-    fn with_status(self, status: Compare) -> Self {
-        Self { status, ..self }
+    pub(crate) const fn changed(self, changed: Compare) -> Self {
+        Self {
+            changed: Some(changed),
+            ..self
+        }
+    }
+
+    pub(crate) const fn status(self, status: Compare) -> Self {
+        Self {
+            status: OfStatus::Rule(status),
+            ..self
+        }
+    }
+
+    /// A status that tells times.
+    pub(crate) const fn status_at(self, status: CompareAt) -> Self {
+        Self {
+            status: OfStatus::RuleAt(status),
+            ..self
+        }
+    }
+
+    pub(crate) const fn parts(self, parts: &'static [(&'static str, Compare)]) -> Self {
+        Self { parts, ..self }
+    }
+
+    pub(crate) fn of_new(&self, object: Ref<'_>) -> Vec<FieldError> {
+        (self.new)(object)
+    }
+
+    pub(crate) fn of_changed(
+        &self,
+        part: Part,
+        object: Ref<'_>,
+        old: Ref<'_>,
+        now: Timestamp,
+    ) -> Vec<FieldError> {
+        let named = match part {
+            Part::Status => return self.of_status(object, old, now),
+            Part::Other(name) => self.parts.iter().find(|(own, _)| *own == name),
+            Part::Main => None,
+        };
+        match (named.map(|(_, rule)| *rule), self.changed) {
+            (Some(rule), _) | (None, Some(rule)) => rule(object, old),
+            (None, None) => (self.new)(object),
+        }
+    }
+
+    fn of_status(&self, object: Ref<'_>, old: Ref<'_>, now: Timestamp) -> Vec<FieldError> {
+        match self.status {
+            OfStatus::Nothing => Vec::new(),
+            OfStatus::Rule(rule) => rule(object, old),
+            OfStatus::RuleAt(rule) => rule(object, old, now),
+        }
     }
 }

@@ -9,6 +9,7 @@
 use crate::context::RequestContext;
 use crate::error::RegistryError;
 use crate::registry::Registry;
+use crate::rules::Rules;
 use crate::store::deletion::GarbagePolicy;
 use apiserver_storage::Write;
 use async_trait::async_trait;
@@ -58,24 +59,25 @@ pub trait Strategy: Send + Sync + std::fmt::Debug + 'static {
     /// Drops what this part may not change. Status (or all but status) is restored from `old` before.
     fn prepare_for_update(&self, _ctx: &RequestContext, _part: Part, _object: &mut Tree, _old: &Tree) {}
 
-    /// Every problem of a new object; metadata are checked by generic code.
-    fn validate(&self, _ctx: &RequestContext, _object: Ref<'_>) -> Vec<FieldError> {
-        Vec::new()
+    /// What makes an object of the kind acceptable.
+    fn rules(&self) -> Rules {
+        Rules::NONE
     }
 
-    /// Every problem of a changed object. Metadata are checked by generic code.
+    /// Every problem of a new object; metadata are checked by generic code.
+    fn validate(&self, object: Ref<'_>) -> Vec<FieldError> {
+        self.rules().of_new(object)
+    }
+
+    /// Every problem of an object changed through a part of it. Metadata are checked by generic code.
     fn validate_update(
         &self,
         ctx: &RequestContext,
         part: Part,
         object: Ref<'_>,
-        _old: Ref<'_>,
+        old: Ref<'_>,
     ) -> Vec<FieldError> {
-        if part == Part::Main {
-            self.validate(ctx, object)
-        } else {
-            Vec::new()
-        }
+        self.rules().of_changed(part, object, old, ctx.runtime.now())
     }
 
     /// What a client should know about an accepted object; `old` on update.
@@ -189,9 +191,3 @@ pub fn path_segment_problems(name: &str, prefix: bool) -> Vec<String> {
     }
     problems
 }
-
-/// A kind without rules of its own: the table says everything.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct PlainStrategy;
-
-impl Strategy for PlainStrategy {}

@@ -1,13 +1,21 @@
 //! The strategy of kinds without rules of their own: a few traits, the rest is the table's.
 
+use crate::certificates::signing_request;
 use crate::context::RequestContext;
-use crate::extensions::signing_request;
+use crate::error::RegistryError;
 use crate::options::DeleteOptions;
+use crate::registry::Registry;
 use crate::rules::Rules;
 use crate::store::deletion::GarbagePolicy;
-use crate::strategy::{Part, Strategy, name_rule, path_segment_problems};
+use crate::strategy::{Change, Part, Strategy, name_rule, path_segment_problems};
 use crate::validation::{Path, ip_problems};
-use machinery_meta::{FieldError, syntax};
+use crate::{
+    apps, batch, certificates, coordination, core, discovery, extensions, networking, rbac, resource,
+    scheduling, storage,
+};
+use apiserver_storage::Write;
+use async_trait::async_trait;
+use machinery_meta::syntax;
 use machinery_runtime::Runtime;
 use machinery_schema::{Ref, Tree};
 
@@ -59,142 +67,96 @@ impl Traits {
         qualified_finalizers: true,
     };
 
-    /// The traits of a built-in resource.
-    pub fn of(group: &str, plural: &str) -> Self {
-        let plain = Self::PLAIN;
-        let counted = Self {
-            generation: true,
-            ..plain
-        };
-        match (group, plural) {
-            ("", "limitranges") => Self {
-                create_on_update: true,
-                ..plain
-            },
-            ("", "endpoints") => Self {
-                create_on_update: true,
-                ..plain
-            },
-            ("", "replicationcontrollers") => Self {
-                garbage: GarbagePolicy::Orphan,
-                ..counted
-            },
-            (
-                "",
-                "persistentvolumeclaims"
-                | "persistentvolumes"
-                | "podtemplates"
-                | "resourcequotas"
-                | "serviceaccounts",
-            ) => Self {
-                returns_deleted: true,
-                generation: plural == "podtemplates",
-                ..plain
-            },
-            ("batch", "jobs") => Self {
-                garbage: GarbagePolicy::Orphan,
-                ..counted
-            },
-            ("apps", "statefulsets") => Self {
-                names: NameRule::Label,
-                ..counted
-            },
-            ("apps" | "batch", _) => Self {
-                generation: plural != "controllerrevisions",
-                ..plain
-            },
-            ("rbac.authorization.k8s.io", _) => Self {
-                names: NameRule::PathSegment,
-                create_on_update: true,
-                ..plain
-            },
-            ("coordination.k8s.io", _) => Self {
-                qualified_finalizers: false,
-                create_on_update: true,
-                unconditional_update: false,
-                ..plain
-            },
-            ("policy", _) => Self {
-                qualified_finalizers: false,
-                names: NameRule::PathSegment,
-                unconditional_update: false,
-                ..counted
-            },
-            ("networking.k8s.io", "ingresses" | "ingressclasses" | "networkpolicies") => counted,
-            ("networking.k8s.io", "ipaddresses") => Self {
-                names: NameRule::IpAddress,
-                ..plain
-            },
-            ("discovery.k8s.io" | "flowcontrol.apiserver.k8s.io" | "scheduling.k8s.io", _) => counted,
-            ("admissionregistration.k8s.io", _) => Self {
-                qualified_finalizers: false,
-                unconditional_update: false,
-                ..counted
-            },
-            ("autoscaling", _) => counted,
-            ("certificates.k8s.io", "certificatesigningrequests") => Self {
-                names: NameRule::PathSegment,
-                ..plain
-            },
-            // Its name depends on its signer, which only the kind's own rules see.
-            ("certificates.k8s.io", "clustertrustbundles") => Self {
-                names: NameRule::PathSegment,
-                unconditional_update: false,
-                ..plain
-            },
-            ("certificates.k8s.io", "podcertificaterequests") | ("storagemigration.k8s.io", _) => Self {
-                unconditional_update: false,
-                ..plain
-            },
-            ("node.k8s.io", _) => Self {
-                qualified_finalizers: false,
-                create_on_update: true,
-                unconditional_update: false,
-                ..plain
-            },
-            ("apiextensions.k8s.io", _) => Self {
-                qualified_finalizers: false,
-                unconditional_update: false,
-                ..counted
-            },
-            ("apiregistration.k8s.io", _) => Self {
-                names: NameRule::Any,
-                qualified_finalizers: false,
-                unconditional_update: false,
-                ..plain
-            },
-            ("storage.k8s.io", "storageclasses") => Self {
-                returns_deleted: true,
-                ..plain
-            },
-            ("storage.k8s.io", "volumeattachments" | "csinodes" | "csidrivers" | "csistoragecapacities") => {
-                Self {
-                    returns_deleted: plural != "csistoragecapacities",
-                    unconditional_update: false,
-                    ..plain
-                }
-            }
-            ("storage.k8s.io", "volumeattributesclasses") => Self {
-                returns_deleted: true,
-                ..plain
-            },
-            ("resource.k8s.io", "devicetaintrules") => Self {
-                unconditional_update: false,
-                ..counted
-            },
-            ("resource.k8s.io", "deviceclasses" | "resourceslices") => Self {
-                generation: true,
-                returns_deleted: true,
-                ..plain
-            },
-            ("resource.k8s.io", _) => Self {
-                returns_deleted: true,
-                ..plain
-            },
-            _ => plain,
+    /// With a `metadata.generation` that counts.
+    pub(crate) const COUNTED: Self = Self {
+        generation: true,
+        ..Self::PLAIN
+    };
+
+    pub(crate) const fn named(self, names: NameRule) -> Self {
+        Self { names, ..self }
+    }
+
+    /// A PUT to a missing name creates.
+    pub(crate) const fn put_creates(self) -> Self {
+        Self {
+            create_on_update: true,
+            ..self
+        }
+    }
+
+    /// A PUT must say which revision it replaces.
+    pub(crate) const fn revision_wanted(self) -> Self {
+        Self {
+            unconditional_update: false,
+            ..self
+        }
+    }
+
+    /// A delete answers with the object.
+    pub(crate) const fn returned(self) -> Self {
+        Self {
+            returns_deleted: true,
+            ..self
+        }
+    }
+
+    /// What it owns stays by default.
+    pub(crate) const fn orphaning(self) -> Self {
+        Self {
+            garbage: GarbagePolicy::Orphan,
+            ..self
+        }
+    }
+
+    /// Finalizers need no domain.
+    pub(crate) const fn any_finalizers(self) -> Self {
+        Self {
+            qualified_finalizers: false,
+            ..self
         }
     }
 }
+
+/// A kind of the table in the list of its group.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Kind {
+    plural: &'static str,
+    traits: Traits,
+    rules: Rules,
+}
+
+impl Kind {
+    pub(crate) const fn of(plural: &'static str, traits: Traits, rules: Rules) -> Self {
+        Self {
+            plural,
+            traits,
+            rules,
+        }
+    }
+}
+
+/// What the kinds of each group differ in; one that is in none has neither traits nor rules of its own.
+const GROUPS: [(&str, &[Kind]); 18] = [
+    ("", core::KINDS),
+    ("admissionregistration.k8s.io", extensions::ADMISSION),
+    ("apiregistration.k8s.io", extensions::AGGREGATION),
+    ("apps", apps::KINDS),
+    ("autoscaling", extensions::AUTOSCALING),
+    ("batch", batch::KINDS),
+    ("certificates.k8s.io", certificates::KINDS),
+    ("coordination.k8s.io", coordination::KINDS),
+    ("discovery.k8s.io", discovery::KINDS),
+    ("flowcontrol.apiserver.k8s.io", extensions::FLOW_CONTROL),
+    ("networking.k8s.io", networking::KINDS),
+    ("node.k8s.io", extensions::NODE),
+    ("policy", extensions::POLICY),
+    ("rbac.authorization.k8s.io", rbac::KINDS),
+    ("resource.k8s.io", resource::KINDS),
+    ("scheduling.k8s.io", scheduling::KINDS),
+    ("storage.k8s.io", storage::KINDS),
+    ("storagemigration.k8s.io", extensions::MIGRATION),
+];
 
 /// See the module's comment.
 #[derive(Debug, Clone, Copy)]
@@ -208,14 +170,18 @@ pub struct TableStrategy {
 impl TableStrategy {
     /// The strategy of a built-in resource.
     pub fn of(group: &'static str, plural: &'static str) -> Self {
+        let listed = GROUPS.iter().find(|(own, _)| *own == group);
+        let found = listed.and_then(|(_, kinds)| kinds.iter().find(|kind| kind.plural == plural));
+        let (traits, rules) = found.map_or((Traits::PLAIN, Rules::NONE), |kind| (kind.traits, kind.rules));
         Self {
-            traits: Traits::of(group, plural),
-            rules: Rules::of(group, plural),
+            traits,
+            rules,
             kind: (group, plural),
         }
     }
 }
 
+#[async_trait]
 impl Strategy for TableStrategy {
     fn name_problems(&self, name: &str, prefix: bool) -> Vec<String> {
         self.traits.names.problems(name, prefix)
@@ -260,8 +226,12 @@ impl Strategy for TableStrategy {
             (("apps", "deployments"), Part::Status) => {
                 crate::metadata::restore_field(object, old, "labels");
             }
+            (("resource.k8s.io", "resourceclaims"), Part::Status) => {
+                crate::metadata::restore_for_status(object, old);
+                resource::allocation::drop_released(object, old);
+            }
             (
-                ("resource.k8s.io", "devicetaintrules" | "resourceclaims")
+                ("resource.k8s.io", "devicetaintrules")
                 | ("certificates.k8s.io", "podcertificaterequests")
                 | ("networking.k8s.io", "servicecidrs")
                 | ("storagemigration.k8s.io", _)
@@ -311,21 +281,8 @@ impl Strategy for TableStrategy {
         vec!["child pods are preserved by default when jobs are deleted; set propagationPolicy=Background to remove them or set propagationPolicy=Orphan to suppress this warning".into()]
     }
 
-    fn validate(&self, _ctx: &RequestContext, object: Ref<'_>) -> Vec<FieldError> {
-        (self.rules.new)(object)
-    }
-
-    fn validate_update(
-        &self,
-        _ctx: &RequestContext,
-        part: Part,
-        object: Ref<'_>,
-        old: Ref<'_>,
-    ) -> Vec<FieldError> {
-        match part {
-            Part::Status => (self.rules.status)(object, old),
-            Part::Main | Part::Other(_) => (self.rules.changed)(object, old),
-        }
+    fn rules(&self) -> Rules {
+        self.rules
     }
 
     fn wants_qualified_finalizers(&self) -> bool {
@@ -350,6 +307,23 @@ impl Strategy for TableStrategy {
 
     fn returns_deleted_object(&self) -> bool {
         self.traits.returns_deleted
+    }
+
+    fn allocates(&self) -> bool {
+        self.kind.0 == "resource.k8s.io" && resource::admin_access::KINDS.contains(&self.kind.1)
+    }
+
+    async fn allocate(
+        &self,
+        _ctx: &RequestContext,
+        registry: &Registry,
+        change: Change<'_>,
+        object: &mut Tree,
+    ) -> Result<Vec<Write>, RegistryError> {
+        if self.allocates() {
+            resource::admin_access::check(registry, self.kind.1, change, object).await?;
+        }
+        Ok(Vec::new())
     }
 }
 

@@ -10,9 +10,6 @@ use futures::future::BoxFuture;
 use machinery_meta::UserInfo;
 use std::sync::Arc;
 
-/// Longer addresses are refused; kubectl's longest stay far below.
-const MAX_URI_BYTES: usize = 32 << 10;
-
 /// Entry of every request, from the network or in process.
 #[derive(Clone)]
 pub(crate) struct Front {
@@ -30,12 +27,6 @@ impl Front {
 
     pub(crate) fn handle(&self, request: http::Request<Body>, peer: Peer) -> BoxFuture<'static, Response> {
         let uri = request.uri();
-        let length = uri.path().len() + uri.query().map_or(0, str::len);
-        if length > MAX_URI_BYTES {
-            let mut response = http::Response::new(Body::empty());
-            *response.status_mut() = http::StatusCode::URI_TOO_LONG;
-            return Box::pin(std::future::ready(response));
-        }
         let info = match RequestInfo::parse(request.method(), uri) {
             Ok(info) => info,
             Err(error) => {

@@ -3,7 +3,7 @@
 use crate::exchange::{Exchange, Response};
 use crate::filters::{
     audit, authentication, authorization, body, cache_control, deadline, detach, head, impersonation,
-    in_flight, measure, panic_recovery, warnings,
+    in_flight, measure, panic_recovery, warnings, websocket,
 };
 use crate::server::Core;
 use futures::future::BoxFuture;
@@ -30,6 +30,7 @@ pub(crate) fn rows(core: &Arc<Core>) -> Vec<Box<dyn Filter>> {
         Box::new(deadline::Deadline::new(core)),
         Box::new(body::ReadBody::new(core)),
         Box::new(detach::Detach::new(core)),
+        Box::new(websocket::WebSocket::new(core)),
     ]
 }
 

@@ -17,6 +17,7 @@ mod filters;
 mod handler_chain;
 mod health;
 mod hooks;
+mod host;
 mod kubelet;
 mod listener;
 mod metrics;

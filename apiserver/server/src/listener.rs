@@ -2,6 +2,7 @@
 
 use crate::connection::Front;
 use crate::exchange::Peer;
+use crate::host;
 use apiserver_auth::authn::PeerCertificate;
 use apiserver_endpoints::Body;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
@@ -19,8 +20,9 @@ use tokio_rustls::server::TlsStream;
 
 /// A handshake that takes longer is a client that will not talk.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
-/// All headers of a request together.
-const MAX_HEADER_BYTES: usize = 64 << 10;
+/// All headers of a request together, its address included (which may have 64 KiB, as far as the parser goes).
+/// Go takes a mebibyte.
+const MAX_HEADER_BYTES: usize = 256 << 10;
 /// As upstream: streams on one connection.
 const MAX_STREAMS: u32 = 250;
 const STREAM_WINDOW_BYTES: u32 = 256 << 10;
@@ -145,7 +147,10 @@ impl Serving {
         let (front, asks) = (self.front.clone(), Arc::clone(&asked));
         let service = hyper::service::service_fn(move |request: http::Request<hyper::body::Incoming>| {
             asks.store(true, Ordering::Relaxed);
-            let answer = front.handle(request.map(Body::wrap), peer.clone());
+            let answer = match host::refusal(&request) {
+                Some(refusal) => Box::pin(std::future::ready(refusal)),
+                None => front.handle(request.map(Body::wrap), peer.clone()),
+            };
             async move { Ok::<_, std::convert::Infallible>(answer.await) }
         });
         let builder = builder(self.header_timeout);

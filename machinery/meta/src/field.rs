@@ -162,6 +162,13 @@ impl FieldError {
         )
     }
 
+    /// The same where upstream counts characters.
+    pub fn too_many_characters(path: &FieldPath, max: usize) -> Self {
+        let characters = if max == 1 { "character" } else { "characters" };
+        let detail = format!("may not be more than {max} {characters}");
+        Self::new(FieldErrorKind::TooLong, path, None, detail)
+    }
+
     /// `must have at most N items`.
     pub fn too_many(path: &FieldPath, actual: usize, max: usize) -> Self {
         let items = if max == 1 { "item" } else { "items" };

@@ -69,6 +69,43 @@ pub fn dns1123_subdomain(value: &str) -> Problems {
     problems
 }
 
+/// A subdomain in letters of either case.
+pub fn caseless_subdomain(value: &str) -> Problems {
+    let mut problems = too_long(value, SUBDOMAIN_MAX);
+    if !dns1123_subdomain(&value.to_lowercase()).is_empty() {
+        problems.push(regex_rule(
+            "an RFC 1123 subdomain must consist of alphanumeric characters, '-' or '.', and must start and end with an alphanumeric character",
+            &format!("{DNS1123_LABEL}(\\.{DNS1123_LABEL})*"),
+            &["Example.com"],
+        ));
+    }
+    problems
+}
+
+/// Why a condition is as it is: one word of CamelCase, or several joined.
+pub fn condition_reason(value: &str) -> Problems {
+    let is_inner = |byte: u8| byte.is_ascii_alphanumeric() || b"_,:".contains(&byte);
+    let bytes = value.as_bytes();
+    let starts = bytes.first().is_some_and(u8::is_ascii_alphabetic);
+    let ends = bytes
+        .last()
+        .is_some_and(|byte| byte.is_ascii_alphanumeric() || *byte == b'_');
+    if starts && ends && bytes.iter().all(|byte| is_inner(*byte)) {
+        return Problems::new();
+    }
+    vec![regex_rule(
+        "a condition reason must start with alphabetic character, optionally followed by a string of alphanumeric characters or '_,:', and must end with an alphanumeric character or '_'",
+        "[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?",
+        &[
+            "my_name",
+            "MY_NAME",
+            "MyName",
+            "ReasonA,ReasonB",
+            "ReasonA:ReasonB",
+        ],
+    )]
+}
+
 /// `*.` and a subdomain.
 pub fn wildcard_dns1123_subdomain(value: &str) -> Problems {
     let mut problems = too_long(value, SUBDOMAIN_MAX);

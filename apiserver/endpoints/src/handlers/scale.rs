@@ -191,6 +191,7 @@ async fn body(call: &mut Call, validation: FieldValidation) -> Result<Tree, Regi
         gvk: GroupVersionKind::new("autoscaling", "v1", "Scale"),
         schema,
         ty,
+        custom: false,
     };
     bodies::decode(
         &call.ctx,

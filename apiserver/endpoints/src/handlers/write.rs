@@ -326,7 +326,12 @@ pub(super) async fn sub_body(call: &mut Call, validation: FieldValidation) -> Re
         .map_or_else(|| call.row().gvk.clone(), |sub| sub.gvk.clone());
     let (schema, ty) = machinery_api::schema_for(&gvk.group, &gvk.version, &gvk.kind)
         .ok_or_else(|| RegistryError::Internal(format!("the table has no {}", gvk.kind)))?;
-    let expected = Expected { gvk, schema, ty };
+    let expected = Expected {
+        gvk,
+        schema,
+        ty,
+        custom: false,
+    };
     bodies::decode(
         &call.ctx,
         call.request.headers(),

@@ -41,7 +41,7 @@ impl Strategy for SchemaStrategy {
         }
     }
 
-    fn validate(&self, _ctx: &RequestContext, object: Ref<'_>) -> Vec<FieldError> {
+    fn validate(&self, object: Ref<'_>) -> Vec<FieldError> {
         let mut problems = structural::validate(object, None);
         self.check_replicas(object, &mut problems);
         problems

@@ -3,14 +3,80 @@
 pub(crate) mod api_service;
 pub(crate) mod autoscaling;
 pub(crate) mod crd;
+pub(crate) mod migration;
 pub(crate) mod plain;
-pub(crate) mod signing_decision;
-pub(crate) mod signing_request;
 
+use crate::rules::Rules;
 use crate::strategy::Strategy;
+use crate::table_strategy::{Kind, NameRule, Traits};
 use std::sync::Arc;
 
-/// The strategy of a kind of these groups.
+const ADMITTING: Traits = Traits::COUNTED.any_finalizers().revision_wanted();
+
+/// The kinds of admissionregistration.k8s.io.
+pub(crate) const ADMISSION: &[Kind] = &[
+    Kind::of("mutatingadmissionpolicies", ADMITTING, Rules::NONE),
+    Kind::of("mutatingadmissionpolicybindings", ADMITTING, Rules::NONE),
+    Kind::of("mutatingwebhookconfigurations", ADMITTING, Rules::NONE),
+    Kind::of("validatingadmissionpolicies", ADMITTING, Rules::NONE),
+    Kind::of("validatingadmissionpolicybindings", ADMITTING, Rules::NONE),
+    Kind::of("validatingwebhookconfigurations", ADMITTING, Rules::NONE),
+];
+
+/// The kind of apiregistration.k8s.io, whose own validation looks at its name.
+pub(crate) const AGGREGATION: &[Kind] = &[Kind::of(
+    "apiservices",
+    Traits::PLAIN
+        .named(NameRule::Any)
+        .any_finalizers()
+        .revision_wanted(),
+    Rules::on(api_service::validate),
+)];
+
+/// The kind of autoscaling.
+pub(crate) const AUTOSCALING: &[Kind] = &[Kind::of(
+    "horizontalpodautoscalers",
+    Traits::COUNTED,
+    Rules::on(autoscaling::validation::validate),
+)];
+
+/// The kinds of flowcontrol.apiserver.k8s.io.
+pub(crate) const FLOW_CONTROL: &[Kind] = &[
+    Kind::of(
+        "flowschemas",
+        Traits::COUNTED,
+        Rules::on(plain::validate_flow_schema),
+    ),
+    Kind::of("prioritylevelconfigurations", Traits::COUNTED, Rules::NONE),
+];
+
+/// The kind of storagemigration.k8s.io.
+pub(crate) const MIGRATION: &[Kind] = &[Kind::of(
+    "storageversionmigrations",
+    Traits::PLAIN.revision_wanted(),
+    Rules::on(migration::validate)
+        .changed(migration::validate_update)
+        .status(migration::validate_status),
+)];
+
+/// The kind of node.k8s.io.
+pub(crate) const NODE: &[Kind] = &[Kind::of(
+    "runtimeclasses",
+    Traits::PLAIN.any_finalizers().put_creates().revision_wanted(),
+    Rules::on(plain::validate_runtime_class).changed(plain::validate_runtime_class_update),
+)];
+
+/// The kind of policy.
+pub(crate) const POLICY: &[Kind] = &[Kind::of(
+    "poddisruptionbudgets",
+    Traits::COUNTED
+        .named(NameRule::PathSegment)
+        .any_finalizers()
+        .revision_wanted(),
+    Rules::NONE,
+)];
+
+/// The strategy of a kind of these groups that has one of its own.
 pub(crate) fn strategy(group: &str, plural: &str) -> Option<Arc<dyn Strategy>> {
     match (group, plural) {
         ("apiextensions.k8s.io", "customresourcedefinitions") => Some(Arc::new(crd::CrdStrategy)),

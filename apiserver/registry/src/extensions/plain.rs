@@ -1,4 +1,4 @@
-//! What makes RuntimeClasses, FlowSchemas and StorageVersionMigrations acceptable.
+//! What makes RuntimeClasses and FlowSchemas acceptable.
 
 use crate::validation::{Errors, Path, immutable};
 use machinery_meta::{FieldError, syntax};
@@ -29,14 +29,6 @@ pub(crate) fn validate_runtime_class_update(class: Ref<'_>, old: Ref<'_>) -> Vec
         old.get("handler"),
         "field is immutable",
     );
-    errors.into_list()
-}
-
-/// What is migrated stays.
-pub(crate) fn validate_migration_update(migration: Ref<'_>, old: Ref<'_>) -> Vec<FieldError> {
-    let mut errors = Errors::new();
-    let (new, old) = (migration.get("spec"), old.get("spec"));
-    immutable(&mut errors, &Path::of("spec"), new, old, "field is immutable");
     errors.into_list()
 }
 

@@ -1,13 +1,29 @@
-//! The kinds of the networking and discovery groups that have rules of their own.
+//! The kinds of the networking group that have rules of their own.
 
 pub mod ingress;
 pub mod ip_address;
 pub mod service_cidr;
 
-use crate::strategy::Strategy;
-use std::sync::Arc;
+use crate::rules::Rules;
+use crate::table_strategy::{Kind, NameRule, Traits};
 
-/// The strategy of a kind of this group.
-pub(crate) fn strategy(_group: &str, _plural: &str) -> Option<Arc<dyn Strategy>> {
-    None
-}
+/// The kinds of this group that the table serves.
+pub(crate) const KINDS: &[Kind] = &[
+    Kind::of("ingressclasses", Traits::COUNTED, Rules::NONE),
+    Kind::of(
+        "ingresses",
+        Traits::COUNTED,
+        Rules::on(ingress::validation::validate).changed(|new, _| ingress::validation::validate_update(new)),
+    ),
+    Kind::of(
+        "ipaddresses",
+        Traits::PLAIN.named(NameRule::IpAddress),
+        Rules::on(ip_address::validation::validate).changed(ip_address::validation::validate_update),
+    ),
+    Kind::of("networkpolicies", Traits::COUNTED, Rules::NONE),
+    Kind::of(
+        "servicecidrs",
+        Traits::PLAIN,
+        Rules::on(service_cidr::validation::validate).changed(service_cidr::validation::validate_update),
+    ),
+];

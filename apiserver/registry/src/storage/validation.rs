@@ -1,6 +1,6 @@
-//! What makes StorageClasses and VolumeAttachments acceptable.
+//! What makes a StorageClass acceptable.
 
-use crate::validation::{Errors, Path, immutable, present};
+use crate::validation::{Errors, Path, immutable};
 use machinery_meta::{FieldError, syntax};
 use machinery_schema::Ref;
 
@@ -52,58 +52,4 @@ pub fn validate_class_update(class: Ref<'_>, old: Ref<'_>) -> Vec<FieldError> {
         );
     }
     errors.into_list()
-}
-
-/// Every problem of a new VolumeAttachment.
-pub fn validate_attachment(attachment: Ref<'_>) -> Vec<FieldError> {
-    let mut errors = Errors::new();
-    let path = Path::of("spec");
-    let Some(spec) = attachment.get("spec") else {
-        return Vec::new();
-    };
-    source(&mut errors, &path.child("source"), spec);
-    let node = spec.str("nodeName");
-    errors.all_invalid(&path.child("nodeName"), node, syntax::dns1123_subdomain(node));
-    if spec.str("attacher").is_empty() {
-        errors.required(&path.child("attacher"), "");
-    }
-    errors.into_list()
-}
-
-fn source(errors: &mut Errors, path: &Path<'_>, spec: Ref<'_>) {
-    let of = |name: &str| spec.get("source").and_then(|source| present(source, name));
-    let (inline, named) = (of("inlineVolumeSpec"), of("persistentVolumeName"));
-    match (inline, named) {
-        (None, None) => {
-            let detail = "must specify exactly one of inlineVolumeSpec and persistentVolumeName";
-            errors.required(path, detail);
-        }
-        (Some(_), Some(_)) => {
-            let detail = "must specify exactly one of inlineVolumeSpec and persistentVolumeName";
-            errors.forbidden(path, detail);
-        }
-        (None, Some(name)) => {
-            let (at, name) = (
-                path.child("persistentVolumeName"),
-                name.as_str().unwrap_or_default(),
-            );
-            if name.is_empty() {
-                errors.required(&at, "must specify non empty persistentVolumeName");
-            }
-            errors.all_invalid(&at, name, syntax::dns1123_subdomain(name));
-        }
-        (Some(_), None) => {}
-    }
-}
-
-/// An attachment is what it was made as.
-pub fn validate_attachment_update(attachment: Ref<'_>, old: Ref<'_>) -> Vec<FieldError> {
-    let mut problems = validate_attachment(attachment);
-    let mut errors = Errors::new();
-    let (new, was) = (attachment.get("spec"), old.get("spec"));
-    if new.map(Ref::to_json) != was.map(Ref::to_json) {
-        immutable(&mut errors, &Path::of("spec"), new, was, "field is immutable");
-    }
-    problems.extend(errors.into_list());
-    problems
 }

@@ -83,7 +83,7 @@ impl Store {
     ) -> Result<Written, RegistryError> {
         metadata::fill_new(&mut object, ctx);
         self.prepare_new(ctx, &mut object);
-        self.validate_new(ctx, &object)?;
+        self.validate_new(&object)?;
         let (namespace, name) = (
             metadata::namespace(&object).to_owned(),
             metadata::name(&object).to_owned(),
@@ -157,9 +157,9 @@ impl Store {
         self.drop_disabled_fields(object, None);
     }
 
-    fn validate_new(&self, ctx: &RequestContext, object: &Tree) -> Result<(), RegistryError> {
+    fn validate_new(&self, object: &Tree) -> Result<(), RegistryError> {
         let mut problems = metadata::validate_new(object, &self.row, self.row.strategy.as_ref());
-        problems.extend(self.row.strategy.validate(ctx, object.root()));
+        problems.extend(self.row.strategy.validate(object.root()));
         self.refuse_invalid(metadata::name(object), problems)
     }
 

@@ -77,6 +77,17 @@ pub fn cidr(errors: &mut Errors, path: &Path<'_>, text: &str) {
     }
 }
 
+/// An address with the length of its network: `10.9.8.7/24`.
+pub fn interface_address(errors: &mut Errors, path: &Path<'_>, text: &str) {
+    let Some((address, length)) = parse_range(text) else {
+        let detail = "must be a valid address in CIDR form, (e.g. 10.9.8.7/24 or 2001:db8::1/64)";
+        return errors.invalid(path, text, detail);
+    };
+    for problem in not_canonical(text, &format!("{address}/{length}")) {
+        errors.invalid(path, text, problem);
+    }
+}
+
 /// A range in a field from before there was a canonical form.
 pub fn legacy_cidr(errors: &mut Errors, path: &Path<'_>, text: &str) {
     unambiguous_range(errors, path, text);

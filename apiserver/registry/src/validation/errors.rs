@@ -71,6 +71,10 @@ impl Errors {
         self.0.push(FieldError::too_long(&path.render(), max_bytes));
     }
 
+    pub fn too_many_characters(&mut self, path: &Path<'_>, max: usize) {
+        self.0.push(FieldError::too_many_characters(&path.render(), max));
+    }
+
     pub fn too_many(&mut self, path: &Path<'_>, actual: usize, max: usize) {
         self.0.push(FieldError::too_many(&path.render(), actual, max));
     }

@@ -5,6 +5,7 @@
 //! Nothing here changes an object or looks anything up.
 
 mod addresses;
+mod conditions;
 mod errors;
 mod load_balancer;
 mod names;
@@ -14,7 +15,8 @@ mod signers;
 mod values;
 mod webhooks;
 
-pub use addresses::{cidr, ip_problems, is_pair, legacy_cidr, legacy_ip};
+pub use addresses::{cidr, interface_address, ip_problems, is_pair, legacy_cidr, legacy_ip};
+pub use conditions::conditions;
 pub use errors::Errors;
 pub use load_balancer::load_balancer;
 pub use names::{dns_label, dns_subdomain, domain_prefixed_path, qualified};

@@ -13,6 +13,7 @@ pub(crate) mod in_flight;
 pub(crate) mod measure;
 pub(crate) mod panic_recovery;
 pub(crate) mod warnings;
+pub(crate) mod websocket;
 
 use crate::exchange::Response;
 use apiserver_endpoints::negotiation::{Format, of_errors};

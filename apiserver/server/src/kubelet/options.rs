@@ -2,8 +2,10 @@
 
 use apiserver_endpoints::Query;
 use apiserver_registry::RegistryError;
+use jiff::Timestamp;
 use machinery_meta::{FieldError, FieldPath, GroupKind};
 use std::fmt::Write as _;
+use std::num::{IntErrorKind, ParseIntError};
 
 /// A query under construction.
 #[derive(Debug, Default)]
@@ -59,7 +61,7 @@ pub(super) fn log(query: &Query) -> Params {
             params.add(name, "true");
         }
     }
-    for name in ["sinceSeconds", "sinceTime", "tailLines", "limitBytes", "stream"] {
+    for name in ["sinceSeconds", "sinceTime", "tailLines", "limitBytes"] {
         if let Some(value) = query.get(name).filter(|value| !value.is_empty()) {
             params.add(name, value);
         }
@@ -67,18 +69,32 @@ pub(super) fn log(query: &Query) -> Params {
     params
 }
 
-/// What of the options of `log` makes no sense.
+/// What of the options of `log` does not read, or makes no sense.
 pub(super) fn check_log(query: &Query, pod: &str) -> Result<(), RegistryError> {
-    let number = |name: &str| query.get(name).and_then(|text| text.parse::<i64>().ok());
     let mut errors = Vec::new();
-    for (name, least, detail) in [
-        ("tailLines", 0, "must be greater than or equal to 0"),
-        ("limitBytes", 1, "must be greater than 0"),
-        ("sinceSeconds", 1, "must be greater than 0"),
-    ] {
-        if let Some(value) = number(name).filter(|value| *value < least) {
+    let mut number = |name: &'static str, least: i64, detail: &str| -> Result<bool, RegistryError> {
+        let Some(text) = query.get(name) else {
+            return Ok(false);
+        };
+        let value = parse_int(text)?;
+        if value < least {
             errors.push(FieldError::invalid(&FieldPath::new(name), value, detail));
         }
+        Ok(true)
+    };
+    number("tailLines", 0, "must be greater than or equal to 0")?;
+    number("limitBytes", 1, "must be greater than 0")?;
+    let since_seconds = number("sinceSeconds", 1, "must be greater than 0")?;
+    if since_time(query)? && since_seconds {
+        errors.retain(|error| error.path.as_str() != "sinceSeconds");
+        let detail = "at most one of `sinceTime` or `sinceSeconds` may be specified";
+        // Upstream's path of the options as a whole.
+        errors.push(FieldError::forbidden(&FieldPath::new("[]"), detail));
+    }
+    if query.get("stream").is_some() {
+        // Choosing a stream is behind a gate that is off.
+        let path = FieldPath::new("stream");
+        errors.push(FieldError::forbidden(&path, "may not be specified"));
     }
     if errors.is_empty() {
         return Ok(());
@@ -91,6 +107,31 @@ pub(super) fn check_log(query: &Query, pod: &str) -> Result<(), RegistryError> {
         name: pod.to_owned(),
         errors,
     })
+}
+
+/// A number as Go reads one, and what Go says of a text that is none.
+fn parse_int(text: &str) -> Result<i64, RegistryError> {
+    text.parse().map_err(|error: ParseIntError| {
+        let problem = match error.kind() {
+            IntErrorKind::PosOverflow | IntErrorKind::NegOverflow => "value out of range",
+            _ => "invalid syntax",
+        };
+        RegistryError::BadRequest(format!("strconv.ParseInt: parsing {text:?}: {problem}"))
+    })
+}
+
+/// Whether a time was given; an empty one is none.
+fn since_time(query: &Query) -> Result<bool, RegistryError> {
+    let Some(text) = query.get("sinceTime").filter(|text| !text.is_empty()) else {
+        return Ok(false);
+    };
+    if text.parse::<Timestamp>().is_ok() {
+        return Ok(true);
+    }
+    const LAYOUT: &str = "2006-01-02T15:04:05Z07:00";
+    Err(RegistryError::BadRequest(format!(
+        "parsing time {text:?} as {LAYOUT:?}: cannot parse {text:?} as \"2006\""
+    )))
 }
 
 /// `portforward`.

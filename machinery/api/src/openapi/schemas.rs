@@ -159,8 +159,10 @@ impl<'w> Schemas<'w> {
             Value::Object(own) => own,
             _ => Map::new(),
         };
-        if let Some(text) = text {
-            out.insert("description".to_owned(), text.clone());
+        let words = text.and_then(Value::as_str).unwrap_or_default();
+        let words = format!("{words}{}", self.possible_values(field));
+        if !words.is_empty() {
+            out.insert("description".to_owned(), Value::String(words));
         }
         if let Some(default) = self.schema.default_of(field)
             && let Ok(default) = serde_json::from_str::<Value>(default)
@@ -171,6 +173,20 @@ impl<'w> Schemas<'w> {
             self.extensions(extra, &mut out);
         }
         Value::Object(out)
+    }
+
+    /// The paragraph on the values that a field may have, as upstream appends it; what each means is not in the table.
+    fn possible_values(&self, field: &Field) -> String {
+        let extra = self.schema.extra(field);
+        let values = extra.map_or(&[][..], |extra| &extra.enum_values);
+        // Of a list they are those of its items, which have no words of their own.
+        if values.is_empty() || self.schema.ty(field.ty).shape == Shape::List {
+            return String::new();
+        }
+        let listed = values
+            .iter()
+            .map(|value| format!("\n - `{:?}`", self.schema.text(*value)));
+        format!("\n\nPossible enum values:{}", listed.collect::<String>())
     }
 
     fn extensions(&self, extra: &Extra, out: &mut Map<String, Value>) {

@@ -42,6 +42,9 @@ pub enum PatchError {
     /// It does not fit the document: 422 with a generic message.
     #[error("{0}")]
     DoesNotApply(String),
+    /// Its lists and the document's cannot be merged: 500, as upstream has no class for it.
+    #[error("{0}")]
+    Unmergeable(String),
     /// The patched document is not an object of its kind: 422, field `patch`, `document` as its value.
     #[error("{error}")]
     Result { error: DecodeError, document: String },

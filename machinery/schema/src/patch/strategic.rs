@@ -159,7 +159,7 @@ impl<'a> Merge<'a> {
         meta: Meta<'_>,
         delete: bool,
     ) -> Result<Vec<Node>, PatchError> {
-        let tag = element_tag(&own, &theirs)?;
+        let tag = self.element_tag(&own, &theirs)?;
         if tag != Tag::Map {
             if delete {
                 return Ok(own
@@ -177,7 +177,7 @@ impl<'a> Merge<'a> {
         }
         if meta.merge_key.is_empty() {
             let name = self.schema.text(self.schema.ty(meta.ty).go_name);
-            return Err(PatchError::DoesNotApply(format!(
+            return Err(PatchError::Unmergeable(format!(
                 "cannot merge lists without merge key for {name}"
             )));
         }
@@ -219,7 +219,7 @@ impl<'a> Merge<'a> {
                 "replace" => replace = true,
                 "merge" => {
                     let problem = "merging lists cannot yet be specified in the patch";
-                    return Err(PatchError::DoesNotApply(problem.to_owned()));
+                    return Err(PatchError::Unmergeable(problem.to_owned()));
                 }
                 other => return Err(unknown_directive(other, self.shown(item))),
             }
@@ -289,7 +289,7 @@ impl<'a> Merge<'a> {
                     "expected a []interface {{}}, but received a {}",
                     go_type(node.tag())
                 );
-                return Err(PatchError::DoesNotApply(problem));
+                return Err(PatchError::Unmergeable(problem));
             }
         }
         let meta = self.meta(ty, name);
@@ -337,7 +337,7 @@ impl<'a> Merge<'a> {
         for item in set {
             if !rest.any(|other| self.same_item(item, *other, merge_key)) {
                 let (change, order) = (self.shown(change), self.shown(order));
-                return Err(PatchError::DoesNotApply(format!(
+                return Err(PatchError::Unmergeable(format!(
                     "The order in patch list:\n{change}\n doesn't match {SET_ORDER} list:\n{order}\n"
                 )));
             }
@@ -464,7 +464,7 @@ impl<'a> Merge<'a> {
     fn key_value(&self, item: Node, merge_key: &str) -> Result<Node, PatchError> {
         self.value_of(item, merge_key).ok_or_else(|| {
             let shown = self.shown(item);
-            PatchError::DoesNotApply(format!(
+            PatchError::Unmergeable(format!(
                 "map: {shown} does not contain declared merge key: {merge_key}"
             ))
         })
@@ -508,32 +508,32 @@ impl<'a> Merge<'a> {
         crate::leaf::go_value(self.free(node))
     }
 
+    /// All items are of one kind, and no lists.
+    fn element_tag(&self, own: &[Node], theirs: &[Node]) -> Result<Tag, PatchError> {
+        let mut items = own.iter().chain(theirs);
+        let first = items.next().map_or(Tag::Null, |item| item.tag());
+        if first == Tag::List {
+            let problem = "lists of lists are not supported";
+            return Err(PatchError::DoesNotApply(problem.to_owned()));
+        }
+        if items.all(|item| item.tag() == first) {
+            return Ok(first);
+        }
+        let list = |items: &[Node]| -> String {
+            let shown: Vec<String> = items.iter().map(|item| self.shown(*item)).collect();
+            format!("[{}]", shown.join(" "))
+        };
+        Err(PatchError::Unmergeable(format!(
+            "list element types are not identical: [{} {}]",
+            list(own),
+            list(theirs)
+        )))
+    }
+
     fn make_map(&mut self, members: Vec<Node>) -> Node {
         let span = self.tree.push_children(&members);
         self.tree.sort_members(span.0 as usize, members.len());
         Node::map(span)
-    }
-}
-
-/// All items are of one kind, and no lists.
-fn element_tag(own: &[Node], theirs: &[Node]) -> Result<Tag, PatchError> {
-    let mut items = own.iter().chain(theirs);
-    let first = items.next().map_or(Tag::Null, |item| item.tag());
-    if first == Tag::List {
-        return Err(PatchError::DoesNotApply(
-            "lists of lists are not supported".to_owned(),
-        ));
-    }
-    match items.find(|item| item.tag() != first) {
-        None => Ok(first),
-        Some(other) => {
-            let problem = format!(
-                "list element types are not identical: {} and {}",
-                go_type(first),
-                go_type(other.tag())
-            );
-            Err(PatchError::DoesNotApply(problem))
-        }
     }
 }
 
@@ -554,5 +554,5 @@ fn bad(problem: &str) -> PatchError {
 }
 
 fn unknown_directive(directive: &str, shown: String) -> PatchError {
-    PatchError::DoesNotApply(format!("unknown patch type: {directive} in map: {shown}"))
+    PatchError::Unmergeable(format!("unknown patch type: {directive} in map: {shown}"))
 }

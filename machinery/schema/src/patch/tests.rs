@@ -55,6 +55,7 @@ fn patches_change_objects_as_upstreams_do() {
                     PatchError::BadPatch(_) => "400",
                     PatchError::TooManyOperations { .. } => "413",
                     PatchError::DoesNotApply(_) => "422",
+                    PatchError::Unmergeable(_) => "500",
                     PatchError::Result { .. } => "result",
                 };
                 assert_eq!(format!("{kind} {error}"), case.error, "{}", case.name);

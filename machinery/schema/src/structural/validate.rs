@@ -91,6 +91,9 @@ impl Validation {
     /// What one schema asks of one value; false when the value is of another type altogether.
     fn constraints(&mut self, value: Ref<'_>, schema: &Constraints, path: &str) -> bool {
         if !self.type_of(value, schema, path) {
+            if matches!(value.kind(), Kind::Int | Kind::Float) {
+                self.number(value, schema, path);
+            }
             self.one_of_enum(value, schema, path);
             return false;
         }
@@ -241,6 +244,13 @@ impl Validation {
 
     fn number(&mut self, value: Ref<'_>, schema: &Constraints, path: &str) {
         let number = value.as_f64().unwrap_or(0.0);
+        if schema.types.first() == Some(&"integer") && !is_integer(value, &schema.format) {
+            let form = match schema.format.as_str() {
+                "" => "(default format)".to_owned(),
+                format => format!("with format {format}"),
+            };
+            self.sentence(format!("Checked value must be of type integer {form} in {path}"));
+        }
         if let Some(factor) = schema.multiple_of
             && factor > 0.0
             && (number / factor).fract() != 0.0
@@ -486,6 +496,23 @@ fn second_times(texts: &[String]) -> Vec<usize> {
         }
     }
     found
+}
+
+/// Whether a number is one of the integers of a format.
+fn is_integer(value: Ref<'_>, format: &str) -> bool {
+    let (low, high) = match format {
+        "int32" => (i128::from(i32::MIN), i128::from(i32::MAX)),
+        "uint32" => (0, i128::from(u32::MAX)),
+        "uint64" => (0, i128::from(u64::MAX)),
+        _ => (i128::from(i64::MIN), i128::from(i64::MAX)),
+    };
+    // Written without an exponent, as the rule reads it.
+    let text = match value.as_i64() {
+        Some(number) => number.to_string(),
+        None => value.as_f64().unwrap_or(0.0).to_string(),
+    };
+    text.parse::<i128>()
+        .is_ok_and(|number| (low..=high).contains(&number))
 }
 
 fn joined(path: &str, name: &str) -> String {

@@ -1,8 +1,8 @@
-//! What makes a PodCertificateRequest acceptable (upstream's `pkg/apis/certificates/validation`), but for the proof of
-//! possession in it.
+//! What makes a PodCertificateRequest acceptable (upstream's `pkg/apis/certificates/validation`).
 
+use super::proof;
 use crate::validation::{Errors, Path, immutable, signer_name};
-use machinery_meta::{FieldError, FieldErrorKind, syntax};
+use machinery_meta::{FieldError, syntax};
 use machinery_schema::Ref;
 
 const MAX_UID_BYTES: usize = 128;
@@ -83,25 +83,26 @@ fn lifetime(errors: &mut Errors, spec_path: &Path<'_>, spec: Ref<'_>) {
         let detail = format!("must be in the range [{MIN_SECONDS}, {most}]");
         errors.invalid(&path, seconds, detail);
     }
-    if spec.str("stubPKCS10Request").is_empty() {
-        let detail = "exactly one of (stubPKCS10Request) or (pkixPublicKey, proofOfPossession) must be set";
-        errors.push(FieldError {
-            kind: FieldErrorKind::Invalid,
-            path: spec_path.render(),
-            // Upstream shows none: it would be the whole of the spec.
-            value: None,
-            detail: detail.into(),
-        });
-    }
+    proof::validate(errors, spec_path, spec);
 }
 
 #[cfg(test)]
 mod tests {
     use super::validate;
+    use base64::Engine;
+    use base64::engine::general_purpose::STANDARD;
     use machinery_schema::Tree;
 
     #[track_caller]
-    fn check(seconds: &str, signer: &str, key: &str, stub: &str, expected: &[&str]) {
+    fn check(seconds: &str, signer: &str, key: &str, with_proof: bool, expected: &[&str]) {
+        let own = rcgen::KeyPair::generate().unwrap();
+        let signed = rcgen::CertificateParams::default()
+            .serialize_request(&own)
+            .unwrap();
+        let stub = match with_proof {
+            true => STANDARD.encode(signed.der()),
+            false => String::new(),
+        };
         let holders = r#""podName":"p","podUID":"1","serviceAccountName":"s","serviceAccountUID":"2","nodeName":"n","nodeUID":"3""#;
         let request = format!(
             r#"{{"spec":{{"signerName":"{signer}",{holders},"maxExpirationSeconds":{seconds},"unverifiedUserAnnotations":{{"{key}":""}},"stubPKCS10Request":"{stub}"}}}}"#
@@ -113,19 +114,19 @@ mod tests {
 
     #[test]
     fn how_long_for_whom_and_with_which_proof() {
-        check("7862400", "example.com/s", "A.example.com/B", "AAAA", &[]);
+        check("7862400", "example.com/s", "A.example.com/B", true, &[]);
         check(
             "86401",
             "kubernetes.io/s",
             "example.com/a",
-            "AAAA",
+            true,
             &["spec.maxExpirationSeconds: Invalid value: 86401: must be in the range [3600, 86400]"],
         );
         check(
             "3600",
             "example.com/s",
             "a",
-            "",
+            false,
             &[
                 r#"spec.unverifiedUserAnnotations: Invalid value: "a": must be a domain-prefixed key (such as "acme.io/foo")"#,
                 "spec: Invalid value: exactly one of (stubPKCS10Request) or (pkixPublicKey, proofOfPossession) must be set",

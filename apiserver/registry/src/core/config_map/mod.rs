@@ -2,10 +2,8 @@
 
 pub mod validation;
 
-use crate::context::RequestContext;
-use crate::strategy::{Part, Strategy};
-use machinery_meta::FieldError;
-use machinery_schema::Ref;
+use crate::rules::Rules;
+use crate::strategy::Strategy;
 
 /// See the module's comment.
 #[derive(Debug, Clone, Copy)]
@@ -16,17 +14,7 @@ impl Strategy for ConfigMapStrategy {
         false
     }
 
-    fn validate(&self, _ctx: &RequestContext, object: Ref<'_>) -> Vec<FieldError> {
-        validation::validate(object)
-    }
-
-    fn validate_update(
-        &self,
-        _ctx: &RequestContext,
-        _part: Part,
-        object: Ref<'_>,
-        old: Ref<'_>,
-    ) -> Vec<FieldError> {
-        validation::validate_update(object, old)
+    fn rules(&self) -> Rules {
+        Rules::on(validation::validate).changed(validation::validate_update)
     }
 }

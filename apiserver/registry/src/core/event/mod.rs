@@ -5,12 +5,11 @@ pub mod validation;
 
 pub(crate) use conversion::EventsConversion;
 
-use crate::context::RequestContext;
 use crate::row::Selectable;
+use crate::rules::Rules;
 use crate::store::deletion::GarbagePolicy;
-use crate::strategy::{Part, Strategy, name_rule, path_segment_problems};
-use machinery_meta::{FieldError, syntax};
-use machinery_schema::Ref;
+use crate::strategy::{Strategy, name_rule, path_segment_problems};
+use machinery_meta::syntax;
 use std::time::Duration;
 
 /// Upstream's `--event-ttl`.
@@ -48,25 +47,11 @@ impl Strategy for EventStrategy {
         GarbagePolicy::Unsupported
     }
 
-    fn validate(&self, _ctx: &RequestContext, object: Ref<'_>) -> Vec<FieldError> {
+    fn rules(&self) -> Rules {
         if self.core {
-            validation::validate_core(object)
+            Rules::on(validation::validate_core)
         } else {
-            validation::validate_events(object)
-        }
-    }
-
-    fn validate_update(
-        &self,
-        _ctx: &RequestContext,
-        _part: Part,
-        object: Ref<'_>,
-        old: Ref<'_>,
-    ) -> Vec<FieldError> {
-        if self.core {
-            validation::validate_core(object)
-        } else {
-            validation::validate_events_update(object, old)
+            Rules::on(validation::validate_events).changed(validation::validate_events_update)
         }
     }
 

@@ -3,8 +3,9 @@
 mod validation;
 
 use crate::context::RequestContext;
+use crate::rules::Rules;
 use crate::strategy::{Part, Strategy, name_rule};
-use machinery_meta::{FieldError, syntax};
+use machinery_meta::syntax;
 use machinery_schema::{Ref, Step, Tree};
 
 /// The finalizer every namespace begins with.
@@ -59,22 +60,11 @@ impl Strategy for NamespaceStrategy {
         }
     }
 
-    fn validate(&self, _ctx: &RequestContext, object: Ref<'_>) -> Vec<FieldError> {
-        validation::validate(object)
-    }
-
-    fn validate_update(
-        &self,
-        _ctx: &RequestContext,
-        part: Part,
-        object: Ref<'_>,
-        _old: Ref<'_>,
-    ) -> Vec<FieldError> {
-        match part {
-            Part::Status => validation::validate_status(object),
-            Part::Other("finalize") => validation::validate_finalize(object),
-            _ => Vec::new(),
-        }
+    fn rules(&self) -> Rules {
+        Rules::on(validation::validate)
+            .changed(|_, _| Vec::new())
+            .status(|new, _| validation::validate_status(new))
+            .parts(&[("finalize", |new, _| validation::validate_finalize(new))])
     }
 
     fn warnings(&self, object: Ref<'_>, old: Option<Ref<'_>>) -> Vec<String> {

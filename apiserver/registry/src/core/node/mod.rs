@@ -2,9 +2,8 @@
 
 pub mod validation;
 
-use crate::context::RequestContext;
-use crate::strategy::{Part, Strategy};
-use machinery_meta::FieldError;
+use crate::rules::Rules;
+use crate::strategy::Strategy;
 use machinery_schema::{Ref, Tree};
 
 /// See the module's comment.
@@ -25,21 +24,10 @@ impl Strategy for NodeStrategy {
         true
     }
 
-    fn validate(&self, _ctx: &RequestContext, object: Ref<'_>) -> Vec<FieldError> {
-        validation::validate(object)
-    }
-
-    fn validate_update(
-        &self,
-        _ctx: &RequestContext,
-        part: Part,
-        object: Ref<'_>,
-        old: Ref<'_>,
-    ) -> Vec<FieldError> {
-        match part {
-            Part::Status => validation::validate_status(object, old),
-            Part::Main | Part::Other(_) => validation::validate_update(object, old),
-        }
+    fn rules(&self) -> Rules {
+        Rules::on(validation::validate)
+            .changed(validation::validate_update)
+            .status(validation::validate_status)
     }
 }
 

@@ -8,9 +8,9 @@ pub(crate) mod warnings;
 
 use crate::context::RequestContext;
 use crate::metadata;
+use crate::rules::Rules;
 use crate::strategy::{Part, Strategy};
 use crate::validation::Path;
-use machinery_meta::FieldError;
 use machinery_schema::{Ref, Step, Tree};
 
 /// See the module's comment.
@@ -53,24 +53,15 @@ impl Strategy for PodStrategy {
         warnings::of(&Path::ROOT, object)
     }
 
-    fn validate(&self, _ctx: &RequestContext, object: Ref<'_>) -> Vec<FieldError> {
-        validation::validate(object)
-    }
-
-    fn validate_update(
-        &self,
-        _ctx: &RequestContext,
-        part: Part,
-        object: Ref<'_>,
-        old: Ref<'_>,
-    ) -> Vec<FieldError> {
-        match part {
-            Part::Main => validation::update::validate(object, old),
-            Part::Other("ephemeralcontainers") => validation::update::validate_ephemeral(object, old),
-            Part::Other("resize") => validation::resize::validate(object, old),
-            Part::Status => validation::status::validate(object, old),
-            _ => Vec::new(),
-        }
+    fn rules(&self) -> Rules {
+        Rules::on(validation::validate)
+            .changed(validation::update::validate)
+            .status(validation::status::validate)
+            .parts(&[
+                ("ephemeralcontainers", validation::update::validate_ephemeral),
+                ("resize", validation::resize::validate),
+                ("binding", |_, _| Vec::new()),
+            ])
     }
 
     fn allows_unconditional_update(&self) -> bool {

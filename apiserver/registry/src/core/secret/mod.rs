@@ -2,10 +2,9 @@
 
 pub mod validation;
 
-use crate::context::RequestContext;
-use crate::strategy::{Part, Strategy};
+use crate::rules::Rules;
+use crate::strategy::Strategy;
 use base64::Engine;
-use machinery_meta::FieldError;
 use machinery_schema::{Ref, Step, Tree};
 
 /// See the module's comment.
@@ -55,17 +54,7 @@ impl Strategy for SecretStrategy {
         false
     }
 
-    fn validate(&self, _ctx: &RequestContext, object: Ref<'_>) -> Vec<FieldError> {
-        validation::validate(object)
-    }
-
-    fn validate_update(
-        &self,
-        _ctx: &RequestContext,
-        _part: Part,
-        object: Ref<'_>,
-        old: Ref<'_>,
-    ) -> Vec<FieldError> {
-        validation::validate_update(object, old)
+    fn rules(&self) -> Rules {
+        Rules::on(validation::validate).changed(validation::validate_update)
     }
 }

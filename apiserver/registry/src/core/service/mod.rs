@@ -19,10 +19,11 @@ pub use port_range::NodePorts;
 use crate::context::RequestContext;
 use crate::error::RegistryError;
 use crate::registry::Registry;
+use crate::rules::Rules;
 use crate::strategy::{Change, Part, Strategy, name_rule};
 use apiserver_storage::Write;
 use async_trait::async_trait;
-use machinery_meta::{FieldError, syntax};
+use machinery_meta::syntax;
 use machinery_schema::{Ref, Tree};
 
 /// See the module's comment.
@@ -62,22 +63,10 @@ impl Strategy for ServiceStrategy {
         true
     }
 
-    fn validate(&self, _ctx: &RequestContext, object: Ref<'_>) -> Vec<FieldError> {
-        validation::validate(object)
-    }
-
-    fn validate_update(
-        &self,
-        _ctx: &RequestContext,
-        part: Part,
-        object: Ref<'_>,
-        old: Ref<'_>,
-    ) -> Vec<FieldError> {
-        if part == Part::Status {
-            validation::validate_status_update(object, old)
-        } else {
-            validation::validate_update(object, old)
-        }
+    fn rules(&self) -> Rules {
+        Rules::on(validation::validate)
+            .changed(validation::validate_update)
+            .status(validation::validate_status_update)
     }
 
     fn warnings(&self, object: Ref<'_>, _old: Option<Ref<'_>>) -> Vec<String> {

@@ -40,10 +40,7 @@ pub fn validate(volume: Ref<'_>) -> Vec<FieldError> {
         return Vec::new();
     };
     let path = Path::of("spec");
-    if spec.list("accessModes").len() == 0 {
-        errors.required(&path.child("accessModes"), "");
-    }
-    access_modes(&mut errors, &path.child("accessModes"), spec);
+    modes(&mut errors, &path, spec);
     capacity(&mut errors, &path.child("capacity"), spec.get("capacity"));
     let policy = spec.str("persistentVolumeReclaimPolicy");
     if !policy.is_empty() && !POLICIES.contains(&policy) {
@@ -63,6 +60,45 @@ pub fn validate(volume: Ref<'_>) -> Vec<FieldError> {
         errors.not_supported(&path.child("volumeMode"), mode, &VOLUME_MODES);
     }
     errors.into_list()
+}
+
+/// Every problem of the spec of a volume that is no object of its own: it is attached, and nothing else.
+pub(crate) fn inline(errors: &mut Errors, path: &Path<'_>, spec: Ref<'_>) {
+    const NOT_HERE: &str = "may not be specified in the context of inline volumes";
+    if present(spec, "claimRef").is_some() {
+        errors.forbidden(&path.child("claimRef"), NOT_HERE);
+    }
+    if spec.get("capacity").is_some_and(|capacity| !capacity.is_empty()) {
+        errors.forbidden(&path.child("capacity"), NOT_HERE);
+    }
+    if present(spec, "csi").is_none() {
+        let detail = "has to be specified in the context of inline volumes";
+        errors.required(&path.child("csi"), detail);
+    }
+    modes(errors, path, spec);
+    if !matches!(spec.str("persistentVolumeReclaimPolicy"), "" | "Retain") {
+        let detail = "may only be Retain in the context of inline volumes";
+        errors.forbidden(&path.child("persistentVolumeReclaimPolicy"), detail);
+    }
+    if present(spec, "nodeAffinity").is_some() {
+        errors.forbidden(&path.child("nodeAffinity"), NOT_HERE);
+    }
+    sources(errors, path, spec);
+    if !spec.str("storageClassName").is_empty() {
+        errors.forbidden(&path.child("storageClassName"), NOT_HERE);
+    }
+    if !matches!(spec.str("volumeMode"), "" | "Filesystem") {
+        let detail = "may not specify volumeMode other than Filesystem in the context of inline volumes";
+        errors.forbidden(&path.child("volumeMode"), detail);
+    }
+}
+
+fn modes(errors: &mut Errors, path: &Path<'_>, spec: Ref<'_>) {
+    let at = path.child("accessModes");
+    if spec.list("accessModes").len() == 0 {
+        errors.required(&at, "");
+    }
+    access_modes(errors, &at, spec);
 }
 
 /// Where the data are cannot change.

@@ -1,5 +1,6 @@
 //! HorizontalPodAutoscaler: stored as `autoscaling/v2`; `v1` shows its CPU target as a number of its own.
 
+mod annotations;
 pub(crate) mod validation;
 
 use crate::row::Conversion;
@@ -10,8 +11,8 @@ use std::sync::Arc;
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct HpaConversion;
 
-const METRICS_ANNOTATION: &str = "autoscaling.alpha.kubernetes.io/metrics";
-const BEHAVIOR_ANNOTATION: &str = "autoscaling.alpha.kubernetes.io/behavior";
+/// What is wanted where nothing else is, in percent of what pods request.
+const DEFAULT_CPU: i64 = 80;
 
 fn is_cpu_utilization(metric: Ref<'_>) -> bool {
     metric.str("type") == "Resource"
@@ -65,41 +66,49 @@ impl Conversion for HpaConversion {
                 value,
             );
         }
-        let others: Vec<String> = metrics()
-            .filter(|metric| !is_cpu_utilization(*metric))
-            .map(Ref::to_json)
-            .collect();
-        if !others.is_empty() {
-            let text = format!("[{}]", others.join(","));
-            out.set_str(&["metadata", "annotations", METRICS_ANNOTATION], &text);
-        }
-        if let Some(behavior) = object.at(&["spec", "behavior"]) {
-            out.set_str(
-                &["metadata", "annotations", BEHAVIOR_ANNOTATION],
-                &behavior.to_json(),
+        let measured = object
+            .at(&["status", "currentMetrics"])
+            .into_iter()
+            .flat_map(Ref::items);
+        let mut measured = measured.filter(|metric| metric.str_at(&["resource", "name"]) == "cpu");
+        if let Some(value) =
+            measured.find_map(|metric| metric.at(&["resource", "current", "averageUtilization"]))
+        {
+            out.set(
+                &[
+                    Step::Name("status"),
+                    Step::Name("currentCPUUtilizationPercentage"),
+                ],
+                value,
             );
         }
+        annotations::write(object, &mut out, |metric| !is_cpu_utilization(metric));
         normal(out)
     }
 
     fn to_stored(&self, object: &Tree, schema: &Arc<Schema>, ty: TypeId) -> Tree {
         let mut out = copy_shared(object, schema, ty);
-        if let Some(target) = object.at(&["spec", "targetCPUUtilizationPercentage"]) {
-            out.with(&["spec"], |mut spec| push_cpu_metric(&mut spec, target));
+        if let Some(value) = object.at(&["status", "currentCPUUtilizationPercentage"]) {
+            out.with(&["status"], |mut status| {
+                push_cpu(&mut status, "currentMetrics", "current", value)
+            });
         }
-        let annotation = |name: &str| Tree::from_json(object.str_at(&["metadata", "annotations", name])).ok();
-        if let Some(others) = annotation(METRICS_ANNOTATION) {
-            for metric in others.root().items() {
-                out.push(&["spec", "metrics"], metric);
-            }
+        annotations::read(object, &mut out);
+        let target = object
+            .at(&["spec", "targetCPUUtilizationPercentage"])
+            .filter(|own| !own.is_null());
+        if let Some(target) = target {
+            out.with(&["spec"], |mut spec| {
+                push_cpu(&mut spec, "metrics", "target", target)
+            });
+        } else if out
+            .at(&["spec", "metrics"])
+            .is_none_or(|metrics| metrics.is_empty())
+        {
+            out.with(&["spec"], |mut spec| {
+                push_cpu(&mut spec, "metrics", "target", DEFAULT_CPU)
+            });
         }
-        if let Some(behavior) = annotation(BEHAVIOR_ANNOTATION) {
-            out.set(&[Step::Name("spec"), Step::Name("behavior")], behavior.root());
-        }
-        for name in [METRICS_ANNOTATION, BEHAVIOR_ANNOTATION] {
-            out.remove(&["metadata", "annotations", name]);
-        }
-        out.with(&["metadata"], |mut meta| meta.prune_empty("annotations"));
         normal(out)
     }
 }
@@ -113,13 +122,16 @@ fn normal(object: Tree) -> Tree {
     }
 }
 
-fn push_cpu_metric(spec: &mut Mut<'_>, target: Ref<'_>) {
-    let mut metrics = spec.entry("metrics");
+/// A metric of the CPU that pods use, of those wanted or those measured.
+fn push_cpu<'v>(owner: &mut Mut<'_>, list: &str, member: &str, utilization: impl Into<Value<'v>>) {
+    let mut metrics = owner.entry(list);
     let mut metric = metrics.push(Value::EmptyMap);
     metric.set("type", "Resource");
     let mut resource = metric.entry("resource");
     resource.set("name", "cpu");
-    let mut wanted = resource.entry("target");
-    wanted.set("type", "Utilization");
-    wanted.set("averageUtilization", target);
+    let mut amount = resource.entry(member);
+    if member == "target" {
+        amount.set("type", "Utilization");
+    }
+    amount.set("averageUtilization", utilization);
 }

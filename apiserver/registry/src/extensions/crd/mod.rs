@@ -6,8 +6,8 @@ mod validation;
 
 use crate::context::RequestContext;
 use crate::custom::FINALIZER;
+use crate::rules::Rules;
 use crate::strategy::{Part, Strategy};
-use machinery_meta::FieldError;
 use machinery_schema::{Ref, Tree, Value};
 
 /// See the module's comment.
@@ -44,21 +44,10 @@ impl Strategy for CrdStrategy {
         }
     }
 
-    fn validate(&self, _ctx: &RequestContext, object: Ref<'_>) -> Vec<FieldError> {
-        validation::validate(object)
-    }
-
-    fn validate_update(
-        &self,
-        _ctx: &RequestContext,
-        part: Part,
-        object: Ref<'_>,
-        old: Ref<'_>,
-    ) -> Vec<FieldError> {
-        match part {
-            Part::Main | Part::Other(_) => validation::validate_update(object, old),
-            Part::Status => validation::validate_status(object),
-        }
+    fn rules(&self) -> Rules {
+        Rules::on(validation::validate)
+            .changed(validation::validate_update)
+            .status(|new, _| validation::validate_status(new))
     }
 
     fn warnings(&self, object: Ref<'_>, _old: Option<Ref<'_>>) -> Vec<String> {

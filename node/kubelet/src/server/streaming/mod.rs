@@ -1,6 +1,6 @@
 //! Connections taken over: exec, attach and port-forward.
 //!
-//! A client may speak WebSocket (`v5` or `v4.channel.k8s.io`, and for port-forward SPDY inside a
+//! A client may speak WebSocket (`v5` or `v4.channel.k8s.io`, older forms and base64, and for port-forward SPDY inside a
 //! WebSocket) or SPDY/3.1 directly. Either becomes the same [`Channels`]: input, output, errors, a
 //! verdict, terminal sizes. [`session`] takes the connection over; [`exec`](mod@exec) joins it to a process of
 //! containerd's task service, [`attach`](mod@attach) to what the runtime's own streaming server offers; [`port_forward`](mod@port_forward) joins SPDY streams to

@@ -13,15 +13,12 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::sync::mpsc;
 use tokio_tungstenite::WebSocketStream;
-use tokio_tungstenite::tungstenite::Message;
 
 use super::super::routes::Query;
 use super::channels::PIECES_MAX;
 use super::port_forward::{CHUNK_BYTES, connect};
 use super::upgrade::Taken;
-use super::websocket::{self, framed};
-
-pub(super) const PROTOCOL: &str = "v4.channel.k8s.io";
+use super::websocket::{self, Framing, framed};
 
 /// A channel is a byte, a port has two.
 const PORTS_MAX: usize = 128;
@@ -64,7 +61,13 @@ struct Port {
 }
 
 /// Forwards until the client has gone or every port's connection has ended.
-pub(super) async fn serve(runtime: &Runtime, connection: Taken, ports: &[u16], network: Option<PathBuf>) {
+pub(super) async fn serve(
+    runtime: &Runtime,
+    connection: Taken,
+    framing: Framing,
+    ports: &[u16],
+    network: Option<PathBuf>,
+) {
     let (mut sink, stream) = websocket::open(connection).await.split();
     let (output, mut outputs) = mpsc::channel::<Bytes>(PIECES_MAX);
     let scope = runtime.child_scope();
@@ -86,9 +89,9 @@ pub(super) async fn serve(runtime: &Runtime, connection: Taken, ports: &[u16], n
     drop(output);
     let reader = scope
         .runtime()
-        .spawn("port channels reader", distribute(stream, inputs));
+        .spawn("port channels reader", distribute(stream, framing, inputs));
     while let Some(message) = outputs.recv().await {
-        if sink.send(Message::Binary(message)).await.is_err() {
+        if sink.send(framing.message(message)).await.is_err() {
             return;
         }
     }
@@ -96,12 +99,17 @@ pub(super) async fn serve(runtime: &Runtime, connection: Taken, ports: &[u16], n
 }
 
 /// Gives what the client sends to the ports; when it goes, their inputs end.
-async fn distribute(mut stream: SplitStream<WebSocketStream<Taken>>, inputs: Vec<mpsc::Sender<Bytes>>) {
+async fn distribute(
+    mut stream: SplitStream<WebSocketStream<Taken>>,
+    framing: Framing,
+    inputs: Vec<mpsc::Sender<Bytes>>,
+) {
     while let Some(Ok(message)) = stream.next().await {
-        let data = match message {
-            Message::Binary(data) => data,
-            Message::Close(_) => break,
-            _ => continue,
+        if message.is_close() {
+            break;
+        }
+        let Some(data) = framing.data(message) else {
+            continue;
         };
         let port = match data.first() {
             Some(channel) if channel % 2 == 0 => inputs.get(usize::from(channel / 2)),

@@ -23,12 +23,15 @@ use tokio_tungstenite::tungstenite::Message;
 use super::super::routes::{Body, Query, text};
 use super::spdy::session::{SpdySession, SpdyStream};
 use super::upgrade::{Accepted, Carrier, Taken, accept};
+use super::websocket::Framing;
 use super::{port_channels, websocket};
 use crate::managers::ManagerContext;
 use crate::pods::observed::observe;
 use crate::pods::{spec, uid};
 
-const WEB_SOCKET_PROTOCOLS: &[&str] = &["SPDY/3.1+portforward.k8s.io", port_channels::PROTOCOL];
+/// SPDY inside a WebSocket; the others have channels, two to a port.
+const TUNNEL: &str = "SPDY/3.1+portforward.k8s.io";
+const WEB_SOCKET_PROTOCOLS: &[&str] = &[TUNNEL, "v4.channel.k8s.io", "v4.base64.channel.k8s.io", ""];
 const SPDY_PROTOCOLS: &[&str] = &["portforward.k8s.io"];
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 pub(super) const CHUNK_BYTES: usize = 32 << 10;
@@ -55,7 +58,8 @@ pub(in crate::server) async fn port_forward(
         connection,
         response,
     } = accepted;
-    let ports = match protocol == port_channels::PROTOCOL {
+    let has_channels = carrier == Carrier::WebSocket && protocol != TUNNEL;
+    let ports = match has_channels {
         true => port_channels::ports(&Query::parse(request.uri().query().unwrap_or_default())),
         false => Ok(Vec::new()),
     };
@@ -69,8 +73,9 @@ pub(in crate::server) async fn port_forward(
         let connection = TokioIo::new(connection);
         let session = match carrier {
             Carrier::Spdy => SpdySession::server(&runtime, connection),
-            Carrier::WebSocket if protocol == port_channels::PROTOCOL => {
-                return port_channels::serve(&runtime, connection, &ports, network).await;
+            Carrier::WebSocket if has_channels => {
+                let framing = Framing::of(protocol);
+                return port_channels::serve(&runtime, connection, framing, &ports, network).await;
             }
             Carrier::WebSocket => SpdySession::server(&runtime, tunnel(&runtime, connection).await),
         };

@@ -57,9 +57,9 @@ where
     };
     let Accepted {
         carrier,
+        protocol,
         connection,
         response,
-        ..
     } = accepted;
     let context = context.clone();
     let runtime = context.runtime.clone();
@@ -67,7 +67,10 @@ where
         let Ok(connection) = connection.await else { return };
         let connection = TokioIo::new(connection);
         let channels = match carrier {
-            Carrier::WebSocket => Some(websocket::carry(&runtime, websocket::open(connection).await)),
+            Carrier::WebSocket => {
+                let socket = websocket::open(connection).await;
+                Some(websocket::carry(&runtime, socket, protocol))
+            }
             Carrier::Spdy => spdy_channels::carry(&runtime, connection, wanted).await,
         };
         let Some(channels) = channels else { return };

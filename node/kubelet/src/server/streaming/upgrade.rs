@@ -69,7 +69,10 @@ pub(super) fn accept(
             };
             answer.insert(UPGRADE, HeaderValue::from_static("websocket"));
             answer.insert("sec-websocket-accept", key);
-            answer.insert("sec-websocket-protocol", HeaderValue::from_static(protocol));
+            // Who asks for none is told none.
+            if !protocol.is_empty() {
+                answer.insert("sec-websocket-protocol", HeaderValue::from_static(protocol));
+            }
         }
         Carrier::Spdy => {
             answer.insert(UPGRADE, HeaderValue::from_static("SPDY/3.1"));

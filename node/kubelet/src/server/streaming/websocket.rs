@@ -3,9 +3,14 @@
 //! | channel | 0 | 1 | 2 | 3 | 4 | 255 (v5) |
 //! |---|---|---|---|---|---|---|
 //! | is | stdin | stdout | stderr | verdict | size | end of a channel |
+//!
+//! Clients that have text alone, as browsers had, ask for `base64`: the channel is a digit then, and what follows is
+//! encoded. Before `v4` the verdict was the words of an error, and nothing where there was none.
 
 use std::time::Duration;
 
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
 use bytes::{BufMut, Bytes, BytesMut};
 use futures::stream::SplitSink;
 use futures::{SinkExt, StreamExt};
@@ -20,7 +25,64 @@ use super::channels::{Channels, Input, Output, PIECES_MAX, parse_size};
 use super::upgrade::Taken;
 
 /// Protocols spoken for exec and attach, best first.
-pub(super) const PROTOCOLS: &[&str] = &["v5.channel.k8s.io", "v4.channel.k8s.io"];
+pub(super) const PROTOCOLS: &[&str] = &[
+    "v5.channel.k8s.io",
+    "v4.channel.k8s.io",
+    "v4.base64.channel.k8s.io",
+    "channel.k8s.io",
+    "base64.channel.k8s.io",
+    "",
+];
+
+/// How messages are written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Framing {
+    /// The channel's byte, then the data.
+    Binary,
+    /// The channel's digit, then the data in base64.
+    Base64,
+}
+
+impl Framing {
+    /// That of a protocol.
+    pub(super) fn of(protocol: &str) -> Self {
+        match protocol.contains("base64.") {
+            true => Self::Base64,
+            false => Self::Binary,
+        }
+    }
+
+    /// A message of data behind their channel's byte.
+    pub(super) fn message(self, framed: Bytes) -> Message {
+        match (self, framed.split_first()) {
+            (Self::Base64, Some((channel, data))) if *channel < MAX_DIGIT => {
+                let digit = char::from(b'0' + channel);
+                Message::text(format!("{digit}{}", STANDARD.encode(data)))
+            }
+            _ => Message::Binary(framed),
+        }
+    }
+
+    /// The data of a message behind their channel's byte; nothing for a message that has none.
+    pub(super) fn data(self, message: Message) -> Option<Bytes> {
+        let data = match message {
+            Message::Binary(data) => data,
+            Message::Text(text) => Bytes::from(text.as_bytes().to_vec()),
+            _ => return None,
+        };
+        match (self, data.split_first()) {
+            (Self::Binary, _) => Some(data),
+            (Self::Base64, Some((digit, encoded))) => {
+                let decoded = STANDARD.decode(encoded).ok()?;
+                Some(framed(digit.checked_sub(b'0')?, &decoded))
+            }
+            (Self::Base64, None) => None,
+        }
+    }
+}
+
+/// Channels beyond have no digit in seven bits.
+const MAX_DIGIT: u8 = 128 - b'0';
 
 const MESSAGE_BYTES_MAX: usize = 1 << 20;
 const CLOSE_CHANNEL: u8 = 255;
@@ -36,17 +98,19 @@ pub(super) async fn open(connection: Taken) -> WebSocketStream<Taken> {
 }
 
 /// Starts to carry a session.
-pub(super) fn carry(runtime: &Runtime, socket: WebSocketStream<Taken>) -> Channels {
+pub(super) fn carry(runtime: &Runtime, socket: WebSocketStream<Taken>, protocol: &'static str) -> Channels {
+    let framing = Framing::of(protocol);
+    let is_early = !protocol.starts_with('v');
     let (input_sender, input) = mpsc::channel(PIECES_MAX);
     let (output, mut outputs) = mpsc::channel::<Output>(PIECES_MAX);
     let (mut sink, mut stream) = socket.split();
     let reader = runtime.spawn("websocket reader", async move {
         while let Some(Ok(message)) = stream.next().await {
-            let data = match message {
-                Message::Binary(data) => data,
-                Message::Text(text) => Bytes::from(text.as_bytes().to_vec()),
-                Message::Close(_) => break,
-                _ => continue,
+            if message.is_close() {
+                break;
+            }
+            let Some(data) = framing.data(message) else {
+                continue;
             };
             if let Some(piece) = parse(&data) {
                 // A process that has ended takes no more; the rest is read for the farewell's sake.
@@ -60,15 +124,25 @@ pub(super) fn carry(runtime: &Runtime, socket: WebSocketStream<Taken>) -> Channe
             let (channel, data) = match piece {
                 Output::Stdout(data) => (1, data),
                 Output::Stderr(data) => (2, data),
+                Output::Verdict(data) if is_early => (3, early_verdict(&data)),
                 Output::Verdict(data) => (3, data),
             };
-            if sink.send(Message::Binary(framed(channel, &data))).await.is_err() {
+            if sink.send(framing.message(framed(channel, &data))).await.is_err() {
                 return;
             }
         }
         part(&own, sink, reader).await;
     });
     Channels { input, output }
+}
+
+/// The words of a verdict, where it is one of failure.
+fn early_verdict(status: &[u8]) -> Bytes {
+    let status: serde_json::Value = serde_json::from_slice(status).unwrap_or_default();
+    match status["status"].as_str() {
+        Some("Success") => Bytes::new(),
+        _ => Bytes::from(status["message"].as_str().unwrap_or_default().to_owned()),
+    }
 }
 
 /// Tells the client that all is said, and lets `reader` read on until the client has answered or gone: a connection closed
@@ -105,4 +179,38 @@ pub(super) fn framed(channel: u8, data: &[u8]) -> Bytes {
     message.put_u8(channel);
     message.put_slice(data);
     message.freeze()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn goes_and_comes(protocol: &str, framed: &'static [u8], expected: &Message) {
+        let framing = Framing::of(protocol);
+        let message = framing.message(Bytes::from_static(framed));
+        assert_eq!(&message, expected, "{protocol}");
+        assert_eq!(framing.data(message).as_deref(), Some(framed), "{protocol}");
+    }
+
+    #[test]
+    fn a_message_has_its_channel_before_it() {
+        let bytes = Message::Binary(Bytes::from_static(b"\x01ab"));
+        goes_and_comes("v5.channel.k8s.io", b"\x01ab", &bytes);
+        goes_and_comes("", b"\x01ab", &bytes);
+        goes_and_comes("v4.base64.channel.k8s.io", b"\x01ab", &Message::text("1YWI="));
+        goes_and_comes("base64.channel.k8s.io", b"\x03", &Message::text("3"));
+        assert_eq!(Framing::Base64.data(Message::text("1no base64!")), None);
+        assert_eq!(Framing::Base64.data(Message::text("")), None);
+        assert_eq!(Framing::Base64.data(Message::text(" YWI=")), None);
+    }
+
+    #[test]
+    fn early_clients_hear_of_failures_alone() {
+        assert!(early_verdict(br#"{"status":"Success"}"#).is_empty());
+        assert_eq!(
+            early_verdict(br#"{"status":"Failure","message":"exit code 3"}"#),
+            "exit code 3"
+        );
+    }
 }

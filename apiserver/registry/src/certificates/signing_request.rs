@@ -1,5 +1,6 @@
 //! What makes a CertificateSigningRequest acceptable, as far as its form goes, and what its subresources may change.
 
+use super::x509;
 use crate::metadata::restore_member;
 use crate::strategy::Part;
 use crate::validation::{Errors, Path};
@@ -9,7 +10,6 @@ use machinery_meta::field::Shown;
 use machinery_meta::{FieldError, syntax};
 use machinery_schema::{Ref, Step, Tree};
 
-const BLOCK: &str = "-----BEGIN CERTIFICATE REQUEST-----";
 /// Ten minutes.
 const MIN_SECONDS: i64 = 600;
 const USAGES: [&str; 23] = [
@@ -47,14 +47,13 @@ pub(crate) fn validate(request: Ref<'_>) -> Vec<FieldError> {
     let path = Path::of("spec");
     let encoded = spec.str("request");
     let bytes = STANDARD.decode(encoded).unwrap_or_default();
-    if !String::from_utf8_lossy(&bytes).contains(BLOCK) {
+    if let Some(problem) = x509::request_problem(&bytes) {
         let shown = if encoded.is_empty() {
             "null".to_owned()
         } else {
             format!("{encoded:?}")
         };
-        let detail = "PEM block type must be CERTIFICATE REQUEST";
-        errors.invalid(&path.child("request"), Shown(shown), detail);
+        errors.invalid(&path.child("request"), Shown(shown), problem);
     }
     usages(&mut errors, &path.child("usages"), spec);
     signer(&mut errors, &path.child("signerName"), spec.str("signerName"));

@@ -1,6 +1,9 @@
 //! What may become of the conditions of a CertificateSigningRequest (upstream's `pkg/apis/certificates/validation`).
 
+use super::x509;
 use crate::validation::{Errors, Path};
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
 use machinery_meta::FieldError;
 use machinery_meta::field::Shown;
 use machinery_schema::Ref;
@@ -11,17 +14,71 @@ const LASTING: [&str; 3] = ["Approved", "Denied", "Failed"];
 const DECISIONS: [&str; 2] = ["Approved", "Denied"];
 const STATUSES: [&str; 3] = ["False", "True", "Unknown"];
 
-/// Every problem of the conditions that are to stand, seen beside the old ones.
-pub(crate) fn validate(new: Ref<'_>, old: Ref<'_>) -> Vec<FieldError> {
+/// Every problem of a change through the object itself, which neither decides nor signs.
+pub(crate) fn validate_main(new: Ref<'_>, old: Ref<'_>) -> Vec<FieldError> {
+    let mut errors = Errors::new();
+    conditions(&mut errors, new, old);
+    no_decision(&mut errors, new, old);
+    if certificate(new) != certificate(old) {
+        let detail = "updates may not set certificate content";
+        errors.forbidden(&Path::of("status").child("certificate"), detail);
+    }
+    told_last(&mut errors, new, old);
+    errors.into_list()
+}
+
+/// The same through `approval`, which decides.
+pub(crate) fn validate_approval(new: Ref<'_>, old: Ref<'_>) -> Vec<FieldError> {
+    let mut errors = Errors::new();
+    conditions(&mut errors, new, old);
+    told_last(&mut errors, new, old);
+    errors.into_list()
+}
+
+/// The same through `status`: who signs neither approves nor denies, and signs once.
+pub(crate) fn validate_status(new: Ref<'_>, old: Ref<'_>) -> Vec<FieldError> {
     let mut errors = Errors::new();
     let status = Path::of("status");
+    let at = status.child("certificate");
+    let (before, after) = (certificate(old), certificate(new));
+    conditions(&mut errors, new, old);
+    no_decision(&mut errors, new, old);
+    if !before.is_empty() && before != after {
+        errors.forbidden(&at, "updates may not modify existing certificate content");
+    }
+    told_last(&mut errors, new, old);
+    errors.into_list()
+}
+
+/// What there was of decisions stays as it was.
+fn no_decision(errors: &mut Errors, new: Ref<'_>, old: Ref<'_>) {
+    for decision in DECISIONS {
+        if count(&types(new), decision) > count(&types(old), decision) {
+            errors.forbidden(
+                &Path::of("status").child("conditions"),
+                &format!("updates may not add a condition of type {decision:?}"),
+            );
+        }
+    }
+}
+
+fn conditions(errors: &mut Errors, new_request: Ref<'_>, old_request: Ref<'_>) {
+    let status = Path::of("status");
     let path = status.child("conditions");
-    let (new, old) = (types(new), types(old));
+    let (new, old) = (types(new_request), types(old_request));
     for (index, (kind, status)) in new.iter().enumerate() {
-        one(&mut errors, &path.index(index), kind, status);
+        one(errors, &path.index(index), kind, status);
         if new[..index].iter().any(|(other, _)| other == kind) && !repeats(&old) {
             errors.duplicate(&path.index(index).child("type"), *kind);
         }
+    }
+    // A certificate is looked at when it comes; those of old servers stay.
+    let (before, after) = (certificate(old_request), certificate(new_request));
+    if before != after
+        && certificate_problem(before).is_none()
+        && let Some(problem) = certificate_problem(after)
+    {
+        errors.invalid(&status.child("certificate"), "<certificate data>", problem);
     }
     for kind in LASTING {
         if count(&new, kind) < count(&old, kind) {
@@ -31,38 +88,21 @@ pub(crate) fn validate(new: Ref<'_>, old: Ref<'_>) -> Vec<FieldError> {
             );
         }
     }
-    if is_undecided(&new) && !is_undecided(&old) {
-        let parts = ["Approved", "Denied"].map(|kind| format!(r#"conditions[{{"type": "{kind}"}}]"#));
-        let shown = format!("{:?}", format!("{{{}}}", parts.join(", ")));
-        let detail = format!("must specify at most one of: `{}`", parts.join("`, `"));
-        errors.invalid(&path, Shown(shown), detail);
-    }
-    errors.into_list()
 }
 
-/// The same through `status`: who signs neither approves nor denies, and signs once.
-pub(crate) fn validate_status(new: Ref<'_>, old: Ref<'_>) -> Vec<FieldError> {
-    let mut errors = Errors::new();
-    let status = Path::of("status");
-    let path = status.child("conditions");
-    for decision in DECISIONS {
-        if count(&types(new), decision) > count(&types(old), decision) {
-            errors.forbidden(
-                &path,
-                &format!("updates may not add a condition of type {decision:?}"),
-            );
-        }
+fn certificate_problem(encoded: &str) -> Option<String> {
+    let bytes = STANDARD.decode(encoded).unwrap_or_default();
+    x509::certificates_problem(&bytes)
+}
+
+/// Upstream declares that a request is approved or denied.
+fn told_last(errors: &mut Errors, new: Ref<'_>, old: Ref<'_>) {
+    if is_undecided(&types(new)) && !is_undecided(&types(old)) {
+        let parts = DECISIONS.map(|kind| format!(r#"conditions[{{"type": "{kind}"}}]"#));
+        let shown = format!("{:?}", format!("{{{}}}", parts.join(", ")));
+        let detail = format!("must specify at most one of: `{}`", parts.join("`, `"));
+        errors.invalid(&Path::of("status").child("conditions"), Shown(shown), detail);
     }
-    let (before, after) = (certificate(old), certificate(new));
-    if !before.is_empty() && before != after {
-        errors.forbidden(
-            &status.child("certificate"),
-            "updates may not modify existing certificate content",
-        );
-    }
-    let mut all = validate(new, old);
-    all.extend(errors.into_list());
-    all
 }
 
 fn certificate(request: Ref<'_>) -> &str {
@@ -111,7 +151,7 @@ fn one(errors: &mut Errors, path: &Path<'_>, kind: &str, status: &str) {
 
 #[cfg(test)]
 mod tests {
-    use super::{validate, validate_status};
+    use super::{Engine, STANDARD, validate_approval, validate_status};
     use machinery_schema::Tree;
 
     #[track_caller]
@@ -123,7 +163,7 @@ mod tests {
                 .collect();
             Tree::from_json(&format!(r#"{{"status":{{"conditions":[{}]}}}}"#, list.join(","))).unwrap()
         };
-        let found = validate(request(new).root(), request(old).root());
+        let found = validate_approval(request(new).root(), request(old).root());
         let found: Vec<String> = found.iter().map(|error| error.message()).collect();
         assert_eq!(found, expected, "{old:?} to {new:?}");
     }
@@ -135,17 +175,24 @@ mod tests {
             let found = validate_status(request(new).root(), request(old).root());
             found.iter().map(|error| error.message()).collect()
         };
-        let approved = r#"{"conditions":[{"type":"Approved","status":"True"}]}"#;
-        let signed = r#"{"conditions":[{"type":"Approved","status":"True"}],"certificate":"YQ=="}"#;
-        let other = r#"{"conditions":[{"type":"Approved","status":"True"}],"certificate":"Yg=="}"#;
-        assert!(messages(signed, approved).is_empty());
+        let key = rcgen::KeyPair::generate().unwrap();
+        let signed = rcgen::CertificateParams::new(vec!["a".to_owned()]).unwrap();
+        let pem = STANDARD.encode(signed.self_signed(&key).unwrap().pem());
+        let conditions = r#""conditions":[{"type":"Approved","status":"True"}]"#;
+        let approved = format!("{{{conditions}}}");
+        let with = |certificate: &str| format!(r#"{{{conditions},"certificate":"{certificate}"}}"#);
+        assert!(messages(&with(&pem), &approved).is_empty());
         assert_eq!(
-            messages(approved, "{}"),
+            messages(&approved, "{}"),
             [r#"Forbidden: updates may not add a condition of type "Approved""#]
         );
         assert_eq!(
-            messages(other, signed),
+            messages(&approved, &with(&pem)),
             ["Forbidden: updates may not modify existing certificate content"]
+        );
+        assert_eq!(
+            messages(&with("YQ=="), &approved),
+            [r#"Invalid value: "<certificate data>": must contain at least one CERTIFICATE PEM block"#]
         );
     }
 

@@ -1,0 +1,83 @@
+//! Reading certificates, chains of them, and requests, as Go reads them.
+
+use super::public_key::{self, SignatureError};
+use x509_parser::certification_request::X509CertificationRequest;
+use x509_parser::prelude::{FromDer, X509Certificate};
+
+const CERTIFICATE: &str = "CERTIFICATE";
+const MALFORMED: &str = "x509: malformed certificate";
+
+/// The blocks of a text; what stands between them is no matter, and a text without any has none.
+pub(super) fn blocks(text: &[u8]) -> Vec<pem::Pem> {
+    pem::parse_many(text).unwrap_or_default()
+}
+
+/// Whether a block is a certificate by its label.
+pub(super) fn is_certificate(block: &pem::Pem) -> bool {
+    block.tag() == CERTIFICATE
+}
+
+/// One certificate and nothing behind it.
+pub(super) fn certificate(der: &[u8]) -> Option<X509Certificate<'_>> {
+    let (rest, certificate) = X509Certificate::from_der(der).ok()?;
+    rest.is_empty().then_some(certificate)
+}
+
+/// One request and nothing behind it, with a key that reads.
+pub(super) fn request(der: &[u8]) -> Option<X509CertificationRequest<'_>> {
+    let (rest, request) = X509CertificationRequest::from_der(der).ok()?;
+    let key = &request.certification_request_info.subject_pki;
+    (rest.is_empty() && public_key::kind(key).is_some()).then_some(request)
+}
+
+/// Whether a request was signed with the key in it.
+pub(super) fn check_signature(request: &X509CertificationRequest<'_>) -> Result<(), SignatureError> {
+    let info = &request.certification_request_info;
+    public_key::verify(
+        &info.subject_pki,
+        &request.signature_algorithm,
+        info.raw,
+        &request.signature_value.data,
+    )
+}
+
+/// What is wrong with the text of a request, in Go's words.
+pub(super) fn request_problem(text: &[u8]) -> Option<String> {
+    let all = blocks(text);
+    let Some(block) = all.first().filter(|block| block.tag() == "CERTIFICATE REQUEST") else {
+        return Some("PEM block type must be CERTIFICATE REQUEST".to_owned());
+    };
+    match request(block.contents()) {
+        None => Some("asn1: syntax error: data truncated".to_owned()),
+        Some(request) => check_signature(&request).err().map(|error| error.to_string()),
+    }
+}
+
+/// What is wrong with the certificates that a signer writes; none is fine.
+pub(super) fn certificates_problem(text: &[u8]) -> Option<String> {
+    if text.is_empty() {
+        return None;
+    }
+    let all = blocks(text);
+    for block in &all {
+        if !is_certificate(block) {
+            let detail = format!("only CERTIFICATE PEM blocks are allowed, found {:?}", block.tag());
+            return Some(detail);
+        }
+        if block.headers().iter().next().is_some() {
+            return Some("no PEM block headers are permitted".to_owned());
+        }
+        let mut left = block.contents();
+        if left.is_empty() {
+            return Some("found CERTIFICATE PEM block containing 0 certificates".to_owned());
+        }
+        while !left.is_empty() {
+            let Ok((rest, _)) = X509Certificate::from_der(left) else {
+                return Some(MALFORMED.to_owned());
+            };
+            left = rest;
+        }
+    }
+    all.is_empty()
+        .then(|| "must contain at least one CERTIFICATE PEM block".to_owned())
+}
