@@ -32,6 +32,16 @@ impl SchemaStrategy {
 }
 
 impl Strategy for SchemaStrategy {
+    /// Qualified names are asked for of kinds of the core alone.
+    fn wants_qualified_finalizers(&self) -> bool {
+        false
+    }
+
+    /// A status that was dropped has its defaults all the same: upstream fills them in whenever it reads.
+    fn prepare_for_create(&self, _ctx: &RequestContext, object: &mut Tree) {
+        machinery_schema::apply_defaults(object);
+    }
+
     fn prepare_for_update(&self, _ctx: &RequestContext, part: Part, object: &mut Tree, old: &Tree) {
         // The status of a custom resource is all its subresource may change.
         if part == Part::Status {
@@ -39,6 +49,7 @@ impl Strategy for SchemaStrategy {
             metadata::restore_member(object, old, "metadata");
             object.set_str(&["metadata", "resourceVersion"], &version);
         }
+        machinery_schema::apply_defaults(object);
     }
 
     fn validate(&self, object: Ref<'_>) -> Vec<FieldError> {

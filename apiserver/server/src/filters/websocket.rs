@@ -23,6 +23,7 @@ use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::TokioIo;
 use machinery_runtime::Runtime;
 use std::sync::Arc;
+use std::time::Duration;
 use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
 use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
@@ -35,6 +36,8 @@ const BINARY: &str = "binary.k8s.io";
 const BASE64: &str = "base64.binary.k8s.io";
 /// What is sent in one message of a log.
 const PIECE_BYTES: usize = 2048;
+/// How long a client may take to answer a farewell.
+const PARTING_TIMEOUT: Duration = Duration::from_secs(5);
 /// Clients have nothing to say; what they say anyway is read and forgotten.
 const MAX_RECEIVED_BYTES: usize = 64 << 10;
 /// Events of a watch in protobuf follow their length.
@@ -69,7 +72,7 @@ impl Filter for WebSocket {
             match handshake(&asked, is_log) {
                 Ok(answer) => {
                     let body = response.into_body();
-                    let task = carry(connection, body, messages);
+                    let task = carry(runtime.clone(), connection, body, messages);
                     runtime.spawn("websocket", task).detach();
                     answer
                 }
@@ -241,7 +244,7 @@ impl Messages {
 }
 
 /// Sends a stream in messages, until it ends or the client goes.
-async fn carry(connection: OnUpgrade, body: Body, messages: Messages) {
+async fn carry(runtime: Runtime, connection: OnUpgrade, body: Body, messages: Messages) {
     let connection = match connection.await {
         Ok(connection) => TokioIo::new(connection),
         Err(error) => {
@@ -254,20 +257,22 @@ async fn carry(connection: OnUpgrade, body: Body, messages: Messages) {
         .max_frame_size(Some(MAX_RECEIVED_BYTES));
     let socket = WebSocketStream::from_raw_socket(connection, Role::Server, Some(config)).await;
     let (mut sink, mut stream) = socket.split();
-    let gone = async {
+    let mut gone = std::pin::pin!(async {
         while let Some(Ok(message)) = stream.next().await {
             if message.is_close() {
                 return;
             }
         }
-    };
+    });
     let sent = tokio::select! { biased;
-        () = gone => return,
+        () = &mut gone => return,
         sent = send_all(&mut sink, body, messages) => sent,
     };
     if let Err(error) = sent {
         tracing::debug!(%error, "websocket ended");
     }
+    // A connection closed with bytes unread is reset, and what the client has not read by then may be lost to it.
+    let _ = runtime.timeout(PARTING_TIMEOUT, gone).await;
 }
 
 async fn send_all<S>(sink: &mut S, mut body: Body, messages: Messages) -> Result<(), Error>

@@ -1,5 +1,5 @@
 //! JSON patch (RFC 6902), as the library that upstream uses reads it: negative indices count from the end,
-//! a member that is not there can be tested for null.
+//! a member that is not there can be tested for null, replaced and copied.
 
 use super::{MAX_COPIED, MAX_OPERATIONS, NOT_JSON, PatchError};
 use crate::json::{Strictness, decode_json};
@@ -104,7 +104,8 @@ fn replace(document: &mut Tree, operation: Ref<'_>) -> Result<(), String> {
     let missing =
         |what| format!("replace operation does not apply: doc is missing {what}: {path}: missing value");
     let outcome = at_parent(document, path, |parent, key| match slot(parent.as_ref(), key) {
-        Ok(Slot::Member(name)) if parent.as_ref().get(&name).is_some() => {
+        // A member that is not there is added: the library cannot tell it from one that is null.
+        Ok(Slot::Member(name)) => {
             parent.set(&name, value);
             Ok(())
         }
@@ -149,7 +150,12 @@ fn copy(document: &mut Tree, operation: Ref<'_>, copied: &mut usize) -> Result<(
     const FROM: &str = "copy operation failed to decode from: operation, missing from field: missing value";
     let from = text(operation, "from").ok_or(FROM)?;
     let found = at_parent(document, from, |parent, key| {
-        get(parent.as_ref(), key).map(Ref::to_tree)
+        let parent = parent.as_ref();
+        // A member that is not there is copied as null.
+        match slot(parent, key) {
+            Ok(Slot::Member(name)) if parent.get(&name).is_none() => null(),
+            _ => get(parent, key).map(Ref::to_tree),
+        }
     });
     let found = found.ok_or_else(|| {
         format!("copy operation does not apply: doc is missing from path: {from}: missing value")
@@ -171,6 +177,10 @@ fn copy(document: &mut Tree, operation: Ref<'_>, copied: &mut usize) -> Result<(
         ))
     })
     .map_err(|error| format!("error while adding value during copy: {error}"))
+}
+
+fn null() -> Result<Tree, String> {
+    Tree::from_json("null").map_err(|error| error.to_string())
 }
 
 fn test(document: &mut Tree, operation: Ref<'_>) -> Result<(), String> {
