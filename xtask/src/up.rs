@@ -80,7 +80,9 @@ fn start(knarr: &Path, host: &Host, arguments: &Arguments) -> Result<Api> {
         return Ok(api);
     }
     println!("==> starting the server");
-    process::run(host.command(knarr).arg("check")).context("this machine lacks something; see above")?;
+    let mut check = host.command(knarr);
+    check.arg("check").arg("--data-dir").arg(&arguments.data_dir);
+    process::run(&mut check).context("this machine lacks something; see above")?;
     let log = arguments.data_dir.join("server.log");
     let mut server = host.command("setsid");
     server.arg("--fork").arg(knarr).arg("server");

@@ -163,19 +163,14 @@ fn exact_name(selector: &str) -> Option<String> {
     })
 }
 
-/// A query string, decoded; the first value of a name counts, as in Go's `Values.Get`.
+/// A query string, decoded; the first value of a name counts, as in Go's `Values.Get`. How long it may be is the
+/// address's bound.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Query(Vec<(String, String)>);
 
-/// More parameters than any request of the API has; the rest is ignored.
-const MAX_PARAMETERS: usize = 256;
-
 impl Query {
     pub fn parse(text: &str) -> Self {
-        let pairs = text
-            .split('&')
-            .filter(|pair| !pair.is_empty())
-            .take(MAX_PARAMETERS);
+        let pairs = text.split('&').filter(|pair| !pair.is_empty());
         Self(
             pairs
                 .map(|pair| {

@@ -442,3 +442,34 @@ async fn a_configuration_is_applied_by_its_manager() {
         assert_eq!(status["message"], message);
     }
 }
+
+/// As upstream's `connecter.ConnectMethods()`: whoever may patch a subresource must not get a shell by it.
+#[tokio::test]
+async fn a_connection_is_asked_for_by_its_methods_alone() {
+    let api = Api::new().await;
+    let methods = ["GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS"];
+    for (subresource, taken) in [
+        ("exec", &methods[..2]),
+        ("attach", &methods[..2]),
+        ("portforward", &methods[..2]),
+        ("log", &methods[..1]),
+        ("proxy", &methods[..]),
+        ("proxy/a/page", &methods[..]),
+    ] {
+        for method in methods {
+            let path = format!("/api/v1/namespaces/default/pods/web/{subresource}");
+            let (code, text) = api.send(method.parse().unwrap(), &path, &[], "").await;
+            // Nothing connects in this test, which is what a request that gets through is told.
+            let expected = if taken.contains(&method) { 503 } else { 405 };
+            assert_eq!(code, expected, "{method} {subresource}: {text}");
+        }
+    }
+}
+
+#[test]
+fn every_word_of_a_query_is_kept() {
+    let words: Vec<String> = (0..1_000).map(|word| format!("command={word}")).collect();
+    let query = apiserver_endpoints::Query::parse(&format!("{}&stdout=true", words.join("&")));
+    assert_eq!(query.all("command").count(), 1_000);
+    assert_eq!(query.get("stdout"), Some("true"));
+}

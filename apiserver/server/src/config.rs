@@ -103,6 +103,9 @@ impl ServerConfig {
                 "--max-requests-inflight and --max-mutating-requests-inflight must be above 0".to_owned(),
             );
         }
+        if self.request_timeout.is_zero() {
+            problems.push("--request-timeout must be above 0s: no request could be answered".to_owned());
+        }
         if problems.is_empty() {
             Ok(())
         } else {

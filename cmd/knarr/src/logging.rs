@@ -1,6 +1,6 @@
 //! Log lines go to standard error; what ends a command is one line there.
 
-use std::io::Write;
+use std::io::{IsTerminal, Write};
 use tracing_subscriber::EnvFilter;
 
 /// Upstream's `-v`: 0 to 1 is info, 2 to 5 debug, more is trace of our own crates. `RUST_LOG` wins.
@@ -17,6 +17,7 @@ pub(crate) fn init(verbosity: u8) {
     tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(std::io::stderr)
+        .with_ansi(std::io::stderr().is_terminal())
         .with_target(false)
         .init();
 }

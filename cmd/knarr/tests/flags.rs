@@ -35,7 +35,7 @@ fn every_flag_of_the_server_is_heard() {
         "--cluster-domain=knarr.test".to_owned(),
         "--max-requests-inflight=7".to_owned(),
         "--max-mutating-requests-inflight=5".to_owned(),
-        "--request-timeout=9".to_owned(),
+        "--request-timeout=1m9s".to_owned(),
     ];
     let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
     let Some(server) = Server::start_with_or_skip("every_flag_of_the_server_is_heard", &flags) else {

@@ -16,6 +16,19 @@ pub enum Selection {
 }
 
 impl Selection {
+    /// The first word that names no controller.
+    pub fn unknown(&self) -> Option<&str> {
+        let words = match self {
+            Self::Default => return None,
+            Self::Only(words) | Self::Listed(words) => words,
+        };
+        let is_known = |word: &&String| {
+            let name = word.strip_prefix('-').unwrap_or(word);
+            name == "*" || rows().iter().any(|row| row.name == name)
+        };
+        words.iter().find(|word| !is_known(word)).map(String::as_str)
+    }
+
     fn includes(&self, name: &str, default: bool) -> bool {
         match self {
             Self::Default => default,

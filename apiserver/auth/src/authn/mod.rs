@@ -103,6 +103,12 @@ impl AuthenticatorChain {
     }
 }
 
+/// Takes the credentials out of a request that has been let in, so that nobody whom it is handed on to sees them.
+pub fn forget_credentials(headers: &mut HeaderMap) {
+    token::forget(headers);
+    request_header::forget(headers);
+}
+
 /// Everyone who proved an identity is in `system:authenticated`.
 pub(crate) fn authenticated(mut user: UserInfo) -> Authenticated {
     if !user.in_group(UserInfo::AUTHENTICATED) && !user.in_group(UserInfo::UNAUTHENTICATED) {

@@ -2,7 +2,7 @@
 
 use super::client_certificate::{AuthoritiesError, verifier, verify_chain};
 use super::{Authenticator, AuthnFuture, Credentials, Outcome, authenticated};
-use http::HeaderMap;
+use http::{HeaderMap, HeaderName};
 use machinery_meta::UserInfo;
 use rustls::crypto::CryptoProvider;
 use rustls::pki_types::CertificateDer;
@@ -12,6 +12,8 @@ use std::sync::Arc;
 use x509_parser::prelude::{FromDer, X509Certificate};
 
 const EXTRA_PREFIX: &str = "x-remote-extra-";
+/// What a front proxy says of the user beside its extras.
+const NAMES: [&str; 3] = ["x-remote-user", "x-remote-uid", "x-remote-group"];
 
 /// See the module.
 pub struct RequestHeader {
@@ -64,6 +66,18 @@ impl RequestHeader {
                 .filter_map(|one| one.as_str().ok())
                 .any(|name| self.allowed_names.iter().any(|allowed| allowed == name))
         })
+    }
+}
+
+/// Takes what a front proxy says of the user out of a request.
+pub(super) fn forget(headers: &mut HeaderMap) {
+    let said: Vec<HeaderName> = headers
+        .keys()
+        .filter(|name| NAMES.contains(&name.as_str()) || name.as_str().starts_with(EXTRA_PREFIX))
+        .cloned()
+        .collect();
+    for name in said {
+        headers.remove(name);
     }
 }
 

@@ -4,6 +4,8 @@ use super::*;
 use crate::jwt::SigningKey;
 use crate::testing::{Objects, block_on};
 use crate::token_request::{Account, BoundObjectReference, TokenIssuer, TokenRequestError, TokenRequestSpec};
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use http::HeaderValue;
 use jiff::SignedDuration;
 
@@ -205,4 +207,57 @@ fn requests_are_checked() {
         setup.issue(&bound("Job", "x", "")),
         Err(TokenRequestError::BadRequest(_))
     ));
+}
+
+#[test]
+fn a_browsers_token_is_read_once_and_handed_to_nobody() {
+    let setup = setup();
+    let token = setup.issue(&TokenRequestSpec::default()).unwrap();
+    let encoded = URL_SAFE_NO_PAD.encode(&token);
+    let own = format!("base64url.bearer.authorization.k8s.io.{encoded}");
+    let ask = |upgrade: bool, protocols: &[&str]| {
+        let mut headers = HeaderMap::new();
+        if upgrade {
+            headers.insert("upgrade", HeaderValue::from_static("WebSocket"));
+        }
+        for list in protocols {
+            headers.append("sec-websocket-protocol", list.parse().unwrap());
+        }
+        headers.insert("x-remote-user", HeaderValue::from_static("mallory"));
+        headers.insert("x-remote-extra-scopes", HeaderValue::from_static("all"));
+        let credentials = Credentials {
+            peer: None,
+            headers: &headers,
+            path: "/api",
+            now: now(),
+        };
+        let found = block_on(setup.chain.authenticate(&credentials)).map(|found| found.user.name);
+        forget_credentials(&mut headers);
+        let rest = headers
+            .get("sec-websocket-protocol")
+            .map(|rest| rest.to_str().unwrap().to_owned());
+        assert!(!headers.keys().any(|name| name.as_str().starts_with("x-remote")));
+        (found.map_err(|refusal| refusal.0), rest.unwrap_or_default())
+    };
+    let account = Ok("system:serviceaccount:a:sa".to_owned());
+    let both = format!("v5.channel.k8s.io, {own}");
+    assert_eq!(
+        ask(true, &[&both, "v4.channel.k8s.io"]),
+        (account, "v5.channel.k8s.io,v4.channel.k8s.io".to_owned())
+    );
+    for (protocols, why) in [
+        (vec![own.as_str()], "missing additional subprotocol"),
+        (
+            vec![own.as_str(), "x", own.as_str()],
+            "multiple base64.bearer.authorization tokens specified",
+        ),
+        (
+            vec!["base64url.bearer.authorization.k8s.io.?", "x"],
+            "invalid base64.bearer.authorization token encoding",
+        ),
+    ] {
+        assert_eq!(ask(true, &protocols).0, Err(why.to_owned()));
+    }
+    // What is no WebSocket brings no token there.
+    assert_eq!(ask(false, &[&both]).0, Ok("system:anonymous".to_owned()));
 }

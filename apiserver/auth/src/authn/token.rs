@@ -4,6 +4,7 @@ use super::{Authenticated, Authenticator, AuthnFuture, Credentials, Outcome, Ref
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use http::HeaderMap;
+use http::header::SEC_WEBSOCKET_PROTOCOL;
 use jiff::Timestamp;
 use parking_lot::Mutex;
 use ring::digest;
@@ -104,7 +105,7 @@ fn digest_of(token: &str) -> Digest {
 }
 
 /// The token of a request: `Authorization: Bearer`, or a WebSocket subprotocol where browsers cannot set headers.
-pub fn bearer_token(headers: &HeaderMap) -> Option<String> {
+fn bearer_token(headers: &HeaderMap) -> Result<Option<String>, Refusal> {
     let from_header = headers
         .get(http::header::AUTHORIZATION)
         .and_then(|value| value.to_str().ok())
@@ -115,16 +116,65 @@ pub fn bearer_token(headers: &HeaderMap) -> Option<String> {
                 .then(|| token.trim().to_owned())
                 .filter(|token| !token.is_empty())
         });
-    from_header.or_else(|| {
-        let protocols = headers
-            .get_all("sec-websocket-protocol")
-            .iter()
-            .filter_map(|value| value.to_str().ok());
-        let encoded = protocols
-            .flat_map(|list| list.split(','))
-            .find_map(|one| one.trim().strip_prefix(WEBSOCKET_PROTOCOL_PREFIX))?;
-        String::from_utf8(URL_SAFE_NO_PAD.decode(encoded).ok()?).ok()
-    })
+    match from_header {
+        Some(token) => Ok(Some(token)),
+        None => websocket_token(headers),
+    }
+}
+
+/// As upstream's `authentication/request/websocket/protocol.go`: one token, and a protocol beside it to answer with.
+fn websocket_token(headers: &HeaderMap) -> Result<Option<String>, Refusal> {
+    let refused = |why: &str| Err(Refusal(why.to_owned()));
+    let upgrades = headers.get(http::header::UPGRADE);
+    if !upgrades.is_some_and(|to| to.as_bytes().eq_ignore_ascii_case(b"websocket")) {
+        return Ok(None);
+    }
+    let protocols = websocket_protocols(headers);
+    let mut tokens = protocols
+        .iter()
+        .filter_map(|one| one.strip_prefix(WEBSOCKET_PROTOCOL_PREFIX));
+    let Some(encoded) = tokens.next() else {
+        return Ok(None);
+    };
+    if tokens.next().is_some() {
+        return refused("multiple base64.bearer.authorization tokens specified");
+    }
+    let Ok(decoded) = URL_SAFE_NO_PAD.decode(encoded) else {
+        return refused("invalid base64.bearer.authorization token encoding");
+    };
+    let Ok(token) = String::from_utf8(decoded) else {
+        return refused("invalid base64.bearer.authorization token");
+    };
+    if protocols.len() == 1 {
+        return refused("missing additional subprotocol");
+    }
+    Ok(Some(token).filter(|token| !token.is_empty()))
+}
+
+fn websocket_protocols(headers: &HeaderMap) -> Vec<&str> {
+    let lists = headers.get_all(SEC_WEBSOCKET_PROTOCOL).iter();
+    lists
+        .filter_map(|value| value.to_str().ok())
+        .flat_map(|list| list.split(',').map(str::trim))
+        .collect()
+}
+
+/// Takes the token out of a request that it has let in: nobody behind needs it, and what is proxied passes headers on.
+pub(super) fn forget(headers: &mut HeaderMap) {
+    headers.remove(http::header::AUTHORIZATION);
+    let protocols = websocket_protocols(headers);
+    let kept: Vec<&str> = protocols
+        .iter()
+        .copied()
+        .filter(|one| !one.starts_with(WEBSOCKET_PROTOCOL_PREFIX))
+        .collect();
+    if kept.len() == protocols.len() {
+        return;
+    }
+    match http::HeaderValue::from_str(&kept.join(",")) {
+        Ok(rest) => drop(headers.insert(SEC_WEBSOCKET_PROTOCOL, rest)),
+        Err(_) => drop(headers.remove(SEC_WEBSOCKET_PROTOCOL)),
+    }
 }
 
 impl Authenticator for TokenAuthenticators {
@@ -135,8 +185,9 @@ impl Authenticator for TokenAuthenticators {
     fn authenticate<'a>(&'a self, credentials: &'a Credentials<'a>) -> AuthnFuture<'a, Outcome> {
         Box::pin(async move {
             match bearer_token(credentials.headers) {
-                Some(token) => self.identify(&token, credentials.now).await,
-                None => Outcome::Pass,
+                Ok(Some(token)) => self.identify(&token, credentials.now).await,
+                Ok(None) => Outcome::Pass,
+                Err(refusal) => Outcome::Refused(refusal),
             }
         })
     }

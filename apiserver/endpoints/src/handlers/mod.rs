@@ -253,7 +253,10 @@ impl Endpoints {
             });
         };
         if sub.role == SubresourceRole::Connect {
-            return self.connect(call, &sub).await;
+            return match connects(&sub, &call) {
+                true => self.connect(call, &sub).await,
+                false => Err(RegistryError::MethodNotAllowed),
+            };
         }
         if call.info.parts.len() > 3 {
             return Err(RegistryError::NoSuchResource);
@@ -312,6 +315,15 @@ impl Endpoints {
             return Box::pin(pods::bind(self, call)).await;
         }
         write::review(self, call).await
+    }
+}
+
+/// Whether a connection may be asked for by this method. Proxies take every method, as their verbs say; those they have no
+/// verb for are of what stands behind them.
+fn connects(sub: &Subresource, call: &Call) -> bool {
+    match *call.request.method() {
+        Method::HEAD | Method::OPTIONS => sub.verbs.has(Verb::Delete),
+        _ => Verb::parse(&call.info.verb).is_some_and(|verb| sub.verbs.has(verb)),
     }
 }
 

@@ -5,7 +5,7 @@ use crate::exchange::{Exchange, Response};
 use crate::handler_chain::{Filter, Next};
 use crate::metrics::Metrics;
 use crate::server::Core;
-use apiserver_auth::authn::{AuthenticatorChain, Credentials, Refusal};
+use apiserver_auth::authn::{AuthenticatorChain, Credentials, Refusal, forget_credentials};
 use apiserver_registry::RegistryError;
 use futures::future::BoxFuture;
 use machinery_meta::UserInfo;
@@ -52,8 +52,7 @@ impl Filter for Authentication {
                 Ok(user) => {
                     metrics.authenticated(true);
                     exchange.context.user = user;
-                    // Nobody behind this filter needs the credentials.
-                    exchange.request.headers_mut().remove(http::header::AUTHORIZATION);
+                    forget_credentials(exchange.request.headers_mut());
                     next.run(exchange).await
                 }
                 Err(refusal) => {

@@ -1,6 +1,6 @@
 //! The flags of `knarr server`; upstream's names where upstream has them.
 
-use super::controllers::ControllerArguments;
+use super::controllers::{ControllerArguments, duration};
 use super::paths::Paths;
 use anyhow::{Context, bail};
 use apiserver_server::ServerConfig;
@@ -66,9 +66,9 @@ pub(crate) struct ServerArguments {
     pub(crate) etcd_certfile: Option<PathBuf>,
     #[arg(long, requires = "etcd_certfile")]
     pub(crate) etcd_keyfile: Option<PathBuf>,
-    /// Seconds between compactions of etcd; 0 leaves them to somebody else
-    #[arg(long, default_value_t = 300)]
-    pub(crate) etcd_compaction_interval: u64,
+    /// Time between compactions of etcd, such as 5m0s; 0s leaves them to somebody else
+    #[arg(long, value_parser = duration, default_value = "5m0s")]
+    pub(crate) etcd_compaction_interval: Duration,
     #[arg(long)]
     pub(crate) token_auth_file: Option<PathBuf>,
     #[arg(long)]
@@ -77,9 +77,9 @@ pub(crate) struct ServerArguments {
     pub(crate) max_requests_inflight: usize,
     #[arg(long, default_value_t = 200)]
     pub(crate) max_mutating_requests_inflight: usize,
-    /// Seconds a request may take that is no watch and no stream
-    #[arg(long, default_value_t = 60)]
-    pub(crate) request_timeout: u64,
+    /// Time a request may take that is no watch and no stream, such as 1m0s
+    #[arg(long, value_parser = duration, default_value = "1m0s")]
+    pub(crate) request_timeout: Duration,
 }
 
 fn port_range(text: &str) -> Result<(u16, u16), String> {
@@ -103,7 +103,7 @@ impl ServerArguments {
             audit_log_path: self.audit_log_path.clone(),
             max_requests_inflight: self.max_requests_inflight,
             max_mutating_requests_inflight: self.max_mutating_requests_inflight,
-            request_timeout: Duration::from_secs(self.request_timeout),
+            request_timeout: self.request_timeout,
             ..ServerConfig::default()
         };
         config.check()?;
@@ -140,7 +140,7 @@ impl ServerArguments {
             endpoints: self.etcd_servers.clone(),
             ca: read("--etcd-cafile", &self.etcd_cafile)?,
             identity: certificate.zip(key),
-            retention: Duration::from_secs(self.etcd_compaction_interval),
+            retention: self.etcd_compaction_interval,
         };
         let silent = || {
             format!(

@@ -2,7 +2,7 @@
 
 use anyhow::bail;
 use clap::Args;
-use cluster::ControllerConfig as Config;
+use cluster::{ControllerConfig as Config, Selection};
 use ipnet::IpNet;
 use jiff::SignedDuration;
 use std::time::Duration;
@@ -49,7 +49,7 @@ fn defaults() -> Config {
 }
 
 /// A duration as Go writes it: `50s`, `1m30s`.
-fn duration(text: &str) -> Result<Duration, String> {
+pub(super) fn duration(text: &str) -> Result<Duration, String> {
     let parsed = text.parse::<SignedDuration>().ok();
     let positive = parsed.and_then(|own| Duration::try_from(own).ok());
     positive.ok_or_else(|| "give a duration, as in 50s or 1m30s".to_owned())
@@ -64,6 +64,15 @@ fn rate(text: &str) -> Result<f64, String> {
 impl ControllerArguments {
     /// What the flags say together must make sense.
     pub(crate) fn check(&self) -> anyhow::Result<()> {
+        if let Some(word) = self.selection().unknown() {
+            bail!("--controllers: {word:?} is not in the list of known controllers");
+        }
+        if self.cluster_cidr.addr().is_ipv6() {
+            bail!(
+                "--cluster-cidr {}: nodes give their pods IPv4 addresses only",
+                self.cluster_cidr
+            );
+        }
         if self.unhealthy_zone_threshold > 1.0 {
             bail!(
                 "--unhealthy-zone-threshold {} is a share: give at most 1",
@@ -71,13 +80,18 @@ impl ControllerArguments {
             );
         }
         let (whole, part) = (self.cluster_cidr.prefix_len(), self.node_cidr_mask_size_ipv4);
-        if self.cluster_cidr.addr().is_ipv4() && !(whole..=32).contains(&part) {
+        if !(whole..=32).contains(&part) {
             bail!(
                 "--node-cidr-mask-size-ipv4 {part}: no part of --cluster-cidr {}",
                 self.cluster_cidr
             );
         }
         Ok(())
+    }
+
+    /// The controllers to run.
+    pub(crate) fn selection(&self) -> Selection {
+        Selection::Listed(self.controllers.clone())
     }
 
     /// Puts the flags into the controllers' settings.
@@ -131,7 +145,9 @@ mod tests {
             "--cluster-cidr=10.1.0.0/20",
         ];
         let mut config = Config::default();
-        parse(&flags).unwrap().apply(&mut config);
+        let parsed = parse(&flags).unwrap();
+        parsed.check().unwrap();
+        parsed.apply(&mut config);
         let expected = Config {
             cluster_cidr: "10.1.0.0/20".to_owned(),
             node_cidr_mask_size: 26,
@@ -152,7 +168,13 @@ mod tests {
         for flag in ["--node-monitor-grace-period=soon", "--node-eviction-rate=-1"] {
             assert!(parse(&[flag]).is_err(), "{flag}");
         }
-        for flag in ["--unhealthy-zone-threshold=55", "--node-cidr-mask-size-ipv4=8"] {
+        for flag in [
+            "--unhealthy-zone-threshold=55",
+            "--node-cidr-mask-size-ipv4=8",
+            "--cluster-cidr=fd00::/64",
+            "--controllers=deploymnet-controller",
+            "--controllers=*,-nosuch",
+        ] {
             assert!(parse(&[flag]).unwrap().check().is_err(), "{flag}");
         }
     }

@@ -15,7 +15,7 @@ pub(crate) use arguments::ServerArguments;
 use crate::logging;
 use anyhow::{Context, bail};
 use apiserver_storage::{LogOptions, LogStorage, Storage, StorageError};
-use cluster::{Cluster, Selection};
+use cluster::Cluster;
 use machinery_runtime::Runtime;
 use paths::Paths;
 use std::io::ErrorKind;
@@ -52,7 +52,7 @@ async fn serve(arguments: ServerArguments) -> anyhow::Result<()> {
         .runtime(runtime.clone())
         .storage(storage)
         .server(|settings| *settings = config)
-        .controllers(Selection::Listed(arguments.controllers.controllers.clone()))
+        .controllers(arguments.controllers.selection())
         .controller_config(|settings| arguments.controllers.apply(settings));
     if !arguments.disable_scheduler {
         builder = builder.scheduler();
