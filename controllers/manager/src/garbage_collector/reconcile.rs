@@ -103,7 +103,7 @@ impl Collector {
         if header.owners.is_empty() || header.is_deleting() {
             return Ok(Outcome::Done);
         }
-        self.judge(&node, &resource, &header, revision).await
+        self.judge(&resource, &header, revision).await
     }
 
     fn forget(&self, uid: &Uid) {
@@ -137,7 +137,6 @@ impl Collector {
     /// An object with owners: keep it while one is solid, else delete it.
     async fn judge(
         &self,
-        node: &Node,
         resource: &ApiResource,
         header: &ObjectHeader,
         revision: Revision,
@@ -160,8 +159,8 @@ impl Collector {
             return Ok(Outcome::Done);
         }
         let mut propagation = propagation_of(header);
-        if !waiting.is_empty() && !node.dependents.is_empty() {
-            let dependents = self.graph.dependents(&header.uid);
+        let dependents = self.graph.dependents(&header.uid);
+        if !waiting.is_empty() && !dependents.is_empty() {
             if dependents
                 .iter()
                 .any(|(_, dependent)| dependent.waits_for_dependents())

@@ -62,6 +62,35 @@ fn an_owner_gone_leaves_dependents_to_be_looked_at() {
 }
 
 #[test]
+fn what_an_owner_keeps_is_not_looked_at() {
+    let (graph, pods) = (Graph::default(), Arc::new(ApiResource::of::<Pod>()));
+    graph.seen(&pods, &object("parent", &[], None));
+    assert_eq!(graph.seen(&pods, &object("a", &[("parent", true)], None)), []);
+    // One more owner, whom nobody knows; then an owner that goes.
+    assert_eq!(
+        graph.seen(&pods, &object("a", &[("parent", true), ("other", false)], None)),
+        [look("other"), look("a")]
+    );
+    graph.seen(&pods, &object("parent", &[], Some("foregroundDeletion")));
+    assert_eq!(
+        graph.seen(&pods, &object("late", &[("parent", true)], None)),
+        [look("late")]
+    );
+}
+
+#[test]
+fn an_owner_elsewhere_is_no_owner() {
+    let (graph, pods) = (Graph::default(), Arc::new(ApiResource::of::<Pod>()));
+    let mut parent = (*object("parent", &[], None)).clone();
+    parent.key.namespace = "another".to_owned();
+    graph.seen(&pods, &Arc::new(parent));
+    assert_eq!(
+        graph.seen(&pods, &object("a", &[("parent", true)], None)),
+        [look("a")]
+    );
+}
+
+#[test]
 fn orphaning_and_unblocking() {
     let (graph, pods) = (Graph::default(), Arc::new(ApiResource::of::<Pod>()));
     graph.seen(&pods, &object("parent", &[], None));

@@ -62,10 +62,15 @@ impl ReplicaSetReconciler {
     fn snapshot(&self, set: &Set, settled: bool) -> Snapshot {
         let owned = self.pods.by_index(IndexName::CONTROLLER, &set.uid().0);
         let orphans = self.pods.by_index(PodView::ORPHANS, set.namespace());
+        // Only who has to go is ranked among them.
         let may_be_too_many = owned.len() + orphans.len() > usize::try_from(set.replicas).unwrap_or(0);
+        let siblings = if may_be_too_many {
+            self.siblings(set)
+        } else {
+            Vec::new()
+        };
         Snapshot {
-            // Only who has to go is ranked among them.
-            siblings: may_be_too_many.then(|| self.siblings(set)).unwrap_or_default(),
+            siblings,
             owned,
             orphans,
             settled,
