@@ -108,6 +108,7 @@ fn allowed() -> BTreeMap<&'static str, &'static [&'static str]> {
             &["machinery-meta", "machinery-api", "machinery-client"],
         ),
         ("apiserver-storage", &["machinery-meta"]),
+        ("apiserver-etcd-model", &[]),
         (
             "apiserver-registry",
             &[

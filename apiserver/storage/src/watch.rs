@@ -16,7 +16,7 @@ pub struct Event {
     pub key: Key,
     /// What is there since; nothing after a deletion.
     pub entry: Option<Arc<Entry>>,
-    /// What was there before; nothing before a creation. (On etcd also nothing when that is compacted.)
+    /// What was there before; nothing before a creation.
     pub previous: Option<Arc<Entry>>,
 }
 

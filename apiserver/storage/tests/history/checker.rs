@@ -2,12 +2,12 @@
 
 use crate::instance::Instance;
 use apiserver_storage::{
-    Entry, Event, Interest, LogStorage, ObjectHeader, Prefix, RangeOptions, ReadAt, Record, Revision,
+    Entry, Event, Interest, Key, LogStorage, ObjectHeader, Prefix, RangeOptions, ReadAt, Record, Revision,
     Storage, WatchRequest,
 };
 use bytes::Bytes;
 use parking_lot::Mutex;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// A key and what it became; nothing for a deletion.
@@ -16,10 +16,16 @@ pub(crate) type Change = (String, Option<String>);
 /// Everything that clients were told, and the order of changes as recoveries showed it.
 #[derive(Default)]
 pub(crate) struct Checker {
-    /// The change of revision `i + 1` is at `i`. Proven by recoveries, only ever grows.
-    log: Vec<Change>,
-    /// Changes that someone was shown.
-    seen: BTreeMap<u64, Change>,
+    /// The changes of a group share a revision (etcd); otherwise each has its own.
+    one_revision_per_group: bool,
+    /// Every change with its revision. Proven by recoveries, or told by who decides the order; only ever grows.
+    log: Vec<(u64, Change)>,
+    /// How far that goes.
+    proven: u64,
+    /// What each attempt's first change is in the log.
+    happened: BTreeMap<u64, usize>,
+    /// Changes that someone was shown: revision, key, and what it became.
+    seen: BTreeMap<(u64, String), Option<String>>,
     /// Some answer said that this revision has happened.
     shown: u64,
     /// The last revision that was acknowledged: reads that begin now must see it.
@@ -69,7 +75,14 @@ pub(crate) struct Counts {
     pub(crate) uncertain_lost: u64,
     pub(crate) reads: u64,
     pub(crate) told: u64,
-    pub(crate) from_log: u64,
+    /// Watches that began far behind.
+    pub(crate) catching_up: u64,
+    /// Positions beyond the last change that was told.
+    pub(crate) marks: u64,
+    /// Watches that went on where their stream had broken.
+    pub(crate) resumed: u64,
+    /// Who was told, rightly, to be too late.
+    pub(crate) too_late: u64,
     pub(crate) compacted: u64,
 }
 
@@ -81,7 +94,10 @@ impl Counts {
         self.uncertain_lost += other.uncertain_lost;
         self.reads += other.reads;
         self.told += other.told;
-        self.from_log += other.from_log;
+        self.catching_up += other.catching_up;
+        self.marks += other.marks;
+        self.resumed += other.resumed;
+        self.too_late += other.too_late;
         self.compacted += other.compacted;
     }
 }
@@ -125,9 +141,18 @@ fn attempt_of(text: &str) -> u64 {
 }
 
 impl Checker {
+    /// For an etcd, which begins at revision one.
+    pub(crate) fn on_etcd() -> Self {
+        Self {
+            one_revision_per_group: true,
+            proven: 1,
+            ..Self::default()
+        }
+    }
+
     /// How far the order of changes is proven.
     pub(crate) fn proven(&self) -> u64 {
-        self.log.len() as u64
+        self.proven
     }
 
     pub(crate) fn begin(&mut self, changes: Vec<Change>) -> u64 {
@@ -153,6 +178,11 @@ impl Checker {
         attempt.outcome = Outcome::Acknowledged;
         let told: Vec<Change> = events.iter().map(|event| change(event)).collect();
         assert_eq!(told, attempt.changes, "the answer is what was asked");
+        let revisions: Vec<u64> = events.iter().map(|event| event.revision.0).collect();
+        assert!(
+            self.is_group(&revisions),
+            "a group has the revisions {revisions:?}"
+        );
         for event in events {
             self.saw_change(event);
             self.acknowledged = self.acknowledged.max(event.revision.0);
@@ -178,10 +208,16 @@ impl Checker {
         self.saw(entry.revision.0, (entry.key.to_string(), Some(text(entry))));
     }
 
-    fn saw(&mut self, revision: u64, change: Change) {
+    fn saw(&mut self, revision: u64, (key, value): Change) {
         self.saw_revision(revision);
-        let known = self.seen.entry(revision).or_insert_with(|| change.clone());
-        assert_eq!(*known, change, "revision {revision} was told in two ways");
+        let known = self.seen.entry((revision, key)).or_insert_with(|| value.clone());
+        assert_eq!(*known, value, "revision {revision} was told in two ways");
+    }
+
+    /// Whether these are the revisions of one group.
+    fn is_group(&self, revisions: &[u64]) -> bool {
+        let step = u64::from(!self.one_revision_per_group);
+        revisions.windows(2).all(|pair| pair[1] == pair[0] + step)
     }
 
     pub(crate) fn saw_revision(&mut self, revision: u64) {
@@ -205,6 +241,17 @@ impl Checker {
         });
     }
 
+    /// What one key was.
+    pub(crate) fn read_one(&mut self, key: &Key, revision: Revision, entry: Option<&Arc<Entry>>) {
+        self.saw_revision(revision.0);
+        let found = entry.map(|entry| (key.to_string(), entry.revision.0, text(entry)));
+        self.reads.push(Read {
+            revision: revision.0,
+            prefix: key.to_string(),
+            found: found.into_iter().collect(),
+        });
+    }
+
     pub(crate) fn watching(&mut self, watch: Watch) -> u64 {
         let number = self.watches.len() as u64;
         self.watches.insert(number, watch);
@@ -219,65 +266,96 @@ impl Checker {
         }
         let watch = self.watches.get_mut(&number).unwrap();
         assert!(position.0 >= watch.position, "a position never goes back");
+        for event in events {
+            let (revision, mark) = (event.revision.0, watch.position);
+            assert!(
+                revision > mark,
+                "revision {revision} was told after the mark {mark}"
+            );
+            // Whether an object leaves a selection shows in what it was.
+            assert_eq!(
+                event.is_create(),
+                event.previous.is_none(),
+                "the past of revision {revision}"
+            );
+        }
+        let last = events.last().map_or(watch.position, |event| event.revision.0);
+        self.counts.marks += u64::from(position.0 > last);
         watch
             .told
             .extend(events.iter().map(|event| (event.revision.0, change(event))));
         watch.position = position.0;
     }
 
+    /// A watch goes on from its position: what it had of a group that was not told to the end is told again.
+    pub(crate) fn resume(&mut self, number: u64, position: Revision) {
+        self.counts.resumed += 1;
+        let watch = self.watches.get_mut(&number).unwrap();
+        watch.told.retain(|(revision, _)| *revision <= position.0);
+    }
+
     /// What a recovery found behind what was proven: it must be a run of whole attempts, and hold everything shown.
-    fn extend(&mut self, news: Vec<(u64, Change)>, current: u64) {
+    pub(crate) fn extend(&mut self, news: Vec<(u64, Change)>, current: u64) {
         let first = self.log.len();
         for (revision, change) in news {
-            assert_eq!(revision, self.proven() + 1, "the order has no holes");
-            self.log.push(change);
+            let of_group = self.one_revision_per_group && revision == self.proven;
+            assert!(of_group || revision == self.proven + 1, "the order has no holes");
+            self.proven = revision;
+            self.log.push((revision, change));
         }
-        assert_eq!(self.proven(), current, "every revision has its change");
+        assert_eq!(self.proven, current, "every revision has its change");
         assert!(
             current >= self.shown,
             "revision {} was shown, recovered {current}",
             self.shown
         );
-        for (revision, change) in &self.seen {
+        for ((revision, key), value) in &self.seen {
             assert_eq!(
-                self.at(*revision),
-                Some(change),
-                "revision {revision} is not what was shown"
+                self.at(*revision, key),
+                Some(value),
+                "{key} at revision {revision} is not what was shown"
             );
         }
         self.whole_attempts(first);
     }
 
-    fn at(&self, revision: u64) -> Option<&Change> {
-        self.log.get(usize::try_from(revision).unwrap().checked_sub(1)?)
+    fn at(&self, revision: u64, key: &str) -> Option<&Option<String>> {
+        let first = self.log.partition_point(|(at, _)| *at < revision);
+        let mut changes = self.log[first..].iter().take_while(|(at, _)| *at == revision);
+        let (_, (_, value)) = changes.find(|(_, (own, _))| own == key)?;
+        Some(value)
     }
 
     fn whole_attempts(&mut self, first: usize) {
-        let mut present = BTreeSet::new();
         for at in first..self.log.len() {
-            let Some(value) = &self.log[at].1 else { continue };
+            let (_, change) = &self.log[at];
+            let Some(value) = change.1.as_ref().filter(|_| is_ours(&change.0)) else {
+                continue;
+            };
             let number = attempt_of(value);
             let attempt = &self.attempts[&number];
             assert!(
                 attempt.outcome != Outcome::Refused,
                 "attempt {number} was refused and happened"
             );
-            let within = attempt.changes.iter().position(|change| *change == self.log[at]);
-            let start = at - within.unwrap_or_else(|| panic!("nobody asked for {:?}", self.log[at]));
+            let within = attempt.changes.iter().position(|known| known == change);
+            let start = at - within.unwrap_or_else(|| panic!("nobody asked for {change:?}"));
             let run = self.log.get(start..start + attempt.changes.len());
-            assert_eq!(run, Some(&attempt.changes[..]), "attempt {number} is not whole");
-            if attempt.outcome == Outcome::Uncertain && present.insert(number) {
-                self.counts.uncertain_kept += 1;
+            let run = run.unwrap_or_else(|| panic!("attempt {number} is not whole"));
+            let changes: Vec<&Change> = run.iter().map(|(_, change)| change).collect();
+            let revisions: Vec<u64> = run.iter().map(|(revision, _)| *revision).collect();
+            assert!(
+                changes.iter().copied().eq(&attempt.changes) && self.is_group(&revisions),
+                "attempt {number} is not whole"
+            );
+            match self.happened.insert(number, start) {
+                Some(other) => assert_eq!(other, start, "attempt {number} happened twice"),
+                None => self.counts.uncertain_kept += u64::from(attempt.outcome == Outcome::Uncertain),
             }
         }
-        let kept: BTreeSet<u64> = self
-            .log
-            .iter()
-            .filter_map(|(_, value)| Some(attempt_of(value.as_ref()?)))
-            .collect();
         for (number, attempt) in &mut self.attempts {
             let puts = attempt.changes.iter().any(|(_, value)| value.is_some());
-            if attempt.outcome == Outcome::Uncertain && puts && !kept.contains(number) {
+            if attempt.outcome == Outcome::Uncertain && puts && !self.happened.contains_key(number) {
                 // It did not happen, and from now on it may not.
                 attempt.outcome = Outcome::Refused;
                 self.counts.uncertain_lost += 1;
@@ -288,14 +366,9 @@ impl Checker {
     /// The state at a revision: key to revision and text.
     fn state(&self, revision: u64) -> BTreeMap<&str, (u64, &str)> {
         let mut state = BTreeMap::new();
-        for (at, (key, value)) in self
-            .log
-            .iter()
-            .enumerate()
-            .take(usize::try_from(revision).unwrap())
-        {
+        for (at, (key, value)) in self.log.iter().take_while(|(at, _)| *at <= revision) {
             match value {
-                Some(value) => state.insert(key.as_str(), (at as u64 + 1, value.as_str())),
+                Some(value) => state.insert(key.as_str(), (*at, value.as_str())),
                 None => state.remove(key.as_str()),
             };
         }
@@ -316,27 +389,43 @@ impl Checker {
         );
     }
 
-    fn check_watch(&self, watch: &Watch) {
+    /// Every change of interest after where a watch began, in order.
+    fn expected(&self, watch: &Watch) -> Vec<(u64, Change)> {
         let mut nodes: BTreeMap<&str, &str> = BTreeMap::new();
         let mut expected = Vec::new();
-        for (at, change) in self.log.iter().enumerate() {
-            let (revision, (key, value)) = (at as u64 + 1, change);
+        for (revision, change) in &self.log {
+            let (key, value) = change;
+            let Ok(parsed) = Key::parse(key) else { continue };
             let before = nodes.remove(key.as_str());
             let now = value.as_deref().map(node_of);
             nodes.extend(now.map(|now| (key.as_str(), now)));
-            let parsed = apiserver_storage::Key::parse(key).unwrap();
             let field = watch.interest.field.as_ref();
             let wanted = field.is_none_or(|(_, node)| before == Some(node) || now == Some(node));
-            let within = revision > watch.after && revision <= watch.position;
-            if within && wanted && watch.interest.target.covers(&parsed) {
-                expected.push((revision, change.clone()));
+            if *revision > watch.after && wanted && watch.interest.target.covers(&parsed) {
+                expected.push((*revision, change.clone()));
             }
         }
-        let after = watch.after;
-        assert_eq!(
-            watch.told, expected,
-            "a watch of {:?} after {after} to {}",
-            watch.interest, watch.position
+        expected
+    }
+
+    fn check_watch(&self, watch: &Watch) {
+        let (expected, position) = (self.expected(watch), watch.position);
+        let told = expected.len().min(watch.told.len());
+        let what = format!(
+            "a watch of {:?} after {} to {position}",
+            watch.interest, watch.after
+        );
+        assert_eq!(watch.told, expected[..told], "{what}");
+        let next = expected.get(told).map(|(revision, _)| *revision);
+        assert!(
+            next.is_none_or(|next| next > position),
+            "{what} has missed {next:?}"
+        );
+        // What is beyond the position is a part of a group, and the rest of it is still to come.
+        let last = watch.told.last().map(|(revision, _)| *revision);
+        assert!(
+            last.is_none_or(|last| last <= position || next == Some(last)),
+            "{what} is at {last:?}"
         );
     }
 
@@ -350,6 +439,11 @@ impl Checker {
         }
         self.counts.clone()
     }
+}
+
+/// Whether a client of ours wrote it: servers keep something in etcd too.
+fn is_ours(key: &str) -> bool {
+    key.starts_with('/')
 }
 
 pub(crate) fn change(event: &Event) -> Change {

@@ -1,9 +1,8 @@
 //! Who uses the store: writers, readers and watchers, all drawing from the seed.
 
 use crate::checker::{Change, Checker, Watch, record};
-use crate::instance::Instance;
 use apiserver_storage::{
-    Expect, Interest, Key, LogStorage, Op, Prefix, RangeOptions, ReadAt, Revision, Storage, StorageError,
+    Expect, Interest, Key, Op, Prefix, RangeOptions, ReadAt, Revision, Storage, StorageError, WatchCursor,
     WatchRequest, Write,
 };
 use machinery_runtime::Runtime;
@@ -14,33 +13,41 @@ use std::time::Duration;
 const CLIENTS: usize = 6;
 const WATCHERS: usize = 4;
 
-/// Starts everyone in the instance's scope; they end with it.
-pub(crate) fn start(runtime: &Runtime, instance: &Instance, checker: &Arc<Mutex<Checker>>) {
+/// Where the store is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Place {
+    /// In this process: it answers until it has ended. Only recoveries prove an order.
+    Here,
+    /// Behind a network: any request may be lost, any stream may break. The order is known without the store.
+    Remote,
+}
+
+/// Starts everyone in the scope of this runtime; they end with it.
+pub(crate) fn start(
+    runtime: &Runtime,
+    storage: &Arc<dyn Storage>,
+    place: Place,
+    checker: &Arc<Mutex<Checker>>,
+) {
     let client = Client {
         runtime: runtime.clone(),
-        storage: Arc::clone(&instance.storage),
+        storage: Arc::clone(storage),
+        place,
         checker: Arc::clone(checker),
     };
     for _ in 0..CLIENTS {
-        instance
-            .scope
-            .runtime()
-            .spawn("client", client.clone().act())
-            .detach();
+        runtime.spawn("client", client.clone().act()).detach();
     }
     for _ in 0..WATCHERS {
-        instance
-            .scope
-            .runtime()
-            .spawn("watcher", client.clone().watch())
-            .detach();
+        runtime.spawn("watcher", client.clone().watch()).detach();
     }
 }
 
 #[derive(Clone)]
 struct Client {
     runtime: Runtime,
-    storage: Arc<LogStorage>,
+    storage: Arc<dyn Storage>,
+    place: Place,
     checker: Arc<Mutex<Checker>>,
 }
 
@@ -145,21 +152,43 @@ impl Client {
             Err(StorageError::Conflict { current, .. }) => {
                 self.checker.lock().refuse(number, current.as_ref())
             }
-            Err(StorageError::Unavailable(_)) => return false,
+            Err(error) => return self.gone(&error),
+        }
+        true
+    }
+
+    /// The answer to a read, which fails only where a network can.
+    fn had<T>(&self, answer: Result<T, StorageError>) -> Option<T> {
+        match answer {
+            Ok(answer) => Some(answer),
+            Err(StorageError::Unavailable(_)) if self.place == Place::Remote => None,
             Err(other) => panic!("{other}"),
+        }
+    }
+
+    /// Who is told that a revision is compacted is told so rightly.
+    async fn too_late(&self, asked: Revision) -> bool {
+        if let Some(floor) = self.had(self.storage.compacted_revision().await) {
+            assert!(
+                asked < floor,
+                "{asked} is said to be compacted, the floor is {floor}"
+            );
+            self.checker.lock().counts.too_late += 1;
         }
         true
     }
 
     async fn get(&self, known: &mut Option<(Key, Revision)>) -> bool {
         let (key, acknowledged) = (self.key(), self.checker.lock().acknowledged);
-        let found = self.storage.get(&key, ReadAt::Latest).await.unwrap();
+        let Some(found) = self.had(self.storage.get(&key, ReadAt::Latest).await) else {
+            return true;
+        };
         assert!(
             found.revision.0 >= acknowledged,
             "a read misses what was acknowledged"
         );
         let mut checker = self.checker.lock();
-        checker.saw_revision(found.revision.0);
+        checker.read_one(&key, found.revision, found.entry.as_ref());
         if let Some(entry) = &found.entry {
             checker.saw_entry(entry);
             *known = Some((key, entry.revision));
@@ -167,14 +196,16 @@ impl Client {
         true
     }
 
-    /// Page by page, slowly: it must be one list all the same.
+    /// Whole, or page by page, slowly: it must be one list all the same.
     async fn list(&self) -> bool {
         let (prefix, acknowledged) = (self.prefix(), self.checker.lock().acknowledged);
         let mut options = RangeOptions {
-            limit: 3,
+            limit: [0, 3, 3][usize::try_from(self.draw(3)).unwrap()],
             ..RangeOptions::default()
         };
-        let first = self.storage.range(&prefix, &options).await.unwrap();
+        let Some(first) = self.had(self.storage.range(&prefix, &options).await) else {
+            return true;
+        };
         assert!(
             first.revision.0 >= acknowledged,
             "a list misses what was acknowledged"
@@ -190,7 +221,7 @@ impl Client {
                     remaining = page.remaining;
                     entries.extend(page.entries);
                 }
-                Err(StorageError::Compacted { .. }) => return true,
+                Err(StorageError::Compacted { .. }) => return self.too_late(first.revision).await,
                 Err(error) => return self.gone(&error),
             }
         }
@@ -198,11 +229,19 @@ impl Client {
         true
     }
 
-    /// A list of the past.
+    /// The floor and the last revision.
+    async fn bounds(&self) -> Option<(Revision, Revision)> {
+        let floor = self.had(self.storage.compacted_revision().await)?;
+        Some((floor, self.had(self.storage.current_revision().await)?))
+    }
+
+    /// A list of the past, sometimes of what is no longer there.
     async fn look_back(&self) -> bool {
-        let (prefix, current) = (self.prefix(), self.storage.current_revision().await.unwrap());
-        let floor = self.storage.compacted_revision().await.unwrap();
-        let at = Revision(floor.0 + self.draw(current.0 - floor.0 + 1));
+        let (prefix, Some((floor, current))) = (self.prefix(), self.bounds().await) else {
+            return true;
+        };
+        let from = floor.0.saturating_sub(3).max(1).min(current.0);
+        let at = Revision(from + self.draw(current.0 - from + 1));
         let options = RangeOptions {
             at: ReadAt::Exact(at),
             ..RangeOptions::default()
@@ -210,34 +249,44 @@ impl Client {
         match self.storage.range(&prefix, &options).await {
             Ok(page) => {
                 assert_eq!(page.revision, at);
+                assert!(at >= floor, "{at} was read, the floor is {floor}");
                 self.checker.lock().read(&prefix, at, &page.entries);
                 true
             }
-            Err(StorageError::Compacted { .. }) => true,
+            Err(StorageError::Compacted { .. }) => self.too_late(at).await,
             Err(error) => self.gone(&error),
         }
     }
 
-    /// Only what is proven is given up, so that the checker never misses a change.
+    /// Where only recoveries prove an order, only what is proven is given up, so that the checker never misses a change.
     async fn compact(&self) -> bool {
-        let proven = self.checker.lock().proven();
+        let proven = match self.place {
+            Place::Here => self.checker.lock().proven(),
+            Place::Remote => match self.had(self.storage.current_revision().await) {
+                Some(current) => current.0,
+                None => return true,
+            },
+        };
         let floor = Revision(proven.saturating_sub(self.draw(20)));
-        match self.storage.compact(floor).await {
-            Ok(()) => {
-                self.checker.lock().counts.compacted += 1;
-                true
-            }
-            Err(error) => self.gone(&error),
+        if let Err(error) = self.storage.compact(floor).await {
+            return self.gone(&error);
         }
+        self.checker.lock().counts.compacted += 1;
+        let found = self.had(self.storage.compacted_revision().await);
+        assert!(
+            found.is_none_or(|found| found >= floor),
+            "compacted to {floor}, {found:?} is said"
+        );
+        true
     }
 
-    /// An error is only right when the store has ended.
+    /// An error is only right when the store has ended, or cannot be reached. Whether to go on.
     fn gone(&self, error: &StorageError) -> bool {
         assert!(
             matches!(error, StorageError::Unavailable(_) | StorageError::Io { .. }),
             "{error}"
         );
-        false
+        self.place == Place::Remote
     }
 
     fn interest(&self) -> Interest {
@@ -251,53 +300,68 @@ impl Client {
     /// Watches from somewhere, slowly, and begins again somewhere else now and then.
     async fn watch(self) {
         loop {
-            let floor = self.storage.compacted_revision().await.unwrap().0;
-            let current = self.storage.current_revision().await.unwrap().0;
-            let after = floor + self.draw(current - floor + 1);
-            // Far more than the history in memory holds.
-            self.checker.lock().counts.from_log += u64::from(current - after > 12);
-            let interest = self.interest();
-            let request = WatchRequest {
-                interests: vec![interest.clone()],
-                after: Revision(after),
-            };
-            let watch = Watch {
-                after,
-                interest,
-                told: Vec::new(),
-                position: after,
-            };
-            match self.storage.watch(request).await {
-                Ok(cursor) => {
-                    if !self.follow(cursor, watch).await {
-                        return;
-                    }
-                }
-                Err(StorageError::Compacted { .. }) => {}
-                Err(error) => {
-                    self.gone(&error);
+            if let Some((floor, current)) = self.bounds().await {
+                let after = Revision(floor.0 + self.draw(current.0.saturating_sub(floor.0) + 1));
+                // Far more than the history in memory holds, or than a stream tells at once.
+                self.checker.lock().counts.catching_up += u64::from(current.0 - after.0 > 12);
+                if !self.watch_after(after).await {
                     return;
                 }
+            }
+            if self.place == Place::Remote {
+                self.rest(2_000).await;
             }
         }
     }
 
-    async fn follow(&self, mut cursor: Box<dyn apiserver_storage::WatchCursor>, watch: Watch) -> bool {
-        let number = self.checker.lock().watching(watch);
-        for _ in 0..self.draw(12) {
+    async fn watch_after(&self, after: Revision) -> bool {
+        let interest = self.interest();
+        match self.open(&interest, after).await {
+            Ok(cursor) => {
+                let watch = Watch {
+                    after: after.0,
+                    interest: interest.clone(),
+                    told: Vec::new(),
+                    position: after.0,
+                };
+                let number = self.checker.lock().watching(watch);
+                self.follow(cursor, &interest, number).await
+            }
+            Err(StorageError::Compacted { .. }) => self.too_late(after).await,
+            Err(error) => self.gone(&error),
+        }
+    }
+
+    async fn open(&self, interest: &Interest, after: Revision) -> Result<Box<dyn WatchCursor>, StorageError> {
+        let interests = vec![interest.clone()];
+        self.storage.watch(WatchRequest { interests, after }).await
+    }
+
+    /// Where its stream breaks, a watch goes on from its position.
+    async fn follow(&self, mut cursor: Box<dyn WatchCursor>, interest: &Interest, number: u64) -> bool {
+        let (bites, patience) = match self.place {
+            Place::Here => (12, Duration::from_millis(3)),
+            Place::Remote => (40, Duration::from_millis(10)),
+        };
+        for _ in 0..self.draw(bites) {
             let most = usize::try_from(1 + self.draw(5)).unwrap();
-            let batch = self
-                .runtime
-                .timeout(Duration::from_millis(3), cursor.next_batch(most))
-                .await;
-            let events = match batch {
-                Err(_) => Vec::new(),
-                Ok(Ok(events)) => events,
-                Ok(Err(StorageError::Compacted { .. })) => return true,
-                Ok(Err(error)) => return self.gone(&error),
-            };
+            let batch = self.runtime.timeout(patience, cursor.next_batch(most)).await;
             let position = cursor.position();
-            self.checker.lock().told(number, &events, position);
+            match batch.unwrap_or(Ok(Vec::new())) {
+                Ok(events) => self.checker.lock().told(number, &events, position),
+                Err(StorageError::Compacted { .. }) => return self.too_late(position).await,
+                Err(error) => {
+                    if !self.gone(&error) {
+                        return false;
+                    }
+                    match self.open(interest, position).await {
+                        Ok(next) => cursor = next,
+                        Err(StorageError::Compacted { .. }) => return self.too_late(position).await,
+                        Err(error) => return self.gone(&error),
+                    }
+                    self.checker.lock().resume(number, position);
+                }
+            }
             self.rest(8_000).await;
         }
         true

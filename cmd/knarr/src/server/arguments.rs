@@ -141,6 +141,7 @@ impl ServerArguments {
             ca: read("--etcd-cafile", &self.etcd_cafile)?,
             identity: certificate.zip(key),
             retention: self.etcd_compaction_interval,
+            ..EtcdOptions::default()
         };
         let silent = || {
             format!(

@@ -50,7 +50,12 @@ impl EtcdCursor {
     fn take(&mut self, answer: &WatchResponse) -> Result<(), StorageError> {
         if answer.compact_revision() != 0 {
             let (asked, compacted) = (self.received, unsigned(answer.compact_revision()));
-            return Err(StorageError::Compacted { asked, compacted });
+            if asked < compacted {
+                return Err(StorageError::Compacted { asked, compacted });
+            }
+            // A member restored from a snapshot goes by the last event of a watch, not by the marks it has had since.
+            let why = "etcd gave up a watch that is not behind".to_owned();
+            return Err(StorageError::Unavailable(why));
         }
         if answer.canceled() {
             return Err(StorageError::Unavailable(format!(
@@ -135,17 +140,17 @@ fn common(interests: &[Interest]) -> Common {
 fn event(remote: &Remote, told: &etcd_client::Event, kv: &KeyValue, key: Key) -> Result<Event, StorageError> {
     let previous = told.prev_kv().map(|kv| remote.entry(kv)).transpose()?;
     let revision = unsigned(kv.mod_revision());
-    let entry = match told.event_type() {
-        EventType::Put => Some(remote.entry(kv)?),
-        EventType::Delete if previous.is_none() => {
-            // What was deleted is compacted, and a deletion is told with the object as it was.
-            return Err(StorageError::Compacted {
-                asked: revision,
-                compacted: revision,
-            });
-        }
-        EventType::Delete => None,
-    };
+    let is_put = told.event_type() == EventType::Put;
+    let creates = is_put && kv.create_revision() == kv.mod_revision();
+    if previous.is_none() && !creates {
+        // etcd looks for what was there when it sends, and leaves it out when that is compacted by then. Without it
+        // nobody can say whether an object has left a selection.
+        return Err(StorageError::Compacted {
+            asked: Revision(revision.0.saturating_sub(1)),
+            compacted: revision,
+        });
+    }
+    let entry = if is_put { Some(remote.entry(kv)?) } else { None };
     Ok(Event {
         revision,
         key,

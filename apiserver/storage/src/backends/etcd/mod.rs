@@ -7,6 +7,7 @@
 mod compactor;
 mod cursor;
 mod leases;
+mod options;
 mod remote;
 #[cfg(test)]
 mod tests;
@@ -19,55 +20,56 @@ use crate::{
 use async_trait::async_trait;
 use cursor::EtcdCursor;
 use etcd_client::{
-    Certificate, Compare, CompareOp, ConnectOptions, DeleteOptions, GetOptions, Identity, KvClient,
-    PutOptions, TlsOptions, Txn, TxnOp, TxnOpResponse,
+    BalancedChannelBuilder, Client, Compare, CompareOp, DeleteOptions, GetOptions, KvClient, PutOptions, Txn,
+    TxnOp, TxnOpResponse,
 };
 use leases::Leases;
 use machinery_meta::Revision;
 use machinery_runtime::{Runtime, Scope};
+pub use options::EtcdOptions;
 use remote::{Remote, failed, number};
 use std::sync::Arc;
 use std::time::Duration;
-
-/// How etcd is reached.
-#[derive(Debug, Clone, Default)]
-pub struct EtcdOptions {
-    /// `http://` or `https://` and the address of each member (`--etcd-servers`).
-    pub endpoints: Vec<String>,
-    /// PEM of the authority that signed the servers' certificates (`--etcd-cafile`).
-    pub ca: Option<Vec<u8>>,
-    /// PEM of our certificate and its key (`--etcd-certfile`, `--etcd-keyfile`).
-    pub identity: Option<(Vec<u8>, Vec<u8>)>,
-    /// How long changes are kept before they are compacted; never when zero (`--etcd-compaction-interval`).
-    pub retention: Duration,
-}
 
 /// Storage in etcd.
 #[derive(Debug)]
 pub struct EtcdStorage {
     remote: Remote,
     leases: Leases,
+    range_chunk: usize,
     scope: Scope,
+    /// Below the scope: writes that were taken up.
+    writes: Scope,
 }
 
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
-const KEEP_ALIVE: Duration = Duration::from_secs(30);
-const KEEP_ALIVE_TIMEOUT: Duration = Duration::from_secs(10);
-/// Entries asked for at once; a longer list is read in several requests at one revision.
-const RANGE_CHUNK: usize = 500;
+/// How often a list of now is begun again because a compaction overtook it.
+const LIST_ATTEMPTS: usize = 5;
+/// How long closing waits for writes that were taken up.
+const FINISH_WITHIN: Duration = Duration::from_secs(5);
 
 impl EtcdStorage {
     /// Connects. It is not an error that no member answers yet; requests then say so.
     pub async fn connect(runtime: &Runtime, options: &EtcdOptions) -> Result<Self, StorageError> {
-        let mut connect = ConnectOptions::new()
-            .with_connect_timeout(CONNECT_TIMEOUT)
-            .with_keep_alive(KEEP_ALIVE, KEEP_ALIVE_TIMEOUT);
-        if options.ca.is_some() || options.identity.is_some() {
-            connect = connect.with_tls(tls(options));
-        }
-        let client = etcd_client::Client::connect(&options.endpoints, Some(connect))
-            .await
-            .map_err(failed)?;
+        let client = Client::connect(&options.endpoints, Some(options.how())).await;
+        Ok(Self::over(runtime, client.map_err(failed)?, options))
+    }
+
+    /// The same over a transport of the caller's, which stands for the connections to every endpoint.
+    pub async fn connect_through<T>(
+        runtime: &Runtime,
+        options: &EtcdOptions,
+        transport: T,
+    ) -> Result<Self, StorageError>
+    where
+        T: BalancedChannelBuilder,
+        etcd_client::Error: From<T::Error>,
+    {
+        let (endpoints, how) = (&options.endpoints, options.how());
+        let client = Client::connect_with_balanced_channel(endpoints, Some(how), transport).await;
+        Ok(Self::over(runtime, client.map_err(failed)?, options))
+    }
+
+    fn over(runtime: &Runtime, client: Client, options: &EtcdOptions) -> Self {
         let scope = runtime.child_scope();
         let remote = Remote::new(client, scope.runtime().cancellation_token());
         if !options.retention.is_zero() {
@@ -75,11 +77,13 @@ impl EtcdStorage {
             let task = compactor::run(own, remote.clone(), retention);
             scope.runtime().spawn("etcd compaction", task).detach();
         }
-        Ok(Self {
+        Self {
             remote,
             leases: Leases::default(),
+            range_chunk: options.range_chunk.max(1),
+            writes: scope.runtime().child_scope(),
             scope,
-        })
+        }
     }
 
     fn kv(&self) -> Result<KvClient, StorageError> {
@@ -198,6 +202,42 @@ impl EtcdStorage {
         Ok((entries, revision, left))
     }
 
+    /// A range at one revision, in as many requests as it takes.
+    async fn read_range(&self, prefix: &Prefix, options: &RangeOptions) -> Result<Page, StorageError> {
+        let asked = self.at(options.at).await?;
+        let after = options
+            .start_after
+            .as_ref()
+            .filter(|key| key.as_str() > prefix.as_str());
+        let mut start = after.map_or_else(|| prefix.as_str().as_bytes().to_vec(), following);
+        let mut page = Page {
+            entries: Vec::new(),
+            revision: asked,
+            remaining: 0,
+        };
+        loop {
+            let wanted = if options.limit == 0 {
+                self.range_chunk
+            } else {
+                options.limit - page.entries.len()
+            };
+            let chunk = self
+                .chunk(start, prefix, page.revision, wanted.min(self.range_chunk))
+                .await;
+            let (entries, revision, left) = match chunk {
+                Ok(chunk) => chunk,
+                Err(error) => return Err(self.explain(error, page.revision).await),
+            };
+            page.entries.extend(entries);
+            (page.revision, page.remaining) = (revision, left);
+            let full = options.limit != 0 && page.entries.len() >= options.limit;
+            match page.entries.last() {
+                Some(last) if left > 0 && !full => start = following(&last.key),
+                _ => return Ok(page),
+            }
+        }
+    }
+
     async fn at(&self, at: ReadAt) -> Result<Revision, StorageError> {
         let asked = match at {
             ReadAt::Latest => return Ok(Revision::ZERO),
@@ -224,17 +264,6 @@ impl EtcdStorage {
             other => other,
         }
     }
-}
-
-fn tls(options: &EtcdOptions) -> TlsOptions {
-    let mut tls = TlsOptions::new();
-    if let Some(ca) = &options.ca {
-        tls = tls.ca_certificate(Certificate::from_pem(ca));
-    }
-    if let Some((certificate, key)) = &options.identity {
-        tls = tls.identity(Identity::from_pem(certificate, key));
-    }
-    tls
 }
 
 fn comparison(write: &Write) -> Option<Compare> {
@@ -271,38 +300,14 @@ impl Storage for EtcdStorage {
     }
 
     async fn range(&self, prefix: &Prefix, options: &RangeOptions) -> Result<Page, StorageError> {
-        let asked = self.at(options.at).await?;
-        let after = options
-            .start_after
-            .as_ref()
-            .filter(|key| key.as_str() > prefix.as_str());
-        let mut start = after.map_or_else(|| prefix.as_str().as_bytes().to_vec(), following);
-        let mut page = Page {
-            entries: Vec::new(),
-            revision: asked,
-            remaining: 0,
-        };
-        loop {
-            let wanted = if options.limit == 0 {
-                RANGE_CHUNK
-            } else {
-                options.limit - page.entries.len()
-            };
-            let chunk = self
-                .chunk(start, prefix, page.revision, wanted.min(RANGE_CHUNK))
-                .await;
-            let (entries, revision, left) = match chunk {
-                Ok(chunk) => chunk,
-                Err(error) => return Err(self.explain(error, page.revision).await),
-            };
-            page.entries.extend(entries);
-            (page.revision, page.remaining) = (revision, left);
-            let full = options.limit != 0 && page.entries.len() >= options.limit;
-            match page.entries.last() {
-                Some(last) if left > 0 && !full => start = following(&last.key),
-                _ => return Ok(page),
+        for _ in 1..LIST_ATTEMPTS {
+            match self.read_range(prefix, options).await {
+                // Nobody asked for the revision that the first part happened to be read at.
+                Err(StorageError::Compacted { .. }) if !matches!(options.at, ReadAt::Exact(_)) => {}
+                answer => return answer,
             }
         }
+        self.read_range(prefix, options).await
     }
 
     async fn count(&self, prefix: &Prefix) -> Result<u64, StorageError> {
@@ -329,7 +334,7 @@ impl Storage for EtcdStorage {
         let mut client = self.kv()?;
         // In a task of its own: a caller that goes away does not stop a write halfway.
         let sent = self
-            .scope
+            .writes
             .runtime()
             .spawn("etcd write", async move { client.txn(transaction).await });
         let stopped = |_| StorageError::Unavailable("storage is closed".to_owned());
@@ -381,6 +386,13 @@ impl Storage for EtcdStorage {
     }
 
     async fn close(&self) {
+        self.remote.close();
+        let finished = self.scope.runtime().timeout(FINISH_WITHIN, self.writes.drained());
+        if finished.await.is_err() {
+            tracing::warn!(
+                "etcd has not answered for every write; storage is closed without knowing of them"
+            );
+        }
         self.scope.stopped().await;
     }
 }

@@ -6,6 +6,7 @@ use machinery_meta::Revision;
 use machinery_runtime::CancellationToken;
 use std::fmt;
 use std::future::Future;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 /// A connection that ends with its storage.
@@ -13,6 +14,8 @@ use std::sync::{Arc, OnceLock};
 pub(super) struct Remote {
     pub(super) client: Client,
     codec: Arc<OnceLock<Arc<dyn RecordCodec>>>,
+    /// The floor as it was found last; it only rises.
+    floor: Arc<AtomicU64>,
     closed: CancellationToken,
 }
 
@@ -20,12 +23,15 @@ pub(super) struct Remote {
 const MAX_ANSWER_BYTES: usize = i32::MAX as usize;
 /// No key begins with a zero byte, so nothing is ever found here.
 const NOWHERE: &[u8] = &[0];
+/// Where an empty etcd begins.
+const FIRST_REVISION: u64 = 1;
 
 impl Remote {
     pub(super) fn new(client: Client, closed: CancellationToken) -> Self {
         Self {
             client,
             codec: Arc::default(),
+            floor: Arc::new(AtomicU64::new(FIRST_REVISION)),
             closed,
         }
     }
@@ -92,24 +98,34 @@ impl Remote {
         Ok(revision(answer.header()))
     }
 
-    /// The floor. etcd tells it only to who asks for something below it.
+    /// The floor. No request asks for it, and a member that is behind may not know it yet; but every linearizable read
+    /// of an older revision is refused, so halving finds it.
     pub(super) async fn compacted(&self) -> Result<Revision, StorageError> {
-        let first = GetOptions::new().with_revision(1);
-        match self.waiting(self.kv()?.get(NOWHERE, Some(first))).await {
-            Ok(_) => return Ok(Revision::ZERO),
-            Err(StorageError::Compacted { .. }) => {}
-            Err(other) => return Err(other),
+        let known = self.floor.load(Ordering::Relaxed);
+        if self.is_kept(Revision(known)).await? {
+            return Ok(Revision(known));
         }
-        let options = WatchOptions::new().with_start_revision(1);
-        let mut stream = self
-            .waiting(self.watch_client().watch(NOWHERE, Some(options)))
-            .await?;
-        while let Some(answer) = self.waiting(stream.message()).await? {
-            if answer.compact_revision() != 0 {
-                return Ok(unsigned(answer.compact_revision()));
+        let (mut gone, mut kept) = (known, self.current().await?.0);
+        while gone + 1 < kept {
+            let middle = gone + (kept - gone) / 2;
+            if self.is_kept(Revision(middle)).await? {
+                kept = middle;
+            } else {
+                gone = middle;
             }
         }
-        Err(StorageError::Unavailable("etcd ended a watch".to_owned()))
+        self.floor.fetch_max(kept, Ordering::Relaxed);
+        Ok(Revision(kept))
+    }
+
+    /// Whether a revision can still be read.
+    async fn is_kept(&self, revision: Revision) -> Result<bool, StorageError> {
+        let options = GetOptions::new().with_revision(number(revision));
+        match self.waiting(self.kv()?.get(NOWHERE, Some(options))).await {
+            Ok(_) => Ok(true),
+            Err(StorageError::Compacted { .. }) => Ok(false),
+            Err(other) => Err(other),
+        }
     }
 
     pub(super) async fn reached(&self, revision: Revision) -> Result<(), StorageError> {
@@ -121,11 +137,19 @@ impl Remote {
             .with_start_revision(number(revision));
         let mut stream = self.waiting(self.watch_client().watch("", Some(options))).await?;
         while let Some(answer) = self.waiting(stream.message()).await? {
-            if !answer.events().is_empty() {
+            // What has been compacted meanwhile has happened.
+            if !answer.events().is_empty() || answer.compact_revision() != 0 {
                 return Ok(());
+            } else if answer.canceled() {
+                break;
             }
         }
         Err(StorageError::Unavailable("etcd ended a watch".to_owned()))
+    }
+
+    /// Refuses whatever comes from now on, and ends what waits.
+    pub(super) fn close(&self) {
+        self.closed.cancel();
     }
 }
 

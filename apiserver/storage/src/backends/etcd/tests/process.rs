@@ -1,44 +1,17 @@
-//! The suite against a real etcd, when one has been built (`cargo xtask tools`).
+//! A real etcd, where one has been built (`cargo xtask tools`).
 
-use super::{EtcdOptions, EtcdStorage};
-use crate::suite::{self, Subject};
-use crate::{Key, Record, RecordCodec, Storage};
-use machinery_runtime::Runtime;
 use std::io::Write;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
-use std::sync::Arc;
-use std::time::Duration;
 
-/// The three parts with a mark between them; the header is made from the text again.
-#[derive(Debug)]
-struct TextCodec;
-
-impl RecordCodec for TextCodec {
-    fn encode(&self, _: &Key, record: &Record) -> Result<Vec<u8>, String> {
-        Ok(record.parts.join(&0x1f))
-    }
-
-    fn decode(&self, _: &Key, value: &[u8]) -> Result<Record, String> {
-        let text = std::str::from_utf8(value).map_err(|error| error.to_string())?;
-        let mut parts = text.splitn(3, '\u{1f}').skip(1);
-        let (head, value) = (parts.next().ok_or("no head")?, parts.next().ok_or("no value")?);
-        let field = |name: &str| {
-            head.split(';')
-                .find_map(|pair| pair.strip_prefix(name))
-                .ok_or("no field")
-        };
-        Ok(suite::record(field("name=")?, field("node=")?, value))
-    }
-}
-
-struct Etcd {
+/// Ends with the test.
+pub(super) struct Process {
     process: Child,
-    endpoint: String,
+    pub(super) endpoint: String,
     _dir: tempfile::TempDir,
 }
 
-impl Drop for Etcd {
+impl Drop for Process {
     fn drop(&mut self) {
         drop(self.process.kill());
         drop(self.process.wait());
@@ -65,8 +38,8 @@ fn free_port() -> u16 {
     listener.local_addr().unwrap().port()
 }
 
-impl Etcd {
-    fn start() -> Option<Self> {
+impl Process {
+    pub(super) fn start() -> Option<Self> {
         let Some(binary) = binary() else {
             // Past the harness, which keeps what a test prints to itself.
             let why =
@@ -113,34 +86,4 @@ impl Etcd {
             _dir: dir,
         })
     }
-
-    async fn storage(&self, runtime: &Runtime) -> EtcdStorage {
-        let options = EtcdOptions {
-            endpoints: vec![self.endpoint.clone()],
-            ..EtcdOptions::default()
-        };
-        loop {
-            let storage = EtcdStorage::connect(runtime, &options).await;
-            if let Ok(storage) = storage
-                && storage.remote.current().await.is_ok()
-            {
-                storage.interpret_with(Arc::new(TextCodec));
-                return storage;
-            }
-            runtime.sleep(Duration::from_millis(20)).await;
-        }
-    }
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_suite_on_a_real_etcd() {
-    let Some(etcd) = Etcd::start() else { return };
-    let runtime = Runtime::real();
-    let storage = Arc::new(etcd.storage(&runtime).await);
-    suite::all(&Subject {
-        storage,
-        runtime,
-        one_revision_per_group: true,
-    })
-    .await;
 }

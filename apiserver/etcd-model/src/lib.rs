@@ -1,0 +1,119 @@
+//! An etcd in memory, for tests: etcd's messages, its answers, and no more than it promises.
+//!
+//! [`Etcd::transport`] stands where `etcd-client` has its connections, so the product's own code and the real client
+//! above it are what runs. A request is decoded by tonic's server half ([`serve`]); a write is agreed on and applied by
+//! every member in its own time ([`members`], [`store`]); a watch is a stream of its own ([`stream`], [`watchers`]).
+//! With a simulated runtime the seed decides the [`Weather`]: delays, lost answers, broken streams, members that are
+//! behind or cut off, slow readers that become victims, and who is too late for a compaction.
+//!
+//! What it does not know it refuses by name. That it is honest is shown beside the backend that uses it: the same
+//! operations on a real etcd get the same answers.
+
+mod members;
+mod messages;
+mod refusals;
+mod serve;
+mod signal;
+mod store;
+mod stream;
+mod watchers;
+mod weather;
+
+pub use weather::Weather;
+
+use etcd_client::{BalancedChannelBuilder, Channel};
+use machinery_runtime::{Runtime, Scope};
+use members::Members;
+use messages::EventType;
+use std::convert::Infallible;
+use std::sync::Arc;
+use tokio::sync::mpsc;
+use tonic::transport::{Endpoint, channel::Change};
+use tower::util::BoxCloneSyncService;
+use weather::Felt;
+
+/// A cluster of members. Dropping it ends everything that belongs to it.
+#[derive(Debug)]
+pub struct Etcd {
+    members: Arc<Members>,
+    _scope: Scope,
+}
+
+/// What happened to a key at a revision.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Changed {
+    pub revision: i64,
+    pub key: Vec<u8>,
+    /// Nothing when it was deleted.
+    pub value: Option<Vec<u8>>,
+}
+
+/// The way to an [`Etcd`], in place of connections.
+#[derive(Debug, Clone)]
+pub struct Transport(Arc<Members>);
+
+impl Etcd {
+    /// An empty etcd at revision one.
+    pub fn start(runtime: &Runtime, weather: Weather) -> Self {
+        let scope = runtime.child_scope();
+        let felt = Felt {
+            runtime: scope.runtime().clone(),
+            weather,
+        };
+        Self {
+            members: Members::start(felt),
+            _scope: scope,
+        }
+    }
+
+    /// What a client is given to reach it. Whatever endpoint is named there, this is what answers.
+    pub fn transport(&self) -> Transport {
+        Transport(Arc::clone(&self.members))
+    }
+
+    /// The last revision that the members have agreed on.
+    pub fn revision(&self) -> i64 {
+        self.members.revision()
+    }
+
+    /// Every change after a revision, in order, whether or not it has been compacted.
+    pub fn changes_after(&self, revision: i64) -> Vec<Changed> {
+        let changes = self.members.changes_after(revision);
+        let named = changes.into_iter().filter_map(|(revision, event)| {
+            let deleted = event.kind() == EventType::Delete;
+            let kv = event.kv?;
+            Some(Changed {
+                revision,
+                key: kv.key,
+                value: (!deleted).then_some(kv.value),
+            })
+        });
+        named.collect()
+    }
+
+    /// Cuts every member off from the others: none has a leader until it is undone.
+    pub fn cut_off(&self, cut_off: bool) {
+        for member in 0..self.members.felt.weather.members {
+            self.members.cut_off(member, cut_off);
+        }
+    }
+}
+
+impl BalancedChannelBuilder for Transport {
+    type Error = etcd_client::Error;
+
+    fn balanced_channel(
+        self,
+        buffer: usize,
+    ) -> Result<(Channel, mpsc::Sender<Change<http::Uri, Endpoint>>), Self::Error> {
+        // The client names its endpoints here; nobody asks, but it has to be possible.
+        let (endpoints, named) = mpsc::channel(buffer);
+        let named = Arc::new(named);
+        let service = tower::service_fn(move |request| {
+            let (members, _kept) = (Arc::clone(&self.0), &named);
+            async move { Ok::<_, Infallible>(serve::serve(members, request).await) }
+        });
+        let service = tower::ServiceExt::map_err(service, |never: Infallible| match never {});
+        Ok((Channel::Custom(BoxCloneSyncService::new(service)), endpoints))
+    }
+}

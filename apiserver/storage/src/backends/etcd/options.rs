@@ -1,0 +1,62 @@
+//! How etcd is reached, and what the client is told of it.
+
+use etcd_client::{Certificate, ConnectOptions, Identity, TlsOptions};
+use std::time::Duration;
+
+/// How etcd is reached.
+#[derive(Debug, Clone)]
+pub struct EtcdOptions {
+    /// `http://` or `https://` and the address of each member (`--etcd-servers`).
+    pub endpoints: Vec<String>,
+    /// PEM of the authority that signed the servers' certificates (`--etcd-cafile`).
+    pub ca: Option<Vec<u8>>,
+    /// PEM of our certificate and its key (`--etcd-certfile`, `--etcd-keyfile`).
+    pub identity: Option<(Vec<u8>, Vec<u8>)>,
+    /// How long changes are kept before they are compacted; never when zero (`--etcd-compaction-interval`).
+    pub retention: Duration,
+    /// Entries asked for at once; a longer list is read in several requests at one revision.
+    pub range_chunk: usize,
+}
+
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+const KEEP_ALIVE: Duration = Duration::from_secs(30);
+const KEEP_ALIVE_TIMEOUT: Duration = Duration::from_secs(10);
+/// Entries asked for at once, where nobody says otherwise.
+const RANGE_CHUNK: usize = 500;
+
+impl Default for EtcdOptions {
+    fn default() -> Self {
+        Self {
+            endpoints: Vec::new(),
+            ca: None,
+            identity: None,
+            retention: Duration::ZERO,
+            range_chunk: RANGE_CHUNK,
+        }
+    }
+}
+
+impl EtcdOptions {
+    pub(super) fn how(&self) -> ConnectOptions {
+        let how = ConnectOptions::new()
+            .with_connect_timeout(CONNECT_TIMEOUT)
+            .with_keep_alive(KEEP_ALIVE, KEEP_ALIVE_TIMEOUT)
+            // A member without a leader says so, and ends its watches: they would wait in silence.
+            .with_require_leader(true);
+        if self.ca.is_some() || self.identity.is_some() {
+            return how.with_tls(self.tls());
+        }
+        how
+    }
+
+    fn tls(&self) -> TlsOptions {
+        let mut tls = TlsOptions::new();
+        if let Some(ca) = &self.ca {
+            tls = tls.ca_certificate(Certificate::from_pem(ca));
+        }
+        if let Some((certificate, key)) = &self.identity {
+            tls = tls.identity(Identity::from_pem(certificate, key));
+        }
+        tls
+    }
+}

@@ -1,0 +1,147 @@
+//! The suite on an etcd: on a real one when it has been built, and on the model of one, where a seed decides the rest.
+
+mod likeness;
+mod process;
+
+use super::{EtcdOptions, EtcdStorage};
+use crate::suite::{self, Subject};
+use crate::{Interest, Key, Prefix, Record, RecordCodec, Storage, StorageError, WatchRequest, Write};
+use apiserver_etcd_model::{Etcd, Weather};
+use machinery_runtime::{Runtime, Simulation, seeds};
+use process::Process;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// The three parts with a mark between them; the header is made from the text again.
+#[derive(Debug)]
+struct TextCodec;
+
+impl RecordCodec for TextCodec {
+    fn encode(&self, _: &Key, record: &Record) -> Result<Vec<u8>, String> {
+        Ok(record.parts.join(&0x1f))
+    }
+
+    fn decode(&self, _: &Key, value: &[u8]) -> Result<Record, String> {
+        let text = std::str::from_utf8(value).map_err(|error| error.to_string())?;
+        let mut parts = text.splitn(3, '\u{1f}').skip(1);
+        let (head, value) = (parts.next().ok_or("no head")?, parts.next().ok_or("no value")?);
+        let field = |name: &str| {
+            head.split(';')
+                .find_map(|pair| pair.strip_prefix(name))
+                .ok_or("no field")
+        };
+        Ok(suite::record(field("name=")?, field("node=")?, value))
+    }
+}
+
+async fn on(process: &Process, runtime: &Runtime) -> EtcdStorage {
+    let options = EtcdOptions {
+        endpoints: vec![process.endpoint.clone()],
+        ..EtcdOptions::default()
+    };
+    loop {
+        let storage = EtcdStorage::connect(runtime, &options).await;
+        if let Ok(storage) = storage
+            && storage.remote.current().await.is_ok()
+        {
+            storage.interpret_with(Arc::new(TextCodec));
+            return storage;
+        }
+        runtime.sleep(Duration::from_millis(20)).await;
+    }
+}
+
+async fn on_the_model(etcd: &Etcd, runtime: &Runtime) -> EtcdStorage {
+    let options = EtcdOptions {
+        endpoints: vec!["http://model".to_owned()],
+        ..EtcdOptions::default()
+    };
+    let storage = EtcdStorage::connect_through(runtime, &options, etcd.transport());
+    let storage = storage.await.unwrap();
+    storage.interpret_with(Arc::new(TextCodec));
+    storage
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_suite_on_a_real_etcd() {
+    let Some(process) = Process::start() else { return };
+    let runtime = Runtime::real();
+    let storage = Arc::new(on(&process, &runtime).await);
+    suite::all(&Subject {
+        storage,
+        runtime,
+        one_revision_per_group: true,
+    })
+    .await;
+}
+
+const DEFAULT_SEEDS: u64 = 4;
+/// Of simulated time; what takes longer waits for what never comes.
+const LONG_ENOUGH: Duration = Duration::from_secs(120);
+
+/// Late, in small pieces, from members that are behind: the contract is the same.
+#[test]
+fn the_suite_on_a_model_of_etcd() {
+    for seed in seeds(DEFAULT_SEEDS) {
+        let simulation = Simulation::new(seed);
+        let runtime = simulation.runtime();
+        let ended = simulation.run(async move {
+            let etcd = Etcd::start(&runtime, Weather::rough(&runtime));
+            let subject = Subject {
+                storage: Arc::new(on_the_model(&etcd, &runtime).await),
+                runtime: runtime.clone(),
+                one_revision_per_group: true,
+            };
+            runtime.timeout(LONG_ENOUGH, suite::all(&subject)).await
+        });
+        assert_eq!(ended, Ok(()), "seed {seed}: something waits for ever");
+    }
+}
+
+/// A watch whose member is cut off from the others would wait for what it cannot hear of.
+#[test]
+fn a_watch_without_a_leader_ends() {
+    let simulation = Simulation::new(1);
+    let runtime = simulation.runtime();
+    let told = simulation.run(async move {
+        let etcd = Etcd::start(&runtime, Weather::calm());
+        let storage = on_the_model(&etcd, &runtime).await;
+        let everything = WatchRequest {
+            interests: vec![Interest::prefix(Prefix::parse("/").unwrap())],
+            after: storage.current_revision().await.unwrap(),
+        };
+        let mut cursor = storage.watch(everything).await.unwrap();
+        etcd.cut_off(true);
+        runtime.timeout(LONG_ENOUGH, cursor.next_batch(1)).await
+    });
+    assert!(matches!(told, Ok(Err(StorageError::Unavailable(_)))), "{told:?}");
+}
+
+/// Closing refuses what comes, and answers for what was taken up.
+#[test]
+fn a_write_that_was_taken_up_is_finished() {
+    let simulation = Simulation::new(1);
+    let runtime = simulation.runtime();
+    let delay = Duration::from_millis(20);
+    simulation.run(async move {
+        let weather = Weather {
+            delay,
+            ..Weather::calm()
+        };
+        let etcd = Etcd::start(&runtime, weather);
+        let storage = Arc::new(on_the_model(&etcd, &runtime).await);
+        let writing = Arc::clone(&storage);
+        let (key, record) = (
+            Key::parse("/registry/a/b").unwrap(),
+            suite::record("b", "n1", "1"),
+        );
+        let write = runtime.spawn("write", async move {
+            writing.commit(vec![Write::create(key, record)]).await
+        });
+        runtime.sleep(Duration::from_micros(1)).await;
+        storage.close().await;
+        let written = write.await.unwrap();
+        assert!(written.is_ok(), "{written:?}");
+        assert!(storage.current_revision().await.is_err());
+    });
+}
