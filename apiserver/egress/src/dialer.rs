@@ -61,8 +61,18 @@ pub struct Destination {
     /// An address or a name.
     pub host: String,
     pub port: u16,
-    /// With our client certificate; otherwise plain TCP.
-    pub tls: bool,
+    pub security: Security,
+}
+
+/// What a connection shows, and what it asks to be shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Security {
+    /// TCP alone.
+    Plain,
+    /// TLS with our client certificate, towards a certificate of our authority: a kubelet.
+    Mutual,
+    /// TLS that shows nothing of ours and takes any certificate: whatever a pod serves with is its own affair.
+    Unverified,
 }
 
 impl fmt::Display for Destination {
@@ -75,10 +85,11 @@ impl fmt::Display for Destination {
     }
 }
 
-/// Opens connections with one client certificate.
+/// Opens connections, some of them with our client certificate.
 #[derive(Clone)]
 pub struct Dialer {
-    tls: Arc<ArcSwap<ClientConfig>>,
+    mutual: Arc<ArcSwap<ClientConfig>>,
+    unverified: Arc<ClientConfig>,
     runtime: Runtime,
 }
 
@@ -89,16 +100,17 @@ impl fmt::Debug for Dialer {
 }
 
 impl Dialer {
-    pub fn new(tls: Arc<ClientConfig>, runtime: Runtime) -> Self {
+    pub fn new(mutual: Arc<ClientConfig>, unverified: Arc<ClientConfig>, runtime: Runtime) -> Self {
         Self {
-            tls: Arc::new(ArcSwap::new(tls)),
+            mutual: Arc::new(ArcSwap::new(mutual)),
+            unverified,
             runtime,
         }
     }
 
-    /// From now on connections are opened with this configuration, by every clone.
-    pub fn replace(&self, tls: Arc<ClientConfig>) {
-        self.tls.store(tls);
+    /// From now on connections with our client certificate are opened with this configuration, by every clone.
+    pub fn replace(&self, mutual: Arc<ClientConfig>) {
+        self.mutual.store(mutual);
     }
 
     pub fn runtime(&self) -> &Runtime {
@@ -115,12 +127,13 @@ impl Dialer {
             request.headers_mut().insert(http::header::HOST, host);
         }
         let stream = self.connect(to).await?;
-        if to.tls {
-            let stream = self.handshake(to, stream).await?;
-            self.exchange(to, stream, request).await
-        } else {
-            self.exchange(to, stream, request).await
-        }
+        let tls = match to.security {
+            Security::Plain => return self.exchange(to, stream, request).await,
+            Security::Mutual => self.mutual.load_full(),
+            Security::Unverified => Arc::clone(&self.unverified),
+        };
+        let stream = self.handshake(to, tls, stream).await?;
+        self.exchange(to, stream, request).await
     }
 
     async fn connect(&self, to: &Destination) -> Result<TcpStream, EgressError> {
@@ -137,6 +150,7 @@ impl Dialer {
     async fn handshake(
         &self,
         to: &Destination,
+        tls: Arc<ClientConfig>,
         stream: TcpStream,
     ) -> Result<tokio_rustls::client::TlsStream<TcpStream>, EgressError> {
         let failed = |cause: String| EgressError::Tls {
@@ -146,10 +160,7 @@ impl Dialer {
         let name = ServerName::try_from(to.host.clone()).map_err(|_| EgressError::Name(to.host.clone()))?;
         let shaken = self
             .runtime
-            .timeout(
-                HANDSHAKE_TIMEOUT,
-                TlsConnector::from(self.tls.load_full()).connect(name, stream),
-            )
+            .timeout(HANDSHAKE_TIMEOUT, TlsConnector::from(tls).connect(name, stream))
             .await;
         shaken
             .map_err(|_| failed("timeout".to_owned()))?

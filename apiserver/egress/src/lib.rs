@@ -1,5 +1,5 @@
-//! Connections the API server opens: to kubelets, and plainly to pods and services; webhooks and aggregated servers
-//! will come through here too.
+//! Connections the API server opens: to kubelets with its certificate, to pods and services without; webhooks and aggregated
+//! servers will come through here too.
 //!
 //! [`Dialer::send`] opens a connection, sends one HTTP/1.1 request and gives the answer; where the answer is a switch of
 //! protocols (WebSocket, SPDY), [`tunnel`] joins the two upgraded connections byte by byte and understands none of it.
@@ -8,5 +8,5 @@
 mod dialer;
 mod tunnel;
 
-pub use dialer::{Destination, Dialer, EgressError, OutgoingBody};
+pub use dialer::{Destination, Dialer, EgressError, OutgoingBody, Security};
 pub use tunnel::tunnel;

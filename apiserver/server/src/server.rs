@@ -22,7 +22,9 @@ use apiserver_auth::authn::token_file::{TokenFile, TokenFileError};
 use apiserver_auth::authn::{Authenticator, AuthenticatorChain, ClientCertificates, TokenAuthenticators};
 use apiserver_auth::authz::rbac::RbacAuthorizer;
 use apiserver_auth::authz::{self, AuthorizerChain};
-use apiserver_auth::pki::{Pki, PkiError, ServingIdentity, client_config, server_config};
+use apiserver_auth::pki::{
+    Pki, PkiError, ServingIdentity, client_config, server_config, unverified_client_config,
+};
 use apiserver_auth::reviews::Reviewer;
 use apiserver_auth::token_request::TokenIssuer;
 use apiserver_egress::Dialer;
@@ -164,7 +166,8 @@ impl Server {
         };
         let serving = ServingIdentity::new(&pki.serving, &provider)?;
         let tls = client_config(pki.cluster.certificate(), &pki.kubelet_client, &provider)?;
-        let dialer = Dialer::new(Arc::new(tls), runtime.clone());
+        let unverified = unverified_client_config(&provider)?;
+        let dialer = Dialer::new(Arc::new(tls), Arc::new(unverified), runtime.clone());
         let core = assemble(config, storage, &pki, &provider, dialer.clone(), &runtime)?;
         if let Some(folder) = core.config.cert_dir.clone() {
             let renewal = Renewal {

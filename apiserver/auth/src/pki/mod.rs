@@ -15,7 +15,7 @@ pub use authority::Authority;
 pub use files::write_private;
 pub use identity::Identity;
 pub use kubeconfig::Kubeconfig;
-pub use tls::{ServingIdentity, client_config, server_config};
+pub use tls::{ServingIdentity, client_config, server_config, unverified_client_config};
 
 use crate::jwt::{JwtError, SigningKey};
 use files::Store;

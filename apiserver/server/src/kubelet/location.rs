@@ -1,7 +1,7 @@
 //! Where a streaming request goes.
 
 use super::{options, proxied};
-use apiserver_egress::Destination;
+use apiserver_egress::{Destination, Security};
 use apiserver_endpoints::{Query, RequestInfo};
 use apiserver_registry::RegistryError;
 use machinery_meta::reader::ObjectReader;
@@ -135,7 +135,7 @@ pub(super) async fn kubelet(
     Ok(Destination {
         host: address.address.clone(),
         port,
-        tls: true,
+        security: Security::Mutual,
     })
 }
 

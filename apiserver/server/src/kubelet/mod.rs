@@ -1,7 +1,7 @@
 //! Streams and proxies: `pods/log`, `exec`, `attach`, `portforward`, and `proxy` of pods, services and nodes.
 //!
-//! [`location`] (and [`proxied`]) decides where a request goes and under which path, from the objects alone; [`forward`] sends it there
-//! with our client certificate and passes bytes through, upgrades included. What is inside a stream, the kubelet knows.
+//! [`location`] (and [`proxied`]) decides where a request goes and under which path, from the objects alone; [`forward`] sends it there,
+//! to kubelets with our client certificate, and passes bytes through, upgrades included. What is inside a stream, the kubelet knows.
 
 mod forward;
 mod location;

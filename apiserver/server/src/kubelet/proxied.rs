@@ -2,7 +2,7 @@
 //! not reach what listens on this machine alone (upstream's `ResourceLocation` of the three kinds).
 
 use super::location::{Route, bad, find, kubelet};
-use apiserver_egress::Destination;
+use apiserver_egress::{Destination, Security};
 use apiserver_endpoints::RequestInfo;
 use apiserver_registry::RegistryError;
 use machinery_meta::reader::ObjectReader;
@@ -133,6 +133,13 @@ impl<'a> Target<'a> {
             port,
         })
     }
+
+    fn security(&self) -> Security {
+        match self.https {
+            true => Security::Unverified,
+            false => Security::Plain,
+        }
+    }
 }
 
 /// Decides about a `proxy` request.
@@ -171,9 +178,12 @@ async fn node(reader: &dyn ObjectReader, target: &Target<'_>) -> Result<Destinat
     let agent = kubelet(reader, target.name).await?;
     let host = reachable(&agent.host, agent.port).await?;
     let port = port_number(target.port)?.unwrap_or(agent.port);
-    // Another port is another server's: it gets no client certificate unless TLS is asked for.
-    let tls = port == agent.port || target.https;
-    Ok(Destination { host, port, tls })
+    // Another port is another server's.
+    let security = match port == agent.port {
+        true => agent.security,
+        false => target.security(),
+    };
+    Ok(Destination { host, port, security })
 }
 
 /// The host as it is dialled: an address stays, a name becomes the address that was looked at.
@@ -240,7 +250,7 @@ async fn pod(
     Ok(Destination {
         host,
         port,
-        tls: target.https,
+        security: target.security(),
     })
 }
 
@@ -265,8 +275,11 @@ async fn service(
         let slice: EndpointSlice = serde_json::from_slice(&object.json)
             .map_err(|error| RegistryError::Internal(error.to_string()))?;
         if let Some((host, port)) = endpoint(reader, namespace, &slice, &port_name, choice).await {
-            let tls = target.https;
-            return Ok(Destination { host, port, tls });
+            return Ok(Destination {
+                host,
+                port,
+                security: target.security(),
+            });
         }
     }
     Err(RegistryError::Unavailable(format!(
