@@ -41,6 +41,11 @@ impl<'a> Expected<'a> {
 pub(crate) async fn read(body: Body) -> Result<Bytes, RegistryError> {
     body.read(MAX_BODY_BYTES).await.map_err(|error| match error {
         ReadBodyError::TooLarge(limit) => RegistryError::TooLarge(limit),
+        ReadBodyError::NotAdmitted => RegistryError::TooManyRequests {
+            message: error.to_string(),
+            seconds: 1,
+            causes: Vec::new(),
+        },
         ReadBodyError::Broken(cause) => RegistryError::BadRequest(cause),
     })
 }

@@ -101,29 +101,37 @@ impl Body {
 
     /// Reads all of it, at most `limit` bytes.
     pub async fn read(mut self, limit: usize) -> Result<Bytes, ReadBodyError> {
-        self.read_up_to(limit).await
+        self.read_while(limit, |_| true).await
     }
 
-    /// Reads all of it, at most `limit` bytes; what is left of a longer one can be discarded.
-    pub async fn read_up_to(&mut self, limit: usize) -> Result<Bytes, ReadBodyError> {
+    /// Reads all of it, at most `limit` bytes, as long as the bytes that have come are admitted, all together; what is
+    /// left of a longer one can be discarded.
+    pub async fn read_while(
+        &mut self,
+        limit: usize,
+        mut is_admitted: impl FnMut(usize) -> bool,
+    ) -> Result<Bytes, ReadBodyError> {
+        let mut check = |bytes: usize| {
+            if bytes > limit {
+                Err(ReadBodyError::TooLarge(limit))
+            } else if is_admitted(bytes) {
+                Ok(())
+            } else {
+                Err(ReadBodyError::NotAdmitted)
+            }
+        };
         if let Inner::Chunks(chunks) = self.inner.get_mut()
             && chunks.len() == 1
         {
             let only = chunks.pop_front().unwrap_or_default();
-            return if only.len() > limit {
-                Err(ReadBodyError::TooLarge(limit))
-            } else {
-                Ok(only)
-            };
+            return check(only.len()).map(|()| only);
         }
         let mut first: Option<Bytes> = None;
         let mut all: Vec<u8> = Vec::new();
         while let Some(frame) = self.frame().await {
             let frame = frame.map_err(|error| ReadBodyError::Broken(error.to_string()))?;
             let Ok(data) = frame.into_data() else { continue };
-            if first.as_ref().map_or(all.len(), Bytes::len) + data.len() > limit {
-                return Err(ReadBodyError::TooLarge(limit));
-            }
+            check(first.as_ref().map_or(all.len(), Bytes::len) + data.len())?;
             match first.take() {
                 None if all.is_empty() => first = Some(data),
                 None => all.extend_from_slice(&data),
@@ -155,6 +163,8 @@ impl Body {
 pub enum ReadBodyError {
     #[error("body is larger than {0} bytes")]
     TooLarge(usize),
+    #[error("there is no memory for the body now")]
+    NotAdmitted,
     #[error("reading body: {0}")]
     Broken(String),
 }

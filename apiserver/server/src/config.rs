@@ -30,6 +30,7 @@ pub struct ServerConfig {
     pub body_memory_bytes: usize,
     /// How many bytes of lists are made and sent at once, over all requests.
     pub list_memory_bytes: usize,
+    /// Connections that are served at once; more wait in the kernel's queue.
     pub max_connections: usize,
     /// How long a client may take to send the head of a request, the first of a connection included.
     pub header_timeout: Duration,

@@ -34,6 +34,9 @@ const KEEP_ALIVE_TIMEOUT: Duration = Duration::from_secs(15);
 /// After an error of `accept` (no descriptors left, say) nothing is gained by trying at once.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
+/// How often it is said, at most, that connections cannot be accepted.
+const COMPLAINT_INTERVAL: Duration = Duration::from_secs(30);
+
 /// What a listener serves with.
 pub(crate) struct Listener {
     pub(crate) socket: TcpListener,
@@ -51,6 +54,7 @@ impl Listener {
     pub(crate) async fn run(self) {
         let room = Arc::new(Semaphore::new(self.max_connections));
         let acceptor = TlsAcceptor::from(Arc::clone(&self.tls));
+        let mut complaints = Complaints::default();
         loop {
             let permit = tokio::select! { biased;
                 () = self.stopping.cancelled() => return,
@@ -64,7 +68,9 @@ impl Listener {
             match accepted {
                 Ok((stream, address)) => self.begin(stream, address, acceptor.clone(), permit),
                 Err(error) => {
-                    tracing::warn!(%error, "accepting a connection");
+                    if let Some(before) = complaints.due(self.runtime.monotonic()) {
+                        tracing::warn!(%error, before, "accepting a connection");
+                    }
                     self.runtime.sleep(ACCEPT_PAUSE).await;
                 }
             }
@@ -98,6 +104,26 @@ impl Listener {
                 drop(permit);
             })
             .detach();
+    }
+}
+
+/// What goes wrong many times a second is said now and then, with how often it was not said.
+#[derive(Default)]
+struct Complaints {
+    /// Not before this time is the next one said.
+    quiet_until: Duration,
+    unsaid: u64,
+}
+
+impl Complaints {
+    /// How many were kept back since the last one that was said, where this one is to be said.
+    fn due(&mut self, now: Duration) -> Option<u64> {
+        if now < self.quiet_until {
+            self.unsaid += 1;
+            return None;
+        }
+        self.quiet_until = now + COMPLAINT_INTERVAL;
+        Some(std::mem::take(&mut self.unsaid))
     }
 }
 
@@ -179,5 +205,21 @@ impl Serving {
         if asked.load(Ordering::Relaxed) {
             std::future::pending().await
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_happens_all_the_time_is_said_now_and_then() {
+        let mut complaints = Complaints::default();
+        let later = |part: u32| COMPLAINT_INTERVAL * part / 4;
+        assert_eq!(complaints.due(later(0)), Some(0));
+        assert_eq!(complaints.due(later(1)), None);
+        assert_eq!(complaints.due(later(3)), None);
+        assert_eq!(complaints.due(later(4)), Some(2));
+        assert_eq!(complaints.due(later(9)), Some(0));
     }
 }

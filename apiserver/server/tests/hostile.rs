@@ -16,6 +16,8 @@ use serde_json::json;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio_rustls::client::TlsStream;
 
 const CONFIG_MAPS: &str = "/api/v1/namespaces/default/configmaps";
 const NO_MUTATION: &str = "apiserver_current_inflight_requests{request_kind=\"mutating\"} 0";
@@ -287,4 +289,70 @@ async fn a_body_without_a_length_is_bounded_too() {
         .send(Method::DELETE, &format!("{CONFIG_MAPS}/none"), Bytes::new())
         .await;
     delete.is(404);
+}
+
+const LEASES: &str = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases";
+
+/// A certificate with this name in this group.
+fn identity(cluster: &Cluster, name: &str, group: &str) -> apiserver_auth::pki::Identity {
+    let authority = &cluster.server.pki().cluster;
+    authority
+        .client(name, Some(group), cluster.runtime.now())
+        .unwrap()
+}
+
+/// Half of a large body that is said to be whole, on that many connections of one service account.
+async fn half_sent(cluster: &Cluster, count: usize) -> Vec<TlsStream<TcpStream>> {
+    const WHOLE: usize = 3 << 20;
+    let account = identity(
+        cluster,
+        "system:serviceaccount:evil:default",
+        "system:serviceaccounts",
+    );
+    let path = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
+    let sent = post_head(path, &" ".repeat(WHOLE)) + &" ".repeat(WHOLE / 2);
+    let begun = (0..count).map(|_| async {
+        let mut stream = cluster.connect(Some(&account)).await;
+        // Who has its answer already need not be heard out.
+        let _ = stream.write_all(sent.as_bytes()).await;
+        let _ = stream.flush().await;
+        stream
+    });
+    futures::future::join_all(begun).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn half_sent_bodies_keep_nobody_else_from_writing() {
+    let cluster = start().await;
+    let node = identity(&cluster, "system:node:n", "system:nodes");
+    let meta = json!({"name": "n", "namespace": "kube-node-lease"});
+    let spec = json!({"holderIdentity": "n", "leaseDurationSeconds": 40});
+    let lease =
+        json!({"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": meta, "spec": spec});
+    let made = cluster.as_identity(&node).post(LEASES, lease.to_string()).await;
+    made.is(201);
+    let crowd = half_sent(&cluster, 22).await;
+    let large = config_map("large", 1_000_000);
+    cluster.admin().post(CONFIG_MAPS, large.clone()).await.is(201);
+    let renewal = cluster
+        .as_identity(&node)
+        .header("content-type", "application/merge-patch+json");
+    let patch = Bytes::from_static(br#"{"spec":{"renewTime":"2026-01-01T00:00:00.000000Z"}}"#);
+    let renewed = renewal.send(Method::PATCH, &format!("{LEASES}/n"), patch).await;
+    renewed.is(200);
+    // Somebody else is told that this is not allowed, and not that there is no memory.
+    let somebody = identity(&cluster, "somebody", "somebodies");
+    let refused = cluster.as_identity(&somebody).post(CONFIG_MAPS, large).await;
+    refused.is(403);
+    drop(crowd);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_body_that_does_not_go_on_is_not_waited_for() {
+    let cluster = start().await;
+    for mut stream in half_sent(&cluster, 1).await {
+        let mut said = [0; 13];
+        stream.read_exact(&mut said).await.unwrap();
+        assert_eq!(said.escape_ascii().to_string(), "HTTP/1.1 408 ");
+    }
 }

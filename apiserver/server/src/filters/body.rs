@@ -1,54 +1,87 @@
-//! Reads the body of a change before anything begins: bounded in size, and in memory over all requests. A client that
-//! leaves while sending has changed nothing.
+//! Reads the body of a change before anything begins: bounded in size, in memory over all requests ([`super::body_memory`]) and
+//! in how slowly it may come. A client that leaves while sending has changed nothing.
 
-use super::{refuse, too_many};
+use super::body_memory::{BodyMemory, Held};
+use super::standing::Standing;
+use super::{plain, refuse, too_many};
 use crate::exchange::{Exchange, Response};
 use crate::handler_chain::{Filter, Next};
 use crate::server::Core;
 use apiserver_endpoints::Body;
 use apiserver_endpoints::body::ReadBodyError;
 use apiserver_registry::RegistryError;
+use bytes::Bytes;
 use futures::future::BoxFuture;
+use http::StatusCode;
+use machinery_runtime::Runtime;
 use std::sync::Arc;
-use tokio::sync::Semaphore;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 /// Upstream's limit of a request body.
 pub(crate) const MAX_BODY_BYTES: usize = 3 << 20;
-/// How much of a body that was refused is read and forgotten before the answer.
+/// How much of a body that was refused is read and forgotten before the answer, and how long.
 const MAX_DISCARDED_BYTES: usize = 8 << 20;
-/// Memory is counted in pieces of this size.
-const PIECE_BYTES: usize = 1_024;
+const MAX_DISCARDING: Duration = Duration::from_secs(10);
+/// The beginning of each body is not counted: so much costs a place among those in flight anyway, and most are smaller.
+const UNCOUNTED_BYTES: usize = 64 << 10;
+/// In each such time a body must go on by so much; a slower one holds what others could use.
+const PACE_INTERVAL: Duration = Duration::from_secs(5);
+const PACE_BYTES: usize = 5 << 10;
 
-pub(crate) struct ReadBody(Arc<Semaphore>);
+pub(crate) struct ReadBody(Arc<BodyMemory>);
 
 impl ReadBody {
     pub(crate) fn new(core: &Arc<Core>) -> Self {
-        Self(Arc::new(Semaphore::new(
-            core.config.body_memory_bytes / PIECE_BYTES,
-        )))
+        Self(BodyMemory::of(core.config.body_memory_bytes))
     }
 }
 
-/// What the body may come to: what it says, or the most there can be.
-fn weight(request: &http::Request<Body>) -> Result<u32, RegistryError> {
-    let hint = http_body::Body::size_hint(request.body());
-    let bytes = hint.exact().map_or(MAX_BODY_BYTES, |exact| {
-        usize::try_from(exact).unwrap_or(usize::MAX)
-    });
-    if bytes > MAX_BODY_BYTES {
-        return Err(RegistryError::TooLarge(MAX_BODY_BYTES));
+/// Why a body was not read.
+enum Unread {
+    Body(ReadBodyError),
+    TooSlow,
+}
+
+/// Reads a body as its memory is to be had and it keeps the pace.
+async fn read(body: &mut Body, held: &mut Held, runtime: &Runtime) -> Result<Bytes, Unread> {
+    let arrived = AtomicUsize::new(0);
+    let is_admitted = |bytes: usize| {
+        arrived.store(bytes, Ordering::Relaxed);
+        held.grow_to(bytes.saturating_sub(UNCOUNTED_BYTES))
+    };
+    tokio::select! { biased;
+        read = body.read_while(MAX_BODY_BYTES, is_admitted) => read.map_err(Unread::Body),
+        () = falls_behind(&arrived, runtime) => Err(Unread::TooSlow),
     }
-    Ok(u32::try_from(bytes.div_ceil(PIECE_BYTES)).unwrap_or(u32::MAX))
+}
+
+async fn falls_behind(arrived: &AtomicUsize, runtime: &Runtime) {
+    let mut due = PACE_BYTES;
+    loop {
+        runtime.sleep(PACE_INTERVAL).await;
+        let arrived = arrived.load(Ordering::Relaxed);
+        if arrived < due {
+            return;
+        }
+        due = arrived + PACE_BYTES;
+    }
 }
 
 /// Most clients send all of a body before they read; an answer to one that cannot finish sending is lost to a reset.
-/// What is discarded costs no memory, and the request's deadline bounds the time.
-fn answer_after_discarding(mut exchange: Exchange, answer: Response) -> BoxFuture<'static, Response> {
-    let body = std::mem::take(exchange.request.body_mut());
-    Box::pin(async move {
-        body.discard(MAX_DISCARDED_BYTES).await;
-        answer
-    })
+/// What is discarded costs no memory.
+async fn answer_after_discarding(body: Body, runtime: &Runtime, answer: Response) -> Response {
+    // Who has not sent it by then gets its answer nevertheless.
+    let _ = runtime
+        .timeout(MAX_DISCARDING, body.discard(MAX_DISCARDED_BYTES))
+        .await;
+    answer
+}
+
+/// Whether a body that says its size says too much.
+fn is_too_large(body: &Body) -> bool {
+    let hint = http_body::Body::size_hint(body);
+    hint.exact().is_some_and(|exact| exact > MAX_BODY_BYTES as u64)
 }
 
 impl Filter for ReadBody {
@@ -56,35 +89,37 @@ impl Filter for ReadBody {
         if !exchange.is_mutating() || exchange.is_long_running() {
             return next.run(exchange);
         }
-        let weight = match weight(&exchange.request) {
-            Ok(weight) => weight,
-            Err(error) => return answer_after_discarding(exchange, refuse(&error)),
-        };
-        let Ok(permit) = Arc::clone(&self.0).try_acquire_many_owned(weight) else {
-            return answer_after_discarding(exchange, too_many());
-        };
+        let mut held = self.0.hold(Standing::of(&exchange), &exchange.context.user.name);
+        let runtime = exchange.context.runtime.clone();
+        let mut body = std::mem::take(exchange.request.body_mut());
         Box::pin(async move {
-            let mut body = std::mem::take(exchange.request.body_mut());
-            match body.read_up_to(MAX_BODY_BYTES).await {
-                Ok(bytes) => *exchange.request.body_mut() = Body::from(bytes),
-                Err(ReadBodyError::TooLarge(limit)) => {
-                    drop(permit);
-                    body.discard(MAX_DISCARDED_BYTES).await;
-                    return refuse(&RegistryError::TooLarge(limit));
-                }
-                Err(ReadBodyError::Broken(why)) => return refuse(&RegistryError::BadRequest(why)),
+            if is_too_large(&body) {
+                let answer = refuse(&RegistryError::TooLarge(MAX_BODY_BYTES));
+                return answer_after_discarding(body, &runtime, answer).await;
             }
-            exchange
-                .request
-                .extensions_mut()
-                .insert(BodyPermit(Arc::new(permit)));
-            next.run(exchange).await
+            let why = match read(&mut body, &mut held, &runtime).await {
+                Ok(bytes) => {
+                    *exchange.request.body_mut() = Body::from(bytes);
+                    let permit = BodyPermit(Arc::new(held));
+                    exchange.request.extensions_mut().insert(permit);
+                    return next.run(exchange).await;
+                }
+                Err(why) => why,
+            };
+            drop(held);
+            let answer = match why {
+                Unread::TooSlow => {
+                    return plain(StatusCode::REQUEST_TIMEOUT, "The body came too slowly.\n");
+                }
+                Unread::Body(ReadBodyError::Broken(why)) => return refuse(&RegistryError::BadRequest(why)),
+                Unread::Body(ReadBodyError::TooLarge(limit)) => refuse(&RegistryError::TooLarge(limit)),
+                Unread::Body(ReadBodyError::NotAdmitted) => too_many(),
+            };
+            answer_after_discarding(body, &runtime, answer).await
         })
     }
 }
 
 /// Travels with the request, so that the memory is counted as long as the request lives.
-#[derive(Debug, Clone)]
-pub(crate) struct BodyPermit(
-    #[expect(dead_code, reason = "held, never read")] Arc<tokio::sync::OwnedSemaphorePermit>,
-);
+#[derive(Clone)]
+pub(crate) struct BodyPermit(#[expect(dead_code, reason = "held, never read")] Arc<Held>);

@@ -1,15 +1,16 @@
 //! How many requests are answered at once: reading and changing ones are counted apart, as upstream's in-flight limits.
 //!
 //! Who finds no place waits for one, as under upstream's fair queues: bounded in number and in time, and the users who
-//! wait take turns, so that nobody's flood keeps the others out. Priority levels are to come in this place.
+//! wait take turns, so that nobody's flood keeps the others out. A part of the places is not for ordinary users at all
+//! ([`super::standing`]): the simplest form of upstream's priority levels.
 
+use super::standing::Standing;
 use super::too_many;
 use crate::exchange::{Exchange, Response};
 use crate::handler_chain::{Filter, Next};
 use crate::metrics::{InFlightGuard, Metrics};
 use crate::server::Core;
 use futures::future::BoxFuture;
-use machinery_meta::UserInfo;
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -22,6 +23,8 @@ const MAX_WAITING_OF_USER: usize = 1_024;
 const MAX_WAITING: usize = 4_096;
 /// Of the time a request may take it waits this part at most, as upstream's do.
 const WAITING_PART: u32 = 4;
+/// This part of the places is for the system alone, which may have others too while nobody waits for them.
+const RESERVED_PART: usize = 4;
 
 pub(crate) struct InFlight {
     reading: Arc<Places>,
@@ -51,12 +54,12 @@ impl Filter for InFlight {
         } else {
             ("readOnly", &self.reading)
         };
-        let user = &exchange.context.user;
+        let standing = Standing::of(&exchange);
         // Those who repair the cluster always get through.
-        if user.in_group(UserInfo::MASTERS) {
+        if standing == Standing::Repair {
             return run(exchange, next, places.take(), self.metrics.in_flight(kind));
         }
-        match places.ask(&user.name) {
+        match places.ask(standing, &exchange.context.user.name) {
             Asked::Taken(permit) => run(exchange, next, Some(permit), self.metrics.in_flight(kind)),
             Asked::Full => {
                 self.metrics.dropped(kind);
@@ -105,7 +108,16 @@ struct Places(Mutex<State>);
 
 struct State {
     free: usize,
-    /// By user; no queue is empty.
+    /// How many more of all places ordinary users may have.
+    free_for_ordinary: usize,
+    ordinary: Line,
+    system: Line,
+}
+
+/// Who waits, by user.
+#[derive(Default)]
+struct Line {
+    /// No queue is empty.
     waiting: BTreeMap<Box<str>, VecDeque<oneshot::Sender<Permit>>>,
     /// The users who wait, whose turn is next first.
     turns: VecDeque<Box<str>>,
@@ -123,63 +135,96 @@ impl Places {
     fn new(free: usize) -> Arc<Self> {
         Arc::new(Self(Mutex::new(State {
             free,
-            waiting: BTreeMap::new(),
-            turns: VecDeque::new(),
-            count: 0,
+            free_for_ordinary: free - free / RESERVED_PART,
+            ordinary: Line::default(),
+            system: Line::default(),
         })))
     }
 
+    /// A place for those who do not wait for one.
     fn take(self: &Arc<Self>) -> Option<Permit> {
-        let taken = self.0.lock().take();
-        taken.then(|| Permit(Some(Arc::clone(self))))
+        let taken = self.0.lock().take(Standing::Repair);
+        taken.then(|| self.permit(Standing::Repair))
     }
 
-    fn ask(self: &Arc<Self>, user: &str) -> Asked {
+    fn ask(self: &Arc<Self>, standing: Standing, user: &str) -> Asked {
         let mut state = self.0.lock();
-        if state.take() {
-            return Asked::Taken(Permit(Some(Arc::clone(self))));
+        if state.take(standing) {
+            return Asked::Taken(self.permit(standing));
         }
-        state.wait(user)
+        state.line(standing).wait(user)
+    }
+
+    fn permit(self: &Arc<Self>, standing: Standing) -> Permit {
+        Permit(Some((Arc::clone(self), standing)))
     }
 
     /// A place was left: it goes to the next who still waits, or is free.
-    fn left(self: Arc<Self>) {
-        let mut places = self;
+    fn left(self: &Arc<Self>, standing: Standing) {
+        let mut left = standing;
         loop {
             let next = {
-                let mut state = places.0.lock();
-                let next = state.next();
-                if next.is_none() {
-                    state.free += 1;
-                }
-                next
+                let mut state = self.0.lock();
+                state.leave(left);
+                state.next()
             };
-            let Some(next) = next else { return };
-            match next.send(Permit(Some(places))) {
+            let Some((standing, next)) = next else { return };
+            match next.send(self.permit(standing)) {
                 Ok(()) => return,
                 // This one has given up; its permit is not to come back here by being dropped.
-                Err(mut permit) => match permit.0.take() {
-                    Some(again) => places = again,
-                    None => return,
-                },
+                Err(mut permit) => {
+                    permit.0 = None;
+                    left = standing;
+                }
             }
         }
     }
 }
 
 impl State {
-    /// Invariant: while somebody waits nothing is free.
-    fn take(&mut self) -> bool {
-        let free = self.free > 0;
-        self.free -= usize::from(free);
-        free
+    /// Invariant: while the system waits nothing is free, and while others wait nothing that they may have.
+    fn take(&mut self, standing: Standing) -> bool {
+        let is_ordinary = standing == Standing::Ordinary;
+        let taken = self.free > 0 && (!is_ordinary || self.free_for_ordinary > 0);
+        self.free -= usize::from(taken);
+        self.free_for_ordinary -= usize::from(taken && is_ordinary);
+        taken
     }
 
+    fn leave(&mut self, standing: Standing) {
+        self.free += 1;
+        self.free_for_ordinary += usize::from(standing == Standing::Ordinary);
+    }
+
+    fn line(&mut self, standing: Standing) -> &mut Line {
+        match standing {
+            Standing::Ordinary => &mut self.ordinary,
+            Standing::Repair | Standing::System => &mut self.system,
+        }
+    }
+
+    /// Takes a free place for the next who waits. Ordinary users come first as long as they have less than may be theirs:
+    /// the system has its own part then.
+    fn next(&mut self) -> Option<(Standing, oneshot::Sender<Permit>)> {
+        for standing in [Standing::Ordinary, Standing::System] {
+            if !self.take(standing) {
+                continue;
+            }
+            match self.line(standing).next() {
+                Some(next) => return Some((standing, next)),
+                None => self.leave(standing),
+            }
+        }
+        None
+    }
+}
+
+impl Line {
     fn wait(&mut self, user: &str) -> Asked {
-        if self.count >= MAX_WAITING || self.of(user) >= MAX_WAITING_OF_USER {
+        if self.is_full(user) {
             self.forget_who_gave_up();
         }
-        if self.count >= MAX_WAITING || self.of(user) >= MAX_WAITING_OF_USER {
+        if self.is_full(user) {
             return Asked::Full;
         }
         let (sender, turn) = oneshot::channel();
@@ -194,8 +239,9 @@ impl State {
         Asked::Wait(turn)
     }
 
-    fn of(&self, user: &str) -> usize {
-        self.waiting.get(user).map_or(0, VecDeque::len)
+    fn is_full(&self, user: &str) -> bool {
+        let of_user = self.waiting.get(user).map_or(0, VecDeque::len);
+        self.count >= MAX_WAITING || of_user >= MAX_WAITING_OF_USER
     }
 
     fn forget_who_gave_up(&mut self) {
@@ -229,12 +275,12 @@ impl State {
 }
 
 /// A place that was taken; dropped, it is left.
-struct Permit(Option<Arc<Places>>);
+struct Permit(Option<(Arc<Places>, Standing)>);
 
 impl Drop for Permit {
     fn drop(&mut self) {
-        if let Some(places) = self.0.take() {
-            places.left();
+        if let Some((places, standing)) = self.0.take() {
+            places.left(standing);
         }
     }
 }
@@ -242,6 +288,10 @@ impl Drop for Permit {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn ask(places: &Arc<Places>, user: &str) -> Asked {
+        places.ask(Standing::Ordinary, user)
+    }
 
     fn taken(asked: Asked) -> Permit {
         match asked {
@@ -260,10 +310,10 @@ mod tests {
     #[test]
     fn users_take_turns_and_who_gave_up_is_passed_over() {
         let places = Places::new(1);
-        let first = taken(places.ask("a"));
-        let mut of_a = [waits(places.ask("a")), waits(places.ask("a"))];
-        let gone = waits(places.ask("b"));
-        let mut of_b = waits(places.ask("b"));
+        let first = taken(ask(&places, "a"));
+        let mut of_a = [waits(ask(&places, "a")), waits(ask(&places, "a"))];
+        let gone = waits(ask(&places, "b"));
+        let mut of_b = waits(ask(&places, "b"));
         drop(gone);
         drop(first);
         let permit = of_a[0].try_recv().unwrap();
@@ -272,28 +322,56 @@ mod tests {
         let permit = of_b.try_recv().unwrap();
         drop(permit);
         drop(of_a[1].try_recv().unwrap());
-        drop(taken(places.ask("c")));
+        drop(taken(ask(&places, "c")));
     }
 
     #[test]
     fn a_place_given_to_one_who_leaves_at_that_moment_is_not_lost() {
         let places = Places::new(1);
-        let first = taken(places.ask("a"));
-        let turn = waits(places.ask("a"));
+        let first = taken(ask(&places, "a"));
+        let turn = waits(ask(&places, "a"));
         drop(first);
         drop(turn);
-        drop(taken(places.ask("a")));
+        drop(taken(ask(&places, "a")));
     }
 
     #[test]
     fn nobody_waits_without_bound_and_a_flood_leaves_room_for_others() {
         let places = Places::new(1);
-        let _first = taken(places.ask("a"));
-        let mut flood: Vec<_> = (0..MAX_WAITING_OF_USER).map(|_| waits(places.ask("a"))).collect();
-        assert!(matches!(places.ask("a"), Asked::Full));
-        let _other = waits(places.ask("b"));
+        let _first = taken(ask(&places, "a"));
+        let mut flood: Vec<_> = (0..MAX_WAITING_OF_USER)
+            .map(|_| waits(ask(&places, "a")))
+            .collect();
+        assert!(matches!(ask(&places, "a"), Asked::Full));
+        let _other = waits(ask(&places, "b"));
         flood.pop();
-        let _again = waits(places.ask("a"));
-        assert!(matches!(places.ask("a"), Asked::Full));
+        let _again = waits(ask(&places, "a"));
+        assert!(matches!(ask(&places, "a"), Asked::Full));
+    }
+
+    #[test]
+    fn a_part_of_the_places_is_the_systems() {
+        let places = Places::new(4);
+        let node = || places.ask(Standing::System, "system:node:n");
+        let mut crowd: Vec<_> = (0..3).map(|_| taken(ask(&places, "a"))).collect();
+        let mut of_a = waits(ask(&places, "a"));
+        let own = taken(node());
+        let mut of_node = waits(node());
+        // The crowd has all it may have: what the system leaves is the system's.
+        drop(own);
+        let _own = of_node.try_recv().unwrap();
+        assert!(of_a.try_recv().is_err());
+        // What the crowd leaves is the crowd's, as long as one of it waits.
+        let mut of_node = waits(node());
+        crowd.pop();
+        let _of_a = of_a.try_recv().unwrap();
+        assert!(of_node.try_recv().is_err());
+        crowd.pop();
+        let more = of_node.try_recv().unwrap();
+        // The system has two now. Ordinary users get their part back before the system gets more.
+        let (mut of_b, mut of_node) = (waits(ask(&places, "b")), waits(node()));
+        drop(more);
+        let _of_b = of_b.try_recv().unwrap();
+        assert!(of_node.try_recv().is_err());
     }
 }

@@ -4,6 +4,7 @@ pub(crate) mod audit;
 pub(crate) mod authentication;
 pub(crate) mod authorization;
 pub(crate) mod body;
+mod body_memory;
 pub(crate) mod cache_control;
 pub(crate) mod deadline;
 pub(crate) mod detach;
@@ -12,6 +13,7 @@ pub(crate) mod impersonation;
 pub(crate) mod in_flight;
 pub(crate) mod measure;
 pub(crate) mod panic_recovery;
+mod standing;
 pub(crate) mod warnings;
 pub(crate) mod websocket;
 
