@@ -501,7 +501,7 @@ fn metrics(object: &mut Tree) {
 }
 
 /// Where a behavior is given, both its directions have all their rules.
-fn behavior(object: &mut Tree) {
+pub(crate) fn behavior(object: &mut Tree) {
     object.with(&["spec", "behavior"], |mut behavior| {
         if behavior.is_null() {
             return;

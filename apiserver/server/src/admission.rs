@@ -1,6 +1,7 @@
 //! Joins the admission plugins to the registry, and looks after grants: nobody writes a role or binding beyond what they
-//! hold (which upstream does in its RBAC stores).
+//! hold (which upstream does in its RBAC stores), nor speaks for a signer who may not.
 
+use crate::signers;
 use apiserver_admission::{
     AdmissionChain as Plugins, AdmissionError, Operation as PluginOperation, Request, plugins,
 };
@@ -192,6 +193,9 @@ impl Admission for AdmissionChain {
     ) -> Result<(), RegistryError> {
         if let Some(object) = object.filter(|_| is_grant(attributes)) {
             self.check_grant(ctx, attributes, object, old).await?;
+        }
+        if let Some(object) = object {
+            signers::check(&self.authorizers, ctx, attributes, object, old).await?;
         }
         let asked = self
             .plugins

@@ -27,6 +27,7 @@ mod reader;
 mod renewal;
 mod server;
 mod service;
+mod signers;
 mod startup;
 
 pub use apiserver_auth::pki;

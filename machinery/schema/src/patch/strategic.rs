@@ -335,7 +335,7 @@ impl<'a> Merge<'a> {
             return Ok(());
         }
         for item in set {
-            if !rest.any(|other| self.same_item(item, *other, merge_key)) {
+            if !self.found_in(&mut rest, item, merge_key)? {
                 let (change, order) = (self.shown(change), self.shown(order));
                 return Err(PatchError::Unmergeable(format!(
                     "The order in patch list:\n{change}\n doesn't match {SET_ORDER} list:\n{order}\n"
@@ -343,6 +343,25 @@ impl<'a> Merge<'a> {
             }
         }
         Ok(())
+    }
+
+    /// Goes on in an order up to the place of an item; both must have keys where there is one.
+    fn found_in(
+        &self,
+        rest: &mut std::slice::Iter<'_, Node>,
+        item: Node,
+        merge_key: &str,
+    ) -> Result<bool, PatchError> {
+        for other in rest {
+            if !merge_key.is_empty() {
+                self.key_value(item, merge_key)?;
+                self.key_value(*other, merge_key)?;
+            }
+            if self.same_item(item, *other, merge_key) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 
     /// Items named by the patch take its order, the others keep theirs, the two are woven together.

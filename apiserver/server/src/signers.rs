@@ -1,0 +1,143 @@
+//! Who may approve, sign and attest for a signer (upstream's admission plugins CertificateApproval, CertificateSigning,
+//! CertificateSubjectRestriction and ClusterTrustBundleAttest, and the strategy of PodCertificateRequests).
+//!
+//! Writing the object is one right, speaking for the signer it names another: a verb on `signers` by the signer's name, or
+//! by its domain with `/*`. Nobody gets the certificate of a cluster's master by asking for it.
+
+use apiserver_auth::authz::attributes::ResourceTarget;
+use apiserver_auth::authz::{Attributes as Asked, AuthorizerChain, Target};
+use apiserver_registry::{Attributes, Operation, RegistryError, RequestContext};
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use machinery_meta::{FieldError, FieldPath, UserInfo};
+use machinery_schema::Tree;
+use x509_parser::certification_request::X509CertificationRequest;
+use x509_parser::prelude::FromDer;
+
+const GROUP: &str = "certificates.k8s.io";
+/// Signs certificates that the API server takes for users.
+const CLIENT_SIGNER: &str = "kubernetes.io/kube-apiserver-client";
+const MASTERS: &str = "system:masters";
+const SIGNER: [&str; 2] = ["spec", "signerName"];
+
+/// Refuses a write by somebody who may not speak for the signer.
+///
+/// # Errors
+/// [`RegistryError::Forbidden`], of PodCertificateRequests [`RegistryError::Invalid`].
+pub(crate) async fn check(
+    authorizers: &AuthorizerChain,
+    ctx: &RequestContext,
+    attributes: &Attributes,
+    object: &Tree,
+    old: Option<&Tree>,
+) -> Result<(), RegistryError> {
+    if attributes.resource.group != GROUP {
+        return Ok(());
+    }
+    let forbidden = |why: String| {
+        let name = object.str_at(&["metadata", "name"]);
+        Err(RegistryError::forbidden(
+            &attributes.resource.group_resource(),
+            name,
+            why,
+        ))
+    };
+    if let Some(why) = masters(attributes, object) {
+        return forbidden(why);
+    }
+    let Some((verb, words)) = asked_for(attributes, object, old) else {
+        return Ok(());
+    };
+    // What is asked of a request is what it was made with.
+    let signer = old.unwrap_or(object).str_at(&SIGNER);
+    if may(authorizers, &ctx.user, verb, signer).await {
+        return Ok(());
+    }
+    if attributes.resource.resource == "podcertificaterequests" {
+        let user = &ctx.user.name;
+        let detail = format!("User {user:?} is not permitted to {verb:?} for signer {signer:?}");
+        let path = FieldPath::new("spec").child("signerName");
+        return Err(RegistryError::Invalid {
+            kind: attributes.kind.group_kind(),
+            name: object.str_at(&["metadata", "name"]).to_owned(),
+            errors: vec![FieldError::forbidden(&path, detail)],
+        });
+    }
+    forbidden(format!("user not permitted to {words} signerName {signer:?}"))
+}
+
+/// The right that a write needs, and what it is for.
+fn asked_for(
+    attributes: &Attributes,
+    object: &Tree,
+    old: Option<&Tree>,
+) -> Option<(&'static str, &'static str)> {
+    let changed = |path: &[&str]| old.is_none_or(|old| old.at(path) != object.at(path));
+    let resource = attributes.resource.resource.as_str();
+    match (resource, attributes.subresource.as_str()) {
+        ("certificatesigningrequests", "approval") => Some(("approve", "approve requests with")),
+        ("certificatesigningrequests", "status")
+            if changed(&["status", "certificate"]) || changed(&["status", "conditions"]) =>
+        {
+            Some(("sign", "sign requests with"))
+        }
+        ("podcertificaterequests", "status") if changed(&["status"]) => Some(("sign", "sign for")),
+        ("clustertrustbundles", "")
+            if !object.str_at(&SIGNER).is_empty() && !old.is_some_and(|old| is_collected(object, old)) =>
+        {
+            Some(("attest", "attest for"))
+        }
+        _ => None,
+    }
+}
+
+/// Nothing but what garbage collection writes differs.
+fn is_collected(object: &Tree, old: &Tree) -> bool {
+    let rest = |tree: &Tree| {
+        let mut rest = tree.clone();
+        for name in ["ownerReferences", "finalizers", "managedFields"] {
+            rest.remove(&["metadata", name]);
+        }
+        rest
+    };
+    rest(object) == rest(old)
+}
+
+/// Why a request for the certificate of a user is refused whoever asks.
+fn masters(attributes: &Attributes, object: &Tree) -> Option<String> {
+    let is_request = attributes.resource.resource == "certificatesigningrequests"
+        && attributes.subresource.is_empty()
+        && matches!(attributes.operation, Operation::Create | Operation::Update);
+    if !is_request || object.str_at(&SIGNER) != CLIENT_SIGNER {
+        return None;
+    }
+    let text = STANDARD.decode(object.str_at(&["spec", "request"])).ok()?;
+    let block = pem::parse(text).ok()?;
+    let (_, request) = X509CertificationRequest::from_der(block.contents()).ok()?;
+    let subject = &request.certification_request_info.subject;
+    let mut groups = subject.iter_organization().filter_map(|own| own.as_str().ok());
+    groups
+        .any(|group| group == MASTERS)
+        .then(|| format!("use of {CLIENT_SIGNER} signer with {MASTERS} group is not allowed"))
+}
+
+async fn may(authorizers: &AuthorizerChain, user: &UserInfo, verb: &str, signer: &str) -> bool {
+    let domain = signer.split('/').next().unwrap_or_default();
+    for name in [signer, &format!("{domain}/*")] {
+        let target = Target::Resource(ResourceTarget {
+            group: GROUP,
+            version: "*",
+            resource: "signers",
+            name,
+            ..ResourceTarget::default()
+        });
+        if authorizers
+            .authorize(&Asked { user, verb, target })
+            .await
+            .is_allowed()
+        {
+            return true;
+        }
+    }
+    false
+}
