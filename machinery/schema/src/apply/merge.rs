@@ -88,11 +88,20 @@ fn order(own: &[Option<Element>], theirs: &[Option<Element>]) -> Vec<(Option<usi
     let mentioned: BTreeSet<&Element> = theirs.iter().flatten().collect();
     let is_mentioned =
         |element: &Option<Element>| element.as_ref().is_some_and(|own| mentioned.contains(own));
+    // The first of both lists from a position of the configuration on.
+    let mut shared_from = vec![None; theirs.len()];
+    let mut last = None;
+    for (at, element) in theirs.iter().enumerate().rev() {
+        last = element
+            .as_ref()
+            .filter(|own| by_element.contains_key(own))
+            .or(last);
+        shared_from[at] = last;
+    }
     let mut out = Vec::new();
     let mut next = 0;
     for (at, element) in theirs.iter().enumerate() {
-        let rest = theirs[at..].iter().flatten();
-        let shared = rest.into_iter().find(|own| by_element.contains_key(own));
+        let shared = shared_from[at];
         while next < own.len() && !(is_mentioned(&own[next]) && own[next].as_ref() == shared) {
             if !is_mentioned(&own[next]) {
                 out.push((Some(next), None));

@@ -9,6 +9,7 @@ use crate::normal::normal_field;
 use crate::table::{Schema, Shape, TypeId};
 use crate::tree::{Node, Tree, narrow};
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 pub(super) fn decode(
@@ -37,6 +38,7 @@ pub(super) fn decode(
         text,
         root: Node::NULL,
         ty,
+        rooms: BTreeMap::new(),
     };
     let mut decoder = Decoder {
         scan: match &input {

@@ -18,6 +18,7 @@ pub use strategic::strategic_merge_patch;
 use crate::TypeId;
 use crate::json::{DecodeError, Decoded, Strictness, decode_json, encode_json};
 use crate::tree::{Ref, Step, Tree, untyped_schema};
+use std::collections::BTreeMap;
 
 /// How a patch is to be read; from the content type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -147,6 +148,7 @@ pub fn to_untyped(tree: &Tree) -> Tree {
         text: String::with_capacity(tree.size()),
         root: crate::tree::Node::NULL,
         ty: TypeId::ANY,
+        rooms: BTreeMap::new(),
     };
     free.root = free.copy(tree.root(), TypeId::ANY);
     free

@@ -103,7 +103,7 @@ impl<'a> Merge<'a> {
         }
         let Some(found) = found else {
             if !delete_list && let Some(value) = self.without_directives(change, true) {
-                members.push(value.at_place_of(change));
+                self.add(members, value.at_place_of(change));
             }
             return Ok(());
         };
@@ -313,7 +313,7 @@ impl<'a> Merge<'a> {
             Some(at) => members[at] = list.at_place_of(members[at]),
             None => {
                 let key = self.tree.push_text(name);
-                members.push(list.in_key(key));
+                self.add(members, list.in_key(key));
             }
         }
         Ok(())
@@ -459,10 +459,17 @@ impl<'a> Merge<'a> {
         }
     }
 
+    /// Where a member is; they are sorted, as everywhere.
     fn find(&self, members: &[Node], name: &str) -> Option<usize> {
-        members
-            .iter()
-            .position(|member| self.tree.key_of(*member) == name)
+        let order = |member: &Node| self.tree.key_of(*member).cmp(name);
+        members.binary_search_by(order).ok()
+    }
+
+    /// Puts a member that is not there at its place.
+    fn add(&self, members: &mut Vec<Node>, member: Node) {
+        let name = self.tree.key_of(member);
+        let at = members.partition_point(|own| self.tree.key_of(*own) < name);
+        members.insert(at, member);
     }
 
     fn take(&self, members: &mut Vec<Node>, name: &str) -> Option<Node> {

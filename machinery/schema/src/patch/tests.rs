@@ -1,6 +1,8 @@
+use super::merge::merge_patch;
+use super::strategic::strategic_merge_patch;
 use super::{PatchError, PatchType, apply_patch};
 use crate::testing::{pod_schema, pod_type};
-use crate::{Strictness, decode_json};
+use crate::{Strictness, Tree, decode_json};
 use serde::Deserialize;
 
 #[derive(Deserialize)]
@@ -60,6 +62,37 @@ fn patches_change_objects_as_upstreams_do() {
                 };
                 assert_eq!(format!("{kind} {error}"), case.error, "{}", case.name);
             }
+        }
+    }
+}
+
+/// Nothing of a patch costs more than in proportion to its size: an arena that grew with the square of it was gigabytes.
+#[test]
+fn many_members_leave_little_behind() {
+    const MEMBERS: usize = 20_000;
+    let schema = pod_schema();
+    let flat =
+        |prefix: &str| -> Vec<String> { (0..MEMBERS).map(|at| format!(r#""{prefix}{at}":"v""#)).collect() };
+    let deep: Vec<String> = (0..MEMBERS)
+        .map(|at| format!(r#""k{at}":{{"a":"v","b":{{"c":"w"}}}}"#))
+        .collect();
+    // Members that are there stand between those that come.
+    let object = format!(r#"{{"metadata":{{"labels":{{{}}}}}}}"#, flat("j").join(","));
+    for members in [flat("k"), flat("i"), deep] {
+        let patch = format!(r#"{{"metadata":{{"labels":{{{}}}}}}}"#, members.join(","));
+        let mut merged = Tree::from_json(&object).unwrap();
+        merge_patch(&mut merged, patch.as_bytes(), Strictness::Ignore).unwrap();
+        let mut strategic = Tree::from_json(&object).unwrap();
+        let ty = pod_type(&schema);
+        strategic_merge_patch(&schema, ty, &mut strategic, patch.as_bytes(), Strictness::Ignore).unwrap();
+        assert_eq!(merged.root().to_json(), strategic.root().to_json());
+        for (how, tree) in [("merge", &merged), ("strategic", &strategic)] {
+            assert_eq!(
+                tree.root().at(&["metadata", "labels"]).map(|own| own.len()),
+                Some(2 * MEMBERS),
+                "{how}"
+            );
+            assert!(tree.node_count() < 20 * MEMBERS, "{how}: {}", tree.node_count());
         }
     }
 }

@@ -9,6 +9,7 @@ use crate::table::{Field, Schema, Shape, TypeId};
 use crate::tree::{Node, Tree};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// Years that JSON can say: 0001 to 9999.
@@ -40,6 +41,7 @@ pub fn decode_message(schema: &Arc<Schema>, ty: TypeId, raw: &[u8]) -> Result<Tr
         text: String::with_capacity(raw.len() + 64),
         root: Node::NULL,
         ty,
+        rooms: BTreeMap::new(),
     };
     let mut decoder = Decoder {
         schema,

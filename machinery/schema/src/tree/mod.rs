@@ -19,6 +19,7 @@ pub use read::{Kind, Ref};
 pub use write::{Mut, Step, Value};
 
 use crate::table::{Schema, Shape, TypeId};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// One value; see the module's comment for what is where.
@@ -216,6 +217,8 @@ pub struct Tree {
     pub(crate) text: String,
     pub(crate) root: Node,
     pub(crate) ty: TypeId,
+    /// How many children fit from an index on, where a grown list has room behind it.
+    pub(crate) rooms: BTreeMap<u32, u32>,
 }
 
 impl Tree {
@@ -227,6 +230,7 @@ impl Tree {
             text: String::new(),
             root: Node::NULL,
             ty,
+            rooms: BTreeMap::new(),
         };
         tree.root = tree.zero(ty);
         if tree.root.is_null() && matches!(schema.ty(ty).shape, Shape::Any | Shape::Struct | Shape::Map) {

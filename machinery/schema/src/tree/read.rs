@@ -2,6 +2,7 @@
 
 use super::{Node, Tag, Tree, effective};
 use crate::table::{Schema, Shape, TypeId};
+use std::collections::BTreeMap;
 
 /// What a value is in JSON's terms.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -192,6 +193,7 @@ impl<'a> Ref<'a> {
             text: String::new(),
             root: Node::NULL,
             ty: self.ty,
+            rooms: BTreeMap::new(),
         };
         tree.root = tree.copy(self, self.ty);
         tree
@@ -226,13 +228,12 @@ pub(crate) fn find(tree: &Tree, parent: TypeId, children: &[Node], name: &str) -
 
 /// Where among the children of a map or struct a member is that is no field.
 fn find_named(tree: &Tree, children: &[Node], name: &str) -> Option<usize> {
-    // Fields stand before named members.
+    // Fields stand before named members, which are sorted.
     if !children.last()?.is_named() {
         return None;
     }
-    children
-        .iter()
-        .position(|child| child.is_named() && tree.key_of(*child) == name)
+    let at = children.partition_point(|child| !child.is_named() || tree.key_of(*child) < name);
+    (tree.key_of(*children.get(at)?) == name).then_some(at)
 }
 
 /// Where among the children of a struct a field is.

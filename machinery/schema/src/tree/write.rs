@@ -7,6 +7,7 @@
 use super::read::find;
 use super::{MAX_KEY, Node, Ref, Tag, Tree, child_type, effective, narrow};
 use crate::table::{Shape, TypeId};
+use std::ops::Range;
 
 /// One step of a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -317,23 +318,24 @@ impl<'t> Mut<'t> {
                 let key = self.tree.push_text(name);
                 let children = self.tree.children(node);
                 let before = |child: &Node| !child.is_named() || self.tree.key_of(*child) < name;
-                (
-                    Node::NULL.in_key(key),
-                    children.iter().take_while(|child| before(child)).count(),
-                )
+                (Node::NULL.in_key(key), children.partition_point(before))
             }
         };
         self.insert_child(node, index, member)
     }
 
-    /// Copies the children with one more among them to the arena's end; says where the new one is.
+    /// Puts one more among the children, where there is room behind them or at the arena's end; says where it is.
     fn insert_child(&mut self, node: Node, index: usize, child: Node) -> usize {
         let old = node.range();
-        let first = self.tree.nodes.len();
-        self.tree.nodes.reserve(old.len() + 1);
-        self.tree.nodes.extend_from_within(old.start..old.start + index);
-        self.tree.nodes.push(child);
-        self.tree.nodes.extend_from_within(old.start + index..old.end);
+        let first = match self.tree.has_room(&old) {
+            true => {
+                let (at, nodes) = (old.start + index, &mut self.tree.nodes);
+                nodes.copy_within(at..old.end, at + 1);
+                nodes[at] = child;
+                old.start
+            }
+            false => self.tree.move_with(&old, index, child),
+        };
         let span = (narrow(first), narrow(old.len() + 1));
         self.replace(if node.tag() == Tag::List {
             Node::list(span)
@@ -358,7 +360,35 @@ impl<'t> Mut<'t> {
     }
 }
 
+/// Children that are moved to the arena's end get room for as many again from this many on, so that what is left behind
+/// by growing one by one stays in proportion. Fewer are cheaper to move than to keep a note of.
+const ROOM_FROM: usize = 16;
+
 impl Tree {
+    fn has_room(&self, children: &Range<usize>) -> bool {
+        let count = children.len();
+        count >= ROOM_FROM && {
+            let room = self.rooms.get(&narrow(children.start));
+            room.is_some_and(|room| count < *room as usize)
+        }
+    }
+
+    /// Copies children with one more among them to the arena's end; says where the first is.
+    fn move_with(&mut self, old: &Range<usize>, index: usize, child: Node) -> usize {
+        let (first, count) = (self.nodes.len(), old.len() + 1);
+        let room = if old.len() < ROOM_FROM { count } else { 2 * count };
+        self.nodes.reserve(room);
+        self.nodes.extend_from_within(old.start..old.start + index);
+        self.nodes.push(child);
+        self.nodes.extend_from_within(old.start + index..old.end);
+        if room > count {
+            self.nodes.resize(first + room, Node::NULL);
+            self.rooms.remove(&narrow(old.start));
+            self.rooms.insert(narrow(first), narrow(room));
+        }
+        first
+    }
+
     /// Sets the value at a path, making maps on the way; an index must be there or be the end of its list.
     pub fn set<'v>(&mut self, path: &[Step<'_>], value: impl Into<Value<'v>>) {
         let ty = self.ty;
