@@ -104,8 +104,7 @@ async fn lives(runtime: &Runtime) -> Counts {
     everything_kept_can_be_read(runtime, &last, &checker).await;
     last.end(runtime).await;
     take_stock(&etcd, &checker);
-    let counts = checker.lock().finish();
-    counts
+    checker.lock().finish()
 }
 
 /// Nobody writes now: what the members have agreed on is what happened.

@@ -5,9 +5,11 @@ mod process;
 
 use super::{EtcdOptions, EtcdStorage};
 use crate::suite::{self, Subject};
-use crate::{Interest, Key, Prefix, Record, RecordCodec, Storage, StorageError, WatchRequest, Write};
+use crate::{
+    Expect, Interest, Key, Op, Prefix, Record, RecordCodec, Storage, StorageError, WatchRequest, Write,
+};
 use apiserver_etcd_model::{Etcd, Weather};
-use machinery_runtime::{Runtime, Simulation, seeds};
+use machinery_runtime::{Runtime, Simulation, TaskHandle, seeds};
 use process::Process;
 use std::sync::Arc;
 use std::time::Duration;
@@ -144,4 +146,40 @@ fn a_write_that_was_taken_up_is_finished() {
         assert!(written.is_ok(), "{written:?}");
         assert!(storage.current_revision().await.is_err());
     });
+}
+
+/// Who waits for a revision is answered although it is compacted before the wait has begun.
+#[test]
+fn a_revision_that_is_gone_was_reached() {
+    for seed in seeds(DEFAULT_SEEDS) {
+        let simulation = Simulation::new(seed);
+        let runtime = simulation.runtime();
+        simulation.run(async move {
+            let etcd = Etcd::start(&runtime, Weather::rough(&runtime));
+            let storage = Arc::new(on_the_model(&etcd, &runtime).await);
+            let writer = |_| runtime.spawn("writer", compact_each_change(Arc::clone(&storage)));
+            let writing: Vec<_> = (0..4).map(writer).collect();
+            for _ in 0..20 {
+                let next = storage.current_revision().await.unwrap().next();
+                let reached = runtime.timeout(LONG_ENOUGH, storage.reached(next)).await;
+                assert!(matches!(reached, Ok(Ok(()))), "{reached:?}");
+            }
+            writing.iter().for_each(TaskHandle::abort);
+        });
+    }
+}
+
+async fn compact_each_change(storage: Arc<EtcdStorage>) {
+    loop {
+        let write = Write {
+            key: Key::parse("/registry/a/b").unwrap(),
+            expect: Expect::Any,
+            op: Op::Put {
+                record: suite::record("b", "n1", "1"),
+                ttl: None,
+            },
+        };
+        let written = storage.commit(vec![write]).await.unwrap();
+        storage.compact(written[0].revision).await.unwrap();
+    }
 }
