@@ -5,6 +5,7 @@ use crate::metadata;
 use crate::strategy::{Part, Strategy};
 use machinery_meta::{FieldError, FieldPath};
 use machinery_schema::{Ref, Tree, structural};
+use std::collections::BTreeSet;
 
 /// See the module's comment.
 #[derive(Debug, Clone)]
@@ -68,6 +69,22 @@ impl Strategy for SchemaStrategy {
         let mut problems = structural::validate(object, Some(old));
         self.check_replicas(object, &mut problems);
         problems
+    }
+
+    fn warnings(&self, object: Ref<'_>, old: Option<Ref<'_>>) -> Vec<String> {
+        let of = |object: Ref<'_>| -> BTreeSet<String> {
+            let meta = object.get("metadata").into_iter();
+            let listed = meta.flat_map(|meta| meta.list("finalizers"));
+            listed.filter_map(Ref::as_str).map(str::to_owned).collect()
+        };
+        let known = old.map(of).unwrap_or_default();
+        let new = of(object).into_iter().filter(|own| !known.contains(own));
+        new.filter(|own| !own.contains('/') && !metadata::STANDARD_FINALIZERS.contains(&own.as_str()))
+            .map(|own| {
+                let path = if own.contains('.') { " including a path (/)" } else { "" };
+                format!("metadata.finalizers: {own:?}: prefer a domain-qualified finalizer name{path} to avoid accidental conflicts with other finalizer writers")
+            })
+            .collect()
     }
 
     fn allows_unconditional_update(&self) -> bool {
