@@ -1,6 +1,7 @@
 //! `knarr agent`: the node's side, a process of its own. Pod network, service rules, DNS, kubelet, and the
 //! containerd they use, in a mount namespace that outlives this process.
 
+use crate::open_files;
 use anyhow::{Context, bail};
 use clap::Args;
 use ipnet::Ipv4Net;
@@ -285,6 +286,7 @@ fn kubelet_config(arguments: &AgentArguments, kubeconfig: &std::path::Path) -> a
             .client_ca_file
             .clone()
             .or_else(|| in_folder("client-ca.crt")),
+        max_connections: open_files::connections(defaults.max_connections),
         container_runtime_endpoint: match &arguments.container_runtime_endpoint {
             Some(endpoint) => endpoint.trim_start_matches("unix://").into(),
             None => defaults.container_runtime_endpoint.clone(),

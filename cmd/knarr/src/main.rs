@@ -5,6 +5,7 @@ mod check;
 mod image;
 mod kubeconfig;
 mod logging;
+mod open_files;
 mod server;
 mod version;
 

@@ -27,6 +27,8 @@ pub struct KubeletConfig {
     pub max_pods: u32,
     /// The authenticated server's port.
     pub port: u16,
+    /// Connections to it that are served at once; more wait in the kernel's queue.
+    pub max_connections: usize,
     /// The loopback health port; 0 is none.
     pub healthz_port: u16,
     /// Serving certificate and key in PEM; without it one is made and signed by itself.
@@ -56,6 +58,7 @@ impl KubeletConfig {
             cgroup_root: "/".into(),
             max_pods: 110,
             port: 10250,
+            max_connections: 1_024,
             healthz_port: 10248,
             tls: None,
             client_ca: None,

@@ -3,14 +3,15 @@
 //! Everything a node component asks of the kernel goes through here: starting programs ([`exec`]),
 //! knowing a process again after a restart ([`process`]) and keeping it running ([`supervise`]), mounts ([`mount`]), pod cgroups of both
 //! versions ([`cgroup`]), entering a namespace ([`namespace`]), elements of nftables ([`nftables`]), ownership
-//! and atomic files ([`fs`])
-//! and what the machine is ([`machine`]).
+//! and atomic files ([`fs`]),
+//! what the machine is ([`machine`]) and what it allows us ([`limits`]).
 //!
 //! On the node, only here may a block say `unsafe`. Nothing here knows what a pod is.
 
 pub mod cgroup;
 pub mod exec;
 pub mod fs;
+pub mod limits;
 pub mod machine;
 pub mod mount;
 pub mod namespace;

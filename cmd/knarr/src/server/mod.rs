@@ -12,7 +12,7 @@ pub(crate) mod paths;
 
 pub(crate) use arguments::ServerArguments;
 
-use crate::logging;
+use crate::{logging, open_files};
 use anyhow::{Context, bail};
 use apiserver_storage::{LogOptions, LogStorage, Storage, StorageError};
 use cluster::Cluster;
@@ -46,7 +46,8 @@ pub(crate) fn run(arguments: ServerArguments) -> anyhow::Result<()> {
 async fn serve(arguments: ServerArguments) -> anyhow::Result<()> {
     let runtime = Runtime::real();
     let paths = Paths::new(&arguments.data_dir);
-    let config = arguments.server_config(&paths)?;
+    let mut config = arguments.server_config(&paths)?;
+    config.max_connections = open_files::connections(config.max_connections);
     let storage = open_storage(&arguments, &paths, &runtime).await?;
     let mut builder = Cluster::builder()
         .runtime(runtime.clone())

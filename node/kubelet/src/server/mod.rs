@@ -24,8 +24,6 @@ use tokio::net::{TcpListener, TcpStream};
 use crate::config::KubeletConfig;
 use crate::managers::ManagerContext;
 
-/// Connections served at once; more wait in the kernel's queue.
-const CONNECTIONS_MAX: usize = 1024;
 /// A client must finish its TLS handshake and its request's head in this time.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
@@ -104,7 +102,7 @@ pub async fn serve(context: ManagerContext) {
     };
     let acceptor = tokio_rustls::TlsAcceptor::from(context.listeners.tls.clone());
     let server = Arc::new(routes::Server::new(context.clone()));
-    let room = Arc::new(tokio::sync::Semaphore::new(CONNECTIONS_MAX));
+    let room = Arc::new(tokio::sync::Semaphore::new(context.config.max_connections));
     loop {
         let Ok(permit) = room.clone().acquire_owned().await else {
             return;
