@@ -8,12 +8,16 @@ use crate::config::Config;
 use crate::host::Host;
 use crate::{packages, process};
 use anyhow::{Context, Result, bail};
-use std::fs::{self, File};
+use std::fs::{self, DirBuilder, File};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 /// Everything the cluster keeps, where nothing else is said.
 const DATA_DIR: &str = "/var/lib/knarr";
+/// It and the server's log are nothing for others.
+const DATA_DIR_MODE: u32 = 0o750;
+const LOG_MODE: u32 = 0o640;
 
 /// Where the cluster keeps its things and where it runs.
 #[derive(Debug, Clone, clap::Args)]
@@ -44,7 +48,11 @@ pub(crate) fn run(config: &Config, arguments: &Arguments) -> Result<()> {
         None => build(config, arguments.dev)?,
     };
     let host = Host::prepare(arguments.isolated.clone())?;
-    fs::create_dir_all(&arguments.data_dir).context("making the data directory; is this root?")?;
+    DirBuilder::new()
+        .recursive(true)
+        .mode(DATA_DIR_MODE)
+        .create(&arguments.data_dir)
+        .context("making the data directory; is this root?")?;
     let api = start(&knarr, &host, arguments)?;
     wait("the node to be Ready", || api.node_is_ready())?;
     images(&knarr, &host, arguments)?;
@@ -94,7 +102,14 @@ fn start(knarr: &Path, host: &Host, arguments: &Arguments) -> Result<Api> {
         .arg(kubeconfig(&arguments.data_dir));
     server.stdin(std::process::Stdio::null());
     server
-        .stdout(File::create(&log)?)
+        .stdout(
+            File::options()
+                .create(true)
+                .write(true)
+                .truncate(true)
+                .mode(LOG_MODE)
+                .open(&log)?,
+        )
         .stderr(File::options().append(true).open(&log)?);
     process::run(&mut server)?;
     wait(

@@ -1,6 +1,6 @@
 //! What is stored but has no effect yet. These lists only shrink.
 
-use crate::validation::Path;
+use crate::validation::{Path, present};
 use machinery_schema::Ref;
 
 /// Resources whose objects nothing acts on, with what is missing.
@@ -121,6 +121,9 @@ pub fn warning(group: &str, plural: &str) -> Option<String> {
     ))
 }
 
+/// Of bounds that nothing watches.
+const NOT_EVICTED: &str = "nodes do not evict pods that use more";
+
 /// Volumes that nodes provide; a pod with another is stored, and does not start.
 const PROVIDED_VOLUMES: [&str; 6] = [
     "configMap",
@@ -131,18 +134,69 @@ const PROVIDED_VOLUMES: [&str; 6] = [
     "secret",
 ];
 
-/// The warnings for the volumes of a pod's spec, or a template's.
-pub(crate) fn volumes(path: &Path<'_>, spec: Ref<'_>) -> Vec<String> {
+/// The warnings for a pod's spec, or a template's.
+pub(crate) fn pod(path: &Path<'_>, spec: Ref<'_>) -> Vec<String> {
+    let mut warnings = volumes(&path.child("volumes"), spec);
+    if spec.list("resourceClaims").next().is_some() {
+        warnings.push(told(&path.child("resourceClaims"), "devices are not allocated"));
+    }
+    // An init container that always restarts is a sidecar.
+    for (list, known) in [("initContainers", "Always"), ("containers", "")] {
+        let at = path.child(list);
+        for (index, container) in spec.list(list).enumerate() {
+            let at = at.index(index);
+            restarts(&at, container, known, &mut warnings);
+            let storage = "ephemeral-storage";
+            if container.at(&["resources", "limits", storage]).is_some() {
+                let at = at.child("resources");
+                warnings.push(told(&at.child("limits").key(storage), NOT_EVICTED));
+            }
+        }
+    }
+    warnings
+}
+
+fn told(path: &Path<'_>, missing: &str) -> String {
+    format!(
+        "{}: stored but not enforced by this server yet: {missing}",
+        path.render()
+    )
+}
+
+fn restarts(path: &Path<'_>, container: Ref<'_>, known: &str, warnings: &mut Vec<String>) {
+    let policy = container.str("restartPolicy");
+    let rules = container.list("restartPolicyRules").next();
+    let ignored = [
+        ("restartPolicy", !policy.is_empty() && policy != known),
+        ("restartPolicyRules", rules.is_some()),
+    ];
+    for (field, _) in ignored.iter().filter(|(_, ignored)| *ignored) {
+        warnings.push(told(
+            &path.child(field),
+            "nodes go by the restart policy of the pod",
+        ));
+    }
+}
+
+fn volumes(path: &Path<'_>, spec: Ref<'_>) -> Vec<String> {
     let mut warnings = Vec::new();
     for (index, volume) in spec.list("volumes").enumerate() {
+        let folder = volume.get("emptyDir");
+        // The kernel itself bounds one in memory.
+        if let Some(folder) = folder.filter(|folder| folder.str("medium").is_empty())
+            && present(folder, "sizeLimit").is_some()
+        {
+            let at = path.index(index);
+            warnings.push(told(&at.child("emptyDir").child("sizeLimit"), NOT_EVICTED));
+        }
         let sources = volume
             .entries()
             .filter(|(name, value)| *name != "name" && !value.is_null());
         for (source, _) in sources.filter(|(source, _)| !PROVIDED_VOLUMES.contains(source)) {
             let at = path.index(index);
-            warnings.push(format!(
-                "{}: stored but not enforced by this server yet: nodes do not provide volumes of this type",
-                at.child(source).render()
+            warnings.push(told(
+                &at.child(source),
+                "nodes do not provide volumes of this type",
             ));
         }
     }

@@ -217,6 +217,32 @@ async fn what_is_not_enforced_is_told_however_it_comes() {
     let volume =
         "spec.template.spec.volumes[1].persistentVolumeClaim: stored but not enforced by this server yet";
     assert!(answer.headers["warning"].to_str().unwrap().contains(volume));
+    let asks = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "asks"}, "spec": {
+        "restartPolicy": "Never", "resourceClaims": [{"name": "gpu", "resourceClaimName": "gpu"}],
+        "initContainers": [{"name": "side", "image": "i", "restartPolicy": "Always"}],
+        "containers": [{"name": "c", "image": "i", "resources": {"limits": {"ephemeral-storage": "1Gi"}},
+            "restartPolicy": "Never", "restartPolicyRules": [{"action": "Restart", "exitCodes": {"operator": "In", "values": [42]}}]}],
+        "volumes": [{"name": "a", "emptyDir": {"sizeLimit": "1Mi"}},
+            {"name": "b", "emptyDir": {"medium": "Memory", "sizeLimit": "1Mi"}}]}});
+    let pods = "/api/v1/namespaces/default/pods";
+    let answer = cluster.admin().post(pods, asks.to_string()).await.is(201);
+    let told_of: Vec<&str> = answer
+        .headers
+        .get_all("warning")
+        .iter()
+        .map(|own| own.to_str().unwrap())
+        .collect();
+    let expected = [
+        "spec.volumes[0].emptyDir.sizeLimit: stored",
+        "spec.resourceClaims: stored",
+        "spec.containers[0].restartPolicy: stored",
+        "spec.containers[0].restartPolicyRules: stored",
+        "spec.containers[0].resources.limits[ephemeral-storage]: stored",
+    ];
+    assert_eq!(told_of.len(), expected.len(), "{told_of:?}");
+    for (own, field) in told_of.iter().zip(expected) {
+        assert!(own.contains(field), "{own}");
+    }
     let namespace = |name: &str, level: &str| {
         let labels = json!({"pod-security.kubernetes.io/enforce": level});
         json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}})

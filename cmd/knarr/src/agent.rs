@@ -105,6 +105,7 @@ pub(crate) fn run(arguments: AgentArguments) -> anyhow::Result<()> {
     if !node_sys::machine::is_root() {
         bail!("the node agent needs root: it mounts volumes and makes network namespaces");
     }
+    node_sys::fs::make_private_folder(&arguments.data_dir).context("making the data directory")?;
     if arguments.container_runtime_endpoint.is_none() {
         // First of all: a process with threads cannot change its mount namespace.
         instance::join_namespace(&arguments.data_dir.join("containerd"))

@@ -113,6 +113,9 @@ fn audited(server: &Server, log: &Path) {
             && event["responseStatus"]["code"] == 404
             && event["kind"] == "Event"
     };
+    let mode =
+        std::os::unix::fs::PermissionsExt::mode(&std::fs::metadata(log).expect("the log").permissions());
+    assert_eq!(mode & 0o777, 0o600, "who asked for what is nothing for others");
     server.until("the line in the audit log", || {
         let lines = std::fs::read_to_string(log).unwrap_or_default();
         lines

@@ -20,6 +20,7 @@ use crate::images::ImageManager;
 use crate::managers::{ManagerContext, rows};
 use crate::node::facts::NodeFacts;
 use crate::node::registration::register;
+use crate::pods::admission::Abilities;
 use crate::pods::resize::room::Room;
 use crate::pods::source::Pods;
 use crate::pods::worker::WorkerContext;
@@ -67,7 +68,9 @@ impl Kubelet {
         let (node, ()) = futures::try_join!(registered, container_runtime)?;
         let listeners = Listeners::bind(&config).await.map_err(KubeletError::Server)?;
         let cri = CriClient::new(&config.container_runtime_endpoint);
-        facts.runtime_version = runtime_version(&cri).await.map_err(KubeletError::Runtime)?;
+        ask_runtime(&cri, &mut facts)
+            .await
+            .map_err(KubeletError::Runtime)?;
         let workers = worker_context(&runtime, &config, &client, cri, &facts);
         make_tiers(&workers.control, &facts).map_err(KubeletError::Cgroups)?;
         let pods = Pods::new(workers.clone());
@@ -106,7 +109,7 @@ fn prepare(config: KubeletConfig) -> Result<KubeletConfig, KubeletError> {
         return Err(KubeletError::Config(problems));
     }
     for folder in [config.pods_folder(), config.logs_folder(), config.run_folder()] {
-        std::fs::create_dir_all(folder).map_err(KubeletError::DataDirectory)?;
+        node_sys::fs::make_own_folder(&folder).map_err(KubeletError::DataDirectory)?;
     }
     Ok(config)
 }
@@ -141,10 +144,16 @@ fn make_tiers(control: &ContainerControl, facts: &NodeFacts) -> Result<(), node_
         .apply(&format!("{root}/besteffort"), &shares(SHARES_MIN))
 }
 
-async fn runtime_version(cri: &CriClient) -> Result<String, CriError> {
+/// Who the container runtime is, and what it can.
+async fn ask_runtime(cri: &CriClient, facts: &mut NodeFacts) -> Result<(), CriError> {
     let found = cri.version(v1::VersionRequest { version: "v1".into() }).await?;
     let version = found.runtime_version.trim_start_matches('v');
-    Ok(format!("{}://{version}", found.runtime_name))
+    facts.runtime_version = format!("{}://{version}", found.runtime_name);
+    let status = cri.status(v1::StatusRequest { verbose: false }).await?;
+    facts.supplemental_groups_policy = status
+        .features
+        .is_some_and(|features| features.supplemental_groups_policy);
+    Ok(())
 }
 
 fn worker_context(
@@ -161,7 +170,11 @@ fn worker_context(
         runtime: runtime.clone(),
         config: config.clone(),
         client: client.clone(),
-        kernel_version: facts.machine.kernel_version.clone(),
+        abilities: Abilities {
+            kernel_version: facts.machine.kernel_version.clone(),
+            app_armor: facts.machine.app_armor,
+            supplemental_groups_policy: facts.supplemental_groups_policy,
+        },
         images: ImageManager::new(runtime.clone(), cri.clone(), events.clone()),
         cri,
         events: events.clone(),

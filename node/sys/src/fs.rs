@@ -3,7 +3,7 @@
 use std::ffi::OsStr;
 use std::io::Write;
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use nix::errno::Errno;
@@ -84,6 +84,24 @@ pub fn give_to_group(root: &Path, group: u32, read_only: bool) -> std::io::Resul
 /// Sets a path's mode exactly, whatever the umask.
 pub fn set_mode(path: &Path, mode: u32) -> std::io::Result<()> {
     std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode))
+}
+
+/// What a node keeps is nothing for others, as upstream's.
+const PRIVATE_FOLDER_MODE: u32 = 0o750;
+
+/// Makes a folder that others cannot look into, as are its parents where they are missing; one that is there is left
+/// as it is.
+pub fn make_private_folder(path: &Path) -> std::io::Result<()> {
+    std::fs::DirBuilder::new()
+        .recursive(true)
+        .mode(PRIVATE_FOLDER_MODE)
+        .create(path)
+}
+
+/// The same for a folder that is ours alone: one that others could look into is closed.
+pub fn make_own_folder(path: &Path) -> std::io::Result<()> {
+    make_private_folder(path)?;
+    set_mode(path, PRIVATE_FOLDER_MODE)
 }
 
 /// Makes a named pipe that only we may open.
@@ -181,6 +199,23 @@ fn explain(error: Errno) -> std::io::Error {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_we_keep_is_nothing_for_others() {
+        let root = std::env::temp_dir().join(format!("knarr-private-{}", std::process::id()));
+        let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
+        let (others, own) = (root.join("others"), root.join("others/own"));
+        make_private_folder(&others).unwrap();
+        assert_eq!(mode(&others), 0o750);
+        for folder in [&others, &own] {
+            std::fs::create_dir_all(folder).unwrap();
+            set_mode(folder, 0o755).unwrap();
+        }
+        make_private_folder(&others).unwrap();
+        make_own_folder(&own).unwrap();
+        assert_eq!((mode(&others), mode(&own)), (0o755, 0o750));
+        std::fs::remove_dir_all(&root).unwrap();
+    }
     use std::os::fd::AsRawFd;
     use std::os::unix::fs::symlink;
 

@@ -25,6 +25,10 @@ pub struct Machine {
     pub hostname: String,
     /// The kernel's limit on process ids.
     pub pid_max: u64,
+    /// When the kernel started, in seconds of Unix time.
+    pub booted_at_seconds: i64,
+    /// The kernel confines processes by AppArmor profiles.
+    pub app_armor: bool,
 }
 
 impl Machine {
@@ -49,6 +53,9 @@ impl Machine {
             architecture: go_architecture(std::env::consts::ARCH),
             hostname: first_line("/proc/sys/kernel/hostname"),
             pid_max: first_line("/proc/sys/kernel/pid_max").parse().unwrap_or(32768),
+            booted_at_seconds: boot_time(&std::fs::read_to_string("/proc/stat").unwrap_or_default()),
+            app_armor: std::path::Path::new("/sys/kernel/security/apparmor").is_dir()
+                && first_line("/sys/module/apparmor/parameters/enabled").starts_with('Y'),
         }
     }
 }
@@ -98,6 +105,15 @@ fn meminfo_bytes(table: &str, name: &str) -> u64 {
         * 1024
 }
 
+/// From `/proc/stat`.
+fn boot_time(table: &str) -> i64 {
+    table
+        .lines()
+        .find_map(|line| line.strip_prefix("btime "))
+        .and_then(|seconds| seconds.trim().parse().ok())
+        .unwrap_or(0)
+}
+
 fn os_image(release: &str) -> String {
     release
         .lines()
@@ -126,6 +142,10 @@ mod tests {
         assert_eq!(
             os_image("NAME=x\nPRETTY_NAME=\"Debian GNU/Linux 12\"\n"),
             "Debian GNU/Linux 12"
+        );
+        assert_eq!(
+            boot_time("cpu  1 2\nbtime 1700000000\nprocesses 3\n"),
+            1_700_000_000
         );
         assert!(Machine::observe().cpus >= 1);
     }

@@ -9,12 +9,16 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
 use std::io::Write;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::sync::Arc;
 use tokio::sync::mpsc;
 
 /// Lines waiting to be written; beyond it requests wait for none and the line is dropped.
 const QUEUE: usize = 4_096;
+
+/// As upstream: who asked for what is nothing for others.
+const FILE_MODE: u32 = 0o600;
 
 /// Takes lines.
 #[derive(Debug)]
@@ -23,7 +27,11 @@ pub(crate) struct AuditSink(mpsc::Sender<String>);
 impl AuditSink {
     /// Appends to a file, in a task of the server.
     pub(crate) fn open(path: &Path, runtime: &Runtime) -> std::io::Result<Self> {
-        let file = OpenOptions::new().create(true).append(true).open(path)?;
+        let file = OpenOptions::new()
+            .create(true)
+            .append(true)
+            .mode(FILE_MODE)
+            .open(path)?;
         let (sender, receiver) = mpsc::channel(QUEUE);
         let blocking = runtime.clone();
         runtime

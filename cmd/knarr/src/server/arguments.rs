@@ -115,7 +115,7 @@ impl ServerArguments {
             );
         }
         let folder = &self.data_dir;
-        std::fs::create_dir_all(folder).with_context(|| {
+        node_sys::fs::make_private_folder(folder).with_context(|| {
             format!(
                 "creating --data-dir {} (choose one you may write)",
                 folder.display()

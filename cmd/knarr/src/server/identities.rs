@@ -63,7 +63,7 @@ pub(super) fn write_agent(
 ) -> anyhow::Result<()> {
     let node = node_name(arguments)?;
     let (pki, now) = (server.pki(), runtime.now());
-    std::fs::create_dir_all(paths.agent()).context("creating the agent's folder")?;
+    node_sys::fs::make_own_folder(&paths.agent()).context("creating the agent's folder")?;
     let names: ServingNames = [
         node.clone(),
         "localhost".to_owned(),

@@ -86,6 +86,10 @@ pub(crate) fn the_node_answers_those_it_knows_and_who_may(cluster: &Cluster) {
     };
     let pods = ["get", "--raw", "/pods"];
     refused(&["--token=nobody"], &pods, "You must be logged in to the server");
+    // What is too long to be a token is not asked about, and a head that is too long is not read.
+    let long = |bytes: usize| format!("--token={}", "x".repeat(bytes));
+    refused(&[&long(20 << 10)], &pods, "You must be logged in to the server");
+    refused(&[&long(100 << 10)], &pods, "");
     let token = story.kubectl(&["create", "token", "default"]);
     let token = format!("--token={}", token.trim());
     let user = "user=system:serviceaccount:node-access:default";
@@ -156,6 +160,22 @@ pub(crate) fn the_nodes_health_is_told_on_the_loopback_only(cluster: &Cluster) {
     let elsewhere = healthz(&node);
     let said = text(&elsewhere.stderr);
     assert!(!elsewhere.status.success() && said.contains("refused"), "{said}");
+}
+
+pub(crate) fn what_the_node_keeps_is_nothing_for_others(cluster: &Cluster) {
+    use std::os::unix::fs::PermissionsExt;
+    for place in [
+        "",
+        "agent",
+        "agent/pods",
+        "agent/logs/pods",
+        "agent/agent.log",
+        "agent/containerd/containerd.log",
+    ] {
+        let path = cluster.data_dir().join(place);
+        let mode = std::fs::metadata(&path).expect(place).permissions().mode();
+        assert_eq!(mode & 0o007, 0, "{}: {mode:o}", path.display());
+    }
 }
 
 /// A client certificate that an authority of its own signed.

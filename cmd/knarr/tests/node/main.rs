@@ -9,6 +9,7 @@ mod support;
 mod access;
 mod commands;
 mod debug;
+mod figures;
 mod lifecycle;
 mod probes;
 mod pulls;
@@ -142,6 +143,14 @@ const STORIES: &[Story] = &[
     (
         "the_nodes_health_is_told_on_the_loopback_only",
         access::the_nodes_health_is_told_on_the_loopback_only,
+    ),
+    (
+        "what_the_node_keeps_is_nothing_for_others",
+        access::what_the_node_keeps_is_nothing_for_others,
+    ),
+    (
+        "the_node_tells_what_is_used_since_when",
+        figures::the_node_tells_what_is_used_since_when,
     ),
     (
         "a_pods_settings_reach_its_process",

@@ -218,6 +218,36 @@ const REFUSED: &[(Row, &str)] = &[
     ),
     (
         (
+            "armor",
+            "",
+            "securityContext: {appArmorProfile: {type: Localhost, localhostProfile: strict}}",
+            "true",
+            "{.status.reason}",
+        ),
+        "Cannot enforce AppArmor: AppArmor is not enabled on the host",
+    ),
+    (
+        (
+            "strict-groups",
+            "securityContext: {supplementalGroupsPolicy: Strict}",
+            "",
+            "true",
+            "{.status.reason}",
+        ),
+        "SupplementalGroupsPolicy=Strict is not supported in this node",
+    ),
+    (
+        (
+            "recursive",
+            "volumes: [{name: v, emptyDir: {}}]",
+            "volumeMounts: [{name: v, mountPath: /v, readOnly: true, recursiveReadOnly: Enabled}]",
+            "true",
+            "{.status.containerStatuses[0].state.waiting.reason}",
+        ),
+        "failed to resolve recursive read-only mode: volume \"v\" requested recursive read-only mode, but it is not supported by the runtime",
+    ),
+    (
+        (
             "unknown-handler",
             "runtimeClassName: settings-unknown",
             "",
@@ -243,6 +273,9 @@ pub(crate) fn what_a_pod_may_not_is_refused(cluster: &Cluster) {
     let reasons = [
         "CreateContainerConfigError",
         "SysctlForbidden",
+        "AppArmor",
+        "SupplementalGroupsPolicyNotSupported",
+        "CreateContainerConfigError",
         "Pending",
         "OOMKilled",
     ];

@@ -15,6 +15,7 @@ use crate::api::events::{EventKind, EventRecorder};
 use crate::api::services::Services;
 use crate::config::KubeletConfig;
 use crate::images::ImageManager;
+use crate::pods::admission::Abilities;
 use crate::pods::ephemeral::target_of;
 use crate::pods::observed::{ObservedPod, ObservedSandbox};
 use crate::pods::plan::{Start, container_named};
@@ -45,8 +46,8 @@ pub struct ContainerControl {
     pub cgroups: Arc<dyn Cgroups>,
     /// What the node knows about names.
     pub dns: dns::NodeDns,
-    /// `uname -r`.
-    pub kernel_version: String,
+    /// What this node can do for a pod's protection.
+    pub abilities: Abilities,
     /// What the node has to give.
     pub node: NodeResources,
 }

@@ -1,6 +1,8 @@
 //! Security contexts: the pod's and the container's as CRI wants them. Pure.
 
-use k8s_openapi::api::core::v1::{Container, Pod, PodSecurityContext, SeccompProfile, SecurityContext};
+use k8s_openapi::api::core::v1::{
+    AppArmorProfile, Container, Pod, PodSecurityContext, SeccompProfile, SecurityContext,
+};
 use node_cri::v1;
 use node_cri::v1::security_profile::ProfileType;
 
@@ -45,6 +47,26 @@ pub fn privileged(container: &Container) -> bool {
         .is_some_and(|context| context.privileged == Some(true))
 }
 
+/// The containers' own contexts, of every kind of container.
+pub fn contexts(pod: &Pod) -> impl Iterator<Item = SecurityContext> {
+    let lasting = all_containers(pod).filter_map(|(_, container)| container.security_context.clone());
+    lasting.chain(ephemeral_containers(pod).filter_map(|container| container.security_context))
+}
+
+/// Whether the groups that the image gives its user are to be left out.
+pub fn supplemental_groups_are_strict(pod: &Pod) -> bool {
+    let context = spec(pod).security_context.as_ref();
+    context.is_some_and(|context| context.supplemental_groups_policy.as_deref() == Some("Strict"))
+}
+
+fn groups_policy(pod: &Pod) -> i32 {
+    let policy = match supplemental_groups_are_strict(pod) {
+        true => v1::SupplementalGroupsPolicy::Strict,
+        false => v1::SupplementalGroupsPolicy::Merge,
+    };
+    policy as i32
+}
+
 /// Namespaces as the pod asks for them.
 pub fn namespaces(pod: &Pod) -> v1::NamespaceOption {
     let spec = spec(pod);
@@ -85,6 +107,7 @@ pub fn sandbox_context(pod: &Pod) -> v1::LinuxSandboxSecurityContext {
         run_as_user: context.run_as_user.map(|value| v1::Int64Value { value }),
         run_as_group: context.run_as_group.map(|value| v1::Int64Value { value }),
         supplemental_groups: groups(&context),
+        supplemental_groups_policy: groups_policy(pod),
         // A privileged container needs a privileged sandbox.
         privileged: all_containers(pod).any(|(_, container)| privileged(container))
             || ephemeral_containers(pod).any(|container| privileged(&container)),
@@ -174,6 +197,7 @@ pub fn container_context(
             .map(|value| v1::Int64Value { value }),
         readonly_rootfs: own.read_only_root_filesystem == Some(true),
         supplemental_groups: groups(&general),
+        supplemental_groups_policy: groups_policy(pod),
         no_new_privs: own.allow_privilege_escalation == Some(false),
         masked_paths: if masked {
             list(&[&MASKED_PATHS[..], &MORE_MASKED_PATHS[..]])
@@ -193,8 +217,25 @@ pub fn container_context(
                 seccomp_root,
             )
         }),
+        // Without a profile the runtime has one of its own.
+        apparmor: own
+            .app_armor_profile
+            .as_ref()
+            .or(general.app_armor_profile.as_ref())
+            .map(app_armor),
         ..v1::LinuxContainerSecurityContext::default()
     })
+}
+
+fn app_armor(wanted: &AppArmorProfile) -> v1::SecurityProfile {
+    match wanted.type_.as_str() {
+        "RuntimeDefault" => profile(ProfileType::RuntimeDefault, ""),
+        "Localhost" => profile(
+            ProfileType::Localhost,
+            wanted.localhost_profile.as_deref().unwrap_or_default(),
+        ),
+        _ => profile(ProfileType::Unconfined, ""),
+    }
 }
 
 fn list(parts: &[&[&str]]) -> Vec<String> {
@@ -228,6 +269,26 @@ fn check_non_root(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_containers_own_profile_goes_before_its_pods() {
+        let text = r#"{"spec":{"securityContext":{"supplementalGroupsPolicy":"Strict",
+            "appArmorProfile":{"type":"RuntimeDefault"}},"containers":[{"name":"a"},{"name":"b","securityContext":
+            {"appArmorProfile":{"type":"Localhost","localhostProfile":"strict"}}}]}}"#;
+        let pod: Pod = serde_json::from_str(text).unwrap();
+        let expected = [
+            (ProfileType::RuntimeDefault, ""),
+            (ProfileType::Localhost, "strict"),
+        ];
+        for (container, (kind, path)) in spec(&pod).containers.iter().zip(expected) {
+            let context = container_context(&pod, container, &ImageUser::default(), "").unwrap();
+            assert_eq!(context.apparmor, Some(profile(kind, path)));
+            assert_eq!(
+                context.supplemental_groups_policy,
+                v1::SupplementalGroupsPolicy::Strict as i32
+            );
+        }
+    }
 
     #[test]
     fn an_open_proc_is_for_pods_with_users_of_their_own() {

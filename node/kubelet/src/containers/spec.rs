@@ -164,6 +164,13 @@ fn volume_mount(
     mount: &VolumeMount,
     lookup: impl Fn(&str) -> Option<String> + Copy,
 ) -> Result<v1::Mount, StartError> {
+    if mount.recursive_read_only.as_deref() == Some("Enabled") {
+        // containerd before 2.0 would leave what is mounted below writable; no node of ours says it can do it.
+        return Err(StartError::config(format!(
+            "failed to resolve recursive read-only mode: volume {:?} requested recursive read-only mode, but it is not supported by the runtime",
+            mount.name
+        )));
+    }
     let volumes = spec(input.pod).volumes.iter().flatten();
     let volume = volumes
         .into_iter()

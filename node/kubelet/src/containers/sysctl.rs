@@ -4,9 +4,6 @@ use k8s_openapi::api::core::v1::Pod;
 
 use crate::pods::spec;
 
-/// Why a pod that asks for another is rejected.
-pub const FORBIDDEN: &str = "SysctlForbidden";
-
 /// The namespace a parameter belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Namespace {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{
-    DaemonEndpoint, Node, NodeAddress, NodeCondition, NodeDaemonEndpoints, NodeRuntimeHandler,
+    DaemonEndpoint, Node, NodeAddress, NodeCondition, NodeDaemonEndpoints, NodeFeatures, NodeRuntimeHandler,
     NodeRuntimeHandlerFeatures, NodeStatus, NodeSystemInfo,
 };
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
@@ -27,6 +27,8 @@ pub struct NodeFacts {
     pub storage_bytes: u64,
     /// Name and version of the runtime.
     pub runtime_version: String,
+    /// It can leave out the groups that an image gives its user.
+    pub supplemental_groups_policy: bool,
 }
 
 /// What upstream's kubelet says of a runtime that has not answered yet.
@@ -40,6 +42,7 @@ impl NodeFacts {
             machine: Machine::observe(),
             storage_bytes: storage.capacity_bytes,
             runtime_version: RUNTIME_UNKNOWN.to_string(),
+            supplemental_groups_policy: false,
         }
     }
 
@@ -160,6 +163,9 @@ pub fn status(
     });
     status.node_info = Some(node_info(config, facts));
     status.runtime_handlers = Some(runtime_handlers());
+    status.features = facts.supplemental_groups_policy.then_some(NodeFeatures {
+        supplemental_groups_policy: Some(true),
+    });
     status.conditions = Some(conditions(health, pressure, now, previous));
     status
 }

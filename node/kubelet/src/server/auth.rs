@@ -13,12 +13,15 @@ use machinery_meta::UserInfo;
 use machinery_runtime::Runtime;
 use parking_lot::Mutex;
 use rustls::pki_types::CertificateDer;
+use sha2::{Digest, Sha256};
 
 /// Upstream's cache times: of tokens, of a yes, of a no.
 const TOKEN_AGE_MAX: Duration = Duration::from_secs(120);
 const ALLOWED_AGE_MAX: Duration = Duration::from_secs(300);
 const DENIED_AGE_MAX: Duration = Duration::from_secs(30);
-/// Answers remembered; more and all are forgotten.
+/// Longer tokens are nobody's: those of service accounts have about a thousand bytes.
+const TOKEN_BYTES_MAX: usize = 16 << 10;
+/// Answers remembered; where more are still good, all are forgotten.
 const REMEMBERED_MAX: usize = 1024;
 
 /// The user a client certificate names: its common name, with its organisations as groups.
@@ -71,13 +74,21 @@ impl<K: Hash + Eq, V: Clone> Remembered<K, V> {
             .map(|(_, value)| value.clone())
     }
 
-    fn put(&self, key: K, value: V, until: Duration) {
+    fn put(&self, key: K, value: V, now: Duration, age: Duration) {
         let mut table = self.table.lock();
+        table.retain(|_, (until, _)| *until > now);
         if table.len() >= REMEMBERED_MAX {
             table.clear();
         }
-        table.insert(key, (until, value));
+        table.insert(key, (now + age, value));
     }
+}
+
+/// What a token is remembered by: nobody reads a token out of our memory, and each takes the same room.
+type TokenDigest = [u8; 32];
+
+fn digest(token: &str) -> TokenDigest {
+    Sha256::digest(token).into()
 }
 
 /// Asks the API server.
@@ -85,7 +96,7 @@ pub struct Delegated {
     runtime: Runtime,
     client: Client,
     node_name: String,
-    tokens: Remembered<String, Option<UserInfo>>,
+    tokens: Remembered<TokenDigest, Option<UserInfo>>,
     decisions: Remembered<(String, Vec<String>, &'static str, &'static str), bool>,
 }
 
@@ -119,10 +130,20 @@ impl Delegated {
             return Ok(peer.clone());
         }
         let token = bearer.ok_or(Refusal::Unauthorized)?;
-        let now = self.runtime.monotonic();
-        if let Some(known) = self.tokens.get(&token.to_string(), now) {
+        if token.len() > TOKEN_BYTES_MAX {
+            return Err(Refusal::Unauthorized);
+        }
+        let (key, now) = (digest(token), self.runtime.monotonic());
+        if let Some(known) = self.tokens.get(&key, now) {
             return known.ok_or(Refusal::Unauthorized);
         }
+        let user = self.review(token).await?;
+        self.tokens.put(key, user.clone(), now, TOKEN_AGE_MAX);
+        user.ok_or(Refusal::Unauthorized)
+    }
+
+    /// Whose token the API server says it is.
+    async fn review(&self, token: &str) -> Result<Option<UserInfo>, Refusal> {
         let spec = TokenReviewSpec {
             token: token.to_string(),
             audiences: None,
@@ -138,17 +159,14 @@ impl Delegated {
             .map_err(|error| Refusal::Unavailable(error.to_string()))?
             .status
             .unwrap_or_default();
-        let user = (status.authenticated == Some(true)).then(|| {
+        Ok((status.authenticated == Some(true)).then(|| {
             let user = status.user.unwrap_or_default();
             UserInfo {
                 name: user.username.unwrap_or_default(),
                 groups: user.groups.unwrap_or_default(),
                 ..UserInfo::default()
             }
-        });
-        self.tokens
-            .put(token.to_string(), user.clone(), now + TOKEN_AGE_MAX);
-        user.ok_or(Refusal::Unauthorized)
+        }))
     }
 
     /// Whether a user may do this to one of the node's subresources; any of those given is enough.
@@ -211,7 +229,7 @@ impl Delegated {
             true => ALLOWED_AGE_MAX,
             false => DENIED_AGE_MAX,
         };
-        self.decisions.put(key, status.allowed, now + age);
+        self.decisions.put(key, status.allowed, now, age);
         Ok(status.allowed)
     }
 }
@@ -249,6 +267,23 @@ pub fn subresources_of(path: &str) -> &'static [&'static str] {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn answers_are_forgotten_in_time_and_never_many() {
+        let remembered = Remembered::<TokenDigest, bool>::default();
+        let (age, at) = (TOKEN_AGE_MAX, Duration::from_secs);
+        remembered.put(digest("one"), true, at(0), age);
+        assert_eq!(remembered.get(&digest("one"), at(119)), Some(true));
+        assert_eq!(remembered.get(&digest("other"), at(0)), None);
+        remembered.put(digest("two"), false, at(120), age);
+        assert_eq!(remembered.get(&digest("two"), at(120)), Some(false));
+        let held = || remembered.table.lock().len();
+        assert_eq!(held(), 1, "what is too old is gone");
+        for number in 0..2 * REMEMBERED_MAX {
+            remembered.put(digest(&number.to_string()), false, at(121), age);
+            assert!(held() <= REMEMBERED_MAX);
+        }
+    }
 
     #[test]
     fn a_path_is_one_of_the_nodes_subresources() {

@@ -5,8 +5,10 @@
 //! [`streaming`] takes connections over. [`healthz`] is the loopback port without either.
 
 pub mod auth;
+mod figures;
 pub mod healthz;
 mod logs;
+mod metrics;
 pub mod routes;
 mod stats;
 pub mod streaming;
@@ -27,6 +29,8 @@ use crate::managers::ManagerContext;
 /// A client must finish its TLS handshake and its request's head in this time.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
+/// All headers of a request together, as the API server's.
+const HEAD_BYTES_MAX: usize = 64 << 10;
 
 /// The servers cannot listen.
 #[derive(Debug, thiserror::Error)]
@@ -137,6 +141,7 @@ async fn serve_connection(server: Arc<routes::Server>, stream: tokio_rustls::ser
     let connection = hyper::server::conn::http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(HEAD_TIMEOUT)
+        .max_buf_size(HEAD_BYTES_MAX)
         .serve_connection(TokioIo::new(stream), service)
         .with_upgrades();
     if let Err(error) = connection.await {

@@ -11,7 +11,7 @@ use hyper::body::Incoming;
 use machinery_meta::UserInfo;
 
 use super::auth::{Delegated, Refusal, subresources_of, verb_of};
-use super::{logs, stats, streaming};
+use super::{logs, metrics, stats, streaming};
 use crate::managers::ManagerContext;
 
 /// The body of every answer.
@@ -89,8 +89,8 @@ impl Server {
             ["healthz" | "livez" | "readyz"] => text(StatusCode::OK, "ok"),
             ["pods"] => self.pods(),
             ["stats", "summary"] => stats::summary(&self.context).await,
-            ["metrics"] => stats::metrics(&self.context).await,
-            ["metrics", "resource"] => stats::resource_metrics(&self.context).await,
+            ["metrics"] => metrics::metrics(&self.context).await,
+            ["metrics", "resource"] => metrics::resource(&self.context).await,
             ["metrics", "cadvisor" | "probes"] => text(StatusCode::OK, ""),
             ["containerLogs", namespace, pod, container] => {
                 logs::answer(&self.context, namespace, pod, container, &query).await

@@ -115,9 +115,7 @@ pub(crate) fn of(path: &Path<'_>, pod: Ref<'_>) -> Vec<String> {
         );
     }
     warnings.pod_affinity(&at.child("affinity"), spec);
-    warnings
-        .0
-        .extend(not_enforced::volumes(&at.child("volumes"), spec));
+    warnings.0.extend(not_enforced::pod(&at, spec));
     warnings.0
 }
 

@@ -8,7 +8,7 @@ use kube::api::{Api, Patch, PatchParams};
 
 use super::PodWorker;
 use crate::api::events::EventKind;
-use crate::containers::sysctl;
+use crate::pods::admission::rejection;
 use crate::pods::observed::ObservedPod;
 use crate::pods::resize::actual::ResourceView;
 use crate::pods::status::{StatusInput, generate};
@@ -79,11 +79,12 @@ impl PodWorker {
         if self.record.is_some() || self.failure.is_some() || self.ended {
             return;
         }
-        if let Some(problem) = sysctl::forbidden(pod, &self.context.control.kernel_version) {
+        if let Some(found) = rejection(pod, &self.context.control.abilities) {
+            let message = format!("Pod was rejected: {}", found.message);
             self.context
                 .events
-                .pod(pod, EventKind::Warning, sysctl::FORBIDDEN, problem.as_str());
-            self.failure = Some((sysctl::FORBIDDEN.into(), format!("Pod was rejected: {problem}")));
+                .pod(pod, EventKind::Warning, found.reason, found.message);
+            self.failure = Some((found.reason.into(), message));
         }
     }
 

@@ -1,0 +1,75 @@
+//! What the node tells of what is used.
+
+use crate::support::cluster::Cluster;
+use crate::support::image::TOOLS;
+
+pub(crate) fn the_node_tells_what_is_used_since_when(cluster: &Cluster) {
+    let story = cluster.namespace("figures");
+    let container = |name: &str, command: &str| {
+        format!("{{name: {name}, image: '{TOOLS}', imagePullPolicy: IfNotPresent, command: [{command}]}}")
+    };
+    for (name, main) in [("runs", "sleep, '10000'"), ("ended", "'true'")] {
+        let (first, main) = (container("first", "'true'"), container("main", main));
+        story.feed(
+            &["apply"],
+            &format!(
+                "{{apiVersion: v1, kind: Pod, metadata: {{name: {name}}}, spec: {{terminationGracePeriodSeconds: 1, restartPolicy: Never, initContainers: [{first}], containers: [{main}]}}}}"
+            ),
+        );
+    }
+    story.wait("pod/runs", "condition=Ready");
+    story.wait_value("pod/ended", "{.status.phase}", "Succeeded");
+    let node = story.field("pod/runs", "{.spec.nodeName}");
+    let ask = |path: &str| story.kubectl(&["get", "--raw", &format!("/api/v1/nodes/{node}/proxy/{path}")]);
+    let summary = || serde_json::from_str::<serde_json::Value>(&ask("stats/summary")).expect("JSON");
+    let told = summary();
+    let pods: Vec<_> = told["pods"].as_array().expect("pods").iter().collect();
+    let named = |name: &str| pods.iter().find(|pod| pod["podRef"]["name"] == name).copied();
+    let runs = named("runs").expect("the pod that runs");
+    assert_eq!(named("ended"), None, "what has ended uses nothing");
+    let containers = runs["containers"].as_array().expect("containers");
+    assert_eq!(containers.len(), 1, "{containers:?}");
+    assert_eq!(containers[0]["name"], "main");
+    // Each began when it began, whenever one asks.
+    let times = |told: &serde_json::Value| {
+        let mut pods = told["pods"].as_array().expect("pods").iter();
+        let pod = pods.find(|pod| pod["podRef"]["name"] == "runs").expect("the pod");
+        let all = [
+            &told["node"]["startTime"],
+            &pod["startTime"],
+            &pod["containers"][0]["startTime"],
+        ];
+        all.map(|time| {
+            time.as_str()
+                .expect("a time")
+                .parse::<jiff::Timestamp>()
+                .expect("a time")
+        })
+    };
+    let [booted, sandbox, main] = times(&told);
+    assert!(booted < sandbox && sandbox <= main, "{booted} {sandbox} {main}");
+    let started = story.field(
+        "pod/runs",
+        "{.status.containerStatuses[0].state.running.startedAt}",
+    );
+    assert!(main <= started.parse().expect("a time"), "{main} {started}");
+    let metrics = ask("metrics/resource");
+    let of_main = r#"{container="main",namespace="figures",pod="runs"}"#;
+    let of_pod = r#"{namespace="figures",pod="runs"}"#;
+    for sample in [
+        format!("container_cpu_usage_seconds_total{of_main} "),
+        format!("container_memory_working_set_bytes{of_main} "),
+        format!("container_start_time_seconds{of_main} {}.", main.as_second()),
+        format!("pod_cpu_usage_seconds_total{of_pod} "),
+        format!("pod_memory_working_set_bytes{of_pod} "),
+        "node_cpu_usage_seconds_total ".to_owned(),
+        "node_memory_working_set_bytes ".to_owned(),
+        "resource_scrape_error 0".to_owned(),
+    ] {
+        assert!(
+            metrics.lines().any(|line| line.starts_with(&sample)),
+            "{sample}\n{metrics}"
+        );
+    }
+    assert_eq!(times(&summary()), [booted, sandbox, main]);
+}

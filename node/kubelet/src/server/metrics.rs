@@ -1,0 +1,256 @@
+//! Figures as Prometheus reads them: `/metrics` and `/metrics/resource`.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+use http::{Response, StatusCode};
+use jiff::Timestamp;
+use node_cri::v1;
+use node_sys::cgroup::CgroupStats;
+
+use super::figures::{ContainerFigures, Figures, PodFigures, gather};
+use super::routes::{Body, with_type};
+use crate::managers::ManagerContext;
+use crate::pods::{name, namespace};
+
+const TEXT_FORMAT: &str = "text/plain; version=0.0.4; charset=utf-8";
+
+/// The agent's own figures.
+pub(super) async fn metrics(context: &ManagerContext) -> Response<Body> {
+    let mut phases: BTreeMap<String, usize> = BTreeMap::new();
+    for pod in context.pods.list() {
+        let phase = pod
+            .status
+            .as_ref()
+            .and_then(|status| status.phase.clone())
+            .unwrap_or_default();
+        *phases.entry(phase).or_default() += 1;
+    }
+    let mut out = String::new();
+    out.push_str("# HELP kubelet_node_name [ALPHA] The node's name. The count is always 1.\n# TYPE kubelet_node_name gauge\n");
+    let _ = writeln!(
+        out,
+        "kubelet_node_name{{node=\"{}\"}} 1",
+        context.config.node_name
+    );
+    out.push_str("# HELP kubelet_running_pods [ALPHA] Number of pods that have a running pod sandbox\n# TYPE kubelet_running_pods gauge\n");
+    let _ = writeln!(
+        out,
+        "kubelet_running_pods {}",
+        phases.get("Running").copied().unwrap_or(0)
+    );
+    out.push_str("# HELP kubelet_active_pods [ALPHA] The number of pods the kubelet considers active.\n# TYPE kubelet_active_pods gauge\n");
+    let _ = writeln!(out, "kubelet_active_pods {}", phases.values().sum::<usize>());
+    with_type(StatusCode::OK, TEXT_FORMAT, out.into())
+}
+
+/// What the node, its pods and their containers use, in upstream's names.
+pub(super) async fn resource(context: &ManagerContext) -> Response<Body> {
+    let figures = gather(context).await.map_err(|message| {
+        tracing::warn!(error = %message, "the runtime does not tell what containers use");
+    });
+    let text = resource_text(figures.as_ref().ok());
+    with_type(StatusCode::OK, TEXT_FORMAT, text.into())
+}
+
+/// A family: its name, kind and help, and what it has of a container, a pod or the node.
+struct Family {
+    name: &'static str,
+    kind: &'static str,
+    help: &'static str,
+    of: Of,
+}
+
+enum Of {
+    Container(fn(&ContainerFigures) -> Option<f64>),
+    Pod(fn(&CgroupStats) -> f64),
+    Node(fn(&CgroupStats) -> f64),
+    /// The only sample without a time of its own but [`Of::Error`].
+    Start,
+    Error,
+}
+
+const FAMILIES: [Family; 8] = [
+    Family {
+        name: "container_cpu_usage_seconds_total",
+        kind: "counter",
+        help: "Cumulative cpu time consumed by the container in core-seconds",
+        of: Of::Container(|container| {
+            let used = container.stats.cpu?.usage_core_nano_seconds;
+            number(used).map(|nanoseconds| nanoseconds / 1e9)
+        }),
+    },
+    Family {
+        name: "container_memory_working_set_bytes",
+        kind: "gauge",
+        help: "Current working set of the container in bytes",
+        of: Of::Container(|container| number(container.stats.memory?.working_set_bytes)),
+    },
+    Family {
+        name: "container_start_time_seconds",
+        kind: "gauge",
+        help: "Start time of the container since unix epoch in seconds",
+        of: Of::Start,
+    },
+    Family {
+        name: "node_cpu_usage_seconds_total",
+        kind: "counter",
+        help: "Cumulative cpu time consumed by the node in core-seconds",
+        of: Of::Node(cpu_seconds),
+    },
+    Family {
+        name: "node_memory_working_set_bytes",
+        kind: "gauge",
+        help: "Current working set of the node in bytes",
+        of: Of::Node(|used| used.memory_working_set_bytes as f64),
+    },
+    Family {
+        name: "pod_cpu_usage_seconds_total",
+        kind: "counter",
+        help: "Cumulative cpu time consumed by the pod in core-seconds",
+        of: Of::Pod(cpu_seconds),
+    },
+    Family {
+        name: "pod_memory_working_set_bytes",
+        kind: "gauge",
+        help: "Current working set of the pod in bytes",
+        of: Of::Pod(|used| used.memory_working_set_bytes as f64),
+    },
+    Family {
+        name: "resource_scrape_error",
+        kind: "gauge",
+        help: "1 if there was an error while getting container metrics, 0 otherwise",
+        of: Of::Error,
+    },
+];
+
+fn number(value: Option<v1::UInt64Value>) -> Option<f64> {
+    value.map(|value| value.value as f64)
+}
+
+fn cpu_seconds(used: &CgroupStats) -> f64 {
+    used.cpu_usage_nanoseconds as f64 / 1e9
+}
+
+/// A family that has nothing to tell is left out, as are all but the last where nothing is known.
+fn resource_text(figures: Option<&Figures>) -> String {
+    let mut out = String::new();
+    for family in &FAMILIES {
+        let samples = match (&family.of, figures) {
+            (Of::Error, figures) => vec![(String::new(), if figures.is_some() { "0" } else { "1" }.into())],
+            (_, None) => Vec::new(),
+            (of, Some(figures)) => samples(of, figures),
+        };
+        if samples.is_empty() {
+            continue;
+        }
+        let Family { name, kind, help, .. } = family;
+        let _ = writeln!(out, "# HELP {name} [STABLE] {help}\n# TYPE {name} {kind}");
+        for (labels, value) in samples {
+            let _ = writeln!(out, "{name}{labels} {value}");
+        }
+    }
+    out
+}
+
+/// Labels, and the value with its time.
+fn samples(of: &Of, figures: &Figures) -> Vec<(String, String)> {
+    let at = |value: f64| format!("{value} {}", figures.now.as_millisecond());
+    let containers = || {
+        let of_pod = |pod| move |container| (pod, container);
+        figures
+            .pods
+            .iter()
+            .flat_map(move |pod| pod.containers.iter().map(of_pod(pod)))
+    };
+    match of {
+        Of::Container(value) => containers()
+            .filter_map(|(pod, own)| Some((labels(pod, Some(own)), at(value(own)?))))
+            .collect(),
+        Of::Start => containers()
+            .map(|(pod, own)| (labels(pod, Some(own)), seconds(own.started_at)))
+            .collect(),
+        Of::Pod(value) => figures
+            .pods
+            .iter()
+            .map(|pod| (labels(pod, None), at(value(&pod.used))))
+            .collect(),
+        Of::Node(value) => vec![(String::new(), at(value(&figures.node)))],
+        Of::Error => Vec::new(),
+    }
+}
+
+fn labels(pod: &PodFigures, container: Option<&ContainerFigures>) -> String {
+    let own = container.map(|own| format!("container=\"{}\",", own.name));
+    format!(
+        "{{{}namespace=\"{}\",pod=\"{}\"}}",
+        own.unwrap_or_default(),
+        namespace(&pod.pod),
+        name(&pod.pod)
+    )
+}
+
+fn seconds(time: Timestamp) -> String {
+    format!("{}.{:09}", time.as_second(), time.subsec_nanosecond())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Arc;
+
+    #[test]
+    fn figures_are_told_in_upstreams_names() {
+        let used = |seconds: u64| CgroupStats {
+            cpu_usage_nanoseconds: seconds * 1_000_000_000,
+            memory_working_set_bytes: seconds << 20,
+            ..CgroupStats::default()
+        };
+        let number = |value| Some(v1::UInt64Value { value });
+        let stats = v1::ContainerStats {
+            cpu: Some(v1::CpuUsage {
+                usage_core_nano_seconds: number(2_500_000_000),
+                ..v1::CpuUsage::default()
+            }),
+            memory: Some(v1::MemoryUsage {
+                working_set_bytes: number(4096),
+                ..v1::MemoryUsage::default()
+            }),
+            ..v1::ContainerStats::default()
+        };
+        let pod = r#"{"metadata":{"name":"web","namespace":"shop"}}"#;
+        let time = |seconds| Timestamp::from_second(seconds).unwrap();
+        let figures = Figures {
+            now: time(1000),
+            booted_at: time(1),
+            node: used(100),
+            pods: vec![PodFigures {
+                pod: Arc::new(serde_json::from_str(pod).unwrap()),
+                started_at: time(900),
+                used: used(3),
+                containers: vec![ContainerFigures {
+                    name: "main".to_owned(),
+                    started_at: Timestamp::from_millisecond(901_250).unwrap(),
+                    stats,
+                }],
+            }],
+        };
+        let text = resource_text(Some(&figures));
+        let told: Vec<&str> = text.lines().filter(|line| !line.starts_with('#')).collect();
+        let container = r#"{container="main",namespace="shop",pod="web"}"#;
+        let pod = r#"{namespace="shop",pod="web"}"#;
+        let expected = [
+            format!("container_cpu_usage_seconds_total{container} 2.5 1000000"),
+            format!("container_memory_working_set_bytes{container} 4096 1000000"),
+            format!("container_start_time_seconds{container} 901.250000000"),
+            "node_cpu_usage_seconds_total 100 1000000".to_owned(),
+            "node_memory_working_set_bytes 104857600 1000000".to_owned(),
+            format!("pod_cpu_usage_seconds_total{pod} 3 1000000"),
+            format!("pod_memory_working_set_bytes{pod} 3145728 1000000"),
+            "resource_scrape_error 0".to_owned(),
+        ];
+        assert_eq!(told, expected);
+        assert!(text.contains("# TYPE node_cpu_usage_seconds_total counter\n"));
+        assert!(resource_text(None).ends_with("gauge\nresource_scrape_error 1\n"));
+    }
+}
