@@ -224,6 +224,9 @@ async fn what_is_not_enforced_is_told_however_it_comes() {
             "restartPolicy": "Never", "restartPolicyRules": [{"action": "Restart", "exitCodes": {"operator": "In", "values": [42]}}]}],
         "volumes": [{"name": "a", "emptyDir": {"sizeLimit": "1Mi"}},
             {"name": "b", "emptyDir": {"medium": "Memory", "sizeLimit": "1Mi"}}]}});
+    let account = json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default"}});
+    let accounts = "/api/v1/namespaces/default/serviceaccounts";
+    cluster.admin().post(accounts, account.to_string()).await.is(201);
     let pods = "/api/v1/namespaces/default/pods";
     let answer = cluster.admin().post(pods, asks.to_string()).await.is(201);
     let told_of: Vec<&str> = answer

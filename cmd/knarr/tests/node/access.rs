@@ -89,7 +89,8 @@ pub(crate) fn the_node_answers_those_it_knows_and_who_may(cluster: &Cluster) {
     // What is too long to be a token is not asked about, and a head that is too long is not read.
     let long = |bytes: usize| format!("--token={}", "x".repeat(bytes));
     refused(&[&long(20 << 10)], &pods, "You must be logged in to the server");
-    refused(&[&long(100 << 10)], &pods, "");
+    let user = format!("--as={}", "x".repeat(120 << 10));
+    refused(&[&long(120 << 10), &user], &pods, "431");
     let token = story.kubectl(&["create", "token", "default"]);
     let token = format!("--token={}", token.trim());
     let user = "user=system:serviceaccount:node-access:default";
