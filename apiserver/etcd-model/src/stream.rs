@@ -156,10 +156,8 @@ async fn tell(
         if out.send(Ok(response)).await.is_err() {
             return End::Quiet;
         }
-        next = match messages.recv().await {
-            Some(message) => Some(response_of(members, member, asked, message)),
-            None => None,
-        };
+        let message = messages.recv().await;
+        next = message.map(|message| response_of(members, member, asked, message));
     }
     // The watcher is no more; its stream stays open until somebody closes it.
     pending().await
