@@ -100,7 +100,6 @@ pub struct Server {
     front: Front,
     scope: Scope,
     pki: Arc<Pki>,
-    serving: Arc<ServingIdentity>,
     local_address: Option<SocketAddr>,
     advertised: IpAddr,
 }
@@ -208,7 +207,6 @@ impl Server {
             front,
             scope,
             pki,
-            serving,
             local_address,
             advertised,
         })
@@ -231,14 +229,6 @@ impl Server {
 
     pub fn pki(&self) -> &Arc<Pki> {
         &self.pki
-    }
-
-    /// From now on new connections see this certificate.
-    pub fn replace_serving_certificate(
-        &self,
-        identity: &apiserver_auth::pki::Identity,
-    ) -> Result<(), PkiError> {
-        self.serving.replace(identity)
     }
 
     pub fn registry(&self) -> &Registry {

@@ -225,10 +225,6 @@ impl SelectorCounts {
             .map(|((kind, term), counts)| (*kind, term, &counts[..]))
     }
 
-    pub fn has_existing_terms(&self) -> bool {
-        !self.terms.is_empty()
-    }
-
     /// Namespace labels changed: counters with namespace selectors are made anew when next asked for.
     pub fn forget_namespace_selectors(&mut self) {
         self.counters

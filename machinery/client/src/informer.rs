@@ -53,11 +53,6 @@ impl<P> Change<P> {
     pub fn is_removal(&self) -> bool {
         self.new.is_none()
     }
-
-    /// The object was not there before.
-    pub fn is_addition(&self) -> bool {
-        self.old.is_none()
-    }
 }
 
 /// The headers of a change, for readers who do not know the projection.

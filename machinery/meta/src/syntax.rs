@@ -225,22 +225,6 @@ pub fn env_var_name(value: &str) -> Problems {
     problems
 }
 
-/// An identifier of C.
-pub fn c_identifier(value: &str) -> Problems {
-    let first = value
-        .chars()
-        .next()
-        .is_some_and(|c| c.is_ascii_alphabetic() || c == '_');
-    if first && value.chars().all(|c| c.is_ascii_alphanumeric() || c == '_') {
-        return Problems::new();
-    }
-    vec![regex_rule(
-        "a valid C identifier must start with alphabetic character or '_', followed by a string of alphanumeric characters or '_'",
-        "[A-Za-z_][A-Za-z0-9_]*",
-        &["my_name", "MY_NAME", "MyName"],
-    )]
-}
-
 /// A port between 1 and 65535.
 pub fn port_number(port: i64) -> Problems {
     if (1..=65535).contains(&port) {

@@ -19,8 +19,3 @@ pub fn node_condition<'a>(status: Option<&'a NodeStatus>, kind: &str) -> Option<
         .iter()
         .find(|condition| condition.type_ == kind)
 }
-
-/// Whether a node says of itself that it is ready.
-pub fn is_node_ready(status: Option<&NodeStatus>) -> bool {
-    node_condition(status, "Ready").is_some_and(|condition| condition.status == "True")
-}

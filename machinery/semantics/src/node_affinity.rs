@@ -45,17 +45,6 @@ impl<'a, L: Fn(&str) -> Option<&'a str>> NodeFacts<'a, L> {
                 .into_iter()
                 .all(|own| own.key == "metadata.name" && holds(own, Some(self.name)))
     }
-
-    /// The summed weights of the preferred terms that match.
-    pub fn preferred_weight(&self, affinity: Option<&Affinity>) -> i64 {
-        let node = affinity.and_then(|affinity| affinity.node_affinity.as_ref());
-        let terms = node.and_then(|node| node.preferred_during_scheduling_ignored_during_execution.as_ref());
-        let terms = terms.into_iter().flatten();
-        terms
-            .filter(|term| self.matches_term(&term.preference))
-            .map(|term| i64::from(term.weight))
-            .sum()
-    }
 }
 
 /// The required node selector of a pod's affinity.

@@ -4,8 +4,6 @@ use k8s_openapi::api::core::v1::{Taint, Toleration};
 
 /// Pods that do not tolerate it are not placed here.
 pub const NO_SCHEDULE: &str = "NoSchedule";
-/// They are placed here last.
-pub const PREFER_NO_SCHEDULE: &str = "PreferNoSchedule";
 /// They are not placed here, and leave.
 pub const NO_EXECUTE: &str = "NoExecute";
 
@@ -47,18 +45,6 @@ fn compares(taint: &str, toleration: &str, rule: impl Fn(i64, i64) -> bool) -> b
 /// Whether any of the tolerations accepts the taint.
 pub fn is_tolerated(taint: &Taint, tolerations: &[Toleration]) -> bool {
     tolerations.iter().any(|toleration| tolerates(toleration, taint))
-}
-
-/// The first taint of one of these effects that nothing accepts.
-pub fn first_untolerated<'a>(
-    taints: &'a [Taint],
-    tolerations: &[Toleration],
-    effects: &[&str],
-) -> Option<&'a Taint> {
-    let mut matter = taints
-        .iter()
-        .filter(|taint| effects.contains(&taint.effect.as_str()));
-    matter.find(|taint| !is_tolerated(taint, tolerations))
 }
 
 /// How long a pod may stay under its node's `NoExecute` taints.

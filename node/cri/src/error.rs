@@ -70,11 +70,6 @@ impl CriError {
         matches!(self.code(), Some(Code::DeadlineExceeded | Code::Cancelled))
     }
 
-    /// Whether the runtime itself could not be reached.
-    pub fn is_unreachable(&self) -> bool {
-        self.code() == Some(Code::Unavailable)
-    }
-
     /// The runtime's own words, or ours.
     pub fn message(&self) -> String {
         match self {

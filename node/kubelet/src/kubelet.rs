@@ -49,7 +49,6 @@ pub enum KubeletError {
 /// A running node agent. Its tasks belong to the runtime it was given.
 #[derive(Debug)]
 pub struct Kubelet {
-    pods: Arc<Pods>,
     context: ManagerContext,
 }
 
@@ -81,24 +80,19 @@ impl Kubelet {
             config,
             facts,
             node: Arc::new(node),
-            pods: pods.clone(),
+            pods,
             workers,
             listeners,
         };
         for row in rows() {
             context.runtime.spawn(row.name, (row.run)(context.clone()));
         }
-        Ok(Self { pods, context })
+        Ok(Self { context })
     }
 
     /// The port of the authenticated server.
     pub fn port(&self) -> u16 {
         self.context.listeners.port
-    }
-
-    /// How many pods have a worker.
-    pub fn pod_count(&self) -> usize {
-        self.pods.list().len()
     }
 }
 

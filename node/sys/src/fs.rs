@@ -104,39 +104,6 @@ pub fn make_own_folder(path: &Path) -> std::io::Result<()> {
     set_mode(path, PRIVATE_FOLDER_MODE)
 }
 
-/// Makes a named pipe that only we may open.
-pub fn make_fifo(path: &Path) -> std::io::Result<()> {
-    nix::unistd::mkfifo(
-        path,
-        nix::sys::stat::Mode::S_IRUSR | nix::sys::stat::Mode::S_IWUSR,
-    )?;
-    Ok(())
-}
-
-/// Bytes that a tree's files occupy on disk, without crossing into other file systems.
-pub fn tree_bytes(root: &Path) -> std::io::Result<u64> {
-    use std::os::unix::fs::MetadataExt;
-    let device = std::fs::symlink_metadata(root)?.dev();
-    let mut total = 0;
-    let mut pending = vec![root.to_path_buf()];
-    while let Some(path) = pending.pop() {
-        let Ok(metadata) = std::fs::symlink_metadata(&path) else {
-            continue;
-        };
-        if metadata.dev() != device {
-            continue;
-        }
-        total += metadata.blocks() * 512;
-        if metadata.is_dir() {
-            let Ok(entries) = std::fs::read_dir(&path) else {
-                continue;
-            };
-            pending.extend(entries.filter_map(Result::ok).map(|entry| entry.path()));
-        }
-    }
-    Ok(total)
-}
-
 /// Opens a path from outside below a root, for reference only; folders that are missing are made, with the root's mode.
 ///
 /// The kernel itself refuses to leave the root, whatever links there are and whoever changes them meanwhile: what the

@@ -37,9 +37,3 @@ impl ResourceTarget<'_> {
         self.field_selector.and_then(|selector| selector.required(field)) == Some(value)
     }
 }
-
-impl Attributes<'_> {
-    pub fn is_read_only(&self) -> bool {
-        matches!(self.verb, "get" | "list" | "watch")
-    }
-}

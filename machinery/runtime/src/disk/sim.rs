@@ -188,16 +188,6 @@ impl SimDisk {
         shared.files.get(file).map(|content| content.current.clone())
     }
 
-    /// How many syncs were asked for, of files and directories.
-    pub fn sync_count(&self) -> u64 {
-        self.shared.lock().syncs
-    }
-
-    /// How many writes were made.
-    pub fn write_count(&self) -> u64 {
-        self.shared.lock().writes
-    }
-
     /// One number for what was done with the disk.
     pub(crate) fn activity(&self) -> u64 {
         let shared = self.shared.lock();

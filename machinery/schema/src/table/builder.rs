@@ -182,10 +182,6 @@ impl SchemaBuilder {
         self.named.insert(name.into(), id);
     }
 
-    pub fn is_defined(&self, id: TypeId) -> bool {
-        self.defined[id.index()]
-    }
-
     pub fn type_named(&self, name: &str) -> Option<TypeId> {
         self.named.get(name).copied()
     }

@@ -405,11 +405,6 @@ impl Tree {
         self.set(&names(path), value);
     }
 
-    /// Sets a boolean at a path of member names.
-    pub fn set_bool(&mut self, path: &[&str], value: bool) {
-        self.set(&names(path), value);
-    }
-
     /// Takes the member at a path of member names away; says whether it was there.
     pub fn remove(&mut self, path: &[&str]) -> bool {
         let Some((last, above)) = path.split_last() else {

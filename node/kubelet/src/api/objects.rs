@@ -11,7 +11,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use jiff::Timestamp;
 use k8s_openapi::api::authentication::v1::{BoundObjectReference, TokenRequest, TokenRequestSpec};
-use k8s_openapi::api::core::v1::{ConfigMap, Pod, Secret};
+use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use kube::Client;
 use kube::api::Api;
 use machinery_runtime::{Runtime, TaskHandle};
@@ -277,9 +277,4 @@ impl ObjectSource for PodObjects {
     async fn token(&self, request: &node_volume::TokenRequest) -> Result<String, VolumeError> {
         self.objects.token_for(request).await
     }
-}
-
-/// The uid of a pod as text.
-pub fn uid_of(pod: &Pod) -> &str {
-    pod.metadata.uid.as_deref().unwrap_or_default()
 }

@@ -11,11 +11,6 @@ pub fn ephemeral_containers(pod: &Pod) -> impl Iterator<Item = Container> {
     listed(pod).map(as_container)
 }
 
-/// Whether this is one of the pod's ephemeral containers.
-pub fn is_ephemeral(pod: &Pod, name: &str) -> bool {
-    listed(pod).any(|container| container.name == name)
-}
-
 /// The container whose processes an ephemeral container is to see.
 pub fn target_of<'a>(pod: &'a Pod, name: &str) -> Option<&'a str> {
     let container = listed(pod).find(|container| container.name == name)?;

@@ -20,16 +20,6 @@ impl FakeCgroups {
             .map(|(path, (resources, _))| (path.clone(), *resources))
             .collect()
     }
-
-    /// Says what a group used from now on.
-    pub fn set_stats(&self, path: &str, stats: CgroupStats) {
-        self.groups
-            .lock()
-            .expect("no panic while held")
-            .entry(path.to_string())
-            .or_default()
-            .1 = stats;
-    }
 }
 
 impl Cgroups for FakeCgroups {
