@@ -7,23 +7,24 @@ use crate::model::{Change, Model, Seen};
 use crate::replica_set::template;
 use crate::runner::tell;
 use crate::world::World;
+use controllers_manager::Config;
+use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{Namespace, Node, Pod};
 use machinery_meta::ObjectKey;
 use machinery_runtime::Runtime;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::time::Duration;
 
 const NODES: u64 = 4;
 const LEASES: &str = "kube-node-lease";
 const NOT_READY: &str = "node.kubernetes.io/not-ready";
 const UNREACHABLE: &str = "node.kubernetes.io/unreachable";
-/// A node cannot have been silent for less than the grace period, less the age of its last sign.
-const SHORTEST_SILENCE: Duration = Duration::from_secs(15);
+/// Objects write their times in whole seconds, cut off.
+const CUT_OFF: SignedDuration = SignedDuration::from_secs(1);
 /// How often a node renews its lease.
-const RENEW_EVERY: Duration = Duration::from_secs(9);
+const RENEW_EVERY: SignedDuration = SignedDuration::from_secs(9);
 /// An eviction follows its taint this fast at least, however late messages are.
 const LATENESS: Duration = Duration::from_secs(120);
 const MINUTE: Duration = Duration::from_secs(60);
@@ -38,8 +39,9 @@ enum State {
 struct Lifecycle {
     runtime: Option<Runtime>,
     next: u64,
-    states: BTreeMap<String, (State, Duration)>,
-    renewed: BTreeMap<String, Duration>,
+    states: BTreeMap<String, State>,
+    /// When a node had renewed its lease, each time.
+    renewed: BTreeMap<String, Vec<Timestamp>>,
     /// Since when, and until when, a node's pods were told to leave.
     first_tainted: BTreeMap<String, Duration>,
     last_tainted: BTreeMap<String, Duration>,
@@ -62,7 +64,7 @@ impl Story for Lifecycle {
             let lease =
                 json!({"metadata": {"name": name, "namespace": LEASES}, "spec": {"holderIdentity": name}});
             world.create::<Lease>(lease).await.unwrap();
-            self.states.insert(name, (State::Alive, Duration::ZERO));
+            self.states.insert(name, State::Alive);
         }
     }
 
@@ -78,11 +80,8 @@ impl Story for Lifecycle {
             }
             _ => return self.make_pod(world, &name).await,
         };
-        let known = self.states.get_mut(&name).unwrap();
-        if known.0 != state {
-            *known = (state, world.runtime.monotonic());
-        }
         let node = model.get("Node", "", &name).unwrap();
+        self.states.insert(name, state);
         self.speak(world, node).await;
     }
 
@@ -111,7 +110,7 @@ impl Story for Lifecycle {
                 self.first_tainted.entry(after.name().to_owned()).or_insert(now);
                 self.last_tainted.insert(after.name().to_owned(), now);
             }
-            return self.is_rightly_lost(change, after, now);
+            return self.is_rightly_lost(change, after);
         }
         let leaves = after.kind == "Pod"
             && after.is_deleting()
@@ -135,7 +134,7 @@ impl Story for Lifecycle {
         let unready = self
             .states
             .values()
-            .filter(|(state, _)| *state != State::Alive)
+            .filter(|state| **state != State::Alive)
             .count();
         for node in model.all("Node") {
             self.is_right(node, unready)?;
@@ -162,7 +161,7 @@ impl Story for Lifecycle {
 
 impl Lifecycle {
     fn state(&self, node: &str) -> State {
-        self.states[node].0
+        self.states[node]
     }
 
     /// What a node says: its lease, and its readiness where that is not what it should be.
@@ -178,20 +177,20 @@ impl Lifecycle {
                 .patch_status::<Node>(&node.key, json!({"conditions": conditions}))
                 .await;
         }
-        let at = world.runtime.monotonic();
-        if self
-            .renewed
-            .get(node.name())
-            .is_some_and(|last| at - *last < RENEW_EVERY)
+        let renewed = self.renewed.entry(node.name().to_owned()).or_default();
+        let now = world.runtime.now();
+        if renewed
+            .last()
+            .is_some_and(|last| now.duration_since(*last) < RENEW_EVERY)
         {
             return;
         }
-        self.renewed.insert(node.name().to_owned(), at);
-        let now = world.runtime.now().strftime("%Y-%m-%dT%H:%M:%S%.6fZ").to_string();
+        let time = now.strftime("%Y-%m-%dT%H:%M:%S%.6fZ").to_string();
         let lease = ObjectKey::new(LEASES, node.name());
         world
-            .patch::<Lease>(&lease, json!({"spec": {"renewTime": now}}))
+            .patch::<Lease>(&lease, json!({"spec": {"renewTime": time}}))
             .await;
+        renewed.push(world.runtime.now());
     }
 
     async fn make_pod(&mut self, world: &World, node: &str) {
@@ -209,20 +208,30 @@ impl Lifecycle {
         world.create::<Pod>(pod).await.unwrap();
     }
 
-    fn is_rightly_lost(&self, change: &Change, after: &Arc<Seen>, now: Duration) -> Result<(), String> {
-        let became_unknown = after.condition("Ready") == "Unknown"
-            && change
-                .before
-                .as_ref()
-                .is_some_and(|before| before.condition("Ready") != "Unknown");
-        let (state, since) = self.states[after.name()];
-        if became_unknown && (state != State::Silent || now - since < SHORTEST_SILENCE) {
-            return Err(format!("{state:?} for {:?}", now - since));
+    fn is_rightly_lost(&self, change: &Change, after: &Seen) -> Result<(), String> {
+        let Some(before) = &change.before else {
+            return Ok(());
+        };
+        if after.condition("Ready") == "Unknown" && before.condition("Ready") != "Unknown" {
+            self.is_rightly_silent(before, after)?;
         }
-        let newly_given_up =
-            given_up(after) && change.before.as_ref().is_some_and(|before| !given_up(before));
-        if newly_given_up && after.condition("Ready") == "True" {
+        if given_up(after) && !given_up(before) && after.condition("Ready") == "True" {
             return Err("given up though it is ready".to_owned());
+        }
+        Ok(())
+    }
+
+    /// A node that becomes unknown gave no sign of life for the grace period before the controller decided so. What it
+    /// said after that, while the controller's words were on their way, nobody could know.
+    fn is_rightly_silent(&self, before: &Seen, after: &Seen) -> Result<(), String> {
+        let decided = ready_time(after, "lastTransitionTime").unwrap();
+        let renewed = self.renewed.get(after.name()).into_iter().flatten();
+        let last = renewed.filter(|at| **at <= decided).max().copied();
+        let last = last.max(ready_time(before, "lastHeartbeatTime"));
+        let silent = decided.duration_since(last.unwrap_or(Timestamp::MIN));
+        let grace = SignedDuration::try_from(Config::default().node_monitor_grace_period).unwrap();
+        if silent + CUT_OFF < grace {
+            return Err(format!("unknown after a silence of {silent:?}"));
         }
         Ok(())
     }
@@ -257,6 +266,13 @@ impl Lifecycle {
 
 fn taint(own: &Value) -> (&str, &str) {
     (own["key"].as_str().unwrap(), own["effect"].as_str().unwrap())
+}
+
+/// One of the times of a node's `Ready`.
+fn ready_time(node: &Seen, name: &str) -> Option<Timestamp> {
+    let conditions = node.list("/status/conditions");
+    let ready = conditions.iter().find(|own| own["type"] == "Ready")?;
+    ready[name].as_str()?.parse().ok()
 }
 
 fn given_up(node: &Seen) -> bool {

@@ -1,7 +1,8 @@
 //! Believes nodes as long as they are heard of, taints them by what they say, and evicts pods that do not tolerate it.
 //!
 //! Three rows' worth of upstream's work on one key, the node:
-//! - silence: a node whose lease has not moved for the grace period becomes `Unknown`, and its pods not ready;
+//! - silence: a node whose lease has not moved for the grace period becomes `Unknown`, and its pods not ready; the lease
+//!   is read once more before that, for what watches tell can be old;
 //! - taints: conditions and `spec.unschedulable` become taints, so that the scheduler needs to know only taints; a node
 //!   that is not ready is given up (`NoExecute`) as fast as its zone allows, see [`zones`];
 //! - eviction (its own row, [`EVICTION_ROW`], on the key of the pod): `NoExecute` taints end pods, after the time their
@@ -51,29 +52,28 @@ const EXCLUDED: &str = "node.kubernetes.io/exclude-disruption";
 const LEASE_NAMESPACE: &str = "kube-node-lease";
 
 /// What is read of a node's lease.
-#[derive(Debug)]
+#[derive(Debug, Deserialize)]
 struct LeaseView {
-    renewed: String,
+    #[serde(default)]
+    spec: LeaseSpec,
+}
+
+#[derive(Debug, Default, Deserialize)]
+struct LeaseSpec {
+    #[serde(default, rename = "renewTime")]
+    renewed: Option<String>,
+}
+
+impl LeaseView {
+    /// When the node last renewed it; empty where it never did.
+    fn renewed(&self) -> &str {
+        self.spec.renewed.as_deref().unwrap_or("")
+    }
 }
 
 impl Projection for LeaseView {
     fn project(_: &ObjectHeader, json: &[u8]) -> Result<Self, serde_json::Error> {
-        #[derive(Deserialize)]
-        struct Lease {
-            #[serde(default)]
-            spec: Spec,
-        }
-        #[derive(Deserialize, Default)]
-        struct Spec {
-            #[serde(default, rename = "renewTime")]
-            renew_time: Option<String>,
-        }
-        Ok(Self {
-            renewed: serde_json::from_slice::<Lease>(json)?
-                .spec
-                .renew_time
-                .unwrap_or_default(),
-        })
+        serde_json::from_slice(json)
     }
 }
 

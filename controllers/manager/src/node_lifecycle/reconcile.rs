@@ -64,20 +64,22 @@ impl Reconciler for NodeReconciler {
                 return Ok(Outcome::Done);
             };
             let about = reference(&ApiResource::of::<Node>(), &node.header);
-            let silent_for = self.silent_for(&node, &about);
             let grace = match find(&node.conditions, "Ready") {
                 Some(_) => self.config.node_monitor_grace_period,
                 None => self.config.node_startup_grace_period,
             };
-            let left = grace.saturating_sub(silent_for);
+            let mut left = grace.saturating_sub(self.silent_for(&node, &about, &self.told_renewal(&node)));
             if left.is_zero()
                 && let Some(conditions) = silenced(&node, self.runtime.now())
             {
-                self.write_conditions(&node, &conditions).await?;
-                let message = format!("Node {} status is now: NodeNotReady", node.name());
-                self.recorder.normal(&about, "NodeNotReady", message);
-                // The node's own event brings the taints.
-                return Ok(Outcome::Done);
+                // What was told may be old, for a watch can be behind: the lease itself has the last word.
+                let renewed = self.read_renewal(&node).await?;
+                left = grace.saturating_sub(self.silent_for(&node, &about, &renewed));
+                if left.is_zero() {
+                    self.believe_lost(&node, &about, &conditions).await?;
+                    // The node's own event brings the taints.
+                    return Ok(Outcome::Done);
+                }
             }
             let ask_again = self.write_taints(&node).await?;
             if readiness(&node) != "True" {
@@ -101,11 +103,25 @@ impl NodeReconciler {
         }
     }
 
+    /// When the node last renewed its lease, as far as the watch has told.
+    fn told_renewal(&self, node: &Object<NodeView>) -> String {
+        let lease = self.leases.get(&lease_of(node));
+        lease.map_or_else(String::new, |lease| lease.renewed().to_owned())
+    }
+
+    /// When the node last renewed its lease, as the server has it now.
+    async fn read_renewal(&self, node: &Object<NodeView>) -> Result<String, ReconcileError> {
+        let leases = &self.leases.source().resource;
+        match self.client.get_as::<LeaseView>(leases, &lease_of(node)).await {
+            Ok(lease) => Ok(lease.renewed().to_owned()),
+            Err(error) if error.is_not_found() => Ok(String::new()),
+            Err(error) => Err(ReconcileError::doing("reading a silent node's lease")(error)),
+        }
+    }
+
     /// How long the node has given no sign of life; a new sign starts the clock again.
-    fn silent_for(&self, node: &Object<NodeView>, about: &ObjectReference) -> Duration {
-        let lease = self.leases.get(&ObjectKey::new(LEASE_NAMESPACE, node.name()));
+    fn silent_for(&self, node: &Object<NodeView>, about: &ObjectReference, renewed: &str) -> Duration {
         // Either of them moves: the lease, or the heartbeat of `Ready`, which comes with the node's status.
-        let renewed = lease.as_ref().map_or("", |lease| lease.renewed.as_str());
         let sign = format!("{renewed} {}", node.heartbeat);
         let now = self.runtime.monotonic();
         let (new, at) = self.heard.with(|nodes| {
@@ -126,6 +142,18 @@ impl NodeReconciler {
             self.recorder.normal(about, "RegisteredNode", message);
         }
         now.saturating_sub(at)
+    }
+
+    async fn believe_lost(
+        &self,
+        node: &Object<NodeView>,
+        about: &ObjectReference,
+        conditions: &[crate::views::Condition],
+    ) -> Result<(), ReconcileError> {
+        self.write_conditions(node, conditions).await?;
+        let message = format!("Node {} status is now: NodeNotReady", node.name());
+        self.recorder.normal(about, "NodeNotReady", message);
+        Ok(())
     }
 
     async fn write_conditions(
@@ -208,6 +236,10 @@ impl NodeReconciler {
         }
         Ok(())
     }
+}
+
+fn lease_of(node: &Object<NodeView>) -> ObjectKey {
+    ObjectKey::new(LEASE_NAMESPACE, node.name())
 }
 
 fn ignore_gone(
