@@ -473,3 +473,44 @@ fn every_word_of_a_query_is_kept() {
     assert_eq!(query.all("command").count(), 1_000);
     assert_eq!(query.get("stdout"), Some("true"));
 }
+
+/// What is stored must be read again, whatever an annotation says.
+#[tokio::test]
+async fn an_annotation_that_is_no_metric_says_nothing() {
+    let api = Api::new().await;
+    let path = "/namespaces/default/horizontalpodautoscalers";
+    for (name, text) in [
+        ("behavior", r#"{"ScaleUp":{"StabilizationWindowSeconds":"abc"}}"#),
+        (
+            "metrics",
+            r#"[{"type":"Resource","resource":{"name":"memory","targetAverageValue":{"a":1}}}]"#,
+        ),
+        ("current-metrics", r#"{"a":[]}"#),
+        ("conditions", "[1,2]"),
+    ] {
+        let mut object = serde_json::json!({
+            "apiVersion": "autoscaling/v1", "kind": "HorizontalPodAutoscaler", "metadata": {"name": "bad"},
+            "spec": {"maxReplicas": 3, "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}},
+        });
+        object["metadata"]["annotations"][format!("autoscaling.alpha.kubernetes.io/{name}")] = text.into();
+        api.create(&format!("/apis/autoscaling/v1{path}"), &object.to_string())
+            .await;
+        let stored = api.get(&format!("/apis/autoscaling/v2{path}/bad")).await;
+        assert_eq!(stored["spec"]["metrics"][0]["resource"]["name"], "cpu", "{name}");
+        assert!(
+            stored["status"]["conditions"]
+                .as_array()
+                .is_none_or(Vec::is_empty),
+            "{name}"
+        );
+        let removed = api
+            .send(
+                Method::DELETE,
+                &format!("/apis/autoscaling/v1{path}/bad"),
+                &[],
+                "",
+            )
+            .await;
+        assert_eq!(removed.0, 200, "{name}: {}", removed.1);
+    }
+}

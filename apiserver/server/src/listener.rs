@@ -21,8 +21,9 @@ use tokio_rustls::server::TlsStream;
 /// A handshake that takes longer is a client that will not talk.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 /// All headers of a request together, its address included (which may have 64 KiB, as far as the parser goes).
-/// Go takes a mebibyte.
-const MAX_HEADER_BYTES: usize = 256 << 10;
+/// Go takes a mebibyte. Every connection may hold so much before anybody is known, so it is what the longest address wants
+/// and not more.
+const MAX_HEADER_BYTES: usize = 128 << 10;
 /// As upstream: streams on one connection.
 const MAX_STREAMS: u32 = 250;
 const STREAM_WINDOW_BYTES: u32 = 256 << 10;

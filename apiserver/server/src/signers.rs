@@ -6,13 +6,12 @@
 
 use apiserver_auth::authz::attributes::ResourceTarget;
 use apiserver_auth::authz::{Attributes as Asked, AuthorizerChain, Target};
+use apiserver_registry::certificates::organizations;
 use apiserver_registry::{Attributes, Operation, RegistryError, RequestContext};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use machinery_meta::{FieldError, FieldPath, UserInfo};
 use machinery_schema::Tree;
-use x509_parser::certification_request::X509CertificationRequest;
-use x509_parser::prelude::FromDer;
 
 const GROUP: &str = "certificates.k8s.io";
 /// Signs certificates that the API server takes for users.
@@ -111,13 +110,15 @@ fn masters(attributes: &Attributes, object: &Tree) -> Option<String> {
     if !is_request || object.str_at(&SIGNER) != CLIENT_SIGNER {
         return None;
     }
+    // What is no request at all is refused by its validation.
     let text = STANDARD.decode(object.str_at(&["spec", "request"])).ok()?;
-    let block = pem::parse(text).ok()?;
-    let (_, request) = X509CertificationRequest::from_der(block.contents()).ok()?;
-    let subject = &request.certification_request_info.subject;
-    let mut groups = subject.iter_organization().filter_map(|own| own.as_str().ok());
+    let groups = organizations(&text);
+    if groups.iter().any(Option::is_none) {
+        return Some("unable to read the organizations of the request".to_owned());
+    }
     groups
-        .any(|group| group == MASTERS)
+        .iter()
+        .any(|group| group.as_deref() == Some(MASTERS))
         .then(|| format!("use of {CLIENT_SIGNER} signer with {MASTERS} group is not allowed"))
 }
 

@@ -160,9 +160,11 @@ impl<P: Projection> Shared<P> {
 
 impl<P: Projection> Sink for Shared<P> {
     fn upsert(&self, object: Arrived) {
-        if let Some(object) = self.parse(object) {
-            let handlers = self.handlers.lock();
-            self.put(&handlers, object);
+        let key = object.header.key.clone();
+        match self.parse(object) {
+            Some(object) => self.put(&self.handlers.lock(), object),
+            // What it was before is no longer true, and whoever waits for what it is now would wait for ever.
+            None => self.delete(&key),
         }
     }
 

@@ -252,6 +252,7 @@ impl Daemon {
             .stdout(Stdio::from(log))
             .stderr(Stdio::from(errors))
             .kill_on_drop(false);
+        crate::limits::keep_open_files_as_given(command.as_std_mut());
         // SAFETY: the closure runs between fork and exec and makes one system call; it neither
         // allocates nor takes a lock.
         #[expect(unsafe_code, reason = "setsid belongs between fork and exec")]

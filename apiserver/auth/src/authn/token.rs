@@ -171,6 +171,7 @@ pub(super) fn forget(headers: &mut HeaderMap) {
     if kept.len() == protocols.len() {
         return;
     }
+    // A value that is no text is no protocol, and goes with the token.
     match http::HeaderValue::from_str(&kept.join(",")) {
         Ok(rest) => drop(headers.insert(SEC_WEBSOCKET_PROTOCOL, rest)),
         Err(_) => drop(headers.remove(SEC_WEBSOCKET_PROTOCOL)),

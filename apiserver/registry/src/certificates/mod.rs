@@ -7,6 +7,8 @@ pub(crate) mod signing_decision;
 pub(crate) mod signing_request;
 mod x509;
 
+pub use x509::organizations;
+
 use crate::rules::Rules;
 use crate::table_strategy::{Kind, NameRule, Traits};
 

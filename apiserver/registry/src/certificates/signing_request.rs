@@ -9,6 +9,7 @@ use base64::engine::general_purpose::STANDARD;
 use machinery_meta::field::Shown;
 use machinery_meta::{FieldError, syntax};
 use machinery_schema::{Ref, Step, Tree};
+use std::collections::BTreeSet;
 
 /// Ten minutes.
 const MIN_SECONDS: i64 = 600;
@@ -146,7 +147,7 @@ fn usages(errors: &mut Errors, path: &Path<'_>, spec: Ref<'_>) {
     if spec.list("usages").len() == 0 {
         errors.required(path, "");
     }
-    let mut seen: Vec<&str> = Vec::new();
+    let mut seen = BTreeSet::new();
     for (index, usage) in spec.list("usages").enumerate() {
         let usage = usage.as_str().unwrap_or_default();
         if !USAGES.contains(&usage) {
@@ -155,7 +156,7 @@ fn usages(errors: &mut Errors, path: &Path<'_>, spec: Ref<'_>) {
         if seen.contains(&usage) {
             errors.duplicate(&path.index(index), usage);
         }
-        seen.push(usage);
+        seen.insert(usage);
     }
 }
 

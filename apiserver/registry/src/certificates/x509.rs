@@ -3,6 +3,7 @@
 use super::public_key::{self, SignatureError};
 use x509_parser::certification_request::X509CertificationRequest;
 use x509_parser::prelude::{FromDer, X509Certificate};
+use x509_parser::x509::AttributeTypeAndValue;
 
 const CERTIFICATE: &str = "CERTIFICATE";
 const MALFORMED: &str = "x509: malformed certificate";
@@ -39,6 +40,18 @@ pub(super) fn check_signature(request: &X509CertificationRequest<'_>) -> Result<
         info.raw,
         &request.signature_value.data,
     )
+}
+
+/// The organizations of the subject that the text of a request asks for; none of them is one whose text does not read.
+/// A text that is no request has none at all.
+pub fn organizations(text: &[u8]) -> Vec<Option<String>> {
+    let all = blocks(text);
+    let Some(request) = all.first().and_then(|block| request(block.contents())) else {
+        return Vec::new();
+    };
+    let subject = &request.certification_request_info.subject;
+    let read = |own: &AttributeTypeAndValue<'_>| own.as_str().ok().map(str::to_owned);
+    subject.iter_organization().map(read).collect()
 }
 
 /// What is wrong with the text of a request, in Go's words.

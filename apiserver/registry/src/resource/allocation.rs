@@ -10,6 +10,7 @@ use crate::validation::{Errors, Path, conditions, dns_label, interface_address, 
 use machinery_meta::FieldError;
 use machinery_meta::field::Shown;
 use machinery_schema::{Mut, Ref, Tree};
+use std::collections::BTreeSet;
 
 const MAX_CONSUMERS: usize = 256;
 const MAX_BINDING_CONDITIONS: usize = 4;
@@ -151,15 +152,14 @@ fn reports(
     held: &[DeviceId<'_>],
 ) {
     let at = path.child("devices");
-    let list: Vec<Ref<'_>> = status.list("devices").collect();
-    for (index, device) in list.iter().enumerate() {
-        let id = device_id(*device);
-        if list[..index].iter().any(|other| device_id(*other) == id) {
+    let mut seen = BTreeSet::new();
+    for (index, device) in status.list("devices").enumerate() {
+        if !seen.insert(device_id(device)) {
             declared.duplicate(&at.index(index), Shown(device.to_json()));
         }
     }
-    for (index, device) in list.iter().enumerate() {
-        report(errors, declared, &at.index(index), *device, held);
+    for (index, device) in status.list("devices").enumerate() {
+        report(errors, declared, &at.index(index), device, held);
     }
 }
 

@@ -3,6 +3,7 @@
 use super::{Errors, Path, qualified};
 use machinery_meta::syntax;
 use machinery_schema::Ref;
+use std::collections::BTreeSet;
 
 const STATUSES: [&str; 3] = ["False", "True", "Unknown"];
 const MAX_REASON_BYTES: usize = 1024;
@@ -10,14 +11,14 @@ const MAX_MESSAGE_BYTES: usize = 32 * 1024;
 
 /// Every problem of a status's list of conditions, and of each in it.
 pub fn conditions(errors: &mut Errors, path: &Path<'_>, status: Ref<'_>) {
-    let list: Vec<Ref<'_>> = status.list("conditions").collect();
-    for (index, own) in list.iter().enumerate() {
+    let mut seen = BTreeSet::new();
+    for (index, own) in status.list("conditions").enumerate() {
         let at = path.index(index);
         let kind = own.str("type");
-        if list[..index].iter().any(|other| other.str("type") == kind) {
+        if !seen.insert(kind) {
             errors.duplicate(&at, kind);
         }
-        condition(errors, &at, *own);
+        condition(errors, &at, own);
     }
 }
 

@@ -6,7 +6,13 @@ use machinery_meta::{FieldError, FieldErrorKind};
 
 /// Problems in the order in which they were found.
 #[derive(Debug, Default)]
-pub struct Errors(Vec<FieldError>);
+pub struct Errors {
+    list: Vec<FieldError>,
+    bytes: usize,
+}
+
+/// What problems may say in all; some name everything else that is there.
+const MAX_BYTES: usize = 8 << 20;
 
 impl Errors {
     pub fn new() -> Self {
@@ -14,37 +20,47 @@ impl Errors {
     }
 
     pub fn into_list(self) -> Vec<FieldError> {
-        self.0
+        self.list
     }
 
     pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.list.is_empty()
     }
 
     pub fn len(&self) -> usize {
-        self.0.len()
+        self.list.len()
     }
 
     pub fn push(&mut self, error: FieldError) {
-        self.0.push(error);
+        if self.is_full() {
+            return;
+        }
+        self.bytes +=
+            error.detail.len() + error.value.as_ref().map_or(0, String::len) + size_of::<FieldError>();
+        self.list.push(error);
+    }
+
+    /// Whether so much is wrong that no more is noted: the object is refused anyway.
+    pub fn is_full(&self) -> bool {
+        self.bytes > MAX_BYTES
     }
 
     pub fn required(&mut self, path: &Path<'_>, detail: &str) {
-        self.0.push(FieldError::required(&path.render(), detail));
+        self.push(FieldError::required(&path.render(), detail));
     }
 
     pub fn forbidden(&mut self, path: &Path<'_>, detail: &str) {
-        self.0.push(FieldError::forbidden(&path.render(), detail));
+        self.push(FieldError::forbidden(&path.render(), detail));
     }
 
     pub fn invalid(&mut self, path: &Path<'_>, value: impl FieldValue, detail: impl Into<String>) {
-        self.0.push(FieldError::invalid(&path.render(), value, detail));
+        self.push(FieldError::invalid(&path.render(), value, detail));
     }
 
     /// A problem of something whose value says nothing about it.
     pub fn invalid_unshown(&mut self, path: &Path<'_>, detail: &str) {
         let shown = FieldError::invalid(&path.render(), "", detail);
-        self.0.push(FieldError { value: None, ..shown });
+        self.push(FieldError { value: None, ..shown });
     }
 
     /// One problem for each sentence of a syntax rule.
@@ -55,32 +71,32 @@ impl Errors {
     }
 
     pub fn duplicate(&mut self, path: &Path<'_>, value: impl FieldValue) {
-        self.0.push(FieldError::duplicate(&path.render(), value));
+        self.push(FieldError::duplicate(&path.render(), value));
     }
 
     pub fn not_found(&mut self, path: &Path<'_>, value: impl FieldValue) {
-        self.0.push(FieldError::not_found(&path.render(), value));
+        self.push(FieldError::not_found(&path.render(), value));
     }
 
     pub fn not_supported(&mut self, path: &Path<'_>, value: impl FieldValue, supported: &[&str]) {
-        self.0
+        self.list
             .push(FieldError::not_supported(&path.render(), value, supported));
     }
 
     pub fn too_long(&mut self, path: &Path<'_>, max_bytes: usize) {
-        self.0.push(FieldError::too_long(&path.render(), max_bytes));
+        self.push(FieldError::too_long(&path.render(), max_bytes));
     }
 
     pub fn too_many_characters(&mut self, path: &Path<'_>, max: usize) {
-        self.0.push(FieldError::too_many_characters(&path.render(), max));
+        self.push(FieldError::too_many_characters(&path.render(), max));
     }
 
     pub fn too_many(&mut self, path: &Path<'_>, actual: usize, max: usize) {
-        self.0.push(FieldError::too_many(&path.render(), actual, max));
+        self.push(FieldError::too_many(&path.render(), actual, max));
     }
 
     /// How many problems are of this kind.
     pub fn count(&self, kind: FieldErrorKind) -> usize {
-        self.0.iter().filter(|error| error.kind == kind).count()
+        self.list.iter().filter(|error| error.kind == kind).count()
     }
 }

@@ -19,7 +19,8 @@ use tokio::sync::oneshot;
 
 /// Requests of one user that wait at once; two bursts of the busiest controller.
 const MAX_WAITING_OF_USER: usize = 1_024;
-/// Requests that wait at once, of all users.
+/// Requests that wait at once in one line, of all its users. There are four: who reads and who changes, ordinary users and the
+/// system's own.
 const MAX_WAITING: usize = 4_096;
 /// Of the time a request may take it waits this part at most, as upstream's do.
 const WAITING_PART: u32 = 4;
@@ -224,7 +225,7 @@ impl Line {
         if self.is_full(user) {
             self.forget_who_gave_up();
         }
-        if self.is_full(user) {
+        if self.of(user) >= MAX_WAITING_OF_USER || (self.count >= MAX_WAITING && !self.make_room_for(user)) {
             return Asked::Full;
         }
         let (sender, turn) = oneshot::channel();
@@ -240,8 +241,24 @@ impl Line {
     }
 
     fn is_full(&self, user: &str) -> bool {
-        let of_user = self.waiting.get(user).map_or(0, VecDeque::len);
-        self.count >= MAX_WAITING || of_user >= MAX_WAITING_OF_USER
+        self.count >= MAX_WAITING || self.of(user) >= MAX_WAITING_OF_USER
+    }
+
+    fn of(&self, user: &str) -> usize {
+        self.waiting.get(user).map_or(0, VecDeque::len)
+    }
+
+    /// Who has most in a full line gives up the youngest for one who has less: some users' floods keep no other out.
+    fn make_room_for(&mut self, user: &str) -> bool {
+        let own = self.of(user);
+        let longest = self.waiting.values_mut().max_by_key(|queue| queue.len());
+        let Some(longest) = longest.filter(|queue| queue.len() > own + 1) else {
+            return false;
+        };
+        // Its sender dropped, it is told that it waits no longer.
+        longest.pop_back();
+        self.count -= 1;
+        true
     }
 
     fn forget_who_gave_up(&mut self) {
@@ -347,6 +364,28 @@ mod tests {
         flood.pop();
         let _again = waits(ask(&places, "a"));
         assert!(matches!(ask(&places, "a"), Asked::Full));
+    }
+
+    #[test]
+    fn many_floods_leave_room_for_others() {
+        let places = Places::new(1);
+        let _first = taken(ask(&places, "a"));
+        let mut floods = Vec::new();
+        for at in 0..MAX_WAITING {
+            let user = at / MAX_WAITING_OF_USER;
+            floods.push(waits(ask(&places, &user.to_string())));
+        }
+        let mut late: Vec<_> = (0..3).map(|_| waits(ask(&places, "late"))).collect();
+        assert!(late.iter_mut().all(|turn| turn.try_recv().is_err()));
+        let given_up = |turn: &mut oneshot::Receiver<Permit>| {
+            matches!(turn.try_recv(), Err(oneshot::error::TryRecvError::Closed))
+        };
+        let mut gone = 0;
+        floods
+            .iter_mut()
+            .for_each(|turn| gone += usize::from(given_up(turn)));
+        assert_eq!(gone, 3);
+        assert!(!late.iter_mut().any(given_up));
     }
 
     #[test]

@@ -26,9 +26,48 @@ pub(super) struct Heard {
 #[derive(Debug)]
 struct Sign {
     about: ObjectReference,
-    sign: String,
+    /// Of `Ready`, which comes with the node's status.
+    heartbeat: String,
+    /// When the lease was renewed, as the watch told last and as it was read last: the one may be behind the other, and
+    /// what both have in turns is no news.
+    told: String,
+    read: String,
     /// `None` until the next look.
     at: Option<Duration>,
+}
+
+/// When a node's lease was renewed.
+#[derive(Debug, Clone, Copy)]
+enum Renewal<'a> {
+    /// As the watch has told.
+    Told(&'a str),
+    /// As the server has it.
+    Read(&'a str),
+}
+
+impl Sign {
+    fn of(about: &ObjectReference) -> Self {
+        Self {
+            about: about.clone(),
+            heartbeat: String::new(),
+            told: String::new(),
+            read: String::new(),
+            at: None,
+        }
+    }
+
+    /// Whether the node has spoken since the last look: the lease or the heartbeat moves.
+    fn has_moved(&mut self, heartbeat: &str, renewal: Renewal<'_>) -> bool {
+        let (Renewal::Told(renewed) | Renewal::Read(renewed)) = renewal;
+        let moved = self.heartbeat != heartbeat || (self.told != renewed && self.read != renewed);
+        heartbeat.clone_into(&mut self.heartbeat);
+        let own = match renewal {
+            Renewal::Told(_) => &mut self.told,
+            Renewal::Read(_) => &mut self.read,
+        };
+        renewed.clone_into(own);
+        moved
+    }
 }
 
 impl Heard {
@@ -68,13 +107,17 @@ impl Reconciler for NodeReconciler {
                 Some(_) => self.config.node_monitor_grace_period,
                 None => self.config.node_startup_grace_period,
             };
-            let mut left = grace.saturating_sub(self.silent_for(&node, &about, &self.told_renewal(&node)));
+            let mut left = grace.saturating_sub(self.silent_for(
+                &node,
+                &about,
+                Renewal::Told(&self.told_renewal(&node)),
+            ));
             if left.is_zero()
                 && let Some(conditions) = silenced(&node, self.runtime.now())
             {
                 // What was told may be old, for a watch can be behind: the lease itself has the last word.
                 let renewed = self.read_renewal(&node).await?;
-                left = grace.saturating_sub(self.silent_for(&node, &about, &renewed));
+                left = grace.saturating_sub(self.silent_for(&node, &about, Renewal::Read(&renewed)));
                 if left.is_zero() {
                     self.believe_lost(&node, &about, &conditions).await?;
                     // The node's own event brings the taints.
@@ -120,19 +163,13 @@ impl NodeReconciler {
     }
 
     /// How long the node has given no sign of life; a new sign starts the clock again.
-    fn silent_for(&self, node: &Object<NodeView>, about: &ObjectReference, renewed: &str) -> Duration {
-        // Either of them moves: the lease, or the heartbeat of `Ready`, which comes with the node's status.
-        let sign = format!("{renewed} {}", node.heartbeat);
+    fn silent_for(&self, node: &Object<NodeView>, about: &ObjectReference, renewal: Renewal<'_>) -> Duration {
         let now = self.runtime.monotonic();
         let (new, at) = self.heard.with(|nodes| {
             let new = nodes.get(node.key()).is_none_or(|own| own.about.uid != about.uid);
-            let entry = nodes.entry(node.key().clone()).or_insert_with(|| Sign {
-                about: about.clone(),
-                sign: sign.clone(),
-                at: None,
-            });
-            if new || entry.sign != sign {
-                (entry.sign, entry.at) = (sign, None);
+            let entry = nodes.entry(node.key().clone()).or_insert_with(|| Sign::of(about));
+            if entry.has_moved(&node.heartbeat, renewal) || new {
+                entry.at = None;
                 entry.about = about.clone();
             }
             (new, *entry.at.get_or_insert(now))
@@ -249,5 +286,29 @@ fn ignore_gone(
     match result {
         Err(error) if !error.is_not_found() => Err(ReconcileError::doing(doing)(error)),
         _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_watch_that_is_behind_gives_no_signs_of_life() {
+        let mut sign = Sign::of(&ObjectReference::new(
+            &ApiResource::of::<Node>(),
+            &ObjectKey::new("", "n"),
+            "u",
+        ));
+        assert!(sign.has_moved("h", Renewal::Told("1")));
+        assert!(sign.has_moved("h", Renewal::Read("2")));
+        // The watch stays where it is, and the node has gone.
+        for _ in 0..2 {
+            assert!(!sign.has_moved("h", Renewal::Told("1")));
+            assert!(!sign.has_moved("h", Renewal::Read("2")));
+        }
+        assert!(!sign.has_moved("h", Renewal::Told("2")));
+        assert!(sign.has_moved("h", Renewal::Told("3")));
+        assert!(sign.has_moved("i", Renewal::Told("3")));
     }
 }

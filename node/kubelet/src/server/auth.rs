@@ -96,7 +96,9 @@ pub struct Delegated {
     runtime: Runtime,
     client: Client,
     node_name: String,
-    tokens: Remembered<TokenDigest, Option<UserInfo>>,
+    tokens: Remembered<TokenDigest, UserInfo>,
+    /// Tokens that are nobody's have a table of their own: invented ones displace no others.
+    nobodys: Remembered<TokenDigest, ()>,
     decisions: Remembered<(String, Vec<String>, &'static str, &'static str), bool>,
 }
 
@@ -116,6 +118,7 @@ impl Delegated {
             client,
             node_name,
             tokens: Remembered::default(),
+            nobodys: Remembered::default(),
             decisions: Remembered::default(),
         }
     }
@@ -135,11 +138,21 @@ impl Delegated {
         }
         let (key, now) = (digest(token), self.runtime.monotonic());
         if let Some(known) = self.tokens.get(&key, now) {
-            return known.ok_or(Refusal::Unauthorized);
+            return Ok(known);
         }
-        let user = self.review(token).await?;
-        self.tokens.put(key, user.clone(), now, TOKEN_AGE_MAX);
-        user.ok_or(Refusal::Unauthorized)
+        if self.nobodys.get(&key, now).is_some() {
+            return Err(Refusal::Unauthorized);
+        }
+        match self.review(token).await? {
+            Some(user) => {
+                self.tokens.put(key, user.clone(), now, TOKEN_AGE_MAX);
+                Ok(user)
+            }
+            None => {
+                self.nobodys.put(key, (), now, TOKEN_AGE_MAX);
+                Err(Refusal::Unauthorized)
+            }
+        }
     }
 
     /// Whose token the API server says it is.

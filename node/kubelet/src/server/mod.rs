@@ -29,8 +29,8 @@ use crate::managers::ManagerContext;
 /// A client must finish its TLS handshake and its request's head in this time.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
-/// All headers of a request together, as the API server's.
-const HEAD_BYTES_MAX: usize = 64 << 10;
+/// All headers of a request together, its address included: as the API server's, and what it adds to what it hands on.
+const HEAD_BYTES_MAX: usize = 136 << 10;
 
 /// The servers cannot listen.
 #[derive(Debug, thiserror::Error)]

@@ -6,6 +6,7 @@ use crate::validation::{Errors, Path, is_pair, legacy_cidr, present};
 use machinery_meta::FieldError;
 use machinery_meta::field::Shown;
 use machinery_schema::Ref;
+use std::collections::BTreeSet;
 
 const MAX_FEATURE_BYTES: usize = 253;
 
@@ -145,7 +146,7 @@ fn is_feature(name: &str) -> bool {
 
 fn addresses(errors: &mut Errors, node: Ref<'_>) {
     let path = Path::of("status.addresses");
-    let mut seen = Vec::new();
+    let mut seen = BTreeSet::new();
     let all = node
         .get("status")
         .into_iter()
@@ -156,7 +157,7 @@ fn addresses(errors: &mut Errors, node: Ref<'_>) {
             let shown = format!(r#"{{"Type":{:?},"Address":{:?}}}"#, key.0, key.1);
             errors.duplicate(&path.index(index), Shown(shown));
         }
-        seen.push(key);
+        seen.insert(key);
     }
 }
 

@@ -3,6 +3,7 @@
 use crate::not_enforced;
 use crate::validation::{Path, present, quantity};
 use machinery_schema::Ref;
+use std::collections::BTreeSet;
 use std::collections::HashMap;
 
 const DEPRECATED_ANNOTATIONS: [(&str, &str); 3] = [
@@ -172,14 +173,14 @@ impl Warnings {
     fn duplicates(&mut self, path: &Path<'_>, spec: Ref<'_>) {
         for (list, field, what) in [("hostAliases", "ip", "ip"), ("imagePullSecrets", "name", "name")] {
             let at = path.child(list);
-            let mut seen: Vec<&str> = Vec::new();
+            let mut seen = BTreeSet::new();
             for (index, item) in spec.list(list).enumerate() {
                 let value = item.str(field);
                 if seen.contains(&value) {
                     let message = format!("duplicate {what} {value:?}");
                     self.add(&at.index(index).child(field), &message);
                 }
-                seen.push(value);
+                seen.insert(value);
             }
         }
         let at = path.child("imagePullSecrets");
@@ -248,11 +249,11 @@ impl Warnings {
 
     /// A second definition may build on the first; then the first is not lost.
     fn environment(&mut self, path: &Path<'_>, container: Ref<'_>) {
-        let mut seen: Vec<&str> = Vec::new();
+        let mut seen = BTreeSet::new();
         for (index, item) in container.list("env").enumerate() {
             let (name, value) = (item.str("name"), item.str("value"));
             if !seen.contains(&name) {
-                seen.push(name);
+                seen.insert(name);
                 continue;
             }
             let reference = format!("$({name})");

@@ -6,6 +6,7 @@ use crate::validation::{Errors, Path, dns_label, dns_subdomain, legacy_ip};
 use machinery_meta::field::Shown;
 use machinery_meta::{FieldError, syntax};
 use machinery_schema::Ref;
+use std::collections::BTreeSet;
 use std::net::IpAddr;
 
 const TYPES: [&str; 3] = ["FQDN", "IPv4", "IPv6"];
@@ -150,14 +151,14 @@ fn hints(errors: &mut Errors, path: &Path<'_>, hints: Ref<'_>) {
         if count > MAX_HINTS {
             return errors.too_many(&at, count, MAX_HINTS);
         }
-        let mut seen = Vec::new();
+        let mut seen = BTreeSet::new();
         for (index, name) in hints.list(list).map(|own| own.str("name")).enumerate() {
             let at = at.index(index);
             if seen.contains(&name) {
                 errors.duplicate(&at.child("name"), name);
             } else {
                 errors.all_invalid(&at.child("name"), name, rule(name));
-                seen.push(name);
+                seen.insert(name);
             }
         }
     }

@@ -1,7 +1,7 @@
 //! What `autoscaling/v1` has no fields for goes in annotations, each in a form of its own: metrics and what was measured
 //! in v1's, conditions, and the behaviour as upstream's own server has it inside.
 
-use machinery_schema::{Ref, Step, Tree};
+use machinery_schema::{Kind, Ref, Step, Strictness, Tree, decode_json};
 use serde_json::{Map, Value};
 
 const METRICS: &str = "autoscaling.alpha.kubernetes.io/metrics";
@@ -162,35 +162,59 @@ pub(super) fn write(stored: &Tree, out: &mut Tree, is_other: impl Fn(Ref<'_>) ->
     }
 }
 
-/// Reads it back: metrics first, as upstream puts them.
+/// Reads it back: metrics first, as upstream puts them. An annotation that is not what it should be says nothing.
 pub(super) fn read(served: &Tree, out: &mut Tree) {
-    let annotation = |name: &str| Tree::from_json(served.str_at(&["metadata", "annotations", name])).ok();
-    if let Some(list) = annotation(METRICS) {
-        for metric in list.root().items() {
-            out.push(&["spec", "metrics"], in_v2(metric, &WANTED, true).root());
-        }
-    }
-    if let Some(list) = annotation(CURRENT_METRICS) {
-        out.remove(&["status", "currentMetrics"]);
-        for metric in list.root().items() {
-            out.push(
-                &["status", "currentMetrics"],
-                in_v2(metric, &MEASURED, false).root(),
-            );
-        }
-    }
-    if let Some(list) = annotation(CONDITIONS) {
-        for condition in list.root().items() {
-            out.push(&["status", "conditions"], condition);
-        }
-    }
-    let behavior = serde_json::from_str(served.str_at(&["metadata", "annotations", BEHAVIOR]));
+    let text = |name: &str| served.str_at(&["metadata", "annotations", name]);
+    read_list(out, text(METRICS), ["spec", "metrics"], |own| {
+        in_v2(own, &WANTED, true)
+    });
+    read_list(out, text(CURRENT_METRICS), ["status", "currentMetrics"], |own| {
+        in_v2(own, &MEASURED, false)
+    });
+    read_list(out, text(CONDITIONS), ["status", "conditions"], |own| {
+        own.to_tree()
+    });
+    let behavior = serde_json::from_str(text(BEHAVIOR));
     if let Some(behavior) = behavior.ok().and_then(as_written)
         && let Ok(behavior) = Tree::from_json(&behavior.to_string())
     {
-        out.set(&[Step::Name("spec"), Step::Name("behavior")], behavior.root());
+        let path = [Step::Name("spec"), Step::Name("behavior")];
+        let mut own = Tree::untyped();
+        own.set(&path, behavior.root());
+        if is_readable(out, &own) {
+            out.set(&path, behavior.root());
+        }
     }
     clear(out);
+}
+
+/// Puts a list where it belongs, each item in the stored form.
+fn read_list(out: &mut Tree, text: &str, path: [&str; 2], stored: impl Fn(Ref<'_>) -> Tree) {
+    let Some(list) = Tree::from_json(text)
+        .ok()
+        .filter(|own| own.root().kind() == Kind::List)
+    else {
+        return;
+    };
+    let mut own = Tree::untyped();
+    for item in list.root().items() {
+        own.push(&path, stored(item).root());
+    }
+    if !is_readable(out, &own) {
+        return;
+    }
+    if path[1] == "currentMetrics" {
+        out.remove(&path);
+    }
+    for item in own.at(&path).into_iter().flat_map(Ref::items) {
+        out.push(&path, item);
+    }
+}
+
+/// Whether a part of an object of this type is one: what is not would be stored and never read again.
+fn is_readable(object: &Tree, part: &Tree) -> bool {
+    let text = part.root().to_json();
+    decode_json(object.schema(), object.ty(), text.as_bytes(), Strictness::Ignore).is_ok()
 }
 
 fn clear(object: &mut Tree) {

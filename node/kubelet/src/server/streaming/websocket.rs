@@ -128,6 +128,7 @@ pub(super) fn carry(runtime: &Runtime, socket: WebSocketStream<Taken>, protocol:
                 Output::Verdict(data) => (3, data),
             };
             if sink.send(framing.message(framed(channel, &data))).await.is_err() {
+                reader.abort();
                 return;
             }
         }

@@ -3,6 +3,7 @@
 use crate::validation::{Errors, Path, quantity};
 use machinery_meta::{FieldError, Quantity, syntax};
 use machinery_schema::Ref;
+use std::collections::BTreeSet;
 
 /// Resources every container may name without a domain.
 const STANDARD: [&str; 3] = ["cpu", "memory", "ephemeral-storage"];
@@ -126,7 +127,8 @@ fn is_extended(name: &str) -> bool {
 }
 
 fn claims(errors: &mut Errors, path: &Path<'_>, requirements: Ref<'_>, spec: Ref<'_>) {
-    let mut seen = Vec::new();
+    let mut seen = BTreeSet::new();
+    let known: BTreeSet<&str> = spec.list("resourceClaims").map(|own| own.str("name")).collect();
     for (index, claim) in requirements.list("claims").enumerate() {
         let at = path.index(index);
         let name = claim.str("name");
@@ -138,12 +140,12 @@ fn claims(errors: &mut Errors, path: &Path<'_>, requirements: Ref<'_>, spec: Ref
         if seen.contains(&key) {
             errors.duplicate(&at, name);
         }
-        seen.push(key);
-        if !spec.list("resourceClaims").any(|own| own.str("name") == name) {
-            let known: Vec<&str> = spec.list("resourceClaims").map(|own| own.str("name")).collect();
-            let rest = match known.is_empty() {
+        seen.insert(key);
+        if !known.contains(name) && !errors.is_full() {
+            let names: Vec<&str> = spec.list("resourceClaims").map(|own| own.str("name")).collect();
+            let rest = match names.is_empty() {
                 true => " which is empty".to_owned(),
-                false => format!(": {}", known.join(", ")),
+                false => format!(": {}", names.join(", ")),
             };
             let detail = format!("must be one of the names in pod.spec.resourceClaims{rest}");
             let problem = FieldError::not_found(&at.render(), name);
@@ -154,13 +156,13 @@ fn claims(errors: &mut Errors, path: &Path<'_>, requirements: Ref<'_>, spec: Ref
 
 /// What happens to a container when its resources change in place.
 pub fn resize_policy(errors: &mut Errors, path: &Path<'_>, container: Ref<'_>, spec: Ref<'_>) {
-    let mut seen = Vec::new();
+    let mut seen = BTreeSet::new();
     for (index, policy) in container.list("resizePolicy").enumerate() {
         let (resource, restart) = (policy.str("resourceName"), policy.str("restartPolicy"));
         if seen.contains(&resource) {
             errors.duplicate(&path.index(index), resource);
         }
-        seen.push(resource);
+        seen.insert(resource);
         match resource {
             "cpu" | "memory" => {}
             "" => errors.required(path, ""),

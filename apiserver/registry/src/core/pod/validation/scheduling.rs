@@ -4,6 +4,7 @@ use crate::validation::{Errors, Path, label_selector, one_of};
 use machinery_meta::field::Shown;
 use machinery_meta::syntax;
 use machinery_schema::Ref;
+use std::collections::BTreeSet;
 
 const EFFECTS: [&str; 3] = ["NoSchedule", "PreferNoSchedule", "NoExecute"];
 
@@ -235,7 +236,7 @@ fn label_keys(errors: &mut Errors, path: &Path<'_>, term: Ref<'_>) {
 
 /// How evenly pods of one kind spread.
 pub fn topology_spread(errors: &mut Errors, path: &Path<'_>, spec: Ref<'_>) {
-    let mut seen = Vec::new();
+    let mut seen = BTreeSet::new();
     for (index, constraint) in spec.list("topologySpreadConstraints").enumerate() {
         let at = path.index(index);
         let number = |name| constraint.get(name).and_then(Ref::as_i64);
@@ -258,7 +259,7 @@ pub fn topology_spread(errors: &mut Errors, path: &Path<'_>, spec: Ref<'_>) {
                 format!("{{{key}, {when}}}"),
             );
         }
-        seen.push((key, when));
+        seen.insert((key, when));
         if let Some(domains) = number("minDomains") {
             min_domains(errors, &at.child("minDomains"), domains, when);
         }
@@ -297,7 +298,7 @@ fn min_domains(errors: &mut Errors, path: &Path<'_>, domains: i64, when: &str) {
 
 /// Taints of a node.
 pub fn taints(errors: &mut Errors, path: &Path<'_>, spec: Ref<'_>) {
-    let mut seen = Vec::new();
+    let mut seen = BTreeSet::new();
     for (index, taint) in spec.list("taints").enumerate() {
         let at = path.index(index);
         let (key, value, effect) = (taint.str("key"), taint.str("value"), taint.str("effect"));
@@ -317,6 +318,6 @@ pub fn taints(errors: &mut Errors, path: &Path<'_>, spec: Ref<'_>) {
                 ..machinery_meta::FieldError::duplicate(&at.render(), shown)
             });
         }
-        seen.push((key, effect));
+        seen.insert((key, effect));
     }
 }

@@ -5,6 +5,7 @@ use crate::validation::{Errors, Path, one_of};
 use machinery_meta::field::Shown;
 use machinery_meta::syntax;
 use machinery_schema::Ref;
+use std::collections::BTreeSet;
 
 const FS_GROUP_POLICIES: [&str; 2] = ["Always", "OnRootMismatch"];
 /// The longest path of Linux, without its end.
@@ -72,7 +73,7 @@ fn id(errors: &mut Errors, path: &Path<'_>, id: Option<i64>) {
 }
 
 fn sysctls(errors: &mut Errors, path: &Path<'_>, context: Ref<'_>, spec: Ref<'_>) {
-    let mut seen = Vec::new();
+    let mut seen = BTreeSet::new();
     for (index, sysctl) in context.list("sysctls").enumerate() {
         let at = path.index(index);
         let name = sysctl.str("name");
@@ -89,7 +90,7 @@ fn sysctls(errors: &mut Errors, path: &Path<'_>, context: Ref<'_>, spec: Ref<'_>
             let detail = format!("may not be specified when '{flag}' is true");
             errors.invalid(&at.child("name"), name, detail);
         }
-        seen.push(name);
+        seen.insert(name);
     }
 }
 

@@ -5,6 +5,7 @@ use crate::validation::{Errors, Path, dns_label, dns_subdomain, labels, one_of, 
 use machinery_meta::field::Shown;
 use machinery_meta::syntax;
 use machinery_schema::Ref;
+use std::collections::BTreeSet;
 use std::net::IpAddr;
 
 const MAX_NAMESERVERS: usize = 3;
@@ -76,7 +77,7 @@ pub fn validate(errors: &mut Errors, path: &Path<'_>, spec: Ref<'_>) {
 
 /// Devices that a pod is to have: by the name of a claim, or of a template for claims.
 fn resource_claims(errors: &mut Errors, path: &Path<'_>, spec: Ref<'_>) {
-    let mut seen = Vec::new();
+    let mut seen = BTreeSet::new();
     for (index, claim) in spec.list("resourceClaims").enumerate() {
         let (at, name) = (path.index(index), claim.str("name"));
         if name.is_empty() {
@@ -85,7 +86,7 @@ fn resource_claims(errors: &mut Errors, path: &Path<'_>, spec: Ref<'_>) {
             errors.duplicate(&at.child("name"), name);
         } else {
             dns_label(errors, &at.child("name"), name);
-            seen.push(name);
+            seen.insert(name);
         }
         let sources = ["resourceClaimName", "resourceClaimTemplateName"];
         let given = sources.map(|source| (source, claim.get(source).and_then(Ref::as_str)));
@@ -209,7 +210,7 @@ fn readiness_gates(errors: &mut Errors, path: &Path<'_>, spec: Ref<'_>) {
 }
 
 fn scheduling_gates(errors: &mut Errors, path: &Path<'_>, spec: Ref<'_>) {
-    let mut seen = Vec::new();
+    let mut seen = BTreeSet::new();
     for (index, gate) in spec.list("schedulingGates").enumerate() {
         let at = path.index(index);
         let name = gate.str("name");
@@ -217,7 +218,7 @@ fn scheduling_gates(errors: &mut Errors, path: &Path<'_>, spec: Ref<'_>) {
         if seen.contains(&name) {
             errors.duplicate(&at, name);
         }
-        seen.push(name);
+        seen.insert(name);
     }
 }
 

@@ -4,6 +4,7 @@ use super::annotations;
 use crate::validation::{Errors, Path, dns_subdomain, immutable, is_pair, legacy_ip, present, qualified};
 use machinery_meta::{FieldError, syntax};
 use machinery_schema::Ref;
+use std::collections::BTreeSet;
 use std::net::IpAddr;
 
 /// Conditions whose types are not qualified names.
@@ -162,7 +163,7 @@ fn rule_restarts(container: Ref<'_>, code: i64) -> bool {
 
 /// Which claims were made for a pod.
 fn resource_claims(errors: &mut Errors, path: &Path<'_>, status: Ref<'_>, pod: Ref<'_>) {
-    let mut seen = Vec::new();
+    let mut seen = BTreeSet::new();
     for (index, own) in status.list("resourceClaimStatuses").enumerate() {
         let (at, name) = (path.index(index), own.str("name"));
         let mut claims = pod
@@ -176,7 +177,7 @@ fn resource_claims(errors: &mut Errors, path: &Path<'_>, status: Ref<'_>, pod: R
         if seen.contains(&name) {
             errors.duplicate(&at.child("name"), name);
         }
-        seen.push(name);
+        seen.insert(name);
         if let Some(claim) = own.get("resourceClaimName").and_then(Ref::as_str) {
             dns_subdomain(errors, &at.child("resourceClaimName"), claim);
         }
