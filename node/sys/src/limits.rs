@@ -25,10 +25,7 @@ pub fn keep_open_files_as_given(command: &mut std::process::Command) {
         setrlimit(Resource::RLIMIT_NOFILE, given.min(hard), hard).map_err(Into::into)
     };
     // SAFETY: the closure runs between fork and exec and makes two system calls; it neither allocates nor takes a lock.
-    #[expect(
-        unsafe_code,
-        reason = "a limit of the child alone is set between fork and exec"
-    )]
+    #[expect(unsafe_code, reason = "the child's limit is set between fork and exec")]
     unsafe {
         command.pre_exec(restore);
     }
