@@ -43,6 +43,10 @@ mod tests {
     }
 
     #[test]
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "what `exec` does before it starts a program"
+    )]
     fn what_is_started_has_the_limit_we_were_given() {
         let (before, hard) = getrlimit(Resource::RLIMIT_NOFILE).unwrap();
         raise_open_files().unwrap();
