@@ -161,7 +161,10 @@ impl Story for Restarting {
         world.create::<Job>(job).await.unwrap();
     }
 
-    async fn act(&mut self, world: &World, model: &Model) {
+    async fn act(&mut self, _: &World, _: &Model) {}
+
+    // Also while the world comes to rest: where components died and the power went, the pod may come only then.
+    async fn tend(&mut self, world: &World, model: &Model) {
         for pod in active(model) {
             let restarts = pod.number(RESTART_COUNT) + 1;
             let containers =
