@@ -19,6 +19,7 @@ mod health;
 mod hooks;
 mod host;
 mod kubelet;
+mod linger;
 mod listener;
 mod metrics;
 mod openid;

@@ -3,8 +3,10 @@
 use crate::connection::Front;
 use crate::exchange::Peer;
 use crate::host;
+use crate::linger::{Lingering, Noted, Unread};
 use apiserver_auth::authn::PeerCertificate;
 use apiserver_endpoints::Body;
+use http_body::Body as _;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
 use machinery_runtime::{CancellationToken, Runtime};
@@ -172,17 +174,27 @@ impl Serving {
         };
         let asked = Arc::new(AtomicBool::new(false));
         let (front, asks) = (self.front.clone(), Arc::clone(&asked));
+        let unread = Unread::default();
+        let of_body = Arc::clone(&unread);
         let service = hyper::service::service_fn(move |request: http::Request<hyper::body::Incoming>| {
             asks.store(true, Ordering::Relaxed);
+            let http2 = request.version() == http::Version::HTTP_2;
+            // A stream of HTTP/2 ends without its connection.
+            let request = request.map(|body| match http2 || body.is_end_stream() {
+                true => Body::wrap(body),
+                false => Body::wrap(Noted::new(body, &of_body)),
+            });
             let answer = match host::refusal(&request) {
                 Some(refusal) => Box::pin(std::future::ready(refusal)),
-                None => front.handle(request.map(Body::wrap), peer.clone()),
+                None => front.handle(request, peer.clone()),
             };
             async move { Ok::<_, std::convert::Infallible>(answer.await) }
         });
         let builder = builder(self.header_timeout);
-        let mut connection =
-            std::pin::pin!(builder.serve_connection_with_upgrades(TokioIo::new(stream), service));
+        let mut connection = std::pin::pin!(builder.serve_connection_with_upgrades(
+            TokioIo::new(Lingering::new(stream, self.runtime.clone(), &unread)),
+            service
+        ));
         // Which protocol is spoken is known by the first bytes only, and nothing of hyper's waits for those with a limit.
         let ended = tokio::select! { biased;
             ended = connection.as_mut() => ended,

@@ -322,6 +322,17 @@ async fn half_sent(cluster: &Cluster, count: usize) -> Vec<TlsStream<TcpStream>>
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn who_is_refused_while_it_sends_hears_why() {
+    let cluster = start().await;
+    let somebody = identity(&cluster, "somebody", "somebodies");
+    let large = config_map("large", 8 << 20);
+    let refused = (0..8).map(|_| cluster.as_identity(&somebody).post(CONFIG_MAPS, large.clone()));
+    for refused in futures::future::join_all(refused).await {
+        refused.is(403);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn half_sent_bodies_keep_nobody_else_from_writing() {
     let cluster = start().await;
     let node = identity(&cluster, "system:node:n", "system:nodes");

@@ -1,7 +1,7 @@
 //! `knarr agent`: the node's side, a process of its own. Pod network, service rules, DNS, kubelet, and the
 //! containerd they use, in a mount namespace that outlives this process.
 
-use crate::open_files;
+use crate::{open_files, own_certificate};
 use anyhow::{Context, bail};
 use clap::Args;
 use ipnet::Ipv4Net;
@@ -120,6 +120,7 @@ pub(crate) fn run(arguments: AgentArguments) -> anyhow::Result<()> {
 
 async fn work(arguments: AgentArguments) -> anyhow::Result<()> {
     let runtime = Runtime::real();
+    let outlived = own_certificate::replaced(arguments.data_dir.clone(), runtime.clone());
     let kubeconfig = arguments
         .kubeconfig
         .clone()
@@ -142,6 +143,7 @@ async fn work(arguments: AgentArguments) -> anyhow::Result<()> {
         biased;
         _ = term.recv() => {}
         _ = interrupt.recv() => {}
+        () = outlived => tracing::info!("ending, to be started again with a newer certificate"),
     }
     Ok(())
 }
@@ -282,7 +284,7 @@ fn kubelet_config(arguments: &AgentArguments, kubeconfig: &std::path::Path) -> a
         max_pods: arguments.max_pods,
         port: arguments.port,
         healthz_port: arguments.healthz_port,
-        tls: given.or_else(|| in_folder("kubelet.crt").zip(in_folder("kubelet.key"))),
+        tls: given.or_else(|| in_folder(own_certificate::CERTIFICATE).zip(in_folder(own_certificate::KEY))),
         client_ca: arguments
             .client_ca_file
             .clone()

@@ -6,6 +6,7 @@ mod image;
 mod kubeconfig;
 mod logging;
 mod open_files;
+mod own_certificate;
 mod server;
 mod version;
 

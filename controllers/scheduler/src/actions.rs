@@ -9,6 +9,12 @@ use machinery_meta::Uid;
 use machinery_runtime::Runtime;
 use serde_json::{Value, json};
 use std::sync::Arc;
+use std::time::Duration;
+
+/// Between two tries of a binding of which nobody knows what became.
+const TRY_AGAIN: Duration = Duration::from_millis(500);
+/// So often a binding is tried where the answer stays away.
+const TRIES: u32 = 5;
 
 /// What carrying out needs; cheap to clone.
 #[derive(Debug, Clone)]
@@ -30,22 +36,59 @@ impl Actions {
         }
     }
 
-    /// Binds the pod and tells it so.
+    /// Binds the pod and tells it so. Where the answer is lost the binding may not be: it is looked at and tried again
+    /// on the same node, for the room that the pod was given must not go to another meanwhile.
     pub(crate) async fn bind(&self, pod: &Arc<PodInfo>, node: &str) -> Result<(), ClientError> {
-        let binding = json!({
-            "apiVersion": "v1", "kind": "Binding",
-            "metadata": {"namespace": pod.key.namespace, "name": pod.key.name, "uid": pod.uid()},
-            "target": {"kind": "Node", "name": node}
-        });
-        self.client
-            .create_subresource(&self.pods, &pod.key, "binding", &binding)
-            .await?;
+        let mut bound = self.try_bind(pod, node).await;
+        let mut tries = 1;
+        while bound.as_ref().is_err_and(ClientError::leaves_open) && tries < TRIES {
+            self.runtime.sleep(TRY_AGAIN).await;
+            if self.is_bound(pod).await {
+                break;
+            }
+            bound = self.try_bind(pod, node).await;
+            tries += 1;
+        }
+        let lost_once = tries > 1 || bound.as_ref().is_err_and(ClientError::leaves_open);
+        if bound.is_err() && !(lost_once && self.is_bound(pod).await) {
+            return bound;
+        }
         let note = format!(
             "Successfully assigned {}/{} to {node}",
             pod.key.namespace, pod.key.name
         );
         self.tell(pod, None, "Scheduled", "Binding", note);
         Ok(())
+    }
+
+    async fn try_bind(&self, pod: &PodInfo, node: &str) -> Result<(), ClientError> {
+        let binding = json!({
+            "apiVersion": "v1", "kind": "Binding",
+            "metadata": {"namespace": pod.key.namespace, "name": pod.key.name, "uid": pod.uid()},
+            "target": {"kind": "Node", "name": node}
+        });
+        let made = self
+            .client
+            .create_subresource(&self.pods, &pod.key, "binding", &binding);
+        made.await.map(drop)
+    }
+
+    /// Whether the pod is on a node, asked of the server until it answers.
+    async fn is_bound(&self, pod: &PodInfo) -> bool {
+        loop {
+            match self.client.get_as::<Pod>(&self.pods, &pod.key).await {
+                Ok(now) => {
+                    let same = now.metadata.uid.as_deref() == Some(pod.uid());
+                    let node = now.spec.and_then(|spec| spec.node_name);
+                    return same && node.is_some_and(|node| !node.is_empty());
+                }
+                Err(error) if error.is_not_found() => return false,
+                Err(error) => {
+                    tracing::debug!(pod = %pod.key, error = %error.chain(), "whether it was bound is not known yet");
+                    self.runtime.sleep(TRY_AGAIN).await;
+                }
+            }
+        }
     }
 
     /// Says that the pod fits nowhere, and makes room for it where that was decided.

@@ -97,6 +97,15 @@ impl ClientError {
         causes.is_some_and(|causes| causes.iter().any(|own| own.reason.as_deref() == Some(cause)))
     }
 
+    /// Whether nobody knows if what was asked for was done: no answer came, or the server gave up on the way.
+    pub fn leaves_open(&self) -> bool {
+        match self {
+            Self::Status(_) => self.code() >= 500,
+            Self::Request(_) | Self::Config(_) => false,
+            Self::Transport(_) | Self::TimedOut { .. } | Self::Decode { .. } | Self::TooLarge { .. } => true,
+        }
+    }
+
     /// Seconds after which the server wants to be asked again.
     pub fn retry_after_seconds(&self) -> Option<i32> {
         match self {

@@ -16,6 +16,7 @@ use crate::{logging, open_files};
 use anyhow::{Context, bail};
 use apiserver_storage::{LogOptions, LogStorage, Storage, StorageError};
 use cluster::Cluster;
+use identities::Identities;
 use machinery_runtime::Runtime;
 use paths::Paths;
 use std::io::ErrorKind;
@@ -65,19 +66,22 @@ async fn serve(arguments: ServerArguments) -> anyhow::Result<()> {
     let server = cluster.server();
     let address = server.local_address().context("the server has no address")?;
     let url = identities::local_url(address);
-    identities::write_admin(
+    let identities = Identities {
         server,
-        &url,
-        &paths,
-        arguments.write_kubeconfig.as_deref(),
-        &runtime,
-    )?;
+        url: &url,
+        arguments: &arguments,
+        paths: &paths,
+        runtime: &runtime,
+    };
+    let due = identities.write_all()?;
     tracing::info!(%url, data_dir = %arguments.data_dir.display(), "ready");
     if !arguments.disable_agent {
-        identities::write_agent(server, &url, &arguments, &paths, &runtime)?;
         agent_process::keep_running(&arguments, &paths, &runtime)?;
     }
-    wait_for_signal().await?;
+    tokio::select! { biased;
+        signal = wait_for_signal() => signal?,
+        () = identities.keep_young(due) => {}
+    }
     tracing::info!("shutting down");
     cluster.shutdown().await;
     Ok(())
