@@ -62,8 +62,13 @@ pub(crate) fn run(config: &Config, arguments: &Arguments) -> Result<()> {
 
 /// Tests of the whole workspace, since one package alone resolves other features and builds its dependencies again; told
 /// where upstream's tools are, so that what needs them fails where they are not.
+/// One failure does not keep the others from being seen.
 fn cargo_test(config: &Config, arguments: &[&str]) -> Result<()> {
     let mut tests = process::cargo(&config.root);
     tests.env("KNARR_TOOLS", &config.tools);
-    process::run(tests.args(["test", "--workspace"]).args(arguments))
+    process::run(
+        tests
+            .args(["test", "--workspace", "--no-fail-fast"])
+            .args(arguments),
+    )
 }

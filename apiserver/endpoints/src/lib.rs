@@ -22,6 +22,7 @@ mod patch_errors;
 mod protobuf;
 pub mod request_info;
 mod respond;
+mod shared_document;
 pub mod status;
 mod table;
 mod version;

@@ -1,5 +1,5 @@
 //! OpenAPI: v3 with an index and one document per group version, v2 with one for all; rendered when asked for and
-//! kept by nobody.
+//! kept by nobody (v2 shared by those who ask at the same time).
 //!
 //! A v3 document's address carries a hash of what it is made from, so that clients keep their copy until that changes.
 
@@ -171,12 +171,14 @@ fn whole(inner: &Inner, request: &Request<Body>) -> Response<Body> {
         let answer = Response::builder().status(StatusCode::NOT_MODIFIED);
         answer.body(Body::empty()).expect("headers are well formed")
     } else {
-        let parts: Vec<GroupVersionKinds<'_>> = rows
-            .groups
-            .iter()
-            .flat_map(|group| group.versions.iter().map(|version| kinds(&group.name, version)))
-            .collect();
-        let bytes = Bytes::from(v2::render(&parts, &inner.version.git_version, document_form));
+        let render = || {
+            let groups = rows.groups.iter();
+            let parts: Vec<GroupVersionKinds<'_>> = groups
+                .flat_map(|group| group.versions.iter().map(|version| kinds(&group.name, version)))
+                .collect();
+            v2::render(&parts, &inner.version.git_version, document_form)
+        };
+        let bytes = inner.documents.get(&format!("{document_form:?} {tag}"), render);
         let content_type = match document_form {
             v2::Form::Json => Format::Json.media_type(),
             v2::Form::Protobuf => V2_PROTOBUF[0],

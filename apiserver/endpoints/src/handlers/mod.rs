@@ -18,6 +18,7 @@ use crate::list_memory::ListMemory;
 use crate::negotiation::{self, Form, Offer, View};
 use crate::request_info::{Query, RequestInfo};
 use crate::respond::Showing;
+use crate::shared_document::SharedDocuments;
 use crate::table::IncludeObject;
 use crate::version::VersionInfo;
 use crate::{discovery, openapi, status};
@@ -40,6 +41,7 @@ pub(crate) struct Inner {
     pub(crate) version: VersionInfo,
     pub(crate) list_memory: ListMemory,
     pub(crate) pace: Arc<pace::Pace>,
+    pub(crate) documents: SharedDocuments,
 }
 
 impl std::fmt::Debug for Endpoints {
@@ -134,6 +136,7 @@ impl Endpoints {
             version,
             list_memory,
             pace: Arc::default(),
+            documents: SharedDocuments::default(),
         }))
     }
 
