@@ -156,21 +156,18 @@ fn pod((name, pod, container, script, _): &Row) -> String {
     )
 }
 
-fn prepare(cluster: &Cluster, name: &str) -> Kubectl {
+/// A namespace, and a class of runtimes for its pods alone: stories run side by side.
+fn prepare(cluster: &Cluster, name: &str, class: &str, handler: &str) -> Kubectl {
     let story = cluster.namespace(name);
-    for (name, handler) in [("plain", "runc"), ("unknown", "nobody-knows")] {
-        story.feed(
-            &["apply"],
-            &format!(
-                "{{apiVersion: node.k8s.io/v1, kind: RuntimeClass, metadata: {{name: settings-{name}}}, handler: {handler}}}"
-            ),
-        );
-    }
+    let class = format!(
+        "{{apiVersion: node.k8s.io/v1, kind: RuntimeClass, metadata: {{name: {class}}}, handler: {handler}}}"
+    );
+    story.feed(&["apply"], &class);
     story
 }
 
 pub(crate) fn a_pods_settings_reach_its_process(cluster: &Cluster) {
-    let story = prepare(cluster, "settings");
+    let story = prepare(cluster, "settings", "settings-plain", "runc");
     let settings = ["--from-literal=color=blue", "--from-literal=size=9"];
     story.kubectl(&[&["create", "configmap", "settings"], &settings[..]].concat());
     story.kubectl(&[
@@ -269,7 +266,7 @@ const REFUSED: &[(Row, &str)] = &[
 ];
 
 pub(crate) fn what_a_pod_may_not_is_refused(cluster: &Cluster) {
-    let story = prepare(cluster, "refused");
+    let story = prepare(cluster, "refused", "settings-unknown", "nobody-knows");
     let reasons = [
         "CreateContainerConfigError",
         "SysctlForbidden",
