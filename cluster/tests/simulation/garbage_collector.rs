@@ -146,7 +146,7 @@ fn reference(world: &World, owner: &Seen) -> Value {
 }
 
 async fn make(world: &World, owners: Vec<Value>) {
-    let name = format!("o{}", world.dice(1_000_000));
+    let name = format!("o{}", world.dice(u64::MAX));
     let metadata = json!({"name": name, "labels": {"told": "yes"}, "ownerReferences": owners});
     world
         .create::<ConfigMap>(json!({"metadata": metadata}))

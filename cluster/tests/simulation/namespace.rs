@@ -31,7 +31,7 @@ impl Story for Namespaces {
         let Some(own) = model.get("Namespace", "", &name) else {
             return make(world, number).await;
         };
-        let content = format!("c{}", world.dice(1_000_000));
+        let content = format!("c{}", world.dice(u64::MAX));
         let finalizers = if world.once_in(4) {
             json!([HOLD])
         } else {

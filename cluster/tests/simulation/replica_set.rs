@@ -48,7 +48,7 @@ impl Story for ReplicaSets {
             }
             _ => {
                 let mut orphan = template(&json!({"app": "a"}));
-                orphan["metadata"]["name"] = json!(format!("orphan-{}", world.dice(1_000_000)));
+                orphan["metadata"]["name"] = json!(format!("orphan-{}", world.dice(u64::MAX)));
                 world.create::<Pod>(orphan).await.unwrap();
             }
         }

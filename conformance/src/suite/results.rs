@@ -13,6 +13,9 @@ const HEAD: &str = "spec\tresult\tseconds\tmissing";
 /// What is missing fits a line; the report has the rest.
 const MAX_MISSING: usize = 240;
 
+/// How a cell begins that somebody wrote who knows what is missing; a spec that fails again keeps it.
+const WRITTEN: &str = "not built: ";
+
 /// All specs that were ever run, by name.
 #[derive(Debug, Default)]
 pub(super) struct Table(BTreeMap<String, Row>);
@@ -56,7 +59,11 @@ impl Table {
     pub(super) fn merge(&mut self, specs: &[Spec]) -> Merged {
         let mut merged = Merged::default();
         for spec in specs {
-            let passed_before = self.0.get(&spec.name).is_some_and(|row| row.passed);
+            let before = self.0.get(&spec.name);
+            let passed_before = before.is_some_and(|row| row.passed);
+            let written = before
+                .filter(|row| !spec.passed && row.missing.starts_with(WRITTEN))
+                .map(|row| row.missing.clone());
             if spec.passed {
                 merged.passed += 1;
             } else {
@@ -69,12 +76,7 @@ impl Table {
             let row = Row {
                 passed: spec.passed,
                 seconds: format!("{:.1}", spec.seconds),
-                missing: spec
-                    .message
-                    .replace('\t', " ")
-                    .chars()
-                    .take(MAX_MISSING)
-                    .collect(),
+                missing: written.unwrap_or_else(|| in_a_line(&spec.message)),
             };
             self.0.insert(spec.name.clone(), row);
         }
@@ -88,5 +90,37 @@ impl Table {
             writeln!(text, "{name}\t{result}\t{}\t{}", row.seconds, row.missing)?;
         }
         Ok(std::fs::write(path, text)?)
+    }
+}
+
+fn in_a_line(message: &str) -> String {
+    message.replace('\t', " ").chars().take(MAX_MISSING).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn failed(name: &str) -> Spec {
+        Spec {
+            name: name.to_owned(),
+            passed: false,
+            seconds: 2.0,
+            message: "it\ttimed out".to_owned(),
+        }
+    }
+
+    #[test]
+    fn a_promise_and_a_written_reason_stay() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("results.tsv");
+        let rows = "a\tpass\t1.0\t\nb\tfail\t\tnot built: quotas\nc\tfail\t1.0\tolder\n";
+        std::fs::write(&path, format!("{HEAD}\n{rows}")).unwrap();
+        let mut table = Table::read(&path).unwrap();
+        let merged = table.merge(&["a", "b", "c"].map(failed));
+        assert_eq!(merged.regressed, ["a"]);
+        table.write(&path).unwrap();
+        let rows = "a\tpass\t1.0\t\nb\tfail\t2.0\tnot built: quotas\nc\tfail\t2.0\tit timed out\n";
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), format!("{HEAD}\n{rows}"));
     }
 }
