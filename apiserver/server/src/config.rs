@@ -1,6 +1,7 @@
 //! What an owner decides about a server; names as upstream's flags.
 
 use ipnet::IpNet;
+use machinery_meta::syntax::{dns1123_subdomain, wildcard_dns1123_subdomain};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -22,6 +23,7 @@ pub struct ServerConfig {
     pub token_auth_file: Option<PathBuf>,
     /// With paths, anonymous requests are let through to these only.
     pub anonymous_paths: Option<Vec<String>>,
+    /// Without limit at 0, and so the next.
     pub max_requests_inflight: usize,
     pub max_mutating_requests_inflight: usize,
     /// How long a request may take that is no watch and no stream.
@@ -34,6 +36,8 @@ pub struct ServerConfig {
     pub max_connections: usize,
     /// How long a client may take to send the head of a request, the first of a connection included.
     pub header_timeout: Duration,
+    /// In each such time the body of a request must go on.
+    pub body_pace_interval: Duration,
     /// JSON lines about every request; `None` writes none.
     pub audit_log_path: Option<PathBuf>,
     /// How long shutdown waits for requests and mutations.
@@ -59,6 +63,7 @@ impl Default for ServerConfig {
             list_memory_bytes: 256 << 20,
             max_connections: 8_192,
             header_timeout: Duration::from_secs(32),
+            body_pace_interval: Duration::from_secs(5),
             audit_log_path: None,
             shutdown_grace: Duration::from_secs(20),
         }
@@ -93,17 +98,16 @@ impl ServerConfig {
         if first == 0 || first > last {
             problems.push(format!("--service-node-port-range {first}-{last} is empty"));
         }
-        if !machinery_meta::syntax::dns1123_subdomain(&self.cluster_domain).is_empty() {
+        if !dns1123_subdomain(&self.cluster_domain).is_empty() {
             problems.push(format!(
                 "--cluster-domain {:?} is not a domain name",
                 self.cluster_domain
             ));
         }
-        if self.max_requests_inflight == 0 || self.max_mutating_requests_inflight == 0 {
-            problems.push(
-                "--max-requests-inflight and --max-mutating-requests-inflight must be above 0".to_owned(),
-            );
-        }
+        let bad_names = self.tls_san.iter().filter(|name| !is_host(name));
+        problems.extend(
+            bad_names.map(|name| format!("--tls-san {name:?} is neither a domain name nor an address")),
+        );
         if self.request_timeout.is_zero() {
             problems.push("--request-timeout must be above 0s: no request could be answered".to_owned());
         }
@@ -156,5 +160,34 @@ impl ServerConfig {
             .filter(|address| !address.is_unspecified());
         names.extend(bound.map(|address| address.to_string()));
         names
+    }
+}
+
+/// What can stand in a certificate as its owner's.
+fn is_host(name: &str) -> bool {
+    let lower = name.to_ascii_lowercase();
+    let is_domain = |check: fn(&str) -> Vec<String>| check(&lower).is_empty();
+    name.parse::<IpAddr>().is_ok() || is_domain(dns1123_subdomain) || is_domain(wildcard_dns1123_subdomain)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_in_certificates_are_domains_and_addresses() {
+        for good in [
+            "knarr.test",
+            "Knarr.Test",
+            "*.knarr.test",
+            "knarr",
+            "192.0.2.1",
+            "fd00::1",
+        ] {
+            assert!(is_host(good), "{good}");
+        }
+        for bad in ["", "bad_name/x", "a b", "*", "-a", "192.0.2.1/24", "knarr.test."] {
+            assert!(!is_host(bad), "{bad}");
+        }
     }
 }

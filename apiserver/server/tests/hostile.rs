@@ -21,7 +21,28 @@ use tokio_rustls::client::TlsStream;
 
 const CONFIG_MAPS: &str = "/api/v1/namespaces/default/configmaps";
 const NO_MUTATION: &str = "apiserver_current_inflight_requests{request_kind=\"mutating\"} 0";
+/// How many mutations wait for a place.
+const WAITING: &str = "apiserver_current_inqueue_requests{request_kind=\"mutating\"}";
+/// How many have one.
+const IN_FLIGHT: &str = "apiserver_current_inflight_requests{request_kind=\"mutating\"}";
+/// Longer than a test waits for anything.
+const LONG: Duration = Duration::from_secs(3_600);
 const SHORT: Duration = Duration::from_millis(300);
+
+/// What a gauge tells; nothing before its first use.
+async fn gauge(cluster: &Cluster, name: &str) -> usize {
+    let text = cluster.admin().get("/metrics").await.is(200).body;
+    let value = text
+        .lines()
+        .find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+    value.map_or(0, |value| value.parse().unwrap())
+}
+
+async fn until_gauge(cluster: &Cluster, name: &str, is_right: impl Fn(usize) -> bool) {
+    while !is_right(gauge(cluster, name).await) {
+        cluster.runtime.sleep(Duration::from_millis(5)).await;
+    }
+}
 
 async fn impatient() -> Cluster {
     start_with(ServerConfig {
@@ -153,6 +174,7 @@ async fn a_write_without_its_client_keeps_its_place() {
     let gated = Arc::new(GatedStorage::new(LogStorage::memory(&runtime).await.unwrap()));
     let few = ServerConfig {
         max_mutating_requests_inflight: 1,
+        request_timeout: LONG,
         ..config()
     };
     let cluster = start_on(few, Arc::clone(&gated) as Arc<dyn Storage>).await;
@@ -169,15 +191,19 @@ async fn a_write_without_its_client_keeps_its_place() {
     begun.await.unwrap();
     drop(stream);
     // Whoever is not an administrator waits for the place that the lost delete still has.
-    let somebody = cluster
-        .server
-        .pki()
-        .cluster
-        .client("somebody", None, cluster.runtime.now())
-        .unwrap();
+    let somebody = identity(&cluster, "somebody", "somebodies");
     let theirs = cluster.as_identity(&somebody);
     let mut write = std::pin::pin!(theirs.post(CONFIG_MAPS, config_map("mine", 1)));
-    assert!(cluster.runtime.timeout(SHORT, &mut write).await.is_err());
+    tokio::select! { biased;
+        answer = &mut write => panic!("answered with {} without a place", answer.code),
+        () = until_gauge(&cluster, WAITING, |count| count == 1) => {}
+    }
+    // Its time goes on meanwhile: who has little is told so, and who says nonsense about it does not wait at all.
+    let at = |timeout: &str| format!("{CONFIG_MAPS}?timeout={timeout}");
+    let hurried = cluster.as_identity(&somebody);
+    hurried.post(&at("200ms"), config_map("mine", 1)).await.is(429);
+    let confused = cluster.as_identity(&somebody);
+    confused.post(&at("soon"), config_map("mine", 1)).await.is(400);
     gated.open_gate();
     write.await.is(403);
     cluster.admin().get(&format!("{CONFIG_MAPS}/left")).await.is(404);
@@ -302,15 +328,14 @@ fn identity(cluster: &Cluster, name: &str, group: &str) -> apiserver_auth::pki::
 }
 
 /// Half of a large body that is said to be whole, on that many connections of one service account.
-async fn half_sent(cluster: &Cluster, count: usize) -> Vec<TlsStream<TcpStream>> {
-    const WHOLE: usize = 3 << 20;
+async fn half_sent(cluster: &Cluster, count: usize, whole: usize) -> Vec<TlsStream<TcpStream>> {
     let account = identity(
         cluster,
         "system:serviceaccount:evil:default",
         "system:serviceaccounts",
     );
     let path = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
-    let sent = post_head(path, &" ".repeat(WHOLE)) + &" ".repeat(WHOLE / 2);
+    let sent = post_head(path, &" ".repeat(whole)) + &" ".repeat(whole / 2);
     let begun = (0..count).map(|_| async {
         let mut stream = cluster.connect(Some(&account)).await;
         // Who has its answer already need not be heard out.
@@ -319,6 +344,16 @@ async fn half_sent(cluster: &Cluster, count: usize) -> Vec<TlsStream<TcpStream>>
         stream
     });
     futures::future::join_all(begun).await
+}
+
+/// A server that waits long for the rest of a body.
+async fn patient() -> Cluster {
+    start_with(ServerConfig {
+        body_pace_interval: LONG,
+        max_mutating_requests_inflight: 64,
+        ..config()
+    })
+    .await
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -334,7 +369,10 @@ async fn who_is_refused_while_it_sends_hears_why() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn half_sent_bodies_keep_nobody_else_from_writing() {
-    let cluster = start().await;
+    const WHOLE: usize = 3 << 20;
+    /// An eighth of the memory of bodies is a user's: so many halves it has room for.
+    const FITTING: usize = 5;
+    let cluster = patient().await;
     let node = identity(&cluster, "system:node:n", "system:nodes");
     let meta = json!({"name": "n", "namespace": "kube-node-lease"});
     let spec = json!({"holderIdentity": "n", "leaseDurationSeconds": 40});
@@ -342,7 +380,8 @@ async fn half_sent_bodies_keep_nobody_else_from_writing() {
         json!({"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": meta, "spec": spec});
     let made = cluster.as_identity(&node).post(LEASES, lease.to_string()).await;
     made.is(201);
-    let crowd = half_sent(&cluster, 22).await;
+    let crowd = half_sent(&cluster, 22, WHOLE).await;
+    until_gauge(&cluster, IN_FLIGHT, |count| count >= FITTING).await;
     let large = config_map("large", 1_000_000);
     cluster.admin().post(CONFIG_MAPS, large.clone()).await.is(201);
     let renewal = cluster
@@ -355,13 +394,47 @@ async fn half_sent_bodies_keep_nobody_else_from_writing() {
     let somebody = identity(&cluster, "somebody", "somebodies");
     let refused = cluster.as_identity(&somebody).post(CONFIG_MAPS, large).await;
     refused.is(403);
+    assert!(gauge(&cluster, IN_FLIGHT).await >= FITTING, "the crowd has left");
+    drop(crowd);
+}
+
+/// Half of what ordinary users may have is the most for one, and three quarters of all are ordinary users'.
+#[tokio::test(flavor = "multi_thread")]
+async fn one_user_does_not_have_all_places() {
+    const OF_ONE: usize = 24;
+    let cluster = patient().await;
+    let crowd = half_sent(&cluster, OF_ONE + 1, 1_000).await;
+    until_gauge(&cluster, WAITING, |count| count == 1).await;
+    assert_eq!(gauge(&cluster, IN_FLIGHT).await, OF_ONE);
+    let somebody = identity(&cluster, "somebody", "somebodies");
+    let refused = cluster
+        .as_identity(&somebody)
+        .post(CONFIG_MAPS, config_map("x", 1));
+    refused.await.is(403);
     drop(crowd);
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn places_without_limit_are_not_counted_out() {
+    let cluster = start_with(ServerConfig {
+        body_pace_interval: LONG,
+        max_mutating_requests_inflight: 0,
+        ..config()
+    })
+    .await;
+    let crowd = half_sent(&cluster, 250, 1_000).await;
+    until_gauge(&cluster, IN_FLIGHT, |count| count == crowd.len()).await;
+    assert_eq!(gauge(&cluster, WAITING).await, 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_body_that_does_not_go_on_is_not_waited_for() {
-    let cluster = start().await;
-    for mut stream in half_sent(&cluster, 1).await {
+    let cluster = start_with(ServerConfig {
+        body_pace_interval: SHORT,
+        ..config()
+    })
+    .await;
+    for mut stream in half_sent(&cluster, 1, 1_000).await {
         let mut said = [0; 13];
         stream.read_exact(&mut said).await.unwrap();
         assert_eq!(said.escape_ascii().to_string(), "HTTP/1.1 408 ");

@@ -191,7 +191,7 @@ fn the_control_plane_needs_no_root() {
 
 #[test]
 fn mistakes_are_told_in_a_line() {
-    let cases: [(&[&str], &str); 6] = [
+    let cases: [(&[&str], &str); 7] = [
         (
             &["server", "--service-cluster-ip-range", "bad"],
             "--service-cluster-ip-range",
@@ -201,6 +201,10 @@ fn mistakes_are_told_in_a_line() {
             "give two ports, as in 30000-32767",
         ),
         (&["server", "--no-such-flag"], "--no-such-flag"),
+        (
+            &["server", "--disable-agent", "--tls-san=good.test,bad_name/x"],
+            "bad_name/x",
+        ),
         (&["sever"], "sever"),
         (&["image", "import"], "<ARCHIVES>"),
         (

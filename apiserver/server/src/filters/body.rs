@@ -25,15 +25,20 @@ const MAX_DISCARDED_BYTES: usize = 8 << 20;
 const MAX_DISCARDING: Duration = Duration::from_secs(10);
 /// The beginning of each body is not counted: so much costs a place among those in flight anyway, and most are smaller.
 const UNCOUNTED_BYTES: usize = 64 << 10;
-/// In each such time a body must go on by so much; a slower one holds what others could use.
-const PACE_INTERVAL: Duration = Duration::from_secs(5);
+/// In each interval of the configured pace a body must go on by so much; a slower one holds what others could use.
 const PACE_BYTES: usize = 5 << 10;
 
-pub(crate) struct ReadBody(Arc<BodyMemory>);
+pub(crate) struct ReadBody {
+    memory: Arc<BodyMemory>,
+    pace_interval: Duration,
+}
 
 impl ReadBody {
     pub(crate) fn new(core: &Arc<Core>) -> Self {
-        Self(BodyMemory::of(core.config.body_memory_bytes))
+        Self {
+            memory: BodyMemory::of(core.config.body_memory_bytes),
+            pace_interval: core.config.body_pace_interval,
+        }
     }
 }
 
@@ -44,7 +49,12 @@ enum Unread {
 }
 
 /// Reads a body as its memory is to be had and it keeps the pace.
-async fn read(body: &mut Body, held: &mut Held, runtime: &Runtime) -> Result<Bytes, Unread> {
+async fn read(
+    body: &mut Body,
+    held: &mut Held,
+    runtime: &Runtime,
+    pace_interval: Duration,
+) -> Result<Bytes, Unread> {
     let arrived = AtomicUsize::new(0);
     let is_admitted = |bytes: usize| {
         arrived.store(bytes, Ordering::Relaxed);
@@ -52,14 +62,14 @@ async fn read(body: &mut Body, held: &mut Held, runtime: &Runtime) -> Result<Byt
     };
     tokio::select! { biased;
         read = body.read_while(MAX_BODY_BYTES, is_admitted) => read.map_err(Unread::Body),
-        () = falls_behind(&arrived, runtime) => Err(Unread::TooSlow),
+        () = falls_behind(&arrived, runtime, pace_interval) => Err(Unread::TooSlow),
     }
 }
 
-async fn falls_behind(arrived: &AtomicUsize, runtime: &Runtime) {
+async fn falls_behind(arrived: &AtomicUsize, runtime: &Runtime, pace_interval: Duration) {
     let mut due = PACE_BYTES;
     loop {
-        runtime.sleep(PACE_INTERVAL).await;
+        runtime.sleep(pace_interval).await;
         let arrived = arrived.load(Ordering::Relaxed);
         if arrived < due {
             return;
@@ -89,15 +99,17 @@ impl Filter for ReadBody {
         if !exchange.is_mutating() || exchange.is_long_running() {
             return next.run(exchange);
         }
-        let mut held = self.0.hold(Standing::of(&exchange), &exchange.context.user.name);
-        let runtime = exchange.context.runtime.clone();
+        let mut held = self
+            .memory
+            .hold(Standing::of(&exchange), &exchange.context.user.name);
+        let (runtime, pace_interval) = (exchange.context.runtime.clone(), self.pace_interval);
         let mut body = std::mem::take(exchange.request.body_mut());
         Box::pin(async move {
             if is_too_large(&body) {
                 let answer = refuse(&RegistryError::TooLarge(MAX_BODY_BYTES));
                 return answer_after_discarding(body, &runtime, answer).await;
             }
-            let why = match read(&mut body, &mut held, &runtime).await {
+            let why = match read(&mut body, &mut held, &runtime, pace_interval).await {
                 Ok(bytes) => {
                     *exchange.request.body_mut() = Body::from(bytes);
                     let permit = BodyPermit(Arc::new(held));

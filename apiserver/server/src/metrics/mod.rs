@@ -23,6 +23,7 @@ pub(crate) struct Metrics {
     requests: IntCounterVec,
     durations: HistogramVec,
     in_flight: IntGaugeVec,
+    in_queue: IntGaugeVec,
     dropped: IntCounterVec,
     authentications: IntCounterVec,
 }
@@ -63,11 +64,19 @@ impl RequestLabels<'_> {
     }
 }
 
-/// One less in flight when dropped.
+/// One less when dropped.
 #[derive(Debug)]
-pub(crate) struct InFlightGuard(IntGauge);
+pub(crate) struct GaugeGuard(IntGauge);
 
-impl Drop for InFlightGuard {
+impl GaugeGuard {
+    fn one_more(gauges: &IntGaugeVec, kind: &str) -> Self {
+        let gauge = gauges.with_label_values(&[kind]);
+        gauge.inc();
+        Self(gauge)
+    }
+}
+
+impl Drop for GaugeGuard {
     fn drop(&mut self) {
         self.0.dec();
     }
@@ -117,6 +126,13 @@ impl Metrics {
                 ),
                 &["request_kind"],
             )?,
+            in_queue: IntGaugeVec::new(
+                Opts::new(
+                    "apiserver_current_inqueue_requests",
+                    "Requests that wait for a place among those being answered, by kind.",
+                ),
+                &["request_kind"],
+            )?,
             dropped: IntCounterVec::new(
                 Opts::new(
                     "apiserver_dropped_requests_total",
@@ -132,6 +148,7 @@ impl Metrics {
         metrics.registry.register(Box::new(metrics.requests.clone()))?;
         metrics.registry.register(Box::new(metrics.durations.clone()))?;
         metrics.registry.register(Box::new(metrics.in_flight.clone()))?;
+        metrics.registry.register(Box::new(metrics.in_queue.clone()))?;
         metrics.registry.register(Box::new(metrics.dropped.clone()))?;
         metrics
             .registry
@@ -184,10 +201,12 @@ impl Metrics {
         }
     }
 
-    pub(crate) fn in_flight(&self, kind: &str) -> InFlightGuard {
-        let gauge = self.in_flight.with_label_values(&[kind]);
-        gauge.inc();
-        InFlightGuard(gauge)
+    pub(crate) fn in_flight(&self, kind: &str) -> GaugeGuard {
+        GaugeGuard::one_more(&self.in_flight, kind)
+    }
+
+    pub(crate) fn in_queue(&self, kind: &str) -> GaugeGuard {
+        GaugeGuard::one_more(&self.in_queue, kind)
     }
 
     pub(crate) fn dropped(&self, kind: &str) {
