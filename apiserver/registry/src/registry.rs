@@ -68,10 +68,9 @@ impl Rows {
         self.by_resource.get(group)?.get(version)?.get(plural)
     }
 
-    /// The version belongs to the server itself, whatever else is defined in it.
-    pub fn is_built_in(&self, group: &str, version: &str) -> bool {
-        let mut rows = self.built_in.iter();
-        rows.any(|row| row.gvk.group == group && row.gvk.version == version)
+    /// The group belongs to the server itself, whatever else is defined in it.
+    pub fn is_built_in_group(&self, group: &str) -> bool {
+        self.built_in.iter().any(|row| row.gvk.group == group)
     }
 
     pub fn group(&self, name: &str) -> Option<&Group> {

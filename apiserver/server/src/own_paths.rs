@@ -1,15 +1,17 @@
 //! The paths the server answers itself; everything else is the endpoints'.
 
 use crate::exchange::{Exchange, Response};
+use crate::filters::refuse_request;
 use crate::health;
 use crate::server::Core;
 use apiserver_endpoints::Body;
+use apiserver_registry::RegistryError;
 use futures::future::BoxFuture;
 use http::HeaderValue;
 use std::sync::Arc;
 
 impl Core {
-    /// Behind all filters.
+    /// Behind all filters. Health and metrics answer whatever the method, as upstream's.
     pub(crate) fn answer(self: &Arc<Self>, exchange: Exchange) -> BoxFuture<'static, Response> {
         if exchange.info.is_resource_request {
             return self.endpoints.handle(
@@ -35,9 +37,6 @@ impl Core {
 
     async fn own(&self, exchange: &Exchange) -> Option<Response> {
         let path = exchange.info.path.as_str();
-        if !matches!(*exchange.request.method(), http::Method::GET | http::Method::HEAD) {
-            return None;
-        }
         if path == "/metrics" {
             let mut response = Response::new(Body::from(self.metrics.render()));
             let form = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
@@ -45,7 +44,9 @@ impl Core {
             return Some(response);
         }
         if let Some(response) = self.openid.answer(path) {
-            return Some(response);
+            let is_read = *exchange.request.method() == http::Method::GET;
+            let refused = || refuse_request(exchange.request.headers(), &RegistryError::MethodNotAllowed);
+            return Some(if is_read { response } else { refused() });
         }
         health::answer(self, path, exchange.request.uri().query().unwrap_or_default()).await
     }

@@ -13,7 +13,7 @@ use crate::{protobuf, yaml};
 use apiserver_registry::{RegistryError, ResourceRow, Rows, Verb, Verbs};
 use bytes::Bytes;
 use http::header::{ACCEPT, CACHE_CONTROL, CONTENT_TYPE, ETAG, IF_NONE_MATCH, VARY};
-use http::{Request, Response};
+use http::{Method, Request, Response};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha512};
 use std::fmt::Write;
@@ -41,6 +41,15 @@ pub(crate) fn answer(
 ) -> Result<Option<Response<Body>>, RegistryError> {
     let rows = inner.registry.rows();
     let parts: Vec<&str> = path.trim_start_matches('/').split('/').collect();
+    let is_read_only = match parts.as_slice() {
+        ["version" | "api"] | ["api", _] => true,
+        ["apis", group, _] => rows.is_built_in_group(group),
+        // The others answer whatever the method.
+        _ => false,
+    };
+    if is_read_only && *request.method() != Method::GET {
+        return Err(RegistryError::MethodNotAllowed);
+    }
     if let (["api" | "apis"], Some(version)) = (parts.as_slice(), aggregated::wanted(request)) {
         return Ok(Some(aggregated_answer(
             &aggregated::groups(&rows, parts[0], version),
@@ -55,10 +64,11 @@ pub(crate) fn answer(
         ["apis"] => Some(legacy::groups(&rows)),
         ["api", version] => Some(legacy::resources(&rows, "", version).ok_or(RegistryError::NoSuchResource)?),
         ["apis", group] if !group.is_empty() => legacy::group(&rows, group),
-        // Of a group that is there upstream answers for any version, of others for none.
-        ["apis", group, version] if rows.group(group).is_some() => {
-            Some(legacy::resources(&rows, group, version).ok_or(RegistryError::NoSuchResource)?)
-        }
+        // Of a group of its own upstream says that a version is missing.
+        ["apis", group, version] => match legacy::resources(&rows, group, version) {
+            None if rows.is_built_in_group(group) => return Err(RegistryError::NoSuchResource),
+            found => found,
+        },
         _ => None,
     };
     let Some(found) = found else { return Ok(None) };

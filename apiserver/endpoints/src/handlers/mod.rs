@@ -173,7 +173,7 @@ impl Endpoints {
         let (group, version) = (info.api_group.as_str(), info.api_version.as_str());
         let registry = &self.0.registry;
         let Some(store) = registry.store(group, version, &info.resource) else {
-            if registry.rows().is_built_in(group, version) {
+            if registry.rows().is_built_in_group(group) {
                 return Err(RegistryError::NoSuchResource);
             }
             return Ok(not_found_page());
@@ -202,9 +202,6 @@ impl Endpoints {
         info: &RequestInfo,
         request: &Request<Body>,
     ) -> Result<Response<Body>, RegistryError> {
-        if !matches!(*request.method(), Method::GET | Method::HEAD) {
-            return Ok(not_found_page());
-        }
         let path = info.path.trim_end_matches('/');
         if let Some(found) = openapi::answer(&self.0, path, request)? {
             return Ok(found);
