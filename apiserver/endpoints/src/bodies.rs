@@ -214,14 +214,11 @@ pub(crate) fn check_identity(
     namespace: &str,
 ) -> Result<(), RegistryError> {
     let (own, within) = (metadata::name(object), metadata::namespace(object));
+    if row.namespaced && !within.is_empty() {
+        metadata::same_namespace(within, namespace)?;
+    }
     if own != name {
         let message = format!("the name of the object ({own}) does not match the name on the URL ({name})");
-        return Err(RegistryError::BadRequest(message));
-    }
-    if row.namespaced && !within.is_empty() && within != namespace {
-        let message = format!(
-            "the namespace of the object ({within}) does not match the namespace on the request ({namespace})"
-        );
         return Err(RegistryError::BadRequest(message));
     }
     Ok(())
@@ -235,32 +232,42 @@ fn check_kind(tree: &Tree, expected: &Expected<'_>) -> Result<(), RegistryError>
     if same_version && (kind.is_empty() || kind == wanted.kind) {
         return Ok(());
     }
+    let version = api_version.parse::<GroupVersion>().unwrap_or_default().version;
+    let found_kind = if kind.is_empty() { &wanted.kind } else { kind };
+    Err(RegistryError::BadRequest(
+        match other_kind(wanted, api_version, kind) {
+            Some(problem) => format!(
+                "{found_kind} in version {version:?} cannot be handled as a {}: {problem}",
+                wanted.kind
+            ),
+            None => format!(
+                "the API version in the data ({api_version}) does not match the expected API version ({})",
+                wanted.api_version()
+            ),
+        },
+    ))
+}
+
+/// Why an object is none of the wanted kind in any version; a kind that is not said is the wanted one.
+pub(crate) fn other_kind(wanted: &GroupVersionKind, api_version: &str, kind: &str) -> Option<String> {
     let parsed: GroupVersion = api_version.parse().unwrap_or_default();
     let found_kind = if kind.is_empty() { &wanted.kind } else { kind };
-    let known = machinery_api::schema_for(&parsed.group, &parsed.version, found_kind).is_some();
-    let cannot = format!(
-        "{found_kind} in version {:?} cannot be handled as a {}",
+    if machinery_api::schema_for(&parsed.group, &parsed.version, found_kind).is_none() {
+        return Some(format!(
+            "no kind {found_kind:?} is registered for version {api_version:?} in scheme \"pkg/runtime/scheme.go:111\""
+        ));
+    }
+    if *found_kind == wanted.kind {
+        return None;
+    }
+    let internal = match wanted.group.split('.').next() {
+        Some("") | None => "core",
+        Some(first) => first,
+    };
+    Some(format!(
+        "converting ({}.{found_kind}) to ({internal}.{}): unknown conversion",
         parsed.version, wanted.kind
-    );
-    Err(RegistryError::BadRequest(if !known {
-        format!(
-            "{cannot}: no kind {found_kind:?} is registered for version {api_version:?} in scheme \"pkg/runtime/scheme.go:111\""
-        )
-    } else if found_kind != wanted.kind {
-        let internal = match wanted.group.split('.').next() {
-            Some("") | None => "core",
-            Some(first) => first,
-        };
-        format!(
-            "{cannot}: converting ({}.{found_kind}) to ({internal}.{}): unknown conversion",
-            parsed.version, wanted.kind
-        )
-    } else {
-        format!(
-            "the API version in the data ({api_version}) does not match the expected API version ({})",
-            wanted.api_version()
-        )
-    }))
+    ))
 }
 
 /// A custom object says what it is; another kind of the same group is looked at, and refused as what it says it is.
@@ -284,13 +291,32 @@ fn check_custom_kind(tree: &Tree, expected: &Expected<'_>, bytes: &[u8]) -> Resu
     if kind == wanted.kind {
         return Ok(());
     }
-    let detail = format!("must be {}", wanted.kind);
-    Err(RegistryError::Invalid {
+    Err(other_custom_kind(wanted, tree))
+}
+
+/// The refusal of an object of another custom kind than the wanted one.
+pub(crate) fn other_custom_kind(wanted: &GroupVersionKind, tree: &Tree) -> RegistryError {
+    let (api_version, kind) = (tree.str_at(&["apiVersion"]), tree.str_at(&["kind"]));
+    let found: GroupVersion = api_version.parse().unwrap_or_default();
+    let mut errors = Vec::new();
+    if kind != wanted.kind {
+        let detail = format!("must be {}", wanted.kind);
+        errors.push(FieldError::invalid(&FieldPath::new("kind"), kind, detail));
+    }
+    if api_version != wanted.api_version() {
+        let detail = format!("must be {}", wanted.api_version());
+        errors.push(FieldError::invalid(
+            &FieldPath::new("apiVersion"),
+            api_version,
+            detail,
+        ));
+    }
+    RegistryError::Invalid {
         kind: GroupKind {
-            group: wanted.group.clone(),
+            group: found.group,
             kind: kind.to_owned(),
         },
         name: metadata::name(tree).to_owned(),
-        errors: vec![FieldError::invalid(&FieldPath::new("kind"), kind, detail)],
-    })
+        errors,
+    }
 }

@@ -1,8 +1,9 @@
 //! Applying a patch, and what upstream answers to one that cannot be applied.
 
+use crate::bodies::{self, Expected};
 use crate::negotiation::PatchType;
 use apiserver_registry::options::FieldValidation;
-use apiserver_registry::{RegistryError, RequestContext};
+use apiserver_registry::{RegistryError, RequestContext, metadata};
 use machinery_meta::{FieldError, FieldPath, GroupKind};
 use machinery_schema::{PatchError, Strictness, Tree, apply_patch};
 
@@ -40,6 +41,50 @@ pub(crate) fn apply(
         _ => {}
     }
     Ok(patched.tree)
+}
+
+/// A patch may not make an object of another kind. What a strategic merge patch says of the kind is not looked at.
+pub(crate) fn check_kind(
+    expected: &Expected<'_>,
+    kind: PatchType,
+    live: &Tree,
+    patch: &[u8],
+    object: &Tree,
+) -> Result<(), RegistryError> {
+    let how = match kind {
+        PatchType::Json => machinery_schema::PatchType::Json,
+        PatchType::Merge => machinery_schema::PatchType::Merge,
+        PatchType::Strategic | PatchType::Apply(_) => return Ok(()),
+    };
+    let wanted = &expected.gvk;
+    let (api_version, own_kind) = (object.str_at(&["apiVersion"]), object.str_at(&["kind"]));
+    if api_version == wanted.api_version() && own_kind == wanted.kind {
+        return Ok(());
+    }
+    let quoted = |problem: &dyn Fn(&str) -> String| {
+        let document =
+            machinery_schema::patched_document(live, how, patch).map_err(|error| answer(&error))?;
+        Err(invalid(&document, problem(&document)))
+    };
+    if expected.custom {
+        return match (own_kind, api_version) {
+            ("", _) => quoted(&|document| format!("Object 'Kind' is missing in '{document}'")),
+            (_, "") => Err(RegistryError::Internal(
+                "Object 'apiVersion' is missing in 'object has no apiVersion field'".into(),
+            )),
+            _ => Err(bodies::other_custom_kind(wanted, object)),
+        };
+    }
+    if api_version.is_empty() {
+        let name = metadata::name(live);
+        return Err(RegistryError::BadRequest(format!(
+            "the name of the object ({name} based on URL) was undeterminable: name must be provided"
+        )));
+    }
+    match bodies::other_kind(wanted, api_version, own_kind) {
+        Some(problem) => quoted(&|_| problem.clone()),
+        None => Ok(()),
+    }
 }
 
 fn invalid(document: &str, detail: String) -> RegistryError {

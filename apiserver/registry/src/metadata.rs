@@ -87,11 +87,18 @@ pub fn match_namespace(object: &mut Tree, row: &ResourceRow, requested: &str) ->
     let own = namespace(object);
     if own.is_empty() {
         object.set_str(&["metadata", "namespace"], requested);
-    } else if own != requested {
-        let message = "the namespace of the provided object does not match the namespace sent on the request";
-        return Err(RegistryError::BadRequest(message.to_owned()));
+        return Ok(());
     }
-    Ok(())
+    same_namespace(own, requested)
+}
+
+/// The namespace that an object names must be that of the request.
+pub fn same_namespace(own: &str, requested: &str) -> Result<(), RegistryError> {
+    if own == requested {
+        return Ok(());
+    }
+    let message = "the namespace of the provided object does not match the namespace sent on the request";
+    Err(RegistryError::BadRequest(message.to_owned()))
 }
 
 /// Fills what the server owns of a new object's metadata, all but a generated name.

@@ -243,6 +243,7 @@ impl Strategy for TableStrategy {
                 let now = crate::metadata::format_time(ctx.runtime.now());
                 signing_request::prepare_for_update(part, object, old, &now);
             }
+            (("", "persistentvolumeclaims"), Part::Main) => crate::core::claim::same_data_source(object),
             (("apps", "daemonsets"), Part::Main) => {
                 let before: i64 = old.str_at(&TEMPLATE_GENERATION).parse().unwrap_or(0);
                 let changed = object.at(&["spec", "template"]) != old.at(&["spec", "template"]);
@@ -254,6 +255,10 @@ impl Strategy for TableStrategy {
     }
 
     fn spec_changed(&self, object: &Tree, old: &Tree) -> bool {
+        // A PriorityClass has a generation, and nothing that would count.
+        if self.kind == ("scheduling.k8s.io", "priorityclasses") {
+            return false;
+        }
         // A Deployment's rollback once lived in its annotations; they have counted since. The service a slice belongs
         // to is a label.
         let annotated = self.kind == ("apps", "deployments")

@@ -39,7 +39,8 @@ pub use json::{
     DecodeError, Decoded, SplitObject, Strictness, decode_json, encode_json, encode_node, encode_split,
 };
 pub use patch::{
-    PatchError, PatchType, apply_patch, json_patch, merge_patch, strategic_merge_patch, to_untyped,
+    PatchError, PatchType, apply_patch, json_patch, merge_patch, patched_document, strategic_merge_patch,
+    to_untyped,
 };
 pub use protobuf::{decode_protobuf, encode_protobuf};
 pub use table::{

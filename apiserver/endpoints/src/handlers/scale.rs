@@ -184,20 +184,23 @@ pub(crate) async fn change(
     answer(showing, &scale_of(&object, &paths)?)
 }
 
-async fn body(call: &mut Call, validation: FieldValidation) -> Result<Tree, RegistryError> {
-    let bytes = bodies::read(std::mem::take(call.request.body_mut())).await?;
+fn expected() -> Result<Expected<'static>, RegistryError> {
     let (schema, ty) = scale_type()?;
-    let expected = Expected {
+    Ok(Expected {
         gvk: GroupVersionKind::new("autoscaling", "v1", "Scale"),
         schema,
         ty,
         custom: false,
-    };
+    })
+}
+
+async fn body(call: &mut Call, validation: FieldValidation) -> Result<Tree, RegistryError> {
+    let bytes = bodies::read(std::mem::take(call.request.body_mut())).await?;
     bodies::decode(
         &call.ctx,
         call.request.headers(),
         &bytes,
-        &expected,
+        &expected()?,
         Offer::ALL,
         validation,
     )
@@ -211,13 +214,12 @@ impl UpdatedObject for ScaleChange {
         };
         let scale = match &self.wanted {
             Wanted::Whole(scale) => scale.clone(),
-            Wanted::Patched { kind, bytes } => patch_errors::apply(
-                ctx,
-                *kind,
-                &scale_or_unset(live, &self.paths)?,
-                bytes,
-                self.validation,
-            )?,
+            Wanted::Patched { kind, bytes } => {
+                let shown = scale_or_unset(live, &self.paths)?;
+                let patched = patch_errors::apply(ctx, *kind, &shown, bytes, self.validation)?;
+                patch_errors::check_kind(&expected()?, *kind, &shown, bytes, &patched)?;
+                patched
+            }
         };
         self.check(&scale)?;
         let mut object = live.clone();
@@ -255,15 +257,29 @@ impl ScaleChange {
             )));
         }
         if replicas < 0 {
-            let path = FieldPath::new("spec").child("replicas");
-            let error = FieldError::invalid(&path, replicas, "must be greater than or equal to 0");
-            let kind = GroupVersionKind::new("autoscaling", "v1", "Scale").group_kind();
-            return Err(RegistryError::Invalid {
-                kind,
-                name: self.name.clone(),
-                errors: vec![error],
-            });
+            return Err(self.negative(replicas));
         }
         Ok(())
+    }
+
+    /// Of a custom object upstream looks at the object that the scale would make.
+    fn negative(&self, replicas: i64) -> RegistryError {
+        let (kind, path, detail) = if self.paths.custom {
+            let path = FieldPath::new(&format!(".{}", self.paths.spec_replicas.join(".")));
+            (
+                self.row.gvk.group_kind(),
+                path,
+                "should be a non-negative integer",
+            )
+        } else {
+            let kind = GroupVersionKind::new("autoscaling", "v1", "Scale").group_kind();
+            let path = FieldPath::new("spec").child("replicas");
+            (kind, path, "must be greater than or equal to 0")
+        };
+        RegistryError::Invalid {
+            kind,
+            name: self.name.clone(),
+            errors: vec![FieldError::invalid(&path, replicas, detail)],
+        }
     }
 }

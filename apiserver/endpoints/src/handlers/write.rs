@@ -5,7 +5,8 @@ use crate::bodies::{self, Expected};
 use crate::body::Body;
 use crate::negotiation::{self, Format, Offer, PatchType};
 use crate::params::{self, RawDeleteOptions};
-use crate::{respond, status};
+use crate::request_info::RequestInfo;
+use crate::{patch_errors, respond, status};
 use apiserver_registry::managed_fields;
 use apiserver_registry::options::{DeleteOptions, FieldValidation, RevisionMatch, UpdateOptions};
 use apiserver_registry::{
@@ -15,6 +16,7 @@ use apiserver_registry::{
 use async_trait::async_trait;
 use bytes::Bytes;
 use http::{Response, StatusCode};
+use machinery_meta::{FieldError, FieldPath, GroupVersionKind};
 use machinery_schema::{Ref, Tree, apply_defaults};
 use std::sync::Arc;
 
@@ -198,7 +200,8 @@ impl UpdatedObject for Patch {
         let Some(live) = live else {
             return Err(RegistryError::not_found(&self.row.group_resource(), &self.name));
         };
-        let mut object = crate::patch_errors::apply(ctx, self.kind, live, &self.bytes, self.validation)?;
+        let mut object = patch_errors::apply(ctx, self.kind, live, &self.bytes, self.validation)?;
+        patch_errors::check_kind(&Expected::of(&self.row), self.kind, live, &self.bytes, &object)?;
         apply_defaults(&mut object);
         self.row.strategy.defaults(&mut object);
         bodies::check_identity(&self.row, &object, &self.name, &self.namespace)?;
@@ -307,14 +310,33 @@ pub(crate) async fn review(this: Endpoints, mut call: Call) -> Result<Response<B
 pub(crate) async fn token(this: Endpoints, mut call: Call) -> Result<Response<Body>, RegistryError> {
     let showing = call.whole()?;
     let options = params::create(&call.query)?;
+    let object = sub_body(&mut call, options.field_validation).await?;
+    names_account(&object, &call.info)?;
     let entry = call
         .store
         .get(&call.info.namespace, &call.info.name, RevisionMatch::MostRecent)
         .await?;
     let service_account = call.store.decode(&entry)?;
-    let object = sub_body(&mut call, options.field_validation).await?;
     let answered = this.0.hooks.token(&call.ctx, &service_account, object).await?;
     respond::tree(StatusCode::CREATED, showing.form, &answered)
+}
+
+/// A TokenRequest that names an account names that of the address.
+fn names_account(request: &Tree, info: &RequestInfo) -> Result<(), RegistryError> {
+    let (own, within) = (metadata::name(request), metadata::namespace(request));
+    if !within.is_empty() {
+        metadata::same_namespace(within, &info.namespace)?;
+    }
+    if own.is_empty() || own == info.name {
+        return Ok(());
+    }
+    let path = FieldPath::new("metadata").child("name");
+    let detail = "must match the service account name if specified";
+    Err(RegistryError::Invalid {
+        kind: GroupVersionKind::new("authentication.k8s.io", "v1", "TokenRequest").group_kind(),
+        name: info.name.clone(),
+        errors: vec![FieldError::invalid(&path, own, detail)],
+    })
 }
 
 /// The body of a subresource that has a kind of its own.

@@ -1,5 +1,6 @@
 //! The kinds of the apps group that have rules of their own.
 
+pub mod controller_revision;
 pub mod daemon_set;
 pub mod deployment;
 pub mod replica_set;
@@ -12,7 +13,12 @@ use crate::table_strategy::{Kind, NameRule, Traits};
 
 /// The kinds of this group that the table serves.
 pub(crate) const KINDS: &[Kind] = &[
-    Kind::of("controllerrevisions", Traits::PLAIN, Rules::NONE),
+    Kind::of(
+        "controllerrevisions",
+        Traits::PLAIN,
+        Rules::on(controller_revision::validation::validate)
+            .changed(controller_revision::validation::validate_update),
+    ),
     Kind::of(
         "daemonsets",
         Traits::COUNTED,

@@ -28,7 +28,7 @@ pub(crate) const KINDS: &[Kind] = &[
     Kind::of(
         "persistentvolumeclaims",
         Traits::PLAIN.returned(),
-        Rules::on(claim::validation::validate).changed(|_, _| Vec::new()),
+        Rules::on(claim::validation::validate).changed(claim::change::validate_update),
     ),
     Kind::of(
         "persistentvolumes",

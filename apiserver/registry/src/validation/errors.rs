@@ -40,6 +40,11 @@ impl Errors {
         self.list.push(error);
     }
 
+    /// What else was found.
+    pub fn extend(&mut self, others: Self) {
+        others.list.into_iter().for_each(|error| self.push(error));
+    }
+
     /// Whether so much is wrong that no more is noted: the object is refused anyway.
     pub fn is_full(&self) -> bool {
         self.bytes > MAX_BYTES

@@ -94,13 +94,29 @@ fn whole(
     strictness: Strictness,
     patch: impl Fn(&mut Tree) -> Result<(), PatchError>,
 ) -> Result<Decoded, PatchError> {
+    let text = patched_text(current, patch)?;
+    decode_json(current.schema(), current.ty(), text.as_bytes(), strictness).map_err(|error| {
+        PatchError::Result {
+            error,
+            document: text,
+        }
+    })
+}
+
+fn patched_text(
+    current: &Tree,
+    patch: impl Fn(&mut Tree) -> Result<(), PatchError>,
+) -> Result<String, PatchError> {
     let mut document = to_untyped(current);
     patch(&mut document)?;
-    let mut text = Vec::with_capacity(4096);
-    encode_json(&document, &mut text);
-    decode_json(current.schema(), current.ty(), &text, strictness).map_err(|error| {
-        let document = String::from_utf8_lossy(&text).into_owned();
-        PatchError::Result { error, document }
+    Ok(document.root().to_json())
+}
+
+/// What a JSON or merge patch makes of an object, as text: upstream quotes it where it is an object of another kind.
+pub fn patched_document(current: &Tree, how: PatchType, patch: &[u8]) -> Result<String, PatchError> {
+    patched_text(current, |document| match how {
+        PatchType::Json => json_patch(document, patch),
+        _ => merge_patch(document, patch, Strictness::Ignore).map(drop),
     })
 }
 

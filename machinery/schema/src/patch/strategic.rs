@@ -390,23 +390,20 @@ impl<'a> Merge<'a> {
         }
     }
 
-    /// A value of the patch as it is taken over: without directives, and without nulls in maps where asked.
+    /// A value of the patch as it is taken over where nothing was: maps that give a directive of their own go, and the other
+    /// directives, and nulls in maps where asked.
     fn without_directives(&mut self, value: Node, nulls_go: bool) -> Option<Node> {
         let children = self.tree.children(value).to_vec();
         match value.tag() {
             Tag::Map => {
-                if let Some(directive) = self.value_of(value, DIRECTIVE)
-                    && self.tree.text_of(directive) == "delete"
-                {
+                if self.value_of(value, DIRECTIVE).is_some() {
                     return None;
                 }
                 let mut kept = Vec::with_capacity(children.len());
                 for child in children {
                     let name = self.tree.key_of(child);
-                    let directive = name == DIRECTIVE
-                        || name == RETAIN_KEYS
-                        || name.starts_with(DELETE_FROM)
-                        || name.starts_with(SET_ORDER);
+                    let directive =
+                        name == RETAIN_KEYS || name.starts_with(DELETE_FROM) || name.starts_with(SET_ORDER);
                     if directive || (nulls_go && child.is_null()) {
                         continue;
                     }

@@ -1,5 +1,6 @@
-//! PersistentVolumeClaim: its validation; where its data come from has two spellings.
+//! PersistentVolumeClaim: its validation, what of it may [`change`]; where its data come from has two spellings.
 
+pub mod change;
 pub mod validation;
 
 use machinery_schema::{Ref, Tree, Value};

@@ -17,6 +17,11 @@ const MAX_HINTS: usize = 8;
 
 /// Every problem of an EndpointSlice.
 pub fn validate(slice: Ref<'_>) -> Vec<FieldError> {
+    validate_all(slice, None)
+}
+
+/// Endpoints that are as they were are not looked at again.
+fn validate_all(slice: Ref<'_>, old: Option<Ref<'_>>) -> Vec<FieldError> {
     let mut errors = Errors::new();
     // What upstream checks by declaration comes after what it checks by hand.
     let mut declared = Errors::new();
@@ -25,7 +30,17 @@ pub fn validate(slice: Ref<'_>) -> Vec<FieldError> {
         declared.required(&Path::of("addressType"), "");
     }
     ports(&mut errors, &Path::of("ports"), slice);
-    endpoints(&mut errors, &mut declared, &Path::of("endpoints"), slice, kind);
+    let mut of_endpoints = Errors::new();
+    endpoints(
+        &mut of_endpoints,
+        &mut declared,
+        &Path::of("endpoints"),
+        slice,
+        kind,
+    );
+    if old.is_none_or(|old| old.get("endpoints") != slice.get("endpoints")) {
+        errors.extend(of_endpoints);
+    }
     if !kind.is_empty() && !TYPES.contains(&kind) {
         errors.not_supported(&Path::of("addressType"), kind, &TYPES);
     }
@@ -36,7 +51,7 @@ pub fn validate(slice: Ref<'_>) -> Vec<FieldError> {
 
 /// Every problem of a changed EndpointSlice; its address type stays.
 pub fn validate_update(slice: Ref<'_>, old: Ref<'_>) -> Vec<FieldError> {
-    let mut errors = validate(slice);
+    let mut errors = validate_all(slice, Some(old));
     let mut fixed = Errors::new();
     if slice.str("addressType") != old.str("addressType") {
         let shown = Shown("null".into());
@@ -122,11 +137,10 @@ fn validate_address(errors: &mut Errors, path: &Path<'_>, index: usize, text: &s
     let Ok(address) = text.parse::<IpAddr>() else {
         return;
     };
-    if address.is_ipv4() == (kind == "IPv4") {
-        special_address(errors, &at, address);
-    } else {
+    if address.is_ipv4() != (kind == "IPv4") {
         errors.invalid(path, text, format!("must be an {kind} address"));
     }
+    special_address(errors, &at, address);
 }
 
 /// A name that is looked up as it stands.

@@ -1,0 +1,82 @@
+//! What is asked rarely, and what upstream's server answers to it.
+
+#![allow(clippy::unwrap_used, reason = "a test, helpers included")]
+
+mod common;
+
+use bytes::Bytes;
+use common::start;
+use http::Method;
+
+const CONFIG_MAPS: &str = "/api/v1/namespaces/default/configmaps";
+
+/// Method, path, content type and body; the code and some words that kube-apiserver 1.37 gave for the same.
+type Question = (
+    &'static str,
+    &'static str,
+    &'static str,
+    &'static str,
+    u16,
+    &'static str,
+);
+
+const JSON: &str = "application/json";
+const PATCH: &str = "application/json-patch+json";
+const MERGE: &str = "application/merge-patch+json";
+const STRATEGIC: &str = "application/strategic-merge-patch+json";
+const C: &str = "/api/v1/namespaces/default/configmaps/c";
+const TOKEN: &str = "/api/v1/namespaces/default/serviceaccounts/default/token";
+const CLASSES: &str = "/apis/scheduling.k8s.io/v1/priorityclasses";
+const NO_METHOD: &str = "the server does not allow this method on the requested resource";
+const OTHER_NAMESPACE: &str =
+    "the namespace of the provided object does not match the namespace sent on the request";
+
+#[rustfmt::skip]
+const QUESTIONS: &[Question] = &[
+    ("POST", CONFIG_MAPS, JSON, r#"{"metadata":{"name":"c"}}"#, 201, ""),
+    ("PATCH", C, PATCH, r#"[{"op":"replace","path":"/apiVersion","value":"v2"}]"#, 422, r#"no kind \"ConfigMap\" is registered for version \"v2\""#),
+    ("PATCH", C, MERGE, r#"{"kind":"Pod"}"#, 422, "converting (v1.Pod) to (core.ConfigMap): unknown conversion"),
+    ("PATCH", C, MERGE, r#"{"apiVersion":null}"#, 400, "the name of the object (c based on URL) was undeterminable: name must be provided"),
+    ("PATCH", C, PATCH, r#"[{"op":"remove","path":"/kind"}]"#, 200, ""),
+    ("PATCH", C, STRATEGIC, r#"{"apiVersion":"v2","kind":"Pod"}"#, 200, r#""kind":"ConfigMap","apiVersion":"v1""#),
+    ("PATCH", C, MERGE, r#"{"metadata":{"name":"d","namespace":"other"}}"#, 400, OTHER_NAMESPACE),
+    ("PUT", C, JSON, r#"{"metadata":{"name":"c","namespace":"other"}}"#, 400, OTHER_NAMESPACE),
+    ("POST", "/api/v1/namespaces/default/serviceaccounts", JSON, r#"{"metadata":{"name":"default"}}"#, 201, ""),
+    ("POST", TOKEN, JSON, r#"{"metadata":{"name":"other"},"spec":{}}"#, 422, "must match the service account name if specified"),
+    ("POST", TOKEN, JSON, r#"{"metadata":{"namespace":"other"},"spec":{}}"#, 400, OTHER_NAMESPACE),
+    ("POST", TOKEN, JSON, r#"{"metadata":{"name":"default"},"spec":{}}"#, 201, ""),
+    ("POST", CLASSES, JSON, r#"{"metadata":{"name":"p"},"value":5}"#, 201, r#""generation":1"#),
+    ("PATCH", "/apis/scheduling.k8s.io/v1/priorityclasses/p", MERGE, r#"{"description":"d"}"#, 200, r#""generation":1"#),
+    ("POST", "/healthz", JSON, "{}", 200, "ok"),
+    ("DELETE", "/livez", JSON, "", 200, "ok"),
+    ("PUT", "/readyz/ping", JSON, "{}", 200, "ok"),
+    ("POST", "/readyz/nonsense", JSON, "{}", 404, "404 page not found"),
+    ("POST", "/metrics", JSON, "{}", 200, "apiserver_request_total"),
+    ("POST", "/version", JSON, "{}", 405, NO_METHOD),
+    ("HEAD", "/version", JSON, "", 405, ""),
+    ("POST", "/api", JSON, "{}", 405, NO_METHOD),
+    ("POST", "/api/v1", JSON, "{}", 405, NO_METHOD),
+    ("HEAD", "/api/v1", JSON, "", 405, ""),
+    ("OPTIONS", "/apis/apps/v1", JSON, "", 405, NO_METHOD),
+    ("POST", "/openid/v1/jwks", JSON, "{}", 405, NO_METHOD),
+    ("POST", "/apis", JSON, "{}", 200, "APIGroupList"),
+    ("HEAD", "/apis/apps", JSON, "", 200, ""),
+    ("POST", "/openapi/v3", JSON, "{}", 200, "serverRelativeURL"),
+    ("GET", "/apis/apps/v2/deployments", JSON, "", 404, "the server could not find the requested resource"),
+    ("GET", "/apis/none.example.com/v1/things", JSON, "", 404, "404 page not found"),
+    ("POST", "/nothing", JSON, "{}", 404, "404 page not found"),
+];
+
+#[tokio::test(flavor = "multi_thread")]
+async fn upstreams_answers_to_what_is_asked_rarely() {
+    let cluster = start().await;
+    for (method, path, form, body, code, words) in QUESTIONS {
+        let ask = cluster.admin().header("content-type", *form);
+        let method = Method::from_bytes(method.as_bytes()).unwrap();
+        let answer = ask
+            .send(method.clone(), path, Bytes::from_static(body.as_bytes()))
+            .await;
+        let said = format!("{method} {path} {body}: {} {}", answer.code, answer.body);
+        assert!(answer.code == *code && answer.body.contains(words), "{said}");
+    }
+}
