@@ -33,58 +33,79 @@ pub(crate) async fn check(
     if attributes.resource.group != GROUP {
         return Ok(());
     }
-    let forbidden = |why: String| {
-        let name = object.str_at(&["metadata", "name"]);
-        Err(RegistryError::forbidden(
-            &attributes.resource.group_resource(),
-            name,
-            why,
-        ))
-    };
     if let Some(why) = masters(attributes, object) {
-        return forbidden(why);
+        return Err(forbidden(attributes, object, why));
     }
-    let Some((verb, words)) = asked_for(attributes, object, old) else {
+    let Some(right) = asked_for(attributes, object, old) else {
         return Ok(());
     };
     // What is asked of a request is what it was made with.
     let signer = old.unwrap_or(object).str_at(&SIGNER);
-    if may(authorizers, &ctx.user, verb, signer).await {
+    if may(authorizers, &ctx.user, right.verb, signer).await {
         return Ok(());
     }
-    if attributes.resource.resource == "podcertificaterequests" {
-        let user = &ctx.user.name;
-        let detail = format!("User {user:?} is not permitted to {verb:?} for signer {signer:?}");
-        let path = FieldPath::new("spec").child("signerName");
-        return Err(RegistryError::Invalid {
-            kind: attributes.kind.group_kind(),
-            name: object.str_at(&["metadata", "name"]).to_owned(),
-            errors: vec![FieldError::forbidden(&path, detail)],
-        });
+    Err(not_permitted(attributes, object, &ctx.user, &right, signer))
+}
+
+/// What a write needs to be allowed by the signer's name.
+struct Right {
+    verb: &'static str,
+    /// For whom it is missing.
+    words: &'static str,
+}
+
+impl Right {
+    const fn new(verb: &'static str, words: &'static str) -> Self {
+        Self { verb, words }
     }
-    forbidden(format!("user not permitted to {words} signerName {signer:?}"))
+}
+
+/// Of most kinds admission refuses, of PodCertificateRequests their validation.
+fn not_permitted(
+    attributes: &Attributes,
+    object: &Tree,
+    user: &UserInfo,
+    right: &Right,
+    signer: &str,
+) -> RegistryError {
+    let Right { verb, words } = right;
+    if attributes.resource.resource != "podcertificaterequests" {
+        let why = format!("user not permitted to {words} signerName {signer:?}");
+        return forbidden(attributes, object, why);
+    }
+    let path = FieldPath::new("spec").child("signerName");
+    let detail = format!(
+        "User {:?} is not permitted to {verb:?} for signer {signer:?}",
+        user.name
+    );
+    RegistryError::Invalid {
+        kind: attributes.kind.group_kind(),
+        name: object.str_at(&["metadata", "name"]).to_owned(),
+        errors: vec![FieldError::forbidden(&path, detail)],
+    }
+}
+
+fn forbidden(attributes: &Attributes, object: &Tree, why: String) -> RegistryError {
+    let name = object.str_at(&["metadata", "name"]);
+    RegistryError::forbidden(&attributes.resource.group_resource(), name, why)
 }
 
 /// The right that a write needs, and what it is for.
-fn asked_for(
-    attributes: &Attributes,
-    object: &Tree,
-    old: Option<&Tree>,
-) -> Option<(&'static str, &'static str)> {
+fn asked_for(attributes: &Attributes, object: &Tree, old: Option<&Tree>) -> Option<Right> {
     let changed = |path: &[&str]| old.is_none_or(|old| old.at(path) != object.at(path));
     let resource = attributes.resource.resource.as_str();
     match (resource, attributes.subresource.as_str()) {
-        ("certificatesigningrequests", "approval") => Some(("approve", "approve requests with")),
+        ("certificatesigningrequests", "approval") => Some(Right::new("approve", "approve requests with")),
         ("certificatesigningrequests", "status")
             if changed(&["status", "certificate"]) || changed(&["status", "conditions"]) =>
         {
-            Some(("sign", "sign requests with"))
+            Some(Right::new("sign", "sign requests with"))
         }
-        ("podcertificaterequests", "status") if changed(&["status"]) => Some(("sign", "sign for")),
+        ("podcertificaterequests", "status") if changed(&["status"]) => Some(Right::new("sign", "sign for")),
         ("clustertrustbundles", "")
             if !object.str_at(&SIGNER).is_empty() && !old.is_some_and(|old| is_collected(object, old)) =>
         {
-            Some(("attest", "attest for"))
+            Some(Right::new("attest", "attest for"))
         }
         _ => None,
     }
@@ -142,3 +163,6 @@ async fn may(authorizers: &AuthorizerChain, user: &UserInfo, verb: &str, signer:
     }
     false
 }
+
+#[cfg(test)]
+mod tests;

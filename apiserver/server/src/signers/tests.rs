@@ -1,0 +1,222 @@
+//! Who may do what to which object, by the rights on `signers`.
+
+use super::*;
+use apiserver_auth::authz::Reason;
+use apiserver_auth::authz::{Authorizer, AuthzFuture, Decision, UserRules};
+use machinery_meta::{GroupVersionKind, GroupVersionResource};
+use machinery_runtime::Runtime;
+use std::sync::Arc;
+
+/// A request for the certificate of `bob` in `system:masters`.
+const OF_MASTERS: &str = "LS0tLS1CRUdJTiBDRVJUSUZJQ0FURSBSRVFVRVNULS0tLS0KTUlIaE1JR0pBZ0VBTUNjeEZ6QVZCZ05WQkFvTURuTjVjM1JsYlRwdFlYTjBaWEp6TVF3d0NnWURWUVFEREFOaQpiMkl3V1RBVEJnY3Foa2pPUFFJQkJnZ3Foa2pPUFFNQkJ3TkNBQVRkbTV0aXl2L3U2dHFUdnpZUmJ0L0FlTVFQCkVCRnMzUDdnV3hNVjJxL3NIS0xuQWJpTncvS3ZzTndOQnBQUThIWjRKaC9pZVNSaWJKN3JLd2xHQk4wWm9BQXcKQ2dZSUtvWkl6ajBFQXdJRFJ3QXdSQUlnRjVJcHFlS3MwZVp6c3FnYmJDSVJSbks4OUV5QUE4NTJiQWJkcXgrcQpJVVVDSUVyeUw3djRad01BenJlRmJOTHdQOTRLRVAzQ0hxMUVOditjdzNDQXV5VmgKLS0tLS1FTkQgQ0VSVElGSUNBVEUgUkVRVUVTVC0tLS0tCg==";
+
+/// A verb on a signer, or on a domain's.
+#[derive(Debug)]
+struct Grant(&'static str, &'static str);
+
+impl Authorizer for Grant {
+    fn name(&self) -> &'static str {
+        "grant"
+    }
+
+    fn authorize<'a>(&'a self, attributes: &'a Asked<'a>) -> AuthzFuture<'a, Decision> {
+        let is_granted = match &attributes.target {
+            Target::Resource(target) => {
+                (target.group, target.resource) == (GROUP, "signers")
+                    && (attributes.verb, target.name) == (self.0, self.1)
+            }
+            _ => false,
+        };
+        let decision = if is_granted {
+            Decision::Allow
+        } else {
+            Decision::NoOpinion
+        };
+        Box::pin(std::future::ready(decision(Reason::None)))
+    }
+
+    fn rules_for<'a>(&'a self, _: &'a UserInfo, _: &'a str) -> AuthzFuture<'a, UserRules> {
+        Box::pin(std::future::ready(UserRules::default()))
+    }
+}
+
+/// Asks of a write: the resource with its subresource, what is written over what, and what its user may.
+struct Write {
+    resource: &'static str,
+    object: String,
+    old: Option<String>,
+}
+
+impl Write {
+    async fn allowed_by(&self, grant: Grant) -> Result<(), String> {
+        let (resource, subresource) = self.resource.split_once('/').unwrap_or((self.resource, ""));
+        let attributes = Attributes {
+            operation: match self.old {
+                Some(_) => Operation::Update,
+                None => Operation::Create,
+            },
+            kind: GroupVersionKind::new(GROUP, "v1", "Kind"),
+            resource: GroupVersionResource {
+                group: GROUP.to_owned(),
+                version: "v1".to_owned(),
+                resource: resource.to_owned(),
+            },
+            subresource: subresource.to_owned(),
+            namespace: String::new(),
+            name: "x".to_owned(),
+            dry_run: false,
+        };
+        let tree = |text: &String| Tree::from_json(text).unwrap();
+        let old = self.old.as_ref().map(tree);
+        let user = UserInfo::named("carol", [UserInfo::AUTHENTICATED]);
+        let ctx = RequestContext::internal(user, Runtime::real());
+        let chain = AuthorizerChain::new(vec![Arc::new(grant)]);
+        let checked = check(&chain, &ctx, &attributes, &tree(&self.object), old.as_ref()).await;
+        checked.map_err(|error| match error {
+            RegistryError::Invalid { errors, .. } => errors[0].to_string(),
+            other => other.to_string(),
+        })
+    }
+}
+
+fn named(signer: &str, rest: &str) -> String {
+    format!(r#"{{"metadata":{{"name":"x"}},"spec":{{"signerName":"{signer}"}}{rest}}}"#)
+}
+
+fn change(resource: &'static str, old: &str, new: &str) -> Write {
+    let (object, old) = (named("a.io/s", new), Some(named("a.io/s", old)));
+    Write {
+        resource,
+        object,
+        old,
+    }
+}
+
+fn bundle(old: Option<&str>, new: &str) -> Write {
+    let of = |more: &str| {
+        format!(r#"{{"metadata":{{"name":"x"{more}}},"spec":{{"signerName":"a.io/s","trustBundle":""}}}}"#)
+    };
+    Write {
+        resource: "clustertrustbundles",
+        object: of(new),
+        old: old.map(of),
+    }
+}
+
+const CERTIFICATE: &str = r#","status":{"certificate":"bmV3"}"#;
+const CONDITION: &str = r#","status":{"conditions":[{"type":"Failed"}]}"#;
+const REQUESTS: &str = "certificatesigningrequests";
+
+#[tokio::test]
+async fn a_right_is_had_by_the_signers_name_or_its_domain() {
+    let writes = [
+        (
+            "approve",
+            change("certificatesigningrequests/approval", "", CONDITION),
+            "approve requests with",
+        ),
+        (
+            "sign",
+            change("certificatesigningrequests/status", "", CERTIFICATE),
+            "sign requests with",
+        ),
+        (
+            "sign",
+            change("certificatesigningrequests/status", "", CONDITION),
+            "sign requests with",
+        ),
+        ("attest", bundle(None, ""), "attest for"),
+        ("attest", bundle(Some(""), r#","labels":{"a":"b"}"#), "attest for"),
+    ];
+    for (verb, write, words) in writes {
+        let what = format!("{verb} {} {}", write.resource, write.object);
+        for signer in ["a.io/s", "a.io/*"] {
+            assert_eq!(write.allowed_by(Grant(verb, signer)).await, Ok(()), "{what}");
+        }
+        for (other_verb, signer) in [
+            ("update", "a.io/s"),
+            (verb, "a.io/t"),
+            (verb, "b.io/*"),
+            (verb, "*"),
+        ] {
+            let refused = write.allowed_by(Grant(other_verb, signer)).await.unwrap_err();
+            let said = format!("is forbidden: user not permitted to {words} signerName \"a.io/s\"");
+            assert!(
+                refused.contains(&said),
+                "{what} with {other_verb} on {signer}: {refused}"
+            );
+        }
+    }
+}
+
+#[tokio::test]
+async fn requests_of_pods_are_refused_as_invalid() {
+    let write = change(
+        "podcertificaterequests/status",
+        "",
+        r#","status":{"certificateChain":"x"}"#,
+    );
+    assert_eq!(write.allowed_by(Grant("sign", "a.io/*")).await, Ok(()));
+    let refused = write.allowed_by(Grant("sign", "b.io/*")).await.unwrap_err();
+    let said = r#"spec.signerName: Forbidden: User "carol" is not permitted to "sign" for signer "a.io/s""#;
+    assert_eq!(refused, said);
+}
+
+/// Writes that speak for nobody.
+#[tokio::test]
+async fn other_writes_need_no_right() {
+    let writes = [
+        Write {
+            resource: REQUESTS,
+            object: named("a.io/s", ""),
+            old: None,
+        },
+        change("certificatesigningrequests/status", CERTIFICATE, CERTIFICATE),
+        change("podcertificaterequests/status", CONDITION, CONDITION),
+        Write {
+            resource: "podcertificaterequests",
+            object: named("a.io/s", ""),
+            old: None,
+        },
+        Write {
+            resource: "clustertrustbundles",
+            object: named("", ""),
+            old: None,
+        },
+        bundle(Some(r#","finalizers":["a.io/f"]"#), r#","ownerReferences":[]"#),
+    ];
+    for write in writes {
+        let allowed = write.allowed_by(Grant("none", "none")).await;
+        assert_eq!(allowed, Ok(()), "{} {}", write.resource, write.object);
+    }
+}
+
+/// What is asked of a request is what it was made with, not what the write says.
+#[tokio::test]
+async fn the_signer_is_that_of_the_stored_request() {
+    let write = Write {
+        resource: "certificatesigningrequests/approval",
+        object: named("b.io/s", CONDITION),
+        old: Some(named("a.io/s", "")),
+    };
+    assert!(write.allowed_by(Grant("approve", "b.io/s")).await.is_err());
+    assert_eq!(write.allowed_by(Grant("approve", "a.io/s")).await, Ok(()));
+}
+
+#[tokio::test]
+async fn nobody_asks_for_a_masters_certificate() {
+    let of = |signer: &str| Write {
+        resource: REQUESTS,
+        object: format!(
+            r#"{{"metadata":{{"name":"x"}},"spec":{{"signerName":"{signer}","request":"{OF_MASTERS}"}}}}"#
+        ),
+        old: None,
+    };
+    let refused = of(CLIENT_SIGNER)
+        .allowed_by(Grant("sign", CLIENT_SIGNER))
+        .await
+        .unwrap_err();
+    let said = "use of kubernetes.io/kube-apiserver-client signer with system:masters group is not allowed";
+    assert!(refused.contains(said), "{refused}");
+    assert_eq!(of("a.io/s").allowed_by(Grant("none", "none")).await, Ok(()));
+}
