@@ -98,6 +98,16 @@ pub fn is_pod_level_resource(name: &str) -> bool {
     name == "cpu" || name == "memory" || name.starts_with("hugepages-")
 }
 
+/// What the containers ask for together, whatever the pod itself does.
+pub fn containers_requests(spec: &PodSpec) -> ResourceList {
+    containers_total(spec, Side::Requests)
+}
+
+/// The same of limits.
+pub fn containers_limits(spec: &PodSpec) -> ResourceList {
+    containers_total(spec, Side::Limits)
+}
+
 fn containers_total(spec: &PodSpec, side: Side) -> ResourceList {
     let mut total = ResourceList::default();
     for container in &spec.containers {

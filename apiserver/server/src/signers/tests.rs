@@ -1,8 +1,7 @@
 //! Who may do what to which object, by the rights on `signers`.
 
 use super::*;
-use apiserver_auth::authz::Reason;
-use apiserver_auth::authz::{Authorizer, AuthzFuture, Decision, UserRules};
+use apiserver_auth::authz::{Authorizer, AuthzFuture, Decision, Reason, UserRules};
 use machinery_meta::{GroupVersionKind, GroupVersionResource};
 use machinery_runtime::Runtime;
 use std::sync::Arc;

@@ -1,6 +1,7 @@
 //! Pod: defaults that look at other fields, status that begins Pending, deletion with grace.
 
 pub(crate) mod defaults;
+pub(crate) mod level;
 pub(crate) mod qos;
 pub(crate) mod resize;
 pub mod validation;
@@ -24,6 +25,7 @@ impl Strategy for PodStrategy {
     }
 
     fn prepare_for_create(&self, ctx: &RequestContext, object: &mut Tree) {
+        level::set_defaults(object);
         object.set_str(&["status", "phase"], "Pending");
         object.set_str(&["status", "qosClass"], qos::class(object.root()));
         gate_condition(object, &metadata::format_time(ctx.runtime.now()));
@@ -35,6 +37,10 @@ impl Strategy for PodStrategy {
         }
         if part == Part::Other("resize") {
             resize::keep_only_resources(object, old);
+            level::set_defaults(object);
+        }
+        if part == Part::Main {
+            level::keep(object, old);
         }
         if part == Part::Status {
             // Old agents sent stale owner references with their status.

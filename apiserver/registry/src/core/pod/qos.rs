@@ -1,18 +1,25 @@
 //! The quality-of-service class a pod's requests and limits amount to.
 
+use super::level;
 use machinery_meta::quantity::Quantity;
 use machinery_schema::Ref;
 
 /// `Guaranteed`, `Burstable` or `BestEffort`.
 pub(crate) fn class(pod: Ref<'_>) -> &'static str {
-    let containers = || {
-        let spec = pod.get("spec");
-        spec.into_iter()
-            .flat_map(|spec| spec.list("containers").chain(spec.list("initContainers")))
+    let Some(spec) = pod.get("spec") else {
+        return "BestEffort";
+    };
+    // Resources of the pod as a whole decide alone.
+    let deciding: Vec<Ref<'_>> = match level::is_set(spec) {
+        true => vec![spec],
+        false => spec
+            .list("containers")
+            .chain(spec.list("initContainers"))
+            .collect(),
     };
     let mut any = false;
     let mut guaranteed = true;
-    for container in containers() {
+    for container in deciding {
         for name in ["cpu", "memory"] {
             let (request, limit) = (
                 amount(container, "requests", name),

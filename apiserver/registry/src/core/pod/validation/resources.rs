@@ -1,22 +1,75 @@
 //! Requests and limits.
 
-use crate::validation::{Errors, Path, quantity};
+use crate::core::pod::level::{self, Together};
+use crate::validation::{Errors, Path, present, quantity};
 use machinery_meta::{FieldError, Quantity, syntax};
 use machinery_schema::Ref;
+use machinery_semantics::resources::is_pod_level_resource;
 use std::collections::BTreeSet;
 
 /// Resources every container may name without a domain.
 const STANDARD: [&str; 3] = ["cpu", "memory", "ephemeral-storage"];
 
+/// What is wrong with the name of a resource.
+type NameRule = fn(&mut Errors, &Path<'_>, &str);
+
 /// A container's requests and limits.
 pub fn validate_container(errors: &mut Errors, path: &Path<'_>, requirements: Ref<'_>, spec: Ref<'_>) {
+    validate(errors, path, requirements, spec, resource_name);
+}
+
+/// Those of a pod as a whole, and that its containers fit in.
+pub fn validate_pod(errors: &mut Errors, path: &Path<'_>, requirements: Ref<'_>, spec: Ref<'_>) {
+    if spec.str_at(&["os", "name"]) == "windows" {
+        return errors.forbidden(path, "may not be set for a windows pod");
+    }
+    if present(requirements, "claims").is_some() {
+        let detail = "claims may not be set for Resources at pod-level";
+        errors.forbidden(&path.child("claims"), detail);
+    }
+    validate(errors, path, requirements, spec, pod_resource_name);
+    if let Some(together) = Together::of(spec) {
+        cover_containers(errors, path, spec, &together);
+    }
+    let limits = level::amounts(spec, "limits");
+    let containers = path.child("containers");
+    for (index, container) in spec.list("containers").enumerate() {
+        let at = containers.index(index);
+        for (name, own) in level::amounts(container, "limits") {
+            if let Some(limit) = limits.get(&name).filter(|limit| own > **limit) {
+                let detail = format!("must be less than or equal to pod limits of {limit}");
+                errors.invalid(&at.key(&name).child("limits"), own.to_string(), detail);
+            }
+        }
+    }
+}
+
+/// What a pod asks for is no less than what its containers do, and so the limits of huge pages.
+fn cover_containers(errors: &mut Errors, path: &Path<'_>, spec: Ref<'_>, together: &Together) {
+    let lists = [("requests", &together.requests), ("limits", &together.limits)];
+    for (list, needed) in lists {
+        let (own, at) = (level::amounts(spec, list), path.child(list));
+        let counted = needed
+            .iter()
+            .filter(|(name, _)| list == "requests" || level::is_huge_page(name));
+        for (name, needed) in counted {
+            if let Some(own) = own.get(name).filter(|own| needed > **own) {
+                let detail =
+                    format!("must be greater than or equal to aggregate container {list} of {needed}");
+                errors.invalid(&at.key(name), own.to_string(), detail);
+            }
+        }
+    }
+}
+
+fn validate(errors: &mut Errors, path: &Path<'_>, requirements: Ref<'_>, spec: Ref<'_>, name_rule: NameRule) {
     let (limits_path, requests_path) = (path.child("limits"), path.child("requests"));
     let limits = requirements.get("limits");
     for (name, value) in limits.into_iter().flat_map(Ref::entries) {
-        amount(errors, &limits_path.key(name), name, value);
+        amount(errors, &limits_path.key(name), name, value, name_rule);
     }
     for (name, value) in requirements.get("requests").into_iter().flat_map(Ref::entries) {
-        amount(errors, &requests_path.key(name), name, value);
+        amount(errors, &requests_path.key(name), name, value, name_rule);
         match limits.and_then(|limits| limits.get(name)).and_then(quantity) {
             Some(limit) => within_limit(errors, &requests_path, name, value, limit),
             None if !may_overcommit(name) => {
@@ -42,7 +95,7 @@ pub fn validate_container(errors: &mut Errors, path: &Path<'_>, requirements: Re
 pub fn overhead(errors: &mut Errors, path: &Path<'_>, overhead: Ref<'_>) {
     let path = path.child("limits");
     for (name, value) in overhead.entries() {
-        amount(errors, &path.key(name), name, value);
+        amount(errors, &path.key(name), name, value, resource_name);
     }
 }
 
@@ -69,8 +122,8 @@ fn is_native(name: &str) -> bool {
     !name.contains('/') || name.starts_with("kubernetes.io/")
 }
 
-fn amount(errors: &mut Errors, path: &Path<'_>, name: &str, value: Ref<'_>) {
-    resource_name(errors, path, name);
+fn amount(errors: &mut Errors, path: &Path<'_>, name: &str, value: Ref<'_>, name_rule: NameRule) {
+    name_rule(errors, path, name);
     amount_of(errors, path, name, value);
 }
 
@@ -83,6 +136,18 @@ pub fn amount_of(errors: &mut Errors, path: &Path<'_>, name: &str, value: Ref<'_
     let integer = !is_native(name) || name == "pods";
     if integer && !amount.is_integer() {
         errors.invalid(path, amount.to_string(), "must be an integer");
+    }
+}
+
+/// Few resources are had by a pod as a whole.
+fn pod_resource_name(errors: &mut Errors, path: &Path<'_>, name: &str) {
+    let before = errors.len();
+    errors.all_invalid(path, name, syntax::qualified_name(name));
+    if !name.contains('/') && !is_standard(name) {
+        errors.invalid(path, name, "must be a standard resource type or fully qualified");
+    }
+    if errors.len() == before && !is_pod_level_resource(name) {
+        errors.not_supported(path, name, &["cpu", "hugepages-", "memory"]);
     }
 }
 

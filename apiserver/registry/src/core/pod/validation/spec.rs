@@ -1,7 +1,7 @@
 //! The spec as a whole.
 
 use super::{containers, environment, os, resources, scheduling, security, volumes};
-use crate::validation::{Errors, Path, dns_label, dns_subdomain, labels, one_of, range};
+use crate::validation::{Errors, Path, dns_label, dns_subdomain, labels, one_of, present, range};
 use machinery_meta::field::Shown;
 use machinery_meta::syntax;
 use machinery_schema::Ref;
@@ -18,6 +18,9 @@ pub fn validate(errors: &mut Errors, path: &Path<'_>, spec: Ref<'_>) {
     let known = volumes::validate(errors, &path.child("volumes"), spec);
     resource_claims(errors, &path.child("resourceClaims"), spec);
     containers::validate_all(errors, path, spec, &known);
+    if let Some(resources) = present(spec, "resources") {
+        resources::validate_pod(errors, &path.child("resources"), resources, spec);
+    }
     host_network_ports(errors, path, spec);
     one_of(
         errors,
