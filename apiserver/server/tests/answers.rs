@@ -80,3 +80,21 @@ async fn upstreams_answers_to_what_is_asked_rarely() {
         assert!(answer.code == *code && answer.body.contains(words), "{said}");
     }
 }
+
+/// What a patch says of the kind is not written.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_patch_of_the_kind_alone_is_no_change() {
+    let cluster = start().await;
+    let body = r#"{"metadata":{"name":"c"}}"#;
+    let made = cluster.admin().post(CONFIG_MAPS, body).await.is(201).json();
+    for (form, patch) in [
+        (STRATEGIC, r#"{"apiVersion":"v2","kind":"Pod"}"#),
+        (PATCH, r#"[{"op":"remove","path":"/kind"}]"#),
+    ] {
+        let ask = cluster.admin().header("content-type", form);
+        let patched = ask
+            .send(Method::PATCH, C, Bytes::from_static(patch.as_bytes()))
+            .await;
+        assert_eq!(patched.is(200).json(), made, "{patch}");
+    }
+}

@@ -202,6 +202,8 @@ impl UpdatedObject for Patch {
         };
         let mut object = patch_errors::apply(ctx, self.kind, live, &self.bytes, self.validation)?;
         patch_errors::check_kind(&Expected::of(&self.row), self.kind, live, &self.bytes, &object)?;
+        object.set_str(&["kind"], &self.row.gvk.kind);
+        object.set_str(&["apiVersion"], &self.row.gvk.api_version());
         apply_defaults(&mut object);
         self.row.strategy.defaults(&mut object);
         bodies::check_identity(&self.row, &object, &self.name, &self.namespace)?;
