@@ -134,6 +134,9 @@ const PROVIDED_VOLUMES: [&str; 6] = [
     "secret",
 ];
 
+/// Parts of projected volumes that nodes do not provide; a pod with one does not start.
+const NOT_PROJECTED: [&str; 2] = ["clusterTrustBundle", "podCertificate"];
+
 /// The warnings for a pod's spec, or a template's.
 pub(crate) fn pod(path: &Path<'_>, spec: Ref<'_>) -> Vec<String> {
     let mut warnings = volumes(&path.child("volumes"), spec);
@@ -189,6 +192,7 @@ fn volumes(path: &Path<'_>, spec: Ref<'_>) -> Vec<String> {
             let at = path.index(index);
             warnings.push(told(&at.child("emptyDir").child("sizeLimit"), NOT_EVICTED));
         }
+        projections(&path.index(index), volume, &mut warnings);
         let sources = volume
             .entries()
             .filter(|(name, value)| *name != "name" && !value.is_null());
@@ -201,4 +205,24 @@ fn volumes(path: &Path<'_>, spec: Ref<'_>) -> Vec<String> {
         }
     }
     warnings
+}
+
+fn projections(path: &Path<'_>, volume: Ref<'_>, warnings: &mut Vec<String>) {
+    let Some(projected) = volume.get("projected") else {
+        return;
+    };
+    let volume = path.child("projected");
+    let at = volume.child("sources");
+    for (index, part) in projected.list("sources").enumerate() {
+        for source in NOT_PROJECTED
+            .into_iter()
+            .filter(|source| present(part, source).is_some())
+        {
+            let at = at.index(index);
+            warnings.push(told(
+                &at.child(source),
+                "nodes do not provide projections of this type",
+            ));
+        }
+    }
 }

@@ -225,7 +225,8 @@ async fn what_is_not_enforced_is_told_however_it_comes() {
         "containers": [{"name": "c", "image": "i", "resources": {"limits": {"ephemeral-storage": "1Gi"}},
             "restartPolicy": "Never", "restartPolicyRules": [{"action": "Restart", "exitCodes": {"operator": "In", "values": [42]}}]}],
         "volumes": [{"name": "a", "emptyDir": {"sizeLimit": "1Mi"}},
-            {"name": "b", "emptyDir": {"medium": "Memory", "sizeLimit": "1Mi"}}]}});
+            {"name": "b", "emptyDir": {"medium": "Memory", "sizeLimit": "1Mi"}},
+            {"name": "c", "projected": {"sources": [{"clusterTrustBundle": {"name": "t", "path": "p"}}]}}]}});
     let account = json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default"}});
     let accounts = "/api/v1/namespaces/default/serviceaccounts";
     cluster.admin().post(accounts, account.to_string()).await.is(201);
@@ -239,6 +240,7 @@ async fn what_is_not_enforced_is_told_however_it_comes() {
         .collect();
     let expected = [
         "spec.volumes[0].emptyDir.sizeLimit: stored",
+        "spec.volumes[2].projected.sources[0].clusterTrustBundle: stored",
         "spec.resourceClaims: stored",
         "spec.containers[0].restartPolicy: stored",
         "spec.containers[0].restartPolicyRules: stored",

@@ -79,7 +79,8 @@ pub(crate) fn run(arguments: &CheckArguments) -> anyhow::Result<()> {
         .filter(|finding| finding.grade == Grade::Lacking)
         .count();
     if count > 0 {
-        bail!("{count} things are lacking on this machine, see the lines above");
+        let things = if count == 1 { "thing is" } else { "things are" };
+        bail!("{count} {things} lacking on this machine, see the lines above");
     }
     Ok(())
 }

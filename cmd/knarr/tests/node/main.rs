@@ -52,6 +52,14 @@ const STORIES: &[Story] = &[
         "a_failed_exec_liveness_probe_restarts",
         probes::a_failed_exec_liveness_probe_restarts,
     ),
+    (
+        "a_container_given_up_is_asked_no_more",
+        probes::a_container_given_up_is_asked_no_more,
+    ),
+    (
+        "a_pod_that_ends_still_says_whether_it_is_ready",
+        probes::a_pod_that_ends_still_says_whether_it_is_ready,
+    ),
     ("a_grpc_probe_is_asked", probes::a_grpc_probe_is_asked),
     (
         "a_startup_probe_holds_the_others_back",

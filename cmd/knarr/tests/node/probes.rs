@@ -2,7 +2,7 @@
 
 use crate::support::cluster::{Cluster, service_address};
 use crate::support::image::TOOLS;
-use crate::support::kubectl::Kubectl;
+use crate::support::kubectl::{Kubectl, text};
 use crate::support::network::ask_often;
 
 /// A pod of one container that serves `/www` over HTTP.
@@ -55,6 +55,40 @@ pub(crate) fn a_failed_exec_liveness_probe_restarts(cluster: &Cluster) {
         &pod("main", "touch /tmp/alive; exec sleep 10000", probes),
     );
     restarts_when(&story, &["rm", "/tmp/alive"]);
+}
+
+pub(crate) fn a_container_given_up_is_asked_no_more(cluster: &Cluster) {
+    let story = cluster.namespace("given-up");
+    let probes = "livenessProbe: {exec: {command: [sh, -c, echo asked >> /own/asked; false]}, periodSeconds: 1, failureThreshold: 1}
+    volumeMounts: [{name: own, mountPath: /own}]
+  volumes: [{name: own, emptyDir: {}}]";
+    // Whoever starts tells how often the one before was asked, and takes its time to end.
+    let ends_late = "cat /own/asked; echo began; rm -f /own/asked; trap : TERM; while true; do sleep 1; done";
+    let pod = pod("main", ends_late, probes).replace("GracePeriodSeconds: 1", "GracePeriodSeconds: 4");
+    story.feed(&["apply"], &pod);
+    let mut log = String::new();
+    story.until("the second to have begun", || {
+        log = text(&story.try_kubectl(&["logs", "main"]).stdout);
+        log.starts_with("asked") && log.ends_with("began\n")
+    });
+    assert_eq!(log, "asked\nbegan\n");
+}
+
+pub(crate) fn a_pod_that_ends_still_says_whether_it_is_ready(cluster: &Cluster) {
+    let story = cluster.namespace("ends-ready");
+    let probes = "readinessProbe: {exec: {command: [cat, /tmp/ready]}, periodSeconds: 1, timeoutSeconds: 10}";
+    let command =
+        "touch /tmp/ready; trap \"rm -f /tmp/ready\" TERM; while ! test -e /tmp/end; do sleep 1; done";
+    let pod = pod("main", command, probes).replace("GracePeriodSeconds: 1", "GracePeriodSeconds: 300");
+    story.feed(&["apply"], &pod);
+    story.wait("pod/main", "condition=Ready");
+    story.kubectl(&["delete", "pod", "main", "--wait=false"]);
+    let ready = "{.status.conditions[?(@.type==\"Ready\")].status}";
+    story.wait_value("pod/main", ready, "False");
+    let runs = "{.status.containerStatuses[0].state.running.startedAt}";
+    assert_ne!(story.field("pod/main", runs), "");
+    story.kubectl(&["exec", "main", "--", "touch", "/tmp/end"]);
+    story.wait_gone("pod/main");
 }
 
 pub(crate) fn a_failed_readiness_probe_takes_traffic_away(cluster: &Cluster) {

@@ -78,9 +78,10 @@ pub(super) enum GiveUp {
     Stopped,
 }
 
-/// The `NoExecute` taint that says why a node is not ready.
+/// The taint that says why a node is not ready. One that has not said anything yet has none: it gets its conditions from
+/// [`silenced`] when the time to say something is over.
 pub(super) fn reason(node: &NodeView) -> Option<&'static str> {
-    match readiness(node) {
+    match find(&node.conditions, "Ready")?.status.as_str() {
         "True" => None,
         "False" => Some(NOT_READY),
         _ => Some(UNREACHABLE),

@@ -1,6 +1,6 @@
 //! Notes when a node was last heard of, and writes what follows.
 
-use super::plan::{GiveUp, is_given_up, readiness, silenced, taints};
+use super::plan::{GiveUp, is_given_up, reason, silenced, taints};
 use super::zones::{Permit, Zones};
 use super::{LEASE_NAMESPACE, LeaseView, zone};
 use crate::config::Config;
@@ -125,7 +125,7 @@ impl Reconciler for NodeReconciler {
                 }
             }
             let ask_again = self.write_taints(&node).await?;
-            if readiness(&node) != "True" {
+            if reason(&node).is_some() {
                 self.unready_pods(&node).await?;
             }
             let next = ask_again
@@ -239,7 +239,7 @@ impl NodeReconciler {
         if self.zones.is_all_lost() {
             return (GiveUp::Stopped, None);
         }
-        if readiness(node) == "True" || is_given_up(node) {
+        if reason(node).is_none() || is_given_up(node) {
             return (GiveUp::NotYet, None);
         }
         match self

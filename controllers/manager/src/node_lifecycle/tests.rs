@@ -65,6 +65,9 @@ fn conditions_become_taints() {
         Some(&swapped),
     );
     check(&node("False", unreachable), GiveUp::Stopped, Some(&swapped[..1]));
+    // One that has not reported yet.
+    check(&NodeView::default(), GiveUp::NotYet, None);
+    check(&NodeView::default(), GiveUp::Yes, None);
 }
 
 #[test]

@@ -147,6 +147,14 @@ impl Collector {
         now.saturating_sub(since)
     }
 
+    /// Its node has been missed for so long that the pod goes.
+    fn is_lost(&self, pod: &Object<PodView>) -> bool {
+        let node = ObjectKey::cluster(&*pod.node);
+        let missing = self.missing.lock().unwrap_or_else(PoisonError::into_inner);
+        let since = missing.get(&node).filter(|_| self.nodes.get(&node).is_none());
+        since.is_some_and(|since| self.runtime.monotonic().saturating_sub(*since) >= QUARANTINE)
+    }
+
     /// The node is gone: the pod has failed, for this reason, and goes.
     async fn orphan(&self, pod: &Object<PodView>) -> Result<Outcome, ReconcileError> {
         if !pod.is_terminal() {
@@ -189,7 +197,8 @@ impl Collector {
     async fn finished(&self) -> Result<Outcome, ReconcileError> {
         let mut finished = Vec::new();
         self.pods.for_each(|pod| {
-            if pod.is_terminal() && !pod.header.is_deleting() {
+            // Who goes for its node's sake makes nobody else one too many.
+            if pod.is_terminal() && !pod.header.is_deleting() && !self.is_lost(pod) {
                 finished.push(pod.clone());
             }
         });

@@ -7,7 +7,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Container, ContainerStatus, Pod, PodStatus, Probe};
 use machinery_runtime::{Runtime, TaskHandle};
-use node_cri::CriClient;
+use node_cri::{CriClient, v1};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
@@ -69,7 +69,8 @@ impl ProbeManager {
             for (kind, probe) in probes(container) {
                 wanted.insert((found.id.clone(), kind));
                 let key = (found.id.clone(), kind);
-                if self.tasks.get(&key).is_none_or(TaskHandle::is_finished) {
+                // One that has ended gave its container up, or saw it start: neither is asked again.
+                if !self.tasks.contains_key(&key) {
                     let task = self.task(pod, pod_ip, container, found, kind, probe);
                     self.tasks.insert(key, task);
                 }
@@ -84,6 +85,18 @@ impl ProbeManager {
         });
         let ids: HashSet<&String> = wanted.iter().map(|(id, _)| id).collect();
         self.results.lock().retain(|id, _| ids.contains(id));
+    }
+
+    /// The pod ends: nothing is started again for a probe any more, but whether it is ready still tells who may send it
+    /// traffic (upstream's `StopLivenessAndStartup`).
+    pub fn stop_liveness_and_startup(&mut self) {
+        self.tasks.retain(|(_, kind), task| {
+            let keep = *kind == ProbeKind::Readiness;
+            if !keep {
+                task.abort();
+            }
+            keep
+        });
     }
 
     /// Ends all of them.
@@ -228,6 +241,9 @@ impl Prober {
     async fn once(&self, streak: &mut Streak) -> bool {
         let answer = ask(&self.runtime, &self.cri, &self.probe, &self.target).await;
         let well = answer.is_ok();
+        if !well && !self.is_running().await {
+            return false;
+        }
         let told = match answer {
             Ok(None) => None,
             Ok(Some(message)) => Some(("ProbeWarning", format!("probe warning: {message}"))),
@@ -262,6 +278,20 @@ impl Prober {
             ProbeKind::Startup => false,
             ProbeKind::Liveness => well,
             ProbeKind::Readiness => true,
+        }
+    }
+
+    /// A container that has ended fails no probe. Where the runtime does not say, it may be running.
+    async fn is_running(&self) -> bool {
+        let request = v1::ContainerStatusRequest {
+            container_id: self.target.id.clone(),
+            verbose: false,
+        };
+        match self.cri.container_status(request).await {
+            Ok(answer) => answer
+                .status
+                .is_none_or(|status| status.state == v1::ContainerState::ContainerRunning as i32),
+            Err(error) => !error.is_not_found(),
         }
     }
 

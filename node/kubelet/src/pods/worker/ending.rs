@@ -18,7 +18,7 @@ impl PodWorker {
         pod: &Arc<Pod>,
         observed: &ObservedPod,
     ) -> Result<Next, node_cri::CriError> {
-        self.probes.stop();
+        self.probes.stop_liveness_and_startup();
         let still =
             observed.running().next().is_some() || observed.sandboxes.iter().any(|sandbox| sandbox.ready);
         if still {
@@ -29,6 +29,7 @@ impl PodWorker {
         if observed.running().next().is_some() {
             return Ok(self.after(RETRY_WRITE_AFTER));
         }
+        self.probes.stop();
         if !self.report(pod, &observed, true).await {
             return Ok(self.after(RETRY_WRITE_AFTER));
         }
@@ -44,9 +45,14 @@ impl PodWorker {
         Ok(self.delete_object(pod).await)
     }
 
-    /// Stops everything, in less time if meanwhile less is given.
-    async fn stop_listening(&self, pod: &Arc<Pod>, observed: &ObservedPod) -> Result<(), node_cri::CriError> {
-        let control = &self.context.control;
+    /// Stops everything, in less time if meanwhile less is given, and says so when it is ready no longer.
+    async fn stop_listening(
+        &mut self,
+        pod: &Arc<Pod>,
+        observed: &ObservedPod,
+    ) -> Result<(), node_cri::CriError> {
+        let context = Arc::clone(&self.context);
+        let control = &context.control;
         let stopping = termination::stop_all(control, pod, observed, None);
         tokio::pin!(stopping);
         let mut grace = grace_period(pod);
@@ -59,6 +65,12 @@ impl PodWorker {
                     if shorter < grace {
                         grace = shorter;
                         termination::hurry(control, observed, grace).await;
+                    }
+                    // The API may not answer, and what runs is stopped all the same.
+                    tokio::select! {
+                        biased;
+                        outcome = &mut stopping => return outcome,
+                        _ = self.report(pod, observed, false) => {}
                     }
                 }
             }
