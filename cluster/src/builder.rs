@@ -136,7 +136,9 @@ impl ClusterBuilder {
             }
             Store::Given(storage) => storage,
         };
-        let mut server = Server::builder(storage).config(self.server);
+        let mut settings = self.server;
+        settings.components = running(self.controllers.is_some(), self.scheduler);
+        let mut server = Server::builder(storage).config(settings);
         if let Some(keys) = self.keys {
             server = server.pki(keys);
         }
@@ -161,6 +163,14 @@ impl ClusterBuilder {
             scope,
         })
     }
+}
+
+/// What runs beside the server, by upstream's names.
+fn running(controllers: bool, scheduler: bool) -> Vec<&'static str> {
+    let all = [("controller-manager", controllers), ("scheduler", scheduler)];
+    all.into_iter()
+        .filter_map(|(name, runs)| runs.then_some(name))
+        .collect()
 }
 
 /// A running cluster. Dropping it ends everything at once; [`Cluster::shutdown`] lets requests finish.

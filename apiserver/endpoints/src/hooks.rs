@@ -17,6 +17,14 @@ pub struct ConnectRequest<'a> {
     pub request: http::Request<Body>,
 }
 
+/// A part of the control plane, as `componentstatuses` shows it.
+#[derive(Debug, Clone)]
+pub struct Component {
+    pub name: &'static str,
+    /// What is wrong where it is not well.
+    pub health: Result<(), String>,
+}
+
 /// Filled by the server.
 #[async_trait]
 pub trait Hooks: Send + Sync {
@@ -45,6 +53,9 @@ pub trait Hooks: Send + Sync {
         info: &RequestInfo,
     ) -> Result<(), RegistryError>;
 
+    /// The parts of the control plane that this process runs or uses, in order of their names.
+    async fn components(&self) -> Vec<Component>;
+
     /// Streams to a kubelet, or proxies to a pod, service or node.
     async fn connect(
         &self,
@@ -71,6 +82,10 @@ impl Hooks for NoHooks {
 
     async fn authorize(&self, _: &RequestContext, _: &str, _: &RequestInfo) -> Result<(), RegistryError> {
         Ok(())
+    }
+
+    async fn components(&self) -> Vec<Component> {
+        Vec::new()
     }
 
     async fn connect(

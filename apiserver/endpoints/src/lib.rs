@@ -30,7 +30,7 @@ mod yaml;
 
 pub use body::{Body, BodyError, FrameSource};
 pub use handlers::Endpoints;
-pub use hooks::{ConnectRequest, Hooks, NoHooks};
+pub use hooks::{Component, ConnectRequest, Hooks, NoHooks};
 pub use list_memory::ListMemory;
 pub use request_info::{Query, RequestInfo, RequestInfoError};
 pub use version::VersionInfo;

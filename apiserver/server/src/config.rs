@@ -42,6 +42,8 @@ pub struct ServerConfig {
     pub audit_log_path: Option<PathBuf>,
     /// How long shutdown waits for requests and mutations.
     pub shutdown_grace: Duration,
+    /// What else of the control plane runs in this process, by the names that `componentstatuses` shows.
+    pub components: Vec<&'static str>,
 }
 
 impl Default for ServerConfig {
@@ -66,6 +68,7 @@ impl Default for ServerConfig {
             body_pace_interval: Duration::from_secs(5),
             audit_log_path: None,
             shutdown_grace: Duration::from_secs(20),
+            components: Vec::new(),
         }
     }
 }

@@ -6,8 +6,8 @@ use apiserver_auth::authz::{Attributes, Forbidden};
 use apiserver_auth::reviews::{Asked, ReviewError, Reviewer};
 use apiserver_auth::token_request::{Account, TokenIssuer, TokenRequestError, TokenRequestSpec};
 use apiserver_egress::Dialer;
-use apiserver_endpoints::{Body, ConnectRequest, Hooks, RequestInfo};
-use apiserver_registry::{RegistryError, RequestContext};
+use apiserver_endpoints::{Body, Component, ConnectRequest, Hooks, RequestInfo};
+use apiserver_registry::{Registry, RegistryError, RequestContext};
 use async_trait::async_trait;
 use machinery_meta::reader::ObjectReader;
 use machinery_meta::{FieldError, GroupKind};
@@ -16,26 +16,13 @@ use std::sync::Arc;
 
 /// See the module.
 pub(crate) struct ServerHooks {
-    reviewer: Reviewer,
-    issuer: TokenIssuer,
-    reader: Arc<dyn ObjectReader>,
-    dialer: Dialer,
-}
-
-impl ServerHooks {
-    pub(crate) fn new(
-        reviewer: Reviewer,
-        issuer: TokenIssuer,
-        reader: Arc<dyn ObjectReader>,
-        dialer: Dialer,
-    ) -> Self {
-        Self {
-            reviewer,
-            issuer,
-            reader,
-            dialer,
-        }
-    }
+    pub(crate) reviewer: Reviewer,
+    pub(crate) issuer: TokenIssuer,
+    pub(crate) reader: Arc<dyn ObjectReader>,
+    pub(crate) dialer: Dialer,
+    pub(crate) registry: Registry,
+    /// What runs in this process beside the server.
+    pub(crate) components: Vec<&'static str>,
 }
 
 /// The object again, with another member set from JSON.
@@ -186,6 +173,23 @@ impl Hooks for ServerHooks {
             &forbidden.name,
             forbidden.detail,
         ))
+    }
+
+    async fn components(&self) -> Vec<Component> {
+        let storage = self.registry.storage().current_revision().await;
+        let mut all = vec![Component {
+            // Whatever it is, it stands where upstream has etcd.
+            name: "etcd-0",
+            health: storage.map(drop).map_err(|error| error.to_string()),
+        }];
+        // They have no life of their own: they run as long as whoever answers this.
+        all.extend(
+            self.components
+                .iter()
+                .map(|name| Component { name, health: Ok(()) }),
+        );
+        all.sort_by_key(|component| component.name);
+        all
     }
 
     async fn connect(

@@ -312,19 +312,21 @@ fn assemble(
     let authorizers = authz::default_chain(&reader, &rbac);
     let (tokens, authenticators) = authenticators(&config, pki, &reader, provider)?;
     let issuer = config.issuer();
-    let hooks = ServerHooks::new(
-        Reviewer {
+    let hooks = ServerHooks {
+        reviewer: Reviewer {
             authorizers: authorizers.clone(),
             tokens,
         },
-        TokenIssuer {
+        issuer: TokenIssuer {
             issuer: issuer.clone(),
             api_audiences: vec![issuer.clone()],
             key: pki.service_accounts.duplicate().map_err(PkiError::from)?,
         },
-        Arc::clone(&reader),
+        reader: Arc::clone(&reader),
         dialer,
-    );
+        registry: registry.clone(),
+        components: config.components.clone(),
+    };
     let admission = AdmissionChain::new(&reader, &rbac, &authorizers, runtime);
     let audit = config.audit_log_path.as_deref().map(|path| {
         let failed = |source| ServerError::File {

@@ -185,6 +185,13 @@ fn a_server_says_what_it_serves(server: Server) {
     );
     assert!(server.kubectl(&["version"]).contains("Server Version: v1.37"));
     assert_eq!(server.kubectl(&["auth", "can-i", "create", "pods"]).trim(), "yes");
+    let shown = "custom-columns=NAME:.metadata.name,HEALTHY:.conditions[0].status";
+    let parts = server.kubectl(&["get", "componentstatuses", "--no-headers", "-o", shown]);
+    let parts: Vec<&str> = parts.split_whitespace().collect();
+    let expected = ["controller-manager", "True", "etcd-0", "True", "scheduler", "True"];
+    assert_eq!(parts, expected);
+    assert!(server.kubectl(&["get", "cs", "etcd-0"]).contains("Healthy"));
+    assert!(server.refused(&["get", "cs", "nobody"]).contains("NotFound"));
     let token = server.kubectl(&["create", "token", "default"]);
     assert_eq!(token.trim().split('.').count(), 3, "a JWT has three parts");
     let account = "--as=system:serviceaccount:default:default";

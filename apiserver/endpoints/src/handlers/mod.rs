@@ -5,6 +5,7 @@
 
 mod apply;
 mod collection;
+mod component_status;
 mod pace;
 mod pods;
 mod read;
@@ -303,8 +304,13 @@ impl Endpoints {
             .await
     }
 
-    /// Kinds that nothing stores: reviews, and `bindings`.
+    /// Kinds that nothing stores: reviews, `bindings`, and `componentstatuses`, the one that can be read.
     async fn dispatch_virtual(self, call: Call) -> Result<Response<Body>, RegistryError> {
+        let row = call.row();
+        let verb = Verb::parse(&call.info.verb).filter(|verb| row.verbs.has(*verb));
+        if let Some(Verb::Get | Verb::List) = verb {
+            return component_status::answer(&call, &*self.0.hooks).await;
+        }
         if call.info.verb != "create" {
             return Err(RegistryError::MethodNotSupported {
                 resource: call.row().group_resource(),
