@@ -188,7 +188,14 @@ fn a_server_says_what_it_serves(server: Server) {
     let shown = "custom-columns=NAME:.metadata.name,HEALTHY:.conditions[0].status";
     let parts = server.kubectl(&["get", "componentstatuses", "--no-headers", "-o", shown]);
     let parts: Vec<&str> = parts.split_whitespace().collect();
-    let expected = ["controller-manager", "True", "etcd-0", "True", "scheduler", "True"];
+    let expected = [
+        "controller-manager",
+        "True",
+        "etcd-0",
+        "True",
+        "scheduler",
+        "True",
+    ];
     assert_eq!(parts, expected);
     assert!(server.kubectl(&["get", "cs", "etcd-0"]).contains("Healthy"));
     assert!(server.refused(&["get", "cs", "nobody"]).contains("NotFound"));

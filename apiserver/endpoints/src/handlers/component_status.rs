@@ -6,9 +6,7 @@ use crate::body::Body;
 use crate::hooks::{Component, Hooks};
 use crate::{params, respond};
 use apiserver_registry::{Entry, ListPage, RegistryError, Store};
-use apiserver_storage::Key;
 use http::{Response, StatusCode};
-use machinery_meta::Revision;
 use machinery_schema::{Strictness, decode_json};
 use serde_json::json;
 use std::sync::Arc;
@@ -16,12 +14,10 @@ use std::sync::Arc;
 /// get and list; nothing else is there.
 pub(super) async fn answer(call: &Call, hooks: &dyn Hooks) -> Result<Response<Body>, RegistryError> {
     let showing = call.showing()?;
-    let revision = call.store.registry().storage().current_revision().await;
-    let revision = revision.map_err(|error| RegistryError::Internal(error.to_string()))?;
     let components = hooks.components().await;
     let mut entries = Vec::with_capacity(components.len());
     for component in &components {
-        entries.push(Arc::new(entry(&call.store, component, revision)?));
+        entries.push(Arc::new(entry(&call.store, component).await?));
     }
     if call.info.verb == "get" {
         let name = &call.info.name;
@@ -33,30 +29,22 @@ pub(super) async fn answer(call: &Call, hooks: &dyn Hooks) -> Result<Response<Bo
     read::check_fields(call.row(), &options.predicate.fields)?;
     entries.retain(|entry| options.predicate.matches(&entry.record.header));
     let page = ListPage {
+        revision: entries.first().map(|entry| entry.revision).unwrap_or_default(),
         entries,
-        revision,
         ..ListPage::default()
     };
     respond::list(&call.store, showing, page)
 }
 
-fn entry(store: &Store, component: &Component, revision: Revision) -> Result<Entry, RegistryError> {
-    let internal = |error: &dyn std::fmt::Display| RegistryError::Internal(error.to_string());
+async fn entry(store: &Store, component: &Component) -> Result<Entry, RegistryError> {
     let mut condition = json!({"type": "Healthy", "status": "True", "message": "ok"});
     if let Err(error) = &component.health {
         condition = json!({"type": "Healthy", "status": "False", "error": error});
     }
     let object = json!({"kind": "ComponentStatus", "apiVersion": "v1",
         "metadata": {"name": component.name}, "conditions": [condition]});
-    let (schema, text) = (&store.row.stored.schema, object.to_string());
-    let decoded = decode_json(schema, store.row.stored.ty, text.as_bytes(), Strictness::Ignore);
-    let object = decoded.map_err(|error| internal(&error))?.tree;
-    let key = Key::parse(&store.row.key("", component.name)).map_err(|error| internal(&error))?;
-    Ok(Entry {
-        key,
-        revision,
-        created: revision,
-        expires: None,
-        record: store.encode(&object)?,
-    })
+    let (stored, text) = (&store.row.stored, object.to_string());
+    let decoded = decode_json(&stored.schema, stored.ty, text.as_bytes(), Strictness::Ignore);
+    let decoded = decoded.map_err(|error| RegistryError::Internal(error.to_string()))?;
+    store.made(component.name, &decoded.tree).await
 }

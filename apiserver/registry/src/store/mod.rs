@@ -92,6 +92,19 @@ impl Store {
         codec::encode(&self.row, object)
     }
 
+    /// A cluster's object as if it were stored now, for kinds that are made when they are asked for.
+    pub async fn made(&self, name: &str, object: &Tree) -> Result<Entry, RegistryError> {
+        // Where storage does not answer, that may be what the object is to tell.
+        let now = self.storage().current_revision().await.unwrap_or_default();
+        Ok(Entry {
+            key: self.key("", name)?,
+            revision: now,
+            created: now,
+            expires: None,
+            record: self.encode(object)?,
+        })
+    }
+
     /// An entry in the form of the row's schema now. A record of an older one is converted once: storage keeps the new
     /// form where it holds records in memory, and nothing is written and nobody is told. What cannot be read stays as it
     /// is, and whoever asks for it is told why.

@@ -16,7 +16,8 @@ pub(super) fn is_scaling(deployment: &DeploymentView, sets: &[SetRef]) -> bool {
 /// The sizes to scale to.
 pub(super) fn scale(deployment: &DeploymentView, new: Option<&SetRef>, old: &[SetRef]) -> Vec<Scale> {
     if let Some(only) = active_or_latest(new, old) {
-        let same = only.replicas == deployment.replicas;
+        // The size it was scaled for is part of its size: without it the sets would be told to scale for ever.
+        let same = only.replicas == deployment.replicas && desired_of(&only) == Some(deployment.replicas);
         return if same {
             Vec::new()
         } else {

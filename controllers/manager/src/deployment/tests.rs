@@ -133,6 +133,9 @@ fn recreating() {
 fn scaling_in_the_middle_of_a_rollout_keeps_the_proportions() {
     let ten = deployment(10, json!({}));
     check(&ten, &[set("new", 5, 5, 5)], None, &[("new", 10)]);
+    // It has the new size already, and is to say that it was scaled for it.
+    check(&ten, &[set("new", 10, 10, 12)], None, &[("new", 10)]);
+    check(&ten, &[set("new", 10, 10, 10)], None, &[]);
     check(
         &ten,
         &[set("old", 4, 4, 5), set("new", 2, 2, 5)],

@@ -48,6 +48,10 @@ pub(super) async fn gather(context: &ManagerContext) -> Result<Figures, String> 
     let control = &context.workers.control;
     let pods = context.pods.list().into_iter().filter_map(|pod| {
         let (started_at, containers) = running.remove(uid(&pod))?;
+        // Of a pod that is starting or has ended only the sandbox is there: it uses nothing yet, or no more.
+        if containers.is_empty() {
+            return None;
+        }
         let group = pod_cgroup(&context.config.cgroup_root, &pod);
         Some(PodFigures {
             used: control.cgroups.stats(&group),
