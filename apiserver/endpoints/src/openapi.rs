@@ -98,7 +98,13 @@ fn document(
     let found = rows
         .group(group)
         .and_then(|group| group.versions.iter().find(|own| own.name == version_name));
-    let Some(version) = found else { return Ok(None) };
+    let Some(version) = found else {
+        // Upstream's has no page for it.
+        let answer = Response::builder()
+            .status(StatusCode::NOT_FOUND)
+            .body(Body::empty());
+        return Ok(Some(answer.expect("a code is well formed")));
+    };
     let hash = hash(inner, version);
     let asked = Query::of(request.uri());
     let builder = Response::builder()

@@ -417,6 +417,8 @@ impl Bench {
         let mut text = format!("{:.2} s wall, {:.2} s CPU", wall.as_secs_f64(), cpu.as_secs_f64());
         // Upstream gives up after its request timeout: that is a figure too, and not the end of the others.
         if let Err(error) = answer {
+            // A cell of a table is one line.
+            let error = error.to_string().replace('\n', " ");
             text = format!("not done: {error} after {text}");
         }
         self.add(format!("delete a collection of {} pods", self.sizes.pods), text);
