@@ -38,8 +38,20 @@ async fn gauge(cluster: &Cluster, name: &str) -> usize {
     value.map_or(0, |value| value.parse().unwrap())
 }
 
+/// What has not come by then does not come.
+const GIVE_UP: Duration = Duration::from_secs(120);
+
 async fn until_gauge(cluster: &Cluster, name: &str, is_right: impl Fn(usize) -> bool) {
-    while !is_right(gauge(cluster, name).await) {
+    let began = cluster.runtime.monotonic();
+    loop {
+        let value = gauge(cluster, name).await;
+        if is_right(value) {
+            return;
+        }
+        assert!(
+            cluster.runtime.monotonic() - began < GIVE_UP,
+            "{name} stays at {value}"
+        );
         cluster.runtime.sleep(Duration::from_millis(5)).await;
     }
 }

@@ -16,6 +16,9 @@ const TRY_AGAIN: Duration = Duration::from_millis(500);
 /// So often a binding is tried where the answer stays away.
 const TRIES: u32 = 5;
 
+/// The server has no place for the request now.
+const TOO_MANY_REQUESTS: i32 = 429;
+
 /// What carrying out needs; cheap to clone.
 #[derive(Debug, Clone)]
 pub(crate) struct Actions {
@@ -73,7 +76,7 @@ impl Actions {
         made.await.map(drop)
     }
 
-    /// Whether the pod is on a node, asked of the server until it answers.
+    /// Whether the pod is on a node, asked of the server until it answers. What cannot be read is taken for unbound.
     async fn is_bound(&self, pod: &PodInfo) -> bool {
         loop {
             match self.client.get_as::<Pod>(&self.pods, &pod.key).await {
@@ -82,7 +85,8 @@ impl Actions {
                     let node = now.spec.and_then(|spec| spec.node_name);
                     return same && node.is_some_and(|node| !node.is_empty());
                 }
-                Err(error) if error.is_not_found() => return false,
+                Err(error) if !error.leaves_open() && error.code() != TOO_MANY_REQUESTS => return false,
+                Err(ClientError::Decode { .. }) => return false,
                 Err(error) => {
                     tracing::debug!(pod = %pod.key, error = %error.chain(), "whether it was bound is not known yet");
                     self.runtime.sleep(TRY_AGAIN).await;

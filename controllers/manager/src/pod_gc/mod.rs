@@ -197,11 +197,12 @@ impl Collector {
     async fn finished(&self) -> Result<Outcome, ReconcileError> {
         let mut finished = Vec::new();
         self.pods.for_each(|pod| {
-            // Who goes for its node's sake makes nobody else one too many.
-            if pod.is_terminal() && !pod.header.is_deleting() && !self.is_lost(pod) {
+            if pod.is_terminal() && !pod.header.is_deleting() {
                 finished.push(pod.clone());
             }
         });
+        // Who goes for its node's sake makes nobody else one too many.
+        finished.retain(|pod| !self.is_lost(pod));
         let excess = finished.len().saturating_sub(self.threshold);
         finished.sort_by_key(|pod| (pod.created, pod.key().clone()));
         for pod in finished.iter().take(excess) {
