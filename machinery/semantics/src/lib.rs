@@ -9,11 +9,9 @@ pub mod conditions;
 pub mod endpoints;
 pub mod node_affinity;
 pub mod pod_status;
-pub mod qos;
 pub mod resources;
 pub mod selectors;
 pub mod taints;
 
 pub use endpoints::{EndpointState, ServicePortTarget};
-pub use qos::QosClass;
 pub use resources::ResourceList;
