@@ -14,7 +14,7 @@ use async_trait::async_trait;
 use tokio::io::AsyncWriteExt;
 use tokio::process::Command;
 
-use crate::process::ProcessIdentity;
+use crate::process::{OwnRecord, ProcessIdentity};
 
 /// A tool that prints more than this is cut off: nothing we run has more to say.
 pub const OUTPUT_BYTES_MAX: usize = 64 << 20;
@@ -233,6 +233,8 @@ pub struct Daemon {
     pub env: Vec<(String, String)>,
     /// Where its output goes, appended.
     pub log: PathBuf,
+    /// Where it records its identity before it begins.
+    pub pid_file: PathBuf,
 }
 
 impl Daemon {
@@ -244,6 +246,7 @@ impl Daemon {
         };
         let log = open_log(&self.log).map_err(failed)?;
         let errors = log.try_clone().map_err(failed)?;
+        let record = OwnRecord::prepare(&self.pid_file).map_err(failed)?;
         let mut command = Command::new(&self.program);
         command
             .args(&self.args)
@@ -253,11 +256,13 @@ impl Daemon {
             .stderr(Stdio::from(errors))
             .kill_on_drop(false);
         crate::limits::keep_open_files_as_given(command.as_std_mut());
-        // SAFETY: the closure runs between fork and exec and makes one system call; it neither
-        // allocates nor takes a lock.
-        #[expect(unsafe_code, reason = "setsid belongs between fork and exec")]
+        // SAFETY: the closure runs between fork and exec and makes system calls; it neither allocates nor takes a lock.
+        #[expect(unsafe_code, reason = "setsid and the record belong between fork and exec")]
         unsafe {
-            command.pre_exec(|| nix::unistd::setsid().map(drop).map_err(Into::into));
+            command.pre_exec(move || {
+                nix::unistd::setsid()?;
+                record.write()
+            });
         }
         let child = command.spawn().map_err(failed)?;
         let pid = child

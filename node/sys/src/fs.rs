@@ -1,7 +1,7 @@
 //! Files: atomic replacement, ownership of a tree, room on a file system, named pipes.
 
 use std::ffi::OsStr;
-use std::io::Write;
+use std::io::{Read, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
@@ -55,6 +55,21 @@ pub fn write_atomically(path: &Path, content: &[u8], mode: u32) -> std::io::Resu
     file.set_permissions(std::fs::Permissions::from_mode(mode))?;
     file.write_all(content)?;
     std::fs::rename(&temporary, path)
+}
+
+/// Reads at most this many bytes of a file.
+pub fn read_head(path: &Path, bytes_max: u64) -> std::io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    std::fs::File::open(path)?
+        .take(bytes_max)
+        .read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+/// Whether a file holds exactly this; of a file of another length nothing is read.
+pub fn holds(path: &Path, content: &[u8]) -> std::io::Result<bool> {
+    let length = content.len() as u64;
+    Ok(std::fs::metadata(path)?.len() == length && read_head(path, length + 1)? == content)
 }
 
 /// Gives a tree to a group: group ownership, group read (and write unless read-only), set-gid on folders.

@@ -1,7 +1,7 @@
 //! Kernel facilities behind narrow traits, each with a Linux implementation and a fake.
 //!
 //! Everything a node component asks of the kernel goes through here: starting programs ([`exec`]),
-//! knowing a process again after a restart ([`process`]) and keeping it running ([`supervise`]), mounts ([`mount`]), pod cgroups of both
+//! knowing a process again after a restart ([`process`]) and keeping it running ([`supervise`]), mounts ([`mount`]), the mount namespace of the containers ([`mount_namespace`]), pod cgroups of both
 //! versions ([`cgroup`]), entering a namespace ([`namespace`]), elements of nftables ([`nftables`]), ownership
 //! and atomic files ([`fs`]),
 //! what the machine is ([`machine`]) and what it allows us ([`limits`]).
@@ -14,6 +14,7 @@ pub mod fs;
 pub mod limits;
 pub mod machine;
 pub mod mount;
+pub mod mount_namespace;
 pub mod namespace;
 pub mod nftables;
 pub mod process;

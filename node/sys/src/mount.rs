@@ -1,8 +1,6 @@
-//! Mounts: what volumes need of the kernel, and the mount namespace containers are started from.
+//! Mounts that volumes need of the kernel.
 
-use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex};
 
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
 
@@ -88,7 +86,7 @@ impl Mounter for LinuxMounter {
 }
 
 /// Mount points at or below `prefix` in a mountinfo table, deepest first.
-fn mount_points_below(table: &str, prefix: &Path) -> Vec<PathBuf> {
+pub(crate) fn mount_points_below(table: &str, prefix: &Path) -> Vec<PathBuf> {
     let mut points: Vec<PathBuf> = table
         .lines()
         .filter_map(|line| line.split(' ').nth(4))
@@ -121,78 +119,6 @@ fn unescape_octal(field: &str) -> String {
     }
     out.push_str(rest);
     out
-}
-
-/// Moves this process into a mount namespace of its own in which `/` is shared with what is mounted
-/// inside it later, so that `HostToContainer` and `Bidirectional` mounts work, while the machine's own
-/// namespace sees none of it. Must be called before any thread is started.
-pub fn enter_own_mount_namespace() -> std::io::Result<()> {
-    use nix::sched::{CloneFlags, unshare};
-    unshare(CloneFlags::CLONE_NEWNS)?;
-    let none = None::<&str>;
-    mount(none, "/", none, MsFlags::MS_REC | MsFlags::MS_PRIVATE, none)?;
-    // A visible, empty v2 hierarchy beside v1 ("hybrid") makes crun refuse to start; absent is fine.
-    let _ = umount2("/sys/fs/cgroup/unified", MntFlags::MNT_DETACH);
-    mount(none, "/", none, MsFlags::MS_REC | MsFlags::MS_SHARED, none)?;
-    Ok(())
-}
-
-/// Moves this process into the mount namespace of another. Must be called before any thread is started.
-pub fn join_mount_namespace(pid: u32) -> std::io::Result<()> {
-    use nix::sched::{CloneFlags, setns};
-    setns(
-        std::fs::File::open(format!("/proc/{pid}/ns/mnt"))?,
-        CloneFlags::CLONE_NEWNS,
-    )?;
-    Ok(())
-}
-
-/// Remembers mounts instead of making them.
-#[derive(Debug, Clone, Default)]
-pub struct FakeMounter {
-    mounts: Arc<Mutex<BTreeMap<PathBuf, String>>>,
-}
-
-impl FakeMounter {
-    /// Mount points and what is mounted there.
-    pub fn mounts(&self) -> BTreeMap<PathBuf, String> {
-        self.mounts.lock().expect("no panic while held").clone()
-    }
-}
-
-impl Mounter for FakeMounter {
-    fn bind(&self, source: &Path, target: &Path) -> Result<(), MountError> {
-        let what = format!("bind {}", source.display());
-        self.mounts
-            .lock()
-            .expect("no panic while held")
-            .insert(target.to_path_buf(), what);
-        Ok(())
-    }
-
-    fn tmpfs(&self, target: &Path, size_bytes: Option<u64>) -> Result<(), MountError> {
-        let what = size_bytes.map_or("tmpfs".to_string(), |size| format!("tmpfs size={size}"));
-        self.mounts
-            .lock()
-            .expect("no panic while held")
-            .insert(target.to_path_buf(), what);
-        Ok(())
-    }
-
-    fn unmount(&self, target: &Path) -> Result<(), MountError> {
-        self.mounts.lock().expect("no panic while held").remove(target);
-        Ok(())
-    }
-
-    fn below(&self, prefix: &Path) -> Result<Vec<PathBuf>, MountError> {
-        let mounts = self.mounts.lock().expect("no panic while held");
-        Ok(mounts
-            .keys()
-            .rev()
-            .filter(|path| path.starts_with(prefix))
-            .cloned()
-            .collect())
-    }
 }
 
 #[cfg(test)]

@@ -1,11 +1,31 @@
-//! Knowing a process again: a pid alone may have been given to another process meanwhile.
+//! Recognising a process again: a pid alone may have been given to another process meanwhile.
 
-use std::os::fd::{FromRawFd, OwnedFd};
+use std::ffi::{CStr, CString};
+use std::io::Write;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::sync::LazyLock;
+
+use nix::errno::Errno;
+use nix::fcntl::{AT_FDCWD, OFlag, open, renameat};
+use nix::sys::socket::{
+    AddressFamily, SockFlag, SockType, UnixAddr, UnixCredentials, connect, getsockopt, socket, sockopt,
+};
+use nix::sys::stat::Mode;
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
+
+/// The kernel's name of the running boot.
+static BOOT_ID: LazyLock<String> = LazyLock::new(|| {
+    let text = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+    text.trim().to_owned()
+});
+/// A pid file holds two numbers and a uuid; what is longer is not one.
+const PID_FILE_BYTES_MAX: u64 = 256;
 
 /// A pid together with when that process started (in clock ticks after boot), and the boot it was in.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -14,6 +34,8 @@ pub struct ProcessIdentity {
     pub pid: u32,
     /// Field 22 of `/proc/<pid>/stat`.
     pub start_time: u64,
+    /// `/proc/sys/kernel/random/boot_id`.
+    pub boot_id: String,
 }
 
 impl ProcessIdentity {
@@ -25,21 +47,41 @@ impl ProcessIdentity {
         if state == 'Z' || state == 'X' {
             return Err(std::io::Error::other("the process has ended"));
         }
-        Ok(Self { pid, start_time })
+        Ok(Self {
+            pid,
+            start_time,
+            boot_id: BOOT_ID.clone(),
+        })
     }
 
     /// Reads what [`ProcessIdentity::to_text`] wrote; anything else is `None`.
     pub fn from_text(text: &str) -> Option<Self> {
-        let (pid, start_time) = text.trim().split_once(' ')?;
-        Some(Self {
-            pid: pid.parse().ok()?,
-            start_time: start_time.parse().ok()?,
-        })
+        let mut words = text.split_ascii_whitespace();
+        let found = Self {
+            pid: words.next()?.parse().ok()?,
+            start_time: words.next()?.parse().ok()?,
+            boot_id: words.next()?.to_owned(),
+        };
+        words.next().is_none().then_some(found)
     }
 
     /// One line for a pid file.
     pub fn to_text(&self) -> String {
-        format!("{} {}\n", self.pid, self.start_time)
+        format!("{} {} {}\n", self.pid, self.start_time, self.boot_id)
+    }
+
+    /// The living process that a pid file names.
+    pub fn recorded(pid_file: &Path) -> Option<Self> {
+        let text = crate::fs::read_head(pid_file, PID_FILE_BYTES_MAX).ok()?;
+        Self::from_text(std::str::from_utf8(&text).ok()?).filter(Self::is_alive)
+    }
+
+    /// The process that listens on a Unix socket, where it is one of our own user. The kernel names it; what its
+    /// command line says is of no account.
+    pub fn listening(path: &Path) -> Option<Self> {
+        let peer = peer(path).ok()?;
+        let ours = peer.uid() == nix::unistd::geteuid().as_raw() && peer.pid() > 0;
+        Self::of(u32::try_from(peer.pid()).ok().filter(|_| ours)?).ok()
     }
 
     /// Whether that very process still runs.
@@ -84,19 +126,62 @@ fn open_pidfd(pid: u32) -> std::io::Result<OwnedFd> {
     }
 }
 
-/// The processes whose command line, words ended by zero bytes, fits.
-pub fn find(fits: impl Fn(&[u8]) -> bool) -> Vec<u32> {
-    let Ok(entries) = std::fs::read_dir("/proc") else {
-        return Vec::new();
-    };
-    let pids = entries
-        .filter_map(Result::ok)
-        .filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
-    pids.filter(|pid| {
-        let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-        fits(&line)
-    })
-    .collect()
+/// The credentials of the process that listens on a socket, without waiting for it.
+fn peer(path: &Path) -> nix::Result<UnixCredentials> {
+    let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
+    let socket = socket(AddressFamily::Unix, SockType::Stream, flags, None)?;
+    connect(socket.as_raw_fd(), &UnixAddr::new(path)?)?;
+    getsockopt(&socket, sockopt::PeerCredentials)
+}
+
+/// A pid file that a process writes of itself between fork and exec: there is no moment at which the program runs
+/// and its starter, should it die, has left no record of it.
+#[derive(Debug)]
+pub(crate) struct OwnRecord {
+    temporary: CString,
+    path: CString,
+    boot_id: &'static str,
+}
+
+impl OwnRecord {
+    pub(crate) fn prepare(pid_file: &Path) -> std::io::Result<Self> {
+        let c_path = |path: &Path| CString::new(path.as_os_str().as_bytes()).map_err(std::io::Error::other);
+        let mut temporary = pid_file.to_path_buf().into_os_string();
+        temporary.push(".tmp");
+        Ok(Self {
+            temporary: c_path(&PathBuf::from(temporary))?,
+            path: c_path(pid_file)?,
+            boot_id: &BOOT_ID,
+        })
+    }
+
+    /// Called in the child: neither allocates nor takes a lock.
+    pub(crate) fn write(&self) -> std::io::Result<()> {
+        let mut stat = [0_u8; 1024];
+        let read = nix::unistd::read(open_in_child(c"/proc/self/stat", OFlag::O_RDONLY)?, &mut stat)?;
+        let invalid = || std::io::Error::from(std::io::ErrorKind::InvalidData);
+        let stat = std::str::from_utf8(&stat[..read]).map_err(|_| invalid())?;
+        let (_, start_time) = parse_stat(stat).ok_or_else(invalid)?;
+        let mut line = [0_u8; 128];
+        let mut rest = &mut line[..];
+        writeln!(rest, "{} {start_time} {}", std::process::id(), self.boot_id)?;
+        let left = rest.len();
+        let written = &line[..line.len() - left];
+        let file = open_in_child(&self.temporary, OFlag::O_WRONLY | OFlag::O_CREAT | OFlag::O_TRUNC)?;
+        if nix::unistd::write(&file, written)? != written.len() {
+            return Err(Errno::ENOSPC.into());
+        }
+        Ok(renameat(
+            AT_FDCWD,
+            self.temporary.as_c_str(),
+            AT_FDCWD,
+            self.path.as_c_str(),
+        )?)
+    }
+}
+
+fn open_in_child(path: &CStr, flags: OFlag) -> nix::Result<OwnedFd> {
+    open(path, flags | OFlag::O_CLOEXEC, Mode::from_bits_truncate(0o644))
 }
 
 /// State and start time. The command name in parentheses may itself hold spaces and parentheses.
@@ -116,13 +201,41 @@ mod tests {
         let me = ProcessIdentity::of(std::process::id()).unwrap();
         assert!(me.is_alive());
         assert_eq!(ProcessIdentity::from_text(&me.to_text()), Some(me.clone()));
-        assert!(
-            !ProcessIdentity {
-                start_time: me.start_time + 1,
-                ..me
-            }
-            .is_alive()
-        );
+        let later = me.start_time + 1;
+        let stranger = ProcessIdentity {
+            start_time: later,
+            ..me.clone()
+        };
+        assert!(!stranger.is_alive(), "the pid was given away");
+        let of_another_boot = ProcessIdentity {
+            boot_id: "x".into(),
+            ..me.clone()
+        };
+        assert!(!of_another_boot.is_alive(), "the machine was started again");
+    }
+
+    #[test]
+    fn process_record_of_another_form_names_nobody() {
+        let me = ProcessIdentity::of(std::process::id()).unwrap();
+        for text in ["", "1", "1 2", "1 2 boot more", "x 2 boot"] {
+            assert_eq!(ProcessIdentity::from_text(text), None, "{text:?}");
+        }
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("pid");
+        std::fs::write(&file, me.to_text()).unwrap();
+        assert_eq!(ProcessIdentity::recorded(&file), Some(me));
+        std::fs::write(&file, " ".repeat(1 << 20)).unwrap();
+        assert_eq!(ProcessIdentity::recorded(&file), None);
+    }
+
+    #[test]
+    fn process_that_listens_is_named_by_the_kernel() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("socket");
+        assert_eq!(ProcessIdentity::listening(&path), None);
+        let _listener = std::os::unix::net::UnixListener::bind(&path).unwrap();
+        let me = ProcessIdentity::of(std::process::id()).unwrap();
+        assert_eq!(ProcessIdentity::listening(&path), Some(me));
     }
 
     #[test]

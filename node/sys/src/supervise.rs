@@ -1,39 +1,21 @@
-//! A program that outlives us: started or adopted, watched, and started again when it ends.
+//! A program that outlives its starter: started or adopted, watched, and started again when it ends.
 //!
-//! Whoever starts it notes its identity in a file; whoever comes later finds it by that, or, where the starter died
-//! before it could write, by its arguments. An adopted program is watched as one's own child is, by a descriptor of it.
+//! It records its identity before it begins ([`crate::exec::Daemon`]), so that a later starter finds it there; where
+//! the record is lost, by the socket it listens on. Nothing is recognised by its command line, which any process may
+//! choose. An adopted program is watched as a child is, by a descriptor of it.
 
-use std::ffi::OsString;
-use std::os::unix::ffi::OsStringExt;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use machinery_runtime::Runtime;
 
 use crate::exec::{Daemon, ExecError};
-use crate::process::{self, ProcessIdentity};
+use crate::process::ProcessIdentity;
 
 /// The first pause before a program that ended soon is started again, and the longest.
 const PAUSE: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(10));
 /// One that has run this long had started well: its end is news, and it is started again at once.
 const WELL_AFTER: Duration = Duration::from_secs(5);
-
-/// The program does not run.
-#[derive(Debug, thiserror::Error)]
-pub enum SuperviseError {
-    /// It could not be started.
-    #[error(transparent)]
-    Start(#[from] ExecError),
-    /// It runs, but the next one to look for it will have to search.
-    #[error("writing {}", path.display())]
-    Record {
-        /// The file of its identity.
-        path: PathBuf,
-        /// Why.
-        #[source]
-        source: std::io::Error,
-    },
-}
 
 /// One program that is to run always.
 #[derive(Debug, Clone)]
@@ -42,37 +24,25 @@ pub struct Supervised {
     pub name: &'static str,
     /// How it is started.
     pub daemon: Daemon,
-    /// Where its identity is noted.
-    pub pid_file: PathBuf,
+    /// The socket that it alone listens on, in a folder of root's.
+    pub socket: Option<PathBuf>,
 }
 
 impl Supervised {
     /// The one that runs, whoever started it.
     pub fn running(&self) -> Option<ProcessIdentity> {
-        let text = std::fs::read_to_string(&self.pid_file).unwrap_or_default();
-        let recorded = ProcessIdentity::from_text(&text).filter(ProcessIdentity::is_alive);
-        recorded.or_else(|| self.search())
-    }
-
-    fn search(&self) -> Option<ProcessIdentity> {
-        let found = process::find(|line| arguments(line) == self.daemon.args);
-        found.into_iter().find_map(|pid| ProcessIdentity::of(pid).ok())
+        ProcessIdentity::recorded(&self.daemon.pid_file)
+            .or_else(|| ProcessIdentity::listening(self.socket.as_ref()?))
     }
 
     /// Adopts the one that runs, or starts it.
-    pub fn ensure(&self) -> Result<ProcessIdentity, SuperviseError> {
+    pub fn ensure(&self) -> Result<ProcessIdentity, ExecError> {
         if let Some(running) = self.running() {
             tracing::info!(name = self.name, pid = running.pid, "adopted");
             return Ok(running);
         }
         let started = self.daemon.start()?;
         tracing::info!(name = self.name, pid = started.pid, log = %self.daemon.log.display(), "started");
-        crate::fs::write_atomically(&self.pid_file, started.to_text().as_bytes(), 0o644).map_err(
-            |source| SuperviseError::Record {
-                path: self.pid_file.clone(),
-                source,
-            },
-        )?;
         Ok(started)
     }
 
@@ -99,13 +69,6 @@ impl Supervised {
     }
 }
 
-/// What follows the program's name in a command line as the kernel keeps it.
-fn arguments(line: &[u8]) -> Vec<OsString> {
-    let line = line.strip_suffix(b"\0").unwrap_or(line);
-    let words = line.split(|byte| *byte == 0).skip(1);
-    words.map(|word| OsString::from_vec(word.to_vec())).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -116,27 +79,24 @@ mod tests {
             name: "sleeper",
             daemon: Daemon {
                 program: "sleep".into(),
-                // Nobody else sleeps exactly so long.
                 args: vec![format!("100{}.5", std::process::id()).into()],
                 env: Vec::new(),
                 log: folder.join("log"),
+                pid_file: folder.join("pid"),
             },
-            pid_file: folder.join("pid"),
+            socket: Some(folder.join("socket")),
         }
     }
 
     #[tokio::test]
-    async fn one_that_runs_is_adopted_and_one_that_ended_is_started_again() {
+    async fn supervised_that_runs_is_adopted_and_one_that_ended_is_started_again() {
         let folder = tempfile::tempdir().unwrap();
         let sleeper = sleeper(folder.path());
+        assert_eq!(sleeper.running(), None);
         let first = sleeper.ensure().unwrap();
-        assert_eq!(sleeper.ensure().unwrap(), first, "known by its file");
-        std::fs::remove_file(&sleeper.pid_file).unwrap();
-        // Between fork and exec a process still has its parent's arguments.
-        while sleeper.running().is_none() {
-            tokio::task::yield_now().await;
-        }
-        assert_eq!(sleeper.running(), Some(first.clone()), "known by its arguments");
+        let record = std::fs::read_to_string(&sleeper.daemon.pid_file).unwrap();
+        assert_eq!(record, first.to_text(), "it wrote its own record");
+        assert_eq!(sleeper.ensure().unwrap(), first, "found by its record");
         let scope = Runtime::real().child_scope();
         let watch = sleeper.clone().keep_running(scope.runtime().clone());
         scope.runtime().spawn("watch", watch).detach();
@@ -149,5 +109,32 @@ mod tests {
         };
         scope.stopped().await;
         assert!(second.signal(Signal::SIGKILL));
+    }
+
+    #[test]
+    fn supervised_without_a_record_is_found_by_its_socket() {
+        let folder = tempfile::tempdir().unwrap();
+        let sleeper = sleeper(folder.path());
+        let _listener = std::os::unix::net::UnixListener::bind(folder.path().join("socket")).unwrap();
+        assert_eq!(sleeper.running().map(|found| found.pid), Some(std::process::id()));
+    }
+
+    #[test]
+    #[expect(clippy::disallowed_methods, reason = "a process that nobody supervises")]
+    fn supervised_is_not_found_by_its_command_line() {
+        use std::os::unix::process::CommandExt;
+        let folder = tempfile::tempdir().unwrap();
+        let sleeper = sleeper(folder.path());
+        let mut decoy = std::process::Command::new("sleep");
+        decoy.args(&sleeper.daemon.args);
+        if nix::unistd::geteuid().is_root() {
+            decoy.uid(65534);
+        }
+        // Between fork and exec a process has its parent's arguments; a spawned one is beyond that.
+        let mut decoy = decoy.spawn().unwrap();
+        let found = sleeper.running();
+        decoy.kill().unwrap();
+        decoy.wait().unwrap();
+        assert_eq!(found, None);
     }
 }

@@ -102,7 +102,7 @@ fn shows(folder: &Path, payload: &Payload) -> bool {
         }
     }
     let same = |(path, file): (&String, &FileContent)| {
-        std::fs::read(folder.join(path)).is_ok_and(|data| data == file.data)
+        node_sys::fs::holds(&folder.join(path), &file.data).unwrap_or(false)
     };
     found.iter().eq(payload.keys()) && payload.iter().all(same)
 }

@@ -23,8 +23,9 @@ pub(super) fn keep_running(
             args: agent_arguments(arguments, paths)?,
             env: Vec::new(),
             log: paths.in_agent("agent.log"),
+            pid_file: paths.in_agent("agent.pid"),
         },
-        pid_file: paths.in_agent("agent.pid"),
+        socket: None,
     };
     // The first failure is the user's to see; later ones go to the log.
     agent.ensure().context("starting the node agent")?;

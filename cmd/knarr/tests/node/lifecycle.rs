@@ -3,6 +3,7 @@
 use crate::support::cluster::Cluster;
 use crate::support::image::TOOLS;
 use crate::support::kubectl::Kubectl;
+use crate::support::processes;
 
 const STATUS: &str = "{.status.containerStatuses[0]";
 
@@ -15,7 +16,7 @@ fn process_with(story: &Kubectl, arguments: &[&str]) -> i32 {
     let wanted: String = arguments.iter().map(|word| format!("{word}\0")).collect();
     let mut found = Vec::new();
     story.until("a process", || {
-        found = node_sys::process::find(|line| line == wanted.as_bytes());
+        found = processes(|line| line == wanted.as_bytes());
         !found.is_empty()
     });
     assert_eq!(found.len(), 1, "processes with {arguments:?}");

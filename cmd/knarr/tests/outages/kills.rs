@@ -9,6 +9,7 @@ use nix::sys::signal::Signal;
 use node_sys::process::ProcessIdentity;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
+use std::path::PathBuf;
 
 /// A service of two, and a pod that asks it by name without pause and counts.
 const WORKLOAD: &str = "
@@ -249,9 +250,64 @@ pub(crate) fn a_killed_containerd_is_started_again(cluster: &Cluster) {
     running.end(Names::AllTheTime);
 }
 
+/// Bytes that a pipe holds before a writer waits.
+const PIPE_BYTES: usize = 64 << 10;
+
+/// Processes without rights whose command lines are containerd's, a shim's and the agent's, in a mount namespace that
+/// they made themselves.
+struct Decoys(Vec<std::process::Child>);
+
+impl Decoys {
+    fn start(cluster: &Cluster, agent: &ProcessIdentity) -> Self {
+        let directory = cluster.data_dir().join("agent/containerd");
+        let (config, socket) = (directory.join("config.toml"), directory.join("containerd.sock"));
+        let (config, socket) = (config.display().to_string(), socket.display().to_string());
+        let line = std::fs::read(format!("/proc/{}/cmdline", agent.pid)).expect("the agent runs");
+        let line = String::from_utf8(line).expect("a command line in UTF-8");
+        let words = line.split_terminator('\0').skip(1);
+        let lines = [
+            vec!["--config", config.as_str(), "--log-level", "warn"],
+            vec!["containerd-shim-runc-v2", "-address", socket.as_str()],
+            words.collect(),
+        ];
+        Self(lines.iter().map(|line| Self::one(line)).collect())
+    }
+
+    /// `echo` takes all words; it stays since nobody reads what it says.
+    fn one(words: &[&str]) -> std::process::Child {
+        use std::os::unix::process::CommandExt;
+        let (reader, mut writer) = std::io::pipe().expect("a pipe");
+        std::io::Write::write_all(&mut writer, &[0; PIPE_BYTES]).expect("room for what a pipe holds");
+        let mut decoy = std::process::Command::new("unshare");
+        let script = "exec 3<&0; exec /bin/echo \"$@\"";
+        decoy.args(["--user", "--map-root-user", "--mount", "sh", "-c", script, "echo"]);
+        let decoy = decoy.args(words).stdin(reader).stdout(writer).uid(65534).spawn();
+        decoy.expect("unshare is installed")
+    }
+
+    fn namespaces(&self) -> Vec<PathBuf> {
+        self.0.iter().map(|decoy| mount_namespace(decoy.id())).collect()
+    }
+}
+
+impl Drop for Decoys {
+    fn drop(&mut self) {
+        for decoy in &mut self.0 {
+            let _ = decoy.kill();
+            let _ = decoy.wait();
+        }
+    }
+}
+
+fn mount_namespace(pid: u32) -> PathBuf {
+    std::fs::read_link(format!("/proc/{pid}/ns/mnt")).expect("it runs")
+}
+
 pub(crate) fn all_killed_at_once_come_back(cluster: &Cluster) {
     let running = Running::start(cluster, "all-killed");
     let (agent, containerd) = (recorded(cluster, AGENT), recorded(cluster, CONTAINERD));
+    let decoys = Decoys::start(cluster, &agent);
+    let namespace = mount_namespace(containerd.pid);
     // The server first, or it would start the agent again.
     cluster.kill_server();
     assert!(agent.signal(Signal::SIGKILL) && containerd.signal(Signal::SIGKILL));
@@ -264,6 +320,11 @@ pub(crate) fn all_killed_at_once_come_back(cluster: &Cluster) {
         let (now, runtime) = (recorded(cluster, AGENT), recorded(cluster, CONTAINERD));
         now != agent && now.is_alive() && runtime != containerd && runtime.is_alive()
     });
+    for file in [AGENT, CONTAINERD] {
+        assert_eq!(mount_namespace(recorded(cluster, file).pid), namespace, "{file}");
+    }
+    assert!(!decoys.namespaces().contains(&namespace), "decoys have another");
+    drop(decoys);
     works(&running.story);
     running.end(Names::Again);
 }

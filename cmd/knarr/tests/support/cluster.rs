@@ -1,7 +1,7 @@
 //! A whole cluster for a test binary: `knarr server` with its agent and containerd, in a network of its own.
 
 use super::kubectl::{Kubectl, kubectl_or_skip, skipped};
-use super::{Host, image, server_command, spawn, wait_ready};
+use super::{Host, image, processes, server_command, spawn, wait_ready};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -137,7 +137,7 @@ fn start_server(dir: &Path, host: &Host) -> Child {
 /// Processes, mounts, namespaces and groups that still name the cluster.
 fn remains(dir: &Path, host: &Host) -> Vec<String> {
     let dir = dir.display().to_string();
-    let mut left: Vec<String> = node_sys::process::find(|line| String::from_utf8_lossy(line).contains(&dir))
+    let mut left: Vec<String> = processes(|line| String::from_utf8_lossy(line).contains(&dir))
         .into_iter()
         .map(|pid| format!("process {pid}"))
         .collect();

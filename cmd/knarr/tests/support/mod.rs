@@ -167,3 +167,13 @@ pub(crate) fn spawn(command: &mut Command, dir: &Path) -> Child {
         .spawn()
         .expect("the built binary starts")
 }
+
+/// The processes whose command line, words ended by zero bytes, fits.
+pub(crate) fn processes(fits: impl Fn(&[u8]) -> bool) -> Vec<u32> {
+    let entries = std::fs::read_dir("/proc").expect("a table of processes");
+    let pids = entries
+        .flatten()
+        .filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    pids.filter(|pid| fits(&std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default()))
+        .collect()
+}

@@ -7,6 +7,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 use kube::Client;
 use kube::api::{Api, Patch, PatchParams, PostParams};
 use machinery_runtime::Runtime;
+use sha2::{Digest, Sha256};
 use tokio::sync::mpsc;
 
 use crate::pods::ContainerKind;
@@ -16,6 +17,8 @@ use crate::pods::plan::container_named;
 const QUEUE_MAX: usize = 512;
 /// Notes whose count can still be raised.
 const REMEMBERED_MAX: usize = 1024;
+/// Of a longer message the beginning is sent: room for a probe's output and upstream's words around it.
+const MESSAGE_BYTES_MAX: usize = 12 << 10;
 const COMPONENT: &str = "kubelet";
 
 /// `Normal` or `Warning`.
@@ -27,7 +30,7 @@ pub enum EventKind {
     Warning,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone)]
 struct Note {
     namespace: String,
     object: Object,
@@ -36,7 +39,7 @@ struct Note {
     message: String,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone)]
 struct Object {
     kind: &'static str,
     namespace: Option<String>,
@@ -44,6 +47,30 @@ struct Object {
     uid: String,
     resource_version: Option<String>,
     field_path: Option<String>,
+}
+
+impl Note {
+    /// The same for a note that only raises the count of another: whatever the revision of its object.
+    fn digest(&self) -> [u8; 32] {
+        let object = &self.object;
+        let mut digest = Sha256::new();
+        let parts: [&str; 9] = [
+            &self.namespace,
+            object.kind,
+            object.namespace.as_deref().unwrap_or_default(),
+            &object.name,
+            &object.uid,
+            object.field_path.as_deref().unwrap_or_default(),
+            self.kind,
+            self.reason,
+            &self.message,
+        ];
+        for part in parts {
+            digest.update(part.len().to_le_bytes());
+            digest.update(part);
+        }
+        digest.finalize().into()
+    }
 }
 
 /// Takes notes. Cheap to clone; never waits.
@@ -120,12 +147,21 @@ impl EventRecorder {
             object,
             kind,
             reason,
-            message,
+            message: bounded(message),
         };
         if self.queue.try_send(note).is_err() {
             tracing::debug!(reason, "event dropped, the queue is full");
         }
     }
+}
+
+/// Containers and registries choose what errors say, and how long that is.
+fn bounded(mut message: String) -> String {
+    if message.len() > MESSAGE_BYTES_MAX {
+        message.truncate(message.floor_char_boundary(MESSAGE_BYTES_MAX));
+        message.shrink_to_fit();
+    }
+    message
 }
 
 fn pod_object(pod: &Pod, field_path: Option<String>) -> Object {
@@ -143,8 +179,8 @@ struct Sender {
     client: Client,
     runtime: Runtime,
     host: String,
-    /// Notes already there: the event's name and how often.
-    sent: HashMap<Note, (String, i32)>,
+    /// Events already there, by the digest of their note: name and count.
+    sent: HashMap<[u8; 32], (String, i32)>,
 }
 
 impl Sender {
@@ -158,13 +194,7 @@ impl Sender {
 
     async fn send(&mut self, note: &Note) -> Result<(), kube::Error> {
         let api: Api<Event> = Api::namespaced(self.client.clone(), &note.namespace);
-        let key = Note {
-            object: Object {
-                resource_version: None,
-                ..note.object.clone()
-            },
-            ..note.clone()
-        };
+        let key = note.digest();
         if let Some((name, count)) = self.sent.get_mut(&key) {
             *count += 1;
             let now = Time(self.runtime.now());
@@ -221,5 +251,42 @@ impl Sender {
             type_: Some(note.kind.into()),
             ..Event::default()
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn event_messages_are_bounded() {
+        assert_eq!(bounded("short".into()), "short");
+        let long = bounded("ä".repeat(MESSAGE_BYTES_MAX));
+        assert_eq!(long.len(), MESSAGE_BYTES_MAX);
+        assert_eq!(
+            bounded(format!("x{long}")).len(),
+            MESSAGE_BYTES_MAX - 1,
+            "cut between letters"
+        );
+    }
+
+    #[test]
+    fn event_of_the_same_note_raises_the_count_whatever_the_revision() {
+        let pod = |revision: &str| {
+            let mut pod = Pod::default();
+            pod.metadata.name = Some("p".into());
+            pod.metadata.resource_version = Some(revision.into());
+            pod_object(&pod, None)
+        };
+        let note = |object: Object, message: &str| Note {
+            namespace: "n".into(),
+            object,
+            kind: "Normal",
+            reason: "R",
+            message: message.into(),
+        };
+        let digest = note(pod("1"), "m").digest();
+        assert_eq!(note(pod("2"), "m").digest(), digest);
+        assert_ne!(note(pod("1"), "other").digest(), digest);
     }
 }

@@ -20,7 +20,12 @@ pub struct ContainerdConfig {
 impl ContainerdConfig {
     /// Its socket.
     pub fn socket(&self) -> PathBuf {
-        self.directory.join("containerd.sock")
+        Self::socket_in(&self.directory)
+    }
+
+    /// The socket, below such a directory.
+    pub fn socket_in(directory: &Path) -> PathBuf {
+        directory.join("containerd.sock")
     }
 
     /// The file, below such a directory.

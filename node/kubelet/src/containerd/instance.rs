@@ -5,9 +5,8 @@ use std::time::Duration;
 
 use machinery_runtime::Runtime;
 use node_cri::{CriClient, v1};
-use node_sys::exec::Daemon;
-use node_sys::process;
-use node_sys::supervise::{SuperviseError, Supervised};
+use node_sys::exec::{Daemon, ExecError};
+use node_sys::supervise::Supervised;
 
 use super::config::ContainerdConfig;
 
@@ -29,7 +28,7 @@ pub enum ContainerdError {
     },
     /// It does not run.
     #[error("starting containerd")]
-    Start(#[from] SuperviseError),
+    Start(#[from] ExecError),
     /// It does not answer.
     #[error("containerd does not answer on {}; its log is {}", socket.display(), log.display())]
     Silent {
@@ -61,31 +60,17 @@ fn supervised(directory: &Path) -> Supervised {
             ],
             env: Vec::new(),
             log: directory.join("containerd.log"),
+            pid_file: directory.join("containerd.pid"),
         },
-        pid_file: directory.join("containerd.pid"),
+        socket: Some(ContainerdConfig::socket_in(directory)),
     }
 }
 
-/// A process in the mount namespace that our containers live in: containerd, or one of its shims.
-fn namespace_holder(directory: &Path) -> Option<u32> {
-    if let Some(found) = supervised(directory).running() {
-        return Some(found.pid);
-    }
-    let socket = directory.join("containerd.sock").display().to_string();
-    let shims = process::find(|line| {
-        let line = String::from_utf8_lossy(line);
-        line.contains("containerd-shim") && line.contains(&socket)
-    });
-    shims.into_iter().next()
-}
-
-/// Enters the mount namespace of what an earlier agent left running, or makes one. Must be called
-/// before any thread is started.
+/// Enters the mount namespace that the containers live in: the one an earlier agent has kept, or a new one. Must be
+/// called before any thread is started.
 pub fn join_namespace(directory: &Path) -> std::io::Result<()> {
-    match namespace_holder(directory) {
-        Some(pid) => node_sys::mount::join_mount_namespace(pid),
-        None => node_sys::mount::enter_own_mount_namespace(),
-    }
+    let holder = supervised(directory).running().map(|found| found.pid);
+    node_sys::mount_namespace::enter(&directory.join("namespace"), holder)
 }
 
 impl Containerd {

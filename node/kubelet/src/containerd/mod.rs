@@ -2,8 +2,8 @@
 //!
 //! It lives in the agent's mount namespace and in a session of its own; it and its containers outlive
 //! the agent, and the next agent joins their namespace ([`instance::join_namespace`]) before anything
-//! else. If containerd has died meanwhile, its shims still hold the namespace, and a new containerd
-//! finds its containers through them.
+//! else. A file keeps the namespace even if every process in it has died; a new containerd finds its
+//! containers through their shims.
 
 pub mod config;
 pub mod instance;

@@ -62,8 +62,9 @@ pub fn write_hosts(
     };
     let text = super::dns::hosts_file(pod, ips, &config.cluster_domain, &node_hosts);
     let path = pod_folder(config, uid(pod)).join("etc-hosts");
-    // A container that runs already has this very file mounted: it must not be replaced by another.
-    if std::fs::read_to_string(&path).ok().as_deref() != Some(text.as_str()) {
+    // A container that runs already has this very file mounted, and may have written it: it must not be replaced by
+    // another, and its length is the container's to choose.
+    if !node_sys::fs::holds(&path, text.as_bytes()).unwrap_or(false) {
         std::fs::write(&path, text)?;
         node_sys::fs::set_mode(&path, 0o644)?;
     }
@@ -101,10 +102,7 @@ pub fn termination_message(path: &str, log: Option<&str>) -> Option<String> {
 }
 
 fn read_head(path: &Path) -> std::io::Result<String> {
-    let mut bytes = Vec::new();
-    std::fs::File::open(path)?
-        .take(MESSAGE_BYTES_MAX)
-        .read_to_end(&mut bytes)?;
+    let bytes = node_sys::fs::read_head(path, MESSAGE_BYTES_MAX)?;
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
@@ -112,9 +110,10 @@ fn read_tail(path: &Path) -> std::io::Result<String> {
     let mut file = std::fs::File::open(path)?;
     let length = file.metadata()?.len();
     // A line of the log carries some forty bytes beside its text.
-    file.seek(SeekFrom::Start(length.saturating_sub(MESSAGE_LOG_BYTES_MAX * 4)))?;
+    let wanted = MESSAGE_LOG_BYTES_MAX * 4;
+    file.seek(SeekFrom::Start(length.saturating_sub(wanted)))?;
     let mut bytes = Vec::new();
-    file.read_to_end(&mut bytes)?;
+    file.take(wanted).read_to_end(&mut bytes)?;
     let lines: Vec<&[u8]> = bytes.split(|byte| *byte == b'\n').collect();
     let wanted = lines.iter().filter_map(|line| crate::logs::line::parse(line));
     let mut texts: Vec<String> = wanted.map(|line| line.text_with_end()).collect();
@@ -127,4 +126,33 @@ fn read_tail(path: &Path) -> std::io::Result<String> {
         .find(|at| text.is_char_boundary(*at))
         .unwrap_or(text.len());
     Ok(text[from..].to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hosts_file_that_a_container_has_grown_is_not_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let config = KubeletConfig::for_data_dir(folder.path().to_owned());
+        let mut pod = Pod::default();
+        pod.metadata.uid = Some("u".into());
+        pod.metadata.name = Some("p".into());
+        pod.spec = Some(k8s_openapi::api::core::v1::PodSpec::default());
+        std::fs::create_dir_all(pod_folder(&config, "u")).unwrap();
+        let write = || write_hosts(&config, &pod, &Container::default(), &["10.0.0.1".into()]);
+        let path = write().unwrap().expect("it has one");
+        let text = std::fs::read(&path).unwrap();
+        // More than this machine has memory for: reading it could not succeed.
+        let huge = 1 << 42;
+        std::fs::File::options()
+            .write(true)
+            .open(&path)
+            .unwrap()
+            .set_len(huge)
+            .unwrap();
+        write().unwrap();
+        assert_eq!(std::fs::read(&path).unwrap(), text, "written anew");
+    }
 }

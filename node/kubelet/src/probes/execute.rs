@@ -12,6 +12,9 @@ use super::http::{HttpRequest, get};
 use super::{grpc, port_number};
 use crate::pods::plan::go_duration;
 
+/// Upstream keeps this much of what a command prints.
+const OUTPUT_BYTES_MAX: usize = 10 << 10;
+
 /// What a probe is asked about.
 #[derive(Debug, Clone)]
 pub struct Target {
@@ -72,10 +75,17 @@ async fn ask_exec(
     let seconds = i64::try_from(timeout.as_secs()).unwrap_or(1);
     match cri.exec_sync(&target.id, command, seconds).await {
         Ok(answer) if answer.exit_code == 0 => Ok(()),
-        Ok(answer) => Err(String::from_utf8_lossy(&[answer.stdout, answer.stderr].concat()).into_owned()),
+        Ok(answer) => Err(output(&answer.stdout, &answer.stderr)),
         Err(error) if error.is_timeout() => Err(format!("command timed out: {}", error.message())),
         Err(error) => Err(format!("command error: {}", error.message())),
     }
+}
+
+/// The beginning of what a command printed.
+fn output(stdout: &[u8], stderr: &[u8]) -> String {
+    let both = stdout.iter().chain(stderr).take(OUTPUT_BYTES_MAX);
+    let kept: Vec<u8> = both.copied().collect();
+    String::from_utf8_lossy(&kept).into_owned()
 }
 
 async fn ask_network(probe: &Probe, target: &Target, timeout: Duration) -> Result<Option<String>, String> {
@@ -144,4 +154,20 @@ fn http_request(probe: &Probe, target: &Target) -> Option<Result<HttpRequest, St
             .collect(),
         user_agent: "kube-probe/1.37".into(),
     }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn probe_output_is_cut_where_upstream_cuts_it() {
+        assert_eq!(output(b"out ", b"and err"), "out and err");
+        let megabytes = vec![b'x'; 16 << 20];
+        assert_eq!(output(&megabytes, &megabytes).len(), OUTPUT_BYTES_MAX);
+        assert_eq!(
+            output(&megabytes[..OUTPUT_BYTES_MAX - 1], b"yz").chars().last(),
+            Some('y')
+        );
+    }
 }

@@ -1,0 +1,127 @@
+//! The containers' mount namespace, made and entered from a thread that plays the machine: `/` is shared, as under
+//! systemd.
+
+#![allow(clippy::unwrap_used, reason = "a test")]
+
+use std::fs::File;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+use nix::mount::{MsFlags, mount};
+use nix::sched::{CloneFlags, setns, unshare};
+use node_sys::mount_namespace::enter;
+
+const OWN: &str = "/proc/thread-self/ns/mnt";
+
+/// Runs a closure in a mount namespace that stands for the machine's.
+fn on_a_machine(work: impl FnOnce(&File, &Path) + Send) {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().canonicalize().unwrap();
+    std::thread::scope(|scope| {
+        let machine = || {
+            unshare(CloneFlags::CLONE_NEWNS).unwrap();
+            for flags in [MsFlags::MS_PRIVATE, MsFlags::MS_SHARED] {
+                mount(
+                    None::<&str>,
+                    "/",
+                    None::<&str>,
+                    MsFlags::MS_REC | flags,
+                    None::<&str>,
+                )
+                .unwrap();
+            }
+            work(&File::open(OWN).unwrap(), &path);
+        };
+        scope.spawn(machine).join().unwrap();
+    });
+}
+
+fn tmpfs(at: &Path) {
+    std::fs::create_dir_all(at).unwrap();
+    mount(Some("tmpfs"), at, Some("tmpfs"), MsFlags::empty(), None::<&str>).unwrap();
+    std::fs::write(at.join("here"), "").unwrap();
+}
+
+fn go_to(namespace: &File) {
+    setns(namespace, CloneFlags::CLONE_NEWNS).unwrap();
+}
+
+fn inode() -> u64 {
+    std::fs::metadata(OWN).unwrap().ino()
+}
+
+#[test]
+#[ignore = "needs root: makes mount namespaces"]
+fn mount_namespace_is_kept_without_a_process_in_it() {
+    on_a_machine(|machine, folder| {
+        let keeper = folder.join("keeper");
+        enter(&keeper, None).unwrap();
+        let first = inode();
+        assert_ne!(first, machine.metadata().unwrap().ino());
+        tmpfs(&folder.join("volume"));
+        go_to(machine);
+        assert!(
+            !folder.join("volume/here").try_exists().unwrap(),
+            "what is mounted inside stays inside"
+        );
+        enter(&keeper, Some(std::process::id())).unwrap();
+        assert_eq!(inode(), first, "entered again, whichever process is named");
+        assert!(
+            folder.join("volume/here").try_exists().unwrap(),
+            "its mounts have stayed"
+        );
+    });
+}
+
+#[test]
+#[ignore = "needs root: makes mount namespaces"]
+fn mount_namespace_of_a_process_is_kept_from_then_on() {
+    on_a_machine(|machine, folder| {
+        let mut holder = sleeper_in_a_namespace_of_its_own();
+        let wanted = std::fs::metadata(format!("/proc/{}/ns/mnt", holder.id()))
+            .unwrap()
+            .ino();
+        enter(&folder.join("keeper"), Some(holder.id())).unwrap();
+        holder.kill().unwrap();
+        holder.wait().unwrap();
+        go_to(machine);
+        enter(&folder.join("keeper"), None).unwrap();
+        assert_eq!(inode(), wanted);
+    });
+}
+
+#[test]
+#[ignore = "needs root: makes mount namespaces"]
+fn mount_namespace_sees_what_the_machine_mounts_later() {
+    on_a_machine(|machine, folder| {
+        let keeper = folder.join("keeper");
+        enter(&keeper, None).unwrap();
+        go_to(machine);
+        tmpfs(&folder.join("disk"));
+        enter(&keeper, None).unwrap();
+        assert!(folder.join("disk/here").try_exists().unwrap());
+        go_to(machine);
+        nix::mount::umount(&folder.join("disk")).unwrap();
+        enter(&keeper, None).unwrap();
+        assert!(
+            !folder.join("disk/here").try_exists().unwrap(),
+            "what the machine unmounts is not held"
+        );
+    });
+}
+
+#[expect(
+    clippy::disallowed_methods,
+    reason = "a process that stands for an earlier containerd"
+)]
+fn sleeper_in_a_namespace_of_its_own() -> std::process::Child {
+    let mut command = std::process::Command::new("unshare");
+    let mut child = command
+        .args(["-m", "sh", "-c", "echo in; exec sleep 1000"])
+        .stdout(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut said = [0; 2];
+    std::io::Read::read_exact(child.stdout.as_mut().unwrap(), &mut said).unwrap();
+    child
+}
