@@ -92,3 +92,9 @@ pub(crate) fn block_on<T>(future: impl Future<Output = T>) -> T {
         std::task::Poll::Pending => panic!("nothing here waits"),
     }
 }
+
+/// Cases of a table kept as YAML.
+pub(crate) fn yaml<T: serde::de::DeserializeOwned>(text: &str) -> T {
+    let json = machinery_schema::yaml_to_json(text.as_bytes()).unwrap();
+    serde_json::from_str(&json).unwrap()
+}

@@ -6,8 +6,8 @@ use apiserver_admission::{
     AdmissionChain as Plugins, AdmissionError, Operation as PluginOperation, Request, plugins,
 };
 use apiserver_auth::authz::AuthorizerChain;
-use apiserver_auth::authz::rbac::escalation::{GrantCheck, GrantTarget, may_bind, may_hold_role};
-use apiserver_auth::authz::rbac::{PolicyRule, RbacAuthorizer, RoleRef};
+use apiserver_auth::authz::rbac::RbacAuthorizer;
+use apiserver_auth::authz::rbac::escalation::{self, GrantChange, GrantCheck, GrantTarget};
 use apiserver_registry::error::Cause;
 use apiserver_registry::{Admission, Attributes, Operation, RegistryError, RequestContext};
 use async_trait::async_trait;
@@ -49,43 +49,14 @@ impl AdmissionChain {
         object: &Tree,
         old: Option<&Tree>,
     ) -> Result<(), RegistryError> {
-        let resource = attributes.resource.resource.as_str();
-        let same = |member: &str| {
-            let json = |tree: &Tree| tree.get(member).map(|value| value.to_json());
-            old.is_some_and(|old| json(old) == json(object))
+        let target = GrantTarget {
+            resource: &attributes.resource.resource,
+            namespace: &attributes.namespace,
+            // As in the request's address: a create has no name there.
+            name: old.map_or("", |_| attributes.name.as_str()),
         };
-        let check = if resource.ends_with("bindings") {
-            if same("roleRef") && same("subjects") {
-                return Ok(());
-            }
-            let role = RoleRef {
-                kind: object.str_at(&["roleRef", "kind"]).to_owned(),
-                name: object.str_at(&["roleRef", "name"]).to_owned(),
-            };
-            may_bind(
-                &self.rbac,
-                &self.authorizers,
-                &ctx.user,
-                &attributes.namespace,
-                &role,
-            )
-            .await
-        } else {
-            if same("rules") && same("aggregationRule") {
-                return Ok(());
-            }
-            let rules: Vec<PolicyRule> = object
-                .get("rules")
-                .and_then(|rules| serde_json::from_str(&rules.to_json()).ok())
-                .unwrap_or_default();
-            let name = object.str_at(&["metadata", "name"]);
-            let target = GrantTarget {
-                resource,
-                namespace: &attributes.namespace,
-                name,
-            };
-            may_hold_role(&self.rbac, &self.authorizers, &ctx.user, target, &rules).await
-        };
+        let change = GrantChange { old, new: object };
+        let check = escalation::check(&self.rbac, &self.authorizers, &ctx.user, target, change).await;
         match check.map_err(|error| RegistryError::Internal(error.to_string()))? {
             GrantCheck::Allowed => Ok(()),
             GrantCheck::Refused(why) => {

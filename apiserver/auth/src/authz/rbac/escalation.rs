@@ -1,4 +1,7 @@
 //! Nobody grants what they do not hold (upstream's `policybased` stores).
+//!
+//! [`check_role`] and [`check_binding`] decide, from the change and the rules its author holds; [`check`] asks them with
+//! what the authorizers and the roles of the moment say.
 
 use super::rules::{PolicyRule, uncovered};
 use super::{RbacAuthorizer, RoleRef};
@@ -6,8 +9,18 @@ use crate::authz::attributes::{ResourceTarget, Target};
 use crate::authz::{Attributes, AuthorizerChain};
 use machinery_meta::UserInfo;
 use machinery_meta::reader::ReadError;
+use machinery_schema::{Kind, Ref, Tree};
 
 const GROUP: &str = "rbac.authorization.k8s.io";
+
+/// Members of the metadata that garbage collection and the server itself write; a change of these alone grants nothing.
+const GARBAGE_COLLECTION_FIELDS: [&str; 5] = [
+    "ownerReferences",
+    "finalizers",
+    "selfLink",
+    "managedFields",
+    "resourceVersion",
+];
 
 /// Whether a role or binding may be written as it is.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -25,49 +38,184 @@ pub struct GrantTarget<'a> {
     /// `roles`, `clusterroles`, `rolebindings`, `clusterrolebindings`.
     pub resource: &'a str,
     pub namespace: &'a str,
+    /// The name in the request's address: empty on create.
     pub name: &'a str,
 }
 
-/// May `user` write a role with these rules?
-pub async fn may_hold_role(
+/// A role or binding as stored (absent on create) and as it is about to be stored.
+#[derive(Debug, Clone, Copy)]
+pub struct GrantChange<'a> {
+    pub old: Option<&'a Tree>,
+    pub new: &'a Tree,
+}
+
+/// Why a change grants more than its author holds.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Escalation {
+    /// Rules the author lacks.
+    Missing(Vec<PolicyRule>),
+    /// An aggregation rule may gather anything, and its author does not hold everything.
+    Aggregates,
+    /// Rules that cannot be read may grant anything.
+    Unreadable(String),
+}
+
+impl GrantChange<'_> {
+    /// Whether nothing changes but what garbage collection needs to delete the object some day.
+    pub fn is_only_garbage_collection(&self) -> bool {
+        self.old.is_some_and(|old| compared(old) == compared(self.new))
+    }
+}
+
+/// The object without the members that do not count; empty members are as good as absent ones.
+fn compared(object: &Tree) -> Tree {
+    let mut object = object.clone();
+    for member in GARBAGE_COLLECTION_FIELDS {
+        object.remove(&["metadata", member]);
+    }
+    for path in [
+        &["metadata", "labels"][..],
+        &["metadata", "annotations"],
+        &["rules"],
+        &["subjects"],
+        &["aggregationRule"],
+    ] {
+        if object.at(path).is_some_and(is_nothing) {
+            object.remove(path);
+        }
+    }
+    object
+}
+
+fn is_nothing(value: Ref<'_>) -> bool {
+    match value.kind() {
+        Kind::Null => true,
+        Kind::List | Kind::Map => value.is_empty(),
+        _ => false,
+    }
+}
+
+/// May this role be written by one who holds these rules?
+pub fn check_role(change: GrantChange<'_>, held: &[PolicyRule]) -> Result<(), Escalation> {
+    if change.is_only_garbage_collection() {
+        return Ok(());
+    }
+    let rules = rules_of(change.new).map_err(|error| Escalation::Unreadable(error.to_string()))?;
+    covered(held, &rules)?;
+    let aggregates = has_aggregation_rule(change.new) || change.old.is_some_and(has_aggregation_rule);
+    if aggregates && !uncovered(held, &full_authority()).is_empty() {
+        return Err(Escalation::Aggregates);
+    }
+    Ok(())
+}
+
+/// May this binding of a role with the rules `granted` be written by one who holds the rules `held`?
+pub fn check_binding(
+    change: GrantChange<'_>,
+    granted: &[PolicyRule],
+    held: &[PolicyRule],
+) -> Result<(), Escalation> {
+    if change.is_only_garbage_collection() {
+        return Ok(());
+    }
+    covered(held, granted)
+}
+
+fn covered(held: &[PolicyRule], granted: &[PolicyRule]) -> Result<(), Escalation> {
+    let missing = uncovered(held, granted);
+    if missing.is_empty() {
+        Ok(())
+    } else {
+        Err(Escalation::Missing(missing))
+    }
+}
+
+/// `*` on `*.*` and on every path.
+fn full_authority() -> [PolicyRule; 2] {
+    let all = || vec!["*".to_owned()];
+    let resources = PolicyRule {
+        verbs: all(),
+        api_groups: all(),
+        resources: all(),
+        ..PolicyRule::default()
+    };
+    let paths = PolicyRule {
+        verbs: all(),
+        non_resource_urls: all(),
+        ..PolicyRule::default()
+    };
+    [resources, paths]
+}
+
+fn rules_of(role: &Tree) -> Result<Vec<PolicyRule>, serde_json::Error> {
+    match role.get("rules") {
+        Some(rules) if !rules.is_null() => serde_json::from_str(&rules.to_json()),
+        _ => Ok(Vec::new()),
+    }
+}
+
+/// Whether the role gathers others; a selector list of an unknown form counts as one that does.
+fn has_aggregation_rule(role: &Tree) -> bool {
+    role.at(&["aggregationRule", "clusterRoleSelectors"])
+        .is_some_and(|selectors| !is_nothing(selectors))
+}
+
+/// May `user` make this change?
+pub async fn check(
     rbac: &RbacAuthorizer,
     chain: &AuthorizerChain,
     user: &UserInfo,
     target: GrantTarget<'_>,
-    rules: &[PolicyRule],
+    change: GrantChange<'_>,
 ) -> Result<GrantCheck, ReadError> {
-    if user.in_group(UserInfo::MASTERS) || may(chain, user, "escalate", target).await {
+    if user.in_group(UserInfo::MASTERS) || change.is_only_garbage_collection() {
         return Ok(GrantCheck::Allowed);
     }
-    confirm(rbac, user, target.namespace, rules).await
+    let checked = if target.resource.ends_with("bindings") {
+        let role = role_ref(change.new);
+        if may_bind(chain, user, target.namespace, &role).await {
+            return Ok(GrantCheck::Allowed);
+        }
+        let index = rbac.index().await?;
+        let Some(granted) = index.rules(&role, target.namespace) else {
+            return Ok(GrantCheck::RoleMissing(role));
+        };
+        check_binding(
+            change,
+            granted,
+            &rbac.effective_rules(user, target.namespace).await?,
+        )
+    } else {
+        if may(chain, user, "escalate", target).await {
+            return Ok(GrantCheck::Allowed);
+        }
+        check_role(change, &rbac.effective_rules(user, target.namespace).await?)
+    };
+    Ok(match checked {
+        Ok(()) => GrantCheck::Allowed,
+        Err(escalation) => GrantCheck::Refused(escalation.explain(user)),
+    })
 }
 
-/// May `user` bind this role?
-pub async fn may_bind(
-    rbac: &RbacAuthorizer,
-    chain: &AuthorizerChain,
-    user: &UserInfo,
-    namespace: &str,
-    role: &RoleRef,
-) -> Result<GrantCheck, ReadError> {
-    let resource = if role.kind == "ClusterRole" {
-        "clusterroles"
-    } else {
-        "roles"
+fn role_ref(binding: &Tree) -> RoleRef {
+    RoleRef {
+        kind: binding.str_at(&["roleRef", "kind"]).to_owned(),
+        name: binding.str_at(&["roleRef", "name"]).to_owned(),
+    }
+}
+
+async fn may_bind(chain: &AuthorizerChain, user: &UserInfo, namespace: &str, role: &RoleRef) -> bool {
+    let resource = match role.kind.as_str() {
+        "ClusterRole" => "clusterroles",
+        "Role" => "roles",
+        _ => return false,
     };
     let target = GrantTarget {
         resource,
         namespace,
         name: &role.name,
     };
-    if user.in_group(UserInfo::MASTERS) || may(chain, user, "bind", target).await {
-        return Ok(GrantCheck::Allowed);
-    }
-    let index = rbac.index().await?;
-    match index.rules(role, namespace) {
-        None => Ok(GrantCheck::RoleMissing(role.clone())),
-        Some(rules) => confirm(rbac, user, namespace, rules).await,
-    }
+    may(chain, user, "bind", target).await
 }
 
 async fn may(chain: &AuthorizerChain, user: &UserInfo, verb: &str, target: GrantTarget<'_>) -> bool {
@@ -89,25 +237,24 @@ async fn may(chain: &AuthorizerChain, user: &UserInfo, verb: &str, target: Grant
         .is_allowed()
 }
 
-async fn confirm(
-    rbac: &RbacAuthorizer,
-    user: &UserInfo,
-    namespace: &str,
-    rules: &[PolicyRule],
-) -> Result<GrantCheck, ReadError> {
-    let held = rbac.effective_rules(user, namespace).await?;
-    let missing = uncovered(&held, rules);
-    if missing.is_empty() {
-        return Ok(GrantCheck::Allowed);
+impl Escalation {
+    /// The words behind `… is forbidden: `.
+    fn explain(&self, user: &UserInfo) -> String {
+        match self {
+            Self::Missing(missing) => {
+                let mut shown: Vec<String> = missing.iter().map(compact).collect();
+                shown.sort_unstable();
+                format!(
+                    "user {:?} (groups={}) is attempting to grant RBAC permissions not currently held:\n{}",
+                    user.name,
+                    quoted(&user.groups),
+                    shown.join("\n")
+                )
+            }
+            Self::Aggregates => "must have cluster-admin privileges to use the aggregationRule".to_owned(),
+            Self::Unreadable(why) => format!("its rules cannot be read: {why}"),
+        }
     }
-    let mut shown: Vec<String> = missing.iter().map(compact).collect();
-    shown.sort_unstable();
-    Ok(GrantCheck::Refused(format!(
-        "user {:?} (groups={}) is attempting to grant RBAC permissions not currently held:\n{}",
-        user.name,
-        quoted(&user.groups),
-        shown.join("\n")
-    )))
 }
 
 fn quoted(list: &[String]) -> String {

@@ -130,11 +130,7 @@ fn matches_name(own: &str, resource: &str, subresource: &str) -> bool {
 }
 
 fn matches_path(own: &str, path: &str) -> bool {
-    own == ALL
-        || own == path
-        || own
-            .strip_suffix('*')
-            .is_some_and(|prefix| path.starts_with(prefix))
+    own == path || (own.ends_with(ALL) && path.starts_with(own.trim_end_matches('*')))
 }
 
 /// The simple rules of `asked` that nothing in `held` covers.
@@ -284,22 +280,35 @@ mod tests {
         }
     }
 
+    #[derive(Deserialize)]
+    struct Coverage {
+        name: String,
+        held: Vec<PolicyRule>,
+        asked: Vec<PolicyRule>,
+        #[serde(default)]
+        missing: Vec<PolicyRule>,
+    }
+
     #[test]
-    fn what_is_not_held_is_named() {
-        let held = [rule("get list", "''", "pods", ""), rule("*", "apps", "*", "")];
-        assert!(
-            uncovered(
-                &held,
-                &[
-                    rule("get", "''", "pods", "a"),
-                    rule("patch", "apps", "deployments/scale", "")
-                ]
-            )
-            .is_empty()
-        );
-        assert_eq!(
-            uncovered(&held, &[rule("get watch", "''", "pods", "")]),
-            [rule("watch", "''", "pods", "")]
-        );
+    fn coverage_is_upstreams() {
+        let table: Vec<Coverage> = crate::testing::yaml(include_str!("../../../testdata/rbac/covers.yaml"));
+        for case in table {
+            assert_eq!(uncovered(&case.held, &case.asked), case.missing, "{}", case.name);
+        }
+    }
+
+    #[derive(Deserialize)]
+    struct PathCase {
+        own: String,
+        asked: String,
+        covers: bool,
+    }
+
+    #[test]
+    fn path_coverage_is_upstreams() {
+        let table: Vec<PathCase> = crate::testing::yaml(include_str!("../../../testdata/rbac/paths.yaml"));
+        for PathCase { own, asked, covers } in table {
+            assert_eq!(matches_path(&own, &asked), covers, "{own} {asked}");
+        }
     }
 }

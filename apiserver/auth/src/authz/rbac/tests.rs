@@ -2,6 +2,9 @@ use super::*;
 use crate::authz::attributes::ResourceTarget;
 use crate::authz::{AuthorizerChain, Target, masters::Masters};
 use crate::testing::Objects;
+use machinery_schema::Tree;
+use serde::Deserialize;
+use std::collections::BTreeMap;
 
 fn reader() -> Arc<Objects> {
     let objects = Objects::default();
@@ -87,43 +90,111 @@ fn a_change_counts_at_once() {
     assert!(ask(&rbac, &dev, "delete", "a").is_allowed());
 }
 
+#[derive(Deserialize)]
+struct GrantCases {
+    roles: BTreeMap<String, serde_json::Value>,
+    bindings: BTreeMap<String, String>,
+    cases: Vec<GrantCase>,
+}
+
+#[derive(Deserialize)]
+struct GrantCase {
+    name: String,
+    user: Author,
+    #[serde(default = "cluster_roles")]
+    resource: String,
+    #[serde(default)]
+    namespace: String,
+    #[serde(default)]
+    at: String,
+    old: Option<serde_json::Value>,
+    new: serde_json::Value,
+    #[serde(default)]
+    why: String,
+}
+
+#[derive(Deserialize)]
+struct Author {
+    name: String,
+    #[serde(default)]
+    groups: Vec<String>,
+}
+
+fn cluster_roles() -> String {
+    "clusterroles".to_owned()
+}
+
+impl GrantCase {
+    fn run(&self, rbac: &RbacAuthorizer, chain: &AuthorizerChain) -> String {
+        let tree = |value: &serde_json::Value| Tree::from_json(&value.to_string()).unwrap();
+        let (old, new) = (self.old.as_ref().map(tree), tree(&self.new));
+        let change = escalation::GrantChange {
+            old: old.as_ref(),
+            new: &new,
+        };
+        let target = escalation::GrantTarget {
+            resource: &self.resource,
+            namespace: &self.namespace,
+            name: &self.at,
+        };
+        let user = UserInfo::named(&self.user.name, self.user.groups.iter().map(String::as_str));
+        let check = escalation::check(rbac, chain, &user, target, change);
+        match crate::testing::block_on(check).unwrap() {
+            escalation::GrantCheck::Allowed => String::new(),
+            escalation::GrantCheck::Refused(why) => why,
+            escalation::GrantCheck::RoleMissing(role) => format!("{} {:?} not found", role.kind, role.name),
+        }
+    }
+}
+
 #[test]
-fn nobody_grants_what_they_do_not_hold() {
-    let rbac = Arc::new(RbacAuthorizer::new(reader()));
+fn escalation_is_refused_as_upstream() {
+    let table: GrantCases = crate::testing::yaml(include_str!("../../../testdata/rbac/escalation.yaml"));
+    let objects = Objects::default();
+    let group = "rbac.authorization.k8s.io";
+    for (name, rules) in &table.roles {
+        let role = serde_json::json!({ "rules": rules });
+        objects.put(group, "clusterroles", "", name, &role.to_string());
+    }
+    for (user, role) in &table.bindings {
+        let binding = serde_json::json!({"roleRef": {"kind": "ClusterRole", "name": role},
+            "subjects": [{"kind": "User", "name": user}]});
+        objects.put(group, "clusterrolebindings", "", user, &binding.to_string());
+    }
+    let rbac = Arc::new(RbacAuthorizer::new(Arc::new(objects)));
     let chain = AuthorizerChain::new(vec![Arc::new(Masters), Arc::clone(&rbac) as Arc<dyn Authorizer>]);
-    let rule = |verb: &str| PolicyRule {
-        verbs: vec![verb.to_owned()],
-        api_groups: vec![String::new()],
-        resources: vec!["pods".to_owned()],
+    for case in &table.cases {
+        assert_eq!(case.run(&rbac, &chain), case.why, "{}", case.name);
+    }
+}
+
+#[test]
+fn escalation_by_aggregation_needs_resources_and_paths() {
+    let aggregated = Tree::from_json(r#"{"aggregationRule":{"clusterRoleSelectors":[{}]}}"#).unwrap();
+    let change = escalation::GrantChange {
+        old: None,
+        new: &aggregated,
+    };
+    let all = || vec!["*".to_owned()];
+    let resources = PolicyRule {
+        verbs: all(),
+        api_groups: all(),
+        resources: all(),
         ..PolicyRule::default()
     };
-    let check = |user: &UserInfo, verb: &str| {
-        let target = escalation::GrantTarget {
-            resource: "roles",
-            namespace: "a",
-            name: "new",
-        };
-        crate::testing::block_on(escalation::may_hold_role(
-            &rbac,
-            &chain,
-            user,
-            target,
-            &[rule(verb)],
-        ))
-        .unwrap()
+    let paths = PolicyRule {
+        verbs: all(),
+        non_resource_urls: all(),
+        ..PolicyRule::default()
     };
-    let dev = UserInfo::named("jane", ["dev"]);
-    assert_eq!(check(&dev, "get"), escalation::GrantCheck::Allowed);
+    let refused = Err(escalation::Escalation::Aggregates);
     assert_eq!(
-        check(&UserInfo::named("root", [UserInfo::MASTERS]), "delete"),
-        escalation::GrantCheck::Allowed
+        escalation::check_role(change, std::slice::from_ref(&resources)),
+        refused
     );
-    let escalation::GrantCheck::Refused(why) = check(&dev, "delete") else {
-        panic!("she may not")
-    };
     assert_eq!(
-        why,
-        "user \"jane\" (groups=[\"dev\"]) is attempting to grant RBAC permissions not currently held:\n\
-         {APIGroups:[\"\"], Resources:[\"pods\"], Verbs:[\"delete\"]}"
+        escalation::check_role(change, std::slice::from_ref(&paths)),
+        refused
     );
+    assert_eq!(escalation::check_role(change, &[resources, paths]), Ok(()));
 }
