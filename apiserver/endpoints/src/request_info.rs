@@ -1,6 +1,9 @@
 //! What a request asks for, read from its method and address alone (upstream's `RequestInfoResolver`).
 
+use apiserver_registry::Scope;
+use apiserver_registry::strategy::path_segment_problems;
 use http::Method;
+use machinery_meta::field_selector::FieldSelector;
 use std::fmt;
 
 /// The verbs of the API, as authorization and audit name them; non-resource requests use the lower-case method.
@@ -13,7 +16,10 @@ pub struct RequestInfo {
     pub api_prefix: String,
     pub api_group: String,
     pub api_version: String,
+    /// The namespace that authorization and audit read: that of the scope, and for a namespace itself its own name.
     pub namespace: String,
+    /// Where the request acts: what storage reads.
+    pub scope: Scope,
     pub resource: String,
     pub subresource: String,
     pub name: String,
@@ -108,6 +114,7 @@ impl RequestInfo {
         if rest[0] == "namespaces" && rest.len() > 1 {
             self.namespace.clone_from(&rest[1]);
             if rest.len() > 2 && !NAMESPACE_SUBRESOURCES.contains(&rest[2].as_str()) {
+                self.scope = Scope::of(&rest[1]);
                 rest = &rest[2..];
             }
         }
@@ -153,14 +160,13 @@ impl fmt::Display for RequestInfo {
     }
 }
 
-/// The name in a field selector that asks for exactly one (`metadata.name=x`), when it could be a path segment.
+/// The name in a field selector that asks for exactly one (`metadata.name=x`), when it could be a path segment. The
+/// selector is parsed as the store parses it, so that both see the same name.
 fn exact_name(selector: &str) -> Option<String> {
-    selector.split(',').find_map(|term| {
-        let (field, value) = term.split_once('=')?;
-        let value = value.strip_prefix('=').unwrap_or(value);
-        let usable = field == "metadata.name" && !value.is_empty() && value != "." && value != "..";
-        (usable && !value.contains(['/', '%', '\\'])).then(|| value.to_owned())
-    })
+    let fields = FieldSelector::parse(selector).ok()?;
+    let name = fields.required("metadata.name")?;
+    let usable = !name.is_empty() && path_segment_problems(name, false).is_empty();
+    usable.then(|| name.to_owned())
 }
 
 /// A query string, decoded; the first value of a name counts, as in Go's `Values.Get`. How long it may be is the

@@ -84,6 +84,11 @@ pub fn match_namespace(object: &mut Tree, row: &ResourceRow, requested: &str) ->
         object.remove(&["metadata", "namespace"]);
         return Ok(());
     }
+    place(object, requested)
+}
+
+/// Puts an object that names no namespace into that of the request; another one is refused.
+pub fn place(object: &mut Tree, requested: &str) -> Result<(), RegistryError> {
     let own = namespace(object);
     if own.is_empty() {
         object.set_str(&["metadata", "namespace"], requested);

@@ -132,7 +132,7 @@ impl Hooks for ServerHooks {
             serde_json::to_string(&spec).map_err(|error| RegistryError::Internal(error.to_string()))?;
         let (name, namespace) = (account.name, account.namespace);
         let created = ctx.runtime.now().strftime("%Y-%m-%dT%H:%M:%SZ");
-        let uid = ctx.runtime.uuid();
+        let uid = account.uid;
         let meta = format!(
             r#"{{"name":"{name}","namespace":"{namespace}","uid":"{uid}","creationTimestamp":"{created}"}}"#
         );

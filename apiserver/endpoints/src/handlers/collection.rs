@@ -22,7 +22,7 @@ pub(crate) async fn delete_collection(
         .store
         .delete_collection(
             &call.ctx,
-            &call.info.namespace,
+            call.info.scope.namespace(),
             &options,
             &select,
             this.0.admission.as_ref(),

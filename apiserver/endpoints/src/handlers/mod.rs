@@ -24,8 +24,8 @@ use crate::table::IncludeObject;
 use crate::version::VersionInfo;
 use crate::{discovery, openapi, status};
 use apiserver_registry::{
-    Admission, Registry, RegistryError, RequestContext, ResourceRow, Store, Subresource, SubresourceRole,
-    Verb,
+    Admission, Attributes, Operation, Registry, RegistryError, RequestContext, ResourceRow, Scope, Store,
+    Subresource, SubresourceRole, Verb,
 };
 use futures::future::BoxFuture;
 use http::{Method, Request, Response};
@@ -70,6 +70,21 @@ impl Call {
             Offer::CUSTOM
         } else {
             Offer::ALL
+        }
+    }
+
+    /// What admission is told of an operation on a subresource with a kind of its own.
+    pub(crate) fn sub_attributes(&self, operation: Operation, dry_run: bool) -> Attributes {
+        let row = self.row();
+        let sub = row.subresource(&self.info.subresource);
+        Attributes {
+            operation,
+            kind: sub.map_or_else(|| row.gvk.clone(), |sub| sub.gvk.clone()),
+            resource: row.group_version().resource(&row.plural),
+            subresource: self.info.subresource.clone(),
+            namespace: self.info.scope.namespace().to_owned(),
+            name: self.info.name.clone(),
+            dry_run,
         }
     }
 
@@ -184,6 +199,10 @@ impl Endpoints {
             Err(RegistryError::NoSuchResource) if store.row.custom => return Ok(not_found_page()),
             checked => checked?,
         }
+        // `/watch/` in an address is a way to get.
+        if info.verb == "watch" && *request.method() != Method::GET {
+            return Err(RegistryError::MethodNotAllowed);
+        }
         if let Some(warning) = &store.row.deprecation_warning {
             ctx.warnings.add(warning.as_str());
         }
@@ -290,6 +309,9 @@ impl Endpoints {
             request,
             ..
         } = call;
+        if opens_a_process(&info) && info.verb != "create" {
+            self.0.hooks.authorize(&ctx, "create", &info).await?;
+        }
         self.0
             .hooks
             .connect(
@@ -324,6 +346,12 @@ impl Endpoints {
     }
 }
 
+/// `exec`, `attach` and `portforward` need the right to create, also where a WebSocket asks for them by GET: reading
+/// rights open no shells (upstream's `AuthorizePodWebsocketUpgradeCreatePermission`).
+fn opens_a_process(info: &RequestInfo) -> bool {
+    info.resource == "pods" && matches!(info.subresource.as_str(), "attach" | "exec" | "portforward")
+}
+
 /// Whether a connection may be asked for by this method. Proxies take every method, as their verbs say; those they have no
 /// verb for are of what stands behind them.
 fn connects(sub: &Subresource, call: &Call) -> bool {
@@ -333,28 +361,27 @@ fn connects(sub: &Subresource, call: &Call) -> bool {
     }
 }
 
-/// Namespaced kinds have their objects below a namespace, others do not.
+/// Namespaced kinds have their objects below a namespace, others do not; only lists and watches span all namespaces.
 fn check_scope(row: &ResourceRow, info: &RequestInfo) -> Result<(), RegistryError> {
-    let in_namespace = !info.namespace.is_empty() && info.resource != "namespaces";
-    let named = !info.name.is_empty() || matches!(info.verb.as_str(), "create");
-    let selecting = matches!(info.verb.as_str(), "list" | "watch");
-    if !row.namespaced && in_namespace {
-        return Err(RegistryError::NoSuchResource);
+    if !row.namespaced {
+        return match info.scope {
+            Scope::Cluster => Ok(()),
+            Scope::Namespace(_) => Err(RegistryError::NoSuchResource),
+        };
     }
-    if row.namespaced && !in_namespace && named && !selecting {
+    if info.scope != Scope::Cluster {
+        return Ok(());
+    }
+    match info.verb.as_str() {
+        // A name may come from the selector; one in the address belongs below a namespace.
+        "list" | "watch" if info.parts.len() == 1 => Ok(()),
         // An empty segment stands where the namespace should.
-        if info.path.contains("/namespaces//") {
-            return Err(RegistryError::BadRequest("Namespace parameter required.".into()));
+        _ if info.path.contains("/namespaces//") => {
+            Err(RegistryError::BadRequest("Namespace parameter required.".into()))
         }
-        return Err(
-            if info.verb == "create" && info.name.is_empty() && !row.virtual_kind {
-                RegistryError::MethodNotAllowed
-            } else {
-                RegistryError::NoSuchResource
-            },
-        );
+        _ if info.parts.len() == 1 && !row.virtual_kind => Err(RegistryError::MethodNotAllowed),
+        _ => Err(RegistryError::NoSuchResource),
     }
-    Ok(())
 }
 
 /// What upstream's outermost handler says of paths nobody serves.

@@ -69,7 +69,7 @@ pub(crate) async fn bind(this: Endpoints, mut call: Call) -> Result<Response<Bod
         now: call.ctx.runtime.now(),
     };
     let target = Target {
-        namespace: &call.info.namespace,
+        namespace: call.info.scope.namespace(),
         name: &name,
         part: Part::Other("binding"),
     };
@@ -225,7 +225,11 @@ pub(crate) async fn evict(this: Endpoints, mut call: Call) -> Result<Response<Bo
     delete.dry_run |= options.dry_run;
     let entry = call
         .store
-        .get(&call.info.namespace, &call.info.name, RevisionMatch::MostRecent)
+        .get(
+            call.info.scope.namespace(),
+            &call.info.name,
+            RevisionMatch::MostRecent,
+        )
         .await?;
     let header = &entry.record.header;
     let ended = matches!(
@@ -238,7 +242,7 @@ pub(crate) async fn evict(this: Endpoints, mut call: Call) -> Result<Response<Bo
     call.store
         .delete(
             &call.ctx,
-            &call.info.namespace,
+            call.info.scope.namespace(),
             &call.info.name,
             &delete,
             this.0.admission.as_ref(),
@@ -276,7 +280,7 @@ async fn take_from_budget(this: &Endpoints, call: &Call, pod: &ObjectHeader) -> 
         return Ok(());
     };
     let page = budgets
-        .list(&call.info.namespace, &ListOptions::default())
+        .list(call.info.scope.namespace(), &ListOptions::default())
         .await?;
     let mut covering = Vec::new();
     for entry in &page.entries {
@@ -316,7 +320,7 @@ async fn take_one(call: &Call, budgets: &Store, budget: &Tree, pod: &str) -> Res
         now: metadata::format_time(call.ctx.runtime.now()),
     };
     let target = Target {
-        namespace: &call.info.namespace,
+        namespace: call.info.scope.namespace(),
         name: &change.name,
         part: Part::Status,
     };

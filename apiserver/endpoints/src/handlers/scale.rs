@@ -117,7 +117,11 @@ pub(crate) async fn get(call: &Call, paths: &ScalePaths) -> Result<Response<Body
     let showing = call.showing()?;
     let entry = call
         .store
-        .get(&call.info.namespace, &call.info.name, RevisionMatch::MostRecent)
+        .get(
+            call.info.scope.namespace(),
+            &call.info.name,
+            RevisionMatch::MostRecent,
+        )
         .await?;
     let object = call.store.decode(&entry)?;
     answer(showing, &scale_of(&object, paths)?)

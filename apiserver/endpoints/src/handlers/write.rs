@@ -10,13 +10,13 @@ use crate::{patch_errors, respond, status};
 use apiserver_registry::managed_fields;
 use apiserver_registry::options::{DeleteOptions, FieldValidation, RevisionMatch, UpdateOptions};
 use apiserver_registry::{
-    Deleted, Part, RegistryError, Replacement, RequestContext, ResourceRow, SubresourceRole, Target,
-    UpdatedObject, Written, metadata,
+    Deleted, Operation, Part, RegistryError, Replacement, RequestContext, ResourceRow, SubresourceRole,
+    Target, UpdatedObject, Written, metadata,
 };
 use async_trait::async_trait;
 use bytes::Bytes;
 use http::{Response, StatusCode};
-use machinery_meta::{FieldError, FieldPath, GroupVersionKind};
+use machinery_meta::{FieldError, FieldPath, GroupResource, GroupVersionKind};
 use machinery_schema::{Ref, Tree, apply_defaults};
 use std::sync::Arc;
 
@@ -29,7 +29,7 @@ pub(crate) async fn create(this: Endpoints, mut call: Call) -> Result<Response<B
         .store
         .create(
             &call.ctx,
-            &call.info.namespace,
+            call.info.scope.namespace(),
             object,
             &options,
             this.0.admission.as_ref(),
@@ -89,7 +89,7 @@ pub(crate) async fn update(this: Endpoints, mut call: Call) -> Result<Response<B
     if metadata::name(&object).is_empty() {
         return Err(RegistryError::BadRequest("name must be provided".into()));
     }
-    bodies::check_identity(call.row(), &object, &call.info.name, &call.info.namespace)?;
+    bodies::check_identity(call.row(), &object, &call.info.name, call.info.scope.namespace())?;
     write(&this, &call, &Replacement(object), &options, showing).await
 }
 
@@ -119,7 +119,7 @@ pub(super) async fn carry_out(
     options: &UpdateOptions,
 ) -> Result<Written, RegistryError> {
     let target = Target {
-        namespace: object_namespace(call),
+        namespace: call.info.scope.namespace(),
         name: &call.info.name,
         part,
     };
@@ -133,15 +133,6 @@ pub(super) async fn carry_out(
     call.store
         .update(&call.ctx, target, &tracked, options, this.0.admission.as_ref())
         .await
-}
-
-/// The namespace of the object itself; a namespace has none although its address names one.
-pub(super) fn object_namespace(call: &Call) -> &str {
-    if call.row().namespaced {
-        &call.info.namespace
-    } else {
-        ""
-    }
 }
 
 /// A patch under way: applied to the live object in every attempt.
@@ -168,7 +159,7 @@ pub(crate) async fn patch(this: Endpoints, mut call: Call) -> Result<Response<Bo
         bytes,
         validation: options.field_validation,
         name: call.info.name.clone(),
-        namespace: object_namespace(&call).to_owned(),
+        namespace: call.info.scope.namespace().to_owned(),
     };
     write(&this, &call, &change, &options, showing).await
 }
@@ -181,7 +172,7 @@ async fn apply_configuration(
     options: &UpdateOptions,
     showing: respond::Showing,
 ) -> Result<Response<Body>, RegistryError> {
-    let address = (call.info.name.as_str(), object_namespace(call));
+    let address = (call.info.name.as_str(), call.info.scope.namespace());
     let configuration =
         apply::configuration(&call.ctx, call.row(), address, bytes, options.field_validation)?;
     let change = apply::Apply {
@@ -247,12 +238,11 @@ pub(crate) async fn delete(this: Endpoints, mut call: Call) -> Result<Response<B
     for warning in call.row().strategy.delete_warnings(&options) {
         call.ctx.warnings.add(warning);
     }
-    let namespace = object_namespace(&call);
     let deleted = call
         .store
         .delete(
             &call.ctx,
-            namespace,
+            call.info.scope.namespace(),
             &call.info.name,
             &options,
             this.0.admission.as_ref(),
@@ -303,7 +293,7 @@ pub(crate) async fn review(this: Endpoints, mut call: Call) -> Result<Response<B
     let answered = this
         .0
         .hooks
-        .review(&call.ctx, &kind, &call.info.namespace, object)
+        .review(&call.ctx, &kind, call.info.scope.namespace(), object)
         .await?;
     respond::tree(StatusCode::CREATED, showing.form, &answered)
 }
@@ -312,23 +302,34 @@ pub(crate) async fn review(this: Endpoints, mut call: Call) -> Result<Response<B
 pub(crate) async fn token(this: Endpoints, mut call: Call) -> Result<Response<Body>, RegistryError> {
     let showing = call.whole()?;
     let options = params::create(&call.query)?;
-    let object = sub_body(&mut call, options.field_validation).await?;
+    let mut object = sub_body(&mut call, options.field_validation).await?;
+    metadata::place(&mut object, call.info.scope.namespace())?;
+    let attributes = call.sub_attributes(Operation::Create, options.dry_run);
+    let admission = this.0.admission.as_ref();
+    admission
+        .mutate(&call.ctx, &attributes, &mut object, None)
+        .await?;
     names_account(&object, &call.info)?;
     let entry = call
         .store
-        .get(&call.info.namespace, &call.info.name, RevisionMatch::MostRecent)
+        .get(
+            call.info.scope.namespace(),
+            &call.info.name,
+            RevisionMatch::MostRecent,
+        )
         .await?;
     let service_account = call.store.decode(&entry)?;
+    same_account(&mut object, &service_account)?;
+    admission
+        .validate(&call.ctx, &attributes, Some(&object), None)
+        .await?;
     let answered = this.0.hooks.token(&call.ctx, &service_account, object).await?;
     respond::tree(StatusCode::CREATED, showing.form, &answered)
 }
 
 /// A TokenRequest that names an account names that of the address.
 fn names_account(request: &Tree, info: &RequestInfo) -> Result<(), RegistryError> {
-    let (own, within) = (metadata::name(request), metadata::namespace(request));
-    if !within.is_empty() {
-        metadata::same_namespace(within, &info.namespace)?;
-    }
+    let own = metadata::name(request);
     if own.is_empty() || own == info.name {
         return Ok(());
     }
@@ -339,6 +340,25 @@ fn names_account(request: &Tree, info: &RequestInfo) -> Result<(), RegistryError
         name: info.name.clone(),
         errors: vec![FieldError::invalid(&path, own, detail)],
     })
+}
+
+/// The request is for this very account; what it leaves open of the account's identity is filled in.
+fn same_account(request: &mut Tree, account: &Tree) -> Result<(), RegistryError> {
+    let (own, uid) = (metadata::uid(request), metadata::uid(account));
+    if !own.is_empty() && own != uid {
+        let resource = GroupResource::new("authentication.k8s.io", "TokenRequest");
+        let detail = format!(
+            "the UID in the token request ({own}) does not match the UID of the service account ({uid})"
+        );
+        return Err(RegistryError::conflict(
+            &resource,
+            metadata::name(account),
+            detail,
+        ));
+    }
+    request.set_str(&["metadata", "uid"], uid);
+    request.set_str(&["metadata", "name"], metadata::name(account));
+    Ok(())
 }
 
 /// The body of a subresource that has a kind of its own.

@@ -95,13 +95,16 @@ impl Store {
         let Some(name) = options.predicate.fields.required("metadata.name") else {
             return Ok(None);
         };
-        let named_namespace = options
-            .predicate
-            .fields
-            .required("metadata.namespace")
-            .unwrap_or(namespace);
-        let known_place = !self.row.namespaced || !named_namespace.is_empty();
-        let Ok(key) = Key::parse(&self.row.key(named_namespace, name)) else {
+        // Invariant: a selector narrows the scope of the address and never leaves it. Only a list over all namespaces
+        // takes its namespace from the selector.
+        let selected = options.predicate.fields.required("metadata.namespace");
+        let namespace = if namespace.is_empty() {
+            selected.unwrap_or_default()
+        } else {
+            namespace
+        };
+        let known_place = !self.row.namespaced || !namespace.is_empty();
+        let Ok(key) = Key::parse(&self.row.key(namespace, name)) else {
             return Ok(None);
         };
         if !known_place || !options.continue_token.is_empty() || name.is_empty() || name.contains('/') {
