@@ -73,6 +73,11 @@ impl Rows {
         self.built_in.iter().any(|row| row.gvk.group == group)
     }
 
+    /// The objects of a built-in resource lie below this prefix.
+    pub(crate) fn is_built_in_prefix(&self, prefix: &str) -> bool {
+        self.by_prefix.get(prefix).is_some_and(|row| !row.custom)
+    }
+
     pub fn group(&self, name: &str) -> Option<&Group> {
         self.groups.iter().find(|group| group.name == name)
     }
@@ -264,8 +269,21 @@ impl Registry {
         })
     }
 
+    /// The verbs on the objects of a CustomResourceDefinition, in one of its served versions; objects are stored in one
+    /// form, so that any of them reaches all. `None` for a definition that is not served, as one in a built-in group.
+    pub(crate) fn custom_store(&self, definition: &str) -> Option<Store> {
+        let row = Arc::clone(self.0.rows.load().custom.get(definition)?.rows.first()?);
+        Some(Store {
+            row,
+            registry: self.clone(),
+        })
+    }
+
     /// Replaces the rows of one CustomResourceDefinition, where what they are made of is not what it was. Says whether
     /// it was replaced.
+    ///
+    /// A row in a built-in group is left out, whatever its version: upstream's own handlers claim all addresses below
+    /// `/apis/GROUP`, so that no definition replaces a kind of the server, adds one to its versions, or is preferred.
     pub(crate) fn set_custom(
         &self,
         definition: &str,
@@ -277,7 +295,9 @@ impl Registry {
         if old.custom.get(definition).is_some_and(|known| known.form == form) {
             return false;
         }
-        let rows = rows().into_iter().map(Arc::new).collect();
+        let rows = rows().into_iter();
+        let rows = rows.filter(|row| !old.is_built_in_group(&row.gvk.group));
+        let rows = rows.map(Arc::new).collect();
         let mut custom = old.custom.clone();
         let before = custom.insert(definition.to_owned(), Custom { form, rows });
         self.exchange(&old, custom, before);

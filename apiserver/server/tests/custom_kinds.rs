@@ -66,6 +66,115 @@ async fn change_definition(cluster: &Cluster, properties: &Value) {
     patched.await.is(200);
 }
 
+/// A definition in a group of the project's own, let in by the annotation that says it is not approved.
+fn unapproved(plural: &str, group: &str, kind: &str, versions: &[&str]) -> Value {
+    let schema = json!({"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}});
+    let version = |name: &&str| json!({"name": name, "served": true, "storage": *name == versions[0], "schema": schema});
+    json!({
+        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+        "metadata": {
+            "name": format!("{plural}.{group}"),
+            "annotations": {"api-approved.kubernetes.io": "unapproved, a test"},
+        },
+        "spec": {
+            "group": group, "scope": "Cluster",
+            "names": {"plural": plural, "kind": kind},
+            "versions": versions.iter().map(version).collect::<Vec<_>>(),
+        },
+    })
+}
+
+fn condition<'a>(definition: &'a Value, kind: &str) -> &'a Value {
+    let conditions = definition["status"]["conditions"].as_array();
+    let mut conditions = conditions.into_iter().flatten();
+    conditions.find(|own| own["type"] == kind).unwrap_or(&Value::Null)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn definition_replaces_no_built_in_resource() {
+    let cluster = start().await;
+    let roles = "/apis/rbac.authorization.k8s.io/v1/clusterroles";
+    let before = cluster.admin().get(roles).await.is(200).json();
+    let group = cluster
+        .admin()
+        .get("/apis/rbac.authorization.k8s.io")
+        .await
+        .is(200)
+        .json();
+    let shadows = [
+        unapproved(
+            "clusterroles",
+            "rbac.authorization.k8s.io",
+            "ClusterRole",
+            &["v1", "v9"],
+        ),
+        unapproved("others", "rbac.authorization.k8s.io", "Other", &["v1", "v9"]),
+        unapproved(
+            "customresourcedefinitions",
+            "apiextensions.k8s.io",
+            "CustomResourceDefinition",
+            &["v9"],
+        ),
+    ];
+    for shadow in &shadows {
+        let name = shadow["metadata"]["name"].as_str().unwrap();
+        cluster
+            .admin()
+            .post(DEFINITIONS, shadow.to_string())
+            .await
+            .is(201);
+        let path = format!("{DEFINITIONS}/{name}");
+        let accepted = until(&cluster, &path, |own| {
+            condition(own, "Established")["status"] == "True"
+        })
+        .await;
+        assert_eq!(condition(&accepted, "NamesAccepted")["status"], "True");
+        let approval = condition(&accepted, "KubernetesAPIApprovalPolicyConformant");
+        assert_eq!(approval["status"], "False");
+        assert_eq!(approval["reason"], "UnapprovedAnnotation");
+        assert_eq!(approval["message"], r#"not approved: "unapproved, a test""#);
+    }
+    // Definitions are served in their order: once this one is, those before it were looked at.
+    let boats = definition(&json!({}));
+    cluster.admin().post(DEFINITIONS, boats.to_string()).await.is(201);
+    until(&cluster, BOATS, |_| true).await;
+
+    let now = cluster.admin().get(roles).await.is(200).json();
+    assert_eq!(now["items"], before["items"]);
+    let now = cluster
+        .admin()
+        .get("/apis/rbac.authorization.k8s.io")
+        .await
+        .is(200)
+        .json();
+    assert_eq!(now, group);
+    for path in [
+        "/apis/rbac.authorization.k8s.io/v9/clusterroles",
+        "/apis/rbac.authorization.k8s.io/v1/others",
+        "/apis/rbac.authorization.k8s.io/v9/others",
+        "/apis/apiextensions.k8s.io/v9/customresourcedefinitions",
+    ] {
+        cluster.admin().get(path).await.is(404);
+    }
+    for shadow in &shadows {
+        let path = format!("{DEFINITIONS}/{}", shadow["metadata"]["name"].as_str().unwrap());
+        cluster
+            .admin()
+            .send(Method::DELETE, &path, Bytes::new())
+            .await
+            .is(200);
+        while cluster.admin().get(&path).await.code != 404 {
+            cluster.runtime.sleep(Duration::from_millis(5)).await;
+        }
+    }
+    let now = cluster.admin().get(roles).await.is(200).json();
+    assert_eq!(
+        now["items"], before["items"],
+        "deleting the definition deletes no role"
+    );
+    cluster.admin().get(BOATS).await.is(200);
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn objects_take_the_new_form_without_a_change() {
     let cluster = with_boats().await;

@@ -56,6 +56,12 @@ pub(super) const COMPLETED: Progress = Progress {
     reason: "InstanceDeletionCompleted",
     message: "removed all instances",
 };
+/// The definition names a built-in resource, whose objects are not the definition's to delete.
+pub(super) const OVERLAPPING: Progress = Progress {
+    terminating: false,
+    reason: "OverlappingBuiltInResource",
+    message: "instances overlap with built-in resources in storage",
+};
 pub(super) const NEVER_ESTABLISHED: Progress = Progress {
     terminating: false,
     reason: "NeverEstablished",

@@ -140,14 +140,11 @@ impl Definitions {
 
     /// Brings the objects into the form they have from now on: once, here, rather than at the first read of each.
     async fn renew_objects(&self, definition: &Tree) {
-        let (group, plural) = (
-            definition.str_at(&["spec", "group"]),
-            definition.str_at(&["spec", "names", "plural"]),
-        );
-        if let Some(store) = self.registry.preferred_store(group, plural)
+        let name = metadata::name(definition);
+        if let Some(store) = self.registry.custom_store(name)
             && let Err(error) = store.renew_all().await
         {
-            tracing::warn!(%error, plural, group, "objects are converted when they are read");
+            tracing::warn!(%error, definition = name, "objects are converted when they are read");
         }
     }
 
@@ -230,21 +227,28 @@ impl Definitions {
             return Ok(true);
         }
         cleanup::advance(&self.ctx, &self.store, name, cleanup::IN_PROGRESS).await?;
-        if !names::is_true(&definition, "Established") {
-            cleanup::advance(&self.ctx, &self.store, name, cleanup::NEVER_ESTABLISHED).await?;
-            return Ok(true);
+        let Some(end) = self.delete_objects(&definition).await? else {
+            return Ok(false);
+        };
+        cleanup::advance(&self.ctx, &self.store, name, end).await?;
+        Ok(true)
+    }
+
+    /// Deletes the objects of a definition; how that ended, or `None` while some remain.
+    async fn delete_objects(&self, definition: &Tree) -> Result<Option<cleanup::Progress>, RegistryError> {
+        let prefix = definition::prefix(definition);
+        if self.registry.rows().is_built_in_prefix(&prefix) {
+            return Ok(Some(cleanup::OVERLAPPING));
         }
-        let (group, plural) = (
-            definition.str_at(&["spec", "group"]),
-            definition.str_at(&["spec", "names", "plural"]),
-        );
-        if let Some(store) = self.registry.preferred_store(group, plural)
+        if !names::is_true(definition, "Established") {
+            return Ok(Some(cleanup::NEVER_ESTABLISHED));
+        }
+        if let Some(store) = self.registry.custom_store(metadata::name(definition))
             && !cleanup::delete_objects(&self.ctx, &store).await?
         {
-            return Ok(false);
+            return Ok(None);
         }
-        cleanup::advance(&self.ctx, &self.store, name, cleanup::COMPLETED).await?;
-        Ok(true)
+        Ok(Some(cleanup::COMPLETED))
     }
 }
 

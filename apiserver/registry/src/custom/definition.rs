@@ -20,6 +20,16 @@ pub(super) fn form(definition: &Tree) -> String {
     text(&["spec"]) + &text(&["status", "acceptedNames"])
 }
 
+/// The prefix of a definition's objects in storage.
+pub(super) fn prefix(definition: &Tree) -> String {
+    let spec = |path: &[&str]| definition.get("spec").map_or("", |spec| spec.str_at(path));
+    stored_prefix(spec(&["group"]), spec(&["names", "plural"]))
+}
+
+fn stored_prefix(group: &str, plural: &str) -> String {
+    format!("/registry/{group}/{plural}/")
+}
+
 /// The rows of a definition whose names are accepted; none when it cannot be served.
 pub(super) fn rows(definition: &Tree) -> Vec<ResourceRow> {
     let Some(spec) = definition.get("spec") else {
@@ -128,7 +138,7 @@ fn row(
         deprecation_warning: deprecation(version, &gvk),
         storage_version_hash: storage_version_hash(&stored_gvk),
         stored: StoredForm {
-            prefix: format!("/registry/{group}/{plural}/"),
+            prefix: stored_prefix(group, &plural),
             gvk: stored_gvk,
             schema: Arc::clone(&stored.schema),
             ty: stored.ty,

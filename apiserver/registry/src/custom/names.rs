@@ -1,6 +1,7 @@
 //! Which names of a definition are accepted, and the conditions that say so.
 
 use crate::conditions::{Condition, set_condition};
+use crate::extensions::crd::approval;
 use machinery_schema::{Ref, Tree};
 
 /// The names in use by other definitions of the same group.
@@ -59,6 +60,19 @@ pub(super) fn conflict(names: Ref<'_>, taken: &Taken) -> Option<(&'static str, S
 
 /// The status a definition should have; `now` for conditions that change.
 pub(super) fn settle(definition: &mut Tree, taken: &Taken, now: &str) {
+    settle_names(definition, taken, now);
+    if let Some(found) = approval::conformance(definition.root()) {
+        let condition = Condition {
+            kind: "KubernetesAPIApprovalPolicyConformant",
+            status: found.status,
+            reason: found.reason,
+            message: &found.message,
+        };
+        set_condition(definition, now, condition);
+    }
+}
+
+fn settle_names(definition: &mut Tree, taken: &Taken, now: &str) {
     let found = definition
         .at(&["spec", "names"])
         .and_then(|names| conflict(names, taken));

@@ -1,6 +1,7 @@
 //! CustomResourceDefinition: names follow from each other, the status remembers stored versions, and its objects
 //! hold it when it is deleted.
 
+pub(crate) mod approval;
 pub(crate) mod v1beta1;
 mod validation;
 

@@ -7,12 +7,11 @@ mod conversion;
 mod selectable;
 mod versions;
 
+use super::approval::{APPROVED, Approval, is_protected};
 use machinery_meta::field::Shown;
 use machinery_meta::{FieldError, FieldPath, syntax};
 use machinery_schema::Ref;
 
-/// Where a definition of a group of the project itself says who agreed to it.
-const APPROVED: &str = "api-approved.kubernetes.io";
 const IMMUTABLE: &str = "field is immutable";
 
 /// Every problem of a new definition.
@@ -202,51 +201,18 @@ fn stored_versions(object: Ref<'_>, problems: &mut Vec<FieldError>) {
     }
 }
 
-/// What a definition says of its being approved.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Approval {
-    Missing,
-    Bypassed,
-    Approved,
-    Invalid,
-}
-
-impl Approval {
-    fn of(object: Ref<'_>) -> Self {
-        let text = object.str_at(&["metadata", "annotations", APPROVED]);
-        let is_url = text
-            .split_once("://")
-            .is_some_and(|(scheme, rest)| !scheme.is_empty() && !rest.is_empty() && !rest.starts_with('/'));
-        match text {
-            "" => Self::Missing,
-            text if text.starts_with("unapproved") => Self::Bypassed,
-            _ if is_url => Self::Approved,
-            _ => Self::Invalid,
-        }
-    }
-}
-
-/// Groups of the project itself need somebody's word; one that was let in without may stay so.
+/// A definition in a protected group needs an approval; one that was stored without may stay so.
 fn approval(object: Ref<'_>, old: Option<Ref<'_>>, problems: &mut Vec<FieldError>) {
     let group = object.get("spec").map_or("", |spec| spec.str("group"));
-    let protected = ["k8s.io", "kubernetes.io"]
-        .iter()
-        .any(|own| group == *own || group.strip_suffix(own).is_some_and(|rest| rest.ends_with('.')));
-    let state = Approval::of(object);
-    if !protected || old.is_some_and(|old| Approval::of(old) == state) {
+    let approval = Approval::of(object);
+    if !is_protected(group) || old.is_some_and(|old| Approval::of(old) == approval) {
         return;
     }
     let path = FieldPath::new("metadata").child("annotations").key(APPROVED);
-    let rule = format!("protected groups must have approval annotation {APPROVED:?}");
-    let see = "see https://github.com/kubernetes/enhancements/pull/1111";
-    match state {
-        Approval::Approved | Approval::Bypassed => {}
-        Approval::Missing => problems.push(FieldError::required(&path, format!("{rule}, {see}"))),
-        Approval::Invalid => {
-            let text = object.str_at(&["metadata", "annotations", APPROVED]);
-            let detail = format!("{rule} with either a URL or a reason starting with \"unapproved\", {see}");
-            problems.push(FieldError::invalid(&path, text, detail));
-        }
+    match approval {
+        Approval::Approved(_) | Approval::Bypassed(_) => {}
+        Approval::Missing => problems.push(FieldError::required(&path, approval.message())),
+        Approval::Invalid(text) => problems.push(FieldError::invalid(&path, text, approval.message())),
     }
 }
 
