@@ -56,6 +56,8 @@ impl Subject {
         let mut command = process::command(config.root.join("target").join(profile).join("knarr"));
         command
             .args(["server", "--disable-agent", "--bind-address", "127.0.0.1"])
+            // Both runners compare with a server that enforces them.
+            .arg("--allow-unenforced")
             .args(["--secure-port", &port.to_string()])
             .arg("--data-dir")
             .arg(folder.join("data"))

@@ -2,6 +2,7 @@
 //! hold (which upstream does in its RBAC stores), nor speaks for a signer who may not.
 
 use crate::signers;
+use crate::unenforced::Unenforced;
 use apiserver_admission::{
     AdmissionChain as Plugins, AdmissionError, Operation as PluginOperation, Request, plugins,
 };
@@ -25,6 +26,7 @@ pub(crate) struct AdmissionChain {
     plugins: Plugins,
     rbac: Arc<RbacAuthorizer>,
     authorizers: AuthorizerChain,
+    unenforced: Unenforced,
 }
 
 impl AdmissionChain {
@@ -33,12 +35,14 @@ impl AdmissionChain {
         rbac: &Arc<RbacAuthorizer>,
         authorizers: &AuthorizerChain,
         runtime: &Runtime,
+        unenforced: Unenforced,
     ) -> Self {
         let runtime = runtime.clone();
         Self {
             plugins: Plugins::new(plugins::all(reader, Arc::new(move || runtime.random_u64()))),
             rbac: Arc::clone(rbac),
             authorizers: authorizers.clone(),
+            unenforced,
         }
     }
 
@@ -167,6 +171,7 @@ impl Admission for AdmissionChain {
         }
         if let Some(object) = object {
             signers::check(&self.authorizers, ctx, attributes, object, old).await?;
+            self.unenforced.check(ctx, attributes, object, old)?;
         }
         let asked = self
             .plugins

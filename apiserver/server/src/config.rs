@@ -40,6 +40,8 @@ pub struct ServerConfig {
     pub body_pace_interval: Duration,
     /// JSON lines about every request; `None` writes none.
     pub audit_log_path: Option<PathBuf>,
+    /// Stores objects that guard something although nothing enforces them yet.
+    pub allow_unenforced: bool,
     /// How long shutdown waits for requests and mutations.
     pub shutdown_grace: Duration,
     /// What else of the control plane runs in this process, by the names that `componentstatuses` shows.
@@ -67,6 +69,7 @@ impl Default for ServerConfig {
             header_timeout: Duration::from_secs(32),
             body_pace_interval: Duration::from_secs(5),
             audit_log_path: None,
+            allow_unenforced: false,
             shutdown_grace: Duration::from_secs(20),
             components: Vec::new(),
         }

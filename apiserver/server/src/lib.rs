@@ -30,6 +30,7 @@ mod server;
 mod service;
 mod signers;
 mod startup;
+mod unenforced;
 
 pub use apiserver_auth::pki;
 pub use apiserver_endpoints::Body;

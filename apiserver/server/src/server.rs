@@ -12,6 +12,7 @@ use crate::reader::RegistryReader;
 use crate::renewal::Renewal;
 use crate::service::LocalService;
 use crate::startup::{self, Startup, StartupError};
+use crate::unenforced::Unenforced;
 use apiserver_auth::authn::anonymous::Anonymous;
 use apiserver_auth::authn::bootstrap_token::BootstrapTokens;
 use apiserver_auth::authn::client_certificate::AuthoritiesError;
@@ -327,7 +328,10 @@ fn assemble(
         registry: registry.clone(),
         components: config.components.clone(),
     };
-    let admission = AdmissionChain::new(&reader, &rbac, &authorizers, runtime);
+    let unenforced = Unenforced {
+        allowed: config.allow_unenforced,
+    };
+    let admission = AdmissionChain::new(&reader, &rbac, &authorizers, runtime, unenforced);
     let audit = config.audit_log_path.as_deref().map(|path| {
         let failed = |source| ServerError::File {
             path: path.to_owned(),

@@ -4,11 +4,15 @@
 
 mod common;
 
+use apiserver_server::ServerConfig;
+use apiserver_storage::{LogStorage, Storage};
 use bytes::Bytes;
-use common::{config, post_head, start, start_with};
+use common::{Cluster, config, post_head, start, start_on, start_with};
 use http::Method;
 use http_body_util::{BodyExt, Full};
+use machinery_runtime::Runtime;
 use serde_json::json;
+use std::sync::Arc;
 
 const CONFIG_MAPS: &str = "/api/v1/namespaces/default/configmaps";
 
@@ -260,4 +264,70 @@ async fn what_is_not_enforced_is_told_however_it_comes() {
     assert!(told(&cluster.admin().post(namespaces, strict).await.is(201)));
     let open = namespace("open", "privileged");
     assert!(!told(&cluster.admin().post(namespaces, open).await.is(201)));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn unenforced_objects_that_guard_are_refused_however_they_come() {
+    let storage: Arc<dyn Storage> = Arc::new(LogStorage::memory(&Runtime::real()).await.unwrap());
+    let policies = "/apis/networking.k8s.io/v1/namespaces/default/networkpolicies";
+    let policy = |name: &str, ingress: serde_json::Value| {
+        json!({"apiVersion": "networking.k8s.io/v1", "kind": "NetworkPolicy", "metadata": {"name": name},
+            "spec": {"podSelector": {}, "policyTypes": ["Ingress"], "ingress": ingress}})
+        .to_string()
+    };
+    let patch = async |cluster: &Cluster, kind: &str, path: &str, body: String| {
+        let ask = cluster.admin().header("content-type", kind);
+        ask.send(Method::PATCH, path, Bytes::from(body)).await
+    };
+    let (apply, merge) = ("application/apply-patch+yaml", "application/merge-patch+json");
+    let path = |name: &str| format!("{policies}/{name}");
+    let applied = |name: &str| format!("{policies}/{name}?fieldManager=test");
+
+    let allowing = start_on(
+        ServerConfig {
+            allow_unenforced: true,
+            ..config()
+        },
+        Arc::clone(&storage),
+    )
+    .await;
+    let stored = allowing.admin().post(policies, policy("closed", json!([]))).await;
+    let warning = stored.is(201).headers["warning"].to_str().unwrap().to_owned();
+    assert!(warning.contains("traffic is not filtered"), "{warning}");
+    allowing.server.shutdown().await;
+
+    let cluster = start_on(config(), storage).await;
+    let refused = cluster
+        .admin()
+        .post(policies, policy("shut", json!([])))
+        .await
+        .is(403);
+    let message = refused.json()["message"].as_str().unwrap().to_owned();
+    assert!(message.contains("spec.policyTypes: Ingress"), "{message}");
+    assert!(message.contains("--allow-unenforced"), "{message}");
+    let shut = policy("shut", json!([]));
+    patch(&cluster, apply, &applied("shut"), shut).await.is(403);
+    cluster
+        .admin()
+        .post(policies, policy("open", json!([{}])))
+        .await
+        .is(201);
+    let closing = json!({"spec": {"ingress": []}}).to_string();
+    patch(&cluster, merge, &path("open"), closing).await.is(403);
+    let closing = policy("open", json!([]));
+    cluster
+        .admin()
+        .send(Method::PUT, &path("open"), closing.into())
+        .await
+        .is(403);
+    // Stored earlier: labels and finalizers go, its rules stay.
+    let labels = json!({"metadata": {"labels": {"a": "b"}}}).to_string();
+    patch(&cluster, merge, &path("closed"), labels).await.is(200);
+    let other = json!({"spec": {"podSelector": {"matchLabels": {"a": "b"}}}}).to_string();
+    patch(&cluster, merge, &path("closed"), other).await.is(403);
+    cluster
+        .admin()
+        .send(Method::DELETE, &path("closed"), Bytes::new())
+        .await
+        .is(200);
 }

@@ -1,0 +1,43 @@
+//! Refuses objects that guard something and that nothing enforces, and warns of fields without effect (decision 0030).
+//!
+//! It stands in the admission chain, so that every way of writing passes it. The server's own writes do not.
+
+use apiserver_registry::{Attributes, Operation, RegistryError, RequestContext, metadata, not_enforced};
+use machinery_schema::Tree;
+
+/// The admission of objects that have no effect.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Unenforced {
+    /// `--allow-unenforced`: nothing is refused.
+    pub(crate) allowed: bool,
+}
+
+impl Unenforced {
+    /// Objects stored earlier may be changed as long as what would be refused stays as it is, so that they can be deleted.
+    pub(crate) fn check(
+        self,
+        ctx: &RequestContext,
+        attributes: &Attributes,
+        object: &Tree,
+        old: Option<&Tree>,
+    ) -> Result<(), RegistryError> {
+        let writes = matches!(attributes.operation, Operation::Create | Operation::Update);
+        if !writes || !attributes.subresource.is_empty() {
+            return Ok(());
+        }
+        let resource = &attributes.resource;
+        let changed = old.is_none_or(|old| metadata::spec_differs(object, old));
+        if !self.allowed
+            && changed
+            && let Some(why) = not_enforced::refusal(&resource.group, &resource.resource, object.root())
+        {
+            let name = metadata::name(object);
+            return Err(RegistryError::forbidden(&resource.group_resource(), name, why));
+        }
+        let old = old.map(Tree::root);
+        for warning in not_enforced::warnings(&resource.group, &resource.resource, object.root(), old) {
+            ctx.warnings.add(warning);
+        }
+        Ok(())
+    }
+}
