@@ -283,6 +283,7 @@ async fn unenforced_objects_that_guard_are_refused_however_they_come() {
     let path = |name: &str| format!("{policies}/{name}");
     let applied = |name: &str| format!("{policies}/{name}?fieldManager=test");
 
+    // Two servers on one storage, of which one was told to.
     let allowing = start_on(
         ServerConfig {
             allow_unenforced: true,
@@ -294,7 +295,6 @@ async fn unenforced_objects_that_guard_are_refused_however_they_come() {
     let stored = allowing.admin().post(policies, policy("closed", json!([]))).await;
     let warning = stored.is(201).headers["warning"].to_str().unwrap().to_owned();
     assert!(warning.contains("traffic is not filtered"), "{warning}");
-    allowing.server.shutdown().await;
 
     let cluster = start_on(config(), storage).await;
     let refused = cluster

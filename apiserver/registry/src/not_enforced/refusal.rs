@@ -89,8 +89,9 @@ mod tests {
             ),
             ("MutatingWebhookConfiguration", "mutatingwebhookconfigurations"),
         ] {
-            let check =
-                |object, expected| check("admissionregistration.k8s.io", kind, plural, object, expected);
+            let check = |object: &Value, expected: Option<&str>| {
+                check("admissionregistration.k8s.io", kind, plural, object, expected)
+            };
             check(&json!({}), None);
             check(&webhooks(&[json!("Ignore")]), None);
             let second = "webhooks[1].failurePolicy: Fail: admission webhooks are not called";
