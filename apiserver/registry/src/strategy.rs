@@ -147,7 +147,7 @@ pub trait Strategy: Send + Sync + std::fmt::Debug + 'static {
         Vec::new()
     }
 
-    /// How long a new object lives.
+    /// Time to live of an object after each write of it, as upstream's `TTLFunc`.
     fn ttl(&self) -> Option<Duration> {
         None
     }

@@ -36,7 +36,7 @@ pub struct Entry {
     pub revision: Revision,
     /// The change that created the object.
     pub created: Revision,
-    /// When it is to be deleted, in seconds since 1970.
+    /// When it is to be deleted, in seconds since 1970; `u64::MAX` where the backend keeps the time to itself (etcd).
     pub expires: Option<u64>,
     pub record: Record,
 }

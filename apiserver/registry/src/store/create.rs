@@ -7,7 +7,7 @@ use crate::error::RegistryError;
 use crate::metadata;
 use crate::options::CreateOptions;
 use crate::strategy::Change;
-use apiserver_storage::{Expect, Key, Op, Record, Write};
+use apiserver_storage::{Expect, Key, Record, Write};
 use machinery_schema::Tree;
 
 /// Generated names are tried this often before giving up.
@@ -108,13 +108,7 @@ impl Store {
         for _ in 0..ALLOCATE_ATTEMPTS {
             ctx.in_time()?;
             let (record, with) = self.allocated(ctx, &object).await?;
-            let ttl = self.row.strategy.ttl();
-            let op = Op::Put { record, ttl };
-            let write = Write {
-                key: key.clone(),
-                op,
-                expect: Expect::Absent,
-            };
+            let write = self.put(key.clone(), record, Expect::Absent);
             match self.commit(write, with).await? {
                 Committed::Done(Some(entry), _) => return Ok(Written::Stored { entry, created: true }),
                 Committed::Done(None, _) | Committed::Moved => {

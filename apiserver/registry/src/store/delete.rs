@@ -144,7 +144,7 @@ impl Store {
         let entry = if object == before {
             Arc::clone(live)
         } else {
-            let write = Self::put(live.key.clone(), self.encode(&object)?, Expect::At(live.revision));
+            let write = self.put(live.key.clone(), self.encode(&object)?, Expect::At(live.revision));
             let Some(entry) = self.commit(write, Vec::new()).await?.entry() else {
                 return Ok(Attempt::Again);
             };

@@ -7,6 +7,7 @@ mod collection;
 mod create;
 mod delete;
 pub mod deletion;
+pub mod expiry;
 mod read;
 mod update;
 mod watch;
@@ -180,12 +181,11 @@ impl Store {
         }
     }
 
-    pub(crate) fn put(key: Key, record: Record, expect: Expect) -> Write {
-        Write {
-            key,
-            expect,
-            op: Op::Put { record, ttl: None },
-        }
+    /// Stores a record with the kind's time to live: every write grants it anew, as upstream's `TTLFunc` does.
+    pub(crate) fn put(&self, key: Key, record: Record, expect: Expect) -> Write {
+        let ttl = self.row.strategy.ttl();
+        let op = Op::Put { record, ttl };
+        Write { key, expect, op }
     }
 
     pub(crate) fn attributes(

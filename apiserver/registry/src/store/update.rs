@@ -158,7 +158,7 @@ impl Store {
                 created: false,
             }));
         }
-        let write = Self::put(live.key.clone(), self.encode(&object)?, Expect::At(live.revision));
+        let write = self.put(live.key.clone(), self.encode(&object)?, Expect::At(live.revision));
         Ok(self
             .commit(write, with)
             .await?

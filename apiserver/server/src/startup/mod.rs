@@ -10,6 +10,7 @@ mod extension_authentication;
 mod flow_schemas;
 mod kubernetes_service;
 mod rbac;
+mod time_to_live;
 
 use crate::server::Core;
 use apiserver_auth::pki::Pki;
@@ -50,7 +51,7 @@ pub(crate) struct Startup {
 type Step = for<'a> fn(&'a Startup) -> BoxFuture<'a, Result<(), RegistryError>>;
 
 /// In order.
-const STEPS: [(&str, Step); 11] = [
+const STEPS: [(&str, Step); 12] = [
     ("system namespaces", default_objects::namespaces),
     ("priority classes", default_objects::priority_classes),
     ("flow control", default_objects::flow_control),
@@ -65,6 +66,7 @@ const STEPS: [(&str, Step); 11] = [
         "extension-apiserver-authentication",
         extension_authentication::reconcile,
     ),
+    ("times to live", time_to_live::sweep),
 ];
 
 /// Runs all steps.

@@ -128,13 +128,13 @@ impl EtcdStorage {
             let previous = previous.transpose()?;
             let created = previous.as_ref().map_or(revision, |previous| previous.created);
             let entry = match write.op {
-                Op::Put { record, .. } => {
+                Op::Put { record, ttl } => {
                     let key = write.key.clone();
                     Some(Arc::new(crate::Entry {
                         key,
                         revision,
                         created,
-                        expires: None,
+                        expires: ttl.map(|_| remote::LEASED),
                         record,
                     }))
                 }

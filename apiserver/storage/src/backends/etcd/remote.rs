@@ -23,6 +23,8 @@ pub(super) struct Remote {
 const MAX_ANSWER_BYTES: usize = i32::MAX as usize;
 /// No key begins with a zero byte, so nothing is ever found here.
 const NOWHERE: &[u8] = &[0];
+/// The end of an entry with a lease: etcd alone knows when that is.
+pub(super) const LEASED: u64 = u64::MAX;
 /// Where an empty etcd begins.
 const FIRST_REVISION: u64 = 1;
 
@@ -59,7 +61,7 @@ impl Remote {
             key,
             revision,
             created,
-            expires: None,
+            expires: (kv.lease() != 0).then_some(LEASED),
             record,
         }))
     }
