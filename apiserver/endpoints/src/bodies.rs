@@ -147,6 +147,9 @@ fn settle_strictness(
 
 /// What upstream says of a body it cannot decode: by its kind where that could be read.
 fn undecodable(expected: &Expected<'_>, format: Format, bytes: &[u8], error: &DecodeError) -> RegistryError {
+    if *error == DecodeError::TooManyValues {
+        return RegistryError::TooLargePatch(error.to_string());
+    }
     let gvk = &expected.gvk;
     if let Some(what) = (format == Format::Json).then(|| not_an_object(bytes)).flatten() {
         return RegistryError::BadRequest(format!(

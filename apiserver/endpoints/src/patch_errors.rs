@@ -99,7 +99,9 @@ fn invalid(document: &str, detail: String) -> RegistryError {
 fn answer(error: &PatchError) -> RegistryError {
     match error {
         PatchError::BadPatch(message) => RegistryError::BadRequest(message.clone()),
-        PatchError::TooManyOperations { .. } => RegistryError::TooLargePatch(error.to_string()),
+        PatchError::TooManyOperations { .. } | PatchError::TooLarge(_) => {
+            RegistryError::TooLargePatch(error.to_string())
+        }
         PatchError::DoesNotApply(cause) => RegistryError::Unprocessable(cause.clone()),
         PatchError::Unmergeable(message) => RegistryError::Unclassified(message.clone()),
         PatchError::Result { error, document } => invalid(document, error.to_string()),

@@ -4,7 +4,7 @@ use crate::error::RegistryError;
 use crate::row::{ResourceRow, Selectable};
 use apiserver_storage::{Entry, Record};
 use machinery_meta::{ObjectHeader, ObjectKey, OwnerRef, Uid};
-use machinery_schema::{Ref, Strictness, Tree, decode_json, encode_split};
+use machinery_schema::{Exceeded, Ref, Strictness, Tree, decode_json, encode_split};
 use std::sync::Arc;
 
 /// The object of an entry, in the row's version, with the entry's revision in its metadata.
@@ -76,12 +76,22 @@ impl WithTypeMeta for Tree {
 /// The record of an object in the row's version.
 pub(crate) fn encode(row: &ResourceRow, object: &Tree) -> Result<Record, RegistryError> {
     let stored = &row.stored;
+    within_bounds(object)?;
     Ok(match &stored.conversion {
         Some(conversion) => {
             let converted = conversion.to_stored(object, &stored.schema, stored.ty);
+            within_bounds(&converted)?;
             record(row, &as_stored(row, converted))
         }
         None => record(row, object),
+    })
+}
+
+/// An object that a write to it would have made too deep or too large is not what the client asked for.
+fn within_bounds(object: &Tree) -> Result<(), RegistryError> {
+    object.check_bounds().map_err(|bound| match bound {
+        Exceeded::Depth => RegistryError::BadRequest(bound.to_string()),
+        Exceeded::Size | Exceeded::Steps => RegistryError::TooLargePatch(bound.to_string()),
     })
 }
 

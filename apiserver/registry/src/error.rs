@@ -87,7 +87,7 @@ pub enum RegistryError {
     Unavailable(String),
     #[error("{0}")]
     Unauthorized(String),
-    /// A patch with more operations than are allowed.
+    /// A patch with more operations than are allowed, or a body that asks for more memory or steps.
     #[error("{0}")]
     TooLargePatch(String),
     /// A patch that does not fit the object; upstream keeps the cause to itself.

@@ -20,14 +20,14 @@ pub(crate) fn is_effective(default: &str, pointer: bool, typed: bool) -> bool {
 pub fn apply_defaults(tree: &mut Tree) {
     let schema = Arc::clone(tree.schema());
     if schema.ty(tree.ty()).defaulted {
-        tree.root = apply(&schema, tree, tree.root, tree.ty);
+        tree.root = apply(&schema, tree, tree.root, tree.ty, 0);
     }
 }
 
-/// The value with its defaults, in the same place.
-fn apply(schema: &Schema, tree: &mut Tree, node: Node, id: TypeId) -> Node {
+/// The value with its defaults, in the same place, inside of `depth` lists and maps.
+fn apply(schema: &Schema, tree: &mut Tree, node: Node, id: TypeId, depth: usize) -> Node {
     let node = if node.tag() == Tag::Map && schema.ty(id).shape == Shape::Struct {
-        apply_to_struct(schema, tree, node, id)
+        apply_to_struct(schema, tree, node, id, depth)
     } else {
         node
     };
@@ -38,13 +38,13 @@ fn apply(schema: &Schema, tree: &mut Tree, node: Node, id: TypeId) -> Node {
         let child = tree.nodes[at];
         let ty = child_type(schema, id, child);
         if schema.ty(ty).defaulted {
-            tree.nodes[at] = apply(schema, tree, child, ty);
+            tree.nodes[at] = apply(schema, tree, child, ty, depth + 1);
         }
     }
     node
 }
 
-fn apply_to_struct(schema: &Schema, tree: &mut Tree, node: Node, id: TypeId) -> Node {
+fn apply_to_struct(schema: &Schema, tree: &mut Tree, node: Node, id: TypeId, depth: usize) -> Node {
     let ty = schema.ty(id);
     let mut missing: SmallVec<[Node; 4]> = SmallVec::new();
     for position in schema.defaults(ty) {
@@ -57,7 +57,7 @@ fn apply_to_struct(schema: &Schema, tree: &mut Tree, node: Node, id: TypeId) -> 
         if own.is_some_and(|own| !ty.typed || field.pointer || !is_zero(tree, field.ty, own)) {
             continue;
         }
-        let value = value_of(schema, tree, field).in_field(position);
+        let value = value_of(schema, tree, field, depth + 1).in_field(position);
         match found {
             Some(at) => tree.nodes[at] = value,
             None => missing.push(value),
@@ -71,14 +71,14 @@ fn apply_to_struct(schema: &Schema, tree: &mut Tree, node: Node, id: TypeId) -> 
 }
 
 /// The default of a field, in this tree.
-fn value_of(schema: &Schema, tree: &mut Tree, field: &Field) -> Node {
+fn value_of(schema: &Schema, tree: &mut Tree, field: &Field, depth: usize) -> Node {
     let default = schema.default_of(field).unwrap_or("null");
     let plain = default.strip_prefix('"').and_then(|rest| rest.strip_suffix('"'));
     if let Some(text) = plain.filter(|text| !text.contains(['"', '\\'])) {
         return Node::str(tree.push_text(text));
     }
     match Tree::from_json(default) {
-        Ok(free) => tree.copy(free.root(), field.ty),
+        Ok(free) => tree.copy(free.root(), field.ty, depth),
         // The compiler of the table and of CRDs refuse a default that is not JSON.
         Err(_) => {
             debug_assert!(false, "a default is not JSON: {default}");

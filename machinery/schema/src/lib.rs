@@ -47,7 +47,7 @@ pub use table::{
     Extra, Field, FieldSpec, Group, ListType, MapType, Schema, SchemaBuilder, SchemaError, Shape, Text, Type,
     TypeId, Wire,
 };
-pub use tree::{Kind, Mut, Ref, Step, Tree, Value};
+pub use tree::{Exceeded, Kind, Mut, Ref, Step, Tree, Value};
 pub use yaml::{decode_yaml, yaml_to_json};
 
 /// Deeper nesting than this is refused in every format.

@@ -3,15 +3,16 @@
 use crate::table::{Field, Shape, TypeId};
 use crate::tree::{Node, Tag, Tree, effective};
 
-/// A field's value as Go would write it back, or nothing where `omitempty` or `omitzero` leave it out.
-pub(crate) fn normal_field(tree: &mut Tree, field: &Field, value: Node) -> Option<Node> {
+/// A field's value as Go would write it back, or nothing where `omitempty` or `omitzero` leave it out; it stands inside of
+/// `depth` lists and maps.
+pub(crate) fn normal_field(tree: &mut Tree, field: &Field, value: Node, depth: usize) -> Option<Node> {
     let shape = tree.schema.ty(field.ty).shape;
     let may_go = field.omitempty || field.omitzero;
     if field.pointer {
         return (!value.is_null() || !may_go).then_some(value);
     }
     let value = if value.is_null() {
-        tree.zero(field.ty)
+        tree.zero(field.ty, depth)
     } else {
         value
     };

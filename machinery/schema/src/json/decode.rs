@@ -7,9 +7,8 @@ use crate::MAX_DEPTH;
 use crate::leaf;
 use crate::normal::normal_field;
 use crate::table::{Schema, Shape, TypeId};
-use crate::tree::{Node, Tree, narrow};
+use crate::tree::{MAX_NODES, Node, Tree, narrow};
 use std::borrow::Cow;
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 pub(super) fn decode(
@@ -30,16 +29,12 @@ pub(super) fn decode(
         Ok(text) => Cow::Borrowed(text),
         Err(_) => String::from_utf8_lossy(original),
     };
-    let mut text = String::with_capacity(input.len() + 256);
-    text.push_str(&input);
-    let tree = Tree {
-        schema: Arc::clone(schema),
-        nodes: Vec::with_capacity(input.len() / 16 + 16),
-        text,
-        root: Node::NULL,
-        ty,
-        rooms: BTreeMap::new(),
-    };
+    let mut tree = Tree::empty(schema, ty, input.len() / 16 + 16);
+    tree.text = String::with_capacity(input.len() + 256);
+    if !tree.fits_text(input.len()) {
+        return Err(DecodeError::TooManyValues);
+    }
+    tree.text.push_str(&input);
     let mut decoder = Decoder {
         scan: match &input {
             Cow::Borrowed(text) => Scanner::new(text),
@@ -54,13 +49,14 @@ pub(super) fn decode(
     };
     let root = decoder.value(ty)?;
     decoder.tree.root = if root.is_null() {
-        decoder.tree.zero(ty)
+        decoder.tree.zero(ty, 0)
     } else {
         root
     };
     if decoder.scan.peek().is_some() {
         return Err(decoder.scan.unexpected("after top-level value"));
     }
+    decoder.tree.check_bounds()?;
     match decoder.wrong_type {
         Some(error) => Err(DecodeError::Type(error)),
         None => Ok(Decoded {
@@ -158,8 +154,9 @@ impl<'i> Decoder<'i> {
                 }
             }
         }
+        let node = self.close_struct(id, mark, &seen);
         self.depth -= 1;
-        Ok(self.close_struct(id, mark, &seen))
+        Ok(node)
     }
 
     fn member_of_struct(&mut self, id: TypeId, mark: usize, seen: &mut Seen) -> Result<(), DecodeError> {
@@ -181,7 +178,7 @@ impl<'i> Decoder<'i> {
         let value = self.value(field.ty)?;
         self.strict.path.pop();
         let kept = if schema.ty(id).typed {
-            normal_field(&mut self.tree, field, value)
+            normal_field(&mut self.tree, field, value, self.depth)
         } else {
             // Of custom resources a null that may not be goes, and a default may take its place.
             (!value.is_null() || self.keeps_null(field.ty)).then_some(value)
@@ -207,7 +204,16 @@ impl<'i> Decoder<'i> {
         });
         let value = self.value(ty.item)?;
         self.strict.path.pop();
-        self.pending.push(value.in_key(span));
+        self.keep(value.in_key(span))
+    }
+
+    /// Puts a value among those whose parent is still open.
+    #[inline]
+    fn keep(&mut self, value: Node) -> Result<(), DecodeError> {
+        if self.pending.len() >= MAX_NODES {
+            return Err(DecodeError::TooManyValues);
+        }
+        self.pending.push(value);
         Ok(())
     }
 
@@ -215,7 +221,7 @@ impl<'i> Decoder<'i> {
         for position in self.schema.always(self.schema.ty(id)) {
             let position = usize::from(*position);
             if !seen.has(position) {
-                let zero = self.tree.zero_field(self.schema, id, position);
+                let zero = self.tree.zero_field(self.schema, id, position, self.depth);
                 self.pending.push(zero);
             }
         }
@@ -257,7 +263,7 @@ impl<'i> Decoder<'i> {
                     },
                 )?;
                 if !value.is_null() || self.keeps_null(item) {
-                    self.pending.push(value.in_key(span));
+                    self.keep(value.in_key(span))?;
                 }
                 if !self.scan.more(b'}', "after object key:value pair")? {
                     break;
@@ -276,7 +282,7 @@ impl<'i> Decoder<'i> {
             let mut index = 0;
             loop {
                 let value = self.element(item, PathStep::Index(index))?;
-                self.pending.push(value);
+                self.keep(value)?;
                 index += 1;
                 if !self.scan.more(b']', "after array element")? {
                     break;
@@ -306,7 +312,7 @@ impl<'i> Decoder<'i> {
         Ok(if ty.shape == Shape::Bytes {
             Node::str((0, 0))
         } else {
-            self.tree.zero(item)
+            self.tree.zero(item, self.depth)
         })
     }
 
@@ -380,7 +386,7 @@ impl<'i> Decoder<'i> {
             return Node::bool(value);
         }
         self.wrong(id, "bool");
-        self.tree.zero(id)
+        self.tree.zero(id, self.depth)
     }
 
     fn number(&mut self, id: TypeId, shape: Shape) -> Result<Node, DecodeError> {
@@ -439,7 +445,7 @@ impl<'i> Decoder<'i> {
         }
         self.wrong(id, what);
         self.scan.skip(self.depth)?;
-        Ok(self.tree.zero(id))
+        Ok(self.tree.zero(id, self.depth))
     }
 
     /// A scalar where the type has none.
@@ -450,7 +456,7 @@ impl<'i> Decoder<'i> {
             Shape::SchemaOrArray | Shape::SchemaOrStrings => Ok(Node::NULL),
             _ => {
                 self.wrong(id, what);
-                Ok(self.tree.zero(id))
+                Ok(self.tree.zero(id, self.depth))
             }
         }
     }
@@ -485,6 +491,9 @@ impl<'i> Decoder<'i> {
     fn literal_span(&mut self, literal: Literal) -> Result<(u32, u32), DecodeError> {
         if !literal.escaped {
             return Ok((narrow(literal.start), narrow(literal.end - literal.start)));
+        }
+        if !self.tree.fits_text(literal.end - literal.start) {
+            return Err(DecodeError::TooManyValues);
         }
         let start = self.tree.text.len();
         unescape(self.scan.slice(literal.start, literal.end), &mut self.tree.text)?;

@@ -17,6 +17,7 @@ pub(crate) use encode::write_string;
 pub use encode::{SplitObject, encode_json, encode_node, encode_split};
 pub(crate) use number::write_float;
 
+use crate::tree::Exceeded;
 use crate::{Schema, Tree, TypeId};
 use std::sync::Arc;
 
@@ -52,8 +53,20 @@ pub enum DecodeError {
     Value(String),
     #[error("exceeded max depth")]
     TooDeep,
+    /// Few bytes that ask for more than a tree may hold.
+    #[error("the document has more values than an object may have")]
+    TooManyValues,
     #[error("the document has {size} bytes, more than the {limit} that are read")]
     TooLarge { size: usize, limit: usize },
+}
+
+impl From<Exceeded> for DecodeError {
+    fn from(bound: Exceeded) -> Self {
+        match bound {
+            Exceeded::Depth => Self::TooDeep,
+            Exceeded::Size | Exceeded::Steps => Self::TooManyValues,
+        }
+    }
 }
 
 /// No document larger than this is decoded; request bodies are bounded far below.
@@ -69,10 +82,10 @@ pub fn decode_json(
     decode::decode(schema, ty, input, strictness)
 }
 
-/// Whether a text is one JSON value.
-pub(crate) fn check_json(text: &str) -> Result<(), DecodeError> {
+/// Whether a text is one JSON value that may stand inside of `depth` lists and maps.
+pub(crate) fn check_json(text: &str, depth: usize) -> Result<(), DecodeError> {
     let mut scan = scan::Scanner::new(text);
-    scan.skip(0)?;
+    scan.skip(depth)?;
     if scan.peek().is_some() {
         Err(scan.unexpected("after top-level value"))
     } else {

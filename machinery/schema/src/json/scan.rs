@@ -220,12 +220,10 @@ impl<'i> Scanner<'i> {
         Ok(())
     }
 
-    /// Passes over one value of any kind.
+    /// Passes over one value of any kind, which stands inside of `depth` lists and maps.
     pub(super) fn skip(&mut self, depth: usize) -> Result<(), DecodeError> {
-        if depth > MAX_DEPTH {
-            return Err(DecodeError::TooDeep);
-        }
         match self.peek() {
+            Some(b'{' | b'[') if depth >= MAX_DEPTH => Err(DecodeError::TooDeep),
             Some(b'{') => self.skip_object(depth),
             Some(b'[') => self.skip_array(depth),
             Some(b'"') => self.string().map(drop),

@@ -79,6 +79,30 @@ fn three_slices_make_the_object() {
     assert_eq!(String::from_utf8(encode_split(&free).join(1)).unwrap(), expected);
 }
 
+/// Opaque and unknown values count as any others.
+#[test]
+fn nesting_bound_is_the_same_everywhere() {
+    let schema = pod_schema();
+    let ty = pod_type(&schema);
+    for (before, around) in [
+        (r#"{"spec":{"overhead":"#, 2),
+        (r#"{"what":"#, 1),
+        (r#"{"spec":{"what":"#, 2),
+    ] {
+        let nested = |depth: usize| {
+            let (open, close) = ("[".repeat(depth - around), "]".repeat(depth - around));
+            let text = format!("{before}{open}{close}{}", "}".repeat(around));
+            decode_json(&schema, ty, text.as_bytes(), Strictness::Ignore).err()
+        };
+        assert_eq!(nested(crate::MAX_DEPTH), None, "{before}");
+        assert_eq!(
+            nested(crate::MAX_DEPTH + 1),
+            Some(crate::DecodeError::TooDeep),
+            "{before}"
+        );
+    }
+}
+
 #[test]
 fn nesting_is_bounded() {
     for text in [

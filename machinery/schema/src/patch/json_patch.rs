@@ -1,15 +1,16 @@
 //! JSON patch (RFC 6902), as the library that upstream uses reads it: negative indices count from the end,
 //! a member that is not there can be tested for null, replaced and copied.
 
-use super::{MAX_COPIED, MAX_OPERATIONS, NOT_JSON, PatchError};
+use super::{MAX_COPIED, MAX_OPERATIONS, NOT_JSON, PatchError, allow, settled};
 use crate::json::{Strictness, decode_json};
-use crate::tree::{Mut, Ref, Tree, Value, untyped_schema};
+use crate::tree::{Mut, Ref, Taken, Tree, Value, untyped_schema};
 use crate::{Kind, TypeId};
 
 /// Applies a JSON patch to a free-form document.
 pub fn json_patch(document: &mut Tree, patch: &[u8]) -> Result<(), PatchError> {
     debug_assert_eq!(document.ty(), TypeId::ANY, "patches work on free-form documents");
     let bad = |problem: String| PatchError::BadPatch(format!("error decoding patch: {problem}"));
+    allow(document, patch.len());
     let patch = decode_json(&untyped_schema(), TypeId::ANY, patch, Strictness::Ignore)
         .map_err(|_| PatchError::BadPatch(NOT_JSON.into()))?
         .tree;
@@ -24,6 +25,7 @@ pub fn json_patch(document: &mut Tree, patch: &[u8]) -> Result<(), PatchError> {
     let mut copied = 0;
     for operation in root.items() {
         apply(document, operation, &mut copied).map_err(PatchError::DoesNotApply)?;
+        settled(document)?;
     }
     Ok(())
 }
@@ -124,10 +126,7 @@ fn replace(document: &mut Tree, operation: Ref<'_>) -> Result<(), String> {
 fn move_value(document: &mut Tree, operation: Ref<'_>) -> Result<(), String> {
     const FROM: &str = "move operation failed to decode from: operation, missing from field: missing value";
     let from = text(operation, "from").ok_or(FROM)?;
-    let taken = at_parent(document, from, |parent, key| {
-        let value = get(parent.as_ref(), key)?.to_tree();
-        remove_from(parent, key).map(|()| value)
-    });
+    let taken = at_parent(document, from, take);
     let taken = taken.ok_or_else(|| {
         format!("move operation does not apply: doc is missing from path: {from}: missing value")
     })?;
@@ -136,7 +135,7 @@ fn move_value(document: &mut Tree, operation: Ref<'_>) -> Result<(), String> {
     const PATH: &str = "move operation failed to decode path: operation missing path field: missing value";
     let path = text(operation, "path").ok_or(PATH)?;
     at_parent(document, path, |parent, key| {
-        add_to(parent, key, Value::Copy(value.root()))
+        add_to(parent, key, Value::Taken(value))
     })
     .unwrap_or_else(|| {
         Err(format!(
@@ -231,26 +230,16 @@ fn at_parent<T>(
     path: &str,
     act: impl FnOnce(&mut Mut<'_>, &str) -> Result<T, String>,
 ) -> Option<Result<T, String>> {
-    let mut keys: Vec<&str> = path.split('/').collect();
-    if keys.len() < 2 {
-        return None;
+    let (above, key) = path.rsplit_once('/')?;
+    let mut parent = document.root_mut();
+    for key in above.split('/').skip(1) {
+        parent = match slot(parent.as_ref(), &decode_key(key)).ok()? {
+            Slot::Member(name) => parent.into_field(&name)?,
+            Slot::Item(index) => parent.into_item(index)?,
+            Slot::End => return None,
+        };
     }
-    let key = decode_key(keys.pop()?);
-    walk(document.root_mut(), &keys[1..], move |mut parent| {
-        matches!(parent.as_ref().kind(), Kind::Map | Kind::List).then(|| act(&mut parent, &key))
-    })
-}
-
-fn walk<T>(mut here: Mut<'_>, keys: &[&str], act: impl FnOnce(Mut<'_>) -> Option<T>) -> Option<T> {
-    let Some((key, rest)) = keys.split_first() else {
-        return act(here);
-    };
-    let next = match slot(here.as_ref(), &decode_key(key)).ok()? {
-        Slot::Member(name) => here.field(&name)?,
-        Slot::Item(index) => here.item(index)?,
-        Slot::End => return None,
-    };
-    walk(next, rest, act)
+    matches!(parent.as_ref().kind(), Kind::Map | Kind::List).then(|| act(&mut parent, &decode_key(key)))
 }
 
 /// `~1` is `/`, `~0` is `~`.
@@ -282,6 +271,18 @@ fn get<'a>(parent: Ref<'a>, key: &str) -> Result<Ref<'a>, String> {
         Slot::End => return Err(end_error(parent, key)),
     };
     found.ok_or_else(|| format!("Unable to remove nonexistent key: {key}: missing value"))
+}
+
+/// Removes a value, to be added elsewhere without a copy.
+fn take(parent: &mut Mut<'_>, key: &str) -> Result<Taken, String> {
+    let found = match slot(parent.as_ref(), key)? {
+        Slot::Member(name) => parent.field(&name),
+        Slot::Item(index) => parent.item(index),
+        Slot::End => return Err(end_error(parent.as_ref(), key)),
+    };
+    let taken = found.map(|value| value.taken());
+    let taken = taken.ok_or_else(|| format!("Unable to remove nonexistent key: {key}: missing value"))?;
+    remove_from(parent, key).map(|()| taken)
 }
 
 fn add_to(parent: &mut Mut<'_>, key: &str, value: Value<'_>) -> Result<(), String> {

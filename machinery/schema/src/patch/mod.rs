@@ -5,6 +5,8 @@
 //! wrong types are noticed, exactly as upstream does it. The parts can be had alone: [`json_patch`],
 //! [`merge_patch`] and [`strategic_merge_patch`], which reads merge keys and strategies from the schema.
 
+#[cfg(test)]
+mod bounds_tests;
 mod json_patch;
 mod merge;
 mod strategic;
@@ -17,8 +19,7 @@ pub use strategic::strategic_merge_patch;
 
 use crate::TypeId;
 use crate::json::{DecodeError, Decoded, Strictness, decode_json, encode_json};
-use crate::tree::{Ref, Step, Tree, untyped_schema};
-use std::collections::BTreeMap;
+use crate::tree::{Exceeded, Growth, Ref, Step, Tree, untyped_schema};
 
 /// How a patch is to be read; from the content type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -40,6 +41,9 @@ pub enum PatchError {
     /// It asks for more operations than are allowed: 413.
     #[error("The allowed maximum operations in a JSON patch is {limit}, got {count}")]
     TooManyOperations { count: usize, limit: usize },
+    /// It takes more memory or steps than are allowed: 413.
+    #[error("{0}")]
+    TooLarge(Exceeded),
     /// It does not fit the document: 422 with a generic message.
     #[error("{0}")]
     DoesNotApply(String),
@@ -56,6 +60,32 @@ pub const MAX_OPERATIONS: usize = 10_000;
 /// Copies of one JSON patch may add at most this many bytes.
 pub const MAX_COPIED: usize = 3 << 20;
 
+/// A patch may add this many times what document and patch hold to a document, and a constant.
+const GROWTH: usize = 8;
+const GROWTH_CONSTANT: usize = 1 << 16;
+/// Nodes that a patch may copy, move aside or look at.
+const MAX_STEPS: u64 = 1 << 27;
+
+/// Limits what a patch of so many bytes may do to a document.
+fn allow(document: &mut Tree, patch: usize) {
+    let more = |own: usize| GROWTH * (own + patch) + MAX_COPIED + GROWTH_CONSTANT;
+    let growth = Growth {
+        nodes: more(document.node_count()),
+        text: more(document.text.len()),
+        steps: MAX_STEPS,
+    };
+    document.limit(growth);
+}
+
+/// Whether all of a patch could be carried out.
+fn settled(document: &Tree) -> Result<(), PatchError> {
+    document.check_bounds().map_err(|bound| match bound {
+        // Go's decoder and encoder refuse it, and upstream says so as of any patch that does not fit.
+        Exceeded::Depth => PatchError::DoesNotApply(bound.to_string()),
+        Exceeded::Size | Exceeded::Steps => PatchError::TooLarge(bound),
+    })
+}
+
 /// Patches an object of a type; the result is in normal form, strict errors of patch and result listed.
 pub fn apply_patch(
     current: &Tree,
@@ -71,13 +101,13 @@ pub fn apply_patch(
     let Some(read) = read else {
         return whole(current, strictness, |document| json_patch(document, patch));
     };
-    let merge = |document: &mut Tree| match how {
-        PatchType::StrategicMerge => {
-            strategic::merge(current.schema(), current.ty(), document, read.tree.root())
-        }
-        _ => {
-            merge::merge(&mut document.root_mut(), read.tree.root());
-            Ok(())
+    let merge = |document: &mut Tree| {
+        allow(document, patch.len());
+        match how {
+            PatchType::StrategicMerge => {
+                strategic::merge(current.schema(), current.ty(), document, read.tree.root())
+            }
+            _ => merge::merge(document, read.tree.root()),
         }
     };
     let mut patched = match members(current, read.tree.root(), strictness, merge) {
@@ -95,11 +125,12 @@ fn whole(
     patch: impl Fn(&mut Tree) -> Result<(), PatchError>,
 ) -> Result<Decoded, PatchError> {
     let text = patched_text(current, patch)?;
-    decode_json(current.schema(), current.ty(), text.as_bytes(), strictness).map_err(|error| {
-        PatchError::Result {
+    decode_json(current.schema(), current.ty(), text.as_bytes(), strictness).map_err(|error| match error {
+        DecodeError::TooManyValues | DecodeError::TooLarge { .. } => PatchError::TooLarge(Exceeded::Size),
+        error => PatchError::Result {
             error,
             document: text,
-        }
+        },
     })
 }
 
@@ -108,6 +139,7 @@ fn patched_text(
     patch: impl Fn(&mut Tree) -> Result<(), PatchError>,
 ) -> Result<String, PatchError> {
     let mut document = to_untyped(current);
+    settled(&document)?;
     patch(&mut document)?;
     Ok(document.root().to_json())
 }
@@ -150,6 +182,7 @@ fn members(
             }
         }
     }
+    tree.check_bounds().ok()?;
     Some(Decoded {
         tree,
         strict_errors: part.strict_errors,
@@ -158,15 +191,9 @@ fn members(
 
 /// The same document without a schema: members by name, opaque JSON opened.
 pub fn to_untyped(tree: &Tree) -> Tree {
-    let mut free = Tree {
-        schema: untyped_schema(),
-        nodes: Vec::with_capacity(tree.node_count()),
-        text: String::with_capacity(tree.size()),
-        root: crate::tree::Node::NULL,
-        ty: TypeId::ANY,
-        rooms: BTreeMap::new(),
-    };
-    free.root = free.copy(tree.root(), TypeId::ANY);
+    let mut free = Tree::empty(&untyped_schema(), TypeId::ANY, tree.node_count());
+    free.text = String::with_capacity(tree.text.len());
+    free.root = free.copy(tree.root(), TypeId::ANY, 0);
     free
 }
 

@@ -55,7 +55,7 @@ fn patches_change_objects_as_upstreams_do() {
             Err(error) => {
                 let kind = match &error {
                     PatchError::BadPatch(_) => "400",
-                    PatchError::TooManyOperations { .. } => "413",
+                    PatchError::TooManyOperations { .. } | PatchError::TooLarge(_) => "413",
                     PatchError::DoesNotApply(_) => "422",
                     PatchError::Unmergeable(_) => "500",
                     PatchError::Result { .. } => "result",

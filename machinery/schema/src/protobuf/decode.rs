@@ -6,10 +6,9 @@ use crate::json::{DecodeError, MAX_INPUT};
 use crate::leaf;
 use crate::normal::normal_field;
 use crate::table::{Field, Schema, Shape, TypeId};
-use crate::tree::{Node, Tree};
+use crate::tree::{MAX_NODES, Node, Tree};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// Years that JSON can say: 0001 to 9999.
@@ -35,14 +34,8 @@ pub fn decode_message(schema: &Arc<Schema>, ty: TypeId, raw: &[u8]) -> Result<Tr
             limit: MAX_INPUT,
         });
     }
-    let tree = Tree {
-        schema: Arc::clone(schema),
-        nodes: Vec::with_capacity(raw.len() / 16 + 16),
-        text: String::with_capacity(raw.len() + 64),
-        root: Node::NULL,
-        ty,
-        rooms: BTreeMap::new(),
-    };
+    let mut tree = Tree::empty(schema, ty, raw.len() / 16 + 16);
+    tree.text = String::with_capacity(raw.len() + 64);
     let mut decoder = Decoder {
         schema,
         tree,
@@ -50,6 +43,7 @@ pub fn decode_message(schema: &Arc<Schema>, ty: TypeId, raw: &[u8]) -> Result<Tr
         depth: 0,
     };
     decoder.tree.root = decoder.message(ty, raw)?;
+    decoder.tree.check_bounds()?;
     Ok(decoder.tree)
 }
 
@@ -62,6 +56,7 @@ struct Decoder<'s> {
 }
 
 impl Decoder<'_> {
+    /// Into a list or map: it is these that nest in a tree, not messages.
     fn enter(&mut self) -> Result<(), DecodeError> {
         self.depth += 1;
         if self.depth > MAX_DEPTH {
@@ -71,12 +66,22 @@ impl Decoder<'_> {
         }
     }
 
+    /// Puts a value among those whose parent is still open.
+    fn keep(&mut self, value: Node) -> Result<(), DecodeError> {
+        if self.pending.len() >= MAX_NODES {
+            return Err(DecodeError::TooManyValues);
+        }
+        self.pending.push(value);
+        Ok(())
+    }
+
     fn message(&mut self, id: TypeId, raw: &[u8]) -> Result<Node, DecodeError> {
         self.enter()?;
         let mark = self.pending.len();
         self.fields(id, 0, raw)?;
+        let node = self.close(id, mark);
         self.depth -= 1;
-        Ok(self.close(id, mark))
+        Ok(node)
     }
 
     /// The fields of one level; an inlined struct's message adds to the same struct.
@@ -87,11 +92,10 @@ impl Decoder<'_> {
             if let Some((position, field)) = self.find(id, level, tag.number, hint) {
                 hint = position + 1;
                 let value = self.value(field, &mut reader, tag)?;
-                self.pending.push(value.in_field(position));
+                self.keep(value.in_field(position))?;
             } else if let Some(inner) = self.inner(id, level, tag.number) {
-                self.enter()?;
+                // Ends: the levels of a struct are a tree.
                 self.fields(id, inner, reader.bytes(tag)?)?;
-                self.depth -= 1;
             } else {
                 reader.skip(tag)?;
             }
@@ -125,7 +129,12 @@ impl Decoder<'_> {
     fn value(&mut self, field: Field, reader: &mut Reader<'_>, tag: Tag) -> Result<Node, DecodeError> {
         let ty = self.schema.ty(field.ty);
         match ty.shape {
-            Shape::List if !ty.wrapped => self.single(ty.item, reader, tag),
+            Shape::List if !ty.wrapped => {
+                self.enter()?;
+                let item = self.single(ty.item, reader, tag)?;
+                self.depth -= 1;
+                Ok(item)
+            }
             Shape::Map => self.entry(ty.item, reader.bytes(tag)?),
             _ => self.single(field.ty, reader, tag),
         }
@@ -159,18 +168,20 @@ impl Decoder<'_> {
 
     /// A named list: a message whose field 1 repeats.
     fn wrapped(&mut self, item: TypeId, raw: &[u8]) -> Result<Node, DecodeError> {
+        self.enter()?;
         let mark = self.pending.len();
         let mut reader = Reader::new(raw);
         while let Some(tag) = reader.tag()? {
             if tag.number == 1 {
                 let value = self.single(item, &mut reader, tag)?;
-                self.pending.push(value);
+                self.keep(value)?;
             } else {
                 reader.skip(tag)?;
             }
         }
         let span = self.tree.push_children(&self.pending[mark..]);
         self.pending.truncate(mark);
+        self.depth -= 1;
         Ok(Node::list(span))
     }
 
@@ -189,12 +200,12 @@ impl Decoder<'_> {
                 _ => reader.skip(tag)?,
             }
         }
-        self.depth -= 1;
         let value = match value {
             Some(value) => value,
             None if self.schema.ty(item).shape == Shape::Bytes => Node::str((0, 0)),
-            None => self.tree.zero(item),
+            None => self.tree.zero(item, self.depth),
         };
+        self.depth -= 1;
         // Marked as named until the map is put together; the field's position is found by its neighbours.
         Ok(self.keyed(value, key))
     }
@@ -258,7 +269,7 @@ impl Decoder<'_> {
         if text.is_empty() || text == "null" {
             return Ok(Node::NULL);
         }
-        crate::json::check_json(text)?;
+        crate::json::check_json(text, self.depth)?;
         let compact = leaf::compact_json(text);
         Ok(Node::raw(self.tree.push_text(&compact)))
     }
@@ -274,13 +285,17 @@ impl Decoder<'_> {
                     own = Some(self.message(schema, reader.bytes(tag)?)?);
                 }
                 (Shape::SchemaOrArray, 2) => {
+                    self.enter()?;
                     let item = self.message(schema, reader.bytes(tag)?)?;
-                    self.pending.push(item);
+                    self.depth -= 1;
+                    self.keep(item)?;
                 }
                 (Shape::SchemaOrStrings, 2) => {
+                    self.enter()?;
+                    self.depth -= 1;
                     let text = String::from_utf8_lossy(reader.bytes(tag)?);
                     let item = Node::str(self.tree.push_text(&text));
-                    self.pending.push(item);
+                    self.keep(item)?;
                 }
                 _ => reader.skip(tag)?,
             }
@@ -312,17 +327,17 @@ impl Decoder<'_> {
         for same in values.chunk_by(|a, b| a.position() == b.position()) {
             let position = same[0].position();
             while let Some(missing) = always.next_if(|missing| *missing < position) {
-                let zero = self.tree.zero_field(schema, id, missing);
+                let zero = self.tree.zero_field(schema, id, missing, self.depth);
                 self.pending.push(zero);
             }
             always.next_if(|own| *own == position);
             let value = self.joined(fields[position].ty, same);
-            if let Some(kept) = normal_field(&mut self.tree, &fields[position], value) {
+            if let Some(kept) = normal_field(&mut self.tree, &fields[position], value, self.depth) {
                 self.pending.push(kept.in_field(position));
             }
         }
         for missing in always {
-            let zero = self.tree.zero_field(schema, id, missing);
+            let zero = self.tree.zero_field(schema, id, missing, self.depth);
             self.pending.push(zero);
         }
         let span = self.tree.push_children(&self.pending[mark..]);

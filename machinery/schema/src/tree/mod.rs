@@ -4,19 +4,27 @@
 //! order in which they are written: fields of a struct in the type's order (named by position), map keys
 //! sorted (named by a slice of the text). Strings are slices of one text, which begins as a copy of the
 //! input, so that a string without escapes costs nothing. A change appends: the replaced nodes stay behind
-//! until the tree is dropped, which is soon, for stores keep encoded bytes.
+//! until the tree is dropped, which is soon, for stores keep encoded bytes. How deep a tree nests, how large
+//! it is and how much a change may add is bounded by the tree itself ([`Tree::check_bounds`]).
 //!
 //! [`Ref`] reads, [`Mut`] and the path methods of [`Tree`] write.
 
+mod bounds;
+mod copy;
 mod equal;
+mod path;
 mod read;
 #[cfg(test)]
 mod tests;
 mod write;
 
+pub(crate) use bounds::{Bounds, Growth, nesting};
+pub use bounds::{Exceeded, MAX_NODES, MAX_TEXT};
+pub use path::Step;
 pub(crate) use read::find_field;
 pub use read::{Kind, Ref};
-pub use write::{Mut, Step, Value};
+pub(crate) use write::Taken;
+pub use write::{Mut, Value};
 
 use crate::table::{Schema, Shape, TypeId};
 use std::collections::BTreeMap;
@@ -219,24 +227,31 @@ pub struct Tree {
     pub(crate) ty: TypeId,
     /// How many children fit from an index on, where a grown list has room behind it.
     pub(crate) rooms: BTreeMap<u32, u32>,
+    pub(crate) bounds: Bounds,
 }
 
 impl Tree {
     /// The zero value of a type: what Go's `T{}` encodes to.
     pub fn new(schema: &Arc<Schema>, ty: TypeId) -> Self {
-        let mut tree = Self {
-            schema: Arc::clone(schema),
-            nodes: Vec::new(),
-            text: String::new(),
-            root: Node::NULL,
-            ty,
-            rooms: BTreeMap::new(),
-        };
-        tree.root = tree.zero(ty);
+        let mut tree = Self::empty(schema, ty, 0);
+        tree.root = tree.zero(ty, 0);
         if tree.root.is_null() && matches!(schema.ty(ty).shape, Shape::Any | Shape::Struct | Shape::Map) {
             tree.root = Node::map((0, 0));
         }
         tree
+    }
+
+    /// A tree whose root is still to be made, with room for so many nodes.
+    pub(crate) fn empty(schema: &Arc<Schema>, ty: TypeId, nodes: usize) -> Self {
+        Self {
+            schema: Arc::clone(schema),
+            nodes: Vec::with_capacity(nodes.min(MAX_NODES)),
+            text: String::new(),
+            root: Node::NULL,
+            ty,
+            rooms: BTreeMap::new(),
+            bounds: Bounds::default(),
+        }
     }
 
     /// A tree of free-form JSON, which has no schema to speak of.
@@ -326,24 +341,30 @@ impl Tree {
     }
 
     pub(crate) fn push_text(&mut self, text: &str) -> (u32, u32) {
+        if !self.fits_text(text.len()) {
+            return (0, 0);
+        }
         let start = self.text.len();
         self.text.push_str(text);
         (narrow(start), narrow(text.len()))
     }
 
     pub(crate) fn push_children(&mut self, children: &[Node]) -> (u32, u32) {
+        if !self.fits_nodes(children.len()) {
+            return (0, 0);
+        }
         let first = self.nodes.len();
         self.nodes.extend_from_slice(children);
         (narrow(first), narrow(children.len()))
     }
 
-    /// What Go writes for a value of this type that nobody set; null where Go has nil.
-    pub(crate) fn zero(&mut self, ty: TypeId) -> Node {
+    /// What Go writes for a value of this type that nobody set, inside of `depth` lists and maps; null where Go has nil.
+    pub(crate) fn zero(&mut self, ty: TypeId, depth: usize) -> Node {
         let schema = Arc::clone(&self.schema);
-        self.zero_in(&schema, ty)
+        self.zero_in(&schema, ty, depth)
     }
 
-    fn zero_in(&mut self, schema: &Schema, id: TypeId) -> Node {
+    fn zero_in(&mut self, schema: &Schema, id: TypeId, depth: usize) -> Node {
         let ty = schema.ty(id);
         match ty.shape {
             Shape::Bool => Node::bool(false),
@@ -353,11 +374,12 @@ impl Tree {
             Shape::Quantity => Node::str(self.push_text("0")),
             Shape::Duration => Node::str(self.push_text("0s")),
             Shape::SchemaOrBool => Node::bool(false),
+            Shape::Struct if !self.may_nest(depth) => Node::NULL,
             Shape::Struct => {
                 let always = schema.always(ty);
                 let mut children = Vec::with_capacity(always.len());
                 for position in always {
-                    children.push(self.zero_field(schema, id, usize::from(*position)));
+                    children.push(self.zero_field(schema, id, usize::from(*position), depth + 1));
                 }
                 Node::map(self.push_children(&children))
             }
@@ -374,14 +396,20 @@ impl Tree {
     }
 
     /// The node of a field that is written although nobody set it.
-    pub(crate) fn zero_field(&mut self, schema: &Schema, parent: TypeId, position: usize) -> Node {
+    pub(crate) fn zero_field(
+        &mut self,
+        schema: &Schema,
+        parent: TypeId,
+        position: usize,
+        depth: usize,
+    ) -> Node {
         let Some(field) = schema.field_at(parent, position) else {
             return Node::NULL;
         };
         let value = if field.pointer {
             Node::NULL
         } else {
-            self.zero_in(schema, field.ty)
+            self.zero_in(schema, field.ty, depth)
         };
         value.in_field(position)
     }
@@ -425,7 +453,9 @@ pub(crate) fn untyped_schema() -> Arc<Schema> {
     Arc::clone(made)
 }
 
-/// Trees are bounded far below four gigabytes: inputs are, and a change adds at most what it was given.
+/// A position or length in a tree: both arenas are bounded far below four gigabytes.
 pub(crate) fn narrow(length: usize) -> u32 {
-    u32::try_from(length).expect("trees are bounded by MAX_INPUT, far below 4 GiB")
+    const { assert!(MAX_TEXT < u32::MAX as usize) };
+    const { assert!(MAX_NODES < u32::MAX as usize) };
+    u32::try_from(length).expect("arenas are bounded by MAX_TEXT and MAX_NODES")
 }

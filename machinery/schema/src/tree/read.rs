@@ -2,7 +2,6 @@
 
 use super::{Node, Tag, Tree, effective};
 use crate::table::{Schema, Shape, TypeId};
-use std::collections::BTreeMap;
 
 /// What a value is in JSON's terms.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -187,15 +186,8 @@ impl<'a> Ref<'a> {
 
     /// This value as a tree of its own.
     pub fn to_tree(self) -> Tree {
-        let mut tree = Tree {
-            schema: std::sync::Arc::clone(&self.tree.schema),
-            nodes: Vec::new(),
-            text: String::new(),
-            root: Node::NULL,
-            ty: self.ty,
-            rooms: BTreeMap::new(),
-        };
-        tree.root = tree.copy(self, self.ty);
+        let mut tree = Tree::empty(&self.tree.schema, self.ty, 0);
+        tree.root = tree.copy(self, self.ty, 0);
         tree
     }
 

@@ -6,27 +6,8 @@
 
 use super::read::find;
 use super::{MAX_KEY, Node, Ref, Tag, Tree, child_type, effective, narrow};
-use crate::table::{Shape, TypeId};
+use crate::table::TypeId;
 use std::ops::Range;
-
-/// One step of a path.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Step<'a> {
-    Name(&'a str),
-    Index(usize),
-}
-
-impl<'a> From<&'a str> for Step<'a> {
-    fn from(name: &'a str) -> Self {
-        Self::Name(name)
-    }
-}
-
-impl From<usize> for Step<'_> {
-    fn from(index: usize) -> Self {
-        Self::Index(index)
-    }
-}
 
 /// What can be written. `&str`, `String`, `bool`, `i32`, `i64`, `usize`, `f64` and [`Ref`] convert.
 #[derive(Debug, Clone, Copy)]
@@ -42,6 +23,17 @@ pub enum Value<'a> {
     EmptyMap,
     /// A copy of a value of this or another tree.
     Copy(Ref<'a>),
+    /// A value of this tree that was removed from its place.
+    #[doc(hidden)]
+    Taken(Taken),
+}
+
+/// A value and how many lists and maps it stood inside of. It is put into the same tree, of free-form JSON, once: two
+/// places with one value's children would change together.
+#[derive(Debug, Clone, Copy)]
+pub struct Taken {
+    pub(super) node: Node,
+    pub(super) depth: usize,
 }
 
 macro_rules! value_from {
@@ -65,6 +57,8 @@ value_from! {
 enum Place {
     Root,
     At(usize),
+    /// Beyond a bound: null, and what is written there is lost. The tree has noted it.
+    Nowhere,
 }
 
 /// A value that can be changed.
@@ -73,6 +67,8 @@ pub struct Mut<'t> {
     tree: &'t mut Tree,
     place: Place,
     ty: TypeId,
+    /// How many lists and maps it stands inside of.
+    depth: usize,
 }
 
 impl<'t> Mut<'t> {
@@ -81,6 +77,7 @@ impl<'t> Mut<'t> {
             tree,
             place: Place::Root,
             ty,
+            depth: 0,
         }
     }
 
@@ -88,16 +85,27 @@ impl<'t> Mut<'t> {
         match self.place {
             Place::Root => self.tree.root,
             Place::At(at) => self.tree.nodes[at],
+            Place::Nowhere => Node::NULL,
         }
     }
 
-    fn replace(&mut self, node: Node) {
+    pub(super) fn replace(&mut self, node: Node) {
         match self.place {
             Place::Root => self.tree.root = node,
             Place::At(at) => {
                 let here = self.tree.nodes[at];
                 self.tree.nodes[at] = node.at_place_of(here);
             }
+            Place::Nowhere => {}
+        }
+    }
+
+    /// The value, to be put elsewhere once it is removed from here.
+    pub(crate) fn taken(&self) -> Taken {
+        debug_assert_eq!(self.ty, TypeId::ANY, "of free-form JSON only");
+        Taken {
+            node: self.node().bare(),
+            depth: self.depth,
         }
     }
 
@@ -120,44 +128,71 @@ impl<'t> Mut<'t> {
 
     /// Puts another value here.
     pub fn set_value<'v>(&mut self, value: impl Into<Value<'v>>) {
-        let node = self.tree.make(value.into(), self.ty);
+        let node = self.tree.make(value.into(), self.ty, self.depth);
         self.replace(node);
     }
 
     /// A member that is there.
     pub fn field(&mut self, name: &str) -> Option<Mut<'_>> {
+        self.here().into_field(name)
+    }
+
+    /// A member that is there, in place of this cursor.
+    pub fn into_field(self, name: &str) -> Option<Mut<'t>> {
         let here = self.as_ref();
         if here.node.tag() != Tag::Map {
             return None;
         }
         let (parent, node) = (here.ty, here.node);
         let found = find(self.tree, parent, self.tree.children(node), name)?;
-        Some(self.child_at(parent, node.range().start + found))
+        Some(self.into_child(parent, node.range().start + found))
     }
 
     /// A member, made as null when it is not there. A value that is not a map becomes one.
     pub fn entry(&mut self, name: &str) -> Mut<'_> {
-        if self.node().tag() != Tag::Map {
-            self.replace(Node::map((0, 0)));
+        self.here().into_entry(name)
+    }
+
+    /// A member, made as null when it is not there, in place of this cursor.
+    pub fn into_entry(mut self, name: &str) -> Mut<'t> {
+        if !self.becomes(Tag::Map) {
+            return self.nowhere();
         }
         let here = self.as_ref();
         let (parent, node) = (here.ty, here.node);
         let found = find(self.tree, parent, self.tree.children(node), name);
-        let at = match found {
-            Some(at) => node.range().start + at,
-            None => self.insert_member(parent, node, name),
-        };
-        self.child_at(parent, at)
+        match found.map(|at| node.range().start + at) {
+            Some(at) => self.into_child(parent, at),
+            None => match self.insert_member(parent, node, name) {
+                Some(at) => self.into_child(parent, at),
+                None => self.nowhere(),
+            },
+        }
     }
 
     /// An item of a list.
     pub fn item(&mut self, index: usize) -> Option<Mut<'_>> {
+        self.here().into_item(index)
+    }
+
+    /// An item of a list, in place of this cursor.
+    pub fn into_item(self, index: usize) -> Option<Mut<'t>> {
         let here = self.as_ref();
         if here.node.tag() != Tag::List || index >= here.len() {
             return None;
         }
         let (parent, at) = (here.ty, here.node.range().start + index);
-        Some(self.child_at(parent, at))
+        Some(self.into_child(parent, at))
+    }
+
+    /// An item of a list, or a new one at its end, in place of this cursor.
+    pub(super) fn into_item_or_new(self, index: usize) -> Mut<'t> {
+        if index < self.as_ref().items().len() {
+            let (parent, at) = (self.as_ref().ty, self.node().range().start + index);
+            return self.into_child(parent, at);
+        }
+        let end = self.as_ref().items().len();
+        self.into_inserted(end, Value::Null)
     }
 
     /// The child at a place among the children, whatever this is.
@@ -230,16 +265,22 @@ impl<'t> Mut<'t> {
 
     /// Inserts into a list before `index` (or at its end).
     pub fn insert<'v>(&mut self, index: usize, value: impl Into<Value<'v>>) -> Mut<'_> {
-        if self.node().tag() != Tag::List {
-            self.replace(Node::list((0, 0)));
+        self.here().into_inserted(index, value.into())
+    }
+
+    fn into_inserted(mut self, index: usize, value: Value<'_>) -> Mut<'t> {
+        if !self.becomes(Tag::List) {
+            return self.nowhere();
         }
         let ty = child_type(&self.tree.schema, self.ty, Node::NULL);
-        let item = self.tree.make(value.into(), ty);
+        let item = self.tree.make(value, ty, self.depth + 1);
         let node = self.node();
         let index = index.min(node.span().1 as usize);
-        let at = self.insert_child(node, index, item);
         let parent = self.ty;
-        self.child_at(parent, at)
+        match self.insert_child(node, index, item) {
+            Some(at) => self.into_child(parent, at),
+            None => self.nowhere(),
+        }
     }
 
     /// Takes an item of a list away; says whether it was there.
@@ -292,6 +333,20 @@ impl<'t> Mut<'t> {
     }
 
     fn child_at(&mut self, parent: TypeId, at: usize) -> Mut<'_> {
+        self.here().into_child(parent, at)
+    }
+
+    /// The same place, borrowed.
+    fn here(&mut self) -> Mut<'_> {
+        Mut {
+            tree: self.tree,
+            place: self.place,
+            ty: self.ty,
+            depth: self.depth,
+        }
+    }
+
+    fn into_child(self, parent: TypeId, at: usize) -> Mut<'t> {
         let child = self.tree.nodes[at];
         // A null has its field's own type: a `SchemaOr…` is only resolved once there is a value.
         let ty = child_type(&self.tree.schema, parent, child);
@@ -299,10 +354,33 @@ impl<'t> Mut<'t> {
             tree: self.tree,
             place: Place::At(at),
             ty,
+            depth: self.depth + 1,
         }
     }
 
-    fn insert_member(&mut self, parent: TypeId, node: Node, name: &str) -> usize {
+    fn nowhere(self) -> Mut<'t> {
+        Mut {
+            place: Place::Nowhere,
+            ..self
+        }
+    }
+
+    /// Makes an empty list or map of whatever else is here; false where that would nest too deep.
+    fn becomes(&mut self, tag: Tag) -> bool {
+        if self.node().tag() == tag {
+            return true;
+        }
+        if matches!(self.place, Place::Nowhere) || !self.tree.may_nest(self.depth) {
+            return false;
+        }
+        self.replace(match tag {
+            Tag::List => Node::list((0, 0)),
+            _ => Node::map((0, 0)),
+        });
+        true
+    }
+
+    fn insert_member(&mut self, parent: TypeId, node: Node, name: &str) -> Option<usize> {
         let schema = std::sync::Arc::clone(&self.tree.schema);
         let (member, index) = match schema.field(parent, name) {
             Some((position, _)) => {
@@ -324,9 +402,13 @@ impl<'t> Mut<'t> {
         self.insert_child(node, index, member)
     }
 
-    /// Puts one more among the children, where there is room behind them or at the arena's end; says where it is.
-    fn insert_child(&mut self, node: Node, index: usize, child: Node) -> usize {
+    /// Puts one more among the children, where there is room behind them or at the arena's end; says where it is, unless
+    /// a bound forbids it.
+    fn insert_child(&mut self, node: Node, index: usize, child: Node) -> Option<usize> {
         let old = node.range();
+        if !self.tree.charge(old.len() - index) {
+            return None;
+        }
         let first = match self.tree.has_room(&old) {
             true => {
                 let (at, nodes) = (old.start + index, &mut self.tree.nodes);
@@ -334,7 +416,7 @@ impl<'t> Mut<'t> {
                 nodes[at] = child;
                 old.start
             }
-            false => self.tree.move_with(&old, index, child),
+            false => self.tree.move_with(&old, index, child)?,
         };
         let span = (narrow(first), narrow(old.len() + 1));
         self.replace(if node.tag() == Tag::List {
@@ -342,12 +424,15 @@ impl<'t> Mut<'t> {
         } else {
             Node::map(span)
         });
-        first + index
+        Some(first + index)
     }
 
     fn remove_child(&mut self, index: usize) {
         let node = self.node();
         let range = node.range();
+        if !self.tree.charge(range.len() - index) {
+            return;
+        }
         self.tree
             .nodes
             .copy_within(range.start + index + 1..range.end, range.start + index);
@@ -374,9 +459,12 @@ impl Tree {
     }
 
     /// Copies children with one more among them to the arena's end; says where the first is.
-    fn move_with(&mut self, old: &Range<usize>, index: usize, child: Node) -> usize {
+    fn move_with(&mut self, old: &Range<usize>, index: usize, child: Node) -> Option<usize> {
         let (first, count) = (self.nodes.len(), old.len() + 1);
         let room = if old.len() < ROOM_FROM { count } else { 2 * count };
+        if !self.fits_nodes(room) || !self.charge(index) {
+            return None;
+        }
         self.nodes.reserve(room);
         self.nodes.extend_from_within(old.start..old.start + index);
         self.nodes.push(child);
@@ -386,229 +474,6 @@ impl Tree {
             self.rooms.remove(&narrow(old.start));
             self.rooms.insert(narrow(first), narrow(room));
         }
-        first
+        Some(first)
     }
-
-    /// Sets the value at a path, making maps on the way; an index must be there or be the end of its list.
-    pub fn set<'v>(&mut self, path: &[Step<'_>], value: impl Into<Value<'v>>) {
-        let ty = self.ty;
-        Mut::root(self, ty).set_at(path, value.into());
-    }
-
-    /// Sets a string at a path of member names.
-    pub fn set_str(&mut self, path: &[&str], value: &str) {
-        self.set(&names(path), value);
-    }
-
-    /// Sets a number at a path of member names.
-    pub fn set_i64(&mut self, path: &[&str], value: i64) {
-        self.set(&names(path), value);
-    }
-
-    /// Takes the member at a path of member names away; says whether it was there.
-    pub fn remove(&mut self, path: &[&str]) -> bool {
-        let Some((last, above)) = path.split_last() else {
-            return false;
-        };
-        self.with(above, |mut at| at.remove(last)).unwrap_or(false)
-    }
-
-    /// Puts a member of the root back to what it is when nobody has set it.
-    pub fn reset(&mut self, member: &str) {
-        let (schema, ty) = (std::sync::Arc::clone(&self.schema), self.ty);
-        let always = |position: usize| {
-            let all = schema.always(schema.ty(ty));
-            all.iter().any(|own| usize::from(*own) == position)
-        };
-        match schema.field(ty, member).filter(|(position, _)| always(*position)) {
-            Some((position, _)) => {
-                let zero = self.zero_field(&schema, ty, position);
-                Mut::root(self, ty).entry(member).replace(zero);
-            }
-            None => {
-                self.remove(&[member]);
-            }
-        }
-    }
-
-    /// Appends to the list at a path of member names, making it when it is not there.
-    pub fn push<'v>(&mut self, path: &[&str], value: impl Into<Value<'v>>) {
-        let (ty, value) = (self.ty, value.into());
-        Mut::root(self, ty).enter(path, |mut at| {
-            at.push(value);
-        });
-    }
-
-    /// Calls `change` with the value at a path of member names, when it is there.
-    pub fn with<T>(&mut self, path: &[&str], change: impl FnOnce(Mut<'_>) -> T) -> Option<T> {
-        let ty = self.ty;
-        Mut::root(self, ty).walk(path, change)
-    }
-
-    pub(crate) fn make(&mut self, value: Value<'_>, target: TypeId) -> Node {
-        match value {
-            Value::Null => Node::NULL,
-            Value::Bool(value) => Node::bool(value),
-            Value::Int(value) => Node::int(value),
-            Value::Float(value) => Node::float(value),
-            Value::Str(text) => Node::str(self.push_text(text)),
-            Value::Raw(text) => Node::raw(self.push_text(text)),
-            Value::EmptyList => Node::list((0, 0)),
-            Value::EmptyMap => Node::map((0, 0)),
-            Value::Copy(from) => self.copy(from, target),
-        }
-    }
-
-    /// Copies a value of another tree into a place of type `target`, members matched by name.
-    pub(crate) fn copy(&mut self, from: Ref<'_>, target: TypeId) -> Node {
-        if self.schema.ty(target).shape == Shape::Raw && !from.node.is_null() {
-            let text = from.to_json();
-            return Node::raw(self.push_text(&text));
-        }
-        match from.node.tag() {
-            Tag::Null | Tag::Bool | Tag::Int | Tag::Float => from.node.bare(),
-            Tag::Str => Node::str(self.push_text(from.tree.text_of(from.node))),
-            Tag::Raw => self.copy_raw(from, target),
-            Tag::List => Node::list(self.copy_children(from, target)),
-            Tag::Map => Node::map(self.copy_children(from, target)),
-        }
-    }
-
-    /// Opaque JSON stays so where the target is opaque too, and is opened where it is free-form.
-    fn copy_raw(&mut self, from: Ref<'_>, target: TypeId) -> Node {
-        let text = from.tree.text_of(from.node);
-        match Tree::from_json(text) {
-            Ok(opened) if target == TypeId::ANY => self.copy(opened.root(), target),
-            _ => Node::raw(self.push_text(text)),
-        }
-    }
-
-    /// A struct with more fields in it, which it did not have: in the order of their positions.
-    pub(crate) fn with_fields(&mut self, parent: Node, more: &[Node]) -> Node {
-        let range = parent.range();
-        let first = self.nodes.len();
-        self.nodes.reserve(range.len() + more.len());
-        let mut at = range.start;
-        for field in more {
-            while at < range.end && self.nodes[at].label() < field.label() {
-                self.nodes.push(self.nodes[at]);
-                at += 1;
-            }
-            self.nodes.push(*field);
-        }
-        self.nodes.extend_from_within(at..range.end);
-        let span = (narrow(first), narrow(range.len() + more.len()));
-        Node::map(span).at_place_of(parent)
-    }
-
-    fn copy_children(&mut self, from: Ref<'_>, target: TypeId) -> (u32, u32) {
-        let target = effective(&self.schema, target, from.node.tag());
-        let children = from.tree.children(from.node);
-        let first = self.nodes.len();
-        self.nodes.resize(first + children.len(), Node::NULL);
-        for (at, child) in children.iter().enumerate() {
-            let place = self.place_for(from, *child, target);
-            let value = self.copy(from.child(*child), child_type(&self.schema, target, place));
-            self.nodes[first + at] = value.at_place_of(place);
-        }
-        if from.node.tag() == Tag::Map {
-            self.sort_members(first, children.len());
-        }
-        (narrow(first), narrow(children.len()))
-    }
-
-    /// The label a child gets in a parent of type `target`.
-    fn place_for(&mut self, from: Ref<'_>, child: Node, target: TypeId) -> Node {
-        if from.node.tag() == Tag::List {
-            return Node::NULL;
-        }
-        if !child.is_named() && target == from.ty && std::ptr::eq(&*self.schema, from.schema()) {
-            return Node::NULL.in_field(child.position());
-        }
-        let name = from.tree.name_of(from.ty, child);
-        match self.schema.field(target, name) {
-            Some((position, _)) => Node::NULL.in_field(position),
-            None => {
-                let key = self.push_text(name);
-                Node::NULL.in_key(key)
-            }
-        }
-    }
-
-    /// Sorts named children; of equal keys the last stays. Gives how many are left.
-    pub(crate) fn sort_and_dedup(&mut self, (first, count): (u32, u32)) -> u32 {
-        let start = first as usize;
-        self.sort_members(start, count as usize);
-        let mut kept: Vec<Node> = Vec::with_capacity(count as usize);
-        for at in start..start + count as usize {
-            let child = self.nodes[at];
-            match kept.last_mut() {
-                Some(last) if self.key_of(*last) == self.key_of(child) => *last = child,
-                _ => kept.push(child),
-            }
-        }
-        self.nodes[start..start + kept.len()].copy_from_slice(&kept);
-        narrow(kept.len())
-    }
-
-    pub(crate) fn sort_members(&mut self, first: usize, count: usize) {
-        let text = &self.text;
-        let children = &mut self.nodes[first..first + count];
-        let key = |node: &Node| {
-            let (start, len) = node.key_slice();
-            &text[start as usize..(start + len) as usize]
-        };
-        let order = |a: &Node, b: &Node| match (a.is_named(), b.is_named()) {
-            (false, false) => a.position().cmp(&b.position()),
-            (true, true) => key(a).cmp(key(b)),
-            (a, b) => a.cmp(&b),
-        };
-        if !children.is_sorted_by(|a, b| order(a, b).is_le()) {
-            children.sort_by(order);
-        }
-    }
-}
-
-impl Mut<'_> {
-    fn set_at(&mut self, path: &[Step<'_>], value: Value<'_>) {
-        let Some((step, rest)) = path.split_first() else {
-            self.set_value(value);
-            return;
-        };
-        match step {
-            Step::Name(name) => self.entry(name).set_at(rest, value),
-            Step::Index(index) if *index < self.as_ref().items().len() => {
-                if let Some(mut item) = self.item(*index) {
-                    item.set_at(rest, value);
-                }
-            }
-            Step::Index(_) => self.push(Value::Null).set_at(rest, value),
-        }
-    }
-
-    fn walk<T>(&mut self, path: &[&str], change: impl FnOnce(Mut<'_>) -> T) -> Option<T> {
-        match path.split_first() {
-            None => Some(change(Mut {
-                tree: self.tree,
-                place: self.place,
-                ty: self.ty,
-            })),
-            Some((name, rest)) => self.field(name)?.walk(rest, change),
-        }
-    }
-
-    fn enter(&mut self, path: &[&str], change: impl FnOnce(Mut<'_>)) {
-        match path.split_first() {
-            None => change(Mut {
-                tree: self.tree,
-                place: self.place,
-                ty: self.ty,
-            }),
-            Some((name, rest)) => self.entry(name).enter(rest, change),
-        }
-    }
-}
-
-fn names<'a>(path: &[&'a str]) -> Vec<Step<'a>> {
-    path.iter().map(|name| Step::Name(name)).collect()
 }
