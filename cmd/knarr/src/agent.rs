@@ -238,6 +238,8 @@ fn start_services(arguments: &AgentArguments, runtime: &Runtime, client: &Client
             cluster_dns: *address,
             port: 53,
             upstream: node_dns::name_servers(&resolv_conf, *address),
+            resolv_conf: Some(arguments.resolv_conf.clone()),
+            saved_zone: Some(arguments.data_dir.join("dns-zone")),
         };
         drop(node_dns::start(
             config,

@@ -22,6 +22,8 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         cluster_dns,
         port: 53,
         upstream,
+        resolv_conf: None,
+        saved_zone: None,
     };
     let _running = start(config, client, Arc::new(node_sys::SystemExec), runtime);
     std::future::pending().await

@@ -86,6 +86,12 @@ impl Answer {
         }
     }
 
+    /// Says that something was left out: the client asks again over a connection.
+    pub fn cut(mut self) -> Self {
+        self.truncated = true;
+        self
+    }
+
     pub fn finish(mut self, query: &Query) -> Vec<u8> {
         if self.truncated {
             self.bytes[2] |= TRUNCATED;

@@ -1,6 +1,7 @@
 //! What the DNS server is told once.
 
 use std::net::{Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
 
 /// Where it listens and what it answers for.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -13,6 +14,10 @@ pub struct DnsConfig {
     pub port: u16,
     /// Whom to ask about other names, in order; where there is nobody such questions are refused.
     pub upstream: Vec<SocketAddr>,
+    /// The file that names them; when it changes they do. `None`: they stay.
+    pub resolv_conf: Option<PathBuf>,
+    /// Where the zone is kept for the next start. `None`: nowhere.
+    pub saved_zone: Option<PathBuf>,
 }
 
 impl DnsConfig {

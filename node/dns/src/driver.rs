@@ -1,7 +1,9 @@
 //! Keeps the zone current and the server listening.
 
-use crate::config::DnsConfig;
+use crate::config::{DnsConfig, name_servers};
+use crate::forward::Forwarder;
 use crate::model::{BY_SERVICE, Service, Slice};
+use crate::saved::{self, SavedError};
 use crate::server::Server;
 use crate::zone::Zone;
 use futures::future::BoxFuture;
@@ -11,14 +13,22 @@ use machinery_client::{Client, Informer, Informers, Subscription};
 use machinery_meta::ObjectKey;
 use machinery_runtime::{Runtime, TaskHandle};
 use node_sys::{CommandSpec, Exec};
+use std::error::Error as _;
+use std::io::{self, Read};
 use std::net::Ipv4Addr;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, RwLock};
 use std::time::Duration;
 
 /// Our table of the kernel's rules.
 const TABLE: &str = "knarr-dns";
 /// Between attempts to listen.
-const RETRY: Duration = Duration::from_secs(2);
+const RETRY: Duration = Duration::from_millis(500);
+/// Between two writes of the zone; what changed since the last is missing after a crash, until the API server tells it.
+const SAVE_INTERVAL: Duration = Duration::from_secs(5);
+/// Between two looks at the resolver configuration.
+const RESOLV_CONF_INTERVAL: Duration = Duration::from_secs(10);
+const MAX_RESOLV_CONF: u64 = 64 << 10;
 
 /// Starts the server; it runs until its scope ends.
 pub fn start(config: DnsConfig, client: Client, exec: Arc<dyn Exec>, runtime: Runtime) -> TaskHandle<()> {
@@ -27,7 +37,8 @@ pub fn start(config: DnsConfig, client: Client, exec: Arc<dyn Exec>, runtime: Ru
     runtime.spawn("dns", run(config, informers, exec, inside))
 }
 
-/// Listens once the names are known, so that no name is denied only because it was not read yet.
+/// Listens at once. Other names are forwarded from the first question on; the cluster's come from the zone of the last
+/// run until the API server has told the present ones, and are a failure where there is none.
 fn run(
     config: DnsConfig,
     informers: Informers,
@@ -36,12 +47,14 @@ fn run(
 ) -> BoxFuture<'static, ()> {
     Box::pin(async move {
         let zone = Arc::new(RwLock::new(Zone::new(&config.cluster_domain)));
-        let services: Informer<Service> = informers.of::<core::Service, _>();
-        let slices: Informer<Slice> = informers.of::<EndpointSlice, _>();
-        services.synced().await;
-        slices.synced().await;
-        let _following = follow(&zone, &services, &slices);
-        let server = Server::new(zone, config.upstream.clone(), runtime.clone());
+        let forwarder = Forwarder::new(&config.upstream, runtime.clone());
+        let server = Server::new(Arc::clone(&zone), Arc::clone(&forwarder), runtime.clone());
+        let keep = keep_current(config.clone(), zone, informers, runtime.clone());
+        runtime.spawn("dns zone", keep).detach();
+        if let Some(path) = config.resolv_conf.clone() {
+            let follow = follow_resolv_conf(path, config.cluster_dns, forwarder, runtime.clone());
+            runtime.spawn("dns upstream", follow).detach();
+        }
         loop {
             if let Err(error) = own_address(&*exec, config.cluster_dns).await {
                 tracing::warn!(%error, "the cluster's DNS address was not given to this node");
@@ -52,6 +65,92 @@ fn run(
             runtime.sleep(RETRY).await;
         }
     })
+}
+
+/// The zone of the last run, then that of the API server, saved when it has changed.
+async fn keep_current(config: DnsConfig, zone: Arc<RwLock<Zone>>, informers: Informers, runtime: Runtime) {
+    if let Some(path) = config.saved_zone.clone() {
+        load_saved(path, &config.cluster_domain, &zone, &runtime).await;
+    }
+    let services: Informer<Service> = informers.of::<core::Service, _>();
+    let slices: Informer<Slice> = informers.of::<EndpointSlice, _>();
+    services.synced().await;
+    slices.synced().await;
+    let _following = follow(&zone, &services, &slices);
+    forget_gone(&zone, &services);
+    match config.saved_zone {
+        Some(path) => keep_saved(path, zone, runtime).await,
+        None => std::future::pending().await,
+    }
+}
+
+async fn load_saved(path: PathBuf, domain: &str, zone: &RwLock<Zone>, runtime: &Runtime) {
+    let domain = domain.to_owned();
+    match runtime.blocking(move || saved::load(&path, &domain)).await {
+        Ok(Ok(loaded)) => {
+            tracing::info!(
+                services = loaded.services().count(),
+                "names of the last run are answered"
+            );
+            *zone.write().expect("nothing panics while it is held") = loaded;
+        }
+        Ok(Err(SavedError::File(error))) if error.kind() == io::ErrorKind::NotFound => {}
+        Ok(Err(error)) => tracing::warn!(%error, "names of the last run were not read"),
+        Err(error) => tracing::warn!(%error, "names of the last run were not read"),
+    }
+}
+
+/// Writes the zone whenever it has changed, and not more often than every [`SAVE_INTERVAL`].
+async fn keep_saved(path: PathBuf, zone: Arc<RwLock<Zone>>, runtime: Runtime) {
+    let mut saved = None;
+    loop {
+        let serial = zone.read().expect("nothing panics while it is held").serial();
+        if saved != Some(serial) {
+            let (path, zone) = (path.clone(), Arc::clone(&zone));
+            match runtime.blocking(move || saved::save(&zone, &path)).await {
+                Ok(Ok(())) => saved = Some(serial),
+                Ok(Err(error)) => {
+                    tracing::warn!(%error, cause = error.source(), "names were not saved for the next start")
+                }
+                Err(error) => tracing::warn!(%error, "names were not saved for the next start"),
+            }
+        }
+        runtime.sleep(SAVE_INTERVAL).await;
+    }
+}
+
+/// Name servers change with the network the machine is in.
+async fn follow_resolv_conf(path: PathBuf, own: Ipv4Addr, forwarder: Arc<Forwarder>, runtime: Runtime) {
+    loop {
+        let file = path.clone();
+        let read = runtime.blocking(move || read_bounded(&file)).await;
+        if let Ok(Ok(text)) = read {
+            forwarder.set_upstream(&name_servers(&text, own));
+        }
+        runtime.sleep(RESOLV_CONF_INTERVAL).await;
+    }
+}
+
+fn read_bounded(path: &Path) -> io::Result<String> {
+    let mut text = String::new();
+    std::fs::File::open(path)?
+        .take(MAX_RESOLV_CONF)
+        .read_to_string(&mut text)?;
+    Ok(text)
+}
+
+/// Services of the last run that are no more.
+fn forget_gone(zone: &RwLock<Zone>, services: &Informer<Service>) {
+    let mut zone = zone.write().expect("nothing panics while it is held");
+    let gone: Vec<ObjectKey> = zone
+        .services()
+        .filter(|key| services.get(key).is_none())
+        .cloned()
+        .collect();
+    for key in gone {
+        zone.set(&key, None, [].iter());
+    }
+    zone.set_complete();
 }
 
 /// Makes the service's address one of this node: packets of pods end here without any translation.

@@ -1,139 +1,160 @@
-//! Asking other name servers, within bounds.
+//! Names that are not the cluster's: asked of other name servers, each once at a time, and remembered ([`cache`]).
+//!
+//! [`cache`]: crate::cache
 
-use crate::answer::{Answer, Owner, Section, bare, code, write_name};
-use crate::query::{CLASS_IN, HEADER, Query, kind, read_u16};
+use crate::answer::{Answer, Owner, Section, code};
+use crate::cache::{Cache, Key, Reply};
+use crate::query::{HEADER, Query, kind, read_u16, skip_name};
+use crate::upstream::Upstream;
 use crate::zone::Record;
-use futures::future::BoxFuture;
+use futures::FutureExt;
+use futures::future::{BoxFuture, Shared};
 use machinery_runtime::Runtime;
-use std::io;
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::time::Duration;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpStream, UdpSocket};
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, RwLock};
 
-/// One server has this long before the next is asked.
-const PATIENCE: Duration = Duration::from_secs(2);
-/// The largest answer taken over UDP.
-const MAX_UDP: usize = 4096;
+/// An exchange that several clients wait for; `None` where no server answered.
+type Exchange = Shared<BoxFuture<'static, Option<Arc<Reply>>>>;
 
-/// How the client asked; the upstream is asked the same way.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Transport {
-    Udp,
-    Tcp,
-}
-
-/// Asks the upstream servers in turn.
-#[derive(Debug, Clone)]
+/// Asks for names elsewhere.
+#[derive(Debug)]
 pub struct Forwarder {
-    upstream: Vec<SocketAddr>,
+    upstream: RwLock<Arc<Upstream>>,
+    cache: Mutex<Cache>,
+    in_flight: Mutex<HashMap<Key, Exchange>>,
     runtime: Runtime,
 }
 
 impl Forwarder {
-    pub fn new(upstream: Vec<SocketAddr>, runtime: Runtime) -> Self {
-        Self { upstream, runtime }
+    pub fn new(upstream: &[SocketAddr], runtime: Runtime) -> Arc<Self> {
+        Arc::new(Self {
+            upstream: RwLock::new(Arc::new(Upstream::new(upstream))),
+            cache: Mutex::default(),
+            in_flight: Mutex::default(),
+            runtime,
+        })
     }
 
-    /// Passes the client's message on and the answer back. Without anyone to ask, the question is refused.
-    pub fn forward(&self, query: Query, message: Vec<u8>, transport: Transport) -> BoxFuture<'_, Vec<u8>> {
-        Box::pin(async move {
-            if self.upstream.is_empty() {
-                return Answer::new(&query, code::REFUSED, false, usize::from(u16::MAX)).finish(&query);
-            }
-            match self.ask(&message, transport).await {
-                Some(mut answer) => {
-                    answer[..2].copy_from_slice(&query.id.to_be_bytes());
-                    answer
-                }
-                None => {
-                    Answer::new(&query, code::SERVER_FAILURE, false, usize::from(u16::MAX)).finish(&query)
-                }
-            }
-        })
+    /// Other servers from now on; what is known about the present ones stays where they stay the same.
+    pub fn set_upstream(&self, addresses: &[SocketAddr]) {
+        let mut upstream = self.upstream.write().expect("nothing panics while it is held");
+        if !upstream.addresses().eq(addresses.iter().copied()) {
+            tracing::info!(
+                ?addresses,
+                "names that are not the cluster's are asked of these servers"
+            );
+            *upstream = Arc::new(Upstream::new(addresses));
+        }
+    }
+
+    /// The answer where it needs no waiting: remembered, or refused.
+    pub fn at_once(&self, query: &Query, limit: usize) -> Option<Vec<u8>> {
+        if matches!(query.kind, kind::AXFR | kind::IXFR) || self.upstream().is_empty() {
+            return Some(Answer::new(query, code::REFUSED, false, limit).finish(query));
+        }
+        let now = self.runtime.monotonic();
+        let cached = self.cache().get(&key(query), now)?;
+        Some(render(&cached.0.aged(cached.1), query, limit))
+    }
+
+    /// The answer of another server, or its failure.
+    pub async fn forward(self: &Arc<Self>, query: &Query, limit: usize) -> Vec<u8> {
+        match self.reply(key(query)).await {
+            Some(reply) => render(&reply.bytes, query, limit),
+            None => Answer::new(query, code::SERVER_FAILURE, false, limit).finish(query),
+        }
     }
 
     /// The answer for a name of the cluster that stands for one elsewhere.
-    pub fn follow(&self, query: Query, target: String, limit: usize) -> BoxFuture<'_, Vec<u8>> {
-        Box::pin(async move {
-            let mut answer = Answer::new(&query, code::NO_ERROR, true, limit);
-            answer.record(
-                Section::Answer,
-                Owner::Question,
-                &Record::Cname(target.as_str().into()),
-            );
-            if let Some(found) = self.ask(&question(&target, query.kind), Transport::Udp).await {
-                for record in addresses(&found, query.kind).unwrap_or_default() {
-                    answer.record(Section::Answer, Owner::Name(&target), &record);
-                }
-            }
-            answer.finish(&query)
-        })
-    }
-
-    /// The first valid answer, under an id of our own.
-    async fn ask(&self, message: &[u8], transport: Transport) -> Option<Vec<u8>> {
-        let mut message = message.to_vec();
-        let random = self.runtime.random_u64().to_be_bytes();
-        message.get_mut(..2)?.copy_from_slice(&random[..2]);
-        for server in &self.upstream {
-            let exchange = async {
-                match transport {
-                    Transport::Udp => over_udp(*server, &message).await,
-                    Transport::Tcp => over_tcp(*server, &message).await,
-                }
-            };
-            match self.runtime.timeout(PATIENCE, exchange).await {
-                Ok(Ok(answer)) => return Some(answer),
-                Ok(Err(error)) => tracing::debug!(%server, %error, "a name server could not be asked"),
-                Err(_) => tracing::debug!(%server, "a name server did not answer in time"),
+    pub async fn follow(self: &Arc<Self>, query: &Query, target: &str, limit: usize) -> Vec<u8> {
+        let mut answer = Answer::new(query, code::NO_ERROR, true, limit);
+        answer.record(Section::Answer, Owner::Question, &Record::Cname(target.into()));
+        let key = Key {
+            name: target.into(),
+            kind: query.kind,
+            edns: true,
+            dnssec_ok: false,
+            checking_disabled: false,
+        };
+        if let Some(found) = self.reply(key).await {
+            for record in addresses(&found.bytes, query.kind).unwrap_or_default() {
+                answer.record(Section::Answer, Owner::Name(target), &record);
             }
         }
-        None
+        answer.finish(query)
+    }
+
+    /// From the cache, from an exchange that is under way, or from one that begins now.
+    async fn reply(self: &Arc<Self>, key: Key) -> Option<Arc<Reply>> {
+        let exchange = {
+            let mut in_flight = self.in_flight.lock().expect("nothing panics while it is held");
+            let now = self.runtime.monotonic();
+            if let Some((reply, _)) = self.cache().get(&key, now) {
+                return Some(reply);
+            }
+            in_flight
+                .entry(key.clone())
+                .or_insert_with(|| Arc::clone(self).exchange(key).boxed().shared())
+                .clone()
+        };
+        exchange.await
+    }
+
+    async fn exchange(self: Arc<Self>, key: Key) -> Option<Arc<Reply>> {
+        let upstream = self.upstream();
+        let answer = upstream.ask(&key, &self.runtime).await;
+        let reply = answer.and_then(Reply::read).map(Arc::new);
+        let now = self.runtime.monotonic();
+        let mut in_flight = self.in_flight.lock().expect("nothing panics while it is held");
+        let kept = reply.clone().unwrap_or_else(|| Arc::new(failure(&key)));
+        self.cache().put(key.clone(), kept, now);
+        in_flight.remove(&key);
+        reply
+    }
+
+    fn upstream(&self) -> Arc<Upstream> {
+        let upstream = self.upstream.read().expect("nothing panics while it is held");
+        Arc::clone(&upstream)
+    }
+
+    fn cache(&self) -> std::sync::MutexGuard<'_, Cache> {
+        self.cache.lock().expect("nothing panics while it is held")
     }
 }
 
-async fn over_udp(server: SocketAddr, message: &[u8]) -> io::Result<Vec<u8>> {
-    let any: SocketAddr = if server.is_ipv4() {
-        (Ipv4Addr::UNSPECIFIED, 0).into()
-    } else {
-        (Ipv6Addr::UNSPECIFIED, 0).into()
+fn key(query: &Query) -> Key {
+    Key {
+        name: query.name.as_str().into(),
+        kind: query.kind,
+        edns: query.edns,
+        dnssec_ok: query.dnssec_ok,
+        checking_disabled: query.checking_disabled,
+    }
+}
+
+/// What is remembered where no server answered.
+fn failure(key: &Key) -> Reply {
+    let mut bytes = crate::upstream::question(key, [0; 2]);
+    bytes[2] |= 0x80;
+    bytes[3] |= 0x80 | code::SERVER_FAILURE;
+    Reply::read(bytes).expect("a question of our own can be read")
+}
+
+/// Another server's answer under the client's id, with its flags and its spelling of the name; cut where it does not
+/// fit.
+fn render(bytes: &[u8], query: &Query, limit: usize) -> Vec<u8> {
+    let question = HEADER..HEADER + query.question.len();
+    let (Some(&flags), true) = (bytes.get(3), bytes.len() >= question.end) else {
+        return Answer::new(query, code::SERVER_FAILURE, false, limit).finish(query);
     };
-    let socket = UdpSocket::bind(any).await?;
-    socket.connect(server).await?;
-    socket.send(message).await?;
-    let mut buffer = vec![0; MAX_UDP];
-    loop {
-        let length = socket.recv(&mut buffer).await?;
-        if length >= HEADER && buffer[..2] == message[..2] && buffer[2] & 0x80 != 0 {
-            buffer.truncate(length);
-            return Ok(buffer);
-        }
+    if bytes.len() > limit {
+        return Answer::new(query, flags & 0x0f, false, limit).cut().finish(query);
     }
-}
-
-async fn over_tcp(server: SocketAddr, message: &[u8]) -> io::Result<Vec<u8>> {
-    let mut stream = TcpStream::connect(server).await?;
-    let length = u16::try_from(message.len()).map_err(io::Error::other)?;
-    stream
-        .write_all(&[&length.to_be_bytes()[..], message].concat())
-        .await?;
-    let length = stream.read_u16().await?;
-    let mut answer = vec![0; usize::from(length)];
-    stream.read_exact(&mut answer).await?;
-    if answer.len() < HEADER || answer[..2] != message[..2] {
-        return Err(io::Error::other("an answer to another question"));
-    }
-    Ok(answer)
-}
-
-/// A question of our own.
-fn question(name: &str, kind: u16) -> Vec<u8> {
-    let mut out = bare(0, 0);
-    out[2..6].copy_from_slice(&[1, 0, 0, 1]);
-    write_name(&mut out, name);
-    out.extend(kind.to_be_bytes());
-    out.extend(CLASS_IN.to_be_bytes());
+    let mut out = bytes.to_vec();
+    out[..2].copy_from_slice(&query.id.to_be_bytes());
+    out[2] = out[2] & !1 | u8::from(query.recursion);
+    out[question].copy_from_slice(&query.question);
     out
 }
 
@@ -161,26 +182,21 @@ fn addresses(message: &[u8], wanted: u16) -> Option<Vec<Record>> {
     Some(found)
 }
 
-fn skip_name(message: &[u8], mut at: usize) -> Option<usize> {
-    loop {
-        let length = usize::from(*message.get(at)?);
-        match length {
-            0 => return Some(at + 1),
-            1..=63 => at += 1 + length,
-            // A pointer ends the name.
-            192.. => return Some(at + 2),
-            _ => return None,
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::net::Ipv4Addr;
 
     #[test]
     fn addresses_are_found_behind_aliases() {
-        let mut message = question("a.example", kind::A);
+        let key = Key {
+            name: "a.example".into(),
+            kind: kind::A,
+            edns: false,
+            dnssec_ok: false,
+            checking_disabled: false,
+        };
+        let mut message = crate::upstream::question(&key, [0; 2]);
         message[6..8].copy_from_slice(&[0, 2]);
         // An alias, then an address of what it stands for; names are pointers.
         message.extend([0xc0, 12, 0, 5, 0, 1, 0, 0, 0, 9, 0, 2, 0xc0, 14]);

@@ -2,8 +2,12 @@
 //!
 //! Services and endpoint slices come from informers ([`model`]) and become names with records ([`zone`]), service by
 //! service. A question is read from the message's bytes ([`query`]), looked up ([`resolve`]) and answered
-//! ([`answer`]); what is not a name of the cluster is asked elsewhere ([`forward`]) within bounds. Misses of the
+//! ([`answer`]). What is not a name of the cluster is asked of other servers ([`forward`], [`upstream`]): each question
+//! once at a time, remembered for a while ([`cache`]), and with a share for each client ([`shares`]). Misses of the
 //! search path (`example.org.default.svc.cluster.local`) end here and never leave the node.
+//!
+//! The server listens and forwards from its start; the cluster's names come from the zone that the last run saved
+//! ([`saved`]) until the API server has told the present ones.
 //!
 //! The messages are read and written by ~200 lines of our own rather than by hickory-server, which spawns outside of
 //! any scope; a question costs one lookup and one buffer. The cluster's DNS address is made an address of the node,
@@ -13,15 +17,21 @@
 //! Pods' own names (`10-244-0-5.ns.pod…`) are answered from what they spell, as upstream's default does.
 
 pub mod answer;
+pub mod cache;
 pub mod config;
 mod driver;
 pub mod forward;
+#[cfg(test)]
+mod forward_tests;
 pub mod model;
 pub mod query;
 pub mod resolve;
+pub mod saved;
 pub mod server;
+pub mod shares;
 #[cfg(test)]
 mod tests;
+pub mod upstream;
 pub mod zone;
 
 pub use config::{DnsConfig, name_servers};

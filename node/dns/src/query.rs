@@ -11,6 +11,8 @@ pub mod kind {
     pub const AAAA: u16 = 28;
     pub const SRV: u16 = 33;
     pub const OPT: u16 = 41;
+    pub const IXFR: u16 = 251;
+    pub const AXFR: u16 = 252;
     pub const ANY: u16 = 255;
 }
 
@@ -23,7 +25,7 @@ const MAX_NAME: usize = 255;
 /// What a client without EDNS takes over UDP.
 const PLAIN_UDP: u16 = 512;
 /// More than this is not sent over UDP to anyone, so that nothing is fragmented.
-const MAX_UDP: u16 = 1232;
+pub(crate) const MAX_UDP: u16 = 1232;
 
 /// One question.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -41,6 +43,10 @@ pub struct Query {
     pub edns: bool,
     /// What it takes over UDP.
     pub udp_size: u16,
+    /// It wants DNSSEC's records.
+    pub dnssec_ok: bool,
+    /// It checks signatures itself.
+    pub checking_disabled: bool,
 }
 
 /// Why a message gets no answer to a question.
@@ -73,7 +79,7 @@ pub fn parse(message: &[u8]) -> Result<Query, Unreadable> {
     let kind = read_u16(message, after).ok_or_else(malformed)?;
     let class = read_u16(message, after + 2).ok_or_else(malformed)?;
     let end = after + 4;
-    let udp = if counts[1] == 0 && counts[2] == 0 && counts[3] > 0 {
+    let opt = if counts[1] == 0 && counts[2] == 0 && counts[3] > 0 {
         edns(message, end)
     } else {
         None
@@ -85,8 +91,10 @@ pub fn parse(message: &[u8]) -> Result<Query, Unreadable> {
         kind,
         class,
         question: message[HEADER..end].to_vec(),
-        edns: udp.is_some(),
-        udp_size: udp.unwrap_or(PLAIN_UDP).clamp(PLAIN_UDP, MAX_UDP),
+        edns: opt.is_some(),
+        udp_size: opt.map_or(PLAIN_UDP, |opt| opt.udp_size.clamp(PLAIN_UDP, MAX_UDP)),
+        dnssec_ok: opt.is_some_and(|opt| opt.dnssec_ok),
+        checking_disabled: header[3] & 0x10 != 0,
     })
 }
 
@@ -121,9 +129,34 @@ fn read_name(message: &[u8], mut at: usize) -> Option<(String, usize)> {
     }
 }
 
-/// The size an OPT record right after the question says.
-fn edns(message: &[u8], at: usize) -> Option<u16> {
-    (*message.get(at)? == 0 && read_u16(message, at + 1)? == kind::OPT).then(|| read_u16(message, at + 3))?
+/// A name in any part of a message, passed over: the position after it.
+pub(crate) fn skip_name(message: &[u8], mut at: usize) -> Option<usize> {
+    loop {
+        let length = usize::from(*message.get(at)?);
+        match length {
+            0 => return Some(at + 1),
+            1..=63 => at += 1 + length,
+            // A pointer ends the name.
+            192.. => return Some(at + 2),
+            _ => return None,
+        }
+    }
+}
+
+/// An OPT record right after the question.
+#[derive(Debug, Clone, Copy)]
+struct Opt {
+    udp_size: u16,
+    dnssec_ok: bool,
+}
+
+fn edns(message: &[u8], at: usize) -> Option<Opt> {
+    let is_opt = *message.get(at)? == 0 && read_u16(message, at + 1)? == kind::OPT;
+    let (udp_size, flags) = (read_u16(message, at + 3)?, read_u16(message, at + 7)?);
+    is_opt.then_some(Opt {
+        udp_size,
+        dnssec_ok: flags & 0x8000 != 0,
+    })
 }
 
 #[cfg(test)]

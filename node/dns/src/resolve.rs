@@ -26,6 +26,10 @@ pub fn resolve(zone: &Zone, query: &Query, limit: usize) -> Resolution {
     let records = match zone.find(&query.name) {
         Found::Elsewhere => return Resolution::Forward,
         Found::Nothing => return negative(zone, query, code::NAME_ERROR, limit),
+        // A denial would be remembered and believed; a failure is asked again.
+        Found::Unknown => {
+            return Resolution::Answer(Answer::new(query, code::SERVER_FAILURE, false, limit).finish(query));
+        }
         Found::Pod(address) => {
             if query.kind != kind::A && query.kind != kind::ANY {
                 return negative(zone, query, code::NO_ERROR, limit);
@@ -93,7 +97,7 @@ fn alias(zone: &Zone, query: &Query, target: &str, limit: usize) -> Resolution {
                     target: target.to_owned(),
                 };
             }
-            Found::Nothing => break,
+            Found::Nothing | Found::Unknown => break,
             Found::Pod(address) => {
                 if query.kind == kind::A {
                     answer.record(Section::Answer, Owner::Name(&name), &Record::A(address));

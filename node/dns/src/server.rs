@@ -1,20 +1,20 @@
-//! Sockets. One task answers datagrams, names of the cluster at once; what has to be asked elsewhere and every
-//! connection gets a task of its own, of which there are only so many.
+//! Sockets. One task answers datagrams, names of the cluster and remembered ones at once; what has to be asked
+//! elsewhere and every connection gets a task of its own, of which each client has its share ([`Shares`]).
 
 use crate::answer::{Answer, bare, code};
 use crate::config::DnsConfig;
-use crate::forward::{Forwarder, Transport};
+use crate::forward::Forwarder;
 use crate::query::{Query, Unreadable, parse};
 use crate::resolve::{Resolution, resolve};
+use crate::shares::{Share, Shares};
 use crate::zone::Zone;
 use machinery_runtime::Runtime;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, RwLock};
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream, UdpSocket};
-use tokio::sync::Semaphore;
 
 /// Questions being asked elsewhere at the same time.
 const MAX_FORWARDED: usize = 512;
@@ -22,7 +22,7 @@ const MAX_FORWARDED: usize = 512;
 const MAX_CONNECTIONS: usize = 256;
 /// A connection without a question for this long is closed.
 const IDLE: Duration = Duration::from_secs(10);
-/// The largest question over UDP; larger ones are cut and then unreadable.
+/// The largest question; larger datagrams are cut and then unreadable, connections with a larger one are closed.
 const MAX_QUESTION: usize = 4096;
 const TCP_LIMIT: usize = u16::MAX as usize;
 
@@ -30,10 +30,10 @@ const TCP_LIMIT: usize = u16::MAX as usize;
 #[derive(Debug)]
 pub struct Server {
     zone: Arc<RwLock<Zone>>,
-    forwarder: Forwarder,
+    forwarder: Arc<Forwarder>,
     runtime: Runtime,
-    forwarding: Arc<Semaphore>,
-    connections: Arc<Semaphore>,
+    forwarding: Arc<Shares>,
+    connections: Arc<Shares>,
 }
 
 /// What is known about an answer without waiting.
@@ -45,13 +45,13 @@ enum Step {
 }
 
 impl Server {
-    pub fn new(zone: Arc<RwLock<Zone>>, upstream: Vec<SocketAddr>, runtime: Runtime) -> Arc<Self> {
+    pub fn new(zone: Arc<RwLock<Zone>>, forwarder: Arc<Forwarder>, runtime: Runtime) -> Arc<Self> {
         Arc::new(Self {
             zone,
-            forwarder: Forwarder::new(upstream, runtime.clone()),
+            forwarder,
             runtime,
-            forwarding: Arc::new(Semaphore::new(MAX_FORWARDED)),
-            connections: Arc::new(Semaphore::new(MAX_CONNECTIONS)),
+            forwarding: Shares::new(MAX_FORWARDED),
+            connections: Shares::new(MAX_CONNECTIONS),
         })
     }
 
@@ -81,48 +81,48 @@ impl Server {
                 Step::Send(answer) => {
                     let _ = socket.send_to(&answer, client).await;
                 }
-                waiting => self.answer_later(socket, client, message.to_vec(), waiting),
+                waiting => self.answer_later(socket, client, waiting),
             }
         }
     }
 
-    fn answer_later(
-        self: &Arc<Self>,
-        socket: &Arc<UdpSocket>,
-        client: SocketAddr,
-        message: Vec<u8>,
-        step: Step,
-    ) {
-        let Ok(permit) = Arc::clone(&self.forwarding).try_acquire_owned() else {
-            let (Step::Forward(query) | Step::Follow(query, _)) = step else {
+    fn answer_later(self: &Arc<Self>, socket: &Arc<UdpSocket>, client: SocketAddr, step: Step) {
+        let share = match self.share(client.ip(), &step) {
+            Ok(share) => share,
+            Err(refusal) => {
+                let _ = socket.try_send_to(&refusal, client);
                 return;
-            };
-            let answer = Answer::new(&query, code::SERVER_FAILURE, false, TCP_LIMIT).finish(&query);
-            let _ = socket.try_send_to(&answer, client);
-            return;
+            }
         };
         let (server, socket) = (Arc::clone(self), Arc::clone(socket));
         let later = async move {
-            if let Some(answer) = server.wait(step, message, Transport::Udp).await {
+            if let Some(answer) = server.wait(step, None).await {
                 let _ = socket.send_to(&answer, client).await;
             }
-            drop(permit);
+            drop(share);
         };
         self.runtime.spawn("dns forward", later).detach();
     }
 
-    async fn wait(&self, step: Step, message: Vec<u8>, transport: Transport) -> Option<Vec<u8>> {
+    /// A place among the questions that are asked elsewhere, or the answer of who has no more of them.
+    fn share(&self, client: IpAddr, step: &Step) -> Result<Option<Share>, Vec<u8>> {
+        let (Step::Forward(query) | Step::Follow(query, _)) = step else {
+            return Ok(None);
+        };
+        match self.forwarding.take(client) {
+            Some(share) => Ok(Some(share)),
+            None => Err(Answer::new(query, code::SERVER_FAILURE, false, TCP_LIMIT).finish(query)),
+        }
+    }
+
+    async fn wait(&self, step: Step, limit: Option<usize>) -> Option<Vec<u8>> {
+        let limit_of = |query: &Query| limit.unwrap_or_else(|| usize::from(query.udp_size));
         match step {
             Step::Nothing => None,
             Step::Send(answer) => Some(answer),
-            Step::Forward(query) => Some(self.forwarder.forward(query, message, transport).await),
+            Step::Forward(query) => Some(self.forwarder.forward(&query, limit_of(&query)).await),
             Step::Follow(query, target) => {
-                let limit = if transport == Transport::Udp {
-                    usize::from(query.udp_size)
-                } else {
-                    TCP_LIMIT
-                };
-                Some(self.forwarder.follow(query, target, limit).await)
+                Some(self.forwarder.follow(&query, &target, limit_of(&query)).await)
             }
         }
     }
@@ -142,19 +142,19 @@ impl Server {
         };
         match resolution {
             Resolution::Answer(answer) => Step::Send(answer),
-            Resolution::Forward => Step::Forward(query),
+            Resolution::Forward => match self.forwarder.at_once(&query, limit) {
+                Some(answer) => Step::Send(answer),
+                None => Step::Forward(query),
+            },
             Resolution::Follow { target } => Step::Follow(query, target),
         }
     }
 
-    /// Answers over connections, as many questions as a client has.
+    /// Answers over connections, as many questions as a client has. A client with all the connections it may have
+    /// gets no more; others still do.
     pub async fn connections(self: &Arc<Self>, listener: &TcpListener) -> io::Result<()> {
         loop {
-            // The semaphore is never closed.
-            let Ok(permit) = Arc::clone(&self.connections).acquire_owned().await else {
-                return Ok(());
-            };
-            let (stream, _) = match listener.accept().await {
+            let (stream, client) = match listener.accept().await {
                 Ok(accepted) => accepted,
                 Err(error) => {
                     tracing::debug!(%error, "a connection was not accepted");
@@ -162,31 +162,29 @@ impl Server {
                     continue;
                 }
             };
+            let Some(share) = self.connections.take(client.ip()) else {
+                continue;
+            };
             let server = Arc::clone(self);
             let converse = async move {
-                let _ = server.converse(stream).await;
-                drop(permit);
+                let _ = server.converse(stream, client.ip()).await;
+                drop(share);
             };
             self.runtime.spawn("dns connection", converse).detach();
         }
     }
 
-    async fn converse(&self, mut stream: TcpStream) -> io::Result<()> {
+    async fn converse(&self, mut stream: TcpStream, client: IpAddr) -> io::Result<()> {
         loop {
-            let read = async {
-                let length = stream.read_u16().await?;
-                let mut message = vec![0; usize::from(length)];
-                stream.read_exact(&mut message).await?;
-                io::Result::Ok(message)
-            };
-            let Ok(message) = self.runtime.timeout(IDLE, read).await else {
+            let Ok(message) = self.runtime.timeout(IDLE, read_message(&mut stream)).await else {
                 return Ok(());
             };
-            let message = message?;
-            let step = self.step(&message, Some(TCP_LIMIT));
-            let Some(answer) = self.wait(step, message, Transport::Tcp).await else {
-                return Ok(());
+            let step = self.step(&message?, Some(TCP_LIMIT));
+            let answer = match self.share(client, &step) {
+                Err(refusal) => Some(refusal),
+                Ok(_share) => self.wait(step, Some(TCP_LIMIT)).await,
             };
+            let Some(answer) = answer else { return Ok(()) };
             let length = u16::try_from(answer.len()).map_err(io::Error::other)?;
             let whole = [&length.to_be_bytes()[..], &answer].concat();
             let Ok(written) = self.runtime.timeout(IDLE, stream.write_all(&whole)).await else {
@@ -195,4 +193,14 @@ impl Server {
             written?;
         }
     }
+}
+
+async fn read_message(stream: &mut TcpStream) -> io::Result<Vec<u8>> {
+    let length = usize::from(stream.read_u16().await?);
+    if length > MAX_QUESTION {
+        return Err(io::ErrorKind::InvalidData.into());
+    }
+    let mut message = vec![0; length];
+    stream.read_exact(&mut message).await?;
+    Ok(message)
 }

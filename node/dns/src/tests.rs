@@ -1,5 +1,6 @@
 //! Questions in, answers out: on the zone, and over sockets.
 
+use crate::forward::Forwarder;
 use crate::model::{Service, Slice};
 use crate::query::{Query, kind, parse};
 use crate::resolve::{Resolution, resolve};
@@ -9,11 +10,12 @@ use machinery_client::Projection;
 use machinery_meta::{ObjectHeader, ObjectKey};
 use machinery_runtime::Runtime;
 use serde_json::{Value, json};
+use std::net::SocketAddr;
 use std::sync::{Arc, RwLock};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream, UdpSocket};
 
-fn zone() -> Zone {
+pub(crate) fn zone() -> Zone {
     let mut zone = Zone::new("cluster.local");
     add(
         &mut zone,
@@ -45,6 +47,7 @@ fn zone() -> Zone {
         json!({"type": "ExternalName", "externalName": "web.ns.svc.cluster.local"}),
         &[],
     );
+    zone.set_complete();
     zone
 }
 
@@ -64,7 +67,7 @@ fn add(zone: &mut Zone, name: &str, spec: Value, slices: &[Value]) {
     zone.set(&key, Some(&service), slices.iter());
 }
 
-fn question(name: &str, kind: u16) -> Vec<u8> {
+pub(crate) fn question(name: &str, kind: u16) -> Vec<u8> {
     let mut out = vec![0, 0, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0];
     crate::answer::write_name(&mut out, name);
     out.extend(kind.to_be_bytes());
@@ -77,7 +80,7 @@ fn query(name: &str, kind: u16) -> Query {
 }
 
 /// An answer in words: the code, the counts, and the data of every record as text.
-fn shown(answer: &[u8]) -> String {
+pub(crate) fn shown(answer: &[u8]) -> String {
     use hickory_proto::op::Message;
     let message = Message::from_vec(answer).expect("another implementation reads it");
     let mut out = vec![message.response_code.to_string()];
@@ -271,10 +274,15 @@ fn too_many_addresses_are_cut_and_said_so() {
     assert_eq!((large[2] & 2, shown(&large).matches(" A ").count()), (0, 100));
 }
 
+fn server(zone: Zone, upstream: &[SocketAddr], runtime: &Runtime) -> Arc<Server> {
+    let forwarder = Forwarder::new(upstream, runtime.clone());
+    Server::new(Arc::new(RwLock::new(zone)), forwarder, runtime.clone())
+}
+
 #[tokio::test]
 async fn questions_over_udp_are_answered_and_others_refused() {
     let runtime = Runtime::real();
-    let server = Server::new(Arc::new(RwLock::new(zone())), Vec::new(), runtime.clone());
+    let server = server(zone(), &[], &runtime);
     let socket = Arc::new(UdpSocket::bind("127.0.0.1:0").await.unwrap());
     let address = socket.local_addr().unwrap();
     let scope = runtime.child_scope();
@@ -301,7 +309,7 @@ async fn questions_over_udp_are_answered_and_others_refused() {
 #[tokio::test]
 async fn a_connection_is_answered_as_often_as_it_asks_and_in_full() {
     let runtime = Runtime::real();
-    let server = Server::new(Arc::new(RwLock::new(big_zone())), Vec::new(), runtime.clone());
+    let server = server(big_zone(), &[], &runtime);
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let scope = runtime.child_scope();

@@ -55,7 +55,7 @@ impl Record {
 }
 
 /// A name and one of its records, as a service brings it.
-type Brought = BTreeSet<(Box<str>, Record)>;
+pub(crate) type Brought = BTreeSet<(Box<str>, Record)>;
 
 /// The names of one cluster domain, and the reverse names of its addresses.
 #[derive(Debug)]
@@ -64,6 +64,8 @@ pub struct Zone {
     names: HashMap<Box<str>, Vec<Record>>,
     by_service: HashMap<ObjectKey, Brought>,
     serial: u32,
+    /// Whether a name that is not here does not exist.
+    complete: bool,
 }
 
 /// What the zone says to a name.
@@ -75,6 +77,8 @@ pub enum Found<'a> {
     Pod(Ipv4Addr),
     /// No such name here.
     Nothing,
+    /// A name of the cluster of which nothing is known yet.
+    Unknown,
     /// Not ours to say.
     Elsewhere,
 }
@@ -87,6 +91,7 @@ impl Zone {
             names: HashMap::new(),
             by_service: HashMap::new(),
             serial: 1,
+            complete: false,
         };
         let server: Arc<str> = format!("ns.dns.{domain}").into();
         let own = [
@@ -106,6 +111,26 @@ impl Zone {
         &self.domain
     }
 
+    /// Changes with every change.
+    pub fn serial(&self) -> u32 {
+        self.serial
+    }
+
+    /// Every service has been set: from now on a name that is not here does not exist.
+    pub fn set_complete(&mut self) {
+        self.complete = true;
+    }
+
+    /// Services that brought names.
+    pub fn services(&self) -> impl Iterator<Item = &ObjectKey> {
+        self.by_service.keys()
+    }
+
+    /// Services with what they brought.
+    pub(crate) fn brought_by_service(&self) -> impl Iterator<Item = (&ObjectKey, &Brought)> {
+        self.by_service.iter()
+    }
+
     /// The start of authority, for negative answers.
     pub fn soa(&self) -> Record {
         Record::Soa {
@@ -122,6 +147,11 @@ impl Zone {
         slices: impl Iterator<Item = &'a Slice>,
     ) {
         let after = service.map_or_else(Brought::new, |service| self.brought(key, service, slices));
+        self.put(key, after);
+    }
+
+    /// Replaces what a service brought.
+    pub(crate) fn put(&mut self, key: &ObjectKey, after: Brought) {
         let before = self.by_service.remove(key).unwrap_or_default();
         if before == after {
             if !after.is_empty() {
@@ -178,7 +208,12 @@ impl Zone {
             return Found::Records(records);
         }
         if is_below(name, &self.domain) {
-            return self.pod(name).map_or(Found::Nothing, Found::Pod);
+            let missing = if self.complete {
+                Found::Nothing
+            } else {
+                Found::Unknown
+            };
+            return self.pod(name).map_or(missing, Found::Pod);
         }
         Found::Elsewhere
     }
