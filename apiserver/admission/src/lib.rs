@@ -1,8 +1,7 @@
 //! What may change or refuse a write before it is stored.
 //!
 //! The plugins run in the order of [`plugins::all`]: first every one that may change the object, then, once it is
-//! complete and valid, every one that may only refuse it. Which plugins ask for which requests they say themselves, so
-//! that a write nobody cares about costs nothing ([`AdmissionChain::is_idle`]).
+//! complete and valid, every one that may only refuse it. Which requests a plugin handles the plugin says itself.
 //!
 //! Objects are read through [`ObjectReader`](machinery_meta::reader::ObjectReader); storage, HTTP and `Status` are not
 //! known here. Webhooks and CEL policies will be further plugins.
@@ -92,10 +91,5 @@ impl AdmissionChain {
             plugin.validate(request, object, old).await?;
         }
         Ok(())
-    }
-
-    /// Nobody would be asked.
-    pub fn is_idle(&self, request: &Request<'_>) -> bool {
-        self.asked(request).next().is_none()
     }
 }

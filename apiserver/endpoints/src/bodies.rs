@@ -209,22 +209,31 @@ fn summary(bytes: &[u8]) -> String {
     }
 }
 
-/// A body names the object that the address names; an absent namespace is fine.
+/// An object is the one that the address names; an absent namespace is fine.
 pub(crate) fn check_identity(
     row: &ResourceRow,
     object: &Tree,
     name: &str,
     namespace: &str,
 ) -> Result<(), RegistryError> {
-    let (own, within) = (metadata::name(object), metadata::namespace(object));
+    let within = metadata::namespace(object);
     if row.namespaced && !within.is_empty() {
         metadata::same_namespace(within, namespace)?;
     }
-    if own != name {
-        let message = format!("the name of the object ({own}) does not match the name on the URL ({name})");
-        return Err(RegistryError::BadRequest(message));
+    check_name(object, name)
+}
+
+/// An object has the name of the address.
+pub(crate) fn check_name(object: &Tree, name: &str) -> Result<(), RegistryError> {
+    let own = metadata::name(object);
+    if own == name {
+        return Ok(());
     }
-    Ok(())
+    Err(RegistryError::BadRequest(if own.is_empty() {
+        format!("the name of the object ({name} based on URL) was undeterminable: name must be provided")
+    } else {
+        format!("the name of the object ({own}) does not match the name on the URL ({name})")
+    }))
 }
 
 /// What the body calls itself must be what the address serves; saying nothing is fine.

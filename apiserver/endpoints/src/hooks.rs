@@ -3,7 +3,7 @@
 use crate::body::Body;
 use crate::request_info::RequestInfo;
 use apiserver_registry::row::{ResourceRow, Subresource};
-use apiserver_registry::{RegistryError, RequestContext};
+use apiserver_registry::{Admitted, RegistryError, RequestContext};
 use async_trait::async_trait;
 use machinery_schema::Tree;
 
@@ -32,8 +32,7 @@ pub trait Hooks: Send + Sync {
     async fn review(
         &self,
         ctx: &RequestContext,
-        kind: &str,
-        namespace: &str,
+        admitted: &Admitted,
         object: Tree,
     ) -> Result<Tree, RegistryError>;
 
@@ -41,6 +40,7 @@ pub trait Hooks: Send + Sync {
     async fn token(
         &self,
         ctx: &RequestContext,
+        admitted: &Admitted,
         service_account: &Tree,
         object: Tree,
     ) -> Result<Tree, RegistryError>;
@@ -60,6 +60,14 @@ pub trait Hooks: Send + Sync {
     async fn connect(
         &self,
         ctx: &RequestContext,
+        admitted: &Admitted,
+        request: ConnectRequest<'_>,
+    ) -> Result<http::Response<Body>, RegistryError>;
+
+    /// Streams the log of a container from its kubelet.
+    async fn log(
+        &self,
+        ctx: &RequestContext,
         request: ConnectRequest<'_>,
     ) -> Result<http::Response<Body>, RegistryError>;
 }
@@ -70,13 +78,20 @@ pub struct NoHooks;
 
 #[async_trait]
 impl Hooks for NoHooks {
-    async fn review(&self, _: &RequestContext, kind: &str, _: &str, _: Tree) -> Result<Tree, RegistryError> {
+    async fn review(&self, _: &RequestContext, review: &Admitted, _: Tree) -> Result<Tree, RegistryError> {
+        let kind = &review.attributes().kind.kind;
         Err(RegistryError::Unavailable(format!(
             "no authorizer answers {kind} here"
         )))
     }
 
-    async fn token(&self, _: &RequestContext, _: &Tree, _: Tree) -> Result<Tree, RegistryError> {
+    async fn token(
+        &self,
+        _: &RequestContext,
+        _: &Admitted,
+        _: &Tree,
+        _: Tree,
+    ) -> Result<Tree, RegistryError> {
         Err(RegistryError::Unavailable("no issuer of tokens here".into()))
     }
 
@@ -91,11 +106,20 @@ impl Hooks for NoHooks {
     async fn connect(
         &self,
         _: &RequestContext,
+        _: &Admitted,
         request: ConnectRequest<'_>,
     ) -> Result<http::Response<Body>, RegistryError> {
         let name = &request.subresource.name;
         Err(RegistryError::Unavailable(format!(
             "nothing connects to {name} here"
         )))
+    }
+
+    async fn log(
+        &self,
+        _: &RequestContext,
+        _: ConnectRequest<'_>,
+    ) -> Result<http::Response<Body>, RegistryError> {
+        Err(RegistryError::Unavailable("no kubelet has logs here".into()))
     }
 }

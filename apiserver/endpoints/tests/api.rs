@@ -2,9 +2,12 @@
 
 #![allow(clippy::unwrap_used, reason = "a test, helpers included")]
 
+mod common;
+
 use apiserver_endpoints::{Body, Endpoints, ListMemory, NoHooks, RequestInfo, VersionInfo};
-use apiserver_registry::{AdmitAll, Registry, RequestContext, kinds};
+use apiserver_registry::{Registry, RequestContext, kinds};
 use apiserver_storage::LogStorage;
+use common::Recorder;
 use http::{Method, Request};
 use machinery_meta::UserInfo;
 use machinery_runtime::Runtime;
@@ -23,7 +26,7 @@ impl Api {
         let registry = Registry::new(storage, runtime.clone(), kinds::built_in());
         let endpoints = Endpoints::new(
             registry,
-            Arc::new(AdmitAll),
+            Arc::new(Recorder::default()),
             Arc::new(NoHooks),
             VersionInfo::default(),
             ListMemory::of(64 << 20),

@@ -1,10 +1,17 @@
-//! Where admission is asked: mutating on a candidate, validating on what is about to be stored.
+//! The door to storage: every write, connection and subresource that makes something passes it.
+//!
+//! A handler asks the [`Door`] twice, as upstream does: [`Door::mutate`] may change the candidate, [`Mutated::validate`]
+//! may only refuse what is about to be stored. The end is an [`Admitted`], which nothing else can make and which every
+//! write to storage and every hook behind the API takes, so that a handler that forgets admission does not compile.
+//!
+//! The server's own writes pass without plugins, each under a name ([`SystemWriter`]); a write that carries out what was
+//! admitted before (the pod of a Binding or an Eviction) follows that permit ([`Door::following`]).
 
 use crate::context::RequestContext;
 use crate::error::RegistryError;
 use async_trait::async_trait;
 use machinery_meta::{GroupVersionKind, GroupVersionResource};
-use machinery_schema::Tree;
+use machinery_schema::{Tree, apply_defaults};
 
 /// The operation admission is asked about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -15,10 +22,11 @@ pub enum Operation {
     Connect,
 }
 
-/// What is being done, without the objects.
-#[derive(Debug, Clone)]
+/// What is being done, without the objects (apiserver's `admission.Attributes`).
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Attributes {
     pub operation: Operation,
+    /// The kind of the object that is admitted: for a subresource with a kind of its own that one (`Binding`, `Scale`).
     pub kind: GroupVersionKind,
     pub resource: GroupVersionResource,
     pub subresource: String,
@@ -48,40 +56,136 @@ pub trait Admission: Send + Sync {
         object: Option<&Tree>,
         old: Option<&Tree>,
     ) -> Result<(), RegistryError>;
+}
 
-    /// Nothing would be asked about this; deletes then need not decode the object.
-    fn is_idle(&self, _attributes: &Attributes) -> bool {
-        false
+/// Writers inside the server that pass no plugins. A new one is a decision: its row says what it writes and why no
+/// client can make it write something else.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum SystemWriter {
+    /// Objects that the server makes and completes itself: system namespaces, bootstrap RBAC, the `kubernetes` service,
+    /// APIServices, flow schemas.
+    Startup,
+    /// Conditions and finalizers of CustomResourceDefinitions, and the objects of one that is deleted.
+    CustomResources,
+    /// Addresses of Services that storage lost or left behind, and the events about them.
+    AllocatorRepair,
+    /// The status of a disruption budget that an admitted eviction is counted against.
+    DisruptionBudget,
+}
+
+/// The way to an [`Admitted`].
+#[derive(Clone, Copy)]
+pub struct Door<'a>(Way<'a>);
+
+#[derive(Clone, Copy)]
+enum Way<'a> {
+    Chain(&'a dyn Admission),
+    System(SystemWriter),
+    Following(&'a Admitted),
+}
+
+impl std::fmt::Debug for Door<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match &self.0 {
+            Way::Chain(_) => f.write_str("Chain"),
+            Way::System(writer) => f.debug_tuple("System").field(writer).finish(),
+            Way::Following(admitted) => f.debug_tuple("Following").field(admitted).finish(),
+        }
     }
 }
 
-/// Admits everything: for the server's own writes.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct AdmitAll;
+/// A permit for one operation on one object. Only a [`Door`] makes it.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Admitted {
+    attributes: Attributes,
+}
 
-#[async_trait]
-impl Admission for AdmitAll {
-    async fn mutate(
-        &self,
-        _: &RequestContext,
-        _: &Attributes,
-        _: &mut Tree,
-        _: Option<&Tree>,
-    ) -> Result<(), RegistryError> {
-        Ok(())
+/// An operation whose candidate has passed the mutating part of the chain.
+#[derive(Debug, Clone)]
+pub struct Mutated<'a> {
+    door: Door<'a>,
+    attributes: Attributes,
+}
+
+impl Admitted {
+    pub fn attributes(&self) -> &Attributes {
+        &self.attributes
+    }
+}
+
+impl<'a> Door<'a> {
+    /// The door of a client's request.
+    pub fn new(chain: &'a dyn Admission) -> Self {
+        Self(Way::Chain(chain))
     }
 
-    async fn validate(
-        &self,
-        _: &RequestContext,
-        _: &Attributes,
-        _: Option<&Tree>,
-        _: Option<&Tree>,
-    ) -> Result<(), RegistryError> {
-        Ok(())
+    /// The door of the server's own writes.
+    pub const fn system(writer: SystemWriter) -> Self {
+        Self(Way::System(writer))
     }
 
-    fn is_idle(&self, _: &Attributes) -> bool {
-        true
+    /// The door of a write that carries out what was admitted under another kind (upstream's `ValidateAllObjectFunc`).
+    pub fn following(admitted: &'a Admitted) -> Self {
+        Self(Way::Following(admitted))
+    }
+
+    /// Lets the chain change the candidate; the defaults of the schema are applied again.
+    pub async fn mutate(
+        self,
+        ctx: &RequestContext,
+        attributes: Attributes,
+        object: &mut Tree,
+        old: Option<&Tree>,
+    ) -> Result<Mutated<'a>, RegistryError> {
+        if let Way::Chain(chain) = self.0 {
+            chain.mutate(ctx, &attributes, object, old).await?;
+            apply_defaults(object);
+        }
+        Ok(Mutated {
+            door: self,
+            attributes,
+        })
+    }
+
+    /// Asks about the delete of an object.
+    pub async fn delete(
+        self,
+        ctx: &RequestContext,
+        attributes: Attributes,
+        old: &Tree,
+    ) -> Result<Admitted, RegistryError> {
+        if let Way::Chain(chain) = self.0 {
+            chain.validate(ctx, &attributes, None, Some(old)).await?;
+        }
+        Ok(Admitted { attributes })
+    }
+
+    /// Whether plugins are asked: then the defaults of the kind follow a mutation.
+    pub(crate) fn has_plugins(self) -> bool {
+        matches!(self.0, Way::Chain(_))
+    }
+}
+
+impl Mutated<'_> {
+    /// The same operation on an object that has got its name meanwhile.
+    #[must_use]
+    pub fn named(mut self, name: &str) -> Self {
+        name.clone_into(&mut self.attributes.name);
+        self
+    }
+
+    /// Asks whether this object may be.
+    pub async fn validate(
+        self,
+        ctx: &RequestContext,
+        object: &Tree,
+        old: Option<&Tree>,
+    ) -> Result<Admitted, RegistryError> {
+        if let Way::Chain(chain) = self.door.0 {
+            chain.validate(ctx, &self.attributes, Some(object), old).await?;
+        }
+        Ok(Admitted {
+            attributes: self.attributes,
+        })
     }
 }

@@ -109,7 +109,9 @@ fn subresource(info: &KindInfo, sub: &machinery_api::Subresource) -> Subresource
         "approval" => SubresourceRole::Whole("approval"),
         "ephemeralcontainers" => SubresourceRole::Whole("ephemeralcontainers"),
         "resize" => SubresourceRole::Whole("resize"),
-        _ => SubresourceRole::Connect,
+        "log" => SubresourceRole::Log,
+        "attach" | "exec" | "portforward" | "proxy" => SubresourceRole::Connect,
+        unknown => unreachable!("the table has a subresource {unknown:?} that nothing serves"),
     };
     let own = &sub.gvk;
     let gvk = if own.version.is_empty() {

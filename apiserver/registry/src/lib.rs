@@ -1,7 +1,7 @@
 //! The registry turns verbs on a kind into reads and writes of storage.
 //!
 //! A create, once `endpoints` has decoded it with defaults: the namespace of the request goes in, admission mutates
-//! (defaults again), [`metadata`] fills name, uid and times, the kind's [`strategy`] prepares, metadata and strategy
+//! (defaults again, see [`admission`]), [`metadata`] fills name, uid and times, the kind's [`strategy`] prepares, metadata and strategy
 //! validate, admission validates, [`codec`] encodes once into three slices, storage writes. An update does the same to
 //! the live object, in every attempt of its loop, and writes nothing when nothing changed. A delete asks one pure
 //! function ([`store::deletion`]) what to do.
@@ -50,7 +50,7 @@ pub mod table_strategy;
 mod values;
 pub mod verbs;
 
-pub use admission::{Admission, AdmitAll, Attributes, Operation};
+pub use admission::{Admission, Admitted, Attributes, Door, Mutated, Operation, SystemWriter};
 /// What a store answers with is storage's own: the one encoded copy, shared.
 pub use apiserver_storage::{Entry, Record};
 pub use context::{RequestContext, TIME_IS_UP, Warnings};

@@ -107,6 +107,8 @@ pub enum SubresourceRole {
     Token,
     /// A stream or a proxied request; filled by the server.
     Connect,
+    /// A stream that is read; filled by the server.
+    Log,
 }
 
 /// Where an object keeps what `scale` shows.

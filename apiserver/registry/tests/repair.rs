@@ -4,7 +4,7 @@
 
 use apiserver_registry::core::service::{NodePorts, repair};
 use apiserver_registry::options::{CreateOptions, DeleteOptions, ListOptions, RevisionMatch};
-use apiserver_registry::{AdmitAll, Registry, RequestContext, Store, kinds};
+use apiserver_registry::{Door, Registry, RequestContext, Scope, Store, SystemWriter, kinds};
 use apiserver_storage::{Key, LogStorage, ReadAt, Write};
 use machinery_meta::UserInfo;
 use machinery_runtime::{Runtime, Simulation};
@@ -18,6 +18,9 @@ const BITMAP: &str = "/registry/ranges/servicenodeports";
 /// Longer than the loop needs after a change, shorter than its rounds.
 const A_MOMENT: Duration = Duration::from_secs(1);
 const A_ROUND: Duration = Duration::from_secs(181);
+
+/// What admission says is not asked here.
+const DOOR: Door<'static> = Door::system(SystemWriter::Startup);
 
 struct World {
     runtime: Runtime,
@@ -85,7 +88,7 @@ impl World {
         let tree = Self::tree(&store, object);
         let options = CreateOptions::default();
         let made = store
-            .create(&self.ctx, namespace, tree, &options, &AdmitAll)
+            .create(&self.ctx, &Scope::of(namespace), tree, &options, DOOR)
             .await;
         made.unwrap();
     }
@@ -113,7 +116,10 @@ impl World {
 
     async fn get(&self, resource: (&str, &str), namespace: &str, name: &str) -> Option<Tree> {
         let store = self.store(resource);
-        let entry = store.get(namespace, name, RevisionMatch::MostRecent).await.ok()?;
+        let entry = store
+            .get(&Scope::of(namespace), name, RevisionMatch::MostRecent)
+            .await
+            .ok()?;
         Some(store.decode(&entry).unwrap())
     }
 
@@ -130,7 +136,7 @@ impl World {
         let store = self.store(("networking.k8s.io", "ipaddresses"));
         let options = DeleteOptions::default();
         store
-            .delete(&self.ctx, "", name, &options, &AdmitAll)
+            .delete(&self.ctx, &Scope::Cluster, name, &options, DOOR)
             .await
             .unwrap();
     }
@@ -152,7 +158,7 @@ impl World {
         let tree = Self::tree(&store, &object);
         let options = CreateOptions::default();
         store
-            .create(&self.ctx, "default", tree, &options, &AdmitAll)
+            .create(&self.ctx, &Scope::of("default"), tree, &options, DOOR)
             .await
             .is_ok()
     }
@@ -160,7 +166,10 @@ impl World {
     /// Who was warned, why and how.
     async fn warnings(&self) -> Vec<String> {
         let store = self.store(("", "events"));
-        let page = store.list("", &ListOptions::default()).await.unwrap();
+        let page = store
+            .list(&Scope::Cluster, &ListOptions::default())
+            .await
+            .unwrap();
         let told = page.entries.iter().map(|entry| {
             let event = store.decode(entry).unwrap();
             let text = |path: &[&str]| event.str_at(path).to_owned();

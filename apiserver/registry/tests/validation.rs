@@ -8,7 +8,8 @@
 
 use apiserver_registry::options::{CreateOptions, RevisionMatch, UpdateOptions};
 use apiserver_registry::{
-    AdmitAll, Part, Registry, RegistryError, Replacement, RequestContext, Store, Target, kinds,
+    Door, Part, Registry, RegistryError, Replacement, RequestContext, Scope, Store, SystemWriter, Target,
+    kinds,
 };
 use apiserver_storage::LogStorage;
 use machinery_meta::{FieldError, UserInfo};
@@ -44,6 +45,9 @@ fn cases() -> Vec<(String, Vec<Case>)> {
 }
 
 /// A registry of one case, so that no case knows another.
+/// What admission says is not asked here.
+const DOOR: Door<'static> = Door::system(SystemWriter::Startup);
+
 struct World {
     registry: Registry,
     ctx: RequestContext,
@@ -92,7 +96,7 @@ impl World {
         let (tree, options) = (Self::tree(&store, object), CreateOptions::default());
         let namespace = object["metadata"]["namespace"].as_str().unwrap_or_default();
         store
-            .create(&self.ctx, namespace, tree, &options, &AdmitAll)
+            .create(&self.ctx, &Scope::of(namespace), tree, &options, DOOR)
             .await?;
         Ok(())
     }
@@ -102,16 +106,17 @@ impl World {
         let text = |name: &str| object["metadata"][name].as_str().unwrap_or_default();
         let (namespace, name) = (text("namespace"), text("name"));
         let mut tree = Self::tree(&store, object);
-        let live = store.get(namespace, name, RevisionMatch::MostRecent).await?;
+        let scope = Scope::of(namespace);
+        let live = store.get(&scope, name, RevisionMatch::MostRecent).await?;
         tree.set_str(&["metadata", "resourceVersion"], &live.revision.to_string());
         let target = Target {
-            namespace,
+            scope: &scope,
             name,
             part,
         };
         let options = UpdateOptions::default();
         store
-            .update(&self.ctx, target, &Replacement(tree), &options, &AdmitAll)
+            .update(&self.ctx, target, &Replacement(tree), &options, DOOR)
             .await?;
         Ok(())
     }

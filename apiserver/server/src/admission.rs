@@ -179,21 +179,4 @@ impl Admission for AdmissionChain {
             .await;
         asked.map_err(|error| refused(error, attributes, object))
     }
-
-    fn is_idle(&self, attributes: &Attributes) -> bool {
-        // Without a user only a plugin that asks for everyone's requests can be told; nodes are asked about always.
-        let nobody = machinery_meta::UserInfo::named("", ["system:nodes"]);
-        let request = Request {
-            user: &nobody,
-            operation: PluginOperation::Delete,
-            group: &attributes.resource.group,
-            kind: &attributes.kind.kind,
-            resource: &attributes.resource.resource,
-            subresource: &attributes.subresource,
-            namespace: &attributes.namespace,
-            name: &attributes.name,
-            dry_run: attributes.dry_run,
-        };
-        attributes.operation == Operation::Delete && self.plugins.is_idle(&request)
-    }
 }

@@ -7,7 +7,7 @@ use apiserver_auth::reviews::{Asked, ReviewError, Reviewer};
 use apiserver_auth::token_request::{Account, TokenIssuer, TokenRequestError, TokenRequestSpec};
 use apiserver_egress::Dialer;
 use apiserver_endpoints::{Body, Component, ConnectRequest, Hooks, RequestInfo};
-use apiserver_registry::{Registry, RegistryError, RequestContext};
+use apiserver_registry::{Admitted, Registry, RegistryError, RequestContext};
 use async_trait::async_trait;
 use machinery_meta::reader::ObjectReader;
 use machinery_meta::{FieldError, GroupKind};
@@ -67,10 +67,11 @@ impl Hooks for ServerHooks {
     async fn review(
         &self,
         ctx: &RequestContext,
-        kind: &str,
-        namespace: &str,
+        admitted: &Admitted,
         object: Tree,
     ) -> Result<Tree, RegistryError> {
+        let attributes = admitted.attributes();
+        let (kind, namespace) = (attributes.kind.kind.as_str(), attributes.namespace.as_str());
         let asked = Asked {
             user: &ctx.user,
             namespace,
@@ -98,6 +99,7 @@ impl Hooks for ServerHooks {
     async fn token(
         &self,
         ctx: &RequestContext,
+        _admitted: &Admitted,
         service_account: &Tree,
         object: Tree,
     ) -> Result<Tree, RegistryError> {
@@ -193,6 +195,15 @@ impl Hooks for ServerHooks {
     }
 
     async fn connect(
+        &self,
+        _ctx: &RequestContext,
+        _admitted: &Admitted,
+        request: ConnectRequest<'_>,
+    ) -> Result<http::Response<Body>, RegistryError> {
+        kubelet::connect(&*self.reader, &self.dialer, request).await
+    }
+
+    async fn log(
         &self,
         _ctx: &RequestContext,
         request: ConnectRequest<'_>,

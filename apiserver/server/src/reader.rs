@@ -1,7 +1,7 @@
 //! Lets authentication, authorization and admission read objects from the registry.
 
-use apiserver_registry::Registry;
 use apiserver_registry::options::{ListOptions, Predicate, RevisionMatch};
+use apiserver_registry::{Registry, Scope};
 use apiserver_storage::{Entry, Interest, Prefix, StorageError, WatchRequest};
 use machinery_meta::reader::{ObjectReader, ReadError, ReadFuture, ReadObject};
 use machinery_meta::{FieldSelector, GroupResource, ObjectKey};
@@ -142,7 +142,10 @@ impl ObjectReader for RegistryReader {
                 .registry
                 .preferred_store(&resource.group, &resource.resource)
                 .ok_or_else(|| Self::no_such(resource, &key.name))?;
-            match store.get(&key.namespace, &key.name, RevisionMatch::Any).await {
+            match store
+                .get(&Scope::of(&key.namespace), &key.name, RevisionMatch::Any)
+                .await
+            {
                 Ok(entry) => Ok(Some(read_object(&entry))),
                 Err(error) if error.is_not_found() => Ok(None),
                 Err(error) => Err(failed(resource, &key.to_string(), &error)),
@@ -182,7 +185,7 @@ impl ObjectReader for RegistryReader {
                 ..ListOptions::default()
             };
             let page = store
-                .list(namespace, &options)
+                .list(&Scope::of(namespace), &options)
                 .await
                 .map_err(|error| failed(resource, namespace, &error))?;
             Ok(page.entries.iter().map(|entry| read_object(entry)).collect())

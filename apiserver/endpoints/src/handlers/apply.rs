@@ -9,7 +9,7 @@ use apiserver_registry::options::{FieldValidation, Preconditions};
 use apiserver_registry::{Part, RegistryError, RequestContext, ResourceRow, UpdatedObject, metadata};
 use async_trait::async_trait;
 use http::header::USER_AGENT;
-use machinery_meta::GroupVersion;
+use machinery_meta::{GroupVersion, GroupVersionKind};
 use machinery_schema::{Kind, Tree, apply_defaults, yaml_to_json};
 use std::sync::Arc;
 
@@ -42,6 +42,15 @@ pub(super) struct Tracked<'a> {
     pub(super) hooks: &'a dyn Hooks,
 }
 
+impl Tracked<'_> {
+    /// Notes what the writer changed of the live object.
+    fn track(&self, live: &Tree, object: &mut Tree) {
+        if !self.change.tracks() {
+            managed_fields::track(self.row, &self.writer, live, object);
+        }
+    }
+}
+
 #[async_trait]
 impl UpdatedObject for Tracked<'_> {
     async fn apply(&self, ctx: &RequestContext, live: Option<&Tree>) -> Result<Tree, RegistryError> {
@@ -54,10 +63,26 @@ impl UpdatedObject for Tracked<'_> {
             return Ok(object);
         };
         let mut object = self.change.apply(ctx, Some(live)).await?;
-        if !self.change.tracks() {
-            managed_fields::track(self.row, &self.writer, live, &mut object);
+        if self.change.kind().is_none() {
+            self.track(live, &mut object);
         }
         Ok(object)
+    }
+
+    fn kind(&self) -> Option<GroupVersionKind> {
+        self.change.kind()
+    }
+
+    fn stored(&self, candidate: Tree, live: &Tree) -> Result<Tree, RegistryError> {
+        let mut object = self.change.stored(candidate, live)?;
+        if self.change.kind().is_some() {
+            self.track(live, &mut object);
+        }
+        Ok(object)
+    }
+
+    fn view(&self, stored: &Tree) -> Result<Option<Tree>, RegistryError> {
+        self.change.view(stored)
     }
 
     fn preconditions(&self) -> Preconditions {
@@ -72,6 +97,7 @@ pub(super) struct Apply {
     pub(super) writer: Writer,
     pub(super) force: bool,
     pub(super) name: String,
+    pub(super) namespace: String,
 }
 
 #[async_trait]
@@ -92,6 +118,8 @@ impl UpdatedObject for Apply {
         let mut object = made.map_err(refusal)?;
         apply_defaults(&mut object);
         self.row.strategy.defaults(&mut object);
+        // The configuration need not name the object that it is merged into.
+        bodies::check_identity(&self.row, &object, &self.name, &self.namespace)?;
         Ok(object)
     }
 
@@ -118,11 +146,10 @@ fn refusal(error: ApplyError) -> RegistryError {
     }
 }
 
-/// Reads a configuration: an object of the row's kind, with the name of the address, and without managed fields.
+/// Reads a configuration: an object of the row's kind without managed fields.
 pub(super) fn configuration(
     ctx: &RequestContext,
     row: &ResourceRow,
-    (name, namespace): (&str, &str),
     bytes: &[u8],
     validation: FieldValidation,
 ) -> Result<Tree, RegistryError> {
@@ -153,7 +180,6 @@ pub(super) fn configuration(
             "metadata.managedFields must be nil".into(),
         ));
     }
-    bodies::check_identity(row, &tree, name, namespace)?;
     Ok(tree)
 }
 

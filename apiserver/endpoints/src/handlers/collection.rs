@@ -20,13 +20,7 @@ pub(crate) async fn delete_collection(
     }
     let page = call
         .store
-        .delete_collection(
-            &call.ctx,
-            call.info.scope.namespace(),
-            &options,
-            &select,
-            this.0.admission.as_ref(),
-        )
+        .delete_collection(&call.ctx, &call.info.scope, &options, &select, this.door())
         .await?;
     let copied = !respond::is_shared(call.row(), showing.form, &page);
     let room = this.0.list_memory.admit_in_turn(&page, copied).await?;

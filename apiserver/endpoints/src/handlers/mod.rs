@@ -4,17 +4,22 @@
 //! that leaves never stops a mutation halfway is the caller's to see to.
 
 mod apply;
+mod binding;
 mod collection;
 mod component_status;
+mod connect;
+mod disruption_budget;
+mod eviction;
 mod pace;
-mod pods;
 mod read;
+mod review;
 mod scale;
+mod token;
 mod watch;
 mod write;
 
 use crate::body::Body;
-use crate::hooks::{ConnectRequest, Hooks};
+use crate::hooks::Hooks;
 use crate::list_memory::ListMemory;
 use crate::negotiation::{self, Form, Offer, View};
 use crate::request_info::{Query, RequestInfo};
@@ -24,8 +29,8 @@ use crate::table::IncludeObject;
 use crate::version::VersionInfo;
 use crate::{discovery, openapi, status};
 use apiserver_registry::{
-    Admission, Attributes, Operation, Registry, RegistryError, RequestContext, ResourceRow, Scope, Store,
-    Subresource, SubresourceRole, Verb,
+    Admission, Attributes, Door, Operation, Registry, RegistryError, RequestContext, ResourceRow, Scope,
+    Store, SubresourceRole, Verb,
 };
 use futures::future::BoxFuture;
 use http::{Method, Request, Response};
@@ -73,8 +78,9 @@ impl Call {
         }
     }
 
-    /// What admission is told of an operation on a subresource with a kind of its own.
-    pub(crate) fn sub_attributes(&self, operation: Operation, dry_run: bool) -> Attributes {
+    /// What admission is told of an operation that stores nothing of this kind: a connection, a review, a subresource
+    /// with a kind of its own.
+    pub(crate) fn attributes(&self, operation: Operation, name: &str, dry_run: bool) -> Attributes {
         let row = self.row();
         let sub = row.subresource(&self.info.subresource);
         Attributes {
@@ -83,7 +89,7 @@ impl Call {
             resource: row.group_version().resource(&row.plural),
             subresource: self.info.subresource.clone(),
             namespace: self.info.scope.namespace().to_owned(),
-            name: self.info.name.clone(),
+            name: name.to_owned(),
             dry_run,
         }
     }
@@ -154,6 +160,11 @@ impl Endpoints {
             pace: Arc::default(),
             documents: SharedDocuments::default(),
         }))
+    }
+
+    /// The way to storage for what clients ask.
+    pub(crate) fn door(&self) -> Door<'_> {
+        Door::new(self.0.admission.as_ref())
     }
 
     pub fn registry(&self) -> &Registry {
@@ -272,11 +283,10 @@ impl Endpoints {
                 RegistryError::NoSuchResource
             });
         };
-        if sub.role == SubresourceRole::Connect {
-            return match connects(&sub, &call) {
-                true => self.connect(call, &sub).await,
-                false => Err(RegistryError::MethodNotAllowed),
-            };
+        match sub.role {
+            SubresourceRole::Connect => return Box::pin(connect::connect(self, call, &sub)).await,
+            SubresourceRole::Log => return connect::log(self, call, &sub).await,
+            _ => {}
         }
         if call.info.parts.len() > 3 {
             return Err(RegistryError::NoSuchResource);
@@ -294,36 +304,11 @@ impl Endpoints {
             (SubresourceRole::Status | SubresourceRole::Whole(_), Verb::Patch) => {
                 Box::pin(write::patch(self, call)).await
             }
-            (SubresourceRole::Binding, Verb::Create) => Box::pin(pods::bind(self, call)).await,
-            (SubresourceRole::Eviction, Verb::Create) => Box::pin(pods::evict(self, call)).await,
-            (SubresourceRole::Token, Verb::Create) => write::token(self, call).await,
+            (SubresourceRole::Binding, Verb::Create) => Box::pin(binding::bind(self, call)).await,
+            (SubresourceRole::Eviction, Verb::Create) => Box::pin(eviction::evict(self, call)).await,
+            (SubresourceRole::Token, Verb::Create) => Box::pin(token::token(self, call)).await,
             _ => Err(RegistryError::MethodNotAllowed),
         }
-    }
-
-    async fn connect(&self, call: Call, sub: &Subresource) -> Result<Response<Body>, RegistryError> {
-        let Call {
-            ctx,
-            info,
-            store,
-            request,
-            ..
-        } = call;
-        if opens_a_process(&info) && info.verb != "create" {
-            self.0.hooks.authorize(&ctx, "create", &info).await?;
-        }
-        self.0
-            .hooks
-            .connect(
-                &ctx,
-                ConnectRequest {
-                    info: &info,
-                    row: &store.row,
-                    subresource: sub,
-                    request,
-                },
-            )
-            .await
     }
 
     /// Kinds that nothing stores: reviews, `bindings`, and `componentstatuses`, the one that can be read.
@@ -339,25 +324,14 @@ impl Endpoints {
                 verb: call.info.verb.clone(),
             });
         }
-        if call.row().gvk.kind == "Binding" {
-            return Box::pin(pods::bind(self, call)).await;
+        // A create names no object.
+        if !call.info.name.is_empty() {
+            return Err(RegistryError::MethodNotAllowed);
         }
-        write::review(self, call).await
-    }
-}
-
-/// `exec`, `attach` and `portforward` need the right to create, also where a WebSocket asks for them by GET: reading
-/// rights open no shells (upstream's `AuthorizePodWebsocketUpgradeCreatePermission`).
-fn opens_a_process(info: &RequestInfo) -> bool {
-    info.resource == "pods" && matches!(info.subresource.as_str(), "attach" | "exec" | "portforward")
-}
-
-/// Whether a connection may be asked for by this method. Proxies take every method, as their verbs say; those they have no
-/// verb for are of what stands behind them.
-fn connects(sub: &Subresource, call: &Call) -> bool {
-    match *call.request.method() {
-        Method::HEAD | Method::OPTIONS => sub.verbs.has(Verb::Delete),
-        _ => Verb::parse(&call.info.verb).is_some_and(|verb| sub.verbs.has(verb)),
+        if call.row().gvk.kind == "Binding" {
+            return Box::pin(binding::bind(self, call)).await;
+        }
+        Box::pin(review::review(self, call)).await
     }
 }
 

@@ -13,7 +13,7 @@ pub(crate) async fn get(call: &Call) -> Result<Response<Body>, RegistryError> {
     let revision = params::get(&call.query)?;
     let entry = call
         .store
-        .get(call.info.scope.namespace(), &call.info.name, revision)
+        .get(&call.info.scope, &call.info.name, revision)
         .await?;
     respond::entry_answer(&call.store, showing, StatusCode::OK, &entry)
 }
@@ -22,7 +22,7 @@ pub(crate) async fn list(call: &Call, memory: &ListMemory) -> Result<Response<Bo
     let showing = call.showing()?;
     let options = params::list(&call.query, "")?;
     check_fields(call.row(), &options.predicate.fields)?;
-    let page = call.store.list(call.info.scope.namespace(), &options).await?;
+    let page = call.store.list(&call.info.scope, &options).await?;
     let room = memory.admit(&page, !respond::is_shared(call.row(), showing.form, &page))?;
     Ok(room.with(respond::list(&call.store, showing, page)?))
 }

@@ -14,7 +14,7 @@ use apiserver_registry::{
 use async_trait::async_trait;
 use bytes::Bytes;
 use http::{Method, Response, StatusCode};
-use machinery_meta::{FieldError, FieldPath, GroupVersionKind};
+use machinery_meta::{FieldError, FieldPath, GroupResource, GroupVersionKind};
 use machinery_schema::{Ref, Schema, Step, Tree, TypeId, Value};
 use std::sync::Arc;
 
@@ -117,11 +117,7 @@ pub(crate) async fn get(call: &Call, paths: &ScalePaths) -> Result<Response<Body
     let showing = call.showing()?;
     let entry = call
         .store
-        .get(
-            call.info.scope.namespace(),
-            &call.info.name,
-            RevisionMatch::MostRecent,
-        )
+        .get(&call.info.scope, &call.info.name, RevisionMatch::MostRecent)
         .await?;
     let object = call.store.decode(&entry)?;
     answer(showing, &scale_of(&object, paths)?)
@@ -142,6 +138,7 @@ struct ScaleChange {
     paths: ScalePaths,
     wanted: Wanted,
     name: String,
+    namespace: String,
     validation: FieldValidation,
 }
 
@@ -178,6 +175,7 @@ pub(crate) async fn change(
         paths: paths.clone(),
         wanted,
         name: call.info.name.clone(),
+        namespace: call.info.scope.namespace().to_owned(),
         validation: options.field_validation,
     };
     let written = write::carry_out(&this, &call, Part::Other("scale"), &change, &options).await?;
@@ -191,7 +189,7 @@ pub(crate) async fn change(
 fn expected() -> Result<Expected<'static>, RegistryError> {
     let (schema, ty) = scale_type()?;
     Ok(Expected {
-        gvk: GroupVersionKind::new("autoscaling", "v1", "Scale"),
+        gvk: scale_kind(),
         schema,
         ty,
         custom: false,
@@ -225,35 +223,56 @@ impl UpdatedObject for ScaleChange {
                 patched
             }
         };
-        self.check(&scale)?;
+        self.check_name(&scale)?;
+        Ok(scale)
+    }
+
+    fn kind(&self) -> Option<GroupVersionKind> {
+        Some(scale_kind())
+    }
+
+    fn stored(&self, scale: Tree, live: &Tree) -> Result<Tree, RegistryError> {
+        self.check(&scale, live)?;
         let mut object = live.clone();
-        let replicas = scale.at(&["spec", "replicas"]).and_then(Ref::as_i64).unwrap_or(0);
         let steps: Vec<Step<'_>> = self
             .paths
             .spec_replicas
             .iter()
             .map(|name| Step::Name(name))
             .collect();
-        object.set(&steps, Value::Int(replicas));
+        object.set(&steps, Value::Int(replicas(&scale)));
         object.set_str(
             &["metadata", "resourceVersion"],
             metadata::resource_version(&scale),
         );
         Ok(object)
     }
+
+    fn view(&self, stored: &Tree) -> Result<Option<Tree>, RegistryError> {
+        scale_or_unset(stored, &self.paths).map(Some)
+    }
+}
+
+fn scale_kind() -> GroupVersionKind {
+    GroupVersionKind::new("autoscaling", "v1", "Scale")
+}
+
+fn replicas(scale: &Tree) -> i64 {
+    scale.at(&["spec", "replicas"]).and_then(Ref::as_i64).unwrap_or(0)
 }
 
 impl ScaleChange {
-    fn check(&self, scale: &Tree) -> Result<(), RegistryError> {
-        let replicas = scale.at(&["spec", "replicas"]).and_then(Ref::as_i64).unwrap_or(0);
-        if metadata::name(scale) != self.name && !metadata::name(scale).is_empty() {
-            let message = format!(
-                "the name of the object ({}) does not match the name on the URL ({})",
-                metadata::name(scale),
-                self.name
-            );
-            return Err(RegistryError::BadRequest(message));
+    /// The body is of the object of the address.
+    fn check_name(&self, scale: &Tree) -> Result<(), RegistryError> {
+        let namespace = metadata::namespace(scale);
+        if self.row.namespaced && !namespace.is_empty() {
+            metadata::same_namespace(namespace, &self.namespace)?;
         }
+        bodies::check_name(scale, &self.name)
+    }
+
+    fn check(&self, scale: &Tree, live: &Tree) -> Result<(), RegistryError> {
+        let replicas = replicas(scale);
         if replicas == UNSET && self.paths.custom {
             let path = self.paths.spec_replicas.join(".");
             return Err(RegistryError::BadRequest(format!(
@@ -263,7 +282,13 @@ impl ScaleChange {
         if replicas < 0 {
             return Err(self.negative(replicas));
         }
-        Ok(())
+        let (wanted, uid) = (metadata::uid(scale), metadata::uid(live));
+        if wanted.is_empty() || wanted == uid {
+            return Ok(());
+        }
+        let resource = GroupResource::new(&self.row.gvk.group, format!("{}/scale", self.row.plural));
+        let detail = format!("Precondition failed: UID in precondition: {wanted}, UID in object meta: {uid}");
+        Err(RegistryError::conflict(&resource, &self.name, detail))
     }
 
     /// Of a custom object upstream looks at the object that the scale would make.
@@ -276,7 +301,7 @@ impl ScaleChange {
                 "should be a non-negative integer",
             )
         } else {
-            let kind = GroupVersionKind::new("autoscaling", "v1", "Scale").group_kind();
+            let kind = scale_kind().group_kind();
             let path = FieldPath::new("spec").child("replicas");
             (kind, path, "must be greater than or equal to 0")
         };

@@ -52,7 +52,7 @@ pub(crate) async fn watch(call: Call, pace: &Arc<Pace>) -> Result<Response<Body>
             "application/vnd.kubernetes.protobuf;stream=watch".into(),
         ]));
     }
-    let watcher = call.store.watch(call.info.scope.namespace(), &options).await?;
+    let watcher = call.store.watch(&call.info.scope, &options).await?;
     let runtime = call.ctx.runtime.clone();
     let ended = ended(call.store.row.retired.clone(), runtime.clone());
     let timeout = options.timeout.unwrap_or_else(|| MIN_WATCH + jitter(&runtime));

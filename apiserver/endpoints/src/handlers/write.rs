@@ -1,22 +1,20 @@
-//! create, update, patch, delete; reviews and tokens.
+//! create, update, patch, delete.
 
 use super::{Call, Endpoints, apply};
 use crate::bodies::{self, Expected};
 use crate::body::Body;
 use crate::negotiation::{self, Format, Offer, PatchType};
 use crate::params::{self, RawDeleteOptions};
-use crate::request_info::RequestInfo;
 use crate::{patch_errors, respond, status};
 use apiserver_registry::managed_fields;
-use apiserver_registry::options::{DeleteOptions, FieldValidation, RevisionMatch, UpdateOptions};
+use apiserver_registry::options::{DeleteOptions, FieldValidation, UpdateOptions};
 use apiserver_registry::{
-    Deleted, Operation, Part, RegistryError, Replacement, RequestContext, ResourceRow, SubresourceRole,
-    Target, UpdatedObject, Written, metadata,
+    Deleted, Part, RegistryError, Replacement, RequestContext, ResourceRow, SubresourceRole, Target,
+    UpdatedObject, Written, metadata,
 };
 use async_trait::async_trait;
 use bytes::Bytes;
 use http::{Response, StatusCode};
-use machinery_meta::{FieldError, FieldPath, GroupResource, GroupVersionKind};
 use machinery_schema::{Ref, Tree, apply_defaults};
 use std::sync::Arc;
 
@@ -27,13 +25,7 @@ pub(crate) async fn create(this: Endpoints, mut call: Call) -> Result<Response<B
     managed_fields::forget(&mut object);
     let written = call
         .store
-        .create(
-            &call.ctx,
-            call.info.scope.namespace(),
-            object,
-            &options,
-            this.0.admission.as_ref(),
-        )
+        .create(&call.ctx, &call.info.scope, object, &options, this.door())
         .await?;
     warn_not_enforced(&call);
     respond::written(&call.store, showing, StatusCode::CREATED, &written)
@@ -54,7 +46,7 @@ async fn take_body(call: &mut Call) -> Result<Bytes, RegistryError> {
 }
 
 /// The object in the body, defaulted.
-async fn body_object(call: &mut Call, validation: FieldValidation) -> Result<Tree, RegistryError> {
+pub(super) async fn body_object(call: &mut Call, validation: FieldValidation) -> Result<Tree, RegistryError> {
     let bytes = take_body(call).await?;
     let expected = Expected::of(call.row());
     let offer = call.offer();
@@ -86,9 +78,6 @@ pub(crate) async fn update(this: Endpoints, mut call: Call) -> Result<Response<B
     let showing = call.showing()?;
     let options = params::update(&call.query, "UpdateOptions")?;
     let object = body_object(&mut call, options.field_validation).await?;
-    if metadata::name(&object).is_empty() {
-        return Err(RegistryError::BadRequest("name must be provided".into()));
-    }
     bodies::check_identity(call.row(), &object, &call.info.name, call.info.scope.namespace())?;
     write(&this, &call, &Replacement(object), &options, showing).await
 }
@@ -119,7 +108,7 @@ pub(super) async fn carry_out(
     options: &UpdateOptions,
 ) -> Result<Written, RegistryError> {
     let target = Target {
-        namespace: call.info.scope.namespace(),
+        scope: &call.info.scope,
         name: &call.info.name,
         part,
     };
@@ -131,7 +120,7 @@ pub(super) async fn carry_out(
         hooks: this.0.hooks.as_ref(),
     };
     call.store
-        .update(&call.ctx, target, &tracked, options, this.0.admission.as_ref())
+        .update(&call.ctx, target, &tracked, options, this.door())
         .await
 }
 
@@ -172,15 +161,14 @@ async fn apply_configuration(
     options: &UpdateOptions,
     showing: respond::Showing,
 ) -> Result<Response<Body>, RegistryError> {
-    let address = (call.info.name.as_str(), call.info.scope.namespace());
-    let configuration =
-        apply::configuration(&call.ctx, call.row(), address, bytes, options.field_validation)?;
+    let configuration = apply::configuration(&call.ctx, call.row(), bytes, options.field_validation)?;
     let change = apply::Apply {
         row: Arc::clone(&call.store.row),
         configuration,
         writer: apply::writer(call, &options.field_manager, part(call)),
         force: options.force,
         name: call.info.name.clone(),
+        namespace: call.info.scope.namespace().to_owned(),
     };
     write(this, call, &change, options, showing).await
 }
@@ -242,10 +230,10 @@ pub(crate) async fn delete(this: Endpoints, mut call: Call) -> Result<Response<B
         .store
         .delete(
             &call.ctx,
-            call.info.scope.namespace(),
+            &call.info.scope,
             &call.info.name,
             &options,
-            this.0.admission.as_ref(),
+            this.door(),
         )
         .await?;
     match deleted {
@@ -282,83 +270,6 @@ pub(super) fn status_answer(
         .ok_or_else(|| RegistryError::Internal("the table has no Status".into()))?;
     let tree = bodies::decode_options(Format::Json, status.to_json().as_bytes(), schema, ty)?;
     respond::tree(code, showing.form, &tree)
-}
-
-/// Reviews: answered by the server's authorizers and authenticators, never stored.
-pub(crate) async fn review(this: Endpoints, mut call: Call) -> Result<Response<Body>, RegistryError> {
-    let showing = call.viewless()?;
-    let options = params::create(&call.query)?;
-    let object = body_object(&mut call, options.field_validation).await?;
-    let kind = call.row().gvk.kind.clone();
-    let answered = this
-        .0
-        .hooks
-        .review(&call.ctx, &kind, call.info.scope.namespace(), object)
-        .await?;
-    respond::tree(StatusCode::CREATED, showing.form, &answered)
-}
-
-/// `serviceaccounts/token`.
-pub(crate) async fn token(this: Endpoints, mut call: Call) -> Result<Response<Body>, RegistryError> {
-    let showing = call.whole()?;
-    let options = params::create(&call.query)?;
-    let mut object = sub_body(&mut call, options.field_validation).await?;
-    metadata::place(&mut object, call.info.scope.namespace())?;
-    let attributes = call.sub_attributes(Operation::Create, options.dry_run);
-    let admission = this.0.admission.as_ref();
-    admission
-        .mutate(&call.ctx, &attributes, &mut object, None)
-        .await?;
-    names_account(&object, &call.info)?;
-    let entry = call
-        .store
-        .get(
-            call.info.scope.namespace(),
-            &call.info.name,
-            RevisionMatch::MostRecent,
-        )
-        .await?;
-    let service_account = call.store.decode(&entry)?;
-    same_account(&mut object, &service_account)?;
-    admission
-        .validate(&call.ctx, &attributes, Some(&object), None)
-        .await?;
-    let answered = this.0.hooks.token(&call.ctx, &service_account, object).await?;
-    respond::tree(StatusCode::CREATED, showing.form, &answered)
-}
-
-/// A TokenRequest that names an account names that of the address.
-fn names_account(request: &Tree, info: &RequestInfo) -> Result<(), RegistryError> {
-    let own = metadata::name(request);
-    if own.is_empty() || own == info.name {
-        return Ok(());
-    }
-    let path = FieldPath::new("metadata").child("name");
-    let detail = "must match the service account name if specified";
-    Err(RegistryError::Invalid {
-        kind: GroupVersionKind::new("authentication.k8s.io", "v1", "TokenRequest").group_kind(),
-        name: info.name.clone(),
-        errors: vec![FieldError::invalid(&path, own, detail)],
-    })
-}
-
-/// The request is for this very account; what it leaves open of the account's identity is filled in.
-fn same_account(request: &mut Tree, account: &Tree) -> Result<(), RegistryError> {
-    let (own, uid) = (metadata::uid(request), metadata::uid(account));
-    if !own.is_empty() && own != uid {
-        let resource = GroupResource::new("authentication.k8s.io", "TokenRequest");
-        let detail = format!(
-            "the UID in the token request ({own}) does not match the UID of the service account ({uid})"
-        );
-        return Err(RegistryError::conflict(
-            &resource,
-            metadata::name(account),
-            detail,
-        ));
-    }
-    request.set_str(&["metadata", "uid"], uid);
-    request.set_str(&["metadata", "name"], metadata::name(account));
-    Ok(())
 }
 
 /// The body of a subresource that has a kind of its own.

@@ -3,16 +3,73 @@
 #![allow(dead_code, reason = "each test file uses a part")]
 
 use apiserver_endpoints::{Body, Endpoints, ListMemory, NoHooks, RequestInfo, VersionInfo};
-use apiserver_registry::{AdmitAll, Registry, RequestContext, kinds};
+use apiserver_registry::{Admission, Attributes, Registry, RegistryError, RequestContext, kinds};
 use apiserver_storage::LogStorage;
+use async_trait::async_trait;
 use bytes::Bytes;
 use http::{Method, Request};
 use machinery_meta::UserInfo;
 use machinery_runtime::Runtime;
+use machinery_schema::Tree;
+use parking_lot::Mutex;
 use serde_json::Value;
 use std::sync::Arc;
 
+/// Refuses nothing and remembers what it was asked: phase, attributes, the kinds of object and old object.
+#[derive(Default)]
+pub(crate) struct Recorder(Mutex<Vec<Asked>>);
+
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Asked {
+    pub(crate) phase: &'static str,
+    pub(crate) attributes: Attributes,
+    pub(crate) object: Option<String>,
+    pub(crate) old: Option<String>,
+}
+
+impl Recorder {
+    pub(crate) fn take(&self) -> Vec<Asked> {
+        std::mem::take(&mut *self.0.lock())
+    }
+
+    fn note(&self, phase: &'static str, attributes: &Attributes, object: Option<&Tree>, old: Option<&Tree>) {
+        let kind = |tree: &Tree| tree.str_at(&["kind"]).to_owned();
+        self.0.lock().push(Asked {
+            phase,
+            attributes: attributes.clone(),
+            object: object.map(kind),
+            old: old.map(kind),
+        });
+    }
+}
+
+#[async_trait]
+impl Admission for Recorder {
+    async fn mutate(
+        &self,
+        _: &RequestContext,
+        attributes: &Attributes,
+        object: &mut Tree,
+        old: Option<&Tree>,
+    ) -> Result<(), RegistryError> {
+        self.note("mutate", attributes, Some(object), old);
+        Ok(())
+    }
+
+    async fn validate(
+        &self,
+        _: &RequestContext,
+        attributes: &Attributes,
+        object: Option<&Tree>,
+        old: Option<&Tree>,
+    ) -> Result<(), RegistryError> {
+        self.note("validate", attributes, object, old);
+        Ok(())
+    }
+}
+
 pub(crate) struct Api {
+    pub(crate) admission: Arc<Recorder>,
     pub(crate) endpoints: Endpoints,
     pub(crate) registry: Registry,
     pub(crate) runtime: Runtime,
@@ -37,14 +94,16 @@ impl Api {
     pub(crate) async fn new(runtime: Runtime) -> Self {
         let storage = Arc::new(LogStorage::memory(&runtime).await.unwrap());
         let registry = Registry::new(storage, runtime.clone(), kinds::built_in());
+        let admission = Arc::new(Recorder::default());
         let endpoints = Endpoints::new(
             registry.clone(),
-            Arc::new(AdmitAll),
+            Arc::clone(&admission) as Arc<dyn Admission>,
             Arc::new(NoHooks),
             VersionInfo::default(),
             ListMemory::of(64 << 20),
         );
         Self {
+            admission,
             endpoints,
             registry,
             runtime,

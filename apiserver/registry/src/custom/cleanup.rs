@@ -1,11 +1,12 @@
 //! What remains of a definition that is being deleted: its objects go first.
 
-use crate::admission::AdmitAll;
+use crate::admission::{Door, SystemWriter};
 use crate::conditions::{Condition, set_condition};
 use crate::context::RequestContext;
 use crate::error::RegistryError;
 use crate::metadata;
 use crate::options::{DeleteOptions, ListOptions, UpdateOptions};
+use crate::scope::Scope;
 use crate::store::{Store, Target, UpdatedObject};
 use crate::strategy::Part;
 use async_trait::async_trait;
@@ -19,15 +20,15 @@ pub(super) async fn delete_objects(ctx: &RequestContext, store: &Store) -> Resul
     store
         .delete_collection(
             ctx,
-            "",
+            &Scope::Cluster,
             &DeleteOptions::default(),
             &ListOptions::default(),
-            &AdmitAll,
+            Door::system(SystemWriter::CustomResources),
         )
         .await?;
     let left = store
         .list(
-            "",
+            &Scope::Cluster,
             &ListOptions {
                 limit: 1,
                 ..ListOptions::default()
@@ -111,12 +112,18 @@ pub(super) async fn advance(
         progress,
     };
     let target = Target {
-        namespace: "",
+        scope: &Scope::Cluster,
         name,
         part: Part::Other("finalize"),
     };
     match definitions
-        .update(ctx, target, &change, &UpdateOptions::default(), &AdmitAll)
+        .update(
+            ctx,
+            target,
+            &change,
+            &UpdateOptions::default(),
+            Door::system(SystemWriter::CustomResources),
+        )
         .await
     {
         Ok(_) | Err(RegistryError::NotFound { .. } | RegistryError::NoSuchResource) => Ok(()),

@@ -5,12 +5,13 @@
 use super::cleanup;
 use super::definition;
 use super::names::{self, Taken};
-use crate::admission::AdmitAll;
+use crate::admission::{Door, SystemWriter};
 use crate::context::RequestContext;
 use crate::error::RegistryError;
 use crate::metadata;
 use crate::options::{ListOptions, UpdateOptions, WatchOptions};
 use crate::registry::Registry;
+use crate::scope::Scope;
 use crate::store::{Store, Target, UpdatedObject, WatchEvent};
 use crate::strategy::Part;
 use async_trait::async_trait;
@@ -27,7 +28,10 @@ const RETRY: Duration = Duration::from_secs(1);
 /// Serves all stored definitions, then goes on in a task of its own.
 pub async fn start(registry: &Registry) -> Result<(), RegistryError> {
     let definitions = Definitions::new(registry)?;
-    let page = definitions.store.list("", &ListOptions::default()).await?;
+    let page = definitions
+        .store
+        .list(&Scope::Cluster, &ListOptions::default())
+        .await?;
     for entry in &page.entries {
         let object = definitions.store.decode(entry)?;
         definitions.serve(&object);
@@ -74,7 +78,10 @@ impl Definitions {
 
     /// One watch, until it ends.
     async fn follow(&self) -> Result<(), RegistryError> {
-        let mut watcher = self.store.watch("", &WatchOptions::default()).await?;
+        let mut watcher = self
+            .store
+            .watch(&Scope::Cluster, &WatchOptions::default())
+            .await?;
         let mut events = watcher.initial_events();
         loop {
             for event in events {
@@ -149,7 +156,7 @@ impl Definitions {
     }
 
     async fn taken(&self, name: &str, group: &str) -> Result<Taken, RegistryError> {
-        let page = self.store.list("", &ListOptions::default()).await?;
+        let page = self.store.list(&Scope::Cluster, &ListOptions::default()).await?;
         let mut taken = Taken::default();
         for entry in page
             .entries
@@ -173,13 +180,19 @@ impl Definitions {
             name: name.to_owned(),
         };
         let target = Target {
-            namespace: "",
+            scope: &Scope::Cluster,
             name,
             part: Part::Status,
         };
         match self
             .store
-            .update(&self.ctx, target, &change, &UpdateOptions::default(), &AdmitAll)
+            .update(
+                &self.ctx,
+                target,
+                &change,
+                &UpdateOptions::default(),
+                Door::system(SystemWriter::CustomResources),
+            )
             .await
         {
             Ok(_) => Ok(()),
@@ -190,7 +203,7 @@ impl Definitions {
 
     /// Names that a definition waited for may be free now.
     async fn settle_others(&self) {
-        let Ok(page) = self.store.list("", &ListOptions::default()).await else {
+        let Ok(page) = self.store.list(&Scope::Cluster, &ListOptions::default()).await else {
             return;
         };
         for entry in page.entries {
@@ -215,7 +228,7 @@ impl Definitions {
     }
 
     async fn clean_once(&self, name: &str) -> Result<bool, RegistryError> {
-        let key = self.store.key("", name)?;
+        let key = self.store.key(&Scope::Cluster, name)?;
         let Some(entry) = self.store.read_entry(&key).await? else {
             return Ok(true);
         };

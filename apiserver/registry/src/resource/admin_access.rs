@@ -4,6 +4,7 @@ use crate::error::RegistryError;
 use crate::metadata;
 use crate::options::RevisionMatch;
 use crate::registry::Registry;
+use crate::scope::Scope;
 use crate::strategy::Change;
 use machinery_meta::{FieldError, FieldPath, GroupKind};
 use machinery_schema::{Ref, Tree};
@@ -34,7 +35,9 @@ pub(crate) async fn check(
     let store = registry
         .store("", "v1", "namespaces")
         .ok_or_else(|| RegistryError::Internal("namespaces are not served".into()))?;
-    let entry = store.get("", namespace, RevisionMatch::MostRecent).await?;
+    let entry = store
+        .get(&Scope::Cluster, namespace, RevisionMatch::MostRecent)
+        .await?;
     if entry.record.header.label(LABEL) == Some("true") {
         return Ok(());
     }

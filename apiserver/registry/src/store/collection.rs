@@ -1,10 +1,11 @@
 //! Deletecollection: list, then delete each, some at a time.
 
 use super::{ListPage, Store};
-use crate::admission::Admission;
+use crate::admission::Door;
 use crate::context::RequestContext;
 use crate::error::RegistryError;
 use crate::options::{DeleteOptions, ListOptions};
+use crate::scope::Scope;
 use apiserver_storage::Entry;
 use futures::future::BoxFuture;
 use futures::{StreamExt, TryStreamExt, stream};
@@ -17,16 +18,16 @@ impl Store {
     pub async fn delete_collection(
         &self,
         ctx: &RequestContext,
-        namespace: &str,
+        scope: &Scope,
         options: &DeleteOptions,
         select: &ListOptions,
-        admission: &dyn Admission,
+        door: Door<'_>,
     ) -> Result<ListPage, RegistryError> {
-        let page = self.list(namespace, select).await?;
+        let page = self.list(scope, select).await?;
         let mut deletes: Vec<BoxFuture<'_, Result<(), RegistryError>>> =
             Vec::with_capacity(page.entries.len());
         for entry in &page.entries {
-            deletes.push(Box::pin(self.delete_one(ctx, entry, options, admission)));
+            deletes.push(Box::pin(self.delete_one(ctx, entry, options, door)));
         }
         stream::iter(deletes)
             .buffer_unordered(DELETE_WORKERS)
@@ -41,13 +42,11 @@ impl Store {
         ctx: &RequestContext,
         entry: &Entry,
         options: &DeleteOptions,
-        admission: &dyn Admission,
+        door: Door<'_>,
     ) -> Result<(), RegistryError> {
         let key = &entry.record.header.key;
-        match self
-            .delete(ctx, &key.namespace, &key.name, options, admission)
-            .await
-        {
+        let scope = Scope::of(&key.namespace);
+        match self.delete(ctx, &scope, &key.name, options, door).await {
             Err(error) if !error.is_not_found() => Err(error),
             _ => Ok(()),
         }

@@ -1,12 +1,13 @@
 //! Create: fill metadata, admit, prepare, validate, store.
 
-use super::{Committed, Store, Written};
-use crate::admission::{Admission, Operation};
+use super::{Committed, Store, Target, Written};
+use crate::admission::{Door, Mutated, Operation};
 use crate::context::RequestContext;
 use crate::error::RegistryError;
 use crate::metadata;
 use crate::options::CreateOptions;
-use crate::strategy::Change;
+use crate::scope::Scope;
+use crate::strategy::{Change, Part};
 use apiserver_storage::{Expect, Key, Record, Write};
 use machinery_schema::Tree;
 
@@ -16,16 +17,16 @@ const GENERATE_ATTEMPTS: usize = 8;
 const ALLOCATE_ATTEMPTS: usize = 16;
 
 impl Store {
-    /// Stores a new object, decoded with defaults, in a namespace (empty for cluster scope).
+    /// Stores a new object, decoded with defaults, in this scope.
     pub async fn create(
         &self,
         ctx: &RequestContext,
-        namespace: &str,
+        scope: &Scope,
         mut object: Tree,
         options: &CreateOptions,
-        admission: &dyn Admission,
+        door: Door<'_>,
     ) -> Result<Written, RegistryError> {
-        metadata::match_namespace(&mut object, &self.row, namespace)?;
+        metadata::match_namespace(&mut object, &self.row, self.place(scope)?)?;
         if self.row.closed.is_cancelled() {
             let detail = "create not allowed while custom resource definition is terminating";
             let resource = self.row.group_resource();
@@ -40,19 +41,17 @@ impl Store {
                 "resourceVersion should not be set on objects to be created".into(),
             ));
         }
-        let attributes = self.attributes(
-            Operation::Create,
-            "",
-            namespace,
-            metadata::name(&object),
-            options.dry_run,
-        );
-        // What admission adds is whole: nothing is defaulted again.
-        admission.mutate(ctx, &attributes, &mut object, None).await?;
+        let target = Target {
+            scope,
+            name: metadata::name(&object),
+            part: Part::Main,
+        };
+        let attributes = self.attributes(Operation::Create, target, options.dry_run);
+        let mutated = self.mutate(ctx, door, attributes, &mut object, None).await?;
         let generated =
             metadata::name(&object).is_empty() && !object.str_at(&["metadata", "generateName"]).is_empty();
         if !generated {
-            return self.create_named(ctx, object, options, admission).await;
+            return self.create_named(ctx, scope, object, options, mutated).await;
         }
         for _ in 0..GENERATE_ATTEMPTS {
             let mut candidate = object.clone();
@@ -61,7 +60,8 @@ impl Store {
                 &["metadata", "name"],
                 &self.row.strategy.generated_name(base, &ctx.runtime),
             );
-            match self.create_named(ctx, candidate, options, admission).await {
+            let named = mutated.clone().named(metadata::name(&candidate));
+            match self.create_named(ctx, scope, candidate, options, named).await {
                 Err(RegistryError::AlreadyExists { .. }) => {}
                 other => return other,
             }
@@ -74,26 +74,23 @@ impl Store {
     }
 
     /// The rest of a create, once the object has its name.
-    pub(super) async fn create_named(
+    async fn create_named(
         &self,
         ctx: &RequestContext,
+        scope: &Scope,
         mut object: Tree,
         options: &CreateOptions,
-        admission: &dyn Admission,
+        mutated: Mutated<'_>,
     ) -> Result<Written, RegistryError> {
         metadata::fill_new(&mut object, ctx);
         self.prepare_new(ctx, &mut object);
         self.validate_new(&object)?;
-        let (namespace, name) = (
-            metadata::namespace(&object).to_owned(),
-            metadata::name(&object).to_owned(),
-        );
-        let attributes = self.attributes(Operation::Create, "", &namespace, &name, options.dry_run);
-        admission.validate(ctx, &attributes, Some(&object), None).await?;
+        let admitted = mutated.validate(ctx, &object, None).await?;
+        let name = metadata::name(&object).to_owned();
         for warning in self.row.strategy.warnings(object.root(), None) {
             ctx.warnings.add(warning);
         }
-        let key = self.key(&namespace, &name)?;
+        let key = self.key(scope, &name)?;
         if options.dry_run {
             if self.read_entry(&key).await?.is_some() {
                 return Err(self.already_exists(&name));
@@ -109,7 +106,7 @@ impl Store {
             ctx.in_time()?;
             let (record, with) = self.allocated(ctx, &object).await?;
             let write = self.put(key.clone(), record, Expect::Absent);
-            match self.commit(write, with).await? {
+            match self.commit(&admitted, write, with).await? {
                 Committed::Done(Some(entry), _) => return Ok(Written::Stored { entry, created: true }),
                 Committed::Done(None, _) | Committed::Moved => {
                     return Err(self.exists_answer(&key, &name).await);

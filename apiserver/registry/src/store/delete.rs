@@ -1,14 +1,15 @@
 //! Delete: ask `deletion_step`, obey it.
 
 use super::deletion::{Deletable, DeletionStep, Mark, deletion_step};
-use super::{Committed, Store, Written};
-use crate::admission::{Admission, Operation};
+use super::{Committed, Store, Target, Written};
+use crate::admission::{Admitted, Door, Operation};
 use crate::context::RequestContext;
 use crate::error::{OPTIMISTIC_LOCK_MESSAGE, RegistryError};
 use crate::metadata;
 use crate::options::{DeleteOptions, Preconditions};
+use crate::scope::Scope;
 use crate::store::update::UPDATE_ATTEMPTS;
-use crate::strategy::Change;
+use crate::strategy::{Change, Part};
 use apiserver_storage::{Entry, Expect, Write};
 use jiff::Timestamp;
 use machinery_meta::GroupResource;
@@ -31,35 +32,39 @@ enum Attempt {
     Again,
 }
 
+/// What follows the mark of a deletion.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Then {
+    Wait,
+    Remove,
+}
+
 impl Store {
     /// Deletes by name. The caller's answer is the object or a `Status`, as the kind has it.
     pub async fn delete(
         &self,
         ctx: &RequestContext,
-        namespace: &str,
+        scope: &Scope,
         name: &str,
         options: &DeleteOptions,
-        admission: &dyn Admission,
+        door: Door<'_>,
     ) -> Result<Deleted, RegistryError> {
-        let key = self.key(namespace, name)?;
-        let attributes = self.attributes(Operation::Delete, "", namespace, name, options.dry_run);
+        let key = self.key(scope, name)?;
+        let part = Part::Main;
+        let attributes = self.attributes(Operation::Delete, Target { scope, name, part }, options.dry_run);
         let mut options = options.clone();
-        let mut admitted = admission.is_idle(&attributes);
         for _ in 0..UPDATE_ATTEMPTS {
             ctx.in_time()?;
             let Some(live) = self.read_entry(&key).await? else {
                 return Err(RegistryError::not_found(&self.row.group_resource(), name));
             };
             let object = self.decode(&live)?;
-            if !admitted {
-                admission.validate(ctx, &attributes, None, Some(&object)).await?;
-                admitted = true;
-            }
+            let admitted = door.delete(ctx, attributes.clone(), &object).await?;
             self.check_delete_preconditions(&options.preconditions, &object)?;
             if let Some(detail) = self.row.strategy.refuse_delete(object.root()) {
                 return Err(RegistryError::forbidden(&self.row.group_resource(), name, detail));
             }
-            match self.delete_once(ctx, &live, object, &options).await? {
+            match self.delete_once(ctx, &admitted, &live, object, &options).await? {
                 Attempt::Done(deleted) => return Ok(deleted),
                 // An insisted-on revision is checked against the new state; the uid must hold all along.
                 Attempt::Again => {
@@ -80,6 +85,7 @@ impl Store {
     async fn delete_once(
         &self,
         ctx: &RequestContext,
+        admitted: &Admitted,
         live: &Arc<Entry>,
         object: Tree,
         options: &DeleteOptions,
@@ -89,15 +95,20 @@ impl Store {
         let now = Timestamp::from_second(ctx.runtime.now().as_second()).unwrap_or_default();
         match deletion_step(&view, options, strategy.garbage_policy(), now) {
             DeletionStep::RemoveNow if !strategy.is_held(object.root()) => {
-                self.remove(ctx, live, object, options.dry_run).await
+                self.remove(ctx, admitted, live, object, options.dry_run).await
             }
             DeletionStep::RemoveNow => {
                 let mark = held_mark(&view, now);
-                self.mark(ctx, live, object, &mark, false, options.dry_run).await
+                self.mark(ctx, admitted, live, object, &mark, Then::Wait, options.dry_run)
+                    .await
             }
             DeletionStep::MarkDeleting { mark, then_remove } => {
-                let remove = then_remove && !strategy.is_held(object.root());
-                self.mark(ctx, live, object, &mark, remove, options.dry_run).await
+                let then = match then_remove && !strategy.is_held(object.root()) {
+                    true => Then::Remove,
+                    false => Then::Wait,
+                };
+                self.mark(ctx, admitted, live, object, &mark, then, options.dry_run)
+                    .await
             }
             DeletionStep::AlreadyDeleting => Ok(Attempt::Done(Deleted::Waiting(Written::Stored {
                 entry: Arc::clone(live),
@@ -126,10 +137,11 @@ impl Store {
     async fn mark(
         &self,
         ctx: &RequestContext,
+        admitted: &Admitted,
         live: &Arc<Entry>,
         mut object: Tree,
         mark: &Mark,
-        then_remove: bool,
+        then: Then,
         dry_run: bool,
     ) -> Result<Attempt, RegistryError> {
         apply_mark(&mut object, mark);
@@ -145,14 +157,14 @@ impl Store {
             Arc::clone(live)
         } else {
             let write = self.put(live.key.clone(), self.encode(&object)?, Expect::At(live.revision));
-            let Some(entry) = self.commit(write, Vec::new()).await?.entry() else {
+            let Some(entry) = self.commit(admitted, write, Vec::new()).await?.entry() else {
                 return Ok(Attempt::Again);
             };
             entry
         };
-        if then_remove {
+        if then == Then::Remove {
             let object = self.decode(&entry)?;
-            return self.remove(ctx, &entry, object, false).await;
+            return self.remove(ctx, admitted, &entry, object, false).await;
         }
         Ok(Attempt::Done(Deleted::Waiting(Written::Stored {
             entry,
@@ -163,6 +175,7 @@ impl Store {
     async fn remove(
         &self,
         ctx: &RequestContext,
+        admitted: &Admitted,
         live: &Arc<Entry>,
         mut object: Tree,
         dry_run: bool,
@@ -170,7 +183,7 @@ impl Store {
         if !dry_run {
             let with = self.allocate(ctx, Change::Delete, &mut object).await?;
             let write = Write::delete(live.key.clone(), live.revision);
-            let Committed::Done(_, revision) = self.commit(write, with).await? else {
+            let Committed::Done(_, revision) = self.commit(admitted, write, with).await? else {
                 return Ok(Attempt::Again);
             };
             object.set_str(&["metadata", "resourceVersion"], &revision.to_string());
@@ -178,7 +191,12 @@ impl Store {
         Ok(Attempt::Done(Deleted::Removed(object)))
     }
 
-    fn check_delete_preconditions(&self, wanted: &Preconditions, object: &Tree) -> Result<(), RegistryError> {
+    /// Uid and revision that a delete insists on.
+    pub fn check_delete_preconditions(
+        &self,
+        wanted: &Preconditions,
+        object: &Tree,
+    ) -> Result<(), RegistryError> {
         let stored = &self.row.stored.gvk;
         let kind = GroupResource::new(&stored.group, &stored.kind);
         let refuse = |detail: String| Err(RegistryError::conflict(&kind, metadata::name(object), detail));

@@ -17,12 +17,13 @@ pub use read::ListPage;
 pub use update::{Replacement, Target, UPDATE_ATTEMPTS, UpdatedObject};
 pub use watch::{WatchEvent, Watcher};
 
-use crate::admission::{Attributes, Operation};
+use crate::admission::{Admitted, Attributes, Door, Mutated, Operation};
 use crate::codec;
 use crate::context::RequestContext;
 use crate::error::RegistryError;
 use crate::registry::Registry;
 use crate::row::ResourceRow;
+use crate::scope::Scope;
 use crate::strategy::{Change, path_segment_problems};
 use apiserver_storage::{Entry, Expect, Key, Op, Prefix, ReadAt, Record, Storage, StorageError, Write};
 use machinery_meta::{FieldError, Revision};
@@ -98,7 +99,7 @@ impl Store {
         // Where storage does not answer, that may be what the object is to tell.
         let now = self.storage().current_revision().await.unwrap_or_default();
         Ok(Entry {
-            key: self.key("", name)?,
+            key: self.key(&Scope::Cluster, name)?,
             revision: now,
             created: now,
             expires: None,
@@ -130,7 +131,17 @@ impl Store {
         })
     }
 
-    pub(crate) fn key(&self, namespace: &str, name: &str) -> Result<Key, RegistryError> {
+    /// The namespace of a scope in which this kind's objects can be. A cluster-scoped kind has none below a namespace,
+    /// whoever asks.
+    pub(crate) fn place<'s>(&self, scope: &'s Scope) -> Result<&'s str, RegistryError> {
+        match scope {
+            Scope::Namespace(_) if !self.row.namespaced => Err(RegistryError::NoSuchResource),
+            scope => Ok(scope.namespace()),
+        }
+    }
+
+    pub(crate) fn key(&self, scope: &Scope, name: &str) -> Result<Key, RegistryError> {
+        let namespace = self.place(scope)?;
         if name.is_empty() {
             return Err(RegistryError::BadRequest("Name parameter required.".into()));
         }
@@ -146,8 +157,8 @@ impl Store {
             .map_err(|_| RegistryError::not_found(&self.row.group_resource(), name))
     }
 
-    pub(crate) fn prefix(&self, namespace: &str) -> Result<Prefix, RegistryError> {
-        Prefix::parse(&self.row.collection(namespace))
+    pub(crate) fn prefix(&self, scope: &Scope) -> Result<Prefix, RegistryError> {
+        Prefix::parse(&self.row.collection(self.place(scope)?))
             .map_err(|error| RegistryError::BadRequest(error.to_string()))
     }
 
@@ -161,8 +172,14 @@ impl Store {
         Ok(found.entry.map(|entry| self.renewed(entry)))
     }
 
-    /// Writes with whatever goes along.
-    pub(crate) async fn commit(&self, write: Write, with: Vec<Write>) -> Result<Committed, RegistryError> {
+    /// Writes what was admitted, with whatever goes along.
+    pub(crate) async fn commit(
+        &self,
+        admitted: &Admitted,
+        write: Write,
+        with: Vec<Write>,
+    ) -> Result<Committed, RegistryError> {
+        debug_assert_eq!(admitted.attributes().resource.resource, self.row.plural);
         let key = write.key.clone();
         let mut group = with;
         group.push(write);
@@ -188,23 +205,43 @@ impl Store {
         Write { key, expect, op }
     }
 
-    pub(crate) fn attributes(
-        &self,
-        operation: Operation,
-        subresource: &str,
-        namespace: &str,
-        name: &str,
-        dry_run: bool,
-    ) -> Attributes {
+    /// What admission is told of an operation on this kind.
+    pub(crate) fn attributes(&self, operation: Operation, target: Target<'_>, dry_run: bool) -> Attributes {
+        // Upstream's creates of a namespace are within that namespace.
+        let own = operation == Operation::Create
+            && self.row.gvk.group.is_empty()
+            && self.row.plural == "namespaces";
         Attributes {
             operation,
             kind: self.row.gvk.clone(),
             resource: self.row.group_version().resource(&self.row.plural),
-            subresource: subresource.to_owned(),
-            namespace: namespace.to_owned(),
-            name: name.to_owned(),
+            subresource: target.part.subresource().to_owned(),
+            namespace: if own {
+                target.name
+            } else {
+                target.scope.namespace()
+            }
+            .to_owned(),
+            name: target.name.to_owned(),
             dry_run,
         }
+    }
+
+    /// Lets the chain change the candidate; the kind's own defaults follow those of the schema.
+    pub(crate) async fn mutate<'d>(
+        &self,
+        ctx: &RequestContext,
+        door: Door<'d>,
+        attributes: Attributes,
+        object: &mut Tree,
+        old: Option<&Tree>,
+    ) -> Result<Mutated<'d>, RegistryError> {
+        let whole = attributes.kind == self.row.gvk;
+        let mutated = door.mutate(ctx, attributes, object, old).await?;
+        if whole && door.has_plugins() {
+            self.row.strategy.defaults(object);
+        }
+        Ok(mutated)
     }
 
     pub(crate) async fn allocate(

@@ -4,6 +4,7 @@ use super::Store;
 use crate::continue_token::{ContinueToken, INCONSISTENT_CONTINUE_MESSAGE};
 use crate::error::RegistryError;
 use crate::options::{ListOptions, Predicate, RevisionMatch};
+use crate::scope::Scope;
 use apiserver_storage::{Entry, Key, Prefix, RangeOptions, ReadAt, StorageError};
 use machinery_meta::{ObjectHeader, Revision};
 use std::sync::Arc;
@@ -47,11 +48,11 @@ impl Store {
     /// One object.
     pub async fn get(
         &self,
-        namespace: &str,
+        scope: &Scope,
         name: &str,
         revision: RevisionMatch,
     ) -> Result<Arc<Entry>, RegistryError> {
-        let key = self.key(namespace, name)?;
+        let key = self.key(scope, name)?;
         let found = self
             .storage()
             .get(&key, read_at(revision))
@@ -61,12 +62,12 @@ impl Store {
         entry.ok_or_else(|| RegistryError::not_found(&self.row.group_resource(), name))
     }
 
-    /// A page of the collection, of one namespace or (empty) of all.
-    pub async fn list(&self, namespace: &str, options: &ListOptions) -> Result<ListPage, RegistryError> {
-        if let Some(page) = self.list_by_name(namespace, options).await? {
+    /// A page of the collection, of one namespace or of all.
+    pub async fn list(&self, scope: &Scope, options: &ListOptions) -> Result<ListPage, RegistryError> {
+        if let Some(page) = self.list_by_name(scope, options).await? {
             return Ok(page);
         }
-        let prefix = self.prefix(namespace)?;
+        let prefix = self.prefix(scope)?;
         let span = span(&prefix, options)?;
         self.collect(&prefix, span, options).await
     }
@@ -78,7 +79,7 @@ impl Store {
             ..ListOptions::default()
         };
         loop {
-            let page = self.list("", &options).await?;
+            let page = self.list(&Scope::Cluster, &options).await?;
             if page.continue_token.is_empty() {
                 return Ok(());
             }
@@ -89,7 +90,7 @@ impl Store {
     /// A list that can have one item only is a get.
     async fn list_by_name(
         &self,
-        namespace: &str,
+        scope: &Scope,
         options: &ListOptions,
     ) -> Result<Option<ListPage>, RegistryError> {
         let Some(name) = options.predicate.fields.required("metadata.name") else {
@@ -98,10 +99,9 @@ impl Store {
         // Invariant: a selector narrows the scope of the address and never leaves it. Only a list over all namespaces
         // takes its namespace from the selector.
         let selected = options.predicate.fields.required("metadata.namespace");
-        let namespace = if namespace.is_empty() {
-            selected.unwrap_or_default()
-        } else {
-            namespace
+        let namespace = match self.place(scope)? {
+            "" => selected.unwrap_or_default(),
+            own => own,
         };
         let known_place = !self.row.namespaced || !namespace.is_empty();
         let Ok(key) = Key::parse(&self.row.key(namespace, name)) else {

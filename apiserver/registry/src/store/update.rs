@@ -1,15 +1,16 @@
 //! Update and patch: read, change, prepare, validate, compare and write; again when the revision moved.
 
 use super::{Committed, Store, Written};
-use crate::admission::{Admission, Operation};
+use crate::admission::{Admitted, Door, Operation};
 use crate::context::RequestContext;
 use crate::error::{OPTIMISTIC_LOCK_MESSAGE, RegistryError};
 use crate::metadata;
 use crate::options::{CreateOptions, Preconditions, UpdateOptions};
+use crate::scope::Scope;
 use crate::strategy::{Change, Part};
 use apiserver_storage::{Entry, Expect, Write};
 use async_trait::async_trait;
-use machinery_meta::{FieldError, FieldPath, GroupKind};
+use machinery_meta::{FieldError, FieldPath, GroupKind, GroupVersionKind};
 use machinery_schema::Tree;
 use std::sync::Arc;
 
@@ -26,6 +27,21 @@ pub trait UpdatedObject: Send + Sync {
     /// The candidate already says who owns what.
     fn tracks(&self) -> bool {
         false
+    }
+
+    /// The kind of the candidate, where it is not the stored kind but a subresource's own (`Scale`).
+    fn kind(&self) -> Option<GroupVersionKind> {
+        None
+    }
+
+    /// The object to store of an admitted candidate of that kind.
+    fn stored(&self, candidate: Tree, _live: &Tree) -> Result<Tree, RegistryError> {
+        Ok(candidate)
+    }
+
+    /// A stored object as that kind shows it, which is what admission validates.
+    fn view(&self, _stored: &Tree) -> Result<Option<Tree>, RegistryError> {
+        Ok(None)
     }
 
     /// What must hold of the live object (a uid in the body).
@@ -57,7 +73,7 @@ impl UpdatedObject for Replacement {
 /// Where an update is aimed.
 #[derive(Debug, Clone, Copy)]
 pub struct Target<'a> {
-    pub namespace: &'a str,
+    pub scope: &'a Scope,
     pub name: &'a str,
     pub part: Part,
 }
@@ -81,20 +97,18 @@ impl Store {
         target: Target<'_>,
         change: &dyn UpdatedObject,
         options: &UpdateOptions,
-        admission: &dyn Admission,
+        door: Door<'_>,
     ) -> Result<Written, RegistryError> {
-        let key = self.key(target.namespace, target.name)?;
+        let key = self.key(target.scope, target.name)?;
         for _ in 0..UPDATE_ATTEMPTS {
             ctx.in_time()?;
             let Some(live) = self.read_entry(&key).await? else {
                 let nothing = Tree::new(&self.row.schema, self.row.ty);
                 self.check_preconditions(&change.preconditions(), &nothing, target.name, key.as_str())?;
-                return self
-                    .create_on_update(ctx, target, change, options, admission)
-                    .await;
+                return self.create_on_update(ctx, target, change, options, door).await;
             };
             if let Some(written) = self
-                .update_once(ctx, target, &live, change, options, admission)
+                .update_once(ctx, target, &live, change, options, door)
                 .await?
             {
                 return Ok(written);
@@ -115,33 +129,36 @@ impl Store {
         live: &Arc<Entry>,
         change: &dyn UpdatedObject,
         options: &UpdateOptions,
-        admission: &dyn Admission,
+        door: Door<'_>,
     ) -> Result<Option<Written>, RegistryError> {
         let old = self.decode(live)?;
         self.check_preconditions(&change.preconditions(), &old, target.name, live.key.as_str())?;
-        let mut object = change.apply(ctx, Some(&old)).await?;
-        metadata::match_namespace(&mut object, &self.row, target.namespace)?;
-        let attributes = self.attributes(
-            Operation::Update,
-            target.part.subresource(),
-            target.namespace,
-            target.name,
-            options.dry_run,
-        );
-        admission
-            .mutate(ctx, &attributes, &mut object, Some(&old))
+        let mut candidate = change.apply(ctx, Some(&old)).await?;
+        metadata::match_namespace(&mut candidate, &self.row, target.scope.namespace())?;
+        let old_view = change.view(&old)?;
+        let admitted_old = old_view.as_ref().unwrap_or(&old);
+        let mut attributes = self.attributes(Operation::Update, target, options.dry_run);
+        if let Some(kind) = change.kind() {
+            attributes.kind = kind;
+        }
+        let mutated = self
+            .mutate(ctx, door, attributes, &mut candidate, Some(admitted_old))
             .await?;
+        let mut object = change.stored(candidate, &old)?;
         self.check_revision(&mut object, &old, target.name)?;
         self.prepare_changed(ctx, target.part, &mut object, &old);
         self.validate_changed(ctx, target.part, &object, &old)?;
-        admission
-            .validate(ctx, &attributes, Some(&object), Some(&old))
+        let view = change.view(&object)?;
+        let admitted = mutated
+            .validate(ctx, view.as_ref().unwrap_or(&object), Some(admitted_old))
             .await?;
         for warning in self.row.strategy.warnings(object.root(), Some(old.root())) {
             ctx.warnings.add(warning);
         }
         if self.is_released(&object, &old) {
-            return self.finish_deletion(ctx, live, object, options.dry_run).await;
+            return self
+                .finish_deletion(ctx, &admitted, live, object, options.dry_run)
+                .await;
         }
         if object == old {
             return Ok(Some(Written::Stored {
@@ -160,7 +177,7 @@ impl Store {
         }
         let write = self.put(live.key.clone(), self.encode(&object)?, Expect::At(live.revision));
         Ok(self
-            .commit(write, with)
+            .commit(&admitted, write, with)
             .await?
             .entry()
             .map(|entry| Written::Stored {
@@ -270,6 +287,7 @@ impl Store {
     async fn finish_deletion(
         &self,
         ctx: &RequestContext,
+        admitted: &Admitted,
         live: &Arc<Entry>,
         mut object: Tree,
         dry_run: bool,
@@ -277,7 +295,7 @@ impl Store {
         if !dry_run {
             let with = self.allocate(ctx, Change::Delete, &mut object).await?;
             let write = Write::delete(live.key.clone(), live.revision);
-            if !matches!(self.commit(write, with).await?, Committed::Done(..)) {
+            if !matches!(self.commit(admitted, write, with).await?, Committed::Done(..)) {
                 return Ok(None);
             }
         }
@@ -293,7 +311,7 @@ impl Store {
         target: Target<'_>,
         change: &dyn UpdatedObject,
         options: &UpdateOptions,
-        admission: &dyn Admission,
+        door: Door<'_>,
     ) -> Result<Written, RegistryError> {
         let missing = || RegistryError::not_found(&self.row.group_resource(), target.name);
         let allowed = options.create_missing || self.row.strategy.allows_create_on_update();
@@ -307,8 +325,7 @@ impl Store {
             field_manager: options.field_manager.clone(),
             field_validation: options.field_validation,
         };
-        self.create(ctx, target.namespace, object, &options, admission)
-            .await
+        self.create(ctx, target.scope, object, &options, door).await
     }
 
     /// Uid and revision a caller insists on.

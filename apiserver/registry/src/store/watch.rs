@@ -3,6 +3,7 @@
 use super::Store;
 use crate::error::RegistryError;
 use crate::options::{Predicate, WatchOptions};
+use crate::scope::Scope;
 use apiserver_storage::{
     Entry, Event, Interest, Key, RangeOptions, ReadAt, StorageError, WatchCursor, WatchRequest,
 };
@@ -45,19 +46,19 @@ pub struct Watcher {
 
 impl Store {
     /// Begins a watch. Errors that upstream tells as the first event are told so.
-    pub async fn watch(&self, namespace: &str, options: &WatchOptions) -> Result<Watcher, RegistryError> {
+    pub async fn watch(&self, scope: &Scope, options: &WatchOptions) -> Result<Watcher, RegistryError> {
         let wants_state = match (options.send_initial_events, options.since) {
             (Some(wanted), _) => wanted,
             (None, None | Some(Revision::ZERO)) => true,
             (None, Some(_)) => false,
         };
-        let begin = self.beginning(namespace, options, wants_state).await;
+        let begin = self.beginning(scope, options, wants_state).await;
         let (initial, after) = match begin {
             Ok(begin) => begin,
             Err(error) => return Ok(Watcher::failing(error)),
         };
         let request = WatchRequest {
-            interests: self.interests(namespace, &options.predicate)?,
+            interests: self.interests(scope, &options.predicate)?,
             after,
         };
         let initial_bookmark =
@@ -78,7 +79,7 @@ impl Store {
     /// The initial state and the revision after which changes count.
     async fn beginning(
         &self,
-        namespace: &str,
+        scope: &Scope,
         options: &WatchOptions,
         wants_state: bool,
     ) -> Result<(Vec<Arc<Entry>>, Revision), RegistryError> {
@@ -99,7 +100,7 @@ impl Store {
             at,
             ..RangeOptions::default()
         };
-        let page = self.storage().range(&self.prefix(namespace)?, &range).await;
+        let page = self.storage().range(&self.prefix(scope)?, &range).await;
         let page = page.map_err(|error| self.storage_error(&error))?;
         let entries = page
             .entries
@@ -111,7 +112,8 @@ impl Store {
     }
 
     /// Names, namespaces and nodes are dispatch keys: the watch is woken for those only.
-    fn interests(&self, namespace: &str, predicate: &Predicate) -> Result<Vec<Interest>, RegistryError> {
+    fn interests(&self, scope: &Scope, predicate: &Predicate) -> Result<Vec<Interest>, RegistryError> {
+        let namespace = self.place(scope)?;
         let name = predicate.fields.required("metadata.name").unwrap_or_default();
         if !name.is_empty()
             && (!self.row.namespaced || !namespace.is_empty())
@@ -119,7 +121,7 @@ impl Store {
         {
             return Ok(vec![Interest::key(key)]);
         }
-        let interest = Interest::prefix(self.prefix(namespace)?);
+        let interest = Interest::prefix(self.prefix(scope)?);
         Ok(vec![match predicate.fields.required("spec.nodeName") {
             Some(node) => interest.with_field("spec.nodeName", node),
             None => interest,

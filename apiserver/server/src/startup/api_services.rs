@@ -3,10 +3,10 @@
 //! Those of built-in versions are made when the server starts, and left alone afterwards; those of custom versions
 //! come and go with their definitions. Both, and local ones that others made, are said to be available.
 
-use super::{Place, Startup};
+use super::{DOOR, Place, Startup};
 use apiserver_registry::conditions::Condition;
 use apiserver_registry::options::{DeleteOptions, Preconditions};
-use apiserver_registry::{AdmitAll, Part, RegistryError, metadata};
+use apiserver_registry::{Part, RegistryError, Scope, metadata};
 use futures::future::{BoxFuture, try_join_all};
 use machinery_meta::Uid;
 use machinery_schema::{Ref, Tree};
@@ -174,7 +174,7 @@ async fn remove(facts: &Startup, service: &Tree) -> Result<(), RegistryError> {
     };
     let store = facts.store(place(name))?;
     let deleted = store
-        .delete(&facts.context(), "", name, &options, &AdmitAll)
+        .delete(&facts.context(), &Scope::Cluster, name, &options, DOOR)
         .await;
     match deleted {
         Ok(_) | Err(RegistryError::NotFound { .. } | RegistryError::Conflict { .. }) => Ok(()),

@@ -17,7 +17,8 @@ use apiserver_auth::pki::Pki;
 use apiserver_registry::conditions::{Condition, set_condition};
 use apiserver_registry::options::{CreateOptions, ListOptions, RevisionMatch, UpdateOptions, WatchOptions};
 use apiserver_registry::{
-    AdmitAll, Part, RegistryError, RequestContext, Store, Target, UpdatedObject, WatchEvent, metadata,
+    Door, Part, RegistryError, RequestContext, Scope, Store, SystemWriter, Target, UpdatedObject, WatchEvent,
+    metadata,
 };
 use async_trait::async_trait;
 use futures::future::BoxFuture;
@@ -89,6 +90,15 @@ pub(crate) struct Place<'a> {
     pub(crate) name: &'a str,
 }
 
+/// The door of all these writes.
+const DOOR: Door<'static> = Door::system(SystemWriter::Startup);
+
+impl Place<'_> {
+    pub(crate) fn scope(&self) -> Scope {
+        Scope::of(self.namespace)
+    }
+}
+
 impl Startup {
     pub(crate) fn context(&self) -> RequestContext {
         let user = UserInfo::named("system:apiserver", [UserInfo::MASTERS, UserInfo::AUTHENTICATED]);
@@ -105,7 +115,7 @@ impl Startup {
     pub(crate) async fn read(&self, place: Place<'_>) -> Result<Option<Tree>, RegistryError> {
         let store = self.store(place)?;
         match store
-            .get(place.namespace, place.name, RevisionMatch::MostRecent)
+            .get(&place.scope(), place.name, RevisionMatch::MostRecent)
             .await
         {
             Ok(entry) => store.decode(&entry).map(Some),
@@ -122,7 +132,7 @@ impl Startup {
             namespace: "",
             name: "",
         })?;
-        let page = store.list("", &ListOptions::default()).await?;
+        let page = store.list(&Scope::Cluster, &ListOptions::default()).await?;
         page.entries.iter().map(|entry| store.decode(entry)).collect()
     }
 
@@ -146,10 +156,10 @@ impl Startup {
         let created = store
             .create(
                 &self.context(),
-                place.namespace,
+                &place.scope(),
                 object,
                 &CreateOptions::default(),
-                &AdmitAll,
+                DOOR,
             )
             .await;
         match created {
@@ -209,7 +219,9 @@ impl Startup {
                 namespace: "",
                 name: "",
             };
-            self.store(place)?.watch("", &WatchOptions::default()).await
+            self.store(place)?
+                .watch(&Scope::Cluster, &WatchOptions::default())
+                .await
         };
         let (mut one, mut other) = (watch(resources[0]).await?, watch(resources[1]).await?);
         loop {
@@ -239,13 +251,14 @@ impl Startup {
         change: &dyn UpdatedObject,
     ) -> Result<(), RegistryError> {
         let store = self.store(place)?;
+        let scope = place.scope();
         let target = Target {
-            namespace: place.namespace,
+            scope: &scope,
             name: place.name,
             part,
         };
         let (context, options) = (self.context(), UpdateOptions::default());
-        let written = store.update(&context, target, change, &options, &AdmitAll);
+        let written = store.update(&context, target, change, &options, DOOR);
         written.await.map(drop)
     }
 }

@@ -1,9 +1,9 @@
 //! Upstream's default roles and bindings: what is missing is made, what lacks rules or subjects is completed.
 
-use super::{Place, Startup};
+use super::{DOOR, Place, Startup};
 use apiserver_auth::bootstrap::{self, DefaultObject, Missing};
 use apiserver_registry::options::DeleteOptions;
-use apiserver_registry::{AdmitAll, Part, RegistryError};
+use apiserver_registry::{Part, RegistryError};
 use futures::future::{BoxFuture, try_join_all};
 
 const GROUP: &str = "rbac.authorization.k8s.io";
@@ -42,10 +42,10 @@ async fn ensure(facts: &Startup, object: DefaultObject) -> Result<(), RegistryEr
             store
                 .delete(
                     &facts.context(),
-                    namespace,
+                    &place.scope(),
                     name,
                     &DeleteOptions::default(),
-                    &AdmitAll,
+                    DOOR,
                 )
                 .await?;
             facts.create(place, json).await.map(|_| ())

@@ -7,6 +7,7 @@ use crate::error::RegistryError;
 use crate::metadata;
 use crate::options::RevisionMatch;
 use crate::registry::Registry;
+use crate::scope::Scope;
 use crate::store::Store;
 use crate::strategy::Change;
 use apiserver_storage::Write;
@@ -67,7 +68,7 @@ pub(super) fn store(registry: &Registry, plural: &str) -> Result<Store, Registry
 
 async fn release(registry: &Registry, address: &str) -> Result<Vec<Write>, RegistryError> {
     match store(registry, "ipaddresses")?
-        .get("", address, RevisionMatch::MostRecent)
+        .get(&Scope::Cluster, address, RevisionMatch::MostRecent)
         .await
     {
         Ok(entry) => Ok(vec![Write::delete(entry.key.clone(), entry.revision)]),
@@ -95,7 +96,7 @@ async fn take(
     service.push(&["spec", "clusterIPs"], chosen.as_str());
     let object = address_object(ctx, &addresses, service, &chosen);
     Ok(vec![Write::create(
-        addresses.key("", &chosen)?,
+        addresses.key(&Scope::Cluster, &chosen)?,
         addresses.encode(&object)?,
     )])
 }
@@ -107,7 +108,7 @@ async fn free_address(
 ) -> Result<Ipv4Addr, RegistryError> {
     for range in ranges {
         for candidate in range.candidates(ctx.runtime.random_u64()) {
-            let key = addresses.key("", &candidate.to_string())?;
+            let key = addresses.key(&Scope::Cluster, &candidate.to_string())?;
             if addresses.read_entry(&key).await?.is_none() {
                 return Ok(candidate);
             }
@@ -147,7 +148,7 @@ async fn check_asked(
             "failed to allocate IP {asked}: the provided network does not match the current range"
         ));
     }
-    let key = addresses.key("", asked)?;
+    let key = addresses.key(&Scope::Cluster, asked)?;
     if addresses.read_entry(&key).await?.is_some() {
         return refuse(format!(
             "failed to allocate IP {asked}: provided IP is already allocated"

@@ -4,6 +4,7 @@ use super::allocate::store;
 use crate::error::RegistryError;
 use crate::options::ListOptions;
 use crate::registry::Registry;
+use crate::scope::Scope;
 use apiserver_storage::Entry;
 use machinery_schema::{Ref, Tree};
 use std::net::Ipv4Addr;
@@ -92,7 +93,7 @@ impl Range {
         wanted: impl Fn(&Entry, &Tree) -> bool,
     ) -> Result<Vec<Self>, RegistryError> {
         let cidrs = store(registry, "servicecidrs")?;
-        let page = cidrs.list("", &ListOptions::default()).await?;
+        let page = cidrs.list(&Scope::Cluster, &ListOptions::default()).await?;
         let mut ranges = Vec::new();
         for entry in &page.entries {
             let object = cidrs.decode(entry)?;

@@ -5,12 +5,13 @@ use super::super::range::Range;
 use super::events::Teller;
 use super::verdict::{self, Finding, Repair};
 use super::{RETRY, ROUND_EVERY, context, core_store};
-use crate::admission::AdmitAll;
+use crate::admission::{Door, SystemWriter};
 use crate::context::RequestContext;
 use crate::error::RegistryError;
 use crate::metadata;
 use crate::options::{DeleteOptions, Preconditions, WatchOptions};
 use crate::registry::Registry;
+use crate::scope::Scope;
 use crate::store::{Store, WatchEvent, Watcher};
 use apiserver_storage::{Entry, Expect, Op, StorageError, Write};
 use machinery_schema::Tree;
@@ -59,8 +60,8 @@ impl AddressRepair {
     pub(super) async fn begin(&self) -> Result<Watches, RegistryError> {
         let options = WatchOptions::default();
         let mut watches = Watches {
-            services: self.services.watch("", &options).await?,
-            addresses: self.addresses.watch("", &options).await?,
+            services: self.services.watch(&Scope::Cluster, &options).await?,
+            addresses: self.addresses.watch(&Scope::Cluster, &options).await?,
         };
         let (services, addresses) = (
             watches.services.initial_events(),
@@ -144,7 +145,7 @@ impl AddressRepair {
 
     async fn read(store: &Store, namespace: &str, name: &str) -> Result<Option<Live>, RegistryError> {
         // A name that cannot be one, as a reference may hold, names nothing.
-        let Ok(key) = store.key(namespace, name) else {
+        let Ok(key) = store.key(&Scope::of(namespace), name) else {
             return Ok(None);
         };
         let Some(entry) = store.read_entry(&key).await? else {
@@ -237,7 +238,13 @@ impl AddressRepair {
         let name = metadata::name(&held.object);
         match self
             .addresses
-            .delete(&self.ctx, "", name, &options, &AdmitAll)
+            .delete(
+                &self.ctx,
+                &Scope::Cluster,
+                name,
+                &options,
+                Door::system(SystemWriter::AllocatorRepair),
+            )
             .await
         {
             Ok(_) => Ok(true),
@@ -255,7 +262,10 @@ impl AddressRepair {
             expect: Expect::At(service.entry.revision),
             op: Op::Check,
         };
-        let made = Write::create(self.addresses.key("", address)?, self.addresses.encode(&object)?);
+        let made = Write::create(
+            self.addresses.key(&Scope::Cluster, address)?,
+            self.addresses.encode(&object)?,
+        );
         match self.registry.storage().commit(vec![unchanged, made]).await {
             Ok(_) => Ok(true),
             Err(StorageError::Conflict { .. }) => Ok(false),

@@ -4,12 +4,13 @@
 //! to be remembered.
 
 use super::{context, core_store};
-use crate::admission::AdmitAll;
+use crate::admission::{Door, SystemWriter};
 use crate::context::RequestContext;
 use crate::error::RegistryError;
 use crate::metadata;
 use crate::options::{CreateOptions, UpdateOptions};
 use crate::registry::Registry;
+use crate::scope::Scope;
 use crate::store::{Replacement, Store, Target};
 use crate::strategy::Part;
 use machinery_schema::{Ref, Strictness, Tree, apply_defaults, decode_json};
@@ -58,7 +59,7 @@ impl Teller {
         let mut hash = DefaultHasher::new();
         (metadata::uid(about), reason, message).hash(&mut hash);
         let name = format!("{}.{:x}", metadata::name(about), hash.finish());
-        let key = self.events.key(namespace, &name)?;
+        let key = self.events.key(&Scope::of(namespace), &name)?;
         match self.events.read_entry(&key).await? {
             Some(known) => self.again(namespace, &name, self.events.decode(&known)?).await,
             None => self.first(about, namespace, &name, (reason, message)).await,
@@ -69,15 +70,20 @@ impl Teller {
         let count = event.get("count").and_then(Ref::as_i64).unwrap_or(0);
         event.set_i64(&["count"], count + 1);
         event.set_str(&["lastTimestamp"], &metadata::format_time(self.ctx.runtime.now()));
+        let scope = Scope::of(namespace);
         let target = Target {
-            namespace,
+            scope: &scope,
             name,
             part: Part::Main,
         };
         let (change, options) = (Replacement(event), UpdateOptions::default());
-        let written = self
-            .events
-            .update(&self.ctx, target, &change, &options, &AdmitAll);
+        let written = self.events.update(
+            &self.ctx,
+            target,
+            &change,
+            &options,
+            Door::system(SystemWriter::AllocatorRepair),
+        );
         written.await.map(drop)
     }
 
@@ -108,9 +114,9 @@ impl Teller {
         apply_defaults(&mut event);
         row.strategy.defaults(&mut event);
         let options = CreateOptions::default();
-        let made = self
-            .events
-            .create(&self.ctx, namespace, event, &options, &AdmitAll);
+        let door = Door::system(SystemWriter::AllocatorRepair);
+        let scope = Scope::of(namespace);
+        let made = self.events.create(&self.ctx, &scope, event, &options, door);
         made.await.map(drop)
     }
 }

@@ -8,6 +8,7 @@ use crate::context::RequestContext;
 use crate::error::RegistryError;
 use crate::options::ListOptions;
 use crate::registry::Registry;
+use crate::scope::Scope;
 use crate::store::{Store, UPDATE_ATTEMPTS};
 use apiserver_storage::{ReadAt, StorageError};
 use machinery_schema::{Ref, Tree};
@@ -62,7 +63,10 @@ impl PortRepair {
     }
 
     async fn attempt(&mut self) -> Result<bool, RegistryError> {
-        let page = self.services.list("", &ListOptions::default()).await?;
+        let page = self
+            .services
+            .list(&Scope::Cluster, &ListOptions::default())
+            .await?;
         let decoded = page.entries.iter().map(|entry| self.services.decode(entry));
         let services = decoded.collect::<Result<Vec<Tree>, _>>()?;
         // The bitmap as it was with these services, so that no service lies between the two.

@@ -1,0 +1,68 @@
+//! `serviceaccounts/token`: a token for the account of the address.
+
+use super::write::sub_body;
+use super::{Call, Endpoints};
+use crate::body::Body;
+use crate::request_info::RequestInfo;
+use crate::{params, respond};
+use apiserver_registry::options::RevisionMatch;
+use apiserver_registry::{Operation, RegistryError, metadata};
+use http::{Response, StatusCode};
+use machinery_meta::{FieldError, FieldPath, GroupResource, GroupVersionKind};
+use machinery_schema::Tree;
+
+pub(super) async fn token(this: Endpoints, mut call: Call) -> Result<Response<Body>, RegistryError> {
+    let showing = call.whole()?;
+    let options = params::create(&call.query)?;
+    let mut object = sub_body(&mut call, options.field_validation).await?;
+    metadata::place(&mut object, call.info.scope.namespace())?;
+    let attributes = call.attributes(Operation::Create, &call.info.name, options.dry_run);
+    let mutated = this
+        .door()
+        .mutate(&call.ctx, attributes, &mut object, None)
+        .await?;
+    names_account(&object, &call.info)?;
+    let entry = call
+        .store
+        .get(&call.info.scope, &call.info.name, RevisionMatch::MostRecent)
+        .await?;
+    let account = call.store.decode(&entry)?;
+    same_account(&mut object, &account)?;
+    let admitted = mutated.validate(&call.ctx, &object, None).await?;
+    let answered = this.0.hooks.token(&call.ctx, &admitted, &account, object).await?;
+    respond::tree(StatusCode::CREATED, showing.form, &answered)
+}
+
+/// A TokenRequest that names an account names that of the address.
+fn names_account(request: &Tree, info: &RequestInfo) -> Result<(), RegistryError> {
+    let own = metadata::name(request);
+    if own.is_empty() || own == info.name {
+        return Ok(());
+    }
+    let path = FieldPath::new("metadata").child("name");
+    let detail = "must match the service account name if specified";
+    Err(RegistryError::Invalid {
+        kind: GroupVersionKind::new("authentication.k8s.io", "v1", "TokenRequest").group_kind(),
+        name: info.name.clone(),
+        errors: vec![FieldError::invalid(&path, own, detail)],
+    })
+}
+
+/// The request is for this very account; what it leaves open of the account's identity is filled in.
+fn same_account(request: &mut Tree, account: &Tree) -> Result<(), RegistryError> {
+    let (own, uid) = (metadata::uid(request), metadata::uid(account));
+    if !own.is_empty() && own != uid {
+        let resource = GroupResource::new("authentication.k8s.io", "TokenRequest");
+        let detail = format!(
+            "the UID in the token request ({own}) does not match the UID of the service account ({uid})"
+        );
+        return Err(RegistryError::conflict(
+            &resource,
+            metadata::name(account),
+            detail,
+        ));
+    }
+    request.set_str(&["metadata", "uid"], uid);
+    request.set_str(&["metadata", "name"], metadata::name(account));
+    Ok(())
+}
