@@ -1,5 +1,6 @@
 //! Opening connections.
 
+use crate::address::{Own, Reach};
 use arc_swap::ArcSwap;
 use http_body_util::combinators::UnsyncBoxBody;
 use hyper::body::{Bytes, Incoming};
@@ -11,6 +12,7 @@ use rustls::pki_types::ServerName;
 use std::error::Error;
 use std::fmt;
 use std::io;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -20,6 +22,8 @@ use tokio_rustls::TlsConnector;
 /// A host that does not take the connection by then is down.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
+/// An answer may take long to begin (a report, a long poll), and not for ever.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(600);
 
 /// A body on its way out.
 pub type OutgoingBody = UnsyncBoxBody<Bytes, Box<dyn Error + Send + Sync>>;
@@ -29,6 +33,11 @@ pub type OutgoingBody = UnsyncBoxBody<Bytes, Box<dyn Error + Send + Sync>>;
 pub enum EgressError {
     #[error("{0}")]
     Connect(String),
+    /// The destination is none that may be reached.
+    #[error("{0}")]
+    Refused(String),
+    #[error("timeout awaiting response headers")]
+    NoAnswer,
     #[error("{0:?} is no host name")]
     Name(String),
     #[error("TLS with {to}: {cause}")]
@@ -62,6 +71,7 @@ pub struct Destination {
     pub host: String,
     pub port: u16,
     pub security: Security,
+    pub reach: Reach,
 }
 
 /// What a connection shows, and what it asks to be shown.
@@ -90,6 +100,8 @@ impl fmt::Display for Destination {
 pub struct Dialer {
     mutual: Arc<ArcSwap<ClientConfig>>,
     unverified: Arc<ClientConfig>,
+    own: Own,
+    answer_timeout: Duration,
     runtime: Runtime,
 }
 
@@ -100,11 +112,22 @@ impl fmt::Debug for Dialer {
 }
 
 impl Dialer {
-    pub fn new(mutual: Arc<ClientConfig>, unverified: Arc<ClientConfig>, runtime: Runtime) -> Self {
+    pub fn new(mutual: Arc<ClientConfig>, unverified: Arc<ClientConfig>, own: Own, runtime: Runtime) -> Self {
         Self {
             mutual: Arc::new(ArcSwap::new(mutual)),
             unverified,
+            own,
+            answer_timeout: ANSWER_TIMEOUT,
             runtime,
+        }
+    }
+
+    /// The same with another time limit on the beginning of an answer.
+    #[must_use]
+    pub fn with_answer_timeout(self, answer_timeout: Duration) -> Self {
+        Self {
+            answer_timeout,
+            ..self
         }
     }
 
@@ -117,14 +140,15 @@ impl Dialer {
         &self.runtime
     }
 
-    /// Sends one request over a connection of its own. Its address is origin form (`/path?query`); `Host` is set here.
+    /// Sends one request over a connection of its own. Its address is origin form (`/path?query`); a request without a
+    /// `Host` gets the destination's.
     pub async fn send(
         &self,
         to: &Destination,
         mut request: http::Request<OutgoingBody>,
     ) -> Result<http::Response<Incoming>, EgressError> {
         if let Ok(host) = http::HeaderValue::from_str(&to.to_string()) {
-            request.headers_mut().insert(http::header::HOST, host);
+            request.headers_mut().entry(http::header::HOST).or_insert(host);
         }
         let stream = self.connect(to).await?;
         let tls = match to.security {
@@ -138,13 +162,36 @@ impl Dialer {
 
     async fn connect(&self, to: &Destination) -> Result<TcpStream, EgressError> {
         let failed = |error: io::Error| EgressError::Connect(dial_error(&to.host, to.port, &error));
-        let connecting = TcpStream::connect((to.host.as_str(), to.port));
+        let connecting = async {
+            let addresses = self.resolve(to).await?;
+            let stream = TcpStream::connect(&addresses[..]).await.map_err(failed)?;
+            stream.set_nodelay(true).map_err(failed)?;
+            Ok(stream)
+        };
         let connected = self.runtime.timeout(CONNECT_TIMEOUT, connecting).await;
-        let stream = connected
-            .map_err(|_| failed(io::ErrorKind::TimedOut.into()))?
-            .map_err(failed)?;
-        stream.set_nodelay(true).map_err(failed)?;
-        Ok(stream)
+        connected.map_err(|_| failed(io::ErrorKind::TimedOut.into()))?
+    }
+
+    /// The addresses to connect to, every one of them permitted. A name is looked up here and not again, so that what was
+    /// looked at is what is connected to.
+    async fn resolve(&self, to: &Destination) -> Result<Vec<SocketAddr>, EgressError> {
+        let addresses = match to.host.parse::<IpAddr>() {
+            Ok(ip) => vec![SocketAddr::new(ip, to.port)],
+            Err(_) => tokio::net::lookup_host((to.host.as_str(), to.port))
+                .await
+                .map_err(|error| EgressError::Connect(dial_error(&to.host, to.port, &error)))?
+                .collect(),
+        };
+        if addresses.is_empty() {
+            return Err(EgressError::Refused("no addresses for hostname".to_owned()));
+        }
+        let permitted = addresses
+            .iter()
+            .all(|address| to.reach.permits(*address, &self.own));
+        match permitted {
+            true => Ok(addresses),
+            false => Err(EgressError::Refused("address not allowed".to_owned())),
+        }
     }
 
     async fn handshake(
@@ -191,6 +238,85 @@ impl Dialer {
                 }
             })
             .detach();
-        sender.send_request(request).await.map_err(failed)
+        // Dropped before its answer, the request ends its connection.
+        let answered = self
+            .runtime
+            .timeout(self.answer_timeout, sender.send_request(request))
+            .await;
+        answered.map_err(|_| EgressError::NoAnswer)?.map_err(failed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use http_body_util::{BodyExt, Empty};
+    use rustls::RootCertStore;
+    use tokio::io::AsyncReadExt;
+    use tokio::net::TcpListener;
+
+    fn dialer(own: Own) -> Dialer {
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let tls = ClientConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .expect("versions")
+            .with_root_certificates(RootCertStore::empty())
+            .with_no_client_auth();
+        let tls = Arc::new(tls);
+        Dialer::new(Arc::clone(&tls), tls, own, Runtime::real())
+    }
+
+    async fn send(dialer: &Dialer, host: &str, port: u16, reach: Reach) -> EgressError {
+        let to = Destination {
+            host: host.to_owned(),
+            port,
+            security: Security::Plain,
+            reach,
+        };
+        let body = Empty::new().map_err(|never| match never {}).boxed_unsync();
+        let request = http::Request::get("/").body(body).expect("a request");
+        dialer.send(&to, request).await.expect_err("no answer")
+    }
+
+    #[tokio::test]
+    async fn dialer_connects_to_no_address_that_is_not_permitted() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let port = listener.local_addr().expect("an address").port();
+        let own = |port| Own {
+            port,
+            ..Own::default()
+        };
+        for (dialer, host, reach) in [
+            (dialer(own(None)), "127.0.0.1", Reach::Global),
+            (dialer(own(None)), "localhost", Reach::Global),
+            (dialer(own(Some(port))), "localhost", Reach::Any),
+            (dialer(own(Some(port))), "127.0.0.1", Reach::Any),
+        ] {
+            let error = send(&dialer, host, port, reach).await;
+            assert!(matches!(error, EgressError::Refused(_)), "{host}: {error}");
+        }
+        // Nothing has connected: the first connection is the one that is made now.
+        let connected = tokio::net::TcpStream::connect(("127.0.0.1", port))
+            .await
+            .expect("a connection");
+        let (_, peer) = listener.accept().await.expect("a connection");
+        assert_eq!(peer, connected.local_addr().expect("an address"));
+    }
+
+    #[tokio::test]
+    async fn dialer_gives_up_on_an_answer_that_does_not_begin() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let port = listener.local_addr().expect("an address").port();
+        let silent = async {
+            let (mut stream, _) = listener.accept().await.expect("a connection");
+            let mut request = Vec::new();
+            // Ends when the dialer closes.
+            stream.read_to_end(&mut request).await.expect("an end");
+            request
+        };
+        let dialer = dialer(Own::default()).with_answer_timeout(Duration::from_millis(50));
+        let (request, error) = tokio::join!(silent, send(&dialer, "127.0.0.1", port, Reach::Any));
+        assert!(request.starts_with(b"GET / HTTP/1.1"));
+        assert!(matches!(error, EgressError::NoAnswer), "{error}");
     }
 }

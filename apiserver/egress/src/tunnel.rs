@@ -12,11 +12,13 @@ const BUFFER_BYTES: usize = 16 << 10;
 /// How long a client may take to hear the end of what it was told, and to close.
 const PARTING_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Copies bytes between the two, both ways, until both have ended; in a task of the runtime's scope.
-pub fn tunnel(runtime: &Runtime, client: OnUpgrade, upstream: OnUpgrade) {
+/// Copies bytes between the two, both ways, until both have ended; in a task of the runtime's scope, which keeps what is
+/// `held` as long.
+pub fn tunnel(runtime: &Runtime, client: OnUpgrade, upstream: OnUpgrade, held: impl Send + 'static) {
     let own = runtime.clone();
     runtime
         .spawn("tunnel", async move {
+            let _held = held;
             let joined = tokio::try_join!(client, upstream);
             let (client, upstream) = match joined {
                 Ok(both) => both,

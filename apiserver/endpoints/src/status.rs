@@ -269,9 +269,39 @@ pub fn of(error: &RegistryError) -> Status {
         E::Unprocessable(_) => Status::failure(422, "Invalid", error.to_string(), Some(Details::default())),
         E::Internal(message) => internal(message),
         E::Unclassified(message) => Status::failure(500, "", message, None),
+        E::Answered { code, resource, name } => answered(*code, resource, name),
+        E::SlowBody => Status::failure(408, "Timeout", error.to_string(), None),
         // The code is what the status line needs; the body goes out as it came.
         E::Foreign { code, .. } => Status::failure(*code, "", "", None),
     }
+}
+
+fn answered(code: u16, resource: &GroupResource, name: &str) -> Status {
+    let (reason, message) = match code {
+        404 => (
+            "NotFound",
+            "the server could not find the requested resource".to_owned(),
+        ),
+        401 => (
+            "Unauthorized",
+            "the server has asked for the client to provide credentials".to_owned(),
+        ),
+        403 => (
+            "Forbidden",
+            "the server does not allow access to the requested resource".to_owned(),
+        ),
+        _ => (
+            "Unknown",
+            format!("the server responded with the status code {code} but did not return more information"),
+        ),
+    };
+    let details = Details::of(resource, name);
+    Status::failure(
+        code,
+        reason,
+        format!("{message} ( {resource} {name})"),
+        Some(details),
+    )
 }
 
 fn too_large_cause() -> Cause {

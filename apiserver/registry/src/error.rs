@@ -98,6 +98,16 @@ pub enum RegistryError {
     /// A failure upstream has no reason for: 500 with these words and nothing else.
     #[error("{0}")]
     Unclassified(String),
+    /// Another server's answer, of which its code is passed on (upstream's `NewGenericServerResponse`).
+    #[error("{resource} {name:?}: the server responded with the status code {code}")]
+    Answered {
+        code: u16,
+        resource: GroupResource,
+        name: String,
+    },
+    /// The body of a request stood still.
+    #[error("the body of the request did not arrive in time")]
+    SlowBody,
     /// A `Status` that somebody else made (a webhook, an aggregated server), sent as it came.
     #[error("answered elsewhere with code {code}")]
     Foreign { code: u16, status_json: String },

@@ -34,6 +34,8 @@ pub struct ServerConfig {
     pub list_memory_bytes: usize,
     /// Connections that are served at once; more wait in the kernel's queue.
     pub max_connections: usize,
+    /// Connections to nodes, pods and services that requests are passed on over; no user has more than half of them.
+    pub max_proxied_connections: usize,
     /// How long a client may take to send the head of a request, the first of a connection included.
     pub header_timeout: Duration,
     /// In each such time the body of a request must go on.
@@ -66,6 +68,7 @@ impl Default for ServerConfig {
             body_memory_bytes: 64 << 20,
             list_memory_bytes: 256 << 20,
             max_connections: 8_192,
+            max_proxied_connections: 2_048,
             header_timeout: Duration::from_secs(32),
             body_pace_interval: Duration::from_secs(5),
             audit_log_path: None,

@@ -1,11 +1,10 @@
 //! What the endpoints ask the rest of the server: reviews, tokens, streams to kubelets.
 
-use crate::kubelet;
+use crate::kubelet::Kubelets;
 use apiserver_auth::authz::attributes::{ResourceTarget, Target};
 use apiserver_auth::authz::{Attributes, Forbidden};
 use apiserver_auth::reviews::{Asked, ReviewError, Reviewer};
 use apiserver_auth::token_request::{Account, TokenIssuer, TokenRequestError, TokenRequestSpec};
-use apiserver_egress::Dialer;
 use apiserver_endpoints::{Body, Component, ConnectRequest, Hooks, RequestInfo};
 use apiserver_registry::{Admitted, Registry, RegistryError, RequestContext};
 use async_trait::async_trait;
@@ -19,7 +18,7 @@ pub(crate) struct ServerHooks {
     pub(crate) reviewer: Reviewer,
     pub(crate) issuer: TokenIssuer,
     pub(crate) reader: Arc<dyn ObjectReader>,
-    pub(crate) dialer: Dialer,
+    pub(crate) kubelets: Kubelets,
     pub(crate) registry: Registry,
     /// What runs in this process beside the server.
     pub(crate) components: Vec<&'static str>,
@@ -196,19 +195,23 @@ impl Hooks for ServerHooks {
 
     async fn connect(
         &self,
-        _ctx: &RequestContext,
+        ctx: &RequestContext,
         _admitted: &Admitted,
         request: ConnectRequest<'_>,
     ) -> Result<http::Response<Body>, RegistryError> {
-        kubelet::connect(&*self.reader, &self.dialer, request).await
+        self.kubelets
+            .connect(&*self.reader, &ctx.user.name, request)
+            .await
     }
 
     async fn log(
         &self,
-        _ctx: &RequestContext,
+        ctx: &RequestContext,
         request: ConnectRequest<'_>,
     ) -> Result<http::Response<Body>, RegistryError> {
-        kubelet::connect(&*self.reader, &self.dialer, request).await
+        self.kubelets
+            .connect(&*self.reader, &ctx.user.name, request)
+            .await
     }
 }
 

@@ -5,6 +5,7 @@ use crate::config::{ConfigError, ServerConfig};
 use crate::connection::Front;
 use crate::filters::audit::AuditSink;
 use crate::hooks::ServerHooks;
+use crate::kubelet::{Kubelets, ProxiedConnections};
 use crate::listener::Listener;
 use crate::metrics::Metrics;
 use crate::openid::OpenId;
@@ -28,7 +29,7 @@ use apiserver_auth::pki::{
 };
 use apiserver_auth::reviews::Reviewer;
 use apiserver_auth::token_request::TokenIssuer;
-use apiserver_egress::Dialer;
+use apiserver_egress::{Dialer, Own};
 use apiserver_endpoints::{Endpoints, ListMemory, VersionInfo};
 use apiserver_registry::core::service::NodePorts;
 use apiserver_registry::{Registry, kinds};
@@ -167,7 +168,11 @@ impl Server {
         let serving = ServingIdentity::new(&pki.serving, &provider)?;
         let tls = client_config(pki.cluster.certificate(), &pki.kubelet_client, &provider)?;
         let unverified = unverified_client_config(&provider)?;
-        let dialer = Dialer::new(Arc::new(tls), Arc::new(unverified), runtime.clone());
+        let own = Own {
+            port: local_address.map(|address| address.port()),
+            services: Some(config.service_cluster_ip_range),
+        };
+        let dialer = Dialer::new(Arc::new(tls), Arc::new(unverified), own, runtime.clone());
         let core = assemble(config, storage, &pki, &provider, dialer.clone(), &runtime)?;
         if let Some(folder) = core.config.cert_dir.clone() {
             let renewal = Renewal {
@@ -324,7 +329,10 @@ fn assemble(
             key: pki.service_accounts.duplicate().map_err(PkiError::from)?,
         },
         reader: Arc::clone(&reader),
-        dialer,
+        kubelets: Kubelets {
+            dialer,
+            connections: ProxiedConnections::new(config.max_proxied_connections),
+        },
         registry: registry.clone(),
         components: config.components.clone(),
     };

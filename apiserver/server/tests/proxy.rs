@@ -1,5 +1,6 @@
-//! Requests that are passed on over TLS: to pods and services whatever certificate they have, without showing ours; to a
-//! kubelet only where our authority knows it.
+//! Requests that are passed on: their addresses, headers and pages as upstream's proxy makes them, and what they may reach.
+//! Over TLS to pods and services whatever certificate they have, without showing ours; to a kubelet only where our authority
+//! knows it.
 
 #![allow(clippy::unwrap_used, reason = "a test, helpers included")]
 #![allow(clippy::print_stdout, reason = "a skipped test says so")]
@@ -7,12 +8,16 @@
 mod common;
 
 use apiserver_auth::pki::{Pki, ServingIdentity, ServingNames, server_config};
-use common::{Cluster, start};
+use apiserver_server::ServerConfig;
+use bytes::Bytes;
+use common::{Cluster, config, start, start_with};
+use http::Method;
 use serde_json::json;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::sync::Arc;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::mpsc;
 use tokio_rustls::TlsAcceptor;
 
 const PODS: &str = "/api/v1/namespaces/default/pods";
@@ -142,5 +147,211 @@ async fn any_certificate_will_do_but_a_kubelets_and_only_kubelets_see_ours() {
             "{path}: {}",
             answer.body
         );
+    }
+}
+
+/// An address of this machine that requests may be passed on to; says so where there is none.
+fn reachable_address() -> Option<IpAddr> {
+    let found = own_address().filter(|address| !address.is_loopback());
+    if found.is_none() {
+        println!("SKIPPED, not passed: this machine has no address but the loopback's");
+    }
+    found
+}
+
+/// What happened at a backend.
+#[derive(Debug, PartialEq, Eq)]
+enum Event {
+    /// A request that is not answered came.
+    Waiting,
+    /// Its connection was closed.
+    Closed,
+}
+
+/// Serves plain HTTP, one request for a connection: its head comes back, but `/page` has links, `/moved` is elsewhere and
+/// `/silent` is not answered.
+async fn backend(cluster: &Cluster, address: IpAddr) -> (SocketAddr, mpsc::UnboundedReceiver<Event>) {
+    let listener = TcpListener::bind((address, 0)).await.unwrap();
+    let local = listener.local_addr().unwrap();
+    let (events, told) = mpsc::unbounded_channel();
+    let runtime = cluster.runtime.clone();
+    let serving = async move {
+        while let Ok((stream, _)) = listener.accept().await {
+            runtime
+                .spawn("backend-connection", answer(stream, events.clone()))
+                .detach();
+        }
+    };
+    cluster.runtime.spawn("backend", serving).detach();
+    (local, told)
+}
+
+async fn answer(mut stream: TcpStream, events: mpsc::UnboundedSender<Event>) {
+    let mut head = Vec::new();
+    while !head.ends_with(b"\r\n\r\n") {
+        match stream.read_u8().await {
+            Ok(byte) => head.push(byte),
+            Err(_) => return,
+        }
+    }
+    let head = String::from_utf8_lossy(&head).into_owned();
+    let path = head.split(' ').nth(1).unwrap_or_default();
+    let (headers, body) = match path {
+        "/silent" => {
+            events.send(Event::Waiting).unwrap();
+            let _ = stream.read_to_end(&mut Vec::new()).await;
+            let _ = events.send(Event::Closed);
+            return;
+        }
+        "/page" => (
+            "content-type: text/html; charset=utf-8\r\naccess-control-allow-origin: *\r\n",
+            "<a href=\"/rewriteme\">test</a>".to_owned(),
+        ),
+        "/moved" => ("location: /elsewhere/?a=b\r\n", String::new()),
+        _ => ("content-type: text/plain\r\n", head.to_ascii_lowercase()),
+    };
+    let answer = format!(
+        "HTTP/1.1 200 OK\r\nconnection: close\r\n{headers}content-length: {}\r\n\r\n{body}",
+        body.len()
+    );
+    let _ = stream.write_all(answer.as_bytes()).await;
+    let _ = stream.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn proxy_passes_requests_on_as_upstreams() {
+    let Some(address) = reachable_address() else {
+        return;
+    };
+    let cluster = start().await;
+    let (at, _told) = backend(&cluster, address).await;
+    make_objects(&cluster, at).await;
+    let proxies = [
+        format!("{PODS}/p:{}/proxy", at.port()),
+        format!("{SERVICES}/s:web/proxy"),
+    ];
+    for proxy in proxies {
+        let head = async |path: &str| cluster.admin().get(&format!("{proxy}{path}")).await.is(200).body;
+        for (path, wanted) in [
+            ("/", "/"),
+            ("/a%20b/c%3fd?e=%20f&g", "/a%20b/c%3fd?e=%20f&g"),
+            ("/%E9%23%25", "/%e9%23%25"),
+            ("/a//b/../c/", "/a/c/"),
+        ] {
+            let head = head(path).await;
+            assert!(head.starts_with(&format!("get {wanted} http/1.1\r\n")), "{head}");
+            let forwarded = wanted.split('?').next().unwrap();
+            let forwarded = format!("x-forwarded-uri: {proxy}{forwarded}\r\n").to_ascii_lowercase();
+            assert!(head.contains(&forwarded), "{head}");
+            assert!(head.contains("host: test\r\n"), "{head}");
+        }
+
+        let root = format!("{proxy}?a=b");
+        for method in [Method::GET, Method::HEAD] {
+            let moved = cluster.admin().send(method, &root, Bytes::new()).await.is(301);
+            assert_eq!(moved.headers["location"], format!("{proxy}/?a=b"));
+        }
+        for method in [Method::POST, Method::PUT, Method::PATCH, Method::DELETE] {
+            let name = method.as_str().to_ascii_lowercase();
+            let passed = cluster.admin().send(method, &root, Bytes::new()).await.is(200);
+            assert!(
+                passed.body.starts_with(&format!("{name} /?a=b http/1.1")),
+                "{}",
+                passed.body
+            );
+        }
+
+        let page = cluster.admin().get(&format!("{proxy}/page")).await.is(200);
+        assert_eq!(page.body, format!("<a href=\"{proxy}/rewriteme\">test</a>"));
+        assert!(!page.headers.contains_key("access-control-allow-origin"));
+        let moved = cluster.admin().get(&format!("{proxy}/moved")).await.is(200);
+        assert_eq!(moved.headers["location"], format!("{proxy}/elsewhere/?a=b"));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn proxy_reaches_neither_this_machine_nor_the_server_itself() {
+    let cluster = start().await;
+    let port = cluster.address.port();
+    let other = own_address().map_or("127.0.0.1".to_owned(), |address| address.to_string());
+    let node = async |name: &str, kind: &str, address: &str| {
+        let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}});
+        create(&cluster, "/api/v1/nodes", node).await;
+        let status = json!({
+            "addresses": [{"type": kind, "address": address}],
+            "daemonEndpoints": {"kubeletEndpoint": {"Port": port}},
+        });
+        set_status(&cluster, &format!("/api/v1/nodes/{name}"), status).await;
+    };
+    node("loopback", "InternalIP", "127.0.0.1").await;
+    node("named", "Hostname", "localhost").await;
+    node("link", "InternalIP", "169.254.169.254").await;
+    node("itself", "InternalIP", &other).await;
+    node("service", "InternalIP", "10.96.0.1").await;
+    for path in [
+        "loopback/proxy/healthz",
+        "loopback:1/proxy/",
+        "named/proxy/api/v1/secrets",
+        "http:named:1/proxy/",
+        "link/proxy/",
+        "itself/proxy/api/v1/secrets",
+        "service:443/proxy/api/v1/secrets",
+    ] {
+        let answer = cluster
+            .admin()
+            .get(&format!("/api/v1/nodes/{path}"))
+            .await
+            .is(400);
+        assert_eq!(answer.json()["message"], "address not allowed", "{path}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn proxied_request_ends_with_its_client() {
+    let Some(address) = reachable_address() else {
+        return;
+    };
+    let cluster = start().await;
+    let (at, mut told) = backend(&cluster, address).await;
+    make_objects(&cluster, at).await;
+    for method in ["GET", "POST"] {
+        let path = format!("{PODS}/p:{}/proxy/silent", at.port());
+        let request = format!("{method} {path} HTTP/1.1\r\nhost: test\r\ncontent-length: 0\r\n\r\n");
+        let client = cluster.sent(request).await;
+        assert_eq!(told.recv().await, Some(Event::Waiting));
+        drop(client);
+        assert_eq!(told.recv().await, Some(Event::Closed), "{method}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn proxied_connections_are_bounded_by_user() {
+    let Some(address) = reachable_address() else {
+        return;
+    };
+    let config = ServerConfig {
+        max_proxied_connections: 2,
+        ..config()
+    };
+    let cluster = start_with(config).await;
+    let (at, mut told) = backend(&cluster, address).await;
+    make_objects(&cluster, at).await;
+    let proxy = format!("{PODS}/p:{}/proxy", at.port());
+    let first = cluster
+        .sent(format!("GET {proxy}/silent HTTP/1.1\r\nhost: test\r\n\r\n"))
+        .await;
+    assert_eq!(told.recv().await, Some(Event::Waiting));
+    let refused = cluster.admin().get(&format!("{proxy}/")).await.is(429);
+    assert_eq!(refused.headers["retry-after"], "1");
+    drop(first);
+    assert_eq!(told.recv().await, Some(Event::Closed));
+    // The place is given back when the answer is, which may be a moment later.
+    while cluster.admin().get(&format!("{proxy}/")).await.code == 429 {
+        cluster.runtime.sleep(std::time::Duration::from_millis(5)).await;
+    }
+    // An answer that was read gives its place back too.
+    for _ in 0..3 {
+        let answer = cluster.admin().get(&format!("{proxy}/")).await;
+        assert!([200, 429].contains(&answer.code.as_u16()), "{}", answer.body);
     }
 }

@@ -3,6 +3,8 @@
 
 /// Files for what is no client's connection: the log's segments, sockets towards nodes and pods, pipes, certificates.
 const RESERVE: u64 = 256;
+/// Of all connections of a server, those that it opens itself on behalf of clients: one in so many.
+const PROXIED_SHARE: usize = 5;
 /// What is assumed where the kernel does not say.
 const USUAL_LIMIT: u64 = 1_024;
 
@@ -18,6 +20,16 @@ pub(crate) fn connections(most: usize) -> usize {
     connections
 }
 
+/// The same for a server that passes requests on: how many connections to serve, and over how many to pass requests on.
+pub(crate) fn connections_and_proxied(most: usize, most_proxied: usize) -> (usize, usize) {
+    shares(connections(most + most_proxied), most, most_proxied)
+}
+
+fn shares(all: usize, most: usize, most_proxied: usize) -> (usize, usize) {
+    let proxied = (all / PROXIED_SHARE).clamp(1, most_proxied);
+    ((all - proxied.min(all)).clamp(1, most), proxied)
+}
+
 /// What the limit leaves for connections; of a small one half.
 fn room(open_files: u64) -> usize {
     let room = open_files - RESERVE.min(open_files / 2);
@@ -27,6 +39,13 @@ fn room(open_files: u64) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn connections_leave_a_share_to_proxied_ones() {
+        assert_eq!(shares(10_240, 8_192, 2_048), (8_192, 2_048));
+        assert_eq!(shares(1_000, 8_192, 2_048), (800, 200));
+        assert_eq!(shares(1, 8_192, 2_048), (1, 1));
+    }
 
     #[test]
     fn connections_leave_files_for_the_rest() {

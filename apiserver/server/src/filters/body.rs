@@ -3,7 +3,7 @@
 
 use super::body_memory::{BodyMemory, Held};
 use super::standing::Standing;
-use super::{plain, refuse, too_many};
+use super::{refuse, too_many};
 use crate::exchange::{Exchange, Response};
 use crate::handler_chain::{Filter, Next};
 use crate::server::Core;
@@ -12,7 +12,6 @@ use apiserver_endpoints::body::ReadBodyError;
 use apiserver_registry::RegistryError;
 use bytes::Bytes;
 use futures::future::BoxFuture;
-use http::StatusCode;
 use machinery_runtime::Runtime;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -121,7 +120,7 @@ impl Filter for ReadBody {
             drop(held);
             let answer = match why {
                 Unread::TooSlow => {
-                    return plain(StatusCode::REQUEST_TIMEOUT, "The body came too slowly.\n");
+                    return refuse(&RegistryError::SlowBody);
                 }
                 Unread::Body(ReadBodyError::Broken(why)) => return refuse(&RegistryError::BadRequest(why)),
                 Unread::Body(ReadBodyError::TooLarge(limit)) => refuse(&RegistryError::TooLarge(limit)),

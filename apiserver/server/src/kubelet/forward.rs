@@ -1,84 +1,204 @@
 //! Sending a request on and passing the answer through.
 
-use apiserver_egress::{Destination, Dialer, tunnel};
+use super::connections::Permit;
+use super::links::Links;
+use super::page::{Coding, Page};
+use super::path::ProxiedPath;
+use apiserver_egress::{Destination, Dialer, EgressError, tunnel};
 use apiserver_endpoints::Body;
 use apiserver_registry::RegistryError;
-use http::header::{CONNECTION, HOST, LOCATION, PROXY_AUTHORIZATION, TE, TRANSFER_ENCODING, UPGRADE};
-use http::{HeaderMap, HeaderName, HeaderValue, Request, Response, StatusCode};
+use http::header::{
+    ACCESS_CONTROL_ALLOW_CREDENTIALS, ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS,
+    ACCESS_CONTROL_ALLOW_ORIGIN, CONNECTION, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, HOST, LOCATION,
+    PROXY_AUTHENTICATE, PROXY_AUTHORIZATION, TE, TRAILER, TRANSFER_ENCODING, UPGRADE,
+};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode};
 use http_body_util::{BodyExt, Limited};
 use hyper::upgrade::OnUpgrade;
+use machinery_meta::GroupResource;
 
 /// Headers that belong to one connection and are not passed on.
-const HOP_BY_HOP: [HeaderName; 5] = [CONNECTION, PROXY_AUTHORIZATION, TE, TRANSFER_ENCODING, UPGRADE];
+const HOP_BY_HOP: [HeaderName; 8] = [
+    CONNECTION,
+    PROXY_AUTHENTICATE,
+    PROXY_AUTHORIZATION,
+    TE,
+    TRAILER,
+    TRANSFER_ENCODING,
+    UPGRADE,
+    HeaderName::from_static("keep-alive"),
+];
+const FORWARDED_URI: HeaderName = HeaderName::from_static("x-forwarded-uri");
 
-/// Sends a request for a subresource there under this path; joins the connections when the other side switches protocols.
-pub(super) async fn send(
-    dialer: &Dialer,
-    to: &Destination,
-    path: &str,
-    subresource: &str,
-    mut request: Request<Body>,
-) -> Result<Response<Body>, RegistryError> {
-    let client = request.extensions_mut().remove::<OnUpgrade>();
-    let upgrade = request
-        .headers()
-        .get(UPGRADE)
-        .cloned()
-        .filter(|_| client.is_some());
-    let outgoing = outgoing(request, path, upgrade.as_ref())?;
-    let answered = dialer.send(to, outgoing).await;
-    let mut response = answered.map_err(|error| {
-        tracing::info!(%error, "proxying a request");
-        match (upgrade, subresource) {
-            (Some(_), _) => failed(&format!("error dialing backend: {error}")),
-            (None, "log") => failed(&format!("Get \"https://{to}{path}\": {error}")),
-            (None, _) => RegistryError::Unavailable(format!("error trying to reach service: {error}")),
+/// A request on its way to a kubelet, or through the proxy to what a client named.
+pub(super) struct Forwarding<'a> {
+    pub(super) dialer: &'a Dialer,
+    pub(super) to: &'a Destination,
+    /// With its query.
+    pub(super) path: &'a str,
+    pub(super) subresource: &'a str,
+    /// Of a proxied request.
+    pub(super) proxied: Option<ProxiedPath>,
+    /// Kept as long as the connection.
+    pub(super) permit: Permit,
+}
+
+impl Forwarding<'_> {
+    /// Sends the request; joins the connections when the other side switches protocols.
+    pub(super) async fn send(self, mut request: Request<Body>) -> Result<Response<Body>, RegistryError> {
+        let client = request.extensions_mut().remove::<OnUpgrade>();
+        let upgrade = request.headers().get(UPGRADE).cloned();
+        let upgrade = upgrade.filter(|_| client.is_some());
+        let is_head = *request.method() == Method::HEAD;
+        let host = client_host(&request);
+        let outgoing = self.outgoing(request, &host, upgrade.as_ref())?;
+        let answered = self.dialer.send(self.to, outgoing).await;
+        let mut response = answered.map_err(|error| self.unanswered(&error, upgrade.is_some()))?;
+        if response.status() == StatusCode::SWITCHING_PROTOCOLS {
+            let Some(client) = client else {
+                let message = "the other side switched protocols unasked".to_owned();
+                return Err(RegistryError::Unavailable(message));
+            };
+            let upstream = hyper::upgrade::on(&mut response);
+            tunnel(self.dialer.runtime(), client, upstream, self.permit);
+            let (parts, _) = response.into_parts();
+            return Ok(Response::from_parts(parts, Body::empty()));
         }
-    })?;
-    if response.status() == StatusCode::SWITCHING_PROTOCOLS {
-        let Some(client) = client else {
-            return Err(RegistryError::Unavailable(
-                "the other side switched protocols unasked".to_owned(),
-            ));
+        if upgrade.is_some() && response.status().as_u16() < 400 {
+            let code = response.status().as_u16();
+            let message = format!("invalid upgrade response: status code {code}");
+            return Err(RegistryError::Unclassified(message));
+        }
+        let (mut parts, body) = response.into_parts();
+        remove_hop_by_hop(&mut parts.headers);
+        // The answer's own framing is made anew for the client's connection.
+        parts.version = http::Version::default();
+        let links = self.proxied.filter(|_| upgrade.is_none()).map(|path| Links {
+            prefix: path.prefix,
+            backend: self.to.to_string(),
+            client: host,
+        });
+        let permit = self.permit;
+        // The body keeps the permit.
+        let body = body.map_frame(move |frame| {
+            let _ = &permit;
+            frame
+        });
+        let Some(links) = links else {
+            return Ok(Response::from_parts(parts, Body::wrap(body)));
         };
-        tunnel(dialer.runtime(), client, hyper::upgrade::on(&mut response));
-        let (parts, _) = response.into_parts();
-        return Ok(Response::from_parts(parts, Body::empty()));
+        let body = match passage(&mut parts.headers, links, is_head) {
+            Some((coding, links)) => Body::wrap(Page::new(body, coding, links)),
+            None => Body::wrap(body),
+        };
+        Ok(Response::from_parts(parts, body))
     }
-    let (mut parts, body) = response.into_parts();
-    remove_hop_by_hop(&mut parts.headers);
-    // The answer's own framing is made anew for the client's connection.
-    parts.version = http::Version::default();
-    Ok(Response::from_parts(parts, Body::wrap(body)))
+
+    fn outgoing(
+        &self,
+        request: Request<Body>,
+        host: &str,
+        upgrade: Option<&HeaderValue>,
+    ) -> Result<Request<apiserver_egress::OutgoingBody>, RegistryError> {
+        let (mut parts, body) = request.into_parts();
+        let path = self.path;
+        parts.uri = path
+            .parse()
+            .map_err(|_| RegistryError::BadRequest(format!("cannot proxy to path {path:?}")))?;
+        parts.version = http::Version::HTTP_11;
+        remove_hop_by_hop(&mut parts.headers);
+        parts.headers.remove(HOST);
+        if let Some(proxied) = &self.proxied {
+            // What is proxied hears the host that the client asked, as upstream's backends do.
+            insert(&mut parts.headers, HOST, host);
+            if upgrade.is_none() {
+                insert(&mut parts.headers, FORWARDED_URI, &proxied.whole());
+            }
+        }
+        parts.extensions.clear();
+        if let Some(upgrade) = upgrade {
+            insert(&mut parts.headers, CONNECTION, "Upgrade");
+            parts.headers.insert(UPGRADE, upgrade.clone());
+        }
+        Ok(Request::from_parts(parts, body.boxed_unsync()))
+    }
+
+    /// The answer where there is none.
+    fn unanswered(&self, error: &EgressError, upgrades: bool) -> RegistryError {
+        tracing::info!(%error, "proxying a request");
+        match (error, self.subresource) {
+            (EgressError::Refused(why), _) if self.proxied.is_some() => {
+                RegistryError::BadRequest(why.clone())
+            }
+            _ if upgrades => RegistryError::Unclassified(format!("error dialing backend: {error}")),
+            (_, "log") => {
+                let (to, path) = (self.to, self.path);
+                RegistryError::Unclassified(format!("Get \"https://{to}{path}\": {error}"))
+            }
+            _ => RegistryError::Unavailable(format!("error trying to reach service: {error}")),
+        }
+    }
 }
 
-fn outgoing(
-    request: Request<Body>,
-    path: &str,
-    upgrade: Option<&HeaderValue>,
-) -> Result<Request<apiserver_egress::OutgoingBody>, RegistryError> {
-    let (mut parts, body) = request.into_parts();
-    parts.uri = path
-        .parse()
-        .map_err(|_| RegistryError::BadRequest(format!("cannot proxy to path {path:?}")))?;
-    parts.version = http::Version::HTTP_11;
-    remove_hop_by_hop(&mut parts.headers);
-    parts.headers.remove(HOST);
-    parts.extensions.clear();
-    if let Some(upgrade) = upgrade {
-        parts
-            .headers
-            .insert(CONNECTION, HeaderValue::from_static("Upgrade"));
-        parts.headers.insert(UPGRADE, upgrade.clone());
-    }
-    Ok(Request::from_parts(parts, body.boxed_unsync()))
+/// The host that the client asked: of HTTP/2 it is in the address.
+fn client_host(request: &Request<Body>) -> String {
+    let named = request.headers().get(HOST).and_then(|host| host.to_str().ok());
+    let named = named.or_else(|| request.uri().authority().map(http::uri::Authority::as_str));
+    named.unwrap_or_default().to_owned()
 }
 
-fn remove_hop_by_hop(headers: &mut HeaderMap) {
-    for name in HOP_BY_HOP {
+fn insert(headers: &mut HeaderMap, name: HeaderName, text: &str) {
+    if let Some(value) = HeaderValue::from_str(text).ok().filter(|value| !value.is_empty()) {
+        headers.insert(name, value);
+    }
+}
+
+/// Makes the headers of a proxied answer those of one that comes from the proxy; says what is to be done to its body.
+fn passage(headers: &mut HeaderMap, links: Links, is_head: bool) -> Option<(Coding, Links)> {
+    for name in [
+        ACCESS_CONTROL_ALLOW_CREDENTIALS,
+        ACCESS_CONTROL_ALLOW_HEADERS,
+        ACCESS_CONTROL_ALLOW_METHODS,
+        ACCESS_CONTROL_ALLOW_ORIGIN,
+    ] {
         headers.remove(name);
     }
-    headers.remove("keep-alive");
+    let text = |headers: &HeaderMap, name: HeaderName| {
+        let value = headers.get(name).and_then(|value| value.to_str().ok());
+        value.unwrap_or_default().to_owned()
+    };
+    let location = text(headers, LOCATION);
+    if !location.is_empty() {
+        if let Some(location) = links.rewritten(&location) {
+            insert(headers, LOCATION, &location);
+        }
+        return None;
+    }
+    let media_type = text(headers, CONTENT_TYPE);
+    let is_page = media_type
+        .split(';')
+        .next()
+        .is_some_and(|own| own.trim() == "text/html");
+    if !is_page || is_head {
+        return None;
+    }
+    let coding = Coding::of(&text(headers, CONTENT_ENCODING))?;
+    headers.remove(CONTENT_LENGTH);
+    Some((coding, links))
+}
+
+/// Removes what belongs to one connection, also what the other side says of it in `Connection`.
+fn remove_hop_by_hop(headers: &mut HeaderMap) {
+    let named: Vec<HeaderName> = headers
+        .get_all(CONNECTION)
+        .iter()
+        .filter_map(|value| value.to_str().ok())
+        .flat_map(|value| value.split(','))
+        .filter_map(|name| name.trim().parse().ok())
+        .collect();
+    for name in named.iter().chain(&HOP_BY_HOP) {
+        headers.remove(name);
+    }
 }
 
 /// What is read of a node's complaint.
@@ -98,50 +218,12 @@ pub(super) async fn check_log(pod: &str, response: Response<Body>) -> Result<Res
     Err(match code {
         400 => RegistryError::BadRequest(said),
         500 => RegistryError::Internal(said),
-        _ => unexplained(pod, code),
+        _ => RegistryError::Answered {
+            code,
+            resource: GroupResource::new("", "pods/log"),
+            name: pod.to_owned(),
+        },
     })
-}
-
-/// An answer of which only the code is passed on.
-fn unexplained(pod: &str, code: u16) -> RegistryError {
-    let (reason, message) = match code {
-        404 => (
-            "NotFound",
-            "the server could not find the requested resource".to_owned(),
-        ),
-        401 => (
-            "Unauthorized",
-            "the server has asked for the client to provide credentials".to_owned(),
-        ),
-        403 => (
-            "Forbidden",
-            "the server does not allow access to the requested resource".to_owned(),
-        ),
-        _ => (
-            "Unknown",
-            format!("the server responded with the status code {code} but did not return more information"),
-        ),
-    };
-    let status = serde_json::json!({
-        "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
-        "message": format!("{message} ( pods/log {pod})"), "reason": reason,
-        "details": {"name": pod, "kind": "pods/log"}, "code": code,
-    });
-    RegistryError::Foreign {
-        code,
-        status_json: status.to_string(),
-    }
-}
-
-/// An error that upstream names no reason for.
-fn failed(message: &str) -> RegistryError {
-    let status = serde_json::json!({
-        "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "message": message, "code": 500,
-    });
-    RegistryError::Foreign {
-        code: 500,
-        status_json: status.to_string(),
-    }
 }
 
 pub(super) fn redirect(to: &str) -> Result<Response<Body>, RegistryError> {

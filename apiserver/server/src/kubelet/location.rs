@@ -1,9 +1,11 @@
 //! Where a streaming request goes.
 
+use super::path::ProxiedPath;
 use super::{options, proxied};
-use apiserver_egress::{Destination, Security};
+use apiserver_egress::{Destination, Reach, Security};
 use apiserver_endpoints::{Query, RequestInfo};
 use apiserver_registry::RegistryError;
+use http::Method;
 use machinery_meta::reader::ObjectReader;
 use machinery_meta::{GroupResource, ObjectKey};
 use serde::Deserialize;
@@ -19,12 +21,26 @@ const ADDRESS_TYPES: [&str; 5] = [
     "ExternalDNS",
 ];
 
+/// What of a request decides where it goes, beside the objects that it names.
+#[derive(Debug)]
+pub(super) struct Asked<'a> {
+    pub(super) method: &'a Method,
+    /// As the client wrote it.
+    pub(super) path: &'a str,
+    pub(super) query: &'a str,
+    /// The client wishes to switch protocols.
+    pub(super) upgrades: bool,
+}
+
 /// The decision.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Route {
     To {
         destination: Destination,
+        /// With its query.
         path: String,
+        /// Of what is proxied for a client, not asked of a kubelet.
+        proxied: Option<ProxiedPath>,
     },
     /// Nothing to show yet: the logs of a pod without a node.
     Nowhere,
@@ -136,6 +152,7 @@ pub(super) async fn kubelet(
         host: address.address.clone(),
         port,
         security: Security::Mutual,
+        reach: Reach::Any,
     })
 }
 
@@ -143,12 +160,12 @@ pub(super) async fn kubelet(
 pub(super) async fn route(
     reader: &dyn ObjectReader,
     info: &RequestInfo,
-    query: &str,
+    asked: &Asked<'_>,
     choice: u64,
 ) -> Result<Route, RegistryError> {
-    let parsed = Query::parse(query);
+    let parsed = Query::parse(asked.query);
     if info.subresource == "proxy" || info.verb == "proxy" {
-        return proxied::route(reader, info, query, choice).await;
+        return proxied::route(reader, info, asked, choice).await;
     }
     let subresource = info.subresource.as_str();
     if subresource == "log" {
@@ -178,6 +195,7 @@ pub(super) async fn route(
     Ok(Route::To {
         destination: kubelet(reader, &pod.spec.node_name).await?,
         path,
+        proxied: None,
     })
 }
 

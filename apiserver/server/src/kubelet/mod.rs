@@ -1,40 +1,90 @@
 //! Streams and proxies: `pods/log`, `exec`, `attach`, `portforward`, and `proxy` of pods, services and nodes.
 //!
-//! [`location`] (and [`proxied`]) decides where a request goes and under which path, from the objects alone; [`forward`] sends it there,
-//! to kubelets with our client certificate, and passes bytes through, upgrades included. What is inside a stream, the kubelet knows.
+//! [`location`] (and [`proxied`]) decides where a request goes and under which [`path`], from the objects alone; [`forward`]
+//! sends it there, to kubelets with our client certificate, and passes bytes through, upgrades included. What is inside a
+//! stream, the kubelet knows. Pages that come through the proxy have their [`links`] led through it as well ([`page`],
+//! [`html`]). Each user has a bounded number of [`connections`].
 
+mod connections;
 mod forward;
+mod html;
+mod links;
 mod location;
 mod options;
+mod page;
+mod path;
 mod proxied;
 
 use apiserver_egress::Dialer;
 use apiserver_endpoints::{Body, ConnectRequest};
 use apiserver_registry::RegistryError;
-use location::Route;
+pub(crate) use connections::ProxiedConnections;
+use forward::Forwarding;
+use http::header::UPGRADE;
+use hyper::upgrade::OnUpgrade;
+use location::{Asked, Route};
 use machinery_meta::reader::ObjectReader;
+use std::sync::Arc;
 
-/// Answers one such request.
-pub(crate) async fn connect(
-    reader: &dyn ObjectReader,
-    dialer: &Dialer,
-    connect: ConnectRequest<'_>,
-) -> Result<http::Response<Body>, RegistryError> {
-    let query = connect.request.uri().query().unwrap_or_default().to_owned();
-    match location::route(reader, connect.info, &query, dialer.runtime().random_u64()).await? {
-        Route::Nowhere => {
-            let mut response = http::Response::new(Body::empty());
-            *response.status_mut() = http::StatusCode::NO_CONTENT;
-            Ok(response)
-        }
-        Route::Redirect(to) => forward::redirect(&to),
-        Route::To { destination, path } => {
-            let subresource = connect.info.subresource.as_str();
-            let response = forward::send(dialer, &destination, &path, subresource, connect.request).await?;
-            match subresource == "log" {
-                true => forward::check_log(&connect.info.name, response).await,
-                false => Ok(response),
+/// What such requests are answered with.
+pub(crate) struct Kubelets {
+    pub(crate) dialer: Dialer,
+    pub(crate) connections: Arc<ProxiedConnections>,
+}
+
+impl Kubelets {
+    /// Answers one such request of a user.
+    pub(crate) async fn connect(
+        &self,
+        reader: &dyn ObjectReader,
+        user: &str,
+        connect: ConnectRequest<'_>,
+    ) -> Result<http::Response<Body>, RegistryError> {
+        let (info, request) = (connect.info, connect.request);
+        let asked = Asked {
+            method: request.method(),
+            path: request.uri().path(),
+            query: request.uri().query().unwrap_or_default(),
+            upgrades: request.extensions().get::<OnUpgrade>().is_some()
+                && request.headers().contains_key(UPGRADE),
+        };
+        let choice = self.dialer.runtime().random_u64();
+        let (destination, path, proxied) = match location::route(reader, info, &asked, choice).await? {
+            Route::Nowhere => {
+                let mut response = http::Response::new(Body::empty());
+                *response.status_mut() = http::StatusCode::NO_CONTENT;
+                return Ok(response);
             }
+            Route::Redirect(to) => return forward::redirect(&to),
+            Route::To {
+                destination,
+                path,
+                proxied,
+            } => (destination, path, proxied),
+        };
+        let permit = self.connections.open(user).ok_or_else(too_many)?;
+        let subresource = info.subresource.as_str();
+        let forwarding = Forwarding {
+            dialer: &self.dialer,
+            to: &destination,
+            path: &path,
+            subresource,
+            proxied,
+            permit,
+        };
+        let response = forwarding.send(request).await?;
+        match subresource == "log" {
+            true => forward::check_log(&info.name, response).await,
+            false => Ok(response),
         }
+    }
+}
+
+fn too_many() -> RegistryError {
+    RegistryError::TooManyRequests {
+        message: "too many connections to nodes, pods and services are open, please try again later"
+            .to_owned(),
+        seconds: 1,
+        causes: Vec::new(),
     }
 }

@@ -1,20 +1,26 @@
-//! Where a request goes that is passed to a pod, a service or a node. Only to what can be one: who may write a status must
-//! not reach what listens on this machine alone (upstream's `ResourceLocation` of the three kinds).
+//! Where a request goes that is passed to a pod, a service or a node (upstream's `ResourceLocation` of the three kinds).
+//!
+//! Only to what can be one: a client that may write a status must not reach what listens on this machine alone. The dialer
+//! holds to that ([`Reach::Global`]), with the very addresses that it connects to.
 
-use super::location::{Route, bad, find, kubelet};
-use apiserver_egress::{Destination, Security};
+use super::location::{Asked, Route, bad, find, kubelet};
+use super::path::ProxiedPath;
+use apiserver_egress::{Destination, Reach, Security};
 use apiserver_endpoints::RequestInfo;
 use apiserver_registry::RegistryError;
+use http::Method;
 use machinery_meta::reader::ObjectReader;
 use machinery_meta::{GroupResource, ObjectKey};
 use serde::Deserialize;
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::IpAddr;
 
 /// Which service a slice belongs to.
 const SERVICE_NAME: &str = "kubernetes.io/service-name";
 /// The port of a pod that names none.
 const HTTP: u16 = 80;
 const HTTPS: u16 = 443;
+/// Parts of an address that name the proxy: resource, name, `proxy`.
+const NAMED_PARTS: usize = 3;
 
 #[derive(Debug, Deserialize, Default)]
 #[serde(default)]
@@ -146,74 +152,52 @@ impl<'a> Target<'a> {
 pub(super) async fn route(
     reader: &dyn ObjectReader,
     info: &RequestInfo,
-    query: &str,
+    asked: &Asked<'_>,
     choice: u64,
 ) -> Result<Route, RegistryError> {
     let kind = info.resource.trim_end_matches('s');
     let target =
         Target::parse(&info.name).ok_or_else(|| bad(format!("invalid {kind} request {:?}", info.name)))?;
-    let query = match query {
-        "" => String::new(),
-        query => format!("?{query}"),
-    };
-    // A proxied root without its slash would break relative links.
-    if info.parts.len() <= 3 && info.subresource == "proxy" && !info.path.ends_with('/') {
-        return Ok(Route::Redirect(format!("{}/{query}", info.path)));
-    }
-    let mut path = format!("/{}", info.parts.get(3..).unwrap_or_default().join("/"));
-    if info.path.ends_with('/') && !path.ends_with('/') {
-        path.push('/');
-    }
-    path.push_str(&query);
     let destination = match info.resource.as_str() {
         "nodes" => node(reader, &target).await?,
         "pods" => pod(reader, &info.namespace, &target).await?,
         "services" => service(reader, &info.namespace, &target, choice).await?,
         _ => return Err(RegistryError::NoSuchResource),
     };
-    Ok(Route::To { destination, path })
+    let query = match asked.query {
+        "" => String::new(),
+        query => format!("?{query}"),
+    };
+    let proxied = ProxiedPath::cut(asked.path, info.parts.len().saturating_sub(NAMED_PARTS));
+    // A proxied root without its slash would break relative links.
+    let reads = matches!(*asked.method, Method::GET | Method::HEAD);
+    if proxied.rest.is_empty() && reads && !asked.upgrades {
+        return Ok(Route::Redirect(format!("{}/{query}", info.path)));
+    }
+    let root = if proxied.rest.is_empty() { "/" } else { "" };
+    Ok(Route::To {
+        destination: Destination {
+            reach: Reach::Global,
+            ..destination
+        },
+        path: format!("{root}{}{query}", proxied.rest),
+        proxied: Some(proxied),
+    })
 }
 
 async fn node(reader: &dyn ObjectReader, target: &Target<'_>) -> Result<Destination, RegistryError> {
     let agent = kubelet(reader, target.name).await?;
-    let host = reachable(&agent.host, agent.port).await?;
     let port = port_number(target.port)?.unwrap_or(agent.port);
     // Another port is another server's.
     let security = match port == agent.port {
         true => agent.security,
         false => target.security(),
     };
-    Ok(Destination { host, port, security })
-}
-
-/// The host as it is dialled: an address stays, a name becomes the address that was looked at.
-async fn reachable(host: &str, port: u16) -> Result<String, RegistryError> {
-    if let Ok(address) = host.parse::<IpAddr>() {
-        return allowed(address).map(|()| host.to_owned());
-    }
-    let found = tokio::net::lookup_host((host, port))
-        .await
-        .map_err(|error| bad(format!("lookup {host}: {error}")))?;
-    let addresses: Vec<IpAddr> = found.map(|found| found.ip()).collect();
-    addresses.iter().copied().try_for_each(allowed)?;
-    match addresses.is_empty() {
-        true => Err(bad("no addresses for hostname")),
-        false => Ok(host.to_owned()),
-    }
-}
-
-/// Go's `IsGlobalUnicast`: private networks are in it, this machine and this link are not.
-fn allowed(address: IpAddr) -> Result<(), RegistryError> {
-    let address = address.to_canonical();
-    let this_link = match address {
-        IpAddr::V4(v4) => v4.is_link_local() || v4 == Ipv4Addr::BROADCAST,
-        IpAddr::V6(v6) => v6.is_unicast_link_local(),
-    };
-    let refused = this_link || address.is_unspecified() || address.is_loopback() || address.is_multicast();
-    match refused {
-        true => Err(bad("address not allowed")),
-        false => Ok(()),
-    }
+    Ok(Destination {
+        port,
+        security,
+        ..agent
+    })
 }
 
 fn port_number(text: &str) -> Result<Option<u16>, RegistryError> {
@@ -245,12 +229,13 @@ async fn pod(
         Some(first) => first.ip.clone(),
         None => pod.status.pod_ip,
     };
-    let address: IpAddr = host.parse().map_err(|_| bad("address not allowed"))?;
-    allowed(address)?;
+    // Names are for nodes.
+    let _: IpAddr = host.parse().map_err(|_| bad("address not allowed"))?;
     Ok(Destination {
         host,
         port,
         security: target.security(),
+        reach: Reach::Global,
     })
 }
 
@@ -279,6 +264,7 @@ async fn service(
                 host,
                 port,
                 security: target.security(),
+                reach: Reach::Global,
             });
         }
     }
@@ -355,25 +341,5 @@ mod tests {
         assert_eq!(parts("https:web:443"), Some((true, "web", "443")));
         assert_eq!(parts("ftp:web:21"), None);
         assert_eq!(parts(":80"), None);
-    }
-
-    #[test]
-    fn this_machine_and_this_link_are_not_reached() {
-        let is_allowed = |text: &str| allowed(text.parse().unwrap()).is_ok();
-        for address in ["10.0.0.1", "192.168.1.1", "8.8.8.8", "fd00::1", "2001:db8::1"] {
-            assert!(is_allowed(address), "{address}");
-        }
-        for address in [
-            "0.0.0.0",
-            "127.0.0.1",
-            "169.254.169.254",
-            "224.0.0.1",
-            "255.255.255.255",
-        ] {
-            assert!(!is_allowed(address), "{address}");
-        }
-        for address in ["::", "::1", "fe80::1", "ff02::1", "::ffff:127.0.0.1"] {
-            assert!(!is_allowed(address), "{address}");
-        }
     }
 }

@@ -48,7 +48,8 @@ async fn serve(arguments: ServerArguments) -> anyhow::Result<()> {
     let runtime = Runtime::real();
     let paths = Paths::new(&arguments.data_dir);
     let mut config = arguments.server_config(&paths)?;
-    config.max_connections = open_files::connections(config.max_connections);
+    (config.max_connections, config.max_proxied_connections) =
+        open_files::connections_and_proxied(config.max_connections, config.max_proxied_connections);
     let storage = open_storage(&arguments, &paths, &runtime).await?;
     let mut builder = Cluster::builder()
         .runtime(runtime.clone())
