@@ -345,13 +345,16 @@ async fn proxied_connections_are_bounded_by_user() {
     assert_eq!(refused.headers["retry-after"], "1");
     drop(first);
     assert_eq!(told.recv().await, Some(Event::Closed));
-    // The place is given back when the answer is, which may be a moment later.
-    while cluster.admin().get(&format!("{proxy}/")).await.code == 429 {
-        cluster.runtime.sleep(std::time::Duration::from_millis(5)).await;
-    }
-    // An answer that was read gives its place back too.
+    // An answer that was read, or whose client has gone, gives its place back, which may be a moment later.
     for _ in 0..3 {
-        let answer = cluster.admin().get(&format!("{proxy}/")).await;
-        assert!([200, 429].contains(&answer.code.as_u16()), "{}", answer.body);
+        let mut code = 429;
+        for _ in 0..1_000 {
+            code = cluster.admin().get(&format!("{proxy}/")).await.code.as_u16();
+            if code != 429 {
+                break;
+            }
+            cluster.runtime.sleep(std::time::Duration::from_millis(5)).await;
+        }
+        assert_eq!(code, 200);
     }
 }
