@@ -3,13 +3,13 @@
 use crate::connection::Front;
 use crate::exchange::Peer;
 use crate::host;
-use crate::linger::{Lingering, Noted, Unread};
+use crate::linger::Noted;
 use apiserver_auth::authn::PeerCertificate;
 use apiserver_endpoints::Body;
 use http_body::Body as _;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
-use machinery_runtime::{CancellationToken, Runtime};
+use machinery_runtime::{CancellationToken, Lingering, Runtime, Unread};
 use rustls::ServerConfig;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -150,6 +150,11 @@ fn builder(header_timeout: Duration) -> Builder<TokioExecutor> {
     builder
 }
 
+/// The socket below TLS.
+fn socket(stream: &mut TlsStream<TcpStream>) -> &mut TcpStream {
+    stream.get_mut().0
+}
+
 /// One connection that has shaken hands.
 struct Serving {
     address: SocketAddr,
@@ -175,24 +180,35 @@ impl Serving {
         let asked = Arc::new(AtomicBool::new(false));
         let (front, asks) = (self.front.clone(), Arc::clone(&asked));
         let unread = Unread::default();
-        let of_body = Arc::clone(&unread);
+        let of_requests = unread.clone();
         let service = hyper::service::service_fn(move |request: http::Request<hyper::body::Incoming>| {
             asks.store(true, Ordering::Relaxed);
             let http2 = request.version() == http::Version::HTTP_2;
+            of_requests.head_read(!request.body().is_end_stream());
             // A stream of HTTP/2 ends without its connection.
+            if http2 {
+                of_requests.leave();
+            }
             let request = request.map(|body| match http2 || body.is_end_stream() {
                 true => Body::wrap(body),
-                false => Body::wrap(Noted::new(body, &of_body)),
+                false => Body::wrap(Noted::new(body, &of_requests)),
             });
+            let upgraded = of_requests.clone();
             let answer = match host::refusal(&request) {
                 Some(refusal) => Box::pin(std::future::ready(refusal)),
                 None => front.handle(request, peer.clone()),
             };
-            async move { Ok::<_, std::convert::Infallible>(answer.await) }
+            async move {
+                let answer = answer.await;
+                if answer.status() == http::StatusCode::SWITCHING_PROTOCOLS {
+                    upgraded.leave();
+                }
+                Ok::<_, std::convert::Infallible>(answer)
+            }
         });
         let builder = builder(self.header_timeout);
         let mut connection = std::pin::pin!(builder.serve_connection_with_upgrades(
-            TokioIo::new(Lingering::new(stream, self.runtime.clone(), &unread)),
+            TokioIo::new(Lingering::new(stream, socket, self.runtime.clone(), &unread)),
             service
         ));
         // Which protocol is spoken is known by the first bytes only, and nothing of hyper's waits for those with a limit.

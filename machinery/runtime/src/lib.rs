@@ -9,15 +9,19 @@
 //! [`Scope::stopped`] waits until none is left, [`Scope::drained`] lets them finish first. Panics of tasks are
 //! caught, logged, and fail the simulation that saw them.
 //!
+//! [`Lingering`] closes a connection so that its client can read the last answer; every listener of ours uses it.
+//!
 //! This crate is the only place that may call `tokio::spawn`, `Instant::now` and their kin; clippy says so.
 
 pub mod disk;
+mod linger;
 mod runtime;
 mod scope;
 mod simulation;
 mod trace;
 
 pub use disk::{Disk, DiskFile, DiskLock, MemDisk, OpenMode, RealDisk, SimDisk};
+pub use linger::{Lingering, Unread};
 pub use runtime::{Elapsed, Runtime, WorkerStep};
 pub use scope::{Scope, TaskEnded, TaskHandle};
 pub use simulation::{Simulation, seeds};

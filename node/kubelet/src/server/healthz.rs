@@ -5,8 +5,10 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http_body_util::Full;
+use hyper::body::{Body as _, Incoming};
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
+use machinery_runtime::{Lingering, Unread};
 use tokio::sync::Semaphore;
 
 use crate::managers::ManagerContext;
@@ -34,16 +36,21 @@ pub async fn serve(context: ManagerContext) {
         let runtime = context.runtime.clone();
         context.runtime.spawn("healthz connection", async move {
             let _permit = permit;
-            let service = service_fn(|request: http::Request<hyper::body::Incoming>| async move {
-                let found = request.uri().path() == "/healthz";
-                let (status, text) = if found {
-                    (200, "ok")
-                } else {
-                    (404, "404 page not found\n")
-                };
-                http::Response::builder()
-                    .status(status)
-                    .body(Full::new(Bytes::from_static(text.as_bytes())))
+            let unread = Unread::default();
+            let stream = Lingering::new(stream, |stream| stream, runtime.clone(), &unread);
+            let service = service_fn(|request: http::Request<Incoming>| {
+                unread.head_read(!request.body().is_end_stream());
+                async move {
+                    let found = request.uri().path() == "/healthz";
+                    let (status, text) = if found {
+                        (200, "ok")
+                    } else {
+                        (404, "404 page not found\n")
+                    };
+                    http::Response::builder()
+                        .status(status)
+                        .body(Full::new(Bytes::from_static(text.as_bytes())))
+                }
             });
             // A client that leaves early is its own affair.
             let connection = hyper::server::conn::http1::Builder::new()

@@ -18,10 +18,13 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use hyper::body::{Body as _, Incoming};
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
+use machinery_runtime::{Lingering, Runtime, Unread};
 use parking_lot::Mutex;
 use tokio::net::{TcpListener, TcpStream};
+use tokio_rustls::server::TlsStream;
 
 use crate::config::KubeletConfig;
 use crate::managers::ManagerContext;
@@ -120,13 +123,18 @@ pub async fn serve(context: ManagerContext) {
             let _permit = permit;
             let handshake = runtime.timeout(HANDSHAKE_TIMEOUT, acceptor.accept(stream)).await;
             if let Ok(Ok(stream)) = handshake {
-                serve_connection(server, stream).await;
+                serve_connection(server, stream, runtime).await;
             }
         });
     }
 }
 
-async fn serve_connection(server: Arc<routes::Server>, stream: tokio_rustls::server::TlsStream<TcpStream>) {
+/// The socket below TLS.
+fn socket(stream: &mut TlsStream<TcpStream>) -> &mut TcpStream {
+    stream.get_mut().0
+}
+
+async fn serve_connection(server: Arc<routes::Server>, stream: TlsStream<TcpStream>, runtime: Runtime) {
     let peer = stream
         .get_ref()
         .1
@@ -134,10 +142,21 @@ async fn serve_connection(server: Arc<routes::Server>, stream: tokio_rustls::ser
         .and_then(|chain| chain.first())
         .and_then(auth::user_of);
     let peer = Arc::new(peer);
-    let service = service_fn(move |request| {
-        let (server, peer) = (server.clone(), peer.clone());
-        async move { Ok::<_, std::convert::Infallible>(server.handle(peer.as_ref().as_ref(), request).await) }
+    let unread = Unread::default();
+    let of_requests = unread.clone();
+    let service = service_fn(move |request: http::Request<Incoming>| {
+        // No body is read here: one that comes is unread to its end.
+        of_requests.head_read(!request.body().is_end_stream());
+        let (server, peer, upgraded) = (server.clone(), peer.clone(), of_requests.clone());
+        async move {
+            let answer = server.handle(peer.as_ref().as_ref(), request).await;
+            if answer.status() == http::StatusCode::SWITCHING_PROTOCOLS {
+                upgraded.leave();
+            }
+            Ok::<_, std::convert::Infallible>(answer)
+        }
     });
+    let stream = Lingering::new(stream, socket, runtime, &unread);
     let connection = hyper::server::conn::http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(HEAD_TIMEOUT)
