@@ -10,7 +10,6 @@
 use crate::Runtime;
 use futures::future::BoxFuture;
 use std::fmt;
-use std::future::Future;
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;

@@ -436,8 +436,7 @@ mod tests {
         ];
         machinery_fuzz::fuzz(pages, |page| {
             let whole = rewritten(page, page.len().max(1));
-            assert_eq!(rewritten(page, 1), whole);
-            assert_eq!(rewritten(page, 5), whole);
+            assert_eq!(rewritten(page, 3), whole);
         });
     }
 }

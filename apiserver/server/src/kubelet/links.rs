@@ -60,7 +60,7 @@ impl Links {
     pub(super) fn rewritten(&self, link: &str) -> Option<String> {
         let parsed = Link::parse(link);
         let is_other_host =
-            !parsed.host.is_empty() && ![&self.backend, &self.client].contains(&&*parsed.host);
+            !parsed.host.is_empty() && ![self.backend.as_str(), &self.client].contains(&parsed.host);
         if is_other_host || !parsed.path.starts_with('/') {
             return None;
         }

@@ -197,10 +197,10 @@ mod tests {
     #[tokio::test]
     async fn page_packed_to_burst_passes_in_pieces() {
         let mut gzip = GzEncoder::new(Vec::new(), Compression::best());
-        let much = vec![b' '; 64 << 20];
+        let much = vec![b' '; 8 << 20];
         gzip.write_all(&much).unwrap();
         let gzip = gzip.finish().unwrap();
         let packed = sent(&gzip, "gzip", gzip.len()).await.unwrap();
-        assert!(packed.len() < 1 << 20, "{} bytes", packed.len());
+        assert!(packed.len() < 128 << 10, "{} bytes", packed.len());
     }
 }
