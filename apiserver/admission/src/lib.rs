@@ -7,6 +7,7 @@
 //! known here. Webhooks and CEL policies will be further plugins.
 
 mod error;
+pub mod permissions;
 pub mod plugins;
 mod request;
 

@@ -3,17 +3,19 @@
 
 use crate::signers;
 use crate::unenforced::Unenforced;
+use apiserver_admission::permissions::{Permissions, Right};
 use apiserver_admission::{
     AdmissionChain as Plugins, AdmissionError, Operation as PluginOperation, Request, plugins,
 };
-use apiserver_auth::authz::AuthorizerChain;
+use apiserver_auth::authz::attributes::ResourceTarget;
 use apiserver_auth::authz::rbac::RbacAuthorizer;
 use apiserver_auth::authz::rbac::escalation::{self, GrantChange, GrantCheck, GrantTarget};
+use apiserver_auth::authz::{Attributes as Question, AuthorizerChain, Target};
 use apiserver_registry::error::Cause;
 use apiserver_registry::{Admission, Attributes, Operation, RegistryError, RequestContext};
 use async_trait::async_trait;
-use machinery_meta::GroupResource;
 use machinery_meta::reader::ObjectReader;
+use machinery_meta::{GroupResource, UserInfo};
 use machinery_runtime::Runtime;
 use machinery_schema::Tree;
 use std::sync::Arc;
@@ -29,6 +31,29 @@ pub(crate) struct AdmissionChain {
     unenforced: Unenforced,
 }
 
+/// The authorizers, as plugins ask them.
+struct Authorizers(AuthorizerChain);
+
+#[async_trait]
+impl Permissions for Authorizers {
+    async fn has(&self, user: &UserInfo, right: Right<'_>) -> bool {
+        let target = Target::Resource(ResourceTarget {
+            group: right.group,
+            version: "*",
+            resource: right.resource,
+            namespace: right.namespace,
+            name: right.name,
+            ..ResourceTarget::default()
+        });
+        let question = Question {
+            user,
+            verb: right.verb,
+            target,
+        };
+        self.0.authorize(&question).await.is_allowed()
+    }
+}
+
 impl AdmissionChain {
     pub(crate) fn new(
         reader: &Arc<dyn ObjectReader>,
@@ -38,8 +63,10 @@ impl AdmissionChain {
         unenforced: Unenforced,
     ) -> Self {
         let runtime = runtime.clone();
+        let permissions: Arc<dyn Permissions> = Arc::new(Authorizers(authorizers.clone()));
+        let random = Arc::new(move || runtime.random_u64());
         Self {
-            plugins: Plugins::new(plugins::all(reader, Arc::new(move || runtime.random_u64()))),
+            plugins: Plugins::new(plugins::all(reader, &permissions, random)),
             rbac: Arc::clone(rbac),
             authorizers: authorizers.clone(),
             unenforced,
@@ -142,6 +169,7 @@ fn refused(error: AdmissionError, attributes: &Attributes, object: Option<&Tree>
         }
         AdmissionError::NotFound { resource, name } => RegistryError::NotFound { resource, name },
         AdmissionError::BadRequest(message) => RegistryError::BadRequest(message),
+        AdmissionError::Internal(message) => RegistryError::Internal(message),
         AdmissionError::Reading(error) => RegistryError::Internal(error.to_string()),
     }
 }

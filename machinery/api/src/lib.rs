@@ -9,12 +9,15 @@
 
 pub mod compile;
 pub mod openapi;
+pub mod pod;
 #[cfg(test)]
 mod samples;
+mod stored;
 mod table;
 #[cfg(test)]
 mod tests;
 
+pub use stored::{StoredError, read_stored};
 pub use table::{FeatureGate, KindInfo, ServedGroup, Subresource, Table};
 
 use machinery_schema::{Schema, TypeId};

@@ -11,6 +11,7 @@ mod storage_object_in_use_protection;
 mod taint_nodes_by_condition;
 
 use crate::Plugin;
+use crate::permissions::Permissions;
 use machinery_meta::reader::ObjectReader;
 use std::sync::Arc;
 
@@ -18,11 +19,15 @@ use std::sync::Arc;
 pub type Random = Arc<dyn Fn() -> u64 + Send + Sync>;
 
 /// What upstream enables by default, as far as it is built.
-pub fn all(reader: &Arc<dyn ObjectReader>, random: Random) -> Vec<Box<dyn Plugin>> {
+pub fn all(
+    reader: &Arc<dyn ObjectReader>,
+    permissions: &Arc<dyn Permissions>,
+    random: Random,
+) -> Vec<Box<dyn Plugin>> {
     vec![
         Box::new(namespace_lifecycle::NamespaceLifecycle::new(reader)),
         Box::new(service_account::ServiceAccount::new(reader, random)),
-        Box::new(node_restriction::NodeRestriction::new(reader)),
+        Box::new(node_restriction::NodeRestriction::new(reader, permissions)),
         Box::new(taint_nodes_by_condition::TaintNodesByCondition),
         Box::new(priority::Priority::new(reader)),
         Box::new(default_toleration_seconds::DefaultTolerationSeconds::new()),

@@ -8,7 +8,6 @@ pub mod attributes;
 pub mod forbidden;
 pub mod masters;
 pub mod node;
-mod pod_references;
 pub mod rbac;
 
 pub use attributes::{Attributes, Target};

@@ -7,7 +7,7 @@ pub(crate) mod signing_decision;
 pub(crate) mod signing_request;
 mod x509;
 
-pub use x509::organizations;
+pub use x509::{common_name, organizations};
 
 use crate::rules::Rules;
 use crate::table_strategy::{Kind, NameRule, Traits};

@@ -54,6 +54,29 @@ pub fn organizations(text: &[u8]) -> Vec<Option<String>> {
     subject.iter_organization().map(read).collect()
 }
 
+/// The common name of the subject that the text of a request asks for: the last one, as Go has it.
+///
+/// # Errors
+/// Why the text is no request, in Go's words.
+pub fn common_name(text: &[u8]) -> Result<String, String> {
+    let all = blocks(text);
+    let Some(block) = all.first().filter(|block| block.tag() == "CERTIFICATE REQUEST") else {
+        return Err("PEM block type must be CERTIFICATE REQUEST".to_owned());
+    };
+    if block.contents().is_empty() {
+        return Err("asn1: syntax error: sequence truncated".to_owned());
+    }
+    let request = request(block.contents()).ok_or("asn1: syntax error: data truncated")?;
+    let subject = &request.certification_request_info.subject;
+    match subject.iter_common_name().last() {
+        None => Ok(String::new()),
+        Some(name) => name
+            .as_str()
+            .map(str::to_owned)
+            .map_err(|_| "unable to read the common name".to_owned()),
+    }
+}
+
 /// What is wrong with the text of a request, in Go's words.
 pub(super) fn request_problem(text: &[u8]) -> Option<String> {
     let all = blocks(text);

@@ -1,12 +1,13 @@
 //! Who may approve, sign and attest for a signer (upstream's admission plugins CertificateApproval, CertificateSigning,
-//! CertificateSubjectRestriction and ClusterTrustBundleAttest, and the strategy of PodCertificateRequests).
+//! CertificateSubjectRestriction and ClusterTrustBundleAttest, the part of NodeRestriction that reads requests, and the
+//! strategy of PodCertificateRequests).
 //!
 //! Writing the object is one right, speaking for the signer it names another: a verb on `signers` by the signer's name, or
 //! by its domain with `/*`. Nobody gets the certificate of a cluster's master by asking for it.
 
 use apiserver_auth::authz::attributes::ResourceTarget;
 use apiserver_auth::authz::{Attributes as Asked, AuthorizerChain, Target};
-use apiserver_registry::certificates::organizations;
+use apiserver_registry::certificates::{common_name, organizations};
 use apiserver_registry::{Attributes, Operation, RegistryError, RequestContext};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -16,6 +17,11 @@ use machinery_schema::Tree;
 const GROUP: &str = "certificates.k8s.io";
 /// Signs certificates that the API server takes for users.
 const CLIENT_SIGNER: &str = "kubernetes.io/kube-apiserver-client";
+/// Sign certificates of kubelets.
+const KUBELET_SIGNERS: [&str; 2] = [
+    "kubernetes.io/kubelet-serving",
+    "kubernetes.io/kube-apiserver-client-kubelet",
+];
 const MASTERS: &str = "system:masters";
 const SIGNER: [&str; 2] = ["spec", "signerName"];
 
@@ -33,7 +39,7 @@ pub(crate) async fn check(
     if attributes.resource.group != GROUP {
         return Ok(());
     }
-    if let Some(why) = masters(attributes, object) {
+    if let Some(why) = masters(attributes, object).or_else(|| other_node(&ctx.user, attributes, object)) {
         return Err(forbidden(attributes, object, why));
     }
     let Some(right) = asked_for(attributes, object, old) else {
@@ -141,6 +147,26 @@ fn masters(attributes: &Attributes, object: &Tree) -> Option<String> {
         .iter()
         .any(|group| group.as_deref() == Some(MASTERS))
         .then(|| format!("use of {CLIENT_SIGNER} signer with {MASTERS} group is not allowed"))
+}
+
+/// Why a node's request for the certificate of another node is refused (upstream's NodeRestriction).
+fn other_node(user: &UserInfo, attributes: &Attributes, object: &Tree) -> Option<String> {
+    let node = user.node_name()?;
+    let is_request = attributes.resource.resource == "certificatesigningrequests"
+        && attributes.subresource.is_empty()
+        && attributes.operation == Operation::Create;
+    if !is_request || !KUBELET_SIGNERS.contains(&object.str_at(&SIGNER)) {
+        return None;
+    }
+    let text = STANDARD
+        .decode(object.str_at(&["spec", "request"]))
+        .unwrap_or_default();
+    let own = format!("system:node:{node}");
+    match common_name(&text) {
+        Err(why) => Some(format!("unable to parse csr: {why}")),
+        Ok(name) if name != own => Some(format!("can only create a node CSR with CN={own}")),
+        Ok(_) => None,
+    }
 }
 
 async fn may(authorizers: &AuthorizerChain, user: &UserInfo, verb: &str, signer: &str) -> bool {

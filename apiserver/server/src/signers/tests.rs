@@ -219,3 +219,37 @@ async fn nobody_asks_for_a_masters_certificate() {
     assert!(refused.contains(said), "{refused}");
     assert_eq!(of("a.io/s").allowed_by(Grant("none", "none")).await, Ok(()));
 }
+
+#[derive(serde::Deserialize)]
+struct NodeRequest {
+    name: String,
+    spec: serde_json::Value,
+    why: String,
+}
+
+#[test]
+fn csr_of_a_node_names_that_node() {
+    let table = include_str!("../../testdata/node_requests.json");
+    let cases: Vec<NodeRequest> = serde_json::from_str(table).unwrap();
+    let attributes = Attributes {
+        operation: Operation::Create,
+        kind: GroupVersionKind::new(GROUP, "v1", "CertificateSigningRequest"),
+        resource: GroupVersionResource {
+            group: GROUP.to_owned(),
+            version: "v1".to_owned(),
+            resource: "certificatesigningrequests".to_owned(),
+        },
+        subresource: String::new(),
+        namespace: String::new(),
+        name: String::new(),
+        dry_run: false,
+    };
+    for case in cases {
+        let object = serde_json::json!({ "spec": case.spec }).to_string();
+        let object = Tree::from_json(&object).unwrap();
+        let why = other_node(&UserInfo::node("mynode"), &attributes, &object);
+        assert_eq!(why.unwrap_or_default(), case.why, "{}", case.name);
+        let another = UserInfo::named("bob", [UserInfo::AUTHENTICATED]);
+        assert_eq!(other_node(&another, &attributes, &object), None, "{}", case.name);
+    }
+}

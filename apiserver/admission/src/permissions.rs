@@ -1,0 +1,21 @@
+//! Rights beyond the request's own that a plugin asks for.
+
+use async_trait::async_trait;
+use machinery_meta::UserInfo;
+
+/// A right on a resource; empty text where a part is absent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Right<'a> {
+    pub verb: &'a str,
+    pub group: &'a str,
+    pub resource: &'a str,
+    pub namespace: &'a str,
+    pub name: &'a str,
+}
+
+/// The server's authorizers.
+#[async_trait]
+pub trait Permissions: Send + Sync {
+    /// Whether the user has the right.
+    async fn has(&self, user: &UserInfo, right: Right<'_>) -> bool;
+}

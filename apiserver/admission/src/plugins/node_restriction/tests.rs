@@ -1,0 +1,157 @@
+//! Upstream's table of requests by nodes, with its answers.
+
+use super::super::all;
+use super::super::tests::{Objects, block_on};
+use crate::permissions::{Permissions, Right};
+use crate::{AdmissionChain, Operation, Request};
+use async_trait::async_trait;
+use machinery_meta::UserInfo;
+use machinery_schema::Tree;
+use parking_lot::Mutex;
+use serde::Deserialize;
+use serde_json::Value;
+use std::sync::Arc;
+
+#[derive(Deserialize)]
+struct Table {
+    objects: Vec<Value>,
+    /// Positions in `objects`.
+    worlds: Vec<Vec<usize>>,
+    cases: Vec<Case>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Case {
+    name: String,
+    user: String,
+    op: String,
+    #[serde(default)]
+    group: String,
+    resource: String,
+    #[serde(default)]
+    sub: String,
+    #[serde(default)]
+    namespace: String,
+    #[serde(default)]
+    at: String,
+    world: usize,
+    object: Option<Value>,
+    old: Option<Value>,
+    /// The right the authorizers are asked about, with ` allow` where they grant it.
+    #[serde(default)]
+    asks: String,
+    #[serde(default)]
+    why: String,
+    /// `other`: the refusal is no `Forbidden`.
+    kind: Option<String>,
+}
+
+#[derive(Default)]
+struct Rights {
+    granted: bool,
+    asked: Mutex<String>,
+}
+
+#[async_trait]
+impl Permissions for Rights {
+    async fn has(&self, _: &UserInfo, right: Right<'_>) -> bool {
+        let Right {
+            verb,
+            group,
+            resource,
+            namespace,
+            name,
+        } = right;
+        *self.asked.lock() = serde_json::json!([verb, group, resource, namespace, name]).to_string();
+        self.granted
+    }
+}
+
+fn world(table: &Table, case: &Case) -> Objects {
+    let mut objects = Objects::default();
+    for at in &table.worlds[case.world] {
+        let object = &table.objects[*at];
+        let text = |path: &str| object.pointer(path).and_then(Value::as_str).unwrap_or_default();
+        let resource = format!("{}s", text("/kind").to_lowercase());
+        objects = objects.with(
+            &resource,
+            text("/metadata/namespace"),
+            text("/metadata/name"),
+            &object.to_string(),
+        );
+    }
+    objects
+}
+
+/// What the plugin says, and what it asked the authorizers.
+fn run(table: &Table, case: &Case) -> (String, String, bool) {
+    let rights = Arc::new(Rights {
+        granted: case.asks.ends_with(" allow"),
+        ..Rights::default()
+    });
+    let permissions: Arc<dyn Permissions> = Arc::clone(&rights) as _;
+    let reader = Arc::new(world(table, case)) as _;
+    let plugins = all(&reader, &permissions, Arc::new(|| 0));
+    let restriction = plugins
+        .into_iter()
+        .filter(|plugin| plugin.name() == "NodeRestriction");
+    let chain = AdmissionChain::new(restriction.collect());
+    let is_node = case.user.starts_with("system:node:");
+    let user = UserInfo::named(&case.user, is_node.then_some("system:nodes"));
+    let operation = match case.op.as_str() {
+        "CREATE" => Operation::Create,
+        "UPDATE" => Operation::Update,
+        _ => Operation::Delete,
+    };
+    let request = Request {
+        user: &user,
+        operation,
+        group: &case.group,
+        kind: "",
+        resource: &case.resource,
+        subresource: &case.sub,
+        namespace: &case.namespace,
+        name: &case.at,
+        dry_run: false,
+    };
+    let tree = |value: &Value| Tree::from_json(&value.to_string()).unwrap();
+    let old = case.old.as_ref().map(tree);
+    let result = match case.object.as_ref().map(tree) {
+        Some(mut object) if operation != Operation::Delete => {
+            block_on(chain.mutate(&request, &mut object, old.as_ref()))
+        }
+        object => block_on(chain.validate(&request, object.as_ref(), old.as_ref())),
+    };
+    let forbidden = matches!(result, Err(crate::AdmissionError::Forbidden(_)));
+    let said = result.err().map(|error| error.to_string()).unwrap_or_default();
+    let asked = rights.asked.lock().clone();
+    (said, asked, forbidden)
+}
+
+/// The differences themselves are written in other words.
+fn without_differences(why: &str) -> &str {
+    why.split_once("status.conditions: ")
+        .map_or(why, |(before, _)| before)
+}
+
+#[test]
+fn node_restriction_answers_as_upstream() {
+    let text = include_str!("../../../testdata/node_restriction.json");
+    let table: Table = serde_json::from_str(text).unwrap();
+    assert!(table.cases.len() > 200);
+    let mut differing = Vec::new();
+    for case in &table.cases {
+        let (said, asked, forbidden) = run(&table, case);
+        let same = without_differences(&said) == without_differences(&case.why)
+            && asked == case.asks.trim_end_matches(" allow")
+            && forbidden == (!case.why.is_empty() && case.kind.is_none());
+        if !same {
+            differing.push(format!(
+                "{}: {said:?} {asked} instead of {:?} {}",
+                case.name, case.why, case.asks
+            ));
+        }
+    }
+    assert!(differing.is_empty(), "{}", differing.join("\n"));
+}
