@@ -1,14 +1,15 @@
 //! The body of a request or an answer: whole, framed on demand from shared slices, or a stream.
 
+use crate::paced_body::PacedBody;
 use bytes::Bytes;
 use futures::Stream;
 use http_body::{Frame, SizeHint};
 use http_body_util::BodyExt;
 use parking_lot::Mutex;
+use std::any::Any;
 use std::collections::VecDeque;
 use std::pin::Pin;
 use std::task::{Context, Poll};
-use tokio::sync::OwnedSemaphorePermit;
 
 /// Why a body ended early.
 pub type BodyError = Box<dyn std::error::Error + Send + Sync>;
@@ -26,8 +27,8 @@ pub trait FrameSource: Send {
 #[derive(Default)]
 pub struct Body {
     inner: Mutex<Inner>,
-    #[expect(dead_code, reason = "let go of when the body is, never read")]
-    held: Option<OwnedSemaphorePermit>,
+    /// Let go of when the body is, never read.
+    held: Vec<Box<dyn Any + Send + Sync>>,
 }
 
 #[derive(Default)]
@@ -36,6 +37,7 @@ enum Inner {
     Empty,
     Chunks(VecDeque<Bytes>),
     Frames(Box<dyn FrameSource>),
+    Paced(PacedBody),
     Stream(Pin<Box<dyn Stream<Item = Result<Bytes, BodyError>> + Send>>),
     Other(http_body_util::combinators::UnsyncBoxBody<Bytes, BodyError>),
 }
@@ -46,6 +48,7 @@ impl std::fmt::Debug for Body {
             Inner::Empty => "Body(empty)",
             Inner::Chunks(_) => "Body(chunks)",
             Inner::Frames(_) => "Body(frames)",
+            Inner::Paced(_) => "Body(paced)",
             Inner::Stream(_) => "Body(stream)",
             Inner::Other(_) => "Body(other)",
         })
@@ -56,7 +59,7 @@ impl From<Inner> for Body {
     fn from(inner: Inner) -> Self {
         Self {
             inner: Mutex::new(inner),
-            held: None,
+            held: Vec::new(),
         }
     }
 }
@@ -90,13 +93,20 @@ impl Body {
         Self::from(Inner::Other(body.map_err(Into::into).boxed_unsync()))
     }
 
-    /// Keeps a permit for as long as there is something to send.
+    /// Whether all of it is there to be sent: only its client can make it slow.
+    pub fn is_at_hand(&self) -> bool {
+        !matches!(*self.inner.lock(), Inner::Stream(_) | Inner::Other(_))
+    }
+
+    pub(crate) fn paced(body: PacedBody) -> Self {
+        Self::from(Inner::Paced(body))
+    }
+
+    /// Keeps this for as long as there is something to send.
     #[must_use]
-    pub(crate) fn holding(self, permit: OwnedSemaphorePermit) -> Self {
-        Self {
-            held: Some(permit),
-            ..self
-        }
+    pub fn holding(mut self, held: impl Any + Send + Sync) -> Self {
+        self.held.push(Box::new(held));
+        self
     }
 
     /// Reads all of it, at most `limit` bytes.
@@ -205,6 +215,7 @@ impl http_body::Body for Body {
             Inner::Empty => Poll::Ready(None),
             Inner::Chunks(chunks) => Poll::Ready(chunks.pop_front().map(|chunk| Ok(Frame::data(chunk)))),
             Inner::Frames(source) => Poll::Ready(source.next_frame().map(|chunk| Ok(Frame::data(chunk)))),
+            Inner::Paced(body) => Pin::new(body).poll_frame(cx),
             Inner::Stream(stream) => stream
                 .as_mut()
                 .poll_next(cx)
@@ -218,6 +229,7 @@ impl http_body::Body for Body {
             Inner::Empty => true,
             Inner::Chunks(chunks) => chunks.is_empty(),
             Inner::Frames(source) => source.remaining_bytes() == Some(0),
+            Inner::Paced(body) => body.is_end_stream(),
             Inner::Stream(_) => false,
             Inner::Other(body) => body.is_end_stream(),
         }
@@ -230,6 +242,7 @@ impl http_body::Body for Body {
             Inner::Frames(source) => source
                 .remaining_bytes()
                 .map_or_else(SizeHint::default, SizeHint::with_exact),
+            Inner::Paced(body) => body.size_hint(),
             Inner::Stream(_) => SizeHint::default(),
             Inner::Other(body) => body.size_hint(),
         }

@@ -1,44 +1,60 @@
-//! How much memory answers in the making may take, over all requests.
+//! Memory of lists in the making and on their way, over all requests.
 //!
 //! A list of stored slices is framed while it is sent and weighs its references only. Every other form (tables, YAML,
-//! protobuf, indented JSON) is made as a whole: it weighs the bytes it is made from and those it becomes. The permit
-//! travels with the answer's body, so that a client that reads slowly is counted until it has read.
+//! protobuf, indented JSON) is made as a whole: it weighs the bytes it is made from and those it becomes. The memory goes
+//! with the answer's body until the client has read it. One user has a part of all, and a client that does not keep the
+//! pace of reading loses its answer, so that unread lists keep nobody from making lists for long.
 
 use crate::body::Body;
-use apiserver_registry::{ListPage, RegistryError};
+use crate::memory_shares::{HeldMemory, MemoryShares};
+use crate::paced_body::{self, ReadingPace};
+use crate::user_class::UserClass;
+use apiserver_registry::{ListPage, RegistryError, RequestContext};
 use http::Response;
+use machinery_runtime::Runtime;
 use std::sync::Arc;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use std::time::Duration;
 
-/// Memory is counted in pieces of this size.
-const PIECE_BYTES: usize = 1_024;
 /// A copied list is there twice at its worst: as it was joined, and as the form that is made from it.
 const COPIES: usize = 2;
 /// One entry of a page that is framed on demand.
 const REFERENCE_BYTES: usize = 16;
+/// Of all memory one user may hold this part.
+const PART_OF_USER: usize = 4;
+/// Of a user's part this part is left for lists that are framed while they are sent.
+const PART_OF_FRAMED: usize = 8;
 /// Lists come back soon; waiting costs a client less than a failure.
 const RETRY_SECONDS: u32 = 1;
 
 /// See the module.
 #[derive(Debug, Clone)]
 pub struct ListMemory {
-    free: Arc<Semaphore>,
-    pieces: u32,
+    shares: Arc<MemoryShares>,
+    pace_interval: Duration,
 }
 
 impl ListMemory {
-    /// Room for so many bytes.
-    pub fn of(bytes: usize) -> Self {
-        let pieces = u32::try_from(bytes / PIECE_BYTES).unwrap_or(u32::MAX).max(1);
-        let free = Arc::new(Semaphore::new(usize::try_from(pieces).unwrap_or(usize::MAX)));
-        Self { free, pieces }
+    /// Room for so many bytes; in each interval a client must read on.
+    pub fn new(bytes: usize, pace_interval: Duration) -> Self {
+        Self {
+            shares: MemoryShares::new(bytes, bytes / PART_OF_USER),
+            pace_interval,
+        }
     }
 
-    /// Room for one page, or an answer that says when to come again. What is larger than all there is gets all of it.
-    pub(crate) fn admit(&self, page: &ListPage, copied: bool) -> Result<Admitted, RegistryError> {
-        let pieces = self.pieces_of(page, copied);
-        let permit = Arc::clone(&self.free).try_acquire_many_owned(pieces);
-        permit.map(Admitted).map_err(|_| RegistryError::TooManyRequests {
+    /// Room for one page, or an answer that says when to come again. What is larger than all a user may have gets all of
+    /// that.
+    pub(crate) fn admit(
+        &self,
+        ctx: &RequestContext,
+        page: &ListPage,
+        copied: bool,
+    ) -> Result<Admitted, RegistryError> {
+        let (mut held, bytes) = self.hold(ctx, page, copied);
+        if held.grow_to(bytes) {
+            return Ok(self.admitted(ctx, held, copied));
+        }
+        Err(RegistryError::TooManyRequests {
             message: "Too many requests, please try again later.".to_owned(),
             seconds: RETRY_SECONDS,
             causes: Vec::new(),
@@ -48,33 +64,50 @@ impl ListMemory {
     /// The same for an answer that cannot be refused any more, since what it tells of is done: waits for the room.
     pub(crate) async fn admit_in_turn(
         &self,
+        ctx: &RequestContext,
         page: &ListPage,
         copied: bool,
-    ) -> Result<Admitted, RegistryError> {
-        let pieces = self.pieces_of(page, copied);
-        let permit = Arc::clone(&self.free).acquire_many_owned(pieces).await;
-        permit
-            .map(Admitted)
-            .map_err(|_| RegistryError::Unavailable("the server is stopping".to_owned()))
+    ) -> Admitted {
+        let (mut held, bytes) = self.hold(ctx, page, copied);
+        held.grow_in_turn(bytes).await;
+        self.admitted(ctx, held, copied)
     }
 
-    fn pieces_of(&self, page: &ListPage, copied: bool) -> u32 {
-        let bytes: usize = if copied {
-            page.entries.iter().map(|entry| entry.record.len() * COPIES).sum()
+    fn hold(&self, ctx: &RequestContext, page: &ListPage, copied: bool) -> (HeldMemory, usize) {
+        let class = UserClass::of(&ctx.user);
+        let most = self.shares.most(class);
+        let bytes = if copied {
+            let copies = page.entries.iter().map(|entry| entry.record.len() * COPIES);
+            copies.sum::<usize>().min(most - most / PART_OF_FRAMED)
         } else {
-            page.entries.len() * REFERENCE_BYTES
+            (page.entries.len() * REFERENCE_BYTES).min(most)
         };
-        let pieces = u32::try_from(bytes / PIECE_BYTES).unwrap_or(u32::MAX);
-        pieces.min(self.pieces)
+        (self.shares.hold(class, &ctx.user.name), bytes)
+    }
+
+    fn admitted(&self, ctx: &RequestContext, held: HeldMemory, copied: bool) -> Admitted {
+        Admitted {
+            held,
+            pace: copied.then_some(self.pace_interval),
+            runtime: ctx.runtime.clone(),
+        }
     }
 }
 
 /// Room that was given; it is free again when the answer has been sent or given up.
 #[derive(Debug)]
-pub(crate) struct Admitted(OwnedSemaphorePermit);
+pub(crate) struct Admitted {
+    held: HeldMemory,
+    pace: Option<Duration>,
+    runtime: Runtime,
+}
 
 impl Admitted {
     pub(crate) fn with(self, answer: Response<Body>) -> Response<Body> {
-        answer.map(|body| body.holding(self.0))
+        let Some(interval) = self.pace else {
+            return answer.map(|body| body.holding(self.held));
+        };
+        let pace = ReadingPace::of(self.held.bytes(), interval);
+        answer.map(|body| paced_body::paced(body.holding(self.held), pace, &self.runtime))
     }
 }

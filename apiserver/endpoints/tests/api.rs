@@ -29,7 +29,7 @@ impl Api {
             Arc::new(Recorder::default()),
             Arc::new(NoHooks),
             VersionInfo::default(),
-            ListMemory::of(64 << 20),
+            ListMemory::new(64 << 20, std::time::Duration::from_secs(5)),
         );
         Self { endpoints, runtime }
     }

@@ -1,5 +1,6 @@
 //! What an owner decides about a server; names as upstream's flags.
 
+use crate::filters::audit::AuditLogConfig;
 use ipnet::IpNet;
 use machinery_meta::syntax::{dns1123_subdomain, wildcard_dns1123_subdomain};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -32,18 +33,26 @@ pub struct ServerConfig {
     pub body_memory_bytes: usize,
     /// How many bytes of lists are made and sent at once, over all requests.
     pub list_memory_bytes: usize,
-    /// Connections that are served at once; more wait in the kernel's queue.
+    /// Connections that are served at once; a further one takes the place of the longest idle.
     pub max_connections: usize,
     /// Connections to nodes, pods and services that requests are passed on over; no user has more than half of them.
     pub max_proxied_connections: usize,
+    /// Connections that are served at once from one address, those of administrators and nodes aside.
+    pub max_connections_per_address: usize,
     /// How long a client may take to send the head of a request, the first of a connection included.
     pub header_timeout: Duration,
+    /// How long a connection may be without a request; upstream's 90 seconds.
+    pub idle_timeout: Duration,
     /// In each such time the body of a request must go on.
     pub body_pace_interval: Duration,
-    /// JSON lines about every request; `None` writes none.
-    pub audit_log_path: Option<PathBuf>,
     /// Stores objects that guard something although nothing enforces them yet.
     pub allow_unenforced: bool,
+    /// In each such time the client of a list must read on.
+    pub answer_pace_interval: Duration,
+    /// `--audit-log-path` and its companions; `None` writes no audit log.
+    pub audit_log: Option<AuditLogConfig>,
+    /// `--audit-policy-file`; without, everything is recorded at level `Metadata`.
+    pub audit_policy_file: Option<PathBuf>,
     /// How long shutdown waits for requests and mutations.
     pub shutdown_grace: Duration,
     /// What else of the control plane runs in this process, by the names that `componentstatuses` shows.
@@ -69,10 +78,14 @@ impl Default for ServerConfig {
             list_memory_bytes: 256 << 20,
             max_connections: 8_192,
             max_proxied_connections: 2_048,
+            max_connections_per_address: 2_048,
             header_timeout: Duration::from_secs(32),
+            idle_timeout: Duration::from_secs(90),
             body_pace_interval: Duration::from_secs(5),
-            audit_log_path: None,
             allow_unenforced: false,
+            answer_pace_interval: Duration::from_secs(5),
+            audit_log: None,
+            audit_policy_file: None,
             shutdown_grace: Duration::from_secs(20),
             components: Vec::new(),
         }

@@ -1,5 +1,6 @@
 //! One request on its way through the filters.
 
+use crate::connections::Connection;
 use apiserver_auth::authn::PeerCertificate;
 use apiserver_endpoints::{Body, RequestInfo};
 use apiserver_registry::RequestContext;
@@ -14,6 +15,8 @@ pub(crate) struct Peer {
     pub(crate) certificate: Option<Arc<PeerCertificate>>,
     /// In process the identity is given, not proven.
     pub(crate) identity: Option<Arc<UserInfo>>,
+    /// `None` in process.
+    pub(crate) connection: Option<Arc<Connection>>,
 }
 
 /// See the module.

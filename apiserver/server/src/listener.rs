@@ -1,22 +1,25 @@
 //! The TLS listener: bounded connections, bounded handshakes, HTTP/1.1 and 2 with upgrades.
 
 use crate::connection::Front;
+use crate::connections::{Connection, Connections, Limits, Place, Timeouts};
 use crate::exchange::Peer;
 use crate::host;
 use crate::linger::Noted;
+use crate::placed::Placed;
 use apiserver_auth::authn::PeerCertificate;
-use apiserver_endpoints::Body;
-use http_body::Body as _;
+use apiserver_endpoints::{Body, BodyError};
+use bytes::Bytes;
+use http_body::{Body as _, Frame, SizeHint};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
 use machinery_runtime::{CancellationToken, Lingering, Runtime, Unread};
 use rustls::ServerConfig;
 use std::net::SocketAddr;
+use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
@@ -34,6 +37,8 @@ const SEND_BUFFER_BYTES: usize = 64 << 10;
 /// A silent connection is asked whether it is still there.
 const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(30);
 const KEEP_ALIVE_TIMEOUT: Duration = Duration::from_secs(15);
+/// A connection that was told to go has this long to take leave.
+const CLOSING_GRACE: Duration = Duration::from_millis(500);
 /// After an error of `accept` (no descriptors left, say) nothing is gained by trying at once.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
@@ -46,8 +51,8 @@ pub(crate) struct Listener {
     pub(crate) tls: Arc<ServerConfig>,
     pub(crate) front: Front,
     pub(crate) runtime: Runtime,
-    pub(crate) max_connections: usize,
-    pub(crate) header_timeout: Duration,
+    pub(crate) limits: Limits,
+    pub(crate) timeouts: Timeouts,
     /// Cancelled when no new requests are taken.
     pub(crate) stopping: CancellationToken,
 }
@@ -55,21 +60,22 @@ pub(crate) struct Listener {
 impl Listener {
     /// Accepts until stopping.
     pub(crate) async fn run(self) {
-        let room = Arc::new(Semaphore::new(self.max_connections));
+        let connections = Connections::new(self.limits);
         let acceptor = TlsAcceptor::from(Arc::clone(&self.tls));
         let mut complaints = Complaints::default();
         loop {
-            let permit = tokio::select! { biased;
-                () = self.stopping.cancelled() => return,
-                permit = Arc::clone(&room).acquire_owned() => permit,
-            };
-            let Ok(permit) = permit else { return };
             let accepted = tokio::select! { biased;
                 () = self.stopping.cancelled() => return,
                 accepted = self.socket.accept() => accepted,
             };
             match accepted {
-                Ok((stream, address)) => self.begin(stream, address, acceptor.clone(), permit),
+                Ok((stream, address)) => {
+                    let place = connections.open(address.ip(), self.runtime.monotonic());
+                    match place {
+                        Some(place) => self.begin(stream, address, acceptor.clone(), place),
+                        None => tracing::debug!(%address, "no room for a connection"),
+                    }
+                }
                 Err(error) => {
                     if let Some(before) = complaints.due(self.runtime.monotonic()) {
                         tracing::warn!(%error, before, "accepting a connection");
@@ -80,31 +86,29 @@ impl Listener {
         }
     }
 
-    fn begin(
-        &self,
-        stream: TcpStream,
-        address: SocketAddr,
-        acceptor: TlsAcceptor,
-        permit: OwnedSemaphorePermit,
-    ) {
+    fn begin(&self, stream: TcpStream, address: SocketAddr, acceptor: TlsAcceptor, place: Place) {
         let runtime = self.runtime.clone();
         let serving = Serving {
             address,
             front: self.front.clone(),
             runtime: runtime.clone(),
-            header_timeout: self.header_timeout,
+            timeouts: self.timeouts,
             stopping: self.stopping.clone(),
         };
         self.runtime
             .spawn("connection", async move {
                 // Small answers leave at once.
                 let _ = stream.set_nodelay(true);
-                match runtime.timeout(HANDSHAKE_TIMEOUT, acceptor.accept(stream)).await {
-                    Ok(Ok(stream)) => serving.run(stream).await,
+                let closing = place.connection.closing.clone();
+                let shaken = tokio::select! { biased;
+                    () = closing.cancelled() => return,
+                    shaken = runtime.timeout(HANDSHAKE_TIMEOUT, acceptor.accept(stream)) => shaken,
+                };
+                match shaken {
+                    Ok(Ok(stream)) => serving.run(stream, place).await,
                     Ok(Err(error)) => tracing::debug!(%address, %error, "TLS handshake"),
                     Err(_) => tracing::debug!(%address, "TLS handshake took too long"),
                 }
-                drop(permit);
             })
             .detach();
     }
@@ -130,12 +134,13 @@ impl Complaints {
     }
 }
 
-fn builder(header_timeout: Duration) -> Builder<TokioExecutor> {
+fn builder() -> Builder<TokioExecutor> {
     let mut builder = Builder::new(TokioExecutor::new());
     builder
         .http1()
         .timer(TokioTimer::new())
-        .header_read_timeout(header_timeout)
+        // It would count the time between two requests as that of a head; `Connection::deadline` tells them apart.
+        .header_read_timeout(None)
         .max_buf_size(MAX_HEADER_BYTES);
     builder
         .http2()
@@ -160,29 +165,31 @@ struct Serving {
     address: SocketAddr,
     front: Front,
     runtime: Runtime,
-    header_timeout: Duration,
+    timeouts: Timeouts,
     stopping: CancellationToken,
 }
 
 impl Serving {
-    async fn run(self, stream: TlsStream<TcpStream>) {
+    async fn run(self, stream: TlsStream<TcpStream>, place: Place) {
         let certificate = stream
             .get_ref()
             .1
             .peer_certificates()
             .and_then(PeerCertificate::new)
             .map(Arc::new);
+        let connection = Arc::clone(&place.connection);
         let peer = Peer {
             address: Some(self.address),
             certificate,
             identity: None,
+            connection: Some(Arc::clone(&connection)),
         };
-        let asked = Arc::new(AtomicBool::new(false));
-        let (front, asks) = (self.front.clone(), Arc::clone(&asked));
+        let (front, runtime) = (self.front.clone(), self.runtime.clone());
+        let requests = Arc::clone(&connection);
         let unread = Unread::default();
         let of_requests = unread.clone();
         let service = hyper::service::service_fn(move |request: http::Request<hyper::body::Incoming>| {
-            asks.store(true, Ordering::Relaxed);
+            let in_flight = InFlight::begin(&requests, &runtime, request.version());
             let http2 = request.version() == http::Version::HTTP_2;
             of_requests.head_read(!request.body().is_end_stream());
             // A stream of HTTP/2 ends without its connection.
@@ -203,37 +210,136 @@ impl Serving {
                 if answer.status() == http::StatusCode::SWITCHING_PROTOCOLS {
                     upgraded.leave();
                 }
-                Ok::<_, std::convert::Infallible>(answer)
+                Ok::<_, std::convert::Infallible>(answer.map(|body| Answering::new(body, in_flight)))
             }
         });
-        let builder = builder(self.header_timeout);
-        let mut connection = std::pin::pin!(builder.serve_connection_with_upgrades(
-            TokioIo::new(Lingering::new(stream, socket, self.runtime.clone(), &unread)),
+        let builder = builder();
+        let lingering = Lingering::new(stream, socket, self.runtime.clone(), &unread);
+        let mut serving = std::pin::pin!(builder.serve_connection_with_upgrades(
+            TokioIo::new(Placed::new(lingering, place, self.runtime.clone())),
             service
         ));
         // Which protocol is spoken is known by the first bytes only, and nothing of hyper's waits for those with a limit.
         let ended = tokio::select! { biased;
-            ended = connection.as_mut() => ended,
+            ended = serving.as_mut() => Some(ended),
             () = self.stopping.cancelled() => {
-                connection.as_mut().graceful_shutdown();
-                connection.await
+                serving.as_mut().graceful_shutdown();
+                Some(serving.await)
             }
-            () = self.silence(&asked) => {
-                tracing::debug!(address = %self.address, "a connection asked for nothing");
-                return;
+            () = self.expired(Arc::clone(&connection)) => {
+                serving.as_mut().graceful_shutdown();
+                tokio::select! { biased;
+                    ended = serving => Some(ended),
+                    () = self.runtime.sleep(CLOSING_GRACE) => None,
+                }
             }
         };
-        if let Err(error) = ended {
-            tracing::debug!(address = %self.address, error = &*error, "connection ended");
+        // Where the protocol was left for a stream's own, the connection is busy as long as it is open.
+        connection.begin_request(http::Version::HTTP_11, self.runtime.monotonic());
+        match ended {
+            Some(Ok(())) => {}
+            Some(Err(error)) => {
+                tracing::debug!(address = %self.address, error = &*error, "connection ended");
+            }
+            None => {
+                tracing::debug!(address = %self.address, "connection closed, its client did not take leave")
+            }
         }
     }
 
-    /// Resolves when the time for a first request is over and there was none.
-    async fn silence(&self, asked: &AtomicBool) {
-        self.runtime.sleep(self.header_timeout).await;
-        if asked.load(Ordering::Relaxed) {
-            std::future::pending().await
+    /// Resolves when the connection was idle for too long, or gives way to another.
+    async fn expired(&self, connection: Arc<Connection>) {
+        loop {
+            let now = self.runtime.monotonic();
+            let deadline = connection.deadline(self.timeouts);
+            if deadline.is_some_and(|deadline| deadline <= now) {
+                tracing::debug!(address = %self.address, "closing an idle connection");
+                return;
+            }
+            // A head that begins meanwhile has an earlier deadline.
+            let look = now + self.timeouts.header.min(self.timeouts.idle);
+            let wake = deadline.map_or(look, |deadline| deadline.min(look));
+            tokio::select! { biased;
+                () = connection.closing.cancelled() => return,
+                () = self.runtime.sleep_until(wake) => {}
+            }
         }
+    }
+}
+
+/// A request of a connection, until its answer has been handed out or it is given up.
+struct InFlight {
+    connection: Arc<Connection>,
+    runtime: Runtime,
+}
+
+impl InFlight {
+    fn begin(connection: &Arc<Connection>, runtime: &Runtime, protocol: http::Version) -> Self {
+        connection.begin_request(protocol, runtime.monotonic());
+        Self {
+            connection: Arc::clone(connection),
+            runtime: runtime.clone(),
+        }
+    }
+}
+
+impl Drop for InFlight {
+    fn drop(&mut self) {
+        self.connection.end_request(self.runtime.monotonic());
+    }
+}
+
+/// An answer's body with its request.
+struct Answering {
+    body: Body,
+    in_flight: InFlight,
+    /// There is nothing to wait for but the client.
+    sending: bool,
+}
+
+impl Answering {
+    fn new(body: Body, in_flight: InFlight) -> Self {
+        let sending = body.is_at_hand();
+        if sending {
+            in_flight.connection.begin_sending(in_flight.runtime.monotonic());
+        }
+        Self {
+            body,
+            in_flight,
+            sending,
+        }
+    }
+}
+
+impl Drop for Answering {
+    fn drop(&mut self) {
+        if self.sending {
+            self.in_flight.connection.end_sending();
+        }
+    }
+}
+
+impl http_body::Body for Answering {
+    type Data = Bytes;
+    type Error = BodyError;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+        if self.sending {
+            let in_flight = &self.in_flight;
+            in_flight.connection.sent(in_flight.runtime.monotonic());
+        }
+        Pin::new(&mut self.body).poll_frame(cx)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
     }
 }
 

@@ -3,7 +3,8 @@
 use crate::admission::AdmissionChain;
 use crate::config::{ConfigError, ServerConfig};
 use crate::connection::Front;
-use crate::filters::audit::AuditSink;
+use crate::connections::{Limits, Timeouts};
+use crate::filters::audit::{Auditor, PolicyError};
 use crate::hooks::ServerHooks;
 use crate::kubelet::{Kubelets, ProxiedConnections};
 use crate::listener::Listener;
@@ -41,7 +42,11 @@ use rustls::crypto::CryptoProvider;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 use tokio::net::TcpListener;
+
+/// How long shutdown waits for the audit log.
+const AUDIT_FLUSH: Duration = Duration::from_secs(5);
 
 /// Why a server does not start.
 #[derive(Debug, thiserror::Error)]
@@ -66,6 +71,8 @@ pub enum ServerError {
         #[source]
         source: std::io::Error,
     },
+    #[error("--audit-policy-file")]
+    AuditPolicy(#[from] PolicyError),
     #[error("metrics")]
     Metrics(#[from] prometheus::Error),
     #[error(transparent)]
@@ -84,7 +91,7 @@ pub(crate) struct Core {
     pub(crate) authorizers: AuthorizerChain,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) openid: OpenId,
-    pub(crate) audit: Option<Arc<AuditSink>>,
+    pub(crate) audit: Option<Arc<Auditor>>,
     /// Mutations live here, so that shutdown can wait for them.
     pub(crate) mutations: Scope,
     pub(crate) started: AtomicBool,
@@ -195,8 +202,14 @@ impl Server {
                 tls: Arc::new(server_config(Arc::clone(&serving), &authorities)?),
                 front: front.clone(),
                 runtime: runtime.clone(),
-                max_connections: core.config.max_connections,
-                header_timeout: core.config.header_timeout,
+                limits: Limits {
+                    all: core.config.max_connections,
+                    of_address: core.config.max_connections_per_address,
+                },
+                timeouts: Timeouts {
+                    header: core.config.header_timeout,
+                    idle: core.config.idle_timeout,
+                },
                 stopping: core.stopping.clone(),
             };
             runtime.spawn("listener", listener.run()).detach();
@@ -252,6 +265,10 @@ impl Server {
             .is_err()
         {
             tracing::warn!("mutations were still under way when the time for shutting down was over");
+        }
+        if let Some(audit) = &core.audit {
+            // What is still under way is not waited for.
+            let _ = runtime.timeout(AUDIT_FLUSH, audit.flush()).await;
         }
         core.registry.storage().close().await;
         self.scope.stopped().await;
@@ -340,13 +357,8 @@ fn assemble(
         allowed: config.allow_unenforced,
     };
     let admission = AdmissionChain::new(&reader, &rbac, &authorizers, runtime, unenforced);
-    let audit = config.audit_log_path.as_deref().map(|path| {
-        let failed = |source| ServerError::File {
-            path: path.to_owned(),
-            source,
-        };
-        AuditSink::open(path, runtime).map(Arc::new).map_err(failed)
-    });
+    let metrics = Arc::new(Metrics::new(Arc::clone(registry.storage()))?);
+    let audit = auditor(&config, runtime, &metrics)?;
     let keys = [pki.service_accounts.public().clone()];
     Ok(Arc::new(Core {
         endpoints: Endpoints::new(
@@ -354,11 +366,11 @@ fn assemble(
             Arc::new(admission),
             Arc::new(hooks),
             VersionInfo::default(),
-            ListMemory::of(config.list_memory_bytes),
+            ListMemory::new(config.list_memory_bytes, config.answer_pace_interval),
         ),
         openid: OpenId::new(&issuer, &issuer, &keys),
-        audit: audit.transpose()?,
-        metrics: Arc::new(Metrics::new(Arc::clone(registry.storage()))?),
+        audit,
+        metrics,
         mutations: runtime.child_scope(),
         started: AtomicBool::new(false),
         stopping: CancellationToken::new(),
@@ -368,6 +380,32 @@ fn assemble(
         authorizers,
         config,
     }))
+}
+
+fn auditor(
+    config: &ServerConfig,
+    runtime: &Runtime,
+    metrics: &Metrics,
+) -> Result<Option<Arc<Auditor>>, ServerError> {
+    let Some(log) = &config.audit_log else {
+        return Ok(None);
+    };
+    let policy = config.audit_policy_file.as_ref().map(|path| {
+        std::fs::read(path).map_err(|source| ServerError::File {
+            path: path.clone(),
+            source,
+        })
+    });
+    let policy = policy.transpose()?;
+    let auditor = Auditor::open(log.clone(), policy.as_deref(), runtime, metrics.audit_errors());
+    match auditor {
+        Ok(auditor) => Ok(Some(Arc::new(auditor))),
+        Err(PolicyError::Log(source)) => Err(ServerError::File {
+            path: log.path.clone(),
+            source,
+        }),
+        Err(error) => Err(error.into()),
+    }
 }
 
 fn authenticators(

@@ -88,42 +88,6 @@ async fn who_sends_a_head_too_slowly_is_let_go() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_connection_that_asked_once_may_be_quiet() {
-    let cluster = impatient().await;
-    let mut sender = cluster.http2().await;
-    let ask = || {
-        Request::builder()
-            .uri("https://x/readyz")
-            .body(Full::<Bytes>::default())
-            .unwrap()
-    };
-    assert_eq!(sender.send_request(ask()).await.unwrap().status(), 200);
-    cluster.runtime.sleep(SHORT * 3).await;
-    assert_eq!(sender.send_request(ask()).await.unwrap().status(), 200);
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn more_connections_than_allowed_wait_for_a_place() {
-    let cluster = Arc::new(
-        start_with(ServerConfig {
-            max_connections: 2,
-            ..config()
-        })
-        .await,
-    );
-    let (first, second) = (cluster.connect(None).await, cluster.connect(None).await);
-    let waiting = Arc::clone(&cluster);
-    let mut third = cluster
-        .runtime
-        .spawn("third", async move { drop(waiting.connect(None).await) });
-    // As long as both places are taken nobody shakes hands with the third.
-    assert!(cluster.runtime.timeout(SHORT, &mut third).await.is_err());
-    drop(first);
-    third.await.unwrap();
-    drop(second);
-}
-
-#[tokio::test(flavor = "multi_thread")]
 async fn heads_are_bounded() {
     let cluster = start().await;
     let mut stream = cluster.connect(Some(&cluster.admin)).await;
@@ -257,13 +221,15 @@ async fn no_write_is_begun_after_its_time() {
     assert_eq!(left["data"]["by"], "another");
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn lists_are_made_as_memory_allows() {
-    // Far more than the buffers between two sockets hold, so that who does not read keeps the answer from being sent.
-    const OBJECTS: usize = 24;
-    const OBJECT_BYTES: usize = 1_000_000;
+/// Far more than the buffers between two sockets hold, so that an answer that is not read cannot be sent.
+const OBJECTS: usize = 12;
+const OBJECT_BYTES: usize = 1_000_000;
+
+/// A server with large objects, and room for lists of a few of them.
+async fn with_large_objects(answer_pace_interval: Duration) -> Cluster {
     let cluster = start_with(ServerConfig {
         list_memory_bytes: 2 * OBJECT_BYTES,
+        answer_pace_interval,
         ..config()
     })
     .await;
@@ -271,18 +237,48 @@ async fn lists_are_made_as_memory_allows() {
         let body = config_map(&format!("large-{number}"), OBJECT_BYTES);
         cluster.admin().post(CONFIG_MAPS, body).await.is(201);
     }
-    let yaml = || {
-        cluster
-            .admin()
-            .header("accept", "application/yaml")
-            .get(CONFIG_MAPS)
-    };
-    // Larger than all there is, but alone: it is answered.
-    assert!(yaml().await.is(200).body.len() > OBJECTS * OBJECT_BYTES);
+    for user in ["anna", "bert"] {
+        let binding = json!({
+            "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding", "metadata": {"name": user},
+            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin"},
+            "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": user}],
+        });
+        let bindings = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings";
+        cluster.admin().post(bindings, binding.to_string()).await.is(201);
+        let own = identity(&cluster, user, "people");
+        while cluster.as_identity(&own).get(CONFIG_MAPS).await.code != 200 {
+            cluster.runtime.sleep(Duration::from_millis(5)).await;
+        }
+    }
+    cluster
+}
+
+async fn yaml_list(cluster: &Cluster, identity: &apiserver_auth::pki::Identity) -> common::Answer {
+    let ask = cluster.as_identity(identity).header("accept", "application/yaml");
+    ask.get(CONFIG_MAPS).await
+}
+
+/// A connection of this user's on which a list was begun and is not read.
+async fn unread_list(cluster: &Cluster, identity: &apiserver_auth::pki::Identity) -> TlsStream<TcpStream> {
+    let mut stream = cluster.connect(Some(identity)).await;
     let head = format!("GET {CONFIG_MAPS} HTTP/1.1\r\nhost: x\r\naccept: application/yaml\r\n\r\n");
-    let mut slow = cluster.sent(head).await;
-    slow.read_u8().await.unwrap();
-    let refused = yaml().await.is(429);
+    stream.write_all(head.as_bytes()).await.unwrap();
+    stream.flush().await.unwrap();
+    stream.read_u8().await.unwrap();
+    stream
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn list_memory_is_shared_between_users() {
+    let cluster = with_large_objects(LONG).await;
+    let (anna, bert) = (
+        identity(&cluster, "anna", "people"),
+        identity(&cluster, "bert", "people"),
+    );
+    // Larger than all there is, but alone: it is answered.
+    assert!(yaml_list(&cluster, &anna).await.is(200).body.len() > OBJECTS * OBJECT_BYTES);
+    let slow = unread_list(&cluster, &anna).await;
+    let refused = yaml_list(&cluster, &anna).await.is(429);
     assert_eq!(refused.headers["retry-after"], "1");
     assert!(
         refused.body.contains("reason: TooManyRequests\n"),
@@ -290,11 +286,29 @@ async fn lists_are_made_as_memory_allows() {
         refused.body
     );
     // Sent from what is stored, a list weighs next to nothing.
-    drop(cluster.admin().get(CONFIG_MAPS).await.is(200));
+    drop(cluster.as_identity(&anna).get(CONFIG_MAPS).await.is(200));
+    // What one user does not read is that user's own trouble.
+    drop(yaml_list(&cluster, &bert).await.is(200));
+    let node = identity(&cluster, "system:kube-scheduler", "system:authenticated");
+    assert_ne!(yaml_list(&cluster, &node).await.code, 429);
     drop(slow);
-    while yaml().await.code != 200 {
+    while yaml_list(&cluster, &anna).await.code != 200 {
         cluster.runtime.sleep(Duration::from_millis(10)).await;
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn list_that_nobody_reads_is_given_up() {
+    let cluster = with_large_objects(SHORT).await;
+    let anna = identity(&cluster, "anna", "people");
+    let mut slow = unread_list(&cluster, &anna).await;
+    // The client keeps its connection and never reads.
+    while yaml_list(&cluster, &anna).await.code != 200 {
+        cluster.runtime.sleep(Duration::from_millis(10)).await;
+    }
+    let mut rest = Vec::new();
+    let _ = slow.read_to_end(&mut rest).await;
+    assert!(rest.len() < OBJECTS * OBJECT_BYTES, "the answer was given up");
 }
 
 /// A chunked body is as long as it turns out to be.

@@ -45,9 +45,9 @@ struct Arguments {
 #[derive(Subcommand)]
 enum Command {
     /// Runs the control plane in the foreground, and the node agent beside it
-    Server(server::ServerArguments),
+    Server(Box<server::ServerArguments>),
     /// Runs the node agent in the foreground: pods, their network, service rules and DNS
-    Agent(agent::AgentArguments),
+    Agent(Box<agent::AgentArguments>),
     /// Images without a registry
     Image(image::ImageArguments),
     /// Says what this machine lacks to be a node, and what to do about it
@@ -73,8 +73,8 @@ fn main() -> ExitCode {
     };
     logging::init(arguments.verbosity);
     let done = match arguments.command {
-        Command::Server(arguments) => server::run(arguments),
-        Command::Agent(arguments) => agent::run(arguments),
+        Command::Server(arguments) => server::run(*arguments),
+        Command::Agent(arguments) => agent::run(*arguments),
         Command::Image(arguments) => image::run(&arguments),
         Command::Check(arguments) => check::run(&arguments),
         Command::Kubeconfig(arguments) => kubeconfig::run(&arguments),

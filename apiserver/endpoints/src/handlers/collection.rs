@@ -23,6 +23,6 @@ pub(crate) async fn delete_collection(
         .delete_collection(&call.ctx, &call.info.scope, &options, &select, this.door())
         .await?;
     let copied = !respond::is_shared(call.row(), showing.form, &page);
-    let room = this.0.list_memory.admit_in_turn(&page, copied).await?;
+    let room = this.0.list_memory.admit_in_turn(&call.ctx, &page, copied).await;
     Ok(room.with(respond::list(&call.store, showing, page)?))
 }

@@ -23,7 +23,8 @@ pub(crate) async fn list(call: &Call, memory: &ListMemory) -> Result<Response<Bo
     let options = params::list(&call.query, "")?;
     check_fields(call.row(), &options.predicate.fields)?;
     let page = call.store.list(&call.info.scope, &options).await?;
-    let room = memory.admit(&page, !respond::is_shared(call.row(), showing.form, &page))?;
+    let copied = !respond::is_shared(call.row(), showing.form, &page);
+    let room = memory.admit(&call.ctx, &page, copied)?;
     Ok(room.with(respond::list(&call.store, showing, page)?))
 }
 

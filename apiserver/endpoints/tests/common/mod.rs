@@ -100,7 +100,7 @@ impl Api {
             Arc::clone(&admission) as Arc<dyn Admission>,
             Arc::new(NoHooks),
             VersionInfo::default(),
-            ListMemory::of(64 << 20),
+            ListMemory::new(64 << 20, std::time::Duration::from_secs(5)),
         );
         Self {
             admission,

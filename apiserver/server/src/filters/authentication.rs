@@ -1,5 +1,6 @@
 //! Who asks; nobody gets further without an identity.
 
+use super::audit::Auditor;
 use super::refuse_request;
 use crate::exchange::{Exchange, Response};
 use crate::handler_chain::{Filter, Next};
@@ -14,6 +15,7 @@ use std::sync::Arc;
 pub(crate) struct Authentication {
     authenticators: AuthenticatorChain,
     metrics: Arc<Metrics>,
+    auditor: Option<Arc<Auditor>>,
 }
 
 impl Authentication {
@@ -21,6 +23,7 @@ impl Authentication {
         Self {
             authenticators: core.authenticators.clone(),
             metrics: Arc::clone(&core.metrics),
+            auditor: core.audit.clone(),
         }
     }
 }
@@ -47,10 +50,14 @@ async fn identify(
 impl Filter for Authentication {
     fn call(&self, mut exchange: Exchange, next: Next) -> BoxFuture<'static, Response> {
         let (authenticators, metrics) = (self.authenticators.clone(), Arc::clone(&self.metrics));
+        let auditor = self.auditor.clone();
         Box::pin(async move {
             match identify(&authenticators, &exchange).await {
                 Ok(user) => {
                     metrics.authenticated(true);
+                    if let Some(connection) = &exchange.peer.connection {
+                        connection.authenticated(&user);
+                    }
                     exchange.context.user = user;
                     forget_credentials(exchange.request.headers_mut());
                     next.run(exchange).await
@@ -58,6 +65,9 @@ impl Filter for Authentication {
                 Err(refusal) => {
                     metrics.authenticated(false);
                     tracing::info!(reason = %refusal, request = %exchange.info, "unable to authenticate the request");
+                    if let Some(auditor) = &auditor {
+                        auditor.unauthenticated(&exchange).await;
+                    }
                     refuse_request(
                         exchange.request.headers(),
                         &RegistryError::Unauthorized("Unauthorized".to_owned()),

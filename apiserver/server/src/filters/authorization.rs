@@ -1,5 +1,6 @@
 //! Whether the user may do what the request asks.
 
+use super::audit::AuditEvent;
 use super::forbid;
 use crate::exchange::{Exchange, Response};
 use crate::handler_chain::{Filter, Next};
@@ -48,6 +49,11 @@ async fn check(authorizers: &AuthorizerChain, exchange: &Exchange) -> Result<(),
         target,
     };
     let decision = authorizers.authorize(&attributes).await;
+    if let Some(event) = AuditEvent::of(exchange) {
+        let said = if decision.is_allowed() { "allow" } else { "forbid" };
+        event.annotate("authorization.k8s.io/decision", said);
+        event.annotate("authorization.k8s.io/reason", decision.reason().to_string());
+    }
     if decision.is_allowed() {
         return Ok(());
     }

@@ -1,14 +1,13 @@
-//! Reads the body of a change before anything begins: bounded in size, in memory over all requests ([`super::body_memory`]) and
+//! Reads the body of a change before anything begins: bounded in size, in memory over all requests ([`MemoryShares`]) and
 //! in how slowly it may come. A client that leaves while sending has changed nothing.
 
-use super::body_memory::{BodyMemory, Held};
-use super::standing::Standing;
-use super::{refuse, too_many};
+use super::audit::AuditEvent;
+use super::{class_of, refuse, too_many};
 use crate::exchange::{Exchange, Response};
 use crate::handler_chain::{Filter, Next};
 use crate::server::Core;
-use apiserver_endpoints::Body;
 use apiserver_endpoints::body::ReadBodyError;
+use apiserver_endpoints::{Body, HeldMemory, MemoryShares};
 use apiserver_registry::RegistryError;
 use bytes::Bytes;
 use futures::future::BoxFuture;
@@ -19,6 +18,8 @@ use std::time::Duration;
 
 /// Upstream's limit of a request body.
 pub(crate) const MAX_BODY_BYTES: usize = 3 << 20;
+/// Of the memory of bodies one user may hold this part, a whole body at least.
+const PART_OF_USER: usize = 8;
 /// How much of a body that was refused is read and forgotten before the answer, and how long.
 const MAX_DISCARDED_BYTES: usize = 8 << 20;
 const MAX_DISCARDING: Duration = Duration::from_secs(10);
@@ -28,14 +29,15 @@ const UNCOUNTED_BYTES: usize = 64 << 10;
 const PACE_BYTES: usize = 5 << 10;
 
 pub(crate) struct ReadBody {
-    memory: Arc<BodyMemory>,
+    memory: Arc<MemoryShares>,
     pace_interval: Duration,
 }
 
 impl ReadBody {
     pub(crate) fn new(core: &Arc<Core>) -> Self {
+        let bytes = core.config.body_memory_bytes;
         Self {
-            memory: BodyMemory::of(core.config.body_memory_bytes),
+            memory: MemoryShares::new(bytes, (bytes / PART_OF_USER).max(MAX_BODY_BYTES)),
             pace_interval: core.config.body_pace_interval,
         }
     }
@@ -50,7 +52,7 @@ enum Unread {
 /// Reads a body as its memory is to be had and it keeps the pace.
 async fn read(
     body: &mut Body,
-    held: &mut Held,
+    held: &mut HeldMemory,
     runtime: &Runtime,
     pace_interval: Duration,
 ) -> Result<Bytes, Unread> {
@@ -98,9 +100,7 @@ impl Filter for ReadBody {
         if !exchange.is_mutating() || exchange.is_long_running() {
             return next.run(exchange);
         }
-        let mut held = self
-            .memory
-            .hold(Standing::of(&exchange), &exchange.context.user.name);
+        let mut held = self.memory.hold(class_of(&exchange), &exchange.context.user.name);
         let (runtime, pace_interval) = (exchange.context.runtime.clone(), self.pace_interval);
         let mut body = std::mem::take(exchange.request.body_mut());
         Box::pin(async move {
@@ -110,6 +110,9 @@ impl Filter for ReadBody {
             }
             let why = match read(&mut body, &mut held, &runtime, pace_interval).await {
                 Ok(bytes) => {
+                    if let Some(event) = AuditEvent::of(&exchange) {
+                        event.request_body(exchange.request.headers(), &bytes);
+                    }
                     *exchange.request.body_mut() = Body::from(bytes);
                     let permit = BodyPermit(Arc::new(held));
                     exchange.request.extensions_mut().insert(permit);
@@ -133,4 +136,4 @@ impl Filter for ReadBody {
 
 /// Travels with the request, so that the memory is counted as long as the request lives.
 #[derive(Clone)]
-pub(crate) struct BodyPermit(#[expect(dead_code, reason = "held, never read")] Arc<Held>);
+pub(crate) struct BodyPermit(#[expect(dead_code, reason = "held, never read")] Arc<HeldMemory>);

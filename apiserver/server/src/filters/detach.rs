@@ -1,6 +1,7 @@
 //! A mutation, once begun, ends: from here on it runs in a task of its own, whatever happens to its client. It keeps
 //! its place among those in flight, and no write is begun once its deadline is over.
 
+use super::completion::{Completion, Outcome};
 use super::in_flight::Place;
 use super::{panic_recovery, refuse};
 use crate::exchange::{Exchange, Response};
@@ -25,15 +26,25 @@ impl Filter for Detach {
             return next.run(exchange);
         }
         let place = exchange.request.extensions().get::<Place>().cloned();
+        let completion = Completion::of(&exchange);
+        let of_task = completion.clone();
         let task = self.0.spawn("mutation", async move {
             let response = next.run(exchange).await;
+            if let Some(completion) = &of_task {
+                completion.ended(Outcome::Answered(response.status().as_u16()));
+            }
             drop(place);
             response
         });
         Box::pin(async move {
             match task.await {
                 Ok(response) => response,
-                Err(TaskEnded::Panicked(_)) => refuse(&panic_recovery::panicked()),
+                Err(TaskEnded::Panicked(_)) => {
+                    if let Some(completion) = &completion {
+                        completion.ended(Outcome::Panicked);
+                    }
+                    refuse(&panic_recovery::panicked())
+                }
                 Err(TaskEnded::Cancelled) => refuse(&RegistryError::Unavailable(
                     "the server is shutting down".to_owned(),
                 )),

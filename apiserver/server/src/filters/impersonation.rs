@@ -1,5 +1,6 @@
 //! The `Impersonate-*` headers, when the user may use them.
 
+use super::audit::AuditEvent;
 use super::{forbid, refuse_request};
 use crate::exchange::{Exchange, Response};
 use crate::handler_chain::{Filter, Next};
@@ -33,8 +34,11 @@ impl Filter for Impersonation {
             match impersonate(&exchange.context.user, exchange.request.headers(), &authorizers).await {
                 Ok(user) => {
                     if let Some(user) = user {
-                        exchange.context.audit.add("impersonatedUser", user.name.clone());
-                        exchange.context.user = Arc::new(user);
+                        let user = Arc::new(user);
+                        if let Some(event) = AuditEvent::of(&exchange) {
+                            event.impersonated(&user);
+                        }
+                        exchange.context.user = user;
                     }
                     strip(exchange.request.headers_mut());
                     next.run(exchange).await

@@ -4,8 +4,8 @@ pub(crate) mod audit;
 pub(crate) mod authentication;
 pub(crate) mod authorization;
 pub(crate) mod body;
-mod body_memory;
 pub(crate) mod cache_control;
+pub(crate) mod completion;
 pub(crate) mod deadline;
 pub(crate) mod detach;
 pub(crate) mod head;
@@ -13,15 +13,22 @@ pub(crate) mod impersonation;
 pub(crate) mod in_flight;
 pub(crate) mod measure;
 pub(crate) mod panic_recovery;
-mod standing;
 pub(crate) mod warnings;
 pub(crate) mod websocket;
 
-use crate::exchange::Response;
+use crate::exchange::{Exchange, Response};
 use apiserver_endpoints::negotiation::{Format, of_errors};
-use apiserver_endpoints::{Body, status};
+use apiserver_endpoints::{Body, UserClass, status};
 use apiserver_registry::RegistryError;
 use http::HeaderMap;
+
+/// The class of the user who sends this; components in this process are of the system.
+pub(crate) fn class_of(exchange: &Exchange) -> UserClass {
+    match UserClass::of(&exchange.context.user) {
+        UserClass::Ordinary if exchange.peer.identity.is_some() => UserClass::System,
+        class => class,
+    }
+}
 
 /// The answer to an error where nobody knows any more what was accepted.
 pub(crate) fn refuse(error: &RegistryError) -> Response {

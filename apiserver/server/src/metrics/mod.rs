@@ -26,6 +26,8 @@ pub(crate) struct Metrics {
     in_queue: IntGaugeVec,
     dropped: IntCounterVec,
     authentications: IntCounterVec,
+    aborts: IntCounterVec,
+    audit_errors: IntCounterVec,
 }
 
 /// What a request is counted under.
@@ -35,9 +37,26 @@ pub(crate) struct RequestLabels<'a> {
     pub(crate) dry_run: bool,
     pub(crate) code: u16,
     pub(crate) long_running: bool,
+    /// Whether the resource is served: what is not would make as many series as clients can invent.
+    pub(crate) served: bool,
 }
 
 impl RequestLabels<'_> {
+    fn resource(&self) -> [&str; 4] {
+        let info = self.info;
+        if self.served {
+            [
+                &info.api_group,
+                &info.api_version,
+                &info.resource,
+                &info.subresource,
+            ]
+            .map(String::as_str)
+        } else {
+            [""; 4]
+        }
+    }
+
     fn scope(&self) -> &'static str {
         match (self.info.name.is_empty(), self.info.namespace.is_empty()) {
             _ if !self.info.is_resource_request => "",
@@ -144,7 +163,25 @@ impl Metrics {
                 Opts::new("authentication_attempts", "Attempts to authenticate, by result."),
                 &["result"],
             )?,
+            aborts: IntCounterVec::new(
+                Opts::new(
+                    "apiserver_request_aborts_total",
+                    "Requests whose client went before there was an answer.",
+                ),
+                &["verb", "group", "version", "resource", "subresource", "scope"],
+            )?,
+            audit_errors: IntCounterVec::new(
+                Opts::new(
+                    "apiserver_audit_error_total",
+                    "Failures to write audit events, by plugin.",
+                ),
+                &["plugin"],
+            )?,
         };
+        metrics.registry.register(Box::new(metrics.aborts.clone()))?;
+        metrics
+            .registry
+            .register(Box::new(metrics.audit_errors.clone()))?;
         metrics.registry.register(Box::new(metrics.requests.clone()))?;
         metrics.registry.register(Box::new(metrics.durations.clone()))?;
         metrics.registry.register(Box::new(metrics.in_flight.clone()))?;
@@ -163,26 +200,10 @@ impl Metrics {
     }
 
     pub(crate) fn observe(&self, labels: &RequestLabels<'_>, seconds: f64) {
-        let info = labels.info;
-        // Requests for what is not served would make as many series as clients can invent.
-        let known = labels.code != 404 && info.is_resource_request;
-        let pick = |text: &'_ str| if known { text.to_owned() } else { String::new() };
-        let (group, version, resource, subresource) = (
-            pick(&info.api_group),
-            pick(&info.api_version),
-            pick(&info.resource),
-            pick(&info.subresource),
-        );
+        let [group, version, resource, subresource] = labels.resource();
         let (verb, scope, code) = (labels.verb(), labels.scope(), labels.code.to_string());
         let dry_run = if labels.dry_run { "All" } else { "" };
-        let what = [
-            group.as_str(),
-            version.as_str(),
-            resource.as_str(),
-            subresource.as_str(),
-            scope,
-            "apiserver",
-        ];
+        let what = [group, version, resource, subresource, scope, "apiserver"];
         let counted = [
             verb,
             dry_run,
@@ -199,6 +220,23 @@ impl Metrics {
             let timed = [verb, what[0], what[1], what[2], what[3], what[4], what[5]];
             self.durations.with_label_values(&timed).observe(seconds);
         }
+    }
+
+    pub(crate) fn aborted(&self, labels: &RequestLabels<'_>) {
+        let [group, version, resource, subresource] = labels.resource();
+        let labels = [
+            labels.verb(),
+            group,
+            version,
+            resource,
+            subresource,
+            labels.scope(),
+        ];
+        self.aborts.with_label_values(&labels).inc();
+    }
+
+    pub(crate) fn audit_errors(&self) -> IntCounterVec {
+        self.audit_errors.clone()
     }
 
     pub(crate) fn in_flight(&self, kind: &str) -> GaugeGuard {

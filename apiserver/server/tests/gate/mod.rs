@@ -1,5 +1,7 @@
 //! Memory storage whose commits of one key can be held back, so that a test can do something meanwhile.
 
+#![allow(dead_code, reason = "each test file uses a part")]
+
 use apiserver_storage::{
     Event, Key, LogStorage, Lookup, Page, Prefix, RangeOptions, ReadAt, Revision, Storage, StorageError,
     WatchCursor, WatchRequest, Write,
@@ -13,6 +15,8 @@ pub(crate) struct GatedStorage {
     inner: LogStorage,
     gate: Semaphore,
     held: Mutex<Option<(String, oneshot::Sender<()>)>>,
+    /// Reads of this key wait at the gate as well, all of them.
+    held_reads: Mutex<Option<String>>,
 }
 
 impl GatedStorage {
@@ -21,6 +25,7 @@ impl GatedStorage {
             inner,
             gate: Semaphore::new(0),
             held: Mutex::new(None),
+            held_reads: Mutex::new(None),
         }
     }
 
@@ -29,6 +34,11 @@ impl GatedStorage {
         let (sender, receiver) = oneshot::channel();
         *self.held.lock().unwrap() = Some((key.to_owned(), sender));
         receiver
+    }
+
+    /// From now on reads of this key wait.
+    pub(crate) fn hold_reads(&self, key: &str) {
+        *self.held_reads.lock().unwrap() = Some(key.to_owned());
     }
 
     pub(crate) fn open_gate(&self) {
@@ -49,6 +59,10 @@ impl GatedStorage {
 #[async_trait]
 impl Storage for GatedStorage {
     async fn get(&self, key: &Key, at: ReadAt) -> Result<Lookup, StorageError> {
+        let is_held = self.held_reads.lock().unwrap().as_deref() == Some(key.as_str());
+        if is_held {
+            self.gate.acquire().await.unwrap().forget();
+        }
         self.inner.get(key, at).await
     }
 

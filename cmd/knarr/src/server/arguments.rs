@@ -71,11 +71,11 @@ pub(crate) struct ServerArguments {
     pub(crate) etcd_compaction_interval: Duration,
     #[arg(long)]
     pub(crate) token_auth_file: Option<PathBuf>,
-    #[arg(long)]
-    pub(crate) audit_log_path: Option<PathBuf>,
     /// Store webhooks, policies and quotas that this server does not enforce yet; without it they are refused
     #[arg(long)]
     pub(crate) allow_unenforced: bool,
+    #[command(flatten)]
+    pub(crate) audit: super::audit::AuditArguments,
     #[arg(long, default_value_t = 400)]
     pub(crate) max_requests_inflight: usize,
     #[arg(long, default_value_t = 200)]
@@ -103,8 +103,9 @@ impl ServerArguments {
             service_node_port_range: self.service_node_port_range,
             cluster_domain: self.cluster_domain.clone(),
             token_auth_file: self.token_auth_file.clone(),
-            audit_log_path: self.audit_log_path.clone(),
             allow_unenforced: self.allow_unenforced,
+            audit_log: self.audit.log(),
+            audit_policy_file: self.audit.audit_policy_file.clone(),
             max_requests_inflight: self.max_requests_inflight,
             max_mutating_requests_inflight: self.max_mutating_requests_inflight,
             request_timeout: self.request_timeout,

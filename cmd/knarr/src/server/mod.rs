@@ -6,6 +6,7 @@
 
 mod agent_process;
 mod arguments;
+mod audit;
 mod controllers;
 mod identities;
 pub(crate) mod paths;

@@ -2,24 +2,27 @@
 //!
 //! Who finds no place ([`places`]) waits for one, as under upstream's fair queues: bounded in number and in time, which is
 //! time of the request's own, and the users who wait take turns ([`line`]), so that nobody's flood keeps the others out. A
-//! part of the places is not for ordinary users at all ([`super::standing`]), the simplest form of upstream's priority
+//! part of the places is not for ordinary users at all ([`UserClass`]), the simplest form of upstream's priority
 //! levels, and no user has more than a part of the others.
 
 mod line;
 mod places;
 
-use super::standing::Standing;
+use super::class_of;
 use super::too_many;
 use crate::exchange::{Exchange, Response};
 use crate::handler_chain::{Filter, Next};
 use crate::metrics::{GaugeGuard, Metrics};
 use crate::server::Core;
+use apiserver_endpoints::UserClass;
 use futures::future::BoxFuture;
 use places::{Asked, Holder, Permit, Places, Turn};
 use std::sync::Arc;
 
 /// Of the time a request has left it waits this part at most, as upstream's do.
 const WAITING_PART: u32 = 4;
+
+const PROBES: [&str; 3] = ["/healthz", "/livez", "/readyz"];
 
 pub(crate) struct InFlight {
     /// `None`: without limit.
@@ -41,7 +44,7 @@ impl InFlight {
 
 impl Filter for InFlight {
     fn call(&self, exchange: Exchange, next: Next) -> BoxFuture<'static, Response> {
-        if exchange.is_long_running() {
+        if exchange.is_long_running() || is_probe(&exchange) {
             return next.run(exchange);
         }
         let (kind, places) = if exchange.is_mutating() {
@@ -52,10 +55,10 @@ impl Filter for InFlight {
         let Some(places) = places else {
             return run(exchange, next, None, self.metrics.in_flight(kind));
         };
-        let standing = Standing::of(&exchange);
+        let standing = class_of(&exchange);
         let holder = Holder::new(standing, &exchange.context.user.name);
         // Those who repair the cluster always get through.
-        if standing == Standing::Repair {
+        if standing == UserClass::Administrator {
             return run(exchange, next, places.take(holder), self.metrics.in_flight(kind));
         }
         match places.ask(holder) {
@@ -67,6 +70,12 @@ impl Filter for InFlight {
             }
         }
     }
+}
+
+/// Upstream's FlowSchema `probes`, which is exempt: load balancers find out whether the server is alive while it is crowded.
+fn is_probe(exchange: &Exchange) -> bool {
+    let info = &exchange.info;
+    !info.is_resource_request && info.verb == "get" && PROBES.contains(&info.path.as_str())
 }
 
 async fn wait(

@@ -1,7 +1,7 @@
 //! So many places, and who waits for one.
 
-use super::super::standing::Standing;
 use super::line::Line;
+use apiserver_endpoints::UserClass;
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -32,12 +32,12 @@ type Waiting = oneshot::Sender<Permit>;
 /// Whose a place is.
 #[derive(Clone)]
 pub(super) struct Holder {
-    standing: Standing,
+    standing: UserClass,
     user: Arc<str>,
 }
 
 impl Holder {
-    pub(super) fn new(standing: Standing, user: &str) -> Self {
+    pub(super) fn new(standing: UserClass, user: &str) -> Self {
         Self {
             standing,
             user: user.into(),
@@ -45,7 +45,7 @@ impl Holder {
     }
 
     fn is_ordinary(&self) -> bool {
-        self.standing == Standing::Ordinary
+        self.standing == UserClass::Ordinary
     }
 }
 
@@ -167,10 +167,10 @@ impl State {
         let ordinary = (self.free > 0 && self.free_for_ordinary > 0)
             .then(|| self.ordinary.next(|user| has_less_than(held, bound, user)))
             .flatten()
-            .map(|next| (Standing::Ordinary, next));
+            .map(|next| (UserClass::Ordinary, next));
         let system = || {
             let next = (self.free > 0).then(|| self.system.next(|_| true)).flatten();
-            next.map(|next| (Standing::System, next))
+            next.map(|next| (UserClass::System, next))
         };
         let (standing, (user, next)) = ordinary.or_else(system)?;
         let holder = Holder { standing, user };
@@ -225,7 +225,7 @@ mod tests {
     use super::*;
 
     fn ask(places: &Arc<Places>, user: &str) -> Asked {
-        places.ask(Holder::new(Standing::Ordinary, user))
+        places.ask(Holder::new(UserClass::Ordinary, user))
     }
 
     fn taken(asked: Asked) -> Permit {
@@ -312,14 +312,14 @@ mod tests {
         let _again = came(&mut waiting).unwrap();
         let _fourth = waits(ask(&places, "a"));
         // The bound is that of ordinary users.
-        let node = || places.ask(Holder::new(Standing::System, "system:node:n"));
+        let node = || places.ask(Holder::new(UserClass::System, "system:node:n"));
         let _of_node: Vec<_> = (0..5).map(|_| taken(node())).collect();
     }
 
     #[test]
     fn a_part_of_the_places_is_the_systems() {
         let places = Places::new(4);
-        let node = || places.ask(Holder::new(Standing::System, "system:node:n"));
+        let node = || places.ask(Holder::new(UserClass::System, "system:node:n"));
         let mut crowd: Vec<_> = ["a", "b", "c"].map(|user| taken(ask(&places, user))).into();
         let mut of_a = waits(ask(&places, "a"));
         let own = taken(node());

@@ -1,0 +1,455 @@
+//! The connections of a listener: bounded in number, altogether and by client address, and in how long they may be idle.
+//!
+//! A new connection always finds a place: where there is none, another one is closed for it, the longest idle first.
+//! Connections of administrators, nodes and the system's own clients are closed last, and never while a request of theirs
+//! is answered, so that no flood of connections locks them out. A connection proves whose it is with its first request;
+//! before that it is a stranger's, and a part of the places is left to strangers until they had their time.
+
+use apiserver_endpoints::UserClass;
+use machinery_meta::UserInfo;
+use machinery_runtime::CancellationToken;
+use parking_lot::Mutex;
+use std::collections::HashMap;
+use std::net::{IpAddr, Ipv6Addr};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// This part of the places is for strangers: while they have less, a busy one is not closed for another.
+const STRANGERS_PART: usize = 8;
+/// One client of IPv6 has a whole network of this many bits of prefix.
+const V6_PREFIX_BITS: u32 = 64;
+
+/// How many connections there may be.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Limits {
+    pub(crate) all: usize,
+    pub(crate) of_address: usize,
+}
+
+/// How long a connection may be without a request.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Timeouts {
+    /// From the first byte of a request to the end of its head; the first request of a connection has no more from its
+    /// beginning on.
+    pub(crate) header: Duration,
+    /// Between two requests, as upstream's `IdleTimeout`.
+    pub(crate) idle: Duration,
+}
+
+/// Whose requests a connection has carried.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Class {
+    /// Nobody's yet, or anonymous ones.
+    Stranger,
+    Authenticated,
+    /// Administrators, nodes, controllers.
+    Privileged,
+}
+
+/// One connection. Times are those of the runtime's monotonic clock.
+#[derive(Debug)]
+pub(crate) struct Connection {
+    address: IpAddr,
+    activity: Mutex<Activity>,
+    /// Cancelled when the connection gives way to another.
+    pub(crate) closing: CancellationToken,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Activity {
+    class: Class,
+    in_flight: usize,
+    /// How many of those wait for nothing but their client to read the answer.
+    sending: usize,
+    /// When it was opened, last became busy or idle, or went on sending.
+    since: Duration,
+    /// A request of HTTP/1 has begun to arrive.
+    head_since: Option<Duration>,
+    protocol: Option<http::Version>,
+}
+
+impl Connection {
+    fn new(address: IpAddr, now: Duration) -> Self {
+        Self {
+            address,
+            activity: Mutex::new(Activity {
+                class: Class::Stranger,
+                in_flight: 0,
+                sending: 0,
+                since: now,
+                head_since: None,
+                protocol: None,
+            }),
+            closing: CancellationToken::new(),
+        }
+    }
+
+    /// Bytes have arrived.
+    pub(crate) fn received(&self, now: Duration) {
+        let mut activity = self.activity.lock();
+        if activity.in_flight == 0 && activity.head_since.is_none() {
+            activity.head_since = Some(now);
+        }
+    }
+
+    pub(crate) fn begin_request(&self, protocol: http::Version, now: Duration) {
+        let mut activity = self.activity.lock();
+        activity.protocol = Some(protocol);
+        activity.in_flight += 1;
+        activity.head_since = None;
+        activity.since = now;
+    }
+
+    pub(crate) fn end_request(&self, now: Duration) {
+        let mut activity = self.activity.lock();
+        activity.in_flight -= 1;
+        activity.head_since = None;
+        activity.since = now;
+    }
+
+    /// An answer is there as a whole.
+    pub(crate) fn begin_sending(&self, now: Duration) {
+        let mut activity = self.activity.lock();
+        activity.sending += 1;
+        activity.since = now;
+    }
+
+    /// A part of an answer was taken to be sent.
+    pub(crate) fn sent(&self, now: Duration) {
+        self.activity.lock().since = now;
+    }
+
+    pub(crate) fn end_sending(&self) {
+        self.activity.lock().sending -= 1;
+    }
+
+    /// Notes who was authenticated on it.
+    pub(crate) fn authenticated(&self, user: &UserInfo) {
+        let class = if UserClass::of(user) != UserClass::Ordinary {
+            Class::Privileged
+        } else if user.in_group(UserInfo::AUTHENTICATED) {
+            Class::Authenticated
+        } else {
+            Class::Stranger
+        };
+        let mut activity = self.activity.lock();
+        activity.class = activity.class.max(class);
+    }
+
+    /// When it is to be closed unless something happens; `None` while a request is answered. A client that does not read an
+    /// answer has the time of an idle one.
+    pub(crate) fn deadline(&self, timeouts: Timeouts) -> Option<Duration> {
+        let activity = self.activity.lock();
+        if activity.in_flight > 0 {
+            return (activity.sending == activity.in_flight).then(|| activity.since + timeouts.idle);
+        }
+        Some(match (activity.protocol, activity.head_since) {
+            (None, _) => activity.since + timeouts.header,
+            // Frames of HTTP/2 are no beginning of a request: settings and answers to pings are among them.
+            (Some(http::Version::HTTP_2), _) | (Some(_), None) => activity.since + timeouts.idle,
+            (Some(_), Some(head_since)) => head_since + timeouts.header,
+        })
+    }
+}
+
+/// All connections of a listener.
+#[derive(Debug)]
+pub(crate) struct Connections {
+    limits: Limits,
+    open: Mutex<Open>,
+}
+
+#[derive(Debug, Default)]
+struct Open {
+    last: u64,
+    /// Those that were told to close are not among them.
+    connections: HashMap<u64, Arc<Connection>>,
+}
+
+impl Connections {
+    pub(crate) fn new(limits: Limits) -> Arc<Self> {
+        Arc::new(Self {
+            limits,
+            open: Mutex::default(),
+        })
+    }
+
+    /// A place for a connection from this address; `None` where all are busy with more important ones.
+    pub(crate) fn open(self: &Arc<Self>, address: IpAddr, now: Duration) -> Option<Place> {
+        let address = client_of(address);
+        let mut open = self.open.lock();
+        match choose(&open.connections, self.limits, address) {
+            Choice::Room => {}
+            Choice::Close(id) => {
+                if let Some(closed) = open.connections.remove(&id) {
+                    closed.closing.cancel();
+                }
+            }
+            Choice::Full => return None,
+        }
+        open.last += 1;
+        let (id, connection) = (open.last, Arc::new(Connection::new(address, now)));
+        open.connections.insert(id, Arc::clone(&connection));
+        Some(Place {
+            connections: Arc::clone(self),
+            id,
+            connection,
+        })
+    }
+}
+
+/// A connection's place among all; dropped, it is free.
+#[derive(Debug)]
+pub(crate) struct Place {
+    connections: Arc<Connections>,
+    id: u64,
+    pub(crate) connection: Arc<Connection>,
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.connections.open.lock().connections.remove(&self.id);
+    }
+}
+
+/// What counts as one client.
+fn client_of(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V4(address) => address.into(),
+        IpAddr::V6(address) => {
+            let mask = u128::MAX << (128 - V6_PREFIX_BITS);
+            Ipv6Addr::from(u128::from(address) & mask).into()
+        }
+    }
+}
+
+#[derive(Debug, PartialEq, Eq)]
+enum Choice {
+    Room,
+    Close(u64),
+    Full,
+}
+
+/// In which order connections give way; the first first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Rank {
+    IdleStranger,
+    IdleAuthenticated,
+    BusyStranger,
+    BusyAuthenticated,
+    /// A busy one, where strangers have no more than their part.
+    ReservedStranger,
+    IdlePrivileged,
+}
+
+/// Whether there is room for a connection from this address, and which one gives way otherwise. It costs a look at every
+/// connection, far less than the handshake that follows.
+fn choose(open: &HashMap<u64, Arc<Connection>>, limits: Limits, address: IpAddr) -> Choice {
+    let views = || {
+        open.iter()
+            .map(|(id, connection)| (*id, connection.address, *connection.activity.lock()))
+    };
+    let is_bounded =
+        |(_, of, activity): &(u64, IpAddr, Activity)| *of == address && activity.class != Class::Privileged;
+    let crowded = open.len() >= limits.of_address && views().filter(is_bounded).count() >= limits.of_address;
+    if !crowded && open.len() < limits.all {
+        return Choice::Room;
+    }
+    let candidates: Vec<_> = views().filter(|view| !crowded || is_bounded(view)).collect();
+    let strangers = candidates
+        .iter()
+        .filter(|(.., activity)| activity.class == Class::Stranger)
+        .count();
+    let has_too_many = strangers > candidates.len() / STRANGERS_PART;
+    let ranked = candidates.iter().filter_map(|(id, _, activity)| {
+        let rank = match (activity.class, activity.is_idle()) {
+            (Class::Stranger, true) => Rank::IdleStranger,
+            (Class::Stranger, false) if has_too_many => Rank::BusyStranger,
+            (Class::Stranger, false) => Rank::ReservedStranger,
+            (Class::Authenticated, true) => Rank::IdleAuthenticated,
+            (Class::Authenticated, false) => Rank::BusyAuthenticated,
+            (Class::Privileged, true) => Rank::IdlePrivileged,
+            (Class::Privileged, false) => return None,
+        };
+        Some((rank, activity.since, *id))
+    });
+    ranked.min().map_or(Choice::Full, |(.., id)| Choice::Close(id))
+}
+
+impl Activity {
+    /// Between two requests; one that has not had its first is not.
+    fn is_idle(&self) -> bool {
+        self.in_flight == 0 && self.protocol.is_some()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use http::Version;
+
+    const LIMITS: Limits = Limits {
+        all: 8,
+        of_address: 4,
+    };
+    const TIMEOUTS: Timeouts = Timeouts {
+        header: Duration::from_secs(32),
+        idle: Duration::from_secs(90),
+    };
+
+    fn address(last: u8) -> IpAddr {
+        IpAddr::from([192, 0, 2, last])
+    }
+
+    fn seconds(seconds: u64) -> Duration {
+        Duration::from_secs(seconds)
+    }
+
+    struct Table {
+        connections: Arc<Connections>,
+        clock: u64,
+    }
+
+    impl Table {
+        fn new(limits: Limits) -> Self {
+            let connections = Connections::new(limits);
+            Self {
+                connections,
+                clock: 0,
+            }
+        }
+
+        fn open(&mut self, from: u8) -> Option<Place> {
+            self.clock += 1;
+            self.connections.open(address(from), seconds(self.clock))
+        }
+
+        /// A connection of this user's that is busy.
+        fn busy(&mut self, from: u8, user: &UserInfo) -> Place {
+            let place = self.open(from).unwrap();
+            place
+                .connection
+                .begin_request(Version::HTTP_2, seconds(self.clock));
+            place.connection.authenticated(user);
+            place
+        }
+
+        fn idle(&mut self, from: u8, user: &UserInfo) -> Place {
+            let place = self.busy(from, user);
+            place.connection.end_request(seconds(self.clock));
+            place
+        }
+    }
+
+    fn somebody() -> UserInfo {
+        UserInfo::named("anna", [UserInfo::AUTHENTICATED])
+    }
+
+    fn admin() -> UserInfo {
+        UserInfo::named("admin", [UserInfo::MASTERS, UserInfo::AUTHENTICATED])
+    }
+
+    fn closed(place: &Place) -> bool {
+        place.connection.closing.is_cancelled()
+    }
+
+    #[test]
+    fn connections_longest_idle_gives_way() {
+        let mut table = Table::new(LIMITS);
+        let all: Vec<_> = (0..8).map(|from| table.idle(from, &somebody())).collect();
+        all[0].connection.begin_request(Version::HTTP_2, seconds(100));
+        let newcomer = table.open(9).unwrap();
+        assert_eq!(all.iter().map(closed).filter(|closed| *closed).count(), 1);
+        assert!(closed(&all[1]) && !closed(&newcomer));
+        drop(newcomer);
+        let _next = table.open(9).unwrap();
+        assert!(!closed(&all[2]), "a place was free");
+    }
+
+    #[test]
+    fn connections_of_one_address_are_bounded_among_themselves() {
+        let mut table = Table::new(LIMITS);
+        let other = table.idle(1, &somebody());
+        let crowd: Vec<_> = (0..4).map(|_| table.open(2).unwrap()).collect();
+        let node = table.idle(2, &UserInfo::node("n"));
+        assert!(closed(&crowd[0]), "the node's was a stranger's at first");
+        let _further = table.open(2).unwrap();
+        assert!(!closed(&crowd[1]), "the node's does not count");
+        let _further = table.open(2).unwrap();
+        assert!(closed(&crowd[1]) && !closed(&node) && !closed(&other));
+    }
+
+    #[test]
+    fn connections_of_administrators_and_nodes_survive_a_flood() {
+        let mut table = Table::new(Limits {
+            all: 64,
+            of_address: 64,
+        });
+        let admin = table.idle(1, &admin());
+        let node = table.busy(2, &UserInfo::node("n"));
+        let mut flood = Vec::new();
+        for at in 0..1_000 {
+            flood.push(match at % 3 {
+                0 => table.open(3).unwrap(),
+                1 => table.busy(4, &somebody()),
+                _ => table.busy(5, &UserInfo::anonymous()),
+            });
+        }
+        assert!(!closed(&admin) && !closed(&node));
+        // One who comes meanwhile keeps the place until there was time for a handshake and a request.
+        let late = table.open(6).unwrap();
+        flood.extend((0..7).map(|_| table.open(3).unwrap()));
+        assert!(!closed(&late));
+    }
+
+    #[test]
+    fn connections_full_of_busy_privileged_ones_take_no_other() {
+        let mut table = Table::new(Limits {
+            all: 2,
+            of_address: 2,
+        });
+        let busy = table.busy(1, &admin());
+        let idle = table.idle(2, &admin());
+        let third = table.busy(3, &admin());
+        assert!(closed(&idle) && !closed(&busy));
+        assert!(table.open(4).is_none() && !closed(&third));
+    }
+
+    #[test]
+    fn connections_end_when_idle_or_in_the_middle_of_a_head() {
+        let connection = Connection::new(address(1), seconds(0));
+        assert_eq!(connection.deadline(TIMEOUTS), Some(seconds(32)));
+        connection.received(seconds(1));
+        assert_eq!(connection.deadline(TIMEOUTS), Some(seconds(32)));
+        connection.begin_request(Version::HTTP_11, seconds(2));
+        assert_eq!(connection.deadline(TIMEOUTS), None);
+        connection.end_request(seconds(3));
+        assert_eq!(connection.deadline(TIMEOUTS), Some(seconds(93)));
+        connection.received(seconds(50));
+        connection.received(seconds(60));
+        assert_eq!(connection.deadline(TIMEOUTS), Some(seconds(82)));
+        connection.begin_request(Version::HTTP_2, seconds(61));
+        connection.begin_sending(seconds(61));
+        connection.begin_request(Version::HTTP_2, seconds(61));
+        assert_eq!(connection.deadline(TIMEOUTS), None, "one is answered");
+        connection.end_request(seconds(61));
+        connection.sent(seconds(62));
+        assert_eq!(
+            connection.deadline(TIMEOUTS),
+            Some(seconds(152)),
+            "the other is not read"
+        );
+        connection.end_sending();
+        connection.end_request(seconds(62));
+        connection.received(seconds(70));
+        assert_eq!(connection.deadline(TIMEOUTS), Some(seconds(152)));
+    }
+
+    #[test]
+    fn connections_of_a_network_of_ipv6_are_of_one_client() {
+        let of = |text: &str| client_of(text.parse().unwrap());
+        assert_eq!(of("2001:db8::1"), of("2001:db8::ffff:1"));
+        assert_ne!(of("2001:db8::1"), of("2001:db8:0:1::1"));
+        assert_eq!(of("::ffff:192.0.2.1"), address(1));
+    }
+}

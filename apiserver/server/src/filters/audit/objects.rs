@@ -1,0 +1,88 @@
+//! Bodies of requests and answers as the JSON that an audit event carries.
+
+use bytes::Bytes;
+use http::HeaderMap;
+use http::header::CONTENT_TYPE;
+use machinery_meta::GroupVersion;
+use machinery_schema::protobuf::open_envelope;
+use machinery_schema::{decode_protobuf, encode_json, yaml_to_json};
+use serde_json::Value;
+use serde_json::value::RawValue;
+
+/// The body as JSON; `None` where it is none that can be told (an empty one, a text, an object of a kind nobody knows).
+pub(super) fn as_json(headers: &HeaderMap, body: &Bytes, omit_managed_fields: bool) -> Option<Box<RawValue>> {
+    let form = headers.get(CONTENT_TYPE)?.to_str().ok()?;
+    let media_type = form.split(';').next().unwrap_or_default().trim();
+    let json = match media_type {
+        "application/vnd.kubernetes.protobuf" => from_protobuf(body)?,
+        "application/yaml" | "application/apply-patch+yaml" => yaml_to_json(body).ok()?,
+        json if json.ends_with("json") => std::str::from_utf8(body).ok()?.trim_end().to_owned(),
+        _ => return None,
+    };
+    if !omit_managed_fields {
+        return RawValue::from_string(json).ok();
+    }
+    let mut object: Value = serde_json::from_str(&json).ok()?;
+    remove_managed_fields(&mut object);
+    RawValue::from_string(object.to_string()).ok()
+}
+
+fn from_protobuf(body: &[u8]) -> Option<String> {
+    let envelope = open_envelope(body).ok()?;
+    let version: GroupVersion = envelope.api_version.parse().ok()?;
+    let (schema, ty) = machinery_api::schema_for(&version.group, &version.version, envelope.kind)?;
+    let object = decode_protobuf(schema, ty, body).ok()?;
+    let mut json = Vec::new();
+    encode_json(&object, &mut json);
+    String::from_utf8(json).ok()
+}
+
+/// Of an object, of each item of a list and of each row of a table.
+fn remove_managed_fields(object: &mut Value) {
+    if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
+        metadata.remove("managedFields");
+    }
+    for list in ["items", "rows"] {
+        let items = object.get_mut(list).and_then(Value::as_array_mut);
+        for item in items.into_iter().flatten() {
+            remove_managed_fields(item);
+            if let Some(shown) = item.get_mut("object") {
+                remove_managed_fields(shown);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(form: &'static str, body: &'static [u8], omit: bool, expected: Option<&str>) {
+        let headers = HeaderMap::from_iter([(CONTENT_TYPE, http::HeaderValue::from_static(form))]);
+        let json = as_json(&headers, &Bytes::from_static(body), omit);
+        assert_eq!(json.as_deref().map(RawValue::get), expected);
+    }
+
+    #[test]
+    fn audit_objects_are_json_whatever_was_sent() {
+        check("application/json", b"{\"a\":1}\n", false, Some("{\"a\":1}"));
+        check("application/json; charset=utf-8", b"{", false, None);
+        check("text/plain", b"ok", false, None);
+        check("application/yaml", b"a: 1\n", true, Some("{\"a\":1}"));
+        let object = br#"{"metadata":{"managedFields":[{}],"name":"x"}}"#;
+        check(
+            "application/json",
+            object,
+            true,
+            Some(r#"{"metadata":{"name":"x"}}"#),
+        );
+        let list = br#"{"items":[{"metadata":{"managedFields":[]}}],"metadata":{}}"#;
+        check(
+            "application/json",
+            list,
+            true,
+            Some(r#"{"items":[{"metadata":{}}],"metadata":{}}"#),
+        );
+    }
+}

@@ -1,0 +1,190 @@
+//! Connections that are idle, slow or many: places are found again, and those who run the cluster always get one.
+
+#![allow(clippy::unwrap_used, reason = "a test, helpers included")]
+
+mod common;
+mod gate;
+
+use apiserver_server::ServerConfig;
+use apiserver_storage::{LogStorage, Storage};
+use bytes::Bytes;
+use common::{Cluster, config, start_on, start_with};
+use gate::GatedStorage;
+use http::Request;
+use http_body_util::Full;
+use hyper::client::conn::http2;
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use machinery_runtime::{Runtime, TaskHandle};
+use serde_json::json;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio_rustls::client::TlsStream;
+
+const SHORT: Duration = Duration::from_millis(300);
+const READYZ: &[u8] = b"GET /readyz HTTP/1.1\r\nhost: x\r\n\r\n";
+
+type Sender = http2::SendRequest<Full<Bytes>>;
+
+/// A connection of HTTP/2 whose end can be waited for.
+async fn http2(cluster: &Cluster, anonymous: bool) -> (Sender, TaskHandle<hyper::Result<()>>) {
+    let identity = (!anonymous).then_some(&cluster.admin);
+    let stream = TokioIo::new(cluster.connect(identity).await);
+    let (sender, connection) = http2::handshake(TokioExecutor::new(), stream).await.unwrap();
+    (sender, cluster.runtime.spawn("test-connection", connection))
+}
+
+async fn readyz(sender: &mut Sender) {
+    let ask = Request::builder().uri("https://x/readyz").body(Full::default());
+    assert_eq!(sender.send_request(ask.unwrap()).await.unwrap().status(), 200);
+}
+
+/// Reads one answer of `/readyz`.
+async fn answered(stream: &mut TlsStream<TcpStream>) {
+    let mut said = Vec::new();
+    while !said.ends_with(b"\r\n\r\nok") {
+        said.push(stream.read_u8().await.unwrap());
+    }
+}
+
+/// An anonymous connection that has asked once.
+async fn asked_once(cluster: &Cluster) -> TlsStream<TcpStream> {
+    let mut stream = cluster.connect(None).await;
+    stream.write_all(READYZ).await.unwrap();
+    answered(&mut stream).await;
+    stream
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn idle_connection_of_http2_ends_with_goaway() {
+    let cluster = start_with(ServerConfig {
+        idle_timeout: SHORT,
+        ..config()
+    })
+    .await;
+    let (mut sender, ended) = http2(&cluster, true).await;
+    readyz(&mut sender).await;
+    // A connection that breaks off without GOAWAY ends with an error.
+    ended.await.unwrap().unwrap();
+    assert!(sender.is_closed());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn idle_connection_of_http1_ends_as_late_as_one_of_http2() {
+    // The time for a head is not that between requests.
+    let cluster = start_with(ServerConfig {
+        header_timeout: SHORT,
+        idle_timeout: SHORT * 10,
+        ..config()
+    })
+    .await;
+    let mut stream = asked_once(&cluster).await;
+    cluster.runtime.sleep(SHORT * 3).await;
+    stream.write_all(READYZ).await.unwrap();
+    answered(&mut stream).await;
+    assert!(stream.read_u8().await.is_err());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn head_of_a_later_request_is_bounded_too() {
+    let cluster = start_with(ServerConfig {
+        header_timeout: SHORT,
+        ..config()
+    })
+    .await;
+    let mut stream = asked_once(&cluster).await;
+    stream.write_all(&READYZ[..20]).await.unwrap();
+    // Well before the 90 seconds that an idle connection has.
+    let ended = cluster
+        .runtime
+        .timeout(Duration::from_secs(45), stream.read_u8())
+        .await;
+    assert!(ended.unwrap().is_err());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn full_server_closes_the_longest_idle_connection() {
+    let cluster = start_with(ServerConfig {
+        max_connections: 2,
+        ..config()
+    })
+    .await;
+    let (mut first, first_ended) = http2(&cluster, true).await;
+    readyz(&mut first).await;
+    let (mut second, _second_ended) = http2(&cluster, true).await;
+    readyz(&mut second).await;
+    let (mut third, _third_ended) = http2(&cluster, true).await;
+    readyz(&mut third).await;
+    first_ended.await.unwrap().unwrap();
+    readyz(&mut second).await;
+    readyz(&mut third).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn flood_of_connections_does_not_lock_out_the_administrator() {
+    let cluster = start_with(ServerConfig {
+        max_connections: 8,
+        max_connections_per_address: 4,
+        ..config()
+    })
+    .await;
+    let (mut admin, _ended) = http2(&cluster, false).await;
+    readyz(&mut admin).await;
+    let mut flood = Vec::new();
+    for at in 0..32 {
+        flood.push(match at % 2 {
+            0 => asked_once(&cluster).await,
+            // Says nothing at all.
+            _ => cluster.connect(None).await,
+        });
+    }
+    readyz(&mut admin).await;
+    // One who comes now gets in as well.
+    cluster.admin().get("/api/v1/namespaces").await.is(200);
+    readyz(&mut admin).await;
+    drop(flood);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn health_paths_answer_under_a_flood_of_anonymous_requests() {
+    const HELD: &str = "/api/v1/namespaces/default/configmaps/held";
+    let gated = Arc::new(GatedStorage::new(
+        LogStorage::memory(&Runtime::real()).await.unwrap(),
+    ));
+    let few = ServerConfig {
+        max_requests_inflight: 1,
+        ..config()
+    };
+    let cluster = start_on(few, Arc::clone(&gated) as Arc<dyn Storage>).await;
+    let binding = json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding",
+        "metadata": {"name": "readers"},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin"},
+        "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "system:anonymous"}],
+    });
+    let bindings = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings";
+    cluster.admin().post(bindings, binding.to_string()).await.is(201);
+    while cluster.nobody().get(HELD).await.code != 404 {
+        cluster.runtime.sleep(Duration::from_millis(5)).await;
+    }
+    gated.hold_reads("/registry/configmaps/default/held");
+    let crowd = (0..16).map(|_| async {
+        let mut stream = cluster.connect(None).await;
+        let head = format!("GET {HELD} HTTP/1.1\r\nhost: x\r\n\r\n");
+        stream.write_all(head.as_bytes()).await.unwrap();
+        stream.flush().await.unwrap();
+        stream
+    });
+    let crowd = futures::future::join_all(crowd).await;
+    // Nobody else gets through: this one has little time to wait.
+    cluster
+        .nobody()
+        .get(&format!("{HELD}?timeout=400ms"))
+        .await
+        .is(429);
+    for path in ["/livez", "/readyz", "/healthz", "/readyz?verbose"] {
+        cluster.nobody().get(path).await.is(200);
+    }
+    drop(crowd);
+}
