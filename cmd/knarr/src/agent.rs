@@ -52,9 +52,10 @@ pub(crate) struct AgentArguments {
     /// Addresses of all services
     #[arg(long, default_value = "10.96.0.0/16")]
     service_cluster_ip_range: Ipv4Net,
-    /// The resolver configuration of pods that do not ask the cluster
-    #[arg(long, default_value = "/etc/resolv.conf")]
-    resolv_conf: PathBuf,
+    /// The resolver configuration of pods that do not ask the cluster [default: /etc/resolv.conf, or that of
+    /// systemd-resolved where it only names that]
+    #[arg(long)]
+    resolv_conf: Option<PathBuf>,
     /// More labels of the node: name=value,…
     #[arg(long, value_delimiter = ',', value_parser = label)]
     node_labels: Vec<(String, String)>,
@@ -106,16 +107,46 @@ pub(crate) fn run(arguments: AgentArguments) -> anyhow::Result<()> {
         bail!("the node agent needs root: it mounts volumes and makes network namespaces");
     }
     node_sys::fs::make_private_folder(&arguments.data_dir).context("making the data directory")?;
+    node_sys::process::spare_from_oom(std::process::id());
     if arguments.container_runtime_endpoint.is_none() {
         // First of all: a process with threads cannot change its mount namespace.
         instance::join_namespace(&arguments.data_dir.join("containerd"))
             .context("entering a mount namespace")?;
     }
-    let executor = tokio::runtime::Builder::new_multi_thread()
+    // Names and service rules share no thread with the kubelet: what pods make it wait for does not delay them.
+    let (services, kubelet) = (executor("services")?, executor("kubelet")?);
+    let outcome = services
+        .block_on(serve_network(&arguments))
+        .and_then(|()| kubelet.block_on(work(arguments)));
+    // Work that is stuck in the kernel must not keep the agent from ending.
+    kubelet.shutdown_background();
+    services.shutdown_background();
+    outcome
+}
+
+fn executor(name: &'static str) -> anyhow::Result<tokio::runtime::Runtime> {
+    let mut threads = tokio::runtime::Builder::new_multi_thread();
+    threads
+        .thread_name(name)
         .enable_all()
         .build()
-        .context("starting threads")?;
-    executor.block_on(work(arguments))
+        .context("starting threads")
+}
+
+/// Starts what pods that run already ask for, whatever the container runtime does.
+async fn serve_network(arguments: &AgentArguments) -> anyhow::Result<()> {
+    let runtime = Runtime::real();
+    // Routes and rules follow all nodes, which the node's own identity may not.
+    let client = services_client(arguments, &runtime).await?;
+    let node_name = node_name(arguments);
+    start_network(arguments, &runtime, &client, &node_name);
+    start_services(arguments, &runtime, &client, &node_name);
+    Ok(())
+}
+
+fn node_name(arguments: &AgentArguments) -> String {
+    let host = || node_sys::machine::Machine::observe().hostname.to_lowercase();
+    arguments.hostname_override.clone().unwrap_or_else(host)
 }
 
 async fn work(arguments: AgentArguments) -> anyhow::Result<()> {
@@ -128,11 +159,6 @@ async fn work(arguments: AgentArguments) -> anyhow::Result<()> {
     let client = Client::from_kubeconfig(&kubeconfig, runtime.clone()).await?;
     let config = kubelet_config(&arguments, &kubeconfig)?;
     let node_name = config.node_name.clone();
-    // Routes and rules follow all nodes, which the node's own identity may not.
-    let services = services_client(&arguments, &runtime).await?;
-    start_network(&arguments, &runtime, &services, &node_name);
-    // Pods that run already ask for names and services, whatever the container runtime does.
-    start_services(&arguments, &runtime, &services, &node_name);
     let cri = CriClient::new(&config.container_runtime_endpoint);
     let container_runtime = container_runtime(&arguments, &runtime, &cri);
     let kubelet = Kubelet::start(runtime.clone(), config, client.kube().clone(), container_runtime).await?;
@@ -232,13 +258,14 @@ fn start_services(arguments: &AgentArguments, runtime: &Runtime, client: &Client
         drop(node_proxy::start(config, client.clone(), kernel, runtime.clone()));
     }
     if let (false, Some(address)) = (arguments.disable_dns, dns.first()) {
-        let resolv_conf = std::fs::read_to_string(&arguments.resolv_conf).unwrap_or_default();
+        let path = resolv_conf(arguments);
+        let text = std::fs::read_to_string(&path).unwrap_or_default();
         let config = DnsConfig {
             cluster_domain: arguments.cluster_domain.clone(),
             cluster_dns: *address,
             port: 53,
-            upstream: node_dns::name_servers(&resolv_conf, *address),
-            resolv_conf: Some(arguments.resolv_conf.clone()),
+            upstream: node_dns::name_servers(&text, *address),
+            resolv_conf: Some(path),
             saved_zone: Some(arguments.data_dir.join("dns-zone")),
         };
         drop(node_dns::start(
@@ -274,13 +301,12 @@ fn kubelet_config(arguments: &AgentArguments, kubeconfig: &std::path::Path) -> a
         Some(ip) => ip,
         None => address_towards(kubeconfig).context("finding this node's address; give --node-ip")?,
     };
-    let host = || node_sys::machine::Machine::observe().hostname.to_lowercase();
     Ok(KubeletConfig {
-        node_name: arguments.hostname_override.clone().unwrap_or_else(host),
+        node_name: node_name(arguments),
         node_ip,
         cluster_dns: cluster_dns(arguments).into_iter().map(IpAddr::V4).collect(),
         cluster_domain: arguments.cluster_domain.clone(),
-        resolv_conf: arguments.resolv_conf.clone(),
+        resolv_conf: resolv_conf(arguments),
         node_labels: arguments.node_labels.iter().cloned().collect::<BTreeMap<_, _>>(),
         cgroup_root: arguments.cgroup_root.clone(),
         max_pods: arguments.max_pods,
@@ -298,6 +324,11 @@ fn kubelet_config(arguments: &AgentArguments, kubeconfig: &std::path::Path) -> a
         },
         ..defaults
     })
+}
+
+fn resolv_conf(arguments: &AgentArguments) -> PathBuf {
+    let usual = || node_kubelet::containers::dns::host_resolv_conf(std::path::Path::new("/"));
+    arguments.resolv_conf.clone().unwrap_or_else(usual)
 }
 
 /// The address from which this machine reaches the API server; if that is here, the one that reaches others.

@@ -30,6 +30,10 @@ fn every_finding_is_a_line_with_a_grade() {
             "{grade} {text}"
         );
     }
+    for program in ["containerd", "runc", "nft", "ip", "iptables", "conntrack"] {
+        let told = |text: &String| text.starts_with(&format!("{program} is "));
+        assert!(lines.iter().any(|(_, text)| told(text)), "{program}");
+    }
     let lacking = lines.iter().filter(|(grade, _)| grade == "lacking").count();
     assert_eq!(output.status.success(), lacking == 0);
     let complaint = String::from_utf8_lossy(&output.stderr).into_owned();

@@ -6,11 +6,12 @@
 
 use crate::object::{Labels, Node, Taint};
 use crate::owner_selectors::OwnerSelectors;
-use crate::pod::{HostPort, PodInfo};
+use crate::pod::PodInfo;
 use crate::resources::{Resources, value};
 use crate::selector_counts::{CounterKey, Namespaces, SelectorCounts};
 use crate::volumes::Volumes;
 use machinery_meta::ObjectKey;
+use machinery_semantics::host_ports::HostPort;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 

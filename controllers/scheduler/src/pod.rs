@@ -4,26 +4,9 @@ use crate::object::{NodeAffinity, Pod, PodSpec, Toleration, Volume};
 use crate::resources::{Resources, is_sidecar, pod_requests, pod_requests_non_zero};
 use crate::selector_counts::{Term, TermKind, terms_of};
 use machinery_meta::ObjectKey;
+use machinery_semantics::host_ports::HostPort;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-
-/// A port the pod wants on its node.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct HostPort {
-    /// Empty means every address.
-    pub ip: Box<str>,
-    pub protocol: Box<str>,
-    pub port: u16,
-}
-
-impl HostPort {
-    /// The same port of the same protocol on an address that both claim.
-    pub fn conflicts_with(&self, other: &Self) -> bool {
-        self.port == other.port
-            && self.protocol == other.protocol
-            && (self.ip == other.ip || self.ip.is_empty() || other.ip.is_empty())
-    }
-}
 
 /// Everything that decides where a pod may go as far as single nodes are concerned. Pods of one deployment are
 /// equal in it, and pods with equal shapes share one evaluation of the nodes.
@@ -139,20 +122,7 @@ fn host_ports(pod: &Pod) -> Vec<HostPort> {
     sidecars
         .chain(&pod.spec.containers)
         .flat_map(|container| &container.ports)
-        .filter(|port| port.host_port > 0)
-        .map(|port| HostPort {
-            ip: if &*port.host_ip == "0.0.0.0" {
-                Box::default()
-            } else {
-                port.host_ip.clone()
-            },
-            protocol: if port.protocol.is_empty() {
-                "TCP".into()
-            } else {
-                port.protocol.clone()
-            },
-            port: port.host_port,
-        })
+        .filter_map(|port| HostPort::new(&port.host_ip, &port.protocol, port.host_port))
         .collect()
 }
 

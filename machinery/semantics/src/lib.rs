@@ -7,6 +7,7 @@
 
 pub mod conditions;
 pub mod endpoints;
+pub mod host_ports;
 pub mod node_affinity;
 pub mod pod_status;
 pub mod resources;

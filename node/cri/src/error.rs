@@ -70,6 +70,17 @@ impl CriError {
         matches!(self.code(), Some(Code::DeadlineExceeded | Code::Cancelled))
     }
 
+    /// Whether the runtime itself says that it failed. Otherwise it may still be doing what it was asked.
+    pub fn is_final(&self) -> bool {
+        match self {
+            Self::Call { status, .. } => {
+                let answered = std::error::Error::source(status.as_ref()).is_none();
+                answered && !self.is_timeout() && status.code() != Code::Unavailable
+            }
+            _ => false,
+        }
+    }
+
     /// The runtime's own words, or ours.
     pub fn message(&self) -> String {
         match self {

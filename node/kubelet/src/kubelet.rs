@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 
+use k8s_openapi::api::core::v1::Node;
 use kube::Client;
 use machinery_runtime::Runtime;
 use node_cri::{CriClient, CriError, v1};
-use node_sys::cgroup::CgroupResources;
+use node_sys::cgroup::Cgroups;
 use node_sys::mount::LinuxMounter;
 use node_volume::NodeResources;
 
@@ -14,11 +15,11 @@ use crate::api::objects::Objects;
 use crate::api::services::Services;
 use crate::config::KubeletConfig;
 use crate::containers::control::ContainerControl;
-use crate::containers::dns::{NodeDns, parse_resolv_conf};
-use crate::containers::resources;
+use crate::containers::dns::NodeDns;
+use crate::containers::tiers;
 use crate::images::ImageManager;
 use crate::managers::{ManagerContext, rows};
-use crate::node::facts::NodeFacts;
+use crate::node::facts::{self, Health, NodeFacts};
 use crate::node::registration::register;
 use crate::pods::admission::Abilities;
 use crate::pods::resize::room::Room;
@@ -65,13 +66,15 @@ impl Kubelet {
         let mut facts = NodeFacts::observe(&config);
         let registered = async { Ok(register(&runtime, &client, &config, &facts).await) };
         let (node, ()) = futures::try_join!(registered, container_runtime)?;
+        let node = Arc::new(node);
         let listeners = Listeners::bind(&config).await.map_err(KubeletError::Server)?;
         let cri = CriClient::new(&config.container_runtime_endpoint);
         ask_runtime(&cri, &mut facts)
             .await
             .map_err(KubeletError::Runtime)?;
-        let workers = worker_context(&runtime, &config, &client, cri, &facts);
-        make_tiers(&workers.control, &facts).map_err(KubeletError::Cgroups)?;
+        let cgroups = node_sys::cgroup::detect();
+        tiers::make(cgroups.as_ref(), &config.cgroup_root, &facts.machine).map_err(KubeletError::Cgroups)?;
+        let workers = worker_context(&runtime, &config, &client, (cri, cgroups), (&facts, &node));
         let pods = Pods::new(workers.clone());
         wake_on_change(&workers, &pods);
         let context = ManagerContext {
@@ -79,7 +82,7 @@ impl Kubelet {
             client,
             config,
             facts,
-            node: Arc::new(node),
+            node,
             pods,
             workers,
             listeners,
@@ -118,26 +121,6 @@ fn wake_on_change(workers: &WorkerContext, pods: &Arc<Pods>) {
     }));
 }
 
-/// The groups of the three classes: what asks for nothing gets processor time only when nobody else wants it.
-fn make_tiers(control: &ContainerControl, facts: &NodeFacts) -> Result<(), node_sys::cgroup::CgroupError> {
-    const SHARES_PER_CPU: u64 = 1024;
-    const SHARES_MIN: u64 = 2;
-    let root = resources::kubepods(&control.config.cgroup_root);
-    let shares = |shares| CgroupResources {
-        cpu_shares: Some(shares),
-        ..CgroupResources::default()
-    };
-    control
-        .cgroups
-        .apply(&root, &shares(facts.machine.cpus * SHARES_PER_CPU))?;
-    control
-        .cgroups
-        .apply(&format!("{root}/burstable"), &CgroupResources::default())?;
-    control
-        .cgroups
-        .apply(&format!("{root}/besteffort"), &shares(SHARES_MIN))
-}
-
 /// Who the container runtime is, and what it can.
 async fn ask_runtime(cri: &CriClient, facts: &mut NodeFacts) -> Result<(), CriError> {
     let found = cri.version(v1::VersionRequest { version: "v1".into() }).await?;
@@ -154,12 +137,11 @@ fn worker_context(
     runtime: &Runtime,
     config: &Arc<KubeletConfig>,
     client: &Client,
-    cri: CriClient,
-    facts: &NodeFacts,
+    (cri, cgroups): (CriClient, Arc<dyn Cgroups>),
+    (facts, node): (&NodeFacts, &Arc<Node>),
 ) -> Arc<WorkerContext> {
     let events = EventRecorder::start(runtime, client.clone(), &config.node_name);
     let signed = |value: u64| i64::try_from(value).unwrap_or(i64::MAX);
-    let resolv_conf = std::fs::read_to_string(&config.resolv_conf).unwrap_or_default();
     let control = ContainerControl {
         runtime: runtime.clone(),
         config: config.clone(),
@@ -169,15 +151,18 @@ fn worker_context(
             app_armor: facts.machine.app_armor,
             supplemental_groups_policy: facts.supplemental_groups_policy,
         },
-        images: ImageManager::new(runtime.clone(), cri.clone(), events.clone()),
+        images: ImageManager::new(runtime.clone(), cri.clone(), events.clone(), &config.data_dir),
         cri,
+        runtime_name: facts.runtime_name().to_owned(),
         events: events.clone(),
         services: Services::start(runtime, client.clone()),
-        cgroups: node_sys::cgroup::detect(),
+        memory: tiers::memory_facts(cgroups.as_ref(), &config.cgroup_root, &facts.machine),
+        cgroups,
         dns: NodeDns {
             cluster_dns: config.cluster_dns.clone(),
             cluster_domain: config.cluster_domain.clone(),
-            host: parse_resolv_conf(&resolv_conf),
+            // Read anew for each pod: the machine may have got other name servers since.
+            host: v1::DnsConfig::default(),
         },
         node: NodeResources {
             cpu_millis: signed(facts.machine.cpus * 1000),
@@ -185,15 +170,19 @@ fn worker_context(
             ephemeral_storage_bytes: signed(facts.storage_bytes),
         },
     };
-    Arc::new(WorkerContext {
+    let own = facts::node(config, facts, &Health::unknown(), runtime.now());
+    let context = WorkerContext {
         runtime: runtime.clone(),
         client: client.clone(),
         control,
         objects: Arc::new(Objects::new(runtime.clone(), client.clone())),
         mounter: Arc::new(LinuxMounter),
         events,
-        room: Room::new(facts.allocatable_share()),
+        room: Room::default(),
+        node: parking_lot::Mutex::new(Arc::new(own)),
         owners: parking_lot::Mutex::default(),
         exited: parking_lot::Mutex::default(),
-    })
+    };
+    context.update_node((**node).clone());
+    Arc::new(context)
 }

@@ -12,7 +12,7 @@ use crate::node::facts::NodeFacts;
 use crate::node::status::StatusKeeper;
 use crate::pods::source::Pods;
 use crate::pods::worker::WorkerContext;
-use crate::{logs, node, server};
+use crate::{containers, logs, node, server};
 
 /// What a manager may use.
 #[derive(Clone)]
@@ -53,7 +53,7 @@ pub struct ManagerRow {
 }
 
 /// All of them, in start order.
-pub fn rows() -> [ManagerRow; 9] {
+pub fn rows() -> [ManagerRow; 10] {
     [
         ManagerRow {
             name: "node status",
@@ -84,6 +84,10 @@ pub fn rows() -> [ManagerRow; 9] {
         ManagerRow {
             name: "relist",
             run: |context| Box::pin(context.pods.relist()),
+        },
+        ManagerRow {
+            name: "class weights",
+            run: |context| Box::pin(containers::tiers::keep_weights(context)),
         },
         ManagerRow {
             name: "log rotation",

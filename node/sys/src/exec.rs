@@ -3,12 +3,10 @@
 //! [`Exec::run`] waits for a short-lived tool and returns what it printed; [`Daemon`] starts a
 //! program that must outlive us, in a session of its own.
 
-use std::collections::VecDeque;
 use std::ffi::OsString;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
-use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 use tokio::io::AsyncWriteExt;
@@ -183,43 +181,6 @@ fn exit_code(status: std::process::ExitStatus) -> i32 {
     status
         .code()
         .unwrap_or_else(|| 128 + status.signal().unwrap_or(0))
-}
-
-/// Answers from a script and remembers what it was asked.
-#[derive(Debug, Default, Clone)]
-pub struct FakeExec {
-    state: Arc<Mutex<FakeExecState>>,
-}
-
-#[derive(Debug, Default)]
-struct FakeExecState {
-    answers: VecDeque<CommandOutput>,
-    calls: Vec<CommandSpec>,
-}
-
-impl FakeExec {
-    /// Queues the next answer; without one a call succeeds with no output.
-    pub fn answer(&self, output: CommandOutput) {
-        self.state
-            .lock()
-            .expect("no panic while held")
-            .answers
-            .push_back(output);
-    }
-
-    /// Everything asked so far.
-    pub fn calls(&self) -> Vec<CommandSpec> {
-        self.state.lock().expect("no panic while held").calls.clone()
-    }
-}
-
-#[async_trait]
-impl Exec for FakeExec {
-    async fn run(&self, spec: CommandSpec) -> Result<CommandOutput, ExecError> {
-        let mut state = self.state.lock().expect("no panic while held");
-        state.calls.push(spec);
-        Ok(state.answers.pop_front().unwrap_or_default())
-    }
 }
 
 /// A program that outlives us.

@@ -1,6 +1,7 @@
-//! Kernel facilities behind narrow traits, each with a Linux implementation and a fake.
+//! Kernel facilities behind narrow traits.
 //!
-//! Everything a node component asks of the kernel goes through here: starting programs ([`exec`]),
+//! Everything a node component asks of the kernel goes through here: starting programs ([`exec`]), work that may
+//! block ([`blocking`]),
 //! knowing a process again after a restart ([`process`]) and keeping it running ([`supervise`]), mounts ([`mount`]), the mount namespace of the containers ([`mount_namespace`]), pod cgroups of both
 //! versions ([`cgroup`]), entering a namespace ([`namespace`]), elements of nftables ([`nftables`]), ownership
 //! and atomic files ([`fs`]),
@@ -8,6 +9,7 @@
 //!
 //! On the node, only here may a block say `unsafe`. Nothing here knows what a pod is.
 
+pub mod blocking;
 pub mod cgroup;
 pub mod exec;
 pub mod fs;
@@ -20,4 +22,4 @@ pub mod nftables;
 pub mod process;
 pub mod supervise;
 
-pub use exec::{CommandOutput, CommandSpec, Exec, ExecError, FakeExec, SystemExec};
+pub use exec::{CommandOutput, CommandSpec, Exec, ExecError, SystemExec};

@@ -23,8 +23,8 @@ pub struct Machine {
     pub architecture: &'static str,
     /// The host name.
     pub hostname: String,
-    /// The kernel's limit on process ids.
-    pub pid_max: u64,
+    /// Processes and threads that the kernel allows at once.
+    pub tasks_max: u64,
     /// When the kernel started, in seconds of Unix time.
     pub booted_at_seconds: i64,
     /// The kernel confines processes by AppArmor profiles.
@@ -52,7 +52,11 @@ impl Machine {
             os_image: os_image(&std::fs::read_to_string("/etc/os-release").unwrap_or_default()),
             architecture: go_architecture(std::env::consts::ARCH),
             hostname: first_line("/proc/sys/kernel/hostname"),
-            pid_max: first_line("/proc/sys/kernel/pid_max").parse().unwrap_or(32768),
+            tasks_max: ["pid_max", "threads-max"]
+                .iter()
+                .filter_map(|name| first_line(&format!("/proc/sys/kernel/{name}")).parse().ok())
+                .min()
+                .unwrap_or(32768),
             booted_at_seconds: boot_time(&std::fs::read_to_string("/proc/stat").unwrap_or_default()),
             app_armor: std::path::Path::new("/sys/kernel/security/apparmor").is_dir()
                 && first_line("/sys/module/apparmor/parameters/enabled").starts_with('Y'),

@@ -17,12 +17,36 @@ pub struct MountError {
     pub source: std::io::Error,
 }
 
+/// What a memory file system is to be from its first moment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct TmpfsOptions {
+    /// How much fits; none leaves the kernel's default, half of the machine's memory.
+    pub size_bytes: Option<u64>,
+    /// The mode of its root.
+    pub mode: u32,
+    /// The group of its root, when not ours.
+    pub group: Option<u32>,
+}
+
+impl TmpfsOptions {
+    fn to_text(self) -> String {
+        let mut text = format!("mode={:o}", self.mode);
+        if let Some(size) = self.size_bytes {
+            text.push_str(&format!(",size={size}"));
+        }
+        if let Some(group) = self.group {
+            text.push_str(&format!(",gid={group}"));
+        }
+        text
+    }
+}
+
 /// The mounts a node component makes.
 pub trait Mounter: Send + Sync + std::fmt::Debug {
     /// Makes `source` visible at `target`, which must exist.
     fn bind(&self, source: &Path, target: &Path) -> Result<(), MountError>;
-    /// Mounts a memory file system; `size_bytes` of `None` leaves the kernel's default.
-    fn tmpfs(&self, target: &Path, size_bytes: Option<u64>) -> Result<(), MountError>;
+    /// Mounts a memory file system, never swapped out where the kernel can promise that.
+    fn tmpfs(&self, target: &Path, options: &TmpfsOptions) -> Result<(), MountError>;
     /// Unmounts; a path that is not a mount point is fine.
     fn unmount(&self, target: &Path) -> Result<(), MountError>;
     /// The mount points at or below a path, deepest first.
@@ -56,15 +80,17 @@ impl Mounter for LinuxMounter {
         )
     }
 
-    fn tmpfs(&self, target: &Path, size_bytes: Option<u64>) -> Result<(), MountError> {
-        let options = size_bytes.map(|size| format!("size={size}"));
-        let result = mount(
-            Some("tmpfs"),
-            target,
-            Some("tmpfs"),
-            MsFlags::empty(),
-            options.as_deref(),
-        );
+    fn tmpfs(&self, target: &Path, options: &TmpfsOptions) -> Result<(), MountError> {
+        let with = |text: &str| {
+            let tmpfs = Some("tmpfs");
+            mount(tmpfs, target, tmpfs, MsFlags::empty(), Some(text))
+        };
+        let text = options.to_text();
+        let result = match with(&format!("{text},noswap")) {
+            // Kernels before 6.4 do not know the word.
+            Err(nix::Error::EINVAL) => with(&text),
+            result => result,
+        };
         outcome("mounting tmpfs on", target, result)
     }
 
@@ -124,6 +150,21 @@ fn unescape_octal(field: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn tmpfs_options_are_written_as_the_kernel_reads_them() {
+        let options = TmpfsOptions {
+            size_bytes: Some(4096),
+            mode: 0o2777,
+            group: Some(7),
+        };
+        assert_eq!(options.to_text(), "mode=2777,size=4096,gid=7");
+        let plain = TmpfsOptions {
+            mode: 0o1777,
+            ..TmpfsOptions::default()
+        };
+        assert_eq!(plain.to_text(), "mode=1777");
+    }
 
     #[test]
     fn mount_points_come_deepest_first_and_unescaped() {

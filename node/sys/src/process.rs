@@ -134,6 +134,19 @@ fn peer(path: &Path) -> nix::Result<UnixCredentials> {
     getsockopt(&socket, sockopt::PeerCredentials)
 }
 
+/// The score of what a node cannot do without; upstream's for its kubelet and for containerd.
+const OOM_SCORE_ADJ: &str = "-999";
+
+/// Has the kernel spare a process when memory runs out, and what it starts from now on; says whether it does. It takes
+/// a right (`CAP_SYS_RESOURCE`) that root in a container may not have.
+pub fn spare_from_oom(pid: u32) -> bool {
+    let written = std::fs::write(format!("/proc/{pid}/oom_score_adj"), OOM_SCORE_ADJ);
+    if let Err(error) = &written {
+        tracing::info!(pid, %error, "the kernel does not spare this process when memory runs out");
+    }
+    written.is_ok()
+}
+
 /// A pid file that a process writes of itself between fork and exec: there is no moment at which the program runs
 /// and its starter, should it die, has left no record of it.
 #[derive(Debug)]
@@ -193,6 +206,7 @@ fn parse_stat(stat: &str) -> Option<(char, u64)> {
 }
 
 #[cfg(test)]
+#[expect(clippy::disallowed_methods, reason = "a process of no use")]
 mod tests {
     use super::*;
 
@@ -226,6 +240,18 @@ mod tests {
         assert_eq!(ProcessIdentity::recorded(&file), Some(me));
         std::fs::write(&file, " ".repeat(1 << 20)).unwrap();
         assert_eq!(ProcessIdentity::recorded(&file), None);
+    }
+
+    #[test]
+    fn process_is_spared_where_the_kernel_allows_it() {
+        let mut child = std::process::Command::new("sleep").arg("1000").spawn().unwrap();
+        let score = || std::fs::read_to_string(format!("/proc/{}/oom_score_adj", child.id())).unwrap();
+        let before = score();
+        let spared = spare_from_oom(child.id());
+        let expected = if spared { "-999\n" } else { before.as_str() };
+        assert_eq!(score(), expected);
+        child.kill().unwrap();
+        child.wait().unwrap();
     }
 
     #[test]

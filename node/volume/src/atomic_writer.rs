@@ -66,6 +66,8 @@ pub fn write(target: &Path, payload: &Payload, stamp: &str, group: Option<u32>) 
     }
     let name = format!("..{stamp}");
     let folder = target.join(&name);
+    // Also what earlier tries have left: on a full disk each would leave a folder more.
+    remove_others(target, current.as_deref())?;
     write_content(&folder, payload)?;
     if let Some(group) = group {
         node_sys::fs::give_to_group(&folder, group, true)
@@ -81,6 +83,20 @@ pub fn write(target: &Path, payload: &Payload, stamp: &str, group: Option<u32>) 
         std::fs::remove_dir_all(&current).map_err(VolumeError::io("removing", &current))?;
     }
     Ok(true)
+}
+
+/// Removes content folders that are not the current one.
+fn remove_others(target: &Path, current: Option<&Path>) -> Result<(), VolumeError> {
+    let entries = std::fs::read_dir(target).map_err(VolumeError::io("listing", target))?;
+    let folders = entries
+        .filter_map(Result::ok)
+        .filter(|entry| entry.file_name().to_string_lossy().starts_with(".."))
+        .filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()))
+        .map(|entry| entry.path());
+    for path in folders.filter(|path| Some(path.as_path()) != current) {
+        std::fs::remove_dir_all(&path).map_err(VolumeError::io("removing", &path))?;
+    }
+    Ok(())
 }
 
 /// Whether a content folder holds exactly these files.
@@ -188,6 +204,26 @@ mod tests {
             0o640
         );
         std::fs::remove_dir_all(target).unwrap();
+    }
+
+    #[test]
+    fn atomic_writer_leaves_nothing_of_a_try_that_failed() {
+        let target = tempfile::tempdir().unwrap();
+        let folders = || {
+            let entries = std::fs::read_dir(target.path()).unwrap().flatten();
+            entries
+                .filter(|entry| entry.file_type().unwrap().is_dir())
+                .count()
+        };
+        write(target.path(), &payload(&[("a", "1")]), "one", None).unwrap();
+        // A name longer than any file system takes: the folder is there, and the file is not.
+        let long = "x".repeat(300);
+        for stamp in ["two", "three", "four"] {
+            write(target.path(), &payload(&[("a", "2"), (&long, "3")]), stamp, None).unwrap_err();
+            assert!(folders() <= 2, "{stamp}: what is shown, and one try");
+        }
+        write(target.path(), &payload(&[("a", "2")]), "five", None).unwrap();
+        assert_eq!(folders(), 1);
     }
 
     #[test]

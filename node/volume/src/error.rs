@@ -19,6 +19,9 @@ pub enum VolumeError {
     /// A mount failed.
     #[error(transparent)]
     Mount(#[from] node_sys::mount::MountError),
+    /// The machine's files did not answer in time.
+    #[error(transparent)]
+    Blocking(#[from] node_sys::blocking::BlockingError),
     /// An object that must exist does not.
     #[error("{kind} \"{name}\" not found")]
     ObjectNotFound {

@@ -3,11 +3,14 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use k8s_openapi::api::core::v1::{Pod, Volume};
+use k8s_openapi::api::core::v1::{EmptyDirVolumeSource, HostPathVolumeSource, Pod, Volume};
 use machinery_meta::Quantity;
 use machinery_runtime::Runtime;
-use node_sys::mount::Mounter;
+use node_sys::blocking::BlockingLane;
+use node_sys::mount::{Mounter, TmpfsOptions};
+use parking_lot::Mutex;
 
+use crate::atomic_writer::Payload;
 use crate::payload::{self, ObjectSource, PayloadContext};
 use crate::{VolumeError, atomic_writer, empty_dir, host_path, sub_path};
 
@@ -37,10 +40,12 @@ impl NodeResources {
 #[derive(Clone)]
 pub struct VolumeSet {
     runtime: Runtime,
+    lane: BlockingLane,
     pod_folder: PathBuf,
     mounter: Arc<dyn Mounter>,
     objects: Arc<dyn ObjectSource>,
     node: NodeResources,
+    memory_bytes_max: u64,
 }
 
 impl std::fmt::Debug for VolumeSet {
@@ -52,20 +57,25 @@ impl std::fmt::Debug for VolumeSet {
 }
 
 impl VolumeSet {
-    /// The volumes below a pod's folder.
+    /// The volumes below a pod's folder, whose files are touched in the pod's lane. Those in memory hold no more than
+    /// the pod may use.
     pub fn new(
         runtime: Runtime,
+        lane: BlockingLane,
         pod_folder: PathBuf,
         mounter: Arc<dyn Mounter>,
         objects: Arc<dyn ObjectSource>,
         node: NodeResources,
+        memory_bytes_max: u64,
     ) -> Self {
         Self {
             runtime,
+            lane,
             pod_folder,
             mounter,
             objects,
             node,
+            memory_bytes_max,
         }
     }
 
@@ -82,27 +92,40 @@ impl VolumeSet {
 
     /// Makes every volume's content appear, or brings it up to date. Errors carry the volume's name.
     pub async fn set_up(&self, pod: &Pod) -> Result<(), (String, VolumeError)> {
-        let volumes = pod
-            .spec
-            .as_ref()
-            .and_then(|spec| spec.volumes.as_deref())
-            .unwrap_or_default();
-        for volume in volumes {
-            self.set_up_one(pod, volume)
-                .await
-                .map_err(|error| (volume.name.clone(), error))?;
+        let volumes = pod.spec.as_ref().and_then(|spec| spec.volumes.as_deref());
+        let mut all = Vec::new();
+        for volume in volumes.unwrap_or_default() {
+            let content = self.content(pod, volume).await;
+            all.push((
+                volume.clone(),
+                content.map_err(|error| (volume.name.clone(), error))?,
+            ));
         }
-        Ok(())
+        if all.is_empty() {
+            return Ok(());
+        }
+        let (set, group) = (self.clone(), fs_group(pod));
+        let current = Arc::new(Mutex::new(String::new()));
+        let begun = current.clone();
+        let work = move || {
+            all.into_iter().try_for_each(|(volume, content)| {
+                begun.lock().clone_from(&volume.name);
+                let path = set.host_path(&volume);
+                set.show(&path, content, group)
+                    .map_err(|error| (volume.name, error))
+            })
+        };
+        let outcome = self.lane.run("setting up volumes", work).await;
+        outcome.unwrap_or_else(|error| Err((current.lock().clone(), error.into())))
     }
 
-    async fn set_up_one(&self, pod: &Pod, volume: &Volume) -> Result<(), VolumeError> {
-        let group = fs_group(pod);
-        let path = self.host_path(volume);
+    /// What a volume is to hold, as far as it is known outside of this machine's disk.
+    async fn content(&self, pod: &Pod, volume: &Volume) -> Result<Content, VolumeError> {
         if let Some(source) = &volume.empty_dir {
-            return empty_dir::set_up(&path, source, self.mounter.as_ref(), group);
+            return Ok(Content::Empty(source.clone()));
         }
         if let Some(source) = &volume.host_path {
-            return host_path::set_up(source).map(drop);
+            return Ok(Content::Host(source.clone()));
         }
         let context = PayloadContext {
             pod,
@@ -115,22 +138,47 @@ impl VolumeSet {
                 volume.name
             )));
         };
-        std::fs::create_dir_all(&path).map_err(VolumeError::io("making", &path))?;
-        // What only the API server knows stays out of the disk.
-        if volume.config_map.is_none() && !self.mounter.is_mount_point(&path)? {
-            self.mounter.tmpfs(&path, None)?;
-        }
-        if let Some(group) = group {
-            std::os::unix::fs::chown(&path, None, Some(group))
-                .map_err(VolumeError::io("giving to its group", &path))?;
-        }
-        node_sys::fs::set_mode(&path, if group.is_some() { 0o2777 } else { 0o1777 })
-            .map_err(VolumeError::io("setting the mode of", &path))?;
-        let stamp = self.runtime.now().strftime("%Y_%m_%d_%H_%M_%S.%N").to_string();
-        atomic_writer::write(&path, &payload, &stamp, group).map(drop)
+        Ok(Content::Files {
+            payload,
+            // What only the API server knows stays out of the disk.
+            in_memory: volume.config_map.is_none(),
+            stamp: self.runtime.now().strftime("%Y_%m_%d_%H_%M_%S.%N").to_string(),
+        })
     }
 
-    /// Shows a part of a volume to one mount of one container, and returns where.
+    /// Blocks.
+    fn show(&self, path: &Path, content: Content, group: Option<u32>) -> Result<(), VolumeError> {
+        let (payload, in_memory, stamp) = match content {
+            Content::Empty(source) => {
+                let mounter = self.mounter.as_ref();
+                return empty_dir::set_up(path, &source, mounter, group, self.memory_bytes_max);
+            }
+            Content::Host(source) => return host_path::set_up(&source).map(drop),
+            Content::Files {
+                payload,
+                in_memory,
+                stamp,
+            } => (payload, in_memory, stamp),
+        };
+        std::fs::create_dir_all(path).map_err(VolumeError::io("making", path))?;
+        let mode = if group.is_some() { 0o2777 } else { 0o1777 };
+        if in_memory && !self.mounter.is_mount_point(path)? {
+            let options = TmpfsOptions {
+                size_bytes: Some(self.memory_bytes_max),
+                mode,
+                group,
+            };
+            self.mounter.tmpfs(path, &options)?;
+        }
+        if let Some(group) = group {
+            std::os::unix::fs::chown(path, None, Some(group))
+                .map_err(VolumeError::io("giving to its group", path))?;
+        }
+        node_sys::fs::set_mode(path, mode).map_err(VolumeError::io("setting the mode of", path))?;
+        atomic_writer::write(path, &payload, &stamp, group).map(drop)
+    }
+
+    /// Shows a part of a volume to one mount of one container, and returns where. Blocks.
     pub fn sub_path(
         &self,
         volume: &Volume,
@@ -145,7 +193,14 @@ impl VolumeSet {
     }
 
     /// Unmounts and removes everything below the pod's folder, the folder included.
-    pub fn tear_down(&self) -> Result<(), VolumeError> {
+    pub async fn tear_down(&self) -> Result<(), VolumeError> {
+        let set = self.clone();
+        let work = move || set.take_down();
+        self.lane.run("taking down volumes", work).await?
+    }
+
+    /// Blocks.
+    fn take_down(&self) -> Result<(), VolumeError> {
         for point in self.mounter.below(&self.pod_folder)? {
             self.mounter.unmount(&point)?;
         }
@@ -168,6 +223,17 @@ impl VolumeSet {
     }
 }
 
+/// What a volume is to hold.
+enum Content {
+    Empty(EmptyDirVolumeSource),
+    Host(HostPathVolumeSource),
+    Files {
+        payload: Payload,
+        in_memory: bool,
+        stamp: String,
+    },
+}
+
 /// Upstream's folder name of a volume type.
 fn plugin_folder(volume: &Volume) -> &'static str {
     if volume.empty_dir.is_some() {
@@ -186,4 +252,90 @@ fn plugin_folder(volume: &Volume) -> &'static str {
 fn fs_group(pod: &Pod) -> Option<u32> {
     let context = pod.spec.as_ref()?.security_context.as_ref()?;
     u32::try_from(context.fs_group?).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use async_trait::async_trait;
+    use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+    use node_sys::mount::MountError;
+    use std::sync::mpsc::{Receiver, Sender, channel};
+    use std::time::Duration;
+
+    /// A kernel that answers no mount until it is released.
+    #[derive(Debug)]
+    struct DeadMounter {
+        released: Mutex<Receiver<()>>,
+    }
+
+    impl Mounter for DeadMounter {
+        fn bind(&self, _: &Path, _: &Path) -> Result<(), MountError> {
+            Ok(())
+        }
+
+        fn tmpfs(&self, _: &Path, _: &TmpfsOptions) -> Result<(), MountError> {
+            let _ = self.released.lock().recv();
+            Ok(())
+        }
+
+        fn unmount(&self, _: &Path) -> Result<(), MountError> {
+            Ok(())
+        }
+
+        fn below(&self, _: &Path) -> Result<Vec<PathBuf>, MountError> {
+            Ok(Vec::new())
+        }
+    }
+
+    struct NoObjects;
+
+    #[async_trait]
+    impl ObjectSource for NoObjects {
+        async fn config_map(&self, _: &str, _: &str) -> Result<Option<ConfigMap>, VolumeError> {
+            Ok(None)
+        }
+
+        async fn secret(&self, _: &str, _: &str) -> Result<Option<Secret>, VolumeError> {
+            Ok(None)
+        }
+
+        async fn token(&self, _: &crate::TokenRequest) -> Result<String, VolumeError> {
+            Err(VolumeError::Source("none".into()))
+        }
+    }
+
+    fn set(folder: &Path, deadline: Duration) -> (VolumeSet, Sender<()>) {
+        let (release, released) = channel();
+        let runtime = Runtime::real();
+        let lane = BlockingLane::with_deadline(runtime.clone(), deadline);
+        let mounter = Arc::new(DeadMounter {
+            released: Mutex::new(released),
+        });
+        let node = NodeResources::default();
+        let folder = folder.join("pod");
+        let set = VolumeSet::new(runtime, lane, folder, mounter, Arc::new(NoObjects), node, 1 << 20);
+        (set, release)
+    }
+
+    fn pod() -> Pod {
+        let volume = serde_json::json!({"name": "memory", "emptyDir": {"medium": "Memory"}});
+        serde_json::from_value(serde_json::json!({"spec": {"containers": [], "volumes": [volume]}})).unwrap()
+    }
+
+    #[tokio::test]
+    async fn volume_on_a_dead_file_system_stops_no_thread_of_the_executor() {
+        let folder = tempfile::tempdir().unwrap();
+        let (set, release) = set(folder.path(), Duration::from_millis(20));
+        let (volume, error) = set.set_up(&pod()).await.unwrap_err();
+        assert_eq!(volume, "memory");
+        assert!(matches!(error, VolumeError::Blocking(_)), "{error}");
+        assert!(
+            set.tear_down().await.is_err(),
+            "while it hangs nothing is removed"
+        );
+        release.send(()).unwrap();
+        while set.tear_down().await.is_err() {}
+        assert!(!set.pod_folder().try_exists().unwrap());
+    }
 }

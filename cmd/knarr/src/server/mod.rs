@@ -32,6 +32,7 @@ pub(crate) fn run(arguments: ServerArguments) -> anyhow::Result<()> {
     if !arguments.disable_agent && !node_sys::machine::is_root() {
         bail!("the node agent needs root; --disable-agent runs the control plane alone");
     }
+    node_sys::process::spare_from_oom(std::process::id());
     let threads = std::thread::available_parallelism()
         .map_or(2, usize::from)
         .min(MAX_WORKER_THREADS);

@@ -3,6 +3,7 @@
 use crate::support::cluster::Cluster;
 use crate::support::image::TOOLS;
 use crate::support::kubectl::Kubectl;
+use crate::support::network::inside;
 use crate::support::processes;
 
 const STATUS: &str = "{.status.containerStatuses[0]";
@@ -268,4 +269,55 @@ pub(crate) fn a_container_that_ignores_the_signal_is_killed(cluster: &Cluster) {
         "trap \"echo signal >> /diary/page\" TERM; touch /diary/began; while true; do sleep 0.1; done";
     story.feed(&["apply"], &diary(&folder, 2, script, ""));
     assert_eq!(deleted(&story, &folder), "signal\n", "it was asked first, once");
+}
+
+/// A pod of one container, described in one line of YAML, which would wait for an hour.
+fn patient(name: &str, grace: u32, container: &str) -> String {
+    format!(
+        "{{apiVersion: v1, kind: Pod, metadata: {{name: {name}}}, spec: {{terminationGracePeriodSeconds: {grace}, containers: [{{name: main, imagePullPolicy: IfNotPresent, {container}}}]}}}}"
+    )
+}
+
+const STUBBORN: &str = "command: [sh, -c, 'trap : TERM; while true; do sleep 0.1; done']";
+
+pub(crate) fn a_deletion_ends_what_a_pod_waits_for(cluster: &Cluster) {
+    let story = cluster.namespace("impatient");
+    // It takes connections, in the kernel, and never answers.
+    let silent = inside(&cluster.host, || {
+        std::net::TcpListener::bind("127.0.0.1:0").expect("a free port")
+    });
+    let silent = silent.join().expect("binding does not panic");
+    let registry = silent.local_addr().expect("it has an address");
+    let hook = "lifecycle: {postStart: {exec: {command: [sleep, '3600']}}}";
+    let probe = "livenessProbe: {exec: {command: ['false']}, periodSeconds: 1, failureThreshold: 1, terminationGracePeriodSeconds: 3600}";
+    let stop = "lifecycle: {preStop: {sleep: {seconds: 3600}}}";
+    let pods = [
+        patient("pulls", 1, &format!("image: '{registry}/app:v1'")),
+        patient(
+            "starts",
+            1,
+            &format!("image: {TOOLS}, command: [sleep, '10000'], {hook}"),
+        ),
+        patient("restarts", 1, &format!("image: {TOOLS}, {STUBBORN}, {probe}")),
+        patient("stops", 3600, &format!("image: {TOOLS}, {STUBBORN}, {stop}")),
+    ];
+    story.feed(&["apply"], &pods.join("\n---\n"));
+    let says = |pod: &str, words: &str| {
+        story.until(&format!("{pod} to say {words}"), || {
+            story
+                .kubectl(&["events", "--for", &format!("pod/{pod}")])
+                .contains(words)
+        });
+    };
+    says("pulls", "Pulling image");
+    says("starts", "Started");
+    says("restarts", "failed liveness probe, will be restarted");
+    says("stops", "Started");
+    story.kubectl(&["delete", "pod", "stops", "--wait=false"]);
+    says("stops", "Stopping container main");
+    story.kubectl(&["delete", "pod", "stops", "--grace-period=1", "--timeout=60s"]);
+    for pod in ["pulls", "starts", "restarts"] {
+        story.kubectl(&["delete", "pod", pod, "--timeout=60s"]);
+    }
+    drop(silent);
 }

@@ -66,6 +66,18 @@ const STORIES: &[Story] = &[
         probes::a_startup_probe_holds_the_others_back,
     ),
     (
+        "a_deletion_ends_what_a_pod_waits_for",
+        lifecycle::a_deletion_ends_what_a_pod_waits_for,
+    ),
+    (
+        "a_dead_file_system_stops_no_other_pod",
+        volumes::a_dead_file_system_stops_no_other_pod,
+    ),
+    (
+        "a_pod_that_the_node_has_no_place_for_is_refused",
+        settings::a_pod_that_the_node_has_no_place_for_is_refused,
+    ),
+    (
         "a_killed_container_restarts_and_is_counted",
         lifecycle::a_killed_container_restarts_and_is_counted,
     ),

@@ -113,4 +113,19 @@ pub(crate) fn a_private_image_wants_the_pods_secret(cluster: &Cluster) {
     }
     let right = with("right", "right");
     story.wait(&right, "condition=Ready");
+    // It is on the node now, and still only for those who could pull it.
+    let again = run(
+        &story,
+        "again",
+        &image,
+        "IfNotPresent",
+        "imagePullSecrets: [{name: right}],",
+    );
+    story.wait(&again, "condition=Ready");
+    told(&story, &again, "can be accessed by the pod");
+    let thief = run(&story, "thief", &image, "IfNotPresent", "");
+    told(&story, &thief, "Failed to pull image");
+    let quiet = run(&story, "quiet", &image, "Never", "");
+    story.wait_value(&quiet, REASON, "ErrImageNeverPull");
+    assert_ne!(story.field(&thief, "{.status.phase}"), "Running");
 }

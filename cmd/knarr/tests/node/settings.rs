@@ -315,3 +315,42 @@ pub(crate) fn a_port_of_the_node_leads_to_a_pod(cluster: &Cluster) {
     story.kubectl(&["delete", "pod", "main"]);
     story.until("no answer", || ask(&cluster.host, address).is_err());
 }
+
+/// Bound without the scheduler, which would never have chosen the node.
+pub(crate) fn a_pod_that_the_node_has_no_place_for_is_refused(cluster: &Cluster) {
+    let story = cluster.namespace("no-place");
+    let node = story.kubectl(&["get", "nodes", "-o", "jsonpath={.items[0].metadata.name}"]);
+    let pod = |name: &str, spec: &str, container: &str| {
+        format!(
+            "{{apiVersion: v1, kind: Pod, metadata: {{name: {name}}}, spec: {{nodeName: '{node}', terminationGracePeriodSeconds: 1, {spec} containers: [{{name: main, image: {TOOLS}, imagePullPolicy: IfNotPresent, command: [sleep, '10000'], {container}}}]}}}}"
+        )
+    };
+    let port = "ports: [{containerPort: 80, hostPort: 8098}]";
+    story.feed(&["apply"], &pod("first", "", port));
+    story.wait("pod/first", "condition=Ready");
+    let refused = [
+        ("large", "", "resources: {requests: {cpu: '1000'}}", "OutOfcpu"),
+        ("second", "", port, "NodePorts"),
+        ("elsewhere", "nodeSelector: {disk: none},", "", "NodeAffinity"),
+        ("windows", "os: {name: windows},", "", "PodOSNotSupported"),
+    ];
+    for (name, spec, container, reason) in refused {
+        story.feed(&["apply"], &pod(name, spec, container));
+        let object = format!("pod/{name}");
+        story.wait_value(&object, "{.status.reason}", reason);
+        assert_eq!(story.field(&object, "{.status.phase}"), "Failed");
+        story.until(&format!("an event of {name}"), || {
+            story.kubectl(&["events", "--for", &object]).contains(reason)
+        });
+    }
+    let told = story.field("pod/large", "{.status.message}");
+    assert!(
+        told.starts_with(
+            "Pod was rejected: Node didn't have enough resource: cpu, requested: 1000000, used: "
+        ),
+        "{told}"
+    );
+    story.kubectl(&["delete", "pod", "first"]);
+    story.feed(&["apply"], &pod("third", "", port));
+    story.wait("pod/third", "condition=Ready");
+}

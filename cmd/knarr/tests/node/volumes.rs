@@ -233,3 +233,97 @@ pub(crate) fn a_sub_path_cannot_leave_its_volume(cluster: &Cluster) {
         story.kubectl(&["logs", "link", "-c", "main"]) == "inside\n"
     });
 }
+
+/// A mount whose server never answers, in the place where containers are started. Dropped, it answers with an error.
+struct DeadMount {
+    folder: tempfile::TempDir,
+    agent: String,
+    _server: std::fs::File,
+}
+
+impl DeadMount {
+    fn new(cluster: &Cluster) -> Self {
+        let folder = tempfile::tempdir().expect("a folder");
+        let record = std::fs::read_to_string(cluster.data_dir().join("agent/agent.pid")).expect("a pid file");
+        let agent = record.split(' ').next().unwrap_or_default().to_owned();
+        let server = std::fs::File::options().read(true).write(true).open("/dev/fuse");
+        let server = server.expect("the kernel has FUSE");
+        let options = "fd=0,rootmode=40000,user_id=0,group_id=0";
+        let mut mount = Self::inside(&agent);
+        mount
+            .args(["mount", "-i", "-t", "fuse", "-o", options, "none"])
+            .arg(folder.path());
+        mount.stdin(server.try_clone().expect("a descriptor"));
+        assert!(
+            mount.status().is_ok_and(|status| status.success()),
+            "it is mounted"
+        );
+        Self {
+            folder,
+            agent,
+            _server: server,
+        }
+    }
+
+    fn inside(agent: &str) -> std::process::Command {
+        let mut command = std::process::Command::new("nsenter");
+        command.args(["--mount", "--target", agent]);
+        command
+    }
+}
+
+impl Drop for DeadMount {
+    fn drop(&mut self) {
+        let mut unmount = Self::inside(&self.agent);
+        let _ = unmount
+            .args(["umount", "--lazy"])
+            .arg(self.folder.path())
+            .status();
+    }
+}
+
+pub(crate) fn a_dead_file_system_stops_no_other_pod(cluster: &Cluster) {
+    const STUCK: usize = 6;
+    let story = cluster.namespace("dead-mount");
+    let dead = DeadMount::new(cluster);
+    let path = dead.folder.path().display().to_string();
+    let stuck = |number| {
+        format!(
+            "
+apiVersion: v1
+kind: Pod
+metadata: {{name: stuck-{number}}}
+spec:
+  terminationGracePeriodSeconds: 1
+  volumes: [{{name: dead, hostPath: {{path: '{path}', type: Directory}}}}]
+  containers: [{{name: main, image: {TOOLS}, imagePullPolicy: IfNotPresent, command: [sleep, '10000']}}]
+"
+        )
+    };
+    let pods: Vec<String> = (0..STUCK).map(stuck).collect();
+    story.feed(&["apply"], &pods.join("---"));
+    for number in 0..STUCK {
+        story.wait_value(
+            &format!("pod/stuck-{number}"),
+            "{.status.containerStatuses[0].state.waiting.reason}",
+            "ContainerCreating",
+        );
+    }
+    let script = "until nslookup kubernetes.default.svc.cluster.local; do sleep 0.1; done; echo named; exec sleep 10000";
+    let run = [
+        "run",
+        "other",
+        "--image",
+        TOOLS,
+        "--image-pull-policy=IfNotPresent",
+        "--",
+        "sh",
+        "-c",
+        script,
+    ];
+    story.kubectl(&run);
+    story.wait("pod/other", "condition=Ready");
+    story.until("a name", || story.kubectl(&["logs", "other"]).contains("named"));
+    drop(dead);
+    story.kubectl(&["delete", "pod", "--all", "--timeout=100s"]);
+}

@@ -1,5 +1,6 @@
 //! Events: short notes on an object, made in the background. The same note again raises its count.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 
 use k8s_openapi::api::core::v1::{Event, EventSource, Node, ObjectReference, Pod};
@@ -35,7 +36,7 @@ struct Note {
     namespace: String,
     object: Object,
     kind: &'static str,
-    reason: &'static str,
+    reason: Cow<'static, str>,
     message: String,
 }
 
@@ -62,7 +63,7 @@ impl Note {
             &object.uid,
             object.field_path.as_deref().unwrap_or_default(),
             self.kind,
-            self.reason,
+            &self.reason,
             &self.message,
         ];
         for part in parts {
@@ -70,6 +71,22 @@ impl Note {
             digest.update(part);
         }
         digest.finalize().into()
+    }
+}
+
+/// What events are about, for who makes several and does not hold the object.
+#[derive(Debug, Clone)]
+pub struct EventSubject(Object);
+
+impl EventSubject {
+    /// A container of a pod.
+    pub fn container(pod: &Pod, container: &str) -> Self {
+        let field = match container_named(pod, container) {
+            Some((ContainerKind::Init | ContainerKind::Sidecar, _)) => "initContainers",
+            Some((ContainerKind::Ephemeral, _)) => "ephemeralContainers",
+            Some((ContainerKind::Regular, _)) | None => "containers",
+        };
+        Self(pod_object(pod, Some(format!("spec.{field}{{{container}}}"))))
     }
 }
 
@@ -94,8 +111,14 @@ impl EventRecorder {
     }
 
     /// A note on a pod.
-    pub fn pod(&self, pod: &Pod, kind: EventKind, reason: &'static str, message: impl Into<String>) {
-        self.note(pod_object(pod, None), kind, reason, message.into());
+    pub fn pod(
+        &self,
+        pod: &Pod,
+        kind: EventKind,
+        reason: impl Into<Cow<'static, str>>,
+        message: impl Into<String>,
+    ) {
+        self.note(pod_object(pod, None), kind, reason.into(), message.into());
     }
 
     /// A note on one container of a pod.
@@ -107,17 +130,18 @@ impl EventRecorder {
         reason: &'static str,
         message: impl Into<String>,
     ) {
-        let field = match container_named(pod, container) {
-            Some((ContainerKind::Init | ContainerKind::Sidecar, _)) => "initContainers",
-            Some((ContainerKind::Ephemeral, _)) => "ephemeralContainers",
-            Some((ContainerKind::Regular, _)) | None => "containers",
-        };
-        self.note(
-            pod_object(pod, Some(format!("spec.{field}{{{container}}}"))),
-            kind,
-            reason,
-            message.into(),
-        );
+        self.about(&EventSubject::container(pod, container), kind, reason, message);
+    }
+
+    /// A note on what was named before.
+    pub fn about(
+        &self,
+        subject: &EventSubject,
+        kind: EventKind,
+        reason: &'static str,
+        message: impl Into<String>,
+    ) {
+        self.note(subject.0.clone(), kind, reason.into(), message.into());
     }
 
     /// A note on our node.
@@ -132,10 +156,10 @@ impl EventRecorder {
             resource_version: None,
             field_path: None,
         };
-        self.note(object, kind, reason, message.into());
+        self.note(object, kind, reason.into(), message.into());
     }
 
-    fn note(&self, object: Object, kind: EventKind, reason: &'static str, message: String) {
+    fn note(&self, object: Object, kind: EventKind, reason: Cow<'static, str>, message: String) {
         let kind = if kind == EventKind::Normal {
             "Normal"
         } else {
@@ -149,8 +173,8 @@ impl EventRecorder {
             reason,
             message: bounded(message),
         };
-        if self.queue.try_send(note).is_err() {
-            tracing::debug!(reason, "event dropped, the queue is full");
+        if let Err(error) = self.queue.try_send(note) {
+            tracing::debug!(%error, "event dropped, the queue is full");
         }
     }
 }
@@ -187,7 +211,7 @@ impl Sender {
     async fn run(mut self, mut notes: mpsc::Receiver<Note>) {
         while let Some(note) = notes.recv().await {
             if let Err(error) = self.send(&note).await {
-                tracing::debug!(error = %error, reason = note.reason, "event not recorded");
+                tracing::debug!(error = %error, reason = %note.reason, "event not recorded");
             }
         }
     }
@@ -237,7 +261,7 @@ impl Sender {
                 resource_version: object.resource_version.clone(),
                 field_path: object.field_path.clone(),
             },
-            reason: Some(note.reason.into()),
+            reason: Some(note.reason.clone().into_owned()),
             message: Some(note.message.clone()),
             source: Some(EventSource {
                 component: Some(COMPONENT.into()),
@@ -282,7 +306,7 @@ mod tests {
             namespace: "n".into(),
             object,
             kind: "Normal",
-            reason: "R",
+            reason: "R".into(),
             message: message.into(),
         };
         let digest = note(pod("1"), "m").digest();

@@ -26,6 +26,9 @@ const FIRST_ANSWER_TIMEOUT: Duration = Duration::from_secs(20);
 /// A token is renewed at the latest after a day, as upstream does.
 const TOKEN_AGE_MAX: Duration = Duration::from_secs(24 * 3600);
 
+/// A token that could not be renewed is asked for again after this long.
+const RENEW_AGAIN_AFTER: Duration = Duration::from_secs(10);
+
 /// Wakes the worker of the pod with this uid.
 pub type WakePod = Arc<dyn Fn(&str) + Send + Sync>;
 
@@ -45,6 +48,14 @@ type Table<K> = Mutex<HashMap<(String, String), Followed<K>>>;
 struct Token {
     value: String,
     renew_at: Timestamp,
+    expires_at: Timestamp,
+}
+
+/// What to do with a token that could not be renewed: it is good until it expires.
+fn still_good(old: Option<Token>, now: Timestamp) -> Option<Token> {
+    let old = old.filter(|old| old.expires_at > now)?;
+    let renew_at = now.checked_add(RENEW_AGAIN_AFTER).unwrap_or(now);
+    Some(Token { renew_at, ..old })
 }
 
 /// The node's view of objects that pods refer to.
@@ -188,15 +199,24 @@ impl Objects {
 
     async fn token_for(&self, request: &node_volume::TokenRequest) -> Result<String, VolumeError> {
         let now = self.runtime.now();
-        if let Some(token) = self.tokens.lock().get(request)
-            && token.renew_at > now
-        {
+        let known = self.tokens.lock().get(request).cloned();
+        if let Some(token) = known.as_ref().filter(|token| token.renew_at > now) {
             return Ok(token.value.clone());
         }
-        let token = self
-            .ask_token(request, now)
-            .await
-            .map_err(|error| VolumeError::Source(format!("failed to fetch token: {error}")))?;
+        let asked = self.ask_token(request, now);
+        let answer = match self.runtime.timeout(FIRST_ANSWER_TIMEOUT, asked).await {
+            Ok(answer) => answer.map_err(|error| error.to_string()),
+            Err(_) => Err("timed out waiting for the API server".to_owned()),
+        };
+        let token = match answer {
+            Ok(token) => token,
+            Err(error) => {
+                let failed = || VolumeError::Source(format!("failed to fetch token: {error}"));
+                let old = still_good(known, self.runtime.now()).ok_or_else(failed)?;
+                tracing::warn!(%error, pod = request.pod.0, "token not renewed, the old one is still good");
+                old
+            }
+        };
         self.tokens.lock().insert(request.clone(), token.clone());
         Ok(token.value)
     }
@@ -240,6 +260,7 @@ impl Objects {
         Ok(Token {
             value: status.token.unwrap_or_default(),
             renew_at,
+            expires_at: ends,
         })
     }
 }
@@ -276,5 +297,59 @@ impl ObjectSource for PodObjects {
 
     async fn token(&self, request: &node_volume::TokenRequest) -> Result<String, VolumeError> {
         self.objects.token_for(request).await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use http_body_util::Full;
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    const ASKED_FOR: Duration = Duration::from_secs(3600);
+
+    /// An API server that gives a token once, and is away from then on.
+    fn client(now: Timestamp) -> Client {
+        let away = AtomicBool::new(false);
+        let expires = now.checked_add(ASKED_FOR).unwrap();
+        let answer = serde_json::json!({
+            "apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "metadata": {},
+            "spec": {"audiences": []}, "status": {"token": "the token", "expirationTimestamp": expires}
+        });
+        let service = tower::service_fn(move |_: http::Request<kube::client::Body>| {
+            let first = !away.swap(true, Ordering::Relaxed);
+            let body = Full::new(bytes::Bytes::from(answer.to_string()));
+            async move {
+                match first {
+                    true => Ok(http::Response::new(body)),
+                    false => Err(std::io::Error::from(std::io::ErrorKind::ConnectionRefused)),
+                }
+            }
+        });
+        Client::new(service, "default")
+    }
+
+    #[test]
+    fn token_that_cannot_be_renewed_is_handed_out_until_it_expires() {
+        let simulation = machinery_runtime::Simulation::new(1);
+        let runtime = simulation.runtime();
+        simulation.run(async move {
+            let objects = Objects::new(runtime.clone(), client(runtime.now()));
+            let request = node_volume::TokenRequest {
+                namespace: "n".into(),
+                service_account: "default".into(),
+                audience: String::new(),
+                expiration_seconds: 3600,
+                pod: ("p".into(), "u".into()),
+            };
+            let token = objects.token_for(&request).await.unwrap();
+            runtime.sleep(ASKED_FOR * 9 / 10).await;
+            assert_eq!(objects.token_for(&request).await.unwrap(), token);
+            let again = objects.next_renewal("u").unwrap();
+            assert!(again > runtime.now(), "not at once");
+            assert!(again < objects.tokens.lock()[&request].expires_at);
+            runtime.sleep(ASKED_FOR / 10).await;
+            objects.token_for(&request).await.unwrap_err();
+        });
     }
 }

@@ -81,7 +81,10 @@ impl Containerd {
             config,
         };
         containerd.write_config()?;
-        containerd.supervised().ensure()?;
+        let running = containerd.supervised().ensure()?;
+        // One that an agent started before this one may have been given no such score. Its own is also the lowest that
+        // it gives a container (`restrict_oom_score_adj`).
+        node_sys::process::spare_from_oom(running.pid);
         containerd.wait_until_it_answers().await?;
         Ok(containerd)
     }

@@ -4,8 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::{Container, Pod};
-use machinery_runtime::Runtime;
+use machinery_runtime::{CancellationToken, Runtime};
 use node_cri::{CriClient, v1};
+use node_sys::blocking::BlockingLane;
 use node_sys::cgroup::Cgroups;
 use node_volume::{NodeResources, ObjectSource, VolumeSet};
 
@@ -14,15 +15,15 @@ use super::{StartError, dns, files, hooks, resources, runtime_class, sandbox, sp
 use crate::api::events::{EventKind, EventRecorder};
 use crate::api::services::Services;
 use crate::config::KubeletConfig;
-use crate::images::ImageManager;
+use crate::images::{ImageManager, PresentImage};
 use crate::pods::admission::Abilities;
 use crate::pods::ephemeral::target_of;
 use crate::pods::observed::{ObservedPod, ObservedSandbox};
 use crate::pods::plan::{Start, container_named};
 use crate::pods::{namespace, spec, uid};
 
-/// A container whose preStop hook used up its time still gets this long after TERM, as upstream's.
-const GRACE_AFTER_HOOK_SECONDS: i64 = 2;
+/// Every container gets this long after TERM, as upstream's.
+const GRACE_SECONDS_MIN: i64 = 2;
 /// A postStart hook may run as long as it likes; this only bounds a hook that hangs for ever.
 const POST_START_TIMEOUT: Duration = Duration::from_secs(3600);
 
@@ -36,6 +37,8 @@ pub struct ContainerControl {
     pub client: kube::Client,
     /// The container runtime.
     pub cri: CriClient,
+    /// What it calls itself.
+    pub runtime_name: String,
     /// Where events go.
     pub events: EventRecorder,
     /// Brings images in.
@@ -50,6 +53,8 @@ pub struct ContainerControl {
     pub abilities: Abilities,
     /// What the node has to give.
     pub node: NodeResources,
+    /// What it can do about memory.
+    pub memory: resources::MemoryFacts,
 }
 
 impl std::fmt::Debug for ContainerControl {
@@ -65,6 +70,8 @@ pub struct PodFacilities<'a> {
     pub volumes: &'a VolumeSet,
     /// ConfigMaps, Secrets and tokens on its behalf.
     pub objects: &'a dyn ObjectSource,
+    /// Its work on files.
+    pub lane: &'a BlockingLane,
     /// What the runtime has of it.
     pub observed: &'a ObservedPod,
     /// Its sandbox.
@@ -81,24 +88,42 @@ impl std::fmt::Debug for PodFacilities<'_> {
 
 impl ContainerControl {
     /// Makes the pod's group and folders.
-    pub fn prepare_pod(&self, pod: &Pod) -> Result<(), StartError> {
+    pub async fn prepare_pod(&self, pod: &Pod, lane: &BlockingLane) -> Result<(), StartError> {
         let group = resources::pod_cgroup(&self.config.cgroup_root, pod);
         let limits = resources::pod_limits(pod, None);
-        self.cgroups.apply(&group, &limits).map_err(|error| StartError {
-            reason: "FailedCreatePodContainer",
-            message: format!("unable to ensure pod container exists: {error}: {}", error.source),
-        })?;
         let folders = [
             files::log_folder(&self.config, pod),
             files::pod_folder(&self.config, uid(pod)),
         ];
-        folders
-            .iter()
-            .try_for_each(std::fs::create_dir_all)
-            .map_err(|error| StartError {
-                reason: "Failed",
-                message: format!("error making pod data directories: {error}"),
-            })
+        let cgroups = self.cgroups.clone();
+        let group_failed = |error: String| StartError {
+            reason: "FailedCreatePodContainer",
+            message: format!("unable to ensure pod container exists: {error}"),
+        };
+        let work = move || {
+            cgroups
+                .apply(&group, &limits)
+                .map_err(|error| group_failed(format!("{error}: {}", error.source)))?;
+            folders
+                .iter()
+                .try_for_each(std::fs::create_dir_all)
+                .map_err(|error| StartError {
+                    reason: "Failed",
+                    message: format!("error making pod data directories: {error}"),
+                })
+        };
+        let outcome = lane.run("making the pod's group and folders", work).await;
+        outcome.unwrap_or_else(|error| Err(group_failed(error.to_string())))
+    }
+
+    /// What the node knows about names now.
+    async fn dns_now(&self) -> dns::NodeDns {
+        let path = self.config.resolv_conf.clone();
+        let read = self.runtime.blocking(move || dns::read_resolv_conf(&path)).await;
+        dns::NodeDns {
+            host: read.unwrap_or_default(),
+            ..self.dns.clone()
+        }
     }
 
     /// Makes a sandbox and returns its id.
@@ -121,7 +146,7 @@ impl ContainerControl {
         }
         let runtime_handler = runtime_class::handler(&self.client, pod).await?;
         let request = v1::RunPodSandboxRequest {
-            config: Some(sandbox::config(&self.config, pod, &self.dns, attempt)),
+            config: Some(sandbox::config(&self.config, pod, &self.dns_now().await, attempt)),
             runtime_handler,
         };
         let answer = self
@@ -227,7 +252,7 @@ impl ContainerControl {
         pod: &Pod,
         container: &Container,
         start: &Start,
-        image: &crate::images::PresentImage,
+        image: &PresentImage,
         with: PodFacilities<'_>,
     ) -> Result<String, StartError> {
         let target = target_id(pod, &container.name, with.observed)?;
@@ -241,32 +266,24 @@ impl ContainerControl {
             node_ip: self.config.node_ip,
             node: &self.node,
         };
-        let environment = environment(pod, container, sources).await?;
-        let made = |error: std::io::Error| StartError {
-            reason: "CreateContainerError",
-            message: error.to_string(),
-        };
-        files::prepare(&self.config, pod, container).map_err(made)?;
-        let hosts = files::write_hosts(&self.config, pod, container, &ips).map_err(made)?;
-        let message =
-            files::make_message_file(&self.config, pod, container, start.restart_count).map_err(made)?;
-        let input = container_spec::ContainerInput {
-            pod,
-            container,
+        let described = Described {
+            environment: environment(pod, container, sources).await?,
+            pod: pod.clone(),
+            container: container.clone(),
             restart_count: start.restart_count,
-            image: &image.id,
-            image_user: &image.user,
-            environment: &environment,
-            volumes: with.volumes,
-            hosts: hosts.as_deref(),
-            message: &message,
-            log_path: &files::log_path(&container.name, start.restart_count),
-            target,
-            memory_capacity: self.node.memory_bytes,
-            seccomp_root: &self.config.data_dir.join("seccomp").display().to_string(),
+            image: image.clone(),
+            volumes: with.volumes.clone(),
+            target: target.map(str::to_owned),
+            ips,
+            memory: self.memory,
+            config: self.config.clone(),
         };
-        let config = container_spec::config(&input)?;
-        let sandbox_config = sandbox::config(&self.config, pod, &self.dns, with.sandbox.attempt);
+        let files_made = with
+            .lane
+            .run("making a container's files", move || described.make_files())
+            .await;
+        let config = files_made.unwrap_or_else(|error| Err(create_failed(&error)))?;
+        let sandbox_config = sandbox::config(&self.config, pod, &self.dns_now().await, with.sandbox.attempt);
         let request = v1::CreateContainerRequest {
             pod_sandbox_id: with.sandbox.id.clone(),
             config: Some(config),
@@ -275,11 +292,9 @@ impl ContainerControl {
         let answer = self
             .timed("create container", self.cri.create_container(request))
             .await;
-        let failed = |error: node_cri::CriError| StartError {
-            reason: "CreateContainerError",
-            message: error.message(),
-        };
-        answer.map(|answer| answer.container_id).map_err(failed)
+        answer
+            .map(|answer| answer.container_id)
+            .map_err(|error| create_failed(&error.message()))
     }
 
     fn addresses(&self, pod: &Pod, sandbox: &ObservedSandbox) -> Vec<String> {
@@ -324,34 +339,40 @@ impl ContainerControl {
             // What a hook says may be secret: it is for those who may read the pod, not its events.
             "PostStartHook failed",
         );
-        self.kill(pod, &container.name, id, "FailedPostStartHook", Some(0), ip)
-            .await;
+        let killing = Killing {
+            why: "FailedPostStartHook",
+            ..Killing::within(grace_period(pod), ip)
+        };
+        self.kill(pod, &container.name, id, killing).await;
         Err(StartError {
             reason: hooks::POST_START_ERROR,
             message,
         })
     }
 
-    /// Stops a running container gracefully: preStop, TERM, and KILL when its time is up.
-    pub async fn kill(
-        &self,
-        pod: &Pod,
-        name: &str,
-        id: &str,
-        why: &str,
-        grace_seconds: Option<i64>,
-        pod_ip: Option<&str>,
-    ) {
-        let grace = grace_seconds.unwrap_or_else(|| grace_period(pod));
-        let message = if why.is_empty() {
-            format!("Stopping container {name}")
-        } else {
-            why.to_string()
+    /// Stops a running container gracefully: preStop, its turn, TERM, and KILL when its time is up.
+    pub async fn kill(&self, pod: &Pod, name: &str, id: &str, killing: Killing<'_>) {
+        let message = match killing.why {
+            "" => format!("Stopping container {name}"),
+            why => why.to_owned(),
         };
-        self.events
-            .container(pod, name, EventKind::Normal, "Killing", message);
-        let left = self.pre_stop(pod, name, id, grace, pod_ip).await;
-        match self.cri.stop_container(id, left).await {
+        let began = self.runtime.monotonic();
+        if killing.hook == Hook::Run {
+            self.events
+                .container(pod, name, EventKind::Normal, "Killing", message);
+            self.pre_stop(pod, name, id, &killing).await;
+        }
+        let left = |runtime: &Runtime| {
+            let used = i64::try_from((runtime.monotonic() - began).as_secs()).unwrap_or(i64::MAX);
+            killing.grace_seconds.saturating_sub(used).max(0)
+        };
+        if let Some(turn) = &killing.turn {
+            let patience = Duration::from_secs(u64::try_from(left(&self.runtime)).unwrap_or(0));
+            // Out of turn where its time is up.
+            let _ = self.runtime.timeout(patience, turn.cancelled()).await;
+        }
+        let grace = left(&self.runtime).max(GRACE_SECONDS_MIN);
+        match self.cri.stop_container(id, grace).await {
             Err(error) if !error.is_not_found() => {
                 tracing::warn!(pod = %crate::pods::full_name(pod), container = name, error = %error, "container not stopped");
             }
@@ -359,25 +380,24 @@ impl ContainerControl {
         }
     }
 
-    /// Runs the preStop hook and returns how much of the grace period is left.
-    async fn pre_stop(&self, pod: &Pod, name: &str, id: &str, grace: i64, pod_ip: Option<&str>) -> i64 {
+    /// Runs the preStop hook, for no longer than the grace period.
+    async fn pre_stop(&self, pod: &Pod, name: &str, id: &str, killing: &Killing<'_>) {
         let found = container_named(pod, name);
         let hook = found.as_ref().and_then(|(_, container)| {
             let hook = container.lifecycle.as_ref()?.pre_stop.as_ref()?;
             Some((container, hook))
         });
-        let Some((container, hook)) = hook.filter(|_| grace > 0) else {
-            return grace;
+        let Some((container, hook)) = hook.filter(|_| killing.grace_seconds > 0) else {
+            return;
         };
-        let limit = Duration::from_secs(u64::try_from(grace).unwrap_or(0));
-        let began = self.runtime.monotonic();
+        let limit = Duration::from_secs(u64::try_from(killing.grace_seconds).unwrap_or(0));
         let running = hooks::run(
             &self.runtime,
             &self.cri,
             hook,
             (pod, container),
             id,
-            pod_ip,
+            killing.pod_ip,
             limit,
         );
         let outcome = self.runtime.timeout(limit, running).await;
@@ -387,8 +407,90 @@ impl ContainerControl {
             self.events
                 .container(pod, name, EventKind::Warning, "FailedPreStopHook", text);
         }
-        let used = i64::try_from((self.runtime.monotonic() - began).as_secs()).unwrap_or(grace);
-        (grace - used).max(GRACE_AFTER_HOOK_SECONDS)
+    }
+}
+
+/// Whether a container's preStop hook runs before it is stopped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Hook {
+    /// It runs.
+    Run,
+    /// It has run, or was ended before its time.
+    Skip,
+}
+
+/// How a container is stopped.
+#[derive(Debug, Clone)]
+pub struct Killing<'a> {
+    /// The event's message; empty for upstream's own.
+    pub why: &'a str,
+    /// From the beginning of the hook to KILL.
+    pub grace_seconds: i64,
+    /// Its preStop hook.
+    pub hook: Hook,
+    /// Where HTTP hooks go.
+    pub pod_ip: Option<&'a str>,
+    /// Cancelled when those have stopped that stop before it.
+    pub turn: Option<CancellationToken>,
+}
+
+impl<'a> Killing<'a> {
+    /// Within a grace period, at once.
+    pub fn within(grace_seconds: i64, pod_ip: Option<&'a str>) -> Self {
+        Self {
+            why: "",
+            grace_seconds,
+            hook: Hook::Run,
+            pod_ip,
+            turn: None,
+        }
+    }
+}
+
+fn create_failed(error: &dyn std::fmt::Display) -> StartError {
+    StartError {
+        reason: "CreateContainerError",
+        message: error.to_string(),
+    }
+}
+
+/// A container before its files are made.
+struct Described {
+    pod: Pod,
+    container: Container,
+    restart_count: i32,
+    image: PresentImage,
+    environment: Vec<(String, String)>,
+    volumes: VolumeSet,
+    target: Option<String>,
+    ips: Vec<String>,
+    memory: resources::MemoryFacts,
+    config: Arc<KubeletConfig>,
+}
+
+impl Described {
+    /// Makes what is mounted into it beside its volumes, and says how it is to be created. Blocks.
+    fn make_files(&self) -> Result<v1::ContainerConfig, StartError> {
+        let (config, pod, container) = (&self.config, &self.pod, &self.container);
+        let made = |error: std::io::Error| create_failed(&error);
+        files::prepare(config, pod, container).map_err(made)?;
+        let hosts = files::write_hosts(config, pod, container, &self.ips).map_err(made)?;
+        let message = files::make_message_file(config, pod, container, self.restart_count).map_err(made)?;
+        container_spec::config(&container_spec::ContainerInput {
+            pod,
+            container,
+            restart_count: self.restart_count,
+            image: &self.image.id,
+            image_user: &self.image.user,
+            environment: &self.environment,
+            volumes: &self.volumes,
+            hosts: hosts.as_deref(),
+            message: &message,
+            log_path: &files::log_path(&container.name, self.restart_count),
+            target: self.target.as_deref(),
+            memory: self.memory,
+            seccomp_root: &config.data_dir.join("seccomp").display().to_string(),
+        })
     }
 }
 

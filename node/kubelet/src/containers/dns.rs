@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 use std::net::IpAddr;
+use std::path::{Path, PathBuf};
 
 use k8s_openapi::api::core::v1::Pod;
 use node_cri::v1::DnsConfig;
@@ -22,6 +23,30 @@ pub struct NodeDns {
     pub cluster_domain: String,
     /// The node's own resolver configuration.
     pub host: DnsConfig,
+}
+
+/// Where systemd-resolved keeps the name servers behind its own loopback address.
+const SYSTEMD_RESOLV_CONF: &str = "run/systemd/resolve/resolv.conf";
+/// Of a longer file the rest is not read.
+const RESOLV_CONF_BYTES_MAX: u64 = 64 << 10;
+
+/// The resolver configuration that pods can use: a name server on the machine's loopback is not theirs.
+pub fn host_resolv_conf(root: &Path) -> PathBuf {
+    let usual = root.join("etc/resolv.conf");
+    let behind = root.join(SYSTEMD_RESOLV_CONF);
+    let servers = read_resolv_conf(&usual).servers;
+    let loopback = |server: &String| server.parse().is_ok_and(|ip: IpAddr| ip.is_loopback());
+    let only_loopback = !servers.is_empty() && servers.iter().all(loopback);
+    if only_loopback && !read_resolv_conf(&behind).servers.is_empty() {
+        return behind;
+    }
+    usual
+}
+
+/// Reads one as it is now; a missing one is empty. Blocks.
+pub fn read_resolv_conf(path: &Path) -> DnsConfig {
+    let bytes = node_sys::fs::read_head(path, RESOLV_CONF_BYTES_MAX).unwrap_or_default();
+    parse_resolv_conf(&String::from_utf8_lossy(&bytes))
 }
 
 /// Reads a resolver configuration file.
@@ -154,6 +179,28 @@ mod tests {
 
     fn pod(text: &str) -> Pod {
         serde_json::from_str(text).unwrap()
+    }
+
+    #[test]
+    fn resolv_conf_of_systemd_resolved_is_the_one_behind_it() {
+        let root = tempfile::tempdir().unwrap();
+        let (usual, behind) = (
+            root.path().join("etc/resolv.conf"),
+            root.path().join(SYSTEMD_RESOLV_CONF),
+        );
+        for path in [&usual, &behind] {
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        }
+        let write =
+            |path: &Path, server: &str| std::fs::write(path, format!("nameserver {server}\n")).unwrap();
+        let found = || host_resolv_conf(root.path());
+        assert_eq!(found(), usual, "there is none");
+        write(&usual, "127.0.0.53");
+        assert_eq!(found(), usual, "there is no other");
+        write(&behind, "192.0.2.53");
+        assert_eq!(found(), behind);
+        write(&usual, "192.0.2.1");
+        assert_eq!(found(), usual, "pods reach it");
     }
 
     #[test]

@@ -25,6 +25,39 @@ pub fn log_folder(config: &KubeletConfig, pod: &Pod) -> PathBuf {
         .join(format!("{}_{}_{}", namespace(pod), name(pod), uid(pod)))
 }
 
+/// Every folder of logs of a uid, whatever its pod was called. Blocks.
+pub fn log_folders_of(config: &KubeletConfig, uid: &str) -> Vec<PathBuf> {
+    let suffix = format!("_{uid}");
+    let named = names(&config.logs_folder()).filter(|name| name.ends_with(&suffix));
+    named.map(|name| config.logs_folder().join(name)).collect()
+}
+
+/// The uids of pods that have left something on the disk. Blocks.
+pub fn uids_on_disk(config: &KubeletConfig) -> Vec<String> {
+    let in_logs = names(&config.logs_folder());
+    let in_logs = in_logs.filter_map(|name| Some(name.rsplit_once('_')?.1.to_owned()));
+    names(&config.pods_folder()).chain(in_logs).collect()
+}
+
+fn names(folder: &Path) -> impl Iterator<Item = String> + use<> {
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    entries.map(|entry| entry.file_name().to_string_lossy().into_owned())
+}
+
+/// Removes a log and what was rotated away from it. Blocks.
+pub fn remove_log(log: &Path) {
+    let prefix = log.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let folder = log.parent().unwrap_or(Path::new("/"));
+    let belongs = |name: &String| {
+        name.strip_prefix(&prefix)
+            .is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+    };
+    for name in names(folder).filter(belongs) {
+        // What cannot be removed goes with the pod's folder.
+        let _ = std::fs::remove_file(folder.join(name));
+    }
+}
+
 /// A container's log, relative to the pod's folder of logs.
 pub fn log_path(container: &str, restart_count: i32) -> String {
     format!("{container}/{restart_count}.log")

@@ -89,7 +89,8 @@ async fn ask(
     let request = HttpRequest {
         tls: action.scheme.as_deref() == Some("HTTPS"),
         host: host.to_string(),
-        port: port_number(&action.port, container).ok_or("the hook's port is not known")?,
+        port: port_number(&action.port, container.ports.as_deref().unwrap_or_default())
+            .ok_or("the hook's port is not known")?,
         path: action.path.clone().unwrap_or_else(|| "/".into()),
         headers: headers
             .map(|header| (header.name.clone(), header.value.clone()))

@@ -3,7 +3,7 @@
 //! [`sandbox`], [`spec`], [`security`] and [`resources`] are pure; [`mod@env`] reads ConfigMaps and Secrets;
 //! [`sysctl`] says which kernel parameters a pod may set, [`runtime_class`] who runs it;
 //! [`files`] makes what is mounted beside the volumes; [`hooks`] runs postStart and preStop; and
-//! [`control`] puts it together: pull, create, start, stop, each step with its event.
+//! [`tiers`] keeps the groups of the classes; [`control`] puts it together: pull, create, start, stop, each step with its event.
 
 pub mod control;
 pub mod dns;
@@ -16,6 +16,7 @@ pub mod sandbox;
 pub mod security;
 pub mod spec;
 pub mod sysctl;
+pub mod tiers;
 
 /// A step of starting a container that failed: the reason its status shows, and the message.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

@@ -1,15 +1,17 @@
 //! Quality of service, cgroup paths and limits. Pure.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 use k8s_openapi::api::core::v1::{Container, Pod};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity as ApiQuantity;
 use machinery_meta::Quantity;
-use machinery_semantics::resources::{pod_limits as effective_limits, pod_requests};
+use machinery_semantics::resources::{
+    containers_requests, is_sidecar, pod_limits as effective_limits, pod_requests,
+};
 use node_cri::v1::LinuxContainerResources;
 use node_sys::cgroup::CgroupResources;
 
-use crate::pods::{all_containers, spec, uid};
+use crate::pods::{ContainerKind, all_containers, spec, uid};
 
 const PERIOD_US: i64 = 100_000;
 const QUOTA_US_MIN: i64 = 1000;
@@ -91,7 +93,19 @@ pub fn possible_pod_cgroups(cgroup_root: &str, uid: &str) -> [String; 3] {
     ["", "/burstable", "/besteffort"].map(|tier| format!("{base}{tier}/pod{uid}"))
 }
 
-fn shares(millis: i64) -> i64 {
+/// What the memory controller of this machine can do for containers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct MemoryFacts {
+    /// The machine's memory.
+    pub capacity_bytes: i64,
+    /// All of a container's processes can be ended together when it is out of memory (`memory.oom.group`).
+    pub oom_group: bool,
+    /// Swap can be forbidden where memory has no limit (`memory.swap.max`).
+    pub swap_limit: bool,
+}
+
+/// The weight that stands for so much processor time, 2 to 262144.
+pub fn shares(millis: i64) -> i64 {
     (millis * 1024 / 1000).clamp(SHARES_MIN, SHARES_MAX)
 }
 
@@ -131,7 +145,7 @@ pub fn pod_limits(pod: &Pod, pids_limit: Option<i64>) -> CgroupResources {
 }
 
 /// Limits of one container, as CRI has them.
-pub fn container_limits(pod: &Pod, container: &Container, memory_capacity: i64) -> LinuxContainerResources {
+pub fn container_limits(pod: &Pod, container: &Container, memory: MemoryFacts) -> LinuxContainerResources {
     let cpu_limit = limit(container, "cpu").map(Quantity::millis);
     let cpu_request = request(container, "cpu")
         .map(Quantity::millis)
@@ -142,24 +156,71 @@ pub fn container_limits(pod: &Pod, container: &Container, memory_capacity: i64) 
         cpu_quota: cpu_limit.map_or(0, quota),
         cpu_shares: shares(cpu_request),
         memory_limit_in_bytes: limit(container, "memory").map_or(0, Quantity::units),
-        oom_score_adj: oom_score_adjust(pod, container, memory_capacity),
+        oom_score_adj: oom_score_adjust(pod, container, memory.capacity_bytes),
+        unified: unified(memory),
         ..LinuxContainerResources::default()
     }
 }
 
-/// Who goes first when memory runs out: the more a container asked for, the later.
+/// Files of cgroup v2 that CRI has no names for: upstream's defaults.
+fn unified(memory: MemoryFacts) -> HashMap<String, String> {
+    let oom_group = memory.oom_group.then_some(("memory.oom.group", "1"));
+    let swap = memory.swap_limit.then_some(("memory.swap.max", "0"));
+    let files = oom_group.into_iter().chain(swap);
+    files
+        .map(|(name, value)| (name.to_owned(), value.to_owned()))
+        .collect()
+}
+
+/// Whose priority is as high as the system's own.
+const SYSTEM_CRITICAL_PRIORITY: i32 = 2_000_000_000;
+
+/// Who goes first when memory runs out: the more a container asked for, the later; a sidecar no sooner than the
+/// containers it serves.
 fn oom_score_adjust(pod: &Pod, container: &Container, memory_capacity: i64) -> i64 {
     const GUARANTEED: i64 = -997;
     const BEST_EFFORT: i64 = 1000;
+    let spec = spec(pod);
+    let critical = spec
+        .priority
+        .is_some_and(|priority| priority >= SYSTEM_CRITICAL_PRIORITY)
+        && spec.priority_class_name.as_deref() == Some("system-node-critical");
+    if critical {
+        return GUARANTEED;
+    }
     match qos(pod) {
         Qos::Guaranteed => GUARANTEED,
         Qos::BestEffort => BEST_EFFORT,
         Qos::Burstable => {
-            let request = request(container, "memory").map_or(0, Quantity::units);
-            let share = 1000 * request / memory_capacity.max(1);
-            (1000 - share).clamp(1000 + GUARANTEED, BEST_EFFORT - 1)
+            let left = unasked_memory(pod);
+            let score = |bytes: i64| 1000 - 1000 * (bytes + left) / memory_capacity.max(1);
+            let own = score(memory_request(container));
+            let score = match is_sidecar(container) {
+                true => own.min(score(
+                    spec.containers.iter().map(memory_request).min().unwrap_or(0),
+                )),
+                false => own,
+            };
+            score.clamp(1000 + GUARANTEED, BEST_EFFORT - 1)
         }
     }
+}
+
+fn memory_request(container: &Container) -> i64 {
+    request(container, "memory").map_or(0, Quantity::units)
+}
+
+/// What the pod as a whole asks for beyond its containers, in equal parts.
+fn unasked_memory(pod: &Pod) -> i64 {
+    let spec = spec(pod);
+    let whole = spec.resources.as_ref();
+    let Some(asked) = whole.and_then(|whole| amount(whole.requests.as_ref(), "memory")) else {
+        return 0;
+    };
+    let counted = all_containers(pod).filter(|(kind, _)| *kind != ContainerKind::Init);
+    let count = i64::try_from(counted.count()).unwrap_or(1).max(1);
+    let of_containers = containers_requests(spec).get("memory").units();
+    (asked.units() - of_containers).max(0) / count
 }
 
 #[cfg(test)]
@@ -173,18 +234,80 @@ mod tests {
         serde_json::from_str(&text).unwrap()
     }
 
+    fn memory(capacity_bytes: i64) -> MemoryFacts {
+        MemoryFacts {
+            capacity_bytes,
+            ..MemoryFacts::default()
+        }
+    }
+
+    fn score(spec: serde_json::Value, container: usize) -> i64 {
+        let pod: Pod = serde_json::from_value(serde_json::json!({"spec": spec})).unwrap();
+        let all: Vec<Container> = all_containers(&pod)
+            .map(|(_, container)| container.clone())
+            .collect();
+        oom_score_adjust(&pod, &all[container], 1 << 30)
+    }
+
+    #[test]
+    fn oom_score_of_a_critical_pod_is_the_guaranteed_one() {
+        let spec = |class: &str, priority: i64| serde_json::json!({"priority": priority, "priorityClassName": class, "containers": [{"name": "c"}]});
+        assert_eq!(score(spec("system-node-critical", 2_000_001_000), 0), -997);
+        assert_eq!(score(spec("system-cluster-critical", 2_000_000_000), 0), 1000);
+        assert_eq!(score(spec("system-node-critical", 0), 0), 1000);
+    }
+
+    #[test]
+    fn oom_score_of_a_sidecar_is_no_higher_than_its_containers() {
+        let asks = |memory: &str| serde_json::json!({"requests": {"memory": memory}});
+        let spec = serde_json::json!({
+            "initContainers": [{"name": "s", "restartPolicy": "Always", "resources": asks("1Mi")}],
+            "containers": [{"name": "a", "resources": asks("512Mi")}, {"name": "b", "resources": asks("256Mi")}]
+        });
+        let scores: Vec<i64> = (0..3).map(|place| score(spec.clone(), place)).collect();
+        assert_eq!(scores, [750, 500, 750]);
+    }
+
+    #[test]
+    fn oom_score_counts_what_the_pod_as_a_whole_asks_for() {
+        let spec = serde_json::json!({
+            "resources": {"requests": {"memory": "768Mi"}},
+            "containers": [{"name": "a", "resources": {"requests": {"memory": "256Mi"}}}, {"name": "b"}]
+        });
+        assert_eq!([0, 1].map(|place| score(spec.clone(), place)), [500, 750]);
+    }
+
+    #[test]
+    fn containers_of_cgroup_v2_end_together_and_do_not_swap() {
+        let facts = MemoryFacts {
+            oom_group: true,
+            swap_limit: true,
+            ..memory(1 << 30)
+        };
+        let best = pod("{}");
+        let files = container_limits(&best, &spec(&best).containers[0], facts).unified;
+        let expected = [("memory.oom.group", "1"), ("memory.swap.max", "0")];
+        assert_eq!(
+            files,
+            expected
+                .map(|(name, value)| (name.to_owned(), value.to_owned()))
+                .into()
+        );
+        assert!(unified(memory(0)).is_empty(), "cgroup v1");
+    }
+
     #[test]
     fn classes_and_limits_follow_the_numbers() {
         let best = pod("{}");
         assert_eq!(pod_cgroup("/", &best), "/kubepods/besteffort/podu");
         assert_eq!(
-            container_limits(&best, &spec(&best).containers[0], 1 << 30).oom_score_adj,
+            container_limits(&best, &spec(&best).containers[0], memory(1 << 30)).oom_score_adj,
             1000
         );
         let guaranteed =
             pod(r#"{"limits":{"cpu":"200m","memory":"64Mi"},"requests":{"cpu":"200m","memory":"64Mi"}}"#);
         assert_eq!(pod_cgroup("/n", &guaranteed), "/n/kubepods/podu");
-        let limits = container_limits(&guaranteed, &spec(&guaranteed).containers[0], 1 << 30);
+        let limits = container_limits(&guaranteed, &spec(&guaranteed).containers[0], memory(1 << 30));
         assert_eq!(
             (limits.cpu_quota, limits.cpu_shares, limits.memory_limit_in_bytes),
             (20_000, 204, 64 << 20)
@@ -192,7 +315,7 @@ mod tests {
         assert_eq!(pod_limits(&guaranteed, None).memory_limit_bytes, Some(64 << 20));
         let burstable = pod(r#"{"requests":{"memory":"512Mi"}}"#);
         assert_eq!(
-            container_limits(&burstable, &spec(&burstable).containers[0], 1 << 30).oom_score_adj,
+            container_limits(&burstable, &spec(&burstable).containers[0], memory(1 << 30)).oom_score_adj,
             500
         );
         assert_eq!(pod_limits(&burstable, None).cpu_quota_us, Some(-1));

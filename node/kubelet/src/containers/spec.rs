@@ -39,7 +39,7 @@ pub struct ContainerInput<'a> {
     /// The runtime's id of the container whose processes it is to see.
     pub target: Option<&'a str>,
     /// The machine's memory.
-    pub memory_capacity: i64,
+    pub memory: resources::MemoryFacts,
     /// Where `localhostProfile`s lie.
     pub seccomp_root: &'a str,
 }
@@ -88,11 +88,7 @@ pub fn config(input: &ContainerInput<'_>) -> Result<v1::ContainerConfig, StartEr
         stdin_once: container.stdin_once == Some(true),
         tty: container.tty == Some(true),
         linux: Some(v1::LinuxContainerConfig {
-            resources: Some(resources::container_limits(
-                input.pod,
-                container,
-                input.memory_capacity,
-            )),
+            resources: Some(resources::container_limits(input.pod, container, input.memory)),
             security_context: Some(security),
         }),
         ..v1::ContainerConfig::default()

@@ -1,40 +1,134 @@
-//! Registry credentials from pull secrets.
+//! Registry credentials from pull secrets: which of them fit an image, in the order they are tried. Pure.
 
 use k8s_openapi::api::core::v1::Secret;
 use node_cri::v1::AuthConfig;
+use serde::Serialize;
 use serde_json::Value;
+use sha2::{Digest, Sha256};
 
-/// The credentials of a pull secret that fit an image's registry.
-pub(super) fn for_image(secret: &Secret, image: &str) -> Vec<AuthConfig> {
+use super::pull_records::SecretCredential;
+
+/// What a registry is asked with, and the secret it came from.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Credential {
+    pub(super) auth: AuthConfig,
+    pub(super) source: SecretCredential,
+}
+
+/// The registry that names without one belong to, as pull secrets call it.
+const DEFAULT_REGISTRY: &str = "index.docker.io";
+
+/// The credentials of a pod's pull secrets that fit a repository. Longer keys are more particular and come first; for
+/// equal keys the secrets' own order holds, as in upstream's keyring.
+pub(super) fn for_repository(secrets: &[Secret], repository: &str) -> Vec<Credential> {
+    let mut all: Vec<(String, Credential)> = secrets.iter().flat_map(entries).collect();
+    all.sort_by(|(one, _), (other, _)| other.cmp(one));
+    let fitting: Vec<Credential> = all
+        .iter()
+        .filter(|(key, _)| matches(key, repository))
+        .map(|(_, credential)| credential.clone())
+        .collect();
+    if !fitting.is_empty() || !is_default_registry(repository) {
+        return fitting;
+    }
+    let default = all.into_iter().filter(|(key, _)| key == DEFAULT_REGISTRY);
+    default.map(|(_, credential)| credential).collect()
+}
+
+fn entries(secret: &Secret) -> Vec<(String, Credential)> {
     let data = secret.data.as_ref();
     let of = |key: &str| {
         data.and_then(|data| data.get(key))
             .and_then(|raw| serde_json::from_slice::<Value>(&raw.0).ok())
     };
     let current = of(".dockerconfigjson").map(|config| config["auths"].clone());
-    let entries = current.or_else(|| of(".dockercfg")).unwrap_or_default();
-    let registry = registry_of(image);
-    let table = entries.as_object().cloned().unwrap_or_default();
-    let fitting = table.iter().filter(|(server, _)| fits(server, registry, image));
-    fitting.map(|(_, entry)| auth(entry)).collect()
+    let table = current.or_else(|| of(".dockercfg")).unwrap_or_default();
+    let found = table.as_object().into_iter().flatten();
+    let found = found.map(|(server, entry)| {
+        let auth = auth(entry);
+        let text = |value: &Option<String>| value.clone().unwrap_or_default();
+        let source = SecretCredential {
+            uid: text(&secret.metadata.uid),
+            namespace: text(&secret.metadata.namespace),
+            name: text(&secret.metadata.name),
+            credential_hash: hash(&auth),
+        };
+        (key(server), Credential { auth, source })
+    });
+    found.collect()
 }
 
-fn registry_of(image: &str) -> &str {
-    match image.split_once('/') {
-        Some((host, _)) if host.contains(['.', ':']) || host == "localhost" => host,
-        _ => "docker.io",
+/// A server as it is written, without scheme; `/v1/` and `/v2/` stand for the host alone.
+fn key(server: &str) -> String {
+    let plain = server
+        .trim_start_matches("https://")
+        .trim_start_matches("http://");
+    let (host, path) = plain.split_once('/').unwrap_or((plain, ""));
+    let path = match path {
+        "v1" | "v2" => "",
+        path => path
+            .strip_prefix("v1/")
+            .or(path.strip_prefix("v2/"))
+            .unwrap_or(path),
+    };
+    match path {
+        "" => host.to_owned(),
+        path => format!("{host}/{path}"),
     }
 }
 
-fn fits(server: &str, registry: &str, image: &str) -> bool {
-    let plain = server
-        .trim_start_matches("https://")
-        .trim_start_matches("http://")
-        .trim_end_matches('/');
-    let host = plain.split('/').next().unwrap_or_default();
-    let docker = |host: &str| matches!(host, "docker.io" | "index.docker.io" | "registry-1.docker.io");
-    let versioned = plain == host || plain.ends_with("/v1") || plain.ends_with("/v2");
-    (host == registry || (docker(host) && docker(registry))) && (versioned || image.starts_with(plain))
+/// Whether a key, whose host may hold wildcards, leads to a repository: the same port, as many parts in the host's name,
+/// and a path that the repository's begins with.
+fn matches(key: &str, repository: &str) -> bool {
+    let (host, path) = key.split_once('/').unwrap_or((key, ""));
+    let (own_host, own_path) = repository.split_once('/').unwrap_or((repository, ""));
+    let port = |host: &str| host.rsplit_once(':').map(|(_, port)| port.to_owned());
+    let name = |host: &str| host.rsplit_once(':').map_or(host, |(name, _)| name).to_owned();
+    let (globs, parts) = (name(host), name(own_host));
+    let (globs, parts): (Vec<&str>, Vec<&str>) = (globs.split('.').collect(), parts.split('.').collect());
+    port(host) == port(own_host)
+        && globs.len() == parts.len()
+        && own_path.starts_with(path)
+        && globs
+            .iter()
+            .zip(parts)
+            .all(|(glob, part)| fits(glob.as_bytes(), part.as_bytes()))
+}
+
+/// `*` stands for any letters, `?` for one.
+fn fits(glob: &[u8], text: &[u8]) -> bool {
+    match (glob, text) {
+        ([], []) => true,
+        ([b'*', rest @ ..], _) => (0..=text.len()).any(|at| fits(rest, &text[at..])),
+        ([b'?', glob @ ..], [_, text @ ..]) => fits(glob, text),
+        ([one, glob @ ..], [other, text @ ..]) => one == other && fits(glob, text),
+        _ => false,
+    }
+}
+
+fn is_default_registry(repository: &str) -> bool {
+    matches!(repository.split('/').next(), Some("docker.io" | DEFAULT_REGISTRY))
+}
+
+/// An image's repository with its registry, without tag and digest: `docker.io/library/busybox`.
+pub(super) fn repository_of(image: &str) -> String {
+    let plain = super::reference::without_tag(image);
+    match plain.split_once('/') {
+        Some((host, _)) if host.contains(['.', ':']) || host == "localhost" => {
+            match plain.strip_prefix("docker.io/") {
+                Some(name) if !name.contains('/') => format!("docker.io/library/{name}"),
+                _ => plain.to_owned(),
+            }
+        }
+        Some(_) => format!("docker.io/{plain}"),
+        None => format!("docker.io/library/{plain}"),
+    }
+}
+
+/// An image's repository, and its tag and digest as they are.
+pub(super) fn full_name(image: &str) -> String {
+    let (plain, repository) = (super::reference::without_tag(image), repository_of(image));
+    format!("{repository}{}", &image[plain.len()..])
 }
 
 fn auth(entry: &Value) -> AuthConfig {
@@ -50,33 +144,110 @@ fn auth(entry: &Value) -> AuthConfig {
     }
 }
 
+fn hash(auth: &AuthConfig) -> String {
+    #[derive(Serialize)]
+    struct Parts<'a>([&'a str; 5]);
+    let parts = Parts([
+        &auth.username,
+        &auth.password,
+        &auth.auth,
+        &auth.identity_token,
+        &auth.registry_token,
+    ]);
+    let text = serde_json::to_vec(&parts).unwrap_or_default();
+    super::hex(&Sha256::digest(text))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn secret(name: &str, servers: &[&str]) -> Secret {
+        let auths: serde_json::Map<String, Value> = servers
+            .iter()
+            .map(|server| {
+                (
+                    (*server).to_owned(),
+                    serde_json::json!({"username": server, "password": "p"}),
+                )
+            })
+            .collect();
+        let config = serde_json::json!({"auths": auths});
+        let content = k8s_openapi::ByteString(serde_json::to_vec(&config).unwrap());
+        let mut secret = Secret::default();
+        secret.metadata.name = Some(name.to_owned());
+        secret.data = Some([(".dockerconfigjson".to_owned(), content)].into());
+        secret
+    }
+
+    fn found(secrets: &[Secret], image: &str) -> Vec<String> {
+        let found = for_repository(secrets, &repository_of(image));
+        found.into_iter().map(|one| one.auth.username).collect()
+    }
+
     #[track_caller]
     fn check(server: &str, image: &str, fits: bool) {
-        let config =
-            serde_json::json!({"auths": {server: {"username": "u", "password": "p", "auth": "dTpw"}}});
-        let mut secret = Secret::default();
-        let content = k8s_openapi::ByteString(serde_json::to_vec(&config).unwrap());
-        secret.data = Some([(".dockerconfigjson".to_owned(), content)].into());
-        let found = for_image(&secret, image);
-        assert_eq!(found.len(), usize::from(fits), "{server} for {image}");
-        for auth in found {
-            assert_eq!((auth.username.as_str(), auth.password.as_str()), ("u", "p"));
-            assert_eq!(auth.server_address, "");
-        }
+        let secrets = [secret("s", &[server])];
+        assert_eq!(
+            found(&secrets, image).len(),
+            usize::from(fits),
+            "{server} for {image}"
+        );
     }
 
     #[test]
     fn credentials_go_to_their_registry_alone() {
         check("127.0.0.1:5000", "127.0.0.1:5000/a/b:1", true);
         check("127.0.0.1:5000", "127.0.0.1:5001/a/b:1", false);
+        check("127.0.0.1", "127.0.0.1:5000/a/b:1", false);
         check("https://registry.test/v2/", "registry.test/a:1", true);
         check("registry.test/team", "registry.test/team/a:1", true);
         check("registry.test/team", "registry.test/other/a:1", false);
         check("https://index.docker.io/v1/", "busybox:1", true);
+        check("https://index.docker.io/v1/", "docker.io/a/b", true);
+        check("https://index.docker.io/v1/", "registry.test/a", false);
+        check("docker.io", "busybox@sha256:ab", true);
         check("registry.test", "busybox:1", false);
+    }
+
+    #[test]
+    fn credentials_may_be_for_every_host_of_a_domain() {
+        check("*.registry.test", "eu.registry.test/a", true);
+        check("*.registry.test", "registry.test/a", false);
+        check("*.registry.test", "a.eu.registry.test/a", false);
+        check("*.registry.test:5000", "eu.registry.test/a", false);
+        check("e?.registry.test/team", "eu.registry.test/team/a", true);
+        check("*-docker.pkg.test", "eu-docker.pkg.test/a", true);
+    }
+
+    #[test]
+    fn credentials_of_longer_paths_are_tried_first() {
+        let servers = ["registry.test", "registry.test/team/app", "registry.test/team"];
+        let secrets = [secret("one", &servers), secret("two", &["registry.test/team"])];
+        let expected = [
+            "registry.test/team/app",
+            "registry.test/team",
+            "registry.test/team",
+            "registry.test",
+        ];
+        assert_eq!(found(&secrets, "registry.test/team/app/web:1"), expected);
+        let sources = for_repository(&secrets, "registry.test/team/other");
+        let names: Vec<&str> = sources.iter().map(|one| one.source.name.as_str()).collect();
+        assert_eq!(names, ["one", "two", "one"], "for equal keys in the pod's order");
+    }
+
+    #[test]
+    fn repositories_are_named_in_full() {
+        for (image, expected) in [
+            ("busybox", "docker.io/library/busybox"),
+            ("docker.io/busybox:1", "docker.io/library/busybox"),
+            ("team/app:1", "docker.io/team/app"),
+            ("localhost/app", "localhost/app"),
+            ("host:5000/app@sha256:ab", "host:5000/app"),
+        ] {
+            assert_eq!(repository_of(image), expected, "{image}");
+        }
+        assert_eq!(full_name("busybox:1"), "docker.io/library/busybox:1");
+        assert_eq!(full_name("host:5000/app@sha256:ab"), "host:5000/app@sha256:ab");
     }
 }

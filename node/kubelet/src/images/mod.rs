@@ -1,6 +1,9 @@
-//! Images: there when a container needs them, by its pull policy, with back-off after a failure.
+//! Images: there when a container needs them, by its pull policy, with back-off after a failure; and for those pods
+//! alone that could have pulled them ([`pull_records`]).
 
 use std::collections::HashMap;
+use std::path::Path;
+use std::sync::Arc;
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Container, Pod};
@@ -17,6 +20,12 @@ use crate::pods::{namespace, spec, uid};
 
 pub mod base;
 mod credentials;
+mod pull_records;
+mod reference;
+
+use credentials::Credential;
+use pull_records::{Access, PullRecords, Pulled, PulledWith, SecretCredential};
+use reference::with_tag;
 
 /// An image that is there.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -25,6 +34,8 @@ pub struct PresentImage {
     pub id: String,
     /// Whom it says to run as.
     pub user: ImageUser,
+    /// What it is called here: tags and digests.
+    names: Vec<String>,
 }
 
 /// Brings images in.
@@ -34,6 +45,7 @@ pub struct ImageManager {
     cri: CriClient,
     events: EventRecorder,
     failures: Mutex<Failures>,
+    records: Arc<PullRecords>,
 }
 
 #[derive(Debug, Default)]
@@ -44,13 +56,37 @@ struct Failures {
 }
 
 impl ImageManager {
-    /// One for the node.
-    pub fn new(runtime: Runtime, cri: CriClient, events: EventRecorder) -> Self {
+    /// One for the node, which keeps below `data_dir` what was pulled with which credentials.
+    pub fn new(runtime: Runtime, cri: CriClient, events: EventRecorder, data_dir: &Path) -> Self {
+        let records = PullRecords::new(data_dir.join("image_manager"));
+        runtime
+            .spawn(
+                "pull records",
+                forget_gone(runtime.clone(), cri.clone(), records.clone()),
+            )
+            .detach();
         Self {
             runtime,
             cri,
             events,
             failures: Mutex::default(),
+            records,
+        }
+    }
+
+    /// The pod is gone: what it could not pull is forgotten.
+    pub fn forget_pod(&self, uid: &str) {
+        let mut failures = self.failures.lock();
+        let prefix = format!("{uid}_");
+        let keys: Vec<String> = failures
+            .last
+            .keys()
+            .filter(|key| key.starts_with(&prefix))
+            .cloned()
+            .collect();
+        for key in keys {
+            failures.last.remove(&key);
+            failures.backoff.forget(&key);
         }
     }
 
@@ -65,10 +101,23 @@ impl ImageManager {
         let Some(image) = with_tag(&wanted) else {
             return Err(self.invalid_name(pod, container, &wanted));
         };
+        let pulling = Wanted {
+            pod,
+            container,
+            wanted: &wanted,
+            image: &image,
+            objects,
+        };
         let policy = container.image_pull_policy.as_deref().unwrap_or_default();
-        let present = self.present(&image).await?;
+        if policy == "Always" {
+            return self.pull(pulling).await;
+        }
+        let present = match self.present(&image).await? {
+            Some(found) if self.may_use(pulling, &found).await => Some(found),
+            _ => None,
+        };
         match (present, policy) {
-            (Some(present), "Never" | "IfNotPresent" | "") => {
+            (Some(present), _) => {
                 let message = format!(
                     "Container image \"{wanted}\" already present on machine and can be accessed by the pod"
                 );
@@ -76,22 +125,55 @@ impl ImageManager {
                     .container(pod, &container.name, EventKind::Normal, "Pulled", message);
                 Ok(present)
             }
-            (None, "Never") => {
-                let message =
-                    format!("Container image \"{wanted}\" is not present with pull policy of Never");
-                self.events.container(
-                    pod,
-                    &container.name,
-                    EventKind::Warning,
-                    "ErrImageNeverPull",
-                    message.as_str(),
-                );
-                Err(StartError {
-                    reason: "ErrImageNeverPull",
-                    message,
-                })
+            // Whether it is there is not for those who may not use it.
+            (None, "Never") => Err(self.never_pulled(pod, container, &wanted)),
+            _ => self.pull(pulling).await,
+        }
+    }
+
+    fn never_pulled(&self, pod: &Pod, container: &Container, wanted: &str) -> StartError {
+        let message = format!("Container image \"{wanted}\" is not present with pull policy of Never");
+        self.events.container(
+            pod,
+            &container.name,
+            EventKind::Warning,
+            "ErrImageNeverPull",
+            message.as_str(),
+        );
+        StartError {
+            reason: "ErrImageNeverPull",
+            message,
+        }
+    }
+
+    /// Whether a pod may use an image that is there: it was put here, or could be pulled with what the pod has.
+    async fn may_use(&self, pulling: Wanted<'_>, found: &PresentImage) -> bool {
+        let repository = credentials::repository_of(pulling.image);
+        let (records, id) = (self.records.clone(), found.id.clone());
+        let image = credentials::full_name(pulling.image);
+        let history = self.runtime.blocking(move || records.history(&image, &id)).await;
+        let Ok(history) = history else { return false };
+        if history.is_open(&repository) {
+            return true;
+        }
+        let credentials = self.credentials(pulling).await;
+        match history.access(&repository, credentials.iter().map(|one| &one.source)) {
+            Access::Granted => true,
+            Access::GrantedBy(secret) => {
+                let with = PulledWith::credential(Some(secret));
+                self.record(repository, found.id.clone(), with).await;
+                true
             }
-            _ => self.pull(pod, container, &wanted, &image, objects).await,
+            Access::Verify => false,
+        }
+    }
+
+    async fn record(&self, repository: String, image_ref: String, with: PulledWith) {
+        let records = self.records.clone();
+        let write = move || records.add(&repository, &image_ref, with);
+        let written = self.runtime.blocking(write).await;
+        if !matches!(written, Ok(Ok(()))) {
+            tracing::warn!("who may use a pulled image is not recorded; it will be pulled again");
         }
     }
 
@@ -132,17 +214,18 @@ impl ImageManager {
                 name: found.username,
             },
             id: found.id,
+            names: [found.repo_tags, found.repo_digests].concat(),
         }))
     }
 
-    async fn pull(
-        &self,
-        pod: &Pod,
-        container: &Container,
-        wanted: &str,
-        image: &str,
-        objects: &dyn ObjectSource,
-    ) -> Result<PresentImage, StartError> {
+    async fn pull(&self, pulling: Wanted<'_>) -> Result<PresentImage, StartError> {
+        let Wanted {
+            pod,
+            container,
+            wanted,
+            image,
+            ..
+        } = pulling;
         let key = format!("{}_{wanted}", uid(pod));
         self.check_backoff(pod, container, wanted, &key)?;
         let name = container.name.as_str();
@@ -154,28 +237,22 @@ impl ImageManager {
             format!("Pulling image \"{wanted}\""),
         );
         let began = self.runtime.monotonic();
-        match self.pull_with_credentials(pod, image, objects).await {
-            Ok(()) => {
-                self.failures.lock().backoff.forget(&key);
+        match self.pull_and_record(pulling).await {
+            Ok(present) => {
+                self.failures.lock().succeeded(&key);
                 let took = (self.runtime.monotonic() - began).as_millis();
                 let message = format!(
                     "Successfully pulled image \"{wanted}\" in {took}ms ({took}ms including waiting)"
                 );
                 self.events
                     .container(pod, name, EventKind::Normal, "Pulled", message);
-                let missing = || StartError {
+                present.ok_or_else(|| StartError {
                     reason: "ErrImagePull",
-                    message: format!("image \"{wanted}\" is not there after pulling it"),
-                };
-                self.present(image).await?.ok_or_else(missing)
+                    message: format!("image \"{image}\" is not there after pulling it"),
+                })
             }
             Err(reason) => {
-                let now = self.runtime.now();
-                {
-                    let mut failures = self.failures.lock();
-                    failures.backoff.tried(&key, now, now);
-                    failures.last.insert(key, (now, reason.clone()));
-                }
+                self.failures.lock().failed(key, self.runtime.now(), &reason);
                 let message = format!("Failed to pull image \"{wanted}\": {reason}");
                 self.events
                     .container(pod, name, EventKind::Warning, "Failed", message);
@@ -185,6 +262,38 @@ impl ImageManager {
                 })
             }
         }
+    }
+
+    /// Pulls, and records with what: an agent that dies in between leaves an image that is nobody's.
+    async fn pull_and_record(&self, pulling: Wanted<'_>) -> Result<Option<PresentImage>, String> {
+        let (records, image) = (self.records.clone(), credentials::full_name(pulling.image));
+        let begun = self.runtime.blocking(move || records.begin(&image)).await;
+        let under_way = begun
+            .map_err(|ended| ended.to_string())?
+            .map_err(|error| format!("failed to record image pull intent: {error}"))?;
+        let outcome = self.pull_with_credentials(pulling).await;
+        let used = match outcome {
+            Ok(used) => used,
+            Err(failure) => {
+                if failure.is_final {
+                    under_way.failed();
+                }
+                return Err(failure.message);
+            }
+        };
+        let present = self.present(pulling.image).await.map_err(|error| error.message)?;
+        if let Some(found) = present.clone() {
+            let pulled = Pulled {
+                repository: credentials::repository_of(pulling.image),
+                names: found.names,
+                with: PulledWith::credential(used),
+            };
+            let finish = move || under_way.finished(&found.id, pulled);
+            if let Ok(Err(error)) = self.runtime.blocking(finish).await {
+                tracing::warn!(%error, "who may use a pulled image is not recorded; it will be pulled again");
+            }
+        }
+        Ok(present)
     }
 
     fn check_backoff(
@@ -216,90 +325,109 @@ impl ImageManager {
         })
     }
 
-    /// Tries each credential that fits, the pod's own secrets first, and without one last.
+    /// The credentials of a pod's secrets for an image.
+    async fn credentials(&self, pulling: Wanted<'_>) -> Vec<Credential> {
+        let mut secrets = Vec::new();
+        for reference in spec(pulling.pod).image_pull_secrets.iter().flatten() {
+            // One that is missing is as good as one that does not fit.
+            let found = pulling
+                .objects
+                .secret(namespace(pulling.pod), &reference.name)
+                .await;
+            secrets.extend(found.ok().flatten());
+        }
+        credentials::for_repository(&secrets, &credentials::repository_of(pulling.image))
+    }
+
+    /// Tries each credential that fits, or none where none does, and answers which one it was.
     async fn pull_with_credentials(
         &self,
-        pod: &Pod,
-        image: &str,
-        objects: &dyn ObjectSource,
-    ) -> Result<(), String> {
-        let mut credentials = Vec::new();
-        for secret in spec(pod).image_pull_secrets.iter().flatten() {
-            if let Ok(Some(secret)) = objects.secret(namespace(pod), &secret.name).await {
-                credentials.extend(credentials::for_image(&secret, image).into_iter().map(Some));
-            }
+        pulling: Wanted<'_>,
+    ) -> Result<Option<SecretCredential>, PullFailure> {
+        let found = self.credentials(pulling).await;
+        let mut ways: Vec<Option<Credential>> = found.into_iter().map(Some).collect();
+        if ways.is_empty() {
+            ways.push(None);
         }
-        if credentials.is_empty() {
-            credentials.push(None);
-        }
-        let mut last = String::new();
-        for auth in credentials {
+        let mut messages: Vec<String> = Vec::new();
+        let mut is_final = true;
+        for way in ways {
             let image = Some(v1::ImageSpec {
-                image: image.to_string(),
+                image: pulling.image.to_string(),
                 ..v1::ImageSpec::default()
             });
+            let (auth, source) = way.map(|way| (way.auth, way.source)).unzip();
             let request = v1::PullImageRequest {
                 image,
                 auth,
                 sandbox_config: None,
             };
             match self.cri.pull_image(request).await {
-                Ok(_) => return Ok(()),
-                Err(error) => last = error.message(),
+                Ok(_) => return Ok(source),
+                Err(error) => {
+                    is_final &= error.is_final();
+                    let message = error.message();
+                    if !messages.contains(&message) {
+                        messages.push(message);
+                    }
+                }
             }
         }
-        Err(last)
+        let message = match messages.as_slice() {
+            [one] => one.clone(),
+            several => format!("[{}]", several.join(", ")),
+        };
+        Err(PullFailure { message, is_final })
     }
 }
 
-/// The reference with `latest` where it names neither tag nor digest; `None` if it is not a reference.
-fn with_tag(image: &str) -> Option<String> {
-    let (path, digest) = image
-        .split_once('@')
-        .map_or((image, None), |(path, digest)| (path, Some(digest)));
-    let (host, last) = path
-        .rsplit_once('/')
-        .map_or(("", path), |(host, last)| (host, last));
-    let (name, tag) = last
-        .split_once(':')
-        .map_or((last, None), |(name, tag)| (name, Some(tag)));
-    let word = |text: &str, extra: &str| {
-        !text.is_empty()
-            && text
-                .chars()
-                .all(|letter| letter.is_ascii_alphanumeric() || extra.contains(letter))
+/// A pull that failed.
+struct PullFailure {
+    message: String,
+    /// The runtime does nothing more for it.
+    is_final: bool,
+}
+
+/// The image of a container of a pod.
+#[derive(Clone, Copy)]
+struct Wanted<'a> {
+    pod: &'a Pod,
+    container: &'a Container,
+    /// As the container writes it.
+    wanted: &'a str,
+    /// With a tag.
+    image: &'a str,
+    objects: &'a dyn ObjectSource,
+}
+
+impl Failures {
+    fn succeeded(&mut self, key: &str) {
+        self.backoff.forget(key);
+        self.last.remove(key);
+    }
+
+    fn failed(&mut self, key: String, now: Timestamp, reason: &str) {
+        self.backoff.tried(&key, now, now);
+        self.last.insert(key, (now, reason.to_owned()));
+    }
+}
+
+/// Forgets records of images that were removed while no agent looked.
+async fn forget_gone(runtime: Runtime, cri: CriClient, records: Arc<PullRecords>) {
+    let known = records.clone();
+    let Ok(looked_at) = runtime.blocking(move || known.all()).await else {
+        return;
     };
-    let parts_fit = host
-        .split('/')
-        .skip(usize::from(host.is_empty() || host.contains(['.', ':'])))
-        .all(|part| word(part, "._-") && part == part.to_lowercase());
-    let fits = word(name, "._-")
-        && name == name.to_lowercase()
-        && tag.is_none_or(|tag| word(tag, "._-") && tag.len() <= 128)
-        && (host.is_empty() || parts_fit);
-    match (fits, tag, digest) {
-        (false, _, _) => None,
-        (true, None, None) => Some(format!("{image}:latest")),
-        (true, _, _) => Some(image.to_string()),
-    }
+    let Ok(answer) = cri.list_images(v1::ListImagesRequest { filter: None }).await else {
+        return;
+    };
+    let ids: Vec<String> = answer.images.into_iter().map(|image| image.id).collect();
+    // The agent may end meanwhile.
+    let _ = runtime
+        .blocking(move || records.forget_others(looked_at, &ids))
+        .await;
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn references_get_a_tag_or_are_refused() {
-        for (image, expected) in [
-            ("busybox", Some("busybox:latest")),
-            ("a.b/c/d:1", Some("a.b/c/d:1")),
-            ("host:5000/x", Some("host:5000/x:latest")),
-            ("x@sha256:ab", Some("x@sha256:ab")),
-            ("Upper", None),
-            ("a b", None),
-            ("", None),
-        ] {
-            assert_eq!(with_tag(image).as_deref(), expected, "{image}");
-        }
-    }
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }

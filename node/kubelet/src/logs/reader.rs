@@ -48,41 +48,88 @@ pub async fn stream(
     running: StillRunning,
     out: mpsc::Sender<Bytes>,
 ) -> std::io::Result<()> {
-    let mut file = std::fs::File::open(&path)?;
-    if let Some(lines) = options.tail {
-        let start = tail_start(&mut file, lines)?;
-        file.seek(SeekFrom::Start(start))?;
-    }
-    let mut filter = Filter {
-        left: options.limit_bytes,
-        options,
-    };
-    let mut pending = Vec::new();
+    let follows = options.follow;
+    let mut reading = off_the_executor(runtime, move || Reading::open(path, options)).await?;
     let mut last_look = false;
     loop {
-        let count = read_chunk(&mut file, &mut pending)?;
-        let text = filter.take_lines(&mut pending);
+        let found;
+        (reading, found) = off_the_executor(runtime, move || reading.step()).await?;
+        let text = match found {
+            Found::Text(text) => text,
+            Found::End if !follows || last_look => return Ok(()),
+            Found::End => {
+                // Once it has ended, what it wrote last is read and that is all.
+                last_look = !running().await;
+                if !last_look {
+                    runtime.sleep(LOOK_AFTER).await;
+                }
+                Vec::new()
+            }
+        };
         if !text.is_empty() && out.send(text.into()).await.is_err() {
             return Ok(());
         }
-        if filter.left == Some(0) || out.is_closed() {
+        if reading.filter.left == Some(0) || out.is_closed() {
             return Ok(());
         }
-        if count > 0 {
-            continue;
+    }
+}
+
+async fn off_the_executor<T: Send + 'static>(
+    runtime: &Runtime,
+    work: impl FnOnce() -> std::io::Result<T> + Send + 'static,
+) -> std::io::Result<T> {
+    let done = runtime.blocking(work).await;
+    done.unwrap_or_else(|ended| Err(std::io::Error::other(ended)))
+}
+
+/// A log that is being read. Its methods block.
+struct Reading {
+    path: PathBuf,
+    file: std::fs::File,
+    filter: Filter,
+    pending: Vec<u8>,
+}
+
+/// What a step has found.
+enum Found {
+    /// More of the log, perhaps nothing of it wanted.
+    Text(Vec<u8>),
+    /// Nothing more for now.
+    End,
+}
+
+impl Reading {
+    fn open(path: PathBuf, options: LogOptions) -> std::io::Result<Self> {
+        let mut file = std::fs::File::open(&path)?;
+        if let Some(lines) = options.tail {
+            let start = tail_start(&mut file, lines)?;
+            file.seek(SeekFrom::Start(start))?;
         }
-        if !filter.options.follow || last_look {
-            return Ok(());
+        Ok(Self {
+            path,
+            file,
+            filter: Filter {
+                left: options.limit_bytes,
+                options,
+            },
+            pending: Vec::new(),
+        })
+    }
+
+    fn step(mut self) -> std::io::Result<(Self, Found)> {
+        let count = read_chunk(&mut self.file, &mut self.pending)?;
+        let text = self.filter.take_lines(&mut self.pending);
+        if count > 0 || !text.is_empty() {
+            return Ok((self, Found::Text(text)));
         }
-        if let Some(next) = rotated(&file, &path) {
-            file = next;
-            continue;
+        if self.filter.options.follow
+            && let Some(next) = rotated(&self.file, &self.path)
+        {
+            self.file = next;
+            return Ok((self, Found::Text(Vec::new())));
         }
-        // Once it has ended, what it wrote last is read and that is all.
-        last_look = !running().await;
-        if !last_look {
-            runtime.sleep(LOOK_AFTER).await;
-        }
+        Ok((self, Found::End))
     }
 }
 

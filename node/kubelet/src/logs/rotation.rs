@@ -1,96 +1,159 @@
 //! Keeping logs small: a file that has grown too large is renamed, and the runtime opens a new one.
 
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use machinery_runtime::Runtime;
-use node_cri::{CriClient, v1};
+use node_cri::{CriClient, CriError, v1};
 
 use crate::config::KubeletConfig;
+use crate::containers::files;
+use crate::pods::observed::{annotation, label};
 
 /// Upstream's interval.
 const LOOK_AFTER: Duration = Duration::from_secs(10);
 
+/// A log could not be rotated.
+#[derive(Debug, thiserror::Error)]
+enum RotationError {
+    #[error("renaming or removing a log")]
+    Files(#[from] std::io::Error),
+    #[error(transparent)]
+    Runtime(#[from] CriError),
+    #[error("the agent ends")]
+    Ended(#[from] machinery_runtime::TaskEnded),
+}
+
 /// Rotates for ever.
 pub async fn keep_small(runtime: Runtime, cri: CriClient, config: Arc<KubeletConfig>) {
+    let mut rotation = Rotation {
+        runtime,
+        cri,
+        config,
+        unwritten: HashMap::new(),
+    };
     loop {
-        runtime.sleep(LOOK_AFTER).await;
-        for log in large_logs(&config.logs_folder(), config.container_log_max_bytes) {
-            if let Err(error) = rotate(&runtime, &cri, &config, &log).await {
-                tracing::debug!(log = %log.display(), error = %error, "log not rotated");
-            }
+        rotation.runtime.sleep(LOOK_AFTER).await;
+        if let Err(error) = rotation.look().await {
+            tracing::debug!(error = %error, "logs not looked at");
         }
     }
 }
 
-/// Current logs beyond the size: `<pod>/<container>/<number>.log`.
-fn large_logs(root: &Path, limit: u64) -> Vec<PathBuf> {
-    let folders = |path: PathBuf| {
-        std::fs::read_dir(path)
+struct Rotation {
+    runtime: Runtime,
+    cri: CriClient,
+    config: Arc<KubeletConfig>,
+    /// Large logs that nobody writes any more, with their sizes: only one that grows is looked at again.
+    unwritten: HashMap<PathBuf, u64>,
+}
+
+impl Rotation {
+    async fn look(&mut self) -> Result<(), RotationError> {
+        let config = self.config.clone();
+        let large = move || large_logs(&config.logs_folder(), config.container_log_max_bytes);
+        let large = self.runtime.blocking(large).await?;
+        self.unwritten.retain(|path, _| large.contains_key(path));
+        let grown: Vec<(PathBuf, u64)> = large
             .into_iter()
-            .flatten()
-            .filter_map(Result::ok)
-    };
-    folders(root.to_path_buf())
-        .flat_map(|pod| folders(pod.path()))
-        .flat_map(|container| folders(container.path()))
+            .filter(|(path, size)| self.unwritten.get(path) != Some(size))
+            .collect();
+        if grown.is_empty() {
+            return Ok(());
+        }
+        let writers = self.writers().await?;
+        for (log, size) in grown {
+            let Some(id) = writers.get(&log) else {
+                self.unwritten.insert(log, size);
+                continue;
+            };
+            if let Err(error) = self.rotate(&log, id).await {
+                tracing::warn!(log = %log.display(), error = %error, "log not rotated");
+            }
+        }
+        Ok(())
+    }
+
+    /// The running containers by the log that each writes.
+    async fn writers(&self) -> Result<HashMap<PathBuf, String>, CriError> {
+        let filter = v1::ContainerFilter {
+            state: Some(v1::ContainerStateValue {
+                state: v1::ContainerState::ContainerRunning as i32,
+            }),
+            ..v1::ContainerFilter::default()
+        };
+        let request = v1::ListContainersRequest { filter: Some(filter) };
+        let running = self.cri.list_containers(request).await?.containers;
+        let found = running
+            .into_iter()
+            .filter_map(|container| Some((log_of(&self.config, &container)?, container.id)));
+        Ok(found.collect())
+    }
+
+    async fn rotate(&self, log: &Path, id: &str) -> Result<(), RotationError> {
+        let stamp = self.runtime.now().strftime("%Y%m%d-%H%M%S").to_string();
+        let old = PathBuf::from(format!("{}.{stamp}", log.display()));
+        let renaming = (log.to_owned(), old.clone());
+        self.runtime
+            .blocking(move || std::fs::rename(renaming.0, renaming.1))
+            .await??;
+        let request = v1::ReopenContainerLogRequest {
+            container_id: id.to_owned(),
+        };
+        let reopened = self.cri.reopen_container_log(request).await;
+        let (log, kept) = (log.to_owned(), self.config.container_log_max_files);
+        let finish = move || match reopened {
+            Ok(_) => remove_surplus(&log, kept).map_err(RotationError::from),
+            Err(error) => {
+                // It is still written: under a name that is read, and rotated once it can be.
+                std::fs::rename(&old, &log)?;
+                Err(error.into())
+            }
+        };
+        self.runtime.blocking(finish).await?
+    }
+}
+
+/// The log that one of our containers writes.
+fn log_of(config: &KubeletConfig, container: &v1::Container) -> Option<PathBuf> {
+    let label = |name: &str| container.labels.get(name);
+    let pod = format!(
+        "{}_{}_{}",
+        label(label::POD_NAMESPACE)?,
+        label(label::POD_NAME)?,
+        label(label::POD_UID)?
+    );
+    let restarts = container
+        .annotations
+        .get(annotation::RESTART_COUNT)?
+        .parse()
+        .ok()?;
+    let log = files::log_path(label(label::CONTAINER_NAME)?, restarts);
+    Some(config.logs_folder().join(pod).join(log))
+}
+
+/// Current logs beyond the size, and their sizes: `<pod>/<container>/<number>.log`.
+fn large_logs(root: &Path, limit: u64) -> HashMap<PathBuf, u64> {
+    let entries = |path: PathBuf| std::fs::read_dir(path).into_iter().flatten().flatten();
+    let files = entries(root.to_path_buf())
+        .flat_map(|pod| entries(pod.path()))
+        .flat_map(|container| entries(container.path()))
         .filter(|file| {
             file.path()
                 .extension()
                 .is_some_and(|extension| extension == "log")
-        })
-        .filter(|file| file.metadata().is_ok_and(|metadata| metadata.len() > limit))
-        .map(|file| file.path())
-        .collect()
+        });
+    let sized = files.filter_map(|file| Some((file.path(), file.metadata().ok()?.len())));
+    sized.filter(|(_, size)| *size > limit).collect()
 }
 
-async fn rotate(
-    runtime: &Runtime,
-    cri: &CriClient,
-    config: &KubeletConfig,
-    log: &Path,
-) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
-    let Some(id) = writer(cri, log).await? else {
-        return Ok(());
-    };
-    let stamp = runtime.now().strftime("%Y%m%d-%H%M%S").to_string();
-    let old = PathBuf::from(format!("{}.{stamp}", log.display()));
-    std::fs::rename(log, &old)?;
-    cri.reopen_container_log(v1::ReopenContainerLogRequest { container_id: id })
-        .await?;
+fn remove_surplus(log: &Path, files_max: usize) -> std::io::Result<()> {
     let mut kept = rotated(log)?;
     kept.sort();
-    let surplus = kept
-        .len()
-        .saturating_sub(config.container_log_max_files.saturating_sub(1));
-    kept.iter().take(surplus).try_for_each(std::fs::remove_file)?;
-    Ok(())
-}
-
-/// The running container that writes a log.
-async fn writer(cri: &CriClient, log: &Path) -> Result<Option<String>, node_cri::CriError> {
-    let state = Some(v1::ContainerStateValue {
-        state: v1::ContainerState::ContainerRunning as i32,
-    });
-    let filter = v1::ContainerFilter {
-        state,
-        ..v1::ContainerFilter::default()
-    };
-    let list = cri
-        .list_containers(v1::ListContainersRequest { filter: Some(filter) })
-        .await?;
-    for container in list.containers {
-        let request = v1::ContainerStatusRequest {
-            container_id: container.id.clone(),
-            verbose: false,
-        };
-        let status = cri.container_status(request).await?.status.unwrap_or_default();
-        if Path::new(&status.log_path) == log {
-            return Ok(Some(container.id));
-        }
-    }
-    Ok(None)
+    let surplus = kept.len().saturating_sub(files_max.saturating_sub(1));
+    kept.iter().take(surplus).try_for_each(std::fs::remove_file)
 }
 
 fn rotated(log: &Path) -> std::io::Result<Vec<PathBuf>> {
@@ -101,4 +164,49 @@ fn rotated(log: &Path) -> std::io::Result<Vec<PathBuf>> {
         .filter(|entry| entry.file_name().to_string_lossy().starts_with(&prefix))
         .map(|entry| entry.path())
         .collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn log_of_a_container_is_known_without_asking_for_it() {
+        let config = KubeletConfig::for_data_dir("/data".into());
+        let labels = [
+            (label::POD_NAMESPACE, "n"),
+            (label::POD_NAME, "p"),
+            (label::POD_UID, "u"),
+            (label::CONTAINER_NAME, "c"),
+        ];
+        let mut container = v1::Container {
+            labels: labels
+                .map(|(key, value)| (key.to_owned(), value.to_owned()))
+                .into(),
+            ..v1::Container::default()
+        };
+        assert_eq!(log_of(&config, &container), None, "one of somebody else's");
+        container
+            .annotations
+            .insert(annotation::RESTART_COUNT.to_owned(), "2".to_owned());
+        let expected = PathBuf::from("/data/logs/pods/n_p_u/c/2.log");
+        assert_eq!(log_of(&config, &container), Some(expected));
+    }
+
+    #[test]
+    fn log_files_beyond_those_kept_are_removed_the_oldest_first() {
+        let folder = tempfile::tempdir().unwrap();
+        let log = folder.path().join("0.log");
+        for name in ["0.log", "0.log.1", "0.log.2", "0.log.3", "1.log", "0.log.4"] {
+            std::fs::write(folder.path().join(name), name).unwrap();
+        }
+        remove_surplus(&log, 3).unwrap();
+        let mut left = rotated(&log).unwrap();
+        left.sort();
+        assert_eq!(left, ["0.log.3", "0.log.4"].map(|name| folder.path().join(name)));
+        files::remove_log(&log);
+        assert!(rotated(&log).unwrap().is_empty());
+        assert!(!log.try_exists().unwrap());
+        assert!(folder.path().join("1.log").try_exists().unwrap());
+    }
 }

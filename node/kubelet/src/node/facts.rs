@@ -13,7 +13,6 @@ use node_sys::machine::Machine;
 
 use super::pressure::Pressure;
 use crate::config::KubeletConfig;
-use crate::pods::resize::room::Share;
 
 /// Kept back for what is not a pod, as upstream's default hard eviction threshold does.
 const MEMORY_RESERVED_BYTES: u64 = 100 << 20;
@@ -46,17 +45,13 @@ impl NodeFacts {
         }
     }
 
-    fn allocatable_memory_bytes(&self) -> u64 {
-        self.machine.memory_bytes.saturating_sub(MEMORY_RESERVED_BYTES)
+    /// The runtime's name alone.
+    pub fn runtime_name(&self) -> &str {
+        self.runtime_version.split("://").next().unwrap_or_default()
     }
 
-    /// What it has for its pods.
-    pub fn allocatable_share(&self) -> Share {
-        let signed = |value: u64| i64::try_from(value).unwrap_or(i64::MAX);
-        Share {
-            cpu: signed(self.machine.cpus.saturating_mul(1000)),
-            memory: signed(self.allocatable_memory_bytes()),
-        }
+    fn allocatable_memory_bytes(&self) -> u64 {
+        self.machine.memory_bytes.saturating_sub(MEMORY_RESERVED_BYTES)
     }
 }
 

@@ -1,4 +1,4 @@
-//! Tells when someone closes this node to new pods, or opens it again.
+//! Follows this node's own object: what pods may ask of it, and when someone closes it to new pods or opens it again.
 
 use k8s_openapi::api::core::v1::Node;
 use kube::api::Api;
@@ -12,13 +12,14 @@ pub async fn watch(context: ManagerContext) {
     let api: Api<Node> = Api::all(context.client.clone());
     let selector = format!("metadata.name={}", context.config.node_name);
     let mut closed = false;
-    let tell = |change| {
+    let tell = |change: Change<Node>| {
         let nodes = match change {
             Change::All(nodes) => nodes,
             Change::Set(node) => vec![node],
             Change::Gone(_) | Change::Failed(_) => Vec::new(),
         };
         for node in nodes {
+            context.workers.update_node(node.clone());
             let now = is_closed(&node);
             if now != closed {
                 closed = now;

@@ -1,7 +1,11 @@
-//! What this node never runs, decided at the first look at a pod; names and words are upstream's. Pure.
+//! What this node does not run, decided at the first look at a pod; names and words are upstream's. Pure.
 
-use k8s_openapi::api::core::v1::Pod;
+use std::borrow::Cow;
 
+use k8s_openapi::api::core::v1::{Node, Pod};
+use machinery_semantics::{node_affinity, taints};
+
+use super::resize::room::Shortage;
 use super::spec;
 use crate::containers::{security, sysctl};
 
@@ -20,27 +24,113 @@ pub struct Abilities {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rejection {
     /// One word.
-    pub reason: &'static str,
+    pub reason: Cow<'static, str>,
     /// A sentence.
     pub message: String,
 }
 
+impl Rejection {
+    fn new(reason: &'static str, message: impl Into<String>) -> Self {
+        Self {
+            reason: Cow::Borrowed(reason),
+            message: message.into(),
+        }
+    }
+
+    fn predicate(name: &'static str, why: &str) -> Self {
+        Self::new(name, format!("Predicate {name} failed: {why}"))
+    }
+
+    /// Whether the node's labels alone keep the pod away: they may have changed since they were heard of.
+    pub fn is_node_affinity(&self) -> bool {
+        self.reason == NODE_AFFINITY
+    }
+}
+
+const NODE_AFFINITY: &str = "NodeAffinity";
+
+impl From<Shortage> for Rejection {
+    fn from(shortage: Shortage) -> Self {
+        match shortage {
+            Shortage::Resource(name, message) => Self {
+                reason: Cow::Owned(format!("OutOf{name}")),
+                message,
+            },
+            Shortage::Ports => Self::predicate(
+                "NodePorts",
+                "node(s) didn't have free ports for the requested pod ports",
+            ),
+        }
+    }
+}
+
+/// What the node's object says of a pod that is bound to it: labels first, then taints that end pods.
+pub fn node_rejection(pod: &Pod, node: &Node) -> Option<Rejection> {
+    let labels = node.metadata.labels.as_ref();
+    let facts = node_affinity::NodeFacts {
+        name: node.metadata.name.as_deref().unwrap_or_default(),
+        labels: |key: &str| labels.and_then(|labels| labels.get(key)).map(String::as_str),
+    };
+    if !facts.satisfies(spec(pod)) {
+        let why = "node(s) didn't match Pod's node affinity/selector";
+        return Some(Rejection::predicate(NODE_AFFINITY, why));
+    }
+    None
+}
+
+/// Whether a taint of the node would end the pod at once.
+pub fn taint_rejection(pod: &Pod, node: &Node) -> Option<Rejection> {
+    let all = node.spec.as_ref().and_then(|spec| spec.taints.as_deref());
+    let tolerations = spec(pod).tolerations.as_deref().unwrap_or_default();
+    let mut ending = all
+        .unwrap_or_default()
+        .iter()
+        .filter(|taint| taint.effect == taints::NO_EXECUTE);
+    let untolerated = ending.any(|taint| !taints::is_tolerated(taint, tolerations));
+    untolerated.then(|| {
+        Rejection::predicate(
+            "TaintToleration",
+            "node(s) had taints that the pod didn't tolerate",
+        )
+    })
+}
+
 /// A pod that asks for a protection it would not get must not run without it.
 pub fn rejection(pod: &Pod, abilities: &Abilities) -> Option<Rejection> {
-    let sysctls = sysctl::forbidden(pod, &abilities.kernel_version).map(|message| Rejection {
-        reason: "SysctlForbidden",
-        message,
-    });
+    let sysctls = sysctl::forbidden(pod, &abilities.kernel_version)
+        .map(|message| Rejection::new("SysctlForbidden", message));
     sysctls
+        .or_else(|| operating_system(pod))
         .or_else(|| groups(pod, abilities))
         .or_else(|| app_armor(pod, abilities))
 }
 
+fn operating_system(pod: &Pod) -> Option<Rejection> {
+    const LINUX: &str = "linux";
+    let labels = pod.metadata.labels.as_ref();
+    let wanted = labels.and_then(|labels| labels.get("kubernetes.io/os"));
+    if wanted.is_some_and(|wanted| wanted != LINUX) {
+        return Some(Rejection::new(
+            "PodOSSelectorNodeLabelDoesNotMatch",
+            "Failed to admit pod as the `kubernetes.io/os` label doesn't match node label",
+        ));
+    }
+    let other = spec(pod).os.as_ref().is_some_and(|os| os.name != LINUX);
+    other.then(|| {
+        Rejection::new(
+            "PodOSNotSupported",
+            "Failed to admit pod as the OS field doesn't match node OS",
+        )
+    })
+}
+
 fn groups(pod: &Pod, abilities: &Abilities) -> Option<Rejection> {
     let strict = security::supplemental_groups_are_strict(pod);
-    (strict && !abilities.supplemental_groups_policy).then(|| Rejection {
-        reason: "SupplementalGroupsPolicyNotSupported",
-        message: "SupplementalGroupsPolicy=Strict is not supported in this node".to_owned(),
+    (strict && !abilities.supplemental_groups_policy).then(|| {
+        Rejection::new(
+            "SupplementalGroupsPolicyNotSupported",
+            "SupplementalGroupsPolicy=Strict is not supported in this node",
+        )
     })
 }
 
@@ -54,9 +144,11 @@ fn app_armor(pod: &Pod, abilities: &Abilities) -> Option<Rejection> {
         .filter_map(|context| context.app_armor_profile.clone())
         .chain(own.filter_map(|context| context.app_armor_profile));
     let confined = profiles.into_iter().any(|profile| profile.type_ != "Unconfined");
-    (confined && !came_up && !abilities.app_armor).then(|| Rejection {
-        reason: "AppArmor",
-        message: "Cannot enforce AppArmor: AppArmor is not enabled on the host".to_owned(),
+    (confined && !came_up && !abilities.app_armor).then(|| {
+        Rejection::new(
+            "AppArmor",
+            "Cannot enforce AppArmor: AppArmor is not enabled on the host",
+        )
     })
 }
 
@@ -77,7 +169,9 @@ mod tests {
         );
         let pod: Pod = serde_json::from_str(&text).unwrap();
         let found = rejection(&pod, &abilities);
-        let found = found.as_ref().map(|found| (found.reason, found.message.as_str()));
+        let found = found
+            .as_ref()
+            .map(|found| (found.reason.as_ref(), found.message.as_str()));
         assert_eq!(found, expected, "{text}");
     }
 
@@ -119,5 +213,70 @@ mod tests {
             supplemental_groups_policy: false,
         };
         assert_eq!(rejection(&pod, &unable), None);
+    }
+
+    fn pod_with(spec: serde_json::Value) -> Pod {
+        serde_json::from_value(serde_json::json!({"spec": spec})).unwrap()
+    }
+
+    #[test]
+    fn pod_of_another_operating_system_is_refused() {
+        let abilities = Abilities {
+            kernel_version: "6.1.0".to_owned(),
+            app_armor: true,
+            supplemental_groups_policy: true,
+        };
+        let reason = |pod: &Pod| rejection(pod, &abilities).map(|found| found.reason.into_owned());
+        let os = |name: &str| pod_with(serde_json::json!({"containers": [], "os": {"name": name}}));
+        assert_eq!(reason(&os("linux")), None);
+        assert_eq!(reason(&os("windows")).as_deref(), Some("PodOSNotSupported"));
+        let mut labelled = os("linux");
+        labelled.metadata.labels = Some([("kubernetes.io/os".to_owned(), "windows".to_owned())].into());
+        assert_eq!(
+            reason(&labelled).as_deref(),
+            Some("PodOSSelectorNodeLabelDoesNotMatch")
+        );
+    }
+
+    #[test]
+    fn pod_that_its_node_does_not_fit_is_refused() {
+        let taint = |key: &str, effect: &str| serde_json::json!({"key": key, "effect": effect});
+        let node: Node = serde_json::from_value(serde_json::json!({
+            "metadata": {"name": "n", "labels": {"disk": "ssd"}},
+            "spec": {"taints": [taint("soft", "NoSchedule"), taint("hard", "NoExecute")]}
+        }))
+        .unwrap();
+        let tolerations = serde_json::json!([{"key": "hard", "operator": "Exists"}]);
+        let pod = |disk: &str| {
+            let selector = serde_json::json!({"disk": disk});
+            pod_with(
+                serde_json::json!({"containers": [], "nodeSelector": selector, "tolerations": tolerations}),
+            )
+        };
+        assert_eq!(node_rejection(&pod("ssd"), &node), None);
+        let found = node_rejection(&pod("hdd"), &node).unwrap();
+        assert!(found.is_node_affinity());
+        assert_eq!(
+            found.message,
+            "Predicate NodeAffinity failed: node(s) didn't match Pod's node affinity/selector"
+        );
+        assert_eq!(
+            taint_rejection(&pod("ssd"), &node),
+            None,
+            "it tolerates what ends pods"
+        );
+        let found = taint_rejection(&pod_with(serde_json::json!({"containers": []})), &node).unwrap();
+        assert_eq!(
+            found.message,
+            "Predicate TaintToleration failed: node(s) had taints that the pod didn't tolerate"
+        );
+    }
+
+    #[test]
+    fn shortages_have_upstreams_reasons() {
+        let short = |name: &str| Rejection::from(Shortage::Resource(name.to_owned(), "text".to_owned()));
+        assert_eq!(short("cpu").reason, "OutOfcpu");
+        assert_eq!(short("ephemeral-storage").reason, "OutOfephemeral-storage");
+        assert_eq!(Rejection::from(Shortage::Ports).reason, "NodePorts");
     }
 }

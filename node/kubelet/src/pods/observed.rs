@@ -4,8 +4,11 @@ use std::collections::HashMap;
 
 use futures::future::try_join_all;
 use jiff::Timestamp;
+use machinery_runtime::Runtime;
 use node_cri::v1;
 use node_cri::{CriClient, CriError};
+
+use crate::containers::files::termination_message;
 
 /// Labels of sandboxes and containers; upstream's names, so that `crictl` and others read them too.
 pub mod label {
@@ -32,7 +35,7 @@ pub mod annotation {
 }
 
 /// How a container is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum ContainerState {
     /// Made, not started.
     Created,
@@ -41,11 +44,12 @@ pub enum ContainerState {
     /// Its process has ended.
     Exited,
     /// The runtime does not know.
+    #[default]
     Unknown,
 }
 
 /// One container the runtime has.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ObservedContainer {
     /// The runtime's id.
     pub id: String,
@@ -139,7 +143,7 @@ impl ObservedPod {
 }
 
 /// Reads everything the runtime has of a pod.
-pub async fn observe(cri: &CriClient, uid: &str) -> Result<ObservedPod, CriError> {
+pub async fn observe(runtime: &Runtime, cri: &CriClient, uid: &str) -> Result<ObservedPod, CriError> {
     let selector = HashMap::from([(label::POD_UID.to_string(), uid.to_string())]);
     let sandbox_filter = v1::PodSandboxFilter {
         label_selector: selector.clone(),
@@ -169,7 +173,7 @@ pub async fn observe(cri: &CriClient, uid: &str) -> Result<ObservedPod, CriError
     );
     let (sandboxes, containers) = futures::try_join!(sandboxes, containers)?;
     let mut sandboxes: Vec<ObservedSandbox> = sandboxes.into_iter().flatten().collect();
-    let mut containers: Vec<ObservedContainer> = containers.into_iter().flatten().collect();
+    let mut containers = with_last_words(runtime, containers.into_iter().flatten().collect()).await;
     sandboxes.sort_by_key(|sandbox| std::cmp::Reverse(sandbox.created_at));
     containers.sort_by_key(|container| std::cmp::Reverse(container.created_at));
     Ok(ObservedPod {
@@ -210,10 +214,10 @@ async fn read_sandbox(cri: &CriClient, sandbox: v1::PodSandbox) -> Result<Option
     }))
 }
 
-async fn read_container(
-    cri: &CriClient,
-    container: v1::Container,
-) -> Result<Option<ObservedContainer>, CriError> {
+/// A container, and where it has left its termination message: its file, and its log where that may be taken instead.
+type Found = (ObservedContainer, Option<(String, Option<String>)>);
+
+async fn read_container(cri: &CriClient, container: v1::Container) -> Result<Option<Found>, CriError> {
     let request = v1::ContainerStatusRequest {
         container_id: container.id.clone(),
         verbose: false,
@@ -225,7 +229,22 @@ async fn read_container(
     Ok(Some(from_status(container.pod_sandbox_id, status)))
 }
 
-fn from_status(sandbox_id: String, status: v1::ContainerStatus) -> ObservedContainer {
+/// Puts termination messages into those that have ended.
+async fn with_last_words(runtime: &Runtime, found: Vec<Found>) -> Vec<ObservedContainer> {
+    let (mut containers, words): (Vec<_>, Vec<_>) = found.into_iter().unzip();
+    if words.iter().all(Option::is_none) {
+        return containers;
+    }
+    let read = |(path, log): (String, Option<String>)| termination_message(&path, log.as_deref());
+    let work = move || words.into_iter().map(|words| words.and_then(read)).collect();
+    let messages: Vec<Option<String>> = runtime.blocking(work).await.unwrap_or_default();
+    for (container, message) in containers.iter_mut().zip(messages) {
+        container.message = message.unwrap_or(std::mem::take(&mut container.message));
+    }
+    containers
+}
+
+fn from_status(sandbox_id: String, status: v1::ContainerStatus) -> Found {
     let note = |name: &str| status.annotations.get(name).cloned().unwrap_or_default();
     let state = match status.state {
         state if state == v1::ContainerState::ContainerCreated as i32 => ContainerState::Created,
@@ -233,7 +252,7 @@ fn from_status(sandbox_id: String, status: v1::ContainerStatus) -> ObservedConta
         state if state == v1::ContainerState::ContainerExited as i32 => ContainerState::Exited,
         _ => ContainerState::Unknown,
     };
-    let mut container = ObservedContainer {
+    let container = ObservedContainer {
         sandbox_id,
         state,
         name: status
@@ -255,19 +274,12 @@ fn from_status(sandbox_id: String, status: v1::ContainerStatus) -> ObservedConta
         user: status.user.clone().and_then(|user| user.linux),
         id: status.id.clone(),
     };
-    if state == ContainerState::Exited {
-        let path = note(annotation::TERMINATION_MESSAGE);
+    let last_words = (state == ContainerState::Exited).then(|| {
         let fallback = note(annotation::TERMINATION_MESSAGE_POLICY) == "FallbackToLogsOnError";
-        let tail = if fallback && container.exit_code != 0 {
-            Some(container.log_path.as_str())
-        } else {
-            None
-        };
-        if let Some(message) = crate::containers::files::termination_message(&path, tail) {
-            container.message = message;
-        }
-    }
-    container
+        let log = (fallback && container.exit_code != 0).then(|| container.log_path.clone());
+        (note(annotation::TERMINATION_MESSAGE), log)
+    });
+    (container, last_words)
 }
 
 fn time(nanoseconds: i64) -> Option<Timestamp> {

@@ -7,15 +7,18 @@ use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::Api;
+use machinery_runtime::CancellationToken;
 use node_cri::events::{TaskEvent, subscribe};
 use node_cri::v1;
 use parking_lot::Mutex;
 use tokio::sync::watch;
 
 use super::observed::label;
+use super::resize::room::Share;
 use super::uid;
-use super::worker::{Inbox, PodWorker, WorkerContext};
+use super::worker::{Inbox, PodWorker, WorkerContext, has_begun};
 use crate::api::watch::{Change, follow};
+use crate::containers::files;
 
 /// The safety net under the event stream.
 const RELIST_AFTER: Duration = Duration::from_secs(60);
@@ -86,6 +89,7 @@ impl Pods {
         match change {
             Change::All(pods) => {
                 let present: HashSet<String> = pods.iter().map(|pod| uid(pod).to_string()).collect();
+                self.hold_begun(&pods);
                 pods.into_iter().for_each(|pod| self.set(pod));
                 let known: Vec<String> = self.inboxes.lock().keys().cloned().collect();
                 known
@@ -100,19 +104,36 @@ impl Pods {
         }
     }
 
+    /// Pods that have begun keep their place: none that is new takes it before their workers have looked.
+    fn hold_begun(&self, pods: &[Pod]) {
+        let inboxes = self.inboxes.lock();
+        let begun = pods
+            .iter()
+            .filter(|pod| has_begun(pod) && !is_to_end(pod) && !inboxes.contains_key(uid(pod)));
+        begun.for_each(|pod| self.context.room.hold(uid(pod), Share::of(pod)));
+    }
+
     fn set(self: &Arc<Self>, pod: Pod) {
         let id = uid(&pod).to_string();
         let mut inboxes = self.inboxes.lock();
+        let ends = is_to_end(&pod);
         if let Some(inbox) = inboxes.get(&id) {
             *inbox.pod.lock() = Arc::new(pod);
+            if ends {
+                inbox.ending.cancel();
+            }
             inbox.wake.notify_one();
             return;
         }
         let inbox = Arc::new(Inbox {
             pod: Mutex::new(Arc::new(pod)),
             gone: AtomicBool::new(false),
+            ending: CancellationToken::new(),
             wake: Arc::default(),
         });
+        if ends {
+            inbox.ending.cancel();
+        }
         inboxes.insert(id.clone(), inbox.clone());
         let pods = self.clone();
         let worker = PodWorker::new(self.context.clone(), inbox);
@@ -125,6 +146,7 @@ impl Pods {
     fn gone(&self, uid: &str) {
         if let Some(inbox) = self.inboxes.lock().get(uid) {
             inbox.gone.store(true, Ordering::Release);
+            inbox.ending.cancel();
             inbox.wake.notify_one();
         }
     }
@@ -208,12 +230,12 @@ impl Pods {
 
     /// Sandboxes and folders of pods that the API server does not have.
     async fn remove_strangers(self: &Arc<Self>, in_runtime: HashSet<String>) {
-        let folder = self.context.control.config.pods_folder();
-        let entries = std::fs::read_dir(folder)
-            .into_iter()
-            .flatten()
-            .filter_map(Result::ok);
-        let on_disk = entries.map(|entry| entry.file_name().to_string_lossy().into_owned());
+        let config = self.context.control.config.clone();
+        let on_disk = self
+            .context
+            .runtime
+            .blocking(move || files::uids_on_disk(&config));
+        let on_disk = on_disk.await.unwrap_or_default();
         let all: HashSet<String> = in_runtime.into_iter().chain(on_disk).collect();
         for uid in all {
             if self.inboxes.lock().contains_key(&uid) {
@@ -226,4 +248,10 @@ impl Pods {
             self.gone(&uid);
         }
     }
+}
+
+/// Whether a pod as the API server has it is to run no longer.
+fn is_to_end(pod: &Pod) -> bool {
+    let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
+    pod.metadata.deletion_timestamp.is_some() || matches!(phase, Some("Succeeded" | "Failed"))
 }

@@ -35,6 +35,8 @@ pub struct StatusInput<'a> {
     pub probes: &'a ProbeView,
     /// The node's address.
     pub node_ip: IpAddr,
+    /// The container runtime's name, which ids of containers begin with.
+    pub runtime_name: &'a str,
     /// Nothing of the pod will be started any more.
     pub terminal: bool,
     /// A failure of the pod as a whole: reason and message.
@@ -128,9 +130,9 @@ fn container_status(input: &StatusInput<'_>, kind: ContainerKind, container: &Co
             latest.image.clone()
         },
         image_id: latest.image_ref.clone(),
-        container_id: Some(format!("containerd://{}", latest.id)),
+        container_id: Some(full_id(input, latest)),
         restart_count: latest.restart_count,
-        state: Some(api_state(latest, before)),
+        state: Some(api_state(input, latest, before)),
         last_state: last_state(input, container, before),
         volume_mounts: volume_mounts(container),
         user: latest.user.as_ref().map(user),
@@ -256,7 +258,15 @@ fn waiting(reason: &str, message: &str) -> ApiState {
     }
 }
 
-fn api_state(container: &ObservedContainer, before: Option<&ContainerStatus>) -> ApiState {
+fn full_id(input: &StatusInput<'_>, container: &ObservedContainer) -> String {
+    format!("{}://{}", input.runtime_name, container.id)
+}
+
+fn api_state(
+    input: &StatusInput<'_>,
+    container: &ObservedContainer,
+    before: Option<&ContainerStatus>,
+) -> ApiState {
     match container.state {
         ContainerState::Running => ApiState {
             running: Some(ContainerStateRunning {
@@ -264,14 +274,18 @@ fn api_state(container: &ObservedContainer, before: Option<&ContainerStatus>) ->
             }),
             ..ApiState::default()
         },
-        ContainerState::Exited => ended(container, before),
+        ContainerState::Exited => ended(input, container, before),
         ContainerState::Created | ContainerState::Unknown => waiting("ContainerCreating", ""),
     }
 }
 
 /// How a container ended. What was said of that once stands: its last words go with the pod's folder.
-fn ended(container: &ObservedContainer, before: Option<&ContainerStatus>) -> ApiState {
-    let id = format!("containerd://{}", container.id);
+fn ended(
+    input: &StatusInput<'_>,
+    container: &ObservedContainer,
+    before: Option<&ContainerStatus>,
+) -> ApiState {
+    let id = full_id(input, container);
     let told = before.and_then(|before| told_end(before, &id));
     let terminated = told.cloned().unwrap_or_else(|| observed_end(container, id));
     ApiState {
@@ -314,7 +328,7 @@ fn last_state(
     if let Some(previous) = input.observed.previous(&container.name)
         && previous.state == ContainerState::Exited
     {
-        return Some(ended(previous, before));
+        return Some(ended(input, previous, before));
     }
     // The container before the newest may have been collected; what was said of it stands.
     before

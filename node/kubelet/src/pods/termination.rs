@@ -1,55 +1,56 @@
-//! Taking a pod's processes down: its containers together, its sidecars after them, its sandbox last.
+//! Taking a pod's processes down: its containers together, its sidecars after them, its sandbox last. All preStop hooks
+//! run at the beginning, as upstream's.
 
 use futures::future::join_all;
 use k8s_openapi::api::core::v1::Pod;
+use machinery_runtime::CancellationToken;
 
 use super::observed::{ObservedContainer, ObservedPod};
 use super::plan::container_named;
 use super::{ContainerKind, spec};
-use crate::containers::control::{ContainerControl, grace_period};
+use crate::containers::control::{ContainerControl, Hook, Killing};
 
 /// Stops everything of a pod that runs. Returns when nothing does.
 pub async fn stop_all(
     control: &ContainerControl,
     pod: &Pod,
     observed: &ObservedPod,
-    grace_seconds: Option<i64>,
+    grace_seconds: i64,
+    hook: Hook,
 ) -> Result<(), node_cri::CriError> {
-    let grace = grace_seconds.unwrap_or_else(|| grace_period(pod));
-    let began = control.runtime.monotonic();
     let ip = observed
         .sandbox()
         .and_then(|sandbox| sandbox.ips.first())
         .map(String::as_str);
-    let (sidecars, others): (Vec<_>, Vec<_>) = observed.running().partition(|found| is_sidecar(pod, found));
-    join_all(
-        others
-            .iter()
-            .map(|found| control.kill(pod, &found.name, &found.id, "", Some(grace), ip)),
-    )
-    .await;
-    for found in last_first(pod, sidecars) {
-        let used = i64::try_from((control.runtime.monotonic() - began).as_secs()).unwrap_or(grace);
-        control
-            .kill(pod, &found.name, &found.id, "", Some((grace - used).max(0)), ip)
-            .await;
+    let mut turn = None;
+    let mut stages = Vec::new();
+    for stage in stages_of(pod, observed) {
+        let stopped = CancellationToken::new();
+        let killing = Killing {
+            hook,
+            turn: turn.replace(stopped.clone()),
+            ..Killing::within(grace_seconds, ip)
+        };
+        stages.push(async move {
+            let kills = stage
+                .iter()
+                .map(|found| control.kill(pod, &found.name, &found.id, killing.clone()));
+            join_all(kills).await;
+            stopped.cancel();
+        });
     }
+    join_all(stages).await;
     for sandbox in observed.sandboxes.iter().filter(|sandbox| sandbox.ready) {
         control.stop_sandbox(&sandbox.id).await?;
     }
     Ok(())
 }
 
-/// Stops what still runs within a shorter time than it was first given.
-pub async fn hurry(control: &ContainerControl, observed: &ObservedPod, grace_seconds: i64) {
-    let stops = observed
-        .running()
-        .map(|found| control.cri.stop_container(&found.id, grace_seconds));
-    for outcome in join_all(stops).await {
-        if let Err(error) = outcome {
-            tracing::debug!(error = %error, "container not stopped sooner");
-        }
-    }
+/// What stops together, in order: sidecars one by one, the last first, after everything else.
+fn stages_of<'a>(pod: &Pod, observed: &'a ObservedPod) -> Vec<Vec<&'a ObservedContainer>> {
+    let (sidecars, others): (Vec<_>, Vec<_>) = observed.running().partition(|found| is_sidecar(pod, found));
+    let sidecars = last_first(pod, sidecars).into_iter().map(|found| vec![found]);
+    std::iter::once(others).chain(sidecars).collect()
 }
 
 fn is_sidecar(pod: &Pod, found: &ObservedContainer) -> bool {
@@ -66,4 +67,35 @@ fn last_first<'a>(pod: &Pod, mut sidecars: Vec<&'a ObservedContainer>) -> Vec<&'
     };
     sidecars.sort_by_key(|found| std::cmp::Reverse(order(found)));
     sidecars
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::pods::observed::ContainerState;
+
+    #[test]
+    fn sidecars_stop_after_the_others_the_last_first() {
+        let sidecar = |name: &str| serde_json::json!({"name": name, "restartPolicy": "Always"});
+        let pod: Pod = serde_json::from_value(serde_json::json!({"spec": {
+            "initContainers": [sidecar("first"), {"name": "init"}, sidecar("second")],
+            "containers": [{"name": "a"}, {"name": "b"}]
+        }}))
+        .unwrap();
+        let running = |name: &str| ObservedContainer {
+            name: name.to_owned(),
+            state: ContainerState::Running,
+            ..ObservedContainer::default()
+        };
+        let observed = ObservedPod {
+            containers: ["first", "a", "second", "b"].map(running).into(),
+            ..ObservedPod::default()
+        };
+        let stages = stages_of(&pod, &observed);
+        let names: Vec<Vec<&str>> = stages
+            .iter()
+            .map(|stage| stage.iter().map(|found| found.name.as_str()).collect())
+            .collect();
+        assert_eq!(names, [vec!["a", "b"], vec!["second"], vec!["first"]]);
+    }
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use k8s_openapi::api::core::v1::{Container, Probe};
+use k8s_openapi::api::core::v1::{ContainerPort, Probe};
 use machinery_meta::dial::dial_error;
 use machinery_runtime::Runtime;
 use node_cri::CriClient;
@@ -20,8 +20,8 @@ const OUTPUT_BYTES_MAX: usize = 10 << 10;
 pub struct Target {
     /// The container's id.
     pub id: String,
-    /// Its specification.
-    pub container: Container,
+    /// Its ports, which probes may name.
+    pub ports: Vec<ContainerPort>,
     /// The pod's address.
     pub pod_ip: String,
 }
@@ -125,7 +125,7 @@ async fn ask_network(probe: &Probe, target: &Target, timeout: Duration) -> Resul
 fn tcp_address(probe: &Probe, target: &Target) -> Option<(String, u16)> {
     let action = probe.tcp_socket.as_ref()?;
     let host = action.host.clone().filter(|host| !host.is_empty());
-    let port = port_number(&action.port, &target.container)?;
+    let port = port_number(&action.port, &target.ports)?;
     Some((host.unwrap_or_else(|| target.pod_ip.clone()), port))
 }
 
@@ -136,7 +136,7 @@ fn http_request(probe: &Probe, target: &Target) -> Option<Result<HttpRequest, St
         .clone()
         .filter(|host| !host.is_empty())
         .unwrap_or_else(|| target.pod_ip.clone());
-    let Some(port) = port_number(&action.port, &target.container) else {
+    let Some(port) = port_number(&action.port, &target.ports) else {
         return Some(Err("the probe's port is not known".into()));
     };
     let headers = action.http_headers.iter().flatten();

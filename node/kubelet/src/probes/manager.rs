@@ -13,7 +13,7 @@ use tokio::sync::Notify;
 
 use super::execute::{Target, ask};
 use super::{ProbeKind, ProbeResults, ProbeView};
-use crate::api::events::{EventKind, EventRecorder};
+use crate::api::events::{EventKind, EventRecorder, EventSubject};
 use crate::pods::observed::ObservedContainer;
 use crate::pods::{ContainerKind, all_containers};
 
@@ -109,15 +109,17 @@ impl ProbeManager {
         if results.contains_key(id) || probes(container).next().is_none() {
             return;
         }
-        let full = format!("containerd://{id}");
+        // The id's first part is the runtime's name.
+        let is_it = |status: &&ContainerStatus| {
+            let full = status.container_id.as_deref().unwrap_or_default();
+            full.rsplit_once("://").is_some_and(|(_, own)| own == id)
+        };
         let all = status
             .container_statuses
             .iter()
             .chain(&status.init_container_statuses)
             .flatten();
-        let known: Option<&ContainerStatus> = all
-            .into_iter()
-            .find(|status| status.container_id.as_ref() == Some(&full));
+        let known: Option<&ContainerStatus> = all.into_iter().find(is_it);
         let seed = ProbeResults {
             startup: known.filter(|known| known.started == Some(true)).map(|_| true),
             readiness: known.filter(|known| known.ready).map(|_| true),
@@ -141,12 +143,13 @@ impl ProbeManager {
             events: self.events.clone(),
             results: self.results.clone(),
             wake: self.wake.clone(),
-            pod: pod.clone(),
+            subject: EventSubject::container(pod, &container.name),
             target: Target {
                 id: found.id.clone(),
-                container: container.clone(),
+                ports: container.ports.clone().unwrap_or_default(),
                 pod_ip: pod_ip.to_string(),
             },
+            has_startup_probe: container.startup_probe.is_some(),
             kind,
             probe: probe.clone(),
             started_at: found.started_at,
@@ -185,8 +188,10 @@ struct Prober {
     events: EventRecorder,
     results: Results,
     wake: Arc<Notify>,
-    pod: Pod,
+    /// Not the pod itself: there are many probes, and it is large.
+    subject: EventSubject,
     target: Target,
+    has_startup_probe: bool,
     kind: ProbeKind,
     probe: Probe,
     started_at: Option<Timestamp>,
@@ -201,12 +206,18 @@ struct Streak {
 
 impl Prober {
     async fn run(self) {
-        self.runtime.sleep(self.initial_delay()).await;
         let period = Duration::from_secs(
             u64::try_from(self.probe.period_seconds.unwrap_or(10))
                 .unwrap_or(10)
                 .max(1),
         );
+        if self.runtime.monotonic() < period {
+            // After an agent's start all probes of the node begin together: each somewhere in its first period.
+            let part =
+                f64::from(u32::try_from(self.runtime.random_u64() >> 32).unwrap_or(0)) / f64::from(u32::MAX);
+            self.runtime.sleep(period.mul_f64(part)).await;
+        }
+        self.runtime.sleep(self.initial_delay()).await;
         let mut streak = Streak::default();
         loop {
             if self.may_ask() && !self.once(&mut streak).await {
@@ -233,7 +244,7 @@ impl Prober {
             .get(&self.target.id)
             .copied()
             .unwrap_or_default();
-        let started = self.target.container.startup_probe.is_none() || results.startup == Some(true);
+        let started = !self.has_startup_probe || results.startup == Some(true);
         started != (self.kind == ProbeKind::Startup)
     }
 
@@ -250,12 +261,8 @@ impl Prober {
             Err(message) => Some(("Unhealthy", format!("probe failed: {message}"))),
         };
         if let Some((reason, text)) = told {
-            let (name, text) = (
-                &self.target.container.name,
-                format!("{} {text}", self.kind.title()),
-            );
-            self.events
-                .container(&self.pod, name, EventKind::Warning, reason, text);
+            let text = format!("{} {text}", self.kind.title());
+            self.events.about(&self.subject, EventKind::Warning, reason, text);
         }
         *streak = match *streak {
             Streak { well: before, length } if before == well => Streak {

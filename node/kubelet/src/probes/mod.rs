@@ -11,7 +11,7 @@ pub mod manager;
 
 use std::collections::HashMap;
 
-use k8s_openapi::api::core::v1::Container;
+use k8s_openapi::api::core::v1::{Container, ContainerPort};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
 pub use manager::ProbeManager;
@@ -87,17 +87,13 @@ impl ProbeView {
 }
 
 /// The number of a port that may be given by its name in the container.
-pub fn port_number(port: &IntOrString, container: &Container) -> Option<u16> {
+pub fn port_number(port: &IntOrString, ports: &[ContainerPort]) -> Option<u16> {
     match port {
         IntOrString::Int(number) => u16::try_from(*number).ok(),
         IntOrString::String(name) => match name.parse() {
             Ok(number) => Some(number),
             Err(_) => {
-                let found = container
-                    .ports
-                    .iter()
-                    .flatten()
-                    .find(|port| port.name.as_ref() == Some(name))?;
+                let found = ports.iter().find(|port| port.name.as_ref() == Some(name))?;
                 u16::try_from(found.container_port).ok()
             }
         },

@@ -1,6 +1,6 @@
 //! Who asks, and whether they may. Both are the API server's to say, remembered for a short while.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::hash::Hash;
 use std::time::Duration;
 
@@ -91,6 +91,17 @@ fn digest(token: &str) -> TokenDigest {
     Sha256::digest(token).into()
 }
 
+/// What a decision is about.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+struct Question {
+    name: String,
+    uid: String,
+    groups: Vec<String>,
+    extra: BTreeMap<String, Vec<String>>,
+    verb: &'static str,
+    subresource: &'static str,
+}
+
 /// Asks the API server.
 pub struct Delegated {
     runtime: Runtime,
@@ -99,7 +110,7 @@ pub struct Delegated {
     tokens: Remembered<TokenDigest, UserInfo>,
     /// Tokens that are nobody's have a table of their own: invented ones displace no others.
     nobodys: Remembered<TokenDigest, ()>,
-    decisions: Remembered<(String, Vec<String>, &'static str, &'static str), bool>,
+    decisions: Remembered<Question, bool>,
 }
 
 impl std::fmt::Debug for Delegated {
@@ -176,8 +187,9 @@ impl Delegated {
             let user = status.user.unwrap_or_default();
             UserInfo {
                 name: user.username.unwrap_or_default(),
+                uid: user.uid.unwrap_or_default(),
                 groups: user.groups.unwrap_or_default(),
-                ..UserInfo::default()
+                extra: user.extra.unwrap_or_default(),
             }
         }))
     }
@@ -208,7 +220,14 @@ impl Delegated {
         verb: &'static str,
         subresource: &'static str,
     ) -> Result<bool, Refusal> {
-        let key = (user.name.clone(), user.groups.clone(), verb, subresource);
+        let key = Question {
+            name: user.name.clone(),
+            uid: user.uid.clone(),
+            groups: user.groups.clone(),
+            extra: user.extra.clone(),
+            verb,
+            subresource,
+        };
         let now = self.runtime.monotonic();
         if let Some(known) = self.decisions.get(&key, now) {
             return Ok(known);
@@ -224,6 +243,8 @@ impl Delegated {
         let spec = SubjectAccessReviewSpec {
             user: Some(user.name.clone()),
             groups: Some(user.groups.clone()),
+            uid: Some(user.uid.clone()).filter(|uid| !uid.is_empty()),
+            extra: Some(user.extra.clone()).filter(|extra| !extra.is_empty()),
             resource_attributes: Some(attributes),
             ..SubjectAccessReviewSpec::default()
         };
@@ -247,8 +268,12 @@ impl Delegated {
     }
 }
 
-/// The verb a method stands for.
-pub fn verb_of(method: &Method) -> &'static str {
+/// The verb of a request. Running something in a container or connecting to it is `create` whatever the method: a
+/// WebSocket begins with GET, and who may look at the node's proxied paths may not therefore act in its pods.
+pub fn verb_of(method: &Method, path: &str) -> &'static str {
+    if STREAMING_PATHS.iter().any(|prefix| is_below(path, prefix)) {
+        return "create";
+    }
     match method.as_str() {
         "POST" => "create",
         "PUT" => "update",
@@ -258,14 +283,18 @@ pub fn verb_of(method: &Method) -> &'static str {
     }
 }
 
+/// What acts in containers. `/run` is not served, and is not to become readable if it ever is.
+const STREAMING_PATHS: [&str; 4] = ["/exec", "/attach", "/portForward", "/run"];
+
+/// Whether a path is this one or one below it. Routing drops empty segments, and so does this.
+fn is_below(path: &str, prefix: &str) -> bool {
+    let mut segments = path.split('/').filter(|segment| !segment.is_empty());
+    segments.next() == Some(&prefix[1..])
+}
+
 /// The subresources of the node a path belongs to.
 pub fn subresources_of(path: &str) -> &'static [&'static str] {
-    let below = |prefix: &str| {
-        path == prefix
-            || path
-                .strip_prefix(prefix)
-                .is_some_and(|rest| rest.starts_with('/'))
-    };
+    let below = |prefix: &str| is_below(path, prefix);
     match path {
         _ if below("/stats") => &["stats"],
         _ if below("/metrics") => &["metrics"],
@@ -314,13 +343,20 @@ mod tests {
         ] {
             assert_eq!(subresources_of(path), expected, "{path}");
         }
-        for (method, verb) in [
-            ("GET", "get"),
-            ("HEAD", "get"),
-            ("POST", "create"),
-            ("DELETE", "delete"),
+        for (method, path, verb) in [
+            ("GET", "/pods", "get"),
+            ("HEAD", "/pods", "get"),
+            ("POST", "/pods", "create"),
+            ("DELETE", "/pods", "delete"),
+            ("GET", "/exec/n/p/c", "create"),
+            ("GET", "//exec/n/p/c", "create"),
+            ("GET", "/attach/n/p/c", "create"),
+            ("GET", "/portForward/n/p", "create"),
+            ("POST", "/exec/n/p/c", "create"),
+            ("GET", "/execute", "get"),
+            ("GET", "/containerLogs/n/p/c", "get"),
         ] {
-            assert_eq!(verb_of(&method.parse().unwrap()), verb);
+            assert_eq!(verb_of(&method.parse().unwrap(), path), verb, "{method} {path}");
         }
     }
 }

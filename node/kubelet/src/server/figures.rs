@@ -45,26 +45,37 @@ pub(super) struct ContainerFigures {
 
 pub(super) async fn gather(context: &ManagerContext) -> Result<Figures, String> {
     let mut running = running(context).await.map_err(|error| error.message())?;
-    let control = &context.workers.control;
-    let pods = context.pods.list().into_iter().filter_map(|pod| {
-        let (started_at, containers) = running.remove(uid(&pod))?;
-        // Of a pod that is starting or has ended only the sandbox is there: it uses nothing yet, or no more.
-        if containers.is_empty() {
-            return None;
-        }
-        let group = pod_cgroup(&context.config.cgroup_root, &pod);
-        Some(PodFigures {
-            used: control.cgroups.stats(&group),
-            pod,
-            started_at,
-            containers,
-        })
-    });
+    let (cgroups, root) = (
+        context.workers.control.cgroups.clone(),
+        context.config.cgroup_root.clone(),
+    );
+    let all = context.pods.list();
+    let work = move || {
+        let pods = all.into_iter().filter_map(|pod| {
+            let (started_at, containers) = running.remove(uid(&pod))?;
+            // Of a pod that is starting or has ended only the sandbox is there: it uses nothing yet, or no more.
+            if containers.is_empty() {
+                return None;
+            }
+            Some(PodFigures {
+                used: cgroups.stats(&pod_cgroup(&root, &pod)),
+                pod,
+                started_at,
+                containers,
+            })
+        });
+        (pods.collect(), cgroups.stats("/"))
+    };
+    let (pods, node) = context
+        .runtime
+        .blocking(work)
+        .await
+        .map_err(|error| error.to_string())?;
     Ok(Figures {
         now: context.runtime.now(),
         booted_at: Timestamp::from_second(context.facts.machine.booted_at_seconds).unwrap_or_default(),
-        pods: pods.collect(),
-        node: control.cgroups.stats("/"),
+        pods,
+        node,
     })
 }
 

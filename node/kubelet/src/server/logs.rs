@@ -86,7 +86,7 @@ async fn find(
     name: &str,
     previous: bool,
 ) -> Result<(ObservedContainer, PathBuf), (StatusCode, String)> {
-    let observed = observe(&context.workers.control.cri, uid(pod)).await;
+    let observed = observe(&context.runtime, &context.workers.control.cri, uid(pod)).await;
     let observed = observed.map_err(|error| (StatusCode::INTERNAL_SERVER_ERROR, error.message()))?;
     let refused = |text: String| (StatusCode::BAD_REQUEST, text);
     let pod_name = crate::pods::name(pod);

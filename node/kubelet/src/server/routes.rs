@@ -77,7 +77,11 @@ impl Server {
             .await?;
         let subresources = subresources_of(request.uri().path());
         self.delegated
-            .authorize(&user, verb_of(request.method()), subresources)
+            .authorize(
+                &user,
+                verb_of(request.method(), request.uri().path()),
+                subresources,
+            )
             .await
     }
 

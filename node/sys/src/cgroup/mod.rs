@@ -4,14 +4,12 @@
 //! for the same path in every mounted hierarchy. The runtime makes a container's own group below the
 //! pod's; nobody but us removes the pod's.
 
-mod fake;
 mod v1;
 mod v2;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-pub use fake::FakeCgroups;
 pub use v1::CgroupsV1;
 pub use v2::CgroupsV2;
 
@@ -75,6 +73,8 @@ pub trait Cgroups: Send + Sync + std::fmt::Debug {
     fn children(&self, path: &str) -> Vec<String>;
     /// 1 or 2.
     fn version(&self) -> u8;
+    /// Whether the memory controller offers this file in a group.
+    fn has_memory_file(&self, path: &str, name: &str) -> bool;
 }
 
 /// The machine's own control groups.

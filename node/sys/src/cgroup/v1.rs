@@ -170,6 +170,11 @@ impl Cgroups for CgroupsV1 {
     fn version(&self) -> u8 {
         1
     }
+
+    fn has_memory_file(&self, path: &str, name: &str) -> bool {
+        let folder = self.group("memory", path);
+        folder.is_some_and(|folder| folder.join(name).try_exists().unwrap_or(false))
+    }
 }
 
 #[cfg(test)]

@@ -131,6 +131,10 @@ impl Cgroups for CgroupsV2 {
     fn version(&self) -> u8 {
         2
     }
+
+    fn has_memory_file(&self, path: &str, name: &str) -> bool {
+        below(&self.root, path).join(name).try_exists().unwrap_or(false)
+    }
 }
 
 #[cfg(test)]

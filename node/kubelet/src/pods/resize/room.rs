@@ -1,40 +1,85 @@
-//! Who was promised how much of this node.
+//! Which pod has how much of this node: resources, ports, a place among its pods.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::core::v1::{Node, Pod};
+use machinery_semantics::ResourceList;
+use machinery_semantics::host_ports::{HostPort, host_ports};
 use machinery_semantics::resources::pod_requests;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
+use crate::containers::resources::{Qos, qos};
 use crate::pods::spec;
 
-/// Thousandths of a processor, and bytes of memory.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+/// What one pod has: amounts in the resource's own unit, of processors in thousandths.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Share {
-    /// Thousandths of a processor.
-    pub cpu: i64,
-    /// Bytes.
-    pub memory: i64,
+    amounts: BTreeMap<String, i64>,
+    ports: Vec<HostPort>,
+    /// It counts for the weight of the Burstable class.
+    burstable: bool,
 }
 
 impl Share {
     /// What a pod asks for.
     pub fn of(pod: &Pod) -> Self {
-        let requests = pod_requests(spec(pod));
         Self {
-            cpu: requests.get("cpu").millis(),
-            memory: requests.get("memory").units(),
+            amounts: amounts(&pod_requests(spec(pod))),
+            ports: host_ports(spec(pod)),
+            burstable: qos(pod) == Qos::Burstable,
         }
+    }
+
+    fn get(&self, name: &str) -> i64 {
+        self.amounts.get(name).copied().unwrap_or(0)
     }
 }
 
-/// What the node's pods were promised, by uid.
-#[derive(Debug)]
+fn amounts(list: &ResourceList) -> BTreeMap<String, i64> {
+    let in_units = |(name, amount): (&str, machinery_meta::Quantity)| {
+        let amount = if name == "cpu" {
+            amount.millis()
+        } else {
+            amount.units()
+        };
+        (name.to_owned(), amount)
+    };
+    list.iter().map(in_units).collect()
+}
+
+/// What a node has for its pods, as its object says.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Allocatable(BTreeMap<String, i64>);
+
+impl Allocatable {
+    /// That of this node.
+    pub fn of(node: &Node) -> Self {
+        let status = node.status.as_ref();
+        let list = status.and_then(|status| status.allocatable.as_ref());
+        Self(amounts(&ResourceList::from_api(list)))
+    }
+
+    fn get(&self, name: &str) -> i64 {
+        self.0.get(name).copied().unwrap_or(0)
+    }
+}
+
+/// What there is too little of.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Shortage {
+    /// A resource, and upstream's sentence.
+    Resource(String, String),
+    /// A port of the node that another pod has.
+    Ports,
+}
+
+/// What the node's pods have, by uid.
+#[derive(Debug, Default)]
 pub struct Room {
-    allocatable: Share,
     inner: Mutex<Promises>,
+    changed: Notify,
 }
 
 #[derive(Debug, Default)]
@@ -48,47 +93,103 @@ impl Promises {
     fn wake_all(&mut self) {
         self.waiting.drain().for_each(|(_, wake)| wake.notify_one());
     }
+
+    fn others<'a>(&'a self, uid: &'a str) -> impl Iterator<Item = &'a Share> {
+        let others = self.shares.iter().filter(move |(other, _)| *other != uid);
+        others.map(|(_, share)| share)
+    }
+
+    /// The first of these resources that a pod does not find enough of.
+    fn shortage<'a>(
+        &self,
+        uid: &str,
+        share: &Share,
+        allocatable: &Allocatable,
+        names: impl IntoIterator<Item = &'a str>,
+    ) -> Option<(String, String)> {
+        let missing = |name: &str| {
+            let (requested, capacity) = (share.get(name), allocatable.get(name));
+            let used: i64 = self.others(uid).map(|other| other.get(name)).sum();
+            let short = requested > 0 && requested > capacity - used;
+            short.then(|| (name.to_owned(), sentence(name, requested, used, capacity)))
+        };
+        names.into_iter().find_map(missing)
+    }
+}
+
+fn sentence(name: &str, requested: i64, used: i64, capacity: i64) -> String {
+    format!(
+        "Node didn't have enough resource: {name}, requested: {requested}, used: {used}, capacity: {capacity}"
+    )
+}
+
+/// A resource that others than the node's agent may announce: cluster-level ones are no node's.
+fn is_extended(name: &str) -> bool {
+    name.contains('/') && !name.contains("kubernetes.io/")
 }
 
 impl Room {
-    /// A node that has so much for its pods.
-    pub fn new(allocatable: Share) -> Self {
-        Self {
-            allocatable,
-            inner: Mutex::default(),
-        }
-    }
-
-    /// A pod has been promised this much already.
+    /// A pod has this much already.
     pub fn hold(&self, uid: &str, share: Share) {
         self.inner.lock().shares.insert(uid.to_owned(), share);
+        self.changed.notify_one();
     }
 
-    /// Promises a pod another share, or says in upstream's words why not; then it is woken when there may be room.
-    pub fn change(&self, uid: &str, share: Share, wake: &Arc<Notify>) -> Result<(), String> {
+    /// Gives a pod that is new here what it asks for, or says what there is too little of, in upstream's order.
+    pub fn admit(&self, uid: &str, share: Share, allocatable: &Allocatable) -> Result<(), Shortage> {
         let mut inner = self.inner.lock();
-        let before = inner.shares.get(uid).copied().unwrap_or_default();
-        let others = inner.shares.iter().filter(|(other, _)| *other != uid);
-        let used = others.fold(Share::default(), |sum, (_, share)| Share {
-            cpu: sum.cpu + share.cpu,
-            memory: sum.memory + share.memory,
-        });
-        let checks = [
-            ("cpu", share.cpu, used.cpu, self.allocatable.cpu),
-            ("memory", share.memory, used.memory, self.allocatable.memory),
-        ];
-        for (name, requested, used, capacity) in checks {
-            if requested > 0 && requested + used > capacity {
-                inner.waiting.insert(uid.to_owned(), wake.clone());
-                return Err(format!(
-                    "Node didn't have enough resource: {name}, requested: {requested}, used: {used}, capacity: {capacity}"
-                ));
-            }
+        let pods = i64::try_from(inner.others(uid).count()).unwrap_or(i64::MAX);
+        let places = allocatable.get("pods");
+        if pods >= places {
+            let text = sentence("pods", 1, pods, places);
+            return Err(Shortage::Resource("pods".to_owned(), text));
+        }
+        let first = ["cpu", "memory", "ephemeral-storage"];
+        let rest = share.amounts.keys().map(String::as_str);
+        let rest = rest
+            .filter(|name| !first.contains(name))
+            .filter(|name| !is_extended(name) || allocatable.0.contains_key(*name));
+        let names = first.into_iter().chain(rest);
+        if let Some((name, text)) = inner.shortage(uid, &share, allocatable, names) {
+            return Err(Shortage::Resource(name, text));
+        }
+        let taken = |port: &HostPort| {
+            inner
+                .others(uid)
+                .any(|other| other.ports.iter().any(|own| own.conflicts_with(port)))
+        };
+        if share.ports.iter().any(taken) {
+            return Err(Shortage::Ports);
         }
         inner.shares.insert(uid.to_owned(), share);
-        if share.cpu < before.cpu || share.memory < before.memory {
+        self.changed.notify_one();
+        Ok(())
+    }
+
+    /// Gives a pod another share, or says in upstream's words why not; then it is woken when there may be room.
+    pub fn change(
+        &self,
+        uid: &str,
+        share: Share,
+        allocatable: &Allocatable,
+        wake: &Arc<Notify>,
+    ) -> Result<(), String> {
+        let mut inner = self.inner.lock();
+        if let Some((_, message)) = inner.shortage(uid, &share, allocatable, ["cpu", "memory"]) {
+            inner.waiting.insert(uid.to_owned(), wake.clone());
+            return Err(message);
+        }
+        let before = inner
+            .shares
+            .insert(uid.to_owned(), share.clone())
+            .unwrap_or_default();
+        if ["cpu", "memory"]
+            .iter()
+            .any(|name| share.get(name) < before.get(name))
+        {
             inner.wake_all();
         }
+        self.changed.notify_one();
         Ok(())
     }
 
@@ -98,22 +199,49 @@ impl Room {
         inner.waiting.remove(uid);
         if inner.shares.remove(uid).is_some() {
             inner.wake_all();
+            self.changed.notify_one();
         }
+    }
+
+    /// Thousandths of a processor that the pods of the Burstable class ask for together.
+    pub fn burstable_cpu_millis(&self) -> i64 {
+        let inner = self.inner.lock();
+        let burstable = inner.shares.values().filter(|share| share.burstable);
+        burstable.map(|share| share.get("cpu")).sum()
+    }
+
+    /// Resolves when some pod's share has changed since this was called last. For one waiter.
+    pub async fn changed(&self) {
+        self.changed.notified().await;
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_json::{Value, json};
+
+    fn share(requests: Value) -> Share {
+        share_with_port(requests, json!([]))
+    }
+
+    fn share_with_port(requests: Value, ports: Value) -> Share {
+        let container = json!({"name": "c", "resources": {"requests": requests}, "ports": ports});
+        Share::of(&serde_json::from_value(json!({"spec": {"containers": [container]}})).unwrap())
+    }
+
+    fn allocatable(amounts: Value) -> Allocatable {
+        Allocatable::of(&serde_json::from_value(json!({"status": {"allocatable": amounts}})).unwrap())
+    }
 
     #[test]
     fn who_finds_no_room_is_woken_when_another_leaves() {
-        let share = |cpu| Share { cpu, memory: 1 };
-        let room = Room::new(share(1000));
+        let (room, node) = (Room::default(), allocatable(json!({"cpu": "1", "memory": "1"})));
         let wake = Arc::new(Notify::new());
-        room.hold("a", share(500));
-        room.hold("b", Share { cpu: 400, memory: 0 });
-        let refused = room.change("b", Share { cpu: 600, memory: 0 }, &wake);
+        room.hold("a", share(json!({"cpu": "500m"})));
+        room.hold("b", share(json!({"cpu": "400m"})));
+        let more = || share(json!({"cpu": "600m"}));
+        let refused = room.change("b", more(), &node, &wake);
         assert_eq!(
             refused.unwrap_err(),
             "Node didn't have enough resource: cpu, requested: 600, used: 500, capacity: 1000"
@@ -122,6 +250,65 @@ mod tests {
         assert!(!woken());
         room.release("a");
         assert!(woken());
-        room.change("b", Share { cpu: 600, memory: 0 }, &wake).unwrap();
+        room.change("b", more(), &node, &wake).unwrap();
+        assert_eq!(room.burstable_cpu_millis(), 600);
+    }
+
+    #[test]
+    fn pod_that_is_new_gets_what_the_node_has_left() {
+        let node = allocatable(json!({
+            "cpu": "1", "memory": "1Gi", "ephemeral-storage": "1Gi", "pods": "2", "hugepages-2Mi": "0", "test/gpu": "1"
+        }));
+        let room = Room::default();
+        let ports = json!([{"containerPort": 80, "hostPort": 80}]);
+        room.admit(
+            "first",
+            share_with_port(json!({"cpu": "600m"}), ports.clone()),
+            &node,
+        )
+        .unwrap();
+        #[track_caller]
+        fn check(room: &Room, node: &Allocatable, share: Share, name: &str, text: &str) {
+            let expected = Shortage::Resource(
+                name.to_owned(),
+                format!("Node didn't have enough resource: {text}"),
+            );
+            assert_eq!(room.admit("second", share, node), Err(expected));
+        }
+        check(
+            &room,
+            &node,
+            share(json!({"cpu": "500m"})),
+            "cpu",
+            "cpu, requested: 500, used: 600, capacity: 1000",
+        );
+        check(
+            &room,
+            &node,
+            share(json!({"memory": "2Gi", "cpu": "1"})),
+            "cpu",
+            "cpu, requested: 1000, used: 600, capacity: 1000",
+        );
+        check(
+            &room,
+            &node,
+            share(json!({"hugepages-2Mi": "2Mi"})),
+            "hugepages-2Mi",
+            "hugepages-2Mi, requested: 2097152, used: 0, capacity: 0",
+        );
+        check(
+            &room,
+            &node,
+            share(json!({"test/gpu": "2"})),
+            "test/gpu",
+            "test/gpu, requested: 2, used: 0, capacity: 1",
+        );
+        let taken = share_with_port(json!({}), ports);
+        assert_eq!(room.admit("second", taken, &node), Err(Shortage::Ports));
+        room.admit("second", share(json!({"cluster/wide": "9"})), &node)
+            .unwrap();
+        let third = room.admit("third", share(json!({})), &node).unwrap_err();
+        let text = "Node didn't have enough resource: pods, requested: 1, used: 2, capacity: 2";
+        assert_eq!(third, Shortage::Resource("pods".to_owned(), text.to_owned()));
     }
 }

@@ -12,7 +12,7 @@ use node_cri::v1::LinuxContainerResources;
 use node_sys::cgroup::CgroupResources;
 
 use super::{Record, Resize};
-use crate::containers::resources::{container_limits, pod_limits};
+use crate::containers::resources::{MemoryFacts, container_limits, pod_limits};
 use crate::pods::plan::container_named;
 
 /// One thing to do.
@@ -30,7 +30,7 @@ pub enum Step {
 }
 
 /// What turns the limits made from `record` into those of the pod as it is allocated.
-pub fn steps(pod: &Arc<Pod>, record: &Record, resizes: &[Resize], memory_capacity: i64) -> Vec<Step> {
+pub fn steps(pod: &Arc<Pod>, record: &Record, resizes: &[Resize], memory_facts: MemoryFacts) -> Vec<Step> {
     let before = pod_limits(&record.group.put_into(pod), None);
     let after = pod_limits(pod, None);
     let mut steps = Vec::new();
@@ -69,9 +69,9 @@ pub fn steps(pod: &Arc<Pod>, record: &Record, resizes: &[Resize], memory_capacit
             .cpu_shares
             .map(|new| before.cpu_shares.is_some_and(|old| new > old)),
     );
-    let of_memory = containers(pod, record, resizes, memory_capacity, Part::Memory);
+    let of_memory = containers(pod, record, resizes, memory_facts, Part::Memory);
     around(&mut steps, vec![memory_change], of_memory);
-    let of_cpu = containers(pod, record, resizes, memory_capacity, Part::Cpu);
+    let of_cpu = containers(pod, record, resizes, memory_facts, Part::Cpu);
     around(&mut steps, vec![quota_change, shares_change], of_cpu);
     steps
 }
@@ -102,7 +102,7 @@ fn containers(
     pod: &Arc<Pod>,
     record: &Record,
     resizes: &[Resize],
-    memory_capacity: i64,
+    memory_facts: MemoryFacts,
     part: Part,
 ) -> Vec<Step> {
     let pair = |resize: &Resize| match part {
@@ -129,7 +129,7 @@ fn containers(
         };
         Some(Step::Container {
             id: resize.id.clone(),
-            limits: Box::new(container_limits(pod, &container, memory_capacity)),
+            limits: Box::new(container_limits(pod, &container, memory_facts)),
         })
     });
     told.collect()
@@ -184,7 +184,11 @@ mod tests {
             to: amounts(&after, name),
         });
         let resizes: Vec<Resize> = resizes.filter(|resize| resize.from != resize.to).collect();
-        let words = steps(&after, &record, &resizes, 1 << 30)
+        let memory = MemoryFacts {
+            capacity_bytes: 1 << 30,
+            ..MemoryFacts::default()
+        };
+        let words = steps(&after, &record, &resizes, memory)
             .into_iter()
             .map(|step| match step {
                 Step::Group(CgroupResources {

@@ -6,10 +6,17 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::api::{Api, DeleteParams, Preconditions};
 
 use super::{Next, PodWorker, RETRY_AFTER, RETRY_WRITE_AFTER};
-use crate::containers::control::grace_period;
+use crate::containers::control::{Hook, grace_period};
 use crate::containers::{files, resources};
 use crate::pods::observed::ObservedPod;
 use crate::pods::{full_name, name, namespace, termination};
+
+/// How stopping a pod came out.
+enum Stopped {
+    Outcome(Result<(), node_cri::CriError>),
+    /// It has not ended, and is to do so within this many seconds.
+    Shortened(i64),
+}
 
 impl PodWorker {
     /// The pod is to end or has ended: stop what runs, say how it ended, clean up, let it be deleted.
@@ -30,12 +37,13 @@ impl PodWorker {
             return Ok(self.after(RETRY_WRITE_AFTER));
         }
         self.probes.stop();
+        // Before it is said that the pod has ended: the scheduler may have found another for its place at once.
+        self.context.room.release(&self.uid);
         if !self.report(pod, &observed, true).await {
             return Ok(self.after(RETRY_WRITE_AFTER));
         }
         self.ended = true;
-        self.context.room.release(&self.uid);
-        if !self.clean_up(pod) {
+        if !self.clean_up(pod).await {
             return Ok(self.after(RETRY_AFTER));
         }
         if self.pod().metadata.deletion_timestamp.is_none() {
@@ -45,31 +53,47 @@ impl PodWorker {
         Ok(self.delete_object(pod).await)
     }
 
-    /// Stops everything, in less time if meanwhile less is given, and says so when it is ready no longer.
+    /// Stops everything, in less time if meanwhile less is given, and says so when it is ready no longer. Hooks that
+    /// the longer time was for are not waited for and do not run again.
     async fn stop_listening(
         &mut self,
         pod: &Arc<Pod>,
         observed: &ObservedPod,
     ) -> Result<(), node_cri::CriError> {
+        let mut observed = observed.clone();
+        let (mut grace, mut hook) = (grace_period(pod), Hook::Run);
+        loop {
+            match self.stop_within(pod, &observed, grace, hook).await {
+                Stopped::Outcome(outcome) => return outcome,
+                Stopped::Shortened(shorter) => (grace, hook) = (shorter, Hook::Skip),
+            }
+            observed = self.observe().await?;
+        }
+    }
+
+    async fn stop_within(
+        &mut self,
+        pod: &Arc<Pod>,
+        observed: &ObservedPod,
+        grace: i64,
+        hook: Hook,
+    ) -> Stopped {
         let context = Arc::clone(&self.context);
-        let control = &context.control;
-        let stopping = termination::stop_all(control, pod, observed, None);
+        let stopping = termination::stop_all(&context.control, pod, observed, grace, hook);
         tokio::pin!(stopping);
-        let mut grace = grace_period(pod);
         loop {
             tokio::select! {
                 biased;
-                outcome = &mut stopping => return outcome,
+                outcome = &mut stopping => return Stopped::Outcome(outcome),
                 () = self.inbox.wake.notified() => {
                     let shorter = if self.is_gone() { 1 } else { grace_period(&self.pod()) };
                     if shorter < grace {
-                        grace = shorter;
-                        termination::hurry(control, observed, grace).await;
+                        return Stopped::Shortened(shorter);
                     }
                     // The API may not answer, and what runs is stopped all the same.
                     tokio::select! {
                         biased;
-                        outcome = &mut stopping => return outcome,
+                        outcome = &mut stopping => return Stopped::Outcome(outcome),
                         _ = self.report(pod, observed, false) => {}
                     }
                 }
@@ -78,31 +102,43 @@ impl PodWorker {
     }
 
     /// Takes down volumes and groups; false if something is in the way.
-    fn clean_up(&mut self, pod: &Pod) -> bool {
+    async fn clean_up(&mut self, pod: &Pod) -> bool {
         if self.cleaned {
             return true;
         }
-        if let Err(error) = self.volumes.tear_down() {
+        if let Err(error) = self.volumes.tear_down().await {
             tracing::warn!(pod = %full_name(pod), error = %error, "volumes not taken down");
             return false;
         }
-        let config = &self.context.control.config;
-        for group in resources::possible_pod_cgroups(&config.cgroup_root, &self.uid) {
-            if let Err(error) = self.context.control.cgroups.remove(&group) {
-                tracing::warn!(pod = %full_name(pod), error = %error, "pod group not removed");
-                return false;
+        let control = &self.context.control;
+        let groups = resources::possible_pod_cgroups(&control.config.cgroup_root, &self.uid);
+        let cgroups = control.cgroups.clone();
+        let work = move || groups.iter().try_for_each(|group| cgroups.remove(group));
+        let removed = self.lane.run("removing the pod's group", work).await;
+        let failure = match removed {
+            Ok(Ok(())) => {
+                self.cleaned = true;
+                return true;
             }
-        }
-        self.cleaned = true;
-        true
+            Ok(Err(error)) => error.to_string(),
+            Err(error) => error.to_string(),
+        };
+        tracing::warn!(pod = %full_name(pod), error = failure, "pod group not removed");
+        false
     }
 
     async fn remove_everything(&self, observed: &ObservedPod) -> Result<(), node_cri::CriError> {
         for sandbox in &observed.sandboxes {
             self.context.control.remove_sandbox(&sandbox.id).await?;
         }
-        let folder = files::log_folder(&self.context.control.config, &self.pod());
-        let _ = std::fs::remove_dir_all(folder);
+        let (config, uid) = (self.context.control.config.clone(), self.uid.clone());
+        let work = move || {
+            for folder in files::log_folders_of(&config, &uid) {
+                // What is left is found by the next look at the disk.
+                let _ = std::fs::remove_dir_all(folder);
+            }
+        };
+        let _ = self.lane.run("removing the pod's logs", work).await;
         Ok(())
     }
 
@@ -133,14 +169,9 @@ impl PodWorker {
         observed: &ObservedPod,
     ) -> Result<Next, node_cri::CriError> {
         self.probes.stop();
-        termination::stop_all(
-            &self.context.control,
-            pod,
-            observed,
-            Some(grace_period(pod).min(1)),
-        )
-        .await?;
-        if !self.clean_up(pod) {
+        let grace = grace_period(pod).min(1);
+        termination::stop_all(&self.context.control, pod, observed, grace, Hook::Run).await?;
+        if !self.clean_up(pod).await {
             return Ok(self.after(RETRY_AFTER));
         }
         self.remove_everything(observed).await?;

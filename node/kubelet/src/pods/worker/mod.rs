@@ -5,13 +5,16 @@ mod ending;
 mod reporting;
 mod resizing;
 
+pub(super) use reporting::has_begun;
+
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::{Pod, PodStatus};
-use machinery_runtime::Runtime;
+use k8s_openapi::api::core::v1::{Node, Pod, PodStatus};
+use machinery_runtime::{CancellationToken, Runtime};
+use node_sys::blocking::BlockingLane;
 use node_sys::mount::Mounter;
 use node_volume::{ObjectSource, VolumeSet};
 use parking_lot::Mutex;
@@ -26,8 +29,9 @@ use super::resize::told::ResizeState;
 use super::{full_name, full_name_with_uid, spec, termination, uid};
 use crate::api::events::{EventKind, EventRecorder};
 use crate::api::objects::Objects;
-use crate::containers::control::{ContainerControl, PodFacilities};
+use crate::containers::control::{ContainerControl, Hook, Killing, PodFacilities, grace_period};
 use crate::containers::files;
+use crate::containers::resources::pod_limits;
 use crate::probes::ProbeManager;
 
 /// After a failed step the pod is looked at again after this long, as upstream's.
@@ -61,8 +65,10 @@ pub struct WorkerContext {
     pub events: EventRecorder,
     /// Which pod a container or sandbox belongs to.
     pub owners: Mutex<HashMap<String, String>>,
-    /// What the pods were promised of the node.
+    /// Which pod has how much of the node.
     pub room: Room,
+    /// The newest version of the Node object.
+    pub node: Mutex<Arc<Node>>,
     /// Containers and sandboxes that containerd told have ended, and that no worker has seen ended yet.
     pub exited: Mutex<HashSet<String>>,
 }
@@ -73,6 +79,19 @@ impl std::fmt::Debug for WorkerContext {
     }
 }
 
+impl WorkerContext {
+    /// This node's object has changed. One that does not say what it has keeps what it had.
+    pub fn update_node(&self, mut node: Node) {
+        let mut known = self.node.lock();
+        let status = node.status.get_or_insert_default();
+        if status.allocatable.is_none() {
+            let before = known.status.as_ref();
+            status.allocatable = before.and_then(|before| before.allocatable.clone());
+        }
+        *known = Arc::new(node);
+    }
+}
+
 /// What a worker is told from outside: the pod as it is now.
 #[derive(Debug)]
 pub struct Inbox {
@@ -80,6 +99,8 @@ pub struct Inbox {
     pub pod: Mutex<Arc<Pod>>,
     /// The object is gone from the API server: end it without writing.
     pub gone: std::sync::atomic::AtomicBool,
+    /// Cancelled when the pod is to end, for whatever reason: what its worker does for it to run is dropped.
+    pub ending: CancellationToken,
     /// Wakes the worker.
     pub wake: Arc<Notify>,
 }
@@ -109,6 +130,8 @@ pub struct PodWorker {
     context: Arc<WorkerContext>,
     inbox: Arc<Inbox>,
     uid: String,
+    /// The pod's work on files: what is stuck in it delays no other pod.
+    lane: BlockingLane,
     volumes: VolumeSet,
     objects: Arc<dyn ObjectSource>,
     probes: ProbeManager,
@@ -142,12 +165,15 @@ impl PodWorker {
         let uid = uid(&inbox.pod.lock()).to_string();
         let objects = context.objects.for_pod(&uid);
         let control = &context.control;
+        let lane = BlockingLane::new(context.runtime.clone());
         let volumes = VolumeSet::new(
             context.runtime.clone(),
+            lane.clone(),
             files::pod_folder(&control.config, &uid),
             context.mounter.clone(),
             objects.clone(),
             control.node,
+            memory_bytes_max(&inbox.pod.lock(), control.node.memory_bytes),
         );
         let probes = ProbeManager::new(
             context.runtime.clone(),
@@ -159,6 +185,7 @@ impl PodWorker {
             context,
             inbox,
             uid,
+            lane,
             volumes,
             objects,
             probes,
@@ -193,6 +220,7 @@ impl PodWorker {
         }
         self.probes.stop();
         self.context.objects.forget_pod(&self.uid);
+        self.context.control.images.forget_pod(&self.uid);
         self.context.room.release(&self.uid);
         self.context.owners.lock().retain(|_, owner| *owner != self.uid);
     }
@@ -213,10 +241,35 @@ impl PodWorker {
         self.inbox.gone.load(std::sync::atomic::Ordering::Acquire)
     }
 
+    /// One round, dropped wherever it waits when the pod is to end meanwhile: in a pull, a hook, a grace period or an
+    /// answer that does not come. What it has begun is observed anew by the next.
+    async fn interruptible_round(&mut self) -> Result<Option<Next>, node_cri::CriError> {
+        let ending = self.inbox.ending.clone();
+        if ending.is_cancelled() || self.ended || self.failure.is_some() {
+            return self.round().await;
+        }
+        let runtime = self.context.runtime.clone();
+        let deadline = self.deadline(&self.pod());
+        let left = deadline
+            .map(|deadline| Duration::try_from(deadline.duration_since(self.now())).unwrap_or_default());
+        let out_of_time = async {
+            match left.filter(|left| !left.is_zero()) {
+                Some(left) => runtime.sleep(left).await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            biased;
+            () = ending.cancelled() => Ok(None),
+            () = out_of_time => Ok(None),
+            outcome = self.round() => outcome,
+        }
+    }
+
     /// Rounds until there is nothing left to do now.
     async fn sync(&mut self) -> Next {
         for _ in 0..ROUNDS_MAX {
-            match self.round().await {
+            match self.interruptible_round().await {
                 Ok(Some(next)) if self.behind => return next.no_later_than(self.after(LOOK_AFTER_CATCH_UP)),
                 Ok(Some(next)) => return next,
                 Ok(None) => {}
@@ -237,7 +290,7 @@ impl PodWorker {
             return self.vanish(&pod, &observed).await.map(Some);
         }
         self.check_deadline(&pod);
-        self.admit(&pod);
+        self.admit(&pod).await;
         let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
         self.ended |= matches!(phase, Some("Succeeded" | "Failed"));
         if pod.metadata.deletion_timestamp.is_some() || self.ended || self.failure.is_some() {
@@ -286,7 +339,7 @@ impl PodWorker {
     async fn observe(&mut self) -> Result<ObservedPod, node_cri::CriError> {
         let mut pause = CATCH_UP.0;
         loop {
-            let observed = observe(&self.context.control.cri, &self.uid).await?;
+            let observed = observe(&self.context.runtime, &self.context.control.cri, &self.uid).await?;
             self.behind = self.is_behind(&observed);
             if !self.behind || pause > CATCH_UP.1 {
                 return Ok(observed);
@@ -361,10 +414,13 @@ impl PodWorker {
             .and_then(|sandbox| sandbox.ips.first())
             .map(String::as_str);
         let control = &self.context.control;
-        let kills = plan
-            .kill
-            .iter()
-            .map(|kill| control.kill(pod, &kill.name, &kill.id, &kill.message, kill.grace_seconds, ip));
+        let kills = plan.kill.iter().map(|kill| {
+            let killing = Killing {
+                why: &kill.message,
+                ..Killing::within(kill.grace_seconds.unwrap_or_else(|| grace_period(pod)), ip)
+            };
+            control.kill(pod, &kill.name, &kill.id, killing)
+        });
         futures::future::join_all(kills).await;
         for kill in plan.kill.iter().filter(|kill| kill.remove) {
             let request = node_cri::v1::RemoveContainerRequest {
@@ -412,6 +468,7 @@ impl PodWorker {
             }
             let with = PodFacilities {
                 volumes: &self.volumes,
+                lane: &self.lane,
                 objects: self.objects.as_ref(),
                 observed,
                 sandbox,
@@ -444,11 +501,11 @@ impl PodWorker {
             let text = "Pod sandbox changed, it will be killed and re-created.";
             context.events.pod(pod, EventKind::Normal, "SandboxChanged", text);
         }
-        termination::stop_all(&context.control, pod, observed, None).await?;
+        termination::stop_all(&context.control, pod, observed, grace_period(pod), Hook::Run).await?;
         for sandbox in &observed.sandboxes {
             context.control.stop_sandbox(&sandbox.id).await?;
         }
-        if let Err(error) = context.control.prepare_pod(pod) {
+        if let Err(error) = context.control.prepare_pod(pod, &self.lane).await {
             context
                 .events
                 .pod(pod, EventKind::Warning, error.reason, error.message);
@@ -523,10 +580,22 @@ impl PodWorker {
                     container_id: found.id.clone(),
                 };
                 let _ = self.context.control.cri.remove_container(request).await;
-                let _ = std::fs::remove_file(&found.log_path);
+                let log = std::path::PathBuf::from(&found.log_path);
+                let _ = self
+                    .lane
+                    .run("removing a log", move || files::remove_log(&log))
+                    .await;
             }
         }
     }
+}
+
+/// How much of the node's memory a pod may use.
+fn memory_bytes_max(pod: &Pod, of_the_node: i64) -> u64 {
+    let limit = pod_limits(pod, None)
+        .memory_limit_bytes
+        .filter(|limit| *limit > 0);
+    u64::try_from(limit.map_or(of_the_node, |limit| limit.min(of_the_node))).unwrap_or(0)
 }
 
 /// How acting went.

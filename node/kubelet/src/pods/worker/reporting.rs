@@ -1,16 +1,18 @@
 //! What is said of a pod: its status, and why it may not go on.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::{Pod, PodStatus};
+use k8s_openapi::api::core::v1::{Node, Pod, PodStatus};
 use kube::api::{Api, Patch, PatchParams};
 
 use super::PodWorker;
 use crate::api::events::EventKind;
-use crate::pods::admission::rejection;
+use crate::pods::admission::{Rejection, node_rejection, rejection, taint_rejection};
 use crate::pods::observed::ObservedPod;
 use crate::pods::resize::actual::ResourceView;
+use crate::pods::resize::room::{Allocatable, Share, Shortage};
 use crate::pods::status::{StatusInput, generate};
 use crate::pods::status_patch::status_patch;
 use crate::pods::{full_name, name, namespace, spec, uid};
@@ -41,6 +43,7 @@ impl PodWorker {
             },
             probes: &view,
             node_ip: self.context.control.config.node_ip,
+            runtime_name: &self.context.control.runtime_name,
             terminal,
             failure: self.failure.as_ref(),
             now: self.now(),
@@ -74,18 +77,53 @@ impl PodWorker {
             .ok()
     }
 
-    /// At the first look: what this node never runs is rejected.
-    pub(super) fn admit(&mut self, pod: &Pod) {
-        if self.record.is_some() || self.failure.is_some() || self.ended {
+    /// At the first look: what this node does not run is rejected. A pod that an agent has begun to run is not asked
+    /// again whether it fits.
+    pub(super) async fn admit(&mut self, pod: &Pod) {
+        let decided = self.record.is_some() || self.failure.is_some() || self.ended;
+        if decided || pod.metadata.deletion_timestamp.is_some() {
             return;
         }
-        if let Some(found) = rejection(pod, &self.context.control.abilities) {
-            let message = format!("Pod was rejected: {}", found.message);
-            self.context
-                .events
-                .pod(pod, EventKind::Warning, found.reason, found.message);
-            self.failure = Some((found.reason.into(), message));
+        let found = match rejection(pod, &self.context.control.abilities) {
+            None if has_begun(pod) => None,
+            None => self.find_place(pod).await.err(),
+            found => found,
+        };
+        let Some(found) = found else { return };
+        let message = format!("Pod was rejected: {}", found.message);
+        let events = &self.context.events;
+        events.pod(pod, EventKind::Warning, found.reason.clone(), found.message);
+        self.failure = Some((found.reason.into_owned(), message));
+    }
+
+    /// Gives the pod its place on the node, or says why it has none.
+    async fn find_place(&self, pod: &Pod) -> Result<(), Rejection> {
+        let mut node = self.context.node.lock().clone();
+        let place = |node: &Node| {
+            let share = Share::of(pod);
+            let given = self.context.room.admit(&self.uid, share, &Allocatable::of(node));
+            // Upstream names shortages first, ports after labels.
+            let found = match given {
+                Err(Shortage::Ports) => node_rejection(pod, node).or(Some(Shortage::Ports.into())),
+                Err(shortage) => Some(shortage.into()),
+                Ok(()) => node_rejection(pod, node).or_else(|| taint_rejection(pod, node)),
+            };
+            found.map_or(Ok(()), |found| {
+                self.context.room.release(&self.uid);
+                Err(found)
+            })
+        };
+        let found = place(&node);
+        if !matches!(&found, Err(found) if found.is_node_affinity()) {
+            return found;
         }
+        // Its labels may have changed a moment ago.
+        let api: Api<Node> = Api::all(self.context.client.clone());
+        let name = node.metadata.name.clone().unwrap_or_default();
+        if let Ok(now) = api.get(&name).await {
+            node = Arc::new(now);
+        }
+        place(&node)
     }
 
     pub(super) fn check_deadline(&mut self, pod: &Pod) {
@@ -108,4 +146,10 @@ fn revision_of(pod: &Pod) -> u64 {
         .as_ref()
         .and_then(|revision| revision.parse().ok())
         .unwrap_or(0)
+}
+
+/// Whether an agent of this node has taken the pod: it said since when.
+pub(in crate::pods) fn has_begun(pod: &Pod) -> bool {
+    let status = pod.status.as_ref();
+    status.is_some_and(|status| status.start_time.is_some())
 }

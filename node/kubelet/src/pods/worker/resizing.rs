@@ -14,7 +14,7 @@ use crate::containers::resources::{container_cgroup, pod_cgroup, pod_limits};
 use crate::pods::full_name;
 use crate::pods::observed::ObservedPod;
 use crate::pods::plan::Plan;
-use crate::pods::resize::room::Share;
+use crate::pods::resize::room::{Allocatable, Share};
 use crate::pods::resize::steps::{Step, steps};
 use crate::pods::resize::told::{ResizeState, Told, event};
 use crate::pods::resize::{Record, Resize, Resources};
@@ -50,10 +50,11 @@ impl PodWorker {
     /// Whether the node has what the pod asks for now; then it is promised.
     fn find_room(&mut self, pod: &Pod) -> bool {
         let generation = pod.metadata.generation.unwrap_or_default();
+        let allocatable = Allocatable::of(&self.context.node.lock());
         let told = self
             .context
             .room
-            .change(&self.uid, Share::of(pod), &self.inbox.wake);
+            .change(&self.uid, Share::of(pod), &allocatable, &self.inbox.wake);
         let events = &self.context.events;
         let Err(message) = told else {
             self.resize = ResizeState {
@@ -108,7 +109,8 @@ impl PodWorker {
 
     /// Tells them.
     pub(super) async fn act_resize(&mut self, pod: &Arc<Pod>, resizes: &[Resize]) -> Acted {
-        let Some(mut record) = self.record.take() else {
+        // A copy: dropped in the middle, what was held stays held.
+        let Some(mut record) = self.record.clone() else {
             return Acted::No;
         };
         let outcome = self.tell_all(pod, &mut record, resizes).await;
@@ -126,12 +128,19 @@ impl PodWorker {
         let control = &self.context.control;
         let group = pod_cgroup(&control.config.cgroup_root, pod);
         self.check_use(pod, record, resizes)?;
-        for step in steps(pod, record, resizes, control.node.memory_bytes) {
+        for step in steps(pod, record, resizes, control.memory) {
             match step {
-                Step::Group(limits) => control
-                    .cgroups
-                    .apply(&group, &limits)
-                    .map_err(|error| format!("{error}: {}", error.source))?,
+                Step::Group(limits) => {
+                    let (cgroups, group) = (control.cgroups.clone(), group.clone());
+                    // A smaller limit makes the kernel look for memory to take back.
+                    let applied = self
+                        .lane
+                        .run("changing the pod's group", move || cgroups.apply(&group, &limits));
+                    applied
+                        .await
+                        .map_err(|error| error.to_string())?
+                        .map_err(|error| format!("{error}: {}", error.source))?;
+                }
                 Step::Container { id, limits } => {
                     let request = UpdateContainerResourcesRequest {
                         container_id: id,

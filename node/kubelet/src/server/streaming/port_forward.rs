@@ -98,7 +98,7 @@ async fn network_of(
     }
     let cri = &context.workers.control.cri;
     let failed = |error: node_cri::CriError| answer(StatusCode::INTERNAL_SERVER_ERROR, error.message());
-    let observed = observe(cri, uid(&pod)).await.map_err(failed)?;
+    let observed = observe(&context.runtime, cri, uid(&pod)).await.map_err(failed)?;
     let sandbox = observed.sandbox().filter(|sandbox| sandbox.ready);
     let sandbox = sandbox.ok_or_else(|| answer(StatusCode::NOT_FOUND, "pod does not run".into()))?;
     let request = node_cri::v1::PodSandboxStatusRequest {

@@ -97,7 +97,7 @@ async fn running_container(
         .pods
         .find(target.namespace, target.pod)
         .ok_or_else(|| not_found("pod does not exist".into()))?;
-    let observed = observe(&context.workers.control.cri, uid(&pod)).await;
+    let observed = observe(&context.runtime, &context.workers.control.cri, uid(&pod)).await;
     let observed =
         observed.map_err(|error| Box::new(text(StatusCode::INTERNAL_SERVER_ERROR, error.message())))?;
     let latest = observed

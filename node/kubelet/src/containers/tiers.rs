@@ -1,0 +1,100 @@
+//! The groups that all pods lie in: what they may use together, and how the classes share processor time.
+
+use std::time::Duration;
+
+use node_sys::cgroup::{CgroupError, CgroupResources, Cgroups};
+use node_sys::machine::Machine;
+
+use super::resources::{MemoryFacts, kubepods, shares};
+use crate::managers::ManagerContext;
+
+/// Upstream's interval; a change of pods is followed at once.
+const LOOK_AGAIN_AFTER: Duration = Duration::from_secs(60);
+/// What asks for nothing gets processor time only when nobody else wants it.
+const BEST_EFFORT_SHARES: u64 = 2;
+
+fn only_shares(shares: u64) -> CgroupResources {
+    CgroupResources {
+        cpu_shares: Some(shares),
+        ..CgroupResources::default()
+    }
+}
+
+/// What all pods together may use: the machine, as nothing of it is reserved by default.
+fn of_all_pods(machine: &Machine) -> CgroupResources {
+    let millis = i64::try_from(machine.cpus.saturating_mul(1000)).unwrap_or(i64::MAX);
+    CgroupResources {
+        memory_limit_bytes: i64::try_from(machine.memory_bytes)
+            .ok()
+            .filter(|bytes| *bytes > 0),
+        pids_limit: i64::try_from(machine.tasks_max).ok(),
+        ..only_shares(shares(millis).unsigned_abs())
+    }
+}
+
+/// Makes the three groups.
+pub fn make(cgroups: &dyn Cgroups, cgroup_root: &str, machine: &Machine) -> Result<(), CgroupError> {
+    let root = kubepods(cgroup_root);
+    cgroups.apply(&root, &of_all_pods(machine))?;
+    cgroups.apply(&format!("{root}/burstable"), &CgroupResources::default())?;
+    cgroups.apply(&format!("{root}/besteffort"), &only_shares(BEST_EFFORT_SHARES))
+}
+
+/// What the memory controller can do, as the pods' group shows it.
+pub fn memory_facts(cgroups: &dyn Cgroups, cgroup_root: &str, machine: &Machine) -> MemoryFacts {
+    let root = kubepods(cgroup_root);
+    let has = |name: &str| cgroups.version() == 2 && cgroups.has_memory_file(&root, name);
+    MemoryFacts {
+        capacity_bytes: i64::try_from(machine.memory_bytes).unwrap_or(i64::MAX),
+        oom_group: has("memory.oom.group"),
+        swap_limit: has("memory.swap.max"),
+    }
+}
+
+/// Keeps the weight of the Burstable class at what its pods ask for together, for ever.
+pub async fn keep_weights(context: ManagerContext) {
+    let control = &context.workers.control;
+    let group = format!("{}/burstable", kubepods(&context.config.cgroup_root));
+    let room = &context.workers.room;
+    loop {
+        let changed = room.changed();
+        let wanted = only_shares(shares(room.burstable_cpu_millis()).unsigned_abs());
+        let (cgroups, path) = (control.cgroups.clone(), group.clone());
+        let applied = context
+            .runtime
+            .blocking(move || cgroups.apply(&path, &wanted))
+            .await;
+        if let Ok(Err(error)) = applied {
+            tracing::warn!(%error, "the Burstable class keeps its old weight");
+        }
+        tokio::select! {
+            biased;
+            () = changed => {}
+            () = context.runtime.sleep(LOOK_AGAIN_AFTER) => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tiers_are_limited_and_weighed() {
+        let machine = Machine {
+            cpus: 2,
+            memory_bytes: 1 << 30,
+            tasks_max: 1000,
+            ..Machine::default()
+        };
+        let all = of_all_pods(&machine);
+        assert_eq!(all.cpu_shares, Some(2048));
+        assert_eq!(
+            (all.memory_limit_bytes, all.pids_limit),
+            (Some(1 << 30), Some(1000))
+        );
+        for (millis, expected) in [(0, 2), (1, 2), (1500, 1536), (1 << 40, 262_144)] {
+            assert_eq!(shares(millis), expected, "{millis}");
+        }
+    }
+}
