@@ -13,3 +13,4 @@ pub mod differential;
 pub mod facts;
 pub mod protobuf;
 pub mod suite;
+pub mod tenants;

@@ -9,6 +9,7 @@ use clap::Parser;
 use conformance::differential::{case, client::Client, known, run};
 use conformance::facts::Facts;
 use conformance::suite;
+use conformance::tenants::{self, run as run_tenants};
 use machinery_runtime::Runtime;
 
 #[derive(Debug, Parser)]
@@ -17,6 +18,8 @@ enum Arguments {
     Diff(Diff),
     /// Merge a junit report of upstream's suite into the results.
     Record(Record),
+    /// Send every tenant's requests to a server; record the answers or compare with the record.
+    Tenants(Tenants),
 }
 
 #[derive(Debug, clap::Args)]
@@ -54,6 +57,16 @@ struct Record {
     dry_run: bool,
 }
 
+#[derive(Debug, clap::Args)]
+struct Tenants {
+    /// The kubeconfig of an administrator.
+    #[arg(long)]
+    server: PathBuf,
+    /// Write the answers as what upstream says.
+    #[arg(long)]
+    record: bool,
+}
+
 fn main() -> std::process::ExitCode {
     match run_command() {
         Ok(()) => std::process::ExitCode::SUCCESS,
@@ -68,15 +81,44 @@ fn run_command() -> Result<()> {
     // Fails only when one is installed already, which does as well.
     let _ = rustls::crypto::ring::default_provider().install_default();
     match Arguments::parse() {
-        Arguments::Diff(arguments) => tokio::runtime::Builder::new_multi_thread()
-            .worker_threads(2)
-            .enable_all()
-            .build()?
-            .block_on(diff(&arguments)),
+        Arguments::Diff(arguments) => runtime()?.block_on(diff(&arguments)),
+        Arguments::Tenants(arguments) => runtime()?.block_on(tenants(&arguments)),
         Arguments::Record(arguments) => {
             suite::record(&arguments.junit, &arguments.results, arguments.dry_run)
         }
     }
+}
+
+fn runtime() -> Result<tokio::runtime::Runtime> {
+    Ok(tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()?)
+}
+
+async fn tenants(arguments: &Tenants) -> Result<()> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let runtime = Runtime::real();
+    let kubeconfig = kube::config::Kubeconfig::read_from(&arguments.server)?;
+    let mut config = kube::Config::from_custom_kubeconfig(kubeconfig, &Default::default()).await?;
+    // A refusal is an answer.
+    config.default_retry = false;
+    let sender = run_tenants::Sender {
+        client: kube::Client::try_from(config)?,
+        runtime,
+    };
+    if arguments.record {
+        return tenants::record_all(root, &sender).await;
+    }
+    let lines = tenants::compare_all(root, &sender).await?;
+    println!("{}", lines.join("\n"));
+    if !lines.is_empty() {
+        bail!(
+            "{} requests are answered otherwise than upstream answers them",
+            lines.len()
+        );
+    }
+    Ok(())
 }
 
 async fn diff(arguments: &Diff) -> Result<()> {

@@ -16,6 +16,7 @@ mod down;
 mod fake_nodes;
 mod packages;
 mod subject;
+mod tenants;
 mod test;
 mod tidy;
 mod tools;
@@ -55,6 +56,8 @@ enum Command {
     Codegen(codegen::Arguments),
     /// Send the same requests to the real kube-apiserver and to ours, and compare the answers.
     Diff(diff::Arguments),
+    /// Record what tenants get at the real kube-apiserver; the tests of `conformance` compare ours with it.
+    Tenants(tenants::Arguments),
     /// Run upstream's conformance suite against our control plane.
     Conformance(conformance::Arguments),
 }
@@ -82,6 +85,7 @@ fn run(command: &Command) -> anyhow::Result<()> {
         Command::Tools(arguments) => tools::run(&config, arguments),
         Command::Codegen(arguments) => codegen::run(&config, arguments),
         Command::Diff(arguments) => diff::run(&config, arguments),
+        Command::Tenants(arguments) => tenants::run(&config, arguments),
         Command::Conformance(arguments) => conformance::run(&config, arguments),
     }
 }

@@ -129,6 +129,9 @@ impl Upstream {
                 &tokens.display().to_string(),
                 "--authorization-mode",
                 "Node,RBAC",
+                // As kubeadm and everybody else starts it.
+                "--enable-admission-plugins",
+                "NodeRestriction",
                 "--service-account-key-file",
                 &key,
                 "--service-account-signing-key-file",

@@ -144,6 +144,17 @@ pub fn read_all(folder: &Path, facts: &Facts) -> Result<Vec<Case>> {
     Ok(cases)
 }
 
+/// The object of every `minimal.yaml` below `folder`, with its placeholders.
+pub fn least_objects(folder: &Path) -> Result<Vec<Value>> {
+    let mut objects = Vec::new();
+    for path in yaml_files(folder)? {
+        if stem(&path) == "minimal" {
+            objects.extend(read::<File>(&path)?.object);
+        }
+    }
+    Ok(objects)
+}
+
 fn add_lives(
     cases: &mut Vec<Case>,
     id: &str,

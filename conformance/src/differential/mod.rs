@@ -11,4 +11,4 @@ pub mod compare;
 pub mod known;
 pub mod mask;
 pub mod run;
-mod template;
+pub(crate) mod template;

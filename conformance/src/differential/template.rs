@@ -6,15 +6,15 @@ use serde_json::Value;
 
 /// What placeholders stand for, on one side of a case.
 #[derive(Debug, Default, Clone)]
-pub(super) struct Variables(HashMap<String, Value>);
+pub(crate) struct Variables(HashMap<String, Value>);
 
 impl Variables {
-    pub(super) fn set(&mut self, name: &str, value: Value) {
+    pub(crate) fn set(&mut self, name: &str, value: Value) {
         self.0.insert(name.to_owned(), value);
     }
 
     /// Every known `{name}` replaced; what is not known stays as it is.
-    pub(super) fn text(&self, text: &str) -> String {
+    pub(crate) fn text(&self, text: &str) -> String {
         let mut filled = text.to_owned();
         for (name, value) in &self.0 {
             let placeholder = format!("{{{name}}}");
@@ -29,7 +29,7 @@ impl Variables {
         filled
     }
 
-    pub(super) fn value(&self, value: &Value) -> Value {
+    pub(crate) fn value(&self, value: &Value) -> Value {
         match value {
             Value::String(text) => {
                 let name = text.strip_prefix('{').and_then(|rest| rest.strip_suffix('}'));
@@ -62,7 +62,7 @@ impl Variables {
 }
 
 /// RFC 7386.
-pub(super) fn merge(target: &mut Value, patch: &Value) {
+pub(crate) fn merge(target: &mut Value, patch: &Value) {
     let Value::Object(patch) = patch else {
         *target = patch.clone();
         return;
@@ -82,7 +82,7 @@ pub(super) fn merge(target: &mut Value, patch: &Value) {
 }
 
 /// The value at `a.b.0.c`; the whole for an empty path.
-pub(super) fn at<'a>(value: &'a Value, path: &str) -> Option<&'a Value> {
+pub(crate) fn at<'a>(value: &'a Value, path: &str) -> Option<&'a Value> {
     path.split('.')
         .filter(|step| !step.is_empty())
         .try_fold(value, |value, step| match step.parse::<usize>() {
