@@ -25,13 +25,8 @@ pub(crate) struct Wanted {
 pub(crate) struct Components {
     wanted: Wanted,
     transport: Transport,
-    running: Option<Running>,
-}
-
-/// Dropping it ends them.
-struct Running {
-    manager: Option<ControllerManager>,
-    scope: Scope,
+    /// Dropping it ends them.
+    running: Option<Scope>,
 }
 
 impl Components {
@@ -46,28 +41,50 @@ impl Components {
     /// Starts them, with empty caches and no memory of an earlier run.
     pub(crate) fn start(&mut self) {
         let scope = self.transport.runtime.child_scope();
-        let runtime = scope.runtime().clone();
-        let controllers = self.wanted.controllers.as_ref();
-        let manager = controllers.map(|selection| {
-            start_controllers(&self.transport, &runtime, self.wanted.config.clone(), selection)
-        });
-        if self.wanted.scheduler
-            && let Some(client) = self.transport.client_as(identities::scheduler())
-        {
-            controllers_scheduler::start(client, runtime).detach();
+        if let Some(selection) = self.wanted.controllers.clone() {
+            let (transport, config) = (self.transport.clone(), self.wanted.config.clone());
+            keep(scope.runtime(), "controller-manager", move |runtime| {
+                start_controllers(&transport, runtime, config.clone(), &selection)
+            });
         }
-        self.running = Some(Running { manager, scope });
+        if self.wanted.scheduler {
+            let transport = self.transport.clone();
+            keep(scope.runtime(), "scheduler", move |runtime| {
+                if let Some(client) = transport.client_as(identities::scheduler()) {
+                    controllers_scheduler::start(client, runtime.clone()).detach();
+                }
+            });
+        }
+        self.running = Some(scope);
     }
 
     /// Ends them and waits until they have.
     pub(crate) async fn stop(&mut self) {
         if let Some(running) = self.running.take() {
-            if let Some(manager) = running.manager {
-                manager.stopped().await;
-            }
-            running.scope.stopped().await;
+            running.stopped().await;
         }
     }
+}
+
+/// Runs a component in a scope of its own. A panic in any task of it ends them all, and the component begins again with
+/// empty caches, as upstream's does, which is a process of its own.
+fn keep<T: Send + 'static>(
+    runtime: &Runtime,
+    name: &'static str,
+    begin: impl Fn(&Runtime) -> T + Send + 'static,
+) {
+    let own = runtime.clone();
+    let run = move || {
+        let scope = own.child_scope();
+        let begun = begin(scope.runtime());
+        async move {
+            scope.panicked().await;
+            drop(begun);
+            scope.stopped().await;
+            Err("a task of it panicked".to_owned())
+        }
+    };
+    runtime.supervise(name, run).detach();
 }
 
 /// How components reach the server: in process, through the faults where there are some.
@@ -109,4 +126,41 @@ fn start_controllers(
     let clients = Arc::new(move |account: &str| client(&writers, identities::controller(account)));
     let context = ControllerContext::new(runtime.clone(), informers, clients, config);
     ControllerManager::start(&context, selection)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::time::Duration;
+
+    #[tokio::test(start_paused = true)]
+    async fn component_with_a_panicked_task_begins_again_whole() {
+        let scope = Runtime::real().child_scope();
+        let (runtime, begun) = (scope.runtime(), Arc::new(AtomicUsize::new(0)));
+        let count = Arc::clone(&begun);
+        keep(runtime, "manager", move |runtime| {
+            let turn = count.fetch_add(1, Ordering::SeqCst);
+            let own = runtime.clone();
+            let informer = async move {
+                own.sleep(Duration::from_secs(5)).await;
+                assert!(turn > 0, "as told");
+                std::future::pending::<()>().await;
+            };
+            runtime.spawn("informer", informer).detach();
+            runtime.spawn("controller", std::future::pending::<()>()).detach();
+        });
+        runtime.sleep(Duration::from_secs(1)).await;
+        let tasks = scope.task_count();
+        assert_eq!(runtime.components().all(), [("manager", None)]);
+        runtime.sleep(Duration::from_millis(4_500)).await;
+        assert!(
+            runtime.components().all()[0].1.is_some(),
+            "it is down and said to be"
+        );
+        assert_eq!(scope.task_count(), 1, "the supervisor alone is left");
+        runtime.sleep(Duration::from_secs(30)).await;
+        assert_eq!(runtime.components().all(), [("manager", None)]);
+        assert_eq!((scope.task_count(), begun.load(Ordering::SeqCst)), (tasks, 2));
+    }
 }

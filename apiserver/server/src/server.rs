@@ -357,7 +357,7 @@ fn assemble(
         allowed: config.allow_unenforced,
     };
     let admission = AdmissionChain::new(&reader, &rbac, &authorizers, runtime, unenforced);
-    let metrics = Arc::new(Metrics::new(Arc::clone(registry.storage()))?);
+    let metrics = Arc::new(Metrics::new(Arc::clone(registry.storage()), runtime.clone())?);
     let audit = auditor(&config, runtime, &metrics)?;
     let keys = [pki.service_accounts.public().clone()];
     Ok(Arc::new(Core {

@@ -13,7 +13,7 @@ use apiserver_storage::{
     Record, Revision, Storage, Uid, WatchRequest, Write,
 };
 use bytes::Bytes;
-use machinery_runtime::{Disk, DiskFile, DiskLock, OpenMode, RealDisk, Runtime};
+use machinery_runtime::{Disk, DiskFile, DiskLock, OpenMode, RealDisk, Runtime, Space};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -313,6 +313,10 @@ impl Disk for Counting {
         self.disk.sync_dir(dir)
     }
 
+    fn space(&self, dir: &Path) -> io::Result<Space> {
+        self.disk.space(dir)
+    }
+
     fn lock(&self, path: &Path) -> io::Result<Box<dyn DiskLock>> {
         self.disk.lock(path)
     }
@@ -330,6 +334,14 @@ impl DiskFile for CountingFile {
     fn sync_data(&self) -> io::Result<()> {
         self.syncs.fetch_add(1, Ordering::Relaxed);
         self.file.sync_data()
+    }
+
+    fn allocate(&self, length: u64) -> io::Result<()> {
+        self.file.allocate(length)
+    }
+
+    fn truncate(&self, length: u64) -> io::Result<()> {
+        self.file.truncate(length)
     }
 
     fn len(&self) -> io::Result<u64> {

@@ -45,6 +45,12 @@ pub enum StorageError {
     /// Written by a newer version of this program.
     #[error("{what} has format version {found}, this program knows up to {known}")]
     NewerFormat { what: String, found: u32, known: u32 },
+    /// Written by a version of this program that is no longer understood.
+    #[error("{what} has format version {found}, this program knows {oldest} and later ones")]
+    OlderFormat { what: String, found: u32, oldest: u32 },
+    /// The disk is full: nothing of the group was written. Reads, watches and deletions go on. The words are etcd's.
+    #[error("etcdserver: mvcc: database space exceeded")]
+    NoSpace,
     /// Another process has the data directory.
     #[error("data directory {0} is in use by another process")]
     Locked(String),
@@ -61,6 +67,20 @@ pub enum StorageError {
 }
 
 impl StorageError {
+    /// Whether a write failed only because there is no room for it.
+    pub(crate) fn is_no_space(&self) -> bool {
+        match self {
+            Self::NoSpace => true,
+            Self::Io { source, .. } => {
+                matches!(
+                    source.kind(),
+                    io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded
+                )
+            }
+            _ => false,
+        }
+    }
+
     pub(crate) fn io(doing: impl Into<String>) -> impl FnOnce(io::Error) -> Self {
         let doing = doing.into();
         |source| Self::Io {

@@ -30,6 +30,6 @@ pub use record::{Entry, Record, RecordCodec};
 pub use statistics::{SYNC_BOUNDS, Statistics};
 pub use storage::{Lookup, Page, RangeOptions, ReadAt, Storage};
 pub use watch::{Event, Interest, Target, WatchCursor, WatchRequest};
-pub use write::{Expect, MAX_GROUP_WRITES, MAX_RECORD_BYTES, Op, Write};
+pub use write::{Expect, MAX_GROUP_BYTES, MAX_GROUP_WRITES, MAX_RECORD_BYTES, Op, Write};
 
 pub use machinery_meta::{ObjectHeader, ObjectKey, Revision, Uid};

@@ -20,6 +20,16 @@ pub struct Statistics {
     pub syncs: u64,
     /// What they took together.
     pub sync_time: Duration,
+    /// The disk is full: only deletions are written.
+    pub full: bool,
+    /// Writes refused because of that.
+    pub refused_writes: u64,
+    /// Bytes of the disk that are kept for deletions and the next start.
+    pub reserve_bytes: u64,
+    /// Bytes of all segments of the log.
+    pub log_bytes: u64,
+    /// The oldest revision that can be read.
+    pub compacted_revision: u64,
 }
 
 /// Syncs as they are counted: by the one flush, read by anybody.
@@ -49,6 +59,7 @@ impl SyncTimes {
             syncs_within: std::array::from_fn(|at| self.within[at].load(Ordering::Relaxed)),
             syncs: self.count.load(Ordering::Relaxed),
             sync_time: Duration::from_nanos(self.nanoseconds.load(Ordering::Relaxed)),
+            ..Statistics::default()
         }
     }
 }

@@ -1,7 +1,8 @@
 //! What a caller asks to change.
 
-use crate::{Key, Record};
+use crate::{Key, Record, StorageError};
 use machinery_meta::Revision;
+use std::collections::HashSet;
 use std::time::Duration;
 
 /// One operation of a group.
@@ -37,10 +38,42 @@ pub enum Op {
     Check,
 }
 
+/// What a group does for a full disk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Frees {
+    /// It takes room.
+    Nothing,
+    /// It takes a little, so that something can be deleted: its objects are marked as deleted.
+    Soon,
+    /// It deletes something; what it puts beside that goes along (an allocator's bitmap).
+    Now,
+}
+
+impl Frees {
+    pub(crate) fn of(group: &[Write]) -> Self {
+        let puts = || {
+            group.iter().filter_map(|write| match &write.op {
+                Op::Put { record, .. } => Some(record),
+                Op::Delete | Op::Check => None,
+            })
+        };
+        let deletes = group.iter().any(|write| matches!(write.op, Op::Delete));
+        if deletes || puts().next().is_none() {
+            Self::Now
+        } else if puts().all(|record| record.header.deletion_timestamp.is_some()) {
+            Self::Soon
+        } else {
+            Self::Nothing
+        }
+    }
+}
+
 /// The most operations one group may have.
 pub const MAX_GROUP_WRITES: usize = 1000;
 /// The largest record, all parts together; upstream's limit for a request is 3 MiB.
 pub const MAX_RECORD_BYTES: usize = 4 << 20;
+/// The largest group, all records together.
+pub const MAX_GROUP_BYTES: usize = 8 << 20;
 
 impl Write {
     /// Stores what must not be there yet.
@@ -69,4 +102,56 @@ impl Write {
             op: Op::Delete,
         }
     }
+}
+
+/// Checks the form of a group; its size in bytes.
+pub(crate) fn check_group(group: &[Write]) -> Result<usize, StorageError> {
+    if group.is_empty() {
+        return Err(StorageError::InvalidGroup("it is empty"));
+    }
+    if group.len() > MAX_GROUP_WRITES {
+        return Err(too_large("a group", group.len(), MAX_GROUP_WRITES));
+    }
+    let mut keys = HashSet::with_capacity(group.len());
+    let mut bytes = 0;
+    for write in group {
+        if group.len() > 1 && !keys.insert(&write.key) {
+            return Err(StorageError::InvalidGroup("it names a key twice"));
+        }
+        if let Op::Put { record, .. } = &write.op {
+            let size = stored_size(record);
+            if size > MAX_RECORD_BYTES {
+                return Err(too_large(write.key.as_str(), size, MAX_RECORD_BYTES));
+            }
+            bytes += size;
+        }
+    }
+    if bytes > MAX_GROUP_BYTES {
+        return Err(too_large("a group", bytes, MAX_GROUP_BYTES));
+    }
+    Ok(bytes)
+}
+
+fn too_large(what: &str, size: usize, limit: usize) -> StorageError {
+    StorageError::TooLarge {
+        what: what.to_owned(),
+        size,
+        limit,
+    }
+}
+
+/// The parts, and about what the header takes beside them.
+fn stored_size(record: &Record) -> usize {
+    let header = &record.header;
+    let pairs = header.labels.iter().chain(&header.fields);
+    let text: usize = pairs.map(|(key, value)| key.len() + value.len()).sum();
+    let owners: usize = header.owners.iter().map(|owner| owner.name.len() + 128).sum();
+    record.len()
+        + text
+        + owners
+        + header
+            .finalizers
+            .iter()
+            .map(|finalizer| finalizer.len())
+            .sum::<usize>()
 }

@@ -222,7 +222,10 @@ impl<R: Reconciler> Controller<R> {
         );
         Box::pin(async move {
             let begun = runtime.monotonic();
-            let (looked, outcome) = timed_look(&runtime, reconciler.reconcile(&key)).await;
+            // One object that a reconciler cannot bear must not end it for all the others.
+            let reconciliation = runtime.catch(name, async { reconciler.reconcile(&key).await });
+            let (looked, outcome) = timed_look(&runtime, reconciliation).await;
+            let outcome = outcome.unwrap_or_else(|ended| Err(ReconcileError::Unusable(ended.to_string())));
             stats.reconciled(runtime.monotonic().saturating_sub(begun), outcome.is_err());
             match outcome {
                 Ok(Outcome::Done) => queue.forget(&key),
@@ -303,6 +306,38 @@ mod tests {
         assert_eq!(rest_after(Duration::from_micros(200)), Duration::ZERO);
         assert_eq!(rest_after(Duration::from_millis(4)), Duration::from_millis(76));
         assert_eq!(rest_after(Duration::from_secs(3)), LONGEST_REST);
+    }
+
+    struct Fragile(Arc<Mutex<Vec<u32>>>);
+
+    impl Reconciler for Fragile {
+        type Key = u32;
+
+        fn reconcile<'a>(&'a self, key: &'a u32) -> BoxFuture<'a, Result<Outcome, ReconcileError>> {
+            let mut seen = self.0.lock();
+            seen.push(*key);
+            let first = seen.iter().filter(|seen| *seen == key).count() == 1;
+            drop(seen);
+            assert!(*key != 7 || !first, "as told");
+            Box::pin(async { Ok(Outcome::Done) })
+        }
+    }
+
+    #[tokio::test]
+    async fn reconciler_that_panics_goes_on_and_tries_that_key_again() {
+        let scope = Runtime::real().child_scope();
+        let (runtime, seen) = (scope.runtime().clone(), Arc::new(Mutex::new(Vec::new())));
+        let controller = Controller::new("fragile", runtime.clone()).workers(1);
+        let (queue, stats) = (controller.queue(), controller.stats());
+        drop(runtime.spawn("fragile", controller.run(Fragile(seen.clone()))));
+        queue.add(7);
+        queue.add(8);
+        while stats.snapshot().reconciles < 3 {
+            runtime.sleep(Duration::from_millis(1)).await;
+        }
+        assert_eq!(*seen.lock(), [7, 8, 7]);
+        assert_eq!((stats.snapshot().reconciles, stats.snapshot().errors), (3, 1));
+        assert_eq!(runtime.components().panics(), [("fragile", 1)]);
     }
 
     #[test]

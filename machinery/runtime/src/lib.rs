@@ -6,13 +6,15 @@
 //! same [`Simulation::trace_hash`].
 //!
 //! Every task belongs to a [`Scope`]. Cancelling or dropping a scope ends every task in it and in its children;
-//! [`Scope::stopped`] waits until none is left, [`Scope::drained`] lets them finish first. Panics of tasks are
-//! caught, logged, and fail the simulation that saw them.
+//! [`Scope::stopped`] waits until none is left, [`Scope::drained`] lets them finish first. Panics of tasks and of
+//! blocking work are caught, logged and counted, tell their scopes ([`Scope::panicked`]), and fail the simulation that
+//! saw them. [`Runtime::supervise`] begins a component again that panicked.
 //!
 //! [`Lingering`] closes a connection so that its client can read the last answer; every listener of ours uses it.
 //!
 //! This crate is the only place that may call `tokio::spawn`, `Instant::now` and their kin; clippy says so.
 
+mod components;
 pub mod disk;
 mod linger;
 mod runtime;
@@ -20,7 +22,8 @@ mod scope;
 mod simulation;
 mod trace;
 
-pub use disk::{Disk, DiskFile, DiskLock, MemDisk, OpenMode, RealDisk, SimDisk};
+pub use components::Components;
+pub use disk::{Disk, DiskFile, DiskLock, MemDisk, OpenMode, RealDisk, SimDisk, Space};
 pub use linger::{Lingering, Unread};
 pub use runtime::{Elapsed, Runtime, WorkerStep};
 pub use scope::{Scope, TaskEnded, TaskHandle};

@@ -1,11 +1,14 @@
 //! The handle itself.
 
+use crate::components::Components;
 use crate::disk::Disk;
 use crate::scope::{Scope, ScopeInner, TaskEnded, TaskHandle, panic_message};
 use crate::simulation::World;
 use crate::{CancellationToken, RealDisk};
+use futures::FutureExt;
 use futures::future::BoxFuture;
 use rand::RngCore;
+use std::any::Any;
 use std::fmt;
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -25,6 +28,7 @@ pub struct Runtime {
     handle: Handle,
     disk: Arc<dyn Disk>,
     pub(crate) scope: Arc<ScopeInner>,
+    components: Arc<Components>,
 }
 
 /// Where answers come from.
@@ -42,6 +46,10 @@ pub enum WorkerStep {
     /// The work is done.
     Done,
 }
+
+/// The pause after a component's first panic, and the longest one; a component that ran longer than that begins anew.
+const FIRST_PAUSE: Duration = Duration::from_secs(1);
+const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 
 /// The time given to [`Runtime::timeout`] ran out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -65,6 +73,7 @@ impl Runtime {
             handle: Handle::current(),
             disk: Arc::new(RealDisk::new()),
             scope: ScopeInner::root(),
+            components: Arc::default(),
         }
     }
 
@@ -74,6 +83,7 @@ impl Runtime {
             handle,
             disk,
             scope: ScopeInner::root(),
+            components: Arc::default(),
         }
     }
 
@@ -100,6 +110,13 @@ impl Runtime {
         match &self.source {
             Source::Real { .. } => jiff::Timestamp::now(),
             Source::Simulated(world) => world.now(),
+        }
+    }
+
+    /// Sets the wall clock of a simulation forward, or back; does nothing on the machine.
+    pub fn jump_clock(&self, seconds: i64) {
+        if let Source::Simulated(world) = &self.source {
+            world.jump(seconds);
         }
     }
 
@@ -146,7 +163,7 @@ impl Runtime {
             Source::Simulated(world) => Some((Arc::clone(world), world.next_task(name))),
         };
         let task = Task {
-            name,
+            panics: Panics::of(self, name),
             world,
             cancelled: Box::pin(self.scope.token.clone().cancelled_owned()),
             future: Some(Box::pin(future)),
@@ -159,50 +176,112 @@ impl Runtime {
         }))
     }
 
+    /// Keeps a component running: after a panic or an error it begins again, once a pause is over that doubles each time.
+    /// Until then [`Runtime::components`] says that it is down.
+    pub fn supervise<F, Fut>(&self, name: &'static str, mut begin: F) -> TaskHandle<()>
+    where
+        F: FnMut() -> Fut + Send + 'static,
+        Fut: Future<Output = Result<(), String>> + Send + 'static,
+    {
+        let own = self.clone();
+        self.components.began(name);
+        self.spawn(name, async move {
+            let mut pause = FIRST_PAUSE;
+            loop {
+                let begun = own.monotonic();
+                let message = match own.catch(name, async { begin().await }).await {
+                    Ok(Ok(())) => return own.components.ended(name),
+                    Ok(Err(message)) => message,
+                    Err(panicked) => panicked.to_string(),
+                };
+                if own.monotonic().saturating_sub(begun) > LONGEST_PAUSE {
+                    pause = FIRST_PAUSE;
+                }
+                tracing::error!(component = name, %message, ?pause, "component is down and begins again");
+                own.components.failed(name, &message);
+                own.sleep(pause).await;
+                pause = (pause * 2).min(LONGEST_PAUSE);
+                own.components.began(name);
+            }
+        })
+    }
+
+    /// A future's output, or its panic, which is logged and counted under this name and goes no further.
+    pub async fn catch<F: Future>(&self, name: &'static str, future: F) -> Result<F::Output, TaskEnded> {
+        let caught = AssertUnwindSafe(future).catch_unwind().await;
+        caught.map_err(|payload| TaskEnded::Panicked(Panics::of(self, name).tell(&*payload)))
+    }
+
+    /// The components of this instance and what became of them; also those that never panicked.
+    pub fn components(&self) -> &Components {
+        &self.components
+    }
+
     /// Runs what would block the caller's thread. In a simulation it runs at once, on the one thread.
     ///
-    /// Blocking work, once begun, ends by itself; its scope waits for it.
+    /// Blocking work, once begun, ends by itself; its scope waits for it. A panic of it is logged and counted.
     pub fn blocking<T, F>(&self, work: F) -> BoxFuture<'static, Result<T, TaskEnded>>
     where
         T: Send + 'static,
         F: FnOnce() -> T + Send + 'static,
     {
+        let panics = Panics::of(self, "blocking work");
         match &self.source {
             Source::Real { .. } => {
-                let handle = TaskHandle::new(self.start_blocking(move || Ok(work())));
+                let handle = TaskHandle::new(self.start_blocking(move || panics.catch(work)));
                 Box::pin(handle)
             }
             Source::Simulated(world) => {
                 let world = Arc::clone(world);
                 Box::pin(async move {
                     world.yield_sometimes().await;
-                    Ok(work())
+                    panics.catch(work)
                 })
             }
         }
     }
 
-    /// Runs `step` again and again, off the callers' threads, until it is [`WorkerStep::Done`].
+    /// Runs `step` again and again, off the callers' threads, until it is [`WorkerStep::Done`]. After a panic, which is
+    /// logged and counted, no step follows, and `panicked` is called with its message.
     ///
     /// On the machine this is one piece of blocking work. In a simulation every step is followed by a seeded pause,
     /// so that other tasks see each state in between, and cancelling the scope ends it between two steps.
-    pub fn worker<F>(&self, name: &'static str, mut step: F)
+    pub fn worker<F, P>(&self, name: &'static str, mut step: F, panicked: P)
     where
         F: FnMut() -> WorkerStep + Send + 'static,
+        P: FnOnce(&str) + Send + 'static,
     {
         match &self.source {
             Source::Real { .. } => {
-                drop(self.start_blocking(move || while step() == WorkerStep::More {}));
+                let own = self.clone();
+                drop(self.start_blocking(move || own.worker_here(name, step, panicked)));
             }
             Source::Simulated(world) => {
                 let (world, runtime) = (Arc::clone(world), self.clone());
+                let panics = Panics::of(self, name);
                 self.spawn(name, async move {
-                    while step() == WorkerStep::More {
-                        runtime.sleep(world.pause()).await;
+                    loop {
+                        match panics.catch(&mut step) {
+                            Ok(WorkerStep::More) => runtime.sleep(world.pause()).await,
+                            Ok(WorkerStep::Done) => return,
+                            Err(ended) => return panicked(&ended.to_string()),
+                        }
                     }
                 })
                 .detach();
             }
+        }
+    }
+
+    /// The same on the caller's thread, without a pause.
+    pub fn worker_here<F, P>(&self, name: &'static str, mut step: F, panicked: P)
+    where
+        F: FnMut() -> WorkerStep,
+        P: FnOnce(&str),
+    {
+        let steps = || while step() == WorkerStep::More {};
+        if let Err(ended) = Panics::of(self, name).catch(steps) {
+            panicked(&ended.to_string());
         }
     }
 
@@ -283,51 +362,80 @@ impl fmt::Debug for Runtime {
     }
 }
 
+/// Where a panic of one task or piece of work is told: the log, the counters, every scope above, the simulation.
+struct Panics {
+    name: &'static str,
+    components: Arc<Components>,
+    scope: Arc<ScopeInner>,
+    world: Option<Arc<World>>,
+}
+
+impl Panics {
+    fn of(runtime: &Runtime, name: &'static str) -> Self {
+        let world = match &runtime.source {
+            Source::Real { .. } => None,
+            Source::Simulated(world) => Some(Arc::clone(world)),
+        };
+        Self {
+            name,
+            components: Arc::clone(&runtime.components),
+            scope: Arc::clone(&runtime.scope),
+            world,
+        }
+    }
+
+    fn catch<T>(&self, work: impl FnOnce() -> T) -> Result<T, TaskEnded> {
+        catch_unwind(AssertUnwindSafe(work)).map_err(|payload| {
+            let message = self.tell(&*payload);
+            self.scope.panicked();
+            TaskEnded::Panicked(message)
+        })
+    }
+
+    /// Logs and counts a panic; its message.
+    fn tell(&self, payload: &(dyn Any + Send)) -> String {
+        let message = panic_message(payload);
+        tracing::error!(task = self.name, %message, "task panicked");
+        if let Some(world) = &self.world {
+            world.trace.panicked(self.name, &message);
+        }
+        self.components.panicked(self.name);
+        message
+    }
+}
+
 /// A spawned future: ends when its scope does, keeps a panic to itself, and in a simulation is polled in seeded order.
 struct Task<T> {
-    name: &'static str,
+    panics: Panics,
     world: Option<(Arc<World>, u64)>,
     cancelled: Pin<Box<WaitForCancellationFutureOwned>>,
     future: Option<Pin<Box<dyn Future<Output = T> + Send>>>,
-}
-
-impl<T> Task<T> {
-    fn panicked(&self, message: String) -> TaskEnded {
-        tracing::error!(task = self.name, %message, "task panicked");
-        if let Some((world, _)) = &self.world {
-            world.trace.panicked(self.name, &message);
-        }
-        TaskEnded::Panicked(message)
-    }
 }
 
 impl<T> Future for Task<T> {
     type Output = Result<T, TaskEnded>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        if self.cancelled.as_mut().poll(cx).is_ready() {
-            self.future = None;
+        let task = &mut *self;
+        if task.cancelled.as_mut().poll(cx).is_ready() {
+            task.future = None;
             return Poll::Ready(Err(TaskEnded::Cancelled));
         }
-        if let Some((world, id)) = &self.world
+        if let Some((world, id)) = &task.world
             && world.defer(*id)
         {
             cx.waker().wake_by_ref();
             return Poll::Pending;
         }
-        let Some(future) = self.future.as_mut() else {
+        let Some(future) = task.future.as_mut() else {
             return Poll::Ready(Err(TaskEnded::Cancelled));
         };
-        match catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(cx))) {
-            Ok(Poll::Pending) => Poll::Pending,
-            Ok(Poll::Ready(value)) => {
-                self.future = None;
-                Poll::Ready(Ok(value))
-            }
-            Err(payload) => {
-                self.future = None;
-                Poll::Ready(Err(self.panicked(panic_message(&*payload))))
-            }
-        }
+        let polled = match task.panics.catch(|| future.as_mut().poll(cx)) {
+            Ok(Poll::Pending) => return Poll::Pending,
+            Ok(Poll::Ready(value)) => Ok(value),
+            Err(ended) => Err(ended),
+        };
+        task.future = None;
+        Poll::Ready(polled)
     }
 }

@@ -24,6 +24,8 @@ pub struct Scope {
 #[derive(Debug)]
 pub(crate) struct ScopeInner {
     pub(crate) token: CancellationToken,
+    /// Cancelled by the first panic here or below.
+    panicked: CancellationToken,
     tracker: TaskTracker,
     parent: Option<Arc<ScopeInner>>,
 }
@@ -70,6 +72,11 @@ impl Scope {
         self.runtime.scope.finished().await;
     }
 
+    /// Resolves with the first panic of a task or of blocking work, here or below.
+    pub async fn panicked(&self) {
+        self.runtime.scope.panicked.cancelled().await;
+    }
+
     /// How many tasks and pieces of blocking work are alive, here and below.
     pub fn task_count(&self) -> usize {
         self.runtime.scope.tracker.len()
@@ -94,6 +101,7 @@ impl ScopeInner {
     pub(crate) fn root() -> Arc<Self> {
         Arc::new(Self {
             token: CancellationToken::new(),
+            panicked: CancellationToken::new(),
             tracker: TaskTracker::new(),
             parent: None,
         })
@@ -103,6 +111,7 @@ impl ScopeInner {
         let parent = Some(Arc::clone(self));
         Arc::new(Self {
             token: self.token.child_token(),
+            panicked: CancellationToken::new(),
             tracker: TaskTracker::new(),
             parent,
         })
@@ -117,6 +126,14 @@ impl ScopeInner {
             above = scope.parent.as_ref();
         }
         tokens
+    }
+
+    /// Tells this scope and those above of a panic.
+    pub(crate) fn panicked(&self) {
+        self.panicked.cancel();
+        if let Some(above) = &self.parent {
+            above.panicked();
+        }
     }
 
     async fn finished(&self) {

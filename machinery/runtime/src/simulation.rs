@@ -11,7 +11,7 @@ use std::fmt;
 use std::future::Future;
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::Duration;
 use tokio::time::Instant;
 
@@ -33,6 +33,8 @@ pub(crate) struct World {
     random: Mutex<ChaCha8Rng>,
     tasks: AtomicU64,
     started: Instant,
+    /// How far the wall clock was set forward or back, in seconds.
+    jumped: AtomicI64,
 }
 
 /// When simulated time begins, in seconds since 1970: 2026-01-01T00:00:00Z.
@@ -90,6 +92,7 @@ impl Simulation {
             random: Mutex::new(random),
             tasks: AtomicU64::new(0),
             started,
+            jumped: AtomicI64::new(0),
         };
         Self {
             seed,
@@ -171,10 +174,15 @@ impl World {
     }
 
     pub(crate) fn now(&self) -> jiff::Timestamp {
-        let epoch = jiff::Timestamp::from_second(EPOCH_SECONDS).expect("the epoch is in range");
+        let seconds = EPOCH_SECONDS.saturating_add(self.jumped.load(Ordering::Relaxed));
+        let epoch = jiff::Timestamp::from_second(seconds).unwrap_or(jiff::Timestamp::UNIX_EPOCH);
         epoch
             .checked_add(self.monotonic())
             .unwrap_or(jiff::Timestamp::MAX)
+    }
+
+    pub(crate) fn jump(&self, seconds: i64) {
+        self.jumped.fetch_add(seconds, Ordering::Relaxed);
     }
 
     pub(crate) fn fill(&self, bytes: &mut [u8]) {

@@ -73,6 +73,51 @@ async fn a_panic_stays_in_its_task() {
     assert_eq!(ended, Err(TaskEnded::Panicked("as told".to_owned())));
 }
 
+#[tokio::test]
+async fn worker_panic_reaches_its_owner() {
+    let scope = Runtime::real().child_scope();
+    let (told, hears) = tokio::sync::oneshot::channel();
+    let step = || -> WorkerStep { panic!("as told") };
+    scope.runtime().worker("flush", step, move |message| {
+        told.send(message.to_owned()).unwrap();
+    });
+    assert_eq!(hears.await.unwrap(), "the task panicked: as told");
+    scope.panicked().await;
+    assert_eq!(scope.runtime().components().panics(), [("flush", 1)]);
+    let work = scope.runtime().blocking(|| panic!("again"));
+    assert_eq!(work.await, Err::<(), _>(TaskEnded::Panicked("again".to_owned())));
+}
+
+#[tokio::test(start_paused = true)]
+async fn component_that_panics_begins_again_and_is_down_meanwhile() {
+    let runtime = Runtime::real();
+    let (begun, own) = (Arc::new(AtomicUsize::new(0)), runtime.clone());
+    let count = Arc::clone(&begun);
+    let handle = runtime.supervise("reconciler", move || {
+        let (turn, own) = (count.fetch_add(1, Ordering::SeqCst), own.clone());
+        async move {
+            own.sleep(Duration::from_secs(1)).await;
+            assert!(turn > 0, "turn {turn}");
+            if turn == 1 {
+                return Err("turn 1".to_owned());
+            }
+            Ok(())
+        }
+    });
+    let state = || runtime.components().all();
+    assert_eq!(state(), [("reconciler", None)]);
+    runtime.sleep(Duration::from_millis(1500)).await;
+    let down = |why: &str| [("reconciler", Some(why.to_owned()))];
+    assert_eq!(state(), down("the task panicked: turn 0"));
+    runtime.sleep(Duration::from_secs(1)).await;
+    assert_eq!(state(), [("reconciler", None)]);
+    runtime.sleep(Duration::from_secs(1)).await;
+    assert_eq!(state(), down("turn 1"));
+    handle.await.unwrap();
+    assert_eq!((state(), begun.load(Ordering::SeqCst)), (vec![], 3));
+    assert_eq!(runtime.components().panics(), [("reconciler", 1)]);
+}
+
 #[test]
 #[should_panic(expected = "as told")]
 fn a_panic_fails_the_simulation() {
@@ -102,7 +147,7 @@ fn outcome(seed: u64) -> (Vec<u64>, u64) {
         }
         let order_of_steps = Arc::clone(&order);
         let mut steps = 0;
-        scope.runtime().worker("worker", move || {
+        let step = move || {
             steps += 1;
             order_of_steps.lock().push(100 + steps);
             if steps < 5 {
@@ -110,7 +155,10 @@ fn outcome(seed: u64) -> (Vec<u64>, u64) {
             } else {
                 WorkerStep::Done
             }
-        });
+        };
+        scope
+            .runtime()
+            .worker("worker", step, |message| panic!("{message}"));
         scope.drained().await;
         order.lock().clone()
     });
@@ -206,6 +254,97 @@ fn a_crash_may_lose_names_that_were_not_synced() {
         "{found:?}"
     );
     assert!(found.contains(&vec!["a".to_owned()]), "{found:?}");
+}
+
+#[test]
+fn full_disk_takes_a_part_of_a_write_and_removing_makes_room() {
+    let (dir, mut parts) = (Path::new("/d"), std::collections::BTreeSet::new());
+    for seed in 0..50 {
+        let disk = machinery_runtime::SimDisk::new(seed);
+        let file = disk.open(&dir.join("a"), OpenMode::CreateNew).unwrap();
+        file.allocate(1000).unwrap();
+        disk.fill_after(100);
+        assert_eq!(disk.space(dir).unwrap().available, 100);
+        file.write_at(0, &[1; 1000]).unwrap();
+        let refused = file.write_at(1000, &[2; 200]).unwrap_err();
+        assert_eq!(refused.kind(), std::io::ErrorKind::StorageFull);
+        parts.insert(file.len().unwrap() - 1000);
+        disk.remove(&dir.join("a")).unwrap();
+        let other = disk.open(&dir.join("b"), OpenMode::CreateNew).unwrap();
+        other.write_at(0, &[3; 1100]).unwrap();
+        assert!(other.write_at(1100, &[3]).is_err());
+    }
+    assert!(parts.contains(&0) && parts.len() > 3, "{parts:?}");
+    assert!(parts.iter().all(|part| *part <= 100), "{parts:?}");
+}
+
+#[test]
+fn crash_may_lose_directories_with_all_that_is_in_them() {
+    let (dir, path) = (Path::new("/var/lib/knarr"), Path::new("/var/lib/knarr/file"));
+    let (mut lost, mut kept) = (0, 0);
+    for seed in 0..50 {
+        let disk = machinery_runtime::SimDisk::new(seed);
+        assert!(
+            disk.open(path, OpenMode::CreateNew).is_ok(),
+            "nobody made it, so it is there"
+        );
+        let disk = machinery_runtime::SimDisk::new(seed);
+        disk.create_dir_all(dir).unwrap();
+        disk.open(path, OpenMode::CreateNew).unwrap().sync_data().unwrap();
+        disk.sync_dir(dir).unwrap();
+        if seed % 2 == 0 {
+            for above in dir.ancestors().skip(1) {
+                disk.sync_dir(above).unwrap();
+            }
+        }
+        disk.crash();
+        let found = disk.list(dir).is_ok_and(|names| names == ["file"]);
+        assert!(found || seed % 2 == 1, "every directory was synced");
+        kept += u32::from(found && seed % 2 == 1);
+        lost += u32::from(!found);
+        assert_eq!(disk.open(path, OpenMode::Read).is_ok(), found);
+        disk.create_dir_all(dir).unwrap();
+        disk.list(dir).unwrap();
+    }
+    assert!(lost > 0 && kept > 0, "{lost} {kept}");
+}
+
+#[test]
+fn reads_fail_when_told_to() {
+    let disk = machinery_runtime::SimDisk::new(4);
+    let file = disk.open(Path::new("/d/file"), OpenMode::CreateNew).unwrap();
+    file.write_at(0, b"text").unwrap();
+    disk.fail_reads(2);
+    let failed = (0..100).filter(|_| file.read_at(0, &mut [0; 4]).is_err()).count();
+    assert!((20..80).contains(&failed), "{failed}");
+    disk.fail_reads(0);
+    assert_eq!(file.read_at(0, &mut [0; 4]).unwrap(), 4);
+}
+
+#[test]
+fn real_disk_gives_blocks_and_tells_its_room() {
+    let (dir, disk) = (tempfile::tempdir().unwrap(), machinery_runtime::RealDisk::new());
+    let file = disk.open(&dir.path().join("a"), OpenMode::CreateNew).unwrap();
+    file.allocate(100_000).unwrap();
+    let mut read = vec![1; 100_000];
+    assert_eq!(file.read_at(0, &mut read).unwrap(), 100_000);
+    assert!(read.iter().all(|byte| *byte == 0));
+    let space = disk.space(dir.path()).unwrap();
+    assert!(space.available <= space.total && space.total > 0, "{space:?}");
+}
+
+#[test]
+fn wall_clock_of_a_simulation_jumps_and_the_monotonic_one_does_not() {
+    let simulation = Simulation::new(5);
+    let runtime = simulation.runtime();
+    simulation.run(async move {
+        let (now, begun) = (runtime.now(), runtime.monotonic());
+        runtime.jump_clock(-100);
+        assert_eq!(runtime.now().duration_since(now).as_secs(), -100);
+        runtime.jump_clock(200);
+        assert_eq!(runtime.now().duration_since(now).as_secs(), 100);
+        assert_eq!(runtime.monotonic(), begun);
+    });
 }
 
 #[test]

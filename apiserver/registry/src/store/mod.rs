@@ -302,6 +302,8 @@ pub(crate) fn storage_error(error: &StorageError) -> RegistryError {
             current: *current,
         },
         StorageError::TooLarge { limit, .. } => RegistryError::TooLarge(*limit),
+        // Upstream passes etcd's error on as it came.
+        StorageError::NoSpace => RegistryError::Unclassified(error.to_string()),
         StorageError::Unavailable(reason) => RegistryError::Unavailable(reason.clone()),
         other => {
             tracing::error!(error = %other, "storage failed");

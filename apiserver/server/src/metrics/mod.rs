@@ -1,9 +1,12 @@
 //! The server's metrics, with upstream's names, in a registry of this instance.
 
+mod components;
 mod storage;
 
 use apiserver_endpoints::RequestInfo;
 use apiserver_storage::Storage;
+use components::ComponentsCollector;
+use machinery_runtime::Runtime;
 use prometheus::process_collector::ProcessCollector;
 use prometheus::{
     Encoder, HistogramOpts, HistogramVec, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry, TextEncoder,
@@ -102,7 +105,7 @@ impl Drop for GaugeGuard {
 }
 
 impl Metrics {
-    pub(crate) fn new(storage: Arc<dyn Storage>) -> Result<Self, prometheus::Error> {
+    pub(crate) fn new(storage: Arc<dyn Storage>, runtime: Runtime) -> Result<Self, prometheus::Error> {
         let metrics = Self {
             registry: Registry::new(),
             requests: IntCounterVec::new(
@@ -196,6 +199,9 @@ impl Metrics {
         metrics
             .registry
             .register(Box::new(StorageCollector::new(storage)?))?;
+        metrics
+            .registry
+            .register(Box::new(ComponentsCollector::new(runtime)?))?;
         Ok(metrics)
     }
 

@@ -2,7 +2,7 @@
 
 use apiserver_storage::{SYNC_BOUNDS, Statistics, Storage};
 use prometheus::core::{Collector, Desc};
-use prometheus::proto::{Bucket, Gauge, Histogram, LabelPair, Metric, MetricFamily, MetricType};
+use prometheus::proto::{Bucket, Counter, Gauge, Histogram, LabelPair, Metric, MetricFamily, MetricType};
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -14,6 +14,25 @@ const SYNCS: (&str, &str) = (
 /// Upstream's gauge of what storage keeps, by cluster.
 const SIZE: (&str, &str) = ("apiserver_storage_size_bytes", "Bytes of all stored objects.");
 
+/// The name of what etcd calls its NOSPACE alarm, and what goes with it.
+const FULL: (&str, &str) = (
+    "knarr_storage_full",
+    "1 while the disk of the data directory is full and only deletions are written.",
+);
+const REFUSED: (&str, &str) = (
+    "knarr_storage_refused_writes_total",
+    "Writes refused because the disk was full.",
+);
+const RESERVE: (&str, &str) = (
+    "knarr_storage_reserve_bytes",
+    "Bytes of the disk that are kept for deletions and the next start.",
+);
+const LOG: (&str, &str) = ("knarr_storage_log_bytes", "Bytes of all segments of the log.");
+const COMPACTED: (&str, &str) = (
+    "knarr_storage_compacted_revision",
+    "The oldest revision that can be read.",
+);
+
 /// Publishes [`Storage::statistics`]; nothing where the backend has none.
 pub(super) struct StorageCollector {
     storage: Arc<dyn Storage>,
@@ -24,7 +43,8 @@ impl StorageCollector {
     pub(super) fn new(storage: Arc<dyn Storage>) -> Result<Self, prometheus::Error> {
         let describe =
             |(name, help): (&str, &str)| Desc::new(name.into(), help.into(), Vec::new(), HashMap::new());
-        let descriptions = vec![describe(SYNCS)?, describe(SIZE)?];
+        let all = [SYNCS, SIZE, FULL, REFUSED, RESERVE, LOG, COMPACTED];
+        let descriptions = all.into_iter().map(describe).collect::<Result<_, _>>()?;
         Ok(Self {
             storage,
             descriptions,
@@ -40,7 +60,17 @@ impl Collector for StorageCollector {
     fn collect(&self) -> Vec<MetricFamily> {
         self.storage
             .statistics()
-            .map(|statistics| vec![syncs(&statistics), size(&statistics)])
+            .map(|statistics| {
+                vec![
+                    syncs(&statistics),
+                    size(&statistics),
+                    gauge(FULL, u64::from(statistics.full)),
+                    counter(REFUSED, statistics.refused_writes),
+                    gauge(RESERVE, statistics.reserve_bytes),
+                    gauge(LOG, statistics.log_bytes),
+                    gauge(COMPACTED, statistics.compacted_revision),
+                ]
+            })
             .unwrap_or_default()
     }
 }
@@ -62,13 +92,33 @@ fn syncs(statistics: &Statistics) -> MetricFamily {
     family(SYNCS, MetricType::HISTOGRAM, metric)
 }
 
+#[expect(
+    clippy::cast_precision_loss,
+    reason = "samples are floats; a petabyte is exact"
+)]
+fn float(number: u64) -> f64 {
+    number as f64
+}
+
+fn gauge(what: (&str, &str), value: u64) -> MetricFamily {
+    let mut gauge = Gauge::default();
+    gauge.set_value(float(value));
+    let mut metric = Metric::default();
+    metric.set_gauge(gauge);
+    family(what, MetricType::GAUGE, metric)
+}
+
+fn counter(what: (&str, &str), value: u64) -> MetricFamily {
+    let mut counter = Counter::default();
+    counter.set_value(float(value));
+    let mut metric = Metric::default();
+    metric.set_counter(counter);
+    family(what, MetricType::COUNTER, metric)
+}
+
 fn size(statistics: &Statistics) -> MetricFamily {
     let mut gauge = Gauge::default();
-    #[expect(
-        clippy::cast_precision_loss,
-        reason = "a gauge is a float; a petabyte is exact"
-    )]
-    gauge.set_value(statistics.stored_bytes as f64);
+    gauge.set_value(float(statistics.stored_bytes));
     let mut label = LabelPair::default();
     label.set_name("storage_cluster_id".into());
     label.set_value("storage-0".into());

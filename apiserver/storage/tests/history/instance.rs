@@ -27,6 +27,11 @@ pub(crate) enum Ending {
     SyncFailureThenCrash,
 }
 
+/// Each of four pieces holds the largest batch of the story.
+pub(crate) const RESERVE_BYTES: u64 = 256 << 10;
+/// Clients give shorter times to live.
+pub(crate) const LONGEST_TTL: Duration = Duration::from_secs(2);
+
 /// Small enough that segments, checkpoints and reads of the log happen all the time.
 pub(crate) fn options() -> LogOptions {
     LogOptions {
@@ -34,6 +39,9 @@ pub(crate) fn options() -> LogOptions {
         segment_bytes: 12 << 10,
         checkpoint_bytes: 6 << 10,
         retention: Duration::ZERO,
+        reserve_bytes: RESERVE_BYTES,
+        space_retry: Duration::from_millis(3),
+        longest_ttl: LONGEST_TTL,
         on_fatal: Arc::new(|_| {}),
         ..LogOptions::new("/data")
     }
@@ -50,6 +58,14 @@ impl Instance {
             match LogStorage::open(scope.runtime(), options()).await {
                 Ok((storage, report)) => {
                     assert_eq!(report.problems, Vec::<String>::new());
+                    disk.keep_power();
+                    if disk.is_off() {
+                        // It went behind recovery, while the reserve was laid out.
+                        drop(storage);
+                        scope.stopped().await;
+                        disk.crash();
+                        continue;
+                    }
                     return Self {
                         scope,
                         storage: Arc::new(storage),

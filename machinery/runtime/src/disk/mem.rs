@@ -1,6 +1,6 @@
 //! A disk that lives in memory and never fails.
 
-use super::{Disk, DiskFile, DiskLock, OpenMode};
+use super::{Disk, DiskFile, DiskLock, OpenMode, Space};
 use parking_lot::{Mutex, RwLock};
 use std::collections::BTreeMap;
 use std::io;
@@ -119,6 +119,13 @@ impl Disk for MemDisk {
         Ok(())
     }
 
+    fn space(&self, _: &Path) -> io::Result<Space> {
+        Ok(Space {
+            total: u64::MAX,
+            available: u64::MAX,
+        })
+    }
+
     fn lock(&self, path: &Path) -> io::Result<Box<dyn DiskLock>> {
         self.locks.take(path)
     }
@@ -138,6 +145,13 @@ impl DiskFile for MemFile {
     }
 
     fn sync_data(&self) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn truncate(&self, length: u64) -> io::Result<()> {
+        self.0
+            .write()
+            .truncate(usize::try_from(length).unwrap_or(usize::MAX));
         Ok(())
     }
 

@@ -31,6 +31,15 @@ pub enum OpenMode {
     CreateNew,
 }
 
+/// Room of a file system, in bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Space {
+    /// All of it.
+    pub total: u64,
+    /// The part that this process may still fill.
+    pub available: u64,
+}
+
 /// A file system.
 pub trait Disk: Send + Sync + Debug {
     /// Opens a file.
@@ -45,7 +54,8 @@ pub trait Disk: Send + Sync + Debug {
     /// The names in a directory, sorted.
     fn list(&self, dir: &Path) -> io::Result<Vec<String>>;
 
-    /// Makes a directory and those above it; private to its owner. Nothing happens when it is there.
+    /// Makes a directory and those above it; private to its owner. Nothing happens when it is there. Each is durable after
+    /// [`Disk::sync_dir`] of the one above it.
     fn create_dir_all(&self, dir: &Path) -> io::Result<()>;
 
     /// Makes the names in a directory durable.
@@ -55,6 +65,9 @@ pub trait Disk: Send + Sync + Debug {
     /// [`io::ErrorKind::WouldBlock`] when someone else has it.
     fn lock(&self, path: &Path) -> io::Result<Box<dyn DiskLock>>;
 
+    /// The room of the file system that a directory is on.
+    fn space(&self, dir: &Path) -> io::Result<Space>;
+
     /// Whether syncing costs nothing, so that callers need not leave their thread for it.
     fn sync_is_free(&self) -> bool {
         false
@@ -63,7 +76,8 @@ pub trait Disk: Send + Sync + Debug {
 
 /// An open file.
 pub trait DiskFile: Send + Sync + Debug {
-    /// Writes all of `bytes` at `offset`, making the file longer where needed.
+    /// Writes all of `bytes` at `offset`, making the file longer where needed. [`io::ErrorKind::StorageFull`] when there is
+    /// no room for all of them; a part may have been written.
     fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()>;
 
     /// Reads up to `buffer.len()` bytes; fewer only at the end of the file.
@@ -74,6 +88,16 @@ pub trait DiskFile: Send + Sync + Debug {
 
     /// The length in bytes.
     fn len(&self) -> io::Result<u64>;
+
+    /// Cuts the file off at `length`, which gives the room behind it back.
+    fn truncate(&self, length: u64) -> io::Result<()>;
+
+    /// Gives the first `length` bytes their blocks, blank where nothing was written: writing there needs no more room.
+    fn allocate(&self, length: u64) -> io::Result<()> {
+        let end = self.len()?;
+        let missing = usize::try_from(length.saturating_sub(end)).map_err(|_| io::ErrorKind::FileTooLarge)?;
+        self.write_at(end, &vec![0; missing])
+    }
 
     /// Whether nothing is in it.
     fn is_empty(&self) -> io::Result<bool> {

@@ -1,6 +1,6 @@
 //! The machine's file system.
 
-use super::{Disk, DiskFile, DiskLock, OpenMode};
+use super::{Disk, DiskFile, DiskLock, OpenMode, Space};
 use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
@@ -68,6 +68,15 @@ impl Disk for RealDisk {
         File::open(dir)?.sync_all()
     }
 
+    fn space(&self, dir: &Path) -> io::Result<Space> {
+        let found = nix::sys::statvfs::statvfs(dir)?;
+        let fragment = found.fragment_size();
+        Ok(Space {
+            total: found.blocks().saturating_mul(fragment),
+            available: found.blocks_available().saturating_mul(fragment),
+        })
+    }
+
     fn lock(&self, path: &Path) -> io::Result<Box<dyn DiskLock>> {
         let file = OpenOptions::new()
             .write(true)
@@ -103,6 +112,15 @@ impl DiskFile for RealFile {
 
     fn sync_data(&self) -> io::Result<()> {
         self.0.sync_data()
+    }
+
+    fn truncate(&self, length: u64) -> io::Result<()> {
+        self.0.set_len(length)
+    }
+
+    fn allocate(&self, length: u64) -> io::Result<()> {
+        let length = i64::try_from(length).map_err(|_| io::ErrorKind::FileTooLarge)?;
+        Ok(nix::fcntl::posix_fallocate(&self.0, 0, length)?)
     }
 
     fn len(&self) -> io::Result<u64> {

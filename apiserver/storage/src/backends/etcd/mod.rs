@@ -12,7 +12,7 @@ mod remote;
 #[cfg(test)]
 mod tests;
 
-use crate::backends::log::writer::check_group;
+use crate::write::check_group;
 use crate::{
     Event, Expect, Key, Lookup, Op, Page, Prefix, RangeOptions, ReadAt, RecordCodec, Storage, StorageError,
     WatchCursor, WatchRequest, Write,

@@ -175,6 +175,8 @@ pub(super) fn failed(error: etcd_client::Error) -> StorageError {
             asked: Revision::ZERO,
             compacted: Revision::ZERO,
         }
+    } else if text.contains("database space exceeded") {
+        StorageError::NoSpace
     } else if text.contains("request is too large") || text.contains("too many operations") {
         let what = "a request to etcd".to_owned();
         StorageError::TooLarge {

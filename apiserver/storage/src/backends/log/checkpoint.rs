@@ -3,7 +3,7 @@
 //! Records in key order, then an index (where each run of about 64 KiB begins, with its first key), then where the index
 //! is. It is written under another name, synced and renamed; a file without a valid end is not a checkpoint.
 
-use super::format::{self, CheckpointHeader, FORMAT_VERSION, FileHeader, HeaderError, SECTOR, Stored};
+use super::format::{self, CheckpointHeader, FileHeader, HeaderError, SECTOR, Stored};
 use super::live::Root;
 use super::wire::{Malformed, Put, Reader};
 use crate::{Entry, Key, Prefix, StorageError};
@@ -88,15 +88,9 @@ impl Checkpoint {
         };
         let header = match FileHeader::decode(&read(0, SECTOR)?) {
             Ok(FileHeader::Checkpoint(header)) => header,
-            Err(HeaderError::Newer(found)) => {
-                let what = path.display().to_string();
-                return Err(StorageError::NewerFormat {
-                    what,
-                    found,
-                    known: FORMAT_VERSION,
-                });
-            }
-            Ok(FileHeader::Segment(_)) | Err(HeaderError::Blank | HeaderError::Damaged) => {
+            Err(HeaderError::Unknown(found)) => return Err(format::unknown_version(path, found)),
+            Ok(FileHeader::Segment(_) | FileHeader::Active(_))
+            | Err(HeaderError::Blank | HeaderError::Damaged) => {
                 return Err(corrupt(0, "the header of a checkpoint is damaged"));
             }
         };
@@ -248,8 +242,11 @@ impl CheckpointWriter {
         let path = Checkpoint::draft_path(dir, header.revision);
         let failed = || StorageError::io(format!("creating {}", path.display()));
         let file = disk.open(&path, OpenMode::CreateNew).map_err(failed())?;
-        file.write_at(0, &FileHeader::Checkpoint(header).encode())
-            .map_err(failed())?;
+        if let Err(error) = file.write_at(0, &FileHeader::Checkpoint(header).encode()) {
+            // A draft that stays would be in the way of the next one.
+            disk.remove(&path).map_err(failed())?;
+            return Err(failed()(error));
+        }
         let dir = dir.to_owned();
         Ok(Self {
             header,

@@ -10,8 +10,9 @@ use super::files::{Appender, Files, Written};
 use super::live::{Live, Pins};
 use super::options::LogOptions;
 use super::upkeep::Expiries;
-use super::writer::{Group, Pending, Submitted, Writer, check_group};
+use super::writer::{Admitted, Group, Pending, Submitted, Writer};
 use crate::statistics::SyncTimes;
+use crate::write::{Frees, check_group};
 use crate::{Event, StorageError, Write};
 use machinery_meta::Revision;
 use machinery_runtime::{Runtime, WorkerStep};
@@ -38,7 +39,7 @@ pub(super) struct Engine {
     pub(super) files: Files,
     appender: Mutex<Appender>,
     /// Bytes of writes that are taken up, in units of [`QUEUE_UNIT_BYTES`].
-    queue: Semaphore,
+    queue: Arc<Semaphore>,
     /// How many reads of the past may run at once.
     pub(super) past_reads: Semaphore,
     pub(super) checkpointing: AtomicBool,
@@ -48,6 +49,8 @@ pub(super) struct Engine {
 const QUEUE_UNIT_BYTES: usize = 1024;
 /// Writes beyond 64 MiB wait before they are taken up.
 const QUEUE_UNITS: usize = 64 << 10;
+/// A deletion is tried so often on a full disk.
+const REFUSED_AT_MOST: usize = 3;
 /// Each may hold a few megabytes.
 const PAST_READS: usize = 2;
 
@@ -69,7 +72,7 @@ impl Engine {
         files: Files,
         appender: Appender,
     ) -> Self {
-        let expiries = Expiries::of(&live);
+        let expiries = Expiries::of(&live, &runtime, options.longest_ttl);
         Self {
             runtime,
             options,
@@ -80,7 +83,7 @@ impl Engine {
             expiries,
             files,
             appender: Mutex::new(appender),
-            queue: Semaphore::new(QUEUE_UNITS),
+            queue: Arc::new(Semaphore::new(QUEUE_UNITS)),
             past_reads: Semaphore::new(PAST_READS),
             checkpointing: AtomicBool::new(false),
             syncs: SyncTimes::default(),
@@ -89,15 +92,40 @@ impl Engine {
 
     pub(super) async fn commit(self: &Arc<Self>, group: Vec<Write>) -> Result<Vec<Arc<Event>>, StorageError> {
         let bytes = check_group(&group)?;
+        let frees = Frees::of(&group);
+        if frees == Frees::Nothing {
+            return self.commit_once(group, bytes, frees).await;
+        }
+        // The batch that a full disk refuses takes deletions with it; they are tried again in the reserve.
+        for _ in 1..REFUSED_AT_MOST {
+            match self.commit_once(group.clone(), bytes, frees).await {
+                Err(StorageError::NoSpace) => {}
+                answer => return answer,
+            }
+        }
+        self.commit_once(group, bytes, frees).await
+    }
+
+    async fn commit_once(
+        self: &Arc<Self>,
+        group: Vec<Write>,
+        bytes: usize,
+        frees: Frees,
+    ) -> Result<Vec<Arc<Event>>, StorageError> {
+        self.has_room_for(frees)?;
         let units =
             u32::try_from((bytes / QUEUE_UNIT_BYTES + 1).min(QUEUE_UNITS)).expect("bounded by the queue");
         let closed = |_| StorageError::Unavailable("storage is closed".to_owned());
-        let permit = self.queue.acquire_many(units).await.map_err(closed)?;
-        let now = u64::try_from(self.runtime.now().as_second()).unwrap_or(0);
+        let permit = Arc::clone(&self.queue)
+            .acquire_many_owned(units)
+            .await
+            .map_err(closed)?;
+        let now = self.expiries.wall(&self.runtime);
+        let admitted = Admitted { group, bytes, permit };
         let submitted = {
             let mut writer = self.writer.lock();
             let live = self.live.read();
-            writer.submit(&live.root, group, now)
+            writer.submit(&live.root, admitted, now)
         };
         let (done, answer) = match submitted {
             Submitted::Now(answer) => return answer,
@@ -105,16 +133,37 @@ impl Engine {
         };
         self.flush();
         let told = done.await;
-        drop(permit);
         told.map_err(|_| StorageError::Unavailable("storage stopped".to_owned()))??;
         answer
     }
 
+    fn has_room_for(&self, frees: Frees) -> Result<(), StorageError> {
+        let room = &self.files.room;
+        let taken = match frees {
+            Frees::Now => true,
+            Frees::Soon => !room.is_full() || room.has_enough(),
+            Frees::Nothing => !room.is_full(),
+        };
+        if taken {
+            return Ok(());
+        }
+        room.count_refused();
+        Err(StorageError::NoSpace)
+    }
+
     pub(super) async fn raise_floor(self: &Arc<Self>, floor: Revision) -> Result<(), StorageError> {
-        let done = self.writer.lock().submit_floor(floor)?;
-        self.flush();
-        done.await
-            .map_err(|_| StorageError::Unavailable("storage stopped".to_owned()))?
+        let mut answer = Err(StorageError::NoSpace);
+        for _ in 0..REFUSED_AT_MOST {
+            if !matches!(answer, Err(StorageError::NoSpace)) {
+                break;
+            }
+            let done = self.writer.lock().submit_floor(floor)?;
+            self.flush();
+            answer = done
+                .await
+                .map_err(|_| StorageError::Unavailable("storage stopped".to_owned()))?;
+        }
+        answer
     }
 
     /// Starts a flush unless one is under way.
@@ -130,11 +179,19 @@ impl Engine {
         let mut state = Flush::Begin;
         let mut buffer = Vec::new();
         let step = move || engine.step(&mut state, &mut buffer);
+        let owner = Arc::clone(self);
+        let panicked = move |message: &str| owner.panicked("the flush", message);
         if self.files.disk.sync_is_free() && !self.runtime.is_simulated() {
-            run_here(step);
+            self.runtime.worker_here("storage flush", step, panicked);
         } else {
-            self.runtime.worker("storage flush", step);
+            self.runtime.worker("storage flush", step, panicked);
         }
+    }
+
+    /// A worker panicked: what it left half done is unknown, so nothing goes on.
+    pub(super) fn panicked(&self, worker: &str, message: &str) {
+        let error = StorageError::Unavailable(format!("{worker} of storage ended: {message}"));
+        self.fatal(Vec::new(), &error);
     }
 
     fn step(self: &Arc<Self>, state: &mut Flush, buffer: &mut Vec<u8>) -> WorkerStep {
@@ -153,6 +210,10 @@ impl Engine {
                 );
                 match written {
                     Ok(written) => Ok(Flush::Sync(batch, written)),
+                    Err(error) if error.is_no_space() => {
+                        self.refuse(batch.groups);
+                        Ok(Flush::Begin)
+                    }
                     Err(error) => Err((batch, error)),
                 }
             }
@@ -162,6 +223,13 @@ impl Engine {
                 self.syncs.add(self.runtime.monotonic().saturating_sub(begun));
                 match synced {
                     Ok(()) => Ok(Flush::Publish(batch, Some(written.batch))),
+                    Err(error) if error.is_no_space() => match self.supersede(batch.first_revision) {
+                        Ok(()) => {
+                            self.refuse(batch.groups);
+                            Ok(Flush::Begin)
+                        }
+                        Err(error) => Err((batch, error)),
+                    },
                     Err(error) => Err((batch, error)),
                 }
             }
@@ -181,6 +249,27 @@ impl Engine {
                 self.fatal(batch.groups, &error);
                 WorkerStep::Done
             }
+        }
+    }
+
+    /// A sync found no room (a quota, a file system over the network): the batch may be there as a whole, so a new segment
+    /// takes its number away from it before anybody is told that it was not written.
+    fn supersede(&self, first_revision: u64) -> Result<(), StorageError> {
+        self.files.room.fill();
+        self.appender.lock().begin_segment(&self.files, first_revision)
+    }
+
+    /// The disk refused a batch: nothing of it happened, nor of what was queued behind it.
+    fn refuse(&self, batch: Vec<Group>) {
+        self.files.room.fill();
+        let rest = {
+            let mut writer = self.writer.lock();
+            let published = self.live.read().revision;
+            writer.take_back(published)
+        };
+        for group in batch.into_iter().chain(rest) {
+            self.files.room.count_refused();
+            drop(group.done.send(Err(StorageError::NoSpace)));
         }
     }
 
@@ -207,10 +296,11 @@ impl Engine {
             }
         }
         for event in groups.iter().flat_map(|group| &group.events) {
-            self.expiries.changed(event);
+            self.expiries.changed(event, &self.runtime);
         }
         self.writer.lock().published(&groups);
         for group in groups {
+            drop(group.permit);
             // A caller that went away does not want to know.
             drop(group.done.send(Ok(())));
         }
@@ -219,14 +309,14 @@ impl Engine {
         }
     }
 
-    /// A write or sync failed: nothing is certain any more, so nothing goes on.
+    /// A write or sync failed, or a worker panicked: nothing is certain any more, so nothing goes on.
     fn fatal(&self, batch: Vec<Group>, error: &StorageError) {
         tracing::error!(%error, "storage failed, the process must end");
-        let unknown = StorageError::Unavailable(format!("the disk failed: {error}"));
+        let unknown = StorageError::Unavailable(format!("storage failed: {error}"));
         let rest = self.writer.lock().fail(&unknown);
         self.end_watches();
         (self.options.on_fatal)(error);
-        for group in batch.into_iter().chain(rest.groups) {
+        for group in batch.into_iter().chain(rest) {
             drop(group.done.send(Err(unknown.clone())));
         }
     }
@@ -279,15 +369,12 @@ impl Engine {
         let appended = self.appender.lock().since_checkpoint;
         let stored = self.live.read().bytes;
         if appended >= self.options.checkpoint_bytes.max(stored / 2)
+            && !self.files.room.is_full()
             && !self.checkpointing.swap(true, Ordering::AcqRel)
         {
             super::upkeep::checkpoint(self);
         }
     }
-}
-
-fn run_here(mut step: impl FnMut() -> WorkerStep) {
-    while step() == WorkerStep::More {}
 }
 
 impl fmt::Debug for Engine {

@@ -1,13 +1,15 @@
 //! The files of the log: what is open, what is appended to, what may go.
 
+use super::active::Active;
 use super::checkpoint::Checkpoint;
-use super::format::{BatchHeader, SegmentHeader, TRAILER, batch_start};
+use super::format::{ActiveHeader, BatchHeader, SegmentHeader, TRAILER, batch_start};
+use super::room::{FOR_RECOVERY, Room};
 use super::segment::Segment;
 use crate::StorageError;
 use machinery_meta::Revision;
 use machinery_runtime::{Disk, DiskLock};
 use parking_lot::Mutex;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// Every file of the store that is open.
@@ -16,17 +18,19 @@ pub(super) struct Files {
     pub(super) disk: Arc<dyn Disk>,
     pub(super) dir: PathBuf,
     pub(super) store: u64,
-    table: Mutex<Table>,
+    pub(super) room: Arc<Room>,
+    pub(super) active: Active,
+    pub(super) table: Mutex<Table>,
 }
 
 #[derive(Debug, Default)]
-struct Table {
+pub(super) struct Table {
     /// Oldest first.
-    segments: Vec<Arc<Segment>>,
+    pub(super) segments: Vec<Arc<Segment>>,
     /// Oldest first.
-    checkpoints: Vec<Arc<Checkpoint>>,
+    pub(super) checkpoints: Vec<Arc<Checkpoint>>,
     #[expect(dead_code, reason = "held until the files are closed")]
-    lock: Option<Box<dyn DiskLock>>,
+    pub(super) lock: Option<Box<dyn DiskLock>>,
 }
 
 /// The end of the log. Only the flush that is under way has it.
@@ -39,6 +43,8 @@ pub(super) struct Appender {
     next_batch: u64,
     next_index: u64,
     segment_bytes: u64,
+    /// The segment is a piece of the reserve and ends here.
+    limit: u64,
     /// Begin a new segment before the next batch.
     pub(super) roll: bool,
     /// Bytes appended since the last checkpoint was begun.
@@ -59,26 +65,6 @@ pub(super) struct Written {
 const LAID_OUT_BYTES: u64 = 256 << 10;
 
 impl Files {
-    pub(super) fn new(
-        disk: Arc<dyn Disk>,
-        dir: PathBuf,
-        store: u64,
-        lock: Box<dyn DiskLock>,
-        segments: Vec<Arc<Segment>>,
-        checkpoints: Vec<Arc<Checkpoint>>,
-    ) -> Self {
-        Self {
-            disk,
-            dir,
-            store,
-            table: Mutex::new(Table {
-                segments,
-                checkpoints,
-                lock: Some(lock),
-            }),
-        }
-    }
-
     pub(super) fn segments(&self) -> Vec<Arc<Segment>> {
         self.table.lock().segments.clone()
     }
@@ -107,6 +93,18 @@ impl Files {
     /// Lets go of every file and of the lock.
     pub(super) fn close(&self) {
         *self.table.lock() = Table::default();
+    }
+
+    /// Gives room that ended segments do not need to the reserve. So a full disk lends a piece to each start only once.
+    pub(super) fn refill(&self) -> Result<(), StorageError> {
+        if self.room.is_full() {
+            let segments = self.segments();
+            let ended = segments.split_last().map_or(&[][..], |(_, ended)| ended);
+            for segment in ended {
+                segment.trim()?;
+            }
+        }
+        self.room.refill()
     }
 
     /// Deletes what no read at or after the floor, and no recovery, will ask for.
@@ -183,9 +181,42 @@ impl Table {
     }
 }
 
+/// Makes a segment that holds `batch` or nothing: where the disk has room, otherwise in a piece of the reserve, as long as
+/// more than `leave` of them are there. The segment, and where it must end.
+pub(super) fn new_segment(
+    (disk, dir): (&dyn Disk, &Path),
+    room: &Room,
+    header: SegmentHeader,
+    batch: &[u8],
+    leave: usize,
+) -> Result<(Arc<Segment>, u64), StorageError> {
+    let path = Segment::path(dir, header.index);
+    if !room.is_full() {
+        match Segment::create(disk, dir, header, batch) {
+            Ok(segment) => return Ok((Arc::new(segment), u64::MAX)),
+            Err(error) if error.is_no_space() => room.fill(),
+            Err(error) => return Err(error),
+        }
+        match disk.remove(&path) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                return Err(StorageError::io(format!("removing {}", path.display()))(error));
+            }
+            Ok(()) | Err(_) => {}
+        }
+    }
+    let limit = room.take(leave, &path)?;
+    let segment = Segment::create_in(disk, dir, header, batch)?;
+    Ok((Arc::new(segment), limit))
+}
+
 impl Appender {
-    /// Appends behind what `segment` holds.
-    pub(super) fn new(segment: Arc<Segment>, next_batch: u64, next_index: u64, segment_bytes: u64) -> Self {
+    /// Appends behind what `segment` holds, up to `limit`.
+    pub(super) fn new(
+        (segment, limit): (Arc<Segment>, u64),
+        next_batch: u64,
+        next_index: u64,
+        segment_bytes: u64,
+    ) -> Self {
         let offset = segment.end();
         Self {
             segment: Some(segment),
@@ -194,12 +225,21 @@ impl Appender {
             next_batch,
             next_index,
             segment_bytes,
+            limit,
             roll: false,
             since_checkpoint: 0,
         }
     }
 
+    /// Whether a batch of this size would go beyond the piece that the segment is.
+    fn is_beyond(&self, batch_bytes: usize) -> bool {
+        batch_start(self.offset) + (batch_bytes + TRAILER.len()) as u64 > self.limit
+    }
+
     /// Writes one batch. `bytes` begins with room for the header and ends with the last record.
+    ///
+    /// Errors: [`StorageError::is_no_space`] when the batch is not there as a whole; the next one begins a new segment with
+    /// the same number, and its header takes away from this one what was written.
     pub(super) fn write(
         &mut self,
         files: &Files,
@@ -207,9 +247,24 @@ impl Appender {
         records: u32,
         first_revision: u64,
     ) -> Result<Written, StorageError> {
-        if self.roll || self.offset >= self.segment_bytes {
+        if self.roll || self.offset >= self.segment_bytes || self.is_beyond(bytes.len()) {
             self.begin_segment(files, first_revision)?;
         }
+        if self.is_beyond(bytes.len()) {
+            return Err(StorageError::NoSpace);
+        }
+        let written = self.append(files, bytes, records, first_revision);
+        self.roll |= written.is_err();
+        written
+    }
+
+    fn append(
+        &mut self,
+        files: &Files,
+        bytes: &mut Vec<u8>,
+        records: u32,
+        first_revision: u64,
+    ) -> Result<Written, StorageError> {
         let segment = self
             .segment
             .clone()
@@ -247,7 +302,7 @@ impl Appender {
         if end <= self.laid_out {
             return;
         }
-        let until = (end + LAID_OUT_BYTES).min(self.segment_bytes);
+        let until = (end + LAID_OUT_BYTES).min(self.segment_bytes).min(self.limit);
         let blank = usize::try_from(until.saturating_sub(end)).unwrap_or(0);
         // Without room for it the batches themselves are tried as long as they can be.
         self.laid_out = match segment.file.write_at(end, &vec![0; blank]) {
@@ -269,18 +324,26 @@ impl Appender {
         Ok(())
     }
 
-    fn begin_segment(&mut self, files: &Files, first_revision: u64) -> Result<(), StorageError> {
+    /// Goes on in a new segment, whose first batch will be the next one.
+    pub(super) fn begin_segment(&mut self, files: &Files, first_revision: u64) -> Result<(), StorageError> {
         let header = SegmentHeader {
             store: files.store,
             index: self.next_index,
             first_batch: self.next_batch,
             first_revision,
         };
-        let segment = Arc::new(Segment::create(&*files.disk, &files.dir, header, &[])?);
+        let place = (&*files.disk, files.dir.as_path());
+        let (segment, limit) = new_segment(place, &files.room, header, &[], FOR_RECOVERY)?;
+        let named = ActiveHeader {
+            store: files.store,
+            index: header.index,
+        };
+        files.active.name(place.0, place.1, named)?;
         files.add_segment(Arc::clone(&segment));
         self.offset = segment.end();
         self.laid_out = self.offset;
         self.segment = Some(segment);
+        self.limit = limit;
         self.next_index += 1;
         self.roll = false;
         Ok(())

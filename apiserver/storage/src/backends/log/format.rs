@@ -7,17 +7,22 @@
 
 use super::header;
 use super::wire::{Malformed, Put, Reader};
-use crate::{Entry, Key, Record};
+use crate::{Entry, Key, Record, StorageError};
 use bytes::Bytes;
 use machinery_meta::Revision;
+use std::ops::RangeInclusive;
+use std::path::Path;
 use std::sync::Arc;
 
 pub(super) const SECTOR: usize = 512;
+/// The version that files are written in, and those that are read.
 pub(super) const FORMAT_VERSION: u32 = 1;
+const KNOWN_VERSIONS: RangeInclusive<u32> = 1..=FORMAT_VERSION;
 pub(super) const RECORD_VERSION: u8 = 1;
 pub(super) const BATCH_HEADER_BYTES: usize = 48;
 pub(super) const TRAILER: [u8; 4] = [0xa5, 0x5a, 0xc3, 0x3c];
 const SEGMENT_MAGIC: &[u8; 8] = b"KNARRSEG";
+const ACTIVE_MAGIC: &[u8; 8] = b"KNARRACT";
 const CHECKPOINT_MAGIC: &[u8; 8] = b"KNARRCKP";
 const BATCH_MAGIC: u32 = 0x7461_426b;
 /// Length and checksum before each record.
@@ -30,6 +35,7 @@ pub(super) const MAX_STORED_RECORD_BYTES: usize = 2 * crate::write::MAX_RECORD_B
 pub(super) enum FileHeader {
     Segment(SegmentHeader),
     Checkpoint(CheckpointHeader),
+    Active(ActiveHeader),
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -41,6 +47,13 @@ pub(super) struct SegmentHeader {
     pub(super) first_batch: u64,
     /// No record of this segment has an earlier revision.
     pub(super) first_revision: u64,
+}
+
+/// Which segment is the newest.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct ActiveHeader {
+    pub(super) store: u64,
+    pub(super) index: u64,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -68,8 +81,8 @@ pub(super) enum HeaderError {
     Blank,
     /// Written, and not what was written.
     Damaged,
-    /// Of a newer version.
-    Newer(u32),
+    /// Of a version that this program does not know.
+    Unknown(u32),
 }
 
 impl FileHeader {
@@ -77,6 +90,7 @@ impl FileHeader {
         let (magic, numbers) = match self {
             Self::Segment(h) => (SEGMENT_MAGIC, [h.store, h.index, h.first_batch, h.first_revision]),
             Self::Checkpoint(h) => (CHECKPOINT_MAGIC, [h.store, h.revision, h.compacted, h.batch]),
+            Self::Active(h) => (ACTIVE_MAGIC, [h.store, h.index, 0, 0]),
         };
         let mut out = Vec::with_capacity(SECTOR);
         out.extend_from_slice(magic);
@@ -102,8 +116,8 @@ impl FileHeader {
         let mut reader = Reader::new(body);
         let magic = reader.take(8).map_err(damaged)?;
         let version = reader.u32().map_err(damaged)?;
-        if version != FORMAT_VERSION {
-            return Err(HeaderError::Newer(version));
+        if !KNOWN_VERSIONS.contains(&version) {
+            return Err(HeaderError::Unknown(version));
         }
         let mut next = || reader.u64().map_err(damaged);
         let [a, b, c, d] = [next()?, next()?, next()?, next()?];
@@ -121,6 +135,8 @@ impl FileHeader {
                 compacted: c,
                 batch: d,
             }))
+        } else if magic == ACTIVE_MAGIC {
+            Ok(Self::Active(ActiveHeader { store: a, index: b }))
         } else {
             Err(HeaderError::Damaged)
         }
@@ -157,8 +173,8 @@ impl BatchHeader {
             return Err(HeaderError::Damaged);
         }
         let version = reader.u32().map_err(damaged)?;
-        if version != FORMAT_VERSION {
-            return Err(HeaderError::Newer(version));
+        if !KNOWN_VERSIONS.contains(&version) {
+            return Err(HeaderError::Unknown(version));
         }
         Ok(Self {
             store: reader.u64().map_err(damaged)?,
@@ -177,6 +193,23 @@ impl BatchHeader {
     /// The bytes a batch takes behind its header.
     pub(super) fn following(&self) -> usize {
         self.body_bytes as usize + TRAILER.len()
+    }
+}
+
+/// The error of a file whose version is not known: either it was written later than this program, or long before.
+pub(super) fn unknown_version(path: &Path, found: u32) -> StorageError {
+    let what = path.display().to_string();
+    if found < *KNOWN_VERSIONS.start() {
+        return StorageError::OlderFormat {
+            what,
+            found,
+            oldest: *KNOWN_VERSIONS.start(),
+        };
+    }
+    StorageError::NewerFormat {
+        what,
+        found,
+        known: FORMAT_VERSION,
     }
 }
 

@@ -3,10 +3,11 @@
 //! A write passes through [`writer`] (compare, number, encode), [`engine`] (flush, publish) and [`files`] into a
 //! [`segment`]; once durable it changes [`live`], the tree that reads use, and [`feed`], the recent changes that
 //! [`cursor`]s follow. [`past`] reads what memory no longer has. [`upkeep`] expires, compacts and writes
-//! [`checkpoint`]s. [`recovery`] turns the files back into all of this. [`format`] is what the files look like.
+//! [`checkpoint`]s. [`room`] lets deletions go on when the disk is full. [`recovery`] turns the files back into all of this. [`format`] is what the files look like.
 //!
 //! Never: a change visible before it is durable, a flush while another runs, a file written in place.
 
+mod active;
 mod checkpoint;
 mod cursor;
 mod engine;
@@ -18,10 +19,11 @@ mod live;
 mod options;
 mod past;
 mod recovery;
+mod room;
 mod segment;
 mod upkeep;
 mod wire;
-pub(crate) mod writer;
+mod writer;
 
 pub use options::LogOptions;
 pub use recovery::RecoveryReport;
@@ -70,10 +72,33 @@ impl LogStorage {
         }
         let own = scope.runtime();
         let engine = Arc::new(Engine::new(own.clone(), options, live, feed, files, appender));
-        own.spawn("storage expiry", upkeep::expire(Arc::clone(&engine)))
-            .detach();
-        own.spawn("storage compaction", upkeep::compact_by_age(Arc::clone(&engine)))
-            .detach();
+        let expiry = Arc::clone(&engine);
+        own.supervise("storage expiry", move || {
+            let engine = Arc::clone(&expiry);
+            async move {
+                upkeep::expire(engine).await;
+                Ok(())
+            }
+        })
+        .detach();
+        let compaction = Arc::clone(&engine);
+        own.supervise("storage compaction", move || {
+            let engine = Arc::clone(&compaction);
+            async move {
+                upkeep::compact_by_age(engine).await;
+                Ok(())
+            }
+        })
+        .detach();
+        let room = Arc::clone(&engine);
+        own.supervise("storage room", move || {
+            let engine = Arc::clone(&room);
+            async move {
+                upkeep::keep_room(engine).await;
+                Ok(())
+            }
+        })
+        .detach();
         Ok((Self { engine, scope }, report))
     }
 
@@ -251,7 +276,16 @@ impl Storage for LogStorage {
 
     fn statistics(&self) -> Option<Statistics> {
         let stored_bytes = self.engine.live.read().bytes;
-        Some(self.engine.syncs.read(stored_bytes))
+        let (files, room) = (&self.engine.files, self.engine.files.room.gauge());
+        let segments = files.segments();
+        Some(Statistics {
+            full: room.full,
+            refused_writes: room.refused,
+            reserve_bytes: room.reserve_bytes,
+            log_bytes: segments.iter().map(|segment| segment.end()).sum(),
+            compacted_revision: self.engine.feed.read().compacted().0,
+            ..self.engine.syncs.read(stored_bytes)
+        })
     }
 
     fn recache(&self, key: &Key, revision: Revision, record: Record) -> bool {

@@ -19,8 +19,15 @@ pub struct LogOptions {
     pub segment_bytes: u64,
     /// A checkpoint is written when the log behind the last one exceeds this and half the size of what is stored.
     pub checkpoint_bytes: u64,
-    /// Called once when a write or sync has failed: what is on the disk is unknown, so the process must end. Storage
-    /// answers nothing but errors after it.
+    /// Room of the disk that is laid out ahead, so that deletions and the next start go on when the disk is full; on a
+    /// small file system less is taken.
+    pub reserve_bytes: u64,
+    /// How often a full disk is looked at for room.
+    pub space_retry: Duration,
+    /// No entry lives longer than this after a start, whatever the wall clock said when it was written.
+    pub longest_ttl: Duration,
+    /// Called once when a write or sync has failed, or a worker panicked: what is on the disk is unknown, so the process
+    /// must end. Writes and watches are answered with errors after it; reads go on.
     pub on_fatal: Arc<dyn Fn(&StorageError) + Send + Sync>,
 }
 
@@ -28,6 +35,10 @@ const HISTORY_BYTES: usize = 16 << 20;
 const RETENTION: Duration = Duration::from_secs(5 * 60);
 const SEGMENT_BYTES: u64 = 64 << 20;
 const CHECKPOINT_BYTES: u64 = 8 << 20;
+const RESERVE_BYTES: u64 = 64 << 20;
+const SPACE_RETRY: Duration = Duration::from_secs(5);
+/// The time to live of events, the longest one in use.
+const LONGEST_TTL: Duration = Duration::from_secs(60 * 60);
 
 impl LogOptions {
     /// The defaults in a directory. A fatal failure aborts the process.
@@ -38,6 +49,9 @@ impl LogOptions {
             retention: RETENTION,
             segment_bytes: SEGMENT_BYTES,
             checkpoint_bytes: CHECKPOINT_BYTES,
+            reserve_bytes: RESERVE_BYTES,
+            space_retry: SPACE_RETRY,
+            longest_ttl: LONGEST_TTL,
             on_fatal: Arc::new(|_| std::process::abort()),
         }
     }

@@ -6,6 +6,7 @@ use super::format::Stored;
 use super::live::{Root, below};
 use crate::{Entry, Event, Key, Prefix, StorageError};
 use machinery_meta::Revision;
+use machinery_runtime::TaskEnded;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
@@ -57,7 +58,12 @@ impl Engine {
         &self,
         read: impl FnOnce() -> Result<T, StorageError> + Send + 'static,
     ) -> Result<T, StorageError> {
-        let stopped = |_| StorageError::Unavailable("storage stopped".to_owned());
+        let stopped = |ended| {
+            if let TaskEnded::Panicked(message) = &ended {
+                self.panicked("a reader", message);
+            }
+            StorageError::Unavailable("storage stopped".to_owned())
+        };
         let permit = self
             .past_reads
             .acquire()

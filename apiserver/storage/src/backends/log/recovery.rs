@@ -1,15 +1,19 @@
 //! From the files to a running state, and a report of what was found.
 
+use super::active::Active;
 use super::checkpoint::Checkpoint;
 use super::feed::Feed;
-use super::files::{Appender, Files};
-use super::format::{FileHeader, HeaderError, SECTOR, SegmentHeader, Stored};
+use super::files::{Appender, Files, Table, new_segment};
+use super::format::{ActiveHeader, FileHeader, HeaderError, SECTOR, SegmentHeader, Stored, unknown_version};
 use super::live::Live;
 use super::options::LogOptions;
+use super::room::Room;
 use super::segment::{Batch, Segment};
 use crate::{Event, StorageError};
 use machinery_meta::Revision;
-use machinery_runtime::{Disk, OpenMode};
+use machinery_runtime::{Disk, DiskLock, OpenMode};
+use parking_lot::Mutex;
+use std::io::ErrorKind;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -53,18 +57,19 @@ pub(super) fn recover(
     let dir = options.dir.clone();
     disk.create_dir_all(&dir)
         .map_err(StorageError::io(format!("creating {}", dir.display())))?;
-    let lock = disk
-        .lock(&dir.join(LOCK_NAME))
-        .map_err(|error| match error.kind() {
-            std::io::ErrorKind::WouldBlock => StorageError::Locked(dir.display().to_string()),
-            _ => StorageError::io(format!("locking {}", dir.display()))(error),
-        })?;
-    let mut found = Found::list(&*disk, &dir)?;
-    let mut report = RecoveryReport {
-        problems: std::mem::take(&mut found.problems),
-        ..RecoveryReport::default()
-    };
-    let store = found.store(fresh_store)?;
+    let lock = lock(&*disk, &dir)?;
+    let mut report = RecoveryReport::default();
+    let names = disk
+        .list(&dir)
+        .map_err(StorageError::io(format!("listing {}", dir.display())))?;
+    let room = Room::find(Arc::clone(&disk), &dir, &names, options.reserve_bytes);
+    let active = Active::open(&*disk, &dir, &mut report)?;
+    let mut found = Found::open(&*disk, &dir, names, active.found())?;
+    report.problems.append(&mut found.problems);
+    if found.is_fresh() {
+        sync_above(&*disk, &dir)?;
+    }
+    let store = found.store(fresh_store, &active)?;
 
     let (live, compacted) = load_checkpoint(&mut found.checkpoints, &mut report)?;
     let mut replay = Replay {
@@ -80,24 +85,36 @@ pub(super) fn recover(
     report.objects = live.root.len();
 
     let next_index = found.last_index + 1;
-    let active = begin(
-        &*disk,
-        &dir,
-        SegmentPlan {
-            store,
-            index: next_index,
-            next_batch,
-            last,
-            live: &live,
-        },
-    )?;
+    let plan = SegmentPlan {
+        store,
+        index: next_index,
+        next_batch,
+        last,
+        live: &live,
+    };
+    let begun = plan.begin(&*disk, &dir, &room, &active)?;
     let mut segments = found.segments;
-    segments.push(Arc::clone(&active));
-    let next_batch = next_batch.max(active.header.first_batch);
-    let appender = Appender::new(active, next_batch, next_index + 1, options.segment_bytes);
-    let files = Files::new(disk, dir, store, lock, segments, found.checkpoints);
+    segments.push(Arc::clone(&begun.0));
+    let next_batch = next_batch.max(begun.0.header.first_batch);
+    let appender = Appender::new(begun, next_batch, next_index + 1, options.segment_bytes);
+    let files = Files {
+        disk,
+        dir,
+        store,
+        room: Arc::new(room),
+        active,
+        table: Mutex::new(Table {
+            segments,
+            checkpoints: found.checkpoints,
+            lock: Some(lock),
+        }),
+    };
     // What a power loss kept from being removed is removed now.
     files.prune(feed.compacted())?;
+    if files.room.is_full() {
+        // Now, not in the background: the next start may come before.
+        files.refill()?;
+    }
     Ok(Recovered {
         live,
         feed,
@@ -105,6 +122,36 @@ pub(super) fn recover(
         appender,
         report,
     })
+}
+
+fn lock(disk: &dyn Disk, dir: &Path) -> Result<Box<dyn DiskLock>, StorageError> {
+    let taken = disk.lock(&dir.join(LOCK_NAME));
+    taken.map_err(|error| match error.kind() {
+        ErrorKind::WouldBlock => StorageError::Locked(dir.display().to_string()),
+        _ => StorageError::io(format!("locking {}", dir.display()))(error),
+    })
+}
+
+/// Makes the names of a new directory and of those above it durable, as far as they may be read.
+fn sync_above(disk: &dyn Disk, dir: &Path) -> Result<(), StorageError> {
+    for above in dir.ancestors().skip(1) {
+        // The parent of a relative path is where the process is.
+        let above = if above.as_os_str().is_empty() {
+            Path::new(".")
+        } else {
+            above
+        };
+        match disk.sync_dir(above) {
+            // Nobody but the owner of such a directory can have made one in it.
+            Err(error)
+                if matches!(
+                    error.kind(),
+                    ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem
+                ) => {}
+            synced => synced.map_err(StorageError::io(format!("syncing {}", above.display())))?,
+        }
+    }
+    Ok(())
 }
 
 /// What the directory holds.
@@ -118,10 +165,12 @@ struct Found {
 }
 
 impl Found {
-    fn list(disk: &dyn Disk, dir: &Path) -> Result<Self, StorageError> {
-        let names = disk
-            .list(dir)
-            .map_err(StorageError::io(format!("listing {}", dir.display())))?;
+    fn open(
+        disk: &dyn Disk,
+        dir: &Path,
+        names: Vec<String>,
+        active: Option<ActiveHeader>,
+    ) -> Result<Self, StorageError> {
         let mut found = Self {
             segments: Vec::new(),
             checkpoints: Vec::new(),
@@ -132,7 +181,8 @@ impl Found {
             let path = dir.join(&name);
             if let Some(index) = Segment::index_of(&name) {
                 found.last_index = found.last_index.max(index);
-                found.segments.extend(open_segment(disk, &path)?);
+                let begun = active.is_some_and(|active| index == active.index);
+                found.segments.extend(open_segment(disk, &path, begun)?);
             } else if Checkpoint::revision_of(&name).is_some() {
                 match Checkpoint::open(disk, &path) {
                     Ok(checkpoint) => found.checkpoints.push(Arc::new(checkpoint)),
@@ -148,11 +198,27 @@ impl Found {
             .segments
             .sort_by_key(|segment| (segment.header.first_batch, segment.header.index));
         found.checkpoints.sort_by_key(|checkpoint| checkpoint.revision());
-        Ok(found)
+        let Some(active) = active else {
+            return Ok(found);
+        };
+        let mut segments = found.segments.iter();
+        if segments.any(|segment| segment.header.index == active.index) {
+            return Ok(found);
+        }
+        Err(StorageError::Corrupt {
+            file: Segment::path(dir, active.index).display().to_string(),
+            offset: 0,
+            found: "the newest segment of the log is missing".to_owned(),
+        })
+    }
+
+    /// Nothing was ever stored here.
+    fn is_fresh(&self) -> bool {
+        self.segments.is_empty() && self.checkpoints.is_empty() && self.problems.is_empty()
     }
 
     /// Which store this is; all files must agree.
-    fn store(&self, fresh: u64) -> Result<u64, StorageError> {
+    fn store(&self, fresh: u64, active: &Active) -> Result<u64, StorageError> {
         let of_segments = self
             .segments
             .iter()
@@ -161,7 +227,8 @@ impl Found {
             .checkpoints
             .iter()
             .map(|checkpoint| (checkpoint.header.store, &checkpoint.path));
-        let mut all = of_segments.chain(of_checkpoints);
+        let of_active = active.found().map(|found| (found.store, active.path()));
+        let mut all = of_segments.chain(of_checkpoints).chain(of_active);
         let Some((store, _)) = all.next() else {
             return Ok(fresh);
         };
@@ -177,23 +244,20 @@ impl Found {
 }
 
 /// A segment, or nothing when it was never begun: its header is written last.
-fn open_segment(disk: &dyn Disk, path: &Path) -> Result<Option<Arc<Segment>>, StorageError> {
+fn open_segment(disk: &dyn Disk, path: &Path, begun: bool) -> Result<Option<Arc<Segment>>, StorageError> {
     let failed = || StorageError::io(format!("reading {}", path.display()));
     let file = disk.open(path, OpenMode::ReadWrite).map_err(failed())?;
     let mut sector = vec![0; SECTOR];
     let read = file.read_at(0, &mut sector).map_err(failed())?;
     match FileHeader::decode(&sector[..read]) {
         Ok(FileHeader::Segment(header)) => Ok(Some(Arc::new(Segment::new(header, path.to_owned(), file)))),
-        Err(HeaderError::Blank) => {
+        Err(HeaderError::Blank) if !begun => {
             disk.remove(path).map_err(failed())?;
             Ok(None)
         }
-        Err(HeaderError::Newer(found)) => Err(StorageError::NewerFormat {
-            what: path.display().to_string(),
-            found,
-            known: super::format::FORMAT_VERSION,
-        }),
-        Ok(FileHeader::Checkpoint(_)) | Err(HeaderError::Damaged) => Err(StorageError::Corrupt {
+        Err(HeaderError::Unknown(found)) => Err(unknown_version(path, found)),
+        Ok(FileHeader::Checkpoint(_) | FileHeader::Active(_))
+        | Err(HeaderError::Damaged | HeaderError::Blank) => Err(StorageError::Corrupt {
             file: path.display().to_string(),
             offset: 0,
             found: "the header of a segment is damaged".to_owned(),
@@ -336,25 +400,32 @@ struct SegmentPlan<'a> {
     live: &'a Live,
 }
 
-/// Begins the segment that will be appended to. It repeats the last batch: after a failed sync or a kill that batch may
-/// be readable without being on the disk, and nobody may see it before it is.
-fn begin(disk: &dyn Disk, dir: &Path, plan: SegmentPlan<'_>) -> Result<Arc<Segment>, StorageError> {
-    let SegmentPlan {
-        store,
-        index,
-        next_batch,
-        last,
-        live,
-    } = plan;
-    let (first_batch, first_revision, bytes) = match last {
-        Some(last) => (last.header.batch, last.header.first_revision, last.bytes),
-        None => (next_batch, live.revision.0 + 1, Vec::new()),
-    };
-    let header = SegmentHeader {
-        store,
-        index,
-        first_batch,
-        first_revision,
-    };
-    Segment::create(disk, dir, header, &bytes).map(Arc::new)
+impl SegmentPlan<'_> {
+    /// Begins the segment that will be appended to, and where it must end. It repeats the last batch: after a failed sync
+    /// or a kill that batch may be readable without being on the disk, and nobody may see it before it is.
+    fn begin(
+        self,
+        disk: &dyn Disk,
+        dir: &Path,
+        room: &Room,
+        active: &Active,
+    ) -> Result<(Arc<Segment>, u64), StorageError> {
+        let (first_batch, first_revision, bytes) = match self.last {
+            Some(last) => (last.header.batch, last.header.first_revision, last.bytes),
+            None => (self.next_batch, self.live.revision.0 + 1, Vec::new()),
+        };
+        let header = SegmentHeader {
+            store: self.store,
+            index: self.index,
+            first_batch,
+            first_revision,
+        };
+        let begun = new_segment((disk, dir), room, header, &bytes, 0)?;
+        let named = ActiveHeader {
+            store: self.store,
+            index: self.index,
+        };
+        active.name(disk, dir, named)?;
+        Ok(begun)
+    }
 }

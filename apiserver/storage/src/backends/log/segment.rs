@@ -70,7 +70,7 @@ pub(super) enum Next {
         offset: u64,
         found: String,
     },
-    Newer {
+    Unknown {
         version: u32,
     },
 }
@@ -95,9 +95,31 @@ impl Segment {
         header: SegmentHeader,
         batch: &[u8],
     ) -> Result<Self, StorageError> {
+        Self::begin(disk, dir, OpenMode::CreateNew, header, batch)
+    }
+
+    /// The same in a blank file that has its name.
+    pub(super) fn create_in(
+        disk: &dyn Disk,
+        dir: &Path,
+        header: SegmentHeader,
+        batch: &[u8],
+    ) -> Result<Self, StorageError> {
+        Self::begin(disk, dir, OpenMode::ReadWrite, header, batch)
+    }
+
+    fn begin(
+        disk: &dyn Disk,
+        dir: &Path,
+        mode: OpenMode,
+        header: SegmentHeader,
+        batch: &[u8],
+    ) -> Result<Self, StorageError> {
         let path = Self::path(dir, header.index);
         let failed = || StorageError::io(format!("creating {}", path.display()));
-        let file = disk.open(&path, OpenMode::CreateNew).map_err(failed())?;
+        let file = disk.open(&path, mode).map_err(failed())?;
+        // The header's sector is there before the header, which a full disk therefore never takes in part.
+        file.write_at(0, &[0; SECTOR]).map_err(failed())?;
         if !batch.is_empty() {
             file.write_at(SECTOR as u64, batch).map_err(failed())?;
             file.sync_data().map_err(failed())?;
@@ -157,7 +179,7 @@ impl Segment {
                     continue;
                 }
                 Next::Damaged { offset, found } => return Err(self.corrupt(offset, &found)),
-                Next::Newer { version } => return Err(self.newer(version)),
+                Next::Unknown { version } => return Err(format::unknown_version(&self.path, version)),
                 Next::End => 0,
                 Next::Torn { bytes } => bytes,
             };
@@ -217,6 +239,20 @@ impl Segment {
         self.extent.lock().end
     }
 
+    /// Gives the blank room behind the last batch back. For segments that nothing is appended to any more.
+    pub(super) fn trim(&self) -> Result<(), StorageError> {
+        let (end, unread) = {
+            let extent = self.extent.lock();
+            (extent.end, extent.unread_until.is_some())
+        };
+        let failed = || StorageError::io(format!("cutting {}", self.path.display()));
+        if unread || self.file.len().map_err(failed())? <= end {
+            return Ok(());
+        }
+        self.file.truncate(end).map_err(failed())?;
+        self.file.sync_data().map_err(failed())
+    }
+
     /// Where to begin reading to meet a revision.
     fn start_for(&self, revision: Revision) -> u64 {
         let extent = self.extent.lock();
@@ -248,7 +284,7 @@ impl Segment {
                 // Below the durable end nothing can be torn.
                 Next::Torn { .. } => return Err(self.corrupt(offset, "a batch is incomplete")),
                 Next::Damaged { offset, found } => return Err(self.corrupt(offset, &found)),
-                Next::Newer { version } => return Err(self.newer(version)),
+                Next::Unknown { version } => return Err(format::unknown_version(&self.path, version)),
             }
         }
         Ok(())
@@ -269,7 +305,7 @@ impl Segment {
         let head = self.read(start, BATCH_HEADER_BYTES as u64)?;
         match BatchHeader::decode(&head) {
             Ok(header) => self.body(header, start, head),
-            Err(HeaderError::Newer(version)) => Ok(Next::Newer { version }),
+            Err(HeaderError::Unknown(version)) => Ok(Next::Unknown { version }),
             Err(HeaderError::Blank) => self.after_blank(start, length),
             Err(HeaderError::Damaged) if head.len() < BATCH_HEADER_BYTES => Ok(Next::Torn {
                 bytes: length - start,
@@ -316,7 +352,7 @@ impl Segment {
                 }));
             }
             Err(Malformed(format::NEWER_RECORD)) => {
-                return Ok(Next::Newer {
+                return Ok(Next::Unknown {
                     version: FORMAT_VERSION + 1,
                 });
             }
@@ -361,14 +397,6 @@ impl Segment {
             file: self.path.display().to_string(),
             offset,
             found: found.to_owned(),
-        }
-    }
-
-    pub(super) fn newer(&self, found: u32) -> StorageError {
-        StorageError::NewerFormat {
-            what: self.path.display().to_string(),
-            found,
-            known: FORMAT_VERSION,
         }
     }
 }

@@ -4,22 +4,30 @@ use super::checkpoint::CheckpointWriter;
 use super::engine::Engine;
 use super::format::CheckpointHeader;
 use super::live::Live;
-use crate::{Event, Expect, Interest, Key, Op, Prefix, StorageError, Write};
+use crate::{Entry, Event, Interest, Key, Prefix, StorageError, Write};
 use machinery_meta::Revision;
-use machinery_runtime::WorkerStep;
+use machinery_runtime::{Runtime, TaskEnded, WorkerStep};
 use parking_lot::Mutex;
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 use tokio::sync::Notify;
 
-/// Which entries end when.
-#[derive(Debug, Default)]
+/// Which entries end when, by the runtime's monotonic clock: the wall clock may be set forward or back at any time.
+#[derive(Debug)]
 pub(super) struct Expiries {
-    order: Mutex<BTreeSet<(u64, Key)>>,
+    order: Mutex<Order>,
+    /// An entry written before this start lives no longer than this, whatever the wall clock said then.
+    longest: Duration,
     /// Told when the first of them changed.
     changed: Notify,
+}
+
+#[derive(Debug, Default)]
+struct Order {
+    ends: BTreeSet<(Duration, Key)>,
+    by_key: HashMap<Key, (Duration, Revision)>,
 }
 
 /// Changes dropped from memory under one hold of the lock.
@@ -27,51 +35,77 @@ const TRIM_STEP: usize = 256;
 /// Entries deleted at once when their time has come.
 const EXPIRE_AT_ONCE: usize = 64;
 
-impl Expiries {
-    pub(super) fn of(live: &Live) -> Self {
-        let order = live
-            .root
-            .values()
-            .filter_map(|entry| Some((entry.expires?, entry.key.clone())))
-            .collect();
-        Self {
-            order: Mutex::new(order),
-            changed: Notify::new(),
-        }
+impl Order {
+    fn insert(&mut self, key: &Key, end: Duration, revision: Revision) {
+        self.remove(key);
+        self.ends.insert((end, key.clone()));
+        self.by_key.insert(key.clone(), (end, revision));
     }
 
-    pub(super) fn changed(&self, event: &Event) {
-        let (old, new) = (event.previous.as_ref(), event.entry.as_ref());
-        let (old, new) = (
-            old.and_then(|entry| entry.expires),
-            new.and_then(|entry| entry.expires),
-        );
+    fn remove(&mut self, key: &Key) {
+        if let Some((end, _)) = self.by_key.remove(key) {
+            self.ends.remove(&(end, key.clone()));
+        }
+    }
+}
+
+impl Expiries {
+    pub(super) fn of(live: &Live, runtime: &Runtime, longest: Duration) -> Self {
+        let expiries = Self {
+            order: Mutex::default(),
+            longest,
+            changed: Notify::new(),
+        };
+        let (wall, now) = (expiries.wall(runtime), runtime.monotonic());
+        let mut order = expiries.order.lock();
+        for entry in live.root.values() {
+            if let Some(seconds) = entry.expires {
+                order.insert(&entry.key, expiries.end(seconds, wall, now), entry.revision);
+            }
+        }
+        drop(order);
+        expiries
+    }
+
+    /// Seconds since 1970, by the wall clock.
+    pub(super) fn wall(&self, runtime: &Runtime) -> u64 {
+        u64::try_from(runtime.now().as_second()).unwrap_or(0)
+    }
+
+    fn end(&self, seconds: u64, wall: u64, now: Duration) -> Duration {
+        let left = Duration::from_secs(seconds.saturating_sub(wall));
+        now + left.min(self.longest)
+    }
+
+    pub(super) fn changed(&self, event: &Event, runtime: &Runtime) {
+        let ends = |entry: &Option<Arc<Entry>>| entry.as_ref().and_then(|entry| entry.expires);
+        let (old, new) = (ends(&event.previous), ends(&event.entry));
         if old.is_none() && new.is_none() {
             return;
         }
         let mut order = self.order.lock();
-        if let Some(old) = old {
-            order.remove(&(old, event.key.clone()));
-        }
-        if let Some(new) = new {
-            order.insert((new, event.key.clone()));
-            if order.first().is_some_and(|(first, _)| *first == new) {
-                self.changed.notify_one();
-            }
+        let Some(seconds) = new else {
+            return order.remove(&event.key);
+        };
+        let end = self.end(seconds, self.wall(runtime), runtime.monotonic());
+        order.insert(&event.key, end, event.revision);
+        if order.ends.first().is_some_and(|(first, _)| *first == end) {
+            self.changed.notify_one();
         }
     }
 
-    fn first(&self) -> Option<u64> {
-        self.order.lock().first().map(|(seconds, _)| *seconds)
+    fn first(&self) -> Option<Duration> {
+        self.order.lock().ends.first().map(|(end, _)| *end)
     }
 
-    fn due(&self, now: u64) -> Vec<Key> {
+    /// Keys whose time has come, each with the change that must still be its last.
+    fn due(&self, now: Duration) -> Vec<(Key, Revision)> {
         let order = self.order.lock();
-        let due = order
-            .iter()
-            .take_while(|(seconds, _)| *seconds <= now)
-            .take(EXPIRE_AT_ONCE);
-        due.map(|(_, key)| key.clone()).collect()
+        let due = order.ends.iter().take_while(|(end, _)| *end <= now);
+        let revision = |key: &Key| order.by_key.get(key).map(|(_, revision)| *revision);
+        due.take(EXPIRE_AT_ONCE)
+            .filter_map(|(_, key)| Some((key.clone(), revision(key)?)))
+            .collect()
     }
 }
 
@@ -82,44 +116,55 @@ pub(super) async fn expire(engine: Arc<Engine>) {
             engine.expiries.changed.notified().await;
             continue;
         };
-        let now = u64::try_from(engine.runtime.now().as_second()).unwrap_or(0);
+        let now = engine.runtime.monotonic();
         if first > now {
-            let wait = engine.runtime.sleep(Duration::from_secs(first - now));
             tokio::select! {
                 biased;
                 () = engine.expiries.changed.notified() => {}
-                () = wait => {}
+                () = engine.runtime.sleep(first - now) => {}
             }
             continue;
         }
-        let due = engine.expiries.due(now);
-        let deletions = due.into_iter().map(|key| expire_one(&engine, key, now));
+        let due = engine.expiries.due(now).into_iter();
+        let deletions = due.map(|(key, revision)| engine.commit(vec![Write::delete(key, revision)]));
+        let mut refused = false;
         for result in futures::future::join_all(deletions).await {
             match result {
-                Ok(()) | Err(StorageError::Conflict { .. }) => {}
+                // Whoever changed it meanwhile has decided otherwise.
+                Ok(_) | Err(StorageError::Conflict { .. }) => {}
+                Err(StorageError::NoSpace) => refused = true,
                 Err(error) => {
                     tracing::debug!(%error, "expiry ends");
                     return;
                 }
             }
         }
+        if refused {
+            engine.runtime.sleep(engine.options.space_retry).await;
+        }
     }
 }
 
-async fn expire_one(engine: &Arc<Engine>, key: Key, now: u64) -> Result<(), StorageError> {
-    let entry = engine.live.read().root.get(key.as_str()).cloned();
-    let Some(entry) = entry.filter(|entry| entry.expires.is_some_and(|seconds| seconds <= now)) else {
-        return Ok(());
-    };
-    // Whoever changed it meanwhile has decided otherwise.
-    engine
-        .commit(vec![Write {
-            key,
-            expect: Expect::At(entry.revision),
-            op: Op::Delete,
-        }])
-        .await
-        .map(drop)
+/// Lays out the reserve, and looks for room as long as the disk is full. Ends with its scope.
+pub(super) async fn keep_room(engine: Arc<Engine>) {
+    let room = &engine.files.room;
+    loop {
+        let own = Arc::clone(&engine);
+        match engine.runtime.blocking(move || own.files.refill()).await {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => tracing::warn!(%error, "the reserve for a full disk is incomplete"),
+            Err(TaskEnded::Panicked(message)) => return engine.panicked("the reserve", &message),
+            Err(TaskEnded::Cancelled) => return,
+        }
+        if !room.is_whole() {
+            tracing::warn!("the disk of the data directory has no room for all of the reserve");
+        }
+        if room.is_full() {
+            engine.runtime.sleep(engine.options.space_retry).await;
+        } else {
+            room.filled.notified().await;
+        }
+    }
 }
 
 /// Keeps changes for the retention time and not much longer. Ends with its scope.
@@ -137,9 +182,12 @@ pub(super) async fn compact_by_age(engine: Arc<Engine>) {
             continue;
         }
         engine.runtime.sleep(engine.options.retention).await;
-        if let Err(error) = compact(&engine, noted).await {
-            tracing::debug!(%error, "compaction ends");
-            return;
+        match compact(&engine, noted).await {
+            Ok(()) | Err(StorageError::NoSpace) => {}
+            Err(error) => {
+                tracing::debug!(%error, "compaction ends");
+                return;
+            }
         }
     }
 }
@@ -191,42 +239,48 @@ pub(super) async fn compact(engine: &Arc<Engine>, floor: Revision) -> Result<(),
     drop(engine.pins.lock().release(floor));
     let own = Arc::clone(engine);
     let pruned = engine.runtime.blocking(move || own.files.prune(floor)).await;
-    if let Ok(Err(error)) = pruned {
-        tracing::warn!(%error, "cannot remove old files of the log");
+    match pruned {
+        Ok(Err(error)) => tracing::warn!(%error, "cannot remove old files of the log"),
+        Err(TaskEnded::Panicked(message)) => engine.panicked("pruning", &message),
+        Ok(Ok(())) | Err(TaskEnded::Cancelled) => {}
     }
     Ok(())
 }
 
 /// Writes a checkpoint of the state as it is now, in steps, off everyone's threads.
 pub(super) fn checkpoint(engine: &Arc<Engine>) {
-    let own = Arc::clone(engine);
+    let (own, owner) = (Arc::clone(engine), Arc::clone(engine));
     let mut writer = None;
     engine.begin_checkpoint();
-    engine.runtime.worker("storage checkpoint", move || {
-        match checkpoint_step(&own, &mut writer) {
-            Ok(true) => {
-                own.checkpointing.store(false, Ordering::Release);
-                WorkerStep::Done
-            }
-            Ok(false) => WorkerStep::More,
-            Err(error) => {
-                // The log has everything; the next checkpoint is tried when as much again was written.
-                tracing::error!(%error, "a checkpoint failed");
-                if let Some(writer) = writer.take() {
-                    writer.abandon();
-                }
-                own.checkpointing.store(false, Ordering::Release);
-                WorkerStep::Done
-            }
+    let step = move || match checkpoint_step(&own, &mut writer) {
+        Ok(true) => {
+            own.checkpointing.store(false, Ordering::Release);
+            WorkerStep::Done
         }
+        Ok(false) => WorkerStep::More,
+        Err(error) => {
+            // The log has everything; the next checkpoint is tried when as much again was written.
+            tracing::error!(%error, "a checkpoint failed");
+            if let Some(writer) = writer.take() {
+                writer.abandon();
+            }
+            own.checkpointing.store(false, Ordering::Release);
+            WorkerStep::Done
+        }
+    };
+    engine.runtime.worker("storage checkpoint", step, move |message| {
+        owner.panicked("a checkpoint", message)
     });
 }
 
 /// `true` when there is nothing left to do.
 fn checkpoint_step(engine: &Engine, writer: &mut Option<CheckpointWriter>) -> Result<bool, StorageError> {
     let Some(begun) = writer else {
-        let compacted = engine.feed.read().compacted();
-        let live = engine.live.read().clone();
+        let (compacted, live) = {
+            // Under one lock: a floor that the batch holds must not be missing beside it.
+            let feed = engine.feed.read();
+            (feed.compacted(), engine.live.read().clone())
+        };
         let known = engine
             .files
             .checkpoints()

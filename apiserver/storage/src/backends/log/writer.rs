@@ -2,12 +2,11 @@
 
 use super::format::{self, BATCH_HEADER_BYTES, Stored};
 use super::live::Root;
-use crate::write::{MAX_GROUP_WRITES, MAX_RECORD_BYTES};
-use crate::{Entry, Event, Expect, Key, Op, Record, StorageError, Write};
+use crate::{Entry, Event, Expect, Key, Op, StorageError, Write};
 use machinery_meta::Revision;
-use std::collections::{HashMap, HashSet};
+use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
-use tokio::sync::oneshot;
+use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
 /// What is taken up and not yet published. The one order of changes is made under its lock.
 #[derive(Debug)]
@@ -16,6 +15,8 @@ pub(super) struct Writer {
     last: Revision,
     /// Keys with changes that are queued or being flushed: the newest of each.
     overlay: HashMap<Key, (Revision, Option<Arc<Entry>>)>,
+    /// Full batches, the oldest first.
+    full: VecDeque<Pending>,
     pending: Pending,
     /// A flush is under way and will look here again.
     pub(super) flushing: bool,
@@ -40,6 +41,17 @@ pub(super) struct Group {
     pub(super) events: Vec<Arc<Event>>,
     pub(super) floor: Option<Revision>,
     pub(super) done: oneshot::Sender<Result<(), StorageError>>,
+    /// Its part of what may be queued; also when the caller has gone away.
+    pub(super) permit: Option<OwnedSemaphorePermit>,
+}
+
+/// A group that was let in.
+#[derive(Debug)]
+pub(super) struct Admitted {
+    pub(super) group: Vec<Write>,
+    /// Bytes of its records.
+    pub(super) bytes: usize,
+    pub(super) permit: OwnedSemaphorePermit,
 }
 
 /// What became of a group that was handed in.
@@ -54,6 +66,8 @@ pub(super) enum Submitted {
     ),
 }
 
+/// A batch that has reached this size is followed by another; a piece of the reserve holds the largest one.
+const BATCH_BYTES: usize = crate::write::MAX_GROUP_BYTES;
 /// The buffer of a batch is kept between flushes unless it grew beyond this.
 const KEPT_BUFFER_BYTES: usize = 1 << 20;
 
@@ -62,6 +76,7 @@ impl Writer {
         Self {
             last,
             overlay: HashMap::new(),
+            full: VecDeque::new(),
             pending: Pending::new(last, Vec::new()),
             flushing: false,
             stopped: None,
@@ -70,10 +85,11 @@ impl Writer {
     }
 
     /// Takes a group up, or says why not. `root` is what is published; `now` is in seconds since 1970.
-    pub(super) fn submit(&mut self, root: &Root, group: Vec<Write>, now: u64) -> Submitted {
+    pub(super) fn submit(&mut self, root: &Root, admitted: Admitted, now: u64) -> Submitted {
         if let Some(error) = &self.stopped {
             return Submitted::Now(Err(error.clone()));
         }
+        let Admitted { group, bytes, permit } = admitted;
         let mut newest_seen = Revision::ZERO;
         let mut before = Vec::with_capacity(group.len());
         for (index, write) in group.iter().enumerate() {
@@ -88,8 +104,12 @@ impl Writer {
         if group.iter().all(|write| matches!(write.op, Op::Check)) {
             return self.after_queued(newest_seen, Ok(Vec::new()));
         }
+        if self.pending.records > 0 && self.pending.bytes.len() + bytes > BATCH_BYTES {
+            let next = Pending::new(self.last, Vec::new());
+            self.full.push_back(std::mem::replace(&mut self.pending, next));
+        }
         let events = self.append(group, before, now);
-        let done = self.enqueue(events.clone(), None);
+        let done = self.enqueue(events.clone(), None, Some(permit));
         Submitted::After(done, Ok(events))
     }
 
@@ -103,7 +123,7 @@ impl Writer {
         }
         format::put_stored(&mut self.pending.bytes, &Stored::Compact { floor }, true);
         self.pending.records += 1;
-        Ok(self.enqueue(Vec::new(), Some(floor)))
+        Ok(self.enqueue(Vec::new(), Some(floor), None))
     }
 
     /// Refuses everything from now on. The receiver resolves when what was taken up is done.
@@ -113,15 +133,24 @@ impl Writer {
             // No flush comes any more; the receiver finds its sender gone.
             return oneshot::channel().1;
         }
-        self.enqueue(Vec::new(), None)
+        self.enqueue(Vec::new(), None, None)
     }
 
     /// Fails everything that is queued, and everything to come.
-    pub(super) fn fail(&mut self, why: &StorageError) -> Pending {
+    pub(super) fn fail(&mut self, why: &StorageError) -> Vec<Group> {
         self.stopped = Some(why.clone());
         self.failed = true;
+        self.take_back(self.last)
+    }
+
+    /// Takes back everything that is queued or was in the batch that was refused: the order goes on behind `last`, the
+    /// last revision that is published.
+    pub(super) fn take_back(&mut self, last: Revision) -> Vec<Group> {
+        self.last = last;
         self.overlay.clear();
-        std::mem::replace(&mut self.pending, Pending::new(self.last, Vec::new()))
+        let pending = std::mem::replace(&mut self.pending, Pending::new(last, Vec::new()));
+        let all = self.full.drain(..).chain([pending]);
+        all.flat_map(|pending| pending.groups).collect()
     }
 
     /// What the key will be once everything queued is done, and the queued revision that made it so (zero: none).
@@ -137,7 +166,7 @@ impl Writer {
         if queued == Revision::ZERO {
             return Submitted::Now(answer);
         }
-        Submitted::After(self.enqueue(Vec::new(), None), answer)
+        Submitted::After(self.enqueue(Vec::new(), None, None), answer)
     }
 
     fn append(&mut self, group: Vec<Write>, before: Vec<Option<Arc<Entry>>>, now: u64) -> Vec<Arc<Event>> {
@@ -178,14 +207,23 @@ impl Writer {
         &mut self,
         events: Vec<Arc<Event>>,
         floor: Option<Revision>,
+        permit: Option<OwnedSemaphorePermit>,
     ) -> oneshot::Receiver<Result<(), StorageError>> {
         let (done, receiver) = oneshot::channel();
-        self.pending.groups.push(Group { events, floor, done });
+        self.pending.groups.push(Group {
+            events,
+            floor,
+            done,
+            permit,
+        });
         receiver
     }
 
     /// The batch to flush next, if there is one; `buffer` is the memory of an earlier one.
     pub(super) fn take(&mut self, buffer: Vec<u8>) -> Option<Pending> {
+        if let Some(full) = self.full.pop_front() {
+            return Some(full);
+        }
         if self.pending.groups.is_empty() {
             self.flushing = false;
             return None;
@@ -254,53 +292,4 @@ fn holds(write: &Write, current: Option<&Arc<Entry>>) -> bool {
         Expect::At(revision) => current.is_some_and(|entry| entry.revision == revision),
     };
     expected && (current.is_some() || !matches!(write.op, Op::Delete))
-}
-
-/// Checks the form of a group; its size in bytes.
-pub(crate) fn check_group(group: &[Write]) -> Result<usize, StorageError> {
-    if group.is_empty() {
-        return Err(StorageError::InvalidGroup("it is empty"));
-    }
-    if group.len() > MAX_GROUP_WRITES {
-        return Err(too_large("a group", group.len(), MAX_GROUP_WRITES));
-    }
-    let mut keys = HashSet::with_capacity(group.len());
-    let mut bytes = 0;
-    for write in group {
-        if group.len() > 1 && !keys.insert(&write.key) {
-            return Err(StorageError::InvalidGroup("it names a key twice"));
-        }
-        if let Op::Put { record, .. } = &write.op {
-            let size = stored_size(record);
-            if size > MAX_RECORD_BYTES {
-                return Err(too_large(write.key.as_str(), size, MAX_RECORD_BYTES));
-            }
-            bytes += size;
-        }
-    }
-    Ok(bytes)
-}
-
-fn too_large(what: &str, size: usize, limit: usize) -> StorageError {
-    StorageError::TooLarge {
-        what: what.to_owned(),
-        size,
-        limit,
-    }
-}
-
-/// The parts, and about what the header takes beside them.
-fn stored_size(record: &Record) -> usize {
-    let header = &record.header;
-    let pairs = header.labels.iter().chain(&header.fields);
-    let text: usize = pairs.map(|(key, value)| key.len() + value.len()).sum();
-    let owners: usize = header.owners.iter().map(|owner| owner.name.len() + 128).sum();
-    record.len()
-        + text
-        + owners
-        + header
-            .finalizers
-            .iter()
-            .map(|finalizer| finalizer.len())
-            .sum::<usize>()
 }

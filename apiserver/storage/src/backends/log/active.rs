@@ -1,0 +1,92 @@
+//! Which segment is the newest, in a file of one sector, so that the loss of that segment is noticed.
+//!
+//! The sector is written in place, after the segment is durable and before anything is acknowledged in it. A directory of
+//! a version that had no such file gets one at its next start.
+
+use super::format::{ActiveHeader, FileHeader, HeaderError, SECTOR};
+use super::recovery::RecoveryReport;
+use crate::StorageError;
+use machinery_runtime::{Disk, DiskFile, OpenMode};
+use std::path::{Path, PathBuf};
+
+/// The file, open.
+#[derive(Debug)]
+pub(super) struct Active {
+    path: PathBuf,
+    /// None where a full disk had no room for it.
+    file: Option<Box<dyn DiskFile>>,
+    found: Option<ActiveHeader>,
+}
+
+const NAME: &str = "ACTIVE";
+
+impl Active {
+    /// Reads what the last run has left, or makes the file.
+    pub(super) fn open(
+        disk: &dyn Disk,
+        dir: &Path,
+        report: &mut RecoveryReport,
+    ) -> Result<Self, StorageError> {
+        let path = dir.join(NAME);
+        let failed = || StorageError::io(format!("opening {}", path.display()));
+        let opened = match disk.open(&path, OpenMode::ReadWrite) {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+                disk.open(&path, OpenMode::CreateNew)
+            }
+            opened => opened,
+        };
+        let file = match opened {
+            Err(error) if super::room::is_no_space(error.kind()) => None,
+            opened => Some(opened.map_err(failed())?),
+        };
+        let mut sector = [0; SECTOR];
+        let read = match &file {
+            Some(file) => file.read_at(0, &mut sector).map_err(failed())?,
+            None => 0,
+        };
+        let found = match FileHeader::decode(&sector[..read]) {
+            Ok(FileHeader::Active(header)) => Some(header),
+            Err(HeaderError::Blank) => None,
+            Err(HeaderError::Unknown(found)) => {
+                return Err(super::format::unknown_version(&path, found));
+            }
+            Ok(_) | Err(HeaderError::Damaged) => {
+                let problem = format!("{} is damaged and is written anew", path.display());
+                report.problems.push(problem);
+                None
+            }
+        };
+        Ok(Self { path, file, found })
+    }
+
+    pub(super) fn path(&self) -> &PathBuf {
+        &self.path
+    }
+
+    /// The newest segment of the last run.
+    pub(super) fn found(&self) -> Option<ActiveHeader> {
+        self.found
+    }
+
+    /// Names the segment that is appended to from now on.
+    pub(super) fn name(&self, disk: &dyn Disk, dir: &Path, header: ActiveHeader) -> Result<(), StorageError> {
+        let Some(file) = &self.file else {
+            return Ok(());
+        };
+        let failed = || StorageError::io(format!("writing {}", self.path.display()));
+        if self.found.is_none() {
+            // The sector is there before the header, which a full disk therefore never takes in part.
+            match file.write_at(0, &[0; SECTOR]) {
+                Err(error) if super::room::is_no_space(error.kind()) => return Ok(()),
+                written => written.map_err(failed())?,
+            }
+        }
+        file.write_at(0, &FileHeader::Active(header).encode())
+            .map_err(failed())?;
+        file.sync_data().map_err(failed())?;
+        if self.found.is_none() {
+            disk.sync_dir(dir).map_err(failed())?;
+        }
+        Ok(())
+    }
+}
