@@ -37,8 +37,6 @@ pub enum ParseQuantityError {
 
 const NANOS: i128 = 1_000_000_000;
 const MAX_NANOS: i128 = i64::MAX as i128 * NANOS;
-/// More digits than this cannot change a capped, nano-rounded amount by more than its rounding.
-const MAX_DIGITS: usize = 120;
 
 impl Quantity {
     pub fn from_units(units: i64) -> Self {
@@ -223,7 +221,7 @@ fn scaled(whole: &str, fraction: &str, base: i128, exponent: i32) -> i128 {
     if length.saturating_add(shift) > 40 {
         return MAX_NANOS;
     }
-    accumulate(&digits[..digits.len().min(MAX_DIGITS)], shift, binary)
+    accumulate(digits, shift, binary)
 }
 
 fn accumulate(digits: &[u8], shift: i64, binary: i128) -> i128 {
@@ -401,5 +399,26 @@ mod tests {
         );
         check(&format!("0.{}1", "0".repeat(400)), "1n");
         check("1e-300", "1e-9");
+    }
+
+    /// However many digits stand behind the point, those before it count.
+    #[test]
+    fn long_fractions_are_rounded_not_lost() {
+        for zeros in [0, 100, 119, 120, 121, 495, 5_000] {
+            let zeros = "0".repeat(zeros);
+            check(&format!("12345.{zeros}"), "12345");
+            check(
+                &format!("12345.{zeros}1"),
+                if zeros.is_empty() {
+                    "12345100m"
+                } else {
+                    "12345000000001n"
+                },
+            );
+            check(&format!("12345.{zeros}Ki"), "12345Ki");
+            check(&format!("{zeros}12345"), "12345");
+        }
+        check(&format!("0.5{}1Ki", "0".repeat(300)), "512000000001n");
+        check(&format!("123456789{}e-300", "0".repeat(300)), "123456789");
     }
 }

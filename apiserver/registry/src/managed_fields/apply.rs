@@ -83,8 +83,8 @@ pub fn apply(
         None => owners.push(Entry::new(row, writer, Operation::Apply, fields)),
     }
     let mine = mine.unwrap_or(owners.len() - 1);
-    let merged = typed(row, &before).merge(configuration);
-    let pruned = prune(typed(row, &merged), &last, &owners);
+    let merged = typed(row, &before).merge(configuration)?;
+    let pruned = prune(typed(row, &merged), &last, &owners)?;
     let changes = ownable_changes(row, writer.part, typed(row, &before).compare(&pruned));
     let changed = changes.added.union(&changes.modified);
     let continued = last_applied::continued(row, &writer.manager, live);
@@ -136,19 +136,19 @@ fn known_owners(row: &ResourceRow, writer: &Writer, live: &Tree) -> Vec<Entry> {
 }
 
 /// What the manager applied before, does not apply now and nobody else has goes away.
-fn prune(merged: Typed<'_>, last: &FieldSet, owners: &[Entry]) -> Tree {
+fn prune(merged: Typed<'_>, last: &FieldSet, owners: &[Entry]) -> Result<Tree, DecodeError> {
     if last.is_empty() {
-        return merged.document.clone();
+        return Ok(merged.document.clone());
     }
     let owned = owners
         .iter()
         .fold(FieldSet::default(), |all, entry| all.union(&entry.fields));
     let named = |fields: &FieldSet| merged.with_named_parents(fields);
     let (last, owned, all) = (named(last), named(&owned), named(&merged.fields()));
-    let without_last = merged.remove(&last);
+    let without_last = merged.remove(&last)?;
     let left = named(&merged.with(&without_last).fields());
     // Back comes what somebody has, then what was not the manager's own.
-    let with_owned = merged.remove(&all.difference(&left.union(&owned)));
+    let with_owned = merged.remove(&all.difference(&left.union(&owned)))?;
     let left = named(&merged.with(&with_owned).fields());
     merged.remove(&all.difference(&left).intersection(&last))
 }

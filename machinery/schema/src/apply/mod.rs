@@ -20,8 +20,9 @@ mod tests;
 pub use compare::Comparison;
 pub use set::{Element, FieldSet};
 
+use crate::json::{DecodeError, Strictness, decode_json};
 use crate::table::{Schema, TypeId};
-use crate::tree::{Ref, Tree};
+use crate::tree::{Ref, Tree, untyped_schema};
 use rules::{Form, Place};
 
 /// A free-form document and what the schema says of it.
@@ -62,13 +63,19 @@ impl<'a> Typed<'a> {
     }
 
     /// The document with what a configuration says.
-    pub fn merge(self, configuration: &Tree) -> Tree {
+    ///
+    /// # Errors
+    /// The document would be larger than any may be.
+    pub fn merge(self, configuration: &Tree) -> Result<Tree, DecodeError> {
         let json = merge::merge(self, configuration);
         read_back(&json)
     }
 
     /// The document without these fields.
-    pub fn remove(self, fields: &FieldSet) -> Tree {
+    ///
+    /// # Errors
+    /// None that a document can cause that was decoded.
+    pub fn remove(self, fields: &FieldSet) -> Result<Tree, DecodeError> {
         let json = remove::remove(self, fields);
         read_back(&json)
     }
@@ -80,11 +87,9 @@ impl<'a> Typed<'a> {
 }
 
 /// What this module itself has written.
-fn read_back(json: &[u8]) -> Tree {
-    std::str::from_utf8(json)
-        .ok()
-        .and_then(|text| Tree::from_json(text).ok())
-        .unwrap_or_else(Tree::untyped)
+fn read_back(json: &[u8]) -> Result<Tree, DecodeError> {
+    let decoded = decode_json(&untyped_schema(), TypeId::ANY, json, Strictness::Ignore)?;
+    Ok(decoded.tree)
 }
 
 /// Whether the value is a field itself, and the fields below it.

@@ -57,19 +57,6 @@ impl FieldSet {
         }
     }
 
-    /// Adds a path; the empty one is no field.
-    pub(super) fn insert(&mut self, path: &[Element]) {
-        let Some((first, rest)) = path.split_first() else {
-            return;
-        };
-        let member = self.0.entry(first.clone()).or_default();
-        if rest.is_empty() {
-            member.own = true;
-        } else {
-            member.below.insert(rest);
-        }
-    }
-
     /// Whether the path of this one element is in the set.
     pub(super) fn has(&self, element: &Element) -> bool {
         self.0.get(element).is_some_and(|member| member.own)
@@ -162,20 +149,38 @@ impl FieldSet {
         out
     }
 
-    /// The paths as messages show them: `.spec.ports[port=80,protocol="TCP"]`.
+    /// The paths as messages show them: `.spec.ports[port=80,protocol="TCP"]`; no more once they have a mebibyte.
     pub fn paths(&self) -> Vec<String> {
-        let mut out = Vec::new();
-        self.collect("", &mut out);
-        out
+        let mut shown = Shown::default();
+        shown.add(self);
+        shown.paths
     }
+}
 
-    fn collect(&self, before: &str, out: &mut Vec<String>) {
-        for (element, member) in &self.0 {
-            let path = format!("{before}{element}");
-            if member.own {
-                out.push(path.clone());
+/// Paths repeat the names above them, so that few fields below long names would fill any memory.
+const MAX_SHOWN_BYTES: usize = 1 << 20;
+
+#[derive(Default)]
+struct Shown {
+    path: String,
+    paths: Vec<String>,
+    bytes: usize,
+}
+
+impl Shown {
+    fn add(&mut self, set: &FieldSet) {
+        for (element, member) in &set.0 {
+            if self.bytes >= MAX_SHOWN_BYTES {
+                return;
             }
-            member.below.collect(&path, out);
+            let before = self.path.len();
+            self.path.push_str(&element.to_string());
+            if member.own {
+                self.bytes += self.path.len();
+                self.paths.push(self.path.clone());
+            }
+            self.add(&member.below);
+            self.path.truncate(before);
         }
     }
 }

@@ -76,7 +76,7 @@ fn a_document_has_its_fields() {
 
 #[track_caller]
 fn check_merge(live: &str, configuration: &str, expected: &str) {
-    let merged = with(live, |live| live.merge(&document(configuration)));
+    let merged = with(live, |live| live.merge(&document(configuration)).unwrap());
     assert_eq!(merged.root().to_json(), document(expected).root().to_json());
 }
 
@@ -151,7 +151,7 @@ fn fields_are_removed() {
     .unwrap();
     let left = with(
         r#"{"data":{"a":"1","b":"2"},"spec":{"ports":[{"port":1},{"port":2}],"finalizers":["x","y"]}}"#,
-        |own| own.remove(&fields),
+        |own| own.remove(&fields).unwrap(),
     );
     let expected = r#"{"data":{"b":"2"},"spec":{"ports":[{"port":2}],"finalizers":["y"]}}"#;
     assert_eq!(left.root().to_json(), document(expected).root().to_json());
@@ -211,4 +211,23 @@ fn parts_are_there_for_what_they_hold() {
         own.to_json(),
         r#"{"f:data":{".":{},"f:k":{}},"f:spec":{".":{},"f:args":{}}}"#
     );
+}
+
+/// Few fields below long names: what differs is said once, and shown within bounds.
+#[test]
+fn fields_below_long_names_are_shown_within_bounds() {
+    let leaves: Vec<String> = (0..2_000).map(|at| format!(r#""k{at}":1"#)).collect();
+    let deep = format!(r#"{{"{}":{{{}}}}}"#, "n".repeat(1 << 18), leaves.join(","));
+    let (before, after) = (Tree::from_json("{}").unwrap(), Tree::from_json(&deep).unwrap());
+    let schema = crate::tree::untyped_schema();
+    let typed = Typed {
+        schema: &schema,
+        ty: crate::TypeId::ANY,
+        document: &before,
+    };
+    let added = typed.compare(&after).added;
+    let paths = added.paths();
+    assert!(!paths.is_empty());
+    let bytes: usize = paths.iter().map(String::len).sum();
+    assert!(bytes <= 2 << 20, "{bytes} bytes");
 }

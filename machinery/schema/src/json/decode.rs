@@ -148,7 +148,7 @@ impl<'i> Decoder<'i> {
         let mut seen = Seen::default();
         if !self.scan.take(b'}') {
             loop {
-                self.member_of_struct(id, mark, &mut seen)?;
+                self.member_of_struct(id, &mut seen)?;
                 if !self.scan.more(b'}', "after object key:value pair")? {
                     break;
                 }
@@ -159,20 +159,17 @@ impl<'i> Decoder<'i> {
         Ok(node)
     }
 
-    fn member_of_struct(&mut self, id: TypeId, mark: usize, seen: &mut Seen) -> Result<(), DecodeError> {
+    fn member_of_struct(&mut self, id: TypeId, seen: &mut Seen) -> Result<(), DecodeError> {
         let key = self.scan.key()?;
         let schema = self.schema;
         let name = self.literal_text(key)?;
         let Some((position, field)) = schema.field(id, &name) else {
             return self.unknown_member(id, key, &name);
         };
-        if !seen.insert(position) {
+        let again = !seen.insert(position);
+        if again {
             self.strict.duplicate(schema, &self.tree.text, &name);
-            // The last one counts.
-            let place = self.pending[mark..]
-                .iter()
-                .position(|n| !n.is_named() && n.position() == position);
-            place.map(|place| self.pending.remove(mark + place));
+            seen.repeated = true;
         }
         self.strict.path.push(PathStep::Field { parent: id, position });
         let value = self.value(field.ty)?;
@@ -183,10 +180,12 @@ impl<'i> Decoder<'i> {
             // Of custom resources a null that may not be goes, and a default may take its place.
             (!value.is_null() || self.keeps_null(field.ty)).then_some(value)
         };
-        if let Some(node) = kept {
-            self.pending.push(node.in_field(position));
+        match kept {
+            Some(node) => self.keep(node.in_field(position)),
+            // The last one counts, also where it leaves nothing.
+            None if again => self.keep(Node::gone(position)),
+            None => Ok(()),
         }
-        Ok(())
     }
 
     /// A member the struct has no field for: dropped and reported, unless the type keeps what it does not know.
@@ -236,6 +235,9 @@ impl<'i> Decoder<'i> {
         if !children.is_sorted_by_key(order) {
             children.sort_by_key(order);
         }
+        if seen.repeated {
+            self.drop_repeated(mark);
+        }
         if let Some(last) = self.pending[mark..].last()
             && last.is_named()
         {
@@ -246,6 +248,15 @@ impl<'i> Decoder<'i> {
             self.sort_named(mark + first);
         }
         self.close(mark, Node::map)
+    }
+
+    /// Of a field's values, which stand together in the order of the document, the last one stays.
+    #[cold]
+    fn drop_repeated(&mut self, mark: usize) {
+        let children = self.pending.split_off(mark);
+        let same = |a: &Node, b: &Node| !a.is_named() && !b.is_named() && a.position() == b.position();
+        let last = children.chunk_by(same).filter_map(|values| values.last());
+        self.pending.extend(last.filter(|value| !value.is_gone()));
     }
 
     fn members_of_map(&mut self, item: TypeId) -> Result<Node, DecodeError> {
@@ -510,7 +521,10 @@ fn not_a_quantity() -> DecodeError {
 #[derive(Default)]
 struct Seen {
     first: u128,
-    others: Vec<usize>,
+    /// A bit for each of the fields behind those.
+    others: Vec<u64>,
+    /// Some field came twice.
+    repeated: bool,
 }
 
 impl Seen {
@@ -519,17 +533,19 @@ impl Seen {
         let new = !self.has(position);
         if position < 128 {
             self.first |= 1 << position;
-        } else if new {
-            self.others.push(position);
+        } else {
+            let word = (position - 128) / 64;
+            self.others.resize(self.others.len().max(word + 1), 0);
+            self.others[word] |= 1 << (position % 64);
         }
         new
     }
 
     fn has(&self, position: usize) -> bool {
         if position < 128 {
-            self.first & 1 << position != 0
-        } else {
-            self.others.contains(&position)
+            return self.first & 1 << position != 0;
         }
+        let word = self.others.get((position - 128) / 64);
+        word.is_some_and(|word| word & 1 << (position % 64) != 0)
     }
 }

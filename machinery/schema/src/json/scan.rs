@@ -149,7 +149,7 @@ impl<'i> Scanner<'i> {
                 Some(b'"') => break,
                 Some(b'\\') => {
                     escaped = true;
-                    at += 2;
+                    at = self.escape(at + 1)?;
                 }
                 _ => {
                     self.at = at;
@@ -163,6 +163,27 @@ impl<'i> Scanner<'i> {
             end: at,
             escaped,
         })
+    }
+
+    /// What stands behind a backslash, so that text which nobody opens is JSON too; gives the place behind it.
+    fn escape(&mut self, at: usize) -> Result<usize, DecodeError> {
+        match self.input.get(at) {
+            Some(b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't') => Ok(at + 1),
+            Some(b'u') => {
+                let is_hex = |at: &usize| self.input.get(*at).is_some_and(u8::is_ascii_hexdigit);
+                match (at + 1..at + 5).find(|at| !is_hex(at)) {
+                    None => Ok(at + 5),
+                    Some(wrong) => {
+                        self.at = wrong;
+                        Err(self.bad("in \\u hexadecimal character escape"))
+                    }
+                }
+            }
+            _ => {
+                self.at = at;
+                Err(self.bad("in string escape code"))
+            }
+        }
     }
 
     /// The next byte that a string cannot pass over, or the end: eight at a time, as long as there are so many.

@@ -5,6 +5,8 @@ use std::fmt::Write;
 
 /// At most this many unknown and duplicate fields are listed, as upstream does.
 const MAX_STRICT_ERRORS: usize = 100;
+/// And no more once they have this many bytes: paths repeat the names of maps, which may be long.
+const MAX_STRICT_BYTES: usize = 1 << 20;
 
 /// One step from the root to here.
 #[derive(Debug, Clone, Copy)]
@@ -26,6 +28,7 @@ pub(super) enum PathStep {
 pub(super) struct Strict {
     pub(super) path: Vec<PathStep>,
     pub(super) errors: Vec<String>,
+    bytes: usize,
     pub(super) enabled: bool,
 }
 
@@ -34,6 +37,7 @@ impl Strict {
         Self {
             path: Vec::with_capacity(16),
             errors: Vec::new(),
+            bytes: 0,
             enabled,
         }
     }
@@ -49,7 +53,8 @@ impl Strict {
     }
 
     fn record(&mut self, what: &str, schema: &Schema, text: &str, name: &str) {
-        if !self.enabled || self.errors.len() >= MAX_STRICT_ERRORS {
+        let full = self.errors.len() >= MAX_STRICT_ERRORS || self.bytes >= MAX_STRICT_BYTES;
+        if !self.enabled || full {
             return;
         }
         let mut path = self.full(schema, text);
@@ -58,6 +63,7 @@ impl Strict {
         }
         path.push_str(name);
         let error = format!("{what} field {}", crate::leaf::go_quote(&path));
+        self.bytes += error.len();
         if !self.errors.contains(&error) {
             self.errors.push(error);
         }

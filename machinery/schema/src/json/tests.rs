@@ -116,3 +116,53 @@ fn nesting_is_bounded() {
         );
     }
 }
+
+/// What nobody opens, unknown members and opaque JSON, is JSON all the same: it is stored and served as it stands.
+#[test]
+fn opaque_json_is_read_to_its_end() {
+    let schema = pod_schema();
+    let ty = pod_type(&schema);
+    for (value, problem) in [
+        (r#"{"a":"\q"}"#, "invalid character 'q' in string escape code"),
+        (
+            r#"["\u12"]"#,
+            "invalid character '\"' in \\u hexadecimal character escape",
+        ),
+        (
+            r#""\u12g4""#,
+            "invalid character 'g' in \\u hexadecimal character escape",
+        ),
+        ("{\"\\\u{e4}\":1}", "invalid character 'Ã' in string escape code"),
+        ("[01]", "invalid character '1' after array element"),
+        ("\"\u{1}\"", "invalid character '\\x01' in string literal"),
+        (
+            "{\"a\":1,}",
+            "invalid character '}' looking for beginning of object key string",
+        ),
+    ] {
+        for place in [r#"{"what":VALUE}"#, r#"{"spec":{"overhead":VALUE}}"#] {
+            let text = place.replace("VALUE", value);
+            let error = decode_json(&schema, ty, text.as_bytes(), Strictness::Ignore).unwrap_err();
+            assert_eq!(error.to_string(), problem, "{text}");
+        }
+    }
+    for value in [r#""\u00e4\ud800\/\b""#, r#"{"\\":"\""}"#] {
+        let text = format!(r#"{{"spec":{{"containers":null,"overhead":{value}}}}}"#);
+        let tree = decode_json(&schema, ty, text.as_bytes(), Strictness::Ignore)
+            .unwrap()
+            .tree;
+        assert_eq!(tree.at(&["spec", "overhead"]).unwrap().to_json(), value);
+    }
+}
+
+/// The last of a field's values counts, however many there are.
+#[test]
+fn fields_that_repeat_cost_one_look_each() {
+    let schema = pod_schema();
+    let many = r#""name":"x","generation":5,"#.repeat(50_000);
+    let text = format!(r#"{{"metadata":{{{many}"name":"last","generation":0}}}}"#);
+    let tree = decode_json(&schema, pod_type(&schema), text.as_bytes(), Strictness::Ignore)
+        .unwrap()
+        .tree;
+    assert_eq!(tree.get("metadata").unwrap().to_json(), r#"{"name":"last"}"#);
+}

@@ -1,6 +1,6 @@
 //! Protobuf to trees.
 
-use super::wire::{Reader, Tag, illegal};
+use super::wire::{BYTES, FIXED64, Reader, Tag, VARINT, illegal};
 use crate::MAX_DEPTH;
 use crate::json::{DecodeError, MAX_INPUT};
 use crate::leaf;
@@ -9,6 +9,7 @@ use crate::table::{Field, Schema, Shape, TypeId};
 use crate::tree::{MAX_NODES, Node, Tree};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use smallvec::SmallVec;
 use std::sync::Arc;
 
 /// Years that JSON can say: 0001 to 9999.
@@ -42,10 +43,15 @@ pub fn decode_message(schema: &Arc<Schema>, ty: TypeId, raw: &[u8]) -> Result<Tr
         pending: Vec::with_capacity(64),
         depth: 0,
     };
-    decoder.tree.root = decoder.message(ty, raw)?;
+    decoder.tree.root = decoder.message(ty, &[raw])?;
     decoder.tree.check_bounds()?;
     Ok(decoder.tree)
 }
+
+/// The parts of one message.
+type Parts<'a> = SmallVec<[&'a [u8]; 2]>;
+/// Messages of fields that are no lists, by position.
+type Messages<'a> = SmallVec<[(usize, &'a [u8]); 4]>;
 
 struct Decoder<'s> {
     schema: &'s Schema,
@@ -75,31 +81,85 @@ impl Decoder<'_> {
         Ok(())
     }
 
-    fn message(&mut self, id: TypeId, raw: &[u8]) -> Result<Node, DecodeError> {
+    /// A struct. A message may come in several parts: one that a field names twice is merged, as Go's code does.
+    fn message(&mut self, id: TypeId, parts: &[&[u8]]) -> Result<Node, DecodeError> {
         self.enter()?;
         let mark = self.pending.len();
-        self.fields(id, 0, raw)?;
+        let mut messages = Messages::new();
+        for raw in parts {
+            self.fields(id, 0, raw, &mut messages)?;
+        }
+        messages.sort_by_key(|(position, _)| *position);
+        for same in messages.chunk_by(|a, b| a.0 == b.0) {
+            let (position, parts) = (same[0].0, Parts::from_iter(same.iter().map(|(_, raw)| *raw)));
+            let value = self.single_message(self.schema.fields(id)[position].ty, &parts)?;
+            self.keep(value.in_field(position))?;
+        }
         let node = self.close(id, mark);
         self.depth -= 1;
         Ok(node)
     }
 
-    /// The fields of one level; an inlined struct's message adds to the same struct.
-    fn fields(&mut self, id: TypeId, level: u8, raw: &[u8]) -> Result<(), DecodeError> {
+    /// The fields of one level; an inlined struct's message adds to the same struct. Messages of fields that are no lists
+    /// are put aside: another part of them may follow.
+    fn fields<'a>(
+        &mut self,
+        id: TypeId,
+        level: u8,
+        raw: &'a [u8],
+        messages: &mut Messages<'a>,
+    ) -> Result<(), DecodeError> {
         let mut reader = Reader::new(raw);
         let mut hint = 0;
         while let Some(tag) = reader.tag()? {
             if let Some((position, field)) = self.find(id, level, tag.number, hint) {
                 hint = position + 1;
-                let value = self.value(field, &mut reader, tag)?;
-                self.keep(value.in_field(position))?;
+                let ty = self.schema.ty(field.ty);
+                if is_message(ty.shape, ty.wrapped) {
+                    messages.push((position, reader.bytes(tag)?));
+                } else if ty.shape == Shape::List && !ty.wrapped {
+                    self.items(ty.item, position, &mut reader, tag)?;
+                } else {
+                    let value = match ty.shape {
+                        Shape::Map => self.entry(ty.item, reader.bytes(tag)?)?,
+                        _ => self.single(field.ty, &mut reader, tag)?,
+                    };
+                    self.keep(value.in_field(position))?;
+                }
             } else if let Some(inner) = self.inner(id, level, tag.number) {
                 // Ends: the levels of a struct are a tree.
-                self.fields(id, inner, reader.bytes(tag)?)?;
+                self.fields(id, inner, reader.bytes(tag)?, messages)?;
             } else {
                 reader.skip(tag)?;
             }
         }
+        Ok(())
+    }
+
+    /// One item of a list, or several numbers in one field: Go's code takes both forms.
+    fn items(
+        &mut self,
+        item: TypeId,
+        position: usize,
+        reader: &mut Reader<'_>,
+        tag: Tag,
+    ) -> Result<(), DecodeError> {
+        self.enter()?;
+        match packed(self.schema.ty(item).shape) {
+            Some(wire) if tag.wire == BYTES => {
+                let mut packed = Reader::new(reader.bytes(tag)?);
+                let tag = Tag { wire, ..tag };
+                while !packed.is_empty() {
+                    let value = self.single(item, &mut packed, tag)?;
+                    self.keep(value.in_field(position))?;
+                }
+            }
+            _ => {
+                let value = self.single(item, reader, tag)?;
+                self.keep(value.in_field(position))?;
+            }
+        }
+        self.depth -= 1;
         Ok(())
     }
 
@@ -125,18 +185,16 @@ impl Decoder<'_> {
         u8::try_from(at + 1).ok()
     }
 
-    /// A field's value; of lists and maps one item.
-    fn value(&mut self, field: Field, reader: &mut Reader<'_>, tag: Tag) -> Result<Node, DecodeError> {
-        let ty = self.schema.ty(field.ty);
+    /// A field's message, in one part or several.
+    fn single_message(&mut self, id: TypeId, parts: &[&[u8]]) -> Result<Node, DecodeError> {
+        let ty = self.schema.ty(id);
         match ty.shape {
-            Shape::List if !ty.wrapped => {
-                self.enter()?;
-                let item = self.single(ty.item, reader, tag)?;
-                self.depth -= 1;
-                Ok(item)
+            Shape::Struct => self.message(id, parts),
+            Shape::SchemaOrBool | Shape::SchemaOrArray | Shape::SchemaOrStrings => {
+                self.schema_or(ty.shape, ty.item, parts)
             }
-            Shape::Map => self.entry(ty.item, reader.bytes(tag)?),
-            _ => self.single(field.ty, reader, tag),
+            Shape::List => self.wrapped(ty.item, parts),
+            shape => self.small_message(shape, parts),
         }
     }
 
@@ -144,7 +202,6 @@ impl Decoder<'_> {
         let schema = self.schema;
         let ty = schema.ty(id);
         Ok(match ty.shape {
-            Shape::Struct => self.message(id, reader.bytes(tag)?)?,
             Shape::Bool => Node::bool(reader.number(tag)? != 0),
             Shape::Int32 => Node::int(i64::from(truncated(reader.number(tag)?))),
             Shape::Int64 | Shape::Uint32 | Shape::Uint64 => Node::int(reader.number(tag)?),
@@ -157,26 +214,24 @@ impl Decoder<'_> {
                 let text = STANDARD.encode(reader.bytes(tag)?);
                 Node::str(self.tree.push_text(&text))
             }
-            Shape::List => self.wrapped(ty.item, reader.bytes(tag)?)?,
-            Shape::SchemaOrBool | Shape::SchemaOrArray | Shape::SchemaOrStrings => {
-                self.schema_or(ty.shape, ty.item, reader.bytes(tag)?)?
-            }
             Shape::Any | Shape::Map => return Err(illegal("proto: the type has no protobuf form")),
-            shape => self.small_message(shape, reader.bytes(tag)?)?,
+            _ => self.single_message(id, &[reader.bytes(tag)?])?,
         })
     }
 
     /// A named list: a message whose field 1 repeats.
-    fn wrapped(&mut self, item: TypeId, raw: &[u8]) -> Result<Node, DecodeError> {
+    fn wrapped(&mut self, item: TypeId, parts: &[&[u8]]) -> Result<Node, DecodeError> {
         self.enter()?;
         let mark = self.pending.len();
-        let mut reader = Reader::new(raw);
-        while let Some(tag) = reader.tag()? {
-            if tag.number == 1 {
-                let value = self.single(item, &mut reader, tag)?;
-                self.keep(value)?;
-            } else {
-                reader.skip(tag)?;
+        for raw in parts {
+            let mut reader = Reader::new(raw);
+            while let Some(tag) = reader.tag()? {
+                if tag.number == 1 {
+                    let value = self.single(item, &mut reader, tag)?;
+                    self.keep(value)?;
+                } else {
+                    reader.skip(tag)?;
+                }
             }
         }
         let span = self.tree.push_children(&self.pending[mark..]);
@@ -217,17 +272,23 @@ impl Decoder<'_> {
     }
 
     /// Quantities, times, durations, int-or-strings and opaque JSON.
-    fn small_message(&mut self, shape: Shape, raw: &[u8]) -> Result<Node, DecodeError> {
-        let mut reader = Reader::new(raw);
+    fn small_message(&mut self, shape: Shape, parts: &[&[u8]]) -> Result<Node, DecodeError> {
         let (mut first, mut second, mut bytes): (i64, i64, Option<&[u8]>) = (0, 0, None);
         let bytes_at = if shape == Shape::IntOrString { 3 } else { 1 };
         let has_bytes = matches!(shape, Shape::IntOrString | Shape::Quantity | Shape::Raw);
-        while let Some(tag) = reader.tag()? {
-            match tag.number {
-                number if has_bytes && number == bytes_at => bytes = Some(reader.bytes(tag)?),
-                1 => first = reader.number(tag)?,
-                2 => second = reader.number(tag)?,
-                _ => reader.skip(tag)?,
+        for raw in parts {
+            if matches!(shape, Shape::Time | Shape::MicroTime) {
+                // Times have a decoder of their own, which begins anew.
+                (first, second) = (0, 0);
+            }
+            let mut reader = Reader::new(raw);
+            while let Some(tag) = reader.tag()? {
+                match tag.number {
+                    number if has_bytes && number == bytes_at => bytes = Some(reader.bytes(tag)?),
+                    1 => first = reader.number(tag)?,
+                    2 => second = reader.number(tag)?,
+                    _ => reader.skip(tag)?,
+                }
             }
         }
         let text = String::from_utf8_lossy(bytes.unwrap_or_default());
@@ -274,40 +335,46 @@ impl Decoder<'_> {
         Ok(Node::raw(self.tree.push_text(&compact)))
     }
 
-    fn schema_or(&mut self, shape: Shape, schema: TypeId, raw: &[u8]) -> Result<Node, DecodeError> {
-        let mut reader = Reader::new(raw);
+    fn schema_or(&mut self, shape: Shape, schema: TypeId, parts: &[&[u8]]) -> Result<Node, DecodeError> {
         let mark = self.pending.len();
-        let (mut allows, mut own) = (false, None);
-        while let Some(tag) = reader.tag()? {
-            match (shape, tag.number) {
-                (Shape::SchemaOrBool, 1) => allows = reader.number(tag)? != 0,
-                (Shape::SchemaOrBool, 2) | (Shape::SchemaOrArray | Shape::SchemaOrStrings, 1) => {
-                    own = Some(self.message(schema, reader.bytes(tag)?)?);
+        let (mut allows, mut own) = (false, Parts::new());
+        for raw in parts {
+            let mut reader = Reader::new(raw);
+            while let Some(tag) = reader.tag()? {
+                match (shape, tag.number) {
+                    (Shape::SchemaOrBool, 1) => allows = reader.number(tag)? != 0,
+                    (Shape::SchemaOrBool, 2) | (Shape::SchemaOrArray | Shape::SchemaOrStrings, 1) => {
+                        own.push(reader.bytes(tag)?);
+                    }
+                    (Shape::SchemaOrArray | Shape::SchemaOrStrings, 2) => {
+                        let item = self.schema_or_item(shape, schema, reader.bytes(tag)?)?;
+                        self.keep(item)?;
+                    }
+                    _ => reader.skip(tag)?,
                 }
-                (Shape::SchemaOrArray, 2) => {
-                    self.enter()?;
-                    let item = self.message(schema, reader.bytes(tag)?)?;
-                    self.depth -= 1;
-                    self.keep(item)?;
-                }
-                (Shape::SchemaOrStrings, 2) => {
-                    self.enter()?;
-                    self.depth -= 1;
-                    let text = String::from_utf8_lossy(reader.bytes(tag)?);
-                    let item = Node::str(self.tree.push_text(&text));
-                    self.keep(item)?;
-                }
-                _ => reader.skip(tag)?,
             }
+        }
+        if !own.is_empty() {
+            self.pending.truncate(mark);
+            return self.message(schema, &own);
         }
         let items = self.tree.push_children(&self.pending[mark..]);
         self.pending.truncate(mark);
-        Ok(match own {
-            Some(own) => own,
-            None if shape == Shape::SchemaOrBool => Node::bool(allows),
-            None if items.1 > 0 => Node::list(items),
-            None => Node::NULL,
+        Ok(match shape {
+            Shape::SchemaOrBool => Node::bool(allows),
+            _ if items.1 > 0 => Node::list(items),
+            _ => Node::NULL,
         })
+    }
+
+    fn schema_or_item(&mut self, shape: Shape, schema: TypeId, raw: &[u8]) -> Result<Node, DecodeError> {
+        self.enter()?;
+        let item = match shape {
+            Shape::SchemaOrArray => self.message(schema, &[raw])?,
+            _ => Node::str(self.tree.push_text(&String::from_utf8_lossy(raw))),
+        };
+        self.depth -= 1;
+        Ok(item)
     }
 
     /// Puts the values since `mark` together as a struct in normal form.
@@ -365,6 +432,25 @@ impl Decoder<'_> {
             }
             _ => values.last().map_or(Node::NULL, |value| value.bare()),
         }
+    }
+}
+
+/// The field's value is one message, which may come in parts.
+fn is_message(shape: Shape, wrapped: bool) -> bool {
+    match shape {
+        Shape::List => wrapped,
+        Shape::Bool | Shape::Int32 | Shape::Int64 | Shape::Uint32 | Shape::Uint64 | Shape::Float => false,
+        Shape::Str | Shape::Bytes | Shape::Map | Shape::Any => false,
+        _ => true,
+    }
+}
+
+/// How numbers of a shape are written one after the other in one field.
+fn packed(shape: Shape) -> Option<u8> {
+    match shape {
+        Shape::Bool | Shape::Int32 | Shape::Int64 | Shape::Uint32 | Shape::Uint64 => Some(VARINT),
+        Shape::Float => Some(FIXED64),
+        _ => None,
     }
 }
 

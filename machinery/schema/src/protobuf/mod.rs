@@ -4,6 +4,7 @@
 //! (`meta/v1.Verbs`) are wrapped, quantities, times and the like are small messages. Decoding leaves the same
 //! normal form behind as JSON does.
 
+mod back;
 mod decode;
 mod encode;
 #[cfg(test)]

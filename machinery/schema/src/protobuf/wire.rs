@@ -24,6 +24,10 @@ impl<'a> Reader<'a> {
         Self { input }
     }
 
+    pub(super) fn is_empty(&self) -> bool {
+        self.input.is_empty()
+    }
+
     /// The next tag, or nothing at the end.
     pub(super) fn tag(&mut self) -> Result<Option<Tag>, DecodeError> {
         if self.input.is_empty() {

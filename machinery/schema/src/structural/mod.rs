@@ -6,10 +6,12 @@
 //! unknown fields, `apply_defaults` fills in), and what else it asks of values becomes [`Constraints`] beside
 //! the types, which [`validate`] checks. [`check_defaults`] asks the same of the schema's own defaults. Rules in CEL are kept for whoever can run them.
 
+mod bounds;
 mod check;
 mod compile;
 mod defaults;
 mod format;
+mod lists;
 mod openapi;
 #[cfg(test)]
 mod tests;

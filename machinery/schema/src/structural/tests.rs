@@ -79,3 +79,73 @@ fn custom_resources_are_pruned_defaulted_and_validated() {
         }
     }
 }
+
+/// A schema whose alternatives stand in alternatives asks 10,000 things of each item.
+#[test]
+fn validation_steps_are_counted() {
+    let alternatives = |inner: &str| format!(r#"[{}]"#, vec![inner; 100].join(","));
+    let leaf = r#"{"minLength":1}"#.to_owned();
+    let nested = format!(r#"{{"allOf":{}}}"#, alternatives(&leaf));
+    let schema = format!(
+        r#"{{"type":"object","properties":{{"l":{{"type":"array","items":{{"type":"string","allOf":{}}}}}}}}}"#,
+        alternatives(&nested)
+    );
+    let object = format!(r#"{{"l":[{}""]}}"#, r#""","#.repeat(10_000));
+    let over = "<nil>: Forbidden: validation takes more steps or memory than is allowed, no further rules were checked";
+    let errors = validated(&schema, &object);
+    assert_eq!(text(&errors).last().map(String::as_str), Some(over));
+    let bytes: usize = errors.iter().map(|error| error.detail.len()).sum();
+    assert!(bytes < 8 << 20, "{bytes} bytes of errors");
+}
+
+/// An error for each item of a list below a long name: each would quote the name.
+#[test]
+fn validation_errors_of_long_paths_are_bounded() {
+    let schema = r#"{"type":"object","properties":{"m":{"type":"object","additionalProperties":{"type":"array","items":{"type":"string","minLength":1}}}}}"#;
+    let object = format!(
+        r#"{{"m":{{"{}":[{}""]}}}}"#,
+        "k".repeat(1 << 20),
+        r#""","#.repeat(10_000)
+    );
+    let errors = validated(schema, &object);
+    let bytes: usize = errors.iter().map(|error| error.path.as_str().len()).sum();
+    assert!(bytes < 8 << 20, "{bytes} bytes of paths");
+}
+
+/// Lists with keys are compared item by item, each found by its keys.
+#[test]
+fn validation_old_items_are_hashed() {
+    let schema = r#"{"type":"object","properties":{"l":{"type":"array","x-kubernetes-list-type":"map","x-kubernetes-list-map-keys":["k"],"items":{"type":"object","required":["k"],"properties":{"k":{"type":"integer"},"v":{"type":"string","minLength":1}}}}}}"#;
+    let list = |items: std::ops::Range<usize>| {
+        let items: Vec<String> = items.map(|at| format!(r#"{{"k":{at},"v":""}}"#)).collect();
+        format!(r#"{{"l":[{}]}}"#, items.join(","))
+    };
+    let compiled = compiled(schema);
+    let read = |text: &str| {
+        decode_json(&compiled.schema, compiled.ty, text.as_bytes(), Strictness::Ignore)
+            .unwrap()
+            .tree
+    };
+    let (old, new) = (read(&list(0..20_000)), read(&list(1..20_002)));
+    // What was there stays as wrong as it was; two are new.
+    assert_eq!(validate(new.root(), Some(old.root())).len(), 2);
+}
+
+fn compiled(schema: &str) -> super::CompiledSchema {
+    let table = pod_schema();
+    let meta = table.type_named("v1.ObjectMeta").unwrap();
+    let schema = Tree::from_json(schema).unwrap();
+    compile(Some(schema.root()), (&table, meta), &FieldPath::new("schema"))
+        .unwrap_or_else(|errors| panic!("{:?}", text(&errors)))
+}
+
+fn validated(schema: &str, object: &str) -> Vec<machinery_meta::FieldError> {
+    let compiled = compiled(schema);
+    let decoded = decode_json(
+        &compiled.schema,
+        compiled.ty,
+        object.as_bytes(),
+        Strictness::Ignore,
+    );
+    validate(decoded.unwrap().tree.root(), None)
+}

@@ -1,40 +1,37 @@
 //! Values of a custom kind against its schema, in kube-openapi's order and words.
 
+use super::bounds::{MAX_STEPS, Validation};
+use super::lists::OldItems;
 use super::{Constraints, format};
 use crate::leaf::go_quote;
-use crate::table::{ListType, Shape};
 use crate::tree::{Kind, Ref};
 use machinery_meta::field::Shown;
 use machinery_meta::{FieldError, FieldErrorKind, FieldPath};
 
 /// Everything wrong with an object; with an old one, what did not change since is let pass.
 pub fn validate(object: Ref<'_>, old: Option<Ref<'_>>) -> Vec<FieldError> {
-    let mut found = Validation { errors: Vec::new() };
+    let mut found = Validation::new(MAX_STEPS);
     found.structure(object, old, "");
     found.unique(object, &FieldPath::root());
-    found.errors
+    found.finish()
 }
 
 /// Everything wrong with the default of a value; paths begin at the value.
 pub(super) fn validate_default(value: Ref<'_>) -> Vec<FieldError> {
-    let mut found = Validation { errors: Vec::new() };
+    let mut found = Validation::new(MAX_STEPS);
     if value.kind() == Kind::Map && value.schema().ty(value.ty()).embedded {
         found.embedded(value, "");
     }
     if found.errors.is_empty() {
         found.structure(value, None, "");
     }
-    found.errors
-}
-
-struct Validation {
-    errors: Vec<FieldError>,
+    found.finish()
 }
 
 impl Validation {
     /// A value and what is below it, by the types of the schema.
     fn structure(&mut self, value: Ref<'_>, old: Option<Ref<'_>>, path: &str) {
-        if old.is_some_and(|old| old == value) && !path.is_empty() {
+        if !self.step(path.len()) || old.is_some_and(|old| old == value) && !path.is_empty() {
             return;
         }
         let ty = value.schema().ty(value.ty());
@@ -50,8 +47,9 @@ impl Validation {
         }
         match value.kind() {
             Kind::List => {
+                let old = OldItems::of(old, constraints);
                 for (index, item) in value.items().enumerate() {
-                    let old = old.and_then(|old| old_item(item, old, constraints));
+                    let old = old.as_ref().and_then(|old| old.get(item));
                     self.structure(item, old, &format!("{path}[{index}]"));
                 }
                 if let Some(constraints) = constraints {
@@ -75,21 +73,21 @@ impl Validation {
         for name in ["apiVersion", "kind"] {
             let at = at(&joined(path, name));
             match value.get(name).map(|own| (own, own.as_str())) {
-                None => self.errors.push(FieldError::required(&at, "")),
-                Some((_, Some(""))) => self
-                    .errors
-                    .push(FieldError::invalid(&at, "", "must not be empty")),
+                None => self.push(FieldError::required(&at, "")),
+                Some((_, Some(""))) => self.push(FieldError::invalid(&at, "", "must not be empty")),
                 Some((_, Some(_))) => {}
                 Some((own, None)) => {
-                    self.errors
-                        .push(FieldError::invalid(&at, Shown(own.to_json()), "must be a string"));
+                    self.push(FieldError::invalid(&at, Shown(own.to_json()), "must be a string"));
                 }
             }
         }
     }
 
     /// What one schema asks of one value; false when the value is of another type altogether.
-    fn constraints(&mut self, value: Ref<'_>, schema: &Constraints, path: &str) -> bool {
+    pub(super) fn constraints(&mut self, value: Ref<'_>, schema: &Constraints, path: &str) -> bool {
+        if !self.step(path.len()) {
+            return false;
+        }
         if !self.type_of(value, schema, path) {
             if matches!(value.kind(), Kind::Int | Kind::Float) {
                 self.number(value, schema, path);
@@ -148,7 +146,7 @@ impl Validation {
 
     fn wrong_type(&mut self, path: &str, wanted: &str, got: &str) {
         let detail = format!("{path} in body must be of type {wanted}: {}", go_quote(got));
-        self.errors.push(FieldError {
+        self.push(FieldError {
             kind: FieldErrorKind::TypeInvalid,
             path: at(path),
             value: Some(go_quote(got)),
@@ -158,14 +156,14 @@ impl Validation {
 
     fn junctors(&mut self, value: Ref<'_>, schema: &Constraints, path: &str) {
         if !schema.any_of.is_empty() {
-            let (valid, mut best) = alternatives(value, &schema.any_of, path);
+            let (valid, best) = self.alternatives(value, &schema.any_of, path);
             if valid == 0 {
                 self.sentence(format!("\"{path}\" must validate at least one schema (anyOf)"));
-                self.errors.append(&mut best);
+                self.take_over(best);
             }
         }
         if !schema.one_of.is_empty() {
-            let (valid, mut best) = alternatives(value, &schema.one_of, path);
+            let (valid, best) = self.alternatives(value, &schema.one_of, path);
             if valid != 1 {
                 let found = if valid == 0 {
                     "Found none valid".to_owned()
@@ -176,37 +174,39 @@ impl Validation {
                     "\"{path}\" must validate one and only one schema (oneOf). {found}"
                 ));
                 if valid == 0 {
-                    self.errors.append(&mut best);
+                    self.take_over(best);
                 }
             }
         }
         if !schema.all_of.is_empty() {
-            let mut failures: Vec<Vec<FieldError>> = schema
-                .all_of
-                .iter()
-                .map(|own| problems(value, own, path))
-                .collect();
-            let valid = failures.iter().filter(|own| own.is_empty()).count();
-            failures.iter_mut().for_each(|own| self.errors.append(own));
+            let mut valid = 0;
+            for own in &schema.all_of {
+                let found = self.problems(value, own, path);
+                valid += usize::from(found.0.is_empty());
+                self.take_over(found);
+            }
             if valid != schema.all_of.len() {
                 let none = if valid == 0 { ". None validated" } else { "" };
                 self.sentence(format!("\"{path}\" must validate all the schemas (allOf){none}"));
             }
         }
         if let Some(not) = &schema.not
-            && problems(value, not, path).is_empty()
+            && self.problems(value, not, path).0.is_empty()
+            && !self.over
         {
             self.sentence(format!("\"{path}\" must not validate the schema (not)"));
         }
     }
 
     fn string(&mut self, text: &str, schema: &Constraints, path: &str) {
+        if !self.step(text.len()) {
+            return;
+        }
         let length = i64::try_from(text.chars().count()).unwrap_or(i64::MAX);
         if let Some(max) = schema.max_length
             && length > max
         {
-            self.errors
-                .push(FieldError::too_long(&at(path), usize::try_from(max).unwrap_or(0)));
+            self.push(FieldError::too_long(&at(path), usize::try_from(max).unwrap_or(0)));
         }
         if let Some(min) = schema.min_length
             && length < min
@@ -233,7 +233,7 @@ impl Validation {
                 go_quote(text)
             );
             let kind = FieldErrorKind::TypeInvalid;
-            self.errors.push(FieldError {
+            self.push(FieldError {
                 kind,
                 path: at(path),
                 value: Some(go_quote(text)),
@@ -306,8 +306,7 @@ impl Validation {
             && count > max
         {
             let max = usize::try_from(max).unwrap_or(0);
-            self.errors
-                .push(FieldError::too_many(&at(path), value.len(), max));
+            self.push(FieldError::too_many(&at(path), value.len(), max));
         }
         if let Some(items) = &schema.items {
             for (index, item) in value.items().enumerate() {
@@ -331,8 +330,7 @@ impl Validation {
             && count > max
         {
             let max = usize::try_from(max).unwrap_or(0);
-            self.errors
-                .push(FieldError::too_many(&at(path), value.len(), max));
+            self.push(FieldError::too_many(&at(path), value.len(), max));
         }
         for (name, own) in &schema.properties {
             if let Some(member) = value.get(name) {
@@ -341,13 +339,15 @@ impl Validation {
         }
         for name in &schema.required {
             if value.get(name).is_none() {
-                self.errors
-                    .push(FieldError::required(&at(&joined(path, name)), ""));
+                self.push(FieldError::required(&at(&joined(path, name)), ""));
             }
         }
     }
 
     fn one_of_enum(&mut self, value: Ref<'_>, schema: &Constraints, path: &str) {
+        if !self.step(16 * schema.enum_values.len()) {
+            return;
+        }
         if schema.enum_values.is_empty() || schema.enum_values.iter().any(|own| own.root() == value) {
             return;
         }
@@ -364,77 +364,12 @@ impl Validation {
             })
             .collect();
         let values: Vec<&str> = values.iter().map(String::as_str).collect();
-        self.errors
-            .push(FieldError::not_supported(&at(path), shown(value), &values));
-    }
-
-    /// Sets and maps written as lists: no item, no key twice.
-    fn unique(&mut self, value: Ref<'_>, path: &FieldPath) {
-        match value.kind() {
-            Kind::Map => {
-                let free = value.schema().ty(value.ty()).shape == Shape::Map;
-                for (name, member) in value.entries() {
-                    self.unique(member, &if free { path.key(name) } else { path.child(name) });
-                }
-            }
-            Kind::List => {
-                match value.schema().constraints(value.ty()) {
-                    Some(own) if own.list_type == ListType::Set => self.unique_items(value, path),
-                    Some(own) if own.list_type == ListType::Map => {
-                        self.unique_keys(value, &own.list_map_keys, path)
-                    }
-                    _ => {}
-                }
-                for (index, item) in value.items().enumerate() {
-                    self.unique(item, &path.index(index));
-                }
-            }
-            _ => {}
-        }
-    }
-
-    fn unique_items(&mut self, list: Ref<'_>, path: &FieldPath) {
-        let texts: Vec<String> = list.items().map(Ref::to_json).collect();
-        for index in second_times(&texts) {
-            if let Some(item) = list.item(index) {
-                self.errors
-                    .push(FieldError::duplicate(&path.index(index), shown(item)));
-            }
-        }
-    }
-
-    fn unique_keys(&mut self, list: Ref<'_>, keys: &[String], path: &FieldPath) {
-        if let Some(index) = list
-            .items()
-            .position(|item| !matches!(item.kind(), Kind::Map | Kind::Null))
-        {
-            if let Some(item) = list.item(index) {
-                let problem = "must be an object for an array of list-type map";
-                self.errors
-                    .push(FieldError::invalid(&path.index(index), shown(item), problem));
-            }
-            return;
-        }
-        let key_of = |item: Ref<'_>| {
-            let present = keys.iter().filter_map(|key| item.get(key).map(|own| (key, own)));
-            let mut members: Vec<String> = present
-                .map(|(key, own)| format!("{}:{}", go_quote(key), own.to_json()))
-                .collect();
-            members.sort_unstable();
-            format!("{{{}}}", members.join(","))
-        };
-        let texts: Vec<String> = list.items().map(key_of).collect();
-        for index in second_times(&texts) {
-            self.errors.push(FieldError::duplicate(
-                &path.index(index),
-                Shown(texts[index].clone()),
-            ));
-        }
+        self.push(FieldError::not_supported(&at(path), shown(value), &values));
     }
 
     fn invalid(&mut self, path: &str, value: String, detail: String) {
         let kind = FieldErrorKind::Invalid;
-        self.errors.push(FieldError {
+        self.push(FieldError {
             kind,
             path: at(path),
             value: Some(value),
@@ -445,7 +380,7 @@ impl Validation {
     /// Upstream's composite messages stand at the root, with an empty value.
     fn sentence(&mut self, detail: String) {
         let (kind, path) = (FieldErrorKind::Invalid, FieldPath::root());
-        self.errors.push(FieldError {
+        self.push(FieldError {
             kind,
             path,
             value: Some("\"\"".to_owned()),
@@ -455,47 +390,8 @@ impl Validation {
 }
 
 /// A value as field errors print it.
-fn shown(value: Ref<'_>) -> Shown {
+pub(super) fn shown(value: Ref<'_>) -> Shown {
     Shown(value.as_str().map_or_else(|| value.to_json(), go_quote))
-}
-
-/// How many alternatives a value satisfies, and the shortest list of what is wrong by one it does not.
-fn alternatives(value: Ref<'_>, schemas: &[Constraints], path: &str) -> (usize, Vec<FieldError>) {
-    let failures: Vec<Vec<FieldError>> = schemas.iter().map(|own| problems(value, own, path)).collect();
-    let valid = failures.iter().filter(|own| own.is_empty()).count();
-    let best = failures.into_iter().min_by_key(Vec::len).unwrap_or_default();
-    (valid, best)
-}
-
-fn problems(value: Ref<'_>, schema: &Constraints, path: &str) -> Vec<FieldError> {
-    let mut found = Validation { errors: Vec::new() };
-    found.constraints(value, schema, path);
-    found.errors
-}
-
-/// The item of the old list that an item is to be compared with: the one with its keys.
-fn old_item<'a>(item: Ref<'_>, old: Ref<'a>, schema: Option<&Constraints>) -> Option<Ref<'a>> {
-    let schema = schema.filter(|own| own.list_type == ListType::Map)?;
-    old.items().find(|old| {
-        schema
-            .list_map_keys
-            .iter()
-            .all(|key| old.get(key) == item.get(key))
-    })
-}
-
-/// Where each text that occurs more than once occurs the second time.
-fn second_times(texts: &[String]) -> Vec<usize> {
-    let mut seen = std::collections::HashMap::new();
-    let mut found = Vec::new();
-    for (index, text) in texts.iter().enumerate() {
-        let times: &mut u32 = seen.entry(text).or_insert(0);
-        *times += 1;
-        if *times == 2 {
-            found.push(index);
-        }
-    }
-    found
 }
 
 /// Whether a number is one of the integers of a format.

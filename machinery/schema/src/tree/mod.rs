@@ -81,6 +81,18 @@ impl Node {
         y: 0,
     };
 
+    /// A field whose value a later one took away; only while a struct is decoded.
+    pub(crate) fn gone(position: usize) -> Self {
+        Self {
+            key: u32::MAX,
+            ..Self::NULL.in_field(position)
+        }
+    }
+
+    pub(crate) fn is_gone(self) -> bool {
+        !self.is_named() && self.key == u32::MAX
+    }
+
     pub(crate) fn bool(value: bool) -> Self {
         Self::new(Tag::Bool, u32::from(value), 0)
     }

@@ -231,6 +231,11 @@ fn find_named(tree: &Tree, children: &[Node], name: &str) -> Option<usize> {
 /// Where among the children of a struct a field is.
 pub(crate) fn find_field(children: &[Node], position: usize) -> Option<usize> {
     let position = u32::try_from(position).ok()?;
-    let at = children.iter().position(|child| child.label() >= position)?;
-    (children[at].label() == position).then_some(at)
+    // They are sorted; most structs have few.
+    let at = if children.len() <= 32 {
+        children.iter().position(|child| child.label() >= position)?
+    } else {
+        children.partition_point(|child| child.label() < position)
+    };
+    (children.get(at)?.label() == position).then_some(at)
 }

@@ -386,10 +386,7 @@ impl<'t> Mut<'t> {
             Some((position, _)) => {
                 let children = self.tree.children(node);
                 let before = |child: &Node| !child.is_named() && child.position() < position;
-                (
-                    Node::NULL.in_field(position),
-                    children.iter().take_while(|child| before(child)).count(),
-                )
+                (Node::NULL.in_field(position), children.partition_point(before))
             }
             None => {
                 let name = &name[..name.floor_char_boundary(MAX_KEY)];
