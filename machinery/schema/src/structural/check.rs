@@ -1,6 +1,7 @@
 //! Is a schema structural? The rules and words are apiextensions' `ValidateStructural`.
 
 use super::MAX_SCHEMA_DEPTH;
+use super::pattern::{Patterns, TOO_LARGE, parse};
 use crate::tree::{Kind, Ref};
 use machinery_meta::{FieldError, FieldPath};
 
@@ -13,18 +14,27 @@ enum Level {
 
 /// Every reason why a `JSONSchemaProps` is not structural, sorted as upstream sorts them.
 pub fn check_structural(schema: Ref<'_>, path: &FieldPath) -> Vec<FieldError> {
-    let mut check = Check { errors: Vec::new() };
+    check_with(schema, path, &mut Patterns::default())
+}
+
+/// The same; what patterns there are is compiled on the way.
+pub(super) fn check_with(schema: Ref<'_>, path: &FieldPath, patterns: &mut Patterns) -> Vec<FieldError> {
+    let mut check = Check {
+        errors: Vec::new(),
+        patterns,
+    };
     check.invariants(schema, Level::Root, path, 0);
     check.junctors_complete(schema, Some(schema), path, path);
     check.errors.sort_by_key(ToString::to_string);
     check.errors
 }
 
-struct Check {
+struct Check<'p> {
     errors: Vec<FieldError>,
+    patterns: &'p mut Patterns,
 }
 
-impl Check {
+impl Check<'_> {
     fn invariants(&mut self, schema: Ref<'_>, level: Level, path: &FieldPath, depth: usize) {
         if depth > MAX_SCHEMA_DEPTH {
             self.errors.push(FieldError::forbidden(
@@ -166,13 +176,7 @@ impl Check {
         depth: usize,
     ) {
         let pattern = schema.str("pattern");
-        if let Err(error) = regex::Regex::new(pattern) {
-            let error = go_regexp_error(pattern, &error.to_string());
-            let problem =
-                format!("must be a valid regular expression, but isn't: error parsing regexp: {error}");
-            self.errors
-                .push(FieldError::invalid(&path.child("pattern"), pattern, problem));
-        }
+        self.pattern(pattern, &path.child("pattern"));
         for junctor in ["anyOf", "allOf", "oneOf"] {
             if junctor == "anyOf" && skip_any {
                 continue;
@@ -184,6 +188,20 @@ impl Check {
         }
         if let Some(not) = schema.get("not") {
             self.nested(not, false, &path.child("not"), depth + 1);
+        }
+    }
+
+    fn pattern(&mut self, pattern: &str, path: &FieldPath) {
+        if let Err(error) = parse(pattern) {
+            let problem =
+                format!("must be a valid regular expression, but isn't: error parsing regexp: {error}");
+            self.errors.push(FieldError::invalid(path, pattern, problem));
+            return;
+        }
+        let before = self.patterns.is_over();
+        self.patterns.get(pattern);
+        if self.patterns.is_over() && !before {
+            self.errors.push(FieldError::forbidden(path, TOO_LARGE));
         }
     }
 
@@ -305,29 +323,4 @@ fn int_or_string_patterns(schema: Ref<'_>) -> (bool, bool) {
         .and_then(|all| all.item(0))
         .and_then(|all| all.get("anyOf"));
     (any, first.is_some_and(is_pair))
-}
-
-/// The commonest mistakes in Go's words.
-fn go_regexp_error(pattern: &str, error: &str) -> String {
-    if error.contains("unclosed group") {
-        format!("missing closing ): `{pattern}`")
-    } else if error.contains("unopened group") {
-        format!("unexpected ): `{pattern}`")
-    } else if error.contains("unclosed character class") {
-        let from = pattern.find('[').unwrap_or(0);
-        format!("missing closing ]: `{}`", &pattern[from..])
-    } else if error.contains("repetition operator missing expression") {
-        let operator = pattern
-            .chars()
-            .find(|c| matches!(c, '*' | '+' | '?'))
-            .unwrap_or('*');
-        format!("missing argument to repetition operator: `{operator}`")
-    } else {
-        let reason = error
-            .lines()
-            .last()
-            .unwrap_or_default()
-            .trim_start_matches("error: ");
-        format!("{reason}: `{pattern}`")
-    }
 }

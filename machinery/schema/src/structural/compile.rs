@@ -1,6 +1,8 @@
 //! From a `JSONSchemaProps` to types and constraints.
 
-use super::{Constraints, MAX_SCHEMA_DEPTH, MAX_SCHEMA_TYPES, Pattern, ValidationRule, check_structural};
+use super::check::check_with;
+use super::pattern::{Patterns, TOO_LARGE};
+use super::{Constraints, MAX_SCHEMA_DEPTH, MAX_SCHEMA_TYPES, ValidationRule};
 use crate::Tree;
 use crate::table::{FieldSpec, ListType, MapType, Schema, SchemaBuilder, Shape, TypeId};
 use crate::tree::{Kind, Ref};
@@ -24,15 +26,11 @@ pub fn compile(
     object_meta: (&Schema, TypeId),
     path: &FieldPath,
 ) -> Result<CompiledSchema, Vec<FieldError>> {
-    let errors = root.map(|root| check_structural(root, path)).unwrap_or_default();
-    if !errors.is_empty() {
+    let mut compiler = Compiler::default();
+    let errors = root.map(|root| check_with(root, path, &mut compiler.patterns));
+    if let Some(errors) = errors.filter(|errors| !errors.is_empty()) {
         return Err(errors);
     }
-    let mut compiler = Compiler {
-        builder: SchemaBuilder::new(),
-        object_meta: TypeId::ANY,
-        count: 0,
-    };
     compiler.object_meta = compiler.builder.import(object_meta.0, object_meta.1);
     let compiled = match root {
         Some(root) => compiler.object(root, true, 0),
@@ -52,12 +50,11 @@ pub fn compile(
 
 /// Compiles one value's schema by itself; what it embeds may have any metadata.
 pub(super) fn compile_value(schema: Ref<'_>) -> Result<CompiledSchema, String> {
-    let mut compiler = Compiler {
-        builder: SchemaBuilder::new(),
-        object_meta: TypeId::ANY,
-        count: 0,
-    };
+    let mut compiler = Compiler::default();
     let ty = compiler.value(schema, 0)?;
+    if compiler.patterns.is_over() {
+        return Err(TOO_LARGE.to_owned());
+    }
     let schema = compiler.builder.finish().map_err(|error| error.to_string())?;
     Ok(CompiledSchema {
         schema: Arc::new(schema),
@@ -69,6 +66,18 @@ struct Compiler {
     builder: SchemaBuilder,
     object_meta: TypeId,
     count: usize,
+    patterns: Patterns,
+}
+
+impl Default for Compiler {
+    fn default() -> Self {
+        Self {
+            builder: SchemaBuilder::new(),
+            object_meta: TypeId::ANY,
+            count: 0,
+            patterns: Patterns::default(),
+        }
+    }
 }
 
 impl Compiler {
@@ -169,7 +178,7 @@ impl Compiler {
     }
 
     fn describe(&mut self, id: TypeId, schema: Ref<'_>) {
-        let constraints = constraints(schema, true);
+        let constraints = constraints(schema, true, &mut self.patterns);
         let map_type = constraints.map_type;
         let nullable = constraints.nullable || schema.str("type").is_empty() && constraints.types.is_empty();
         let ty = self.builder.type_mut(id);
@@ -195,11 +204,16 @@ fn field(name: &str, ty: TypeId, property: Ref<'_>, parent: Ref<'_>) -> FieldSpe
 }
 
 /// What a schema asks of a value; the parts of a structural schema's own members and items are types instead.
-fn constraints(schema: Ref<'_>, structural: bool) -> Constraints {
+fn constraints(schema: Ref<'_>, structural: bool, patterns: &mut Patterns) -> Constraints {
     let flag = |name: &str| schema.get(name).and_then(Ref::as_bool) == Some(true);
     let whole = |name: &str| schema.get(name).and_then(Ref::as_i64);
     let number = |name: &str| schema.get(name).and_then(Ref::as_f64);
-    let nested = |name: &str| schema.list(name).map(|own| constraints(own, false)).collect();
+    let mut nested = |name: &str| {
+        let all = schema.list(name);
+        all.map(|own| constraints(own, false, patterns))
+            .collect::<Vec<_>>()
+    };
+    let (all_of, any_of, one_of) = (nested("allOf"), nested("anyOf"), nested("oneOf"));
     let properties = schema.get("properties").into_iter().flat_map(Ref::entries);
     let kept = properties.filter(|(name, _)| !structural || *name == "metadata");
     Constraints {
@@ -208,7 +222,7 @@ fn constraints(schema: Ref<'_>, structural: bool) -> Constraints {
         format: schema.str("format").to_owned(),
         max_length: whole("maxLength"),
         min_length: whole("minLength"),
-        pattern: pattern(schema.str("pattern")),
+        pattern: patterns.get(schema.str("pattern")),
         maximum: number("maximum"),
         exclusive_maximum: flag("exclusiveMaximum"),
         minimum: number("minimum"),
@@ -226,20 +240,20 @@ fn constraints(schema: Ref<'_>, structural: bool) -> Constraints {
         list_type: list_type(schema),
         list_map_keys: strings(schema, "x-kubernetes-list-map-keys"),
         map_type: map_type(schema),
-        all_of: nested("allOf"),
-        any_of: nested("anyOf"),
-        one_of: nested("oneOf"),
+        all_of,
+        any_of,
+        one_of,
         not: schema
             .get("not")
             .filter(|own| !own.is_null())
-            .map(|own| Box::new(constraints(own, false))),
+            .map(|own| Box::new(constraints(own, false, patterns))),
         properties: kept
-            .map(|(name, own)| (name.to_owned(), constraints(own, false)))
+            .map(|(name, own)| (name.to_owned(), constraints(own, false, patterns)))
             .collect(),
         items: schema
             .get("items")
             .filter(|own| !structural && own.kind() == Kind::Map)
-            .map(|own| Box::new(constraints(own, false))),
+            .map(|own| Box::new(constraints(own, false, patterns))),
         validations: schema.list("x-kubernetes-validations").map(rule).collect(),
     }
 }
@@ -261,14 +275,6 @@ fn types(name: &str, int_or_string: bool) -> Vec<&'static str> {
         return vec!["integer", "string"];
     }
     NAMES.into_iter().filter(|own| *own == name).collect()
-}
-
-fn pattern(text: &str) -> Option<Pattern> {
-    let regex = regex::Regex::new(text).ok().filter(|_| !text.is_empty())?;
-    Some(Pattern {
-        text: text.to_owned(),
-        regex,
-    })
 }
 
 fn list_type(schema: Ref<'_>) -> ListType {

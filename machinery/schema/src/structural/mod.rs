@@ -13,6 +13,7 @@ mod defaults;
 mod format;
 mod lists;
 mod openapi;
+mod pattern;
 #[cfg(test)]
 mod tests;
 mod validate;
@@ -21,11 +22,11 @@ pub use check::check_structural;
 pub use compile::{CompiledSchema, compile};
 pub use defaults::check_defaults;
 pub use openapi::check_openapi;
+pub use pattern::{MAX_PATTERN_BYTES, Pattern};
 pub use validate::validate;
 
 use crate::Tree;
 use crate::table::{ListType, MapType, Schema, TypeId};
-use regex::Regex;
 
 /// What a custom kind's schema asks of a value beyond its shape, also below `allOf`, `anyOf`, `oneOf` and `not`.
 #[derive(Debug, Default)]
@@ -71,13 +72,6 @@ pub struct ValidationRule {
     pub reason: String,
     pub field_path: String,
     pub optional_old_self: bool,
-}
-
-/// A regular expression with the text it was made of.
-#[derive(Debug, Clone)]
-pub struct Pattern {
-    pub text: String,
-    pub(crate) regex: Regex,
 }
 
 impl Schema {

@@ -218,7 +218,7 @@ impl Validation {
             );
         }
         if let Some(pattern) = &schema.pattern
-            && !pattern.regex.is_match(text)
+            && !pattern.is_match(text)
         {
             self.invalid(
                 path,

@@ -1,0 +1,86 @@
+//! Patterns as Go's `regexp` reads them (RE2's syntax with Perl's classes), run by the `regex` crates' engines.
+//!
+//! [`parse`](parse::parse) reads Go's syntax and makes the engines' own syntax tree of it, so that nothing is
+//! written in another dialect in between; what Go refuses is refused in its words. What all patterns of a definition may
+//! take is counted by [`Patterns`].
+
+mod class;
+mod escape;
+mod parse;
+#[cfg(test)]
+mod tests;
+
+pub(super) use parse::parse;
+
+use regex_automata::meta::Regex;
+use regex_automata::nfa::thompson::WhichCaptures;
+use std::collections::HashMap;
+
+/// A regular expression with the text it was made of.
+#[derive(Debug, Clone)]
+pub struct Pattern {
+    pub text: String,
+    regex: Regex,
+}
+
+impl Pattern {
+    /// Whether the pattern matches somewhere in a text.
+    pub(super) fn is_match(&self, text: &str) -> bool {
+        self.regex.is_match(text)
+    }
+}
+
+/// Bytes that the patterns of one definition may take, compiled and while they run.
+pub const MAX_PATTERN_BYTES: usize = 64 << 20;
+/// One of them takes no more than this when it is compiled.
+const MAX_COMPILED_BYTES: usize = 10 << 20;
+/// What a pattern may keep of the states it met while it runs.
+const CACHE_BYTES: usize = 64 << 10;
+
+/// The patterns of one definition: equal ones are one.
+#[derive(Debug, Default)]
+pub(super) struct Patterns {
+    known: HashMap<String, Pattern>,
+    bytes: usize,
+    over: bool,
+}
+
+impl Patterns {
+    /// A pattern, compiled once; none for an empty one, one that cannot be read, or one too many.
+    pub(super) fn get(&mut self, text: &str) -> Option<Pattern> {
+        if text.is_empty() || self.over {
+            return None;
+        }
+        if let Some(known) = self.known.get(text) {
+            return Some(known.clone());
+        }
+        let pattern = parse(text).ok()?;
+        let config = Regex::config()
+            .which_captures(WhichCaptures::None)
+            .nfa_size_limit(Some(MAX_COMPILED_BYTES))
+            .hybrid_cache_capacity(CACHE_BYTES)
+            .onepass(false)
+            .dfa(false);
+        let Ok(regex) = Regex::builder().configure(config).build_from_hir(&pattern) else {
+            self.over = true;
+            return None;
+        };
+        self.bytes += regex.memory_usage() + CACHE_BYTES + text.len();
+        self.over |= self.bytes > MAX_PATTERN_BYTES;
+        let text = text.to_owned();
+        let pattern = Pattern {
+            text: text.clone(),
+            regex,
+        };
+        self.known.insert(text, pattern.clone());
+        Some(pattern)
+    }
+
+    /// They take more memory than is allowed.
+    pub(super) fn is_over(&self) -> bool {
+        self.over
+    }
+}
+
+/// What a definition is refused with whose patterns take too much.
+pub(super) const TOO_LARGE: &str = "the patterns of this schema take more memory than is allowed";
