@@ -50,6 +50,25 @@ impl RequestContext {
     }
 }
 
+/// Bodies from this size on are decoded, patched and validated off the threads that serve requests.
+pub const LARGE_BODY_BYTES: usize = 64 << 10;
+/// Objects that take as much as such bodies do once they are decoded.
+pub const LARGE_OBJECT_BYTES: usize = 4 * LARGE_BODY_BYTES;
+
+impl RequestContext {
+    /// Work in proportion to a large body or object, off the threads that serve requests.
+    ///
+    /// # Errors
+    /// What the work gives, and [`RegistryError::Internal`] where it panicked.
+    pub async fn off_thread<T: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> Result<T, RegistryError> + Send + 'static,
+    ) -> Result<T, RegistryError> {
+        let ended = self.runtime.blocking(work).await;
+        ended.map_err(|ended| RegistryError::Internal(ended.to_string()))?
+    }
+}
+
 /// What upstream says of a request that was not answered in time.
 pub const TIME_IS_UP: &str = "request did not complete within the allotted timeout";
 

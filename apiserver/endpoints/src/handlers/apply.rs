@@ -4,13 +4,15 @@ use super::Call;
 use crate::bodies;
 use crate::hooks::Hooks;
 use crate::request_info::RequestInfo;
+use apiserver_registry::context::LARGE_OBJECT_BYTES;
 use apiserver_registry::managed_fields::{self, ApplyError, Writer};
 use apiserver_registry::options::{FieldValidation, Preconditions};
 use apiserver_registry::{Part, RegistryError, RequestContext, ResourceRow, UpdatedObject, metadata};
 use async_trait::async_trait;
 use http::header::USER_AGENT;
 use machinery_meta::{GroupVersion, GroupVersionKind};
-use machinery_schema::{Kind, Tree, apply_defaults, yaml_to_json};
+use machinery_schema::yaml::decode_document;
+use machinery_schema::{DecodeError, Kind, Tree, apply_defaults};
 use std::sync::Arc;
 
 /// Names of managers are not longer than this.
@@ -91,6 +93,7 @@ impl UpdatedObject for Tracked<'_> {
 }
 
 /// An apply under way.
+#[derive(Clone)]
 pub(super) struct Apply {
     pub(super) row: Arc<ResourceRow>,
     pub(super) configuration: Tree,
@@ -102,7 +105,24 @@ pub(super) struct Apply {
 
 #[async_trait]
 impl UpdatedObject for Apply {
-    async fn apply(&self, _: &RequestContext, live: Option<&Tree>) -> Result<Tree, RegistryError> {
+    async fn apply(&self, ctx: &RequestContext, live: Option<&Tree>) -> Result<Tree, RegistryError> {
+        let size = live
+            .map_or(0, Tree::arena_bytes)
+            .max(self.configuration.arena_bytes());
+        if size < LARGE_OBJECT_BYTES {
+            return self.applied(live);
+        }
+        let (own, live) = (self.clone(), live.cloned());
+        ctx.off_thread(move || own.applied(live.as_ref())).await
+    }
+
+    fn tracks(&self) -> bool {
+        true
+    }
+}
+
+impl Apply {
+    fn applied(&self, live: Option<&Tree>) -> Result<Tree, RegistryError> {
         let uid = metadata::uid(&self.configuration);
         if live.is_none() && !uid.is_empty() {
             let detail = format!(
@@ -122,15 +142,14 @@ impl UpdatedObject for Apply {
         bodies::check_identity(&self.row, &object, &self.name, &self.namespace)?;
         Ok(object)
     }
-
-    fn tracks(&self) -> bool {
-        true
-    }
 }
 
 fn refusal(error: ApplyError) -> RegistryError {
     let message = error.to_string();
     match error {
+        ApplyError::Result(DecodeError::TooManyValues | DecodeError::TooLarge { .. }) => {
+            RegistryError::TooLargePatch(message)
+        }
         ApplyError::Misfit { .. } | ApplyError::Result(_) => RegistryError::Unclassified(message),
         ApplyError::Conflicts(conflicts) => RegistryError::ApplyConflict {
             message,
@@ -153,10 +172,10 @@ pub(super) fn configuration(
     bytes: &[u8],
     validation: FieldValidation,
 ) -> Result<Tree, RegistryError> {
-    refuse_duplicates(ctx, bytes, validation)?;
     let unreadable = |problem: &str| RegistryError::BadRequest(format!("error decoding patch: {problem}"));
-    let json = yaml_to_json(bytes).map_err(|error| unreadable(&error.to_string()))?;
-    let tree = Tree::from_json(&json).map_err(|error| unreadable(&error.to_string()))?;
+    let document = decode_document(bytes).map_err(|error| unreadable(&error.to_string()))?;
+    refuse_duplicate(ctx, document.duplicate, validation)?;
+    let tree = document.tree;
     match tree.root().kind() {
         Kind::Map | Kind::Null => {}
         other => {
@@ -196,15 +215,12 @@ fn check_kind(row: &ResourceRow, tree: &Tree) -> Result<(), RegistryError> {
 }
 
 /// Keys that occur twice, in the words of upstream's YAML reader.
-fn refuse_duplicates(
+fn refuse_duplicate(
     ctx: &RequestContext,
-    bytes: &[u8],
+    duplicate: Option<(u64, String)>,
     validation: FieldValidation,
 ) -> Result<(), RegistryError> {
-    if validation == FieldValidation::Ignore {
-        return Ok(());
-    }
-    let Some((line, key)) = machinery_schema::yaml::duplicate_key(bytes) else {
+    let Some((line, key)) = duplicate.filter(|_| validation != FieldValidation::Ignore) else {
         return Ok(());
     };
     let problem = format!("line {line}: key {key:?} already set in map");

@@ -6,6 +6,7 @@ use crate::body::Body;
 use crate::negotiation::{self, Format, Offer, PatchType};
 use crate::params::{self, RawDeleteOptions};
 use crate::{patch_errors, respond, status};
+use apiserver_registry::context::{LARGE_BODY_BYTES, LARGE_OBJECT_BYTES};
 use apiserver_registry::managed_fields;
 use apiserver_registry::options::{DeleteOptions, FieldValidation, UpdateOptions};
 use apiserver_registry::{
@@ -48,17 +49,25 @@ async fn take_body(call: &mut Call) -> Result<Bytes, RegistryError> {
 /// The object in the body, defaulted.
 pub(super) async fn body_object(call: &mut Call, validation: FieldValidation) -> Result<Tree, RegistryError> {
     let bytes = take_body(call).await?;
-    let expected = Expected::of(call.row());
-    let offer = call.offer();
-    let mut object = bodies::decode(
-        &call.ctx,
-        call.request.headers(),
-        &bytes,
-        &expected,
-        offer,
-        validation,
-    )?;
-    call.row().strategy.defaults(&mut object);
+    let format = negotiation::content(call.request.headers(), call.offer())?;
+    if bytes.len() < LARGE_BODY_BYTES {
+        return decoded(&call.ctx, call.row(), format, &bytes, validation);
+    }
+    let (ctx, row) = (call.ctx.clone(), Arc::clone(&call.store.row));
+    let work = move || decoded(&ctx, &row, format, &bytes, validation);
+    call.ctx.off_thread(work).await
+}
+
+fn decoded(
+    ctx: &RequestContext,
+    row: &ResourceRow,
+    format: Format,
+    bytes: &[u8],
+    validation: FieldValidation,
+) -> Result<Tree, RegistryError> {
+    let mut object = bodies::decode_as(ctx, format, bytes, &Expected::of(row), validation)?;
+    apply_defaults(&mut object);
+    row.strategy.defaults(&mut object);
     Ok(object)
 }
 
@@ -125,6 +134,7 @@ pub(super) async fn carry_out(
 }
 
 /// A patch under way: applied to the live object in every attempt.
+#[derive(Clone)]
 struct Patch {
     row: Arc<ResourceRow>,
     kind: PatchType,
@@ -140,7 +150,7 @@ pub(crate) async fn patch(this: Endpoints, mut call: Call) -> Result<Response<Bo
     let options = params::patch(&call.query, matches!(kind, PatchType::Apply(_)))?;
     let bytes = take_body(&mut call).await?;
     if let PatchType::Apply(_) = kind {
-        return apply_configuration(&this, &call, &bytes, &options, showing).await;
+        return apply_configuration(&this, &call, bytes, &options, showing).await;
     }
     let change = Patch {
         row: Arc::clone(&call.store.row),
@@ -157,11 +167,18 @@ pub(crate) async fn patch(this: Endpoints, mut call: Call) -> Result<Response<Bo
 async fn apply_configuration(
     this: &Endpoints,
     call: &Call,
-    bytes: &[u8],
+    bytes: Bytes,
     options: &UpdateOptions,
     showing: respond::Showing,
 ) -> Result<Response<Body>, RegistryError> {
-    let configuration = apply::configuration(&call.ctx, call.row(), bytes, options.field_validation)?;
+    let validation = options.field_validation;
+    let configuration = if bytes.len() < LARGE_BODY_BYTES {
+        apply::configuration(&call.ctx, call.row(), &bytes, validation)?
+    } else {
+        let (ctx, row) = (call.ctx.clone(), Arc::clone(&call.store.row));
+        let work = move || apply::configuration(&ctx, &row, &bytes, validation);
+        call.ctx.off_thread(work).await?
+    };
     let change = apply::Apply {
         row: Arc::clone(&call.store.row),
         configuration,
@@ -179,6 +196,16 @@ impl UpdatedObject for Patch {
         let Some(live) = live else {
             return Err(RegistryError::not_found(&self.row.group_resource(), &self.name));
         };
+        if self.bytes.len() < LARGE_BODY_BYTES && live.arena_bytes() < LARGE_OBJECT_BYTES {
+            return self.patched(ctx, live);
+        }
+        let (own, within, live) = (self.clone(), ctx.clone(), live.clone());
+        ctx.off_thread(move || own.patched(&within, &live)).await
+    }
+}
+
+impl Patch {
+    fn patched(&self, ctx: &RequestContext, live: &Tree) -> Result<Tree, RegistryError> {
         let mut object = patch_errors::apply(ctx, self.kind, live, &self.bytes, self.validation)?;
         patch_errors::check_kind(&Expected::of(&self.row), self.kind, live, &self.bytes, &object)?;
         object.set_str(&["kind"], &self.row.gvk.kind);

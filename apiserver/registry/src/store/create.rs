@@ -2,7 +2,7 @@
 
 use super::{Committed, Store, Target, Written};
 use crate::admission::{Door, Mutated, Operation};
-use crate::context::RequestContext;
+use crate::context::{LARGE_OBJECT_BYTES, RequestContext};
 use crate::error::RegistryError;
 use crate::metadata;
 use crate::options::CreateOptions;
@@ -84,7 +84,7 @@ impl Store {
     ) -> Result<Written, RegistryError> {
         metadata::fill_new(&mut object, ctx);
         self.prepare_new(ctx, &mut object);
-        self.validate_new(&object)?;
+        self.validate_created(ctx, &object).await?;
         let admitted = mutated.validate(ctx, &object, None).await?;
         let name = metadata::name(&object).to_owned();
         for warning in self.row.strategy.warnings(object.root(), None) {
@@ -146,6 +146,14 @@ impl Store {
         }
         strategy.prepare_for_create(ctx, object);
         self.drop_disabled_fields(object, None);
+    }
+
+    async fn validate_created(&self, ctx: &RequestContext, object: &Tree) -> Result<(), RegistryError> {
+        if object.arena_bytes() < LARGE_OBJECT_BYTES {
+            return self.validate_new(object);
+        }
+        let (store, object) = (self.clone(), object.clone());
+        ctx.off_thread(move || store.validate_new(&object)).await
     }
 
     fn validate_new(&self, object: &Tree) -> Result<(), RegistryError> {

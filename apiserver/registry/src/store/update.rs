@@ -2,7 +2,7 @@
 
 use super::{Committed, Store, Written};
 use crate::admission::{Admitted, Door, Operation};
-use crate::context::RequestContext;
+use crate::context::{LARGE_OBJECT_BYTES, RequestContext};
 use crate::error::{OPTIMISTIC_LOCK_MESSAGE, RegistryError};
 use crate::metadata;
 use crate::options::{CreateOptions, Preconditions, UpdateOptions};
@@ -147,7 +147,7 @@ impl Store {
         let mut object = change.stored(candidate, &old)?;
         self.check_revision(&mut object, &old, target.name)?;
         self.prepare_changed(ctx, target.part, &mut object, &old);
-        self.validate_changed(ctx, target.part, &object, &old)?;
+        self.validate_updated(ctx, target.part, &object, &old).await?;
         let view = change.view(&object)?;
         let admitted = mutated
             .validate(ctx, view.as_ref().unwrap_or(&object), Some(admitted_old))
@@ -252,6 +252,21 @@ impl Store {
         for member in members {
             metadata::restore_member(object, old, &member);
         }
+    }
+
+    async fn validate_updated(
+        &self,
+        ctx: &RequestContext,
+        part: Part,
+        object: &Tree,
+        old: &Tree,
+    ) -> Result<(), RegistryError> {
+        if object.arena_bytes().max(old.arena_bytes()) < LARGE_OBJECT_BYTES {
+            return self.validate_changed(ctx, part, object, old);
+        }
+        let (store, own, object, old) = (self.clone(), ctx.clone(), object.clone(), old.clone());
+        ctx.off_thread(move || store.validate_changed(&own, part, &object, &old))
+            .await
     }
 
     fn validate_changed(

@@ -271,6 +271,11 @@ impl Tree {
         Self::new(&untyped_schema(), TypeId::ANY)
     }
 
+    /// Some number in it is none of the whole ones.
+    pub(crate) fn has_floats(&self) -> bool {
+        self.nodes.iter().any(|node| node.tag() == Tag::Float) || self.root.tag() == Tag::Float
+    }
+
     /// Nodes in the arena, dead ones included.
     pub fn node_count(&self) -> usize {
         self.nodes.len()
