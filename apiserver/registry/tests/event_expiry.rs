@@ -4,7 +4,9 @@
 
 use apiserver_registry::options::{CreateOptions, DeleteOptions, RevisionMatch, UpdateOptions};
 use apiserver_registry::store::expiry;
-use apiserver_registry::{AdmitAll, Part, Registry, Replacement, RequestContext, Store, Target, kinds};
+use apiserver_registry::{
+    Door, Part, Registry, Replacement, RequestContext, Scope, Store, SystemWriter, Target, kinds,
+};
 use apiserver_storage::{Key, LogStorage, Write};
 use machinery_meta::UserInfo;
 use machinery_runtime::{Runtime, Simulation};
@@ -14,6 +16,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 const MINUTE: Duration = Duration::from_secs(60);
+/// What admission says is not asked here.
+const DOOR: Door<'static> = Door::system(SystemWriter::Startup);
+
+fn scope() -> Scope {
+    Scope::of("default")
+}
 
 struct World {
     runtime: Runtime,
@@ -59,20 +67,19 @@ impl World {
 
     async fn create(&self, finalizers: &[&str]) {
         let (event, options) = (self.event(1, finalizers), CreateOptions::default());
-        let made = self
-            .events
-            .create(&self.ctx, "default", event, &options, &AdmitAll);
+        let made = self.events.create(&self.ctx, &scope(), event, &options, DOOR);
         made.await.unwrap();
     }
 
     async fn update(&self, count: i32) {
+        let scope = scope();
         let target = Target {
-            namespace: "default",
+            scope: &scope,
             name: "e",
             part: Part::Main,
         };
         let (event, options) = (Replacement(self.event(count, &[])), UpdateOptions::default());
-        let written = self.events.update(&self.ctx, target, &event, &options, &AdmitAll);
+        let written = self.events.update(&self.ctx, target, &event, &options, DOOR);
         written.await.unwrap();
     }
 
@@ -85,8 +92,10 @@ impl World {
     }
 
     async fn is_there(&self) -> bool {
-        let found = self.events.get("default", "e", RevisionMatch::MostRecent);
-        found.await.is_ok()
+        self.events
+            .get(&scope(), "e", RevisionMatch::MostRecent)
+            .await
+            .is_ok()
     }
 
     async fn wait(&self, minutes: u32) {
@@ -114,9 +123,7 @@ fn event_marked_as_deleted_expires() {
     story(async |world: World| {
         world.create(&["example.com/hold"]).await;
         let options = DeleteOptions::default();
-        let deleted = world
-            .events
-            .delete(&world.ctx, "default", "e", &options, &AdmitAll);
+        let deleted = world.events.delete(&world.ctx, &scope(), "e", &options, DOOR);
         deleted.await.unwrap();
         assert!(world.is_there().await, "the finalizer holds it");
         world.wait(120).await;

@@ -99,7 +99,8 @@ impl Store {
             }
             DeletionStep::RemoveNow => {
                 let mark = held_mark(&view, now);
-                self.mark(ctx, admitted, live, object, &mark, Then::Wait, options.dry_run)
+                let object = self.marked(object, &mark);
+                self.store_marked(ctx, admitted, live, object, Then::Wait, options.dry_run)
                     .await
             }
             DeletionStep::MarkDeleting { mark, then_remove } => {
@@ -107,7 +108,8 @@ impl Store {
                     true => Then::Remove,
                     false => Then::Wait,
                 };
-                self.mark(ctx, admitted, live, object, &mark, then, options.dry_run)
+                let object = self.marked(object, &mark);
+                self.store_marked(ctx, admitted, live, object, then, options.dry_run)
                     .await
             }
             DeletionStep::AlreadyDeleting => Ok(Attempt::Done(Deleted::Waiting(Written::Stored {
@@ -133,19 +135,22 @@ impl Store {
         }
     }
 
-    /// Writes the mark, and removes the object after it where nothing holds it.
-    async fn mark(
+    fn marked(&self, mut object: Tree, mark: &Mark) -> Tree {
+        apply_mark(&mut object, mark);
+        self.row.strategy.mark_deleting(&mut object);
+        object
+    }
+
+    /// Writes the marked object, and removes it after that where nothing holds it.
+    async fn store_marked(
         &self,
         ctx: &RequestContext,
         admitted: &Admitted,
         live: &Arc<Entry>,
-        mut object: Tree,
-        mark: &Mark,
+        object: Tree,
         then: Then,
         dry_run: bool,
     ) -> Result<Attempt, RegistryError> {
-        apply_mark(&mut object, mark);
-        self.row.strategy.mark_deleting(&mut object);
         if dry_run {
             return Ok(Attempt::Done(Deleted::Waiting(Written::Shown {
                 object,
