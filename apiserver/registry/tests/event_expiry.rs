@@ -67,7 +67,8 @@ impl World {
 
     async fn create(&self, finalizers: &[&str]) {
         let (event, options) = (self.event(1, finalizers), CreateOptions::default());
-        let made = self.events.create(&self.ctx, &scope(), event, &options, DOOR);
+        let scope = scope();
+        let made = self.events.create(&self.ctx, &scope, event, &options, DOOR);
         made.await.unwrap();
     }
 
@@ -123,7 +124,8 @@ fn event_marked_as_deleted_expires() {
     story(async |world: World| {
         world.create(&["example.com/hold"]).await;
         let options = DeleteOptions::default();
-        let deleted = world.events.delete(&world.ctx, &scope(), "e", &options, DOOR);
+        let scope = scope();
+        let deleted = world.events.delete(&world.ctx, &scope, "e", &options, DOOR);
         deleted.await.unwrap();
         assert!(world.is_there().await, "the finalizer holds it");
         world.wait(120).await;
