@@ -20,6 +20,8 @@ pub(crate) struct Image {
 pub(crate) async fn open(runtime: &Runtime) -> Arc<LogStorage> {
     let options = LogOptions {
         on_fatal: Arc::new(|_| {}),
+        // The disk of these worlds does not fill, and every world copies it.
+        reserve_bytes: 0,
         ..LogOptions::new("/data")
     };
     let (storage, report) = LogStorage::open(runtime, options).await.unwrap();
