@@ -39,8 +39,10 @@ pub enum View {
     Whole,
     /// `Table.v1.meta.k8s.io` (or `v1beta1`, which differs in name only).
     Table { beta: bool },
-    /// `PartialObjectMetadata`, or its list.
+    /// `PartialObjectMetadata`, of one object.
     Metadata { beta: bool },
+    /// `PartialObjectMetadataList`, of a list.
+    MetadataList { beta: bool },
 }
 
 /// The negotiated form of an answer.
@@ -65,7 +67,7 @@ impl Offer {
         protobuf: true,
         views: true,
     };
-    /// Custom resources have no protobuf form.
+    /// Custom resources have no protobuf form; their metadata have.
     pub const CUSTOM: Self = Self {
         protobuf: false,
         views: true,
@@ -198,9 +200,7 @@ fn clause_form(clause: &Clause<'_>, offer: Offer) -> Option<(Format, View)> {
         "*/*" | "application/*" => Format::Json,
         other => Format::parse(other)?,
     };
-    if format == Format::Protobuf && !offer.protobuf {
-        return None;
-    }
+    let protobuf = format == Format::Protobuf;
     let parameter = |name: &str| {
         clause
             .parameters
@@ -209,14 +209,16 @@ fn clause_form(clause: &Clause<'_>, offer: Offer) -> Option<(Format, View)> {
             .map(|(_, value)| *value)
     };
     let Some(kind) = parameter("as") else {
-        return Some((format, View::Whole));
+        return (!protobuf || offer.protobuf).then_some((format, View::Whole));
     };
     let beta = parameter("v") == Some("v1beta1");
     let known =
         offer.views && parameter("g") == Some("meta.k8s.io") && (beta || parameter("v") == Some("v1"));
     let view = match kind {
-        "Table" if known => View::Table { beta },
-        "PartialObjectMetadata" | "PartialObjectMetadataList" if known => View::Metadata { beta },
+        // A Table has no protobuf form; the next clause counts.
+        "Table" if known && !protobuf => View::Table { beta },
+        "PartialObjectMetadata" if known => View::Metadata { beta },
+        "PartialObjectMetadataList" if known => View::MetadataList { beta },
         _ => return None,
     };
     Some((format, view))
@@ -334,6 +336,33 @@ mod tests {
         );
         check("image/png", None);
         let metadata = "application/vnd.kubernetes.protobuf;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1";
-        check(metadata, Some((Format::Protobuf, View::Metadata { beta: false })));
+        let heads = Some((Format::Protobuf, View::MetadataList { beta: false }));
+        check(metadata, heads);
+        check(
+            "application/vnd.kubernetes.protobuf;as=Table;g=meta.k8s.io;v=v1",
+            None,
+        );
+        check(
+            "application/vnd.kubernetes.protobuf;as=Table;g=meta.k8s.io;v=v1,application/yaml",
+            Some((Format::Yaml, View::Whole)),
+        );
+    }
+
+    #[test]
+    fn custom_metadata_has_a_protobuf_form() {
+        let of = |accepted: &str| {
+            let mut headers = HeaderMap::new();
+            headers.insert(ACCEPT, accepted.parse().unwrap());
+            let form = accept(&headers, Offer::CUSTOM).ok()?;
+            Some((form.format, form.view))
+        };
+        assert_eq!(of("application/vnd.kubernetes.protobuf"), None);
+        let whole = Some((Format::Json, View::Whole));
+        assert_eq!(of("application/vnd.kubernetes.protobuf,application/json"), whole);
+        let metadata = "application/vnd.kubernetes.protobuf;as=PartialObjectMetadata;g=meta.k8s.io;v=v1";
+        assert_eq!(
+            of(metadata),
+            Some((Format::Protobuf, View::Metadata { beta: false }))
+        );
     }
 }

@@ -111,12 +111,18 @@ pub(crate) fn tree(
     }
 }
 
-/// Metadata-only forms in protobuf (a Table has none).
+/// Metadata-only forms in protobuf.
 fn metadata_protobuf(
     status: StatusCode,
     form: Form,
     json: &[u8],
 ) -> Result<http::Response<Body>, RegistryError> {
+    let body = encode_protobuf(&metadata_tree(json)?);
+    Ok(bytes(status, form, Format::Protobuf.media_type(), body))
+}
+
+/// A metadata-only form as a tree (a Table has none).
+pub(crate) fn metadata_tree(json: &[u8]) -> Result<Tree, RegistryError> {
     let free = std::str::from_utf8(json)
         .ok()
         .and_then(|text| Tree::from_json(text).ok());
@@ -133,12 +139,7 @@ fn metadata_protobuf(
     };
     let decoded = decode_json(schema, ty, json, Strictness::Ignore)
         .map_err(|error| RegistryError::Internal(error.to_string()))?;
-    Ok(bytes(
-        status,
-        form,
-        Format::Protobuf.media_type(),
-        encode_protobuf(&decoded.tree),
-    ))
+    Ok(decoded.tree)
 }
 
 /// The answer to a write.
@@ -187,6 +188,14 @@ pub(crate) fn tree_answer(
     match showing.form.view {
         View::Whole => tree(status, showing.form, object),
         View::Metadata { beta } => json_text(status, showing.form, metadata_of(object, beta)),
+        View::MetadataList { .. } => {
+            let kind = object.str_at(&["kind"]);
+            let go = go_type(object.str_at(&["apiVersion"]), kind, "Unstructured");
+            Err(RegistryError::NotAcceptableView {
+                view: "PartialObjectMetadataList",
+                found: format!("not a list ({go})"),
+            })
+        }
         View::Table { beta } => {
             let revision = object.str_at(&["metadata", "resourceVersion"]);
             let meta = table::list_meta(revision, "", None);
@@ -196,6 +205,20 @@ pub(crate) fn tree_answer(
             json_text(status, showing.form, out)
         }
     }
+}
+
+/// Upstream's internal Go type, which its message names.
+fn go_type(api_version: &str, kind: &str, custom: &str) -> String {
+    let group = api_version.split_once('/').map_or("", |(group, _)| group);
+    let version = api_version.rsplit('/').next().unwrap_or_default();
+    if machinery_api::schema_for(group, version, kind).is_none() {
+        return format!("*unstructured.{custom}");
+    }
+    let package = match group.split('.').next() {
+        Some("" | "events") | None => "core",
+        Some(first) => first,
+    };
+    format!("*{package}.{kind}")
 }
 
 /// A row of a table for a stored object; its metadata go as they are stored.
@@ -248,12 +271,22 @@ pub(crate) fn list(
     match form.view {
         View::Whole if form.format == Format::Protobuf => protobuf_list(store, form, page),
         View::Whole => whole_list(store, form, &meta, page),
-        View::Metadata { beta } => {
+        View::Metadata { .. } => {
+            let go = go_type(&row.gvk.api_version(), &row.list_kind, "UnstructuredList");
+            Err(RegistryError::NotAcceptableView {
+                view: "PartialObjectMetadata",
+                found: format!("a list ({go})"),
+            })
+        }
+        View::MetadataList { beta } => {
             let version = if beta { "v1beta1" } else { "v1" };
             let head = format!(
                 "{{\"kind\":\"PartialObjectMetadataList\",\"apiVersion\":\"meta.k8s.io/{version}\",\"metadata\":{meta},\"items\":["
             );
-            let items = page.entries.iter().map(|entry| Ok(partial(store, entry, beta)));
+            let items = page
+                .entries
+                .iter()
+                .map(|entry| Ok(table::partial_metadata(&entry.record, entry.revision, beta)));
             json_text(StatusCode::OK, form, joined(head, items)?)
         }
         View::Table { beta } => {
@@ -276,11 +309,6 @@ fn in_order(store: &Store, entries: Vec<Arc<Entry>>) -> Result<Vec<Arc<Entry>>, 
     let mut keyed = keyed.collect::<Result<Vec<_>, RegistryError>>()?;
     keyed.sort_by_key(|(place, _)| *place);
     Ok(keyed.into_iter().map(|(_, entry)| entry).collect())
-}
-
-pub(crate) fn partial(store: &Store, entry: &Entry, beta: bool) -> Vec<u8> {
-    let _ = store;
-    table::partial_metadata(&entry.record, entry.revision, beta)
 }
 
 fn joined(

@@ -209,7 +209,9 @@ pub fn of(error: &RegistryError) -> Status {
             error.to_string(),
             Some(Details::default()),
         ),
-        E::NotAcceptable(_) => Status::failure(406, "NotAcceptable", error.to_string(), None),
+        E::NotAcceptable(_) | E::NotAcceptableView { .. } => {
+            Status::failure(406, "NotAcceptable", error.to_string(), None)
+        }
         E::NoRepresentation(_) => {
             Status::failure(406, "NotAcceptable", error.to_string(), Some(Details::default()))
         }

@@ -9,12 +9,11 @@
 mod common;
 
 use apiserver_registry::{ResourceRow, Verb};
-use common::{Answer, Api};
+use common::{Answer, Api, collection, sample, testdata};
 use http::Method;
 use machinery_runtime::Simulation;
 use machinery_schema::yaml_to_json;
 use serde_json::{Value, json};
-use std::path::PathBuf;
 
 const JSON: &str = "application/json";
 const YAML: &str = "application/yaml";
@@ -48,32 +47,6 @@ impl Api {
 
 fn ensure(holds: bool, what: impl FnOnce() -> String) -> Result<(), Wrong> {
     if holds { Ok(()) } else { Err(what()) }
-}
-
-fn testdata(file: &str) -> Result<String, Wrong> {
-    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../registry/testdata");
-    std::fs::read_to_string(folder.join(file)).map_err(|error| format!("registry/testdata/{file}: {error}"))
-}
-
-/// The smallest object of a row, as YAML of the row's version.
-fn sample(row: &ResourceRow) -> Result<String, Wrong> {
-    let group = if row.gvk.group.is_empty() {
-        "core"
-    } else {
-        &row.gvk.group
-    };
-    let text = testdata(&format!("{group}/{}.yaml", row.gvk.kind.to_lowercase()))?;
-    let at = text.find("apiVersion: ").ok_or("the object has no apiVersion")? + "apiVersion: ".len();
-    let end = at
-        + text[at..]
-            .find([',', '\n'])
-            .ok_or("the object ends at its apiVersion")?;
-    Ok(format!(
-        "{}{}{}",
-        &text[..at],
-        row.gvk.api_version(),
-        &text[end..]
-    ))
 }
 
 /// A status that the row's kind can have.
@@ -112,12 +85,7 @@ impl<'a> Life<'a> {
     /// The address follows from the row; the name from the object.
     async fn of(api: &'a Api, row: &'a ResourceRow) -> Result<Self, Wrong> {
         let yaml = sample(row)?;
-        let root = match row.gvk.group.as_str() {
-            "" => format!("/api/{}", row.gvk.version),
-            group => format!("/apis/{group}/{}", row.gvk.version),
-        };
-        let place = if row.namespaced { "/namespaces/sample" } else { "" };
-        let collection = format!("{root}{place}/{}", row.plural);
+        let collection = collection(row);
         let path = format!("{collection}?dryRun=All");
         let tried = api.ask(Method::POST, &path, (YAML, JSON), yaml.clone());
         let tried = tried.await.json(201)?;

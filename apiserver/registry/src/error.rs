@@ -57,6 +57,9 @@ pub enum RegistryError {
     MethodNotAllowed,
     #[error("only the following media types are accepted: {}", .0.join(", "))]
     NotAcceptable(Vec<String>),
+    /// The view that the client takes is of a list and the answer is none, or the other way round.
+    #[error("you requested {view}, but the requested object is {found}")]
+    NotAcceptableView { view: &'static str, found: String },
     /// No handler of the address makes any type the client takes.
     #[error("406: Not Acceptable\n\nAvailable representations: {}", .0.join(", "))]
     NoRepresentation(Vec<String>),

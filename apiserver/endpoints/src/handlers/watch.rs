@@ -52,6 +52,12 @@ pub(crate) async fn watch(call: Call, pace: &Arc<Pace>) -> Result<Response<Body>
             "application/vnd.kubernetes.protobuf;stream=watch".into(),
         ]));
     }
+    if let View::MetadataList { .. } = showing.form.view {
+        return Err(RegistryError::NotAcceptableView {
+            view: "PartialObjectMetadataList",
+            found: "not a list".into(),
+        });
+    }
     let watcher = call.store.watch(&call.info.scope, &options).await?;
     let runtime = call.ctx.runtime.clone();
     let ended = ended(call.store.row.retired.clone(), runtime.clone());
@@ -299,22 +305,34 @@ impl EventWriter {
             out.put_slice(b"}\n");
             return Ok(());
         }
+        if let View::Metadata { beta } = form.view {
+            return self.metadata(kind, table::partial_metadata(&entry.record, revision, beta), out);
+        }
         let mut object = self.store.decode(entry)?;
         object.set_str(&["metadata", "resourceVersion"], &revision.to_string());
         self.tree(kind, &object, out)
     }
 
-    fn tree(&mut self, kind: &str, object: &Tree, out: &mut BytesMut) -> Result<(), RegistryError> {
+    /// An event about metadata alone, in the format of the watch.
+    fn metadata(&self, kind: &str, json: Vec<u8>, out: &mut BytesMut) -> Result<(), RegistryError> {
         if self.showing.form.format == Format::Protobuf {
-            return crate::protobuf::watch_event(kind, object, out);
+            return crate::protobuf::watch_event(kind, &respond::metadata_tree(&json)?, out);
         }
+        put_event(kind, &json, out);
+        Ok(())
+    }
+
+    fn tree(&mut self, kind: &str, object: &Tree, out: &mut BytesMut) -> Result<(), RegistryError> {
         let json = match self.showing.form.view {
-            View::Whole => {
+            View::Metadata { beta } => return self.metadata(kind, respond::metadata_of(object, beta), out),
+            _ if self.showing.form.format == Format::Protobuf => {
+                return crate::protobuf::watch_event(kind, object, out);
+            }
+            View::Whole | View::MetadataList { .. } => {
                 let mut json = Vec::new();
                 encode_json(object, &mut json);
                 json
             }
-            View::Metadata { beta } => respond::metadata_of(object, beta),
             View::Table { beta } => {
                 let meta = table::list_meta(object.str_at(&["metadata", "resourceVersion"]), "", None);
                 let heads = !std::mem::replace(&mut self.heads_sent, true);

@@ -248,7 +248,7 @@ fn raw_delete_options(tree: &Tree) -> RawDeleteOptions {
 }
 
 pub(crate) async fn delete(this: Endpoints, mut call: Call) -> Result<Response<Body>, RegistryError> {
-    let showing = call.whole()?;
+    let showing = call.showing()?;
     let options = delete_options(&mut call).await?;
     for warning in call.row().strategy.delete_warnings(&options) {
         call.ctx.warnings.add(warning);

@@ -3,7 +3,9 @@
 #![allow(dead_code, reason = "each test file uses a part")]
 
 use apiserver_endpoints::{Body, Endpoints, ListMemory, NoHooks, RequestInfo, VersionInfo};
-use apiserver_registry::{Admission, Attributes, Registry, RegistryError, RequestContext, kinds};
+use apiserver_registry::{
+    Admission, Attributes, Registry, RegistryError, RequestContext, ResourceRow, kinds,
+};
 use apiserver_storage::LogStorage;
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -13,6 +15,7 @@ use machinery_runtime::Runtime;
 use machinery_schema::Tree;
 use parking_lot::Mutex;
 use serde_json::Value;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 /// Refuses nothing and remembers what it was asked: phase, attributes, the kinds of object and old object.
@@ -128,4 +131,41 @@ impl Api {
         let body = answer.into_body().read(64 << 20).await.unwrap();
         Answer { code, body }
     }
+}
+
+/// The address of a row's objects, in a namespace of the tests where it has one.
+pub(crate) fn collection(row: &ResourceRow) -> String {
+    let root = match row.gvk.group.as_str() {
+        "" => format!("/api/{}", row.gvk.version),
+        group => format!("/apis/{group}/{}", row.gvk.version),
+    };
+    let place = if row.namespaced { "/namespaces/sample" } else { "" };
+    format!("{root}{place}/{}", row.plural)
+}
+
+/// A file of `registry/testdata`.
+pub(crate) fn testdata(file: &str) -> Result<String, String> {
+    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../registry/testdata");
+    std::fs::read_to_string(folder.join(file)).map_err(|error| format!("registry/testdata/{file}: {error}"))
+}
+
+/// The smallest object of a row, as YAML of the row's version.
+pub(crate) fn sample(row: &ResourceRow) -> Result<String, String> {
+    let group = if row.gvk.group.is_empty() {
+        "core"
+    } else {
+        &row.gvk.group
+    };
+    let text = testdata(&format!("{group}/{}.yaml", row.gvk.kind.to_lowercase()))?;
+    let at = text.find("apiVersion: ").ok_or("the object has no apiVersion")? + "apiVersion: ".len();
+    let end = at
+        + text[at..]
+            .find([',', '\n'])
+            .ok_or("the object ends at its apiVersion")?;
+    Ok(format!(
+        "{}{}{}",
+        &text[..at],
+        row.gvk.api_version(),
+        &text[end..]
+    ))
 }

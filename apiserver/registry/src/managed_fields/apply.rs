@@ -72,7 +72,8 @@ pub fn apply(
     let mine = owners
         .iter()
         .position(|entry| entry.is(row, writer, Operation::Apply));
-    let fields = ownable(row, writer.part, wanted.fields());
+    let named = wanted.fields();
+    let fields = ownable(row, writer.part, named.clone());
     let last = mine.map(|at| owners[at].fields.clone()).unwrap_or_default();
     match mine {
         Some(at) => {
@@ -84,7 +85,7 @@ pub fn apply(
     }
     let mine = mine.unwrap_or(owners.len() - 1);
     let merged = typed(row, &before).merge(configuration)?;
-    let pruned = prune(typed(row, &merged), &last, &owners)?;
+    let pruned = prune(typed(row, &merged), &last, &owners, &named)?;
     let changes = ownable_changes(row, writer.part, typed(row, &before).compare(&pruned));
     let changed = changes.added.union(&changes.modified);
     let continued = last_applied::continued(row, &writer.manager, live);
@@ -136,13 +137,19 @@ fn known_owners(row: &ResourceRow, writer: &Writer, live: &Tree) -> Vec<Entry> {
 }
 
 /// What the manager applied before, does not apply now and nobody else has goes away.
-fn prune(merged: Typed<'_>, last: &FieldSet, owners: &[Entry]) -> Result<Tree, DecodeError> {
+fn prune(
+    merged: Typed<'_>,
+    last: &FieldSet,
+    owners: &[Entry],
+    wanted: &FieldSet,
+) -> Result<Tree, DecodeError> {
     if last.is_empty() {
         return Ok(merged.document.clone());
     }
+    // The configuration counts with what nobody owns: an object keeps the name by which it is applied.
     let owned = owners
         .iter()
-        .fold(FieldSet::default(), |all, entry| all.union(&entry.fields));
+        .fold(wanted.clone(), |all, entry| all.union(&entry.fields));
     let named = |fields: &FieldSet| merged.with_named_parents(fields);
     let (last, owned, all) = (named(last), named(&owned), named(&merged.fields()));
     let without_last = merged.remove(&last)?;
