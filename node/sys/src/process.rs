@@ -142,7 +142,7 @@ const OOM_SCORE_ADJ: &str = "-999";
 pub fn spare_from_oom(pid: u32) -> bool {
     let written = std::fs::write(format!("/proc/{pid}/oom_score_adj"), OOM_SCORE_ADJ);
     if let Err(error) = &written {
-        tracing::info!(pid, %error, "the kernel does not spare this process when memory runs out");
+        tracing::debug!(pid, %error, "the kernel does not spare this process when memory runs out");
     }
     written.is_ok()
 }
