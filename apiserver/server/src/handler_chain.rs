@@ -3,7 +3,7 @@
 use crate::exchange::{Exchange, Response};
 use crate::filters::{
     audit, authentication, authorization, body, cache_control, deadline, detach, head, impersonation,
-    in_flight, measure, panic_recovery, warnings, websocket,
+    measure, panic_recovery, priority_and_fairness, warnings, websocket,
 };
 use crate::server::Core;
 use futures::future::BoxFuture;
@@ -26,7 +26,7 @@ pub(crate) fn rows(core: &Arc<Core>) -> Vec<Box<dyn Filter>> {
         Box::new(audit::Audit::new(core)),
         Box::new(impersonation::Impersonation::new(core)),
         Box::new(deadline::Deadline::new(core)),
-        Box::new(in_flight::InFlight::new(core)),
+        Box::new(priority_and_fairness::PriorityAndFairness::new(core)),
         Box::new(authorization::Authorization::new(core)),
         Box::new(body::ReadBody::new(core)),
         Box::new(detach::Detach::new(core)),

@@ -15,6 +15,7 @@ mod connection;
 mod connections;
 mod exchange;
 mod filters;
+mod flow_control;
 mod handler_chain;
 mod health;
 mod hooks;

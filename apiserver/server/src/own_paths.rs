@@ -2,6 +2,7 @@
 
 use crate::exchange::{Exchange, Response};
 use crate::filters::refuse_request;
+use crate::flow_control::dump;
 use crate::health;
 use crate::server::Core;
 use apiserver_endpoints::Body;
@@ -43,11 +44,20 @@ impl Core {
             response.headers_mut().insert(http::header::CONTENT_TYPE, form);
             return Some(response);
         }
+        let query = exchange.request.uri().query().unwrap_or_default();
+        if let Some(control) = &self.flow_control
+            && let Some(text) = dump::answer(control, path, query, self.runtime.now())
+        {
+            let mut response = Response::new(Body::from(text));
+            let form = HeaderValue::from_static("text/plain; charset=utf-8");
+            response.headers_mut().insert(http::header::CONTENT_TYPE, form);
+            return Some(response);
+        }
         if let Some(response) = self.openid.answer(path) {
             let is_read = *exchange.request.method() == http::Method::GET;
             let refused = || refuse_request(exchange.request.headers(), &RegistryError::MethodNotAllowed);
             return Some(if is_read { response } else { refused() });
         }
-        health::answer(self, path, exchange.request.uri().query().unwrap_or_default()).await
+        health::answer(self, path, query).await
     }
 }

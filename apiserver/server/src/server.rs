@@ -5,6 +5,8 @@ use crate::config::{ConfigError, ServerConfig};
 use crate::connection::Front;
 use crate::connections::{Limits, Timeouts};
 use crate::filters::audit::{Auditor, PolicyError};
+use crate::flow_control::FlowControl;
+use crate::flow_control::metrics::FlowControlMetrics;
 use crate::hooks::ServerHooks;
 use crate::kubelet::{Kubelets, ProxiedConnections};
 use crate::listener::Listener;
@@ -92,6 +94,8 @@ pub(crate) struct Core {
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) openid: OpenId,
     pub(crate) audit: Option<Arc<Auditor>>,
+    /// `None` where nothing is limited.
+    pub(crate) flow_control: Option<Arc<FlowControl>>,
     /// Mutations live here, so that shutdown can wait for them.
     pub(crate) mutations: Scope,
     pub(crate) started: AtomicBool,
@@ -359,6 +363,7 @@ fn assemble(
     let admission = AdmissionChain::new(&reader, &rbac, &authorizers, runtime, unenforced);
     let metrics = Arc::new(Metrics::new(Arc::clone(registry.storage()), runtime.clone())?);
     let audit = auditor(&config, runtime, &metrics)?;
+    let flow_control = flow_control(&config, &registry, runtime, &metrics)?;
     let keys = [pki.service_accounts.public().clone()];
     Ok(Arc::new(Core {
         endpoints: Endpoints::new(
@@ -370,6 +375,7 @@ fn assemble(
         ),
         openid: OpenId::new(&issuer, &issuer, &keys),
         audit,
+        flow_control,
         metrics,
         mutations: runtime.child_scope(),
         started: AtomicBool::new(false),
@@ -380,6 +386,24 @@ fn assemble(
         authorizers,
         config,
     }))
+}
+
+/// Both limits together are the server's seats, as upstream's.
+fn flow_control(
+    config: &ServerConfig,
+    registry: &Registry,
+    runtime: &Runtime,
+    metrics: &Metrics,
+) -> Result<Option<Arc<FlowControl>>, ServerError> {
+    let seats = config.max_requests_inflight + config.max_mutating_requests_inflight;
+    if seats == 0 {
+        return Ok(None);
+    }
+    let metrics = FlowControlMetrics::new(metrics.registry())?;
+    let control = FlowControl::new(seats, registry.clone(), metrics, runtime);
+    let adjusting = Arc::clone(&control).keep_adjusting();
+    runtime.spawn("flow-control", adjusting).detach();
+    Ok(Some(control))
 }
 
 fn auditor(

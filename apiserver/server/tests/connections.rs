@@ -154,6 +154,7 @@ async fn health_paths_answer_under_a_flood_of_anonymous_requests() {
     ));
     let few = ServerConfig {
         max_requests_inflight: 1,
+        max_mutating_requests_inflight: 0,
         ..config()
     };
     let cluster = start_on(few, Arc::clone(&gated) as Arc<dyn Storage>).await;

@@ -144,42 +144,63 @@ async fn a_write_that_has_begun_ends_without_its_client() {
     }
 }
 
+/// Lets a user do everything, and be an ordinary one nevertheless.
+async fn trusted(cluster: &Cluster, user: &str) -> apiserver_auth::pki::Identity {
+    let binding = json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding", "metadata": {"name": user},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin"},
+        "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": user}],
+    });
+    let bindings = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings";
+    cluster.admin().post(bindings, binding.to_string()).await.is(201);
+    let own = identity(cluster, user, "people");
+    while cluster.as_identity(&own).get(CONFIG_MAPS).await.code != 200 {
+        cluster.runtime.sleep(Duration::from_millis(5)).await;
+    }
+    own
+}
+
 #[tokio::test(flavor = "multi_thread")]
-async fn a_write_without_its_client_keeps_its_place() {
+async fn write_without_its_client_keeps_its_seats() {
     let runtime = machinery_runtime::Runtime::real();
     let gated = Arc::new(GatedStorage::new(LogStorage::memory(&runtime).await.unwrap()));
+    // Each level has one seat.
     let few = ServerConfig {
+        max_requests_inflight: 0,
         max_mutating_requests_inflight: 1,
         request_timeout: LONG,
         ..config()
     };
     let cluster = start_on(few, Arc::clone(&gated) as Arc<dyn Storage>).await;
+    let anna = trusted(&cluster, "anna").await;
     cluster
         .admin()
         .post(CONFIG_MAPS, config_map("left", 1))
         .await
         .is(201);
     let begun = gated.close_gate("/registry/configmaps/default/left");
-    let mut stream = cluster.connect(Some(&cluster.admin)).await;
+    let mut stream = cluster.connect(Some(&anna)).await;
     let head = format!("DELETE {CONFIG_MAPS}/left HTTP/1.1\r\nhost: x\r\n\r\n");
     stream.write_all(head.as_bytes()).await.unwrap();
     stream.flush().await.unwrap();
     begun.await.unwrap();
     drop(stream);
-    // Whoever is not an administrator waits for the place that the lost delete still has.
+    // Another user of the level waits for the seat that the lost delete still has.
     let somebody = identity(&cluster, "somebody", "somebodies");
     let theirs = cluster.as_identity(&somebody);
     let mut write = std::pin::pin!(theirs.post(CONFIG_MAPS, config_map("mine", 1)));
     tokio::select! { biased;
-        answer = &mut write => panic!("answered with {} without a place", answer.code),
+        answer = &mut write => panic!("answered with {} without a seat", answer.code),
         () = until_gauge(&cluster, WAITING, |count| count == 1) => {}
     }
-    // Its time goes on meanwhile: who has little is told so, and who says nonsense about it does not wait at all.
+    // Its time goes on meanwhile: a request that has little is rejected, and one that says nonsense about it does not wait.
     let at = |timeout: &str| format!("{CONFIG_MAPS}?timeout={timeout}");
     let hurried = cluster.as_identity(&somebody);
     hurried.post(&at("200ms"), config_map("mine", 1)).await.is(429);
     let confused = cluster.as_identity(&somebody);
     confused.post(&at("soon"), config_map("mine", 1)).await.is(400);
+    // The administrator does not wait.
+    cluster.admin().get(CONFIG_MAPS).await.is(200);
     gated.open_gate();
     write.await.is(403);
     cluster.admin().get(&format!("{CONFIG_MAPS}/left")).await.is(404);
@@ -238,17 +259,7 @@ async fn with_large_objects(answer_pace_interval: Duration) -> Cluster {
         cluster.admin().post(CONFIG_MAPS, body).await.is(201);
     }
     for user in ["anna", "bert"] {
-        let binding = json!({
-            "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding", "metadata": {"name": user},
-            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin"},
-            "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": user}],
-        });
-        let bindings = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings";
-        cluster.admin().post(bindings, binding.to_string()).await.is(201);
-        let own = identity(&cluster, user, "people");
-        while cluster.as_identity(&own).get(CONFIG_MAPS).await.code != 200 {
-            cluster.runtime.sleep(Duration::from_millis(5)).await;
-        }
+        trusted(&cluster, user).await;
     }
     cluster
 }
@@ -424,26 +435,36 @@ async fn half_sent_bodies_keep_nobody_else_from_writing() {
     drop(crowd);
 }
 
-/// Half of what ordinary users may have is the most for one, and three quarters of all are ordinary users'.
+/// Bodies that trickle in keep half of a level's seats at most.
 #[tokio::test(flavor = "multi_thread")]
-async fn one_user_does_not_have_all_places() {
-    const OF_ONE: usize = 24;
-    let cluster = patient().await;
-    let crowd = half_sent(&cluster, OF_ONE + 1, 1_000).await;
-    until_gauge(&cluster, WAITING, |count| count == 1).await;
-    assert_eq!(gauge(&cluster, IN_FLIGHT).await, OF_ONE);
-    let somebody = identity(&cluster, "somebody", "somebodies");
+async fn half_sent_bodies_of_one_user_leave_seats_to_the_level() {
+    // Each level has one seat, or some more that others lend.
+    let cluster = start_with(ServerConfig {
+        body_pace_interval: LONG,
+        max_requests_inflight: 0,
+        max_mutating_requests_inflight: 8,
+        ..config()
+    })
+    .await;
+    let crowd = half_sent(&cluster, 32, 1_000).await;
+    until_gauge(&cluster, IN_FLIGHT, |count| count > 0).await;
+    let account = identity(
+        &cluster,
+        "system:serviceaccount:good:default",
+        "system:serviceaccounts",
+    );
     let refused = cluster
-        .as_identity(&somebody)
+        .as_identity(&account)
         .post(CONFIG_MAPS, config_map("x", 1));
     refused.await.is(403);
     drop(crowd);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn places_without_limit_are_not_counted_out() {
+async fn requests_without_limit_are_not_counted_out() {
     let cluster = start_with(ServerConfig {
         body_pace_interval: LONG,
+        max_requests_inflight: 0,
         max_mutating_requests_inflight: 0,
         ..config()
     })

@@ -2,6 +2,7 @@
 //! in how slowly it may come. A client that leaves while sending has changed nothing.
 
 use super::audit::AuditEvent;
+use super::priority_and_fairness::Executing;
 use super::{class_of, refuse, too_many};
 use crate::exchange::{Exchange, Response};
 use crate::handler_chain::{Filter, Next};
@@ -108,8 +109,15 @@ impl Filter for ReadBody {
                 let answer = refuse(&RegistryError::TooLarge(MAX_BODY_BYTES));
                 return answer_after_discarding(body, &runtime, answer).await;
             }
+            let executing = exchange.request.extensions().get::<Executing>();
+            let arriving = executing.map(|executing| executing.arriving(&exchange.context.user.name));
+            let Ok(arriving) = arriving.transpose() else {
+                // Whoever waited for the rest would keep the seats.
+                return too_many();
+            };
             let why = match read(&mut body, &mut held, &runtime, pace_interval).await {
                 Ok(bytes) => {
+                    drop(arriving);
                     if let Some(event) = AuditEvent::of(&exchange) {
                         event.request_body(exchange.request.headers(), &bytes);
                     }

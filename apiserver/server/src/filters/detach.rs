@@ -1,8 +1,8 @@
 //! A mutation, once begun, ends: from here on it runs in a task of its own, whatever happens to its client. It keeps
-//! its place among those in flight, and no write is begun once its deadline is over.
+//! its seats, and no write is begun once its deadline is over.
 
 use super::completion::{Completion, Outcome};
-use super::in_flight::Place;
+use super::priority_and_fairness::Executing;
 use super::{panic_recovery, refuse};
 use crate::exchange::{Exchange, Response};
 use crate::handler_chain::{Filter, Next};
@@ -25,7 +25,7 @@ impl Filter for Detach {
         if !exchange.is_mutating() || exchange.is_long_running() {
             return next.run(exchange);
         }
-        let place = exchange.request.extensions().get::<Place>().cloned();
+        let executing = exchange.request.extensions().get::<Executing>().cloned();
         let completion = Completion::of(&exchange);
         let of_task = completion.clone();
         let task = self.0.spawn("mutation", async move {
@@ -33,7 +33,7 @@ impl Filter for Detach {
             if let Some(completion) = &of_task {
                 completion.ended(Outcome::Answered(response.status().as_u16()));
             }
-            drop(place);
+            drop(executing);
             response
         });
         Box::pin(async move {

@@ -10,9 +10,9 @@ pub(crate) mod deadline;
 pub(crate) mod detach;
 pub(crate) mod head;
 pub(crate) mod impersonation;
-pub(crate) mod in_flight;
 pub(crate) mod measure;
 pub(crate) mod panic_recovery;
+pub(crate) mod priority_and_fairness;
 pub(crate) mod warnings;
 pub(crate) mod websocket;
 
@@ -68,12 +68,17 @@ pub(crate) fn plain(code: http::StatusCode, text: &'static str) -> Response {
 
 /// Too much at once: come back in a second.
 pub(crate) fn too_many() -> Response {
+    too_many_after(1)
+}
+
+/// Too much at once: come back after so many seconds.
+pub(crate) fn too_many_after(seconds: u64) -> Response {
     let mut response = plain(
         http::StatusCode::TOO_MANY_REQUESTS,
         "Too many requests, please try again later.\n",
     );
     response
         .headers_mut()
-        .insert(http::header::RETRY_AFTER, http::HeaderValue::from_static("1"));
+        .insert(http::header::RETRY_AFTER, http::HeaderValue::from(seconds));
     response
 }

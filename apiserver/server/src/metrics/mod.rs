@@ -241,6 +241,11 @@ impl Metrics {
         self.aborts.with_label_values(&labels).inc();
     }
 
+    /// Where others put their own.
+    pub(crate) fn registry(&self) -> &Registry {
+        &self.registry
+    }
+
     pub(crate) fn audit_errors(&self) -> IntCounterVec {
         self.audit_errors.clone()
     }

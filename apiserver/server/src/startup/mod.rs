@@ -7,7 +7,7 @@ mod custom_resources;
 mod default_objects;
 mod dns_service;
 mod extension_authentication;
-mod flow_schemas;
+mod flow_control;
 mod kubernetes_service;
 mod rbac;
 mod time_to_live;
@@ -52,11 +52,10 @@ pub(crate) struct Startup {
 type Step = for<'a> fn(&'a Startup) -> BoxFuture<'a, Result<(), RegistryError>>;
 
 /// In order.
-const STEPS: [(&str, Step); 12] = [
+const STEPS: [(&str, Step); 11] = [
     ("system namespaces", default_objects::namespaces),
     ("priority classes", default_objects::priority_classes),
-    ("flow control", default_objects::flow_control),
-    ("flow schemas", flow_schemas::keep),
+    ("flow control", flow_control::keep),
     ("custom resources", custom_resources::serve),
     ("API services", api_services::keep),
     ("bootstrap RBAC", rbac::reconcile),

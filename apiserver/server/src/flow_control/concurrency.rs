@@ -1,0 +1,147 @@
+//! Dividing seats between priority levels: each gets the same proportion of its target, within its bounds.
+
+/// A smaller target is taken to be this: nothing can be a proportion of nothing.
+const MIN_TARGET: f64 = 0.001;
+const EPSILON: f64 = 1e-7;
+
+/// One level's wish.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Wish {
+    pub(super) target: f64,
+    pub(super) lower: f64,
+    pub(super) upper: f64,
+}
+
+/// What each gets, and the proportion.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Division {
+    pub(super) shares: Vec<f64>,
+    pub(super) proportion: f64,
+}
+
+/// Divides the sum; `None` where bounds contradict each other or the sum. The shares are the only ones that sum up to it and of
+/// which each is the proportion of its target, or the bound that keeps it from being that.
+pub(super) fn divide(sum: f64, wishes: &[Wish]) -> Option<Division> {
+    let is_sound = |wish: &Wish| wish.lower >= 0.0 && wish.target >= wish.lower && wish.upper >= wish.lower;
+    let (lower, upper) = wishes.iter().fold((0.0, 0.0), |(lower, upper), wish| {
+        (lower + wish.lower, upper + wish.upper)
+    });
+    if sum < 0.0 || !wishes.iter().all(is_sound) || lower - sum > EPSILON || sum - upper > EPSILON {
+        return None;
+    }
+    let target = |wish: &Wish| wish.target.max(MIN_TARGET);
+    let share = |wish: &Wish, proportion: f64| (proportion * target(wish)).clamp(wish.lower, wish.upper);
+    let sum_at = |proportion: f64| wishes.iter().map(|wish| share(wish, proportion)).sum::<f64>();
+    // The sum grows with the proportion, along straight lines between these.
+    let mut bends: Vec<f64> = wishes
+        .iter()
+        .flat_map(|wish| [wish.lower / target(wish), wish.upper / target(wish)])
+        .collect();
+    bends.sort_by(f64::total_cmp);
+    let at = bends.partition_point(|bend| sum_at(*bend) < sum);
+    let proportion = match (at.checked_sub(1).map(|before| bends[before]), bends.get(at)) {
+        (None, first) => first.copied().unwrap_or_default(),
+        (Some(last), None) => last,
+        (Some(before), Some(after)) => {
+            let (less, more) = (sum_at(before), sum_at(*after));
+            let part = if more > less {
+                (sum - less) / (more - less)
+            } else {
+                0.0
+            };
+            before + (after - before) * part
+        }
+    };
+    Some(Division {
+        shares: wishes.iter().map(|wish| share(wish, proportion)).collect(),
+        proportion,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn wish(lower: f64, target: f64, upper: f64) -> Wish {
+        Wish { target, lower, upper }
+    }
+
+    #[track_caller]
+    fn check(sum: f64, wishes: &[Wish], expected: &[f64]) {
+        let division = divide(sum, wishes).unwrap();
+        let off = |(share, expected): (&f64, &f64)| (share - expected).abs();
+        assert!(
+            division
+                .shares
+                .iter()
+                .zip(expected)
+                .map(off)
+                .all(|off| off < 1e-6),
+            "{division:?}"
+        );
+    }
+
+    #[test]
+    fn concurrency_is_divided_by_targets_within_bounds() {
+        check(10.0, &[wish(0.0, 1.0, 20.0), wish(0.0, 1.0, 20.0)], &[5.0, 5.0]);
+        check(10.0, &[wish(0.0, 1.0, 20.0), wish(0.0, 4.0, 20.0)], &[2.0, 8.0]);
+        check(10.0, &[wish(0.0, 1.0, 20.0), wish(0.0, 4.0, 5.0)], &[5.0, 5.0]);
+        check(10.0, &[wish(4.0, 4.0, 20.0), wish(0.0, 16.0, 20.0)], &[4.0, 6.0]);
+        check(10.0, &[wish(4.0, 4.0, 4.0), wish(6.0, 6.0, 9.0)], &[4.0, 6.0]);
+        check(10.0, &[wish(0.0, 0.0, 9.0), wish(0.0, 0.0, 1.0)], &[9.0, 1.0]);
+        check(0.0, &[wish(0.0, 5.0, 9.0)], &[0.0]);
+        check(0.0, &[], &[]);
+    }
+
+    #[test]
+    fn concurrency_that_bounds_forbid_is_not_divided() {
+        assert_eq!(divide(-1.0, &[]), None);
+        assert_eq!(divide(1.0, &[]), None);
+        assert_eq!(divide(10.0, &[wish(6.0, 6.0, 9.0), wish(5.0, 6.0, 9.0)]), None);
+        assert_eq!(divide(10.0, &[wish(0.0, 6.0, 4.0), wish(0.0, 6.0, 5.0)]), None);
+        assert_eq!(divide(10.0, &[wish(5.0, 4.0, 20.0)]), None);
+        assert_eq!(divide(10.0, &[wish(5.0, 6.0, 4.0)]), None);
+        assert_eq!(divide(10.0, &[wish(-1.0, 6.0, 40.0)]), None);
+    }
+
+    /// What defines the division, for problems made at random, as upstream's `conc_alloc_test.go` checks it.
+    #[test]
+    fn concurrency_division_is_the_defined_one() {
+        let mut state = 7u64;
+        let mut random = |bound: u32| {
+            state = state
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
+            #[expect(clippy::cast_possible_truncation, reason = "the upper half is taken")]
+            let upper = (state >> 33) as u32;
+            f64::from(upper % (bound + 1))
+        };
+        for _ in 0..20_000 {
+            let count = random(6) as usize + 1;
+            let wishes: Vec<Wish> = (0..count)
+                .map(|_| {
+                    let lower = random(20);
+                    wish(lower, lower + random(30), lower + random(40))
+                })
+                .collect();
+            let lower: f64 = wishes.iter().map(|wish| wish.lower).sum();
+            let upper: f64 = wishes.iter().map(|wish| wish.upper).sum();
+            let sum = lower + (upper - lower) * random(100) / 100.0;
+            let Division { shares, proportion } = divide(sum, &wishes).unwrap();
+            assert!(
+                (shares.iter().sum::<f64>() - sum).abs() < 1e-6,
+                "{wishes:?} {sum} {shares:?}"
+            );
+            for (wish, share) in wishes.iter().zip(shares) {
+                let wanted = proportion * wish.target.max(MIN_TARGET);
+                let is_as_wanted = (share - wanted).abs() < 1e-6;
+                let is_raised = (share - wish.lower).abs() < 1e-6 && wanted < wish.lower + 1e-6;
+                let is_lowered = (share - wish.upper).abs() < 1e-6 && wanted > wish.upper - 1e-6;
+                assert!(
+                    is_as_wanted || is_raised || is_lowered,
+                    "{wish:?} {share} {proportion}"
+                );
+            }
+        }
+    }
+}
