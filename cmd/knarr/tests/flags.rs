@@ -11,6 +11,7 @@ use support::kubectl::skipped;
 use support::{Server, text, until};
 
 const TOKEN: &str = "a-token-of-a-file";
+const POLICY: &str = "apiVersion: audit.k8s.io/v1\nkind: Policy\nomitStages: [RequestReceived]\nrules:\n- level: None\n  users: [\"system:apiserver\"]\n- level: Metadata\n";
 const NOBODY: u32 = 65_534;
 
 fn knarr(arguments: &[&str]) -> Output {
@@ -24,9 +25,14 @@ fn every_flag_of_the_server_is_heard() {
     let files = tempfile::tempdir().expect("a folder");
     let file = |name: &str| files.path().join(name).display().to_string();
     std::fs::write(file("tokens"), format!("{TOKEN},robot,42,\"robots,tinkers\"\n")).expect("tokens");
+    std::fs::write(file("policy"), POLICY).expect("a policy");
     let flags = [
         format!("--token-auth-file={}", file("tokens")),
         format!("--audit-log-path={}", file("audit")),
+        format!("--audit-policy-file={}", file("policy")),
+        "--audit-log-maxage=7".to_owned(),
+        "--audit-log-maxbackup=2".to_owned(),
+        "--audit-log-maxsize=1".to_owned(),
         "--cluster-cidr=10.50.0.0/16".to_owned(),
         "--service-cluster-ip-range=10.40.0.0/16".to_owned(),
         "--service-node-port-range=31000-31009".to_owned(),
