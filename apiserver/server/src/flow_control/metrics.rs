@@ -11,16 +11,15 @@ const SCHEMA: &str = "flow_schema";
 const DURATION_BUCKETS: [f64; 13] = [
     0.0, 0.005, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 15.0, 30.0,
 ];
-const LENGTH_BUCKETS: [f64; 7] = [0.0, 10.0, 25.0, 50.0, 100.0, 250.0, 500.0];
-const SEAT_BUCKETS: [f64; 8] = [1.0, 2.0, 4.0, 10.0, 25.0, 50.0, 75.0, 100.0];
-const WATCH_BUCKETS: [f64; 8] = [0.0, 1.0, 10.0, 100.0, 1_000.0, 10_000.0, 100_000.0, 1_000_000.0];
+const LENGTH_BUCKETS: [f64; 8] = [0.0, 10.0, 25.0, 50.0, 100.0, 250.0, 500.0, 1_000.0];
+const SEAT_BUCKETS: [f64; 8] = [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 100.0];
+const WATCH_BUCKETS: [f64; 6] = [0.0, 1.0, 10.0, 100.0, 1_000.0, 10_000.0];
 
 /// All of them.
 #[derive(Debug, Clone)]
 pub(crate) struct FlowControlMetrics {
     rejected: IntCounterVec,
     dispatched: IntCounterVec,
-    no_accommodation: IntCounterVec,
     waiting_requests: IntGaugeVec,
     waiting_seats: IntGaugeVec,
     executing_requests: IntGaugeVec,
@@ -35,7 +34,7 @@ pub(crate) struct FlowControlMetrics {
 }
 
 /// Gauges of a level, in the order of [`LevelFigures`].
-const LEVEL_GAUGES: [(&str, &str); 11] = [
+const LEVEL_GAUGES: [(&str, &str); 10] = [
     (
         "nominal_limit_seats",
         "Nominal number of execution seats configured for each priority level",
@@ -67,10 +66,6 @@ const LEVEL_GAUGES: [(&str, &str); 11] = [
     ("demand_seats_smoothed", "Smoothed seat demands"),
     ("target_seats", "Seat allocation targets"),
     ("current_r", "R(time of last change)"),
-    (
-        "request_concurrency_limit",
-        "Nominal number of execution seats configured for each priority level",
-    ),
 ];
 
 /// What is shown of one level.
@@ -121,11 +116,6 @@ impl FlowControlMetrics {
             dispatched: counter(
                 "dispatched_requests_total",
                 "Number of requests executed by API Priority and Fairness subsystem",
-                &both,
-            )?,
-            no_accommodation: counter(
-                "request_dispatch_no_accommodation_total",
-                "Number of times a dispatch attempt resulted in a non accommodation due to lack of available seats",
                 &both,
             )?,
             waiting_requests: gauge(
@@ -187,7 +177,7 @@ impl FlowControlMetrics {
     }
 
     fn register(&self, registry: &Registry) -> Result<(), prometheus::Error> {
-        for counter in [&self.rejected, &self.dispatched, &self.no_accommodation] {
+        for counter in [&self.rejected, &self.dispatched] {
             registry.register(Box::new(counter.clone()))?;
         }
         let gauges = [
@@ -231,7 +221,6 @@ impl FlowControlMetrics {
             figures.smoothed,
             figures.target,
             figures.current_r,
-            figures.nominal,
         ];
         for (gauge, value) in self.levels.iter().zip(values) {
             gauge.with_label_values(&[name]).set(value);
