@@ -343,7 +343,7 @@ fn queue_set_keeps_its_invariants_under_random_clients() {
             .wrapping_add(1_442_695_040_888_963_407);
         (state >> 33) % bound
     };
-    for _ in 0..40 {
+    for _ in 0..16 {
         let clients: Vec<Client> = (0..=random(5))
             .map(|_| Client {
                 estimate: WorkEstimate {

@@ -76,7 +76,7 @@ mod tests {
         // From upstream's tests: the last card, and a hand that is dealt again and again.
         assert_eq!(hand(Dealer::new(128, 6).unwrap(), 0), [0, 1, 2, 3, 4, 5]);
         let dealer = Dealer::new(128, 9 - 1).unwrap();
-        for hash in (0..1_000_000u64).map(|at| at.wrapping_mul(0x9e37_79b9_7f4a_7c15)) {
+        for hash in (0..100_000u64).map(|at| at.wrapping_mul(0x9e37_79b9_7f4a_7c15)) {
             let mut cards = hand(dealer, hash);
             assert!(cards.iter().all(|card| *card < 128));
             cards.sort_unstable();
