@@ -273,8 +273,6 @@ pub fn of(error: &RegistryError) -> Status {
         E::Unclassified(message) => Status::failure(500, "", message, None),
         E::Answered { code, resource, name } => answered(*code, resource, name),
         E::SlowBody => Status::failure(408, "Timeout", error.to_string(), None),
-        // The code is what the status line needs; the body goes out as it came.
-        E::Foreign { code, .. } => Status::failure(*code, "", "", None),
     }
 }
 
@@ -382,9 +380,6 @@ fn invalid(kind: &GroupKind, name: &str, errors: &[FieldError]) -> Status {
 
 /// The whole answer to an error, in the format [`negotiation::of_errors`](crate::negotiation::of_errors) found.
 pub fn response(error: &RegistryError, format: Format) -> http::Response<Body> {
-    if let RegistryError::Foreign { code, status_json } = error {
-        return written(*code, status_json.clone(), 0, format);
-    }
     let status = of(error);
     let seconds = status
         .details

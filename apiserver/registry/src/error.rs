@@ -111,9 +111,6 @@ pub enum RegistryError {
     /// The body of a request stood still.
     #[error("the body of the request did not arrive in time")]
     SlowBody,
-    /// A `Status` that somebody else made (a webhook, an aggregated server), sent as it came.
-    #[error("answered elsewhere with code {code}")]
-    Foreign { code: u16, status_json: String },
 }
 
 /// One entry of a `Status`' causes.

@@ -25,7 +25,15 @@ impl Front {
         }
     }
 
-    pub(crate) fn handle(&self, request: http::Request<Body>, peer: Peer) -> BoxFuture<'static, Response> {
+    pub(crate) fn handle(
+        &self,
+        mut request: http::Request<Body>,
+        peer: Peer,
+    ) -> BoxFuture<'static, Response> {
+        // What is proxied says whom it is for.
+        if let Some(address) = peer.address {
+            request.extensions_mut().insert(address);
+        }
         let uri = request.uri();
         let info = match RequestInfo::parse(request.method(), uri) {
             Ok(info) => info,

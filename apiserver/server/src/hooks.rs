@@ -11,6 +11,7 @@ use async_trait::async_trait;
 use machinery_meta::reader::ObjectReader;
 use machinery_meta::{FieldError, GroupKind};
 use machinery_schema::{Strictness, Tree, decode_json};
+use serde_json::Value;
 use std::sync::Arc;
 
 /// See the module.
@@ -31,11 +32,12 @@ fn with_members(object: &Tree, members: &[(&str, &str)]) -> Result<Tree, Registr
         .root()
         .entries()
         .filter(|(name, _)| members.iter().all(|(own, _)| own != name));
+    let mut push = |name: &str, json: &str| text.push_str(&format!("{}:{json},", Value::from(name)));
     for (name, value) in kept {
-        text.push_str(&format!("{name:?}:{},", value.to_json()));
+        push(name, &value.to_json());
     }
     for (name, json) in members {
-        text.push_str(&format!("{name:?}:{json},"));
+        push(name, json);
     }
     text.pop();
     text.push('}');

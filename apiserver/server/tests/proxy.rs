@@ -231,7 +231,10 @@ async fn proxy_passes_requests_on_as_upstreams() {
         format!("{SERVICES}/s:web/proxy"),
     ];
     for proxy in proxies {
-        let head = async |path: &str| cluster.admin().get(&format!("{proxy}{path}")).await.is(200).body;
+        let head = async |path: &str| {
+            let client = cluster.admin().header("x-forwarded-for", "192.0.2.9");
+            client.get(&format!("{proxy}{path}")).await.is(200).body
+        };
         for (path, wanted) in [
             ("/", "/"),
             ("/a%20b/c%3fd?e=%20f&g", "/a%20b/c%3fd?e=%20f&g"),
@@ -244,6 +247,10 @@ async fn proxy_passes_requests_on_as_upstreams() {
             let forwarded = format!("x-forwarded-uri: {proxy}{forwarded}\r\n").to_ascii_lowercase();
             assert!(head.contains(&forwarded), "{head}");
             assert!(head.contains("host: test\r\n"), "{head}");
+            assert!(
+                head.contains("x-forwarded-for: 192.0.2.9, 127.0.0.1\r\n"),
+                "{head}"
+            );
         }
 
         let root = format!("{proxy}?a=b");

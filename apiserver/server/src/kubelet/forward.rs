@@ -16,6 +16,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, Status
 use http_body_util::{BodyExt, Limited};
 use hyper::upgrade::OnUpgrade;
 use machinery_meta::GroupResource;
+use std::net::SocketAddr;
 
 /// Headers that belong to one connection and are not passed on.
 const HOP_BY_HOP: [HeaderName; 8] = [
@@ -28,6 +29,7 @@ const HOP_BY_HOP: [HeaderName; 8] = [
     UPGRADE,
     HeaderName::from_static("keep-alive"),
 ];
+const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 const FORWARDED_URI: HeaderName = HeaderName::from_static("x-forwarded-uri");
 
 /// A request on its way to a kubelet, or through the proxy to what a client named.
@@ -109,7 +111,8 @@ impl Forwarding<'_> {
         remove_hop_by_hop(&mut parts.headers);
         parts.headers.remove(HOST);
         if let Some(proxied) = &self.proxied {
-            // What is proxied hears the host that the client asked, as upstream's backends do.
+            // As upstream: `X-Forwarded-Host` and `-Proto` are not sent, since the host is the client's own.
+            forwarded_for(&mut parts);
             insert(&mut parts.headers, HOST, host);
             if upgrade.is_none() {
                 insert(&mut parts.headers, FORWARDED_URI, &proxied.whole());
@@ -145,6 +148,19 @@ fn client_host(request: &Request<Body>) -> String {
     let named = request.headers().get(HOST).and_then(|host| host.to_str().ok());
     let named = named.or_else(|| request.uri().authority().map(http::uri::Authority::as_str));
     named.unwrap_or_default().to_owned()
+}
+
+/// Adds the client's address behind those that proxies before us added.
+fn forwarded_for(parts: &mut http::request::Parts) {
+    let Some(client) = parts.extensions.get::<SocketAddr>() else {
+        return;
+    };
+    let known = parts.headers.get_all(FORWARDED_FOR).iter();
+    let mut all: Vec<String> = known
+        .filter_map(|value| Some(value.to_str().ok()?.to_owned()))
+        .collect();
+    all.push(client.ip().to_canonical().to_string());
+    insert(&mut parts.headers, FORWARDED_FOR, &all.join(", "));
 }
 
 fn insert(headers: &mut HeaderMap, name: HeaderName, text: &str) {

@@ -39,7 +39,8 @@ pub(super) const PROTOCOLS: &[&str] = &[
 pub(super) enum Framing {
     /// The channel's byte, then the data.
     Binary,
-    /// The channel's digit, then the data in base64.
+    /// The channel's digit, then the data in base64. Channels beyond the ninth go on as upstream's: with the characters behind
+    /// the digits, up to U+00FF and from there with those from U+0000.
     Base64,
 }
 
@@ -55,34 +56,33 @@ impl Framing {
     /// A message of data behind their channel's byte.
     pub(super) fn message(self, framed: Bytes) -> Message {
         match (self, framed.split_first()) {
-            (Self::Base64, Some((channel, data))) if *channel < MAX_DIGIT => {
-                let digit = char::from(b'0' + channel);
+            (Self::Base64, Some((channel, data))) => {
+                let digit = char::from(channel.wrapping_add(b'0'));
                 Message::text(format!("{digit}{}", STANDARD.encode(data)))
             }
-            _ => Message::Binary(framed),
+            (Self::Binary, _) | (Self::Base64, None) => Message::Binary(framed),
         }
     }
 
     /// The data of a message behind their channel's byte; nothing for a message that has none.
     pub(super) fn data(self, message: Message) -> Option<Bytes> {
-        let data = match message {
-            Message::Binary(data) => data,
-            Message::Text(text) => Bytes::from(text.as_bytes().to_vec()),
+        let (digit, encoded) = match (self, &message) {
+            (Self::Binary, Message::Binary(data)) => return Some(data.clone()),
+            (Self::Binary, Message::Text(text)) => return Some(Bytes::copy_from_slice(text.as_bytes())),
+            (Self::Base64, Message::Binary(data)) => {
+                data.split_first().map(|(digit, rest)| (*digit, rest))?
+            }
+            (Self::Base64, Message::Text(text)) => {
+                let mut characters = text.chars();
+                let digit = u8::try_from(characters.next()?).ok()?;
+                (digit, characters.as_str().as_bytes())
+            }
             _ => return None,
         };
-        match (self, data.split_first()) {
-            (Self::Binary, _) => Some(data),
-            (Self::Base64, Some((digit, encoded))) => {
-                let decoded = STANDARD.decode(encoded).ok()?;
-                Some(framed(digit.checked_sub(b'0')?, &decoded))
-            }
-            (Self::Base64, None) => None,
-        }
+        let decoded = STANDARD.decode(encoded).ok()?;
+        Some(framed(digit.wrapping_sub(b'0'), &decoded))
     }
 }
-
-/// Channels beyond have no digit in seven bits.
-const MAX_DIGIT: u8 = 128 - b'0';
 
 const MESSAGE_BYTES_MAX: usize = 1 << 20;
 const CLOSE_CHANNEL: u8 = 255;
@@ -201,9 +201,20 @@ mod tests {
         goes_and_comes("", b"\x01ab", &bytes);
         goes_and_comes("v4.base64.channel.k8s.io", b"\x01ab", &Message::text("1YWI="));
         goes_and_comes("base64.channel.k8s.io", b"\x03", &Message::text("3"));
+        // The data of a 41st forwarded port, and the errors of the last.
+        goes_and_comes(
+            "v4.base64.channel.k8s.io",
+            b"\x50ab",
+            &Message::text("\u{80}YWI="),
+        );
+        goes_and_comes("v4.base64.channel.k8s.io", b"\xffab", &Message::text("/YWI="));
         assert_eq!(Framing::Base64.data(Message::text("1no base64!")), None);
         assert_eq!(Framing::Base64.data(Message::text("")), None);
-        assert_eq!(Framing::Base64.data(Message::text(" YWI=")), None);
+        assert_eq!(
+            Framing::Base64.data(Message::text("\u{100}YWI=")),
+            None,
+            "no channel has it"
+        );
     }
 
     #[test]
