@@ -91,6 +91,40 @@ fn condition<'a>(definition: &'a Value, kind: &str) -> &'a Value {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn definition_with_patterns_too_large_in_all_is_refused() {
+    let cluster = start().await;
+    // Each version alone may have these patterns; all versions together may not.
+    let heavy = |versions: usize| {
+        let version = |at: usize| {
+            let properties: serde_json::Map<String, Value> = (0..8)
+                .map(|field| {
+                    let pattern = format!("^(\\pL{{200}}|v{at}f{field})$");
+                    (format!("f{field}"), json!({"type": "string", "pattern": pattern}))
+                })
+                .collect();
+            let schema = json!({"openAPIV3Schema": {"type": "object", "properties": properties}});
+            json!({"name": format!("v{}", at + 1), "served": true, "storage": at == 0, "schema": schema})
+        };
+        let mut definition = definition(&json!({}));
+        definition["spec"]["versions"] = (0..versions).map(version).collect();
+        definition.to_string()
+    };
+    cluster.admin().post(DEFINITIONS, heavy(1)).await.is(201);
+    let path = format!("{DEFINITIONS}/boats.knarr.test");
+    cluster
+        .admin()
+        .send(Method::DELETE, &path, Bytes::new())
+        .await
+        .is(200);
+    let refused = cluster.admin().post(DEFINITIONS, heavy(40)).await.is(422);
+    let message = refused.json()["message"].as_str().unwrap().to_owned();
+    assert!(
+        message.contains("the patterns of this definition take more memory than is allowed"),
+        "{message}"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn definition_replaces_no_built_in_resource() {
     let cluster = start().await;
     let roles = "/apis/rbac.authorization.k8s.io/v1/clusterroles";

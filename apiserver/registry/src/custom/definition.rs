@@ -10,7 +10,7 @@ use crate::row::{
 };
 use crate::verbs::{Verb, Verbs};
 use machinery_meta::{FieldPath, GroupVersionKind};
-use machinery_schema::structural::{self, CompiledSchema};
+use machinery_schema::structural::{self, CompiledSchema, Patterns};
 use machinery_schema::{Ref, Schema, Strictness, Tree, TypeId, apply_defaults, decode_json, encode_json};
 use std::sync::Arc;
 
@@ -40,7 +40,8 @@ pub(super) fn rows(definition: &Tree) -> Vec<ResourceRow> {
     let Some(stored) = versions.iter().find(|version| flag(version, "storage")) else {
         return Vec::new();
     };
-    let Some(stored_schema) = compiled(*stored) else {
+    let mut patterns = Patterns::default();
+    let Some(stored_schema) = compiled(*stored, &mut patterns) else {
         return Vec::new();
     };
     let served = versions.iter().filter(|version| flag(version, "served"));
@@ -49,7 +50,7 @@ pub(super) fn rows(definition: &Tree) -> Vec<ResourceRow> {
             let schema = if version.str("name") == stored.str("name") {
                 stored_schema.clone()
             } else {
-                compiled(*version)?
+                compiled(*version, &mut patterns)?
             };
             Some(row(
                 definition,
@@ -64,11 +65,11 @@ pub(super) fn rows(definition: &Tree) -> Vec<ResourceRow> {
 }
 
 /// The compiled schema of one version.
-fn compiled(version: Ref<'_>) -> Option<CompiledSchema> {
+fn compiled(version: Ref<'_>, patterns: &mut Patterns) -> Option<CompiledSchema> {
     let (table, config_map) = machinery_api::schema_for("", "v1", "ConfigMap")?;
     let (_, metadata) = table.field(config_map, "metadata")?;
     let root = version.at(&["schema", "openAPIV3Schema"]);
-    match structural::compile(root, (table, metadata.ty), &FieldPath::root()) {
+    match structural::compile(root, (table, metadata.ty), &FieldPath::root(), patterns) {
         Ok(compiled) => Some(compiled),
         Err(errors) => {
             tracing::warn!(

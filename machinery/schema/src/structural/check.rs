@@ -12,13 +12,9 @@ enum Level {
     Field,
 }
 
-/// Every reason why a `JSONSchemaProps` is not structural, sorted as upstream sorts them.
-pub fn check_structural(schema: Ref<'_>, path: &FieldPath) -> Vec<FieldError> {
-    check_with(schema, path, &mut Patterns::default())
-}
-
-/// The same; what patterns there are is compiled on the way.
-pub(super) fn check_with(schema: Ref<'_>, path: &FieldPath, patterns: &mut Patterns) -> Vec<FieldError> {
+/// Every reason why a `JSONSchemaProps` is not structural, sorted as upstream sorts them. Its patterns are compiled on the way,
+/// and counted with those of the definition's other versions.
+pub fn check_structural(schema: Ref<'_>, path: &FieldPath, patterns: &mut Patterns) -> Vec<FieldError> {
     let mut check = Check {
         errors: Vec::new(),
         patterns,

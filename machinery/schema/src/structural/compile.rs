@@ -1,6 +1,6 @@
 //! From a `JSONSchemaProps` to types and constraints.
 
-use super::check::check_with;
+use super::check::check_structural;
 use super::pattern::{Patterns, TOO_LARGE};
 use super::{Constraints, MAX_SCHEMA_DEPTH, MAX_SCHEMA_TYPES, ValidationRule};
 use crate::Tree;
@@ -20,17 +20,19 @@ pub struct CompiledSchema {
 
 /// Compiles the schema of one version of a custom kind. `object_meta` is `meta/v1` `ObjectMeta` in the table.
 ///
-/// A kind without a schema (`None`, only possible in old objects) keeps everything.
+/// A kind without a schema (`None`, only possible in old objects) keeps everything. The versions of a definition share their
+/// patterns.
 pub fn compile(
     root: Option<Ref<'_>>,
     object_meta: (&Schema, TypeId),
     path: &FieldPath,
+    patterns: &mut Patterns,
 ) -> Result<CompiledSchema, Vec<FieldError>> {
-    let mut compiler = Compiler::default();
-    let errors = root.map(|root| check_with(root, path, &mut compiler.patterns));
+    let errors = root.map(|root| check_structural(root, path, patterns));
     if let Some(errors) = errors.filter(|errors| !errors.is_empty()) {
         return Err(errors);
     }
+    let mut compiler = Compiler::new(patterns);
     compiler.object_meta = compiler.builder.import(object_meta.0, object_meta.1);
     let compiled = match root {
         Some(root) => compiler.object(root, true, 0),
@@ -50,7 +52,8 @@ pub fn compile(
 
 /// Compiles one value's schema by itself; what it embeds may have any metadata.
 pub(super) fn compile_value(schema: Ref<'_>) -> Result<CompiledSchema, String> {
-    let mut compiler = Compiler::default();
+    let mut patterns = Patterns::default();
+    let mut compiler = Compiler::new(&mut patterns);
     let ty = compiler.value(schema, 0)?;
     if compiler.patterns.is_over() {
         return Err(TOO_LARGE.to_owned());
@@ -62,25 +65,23 @@ pub(super) fn compile_value(schema: Ref<'_>) -> Result<CompiledSchema, String> {
     })
 }
 
-struct Compiler {
+struct Compiler<'p> {
     builder: SchemaBuilder,
     object_meta: TypeId,
     count: usize,
-    patterns: Patterns,
+    patterns: &'p mut Patterns,
 }
 
-impl Default for Compiler {
-    fn default() -> Self {
+impl<'p> Compiler<'p> {
+    fn new(patterns: &'p mut Patterns) -> Self {
         Self {
             builder: SchemaBuilder::new(),
             object_meta: TypeId::ANY,
             count: 0,
-            patterns: Patterns::default(),
+            patterns,
         }
     }
-}
 
-impl Compiler {
     fn anything(&mut self) -> TypeId {
         let id = self.builder.declare_anonymous("object");
         let fields = self.type_meta(BTreeMap::new());
@@ -178,7 +179,7 @@ impl Compiler {
     }
 
     fn describe(&mut self, id: TypeId, schema: Ref<'_>) {
-        let constraints = constraints(schema, true, &mut self.patterns);
+        let constraints = constraints(schema, true, self.patterns);
         let map_type = constraints.map_type;
         let nullable = constraints.nullable || schema.str("type").is_empty() && constraints.types.is_empty();
         let ty = self.builder.type_mut(id);

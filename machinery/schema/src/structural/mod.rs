@@ -22,7 +22,7 @@ pub use check::check_structural;
 pub use compile::{CompiledSchema, compile};
 pub use defaults::check_defaults;
 pub use openapi::check_openapi;
-pub use pattern::{MAX_PATTERN_BYTES, Pattern};
+pub use pattern::{MAX_PATTERN_BYTES, Pattern, Patterns};
 pub use validate::validate;
 
 use crate::Tree;

@@ -1,4 +1,4 @@
-use super::{check_structural, compile, validate};
+use super::{Patterns, check_structural, compile, validate};
 use crate::testing::pod_schema;
 use crate::{Strictness, Tree, apply_defaults, decode_json};
 use machinery_meta::FieldPath;
@@ -47,7 +47,7 @@ fn text(errors: &[machinery_meta::FieldError]) -> Vec<String> {
 fn what_is_not_structural_is_named() {
     for case in file().structural {
         let schema = Tree::from_json(&case.schema.to_string()).unwrap();
-        let errors = check_structural(schema.root(), &FieldPath::new("schema"));
+        let errors = check_structural(schema.root(), &FieldPath::new("schema"), &mut Patterns::default());
         assert_eq!(text(&errors), case.errors, "{}", case.schema);
     }
 }
@@ -58,8 +58,13 @@ fn custom_resources_are_pruned_defaulted_and_validated() {
     let meta = table.type_named("v1.ObjectMeta").unwrap();
     for group in file().values {
         let schema = Tree::from_json(&group.schema.to_string()).unwrap();
-        let compiled = compile(Some(schema.root()), (&table, meta), &FieldPath::new("schema"))
-            .unwrap_or_else(|errors| panic!("{:?}", text(&errors)));
+        let compiled = compile(
+            Some(schema.root()),
+            (&table, meta),
+            &FieldPath::new("schema"),
+            &mut Patterns::default(),
+        )
+        .unwrap_or_else(|errors| panic!("{:?}", text(&errors)));
         let read = |text: &str| {
             let decoded = decode_json(&compiled.schema, compiled.ty, text.as_bytes(), Strictness::Report);
             let mut decoded = decoded.unwrap_or_else(|error| panic!("{text}: {error}"));
@@ -135,8 +140,13 @@ fn compiled(schema: &str) -> super::CompiledSchema {
     let table = pod_schema();
     let meta = table.type_named("v1.ObjectMeta").unwrap();
     let schema = Tree::from_json(schema).unwrap();
-    compile(Some(schema.root()), (&table, meta), &FieldPath::new("schema"))
-        .unwrap_or_else(|errors| panic!("{:?}", text(&errors)))
+    compile(
+        Some(schema.root()),
+        (&table, meta),
+        &FieldPath::new("schema"),
+        &mut Patterns::default(),
+    )
+    .unwrap_or_else(|errors| panic!("{:?}", text(&errors)))
 }
 
 fn validated(schema: &str, object: &str) -> Vec<machinery_meta::FieldError> {

@@ -39,7 +39,7 @@ const CACHE_BYTES: usize = 64 << 10;
 
 /// The patterns of one definition: equal ones are one.
 #[derive(Debug, Default)]
-pub(super) struct Patterns {
+pub struct Patterns {
     known: HashMap<String, Pattern>,
     bytes: usize,
     over: bool,
@@ -83,4 +83,4 @@ impl Patterns {
 }
 
 /// What a definition is refused with whose patterns take too much.
-pub(super) const TOO_LARGE: &str = "the patterns of this schema take more memory than is allowed";
+pub(super) const TOO_LARGE: &str = "the patterns of this definition take more memory than is allowed";

@@ -11,6 +11,7 @@ use super::approval::{APPROVED, Approval, is_protected};
 use machinery_meta::field::Shown;
 use machinery_meta::{FieldError, FieldPath, syntax};
 use machinery_schema::Ref;
+use std::cell::RefCell;
 
 const IMMUTABLE: &str = "field is immutable";
 
@@ -90,7 +91,8 @@ fn validate_spec(object: Ref<'_>) -> Vec<FieldError> {
         &["Cluster", "Namespaced"],
         &mut problems,
     );
-    versions::each(spec, &path, &mut problems);
+    let patterns = RefCell::default();
+    versions::each(spec, &path, &patterns, &mut problems);
     if let Some(names) = spec.get("names") {
         let path = path.child("names");
         for field in ["plural", "singular", "kind", "listKind"] {
@@ -100,7 +102,7 @@ fn validate_spec(object: Ref<'_>) -> Vec<FieldError> {
         }
         names_syntax(names, &path, &mut problems);
     }
-    versions::shared(spec, &path, &mut problems);
+    versions::shared(spec, &path, &patterns, &mut problems);
     conversion::validate(spec, &path.child("conversion"), &mut problems);
     problems
 }

@@ -4,7 +4,9 @@ use super::selectable;
 use crate::validation::present;
 use machinery_meta::field::Shown;
 use machinery_meta::{FieldError, FieldPath, syntax};
-use machinery_schema::{Ref, structural};
+use machinery_schema::Ref;
+use machinery_schema::structural::{self, Patterns};
+use std::cell::RefCell;
 
 const MAX_WARNING_BYTES: usize = 256;
 
@@ -15,6 +17,8 @@ pub(super) struct Place<'a> {
     pub(super) schema: Option<Ref<'a>>,
     /// What upstream says where there is none.
     pub(super) without_schema: &'static str,
+    /// Those of all versions together.
+    patterns: &'a RefCell<Patterns>,
 }
 
 type Rule = fn(Ref<'_>, &Place<'_>, &mut Vec<FieldError>);
@@ -35,7 +39,12 @@ fn is_shared(spec: Ref<'_>, member: &str) -> bool {
 }
 
 /// What is wrong with each version, and with which there are.
-pub(super) fn each(spec: Ref<'_>, path: &FieldPath, problems: &mut Vec<FieldError>) {
+pub(super) fn each(
+    spec: Ref<'_>,
+    path: &FieldPath,
+    patterns: &RefCell<Patterns>,
+    problems: &mut Vec<FieldError>,
+) {
     let all = path.child("versions");
     for (at, version) in spec.list("versions").enumerate() {
         if version.at(&["schema", "openAPIV3Schema"]).is_none() {
@@ -53,6 +62,7 @@ pub(super) fn each(spec: Ref<'_>, path: &FieldPath, problems: &mut Vec<FieldErro
                     path: path.child(member),
                     schema: version.get("schema").filter(|_| !is_shared(spec, "schema")),
                     without_schema: "may only be set when `version.schema.openAPIV3Schema` is not included",
+                    patterns,
                 };
                 rule(value, &place, problems);
             }
@@ -62,7 +72,12 @@ pub(super) fn each(spec: Ref<'_>, path: &FieldPath, problems: &mut Vec<FieldErro
 }
 
 /// What is wrong with what the versions have in common.
-pub(super) fn shared(spec: Ref<'_>, path: &FieldPath, problems: &mut Vec<FieldError>) {
+pub(super) fn shared(
+    spec: Ref<'_>,
+    path: &FieldPath,
+    patterns: &RefCell<Patterns>,
+    problems: &mut Vec<FieldError>,
+) {
     let Some(first) = spec.list("versions").next() else {
         return;
     };
@@ -72,6 +87,7 @@ pub(super) fn shared(spec: Ref<'_>, path: &FieldPath, problems: &mut Vec<FieldEr
                 path: path.child(name),
                 schema: first.get("schema").filter(|_| is_shared(spec, "schema")),
                 without_schema: "may only be set when validations.schema is included",
+                patterns,
             };
             rule(value, &place, problems);
         }
@@ -135,7 +151,11 @@ fn schema(schema: Ref<'_>, place: &Place<'_>, problems: &mut Vec<FieldError>) {
     if let Some(schema) = schema.get("openAPIV3Schema") {
         let path = place.path.child("openAPIV3Schema");
         let before = problems.len();
-        problems.extend(structural::check_structural(schema, &path));
+        problems.extend(structural::check_structural(
+            schema,
+            &path,
+            &mut place.patterns.borrow_mut(),
+        ));
         if problems.len() == before {
             problems.extend(structural::check_defaults(schema, &path));
         }
