@@ -94,11 +94,11 @@ fn condition<'a>(definition: &'a Value, kind: &str) -> &'a Value {
 async fn definition_with_patterns_too_large_in_all_is_refused() {
     let cluster = start().await;
     // Each version alone may have these patterns; all versions together may not.
-    let heavy = |versions: usize| {
+    let many = |versions: usize| {
         let version = |at: usize| {
-            let properties: serde_json::Map<String, Value> = (0..8)
+            let properties: serde_json::Map<String, Value> = (0..30)
                 .map(|field| {
-                    let pattern = format!("^(\\pL{{200}}|v{at}f{field})$");
+                    let pattern = format!("^v{at}f{field}$");
                     (format!("f{field}"), json!({"type": "string", "pattern": pattern}))
                 })
                 .collect();
@@ -109,14 +109,14 @@ async fn definition_with_patterns_too_large_in_all_is_refused() {
         definition["spec"]["versions"] = (0..versions).map(version).collect();
         definition.to_string()
     };
-    cluster.admin().post(DEFINITIONS, heavy(1)).await.is(201);
+    cluster.admin().post(DEFINITIONS, many(1)).await.is(201);
     let path = format!("{DEFINITIONS}/boats.knarr.test");
     cluster
         .admin()
         .send(Method::DELETE, &path, Bytes::new())
         .await
         .is(200);
-    let refused = cluster.admin().post(DEFINITIONS, heavy(40)).await.is(422);
+    let refused = cluster.admin().post(DEFINITIONS, many(40)).await.is(422);
     let message = refused.json()["message"].as_str().unwrap().to_owned();
     assert!(
         message.contains("the patterns of this definition take more memory than is allowed"),
