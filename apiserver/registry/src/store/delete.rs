@@ -59,8 +59,8 @@ impl Store {
                 return Err(RegistryError::not_found(&self.row.group_resource(), name));
             };
             let object = self.decode(&live)?;
-            let admitted = door.delete(ctx, attributes.clone(), &object).await?;
             self.check_delete_preconditions(&options.preconditions, &object)?;
+            let admitted = door.delete(ctx, attributes.clone(), &object).await?;
             if let Some(detail) = self.row.strategy.refuse_delete(object.root()) {
                 return Err(RegistryError::forbidden(&self.row.group_resource(), name, detail));
             }
