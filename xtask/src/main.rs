@@ -14,6 +14,7 @@ mod conformance;
 mod diff;
 mod down;
 mod fake_nodes;
+mod fuzz;
 mod packages;
 mod subject;
 mod tenants;
@@ -58,6 +59,8 @@ enum Command {
     Diff(diff::Arguments),
     /// Record what tenants get at the real kube-apiserver; the tests of `conformance` compare ours with it.
     Tenants(tenants::Arguments),
+    /// Show every parser and engine many hostile inputs, from a seed.
+    Fuzz(fuzz::Arguments),
     /// Run upstream's conformance suite against our control plane.
     Conformance(conformance::Arguments),
 }
@@ -86,6 +89,7 @@ fn run(command: &Command) -> anyhow::Result<()> {
         Command::Codegen(arguments) => codegen::run(&config, arguments),
         Command::Diff(arguments) => diff::run(&config, arguments),
         Command::Tenants(arguments) => tenants::run(&config, arguments),
+        Command::Fuzz(arguments) => fuzz::run(&config, arguments),
         Command::Conformance(arguments) => conformance::run(&config, arguments),
     }
 }

@@ -1,11 +1,14 @@
-//! Hostile bytes for tests: seeded mutations of good input.
+//! Hostile bytes for tests: seeded mutations of good input, and inputs built of depth, repetition and size.
 //!
 //! A parser of outside bytes is given a corpus of what it takes; [`fuzz`] shows it what becomes of that when bits turn,
-//! pieces move, double or vanish and numbers grow. Everything comes from a seed, so that a failure can be run again.
+//! pieces move, double or vanish and numbers grow; [`fuzz_grown`] nests, repeats and draws it out as well, and [`fuzz_built`]
+//! takes a builder for the format's own structure. Everything comes from a seed, so that a failure can be run again.
 //! `cargo test` makes a few hundred rounds; `KNARR_FUZZ_ROUNDS` asks for more and `KNARR_FUZZ_FROM` for other seeds. With
 //! `KNARR_FUZZ_SLOW_MS` an input that takes longer is a failure: that is for hunting, tests never look at the clock.
 //!
 //! Only tests use this crate.
+
+mod grow;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant};
@@ -111,6 +114,48 @@ where
     I: IntoIterator,
     I::Item: AsRef<[u8]>,
 {
+    rounds(corpus, |random, one, other| random.mutate(one, other), attempt);
+}
+
+/// As [`fuzz`], with every second input grown.
+#[track_caller]
+pub fn fuzz_grown<I>(corpus: I, attempt: impl Fn(&[u8]))
+where
+    I: IntoIterator,
+    I::Item: AsRef<[u8]>,
+{
+    let make = |random: &mut Random, one: &[u8], other: &[u8]| match random.below(2) {
+        0 => random.mutate(one, other),
+        _ => random.grow(one, other),
+    };
+    rounds(corpus, make, attempt);
+}
+
+/// As [`fuzz_grown`], with half of the inputs from a builder that knows the format.
+#[track_caller]
+pub fn fuzz_built<I>(corpus: I, build: impl Fn(&mut Random) -> Vec<u8>, attempt: impl Fn(&[u8]))
+where
+    I: IntoIterator,
+    I::Item: AsRef<[u8]>,
+{
+    let make = |random: &mut Random, one: &[u8], other: &[u8]| match random.below(6) {
+        0 => random.mutate(one, other),
+        1 => random.grow(one, other),
+        2 => {
+            let built = build(random);
+            random.mutate(&built, other)
+        }
+        _ => build(random),
+    };
+    rounds(corpus, make, attempt);
+}
+
+#[track_caller]
+fn rounds<I>(corpus: I, make: impl Fn(&mut Random, &[u8], &[u8]) -> Vec<u8>, attempt: impl Fn(&[u8]))
+where
+    I: IntoIterator,
+    I::Item: AsRef<[u8]>,
+{
     let corpus: Vec<Vec<u8>> = corpus.into_iter().map(|input| input.as_ref().to_vec()).collect();
     assert!(!corpus.is_empty(), "a corpus has at least one input");
     let slow = number("KNARR_FUZZ_SLOW_MS").map(Duration::from_millis);
@@ -121,7 +166,7 @@ where
     for seed in from..from.saturating_add(number("KNARR_FUZZ_ROUNDS").unwrap_or(ROUNDS)) {
         let mut random = Random::new(seed);
         let (one, other) = (random.below(corpus.len()), random.below(corpus.len()));
-        let input = random.mutate(&corpus[one], &corpus[other]);
+        let input = make(&mut random, &corpus[one], &corpus[other]);
         show(&format!("seed {seed}"), &input, &attempt, slow);
     }
 }
@@ -172,6 +217,21 @@ mod tests {
             seen.borrow_mut().insert(input.to_vec());
         });
         assert!(seen.borrow().contains(&b"second"[..]) && seen.borrow().len() > 400);
+    }
+
+    #[test]
+    fn grown_inputs_are_deep_long_and_many() {
+        let longest = Cell::new(0);
+        fuzz_grown(["{\"a\":[1,2]}"], |input| {
+            longest.set(longest.get().max(input.len()));
+        });
+        assert!(longest.get() > 10_000);
+        let built = Cell::new(0);
+        let build = |random: &mut Random| "[".repeat(random.count()).into_bytes();
+        fuzz_built(["x"], build, |input| {
+            built.set(built.get() + usize::from(input.len() > 255));
+        });
+        assert!(built.get() > 50);
     }
 
     #[test]

@@ -3,14 +3,14 @@
 
 #![allow(clippy::unwrap_used, reason = "a test")]
 
-use machinery_fuzz::{fuzz, lines};
+use machinery_fuzz::{fuzz_grown, lines};
 use machinery_meta::field_selector::FieldSelector;
 use machinery_meta::label_selector::LabelSelector;
 use machinery_meta::quantity::Quantity;
 use machinery_meta::{GroupVersion, ObjectHeader, ObjectKey, syntax};
 
 fn with_text(corpus: &str, attempt: impl Fn(&str)) {
-    fuzz(lines(corpus), |input| {
+    fuzz_grown(lines(corpus), |input| {
         if let Ok(text) = std::str::from_utf8(input) {
             attempt(text);
         }
@@ -30,7 +30,9 @@ fn label_selectors_are_answered() {
     let header = header();
     with_text(include_str!("../testdata/fuzz/label_selectors.txt"), |text| {
         if let Ok(selector) = LabelSelector::parse(text) {
-            let again = LabelSelector::parse(&selector.to_string()).unwrap();
+            let written = selector.to_string();
+            assert!(written.len() <= 8 * text.len() + 64);
+            let again = LabelSelector::parse(&written).unwrap();
             assert_eq!(again.matches(&header), selector.matches(&header));
         }
     });
@@ -52,6 +54,7 @@ fn quantities_are_answered() {
     with_text(include_str!("../testdata/fuzz/quantities.txt"), |text| {
         if let Ok(quantity) = text.parse::<Quantity>() {
             let written = quantity.to_string();
+            assert!(written.len() <= 40, "{written}");
             let again: Quantity = written.parse().unwrap();
             assert_eq!(again.to_string(), written, "the canonical form is stable");
         }

@@ -9,8 +9,8 @@ use std::sync::Arc;
 
 /// YAML nests less deep than JSON may: its parser needs more stack for each level.
 const MAX_YAML_DEPTH: usize = 64;
-/// A document may not grow beyond this by its aliases.
-const MAX_EXPANDED: usize = 16 << 20;
+/// By its aliases a document may grow to this, and by its form to eight times its bytes.
+const MAX_EXPANDED: usize = 2 << 20;
 
 /// Decodes a YAML document into the normal form of a type.
 pub fn decode_yaml(
@@ -142,25 +142,29 @@ fn convert(
     text: &str,
     duplicate_keys: serde_saphyr::DuplicateKeyPolicy,
 ) -> Result<Vec<u8>, serde_saphyr::Error> {
+    let limit = MAX_EXPANDED + 8 * text.len();
     let mut out = Vec::with_capacity(text.len() * 2);
     let options = serde_saphyr::options! {
         duplicate_keys: duplicate_keys,
         legacy_octal_numbers: true,
         with_snippet: false,
-        budget: serde_saphyr::budget! { max_depth: MAX_YAML_DEPTH, max_total_scalar_bytes: MAX_EXPANDED },
+        budget: serde_saphyr::budget! { max_depth: MAX_YAML_DEPTH, max_total_scalar_bytes: limit },
     };
     serde_saphyr::with_deserializer_from_str_with_options(text, options, |de| {
-        Json(&mut out).deserialize(de)
+        Json { out: &mut out, limit }.deserialize(de)
     })?;
     Ok(out)
 }
 
 /// Writes what it is given as JSON.
-struct Json<'a>(&'a mut Vec<u8>);
+struct Json<'a> {
+    out: &'a mut Vec<u8>,
+    limit: usize,
+}
 
 impl Json<'_> {
     fn fits<E: serde::de::Error>(&self) -> Result<(), E> {
-        if self.0.len() > MAX_EXPANDED {
+        if self.out.len() > self.limit {
             Err(E::custom("document contains excessive aliasing"))
         } else {
             Ok(())
@@ -185,17 +189,17 @@ impl<'de> Visitor<'de> for Json<'_> {
     }
 
     fn visit_bool<E>(self, value: bool) -> Result<(), E> {
-        self.0.extend_from_slice(if value { b"true" } else { b"false" });
+        self.out.extend_from_slice(if value { b"true" } else { b"false" });
         Ok(())
     }
 
     fn visit_i64<E>(self, value: i64) -> Result<(), E> {
-        self.0.extend_from_slice(value.to_string().as_bytes());
+        self.out.extend_from_slice(value.to_string().as_bytes());
         Ok(())
     }
 
     fn visit_u64<E>(self, value: u64) -> Result<(), E> {
-        self.0.extend_from_slice(value.to_string().as_bytes());
+        self.out.extend_from_slice(value.to_string().as_bytes());
         Ok(())
     }
 
@@ -203,17 +207,17 @@ impl<'de> Visitor<'de> for Json<'_> {
         if !value.is_finite() {
             return Err(E::custom(format!("json: unsupported value: {value}")));
         }
-        write_float(self.0, value);
+        write_float(self.out, value);
         Ok(())
     }
 
     fn visit_str<E>(self, value: &str) -> Result<(), E> {
-        write_string(self.0, value);
+        write_string(self.out, value);
         Ok(())
     }
 
     fn visit_unit<E>(self) -> Result<(), E> {
-        self.0.extend_from_slice(b"null");
+        self.out.extend_from_slice(b"null");
         Ok(())
     }
 
@@ -226,24 +230,39 @@ impl<'de> Visitor<'de> for Json<'_> {
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<(), A::Error> {
-        let before = self.0.len();
-        self.0.push(b'[');
-        while items.next_element_seed(Json(self.0))?.is_some() {
-            self.0.push(b',');
+        let before = self.out.len();
+        self.out.push(b'[');
+        while items
+            .next_element_seed(Json {
+                out: self.out,
+                limit: self.limit,
+            })?
+            .is_some()
+        {
+            self.out.push(b',');
         }
-        close(self.0, before, b']');
+        close(self.out, before, b']');
         Ok(())
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<(), A::Error> {
-        let before = self.0.len();
-        self.0.push(b'{');
-        while members.next_key_seed(Key(self.0))?.is_some() {
-            self.0.push(b':');
-            members.next_value_seed(Json(self.0))?;
-            self.0.push(b',');
+        let before = self.out.len();
+        self.out.push(b'{');
+        while members
+            .next_key_seed(Key {
+                out: self.out,
+                limit: self.limit,
+            })?
+            .is_some()
+        {
+            self.out.push(b':');
+            members.next_value_seed(Json {
+                out: self.out,
+                limit: self.limit,
+            })?;
+            self.out.push(b',');
         }
-        close(self.0, before, b'}');
+        close(self.out, before, b'}');
         Ok(())
     }
 }
@@ -257,23 +276,29 @@ fn close(out: &mut Vec<u8>, before: usize, bracket: u8) {
 }
 
 /// A key of any scalar type, as text.
-struct Key<'a>(&'a mut Vec<u8>);
+struct Key<'a> {
+    out: &'a mut Vec<u8>,
+    limit: usize,
+}
 
 impl<'de> DeserializeSeed<'de> for Key<'_> {
     type Value = ();
 
     fn deserialize<D: Deserializer<'de>>(self, de: D) -> Result<(), D::Error> {
         let mut key = Vec::new();
-        de.deserialize_any(Json(&mut key))?;
+        de.deserialize_any(Json {
+            out: &mut key,
+            limit: self.limit,
+        })?;
         match key.first() {
-            Some(b'"') => self.0.extend_from_slice(&key),
+            Some(b'"') => self.out.extend_from_slice(&key),
             Some(b'{' | b'[') => {
                 return Err(serde::de::Error::custom("a map or list cannot be a key"));
             }
             _ => {
-                self.0.push(b'"');
-                self.0.extend_from_slice(&key);
-                self.0.push(b'"');
+                self.out.push(b'"');
+                self.out.extend_from_slice(&key);
+                self.out.push(b'"');
             }
         }
         Ok(())

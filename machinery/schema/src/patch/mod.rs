@@ -64,7 +64,7 @@ pub const MAX_COPIED: usize = 3 << 20;
 const GROWTH: usize = 8;
 const GROWTH_CONSTANT: usize = 1 << 16;
 /// Nodes that a patch may copy, move aside or look at.
-const MAX_STEPS: u64 = 1 << 27;
+pub(crate) const MAX_STEPS: u64 = 1 << 27;
 
 /// Limits what a patch of so many bytes may do to a document.
 fn allow(document: &mut Tree, patch: usize) {

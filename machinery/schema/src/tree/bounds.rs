@@ -101,6 +101,11 @@ impl Tree {
         fits
     }
 
+    #[cfg(test)]
+    pub(crate) fn steps_left(&self) -> u64 {
+        self.bounds.steps
+    }
+
     /// Counts steps; false once there are none left.
     pub(crate) fn charge(&mut self, steps: usize) -> bool {
         match self.bounds.steps.checked_sub(steps as u64) {

@@ -25,7 +25,7 @@ pub struct Pattern {
 
 impl Pattern {
     /// Whether the pattern matches somewhere in a text.
-    pub(super) fn is_match(&self, text: &str) -> bool {
+    pub(crate) fn is_match(&self, text: &str) -> bool {
         self.regex.is_match(text)
     }
 }
@@ -47,7 +47,7 @@ pub struct Patterns {
 
 impl Patterns {
     /// A pattern, compiled once; none for an empty one, one that cannot be read, or one too many.
-    pub(super) fn get(&mut self, text: &str) -> Option<Pattern> {
+    pub(crate) fn get(&mut self, text: &str) -> Option<Pattern> {
         if text.is_empty() || self.over {
             return None;
         }
@@ -74,6 +74,11 @@ impl Patterns {
         };
         self.known.insert(text, pattern.clone());
         Some(pattern)
+    }
+
+    #[cfg(test)]
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
     }
 
     /// They take more memory than is allowed.
