@@ -12,7 +12,7 @@ pub(crate) use pods::pod;
 pub use refusal::refusal;
 
 /// Resources whose objects nothing acts on, with what is missing.
-const NOT_ENFORCED: [(&str, &str, &str); 32] = [
+const NOT_ENFORCED: [(&str, &str, &str); 30] = [
     ("", "limitranges", "limits"),
     (
         "",
@@ -74,16 +74,6 @@ const NOT_ENFORCED: [(&str, &str, &str); 32] = [
         "certificates.k8s.io",
         "podcertificaterequests",
         "no signer acts on it",
-    ),
-    (
-        "flowcontrol.apiserver.k8s.io",
-        "flowschemas",
-        "requests are not classified by it",
-    ),
-    (
-        "flowcontrol.apiserver.k8s.io",
-        "prioritylevelconfigurations",
-        "requests are not classified by it",
     ),
     ("networking.k8s.io", "ingressclasses", "no gateway acts on it"),
     ("networking.k8s.io", "ingresses", "no gateway acts on it"),
