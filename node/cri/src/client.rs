@@ -8,9 +8,17 @@ use hyper_util::rt::TokioIo;
 use k8s_cri::v1;
 use k8s_cri::v1::image_service_client::ImageServiceClient;
 use k8s_cri::v1::runtime_service_client::RuntimeServiceClient;
-use tonic::transport::{Channel, Endpoint, Uri};
+use tonic::body::Body;
+use tonic::transport::{Endpoint, Uri};
+use tower::ServiceExt;
+use tower::util::BoxCloneSyncService;
 
 use crate::CriError;
+
+/// Carries calls to a runtime: over its socket, or to a model of it. Everything above it, the clients and their
+/// decoding included, is the same for both.
+pub type Transport =
+    BoxCloneSyncService<http::Request<Body>, http::Response<Body>, Box<dyn std::error::Error + Send + Sync>>;
 
 /// Looking at things.
 const READ_TIMEOUT: Duration = Duration::from_secs(120);
@@ -24,9 +32,9 @@ const ANSWER_BYTES_MAX: usize = 32 << 20;
 /// A connection to a container runtime; cheap to clone, reconnects by itself.
 #[derive(Debug, Clone)]
 pub struct CriClient {
-    channel: Channel,
-    runtime: RuntimeServiceClient<Channel>,
-    images: ImageServiceClient<Channel>,
+    channel: Transport,
+    runtime: RuntimeServiceClient<Transport>,
+    images: ImageServiceClient<Transport>,
     socket: PathBuf,
 }
 
@@ -58,6 +66,11 @@ impl CriClient {
                 async move { tokio::net::UnixStream::connect(path).await.map(TokioIo::new) }
             }),
         );
+        Self::connect_through(Transport::new(channel.map_err(Into::into)), socket)
+    }
+
+    /// A client over a transport of the caller's. The socket is only named.
+    pub fn connect_through(channel: Transport, socket: PathBuf) -> Self {
         let runtime = RuntimeServiceClient::new(channel.clone()).max_decoding_message_size(ANSWER_BYTES_MAX);
         let images = ImageServiceClient::new(channel.clone()).max_decoding_message_size(ANSWER_BYTES_MAX);
         Self {
@@ -73,7 +86,7 @@ impl CriClient {
         &self.socket
     }
 
-    pub(crate) fn channel(&self) -> Channel {
+    pub(crate) fn channel(&self) -> Transport {
         self.channel.clone()
     }
 
@@ -143,5 +156,27 @@ impl CriClient {
                 .map(tonic::Response::into_inner)
                 .map_err(CriError::call("running a command in a container"))
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn client_over_a_transport_of_the_tests_asks_no_socket() {
+        let answer = |request: http::Request<Body>| async move {
+            let found = request.uri().path() == "/runtime.v1.RuntimeService/Version";
+            let code = if found { "5" } else { "12" };
+            let answer = http::Response::builder().header("grpc-status", code);
+            answer
+                .header("content-type", "application/grpc")
+                .body(Body::empty())
+                .map_err(Into::into)
+        };
+        let transport = Transport::new(tower::service_fn(answer));
+        let client = CriClient::connect_through(transport, PathBuf::from("/nowhere"));
+        let version = client.version(v1::VersionRequest::default()).await;
+        assert!(version.unwrap_err().is_not_found());
     }
 }

@@ -8,6 +8,7 @@ use std::collections::HashMap;
 use std::io::Read;
 use std::path::Path;
 
+use crate::client::Transport;
 use containerd_client::services::v1::content_client::ContentClient;
 use containerd_client::services::v1::images_client::ImagesClient;
 use containerd_client::services::v1::leases_client::LeasesClient;
@@ -19,7 +20,6 @@ use containerd_client::types::Descriptor;
 use futures::future::BoxFuture;
 use serde_json::Value;
 use tonic::Code;
-use tonic::transport::Channel;
 
 use crate::archive::TarReader;
 use crate::{CriClient, CriError, in_namespace};
@@ -70,7 +70,7 @@ pub fn import(
     })
 }
 
-async fn import_leased(channel: Channel, archive: &Path, lease: &str) -> Result<Vec<String>, CriError> {
+async fn import_leased(channel: Transport, archive: &Path, lease: &str) -> Result<Vec<String>, CriError> {
     let io = CriError::io("reading the image archive");
     let file = std::fs::File::open(archive).map_err(&io)?;
     let mut reader = TarReader::new(std::io::BufReader::with_capacity(CHUNK_BYTES, file));
@@ -113,7 +113,7 @@ async fn import_leased(channel: Channel, archive: &Path, lease: &str) -> Result<
 }
 
 struct ContentStore<'a> {
-    client: ContentClient<Channel>,
+    client: ContentClient<Transport>,
     lease: &'a str,
 }
 
@@ -239,7 +239,7 @@ fn named(index: &[u8]) -> Result<Vec<(String, Descriptor)>, CriError> {
     Ok(entries.iter().filter_map(described).collect())
 }
 
-async fn put_image(channel: Channel, name: &str, target: Descriptor) -> Result<(), CriError> {
+async fn put_image(channel: Transport, name: &str, target: Descriptor) -> Result<(), CriError> {
     let mut images = ImagesClient::new(channel);
     let labels = HashMap::from([("io.cri-containerd.image".to_string(), "managed".to_string())]);
     let image = Image {

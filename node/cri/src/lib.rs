@@ -14,7 +14,7 @@ pub mod events;
 pub mod import;
 pub mod process;
 
-pub use client::CriClient;
+pub use client::{CriClient, Transport};
 pub use error::CriError;
 /// The messages of CRI v1.
 pub use k8s_cri::v1;

@@ -5,6 +5,7 @@
 
 use std::path::{Path, PathBuf};
 
+use crate::client::Transport;
 use containerd_client::services::v1::containers_client::ContainersClient;
 use containerd_client::services::v1::tasks_client::TasksClient;
 use containerd_client::services::v1::{
@@ -14,7 +15,6 @@ use containerd_client::services::v1::{
 use futures::future::BoxFuture;
 use prost_types::Any;
 use tokio::net::unix::pipe;
-use tonic::transport::Channel;
 
 use crate::{CriClient, CriError, in_namespace};
 
@@ -55,7 +55,7 @@ pub struct Process {
 /// The running process, without its streams.
 #[derive(Debug, Clone)]
 pub struct ProcessControl {
-    tasks: TasksClient<Channel>,
+    tasks: TasksClient<Transport>,
     container_id: String,
     process_id: String,
 }
@@ -92,7 +92,7 @@ pub fn start(client: &CriClient, options: ProcessOptions) -> BoxFuture<'static, 
     Box::pin(async move { start_process(channel, options).await })
 }
 
-async fn start_process(channel: Channel, options: ProcessOptions) -> Result<Process, CriError> {
+async fn start_process(channel: Transport, options: ProcessOptions) -> Result<Process, CriError> {
     let spec = process_spec(channel.clone(), &options).await?;
     let folder = make_folder(&options.pipes)?;
     // Our ends are open before the process starts, or it would find nobody reading and block or lose
@@ -241,7 +241,7 @@ impl ProcessControl {
 }
 
 /// The container's own process description with another command: same user, rights and environment.
-async fn process_spec(channel: Channel, options: &ProcessOptions) -> Result<Any, CriError> {
+async fn process_spec(channel: Transport, options: &ProcessOptions) -> Result<Any, CriError> {
     const ACTION: &str = "reading a container's description";
     let request = in_namespace(GetContainerRequest {
         id: options.container_id.clone(),

@@ -193,6 +193,30 @@ mod tests {
         assert_eq!(log_of(&config, &container), Some(expected));
     }
 
+    #[tokio::test]
+    async fn log_that_the_runtime_does_not_reopen_keeps_its_name() {
+        let refused = |_: http::Request<tonic::body::Body>| async move {
+            let answer = http::Response::builder().header("grpc-status", "2");
+            answer
+                .header("content-type", "application/grpc")
+                .body(tonic::body::Body::empty())
+                .map_err(Into::into)
+        };
+        let folder = tempfile::tempdir().unwrap();
+        let log = folder.path().join("0.log");
+        std::fs::write(&log, "written").unwrap();
+        let transport = node_cri::Transport::new(tower::service_fn(refused));
+        let rotation = Rotation {
+            runtime: Runtime::real(),
+            cri: CriClient::connect_through(transport, PathBuf::new()),
+            config: Arc::new(KubeletConfig::for_data_dir(folder.path().to_owned())),
+            unwritten: HashMap::new(),
+        };
+        rotation.rotate(&log, "id").await.unwrap_err();
+        assert_eq!(std::fs::read_to_string(&log).unwrap(), "written");
+        assert!(rotated(&log).unwrap().is_empty());
+    }
+
     #[test]
     fn log_files_beyond_those_kept_are_removed_the_oldest_first() {
         let folder = tempfile::tempdir().unwrap();
