@@ -17,8 +17,7 @@ use crate::CriError;
 
 /// Carries calls to a runtime: over its socket, or to a model of it. Everything above it, the clients and their
 /// decoding included, is the same for both.
-pub type Transport =
-    BoxCloneSyncService<http::Request<Body>, http::Response<Body>, Box<dyn std::error::Error + Send + Sync>>;
+pub type Transport = BoxCloneSyncService<http::Request<Body>, http::Response<Body>, tonic::Status>;
 
 /// Looking at things.
 const READ_TIMEOUT: Duration = Duration::from_secs(120);
@@ -66,7 +65,8 @@ impl CriClient {
                 async move { tokio::net::UnixStream::connect(path).await.map(TokioIo::new) }
             }),
         );
-        Self::connect_through(Transport::new(channel.map_err(Into::into)), socket)
+        let failed = |error: tonic::transport::Error| tonic::Status::from_error(error.into());
+        Self::connect_through(Transport::new(channel.map_err(failed)), socket)
     }
 
     /// A client over a transport of the caller's. The socket is only named.
@@ -169,10 +169,8 @@ mod tests {
             let found = request.uri().path() == "/runtime.v1.RuntimeService/Version";
             let code = if found { "5" } else { "12" };
             let answer = http::Response::builder().header("grpc-status", code);
-            answer
-                .header("content-type", "application/grpc")
-                .body(Body::empty())
-                .map_err(Into::into)
+            let answer = answer.header("content-type", "application/grpc");
+            Ok::<_, tonic::Status>(answer.body(Body::empty()).unwrap())
         };
         let transport = Transport::new(tower::service_fn(answer));
         let client = CriClient::connect_through(transport, PathBuf::from("/nowhere"));

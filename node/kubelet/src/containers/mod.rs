@@ -2,7 +2,7 @@
 //!
 //! [`sandbox`], [`spec`], [`security`] and [`resources`] are pure; [`mod@env`] reads ConfigMaps and Secrets;
 //! [`sysctl`] says which kernel parameters a pod may set, [`runtime_class`] who runs it;
-//! [`files`] makes what is mounted beside the volumes; [`hooks`] runs postStart and preStop; and
+//! [`files`] makes what is mounted beside the volumes; [`hooks`] runs postStart and preStop, [`stopping`] ends what runs; and
 //! [`tiers`] keeps the groups of the classes; [`control`] puts it together: pull, create, start, stop, each step with its event.
 
 pub mod control;
@@ -15,6 +15,7 @@ pub mod runtime_class;
 pub mod sandbox;
 pub mod security;
 pub mod spec;
+pub mod stopping;
 pub mod sysctl;
 pub mod tiers;
 

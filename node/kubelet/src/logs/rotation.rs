@@ -197,10 +197,8 @@ mod tests {
     async fn log_that_the_runtime_does_not_reopen_keeps_its_name() {
         let refused = |_: http::Request<tonic::body::Body>| async move {
             let answer = http::Response::builder().header("grpc-status", "2");
-            answer
-                .header("content-type", "application/grpc")
-                .body(tonic::body::Body::empty())
-                .map_err(Into::into)
+            let answer = answer.header("content-type", "application/grpc");
+            Ok::<_, tonic::Status>(answer.body(tonic::body::Body::empty()).unwrap())
         };
         let folder = tempfile::tempdir().unwrap();
         let log = folder.path().join("0.log");

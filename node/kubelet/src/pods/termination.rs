@@ -8,7 +8,8 @@ use machinery_runtime::CancellationToken;
 use super::observed::{ObservedContainer, ObservedPod};
 use super::plan::container_named;
 use super::{ContainerKind, spec};
-use crate::containers::control::{ContainerControl, Hook, Killing};
+use crate::containers::control::ContainerControl;
+use crate::containers::stopping::{Hook, Killing};
 
 /// Stops everything of a pod that runs. Returns when nothing does.
 pub async fn stop_all(

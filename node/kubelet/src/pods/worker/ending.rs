@@ -6,7 +6,7 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::api::{Api, DeleteParams, Preconditions};
 
 use super::{Next, PodWorker, RETRY_AFTER, RETRY_WRITE_AFTER};
-use crate::containers::control::{Hook, grace_period};
+use crate::containers::stopping::{Hook, grace_period};
 use crate::containers::{files, resources};
 use crate::pods::observed::ObservedPod;
 use crate::pods::{full_name, name, namespace, termination};

@@ -7,7 +7,8 @@ use k8s_openapi::api::core::v1::{Pod, PodStatus};
 use node_cri::v1::UpdateContainerResourcesRequest;
 use node_sys::cgroup::CgroupResources;
 
-use super::{Acted, PodWorker};
+use super::PodWorker;
+use super::acting::Acted;
 use crate::api::events::EventKind;
 use crate::containers::files;
 use crate::containers::resources::{container_cgroup, pod_cgroup, pod_limits};

@@ -1,0 +1,166 @@
+//! What a worker does for its pod to run: sandbox, volumes, containers.
+
+use std::sync::Arc;
+
+use k8s_openapi::api::core::v1::Pod;
+
+use super::PodWorker;
+use crate::api::events::EventKind;
+use crate::containers::control::PodFacilities;
+use crate::containers::stopping::{Hook, Killing, grace_period};
+use crate::pods::observed::ObservedPod;
+use crate::pods::plan::Plan;
+use crate::pods::{full_name, termination};
+
+/// How acting went.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Acted {
+    Yes,
+    No,
+    Failed,
+}
+
+impl PodWorker {
+    pub(super) async fn act(
+        &mut self,
+        pod: &Arc<Pod>,
+        observed: &ObservedPod,
+        plan: &Plan,
+    ) -> Result<Acted, node_cri::CriError> {
+        if let Some(attempt) = plan.create_sandbox {
+            return self.act_sandbox(pod, observed, attempt).await;
+        }
+        let resizes = self.has_to_resize(pod, plan);
+        if plan.kill.is_empty() && plan.start.is_empty() && !resizes {
+            return Ok(Acted::No);
+        }
+        let ip = observed
+            .sandbox()
+            .and_then(|sandbox| sandbox.ips.first())
+            .map(String::as_str);
+        let control = &self.context.control;
+        let kills = plan.kill.iter().map(|kill| {
+            let killing = Killing {
+                why: &kill.message,
+                ..Killing::within(kill.grace_seconds.unwrap_or_else(|| grace_period(pod)), ip)
+            };
+            control.kill(pod, &kill.name, &kill.id, killing)
+        });
+        futures::future::join_all(kills).await;
+        for kill in plan.kill.iter().filter(|kill| kill.remove) {
+            let request = node_cri::v1::RemoveContainerRequest {
+                container_id: kill.id.clone(),
+            };
+            control.cri.remove_container(request).await?;
+        }
+        if !plan.kill.is_empty() {
+            // What starts again is decided on how the killed ones ended.
+            return Ok(Acted::Yes);
+        }
+        let resized = match resizes {
+            true => self.act_resize(pod, &plan.resize).await,
+            false => Acted::No,
+        };
+        if plan.start.is_empty() {
+            return Ok(resized);
+        }
+        if !self.set_up_volumes(pod).await {
+            return Ok(Acted::Failed);
+        }
+        // A container that is to start does not wait for what another cannot give.
+        let started = self.start_containers(pod, observed, plan).await?;
+        Ok(if resized == Acted::Failed {
+            resized
+        } else {
+            started
+        })
+    }
+
+    async fn start_containers(
+        &mut self,
+        pod: &Arc<Pod>,
+        observed: &ObservedPod,
+        plan: &Plan,
+    ) -> Result<Acted, node_cri::CriError> {
+        let Some(sandbox) = observed.sandbox() else {
+            return Ok(Acted::No);
+        };
+        let mut failed = false;
+        for start in &plan.start {
+            if let Some(ended) = start.ended_at {
+                let now = self.now();
+                self.backoff.tried(&start.name, ended, now);
+            }
+            let with = PodFacilities {
+                volumes: &self.volumes,
+                lane: &self.lane,
+                objects: self.objects.as_ref(),
+                observed,
+                sandbox,
+            };
+            match self.context.control.start(pod, start, with).await {
+                Ok(()) => {
+                    self.waiting.remove(&start.name);
+                    self.started_with(&start.name);
+                }
+                Err(error) => {
+                    failed = true;
+                    tracing::debug!(pod = %full_name(pod), container = start.name, error = %error, "container not started");
+                    self.waiting
+                        .insert(start.name.clone(), (error.reason.to_string(), error.message));
+                }
+            }
+        }
+        self.collect_ended(observed).await;
+        Ok(if failed { Acted::Failed } else { Acted::Yes })
+    }
+
+    async fn act_sandbox(
+        &mut self,
+        pod: &Arc<Pod>,
+        observed: &ObservedPod,
+        attempt: u32,
+    ) -> Result<Acted, node_cri::CriError> {
+        let context = self.context.clone();
+        if attempt > 0 {
+            let text = "Pod sandbox changed, it will be killed and re-created.";
+            context.events.pod(pod, EventKind::Normal, "SandboxChanged", text);
+        }
+        termination::stop_all(&context.control, pod, observed, grace_period(pod), Hook::Run).await?;
+        for sandbox in &observed.sandboxes {
+            context.control.stop_sandbox(&sandbox.id).await?;
+        }
+        if let Err(error) = context.control.prepare_pod(pod, &self.lane).await {
+            context
+                .events
+                .pod(pod, EventKind::Warning, error.reason, error.message);
+            return Ok(Acted::Failed);
+        }
+        self.group_made();
+        // The first status and the volumes need nothing of the sandbox, nor it of them.
+        self.report(pod, observed, false).await;
+        if !self.set_up_volumes(pod).await {
+            return Ok(Acted::Failed);
+        }
+        let created = context.control.create_sandbox(pod, attempt).await;
+        match created {
+            Ok(id) => {
+                context.owners.lock().insert(id, self.uid.clone());
+                Ok(Acted::Yes)
+            }
+            Err(_) => Ok(Acted::Failed),
+        }
+    }
+
+    pub(super) async fn set_up_volumes(&mut self, pod: &Pod) -> bool {
+        let outcome = self.volumes.set_up(pod).await;
+        if let Err((volume, error)) = &outcome {
+            let text = format!("MountVolume.SetUp failed for volume \"{volume}\" : {error}");
+            self.context
+                .events
+                .pod(pod, EventKind::Warning, "FailedMount", text);
+        }
+        self.volumes_failed = outcome.is_err();
+        outcome.is_ok()
+    }
+}
