@@ -193,7 +193,7 @@ impl Forms<'_> {
             let fits = if ask.list { view.of_list } else { view.of_object };
             // A Status is what it is in every view.
             let status = String::from_utf8_lossy(&plain.body).contains("\"kind\":\"Status\"");
-            if !fits && !(status && plain.code < 300) {
+            if !(fits || status && plain.code < 300) {
                 self.hold(plain.code == 406, || {
                     format!("{} as {}: {}", ask.what, view.name, plain.code)
                 });

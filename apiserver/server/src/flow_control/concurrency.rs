@@ -108,16 +108,15 @@ mod tests {
     #[test]
     fn concurrency_division_is_the_defined_one() {
         let mut state = 7u64;
-        let mut random = |bound: u32| {
+        let mut draw = |bound: u32| {
             state = state
                 .wrapping_mul(6_364_136_223_846_793_005)
                 .wrapping_add(1_442_695_040_888_963_407);
-            #[expect(clippy::cast_possible_truncation, reason = "the upper half is taken")]
-            let upper = (state >> 33) as u32;
-            f64::from(upper % (bound + 1))
+            (state >> 33) as u32 % (bound + 1)
         };
         for _ in 0..20_000 {
-            let count = random(6) as usize + 1;
+            let count = draw(6) + 1;
+            let mut random = |bound| f64::from(draw(bound));
             let wishes: Vec<Wish> = (0..count)
                 .map(|_| {
                     let lower = random(20);
