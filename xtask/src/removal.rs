@@ -208,7 +208,7 @@ fn unmount(data_dir: &Path) -> Result<()> {
     Ok(())
 }
 
-/// The pods' bridge, the tables and the host's settings; a namespace takes its own with it.
+/// The bridge of older agents, the tables, routes and the host's settings; a namespace takes its own with it.
 fn remove_network(data_dir: &Path, host: &Host, say: impl Fn(&str)) {
     if host.is_isolated() {
         return;
@@ -227,6 +227,9 @@ fn remove_network(data_dir: &Path, host: &Host, say: impl Fn(&str)) {
     for table in ["knarr-proxy", "knarr-network", "knarr-dns"] {
         quiet("nft", &["delete", "table", "ip", table]);
     }
+    quiet("nft", &["delete", "table", "ip6", "knarr-network"]);
+    // The protocol number of the agent's routes.
+    quiet("ip", &["route", "flush", "proto", "75"]);
     if let Err(error) = remove_host_ports() {
         say(&format!(
             "host ports of containers stay in the nat table: {error:#}"

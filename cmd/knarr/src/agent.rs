@@ -16,6 +16,7 @@ use node_kubelet::{Kubelet, KubeletConfig};
 use node_network::NetworkConfig;
 use node_proxy::{LinuxKernel, ProxyConfig};
 use node_sys::SystemExec;
+use node_sys::routes::LinuxRoutes;
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
 use std::path::PathBuf;
@@ -139,7 +140,7 @@ async fn serve_network(arguments: &AgentArguments) -> anyhow::Result<()> {
     // Routes and rules follow all nodes, which the node's own identity may not.
     let client = services_client(arguments, &runtime).await?;
     let node_name = node_name(arguments);
-    start_network(arguments, &runtime, &client, &node_name);
+    start_network(arguments, &runtime, &client, &node_name)?;
     start_services(arguments, &runtime, &client, &node_name);
     Ok(())
 }
@@ -174,7 +175,13 @@ async fn work(arguments: AgentArguments) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn start_network(arguments: &AgentArguments, runtime: &Runtime, client: &Client, node_name: &str) {
+fn start_network(
+    arguments: &AgentArguments,
+    runtime: &Runtime,
+    client: &Client,
+    node_name: &str,
+) -> anyhow::Result<()> {
+    let routes = LinuxRoutes::open().context("opening the kernel's routes")?;
     let config = NetworkConfig {
         node_name: node_name.to_string(),
         cluster_cidr: arguments.cluster_cidr,
@@ -188,8 +195,10 @@ fn start_network(arguments: &AgentArguments, runtime: &Runtime, client: &Client,
         config,
         client.clone(),
         Arc::new(SystemExec),
+        Arc::new(routes),
         runtime.clone(),
     ));
+    Ok(())
 }
 
 fn cni_config_dir(arguments: &AgentArguments) -> PathBuf {

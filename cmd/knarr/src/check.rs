@@ -64,7 +64,6 @@ pub(crate) fn run(arguments: &CheckArguments) -> anyhow::Result<()> {
         findings.push(overlay());
         findings.push(cgroups());
         findings.push(forwarding());
-        findings.push(bridge_netfilter());
         findings.push(swap());
     }
     for finding in &findings {
@@ -99,7 +98,7 @@ fn programs() -> Vec<Finding> {
         ("runc", "runc"),
         ("nft", "nftables"),
         ("ip", "iproute2"),
-        // The network plugins' host ports, and flows of UDP services whose pods have gone.
+        // The network plugins' host ports.
         ("iptables", "iptables"),
         ("conntrack", "conntrack"),
     ];
@@ -111,7 +110,7 @@ fn programs() -> Vec<Finding> {
 }
 
 fn plugins(folder: &Path) -> Vec<Finding> {
-    let missing: Vec<&str> = ["bridge", "host-local", "portmap", "loopback"]
+    let missing: Vec<&str> = ["ptp", "host-local", "portmap", "loopback"]
         .into_iter()
         .filter(|plugin| !folder.join(plugin).try_exists().unwrap_or(false))
         .collect();
@@ -157,16 +156,6 @@ fn forwarding() -> Finding {
         Ok(_) => well("IPv4 forwarding is off: the agent will turn it on"),
         Err(_) => lacking("the kernel has no IPv4 forwarding"),
     }
-}
-
-fn bridge_netfilter() -> Finding {
-    let setting = Path::new("/proc/sys/net/bridge/bridge-nf-call-iptables");
-    if setting.try_exists().unwrap_or(false) {
-        return well("the kernel's filter sees bridged packets");
-    }
-    advice(
-        "br_netfilter is not loaded: modprobe br_netfilter, or a pod does not reach services of pods on its own node",
-    )
 }
 
 fn swap() -> Finding {

@@ -47,7 +47,7 @@ fn what_is_lacking_comes_with_advice() {
     let cases: [(&[&str], &str); 2] = [
         (
             &["--cni-bin-dir", "/nowhere"],
-            "CNI plugins bridge, host-local, portmap, loopback are not in /nowhere: apt-get install containernetworking-plugins",
+            "CNI plugins ptp, host-local, portmap, loopback are not in /nowhere: apt-get install containernetworking-plugins",
         ),
         (
             &["--data-dir", &long],

@@ -23,6 +23,12 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         host_settings: next()?.into(),
         mtu: None,
     };
-    let _running = start(config, client, Arc::new(node_sys::SystemExec), runtime);
+    let _running = start(
+        config,
+        client,
+        Arc::new(node_sys::SystemExec),
+        Arc::new(node_sys::routes::LinuxRoutes::open()?),
+        runtime,
+    );
     std::future::pending().await
 }

@@ -3,8 +3,8 @@
 use ipnet::Ipv4Net;
 use std::path::PathBuf;
 
-/// The bridge that pods hang on.
-pub const BRIDGE: &str = "cni0";
+/// Names of the node's ends of pods' links begin so; CNI's `ptp` chooses the rest.
+pub const POD_LINKS: &str = "veth";
 
 /// Where this node's pod network lives.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -23,10 +23,8 @@ pub struct NetworkConfig {
 }
 
 /// Host facts that the network needs and sets: file below `/proc/sys`, value, and whether pods could do without.
-pub const SYSCTLS: [(&str, &str, bool); 3] = [
+pub const SYSCTLS: [(&str, &str, bool); 2] = [
     ("net/ipv4/ip_forward", "1", false),
-    // Answers between pods of one bridge must pass the rules that translated the question.
-    ("net/bridge/bridge-nf-call-iptables", "1", true),
-    // A service address reached over the bridge may be answered over it.
-    ("net/ipv4/conf/all/rp_filter", "2", true),
+    // Pods of an agent that still had a bridge ask on it for the addresses of newer ones.
+    ("net/ipv4/conf/cni0/proxy_arp", "1", true),
 ];

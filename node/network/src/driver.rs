@@ -1,21 +1,29 @@
 //! Watches nodes and writes the plan.
+//!
+//! The parts of a plan are written each for itself: a route that the kernel refuses is an error of that node alone.
 
 use crate::config::NetworkConfig;
 use crate::host;
 use crate::model::NodeView;
 use crate::plan::{CONFLIST, Plan, plan, route_changes};
 use futures::future::BoxFuture;
+use ipnet::Ipv4Net;
 use k8s_openapi::api::core::v1::Node;
 use machinery_client::{Client, Informer, Informers};
 use machinery_runtime::{Runtime, TaskHandle};
+use node_sys::routes::Routes;
 use node_sys::{CommandSpec, Exec, ExecError};
+use std::collections::BTreeMap;
 use std::io;
+use std::net::Ipv4Addr;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 /// Waits after failures: the first, and the longest.
 const RETRY: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(30));
+/// Routes go with links and by other hands; they are looked at this often.
+const LOOK_AGAIN: Duration = Duration::from_secs(30);
 
 /// Something was not written.
 #[derive(Debug, thiserror::Error)]
@@ -26,44 +34,78 @@ pub enum NetworkError {
         #[source]
         source: io::Error,
     },
-    #[error("changing rules or routes: {0}")]
-    Program(#[from] ExecError),
+    #[error("changing rules")]
+    Rules(#[from] ExecError),
+    #[error("reading the routes to other nodes' pods")]
+    Routes(#[source] io::Error),
+    #[error("routing {pods} via {via}")]
+    Route {
+        pods: Ipv4Net,
+        via: Ipv4Addr,
+        #[source]
+        source: io::Error,
+    },
+    #[error("removing the route to {pods}")]
+    StaleRoute {
+        pods: Ipv4Net,
+        #[source]
+        source: io::Error,
+    },
+    #[error("routes were not written")]
+    Ended,
 }
 
 /// Starts the pod network; it runs until its scope ends and leaves everything in place, so that pods go on.
-pub fn start(config: NetworkConfig, client: Client, exec: Arc<dyn Exec>, runtime: Runtime) -> TaskHandle<()> {
+pub fn start(
+    config: NetworkConfig,
+    client: Client,
+    exec: Arc<dyn Exec>,
+    routes: Arc<dyn Routes>,
+    runtime: Runtime,
+) -> TaskHandle<()> {
     let inside = runtime.clone();
     let informers = Informers::new(client.with_user_agent("knarr-network"), runtime.clone());
-    runtime.spawn("pod network", run(config, informers, exec, inside))
+    let network = Network {
+        config,
+        exec,
+        routes,
+        runtime: inside,
+        written: Plan::default(),
+    };
+    runtime.spawn("pod network", run(network, informers))
 }
 
-fn run(
-    config: NetworkConfig,
-    informers: Informers,
-    exec: Arc<dyn Exec>,
-    runtime: Runtime,
-) -> BoxFuture<'static, ()> {
+fn run(mut network: Network, informers: Informers) -> BoxFuture<'static, ()> {
     Box::pin(async move {
         let nodes: Informer<NodeView> = informers.of::<Node, _>();
         nodes.synced().await;
         let mut dirty = nodes.dirty_keys();
-        let mut network = Network {
-            config,
-            exec,
-            written: Plan::default(),
-        };
         host::prepare(Path::new("/proc/sys"), &network.config.host_settings);
+        let mut told: Vec<String> = Vec::new();
+        let mut wait = RETRY.0;
         loop {
-            dirty.next_batch().await;
-            let mut wait = RETRY.0;
-            // The nodes are looked at again in every attempt.
-            while let Err(error) = network.write(&wanted(&network.config, &nodes)).await {
-                tracing::warn!(%error, cause = std::error::Error::source(&error), "the pod network was not written");
-                runtime.sleep(wait).await;
-                wait = (wait * 2).min(RETRY.1);
-            }
+            let errors = network.write(&wanted(&network.config, &nodes)).await;
+            tell_new(&errors, &mut told);
+            let pause = if errors.is_empty() { LOOK_AGAIN } else { wait };
+            wait = if errors.is_empty() {
+                RETRY.0
+            } else {
+                (wait * 2).min(RETRY.1)
+            };
+            // Whichever comes first; the nodes are looked at anew in every attempt.
+            let _ = network.runtime.timeout(pause, dirty.next_batch()).await;
         }
     })
+}
+
+/// An error that lasts is told once.
+fn tell_new(errors: &[NetworkError], told: &mut Vec<String>) {
+    let now: Vec<String> = errors.iter().map(ToString::to_string).collect();
+    for (error, text) in errors.iter().zip(&now).filter(|(_, text)| !told.contains(text)) {
+        let cause = std::error::Error::source(error).map(ToString::to_string);
+        tracing::warn!(error = %text, cause, "a part of the pod network was not written; trying again");
+    }
+    *told = now;
 }
 
 fn wanted(config: &NetworkConfig, nodes: &Informer<NodeView>) -> Plan {
@@ -74,51 +116,85 @@ fn wanted(config: &NetworkConfig, nodes: &Informer<NodeView>) -> Plan {
 struct Network {
     config: NetworkConfig,
     exec: Arc<dyn Exec>,
+    routes: Arc<dyn Routes>,
+    runtime: Runtime,
     written: Plan,
 }
 
 impl Network {
-    /// Rules and routes before the conflist: once that is there, pods start.
-    async fn write(&mut self, wanted: &Plan) -> Result<(), NetworkError> {
-        if let Some(rules) = wanted
-            .masquerade
-            .as_ref()
-            .filter(|_| wanted.masquerade != self.written.masquerade)
-        {
-            self.run(CommandSpec::new("nft").args(["-f", "-"]).stdin(rules.as_str()))
-                .await?;
-            self.written.masquerade.clone_from(&wanted.masquerade);
-        }
-        for arguments in route_changes(&self.written.routes, &wanted.routes) {
-            let gone = arguments[1] == "delete";
-            match self.run(CommandSpec::new("ip").args(arguments)).await {
-                Err(error) if !gone => return Err(error),
-                _ => {}
-            }
-        }
-        self.written.routes.clone_from(&wanted.routes);
-        if let Some(conflist) = wanted
-            .conflist
-            .as_ref()
-            .filter(|_| wanted.conflist != self.written.conflist)
-        {
-            let folder = &self.config.cni_config_dir;
-            let path = folder.join(CONFLIST);
-            let written = std::fs::create_dir_all(folder)
-                .and_then(|()| node_sys::fs::write_atomically(&path, conflist.as_bytes(), 0o644));
-            written.map_err(|source| NetworkError::Write {
-                path: path.display().to_string(),
-                source,
-            })?;
-            self.written.conflist.clone_from(&wanted.conflist);
-            tracing::info!(path = %path.display(), "pods can have addresses");
+    /// Rules before the conflist: once that is there, pods start. Routes last: they are other nodes' business.
+    async fn write(&mut self, wanted: &Plan) -> Vec<NetworkError> {
+        let mut errors = Vec::new();
+        let own = async {
+            self.write_rules(wanted).await?;
+            self.write_conflist(wanted)
+        };
+        errors.extend(own.await.err());
+        errors.extend(self.write_routes(wanted).await);
+        errors
+    }
+
+    async fn write_rules(&mut self, wanted: &Plan) -> Result<(), NetworkError> {
+        let Some(rules) = &wanted.rules else { return Ok(()) };
+        if self.written.rules.as_ref() != Some(rules) {
+            let spec = CommandSpec::new("nft").args(["-f", "-"]).stdin(rules.as_str());
+            self.exec.run(spec).await?.success("nft")?;
+            self.written.rules = Some(rules.clone());
         }
         Ok(())
     }
 
-    async fn run(&self, spec: CommandSpec) -> Result<(), NetworkError> {
-        let program = spec.program.clone();
-        self.exec.run(spec).await?.success(&program)?;
+    fn write_conflist(&mut self, wanted: &Plan) -> Result<(), NetworkError> {
+        let Some(conflist) = &wanted.conflist else {
+            return Ok(());
+        };
+        if self.written.conflist.as_ref() == Some(conflist) {
+            return Ok(());
+        }
+        let folder = &self.config.cni_config_dir;
+        let path = folder.join(CONFLIST);
+        std::fs::create_dir_all(folder)
+            .and_then(|()| node_sys::fs::write_atomically(&path, conflist.as_bytes(), 0o644))
+            .map_err(|source| NetworkError::Write {
+                path: path.display().to_string(),
+                source,
+            })?;
+        self.written.conflist = Some(conflist.clone());
+        tracing::info!(path = %path.display(), "pods can have addresses");
         Ok(())
     }
+
+    /// The kernel is asked what it has, so that routes to nodes that left while nobody watched go too.
+    async fn write_routes(&self, wanted: &Plan) -> Vec<NetworkError> {
+        let (routes, wanted) = (Arc::clone(&self.routes), wanted.routes.clone());
+        let work = self.runtime.blocking(move || change_routes(&*routes, &wanted));
+        work.await.unwrap_or_else(|_| vec![NetworkError::Ended])
+    }
 }
+
+/// Every route is tried; what the kernel says to one is nothing to the others.
+fn change_routes(routes: &dyn Routes, wanted: &BTreeMap<Ipv4Net, Ipv4Addr>) -> Vec<NetworkError> {
+    let present = match routes.list() {
+        Ok(present) => present,
+        Err(error) => return vec![NetworkError::Routes(error)],
+    };
+    let present = present
+        .into_iter()
+        .filter_map(|((address, length), via)| Some((Ipv4Net::new(address, length).ok()?, via)));
+    let (gone, set) = route_changes(&present.collect(), wanted);
+    let range = |pods: &Ipv4Net| (pods.network(), pods.prefix_len());
+    let removals = gone.into_iter().filter_map(|pods| {
+        let source = routes.remove(range(&pods)).err()?;
+        Some(NetworkError::StaleRoute { pods, source })
+    });
+    let mut errors: Vec<NetworkError> = removals.collect();
+    errors.extend(set.into_iter().filter_map(|(pods, via)| {
+        let source = routes.set(range(&pods), via).err()?;
+        Some(NetworkError::Route { pods, via, source })
+    }));
+    errors
+}
+
+#[cfg(test)]
+#[path = "driver_tests.rs"]
+mod tests;

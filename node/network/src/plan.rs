@@ -1,6 +1,6 @@
 //! What the network of a node should be, from what the nodes say.
 
-use crate::config::{BRIDGE, NetworkConfig};
+use crate::config::{NetworkConfig, POD_LINKS};
 use crate::model::NodeView;
 use ipnet::Ipv4Net;
 use serde_json::json;
@@ -17,7 +17,8 @@ pub const CONFLIST: &str = "10-knarr.conflist";
 pub struct Plan {
     /// `None` until the node has addresses to give to pods.
     pub conflist: Option<String>,
-    pub masquerade: Option<String>,
+    /// Rules of the kernel, as text for `nft`.
+    pub rules: Option<String>,
     /// Pods of other nodes, by whom to pass their packets to.
     pub routes: BTreeMap<Ipv4Net, Ipv4Addr>,
 }
@@ -29,7 +30,7 @@ pub fn plan<'a>(config: &NetworkConfig, nodes: impl Iterator<Item = (&'a str, &'
         let Some(pods) = node.pod_cidr else { continue };
         if name == config.node_name {
             plan.conflist = Some(conflist(config, pods));
-            plan.masquerade = Some(masquerade(config.cluster_cidr, pods));
+            plan.rules = Some(rules(config.cluster_cidr, pods));
         } else if let Some(address) = node.internal_ip {
             plan.routes.insert(pods, address);
         }
@@ -37,52 +38,65 @@ pub fn plan<'a>(config: &NetworkConfig, nodes: impl Iterator<Item = (&'a str, &'
     plan
 }
 
-/// A bridge with an address of every node's own range, its default route, and host ports.
+/// A routed link for every pod, an address of the node's own range, and host ports.
+///
+/// The node has a route to each pod over that pod's own link, so that what pods of one node say to each other passes
+/// the node's rules as all else does, whatever `br_netfilter` is set to, and no pod hears another's ARP.
 fn conflist(config: &NetworkConfig, pods: Ipv4Net) -> String {
-    let mut bridge = json!({
-        "type": "bridge", "bridge": BRIDGE, "isGateway": true, "hairpinMode": true, "promiscMode": false,
+    let mut link = json!({
+        "type": "ptp",
         "ipam": {
             "type": "host-local", "ranges": [[{"subnet": pods.to_string()}]],
             "routes": [{"dst": "0.0.0.0/0"}], "dataDir": config.cni_state_dir.to_string_lossy()
         }
     });
     if let Some(mtu) = config.mtu {
-        bridge["mtu"] = mtu.into();
+        link["mtu"] = mtu.into();
     }
     let portmap = json!({"type": "portmap", "capabilities": {"portMappings": true}, "snat": true});
-    let all = json!({"cniVersion": "1.0.0", "name": "knarr", "plugins": [bridge, portmap]});
+    let all = json!({"cniVersion": "1.0.0", "name": "knarr", "plugins": [link, portmap]});
     format!("{all:#}\n")
 }
 
-/// Pods' packets to the world leave with the node's address; those to other pods keep their own.
-fn masquerade(cluster: Ipv4Net, pods: Ipv4Net) -> String {
+/// Pods' packets to the world leave with the node's address; those to other pods keep their own. What comes from a
+/// pod with a source that is not routed to that pod is dropped: its link is the only way back to it.
+fn rules(cluster: Ipv4Net, pods: Ipv4Net) -> String {
+    let sources = format!(
+        " chain sources {{
+  type filter hook prerouting priority raw; policy accept;
+  iifname \"{POD_LINKS}*\" fib saddr . iif oif missing drop
+ }}
+"
+    );
     format!(
         "\
 table ip {TABLE}
 delete table ip {TABLE}
 table ip {TABLE} {{
- chain postrouting {{
+{sources} chain postrouting {{
   type nat hook postrouting priority srcnat; policy accept;
   ip saddr {pods} ip daddr != {cluster} ip daddr != 224.0.0.0/4 fib daddr type != local masquerade fully-random
  }}
 }}
+table ip6 {TABLE}
+delete table ip6 {TABLE}
+table ip6 {TABLE} {{
+{sources}}}
 "
     )
 }
 
-/// What to do to get from one set of routes to another: those to take away, then those to set.
+/// What to do to get from the routes that are there to those that should be: which to take away, and which to set.
 pub fn route_changes(
-    before: &BTreeMap<Ipv4Net, Ipv4Addr>,
-    after: &BTreeMap<Ipv4Net, Ipv4Addr>,
-) -> Vec<Vec<String>> {
-    let gone = before.keys().filter(|pods| !after.contains_key(pods));
-    let set = after.iter().filter(|(pods, via)| before.get(pods) != Some(via));
-    let words = |all: &[&str]| all.iter().map(|word| (*word).to_owned()).collect();
-    gone.map(|pods| words(&["route", "delete", &pods.to_string()]))
-        .chain(
-            set.map(|(pods, via)| words(&["route", "replace", &pods.to_string(), "via", &via.to_string()])),
-        )
-        .collect()
+    present: &BTreeMap<Ipv4Net, Ipv4Addr>,
+    wanted: &BTreeMap<Ipv4Net, Ipv4Addr>,
+) -> (Vec<Ipv4Net>, Vec<(Ipv4Net, Ipv4Addr)>) {
+    let gone = present.keys().filter(|pods| !wanted.contains_key(pods));
+    let set = wanted.iter().filter(|(pods, via)| present.get(pods) != Some(via));
+    (
+        gone.copied().collect(),
+        set.map(|(pods, via)| (*pods, *via)).collect(),
+    )
 }
 
 #[cfg(test)]
@@ -122,17 +136,18 @@ mod tests {
             "10.244.0.0/24"
         );
         assert!(
-            plan.masquerade
+            plan.rules
                 .unwrap()
                 .contains("ip saddr 10.244.0.0/24 ip daddr != 10.244.0.0/16")
         );
+        let (pods, via) = ("10.244.1.0/24".parse().unwrap(), Ipv4Addr::new(1, 1, 1, 2));
         assert_eq!(
             route_changes(&BTreeMap::new(), &plan.routes),
-            [["route", "replace", "10.244.1.0/24", "via", "1.1.1.2"]]
+            (vec![], vec![(pods, via)])
         );
         assert_eq!(
             route_changes(&plan.routes, &BTreeMap::new()),
-            [["route", "delete", "10.244.1.0/24"]]
+            (vec![pods], vec![])
         );
     }
 

@@ -1,9 +1,10 @@
 //! Kernel facilities behind narrow traits.
 //!
 //! Everything a node component asks of the kernel goes through here: starting programs ([`exec`]), work that may
-//! block ([`blocking`]),
-//! knowing a process again after a restart ([`process`]) and keeping it running ([`supervise`]), mounts ([`mount`]), the mount namespace of the containers ([`mount_namespace`]), pod cgroups of both
-//! versions ([`cgroup`]), entering a namespace ([`namespace`]), elements of nftables ([`nftables`]), ownership
+//! block ([`blocking`]), knowing a process again after a restart ([`process`]) and keeping it running ([`supervise`]),
+//! mounts ([`mount`]), the mount namespace of the containers ([`mount_namespace`]), pod cgroups of both versions
+//! ([`cgroup`]), entering a namespace ([`namespace`]), netlink ([`netlink`]) with elements of nftables ([`nftables`])
+//! and routes ([`routes`]), ownership
 //! and atomic files ([`fs`]),
 //! what the machine is ([`machine`]) and what it allows us ([`limits`]).
 //!
@@ -18,8 +19,10 @@ pub mod machine;
 pub mod mount;
 pub mod mount_namespace;
 pub mod namespace;
+pub mod netlink;
 pub mod nftables;
 pub mod process;
+pub mod routes;
 pub mod supervise;
 
 pub use exec::{CommandOutput, CommandSpec, Exec, ExecError, SystemExec};

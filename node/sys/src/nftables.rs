@@ -4,34 +4,23 @@
 //! costs milliseconds, the kernel microseconds. Messages are made here byte by byte, as `nft --debug=mnl` shows them.
 
 use std::io;
-use std::os::fd::AsRawFd;
 
-use nix::sys::socket::{
-    AddressFamily, MsgFlags, NetlinkAddr, SockFlag, SockProtocol, SockType, bind, recv, sendto, setsockopt,
-    socket, sockopt,
-};
-use nix::sys::time::TimeVal;
+use crate::netlink::{ACK, CREATE, REQUEST, Socket, Writer, messages};
+use nix::sys::socket::{MsgFlags, SockProtocol};
 
 const BATCH_BEGIN: u16 = 16;
 const BATCH_END: u16 = 17;
+const ERROR: u16 = 2;
 const SUBSYSTEM: u16 = 10;
 const NEW_ELEMENT: u16 = SUBSYSTEM << 8 | 12;
 const DELETE_ELEMENT: u16 = SUBSYSTEM << 8 | 14;
-const REQUEST: u16 = 1;
-const ACK: u16 = 4;
-const CREATE: u16 = 0x400;
-const NESTED: u16 = 0x8000;
 /// Family `ip`.
 const IPV4: u8 = 2;
-/// The verdict "goto".
-const GOTO: i32 = -4;
 /// A nested attribute has a 16-bit length; a new message begins well before it is full.
 const MESSAGE_BYTES: usize = 60_000;
 /// Room for the largest batch; the kernel takes it in one piece.
 const SEND_BUFFER_BYTES: usize = 256 << 20;
-/// The kernel answers at once; when it does not, something is wrong.
-const ANSWER_SECONDS: i64 = 30;
-const ANSWER_BYTES: usize = 64 << 10;
+const RECEIVE_BUFFER_BYTES: usize = 1 << 20;
 
 /// What an element of a map leads to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -40,8 +29,6 @@ pub enum ElementData<'a> {
     Nothing,
     /// Bytes in the map's form.
     Value(&'a [u8]),
-    /// A chain.
-    Goto(&'a str),
 }
 
 /// Whether an element comes or goes.
@@ -57,8 +44,7 @@ pub enum ElementVerb {
 #[derive(Debug)]
 pub struct ElementBatch {
     table: String,
-    bytes: Vec<u8>,
-    sequence: u32,
+    writer: Writer,
     open: Option<Open>,
 }
 
@@ -76,8 +62,7 @@ impl ElementBatch {
     pub fn new(table: &str) -> Self {
         let mut batch = Self {
             table: table.to_owned(),
-            bytes: Vec::new(),
-            sequence: 0,
+            writer: Writer::default(),
             open: None,
         };
         batch.edge(BATCH_BEGIN);
@@ -87,27 +72,17 @@ impl ElementBatch {
     /// Adds one element. Keys of several fields have each field padded to four bytes.
     pub fn element(&mut self, verb: ElementVerb, set: &str, key: &[u8], data: ElementData<'_>) {
         self.message_for(verb, set);
-        let element = self.nest(1);
-        let key_at = self.nest(1);
-        self.attribute(1, key);
-        self.close(key_at);
-        match data {
-            ElementData::Nothing => {}
-            ElementData::Value(value) => {
-                let data_at = self.nest(2);
-                self.attribute(1, value);
-                self.close(data_at);
-            }
-            ElementData::Goto(chain) => {
-                let data_at = self.nest(2);
-                let verdict = self.nest(2);
-                self.attribute(1, &GOTO.to_be_bytes());
-                self.text(2, chain);
-                self.close(verdict);
-                self.close(data_at);
-            }
+        let writer = &mut self.writer;
+        let element = writer.nest(1);
+        let key_at = writer.nest(1);
+        writer.attribute(1, key);
+        writer.close(key_at);
+        if let ElementData::Value(value) = data {
+            let data_at = writer.nest(2);
+            writer.attribute(1, value);
+            writer.close(data_at);
         }
-        self.close(element);
+        writer.close(element);
     }
 
     /// Applies the batch in the network namespace of this thread. It blocks for as long as the kernel works.
@@ -116,31 +91,13 @@ impl ElementBatch {
             return Ok(());
         };
         self.edge(BATCH_END);
-        let protocol = SockProtocol::NetlinkNetFilter;
-        let handle = socket(
-            AddressFamily::Netlink,
-            SockType::Raw,
-            SockFlag::SOCK_CLOEXEC,
-            protocol,
-        )?;
-        bind(handle.as_raw_fd(), &NetlinkAddr::new(0, 0))?;
+        let mut socket = Socket::open(SockProtocol::NetlinkNetFilter, 0)?;
         // Without the privilege the default size is enough for small batches.
-        let _ = setsockopt(
-            &handle,
-            sockopt::SndBufForce,
-            &SEND_BUFFER_BYTES.min(self.bytes.len() * 2 + 4096),
-        );
-        setsockopt(&handle, sockopt::ReceiveTimeout, &TimeVal::new(ANSWER_SECONDS, 0))?;
-        sendto(
-            handle.as_raw_fd(),
-            &self.bytes,
-            &NetlinkAddr::new(0, 0),
-            MsgFlags::empty(),
-        )?;
-        let mut answer = vec![0; ANSWER_BYTES];
+        let room = SEND_BUFFER_BYTES.min(self.writer.bytes.len() * 2 + 4096);
+        socket.set_room(room, RECEIVE_BUFFER_BYTES);
+        socket.send(&self.writer.bytes)?;
         loop {
-            let length = recv(handle.as_raw_fd(), &mut answer, MsgFlags::empty())?;
-            if acknowledged(&answer[..length], last)? {
+            if acknowledged(socket.receive(MsgFlags::empty())?, last)? {
                 return Ok(());
             }
         }
@@ -148,23 +105,21 @@ impl ElementBatch {
 
     fn message_for(&mut self, verb: ElementVerb, set: &str) {
         let fits = |open: &Open| {
-            open.verb == verb && open.set == set && self.bytes.len() - open.start < MESSAGE_BYTES
+            open.verb == verb && open.set == set && self.writer.bytes.len() - open.start < MESSAGE_BYTES
         };
         if self.open.as_ref().is_some_and(fits) {
             return;
         }
         self.finish_message(false);
-        let start = self.bytes.len();
         let (kind, flags) = match verb {
             ElementVerb::Add => (NEW_ELEMENT, REQUEST | CREATE),
             ElementVerb::Delete => (DELETE_ELEMENT, REQUEST),
         };
-        self.header(kind, flags);
-        self.bytes.extend([IPV4, 0, 0, 0]);
-        let table = self.table.clone();
-        self.text(1, &table);
-        self.text(2, set);
-        let list = self.nest(3);
+        let start = self.writer.begin(kind, flags);
+        self.writer.raw(&[IPV4, 0, 0, 0]);
+        self.writer.text(1, &self.table);
+        self.writer.text(2, set);
+        let list = self.writer.nest(3);
         self.open = Some(Open {
             verb,
             set: set.to_owned(),
@@ -176,80 +131,37 @@ impl ElementBatch {
     /// Ends the message being filled; gives the sequence number of the one that ended.
     fn finish_message(&mut self, acknowledge: bool) -> Option<u32> {
         let open = self.open.take()?;
-        self.close(open.list);
-        self.set_length(open.start);
+        self.writer.close(open.list);
+        self.writer.end(open.start);
         if acknowledge {
-            let flags = u16::from_ne_bytes([self.bytes[open.start + 6], self.bytes[open.start + 7]]) | ACK;
-            self.bytes[open.start + 6..open.start + 8].copy_from_slice(&flags.to_ne_bytes());
+            let flags = &mut self.writer.bytes[open.start + 6..open.start + 8];
+            let wanted = u16::from_ne_bytes([flags[0], flags[1]]) | ACK;
+            flags.copy_from_slice(&wanted.to_ne_bytes());
         }
-        Some(self.sequence)
+        Some(self.writer.sequence)
     }
 
     fn edge(&mut self, kind: u16) {
-        let start = self.bytes.len();
-        self.header(kind, REQUEST);
-        self.bytes.extend([0, 0]);
-        self.bytes.extend(SUBSYSTEM.to_be_bytes());
-        self.set_length(start);
-    }
-
-    fn header(&mut self, kind: u16, flags: u16) {
-        self.sequence += 1;
-        self.bytes.extend([0; 4]);
-        self.bytes.extend(kind.to_ne_bytes());
-        self.bytes.extend(flags.to_ne_bytes());
-        self.bytes.extend(self.sequence.to_ne_bytes());
-        self.bytes.extend([0; 4]);
-    }
-
-    fn set_length(&mut self, start: usize) {
-        let length = u32::try_from(self.bytes.len() - start).unwrap_or(u32::MAX);
-        self.bytes[start..start + 4].copy_from_slice(&length.to_ne_bytes());
-    }
-
-    fn nest(&mut self, kind: u16) -> usize {
-        let start = self.bytes.len();
-        self.bytes.extend([0, 0]);
-        self.bytes.extend((kind | NESTED).to_ne_bytes());
-        start
-    }
-
-    fn close(&mut self, start: usize) {
-        let length = u16::try_from(self.bytes.len() - start).unwrap_or(u16::MAX);
-        self.bytes[start..start + 2].copy_from_slice(&length.to_ne_bytes());
-    }
-
-    fn attribute(&mut self, kind: u16, data: &[u8]) {
-        let length = u16::try_from(4 + data.len()).unwrap_or(u16::MAX);
-        self.bytes.extend(length.to_ne_bytes());
-        self.bytes.extend(kind.to_ne_bytes());
-        self.bytes.extend(data);
-        let padded = self.bytes.len().next_multiple_of(4);
-        self.bytes.resize(padded, 0);
-    }
-
-    fn text(&mut self, kind: u16, text: &str) {
-        let mut data = text.as_bytes().to_vec();
-        data.push(0);
-        self.attribute(kind, &data);
+        let start = self.writer.begin(kind, REQUEST);
+        self.writer.raw(&[0, 0]);
+        self.writer.raw(&SUBSYSTEM.to_be_bytes());
+        self.writer.end(start);
     }
 }
 
 /// Whether the kernel acknowledged the message; an error of any message is an error.
-fn acknowledged(mut answer: &[u8], sequence: u32) -> io::Result<bool> {
-    while let Some((header, _)) = answer.split_first_chunk::<20>() {
-        let number = |at: usize| [header[at], header[at + 1], header[at + 2], header[at + 3]];
-        let code = i32::from_ne_bytes(number(16));
+fn acknowledged(answer: &[u8], sequence: u32) -> io::Result<bool> {
+    for message in messages(answer).filter(|message| message.kind == ERROR) {
+        let code = message
+            .payload
+            .first_chunk()
+            .map_or(0, |code| i32::from_ne_bytes(*code));
         if code != 0 {
             return Err(io::Error::from_raw_os_error(code.wrapping_neg()));
         }
-        if u32::from_ne_bytes(number(8)) == sequence {
+        if message.sequence == sequence {
             return Ok(true);
         }
-        let length = usize::try_from(u32::from_ne_bytes(number(0)))
-            .unwrap_or(usize::MAX)
-            .max(20);
-        answer = answer.get(length.next_multiple_of(4)..).unwrap_or_default();
     }
     Ok(false)
 }
@@ -261,9 +173,14 @@ mod tests {
     #[test]
     fn a_batch_is_framed_as_the_kernel_reads_it() {
         let mut batch = ElementBatch::new("t");
-        batch.element(ElementVerb::Add, "s", &[10, 0, 0, 1], ElementData::Goto("c4"));
+        batch.element(
+            ElementVerb::Add,
+            "s",
+            &[10, 0, 0, 1],
+            ElementData::Value(&[10, 0, 0, 2, 0x1f, 0x90, 0, 0]),
+        );
         assert_eq!(batch.finish_message(true), Some(2));
-        let message = &batch.bytes[20..];
+        let message = &batch.writer.bytes[20..];
         // Header (acknowledged), family, table, set, list.
         assert_eq!(message[..4], u32::try_from(message.len()).unwrap().to_ne_bytes());
         assert_eq!(message[4..8], [0x0c, 0x0a, 0x05, 0x04]);
@@ -274,8 +191,8 @@ mod tests {
         assert_eq!(
             message[36..],
             [
-                44, 0, 3, 0x80, 40, 0, 1, 0x80, 12, 0, 1, 0x80, 8, 0, 1, 0, 10, 0, 0, 1, 24, 0, 2, 0x80, 20,
-                0, 2, 0x80, 8, 0, 1, 0, 0xff, 0xff, 0xff, 0xfc, 7, 0, 2, 0, b'c', b'4', 0, 0
+                36, 0, 3, 0x80, 32, 0, 1, 0x80, 12, 0, 1, 0x80, 8, 0, 1, 0, 10, 0, 0, 1, 16, 0, 2, 0x80, 12,
+                0, 1, 0, 10, 0, 0, 2, 0x1f, 0x90, 0, 0
             ]
         );
     }

@@ -1,0 +1,136 @@
+//! A plan written to routes and programs that refuse some of it.
+
+use super::*;
+use node_sys::routes::Range;
+use node_sys::CommandOutput;
+use std::sync::Mutex;
+
+/// Routes of which one gateway is refused, as the kernel refuses one on no link.
+#[derive(Debug, Default)]
+struct Refusing {
+    gateway: Option<Ipv4Addr>,
+    present: Mutex<BTreeMap<Range, Ipv4Addr>>,
+}
+
+impl Routes for Refusing {
+    fn list(&self) -> io::Result<BTreeMap<Range, Ipv4Addr>> {
+        Ok(self.present.lock().unwrap().clone())
+    }
+
+    fn set(&self, range: Range, gateway: Ipv4Addr) -> io::Result<()> {
+        if self.gateway == Some(gateway) {
+            return Err(io::Error::from_raw_os_error(101));
+        }
+        self.present.lock().unwrap().insert(range, gateway);
+        Ok(())
+    }
+
+    fn remove(&self, range: Range) -> io::Result<()> {
+        self.present.lock().unwrap().remove(&range);
+        Ok(())
+    }
+}
+
+/// Programs that all end so.
+#[derive(Debug)]
+struct Ends(i32);
+
+#[async_trait::async_trait]
+impl Exec for Ends {
+    async fn run(&self, _: CommandSpec) -> Result<CommandOutput, ExecError> {
+        Ok(CommandOutput {
+            code: self.0,
+            ..CommandOutput::default()
+        })
+    }
+}
+
+fn network(folder: &Path, exec: Ends, routes: Arc<Refusing>) -> Network {
+    Network {
+        config: NetworkConfig {
+            node_name: "here".to_owned(),
+            cluster_cidr: "10.244.0.0/16".parse().unwrap(),
+            cni_config_dir: folder.to_path_buf(),
+            cni_state_dir: folder.join("state"),
+            host_settings: folder.join("note"),
+            mtu: None,
+        },
+        exec: Arc::new(exec),
+        routes,
+        runtime: Runtime::real(),
+        written: Plan::default(),
+    }
+}
+
+fn plan_of(nodes: &[(&str, &str, &str)], network: &Network) -> Plan {
+    let views: Vec<(&str, NodeView)> = nodes
+        .iter()
+        .map(|(name, pods, address)| {
+            let view = NodeView {
+                pod_cidr: pods.parse().ok(),
+                internal_ip: address.parse().ok(),
+            };
+            (*name, view)
+        })
+        .collect();
+    plan(&network.config, views.iter().map(|(name, view)| (*name, view)))
+}
+
+const NODES: [(&str, &str, &str); 4] = [
+    ("a", "10.244.1.0/24", "192.0.2.1"),
+    ("b", "10.244.2.0/24", "198.51.100.1"),
+    ("c", "10.244.3.0/24", "192.0.2.3"),
+    ("here", "10.244.0.0/24", "192.0.2.9"),
+];
+
+#[tokio::test]
+async fn network_of_a_node_that_cannot_be_reached_stops_no_other() {
+    let folder = tempfile::tempdir().unwrap();
+    let routes = Arc::new(Refusing {
+        gateway: Some(Ipv4Addr::new(198, 51, 100, 1)),
+        ..Refusing::default()
+    });
+    let mut network = network(folder.path(), Ends(0), Arc::clone(&routes));
+    let wanted = plan_of(&NODES, &network);
+    let errors = network.write(&wanted).await;
+    let texts: Vec<String> = errors.iter().map(ToString::to_string).collect();
+    assert_eq!(texts, ["routing 10.244.2.0/24 via 198.51.100.1"]);
+    assert!(folder.path().join(CONFLIST).try_exists().unwrap(), "pods start");
+    let present: Vec<u8> = routes
+        .list()
+        .unwrap()
+        .keys()
+        .map(|(first, _)| first.octets()[2])
+        .collect();
+    assert_eq!(present, [1, 3]);
+}
+
+#[tokio::test]
+async fn network_removes_routes_to_nodes_that_left_while_nobody_watched() {
+    let folder = tempfile::tempdir().unwrap();
+    let routes = Arc::new(Refusing::default());
+    routes
+        .set((Ipv4Addr::new(10, 244, 7, 0), 24), Ipv4Addr::new(192, 0, 2, 7))
+        .unwrap();
+    let mut network = network(folder.path(), Ends(0), Arc::clone(&routes));
+    let wanted = plan_of(&NODES, &network);
+    assert!(network.write(&wanted).await.is_empty());
+    let present: Vec<u8> = routes
+        .list()
+        .unwrap()
+        .keys()
+        .map(|(first, _)| first.octets()[2])
+        .collect();
+    assert_eq!(present, [1, 2, 3]);
+}
+
+#[tokio::test]
+async fn network_starts_no_pod_before_its_rules_are_there() {
+    let folder = tempfile::tempdir().unwrap();
+    let routes = Arc::new(Refusing::default());
+    let mut network = network(folder.path(), Ends(1), Arc::clone(&routes));
+    let wanted = plan_of(&NODES, &network);
+    assert_eq!(network.write(&wanted).await.len(), 1);
+    assert!(!folder.path().join(CONFLIST).try_exists().unwrap());
+    assert_eq!(routes.list().unwrap().len(), 3);
+}

@@ -1,0 +1,229 @@
+//! Pods on links made by the CNI configuration of the plan, in network namespaces of our own.
+//!
+//! What is asserted is who reaches whom, with which address, and that a pod cannot be another one.
+
+#![allow(clippy::unwrap_used, reason = "a test")]
+
+use ipnet::Ipv4Net;
+use node_network::NetworkConfig;
+use node_network::model::NodeView;
+use node_network::plan::plan;
+use node_sys::routes::{LinuxRoutes, Routes};
+use node_sys::{CommandSpec, Exec, SystemExec, namespace::in_network_namespace};
+use serde_json::Value;
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+const PLUGINS: &str = "/usr/lib/cni";
+const NAMES: [&str; 4] = ["node", "pod1", "pod2", "out"];
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Namespaces that go when the test ends, however it ends.
+struct World {
+    prefix: String,
+}
+
+impl World {
+    async fn new(mark: char) -> Self {
+        let world = Self {
+            prefix: format!("kn{mark}{}", std::process::id()),
+        };
+        for name in NAMES {
+            ip(&["netns", "add", &world.name(name)]).await;
+            world.at(name, &["link", "set", "lo", "up"]).await;
+        }
+        let out = world.name("out");
+        let link = [
+            "link", "add", "up0", "type", "veth", "peer", "name", "eth0", "netns", &out,
+        ];
+        world.at("node", &link).await;
+        for (name, link, address) in [("node", "up0", "192.0.2.1/24"), ("out", "eth0", "192.0.2.2/24")] {
+            world.at(name, &["address", "add", address, "dev", link]).await;
+            world.at(name, &["link", "set", link, "up"]).await;
+        }
+        world.inside("node", || {
+            std::fs::write("/proc/sys/net/ipv4/ip_forward", "1").unwrap()
+        });
+        world
+    }
+
+    fn name(&self, name: &str) -> String {
+        format!("{}{name}", self.prefix)
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        PathBuf::from("/run/netns").join(self.name(name))
+    }
+
+    async fn at(&self, name: &str, arguments: &[&str]) {
+        let name = self.name(name);
+        ip(&[&["-n", &name], arguments].concat()).await;
+    }
+
+    fn inside<T: Send>(&self, name: &str, act: impl FnOnce() -> T + Send) -> T {
+        in_network_namespace(&self.path(name), act).unwrap()
+    }
+
+    async fn nft(&self, rules: &str) {
+        let arguments = ["netns", "exec", &self.name("node"), "nft", "-f", "-"].map(str::to_owned);
+        let spec = CommandSpec::new("ip").args(arguments).stdin(rules);
+        SystemExec.run(spec).await.unwrap().success("nft").unwrap();
+    }
+
+    /// The address that the plugin gives to a pod.
+    async fn add_pod(&self, name: &str, conflist: &str) -> Ipv4Addr {
+        let conflist: Value = serde_json::from_str(conflist).unwrap();
+        let mut plugin = conflist["plugins"][0].clone();
+        plugin["cniVersion"] = conflist["cniVersion"].clone();
+        plugin["name"] = conflist["name"].clone();
+        let program = format!("{PLUGINS}/{}", plugin["type"].as_str().unwrap());
+        let namespace = self.path(name).display().to_string();
+        let mut spec = CommandSpec::new("nsenter")
+            .args([format!("--net={}", self.path("node").display()), program])
+            .stdin(plugin.to_string());
+        spec.env = [
+            ("CNI_COMMAND", "ADD"),
+            ("CNI_CONTAINERID", name),
+            ("CNI_NETNS", &namespace),
+            ("CNI_IFNAME", "eth0"),
+            ("CNI_PATH", PLUGINS),
+        ]
+        .map(|(name, value)| (name.to_owned(), value.to_owned()))
+        .to_vec();
+        let output = SystemExec.run(spec).await.unwrap();
+        assert_eq!(output.code, 0, "{}", String::from_utf8_lossy(&output.stdout));
+        let result: Value = serde_json::from_slice(&output.stdout).unwrap();
+        let range: Ipv4Net = result["ips"][0]["address"].as_str().unwrap().parse().unwrap();
+        range.addr()
+    }
+}
+
+async fn ip(arguments: &[&str]) {
+    let spec = CommandSpec::new("ip").args(arguments.iter().copied());
+    SystemExec.run(spec).await.unwrap().success("ip").unwrap();
+}
+
+impl Drop for World {
+    fn drop(&mut self) {
+        for name in NAMES {
+            let delete = CommandSpec::new("ip").args(["netns", "delete", &self.name(name)]);
+            let run = || {
+                let executor = tokio::runtime::Runtime::new().unwrap();
+                executor.block_on(SystemExec.run(delete))
+            };
+            let _ = std::thread::scope(|scope| scope.spawn(run).join());
+        }
+    }
+}
+
+fn config(folder: &Path) -> NetworkConfig {
+    NetworkConfig {
+        node_name: "here".to_owned(),
+        cluster_cidr: "10.244.0.0/16".parse().unwrap(),
+        cni_config_dir: folder.join("cni"),
+        cni_state_dir: folder.join("state"),
+        host_settings: folder.join("note"),
+        mtu: None,
+    }
+}
+
+/// Sends a datagram with this source, whoever's it is.
+fn send_from(source: Ipv4Addr, to: SocketAddr, text: &str) {
+    let socket = UdpSocket::bind((source, 0)).unwrap();
+    socket.send_to(text.as_bytes(), to).unwrap();
+}
+
+#[tokio::test]
+#[ignore = "needs root: makes network namespaces"]
+async fn pod_links_carry_traffic_and_no_forged_source() {
+    let world = World::new('l').await;
+    let folder = tempfile::tempdir().unwrap();
+    let view = NodeView {
+        pod_cidr: "10.244.0.0/24".parse().ok(),
+        internal_ip: None,
+    };
+    let plan = plan(&config(folder.path()), [("here", &view)].into_iter());
+    let conflist = plan.conflist.unwrap();
+    world.nft(&plan.rules.unwrap()).await;
+    let pod1 = world.add_pod("pod1", &conflist).await;
+    let pod2 = world.add_pod("pod2", &conflist).await;
+
+    // A pod sees another pod's own address, and the world the node's.
+    let asked = |to: &str| {
+        let listener = world.inside(to, || TcpListener::bind("0.0.0.0:8080").unwrap());
+        let address = if to == "pod2" {
+            pod2
+        } else {
+            Ipv4Addr::new(192, 0, 2, 2)
+        };
+        let _stream = world.inside("pod1", || {
+            TcpStream::connect_timeout(&(address, 8080).into(), PATIENCE).unwrap()
+        });
+        listener.accept().unwrap().1.ip()
+    };
+    assert_eq!(asked("pod2"), pod1);
+    assert_eq!(asked("out"), Ipv4Addr::new(192, 0, 2, 1));
+
+    // What has another's source does not arrive, wherever it goes; what is sent after it does.
+    world
+        .at("pod1", &["address", "add", &format!("{pod2}/32"), "dev", "lo"])
+        .await;
+    world
+        .at("pod1", &["address", "add", "192.0.2.77/32", "dev", "lo"])
+        .await;
+    for (server, address) in [
+        ("node", Ipv4Addr::new(10, 244, 0, 1)),
+        ("out", Ipv4Addr::new(192, 0, 2, 2)),
+    ] {
+        let socket = world.inside(server, || UdpSocket::bind("0.0.0.0:5353").unwrap());
+        socket.set_read_timeout(Some(PATIENCE)).unwrap();
+        let to = SocketAddr::from((address, 5353));
+        world.inside("pod1", || {
+            send_from(pod2, to, "forged");
+            send_from(Ipv4Addr::new(192, 0, 2, 77), to, "forged");
+            send_from(pod1, to, "true");
+        });
+        let mut buffer = [0; 16];
+        let length = socket.recv(&mut buffer).unwrap();
+        assert_eq!(&buffer[..length], b"true", "at {server}");
+    }
+}
+
+#[tokio::test]
+#[ignore = "needs root: makes network namespaces"]
+async fn routes_are_ours_alone() {
+    let world = World::new('r').await;
+    world
+        .at("node", &["route", "add", "10.9.0.0/16", "via", "192.0.2.2"])
+        .await;
+    let routes = world.inside("node", || LinuxRoutes::open().unwrap());
+    let range = |third| (Ipv4Addr::new(10, 244, third, 0), 24);
+    let (near, far) = (Ipv4Addr::new(192, 0, 2, 2), Ipv4Addr::new(198, 51, 100, 1));
+    routes.set(range(1), near).unwrap();
+    let refused = routes.set(range(2), far).unwrap_err();
+    assert_eq!(refused.kind(), std::io::ErrorKind::NetworkUnreachable);
+    routes.set(range(3), near).unwrap();
+    // Again, and over somebody else's.
+    routes.set(range(3), near).unwrap();
+    world
+        .at("node", &["route", "add", "10.244.4.0/24", "via", "192.0.2.2"])
+        .await;
+    routes.set(range(4), near).unwrap();
+    let all = routes.list().unwrap();
+    assert_eq!(
+        all.keys().copied().collect::<Vec<_>>(),
+        [range(1), range(3), range(4)]
+    );
+    assert!(all.values().all(|via| *via == near));
+    routes.remove(range(3)).unwrap();
+    routes.remove(range(3)).unwrap();
+    assert!(routes.remove((Ipv4Addr::new(10, 9, 0, 0), 16)).is_ok());
+    let output = SystemExec
+        .run(CommandSpec::new("ip").args(["-n", &world.name("node"), "route"]))
+        .await
+        .unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(text.contains("10.9.0.0/16 via"), "somebody else's stays: {text}");
+    assert!(!text.contains("10.244.3.0/24"), "{text}");
+}
