@@ -15,7 +15,6 @@ pub(crate) const NODE: &[&str] = &[
     "nftables",
     "iproute2",
     "iptables",
-    "conntrack",
     "util-linux",
 ];
 

@@ -153,10 +153,7 @@ fn node_name(arguments: &AgentArguments) -> String {
 async fn work(arguments: AgentArguments) -> anyhow::Result<()> {
     let runtime = Runtime::real();
     let outlived = own_certificate::replaced(arguments.data_dir.clone(), runtime.clone());
-    let kubeconfig = arguments
-        .kubeconfig
-        .clone()
-        .unwrap_or_else(|| arguments.data_dir.join("kubeconfig"));
+    let kubeconfig = kubeconfig(&arguments);
     let client = Client::from_kubeconfig(&kubeconfig, runtime.clone()).await?;
     let config = kubelet_config(&arguments, &kubeconfig)?;
     let node_name = config.node_name.clone();
@@ -237,12 +234,7 @@ async fn start_containerd(arguments: &AgentArguments, runtime: &Runtime) -> anyh
 /// A client as `system:kube-proxy` where the server gave us that identity, else as the node.
 async fn services_client(arguments: &AgentArguments, runtime: &Runtime) -> anyhow::Result<Client> {
     let own = arguments.data_dir.join("kube-proxy.kubeconfig");
-    let node = || {
-        arguments
-            .kubeconfig
-            .clone()
-            .unwrap_or_else(|| arguments.data_dir.join("kubeconfig"))
-    };
+    let node = || kubeconfig(arguments);
     let path = if own.try_exists().unwrap_or(false) {
         own
     } else {
@@ -256,6 +248,10 @@ fn start_services(arguments: &AgentArguments, runtime: &Runtime, client: &Client
     if !arguments.disable_proxy {
         let config = ProxyConfig {
             node_name: node_name.to_string(),
+            node_ip: match node_ip(arguments, &kubeconfig(arguments)) {
+                Ok(IpAddr::V4(address)) => Some(address),
+                _ => None,
+            },
             cluster_cidr: Some(arguments.cluster_cidr),
             local_addresses: if arguments.disable_dns {
                 Vec::new()
@@ -263,7 +259,7 @@ fn start_services(arguments: &AgentArguments, runtime: &Runtime, client: &Client
                 dns.clone()
             },
         };
-        let kernel = Arc::new(LinuxKernel::new(Arc::new(SystemExec)));
+        let kernel = Arc::new(LinuxKernel::new(Arc::new(SystemExec), runtime.clone()));
         drop(node_proxy::start(config, client.clone(), kernel, runtime.clone()));
     }
     if let (false, Some(address)) = (arguments.disable_dns, dns.first()) {
@@ -306,10 +302,7 @@ fn kubelet_config(arguments: &AgentArguments, kubeconfig: &std::path::Path) -> a
         .clone()
         .zip(arguments.tls_private_key_file.clone());
     let defaults = KubeletConfig::for_data_dir(arguments.data_dir.clone());
-    let node_ip = match arguments.node_ip {
-        Some(ip) => ip,
-        None => address_towards(kubeconfig).context("finding this node's address; give --node-ip")?,
-    };
+    let node_ip = node_ip(arguments, kubeconfig)?;
     Ok(KubeletConfig {
         node_name: node_name(arguments),
         node_ip,
@@ -338,6 +331,18 @@ fn kubelet_config(arguments: &AgentArguments, kubeconfig: &std::path::Path) -> a
 fn resolv_conf(arguments: &AgentArguments) -> PathBuf {
     let usual = || node_kubelet::containers::dns::host_resolv_conf(std::path::Path::new("/"));
     arguments.resolv_conf.clone().unwrap_or_else(usual)
+}
+
+fn kubeconfig(arguments: &AgentArguments) -> PathBuf {
+    let own = || arguments.data_dir.join("kubeconfig");
+    arguments.kubeconfig.clone().unwrap_or_else(own)
+}
+
+fn node_ip(arguments: &AgentArguments, kubeconfig: &std::path::Path) -> anyhow::Result<IpAddr> {
+    match arguments.node_ip {
+        Some(ip) => Ok(ip),
+        None => address_towards(kubeconfig).context("finding this node's address; give --node-ip"),
+    }
 }
 
 /// The address from which this machine reaches the API server; if that is here, the one that reaches others.

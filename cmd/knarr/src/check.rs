@@ -100,7 +100,6 @@ fn programs() -> Vec<Finding> {
         ("ip", "iproute2"),
         // The network plugins' host ports.
         ("iptables", "iptables"),
-        ("conntrack", "conntrack"),
     ];
     let look = |(program, package): (&str, &str)| match find_program(program) {
         Some(path) => well(format!("{program} is {}", path.display())),

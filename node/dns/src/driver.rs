@@ -12,6 +12,7 @@ use k8s_openapi::api::discovery::v1::EndpointSlice;
 use machinery_client::{Client, Informer, Informers, Subscription};
 use machinery_meta::ObjectKey;
 use machinery_runtime::{Runtime, TaskHandle};
+use node_sys::nftables_watch::TableGuard;
 use node_sys::{CommandSpec, Exec};
 use std::error::Error as _;
 use std::io::{self, Read};
@@ -24,6 +25,8 @@ use std::time::Duration;
 const TABLE: &str = "knarr-dns";
 /// Between attempts to listen.
 const RETRY: Duration = Duration::from_millis(500);
+/// The address goes with links and by other hands; it is looked at this often.
+const LOOK_AGAIN: Duration = Duration::from_secs(30);
 /// Between two writes of the zone; what changed since the last is missing after a crash, until the API server tells it.
 const SAVE_INTERVAL: Duration = Duration::from_secs(5);
 /// Between two looks at the resolver configuration.
@@ -55,10 +58,13 @@ fn run(
             let follow = follow_resolv_conf(path, config.cluster_dns, forwarder, runtime.clone());
             runtime.spawn("dns upstream", follow).detach();
         }
+        let address = config.cluster_dns;
+        if !address.is_loopback() {
+            keep_address(&*exec, address).await;
+            let keep = keep_rules(exec, address, runtime.clone());
+            runtime.spawn("dns address", keep).detach();
+        }
         loop {
-            if let Err(error) = own_address(&*exec, config.cluster_dns).await {
-                tracing::warn!(%error, "the cluster's DNS address was not given to this node");
-            }
             if let Err(error) = server.serve(&config).await {
                 tracing::warn!(%error, address = %config.address(), "not listening for names; trying again");
             }
@@ -154,15 +160,31 @@ fn forget_gone(zone: &RwLock<Zone>, services: &Informer<Service>) {
 }
 
 /// Makes the service's address one of this node: packets of pods end here without any translation.
-async fn own_address(exec: &dyn Exec, address: Ipv4Addr) -> Result<(), node_sys::ExecError> {
-    if address.is_loopback() {
-        return Ok(());
-    }
+async fn keep_address(exec: &dyn Exec, address: Ipv4Addr) {
     let spec = CommandSpec::new("ip").args(["address", "replace", &format!("{address}/32"), "dev", "lo"]);
-    exec.run(spec).await?.success("ip")?;
-    let spec = CommandSpec::new("nft").args(["-f", "-"]).stdin(silence(address));
-    exec.run(spec).await?.success("nft")?;
-    Ok(())
+    if let Err(error) = exec.run(spec).await.and_then(|output| output.success("ip")) {
+        tracing::warn!(%error, "the cluster's DNS address was not given to this node");
+    }
+}
+
+/// Writes the rules, and the address, again when somebody else took them away.
+async fn keep_rules(exec: Arc<dyn Exec>, address: Ipv4Addr, runtime: Runtime) {
+    let mut guard = TableGuard::open(TABLE);
+    let mut written = false;
+    loop {
+        keep_address(&*exec, address).await;
+        if !written {
+            let spec = CommandSpec::new("nft").args(["-f", "-"]).stdin(silence(address));
+            let outcome = exec.run(spec).await.and_then(|output| output.success("nft"));
+            if let Err(error) = &outcome {
+                tracing::warn!(%error, "the rules of the cluster's DNS address were not written");
+            }
+            written = outcome.is_ok() && guard.settle().unwrap_or(true);
+        }
+        let pause = if written { LOOK_AGAIN } else { RETRY };
+        let looked = runtime.timeout(pause, guard.disturbed()).await;
+        written = written && looked.is_err();
+    }
 }
 
 /// Rules that outlive us: where nobody listens on the address, nobody refuses either. A resolver takes a refusal for

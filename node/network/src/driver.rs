@@ -5,12 +5,13 @@
 use crate::config::NetworkConfig;
 use crate::host;
 use crate::model::NodeView;
-use crate::plan::{CONFLIST, Plan, plan, route_changes};
+use crate::plan::{CONFLIST, Plan, TABLE, plan, route_changes};
 use futures::future::BoxFuture;
 use ipnet::Ipv4Net;
 use k8s_openapi::api::core::v1::Node;
 use machinery_client::{Client, Informer, Informers};
 use machinery_runtime::{Runtime, TaskHandle};
+use node_sys::nftables_watch::TableGuard;
 use node_sys::routes::Routes;
 use node_sys::{CommandSpec, Exec, ExecError};
 use std::collections::BTreeMap;
@@ -51,6 +52,10 @@ pub enum NetworkError {
         #[source]
         source: io::Error,
     },
+    #[error("watching the rules")]
+    Watch(#[source] io::Error),
+    #[error("the rules were removed while they were written")]
+    Removed,
     #[error("routes were not written")]
     Ended,
 }
@@ -70,6 +75,7 @@ pub fn start(
         exec,
         routes,
         runtime: inside,
+        guard: TableGuard::unwatched(),
         written: Plan::default(),
     };
     runtime.spawn("pod network", run(network, informers))
@@ -80,6 +86,7 @@ fn run(mut network: Network, informers: Informers) -> BoxFuture<'static, ()> {
         let nodes: Informer<NodeView> = informers.of::<Node, _>();
         nodes.synced().await;
         let mut dirty = nodes.dirty_keys();
+        network.guard = TableGuard::open(TABLE);
         host::prepare(Path::new("/proc/sys"), &network.config.host_settings);
         let mut told: Vec<String> = Vec::new();
         let mut wait = RETRY.0;
@@ -93,7 +100,11 @@ fn run(mut network: Network, informers: Informers) -> BoxFuture<'static, ()> {
                 (wait * 2).min(RETRY.1)
             };
             // Whichever comes first; the nodes are looked at anew in every attempt.
-            let _ = network.runtime.timeout(pause, dirty.next_batch()).await;
+            let news = network.runtime.timeout(pause, dirty.next_batch());
+            tokio::select! { biased;
+                () = network.guard.disturbed() => network.written.rules = None,
+                _ = news => {}
+            }
         }
     })
 }
@@ -118,6 +129,7 @@ struct Network {
     exec: Arc<dyn Exec>,
     routes: Arc<dyn Routes>,
     runtime: Runtime,
+    guard: TableGuard,
     written: Plan,
 }
 
@@ -139,6 +151,9 @@ impl Network {
         if self.written.rules.as_ref() != Some(rules) {
             let spec = CommandSpec::new("nft").args(["-f", "-"]).stdin(rules.as_str());
             self.exec.run(spec).await?.success("nft")?;
+            if !self.guard.settle().map_err(NetworkError::Watch)? {
+                return Err(NetworkError::Removed);
+            }
             self.written.rules = Some(rules.clone());
         }
         Ok(())

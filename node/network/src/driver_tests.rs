@@ -1,8 +1,8 @@
 //! A plan written to routes and programs that refuse some of it.
 
 use super::*;
-use node_sys::routes::Range;
 use node_sys::CommandOutput;
+use node_sys::routes::Range;
 use std::sync::Mutex;
 
 /// Routes of which one gateway is refused, as the kernel refuses one on no link.
@@ -58,6 +58,7 @@ fn network(folder: &Path, exec: Ends, routes: Arc<Refusing>) -> Network {
         exec: Arc::new(exec),
         routes,
         runtime: Runtime::real(),
+        guard: TableGuard::unwatched(),
         written: Plan::default(),
     }
 }

@@ -17,10 +17,11 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let client = Client::from_kubeconfig(next()?.as_ref(), runtime.clone()).await?;
     let config = ProxyConfig {
         node_name: next()?,
+        node_ip: None,
         cluster_cidr: Some(next()?.parse()?),
         local_addresses: vec![[10, 96, 0, 10].into()],
     };
-    let kernel = Arc::new(LinuxKernel::new(Arc::new(node_sys::SystemExec)));
+    let kernel = Arc::new(LinuxKernel::new(Arc::new(node_sys::SystemExec), runtime.clone()));
     let _running = start(config, client, kernel, runtime);
     std::future::pending().await
 }

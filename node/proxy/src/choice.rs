@@ -1,6 +1,7 @@
 //! Which endpoints of a service get traffic: upstream's `CategorizeEndpoints`.
 
 use crate::model::{Endpoint, Slice};
+use std::collections::BTreeSet;
 use std::net::Ipv4Addr;
 
 /// Where one connection may end.
@@ -52,4 +53,11 @@ fn usable<'a>(
     } else {
         ready
     }
+}
+
+/// How many endpoints of this node are ready, whichever ports they have: what a balancer is told.
+pub fn ready_here<'a>(slices: impl Iterator<Item = &'a Slice>, node: &str) -> usize {
+    let here = |one: &&Endpoint| one.ready && one.node.as_deref() == Some(node);
+    let addresses = slices.flat_map(|slice| slice.endpoints.iter().filter(here));
+    addresses.map(|one| one.address).collect::<BTreeSet<_>>().len()
 }

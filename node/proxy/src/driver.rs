@@ -1,11 +1,14 @@
 //! Watches services and endpoint slices and keeps the table current.
 
+use crate::affinity::Note;
+use crate::choice::ready_here;
 use crate::config::ProxyConfig;
-use crate::conntrack::{Stale, stale};
-use crate::elements::{Delta, Elements, Wanted};
+use crate::elements::{Delta, Elements, Key, Wanted};
+use crate::flows::Flows;
+use crate::health::HealthPorts;
 use crate::kernel::{Kernel, KernelError};
 use crate::model::{BY_SERVICE, Service, Slice};
-use crate::rules::wanted;
+use crate::rules::{Here, wanted};
 use crate::table;
 use futures::future::BoxFuture;
 use k8s_openapi::api::core::v1 as core;
@@ -13,7 +16,8 @@ use k8s_openapi::api::discovery::v1::EndpointSlice;
 use machinery_client::{Client, Informer, Informers, Subscription};
 use machinery_meta::ObjectKey;
 use machinery_runtime::{Runtime, TaskHandle};
-use std::collections::BTreeSet;
+use node_sys::nftables_watch::TableGuard;
+use std::collections::{BTreeMap, BTreeSet};
 use std::error::Error as _;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -21,6 +25,9 @@ use tokio::sync::Notify;
 
 /// Waits after failures: the first, and the longest.
 const RETRY: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(30));
+
+/// Between two repairs.
+const REPAIR_PAUSE: Duration = Duration::from_secs(1);
 
 /// Starts the proxy; it runs until its scope ends and leaves the rules in the kernel, so that service traffic goes
 /// on while nobody watches.
@@ -53,17 +60,32 @@ fn run(
             services,
             slices,
             elements: Elements::default(),
+            flows: BTreeMap::new(),
+            health: HealthPorts::new(runtime.clone()),
+            guard: TableGuard::open(table::TABLE),
             built: false,
         };
         let mut wait = RETRY.0;
+        let mut next_repair = Duration::ZERO;
         loop {
-            let changed = dirty.take().await;
+            let changed = tokio::select! { biased;
+                changed = dirty.take() => changed,
+                () = proxy.guard.disturbed() => {
+                    proxy.built = false;
+                    // At once, and not in a fight that never ends.
+                    runtime.sleep_until(next_repair).await;
+                    next_repair = runtime.monotonic() + REPAIR_PAUSE;
+                    BTreeSet::new()
+                }
+            };
             while let Err(error) = proxy.sync(&changed, &*kernel).await {
                 let cause = error.source().map(ToString::to_string);
                 tracing::warn!(%error, cause, "service rules were not written; writing all of them again");
+                proxy.health.set_healthy(false);
                 runtime.sleep(wait).await;
                 wait = (wait * 2).min(RETRY.1);
             }
+            proxy.health.set_healthy(true);
             wait = RETRY.0;
         }
     })
@@ -118,60 +140,116 @@ struct Proxy {
     slices: Informer<Slice>,
     /// What the kernel has, where `built`.
     elements: Elements,
+    /// Where UDP flows of each service may go.
+    flows: BTreeMap<Arc<str>, Flows>,
+    health: HealthPorts,
+    guard: TableGuard,
     built: bool,
+}
+
+/// What the change of a service asks for.
+#[derive(Default)]
+struct Work {
+    delta: Delta,
+    flows: Flows,
 }
 
 impl Proxy {
     /// One transaction for all these services. After a failure the next one builds the whole table again, as it is
     /// not known what the kernel has.
     async fn sync(&mut self, changed: &BTreeSet<Arc<str>>, kernel: &dyn Kernel) -> Result<(), KernelError> {
-        let mut delta = Delta::default();
-        let mut forget: BTreeSet<Stale> = BTreeSet::new();
+        let mut work = Work::default();
         for service in changed {
-            let after = self.wanted(service);
-            forget.append(&mut stale(&self.elements.of(service), &after));
-            self.elements.set(service, &after, &mut delta);
+            self.look_at(service, &mut work);
         }
-        if self.built && delta.is_empty() {
-            return Ok(());
+        if !self.built {
+            self.rebuild(kernel).await?;
+            // Nobody remembers which flows were looked at: all of them.
+            self.flows
+                .values()
+                .for_each(|flows| work.flows.append(flows.clone()));
+        } else if !work.delta.is_empty() {
+            self.change(&work.delta, kernel).await?;
         }
-        let written = if std::mem::take(&mut self.built) {
-            kernel.change(&delta).await
-        } else {
-            kernel
-                .apply(table::base(self.config.cluster_cidr) + &table::additions(self.elements.all()))
-                .await
-        };
-        written?;
-        self.built = true;
         tracing::debug!(
             services = changed.len(),
-            added = delta.add.len(),
-            deleted = delta.delete.len(),
+            added = work.delta.add.len(),
+            deleted = work.delta.delete.len(),
             "rules written"
         );
-        kernel.forget(&forget).await;
+        if !work.flows.is_empty() {
+            match kernel.forget_flows(work.flows).await {
+                Ok(0) => {}
+                Ok(flows) => tracing::debug!(flows, "flows to endpoints that are gone were forgotten"),
+                Err(error) => tracing::warn!(%error, "flows to endpoints that are gone were not forgotten"),
+            }
+        }
         Ok(())
     }
 
-    fn wanted(&self, service: &str) -> Wanted {
-        let Some((namespace, name)) = service.split_once('/') else {
-            return Wanted::new();
-        };
-        let Some(object) = self.services.get(&ObjectKey::new(namespace, name)) else {
-            return Wanted::new();
-        };
-        if object
-            .cluster_ip
-            .is_some_and(|address| self.config.local_addresses.contains(&address))
-        {
-            return Wanted::new();
+    /// The whole table, with the clients that stay where they are.
+    async fn rebuild(&mut self, kernel: &dyn Kernel) -> Result<(), KernelError> {
+        let notes: Vec<Note> = kernel.notes().await.unwrap_or_else(|error| {
+            tracing::warn!(%error, "clients that stay with an endpoint were not read");
+            Vec::new()
+        });
+        let notes: Vec<Note> = notes
+            .into_iter()
+            .filter(|note| note.holds(&self.elements))
+            .collect();
+        let script = table::base(self.config.cluster_cidr)
+            + &table::additions(self.elements.all())
+            + &table::notes(&notes);
+        kernel.apply(script).await?;
+        self.settle()
+    }
+
+    async fn change(&mut self, delta: &Delta, kernel: &dyn Kernel) -> Result<(), KernelError> {
+        self.built = false;
+        kernel.change(delta).await?;
+        // The kernel notes no endpoint that is not in the table any more; what it noted before goes now.
+        if delta.delete.keys().any(|key| matches!(key, Key::Sticky(..))) {
+            let mut notes = kernel.notes().await?;
+            notes.retain(|note| !note.holds(&self.elements));
+            kernel.forget_notes(notes).await?;
         }
+        self.settle()
+    }
+
+    /// Everything is written. News of our own change are none.
+    fn settle(&mut self) -> Result<(), KernelError> {
+        self.built = self.guard.settle().map_err(KernelError::Watch)?;
+        if self.built {
+            Ok(())
+        } else {
+            Err(KernelError::Removed)
+        }
+    }
+
+    fn look_at(&mut self, service: &Arc<str>, work: &mut Work) {
+        let key = service
+            .split_once('/')
+            .map(|(namespace, name)| ObjectKey::new(namespace, name));
+        let object = key.and_then(|key| self.services.get(&key));
+        let own = |address| self.config.local_addresses.contains(&address);
+        let object = object.filter(|object| !object.cluster_ip.is_some_and(own));
         let slices = self.slices.by_index(BY_SERVICE, service);
-        wanted(
-            &object.projection,
-            slices.iter().map(|slice| &slice.projection),
-            &self.config.node_name,
-        )
+        let slices = slices.iter().map(|slice| &slice.projection);
+        let here = Here {
+            node: &self.config.node_name,
+            node_ip: self.config.node_ip,
+        };
+        let none = Service::default();
+        let projection = object.as_ref().map_or(&none, |object| &object.projection);
+        let after: Wanted = wanted(projection, slices.clone(), here, &self.elements.of(service));
+        self.elements.set(service, &after, &mut work.delta);
+        let flows = Flows::of(projection, slices.clone());
+        let before = self.flows.remove(service).unwrap_or_default();
+        work.flows.append(Flows::changed(&before, &flows));
+        if !flows.is_empty() {
+            self.flows.insert(Arc::clone(service), flows);
+        }
+        let ready = ready_here(slices, &self.config.node_name);
+        self.health.set(service, projection.health_check_port, ready);
     }
 }

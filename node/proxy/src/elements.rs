@@ -1,45 +1,85 @@
 //! The elements of the table's maps and sets, who wants them, and what to change to get them.
 
+use crate::choice::Target;
 use crate::model::Protocol;
+use ipnet::Ipv4Net;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
 use std::sync::Arc;
 
-/// The name of one element. Its variant is its map or set; services, node ports and what is refused have a set for
-/// every value they can have.
+/// Where clients connect to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Frontend {
+    /// An address of a service.
+    Address(Ipv4Addr, Protocol, u16),
+    /// A port of every address of the node.
+    NodePort(Protocol, u16),
+}
+
+impl Frontend {
+    pub fn protocol(self) -> Protocol {
+        match self {
+            Self::Address(_, protocol, _) | Self::NodePort(protocol, _) => protocol,
+        }
+    }
+}
+
+/// Whose endpoints: those for all traffic, or those of this node for traffic from outside, where the service's policy
+/// makes the difference.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Scope {
+    Cluster,
+    Local,
+}
+
+/// The name of one element. Its variant is its map or set; where a set depends on the value there is one for every
+/// value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Key {
-    /// An address of a service and its port.
-    Service(Ipv4Addr, Protocol, u16),
+    /// A frontend with endpoints.
+    Service(Frontend, Scope),
     /// One slot of it.
-    Endpoint(Ipv4Addr, Protocol, u16, u16),
-    NodePort(Protocol, u16),
-    NodePortEndpoint(Protocol, u16, u16),
+    Endpoint(Frontend, Scope, u16),
     /// Traffic from outside the pod network to here gets this node's address.
-    Masquerade(Ipv4Addr, Protocol, u16),
-    NodePortMasquerade(Protocol, u16),
+    Masquerade(Frontend),
+    /// Traffic from outside stays on this node.
+    Local(Frontend),
     /// New connections to here are refused or dropped.
-    Refused(Ipv4Addr, Protocol, u16),
-    NodePortRefused(Protocol, u16),
-    /// An address that some service has; what goes elsewhere is let through at once.
-    Frontend(Ipv4Addr),
-    NodePortFrontend(Protocol, u16),
+    Refused(Frontend),
+    /// What goes elsewhere than to one of these is let through at once.
+    Summary(Summary),
+    /// Clients of this frontend stay with their endpoint.
+    Affine(Frontend),
+    /// An endpoint that they may stay with.
+    Sticky(Frontend, Target),
+    /// Only some sources may come here.
+    Restricted(Ipv4Addr, Protocol, u16),
+    /// One range of them.
+    Allowed(Ipv4Addr, Protocol, u16, Ipv4Net),
     /// An endpoint that might reach itself through a service.
     Hairpin(Ipv4Addr),
     ClusterIp(Ipv4Addr),
 }
 
-/// What an element of a map says.
+/// Frontends without what tells services of one address apart.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Summary {
+    Address(Ipv4Addr),
+    NodePort(Protocol, u16),
+}
+
+/// What an element of a map says, or which of several sets it is in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Value {
     /// Sets have keys only.
     Nothing,
-    /// Spread over so many slots, at random or by the client's address.
+    /// Spread over so many slots, at random.
     Spread {
         slots: u16,
-        by_client: bool,
     },
     Target(Ipv4Addr, u16),
+    /// For so many seconds.
+    Seconds(u32),
     Reject,
     Drop,
 }
@@ -128,6 +168,11 @@ impl Elements {
         let keys = self.by_service.get(service).into_iter().flatten();
         keys.filter_map(|key| Some((*key, *self.wanted.get(key)?.get(service)?)))
             .collect()
+    }
+
+    /// What there should be under this key.
+    pub fn get(&self, key: &Key) -> Option<Value> {
+        self.wanted.get(key)?.values().next().copied()
     }
 
     pub fn len(&self) -> usize {

@@ -1,16 +1,21 @@
-//! The kernel's side, behind a trait: write the table, change elements, forget flows.
+//! The kernel's side, behind a trait: write the table, change elements, notes of affinity, UDP flows.
 
-use crate::conntrack::Stale;
+use crate::affinity::Note;
 use crate::elements::Delta;
+use crate::flows::Flows;
+use crate::table::{AFFINITY, TABLE};
 use crate::{netlink, table};
 use async_trait::async_trait;
-use node_sys::{CommandSpec, Exec, ExecError};
+use machinery_runtime::Runtime;
+use node_sys::{CommandSpec, Exec, ExecError, conntrack, nftables};
 use std::collections::BTreeSet;
 use std::fmt::Debug;
 use std::io;
+use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 
-/// Elements that are changed while the caller's thread waits, a few milliseconds at most; more of them are left to `nft`.
+/// Elements that are changed while the caller's thread waits, a few milliseconds at most; more of them are left to
+/// `nft`.
 const MAX_INLINE: usize = 4096;
 
 /// What could not be done.
@@ -20,6 +25,12 @@ pub enum KernelError {
     Table(#[source] ExecError),
     #[error("changing elements of the nftables table")]
     Elements(#[source] io::Error),
+    #[error("changing flows that the kernel remembers")]
+    Flows(#[source] io::Error),
+    #[error("watching the nftables table")]
+    Watch(#[source] io::Error),
+    #[error("the nftables table was removed while it was written")]
+    Removed,
 }
 
 /// Where rules go.
@@ -31,19 +42,35 @@ pub trait Kernel: Send + Sync + Debug {
     /// Changes elements as one transaction.
     async fn change(&self, delta: &Delta) -> Result<(), KernelError>;
 
-    /// Forgets flows, as far as it can.
-    async fn forget(&self, stale: &BTreeSet<Stale>);
+    /// Clients that stay with an endpoint; none where there is no table.
+    async fn notes(&self) -> Result<Vec<Note>, KernelError>;
+
+    /// Takes such notes away.
+    async fn forget_notes(&self, notes: Vec<Note>) -> Result<(), KernelError>;
+
+    /// Forgets flows that go where they should not, and gives their number.
+    async fn forget_flows(&self, flows: Flows) -> Result<usize, KernelError>;
 }
 
-/// The kernel of this machine, in the network namespace of this process: `nft`, `conntrack` and netlink.
+/// The kernel of this machine, in the network namespace of the calling thread: `nft` and netlink.
 #[derive(Debug, Clone)]
 pub struct LinuxKernel {
     exec: Arc<dyn Exec>,
+    runtime: Runtime,
 }
 
 impl LinuxKernel {
-    pub fn new(exec: Arc<dyn Exec>) -> Self {
-        Self { exec }
+    pub fn new(exec: Arc<dyn Exec>, runtime: Runtime) -> Self {
+        Self { exec, runtime }
+    }
+
+    /// Work that takes as long as there are flows or clients, off the caller's thread.
+    async fn aside<T: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> io::Result<T> + Send + 'static,
+    ) -> io::Result<T> {
+        let ended = |error| io::Error::other(format!("{error}"));
+        self.runtime.blocking(work).await.map_err(ended)?
     }
 }
 
@@ -63,13 +90,44 @@ impl Kernel for LinuxKernel {
         netlink::batch(delta).apply().map_err(KernelError::Elements)
     }
 
-    /// `conntrack` ends with 1 where there was nothing to forget.
-    async fn forget(&self, stale: &BTreeSet<Stale>) {
-        for one in stale {
-            let spec = CommandSpec::new("conntrack").args(one.arguments());
-            if let Err(error) = self.exec.run(spec).await {
-                tracing::warn!(%error, "flows of a changed service were not forgotten");
+    async fn notes(&self) -> Result<Vec<Note>, KernelError> {
+        let read = self.aside(|| match nftables::elements(TABLE, AFFINITY) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
+            elements => Ok(elements?.iter().filter_map(Note::read).collect()),
+        });
+        read.await.map_err(KernelError::Elements)
+    }
+
+    async fn forget_notes(&self, notes: Vec<Note>) -> Result<(), KernelError> {
+        let work = self.aside(move || match netlink::without(&notes).apply() {
+            // One of them ended by itself, and with it the whole transaction: each for itself, then.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                for note in notes {
+                    match netlink::without(&[note]).apply() {
+                        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+                        _ => {}
+                    }
+                }
+                Ok(())
             }
-        }
+            done => done,
+        });
+        work.await.map_err(KernelError::Elements)
+    }
+
+    async fn forget_flows(&self, flows: Flows) -> Result<usize, KernelError> {
+        let work = self.aside(move || {
+            let own: BTreeSet<Ipv4Addr> = node_sys::machine::addresses()
+                .into_iter()
+                .filter_map(|address| match address {
+                    IpAddr::V4(address) => Some(address),
+                    IpAddr::V6(_) => None,
+                })
+                .collect();
+            let stale = conntrack::udp_flows(|flow| flows.is_stale(flow, &own))?;
+            conntrack::forget(&stale)?;
+            Ok(stale.len())
+        });
+        work.await.map_err(KernelError::Flows)
     }
 }

@@ -1,26 +1,31 @@
 //! Service addresses to endpoints, in nftables.
 //!
 //! Services and endpoint slices come from informers ([`model`]). Which endpoints take part is upstream's rule
-//! ([`choice`]); a service becomes elements of maps ([`rules`]); what differs from before ([`elements`]) becomes one
-//! transaction that the kernel takes whole or not at all ([`kernel`]): elements over netlink ([`netlink`]), the whole
-//! table at the start as text for `nft` ([`mod@table`]). UDP flows that lead to where a
-//! service no longer does are forgotten ([`conntrack`]).
+//! ([`choice`]); each has slots, which it keeps as long as it can ([`slots`]); a service becomes elements of maps
+//! ([`rules`]); what differs from before ([`elements`]) becomes one transaction that the kernel takes whole or not at
+//! all ([`kernel`]): elements over netlink ([`netlink`]), the whole table at the start as text for `nft`
+//! ([`mod@table`]). UDP flows that lead to where a service no longer does are forgotten ([`flows`]). Balancers hear
+//! whether a service has endpoints here ([`health`]).
 //!
 //! The table is our own and its chains never change; a change of one service is a handful of elements, with thirty
-//! thousand services as with three. The kernel is never asked what it has. When the proxy ends, its rules stay.
+//! thousand services as with three. What should be there is in memory; the kernel is asked only for what it writes
+//! itself, the clients that stay with an endpoint ([`affinity`]). It tells when somebody else takes something of the
+//! table away, and then all of it is written again. When the proxy ends, its rules stay.
 //!
-//! Not here yet: IPv6, topology hints, health check ports, source ranges of load balancers. Affinity is by a hash of
-//! the client's address over the endpoints, without upstream's time limit.
+//! Not here yet: IPv6, topology hints.
 
+pub mod affinity;
 pub mod choice;
 pub mod config;
-pub mod conntrack;
 mod driver;
 pub mod elements;
+pub mod flows;
+pub mod health;
 pub mod kernel;
 pub mod model;
 pub mod netlink;
 pub mod rules;
+pub mod slots;
 pub mod table;
 #[cfg(test)]
 mod tests;

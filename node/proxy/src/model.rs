@@ -1,5 +1,6 @@
 //! What the proxy reads of services and endpoint slices.
 
+use ipnet::Ipv4Net;
 use machinery_client::{Index, IndexName, Projection};
 use machinery_meta::ObjectHeader;
 use serde::Deserialize;
@@ -26,7 +27,16 @@ pub enum Protocol {
 impl Protocol {
     pub const ALL: [Self; 3] = [Self::Tcp, Self::Udp, Self::Sctp];
 
-    /// As nft and conntrack write it.
+    /// Its number in the header of a packet.
+    pub fn number(self) -> u8 {
+        match self {
+            Self::Tcp => 6,
+            Self::Udp => 17,
+            Self::Sctp => 132,
+        }
+    }
+
+    /// As nft writes it.
     pub fn lower(self) -> &'static str {
         match self {
             Self::Tcp => "tcp",
@@ -58,13 +68,30 @@ pub struct ServicePort {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Service {
     pub cluster_ip: Option<Ipv4Addr>,
-    /// External addresses and those of the load balancer.
     pub external_ips: Vec<Ipv4Addr>,
+    /// Of load balancers whose traffic comes here as it is.
+    pub balancer_ips: Vec<Ipv4Addr>,
+    /// Sources that may use those; empty for all.
+    pub source_ranges: Vec<Ipv4Net>,
     pub ports: Vec<ServicePort>,
-    pub client_affinity: bool,
+    /// For how long a client stays with its endpoint.
+    pub affinity_seconds: Option<u32>,
     pub internal: Policy,
     pub external: Policy,
+    /// Where balancers ask whether there are endpoints here.
+    pub health_check_port: Option<u16>,
 }
+
+impl Service {
+    /// Every address that it has.
+    pub fn addresses(&self, cluster_ip: Ipv4Addr) -> impl Iterator<Item = Ipv4Addr> {
+        let others = self.external_ips.iter().chain(&self.balancer_ips).copied();
+        std::iter::once(cluster_ip).chain(others)
+    }
+}
+
+/// As upstream defaults it: three hours.
+const AFFINITY_SECONDS: u32 = 10_800;
 
 impl Projection for Service {
     fn project(header: &ObjectHeader, json: &[u8]) -> Result<Self, serde_json::Error> {
@@ -79,19 +106,40 @@ impl Projection for Service {
             .ingress
             .iter()
             .filter(|one| &*one.ip_mode != "Proxy");
-        let external = full.spec.external_ips.iter().chain(ingress.map(|one| &one.ip));
-        let mut external_ips: Vec<Ipv4Addr> = external.filter_map(|text| text.parse().ok()).collect();
-        external_ips.sort_unstable();
-        external_ips.dedup();
+        let spec = full.spec;
+        let local = spec.external_traffic_policy == Policy::Local;
         Ok(Self {
             cluster_ip,
-            external_ips,
-            ports: full.spec.ports,
-            client_affinity: &*full.spec.session_affinity == "ClientIP",
-            internal: full.spec.internal_traffic_policy,
-            external: full.spec.external_traffic_policy,
+            external_ips: addresses(spec.external_ips.iter()),
+            balancer_ips: addresses(ingress.map(|one| &one.ip)),
+            source_ranges: source_ranges(&spec.load_balancer_source_ranges),
+            ports: spec.ports,
+            affinity_seconds: (&*spec.session_affinity == "ClientIP").then(|| {
+                let client = spec.session_affinity_config.client_ip;
+                client.timeout_seconds.unwrap_or(AFFINITY_SECONDS)
+            }),
+            internal: spec.internal_traffic_policy,
+            external: spec.external_traffic_policy,
+            health_check_port: Some(spec.health_check_node_port).filter(|port| *port != 0 && local),
         })
     }
+}
+
+/// Ranges of the other family say nothing about this one, and a range of everything is as good as none, as upstream
+/// has it.
+fn source_ranges(texts: &[Box<str>]) -> Vec<Ipv4Net> {
+    let ranges: Vec<Ipv4Net> = texts.iter().filter_map(|text| text.trim().parse().ok()).collect();
+    if ranges.iter().any(|range| range.prefix_len() == 0) {
+        return Vec::new();
+    }
+    ranges
+}
+
+fn addresses<'a>(texts: impl Iterator<Item = &'a Box<str>>) -> Vec<Ipv4Addr> {
+    let mut addresses: Vec<Ipv4Addr> = texts.filter_map(|text| text.parse().ok()).collect();
+    addresses.sort_unstable();
+    addresses.dedup();
+    addresses
 }
 
 /// One endpoint of a slice.
@@ -178,8 +226,24 @@ mod wire {
         pub(super) external_ips: Vec<Box<str>>,
         pub(super) ports: Vec<ServicePort>,
         pub(super) session_affinity: Box<str>,
+        pub(super) session_affinity_config: AffinityConfig,
+        pub(super) load_balancer_source_ranges: Vec<Box<str>>,
+        pub(super) health_check_node_port: u16,
         pub(super) internal_traffic_policy: Policy,
         pub(super) external_traffic_policy: Policy,
+    }
+
+    #[derive(Debug, Default, Deserialize)]
+    #[serde(default)]
+    pub(super) struct AffinityConfig {
+        #[serde(rename = "clientIP")]
+        pub(super) client_ip: ClientIp,
+    }
+
+    #[derive(Debug, Default, Deserialize)]
+    #[serde(default, rename_all = "camelCase")]
+    pub(super) struct ClientIp {
+        pub(super) timeout_seconds: Option<u32>,
     }
 
     #[derive(Debug, Default, Deserialize)]

@@ -1,89 +1,110 @@
 //! A change of elements in the kernel's own form; [`crate::table`] has the same as text.
 
-use crate::elements::{Delta, Key, Value};
+use crate::affinity::Note;
+use crate::elements::{Delta, Frontend, Key, Summary, Value};
 use crate::model::Protocol;
-use crate::table::{TABLE, collection};
+use crate::table::{AFFINITY, TABLE, collection};
+use ipnet::Ipv4Net;
 use node_sys::nftables::{ElementBatch, ElementData, ElementVerb};
 use std::net::Ipv4Addr;
 
 /// The transaction of a change; deletions first, so that a changed value is a deletion and an addition.
 pub fn batch(delta: &Delta) -> ElementBatch {
     let mut batch = ElementBatch::new(TABLE);
-    let mut element = |verb, key: Key, value: Value| {
-        let (bytes, length) = key_bytes(key);
+    let changes = |verb, elements| std::iter::zip(std::iter::repeat(verb), elements);
+    let all = changes(ElementVerb::Delete, &delta.delete).chain(changes(ElementVerb::Add, &delta.add));
+    for (verb, (key, value)) in all {
+        let set = collection(*key, *value);
+        let first = key_bytes(*key, false);
+        if matches!(key, Key::Allowed(..)) {
+            batch.interval(verb, &set, &first, &key_bytes(*key, true));
+            continue;
+        }
         let target;
         let data = match value {
             Value::Target(address, port) if verb == ElementVerb::Add => {
-                target = target_bytes(address, port);
+                target = target_bytes(*address, *port);
                 ElementData::Value(&target)
             }
             _ => ElementData::Nothing,
         };
-        batch.element(verb, &collection(key, value), &bytes[..length], data);
-    };
-    delta
-        .delete
-        .iter()
-        .for_each(|(key, value)| element(ElementVerb::Delete, *key, *value));
-    delta
-        .add
-        .iter()
-        .for_each(|(key, value)| element(ElementVerb::Add, *key, *value));
+        batch.element(verb, &set, &first, data);
+    }
+    batch
+}
+
+/// The transaction that takes notes of affinity away.
+pub fn without(notes: &[Note]) -> ElementBatch {
+    let mut batch = ElementBatch::new(TABLE);
+    for note in notes {
+        batch.element(ElementVerb::Delete, AFFINITY, &note.key(), ElementData::Nothing);
+    }
     batch
 }
 
 /// Fields padded to four bytes each: addresses and ports in network order, slots in the machine's.
-fn key_bytes(key: Key) -> ([u8; 16], usize) {
-    let mut out = [0; 16];
-    let mut length = 0;
-    let mut field = |bytes: &[u8]| {
-        out[length..length + bytes.len()].copy_from_slice(bytes);
-        length += 4;
-    };
-    match key {
-        Key::Service(address, protocol, port)
-        | Key::Masquerade(address, protocol, port)
-        | Key::Refused(address, protocol, port) => {
-            field(&address.octets());
-            field(&[number(protocol)]);
-            field(&port.to_be_bytes());
-        }
-        Key::Endpoint(address, protocol, port, slot) => {
-            field(&address.octets());
-            field(&[number(protocol)]);
-            field(&port.to_be_bytes());
-            field(&u32::from(slot).to_ne_bytes());
-        }
-        Key::NodePort(protocol, port)
-        | Key::NodePortFrontend(protocol, port)
-        | Key::NodePortMasquerade(protocol, port)
-        | Key::NodePortRefused(protocol, port) => {
-            field(&[number(protocol)]);
-            field(&port.to_be_bytes());
-        }
-        Key::NodePortEndpoint(protocol, port, slot) => {
-            field(&[number(protocol)]);
-            field(&port.to_be_bytes());
-            field(&u32::from(slot).to_ne_bytes());
-        }
-        Key::Hairpin(address) => {
-            field(&address.octets());
-            field(&address.octets());
-        }
-        Key::ClusterIp(address) | Key::Frontend(address) => field(&address.octets()),
+#[derive(Default)]
+struct Fields(Vec<u8>);
+
+impl Fields {
+    fn field(&mut self, bytes: &[u8]) {
+        self.0.extend(bytes);
+        let padded = self.0.len().next_multiple_of(4);
+        self.0.resize(padded, 0);
     }
-    (out, length)
+
+    fn place(&mut self, protocol: Protocol, port: u16) {
+        self.field(&[protocol.number()]);
+        self.field(&port.to_be_bytes());
+    }
+
+    fn frontend(&mut self, frontend: Frontend) {
+        if let Frontend::Address(address, ..) = frontend {
+            self.field(&address.octets());
+        }
+        let (Frontend::Address(_, protocol, port) | Frontend::NodePort(protocol, port)) = frontend;
+        self.place(protocol, port);
+    }
+}
+
+/// The key, or the end of the interval that it stands for.
+fn key_bytes(key: Key, end: bool) -> Vec<u8> {
+    let mut out = Fields::default();
+    match key {
+        Key::Service(frontend, _)
+        | Key::Masquerade(frontend)
+        | Key::Local(frontend)
+        | Key::Refused(frontend)
+        | Key::Affine(frontend) => out.frontend(frontend),
+        Key::Endpoint(frontend, _, slot) => {
+            out.frontend(frontend);
+            out.field(&u32::from(slot).to_ne_bytes());
+        }
+        Key::Sticky(frontend, (address, port)) => {
+            out.frontend(frontend);
+            out.field(&address.octets());
+            out.field(&port.to_be_bytes());
+        }
+        Key::Restricted(address, protocol, port) => out.frontend(Frontend::Address(address, protocol, port)),
+        Key::Allowed(address, protocol, port, range) => {
+            out.frontend(Frontend::Address(address, protocol, port));
+            out.field(&source(range, end).octets());
+        }
+        Key::Summary(Summary::NodePort(protocol, port)) => out.place(protocol, port),
+        Key::Summary(Summary::Address(address)) | Key::ClusterIp(address) => out.field(&address.octets()),
+        Key::Hairpin(address) => {
+            out.field(&address.octets());
+            out.field(&address.octets());
+        }
+    }
+    out.0
+}
+
+fn source(range: Ipv4Net, end: bool) -> Ipv4Addr {
+    if end { range.broadcast() } else { range.network() }
 }
 
 fn target_bytes(address: Ipv4Addr, port: u16) -> [u8; 8] {
     let ([a, b, c, d], [high, low]) = (address.octets(), port.to_be_bytes());
     [a, b, c, d, high, low, 0, 0]
-}
-
-fn number(protocol: Protocol) -> u8 {
-    match protocol {
-        Protocol::Tcp => 6,
-        Protocol::Udp => 17,
-        Protocol::Sctp => 132,
-    }
 }

@@ -2,15 +2,19 @@
 //!
 //! The chains and sets are always the same, however many services there are; services and endpoints are elements.
 //! A service with four endpoints is in the set `to_c4`, which leads to the chain `c4`, which picks one of four slots
-//! at random; `ch4` picks by the client's address, `p4` and `ph4` do the same for node ports. Only the first packet
-//! of a connection passes here.
+//! at random; `l4` is for traffic from outside that stays on this node, `p4` and `q4` are the same for node ports. Only
+//! the first packet of a connection passes here.
 //!
 //! There is a set per number of slots, rather than one map to verdicts, because the kernel walks every element of
 //! every verdict map when one of them changes: with thirty thousand services a change would cost ten milliseconds.
+//!
+//! Clients that stay with an endpoint are noted by the chain `note` once their connection has been translated, and
+//! asked for before a slot is picked. There is a set per time, as the time is a part of the rule.
 
-use crate::elements::{Delta, Key, Value};
+use crate::affinity::{Note, STEPS};
+use crate::elements::{Delta, Frontend, Key, Scope, Summary, Value};
 use crate::model::Protocol;
-use crate::rules::slot_counts;
+use crate::slots::slot_counts;
 use ipnet::Ipv4Net;
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -21,29 +25,40 @@ pub const TABLE: &str = "knarr-proxy";
 /// The bit that says "give this packet the node's address", as upstream's proxy uses it.
 const MASQUERADE_MARK: &str = "0x4000";
 
+/// The map of clients that stay with an endpoint; the kernel writes it.
+pub const AFFINITY: &str = "affinity";
+
 const SERVICE_KEY: &str = "type ipv4_addr . inet_proto . inet_service;";
 const PORT_KEY: &str = "type inet_proto . inet_service;";
+const STICKY_KEY: &str = "type ipv4_addr . inet_proto . inet_service . ipv4_addr . inet_service;";
+const STICKY_PORT_KEY: &str = "type inet_proto . inet_service . ipv4_addr . inet_service;";
 
+/// Beyond the size of `affinity` clients are not noted, and spread as if the service had not asked for them to stay.
 const MAPS: &str = "\
  map endpoints { typeof ip daddr . ip protocol . th dport . numgen random mod 2 : ip daddr . th dport; }
+ map local_endpoints { typeof ip daddr . ip protocol . th dport . numgen random mod 2 : ip daddr . th dport; }
  map nodeport_endpoints { typeof ip protocol . th dport . numgen random mod 2 : ip daddr . th dport; }
+ map nodeport_local_endpoints { typeof ip protocol . th dport . numgen random mod 2 : ip daddr . th dport; }
+ map affinity { typeof ip saddr . ip daddr . ip protocol . th dport : ip daddr . th dport; size 262144; flags dynamic,timeout; }
  set hairpin { type ipv4_addr . ipv4_addr; }
  set cluster_ips { type ipv4_addr; }
  set frontends { type ipv4_addr; }
+ set restricted { type ipv4_addr . inet_proto . inet_service; }
+ set allowed { type ipv4_addr . inet_proto . inet_service . ipv4_addr; flags interval; }
 ";
 
-/// The four ways to spread: prefix of its chains, map of its endpoints, fields before the port, what picks the slot.
+/// The four ways to spread: prefix of its chains, map of its endpoints, fields before the port, chain that asks them.
 const SPREADS: [(&str, &str, &str, &str); 4] = [
-    ("c", "endpoints", "ip daddr . ", "numgen random"),
-    ("ch", "endpoints", "ip daddr . ", "jhash ip saddr"),
-    ("p", "nodeport_endpoints", "", "numgen random"),
-    ("ph", "nodeport_endpoints", "", "jhash ip saddr"),
+    ("c", "endpoints", "ip daddr . ", "service_spread"),
+    ("l", "local_endpoints", "ip daddr . ", "service_local"),
+    ("p", "nodeport_endpoints", "", "nodeport_spread"),
+    ("q", "nodeport_local_endpoints", "", "nodeport_local"),
 ];
 
 /// Everything but the elements, replacing whatever table of this name is there.
 pub fn base(cluster_cidr: Option<Ipv4Net>) -> String {
     let mut out = format!("table ip {TABLE}\ndelete table ip {TABLE}\ntable ip {TABLE} {{\n{MAPS}");
-    for name in ["masquerades", "refused", "dropped"] {
+    for name in ["masquerades", "locals", "refused", "dropped", "affine"] {
         let _ = writeln!(
             out,
             " set {name} {{ {SERVICE_KEY} }}\n set nodeport_{name} {{ {PORT_KEY} }}"
@@ -51,43 +66,96 @@ pub fn base(cluster_cidr: Option<Ipv4Net>) -> String {
     }
     let _ = writeln!(out, " set nodeports {{ {PORT_KEY} }}");
     out.push_str(" chain reject_it {\n  reject\n }\n chain drop_it {\n  drop\n }\n");
-    let (mut services, mut node_ports) = (String::new(), String::new());
-    for (prefix, map, before_port, pick) in SPREADS {
-        let (sets, type_) = if before_port.is_empty() {
-            (&mut node_ports, PORT_KEY)
+    for (prefix, map, before_port, asking) in SPREADS {
+        let type_ = if before_port.is_empty() {
+            PORT_KEY
         } else {
-            (&mut services, SERVICE_KEY)
+            SERVICE_KEY
         };
+        let mut ask = String::new();
         for slots in slot_counts() {
             let name = format!("{prefix}{slots}");
             let _ = writeln!(out, " set to_{name} {{ {type_} }}");
             let _ = writeln!(
-                sets,
+                ask,
                 "  {before_port}meta l4proto . th dport @to_{name} goto {name}"
             );
-            spread_chain(&mut out, &name, map, before_port, &format!("{pick} mod {slots}"));
+            spread_chain(
+                &mut out,
+                &name,
+                map,
+                before_port,
+                &format!("numgen random mod {slots}"),
+            );
+        }
+        let _ = writeln!(out, " chain {asking} {{\n{ask} }}");
+    }
+    affinity_chains(&mut out);
+    translation_chains(&mut out, cluster_cidr);
+    out.push_str(FILTER_CHAINS);
+    out
+}
+
+/// What remembers clients, and what asks.
+fn affinity_chains(out: &mut String) {
+    out.push_str(" chain stay {\n");
+    for protocol in Protocol::ALL.map(Protocol::lower) {
+        let _ = writeln!(
+            out,
+            "  meta l4proto {protocol} dnat ip to ip saddr . ip daddr . meta l4proto . th dport map @{AFFINITY}"
+        );
+    }
+    out.push_str(" }\n");
+    let (mut sets, mut rules) = (String::new(), String::new());
+    for seconds in STEPS {
+        let _ = writeln!(sets, " set sticky{seconds} {{ {STICKY_KEY} }}");
+        let _ = writeln!(sets, " set nodeport_sticky{seconds} {{ {STICKY_PORT_KEY} }}");
+        for (set, address) in [("sticky", "ct original ip daddr . "), ("nodeport_sticky", "")] {
+            for protocol in Protocol::ALL.map(Protocol::lower) {
+                let _ = writeln!(
+                    rules,
+                    "  meta l4proto {protocol} {address}meta l4proto . ct original proto-dst . ip daddr . th dport \
+                     @{set}{seconds} update @{AFFINITY} {{ ip saddr . ct original ip daddr . meta l4proto . \
+                     ct original proto-dst timeout {seconds}s : ip daddr . th dport }}"
+                );
+            }
         }
     }
+    let _ = writeln!(out, "{sets} chain note {{\n{rules} }}\n chain affine_only {{");
+    for protocol in Protocol::ALL.map(Protocol::lower) {
+        let _ = writeln!(
+            out,
+            "  meta l4proto {protocol} ct original ip daddr . meta l4proto . ct original proto-dst @affine goto note\n  \
+             meta l4proto {protocol} meta l4proto . ct original proto-dst @nodeport_affine goto note"
+        );
+    }
+    out.push_str(" }\n");
+}
+
+/// Where addresses are changed. Pods and the node itself reach every endpoint of a service whose outside traffic
+/// stays on the node.
+fn translation_chains(out: &mut String, cluster_cidr: Option<Ipv4Net>) {
     let outside = cluster_cidr.map_or(String::new(), |cidr| format!("ip saddr != {cidr} "));
     let _ = write!(
         out,
         "\
  chain service {{
-{services} }}
+  jump stay
+  {outside}fib saddr type != local ip daddr . meta l4proto . th dport @locals goto service_local
+  goto service_spread
+ }}
  chain nodeport {{
   meta l4proto . th dport @nodeport_masquerades meta mark set meta mark | {MASQUERADE_MARK}
-{node_ports} }}
+  meta l4proto . th dport @nodeport_locals fib saddr type local meta mark set meta mark | {MASQUERADE_MARK}
+  jump stay
+  {outside}fib saddr type != local meta l4proto . th dport @nodeport_locals goto nodeport_local
+  goto nodeport_spread
+ }}
  chain services {{
   {outside}ip daddr . meta l4proto . th dport @masquerades meta mark set meta mark | {MASQUERADE_MARK}
+  ip daddr . meta l4proto . th dport @locals fib saddr type local meta mark set meta mark | {MASQUERADE_MARK}
   ip daddr @frontends jump service
   meta l4proto . th dport @nodeports fib daddr type local ip daddr != 127.0.0.0/8 jump nodeport
- }}
- chain check {{
-  ip daddr . meta l4proto . th dport @refused goto reject_it
-  ip daddr . meta l4proto . th dport @dropped goto drop_it
-  ip daddr @cluster_ips goto reject_it
-  meta l4proto . th dport @nodeport_refused fib daddr type local ip daddr != 127.0.0.0/8 goto reject_it
-  meta l4proto . th dport @nodeport_dropped fib daddr type local ip daddr != 127.0.0.0/8 goto drop_it
  }}
  chain masquerade_it {{
   meta mark set meta mark ^ {MASQUERADE_MARK}
@@ -106,28 +174,50 @@ pub fn base(cluster_cidr: Option<Ipv4Net>) -> String {
   meta mark & {MASQUERADE_MARK} == {MASQUERADE_MARK} jump masquerade_it
   ct status dnat ip saddr . ip daddr @hairpin masquerade fully-random
  }}
- chain input {{
-  type filter hook input priority -5; policy accept;
-  ct state new jump check
- }}
- chain forward {{
-  type filter hook forward priority -5; policy accept;
-  ct state new jump check
- }}
- chain output {{
-  type filter hook output priority -5; policy accept;
-  ct state new jump check
- }}
-}}
 "
     );
-    out
 }
+
+/// What may pass: before addresses are changed, who may use a balancer's address; after it, what had none to change
+/// to.
+const FILTER_CHAINS: &str = "\
+ chain restrict {
+  ip daddr . meta l4proto . th dport @restricted ip daddr . meta l4proto . th dport . ip saddr != @allowed drop
+ }
+ chain restrict_prerouting {
+  type filter hook prerouting priority -110; policy accept;
+  ct state new jump restrict
+ }
+ chain restrict_output {
+  type filter hook output priority -110; policy accept;
+  ct state new jump restrict
+ }
+ chain check {
+  ct status dnat goto affine_only
+  ip daddr . meta l4proto . th dport @refused goto reject_it
+  ip daddr . meta l4proto . th dport @dropped goto drop_it
+  ip daddr @cluster_ips goto reject_it
+  meta l4proto . th dport @nodeport_refused fib daddr type local ip daddr != 127.0.0.0/8 goto reject_it
+  meta l4proto . th dport @nodeport_dropped fib daddr type local ip daddr != 127.0.0.0/8 goto drop_it
+ }
+ chain input {
+  type filter hook input priority -5; policy accept;
+  ct state new jump check
+ }
+ chain forward {
+  type filter hook forward priority -5; policy accept;
+  ct state new jump check
+ }
+ chain output {
+  type filter hook output priority -5; policy accept;
+  ct state new jump check
+ }
+}
+";
 
 fn spread_chain(out: &mut String, name: &str, map: &str, key: &str, slot: &str) {
     let _ = writeln!(out, " chain {name} {{");
-    for protocol in Protocol::ALL {
-        let protocol = protocol.lower();
+    for protocol in Protocol::ALL.map(Protocol::lower) {
         let _ = writeln!(
             out,
             "  meta l4proto {protocol} dnat ip to {key}meta l4proto . th dport . {slot} map @{map}"
@@ -152,6 +242,29 @@ pub fn change(delta: &Delta) -> String {
         "add",
         delta.add.iter().map(|(key, value)| (*key, *value)),
     );
+    out
+}
+
+/// Commands that add notes of clients that stay, with the time each has left.
+pub fn notes(notes: &[Note]) -> String {
+    let mut out = String::new();
+    for chunk in notes.chunks(CHUNK) {
+        let _ = write!(out, "add element ip {TABLE} {AFFINITY} {{ ");
+        for (index, note) in chunk.iter().enumerate() {
+            out.push_str(if index == 0 { "" } else { ", " });
+            let (address, port) = note.target;
+            let _ = write!(
+                out,
+                "{} . {} . {} . {} timeout {}s : {address} . {port}",
+                note.client,
+                note.address,
+                note.protocol.lower(),
+                note.port,
+                note.expires_in.as_secs().max(1)
+            );
+        }
+        out.push_str(" }\n");
+    }
     out
 }
 
@@ -185,53 +298,75 @@ fn commands(out: &mut String, verb: &str, elements: impl Iterator<Item = (Key, V
 
 /// The map or set of an element.
 pub(crate) fn collection(key: Key, value: Value) -> Cow<'static, str> {
-    let dropped = value == Value::Drop;
-    Cow::Borrowed(match key {
-        Key::Service(..) | Key::NodePort(..) => return Cow::Owned(spread_set(key, value)),
-        Key::Endpoint(..) => "endpoints",
-        Key::NodePortEndpoint(..) => "nodeport_endpoints",
-        Key::Masquerade(..) => "masquerades",
-        Key::NodePortMasquerade(..) => "nodeport_masquerades",
-        Key::Refused(..) if dropped => "dropped",
-        Key::Refused(..) => "refused",
-        Key::NodePortRefused(..) if dropped => "nodeport_dropped",
-        Key::NodePortRefused(..) => "nodeport_refused",
-        Key::Frontend(..) => "frontends",
-        Key::NodePortFrontend(..) => "nodeports",
-        Key::Hairpin(..) => "hairpin",
-        Key::ClusterIp(..) => "cluster_ips",
+    let of = |frontend: Frontend, service: &'static str, port: &'static str| match frontend {
+        Frontend::Address(..) => service,
+        Frontend::NodePort(..) => port,
+    };
+    Cow::Borrowed(match (key, value) {
+        (Key::Service(frontend, scope), Value::Spread { slots }) => {
+            let (service, port) = match scope {
+                Scope::Cluster => ("c", "p"),
+                Scope::Local => ("l", "q"),
+            };
+            return Cow::Owned(format!("to_{}{slots}", of(frontend, service, port)));
+        }
+        // Only a spread is ever the value of a service; no set has this name.
+        (Key::Service(..), _) => "to_nothing",
+        (Key::Endpoint(frontend, Scope::Cluster, _), _) => of(frontend, "endpoints", "nodeport_endpoints"),
+        (Key::Endpoint(frontend, Scope::Local, _), _) => {
+            of(frontend, "local_endpoints", "nodeport_local_endpoints")
+        }
+        (Key::Masquerade(frontend), _) => of(frontend, "masquerades", "nodeport_masquerades"),
+        (Key::Local(frontend), _) => of(frontend, "locals", "nodeport_locals"),
+        (Key::Refused(frontend), Value::Drop) => of(frontend, "dropped", "nodeport_dropped"),
+        (Key::Refused(frontend), _) => of(frontend, "refused", "nodeport_refused"),
+        (Key::Affine(frontend), _) => of(frontend, "affine", "nodeport_affine"),
+        (Key::Sticky(frontend, _), value) => {
+            let seconds = if let Value::Seconds(seconds) = value {
+                seconds
+            } else {
+                0
+            };
+            return Cow::Owned(format!("{}{seconds}", of(frontend, "sticky", "nodeport_sticky")));
+        }
+        (Key::Summary(Summary::Address(_)), _) => "frontends",
+        (Key::Summary(Summary::NodePort(..)), _) => "nodeports",
+        (Key::Restricted(..), _) => "restricted",
+        (Key::Allowed(..), _) => "allowed",
+        (Key::Hairpin(..), _) => "hairpin",
+        (Key::ClusterIp(..), _) => "cluster_ips",
     })
 }
 
-fn spread_set(key: Key, value: Value) -> String {
-    let Value::Spread { slots, by_client } = value else {
-        return "to_nothing".to_owned();
-    };
-    let kind = if matches!(key, Key::NodePort(..)) {
-        "p"
-    } else {
-        "c"
-    };
-    let hash = if by_client { "h" } else { "" };
-    format!("to_{kind}{hash}{slots}")
+fn frontend_text(frontend: Frontend) -> String {
+    match frontend {
+        Frontend::Address(address, protocol, port) => format!("{address} . {} . {port}", protocol.lower()),
+        Frontend::NodePort(protocol, port) => format!("{} . {port}", protocol.lower()),
+    }
 }
 
 fn element(out: &mut String, key: Key, value: Value, key_only: bool) {
-    let _ = match key {
-        Key::Service(address, protocol, port)
-        | Key::Masquerade(address, protocol, port)
-        | Key::Refused(address, protocol, port) => write!(out, "{address} . {} . {port}", protocol.lower()),
-        Key::Endpoint(address, protocol, port, slot) => {
-            write!(out, "{address} . {} . {port} . {slot}", protocol.lower())
+    out.push_str(&match key {
+        Key::Service(frontend, _)
+        | Key::Masquerade(frontend)
+        | Key::Local(frontend)
+        | Key::Refused(frontend)
+        | Key::Affine(frontend) => frontend_text(frontend),
+        Key::Endpoint(frontend, _, slot) => format!("{} . {slot}", frontend_text(frontend)),
+        Key::Sticky(frontend, (address, port)) => {
+            format!("{} . {address} . {port}", frontend_text(frontend))
         }
-        Key::NodePort(protocol, port)
-        | Key::NodePortFrontend(protocol, port)
-        | Key::NodePortMasquerade(protocol, port)
-        | Key::NodePortRefused(protocol, port) => write!(out, "{} . {port}", protocol.lower()),
-        Key::NodePortEndpoint(protocol, port, slot) => write!(out, "{} . {port} . {slot}", protocol.lower()),
-        Key::Hairpin(address) => write!(out, "{address} . {address}"),
-        Key::ClusterIp(address) | Key::Frontend(address) => write!(out, "{address}"),
-    };
+        Key::Summary(Summary::NodePort(protocol, port)) => frontend_text(Frontend::NodePort(protocol, port)),
+        Key::Summary(Summary::Address(address)) | Key::ClusterIp(address) => address.to_string(),
+        Key::Restricted(address, protocol, port) => frontend_text(Frontend::Address(address, protocol, port)),
+        Key::Allowed(address, protocol, port, range) => {
+            format!(
+                "{} . {range}",
+                frontend_text(Frontend::Address(address, protocol, port))
+            )
+        }
+        Key::Hairpin(address) => format!("{address} . {address}"),
+    });
     if let Value::Target(address, port) = value
         && !key_only
     {

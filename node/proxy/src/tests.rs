@@ -1,8 +1,9 @@
 //! Services in, elements and scripts out; and a namespace in which they carry traffic.
 
-use crate::conntrack::{Stale, stale};
-use crate::elements::{Delta, Elements, Key, Value, Wanted};
+use crate::elements::{Delta, Elements, Frontend, Key, Scope, Value, Wanted};
+use crate::flows::Flows;
 use crate::model::{Protocol, Service, Slice};
+use crate::rules::Here;
 use crate::{rules, table};
 use machinery_client::Projection;
 use machinery_meta::{ObjectHeader, ObjectKey};
@@ -29,11 +30,20 @@ fn web(endpoints: &Json) -> Slice {
     slice(endpoints, &json!([{"name": "", "protocol": "TCP", "port": 8080}]))
 }
 
+const HERE: Here<'_> = Here {
+    node: "here",
+    node_ip: Some(Ipv4Addr::new(192, 0, 2, 1)),
+};
+
+fn wanted(spec: &Json, endpoints: &Json, before: &Wanted) -> Wanted {
+    let slices = [web(endpoints)];
+    rules::wanted(&service(spec), slices.iter(), HERE, before)
+}
+
 /// Lines of additions, one element each.
 #[track_caller]
 fn check(spec: Json, endpoints: Json, expected: &[&str]) {
-    let slices = [web(&endpoints)];
-    let wanted = rules::wanted(&service(&spec), slices.iter(), "here");
+    let wanted = wanted(&spec, &endpoints, &Wanted::new());
     let mut lines = Vec::new();
     for (key, value) in wanted {
         lines.push(
@@ -53,9 +63,9 @@ fn a_service_is_a_few_elements() {
         json!([{"addresses": ["10.244.0.2"], "nodeName": "here"}, {"addresses": ["10.244.1.2"], "conditions": {"ready": true}}]),
         &[
             "to_c2 { 10.96.0.5 . tcp . 80 }",
+            "to_p2 { tcp . 30080 }",
             "endpoints { 10.96.0.5 . tcp . 80 . 0 : 10.244.0.2 . 8080 }",
             "endpoints { 10.96.0.5 . tcp . 80 . 1 : 10.244.1.2 . 8080 }",
-            "to_p2 { tcp . 30080 }",
             "nodeport_endpoints { tcp . 30080 . 0 : 10.244.0.2 . 8080 }",
             "nodeport_endpoints { tcp . 30080 . 1 : 10.244.1.2 . 8080 }",
             "masquerades { 10.96.0.5 . tcp . 80 }",
@@ -77,18 +87,59 @@ fn nobody_there_is_refused_and_nobody_here_is_dropped() {
         &["refused { 10.96.0.5 . tcp . 80 }", "cluster_ips { 10.96.0.5 }"],
     );
     check(
-        json!({"clusterIP": "10.96.0.5", "ports": [{"port": 80, "nodePort": 30080}], "externalTrafficPolicy": "Local",
-            "sessionAffinity": "ClientIP"}),
+        json!({"clusterIP": "10.96.0.5", "ports": [{"port": 80, "nodePort": 30080}], "externalTrafficPolicy": "Local"}),
         json!([{"addresses": ["10.244.1.2"], "nodeName": "there"}]),
         &[
-            "to_ch1 { 10.96.0.5 . tcp . 80 }",
+            "to_c1 { 10.96.0.5 . tcp . 80 }",
+            "to_p1 { tcp . 30080 }",
             "endpoints { 10.96.0.5 . tcp . 80 . 0 : 10.244.1.2 . 8080 }",
+            "nodeport_endpoints { tcp . 30080 . 0 : 10.244.1.2 . 8080 }",
             "masquerades { 10.96.0.5 . tcp . 80 }",
+            "nodeport_locals { tcp . 30080 }",
             "nodeport_dropped { tcp . 30080 }",
             "frontends { 10.96.0.5 }",
+            "nodeports { tcp . 30080 }",
             "hairpin { 10.244.1.2 . 10.244.1.2 }",
             "cluster_ips { 10.96.0.5 }",
         ],
+    );
+}
+
+#[test]
+fn affinity_notes_endpoints_for_the_time_of_the_service() {
+    check(
+        json!({"clusterIP": "10.96.0.5", "ports": [{"port": 80}], "sessionAffinity": "ClientIP",
+            "sessionAffinityConfig": {"clientIP": {"timeoutSeconds": 4}}}),
+        json!([{"addresses": ["10.244.1.2"]}]),
+        &[
+            "to_c1 { 10.96.0.5 . tcp . 80 }",
+            "endpoints { 10.96.0.5 . tcp . 80 . 0 : 10.244.1.2 . 8080 }",
+            "masquerades { 10.96.0.5 . tcp . 80 }",
+            "frontends { 10.96.0.5 }",
+            "affine { 10.96.0.5 . tcp . 80 }",
+            "sticky5 { 10.96.0.5 . tcp . 80 . 10.244.1.2 . 8080 }",
+            "hairpin { 10.244.1.2 . 10.244.1.2 }",
+            "cluster_ips { 10.96.0.5 }",
+        ],
+    );
+}
+
+#[test]
+fn source_ranges_restrict_addresses_of_the_balancer_alone() {
+    let spec = json!({"spec": {"clusterIP": "10.96.0.5", "externalIPs": ["198.51.100.9"], "ports": [{"port": 80}],
+            "loadBalancerSourceRanges": ["203.0.113.0/24", "203.0.113.128/25", " 192.0.2.0/24", "2001:db8::/32"]},
+        "status": {"loadBalancer": {"ingress": [{"ip": "198.51.100.5"}]}}});
+    let service = Service::project(&ObjectHeader::default(), &serde_json::to_vec(&spec).unwrap()).unwrap();
+    let slices = [web(&json!([{"addresses": ["10.244.0.2"]}]))];
+    let wanted = rules::wanted(&service, slices.iter(), HERE, &Wanted::new());
+    let about = |key: &Key| matches!(key, Key::Restricted(..) | Key::Allowed(..));
+    let text = table::additions(wanted.into_iter().filter(|(key, _)| about(key)));
+    // The node is in a range, so its own traffic, which has the balancer's address, comes through too.
+    assert_eq!(
+        text,
+        "add element ip knarr-proxy allowed { 198.51.100.5 . tcp . 80 . 192.0.2.0/24, \
+         198.51.100.5 . tcp . 80 . 198.51.100.5/32, 198.51.100.5 . tcp . 80 . 203.0.113.0/24 }\n\
+         add element ip knarr-proxy restricted { 198.51.100.5 . tcp . 80 }\n"
     );
 }
 
@@ -130,30 +181,21 @@ fn many_endpoints_share_slots_evenly() {
     let endpoints: Vec<Json> = (1..=50)
         .map(|last| json!({"addresses": [format!("10.244.0.{last}")]}))
         .collect();
-    let slices = [web(&json!(endpoints))];
     let spec = json!({"clusterIP": "10.96.0.5", "ports": [{"port": 80}]});
-    let wanted = rules::wanted(&service(&spec), slices.iter(), "here");
+    let wanted = wanted(&spec, &json!(endpoints), &Wanted::new());
     let of = |last: u8| {
         let target = Value::Target(Ipv4Addr::new(10, 244, 0, last), 8080);
         wanted.values().filter(|value| **value == target).count()
     };
-    assert_eq!((of(1), of(50)), (6, 5));
+    assert_eq!((of(1), of(50)), (11, 10));
 }
 
 #[test]
 fn a_change_is_only_what_differs() {
     let mut elements = Elements::default();
     let (first, second): (Arc<str>, Arc<str>) = (Arc::from("ns/a"), Arc::from("ns/b"));
-    let key = Key::NodePort(Protocol::Tcp, 30080);
-    let one = |slots| {
-        Wanted::from([(
-            key,
-            Value::Spread {
-                slots,
-                by_client: false,
-            },
-        )])
-    };
+    let key = Key::Service(Frontend::NodePort(Protocol::Tcp, 30080), Scope::Cluster);
+    let one = |slots| Wanted::from([(key, Value::Spread { slots })]);
     let mut delta = Delta::default();
     elements.set(&first, &one(1), &mut delta);
     elements.set(&second, &one(2), &mut delta);
@@ -178,29 +220,64 @@ fn a_change_is_only_what_differs() {
     );
 }
 
+/// A rolling update of many endpoints, one by one: what changes in the kernel is at most twice the share of what
+/// changed, for each of the service's frontends.
 #[test]
-fn udp_flows_to_gone_endpoints_are_forgotten() {
-    let address = Ipv4Addr::new(10, 96, 0, 10);
-    let to = |last: u8| Value::Target(Ipv4Addr::new(10, 244, 0, last), 53);
-    let key = |slot| Key::Endpoint(address, Protocol::Udp, 53, slot);
-    let flow = |target: Option<u8>| Stale {
-        destination: Some(address),
-        port: 53,
-        target: target.map(|last| Ipv4Addr::new(10, 244, 0, last)),
-    };
-    let before = Wanted::from([(key(0), to(1)), (key(1), to(2))]);
-    let after = Wanted::from([(key(0), to(2))]);
-    assert_eq!(stale(&before, &after), [flow(Some(1))].into());
-    assert_eq!(stale(&Wanted::new(), &after), [flow(None)].into());
-    assert_eq!(
-        flow(Some(1)).arguments().join(" "),
-        "-D -f ipv4 -p udp --orig-dst 10.96.0.10 --orig-port-dst 53 --dst-nat 10.244.0.1"
-    );
+fn elements_change_by_the_share_of_what_changed() {
+    let spec = json!({"clusterIP": "10.96.0.5", "ports": [{"port": 80, "nodePort": 30080}]});
+    for count in [3_usize, 17, 33, 100] {
+        let mut addresses: Vec<String> = (0..count)
+            .map(|index| format!("10.244.{}.{}", index / 250, index % 250))
+            .collect();
+        let endpoints = |addresses: &[String]| -> Json {
+            addresses.iter().map(|one| json!({"addresses": [one]})).collect()
+        };
+        let name: Arc<str> = Arc::from("ns/web");
+        let mut elements = Elements::default();
+        let first = wanted(&spec, &endpoints(&addresses), &Wanted::new());
+        elements.set(&name, &first, &mut Delta::default());
+        let slots = first
+            .keys()
+            .filter(|key| matches!(key, Key::Endpoint(..)))
+            .count();
+        for round in 0..count.min(20) {
+            addresses[round] = format!("10.245.{}.{}", round / 250, round % 250);
+            let after = wanted(&spec, &endpoints(&addresses), &elements.of(&name));
+            let mut delta = Delta::default();
+            elements.set(&name, &after, &mut delta);
+            let slot = |key: &&Key| matches!(key, Key::Endpoint(..));
+            let changed = delta.add.keys().filter(slot).count();
+            assert!(
+                changed <= 2 * slots.div_ceil(count),
+                "{changed} of {slots} slots of {count} endpoints"
+            );
+            // The endpoint itself, as one that might reach itself.
+            assert_eq!(delta.add.len() - changed, 1);
+            assert_eq!(delta.delete.len(), delta.add.len());
+        }
+    }
 }
 
 #[test]
-fn the_chains_do_not_depend_on_services() {
-    let base = table::base(Some("10.244.0.0/16".parse().unwrap()));
-    assert_eq!(base.matches(" chain ").count(), 84);
-    assert!(base.starts_with("table ip knarr-proxy\ndelete table ip knarr-proxy\n"));
+fn udp_flows_to_gone_endpoints_are_looked_for() {
+    let spec = json!({"clusterIP": "10.96.0.10", "ports": [{"name": "dns", "port": 53, "protocol": "UDP", "nodePort": 30053}]});
+    let of = |endpoints: Json| {
+        let slices = [slice(
+            &endpoints,
+            &json!([{"name": "dns", "protocol": "UDP", "port": 5353}]),
+        )];
+        Flows::of(&service(&spec), slices.iter())
+    };
+    let none = of(json!([]));
+    let one = of(json!([{"addresses": ["10.244.0.1"]}]));
+    let leaving = json!({"ready": false, "serving": true, "terminating": true});
+    let two =
+        of(json!([{"addresses": ["10.244.0.1"], "conditions": leaving}, {"addresses": ["10.244.0.2"]}]));
+    assert!(Flows::changed(&one, &two).is_empty(), "one more disturbs nobody");
+    assert!(Flows::changed(&two, &two).is_empty());
+    assert_eq!(Flows::changed(&two, &one), one, "one is gone");
+    assert_eq!(Flows::changed(&none, &one), one, "the first is there");
+    assert_eq!(Flows::changed(&one, &none), none, "none is left");
+    let tcp = json!({"clusterIP": "10.96.0.10", "ports": [{"name": "dns", "port": 53}]});
+    assert!(Flows::of(&service(&tcp), std::iter::empty::<&Slice>()).is_empty());
 }

@@ -3,8 +3,8 @@
 //! Everything a node component asks of the kernel goes through here: starting programs ([`exec`]), work that may
 //! block ([`blocking`]), knowing a process again after a restart ([`process`]) and keeping it running ([`supervise`]),
 //! mounts ([`mount`]), the mount namespace of the containers ([`mount_namespace`]), pod cgroups of both versions
-//! ([`cgroup`]), entering a namespace ([`namespace`]), netlink ([`netlink`]) with elements of nftables ([`nftables`])
-//! and routes ([`routes`]), ownership
+//! ([`cgroup`]), entering a namespace ([`namespace`]), netlink ([`netlink`]) with elements of nftables ([`nftables`]),
+//! news of its tables ([`nftables_watch`]), flows ([`conntrack`]) and routes ([`routes`]), ownership
 //! and atomic files ([`fs`]),
 //! what the machine is ([`machine`]) and what it allows us ([`limits`]).
 //!
@@ -12,6 +12,7 @@
 
 pub mod blocking;
 pub mod cgroup;
+pub mod conntrack;
 pub mod exec;
 pub mod fs;
 pub mod limits;
@@ -21,6 +22,7 @@ pub mod mount_namespace;
 pub mod namespace;
 pub mod netlink;
 pub mod nftables;
+pub mod nftables_watch;
 pub mod process;
 pub mod routes;
 pub mod supervise;

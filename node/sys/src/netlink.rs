@@ -3,7 +3,7 @@
 //! A socket belongs to the network namespace it was opened in, whichever thread uses it later.
 
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 
 use nix::sys::socket::{
     AddressFamily, MsgFlags, NetlinkAddr, SockFlag, SockProtocol, SockType, bind, getsockname, recv, sendto,
@@ -212,6 +212,12 @@ impl Socket {
                 }
             }
         }
+    }
+}
+
+impl AsRawFd for Socket {
+    fn as_raw_fd(&self) -> RawFd {
+        self.handle.as_raw_fd()
     }
 }
 

@@ -5,8 +5,9 @@
 
 use std::io;
 
-use crate::netlink::{ACK, CREATE, REQUEST, Socket, Writer, messages};
+use crate::netlink::{ACK, CREATE, DUMP, REQUEST, Socket, Writer, attribute, attributes, messages};
 use nix::sys::socket::{MsgFlags, SockProtocol};
+use std::time::Duration;
 
 const BATCH_BEGIN: u16 = 16;
 const BATCH_END: u16 = 17;
@@ -14,6 +15,12 @@ const ERROR: u16 = 2;
 const SUBSYSTEM: u16 = 10;
 const NEW_ELEMENT: u16 = SUBSYSTEM << 8 | 12;
 const DELETE_ELEMENT: u16 = SUBSYSTEM << 8 | 14;
+const GET_ELEMENT: u16 = SUBSYSTEM << 8 | 13;
+const GET_TABLE: u16 = SUBSYSTEM << 8 | 1;
+const KEY: u16 = 1;
+const DATA: u16 = 2;
+const EXPIRATION: u16 = 5;
+const KEY_END: u16 = 10;
 /// Family `ip`.
 const IPV4: u8 = 2;
 /// A nested attribute has a 16-bit length; a new message begins well before it is full.
@@ -71,12 +78,33 @@ impl ElementBatch {
 
     /// Adds one element. Keys of several fields have each field padded to four bytes.
     pub fn element(&mut self, verb: ElementVerb, set: &str, key: &[u8], data: ElementData<'_>) {
+        self.write(verb, set, key, None, data);
+    }
+
+    /// Adds all keys between two of them, field by field, to a set of intervals.
+    pub fn interval(&mut self, verb: ElementVerb, set: &str, first: &[u8], last: &[u8]) {
+        self.write(verb, set, first, Some(last), ElementData::Nothing);
+    }
+
+    fn write(
+        &mut self,
+        verb: ElementVerb,
+        set: &str,
+        key: &[u8],
+        last: Option<&[u8]>,
+        data: ElementData<'_>,
+    ) {
         self.message_for(verb, set);
         let writer = &mut self.writer;
         let element = writer.nest(1);
         let key_at = writer.nest(1);
         writer.attribute(1, key);
         writer.close(key_at);
+        if let Some(last) = last {
+            let last_at = writer.nest(KEY_END);
+            writer.attribute(1, last);
+            writer.close(last_at);
+        }
         if let ElementData::Value(value) = data {
             let data_at = writer.nest(2);
             writer.attribute(1, value);
@@ -149,6 +177,61 @@ impl ElementBatch {
     }
 }
 
+/// An element that the kernel has.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PresentElement {
+    /// Its key, fields padded to four bytes.
+    pub key: Vec<u8>,
+    /// Its value; empty in a set.
+    pub data: Vec<u8>,
+    /// For how long it stays; `None` for ever.
+    pub expires_in: Option<Duration>,
+}
+
+/// Whether an `ip` table is there, in the socket's network namespace.
+pub(crate) fn has_table(socket: &mut Socket, table: &str) -> io::Result<bool> {
+    let mut writer = Writer::default();
+    let start = writer.begin(GET_TABLE, REQUEST | ACK);
+    writer.raw(&[IPV4, 0, 0, 0]);
+    writer.text(1, table);
+    writer.end(start);
+    match socket.request(&writer, |_| ()) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+        other => other.map(|()| true),
+    }
+}
+
+/// The elements of a map or set of an `ip` table, in the network namespace of this thread.
+pub fn elements(table: &str, set: &str) -> io::Result<Vec<PresentElement>> {
+    let mut writer = Writer::default();
+    let start = writer.begin(GET_ELEMENT, REQUEST | DUMP);
+    writer.raw(&[IPV4, 0, 0, 0]);
+    writer.text(1, table);
+    writer.text(2, set);
+    writer.end(start);
+    let mut found = Vec::new();
+    let mut socket = Socket::open(SockProtocol::NetlinkNetFilter, 0)?;
+    socket.request(&writer, |message| {
+        let list = message.payload.get(4..).and_then(|rest| attribute(rest, 3));
+        found.extend(
+            list.into_iter()
+                .flat_map(attributes)
+                .filter_map(|(_, one)| read_element(one)),
+        );
+    })?;
+    Ok(found)
+}
+
+fn read_element(bytes: &[u8]) -> Option<PresentElement> {
+    let value = |kind| attribute(attribute(bytes, kind)?, 1);
+    let expires_in = attribute(bytes, EXPIRATION).and_then(|data| data.first_chunk());
+    Some(PresentElement {
+        key: value(KEY)?.to_vec(),
+        data: value(DATA).unwrap_or_default().to_vec(),
+        expires_in: expires_in.map(|data| Duration::from_millis(u64::from_be_bytes(*data))),
+    })
+}
+
 /// Whether the kernel acknowledged the message; an error of any message is an error.
 fn acknowledged(answer: &[u8], sequence: u32) -> io::Result<bool> {
     for message in messages(answer).filter(|message| message.kind == ERROR) {
@@ -195,6 +278,26 @@ mod tests {
                 0, 1, 0, 10, 0, 0, 2, 0x1f, 0x90, 0, 0
             ]
         );
+    }
+
+    #[test]
+    fn element_is_read_with_the_time_it_has_left() {
+        let mut batch = ElementBatch::new("t");
+        batch.element(
+            ElementVerb::Add,
+            "s",
+            &[1, 2, 3, 4],
+            ElementData::Value(&[5, 6, 7, 8]),
+        );
+        batch.writer.attribute(EXPIRATION, &1500_u64.to_be_bytes());
+        // Header, family, table, set and the beginning of the list.
+        let element = &batch.writer.bytes[20 + 16 + 4 + 8 + 8 + 4 + 4..];
+        let read = read_element(element).unwrap();
+        assert_eq!((&*read.key, &*read.data), (&[1, 2, 3, 4][..], &[5, 6, 7, 8][..]));
+        assert_eq!(read.expires_in, Some(Duration::from_millis(1500)));
+        machinery_fuzz::fuzz([element], |input| {
+            let _ = read_element(input);
+        });
     }
 
     #[test]

@@ -69,26 +69,17 @@ fn secret(object: Ref<'_>) -> Vec<Field> {
 
 fn service(object: Ref<'_>) -> Vec<Field> {
     let spec = |name: &str| object.at(&["spec", name]);
-    let ranges = spec("loadBalancerSourceRanges").filter(|ranges| ranges.items().next().is_some());
     let annotation = object.at(&["metadata", "annotations", SOURCE_RANGES]);
-    let health = spec("healthCheckNodePort").filter(|port| port.as_i64() != Some(0));
-    let unfiltered = "clients are not filtered by their address";
     let fields = [
-        field("spec.loadBalancerSourceRanges", ranges, unfiltered),
         field(
             format!("metadata.annotations[{SOURCE_RANGES}]"),
             annotation,
-            unfiltered,
+            "clients are not filtered by their address",
         ),
         field(
             "spec.trafficDistribution",
             spec("trafficDistribution"),
             "endpoints are chosen by chance",
-        ),
-        field(
-            "spec.healthCheckNodePort",
-            health,
-            "nodes do not answer health checks",
         ),
     ];
     fields.into_iter().flatten().collect()
@@ -149,12 +140,8 @@ mod tests {
         check("", "Namespace", "namespaces", namespace, &[enforce]);
         let service = json!({"spec": {"loadBalancerSourceRanges": ["10.0.0.0/8"], "trafficDistribution": "PreferSameZone",
             "healthCheckNodePort": 30_123}});
-        let fields = [
-            "spec.loadBalancerSourceRanges",
-            "spec.trafficDistribution",
-            "spec.healthCheckNodePort",
-        ];
-        check("", "Service", "services", service, &fields);
+        let distribution = "spec.trafficDistribution";
+        check("", "Service", "services", service, &[distribution]);
         check(
             "",
             "Service",

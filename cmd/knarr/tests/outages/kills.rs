@@ -329,6 +329,39 @@ pub(crate) fn all_killed_at_once_come_back(cluster: &Cluster) {
     running.end(Names::Again);
 }
 
+/// `systemctl restart nftables` and its like take everybody's rules away.
+pub(crate) fn a_flushed_ruleset_is_written_again(cluster: &Cluster) {
+    let mut running = Running::start(cluster, "flushed");
+    // Between the flush and the repair nobody answers.
+    drop(running.load.take());
+    let nft = |arguments: &[&str]| {
+        let output = cluster.host.command("nft").args(arguments).output();
+        String::from_utf8(output.expect("nft runs").stdout).expect("its output is text")
+    };
+    assert!(cluster.host.is_isolated(), "the rules are the cluster's own");
+    for _ in 0..3 {
+        nft(&["flush", "ruleset"]);
+        running
+            .story
+            .until("an answer", || ask(&cluster.host, running.address).is_ok());
+    }
+    running.story.until("every table", || {
+        let tables = nft(&["list", "tables"]);
+        [
+            "ip knarr-proxy",
+            "ip knarr-network",
+            "ip6 knarr-network",
+            "ip knarr-dns",
+        ]
+        .iter()
+        .all(|table| tables.contains(table))
+    });
+    let (well, _) = running.asked();
+    running
+        .story
+        .until("more answers by name", || running.asked().0 > well + 3);
+}
+
 /// One that would be restarted for memory, and not for processor time.
 const RESIZED: &str = "
 apiVersion: v1

@@ -36,6 +36,10 @@ const STORIES: &[Story] = &[
         kills::a_killed_containerd_is_started_again,
     ),
     (
+        "a_flushed_ruleset_is_written_again",
+        kills::a_flushed_ruleset_is_written_again,
+    ),
+    (
         "an_adopted_agent_is_watched_too",
         kills::an_adopted_agent_is_watched_too,
     ),

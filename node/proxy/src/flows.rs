@@ -1,0 +1,100 @@
+//! Connections without an end of their own: UDP flows that still go where a service no longer leads.
+//!
+//! The kernel remembers where it sent a flow's first packet. When that endpoint is gone, or when a service that
+//! refused now has endpoints, the memory has to go, or the client talks to nobody for as long as it keeps trying.
+//! Every other flow stays, whatever else changes: endpoints that terminate or are on other nodes still count.
+
+use crate::choice::Target;
+use crate::model::{Protocol, Service, Slice};
+use node_sys::conntrack::Flow;
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::Ipv4Addr;
+
+/// Where the UDP flows of frontends may go. A frontend that is not in it is nobody's business here.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Flows {
+    addresses: BTreeMap<(Ipv4Addr, u16), BTreeSet<Target>>,
+    node_ports: BTreeMap<u16, BTreeSet<Target>>,
+}
+
+impl Flows {
+    /// Of one service.
+    pub fn of<'a>(service: &Service, slices: impl Iterator<Item = &'a Slice> + Clone) -> Self {
+        let mut flows = Self::default();
+        let Some(cluster_ip) = service.cluster_ip else {
+            return flows;
+        };
+        for port in service.ports.iter().filter(|port| port.protocol == Protocol::Udp) {
+            let targets = serving(slices.clone(), &port.name);
+            for address in service.addresses(cluster_ip) {
+                flows.addresses.insert((address, port.port), targets.clone());
+            }
+            if port.node_port != 0 {
+                flows.node_ports.insert(port.node_port, targets);
+            }
+        }
+        flows
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.addresses.is_empty() && self.node_ports.is_empty()
+    }
+
+    /// Frontends of `after` whose flows may have to go: an endpoint is gone, or the first one came. Frontends that
+    /// are gone lead nowhere.
+    pub fn changed(before: &Self, after: &Self) -> Self {
+        Self {
+            addresses: changed(&before.addresses, &after.addresses),
+            node_ports: changed(&before.node_ports, &after.node_ports),
+        }
+    }
+
+    pub fn append(&mut self, mut other: Self) {
+        self.addresses.append(&mut other.addresses);
+        self.node_ports.append(&mut other.node_ports);
+    }
+
+    /// Whether the flow is one of these and goes where it should not. A port of the node is one of its own addresses:
+    /// what others do with that number elsewhere is theirs.
+    pub fn is_stale(&self, flow: &Flow, own: &BTreeSet<Ipv4Addr>) -> bool {
+        let (address, port) = flow.destination;
+        if let Some(targets) = self.addresses.get(&(address, port)) {
+            return !targets.contains(&flow.answered_by);
+        }
+        let targets = self.node_ports.get(&port).filter(|_| own.contains(&address));
+        // Without an endpoint the port may be a program's on the node.
+        targets.is_some_and(|targets| !targets.is_empty() && !targets.contains(&flow.answered_by))
+    }
+}
+
+fn changed<K: Ord + Copy>(
+    before: &BTreeMap<K, BTreeSet<Target>>,
+    after: &BTreeMap<K, BTreeSet<Target>>,
+) -> BTreeMap<K, BTreeSet<Target>> {
+    let none = BTreeSet::new();
+    let now = |key: &K| after.get(key).unwrap_or(&none);
+    let mut out: BTreeMap<K, BTreeSet<Target>> = before
+        .iter()
+        .filter(|(key, old)| !old.is_subset(now(key)))
+        .map(|(key, _)| (*key, now(key).clone()))
+        .collect();
+    let began = after
+        .iter()
+        .filter(|(key, new)| !new.is_empty() && before.get(key).is_none_or(BTreeSet::is_empty));
+    out.extend(began.map(|(key, new)| (*key, new.clone())));
+    out
+}
+
+/// Every endpoint that still serves; traffic policies are not asked, as upstream does not ask them.
+fn serving<'a>(slices: impl Iterator<Item = &'a Slice>, port_name: &str) -> BTreeSet<Target> {
+    let mut targets = BTreeSet::new();
+    for slice in slices {
+        let named = slice.ports.iter().find(|port| &*port.name == port_name);
+        let Some(port) = named.and_then(|port| port.port) else {
+            continue;
+        };
+        let serving = slice.endpoints.iter().filter(|one| one.ready || one.serving);
+        targets.extend(serving.map(|one| (one.address, port)));
+    }
+    targets
+}
