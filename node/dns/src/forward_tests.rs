@@ -26,10 +26,20 @@ struct Elsewhere {
     permits: Arc<Semaphore>,
 }
 
+/// Both transports on one free port.
+async fn bound() -> (SocketAddr, UdpSocket, TcpListener) {
+    loop {
+        let socket = UdpSocket::bind("127.0.0.1:0").await.unwrap();
+        let address = socket.local_addr().unwrap();
+        // The port of the other transport may be somebody else's.
+        if let Ok(listener) = TcpListener::bind(address).await {
+            return (address, socket, listener);
+        }
+    }
+}
+
 async fn elsewhere(scope: &Scope, rcode: u8) -> Elsewhere {
-    let socket = UdpSocket::bind("127.0.0.1:0").await.unwrap();
-    let address = socket.local_addr().unwrap();
-    let listener = TcpListener::bind(address).await.unwrap();
+    let (address, socket, listener) = bound().await;
     let (asked, permits) = (
         Arc::new(AtomicUsize::new(0)),
         Arc::new(Semaphore::new(Semaphore::MAX_PERMITS)),
@@ -89,9 +99,8 @@ async fn serve(scope: &Scope, upstream: &[SocketAddr]) -> SocketAddr {
     let runtime = scope.runtime().clone();
     let forwarder = Forwarder::new(upstream, runtime.clone());
     let server = Server::new(Arc::new(RwLock::new(zone())), forwarder, runtime.clone());
-    let socket = Arc::new(UdpSocket::bind("127.0.0.1:0").await.unwrap());
-    let address = socket.local_addr().unwrap();
-    let listener = TcpListener::bind(address).await.unwrap();
+    let (address, socket, listener) = bound().await;
+    let socket = Arc::new(socket);
     let other = Arc::clone(&server);
     runtime
         .spawn("udp", async move { server.datagrams(&socket).await })
@@ -281,11 +290,7 @@ async fn dns_answers_and_forwards_while_the_api_server_is_away() {
     let scope = Runtime::real().child_scope();
     let folder = tempfile::tempdir().unwrap();
     let other = elsewhere(&scope, 0).await;
-    let free = UdpSocket::bind("127.0.0.1:0")
-        .await
-        .unwrap()
-        .local_addr()
-        .unwrap();
+    let free = bound().await.0;
     let config = DnsConfig {
         cluster_domain: "cluster.local".to_owned(),
         cluster_dns: Ipv4Addr::LOCALHOST,
