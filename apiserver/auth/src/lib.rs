@@ -4,7 +4,7 @@
 //! [`UserInfo`](machinery_meta::UserInfo) or refuse. [`impersonation`] may replace it. Then the
 //! authorizers in [`authz`] are asked about [`authz::Attributes`], in order, until one has an opinion:
 //! members of `system:masters`, the node authorizer, RBAC. Both sides read objects through
-//! [`ObjectReader`](machinery_meta::reader::ObjectReader) and cache what they compiled by its generations.
+//! [`ObjectReader`](machinery_meta::reader::ObjectReader); roles and bindings are kept compiled, change by change.
 //!
 //! Beside them: [`pki`] (our own certificate authorities and keys), [`jwt`] and [`token_request`] (service account
 //! tokens), [`reviews`] (the logic of the review kinds), [`bootstrap`] (upstream's default roles and bindings).

@@ -13,7 +13,6 @@ pub(crate) struct Objects(Mutex<State>);
 #[derive(Default)]
 struct State {
     objects: BTreeMap<(GroupResource, ObjectKey), ReadObject>,
-    generation: u64,
 }
 
 impl Objects {
@@ -34,7 +33,6 @@ impl Objects {
             json: json.as_bytes().to_vec(),
         };
         let mut state = self.0.lock();
-        state.generation += 1;
         state
             .objects
             .insert((GroupResource::new(group, resource), key), object);
@@ -42,7 +40,6 @@ impl Objects {
 
     pub(crate) fn remove(&self, group: &str, resource: &str, namespace: &str, name: &str) {
         let mut state = self.0.lock();
-        state.generation += 1;
         state.objects.remove(&(
             GroupResource::new(group, resource),
             ObjectKey::new(namespace, name),
@@ -77,10 +74,6 @@ impl ObjectReader for Objects {
         Box::pin(std::future::ready(Ok(found
             .map(|(_, object)| object.clone())
             .collect())))
-    }
-
-    fn generation(&self, _resource: &GroupResource) -> u64 {
-        self.0.lock().generation
     }
 }
 

@@ -88,7 +88,7 @@ impl AdmissionChain {
         };
         let change = GrantChange { old, new: object };
         let check = escalation::check(&self.rbac, &self.authorizers, &ctx.user, target, change).await;
-        match check.map_err(|error| RegistryError::Internal(error.to_string()))? {
+        match check {
             GrantCheck::Allowed => Ok(()),
             GrantCheck::Refused(why) => {
                 let name = object.str_at(&["metadata", "name"]);

@@ -22,6 +22,14 @@ pub struct ServerConfig {
     pub service_node_port_range: (u16, u16),
     pub cluster_domain: String,
     pub token_auth_file: Option<PathBuf>,
+    /// Keys in PEM, private or public, that verify service account tokens besides the one that signs.
+    pub service_account_key_files: Vec<PathBuf>,
+    /// The key that signs; `None`: the one in `cert_dir`, made at the first start.
+    pub service_account_signing_key_file: Option<PathBuf>,
+    /// The first signs, tokens of all are accepted; none: the name of the `kubernetes` service.
+    pub service_account_issuers: Vec<String>,
+    /// What a token must be made for to be good here; none: the issuers.
+    pub api_audiences: Vec<String>,
     /// With paths, anonymous requests are let through to these only.
     pub anonymous_paths: Option<Vec<String>>,
     /// Without limit at 0, and so the next.
@@ -70,6 +78,10 @@ impl Default for ServerConfig {
             service_node_port_range: (30_000, 32_767),
             cluster_domain: "cluster.local".to_owned(),
             token_auth_file: None,
+            service_account_key_files: Vec::new(),
+            service_account_signing_key_file: None,
+            service_account_issuers: Vec::new(),
+            api_audiences: Vec::new(),
             anonymous_paths: None,
             max_requests_inflight: 400,
             max_mutating_requests_inflight: 200,
@@ -130,6 +142,15 @@ impl ServerConfig {
         problems.extend(
             bad_names.map(|name| format!("--tls-san {name:?} is neither a domain name nor an address")),
         );
+        for issuer in &self.service_account_issuers {
+            // As upstream: a URL, where it looks like one, must be one of https.
+            let is_url = issuer.contains(':');
+            if issuer.is_empty() || (is_url && !issuer.starts_with("https://")) {
+                problems.push(format!(
+                    "--service-account-issuer {issuer:?} is not an https:// URL"
+                ));
+            }
+        }
         if self.request_timeout.is_zero() {
             problems.push("--request-timeout must be above 0s: no request could be answered".to_owned());
         }
@@ -140,9 +161,20 @@ impl ServerConfig {
         }
     }
 
-    /// `https://kubernetes.default.svc.<domain>`: who signs service account tokens.
-    pub fn issuer(&self) -> String {
-        format!("https://kubernetes.default.svc.{}", self.cluster_domain)
+    /// Issuers of service account tokens, the one that signs first.
+    pub fn issuers(&self) -> Vec<String> {
+        match self.service_account_issuers.as_slice() {
+            [] => vec![format!("https://kubernetes.default.svc.{}", self.cluster_domain)],
+            given => given.to_vec(),
+        }
+    }
+
+    /// Audiences of this server.
+    pub fn audiences(&self) -> Vec<String> {
+        match self.api_audiences.as_slice() {
+            [] => self.issuers(),
+            given => given.to_vec(),
+        }
     }
 
     /// The address of the `kubernetes` service: the first of the range.

@@ -9,11 +9,13 @@
 //!
 //! Not here: what kinds look like (`registry`), how bodies are read and written (`endpoints`).
 
+mod account_keys;
 mod admission;
 pub mod config;
 mod connection;
 mod connections;
 mod exchange;
+mod feed;
 mod filters;
 mod flow_control;
 mod handler_chain;

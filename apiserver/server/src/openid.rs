@@ -18,9 +18,15 @@ pub(crate) struct OpenId {
 
 impl OpenId {
     pub(crate) fn new(issuer: &str, external: &str, keys: &[VerifyingKey]) -> Self {
-        let algorithms = r#"["ES256"]"#;
+        let mut algorithms: Vec<&str> = keys.iter().map(VerifyingKey::algorithm).collect();
+        algorithms.sort_unstable();
+        algorithms.dedup();
+        let text = |value: String| serde_json::Value::from(value).to_string();
         let configuration = format!(
-            r#"{{"issuer":"{issuer}","jwks_uri":"{external}{JWKS_PATH}","response_types_supported":["id_token"],"subject_types_supported":["public"],"id_token_signing_alg_values_supported":{algorithms}}}"#
+            r#"{{"issuer":{},"jwks_uri":{},"response_types_supported":["id_token"],"subject_types_supported":["public"],"id_token_signing_alg_values_supported":{}}}"#,
+            text(issuer.to_owned()),
+            text(format!("{external}{JWKS_PATH}")),
+            serde_json::Value::from(algorithms),
         );
         Self {
             configuration: configuration.into(),

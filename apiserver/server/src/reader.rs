@@ -2,30 +2,83 @@
 
 use apiserver_registry::options::{ListOptions, Predicate, RevisionMatch};
 use apiserver_registry::{Registry, Scope};
-use apiserver_storage::{Entry, Interest, Prefix, StorageError, WatchRequest};
+use apiserver_storage::Entry;
 use machinery_meta::reader::{ObjectReader, ReadError, ReadFuture, ReadObject};
-use machinery_meta::{FieldSelector, GroupResource, ObjectKey};
-use machinery_runtime::Runtime;
-use std::collections::HashMap;
+use machinery_meta::{FieldSelector, GroupResource, ObjectHeader, ObjectKey};
+use parking_lot::RwLock;
+use std::collections::{BTreeSet, HashMap};
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
 
-/// The resources whose changes are counted: what RBAC compiles.
-const COUNTED: [&str; 4] = ["roles", "rolebindings", "clusterroles", "clusterrolebindings"];
-const COUNTED_GROUP: &str = "rbac.authorization.k8s.io";
-/// How many changes are taken at once; only their number matters.
-const BATCH: usize = 256;
-/// A watch that failed is begun again after this pause.
-const RETRY_PAUSE: Duration = Duration::from_millis(100);
+/// Pods by the node they are bound to, kept by the authorization feed.
+#[derive(Default)]
+pub(crate) struct PodsByNode(RwLock<Pods>);
+
+#[derive(Default)]
+struct Pods {
+    nodes: HashMap<Arc<str>, BTreeSet<ObjectKey>>,
+    node_of: HashMap<ObjectKey, Arc<str>>,
+}
+
+impl PodsByNode {
+    pub(crate) fn replace<'a>(&self, pods: impl Iterator<Item = &'a ObjectHeader>) {
+        let mut fresh = Pods::default();
+        pods.for_each(|pod| fresh.put(pod));
+        *self.0.write() = fresh;
+    }
+
+    pub(crate) fn put(&self, pod: &ObjectHeader) {
+        self.0.write().put(pod);
+    }
+
+    pub(crate) fn remove(&self, key: &ObjectKey) {
+        self.0.write().remove(key);
+    }
+
+    fn of(&self, node: &str, namespace: &str) -> Vec<ObjectKey> {
+        let pods = self.0.read();
+        let all = pods.nodes.get(node).into_iter().flatten();
+        all.filter(|key| namespace.is_empty() || key.namespace == namespace)
+            .cloned()
+            .collect()
+    }
+}
+
+impl Pods {
+    fn put(&mut self, pod: &ObjectHeader) {
+        let node = pod.fields.iter().find(|(field, _)| &**field == "spec.nodeName");
+        let node = node.map(|(_, node)| &**node).filter(|node| !node.is_empty());
+        if self.node_of.get(&pod.key).map(|own| &**own) == node {
+            return;
+        }
+        self.remove(&pod.key);
+        if let Some(node) = node {
+            let node: Arc<str> = node.into();
+            self.nodes
+                .entry(Arc::clone(&node))
+                .or_default()
+                .insert(pod.key.clone());
+            self.node_of.insert(pod.key.clone(), node);
+        }
+    }
+
+    fn remove(&mut self, key: &ObjectKey) {
+        let Some(node) = self.node_of.remove(key) else {
+            return;
+        };
+        if let Some(pods) = self.nodes.get_mut(&node) {
+            pods.remove(key);
+            if pods.is_empty() {
+                self.nodes.remove(&node);
+            }
+        }
+    }
+}
 
 /// See the module.
 pub(crate) struct RegistryReader {
     registry: Registry,
-    counters: HashMap<GroupResource, Arc<AtomicU64>>,
-    /// For resources nobody counts: every question gets another number.
-    uncounted: AtomicU64,
+    pods: Arc<PodsByNode>,
 }
 
 impl fmt::Debug for RegistryReader {
@@ -35,28 +88,11 @@ impl fmt::Debug for RegistryReader {
 }
 
 impl RegistryReader {
-    /// Begins to count changes, in a task of the runtime's scope.
-    pub(crate) fn start(registry: &Registry, runtime: &Runtime) -> Arc<Self> {
-        let mut counters = HashMap::new();
-        let mut watched = Vec::new();
-        for plural in COUNTED {
-            let Some(store) = registry.preferred_store(COUNTED_GROUP, plural) else {
-                continue;
-            };
-            let Ok(prefix) = Prefix::parse(&store.row.collection("")) else {
-                continue;
-            };
-            let counter = Arc::new(AtomicU64::new(1));
-            counters.insert(GroupResource::new(COUNTED_GROUP, plural), Arc::clone(&counter));
-            watched.push((prefix, counter));
-        }
-        let task = count_changes(registry.clone(), runtime.clone(), watched);
-        runtime.spawn("rbac-generations", task).detach();
-        Arc::new(Self {
+    pub(crate) fn new(registry: &Registry, pods: &Arc<PodsByNode>) -> Self {
+        Self {
             registry: registry.clone(),
-            counters,
-            uncounted: AtomicU64::new(1),
-        })
+            pods: Arc::clone(pods),
+        }
     }
 
     fn no_such(resource: &GroupResource, key: &str) -> ReadError {
@@ -68,56 +104,8 @@ impl RegistryReader {
     }
 }
 
-/// Moves the counter of a prefix whenever something below it has changed.
-async fn count_changes(registry: Registry, runtime: Runtime, watched: Vec<(Prefix, Arc<AtomicU64>)>) {
-    loop {
-        let ended = follow(&registry, &watched).await;
-        // Whatever was missed in between: everything is read again.
-        watched.iter().for_each(|(_, counter)| bump(counter));
-        if !matches!(ended, StorageError::Compacted { .. }) {
-            tracing::warn!(error = %ended, "watching for changes of roles and bindings");
-        }
-        runtime.sleep(RETRY_PAUSE).await;
-    }
-}
-
-async fn follow(registry: &Registry, watched: &[(Prefix, Arc<AtomicU64>)]) -> StorageError {
-    let storage = registry.storage();
-    let after = match storage.current_revision().await {
-        Ok(revision) => revision,
-        Err(error) => return error,
-    };
-    let interests = watched
-        .iter()
-        .map(|(prefix, _)| Interest::prefix(prefix.clone()))
-        .collect();
-    let mut cursor = match storage.watch(WatchRequest { interests, after }).await {
-        Ok(cursor) => cursor,
-        Err(error) => return error,
-    };
-    // Whatever changed before the watch began.
-    watched.iter().for_each(|(_, counter)| bump(counter));
-    loop {
-        match cursor.next_batch(BATCH).await {
-            Ok(events) => {
-                for event in events {
-                    watched
-                        .iter()
-                        .filter(|(prefix, _)| prefix.contains(&event.key))
-                        .for_each(|(_, c)| bump(c));
-                }
-            }
-            Err(error) => return error,
-        }
-    }
-}
-
-fn bump(counter: &AtomicU64) {
-    counter.fetch_add(1, Ordering::Release);
-}
-
 /// The object's JSON without type meta.
-fn read_object(entry: &Entry) -> ReadObject {
+pub(crate) fn read_object(entry: &Entry) -> ReadObject {
     let [_, head, tail] = &entry.record.parts;
     let revision = entry.revision.to_string();
     let mut json = Vec::with_capacity(head.len() + tail.len() + revision.len() + 3);
@@ -192,11 +180,15 @@ impl ObjectReader for RegistryReader {
         })
     }
 
-    fn generation(&self, resource: &GroupResource) -> u64 {
-        match self.counters.get(resource) {
-            Some(counter) => counter.load(Ordering::Acquire),
-            None => self.uncounted.fetch_add(1, Ordering::Relaxed),
-        }
+    fn pods_of_node<'a>(&'a self, node: &'a str, namespace: &'a str) -> ReadFuture<'a, Vec<ReadObject>> {
+        Box::pin(async move {
+            let resource = GroupResource::new("", "pods");
+            let mut found = Vec::new();
+            for key in self.pods.of(node, namespace) {
+                found.extend(self.get(&resource, &key).await?);
+            }
+            Ok(found)
+        })
     }
 }
 

@@ -1,9 +1,11 @@
 //! Putting a server together, starting and stopping it.
 
+use crate::account_keys::AccountKeys;
 use crate::admission::AdmissionChain;
 use crate::config::{ConfigError, ServerConfig};
 use crate::connection::Front;
 use crate::connections::{Limits, Timeouts};
+use crate::feed::AuthorizationFeed;
 use crate::filters::audit::{Auditor, PolicyError};
 use crate::flow_control::FlowControl;
 use crate::flow_control::metrics::FlowControlMetrics;
@@ -12,7 +14,7 @@ use crate::kubelet::{Kubelets, ProxiedConnections};
 use crate::listener::Listener;
 use crate::metrics::Metrics;
 use crate::openid::OpenId;
-use crate::reader::RegistryReader;
+use crate::reader::{PodsByNode, RegistryReader};
 use crate::renewal::Renewal;
 use crate::service::LocalService;
 use crate::startup::{self, Startup, StartupError};
@@ -35,7 +37,7 @@ use apiserver_auth::token_request::TokenIssuer;
 use apiserver_egress::{Dialer, Own};
 use apiserver_endpoints::{Endpoints, ListMemory, VersionInfo};
 use apiserver_registry::core::service::NodePorts;
-use apiserver_registry::{Registry, kinds};
+use apiserver_registry::{Registry, RegistryError, kinds};
 use apiserver_storage::Storage;
 use machinery_meta::UserInfo;
 use machinery_meta::reader::ObjectReader;
@@ -88,6 +90,7 @@ pub(crate) struct Core {
     pub(crate) config: ServerConfig,
     pub(crate) runtime: Runtime,
     pub(crate) registry: Registry,
+    feed: Arc<AuthorizationFeed>,
     pub(crate) endpoints: Endpoints,
     pub(crate) authenticators: AuthenticatorChain,
     pub(crate) authorizers: AuthorizerChain,
@@ -184,7 +187,7 @@ impl Server {
             services: Some(config.service_cluster_ip_range),
         };
         let dialer = Dialer::new(Arc::new(tls), Arc::new(unverified), own, runtime.clone());
-        let core = assemble(config, storage, &pki, &provider, dialer.clone(), &runtime)?;
+        let core = assemble(config, storage, &pki, &provider, dialer.clone(), &runtime).await?;
         if let Some(folder) = core.config.cert_dir.clone() {
             let renewal = Renewal {
                 folder,
@@ -225,6 +228,7 @@ impl Server {
             advertised: SocketAddr::new(advertised, port),
         };
         startup::run(&facts).await?;
+        core.feed.catch_up().await.map_err(feed_failed)?;
         core.started.store(true, Ordering::Release);
         Ok(Self {
             front,
@@ -323,7 +327,14 @@ async fn open_pki(config: &ServerConfig, advertised: IpAddr, runtime: &Runtime) 
     Ok(opened.await.map_err(|_| ServerError::Stopping)??)
 }
 
-fn assemble(
+fn feed_failed(error: RegistryError) -> StartupError {
+    StartupError {
+        step: "roles, bindings and pods",
+        message: apiserver_endpoints::status::of(&error).message,
+    }
+}
+
+async fn assemble(
     config: ServerConfig,
     storage: Arc<dyn Storage>,
     pki: &Arc<Pki>,
@@ -334,11 +345,20 @@ fn assemble(
     let (first, last) = config.service_node_port_range;
     let node_ports = NodePorts::new(first, last);
     let registry = Registry::with_node_ports(storage, runtime.clone(), kinds::built_in(), node_ports);
-    let reader: Arc<dyn ObjectReader> = RegistryReader::start(&registry, runtime);
-    let rbac = Arc::new(RbacAuthorizer::new(Arc::clone(&reader)));
+    let pods = Arc::new(PodsByNode::default());
+    let reader: Arc<dyn ObjectReader> = Arc::new(RegistryReader::new(&registry, &pods));
+    let rbac = Arc::new(RbacAuthorizer::default());
+    let feed = Arc::new(AuthorizationFeed {
+        registry: registry.clone(),
+        rbac: Arc::clone(&rbac),
+        pods,
+        runtime: runtime.clone(),
+    });
+    Arc::clone(&feed).start().await.map_err(feed_failed)?;
     let authorizers = authz::default_chain(&reader, &rbac);
-    let (tokens, authenticators) = authenticators(&config, pki, &reader, provider)?;
-    let issuer = config.issuer();
+    let keys = AccountKeys::load(&config, pki)?;
+    let (tokens, authenticators) = authenticators(&config, pki, &keys, &reader, provider)?;
+    let issuer = config.issuers().swap_remove(0);
     let hooks = ServerHooks {
         reviewer: Reviewer {
             authorizers: authorizers.clone(),
@@ -346,8 +366,8 @@ fn assemble(
         },
         issuer: TokenIssuer {
             issuer: issuer.clone(),
-            api_audiences: vec![issuer.clone()],
-            key: pki.service_accounts.duplicate().map_err(PkiError::from)?,
+            api_audiences: config.audiences(),
+            key: keys.signing,
         },
         reader: Arc::clone(&reader),
         kubelets: Kubelets {
@@ -364,8 +384,8 @@ fn assemble(
     let metrics = Arc::new(Metrics::new(Arc::clone(registry.storage()), runtime.clone())?);
     let audit = auditor(&config, runtime, &metrics)?;
     let flow_control = flow_control(&config, &registry, runtime, &metrics)?;
-    let keys = [pki.service_accounts.public().clone()];
     Ok(Arc::new(Core {
+        feed,
         endpoints: Endpoints::new(
             registry.clone(),
             Arc::new(admission),
@@ -373,7 +393,7 @@ fn assemble(
             VersionInfo::default(),
             ListMemory::new(config.list_memory_bytes, config.answer_pace_interval),
         ),
-        openid: OpenId::new(&issuer, &issuer, &keys),
+        openid: OpenId::new(&issuer, &issuer, &keys.verifying),
         audit,
         flow_control,
         metrics,
@@ -435,11 +455,10 @@ fn auditor(
 fn authenticators(
     config: &ServerConfig,
     pki: &Pki,
+    keys: &AccountKeys,
     reader: &Arc<dyn ObjectReader>,
     provider: &Arc<CryptoProvider>,
 ) -> Result<(Arc<TokenAuthenticators>, AuthenticatorChain), ServerError> {
-    let issuers = vec![config.issuer()];
-    let keys = vec![pki.service_accounts.public().clone()];
     let mut kinds: Vec<Arc<dyn TokenAuthenticator>> = Vec::new();
     if let Some(path) = &config.token_auth_file {
         let text = std::fs::read_to_string(path).map_err(|source| ServerError::File {
@@ -450,11 +469,11 @@ fn authenticators(
     }
     kinds.push(Arc::new(ServiceAccountTokens::new(
         Arc::clone(reader),
-        keys,
-        issuers.clone(),
+        keys.verifying.clone(),
+        config.issuers(),
     )));
     kinds.push(Arc::new(BootstrapTokens::new(Arc::clone(reader))));
-    let tokens = Arc::new(TokenAuthenticators::new(kinds, issuers));
+    let tokens = Arc::new(TokenAuthenticators::new(kinds, config.audiences()));
     let proxy = [pki.front_proxy.certificate().clone()];
     let cluster = [pki.cluster.certificate().clone()];
     let chain: Vec<Arc<dyn Authenticator>> = vec![

@@ -54,6 +54,12 @@ pub trait ObjectReader: Send + Sync {
         })
     }
 
-    /// A number that grows with every change of the resource; equal numbers mean that nothing changed.
-    fn generation(&self, resource: &GroupResource) -> u64;
+    /// The pods bound to a node, in one namespace or (empty) in all, by an index that may be a moment behind.
+    fn pods_of_node<'a>(&'a self, node: &'a str, namespace: &'a str) -> ReadFuture<'a, Vec<ReadObject>> {
+        Box::pin(async move {
+            let selector = FieldSelector::equals("spec.nodeName", node);
+            let pods = GroupResource::new("", "pods");
+            self.list_where(&pods, namespace, &selector).await
+        })
+    }
 }

@@ -52,10 +52,6 @@ impl ObjectReader for Objects {
             .map(|(_, object)| object.clone());
         Box::pin(std::future::ready(Ok(found.collect())))
     }
-
-    fn generation(&self, _: &GroupResource) -> u64 {
-        1
-    }
 }
 
 pub(super) fn block_on<T>(future: impl Future<Output = T>) -> T {

@@ -141,9 +141,10 @@ fn verify(
     let unreadable = |_| Refusal("the client certificate cannot be read".to_owned());
     let (_, certificate) = X509Certificate::from_der(leaf).map_err(unreadable)?;
     let subject = certificate.subject();
+    // Go takes the last one, and so do those that check requests for certificates.
     let name = subject
         .iter_common_name()
-        .next()
+        .last()
         .and_then(|one| one.as_str().ok())
         .unwrap_or_default();
     if name.is_empty() {

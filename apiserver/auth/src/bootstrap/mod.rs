@@ -12,6 +12,8 @@ use crate::authz::rbac::PolicyRule;
 use serde::Deserialize;
 
 const POLICY: &str = include_str!("policy.jsons");
+/// Ours: what upstream's installers bring.
+const OWN: &str = include_str!("own.jsons");
 
 /// One default object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -38,10 +40,11 @@ struct Metadata<'a> {
     name: &'a str,
 }
 
-/// All default objects: cluster roles, cluster role bindings, roles, role bindings, each in order of name.
+/// All default objects: upstream's cluster roles, cluster role bindings, roles, role bindings, each in order of name; ours.
 pub fn default_objects() -> Vec<DefaultObject> {
     POLICY
         .split("\n\n")
+        .chain(OWN.split("\n\n"))
         .map(str::trim)
         .filter(|text| !text.is_empty())
         .map(default_object)

@@ -1,6 +1,6 @@
 //! What a default role or binding lacks (upstream's `reconciliation` package), decided without reading anything.
 
-use crate::authz::rbac::rules::uncovered;
+use crate::authz::rbac::coverage;
 use crate::authz::rbac::{PolicyRule, RoleRef};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -20,8 +20,12 @@ pub enum Missing {
 #[derive(Deserialize, Default)]
 #[serde(default, rename_all = "camelCase")]
 struct Object {
+    #[serde(deserialize_with = "null_is_default")]
     metadata: Metadata,
+    /// Null in an aggregated role that its controller has not filled.
+    #[serde(deserialize_with = "null_is_default")]
     rules: Vec<PolicyRule>,
+    #[serde(deserialize_with = "null_is_default")]
     subjects: Vec<Subject>,
     role_ref: RoleRef,
     aggregation_rule: Option<serde_json::Value>,
@@ -30,10 +34,24 @@ struct Object {
 #[derive(Deserialize, Serialize, Default)]
 #[serde(default)]
 struct Metadata {
-    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    #[serde(
+        skip_serializing_if = "BTreeMap::is_empty",
+        deserialize_with = "null_is_default"
+    )]
     labels: BTreeMap<String, String>,
-    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    #[serde(
+        skip_serializing_if = "BTreeMap::is_empty",
+        deserialize_with = "null_is_default"
+    )]
     annotations: BTreeMap<String, String>,
+}
+
+fn null_is_default<'de, D, T>(deserializer: D) -> Result<T, D::Error>
+where
+    D: serde::Deserializer<'de>,
+    T: Deserialize<'de> + Default,
+{
+    Ok(Option::<T>::deserialize(deserializer)?.unwrap_or_default())
 }
 
 #[derive(Deserialize, Serialize, Clone, PartialEq, Eq, Default)]
@@ -106,8 +124,19 @@ fn missing_rules(existing: &Object, default: &Object) -> Option<Vec<PolicyRule>>
     if default.aggregation_rule.is_some() {
         return None;
     }
-    let lacking = uncovered(&existing.rules, &default.rules);
-    (!lacking.is_empty()).then(|| existing.rules.iter().cloned().chain(lacking).collect())
+    // More than can be compared is an administrator's own work.
+    let held = vec![existing.rules.clone().into()];
+    let lacking = coverage::missing(&held, &default.rules).ok()?.rules;
+    let simple = |rule: PolicyRule| {
+        let verbs = rule.verbs.clone();
+        verbs.into_iter().map(move |verb| PolicyRule {
+            verbs: vec![verb],
+            ..rule.clone()
+        })
+    };
+    let lacking = lacking.into_iter().flat_map(simple);
+    let all: Vec<PolicyRule> = existing.rules.iter().cloned().chain(lacking).collect();
+    (all.len() > existing.rules.len()).then_some(all)
 }
 
 fn missing_subjects(mut existing: Vec<Subject>, default: Vec<Subject>) -> Option<Vec<Subject>> {
@@ -132,6 +161,17 @@ mod tests {
         assert_eq!(
             missing(existing.as_bytes(), &default.replace("AUTO", AUTO)),
             expected
+        );
+    }
+
+    #[test]
+    fn aggregated_role_without_rules_is_completed() {
+        let aggregation = r#""aggregationRule":{"clusterRoleSelectors":[{}]}"#;
+        let existing = r#"{AUTO,"rules":null,"subjects":null}"#;
+        check(
+            existing,
+            &format!("{{AUTO,{aggregation}}}"),
+            Missing::Patch(format!("{{{aggregation}}}")),
         );
     }
 

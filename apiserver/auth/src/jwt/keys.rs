@@ -165,7 +165,8 @@ impl VerifyingKey {
         pem::encode(&Pem::new("PUBLIC KEY", self.0.spki.clone()))
     }
 
-    pub(super) fn algorithm(&self) -> &'static str {
+    /// As a token's header names it.
+    pub fn algorithm(&self) -> &'static str {
         match self.0.material {
             Material::P256(_) => ES256,
             Material::Rsa { .. } => RS256,
@@ -186,6 +187,21 @@ impl VerifyingKey {
 
 fn without_leading_zeros(number: &[u8]) -> Vec<u8> {
     number.iter().copied().skip_while(|byte| *byte == 0).collect()
+}
+
+/// All keys of a file that has one or more, private or public.
+///
+/// # Errors
+/// [`JwtError::Key`] where one of them cannot be read or there is none.
+pub fn verifying_keys(text: &str) -> Result<Vec<VerifyingKey>, JwtError> {
+    let blocks = pem::parse_many(text).map_err(|_| JwtError::Key("not PEM"))?;
+    if blocks.is_empty() {
+        return Err(JwtError::Key("the file has no keys"));
+    }
+    blocks
+        .iter()
+        .map(|block| VerifyingKey::from_pem(&pem::encode(block)))
+        .collect()
 }
 
 /// One key as JWKS writes it; the order of fields is upstream's.

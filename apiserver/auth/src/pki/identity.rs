@@ -7,7 +7,7 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use std::fmt;
 use std::net::IpAddr;
-use x509_parser::prelude::{FromDer, GeneralName, X509Certificate};
+use x509_parser::prelude::{AttributeTypeAndValue, FromDer, GeneralName, X509Certificate};
 
 /// See the module.
 pub struct Identity {
@@ -18,6 +18,22 @@ pub struct Identity {
     not_before: Timestamp,
     not_after: Timestamp,
     names: ServingNames,
+    subject: Subject,
+}
+
+/// Whom a certificate names: the user and its groups.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Subject {
+    pub(super) name: String,
+    pub(super) groups: Vec<String>,
+}
+
+/// What a kept certificate must say.
+pub(super) enum Wanted<'a> {
+    /// At least these names and addresses.
+    Names(&'a ServingNames),
+    /// This user with exactly these groups.
+    Client(&'a Subject),
 }
 
 impl fmt::Debug for Identity {
@@ -39,15 +55,17 @@ impl Identity {
         store: &Store,
         file: &str,
         now: Timestamp,
-        names: Option<&ServingNames>,
+        wanted: &Wanted<'_>,
         make: impl FnOnce() -> Result<Self, PkiError>,
     ) -> Result<Self, PkiError> {
         let (crt, key) = (format!("{file}.crt"), format!("{file}.key"));
         if let (Some(certificate), Some(key)) = (store.read(&crt)?, store.read(&key)?) {
             // A leaf that cannot be read (a crash between its two files, say) is simply made anew.
-            let kept = Self::from_pem(certificate, key).filter(|kept| {
-                now < kept.renew_at() && names.is_none_or(|names| kept.names.is_superset(names))
-            });
+            let says = |kept: &Self| match wanted {
+                Wanted::Names(names) => kept.names.is_superset(names),
+                Wanted::Client(subject) => kept.subject == **subject,
+            };
+            let kept = Self::from_pem(certificate, key).filter(|kept| now < kept.renew_at() && says(kept));
             if let Some(kept) = kept {
                 return Ok(kept);
             }
@@ -66,6 +84,7 @@ impl Identity {
         let not_before = time(leaf.validity().not_before.timestamp())?;
         let not_after = time(leaf.validity().not_after.timestamp())?;
         let names = names(&leaf);
+        let subject = subject(&leaf);
         Some(Self {
             certificate_pem,
             key_pem,
@@ -74,6 +93,7 @@ impl Identity {
             not_before,
             not_after,
             names,
+            subject,
         })
     }
 
@@ -101,8 +121,22 @@ impl Identity {
         self.key.clone_key()
     }
 
+    #[cfg(test)]
+    pub(super) fn subject(&self) -> &Subject {
+        &self.subject
+    }
+
     pub fn not_after(&self) -> Timestamp {
         self.not_after
+    }
+}
+
+fn subject(certificate: &X509Certificate<'_>) -> Subject {
+    let own = certificate.subject();
+    let text = |one: &AttributeTypeAndValue<'_>| one.as_str().unwrap_or_default().to_owned();
+    Subject {
+        name: own.iter_common_name().last().map(text).unwrap_or_default(),
+        groups: own.iter_organization().map(text).collect(),
     }
 }
 

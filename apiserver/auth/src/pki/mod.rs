@@ -19,6 +19,7 @@ pub use tls::{ServingIdentity, client_config, server_config, unverified_client_c
 
 use crate::jwt::{JwtError, SigningKey};
 use files::Store;
+use identity::{Subject, Wanted};
 use jiff::Timestamp;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -42,6 +43,10 @@ pub enum PkiError {
     #[error("setting up TLS")]
     Tls(#[from] rustls::Error),
 }
+
+/// The user that the API server is to kubelets. A default binding gives it `system:kubelet-api-admin` and nothing more:
+/// were it a master, whoever points a node's address at the API server would be one.
+pub const KUBELET_CLIENT: &str = "kube-apiserver-kubelet-client";
 
 /// The names and addresses a serving certificate answers to.
 pub type ServingNames = BTreeSet<String>;
@@ -74,22 +79,22 @@ impl Pki {
     fn load(store: &Store, names: &ServingNames, now: Timestamp) -> Result<Self, PkiError> {
         let cluster = Authority::load(store, "ca", "kubernetes", now)?;
         let front_proxy = Authority::load(store, "front-proxy-ca", "front-proxy-ca", now)?;
-        let client = |file: &str, authority: &Authority, name: &str, group: Option<&str>| {
-            Identity::load(store, file, now, None, || authority.client(name, group, now))
+        let client = |file: &str, authority: &Authority, name: &str| {
+            let subject = Subject {
+                name: name.to_owned(),
+                groups: Vec::new(),
+            };
+            Identity::load(store, file, now, &Wanted::Client(&subject), || {
+                authority.client(name, None, now)
+            })
         };
         Ok(Self {
             service_accounts: load_signing_key(store)?,
-            serving: Identity::load(store, "apiserver", now, Some(names), || {
+            serving: Identity::load(store, "apiserver", now, &Wanted::Names(names), || {
                 cluster.serving("kube-apiserver", names, now)
             })?,
-            kubelet_client: client(
-                "apiserver-kubelet-client",
-                &cluster,
-                "kube-apiserver-kubelet-client",
-                // The kubelet asks us whether its client may: the group needs no binding to be there first.
-                Some("system:masters"),
-            )?,
-            front_proxy_client: client("front-proxy-client", &front_proxy, "front-proxy-client", None)?,
+            kubelet_client: client("apiserver-kubelet-client", &cluster, KUBELET_CLIENT)?,
+            front_proxy_client: client("front-proxy-client", &front_proxy, "front-proxy-client")?,
             cluster,
             front_proxy,
         })

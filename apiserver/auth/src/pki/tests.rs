@@ -75,6 +75,36 @@ fn leaves_are_renewed_in_time_and_for_new_names() {
 }
 
 #[test]
+fn kubelet_client_of_an_earlier_release_is_made_anew() {
+    let folder = folder("kubelet-client");
+    let first = Pki::open(&folder, &names(), now()).unwrap();
+    let master = first
+        .cluster
+        .client(KUBELET_CLIENT, Some("system:masters"), now())
+        .unwrap();
+    std::fs::write(
+        folder.join("apiserver-kubelet-client.crt"),
+        master.certificate_pem(),
+    )
+    .unwrap();
+    std::fs::write(folder.join("apiserver-kubelet-client.key"), master.key_pem()).unwrap();
+    let again = Pki::open(&folder, &names(), now()).unwrap();
+    let subject = identity::Subject {
+        name: KUBELET_CLIENT.to_owned(),
+        groups: Vec::new(),
+    };
+    for pki in [&first, &again] {
+        assert_eq!(pki.kubelet_client.subject(), &subject);
+    }
+    let kept = Pki::open(&folder, &names(), now()).unwrap();
+    assert_eq!(
+        kept.kubelet_client.certificate_pem(),
+        again.kubelet_client.certificate_pem()
+    );
+    std::fs::remove_dir_all(&folder).unwrap();
+}
+
+#[test]
 fn a_client_certificate_names_a_user() {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let (ours, theirs) = (

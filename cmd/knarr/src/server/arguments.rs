@@ -71,6 +71,18 @@ pub(crate) struct ServerArguments {
     pub(crate) etcd_compaction_interval: Duration,
     #[arg(long)]
     pub(crate) token_auth_file: Option<PathBuf>,
+    /// File with keys in PEM, private or public, that verify service account tokens besides the signing key; repeatable
+    #[arg(long)]
+    pub(crate) service_account_key_file: Vec<PathBuf>,
+    /// File with the key that signs service account tokens (ECDSA P-256); by default one is made and kept
+    #[arg(long)]
+    pub(crate) service_account_signing_key_file: Option<PathBuf>,
+    /// Issuer of service account tokens; repeatable: the first signs, tokens of all are accepted
+    #[arg(long)]
+    pub(crate) service_account_issuer: Vec<String>,
+    /// Audiences of this server; by default its issuers
+    #[arg(long, value_delimiter = ',')]
+    pub(crate) api_audiences: Vec<String>,
     /// Store webhooks, policies and quotas that this server does not enforce yet; without it they are refused
     #[arg(long)]
     pub(crate) allow_unenforced: bool,
@@ -103,6 +115,10 @@ impl ServerArguments {
             service_node_port_range: self.service_node_port_range,
             cluster_domain: self.cluster_domain.clone(),
             token_auth_file: self.token_auth_file.clone(),
+            service_account_key_files: self.service_account_key_file.clone(),
+            service_account_signing_key_file: self.service_account_signing_key_file.clone(),
+            service_account_issuers: self.service_account_issuer.clone(),
+            api_audiences: self.api_audiences.clone(),
             allow_unenforced: self.allow_unenforced,
             audit_log: self.audit.log(),
             audit_policy_file: self.audit.audit_policy_file.clone(),

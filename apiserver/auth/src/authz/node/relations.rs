@@ -5,6 +5,7 @@ use crate::authz::attributes::ResourceTarget;
 use crate::trusted;
 use machinery_api::pod::PodView;
 use machinery_api::read_stored;
+use machinery_meta::reader::{ReadError, ReadObject};
 use machinery_meta::{FieldSelector, GroupResource, ObjectKey};
 use machinery_schema::Tree;
 use std::collections::BTreeSet;
@@ -76,30 +77,20 @@ impl NodeAuthorizer {
         readable(group, kind, &found.json)
     }
 
-    /// The pods of the node, in one namespace or (empty) in all, without those that the node itself wrote.
-    async fn pods_of(&self, node: &str, namespace: &str) -> Vec<Tree> {
-        let pods = GroupResource::new("", "pods");
-        let of_node = FieldSelector::equals("spec.nodeName", node);
-        let found = match self.reader.list_where(&pods, namespace, &of_node).await {
-            Ok(found) => found,
-            Err(error) => {
-                tracing::warn!(%error, "reading the pods of a node for authorization");
-                return Vec::new();
-            }
-        };
-        found
-            .iter()
-            .filter_map(|pod| readable("", "Pod", &pod.json))
-            .filter(|pod| {
-                let view = PodView::new(pod.root());
-                view.node_name() == node && !view.is_mirror()
-            })
-            .collect()
-    }
-
+    /// Whether a pod of the node does. The index of pods may be a moment behind: where it knows of none, the namespace
+    /// itself is looked at.
     async fn any_pod(&self, node: &str, namespace: &str, uses: impl Fn(PodView<'_>) -> bool + Send) -> bool {
-        let pods = self.pods_of(node, namespace).await;
-        pods.iter().any(|pod| uses(PodView::new(pod.root())))
+        let found = self.reader.pods_of_node(node, namespace).await;
+        let indexed = own_pods(node, found);
+        if indexed.iter().any(|pod| uses(PodView::new(pod.root()))) {
+            return true;
+        }
+        let of_node = FieldSelector::equals("spec.nodeName", node);
+        let pods = GroupResource::new("", "pods");
+        let found = self.reader.list_where(&pods, namespace, &of_node).await;
+        own_pods(node, found)
+            .iter()
+            .any(|pod| uses(PodView::new(pod.root())))
     }
 
     async fn needs_claim(&self, node: &str, namespace: &str, name: &str) -> bool {
@@ -113,7 +104,7 @@ impl NodeAuthorizer {
     /// Whether a volume bound to a claim of one of the node's pods needs this secret on the node.
     async fn volume_needs_secret(&self, node: &str, namespace: &str, name: &str) -> bool {
         let mut claims = BTreeSet::new();
-        for pod in self.pods_of(node, "").await {
+        for pod in own_pods(node, self.reader.pods_of_node(node, "").await) {
             let own = pod.str_at(&["metadata", "namespace"]);
             let names = PodView::new(pod.root()).volume_claims();
             claims.extend(names.map(|claim| (own.to_owned(), claim)));
@@ -152,6 +143,25 @@ impl NodeAuthorizer {
             .await;
         found.is_some_and(|object| object.str_at(&["spec", "nodeName"]) == node)
     }
+}
+
+/// The pods of the node without those that the node itself wrote.
+fn own_pods(node: &str, found: Result<Vec<ReadObject>, ReadError>) -> Vec<Tree> {
+    let found = match found {
+        Ok(found) => found,
+        Err(error) => {
+            tracing::warn!(%error, "reading the pods of a node for authorization");
+            return Vec::new();
+        }
+    };
+    found
+        .iter()
+        .filter_map(|pod| readable("", "Pod", &pod.json))
+        .filter(|pod| {
+            let view = PodView::new(pod.root());
+            view.node_name() == node && !view.is_mirror()
+        })
+        .collect()
 }
 
 fn readable(group: &str, kind: &str, json: &[u8]) -> Option<Tree> {

@@ -3,12 +3,12 @@
 //! [`check_role`] and [`check_binding`] decide, from the change and the rules its author holds; [`check`] asks them with
 //! what the authorizers and the roles of the moment say.
 
-use super::rules::{PolicyRule, uncovered};
+use super::coverage::{self, Held, Missing};
+use super::rules::PolicyRule;
 use super::{RbacAuthorizer, RoleRef};
 use crate::authz::attributes::{ResourceTarget, Target};
 use crate::authz::{Attributes, AuthorizerChain};
 use machinery_meta::UserInfo;
-use machinery_meta::reader::ReadError;
 use machinery_schema::{Kind, Ref, Tree};
 
 const GROUP: &str = "rbac.authorization.k8s.io";
@@ -53,9 +53,11 @@ pub struct GrantChange<'a> {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Escalation {
     /// Rules the author lacks.
-    Missing(Vec<PolicyRule>),
+    Missing(Missing),
     /// An aggregation rule may gather anything, and its author does not hold everything.
     Aggregates,
+    /// The rules combine to more than can be compared with what the author holds.
+    TooComplex,
     /// Rules that cannot be read may grant anything.
     Unreadable(String),
 }
@@ -96,37 +98,32 @@ fn is_nothing(value: Ref<'_>) -> bool {
 }
 
 /// May this role be written by one who holds these rules?
-pub fn check_role(change: GrantChange<'_>, held: &[PolicyRule]) -> Result<(), Escalation> {
+pub fn check_role(change: GrantChange<'_>, held: &Held) -> Result<(), Escalation> {
     if change.is_only_garbage_collection() {
         return Ok(());
     }
     let rules = rules_of(change.new).map_err(|error| Escalation::Unreadable(error.to_string()))?;
     covered(held, &rules)?;
     let aggregates = has_aggregation_rule(change.new) || change.old.is_some_and(has_aggregation_rule);
-    if aggregates && !uncovered(held, &full_authority()).is_empty() {
+    if aggregates && covered(held, &full_authority()).is_err() {
         return Err(Escalation::Aggregates);
     }
     Ok(())
 }
 
 /// May this binding of a role with the rules `granted` be written by one who holds the rules `held`?
-pub fn check_binding(
-    change: GrantChange<'_>,
-    granted: &[PolicyRule],
-    held: &[PolicyRule],
-) -> Result<(), Escalation> {
+pub fn check_binding(change: GrantChange<'_>, granted: &[PolicyRule], held: &Held) -> Result<(), Escalation> {
     if change.is_only_garbage_collection() {
         return Ok(());
     }
     covered(held, granted)
 }
 
-fn covered(held: &[PolicyRule], granted: &[PolicyRule]) -> Result<(), Escalation> {
-    let missing = uncovered(held, granted);
-    if missing.is_empty() {
-        Ok(())
-    } else {
-        Err(Escalation::Missing(missing))
+fn covered(held: &Held, granted: &[PolicyRule]) -> Result<(), Escalation> {
+    match coverage::missing(held, granted) {
+        Ok(missing) if missing.rules.is_empty() => Ok(()),
+        Ok(missing) => Err(Escalation::Missing(missing)),
+        Err(coverage::TooComplex) => Err(Escalation::TooComplex),
     }
 }
 
@@ -167,34 +164,29 @@ pub async fn check(
     user: &UserInfo,
     target: GrantTarget<'_>,
     change: GrantChange<'_>,
-) -> Result<GrantCheck, ReadError> {
+) -> GrantCheck {
     if user.in_group(UserInfo::MASTERS) || change.is_only_garbage_collection() {
-        return Ok(GrantCheck::Allowed);
+        return GrantCheck::Allowed;
     }
     let checked = if target.resource.ends_with("bindings") {
         let role = role_ref(change.new);
         if may_bind(chain, user, target.namespace, &role).await {
-            return Ok(GrantCheck::Allowed);
+            return GrantCheck::Allowed;
         }
-        let index = rbac.index().await?;
-        let Some(granted) = index.rules(&role, target.namespace) else {
-            return Ok(GrantCheck::RoleMissing(role));
+        let Some(granted) = rbac.rules_of(&role, target.namespace) else {
+            return GrantCheck::RoleMissing(role);
         };
-        check_binding(
-            change,
-            granted,
-            &rbac.effective_rules(user, target.namespace).await?,
-        )
+        check_binding(change, &granted, &rbac.held(user, target.namespace))
     } else {
         if may(chain, user, "escalate", target).await {
-            return Ok(GrantCheck::Allowed);
+            return GrantCheck::Allowed;
         }
-        check_role(change, &rbac.effective_rules(user, target.namespace).await?)
+        check_role(change, &rbac.held(user, target.namespace))
     };
-    Ok(match checked {
+    match checked {
         Ok(()) => GrantCheck::Allowed,
         Err(escalation) => GrantCheck::Refused(escalation.explain(user)),
-    })
+    }
 }
 
 fn role_ref(binding: &Tree) -> RoleRef {
@@ -242,8 +234,11 @@ impl Escalation {
     fn explain(&self, user: &UserInfo) -> String {
         match self {
             Self::Missing(missing) => {
-                let mut shown: Vec<String> = missing.iter().map(compact).collect();
+                let mut shown: Vec<String> = missing.rules.iter().map(compact).collect();
                 shown.sort_unstable();
+                if missing.more > 0 {
+                    shown.push(format!("and {} more", missing.more));
+                }
                 format!(
                     "user {:?} (groups={}) is attempting to grant RBAC permissions not currently held:\n{}",
                     user.name,
@@ -252,6 +247,7 @@ impl Escalation {
                 )
             }
             Self::Aggregates => "must have cluster-admin privileges to use the aggregationRule".to_owned(),
+            Self::TooComplex => format!("{}; write several roles", coverage::TooComplex),
             Self::Unreadable(why) => format!("its rules cannot be read: {why}"),
         }
     }

@@ -1,10 +1,9 @@
 //! Roles and bindings, compiled: from a subject to the rules it was granted.
 
 use super::rules::PolicyRule;
-use machinery_meta::reader::{ObjectReader, ReadError};
-use machinery_meta::{GroupResource, UserInfo};
+use machinery_meta::{GroupResource, ObjectKey, UserInfo};
 use serde::Deserialize;
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::sync::Arc;
 
@@ -52,137 +51,116 @@ impl fmt::Display for Grant {
     }
 }
 
-type Rules = Arc<[PolicyRule]>;
+pub(super) type Rules = Arc<[PolicyRule]>;
 
 /// Rules by role name, of one scope.
 type Roles = HashMap<Box<str>, Rules>;
 
+/// Grants of one holder, by the binding's name.
+type Grants = BTreeMap<Box<str>, Vec<Arc<Grant>>>;
+
+/// Who holds a grant.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Holder {
+    User,
+    Group,
+}
+
 /// Grants by user name and by group name, of one scope.
 #[derive(Debug, Default)]
 struct Bindings {
-    users: HashMap<Box<str>, Vec<Arc<Grant>>>,
-    groups: HashMap<Box<str>, Vec<Arc<Grant>>>,
+    users: HashMap<Box<str>, Grants>,
+    groups: HashMap<Box<str>, Grants>,
+    /// The holders that each binding names.
+    subjects: HashMap<Box<str>, Vec<(Holder, Box<str>)>>,
 }
 
-/// One resource as it was at a generation.
-#[derive(Debug)]
-struct Compiled<T> {
-    generation: u64,
-    value: T,
+/// One of the four resources.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    ClusterRole,
+    Role,
+    ClusterBinding,
+    Binding,
 }
 
-/// Everything compiled, each part with the generation it was read at.
-#[derive(Debug)]
-pub struct Index {
-    cluster_roles: Arc<Compiled<Roles>>,
-    roles: Arc<Compiled<HashMap<Box<str>, Roles>>>,
-    cluster_bindings: Arc<Compiled<Bindings>>,
-    bindings: Arc<Compiled<HashMap<Box<str>, Bindings>>>,
-}
-
-/// The names of the four resources, made once.
-#[derive(Debug)]
-pub(super) struct Resources {
-    cluster_roles: GroupResource,
-    roles: GroupResource,
-    cluster_bindings: GroupResource,
-    bindings: GroupResource,
-}
-
-impl Resources {
-    pub(super) fn new() -> Self {
-        let named = |name: &str| GroupResource::new(GROUP, name);
-        Self {
-            cluster_roles: named("clusterroles"),
-            roles: named("roles"),
-            cluster_bindings: named("clusterrolebindings"),
-            bindings: named("rolebindings"),
+impl Kind {
+    fn of(resource: &GroupResource) -> Option<Self> {
+        if resource.group != GROUP {
+            return None;
+        }
+        match resource.resource.as_str() {
+            "clusterroles" => Some(Self::ClusterRole),
+            "roles" => Some(Self::Role),
+            "clusterrolebindings" => Some(Self::ClusterBinding),
+            "rolebindings" => Some(Self::Binding),
+            _ => None,
         }
     }
 }
 
+/// Everything compiled; each object is replaced on its own.
+#[derive(Debug, Default)]
+pub(super) struct Index {
+    cluster_roles: Roles,
+    roles: HashMap<Box<str>, Roles>,
+    cluster_bindings: Bindings,
+    bindings: HashMap<Box<str>, Bindings>,
+}
+
 impl Index {
-    pub(super) fn is_current(&self, reader: &dyn ObjectReader, names: &Resources) -> bool {
-        reader.generation(&names.cluster_roles) == self.cluster_roles.generation
-            && reader.generation(&names.roles) == self.roles.generation
-            && reader.generation(&names.cluster_bindings) == self.cluster_bindings.generation
-            && reader.generation(&names.bindings) == self.bindings.generation
+    /// Forgets every object of a resource.
+    pub(super) fn clear(&mut self, resource: &GroupResource) {
+        match Kind::of(resource) {
+            Some(Kind::ClusterRole) => self.cluster_roles.clear(),
+            Some(Kind::Role) => self.roles.clear(),
+            Some(Kind::ClusterBinding) => self.cluster_bindings = Bindings::default(),
+            Some(Kind::Binding) => self.bindings.clear(),
+            None => {}
+        }
     }
 
-    /// Reads what moved since `earlier`, keeps the rest.
-    pub(super) async fn read(
-        reader: &dyn ObjectReader,
-        names: &Resources,
-        earlier: Option<&Self>,
-    ) -> Result<Self, ReadError> {
-        Ok(Self {
-            cluster_roles: refresh(
-                reader,
-                &names.cluster_roles,
-                earlier.map(|e| &e.cluster_roles),
-                |all| {
-                    all.into_iter()
-                        .map(|role: RoleObject| (role.name.into(), role.rules.into()))
-                        .collect()
-                },
-            )
-            .await?,
-            roles: refresh(reader, &names.roles, earlier.map(|e| &e.roles), |all| {
-                let mut by_namespace: HashMap<Box<str>, Roles> = HashMap::new();
-                for RoleObject {
-                    namespace,
-                    name,
-                    rules,
-                } in all
-                {
-                    by_namespace
-                        .entry(namespace.into())
-                        .or_default()
-                        .insert(name.into(), rules.into());
+    /// Takes an object as it is now; `None` after its deletion. An object that cannot be read grants nothing, and
+    /// costs no other.
+    pub(super) fn apply(&mut self, resource: &GroupResource, key: &ObjectKey, json: Option<&[u8]>) {
+        let Some(kind) = Kind::of(resource) else {
+            return;
+        };
+        let body = json.and_then(|json| read(resource, key, json));
+        match kind {
+            Kind::ClusterRole => put_role(&mut self.cluster_roles, &key.name, body),
+            Kind::Role => {
+                let roles = self.roles.entry(key.namespace.as_str().into()).or_default();
+                put_role(roles, &key.name, body);
+                if roles.is_empty() {
+                    self.roles.remove(key.namespace.as_str());
                 }
-                by_namespace
-            })
-            .await?,
-            cluster_bindings: refresh(
-                reader,
-                &names.cluster_bindings,
-                earlier.map(|e| &e.cluster_bindings),
-                |all| {
-                    let mut bindings = Bindings::default();
-                    all.into_iter().for_each(|one: BindingObject| bindings.add(one));
-                    bindings
-                },
-            )
-            .await?,
-            bindings: refresh(reader, &names.bindings, earlier.map(|e| &e.bindings), |all| {
-                let mut by_namespace: HashMap<Box<str>, Bindings> = HashMap::new();
-                for one in all {
-                    let one: BindingObject = one;
-                    by_namespace
-                        .entry(one.namespace.as_str().into())
-                        .or_default()
-                        .add(one);
+            }
+            Kind::ClusterBinding => self.cluster_bindings.put(key, body),
+            Kind::Binding => {
+                let bindings = self.bindings.entry(key.namespace.as_str().into()).or_default();
+                bindings.put(key, body);
+                if bindings.subjects.is_empty() {
+                    self.bindings.remove(key.namespace.as_str());
                 }
-                by_namespace
-            })
-            .await?,
-        })
+            }
+        }
     }
 
     /// Shows every grant of the user with its rules until `more` says no; returns roles that bindings name in vain.
-    pub fn visit(
+    pub(super) fn visit(
         &self,
         user: &UserInfo,
         namespace: &str,
-        mut more: impl FnMut(&Arc<Grant>, &[PolicyRule]) -> bool,
+        mut more: impl FnMut(&Arc<Grant>, &Rules) -> bool,
     ) -> Vec<RoleRef> {
         let mut missing = Vec::new();
         let scopes = [
-            Some(&self.cluster_bindings.value),
+            Some(&self.cluster_bindings),
             if namespace.is_empty() {
                 None
             } else {
-                self.bindings.value.get(namespace)
+                self.bindings.get(namespace)
             },
         ];
         for grant in scopes
@@ -203,54 +181,34 @@ impl Index {
     }
 
     /// The rules of a role; `namespace` is the binding's.
-    pub fn rules(&self, role: &RoleRef, namespace: &str) -> Option<&Rules> {
+    pub(super) fn rules(&self, role: &RoleRef, namespace: &str) -> Option<&Rules> {
         match role.kind.as_str() {
-            "ClusterRole" => self.cluster_roles.value.get(role.name.as_str()),
-            "Role" => self.roles.value.get(namespace)?.get(role.name.as_str()),
+            "ClusterRole" => self.cluster_roles.get(role.name.as_str()),
+            "Role" => self.roles.get(namespace)?.get(role.name.as_str()),
             _ => None,
         }
     }
 }
 
-async fn refresh<O, T>(
-    reader: &dyn ObjectReader,
-    resource: &GroupResource,
-    earlier: Option<&Arc<Compiled<T>>>,
-    compile: impl FnOnce(Vec<O>) -> T,
-) -> Result<Arc<Compiled<T>>, ReadError>
-where
-    O: From<ParsedObject>,
-{
-    // The number is taken before the objects: what moves in between is read again next time.
-    let generation = reader.generation(resource);
-    if let Some(kept) = earlier.filter(|kept| kept.generation == generation) {
-        return Ok(Arc::clone(kept));
+fn read(resource: &GroupResource, key: &ObjectKey, json: &[u8]) -> Option<Body> {
+    match serde_json::from_slice(json) {
+        Ok(body) => Some(body),
+        Err(error) => {
+            tracing::warn!(%resource, %key, %error, "an unreadable role or binding grants nothing");
+            None
+        }
     }
-    let objects = reader.list(resource, "").await?;
-    let mut parsed = Vec::with_capacity(objects.len());
-    for object in objects {
-        let body = serde_json::from_slice(&object.json).map_err(|error| ReadError {
-            resource: resource.to_string(),
-            key: object.header.key.to_string(),
-            cause: error.to_string(),
-        })?;
-        let key = object.header.key.clone();
-        parsed.push(O::from(ParsedObject {
-            namespace: key.namespace,
-            name: key.name,
-            body,
-        }));
-    }
-    Ok(Arc::new(Compiled {
-        generation,
-        value: compile(parsed),
-    }))
 }
 
-struct ParsedObject {
-    namespace: String,
-    name: String,
-    body: Body,
+fn put_role(roles: &mut Roles, name: &str, body: Option<Body>) {
+    match body {
+        Some(body) => {
+            roles.insert(name.into(), body.rules.unwrap_or_default().into());
+        }
+        None => {
+            roles.remove(name);
+        }
+    }
 }
 
 /// The parts of the four kinds that decide.
@@ -270,72 +228,67 @@ struct Subject {
     namespace: String,
 }
 
-struct RoleObject {
-    namespace: String,
-    name: String,
-    rules: Vec<PolicyRule>,
-}
-
-impl From<ParsedObject> for RoleObject {
-    fn from(object: ParsedObject) -> Self {
-        Self {
-            namespace: object.namespace,
-            name: object.name,
-            rules: object.body.rules.unwrap_or_default(),
-        }
-    }
-}
-
-struct BindingObject {
-    namespace: String,
-    name: String,
-    subjects: Vec<Subject>,
-    role: RoleRef,
-}
-
-impl From<ParsedObject> for BindingObject {
-    fn from(object: ParsedObject) -> Self {
-        Self {
-            namespace: object.namespace,
-            name: object.name,
-            subjects: object.body.subjects.unwrap_or_default(),
-            role: object.body.role_ref,
+impl Subject {
+    /// The holder, and how a decision names it; `namespace` is the binding's.
+    fn holder(&self, namespace: &str) -> Option<(Holder, String, String)> {
+        let name = &self.name;
+        match self.kind.as_str() {
+            "User" => Some((Holder::User, name.clone(), format!("User {name:?}"))),
+            "Group" => Some((Holder::Group, name.clone(), format!("Group {name:?}"))),
+            "ServiceAccount" => {
+                let own = self.namespace.as_str();
+                let namespace = if own.is_empty() { namespace } else { own };
+                let user = format!("{SERVICE_ACCOUNT_PREFIX}{namespace}:{name}");
+                let shown = format!("ServiceAccount {:?}", format!("{name}/{namespace}"));
+                Some((Holder::User, user, shown))
+            }
+            _ => None,
         }
     }
 }
 
 impl Bindings {
-    fn add(&mut self, binding: BindingObject) {
-        for subject in binding.subjects {
-            let (map, who, shown) = match subject.kind.as_str() {
-                "User" => (
-                    &mut self.users,
-                    subject.name.clone(),
-                    format!("User {:?}", subject.name),
-                ),
-                "Group" => (
-                    &mut self.groups,
-                    subject.name.clone(),
-                    format!("Group {:?}", subject.name),
-                ),
-                "ServiceAccount" => {
-                    let namespace = if subject.namespace.is_empty() {
-                        &binding.namespace
-                    } else {
-                        &subject.namespace
-                    };
-                    let user = format!("{SERVICE_ACCOUNT_PREFIX}{namespace}:{}", subject.name);
-                    let shown = format!("ServiceAccount {:?}", format!("{}/{namespace}", subject.name));
-                    (&mut self.users, user, shown)
-                }
-                _ => continue,
+    fn put(&mut self, key: &ObjectKey, body: Option<Body>) {
+        self.remove(&key.name);
+        let Some(body) = body else {
+            return;
+        };
+        let mut holders = Vec::new();
+        for subject in body.subjects.iter().flatten() {
+            let Some((holder, name, shown)) = subject.holder(&key.namespace) else {
+                continue;
             };
-            map.entry(who.into()).or_default().push(Arc::new(Grant {
-                namespace: binding.namespace.as_str().into(),
-                binding: binding.name.as_str().into(),
-                role: binding.role.clone(),
+            let grant = Arc::new(Grant {
+                namespace: key.namespace.as_str().into(),
+                binding: key.name.as_str().into(),
+                role: body.role_ref.clone(),
                 subject: shown.into(),
-            }));
+            });
+            let grants = self.map(holder).entry(name.as_str().into()).or_default();
+            grants.entry(key.name.as_str().into()).or_default().push(grant);
+            holders.push((holder, name.into()));
+        }
+        if !holders.is_empty() {
+            self.subjects.insert(key.name.as_str().into(), holders);
+        }
+    }
+
+    fn remove(&mut self, binding: &str) {
+        for (holder, name) in self.subjects.remove(binding).unwrap_or_default() {
+            let map = self.map(holder);
+            if let Some(grants) = map.get_mut(&name) {
+                grants.remove(binding);
+                if grants.is_empty() {
+                    map.remove(&name);
+                }
+            }
+        }
+    }
+
+    fn map(&mut self, holder: Holder) -> &mut HashMap<Box<str>, Grants> {
+        match holder {
+            Holder::User => &mut self.users,
+            Holder::Group => &mut self.groups,
         }
     }
 
@@ -348,6 +301,7 @@ impl Bindings {
             .get(user.name.as_str())
             .into_iter()
             .chain(groups)
+            .flat_map(BTreeMap::values)
             .flatten()
     }
 }

@@ -1,30 +1,33 @@
 //! Role-based access control.
 //!
-//! The four RBAC resources are read through the `ObjectReader`, compiled into an [`index`] by subject and kept until a
-//! generation moves; only the resource that moved is read again. A decision is then two hash lookups per user and
-//! group and a walk over the rules found. [`rules`] says what a rule matches, [`escalation`] what one may grant.
+//! The four RBAC resources are kept compiled in an [`index`] by subject, which whoever follows their changes tells of
+//! each one ([`RbacAuthorizer::apply`]): a change costs what its object costs, whoever else has bindings. A decision is
+//! then two hash lookups per user and group and a walk over the rules found. [`rules`] says what a rule matches,
+//! [`coverage`] when rules cover others, [`escalation`] what one may grant.
 
+pub mod coverage;
 pub mod escalation;
-pub mod index;
+mod index;
 pub mod rules;
 
 pub use index::{Grant, RoleRef};
 pub use rules::PolicyRule;
 
 use super::{Attributes, Authorizer, AuthzFuture, Decision, Reason, UserRules};
-use arc_swap::ArcSwapOption;
-use index::Index;
-use machinery_meta::UserInfo;
-use machinery_meta::reader::{ObjectReader, ReadError};
+use coverage::Held;
+use index::{Index, Rules};
+use machinery_meta::{GroupResource, ObjectKey, UserInfo};
+use parking_lot::RwLock;
 use std::fmt;
 use std::sync::Arc;
 
+/// The resources that the authorizer answers from.
+pub const GROUP: &str = "rbac.authorization.k8s.io";
+pub const RESOURCES: [&str; 4] = ["clusterroles", "roles", "clusterrolebindings", "rolebindings"];
+
 /// Answers from roles and bindings.
-pub struct RbacAuthorizer {
-    reader: Arc<dyn ObjectReader>,
-    resources: index::Resources,
-    index: ArcSwapOption<Index>,
-}
+#[derive(Default)]
+pub struct RbacAuthorizer(RwLock<Index>);
 
 impl fmt::Debug for RbacAuthorizer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -33,42 +36,37 @@ impl fmt::Debug for RbacAuthorizer {
 }
 
 impl RbacAuthorizer {
-    pub fn new(reader: Arc<dyn ObjectReader>) -> Self {
-        Self {
-            reader,
-            resources: index::Resources::new(),
-            index: ArcSwapOption::empty(),
-        }
+    /// Takes a role or binding as it is now (its JSON), or its deletion.
+    pub fn apply(&self, resource: &GroupResource, key: &ObjectKey, json: Option<&[u8]>) {
+        self.0.write().apply(resource, key, json);
     }
 
-    /// The compiled rules of this moment.
-    pub async fn index(&self) -> Result<Arc<Index>, ReadError> {
-        let current = self.index.load();
-        if let Some(index) = current
-            .as_ref()
-            .filter(|index| index.is_current(&*self.reader, &self.resources))
-        {
-            return Ok(Arc::clone(index));
-        }
-        // Two requests may compile at once; both results are right, and the later one stays.
-        let fresh = Arc::new(Index::read(&*self.reader, &self.resources, current.as_deref()).await?);
-        self.index.store(Some(Arc::clone(&fresh)));
-        Ok(fresh)
-    }
-
-    /// The grants a user holds in a namespace (empty: cluster-wide only), each with its rules.
-    pub async fn effective_rules(
+    /// Takes all objects of a resource in place of those known.
+    pub fn replace<'a>(
         &self,
-        user: &UserInfo,
-        namespace: &str,
-    ) -> Result<Vec<PolicyRule>, ReadError> {
-        let index = self.index().await?;
-        let mut rules = Vec::new();
-        index.visit(user, namespace, |_, granted| {
-            rules.extend_from_slice(granted);
+        resource: &GroupResource,
+        objects: impl Iterator<Item = (&'a ObjectKey, Vec<u8>)>,
+    ) {
+        let mut index = self.0.write();
+        index.clear(resource);
+        for (key, json) in objects {
+            index.apply(resource, key, Some(&json));
+        }
+    }
+
+    /// The rules of a role; `namespace` is the binding's.
+    fn rules_of(&self, role: &RoleRef, namespace: &str) -> Option<Rules> {
+        self.0.read().rules(role, namespace).cloned()
+    }
+
+    /// The rules a user holds in a namespace (empty: cluster-wide only), by role.
+    fn held(&self, user: &UserInfo, namespace: &str) -> Held {
+        let mut held = Vec::new();
+        self.0.read().visit(user, namespace, |_, granted| {
+            held.push(Arc::clone(granted));
             true
         });
-        Ok(rules)
+        held
     }
 }
 
@@ -78,28 +76,16 @@ impl Authorizer for RbacAuthorizer {
     }
 
     fn authorize<'a>(&'a self, attributes: &'a Attributes<'a>) -> AuthzFuture<'a, Decision> {
-        Box::pin(async move {
-            match self.index().await {
-                Ok(index) => decide(&index, attributes),
-                Err(error) => Decision::NoOpinion(Reason::Text(format!("RBAC: {error}"))),
-            }
-        })
+        Box::pin(async move { decide(&self.0.read(), attributes) })
     }
 
     fn rules_for<'a>(&'a self, user: &'a UserInfo, namespace: &'a str) -> AuthzFuture<'a, UserRules> {
-        Box::pin(async move {
-            match self.effective_rules(user, namespace).await {
-                Ok(rules) => UserRules {
-                    rules,
-                    ..UserRules::default()
-                },
-                Err(error) => UserRules {
-                    error: Some(error.to_string()),
-                    incomplete: true,
-                    ..UserRules::default()
-                },
-            }
-        })
+        let held = self.held(user, namespace);
+        let rules = UserRules {
+            rules: held.iter().flat_map(|rules| rules.iter().cloned()).collect(),
+            ..UserRules::default()
+        };
+        Box::pin(std::future::ready(rules))
     }
 }
 

@@ -1,4 +1,4 @@
-//! What a rule matches, and when one set of rules covers another.
+//! What a rule matches.
 
 use crate::authz::Attributes;
 use crate::authz::attributes::{ResourceTarget, Target};
@@ -52,66 +52,6 @@ impl PolicyRule {
                 .any(|own| matches_name(own, target.resource, target.subresource))
             && (self.resource_names.is_empty() || self.resource_names.iter().any(|own| own == target.name))
     }
-
-    /// The rule split into rules of one verb, group, resource (and name) each, as upstream compares them.
-    pub fn break_down(&self) -> Vec<Self> {
-        let mut simple = Vec::new();
-        for verb in &self.verbs {
-            for (group, resource) in pairs(&self.api_groups, &self.resources) {
-                let one = Self {
-                    verbs: vec![verb.clone()],
-                    api_groups: vec![group.clone()],
-                    resources: vec![resource.clone()],
-                    ..Self::default()
-                };
-                if self.resource_names.is_empty() {
-                    simple.push(one);
-                } else {
-                    simple.extend(self.resource_names.iter().map(|name| Self {
-                        resource_names: vec![name.clone()],
-                        ..one.clone()
-                    }));
-                }
-            }
-            simple.extend(self.non_resource_urls.iter().map(|url| Self {
-                verbs: vec![verb.clone()],
-                non_resource_urls: vec![url.clone()],
-                ..Self::default()
-            }));
-        }
-        simple
-    }
-
-    /// Whether this rule alone gives everything a simple rule gives.
-    fn covers(&self, simple: &Self) -> bool {
-        let all = |own: &[String], asked: &[String]| asked.iter().all(|value| has(own, value));
-        let resources = simple.resources.iter().all(|asked| {
-            let (resource, subresource) = asked.split_once('/').unwrap_or((asked, ""));
-            self.resources
-                .iter()
-                .any(|own| own == asked || matches_name(own, resource, subresource))
-        });
-        let names = self.resource_names.is_empty()
-            || (!simple.resource_names.is_empty()
-                && simple
-                    .resource_names
-                    .iter()
-                    .all(|name| self.resource_names.contains(name)));
-        let urls = simple.non_resource_urls.iter().all(|asked| {
-            self.non_resource_urls
-                .iter()
-                .any(|own| own == asked || matches_path(own, asked))
-        });
-        all(&self.verbs, &simple.verbs)
-            && all(&self.api_groups, &simple.api_groups)
-            && resources
-            && names
-            && urls
-    }
-}
-
-fn pairs<'a>(a: &'a [String], b: &'a [String]) -> impl Iterator<Item = (&'a String, &'a String)> {
-    a.iter().flat_map(move |x| b.iter().map(move |y| (x, y)))
 }
 
 /// `*`, `pods`, `pods/log` or `*/scale` against a resource and its subresource.
@@ -131,17 +71,6 @@ fn matches_name(own: &str, resource: &str, subresource: &str) -> bool {
 
 fn matches_path(own: &str, path: &str) -> bool {
     own == path || (own.ends_with(ALL) && path.starts_with(own.trim_end_matches('*')))
-}
-
-/// The simple rules of `asked` that nothing in `held` covers.
-pub fn uncovered(held: &[PolicyRule], asked: &[PolicyRule]) -> Vec<PolicyRule> {
-    let mut missing: Vec<PolicyRule> = Vec::new();
-    for simple in asked.iter().flat_map(PolicyRule::break_down) {
-        if !held.iter().any(|rule| rule.covers(&simple)) && !missing.contains(&simple) {
-            missing.push(simple);
-        }
-    }
-    missing
 }
 
 #[cfg(test)]
@@ -277,23 +206,6 @@ mod tests {
             ("*", "/metrics", true),
         ] {
             assert_eq!(matches_path(own, path), expected, "{own} {path}");
-        }
-    }
-
-    #[derive(Deserialize)]
-    struct Coverage {
-        name: String,
-        held: Vec<PolicyRule>,
-        asked: Vec<PolicyRule>,
-        #[serde(default)]
-        missing: Vec<PolicyRule>,
-    }
-
-    #[test]
-    fn coverage_is_upstreams() {
-        let table: Vec<Coverage> = crate::testing::yaml(include_str!("../../../testdata/rbac/covers.yaml"));
-        for case in table {
-            assert_eq!(uncovered(&case.held, &case.asked), case.missing, "{}", case.name);
         }
     }
 

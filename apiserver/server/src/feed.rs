@@ -1,0 +1,139 @@
+//! Changes of roles, bindings and pods, handed to whoever authorizes by them: RBAC's index and the index of pods by node.
+//!
+//! Everything is read once before the server answers; from then on each change is applied on its own, in order. After a
+//! watch that failed everything is read again.
+
+use crate::reader::{PodsByNode, read_object};
+use apiserver_auth::authz::rbac::{self, RbacAuthorizer};
+use apiserver_registry::options::{ListOptions, RevisionMatch};
+use apiserver_registry::{Registry, RegistryError, Scope};
+use apiserver_storage::{Entry, Event, Interest, Prefix, StorageError, WatchRequest};
+use machinery_meta::{GroupResource, Revision};
+use machinery_runtime::Runtime;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Changes taken at once.
+const BATCH: usize = 256;
+/// A watch that failed is begun again after this pause.
+const RETRY_PAUSE: Duration = Duration::from_millis(100);
+
+/// See the module.
+pub(crate) struct AuthorizationFeed {
+    pub(crate) registry: Registry,
+    pub(crate) rbac: Arc<RbacAuthorizer>,
+    pub(crate) pods: Arc<PodsByNode>,
+    pub(crate) runtime: Runtime,
+}
+
+/// A resource as it was read.
+struct Followed {
+    resource: GroupResource,
+    prefix: Prefix,
+    /// Changes up to here are in what was read.
+    revision: Revision,
+}
+
+impl AuthorizationFeed {
+    /// Reads everything, then follows changes in a task of the runtime's scope.
+    pub(crate) async fn start(self: Arc<Self>) -> Result<(), RegistryError> {
+        let followed = self.load().await?;
+        let runtime = self.runtime.clone();
+        runtime.spawn("authorization-feed", self.run(followed)).detach();
+        Ok(())
+    }
+
+    /// Reads everything once more: what the start-up steps wrote counts before the server says that it is ready.
+    pub(crate) async fn catch_up(&self) -> Result<(), RegistryError> {
+        self.load().await.map(|_| ())
+    }
+
+    async fn load(&self) -> Result<Vec<Followed>, RegistryError> {
+        let grants = rbac::RESOURCES.map(|plural| GroupResource::new(rbac::GROUP, plural));
+        let mut followed = Vec::new();
+        for resource in grants.into_iter().chain([GroupResource::new("", "pods")]) {
+            let Some(store) = self.registry.preferred_store(&resource.group, &resource.resource) else {
+                continue;
+            };
+            let options = ListOptions {
+                revision: RevisionMatch::Any,
+                ..ListOptions::default()
+            };
+            let page = store.list(&Scope::of(""), &options).await?;
+            self.replace(&resource, &page.entries);
+            let prefix = Prefix::parse(&store.row.collection(""))
+                .map_err(|error| RegistryError::Internal(error.to_string()))?;
+            followed.push(Followed {
+                resource,
+                prefix,
+                revision: page.revision,
+            });
+        }
+        Ok(followed)
+    }
+
+    fn replace(&self, resource: &GroupResource, entries: &[Arc<Entry>]) {
+        if resource.group == rbac::GROUP {
+            let objects = entries
+                .iter()
+                .map(|entry| (&entry.record.header.key, read_object(entry).json));
+            self.rbac.replace(resource, objects);
+        } else {
+            self.pods
+                .replace(entries.iter().map(|entry| &*entry.record.header));
+        }
+    }
+
+    async fn run(self: Arc<Self>, mut followed: Vec<Followed>) {
+        loop {
+            let ended = self.follow(&followed).await;
+            if !matches!(ended, StorageError::Compacted { .. }) {
+                tracing::warn!(error = %ended, "watching for changes of roles, bindings and pods");
+            }
+            followed = loop {
+                self.runtime.sleep(RETRY_PAUSE).await;
+                match self.load().await {
+                    Ok(followed) => break followed,
+                    Err(error) => tracing::warn!(%error, "reading roles, bindings and pods"),
+                }
+            };
+        }
+    }
+
+    async fn follow(&self, followed: &[Followed]) -> StorageError {
+        let interests = followed
+            .iter()
+            .map(|own| Interest::prefix(own.prefix.clone()))
+            .collect();
+        let Some(after) = followed.iter().map(|own| own.revision).min() else {
+            return std::future::pending().await;
+        };
+        let watch = self.registry.storage().watch(WatchRequest { interests, after });
+        let mut cursor = match watch.await {
+            Ok(cursor) => cursor,
+            Err(error) => return error,
+        };
+        loop {
+            match cursor.next_batch(BATCH).await {
+                Ok(events) => events.iter().for_each(|event| self.apply(followed, event)),
+                Err(error) => return error,
+            }
+        }
+    }
+
+    fn apply(&self, followed: &[Followed], event: &Event) {
+        let of_event = |own: &&Followed| own.prefix.contains(&event.key) && event.revision > own.revision;
+        let Some(own) = followed.iter().find(of_event) else {
+            return;
+        };
+        let header = &event.object().record.header;
+        if own.resource.group == rbac::GROUP {
+            let json = event.entry.as_ref().map(|entry| read_object(entry).json);
+            self.rbac.apply(&own.resource, &header.key, json.as_deref());
+        } else if event.is_delete() {
+            self.pods.remove(&header.key);
+        } else {
+            self.pods.put(header);
+        }
+    }
+}
