@@ -15,6 +15,7 @@ mod diff;
 mod down;
 mod fake_nodes;
 mod fuzz;
+mod mutations;
 mod packages;
 mod subject;
 mod tenants;
@@ -49,6 +50,8 @@ enum Command {
     Ci(ci::Arguments),
     /// Layering, licences, reasons of dependencies, length of files.
     Tidy(tidy::Arguments),
+    /// Break the log engine in many places, one by one; each time a proof must fail (some twenty minutes).
+    Mutations(mutations::Arguments),
     /// What operations cost, upstream's server beside ours.
     Bench(bench::Arguments),
     /// Build upstream's programs (kubectl, kube-apiserver, etcd, e2e.test …) into a cache outside the tree.
@@ -84,6 +87,7 @@ fn run(command: &Command) -> anyhow::Result<()> {
         Command::Test(arguments) => test::run(&config, arguments),
         Command::Ci(arguments) => ci::run(&config, arguments),
         Command::Tidy(arguments) => tidy::run(&config, arguments),
+        Command::Mutations(arguments) => mutations::run(&config, arguments),
         Command::Bench(arguments) => bench::run(&config, arguments),
         Command::Tools(arguments) => tools::run(&config, arguments),
         Command::Codegen(arguments) => codegen::run(&config, arguments),

@@ -87,6 +87,9 @@ impl AuthorizationFeed {
     async fn run(self: Arc<Self>, mut followed: Vec<Followed>) {
         loop {
             let ended = self.follow(&followed).await;
+            if matches!(ended, StorageError::Closed) {
+                return;
+            }
             if !matches!(ended, StorageError::Compacted { .. }) {
                 tracing::warn!(error = %ended, "watching for changes of roles, bindings and pods");
             }

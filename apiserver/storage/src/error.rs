@@ -35,6 +35,9 @@ pub enum StorageError {
     /// Storage is stopped, unreachable, or out of time. Of a write it is not known whether it happened.
     #[error("storage is unavailable: {0}")]
     Unavailable(String),
+    /// Storage was closed; a watch ends here, and goes on from its position elsewhere.
+    #[error("storage is closed")]
+    Closed,
     /// Stored bytes are not what was written.
     #[error("corrupt data in {file} at byte {offset}: {found}")]
     Corrupt {

@@ -67,7 +67,7 @@ pub trait Storage: Send + Sync + Debug {
         None
     }
 
-    /// Finishes what was taken up, refuses everything after, and lets go of every file, task and connection.
+    /// Finishes what was taken up, ends watches with [`StorageError::Closed`], refuses everything after, and lets go of every file, task and connection.
     async fn close(&self);
 }
 

@@ -64,10 +64,7 @@ async fn a_hundred_stores_leave_no_task_and_no_descriptor() {
             storage.close().await;
         }
         drop(storage);
-        assert!(matches!(
-            cursor.next_batch(1).await,
-            Err(StorageError::Unavailable(_))
-        ));
+        assert!(matches!(cursor.next_batch(1).await, Err(StorageError::Closed)));
     }
     scope.drained().await;
     assert_eq!((scope.task_count(), descriptors(dir.path())), (0, 0));

@@ -305,6 +305,7 @@ pub(crate) fn storage_error(error: &StorageError) -> RegistryError {
         // Upstream passes etcd's error on as it came.
         StorageError::NoSpace => RegistryError::Unclassified(error.to_string()),
         StorageError::Unavailable(reason) => RegistryError::Unavailable(reason.clone()),
+        StorageError::Closed => RegistryError::Unavailable(error.to_string()),
         other => {
             tracing::error!(error = %other, "storage failed");
             RegistryError::Internal(other.to_string())

@@ -209,6 +209,11 @@ impl Watcher {
                     self.cursor = None;
                     return vec![WatchEvent::Failed(too_old(asked, compacted))];
                 }
+                // The server stops: a stream that just ends is resumed, one that fails begins with a list.
+                Err(StorageError::Closed) => {
+                    self.cursor = None;
+                    return Vec::new();
+                }
                 Err(error) => {
                     self.cursor = None;
                     return vec![WatchEvent::Failed(super::storage_error(&error))];

@@ -33,6 +33,12 @@ pub(crate) struct Checker {
     /// Every group that was tried, by number.
     attempts: BTreeMap<u64, Attempt>,
     reads: Vec<Read>,
+    /// What the one reader of every change was told in this life, behind what is proven.
+    audited: BTreeMap<u64, Change>,
+    /// The compact revision that was acknowledged or found last.
+    pub(crate) floor: u64,
+    /// What a change was told to have replaced: its revision, or nothing.
+    replaced: BTreeMap<(u64, String), Option<u64>>,
     watches: BTreeMap<u64, Watch>,
     pub(crate) counts: Counts,
 }
@@ -84,6 +90,15 @@ pub(crate) struct Counts {
     /// Who was told, rightly, to be too late.
     pub(crate) too_late: u64,
     pub(crate) compacted: u64,
+    /// Floors raised to what only this life has shown.
+    pub(crate) compacted_in_life: u64,
+    /// Writes that a full disk refused, and starts on one.
+    pub(crate) no_space: u64,
+    pub(crate) full_starts: u64,
+    /// Reads that the disk refused.
+    pub(crate) failed_reads: u64,
+    /// Entries that were gone when their time had come.
+    pub(crate) expired: u64,
 }
 
 impl Counts {
@@ -99,6 +114,11 @@ impl Counts {
         self.resumed += other.resumed;
         self.too_late += other.too_late;
         self.compacted += other.compacted;
+        self.compacted_in_life += other.compacted_in_life;
+        self.no_space += other.no_space;
+        self.full_starts += other.full_starts;
+        self.failed_reads += other.failed_reads;
+        self.expired += other.expired;
     }
 }
 
@@ -199,6 +219,16 @@ impl Checker {
 
     pub(crate) fn saw_change(&mut self, event: &Event) {
         self.saw(event.revision.0, change(event));
+        let before = event.previous.as_ref().map(|entry| entry.revision.0);
+        let known = self
+            .replaced
+            .entry((event.revision.0, event.key.to_string()))
+            .or_insert(before);
+        assert_eq!(
+            *known, before,
+            "what revision {} replaced was told in two ways",
+            event.revision
+        );
         for entry in [&event.entry, &event.previous].into_iter().flatten() {
             self.saw_entry(entry);
         }
@@ -212,6 +242,37 @@ impl Checker {
         self.saw_revision(revision);
         let known = self.seen.entry((revision, key)).or_insert_with(|| value.clone());
         assert_eq!(*known, value, "revision {revision} was told in two ways");
+    }
+
+    /// The one reader of every change was told these, in order and without a gap.
+    pub(crate) fn audit(&mut self, events: &[Arc<Event>]) {
+        for event in events {
+            self.saw_change(event);
+            let next = self
+                .audited
+                .last_key_value()
+                .map_or(self.proven, |(last, _)| *last)
+                + 1;
+            assert_eq!(event.revision.0, next, "the reader of every change misses one");
+            self.audited.insert(event.revision.0, change(event));
+        }
+    }
+
+    /// The changes behind what is proven up to a floor: what nobody can be told again.
+    fn known_until(&self, floor: u64) -> Vec<(u64, Change)> {
+        let known = self.audited.range(..=floor);
+        let known = known.map(|(revision, change)| (*revision, change.clone()));
+        let known: Vec<_> = known.collect();
+        let last = known.last().map_or(self.proven, |(last, _)| *last);
+        assert!(floor <= last, "{floor} was compacted, known is {last}");
+        known
+    }
+
+    /// Up to where every change of this life is known; what is compacted below it needs no recovery to be known.
+    pub(crate) fn known(&self) -> u64 {
+        self.audited
+            .last_key_value()
+            .map_or(self.proven, |(last, _)| *last)
     }
 
     /// Whether these are the revisions of one group.
@@ -429,8 +490,21 @@ impl Checker {
         );
     }
 
+    /// What each change replaced is the version before it.
+    fn check_replaced(&self) {
+        let mut versions: BTreeMap<&str, Option<u64>> = BTreeMap::new();
+        for (revision, (key, value)) in &self.log {
+            let before = versions.get(key.as_str()).copied().flatten();
+            if let Some(told) = self.replaced.get(&(*revision, key.clone())) {
+                assert_eq!(*told, before, "what revision {revision} of {key} replaced");
+            }
+            versions.insert(key, value.as_ref().map(|_| *revision));
+        }
+    }
+
     /// Every read and every watch against the order of changes.
     pub(crate) fn finish(&mut self) -> Counts {
+        self.check_replaced();
         for read in &self.reads {
             self.check_list(read);
         }
@@ -453,17 +527,21 @@ pub(crate) fn change(event: &Event) -> Change {
 /// Reads what a recovery brought and holds it against what is known.
 pub(crate) async fn recovered(checker: &Arc<Mutex<Checker>>, storage: &Arc<LogStorage>) {
     let current = storage.current_revision().await.unwrap();
+    let floor = storage.compacted_revision().await.unwrap();
     let everything = Prefix::parse("/").unwrap();
-    let proven = checker.lock().proven();
+    let mut news = checker.lock().known_until(floor.0);
+    let from = news
+        .last()
+        .map_or(checker.lock().proven(), |(revision, _)| *revision);
     let request = WatchRequest {
         interests: vec![Interest::prefix(everything.clone())],
-        after: Revision(proven),
+        after: Revision(from),
     };
-    let mut news = Vec::new();
-    if proven < current.0 {
+    if from < current.0 {
         let mut cursor = storage.watch(request).await.unwrap();
         while news.last().is_none_or(|(revision, _)| *revision < current.0) {
             for event in cursor.next_batch(7).await.unwrap() {
+                checker.lock().saw_change(&event);
                 news.push((event.revision.0, change(&event)));
             }
         }
@@ -472,17 +550,18 @@ pub(crate) async fn recovered(checker: &Arc<Mutex<Checker>>, storage: &Arc<LogSt
         .range(&everything, &RangeOptions::default())
         .await
         .unwrap();
-    let floor = storage.compacted_revision().await.unwrap();
     let mut checker = checker.lock();
-    assert!(floor.0 <= checker.proven(), "nothing unproven was compacted");
     checker.extend(news, current.0);
+    assert!(checker.floor <= floor.0, "the floor went back to {floor}");
+    checker.floor = floor.0;
+    checker.audited.clear();
     checker.read(&everything, page.revision, &page.entries);
     let read = checker.reads.last().unwrap();
     checker.check_list(read);
 }
 
-/// Every file is what was written, and every revision that is kept can be read.
-pub(crate) async fn fully_verified(instance: &Instance) {
+/// Every file is what was written, and every revision that is kept can be read as it was.
+pub(crate) async fn fully_verified(checker: &Mutex<Checker>, instance: &Instance) {
     assert_eq!(instance.storage.verify().await.unwrap(), Vec::<String>::new());
     let storage = &instance.storage;
     let (from, to) = (
@@ -490,13 +569,14 @@ pub(crate) async fn fully_verified(instance: &Instance) {
         storage.current_revision().await.unwrap(),
     );
     for revision in from.0..=to.0 {
+        let at = Revision(revision);
         let options = RangeOptions {
-            at: ReadAt::Exact(Revision(revision)),
+            at: ReadAt::Exact(at),
             ..RangeOptions::default()
         };
-        storage
-            .range(&Prefix::parse("/registry/nodes/").unwrap(), &options)
-            .await
-            .unwrap();
+        let nodes = Prefix::parse("/registry/nodes/").unwrap();
+        let page = storage.range(&nodes, &options).await.unwrap();
+        assert_eq!(page.revision, at);
+        checker.lock().read(&nodes, at, &page.entries);
     }
 }

@@ -1,6 +1,7 @@
 //! Who uses the store: writers, readers and watchers, all drawing from the seed.
 
 use crate::checker::{Change, Checker, Watch, record};
+use crate::instance::LONGEST_TTL;
 use apiserver_storage::{
     Expect, Interest, Key, Op, Prefix, RangeOptions, ReadAt, Revision, Storage, StorageError, WatchCursor,
     WatchRequest, Write,
@@ -35,6 +36,9 @@ pub(crate) fn start(
         place,
         checker: Arc::clone(checker),
     };
+    if place == Place::Here {
+        runtime.spawn("auditor", client.clone().audit()).detach();
+    }
     for _ in 0..CLIENTS {
         runtime.spawn("client", client.clone().act()).detach();
     }
@@ -68,6 +72,31 @@ impl Client {
     fn prefix(&self) -> Prefix {
         let all = ["/registry/nodes/", "/registry/pods/", "/registry/pods/a/", "/"];
         Prefix::parse(all[usize::try_from(self.draw(4)).unwrap()]).unwrap()
+    }
+
+    /// Reads every change there is, so that compaction never hides one from the checker.
+    async fn audit(self) {
+        let interests = vec![Interest::prefix(Prefix::parse("/").unwrap())];
+        let mut after = Revision(self.checker.lock().proven());
+        loop {
+            let request = WatchRequest {
+                interests: interests.clone(),
+                after,
+            };
+            let opened = self.storage.watch(request).await;
+            let Ok(mut cursor) = opened else { return };
+            loop {
+                match cursor.next_batch(9).await {
+                    Ok(events) => {
+                        after = events.last().map_or(after, |event| event.revision);
+                        self.checker.lock().audit(&events);
+                    }
+                    Err(StorageError::Io { .. }) => break,
+                    Err(_) => return,
+                }
+            }
+            self.rest(2_000).await;
+        }
     }
 
     async fn rest(&self, most_micros: u64) {
@@ -125,9 +154,10 @@ impl Client {
             );
             let value = format!("{number}.{index}|{padding}");
             let op = if put {
+                let ttl = (self.place == Place::Here && self.draw(6) == 0).then_some(LONGEST_TTL);
                 Op::Put {
                     record: record(&node, &value),
-                    ttl: None,
+                    ttl,
                 }
             } else {
                 Op::Delete
@@ -152,6 +182,11 @@ impl Client {
             Err(StorageError::Conflict { current, .. }) => {
                 self.checker.lock().refuse(number, current.as_ref())
             }
+            Err(StorageError::NoSpace) if self.place == Place::Here => {
+                let mut checker = self.checker.lock();
+                checker.refuse(number, None);
+                checker.counts.no_space += 1;
+            }
             Err(error) => return self.gone(&error),
         }
         true
@@ -161,7 +196,8 @@ impl Client {
     fn had<T>(&self, answer: Result<T, StorageError>) -> Option<T> {
         match answer {
             Ok(answer) => Some(answer),
-            Err(StorageError::Unavailable(_)) if self.place == Place::Remote => None,
+            Err(StorageError::Unavailable(_) | StorageError::Closed) if self.place == Place::Remote => None,
+            Err(StorageError::Io { .. }) if self.place == Place::Here => None,
             Err(other) => panic!("{other}"),
         }
     }
@@ -258,18 +294,25 @@ impl Client {
         }
     }
 
-    /// Where only recoveries prove an order, only what is proven is given up, so that the checker never misses a change.
+    /// Where only recoveries prove an order, only what is known is given up, so that the checker never misses a change.
     async fn compact(&self) -> bool {
         let proven = match self.place {
-            Place::Here => self.checker.lock().proven(),
+            Place::Here => self.checker.lock().known(),
             Place::Remote => match self.had(self.storage.current_revision().await) {
                 Some(current) => current.0,
                 None => return true,
             },
         };
         let floor = Revision(proven.saturating_sub(self.draw(20)));
-        if let Err(error) = self.storage.compact(floor).await {
-            return self.gone(&error);
+        match self.storage.compact(floor).await {
+            Ok(()) => {}
+            Err(StorageError::NoSpace) if self.place == Place::Here => return true,
+            Err(error) => return self.gone(&error),
+        }
+        if self.place == Place::Here {
+            let mut checker = self.checker.lock();
+            checker.floor = checker.floor.max(floor.0);
+            checker.counts.compacted_in_life += u64::from(floor.0 > checker.proven());
         }
         self.checker.lock().counts.compacted += 1;
         let found = self.had(self.storage.compacted_revision().await);
@@ -283,10 +326,15 @@ impl Client {
     /// An error is only right when the store has ended, or cannot be reached. Whether to go on.
     fn gone(&self, error: &StorageError) -> bool {
         assert!(
-            matches!(error, StorageError::Unavailable(_) | StorageError::Io { .. }),
+            matches!(
+                error,
+                StorageError::Unavailable(_) | StorageError::Closed | StorageError::Io { .. }
+            ),
             "{error}"
         );
-        self.place == Place::Remote
+        let failed_read = matches!(error, StorageError::Io { .. });
+        self.checker.lock().counts.failed_reads += u64::from(failed_read);
+        self.place == Place::Remote || failed_read
     }
 
     fn interest(&self) -> Interest {
@@ -354,6 +402,7 @@ impl Client {
                     if !self.gone(&error) {
                         return false;
                     }
+                    // What a failed read of this cursor had not returned is told again.
                     match self.open(interest, position).await {
                         Ok(next) => cursor = next,
                         Err(StorageError::Compacted { .. }) => return self.too_late(position).await,

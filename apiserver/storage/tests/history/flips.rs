@@ -1,11 +1,22 @@
 //! A flipped bit anywhere in what was written is found and reported; in the blank room behind it, it does no harm.
 
 use crate::checker::record;
-use crate::instance::options;
-use apiserver_storage::{Expect, Key, LogStorage, Op, Prefix, RangeOptions, Storage, StorageError, Write};
-use machinery_runtime::{Runtime, SimDisk, Simulation};
+use crate::instance;
+use apiserver_storage::{
+    Expect, Key, LogOptions, LogStorage, Op, Prefix, RangeOptions, Storage, StorageError, Write,
+};
+use machinery_runtime::{Disk, OpenMode, Runtime, SimDisk, Simulation};
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
+
+/// Without a reserve, which is blank.
+fn options() -> LogOptions {
+    LogOptions {
+        reserve_bytes: 0,
+        ..instance::options()
+    }
+}
 
 /// Sixty writes, a checkpoint in the middle, a proper end; the files then.
 async fn write_some(runtime: &Runtime) -> usize {
@@ -56,51 +67,69 @@ async fn is_reported(runtime: &Runtime, objects: usize) -> Result<bool, String> 
     Ok(!report.problems.is_empty() || !verified.is_empty())
 }
 
-/// A world of its own with one bit flipped after a proper end.
-fn flip(path: PathBuf, bit: u64) -> Result<bool, String> {
+/// A world of its own that finds these files, one bit of one of them flipped.
+fn flip(files: &[File], path: PathBuf, bit: u64, objects: usize) -> Result<bool, String> {
     let simulation = Simulation::new(7);
     let (runtime, disk): (Runtime, Arc<SimDisk>) = (simulation.runtime(), simulation.disk());
+    put(&disk, files);
     simulation.run(async move {
-        let objects = write_some(&runtime).await;
         assert!(disk.flip_bit(&path, bit), "{} has no bit {bit}", path.display());
         is_reported(&runtime, objects).await
     })
 }
 
-#[test]
-fn a_flipped_bit_anywhere_is_found_and_reported() {
+/// A path and what is there.
+type File = (PathBuf, Vec<u8>);
+
+fn put(disk: &SimDisk, files: &[File]) {
+    for (path, bytes) in files {
+        let file = disk.open(path, OpenMode::CreateNew).unwrap();
+        file.write_at(0, bytes).unwrap();
+        file.sync_data().unwrap();
+    }
+    disk.sync_dir(&options().dir).unwrap();
+}
+
+/// The files after a proper end, and how many objects are in them.
+fn written() -> (Vec<File>, usize) {
     let simulation = Simulation::new(7);
     let (runtime, disk) = (simulation.runtime(), simulation.disk());
-    simulation.run(async move { write_some(&runtime).await });
-    let files: Vec<_> = disk
-        .files()
-        .into_iter()
-        .filter(|(path, length)| *length > 0 && path.extension().is_none_or(|ext| ext != "room"))
-        .collect();
-    assert!(
-        files
-            .iter()
-            .any(|(path, _)| path.extension().is_some_and(|ext| ext == "ckpt")),
-        "{files:?}"
-    );
-    assert!(files.len() > 3, "{files:?}");
-    let every: u64 = 24_001;
+    let objects = simulation.run(async move { write_some(&runtime).await });
+    let files = disk.files().into_iter();
+    let files = files.map(|(path, _)| (path.clone(), disk.read(&path).unwrap()));
+    (files.collect(), objects)
+}
+
+/// One bit in five of what a file header says, of its checksum and of the first batch's header or record, other ones in
+/// each file; the last bits that were written; everything between, and the blank room behind, in strides that meet every
+/// kind of field.
+fn bits(file: u64, length: u64, written: u64) -> BTreeSet<u64> {
+    const HEADER: u64 = 44 * 8;
+    const SECTOR: u64 = 512 * 8;
+    let mut bits: BTreeSet<u64> = (file % 5..HEADER).step_by(5).collect();
+    bits.extend((HEADER..SECTOR - 32).step_by(397));
+    bits.extend((SECTOR - 32 + file % 5..SECTOR + 48 * 8).step_by(5));
+    bits.extend((SECTOR..written).step_by(997));
+    bits.extend((written.saturating_sub(600)..written).step_by(7));
+    bits.extend((0..length).step_by(24_001));
+    bits.retain(|bit| *bit < length);
+    bits
+}
+
+#[test]
+fn a_flipped_bit_anywhere_is_found_and_reported() {
+    let (files, objects) = written();
+    let mut kinds = BTreeSet::new();
     let mut flipped = 0;
-    for (path, length) in files {
-        let content = disk.read(&path).unwrap();
-        let written = content.iter().rposition(|byte| *byte != 0).unwrap() + 1;
-        let (written, bits) = (written as u64 * 8, length * 8);
-        // The first and last bits one by one, the rest in strides that meet every kind of field.
-        let edges = (0..600)
-            .step_by(37)
-            .chain(written.saturating_sub(600)..written)
-            .step_by(29);
-        for bit in edges
-            .chain((0..bits).step_by(usize::try_from(every).unwrap()))
-            .filter(|bit| *bit < bits)
-        {
+    for (file, (path, content)) in (0..).zip(&files) {
+        let Some(last) = content.iter().rposition(|byte| *byte != 0) else {
+            continue;
+        };
+        kinds.insert(path.extension().map_or("ACTIVE", |ext| ext.to_str().unwrap()));
+        let (written, length) = (last as u64 * 8 + 8, content.len() as u64 * 8);
+        for bit in bits(file, length, written) {
             flipped += 1;
-            let reported = flip(path.clone(), bit);
+            let reported = flip(&files, path.clone(), bit, objects);
             // Whatever is not `Ok` has lost something.
             assert!(
                 reported == Ok(true) || (reported == Ok(false) && bit >= written),
@@ -109,5 +138,41 @@ fn a_flipped_bit_anywhere_is_found_and_reported() {
             );
         }
     }
+    assert_eq!(kinds, BTreeSet::from(["ACTIVE", "ckpt", "seg"]));
     println!("{flipped} bits flipped, each reported");
+    assert!(flipped > 2000, "{flipped}");
+}
+
+/// A file that somebody removed or emptied is missed, whichever it is.
+#[test]
+fn a_lost_file_of_the_log_is_found() {
+    let (files, objects) = written();
+    for lost in 0..files.len() {
+        let path = &files[lost].0;
+        if path.extension().is_none() {
+            continue; // `ACTIVE` itself: a directory of an earlier version has none.
+        }
+        for emptied in [false, true] {
+            let mut left = files.clone();
+            if emptied {
+                left[lost].1.clear();
+            } else {
+                left.remove(lost);
+            }
+            let found = open_with(&left, objects);
+            let checkpoint = path.extension().is_some_and(|ext| ext == "ckpt");
+            assert!(
+                found == Ok(true) || (checkpoint && found == Ok(false)),
+                "{} emptied {emptied}: {found:?}",
+                path.display()
+            );
+        }
+    }
+}
+
+fn open_with(files: &[File], objects: usize) -> Result<bool, String> {
+    let simulation = Simulation::new(7);
+    let (runtime, disk) = (simulation.runtime(), simulation.disk());
+    put(&disk, files);
+    simulation.run(async move { is_reported(&runtime, objects).await })
 }

@@ -19,7 +19,7 @@ mod etcd;
 mod flips;
 mod instance;
 
-use apiserver_storage::Storage;
+use apiserver_storage::{Prefix, RangeOptions, Storage};
 use checker::{Checker, Counts};
 use clients::Place;
 use instance::{Ending, Instance};
@@ -45,21 +45,65 @@ async fn lives(runtime: Runtime, disk: Arc<SimDisk>) -> Counts {
     for _ in 0..LIVES {
         let instance = Instance::start(&runtime, &disk).await;
         checker::recovered(&checker, &instance.storage).await;
+        let full = instance.storage.statistics().unwrap().full;
+        checker.lock().counts.full_starts += u64::from(full);
         let ending = Ending::draw(&runtime);
         ending.prepare(&runtime, &disk);
         let storage: Arc<dyn Storage> = instance.storage.clone();
-        clients::start(instance.scope.runtime(), &storage, Place::Here, &checker);
-        runtime
-            .sleep(Duration::from_micros(5_000 + runtime.random_u64() % 60_000))
-            .await;
+        let crowd = instance.scope.runtime().child_scope();
+        clients::start(crowd.runtime(), &storage, Place::Here, &checker);
+        mishaps(&runtime, &disk, &*storage).await;
+        let full = storage.statistics().unwrap().full;
+        if ending == Ending::Close && !full && runtime.random_u64().is_multiple_of(2) {
+            crowd.stopped().await;
+            everything_expires(&runtime, &storage, &checker).await;
+        }
+        disk.fail_reads(0);
         instance.end(ending, &runtime, &disk).await;
     }
+    disk.make_room();
     let instance = Instance::start(&runtime, &disk).await;
     checker::recovered(&checker, &instance.storage).await;
-    checker::fully_verified(&instance).await;
+    checker::fully_verified(&checker, &instance).await;
     let counts = checker.lock().finish();
     instance.end(Ending::Close, &runtime, &disk).await;
     counts
+}
+
+/// What happens to the machine while clients are at work: its disk fills and is cleared, reads fail, its clock is set.
+async fn mishaps(runtime: &Runtime, disk: &SimDisk, storage: &dyn Storage) {
+    let draw = |below: u64| runtime.random_u64() % below;
+    let life = 5_000 + draw(60_000);
+    let first = draw(life);
+    runtime.sleep(Duration::from_micros(first)).await;
+    // Without the reserve nothing is promised about the next start.
+    let reserved = storage.statistics().unwrap().reserve_bytes == instance::RESERVE_BYTES;
+    match draw(6) {
+        0 | 1 if reserved => disk.fill_after(draw(60_000)),
+        2 => disk.make_room(),
+        3 => disk.fail_reads(20),
+        4 => {
+            runtime.jump_clock(i64::try_from(draw(4 * DECADE)).unwrap() - i64::try_from(2 * DECADE).unwrap())
+        }
+        _ => {}
+    }
+    runtime.sleep(Duration::from_micros(life - first)).await;
+}
+
+const DECADE: u64 = 10 * 365 * 24 * 3600;
+
+/// Nobody writes any more: what has a time to live goes, whatever the clock said.
+async fn everything_expires(runtime: &Runtime, storage: &Arc<dyn Storage>, checker: &Mutex<Checker>) {
+    let all = Prefix::parse("/").unwrap();
+    let mortal = async || {
+        let page = storage.range(&all, &RangeOptions::default()).await.unwrap();
+        let mortal = page.entries.iter().filter(|entry| entry.expires.is_some());
+        mortal.count() as u64
+    };
+    let before = mortal().await;
+    runtime.sleep(instance::LONGEST_TTL * 2).await;
+    assert_eq!(mortal().await, 0, "entries outlive their time");
+    checker.lock().counts.expired += before;
 }
 
 /// Tells the story of every seed that was asked for; a failing one is named. Where there are as many as usual, together
@@ -82,7 +126,9 @@ fn nothing_acknowledged_or_shown_is_lost() {
     tell(DEFAULT_SEEDS, live_through, |total| {
         let writes = [total.acknowledged, total.uncertain_kept, total.uncertain_lost];
         let reads = [total.reads, total.told, total.catching_up, total.compacted];
-        [&writes[..], &reads].concat()
+        let faults = [total.no_space, total.full_starts, total.failed_reads];
+        let ends = [total.expired, total.compacted_in_life];
+        [&writes[..], &reads, &faults, &ends].concat()
     });
 }
 

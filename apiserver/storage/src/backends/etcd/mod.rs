@@ -44,6 +44,8 @@ pub struct EtcdStorage {
 
 /// How often a list of now is begun again because a compaction overtook it.
 const LIST_ATTEMPTS: usize = 5;
+/// How long a write waits for its answer: upstream's bound of a mutation, so that a hung etcd collects no tasks.
+const ANSWERED_WITHIN: Duration = Duration::from_secs(34);
 /// How long closing waits for writes that were taken up.
 const FINISH_WITHIN: Duration = Duration::from_secs(5);
 
@@ -333,12 +335,13 @@ impl Storage for EtcdStorage {
         let transaction = Txn::new().when(compares).and_then(operations).or_else(look);
         let mut client = self.kv()?;
         // In a task of its own: a caller that goes away does not stop a write halfway.
-        let sent = self
-            .writes
-            .runtime()
-            .spawn("etcd write", async move { client.txn(transaction).await });
+        let own = self.writes.runtime().clone();
+        let sent = self.writes.runtime().spawn("etcd write", async move {
+            own.timeout(ANSWERED_WITHIN, client.txn(transaction)).await
+        });
         let stopped = |_| StorageError::Unavailable("storage is closed".to_owned());
-        let answer = sent.await.map_err(stopped)?.map_err(failed)?;
+        let late = |_| StorageError::Unavailable("etcd has not answered in time".to_owned());
+        let answer = sent.await.map_err(stopped)?.map_err(late)?.map_err(failed)?;
         if answer.succeeded() {
             let revision = remote::revision(answer.header());
             return self.events(group, answer.op_responses(), revision);

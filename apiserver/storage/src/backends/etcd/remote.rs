@@ -164,7 +164,7 @@ impl fmt::Debug for Remote {
 }
 
 fn closed() -> StorageError {
-    StorageError::Unavailable("storage is closed".to_owned())
+    StorageError::Closed
 }
 
 /// What an error of the client means. Numbers of revisions are filled in by those who know them.

@@ -77,7 +77,7 @@ impl WatchCursor for LogCursor {
                     return Poll::Ready(Err(StorageError::Compacted { asked, compacted }));
                 }
                 Scan::Closed => {
-                    return Poll::Ready(Err(StorageError::Unavailable("storage is closed".to_owned())));
+                    return Poll::Ready(Err(StorageError::Closed));
                 }
                 Scan::Behind { from, until } => {
                     let (engine, slot) = (Arc::clone(&self.engine), Arc::clone(&self.slot));

@@ -6,10 +6,12 @@
 //! in key order, and ends with an index.
 
 use super::header;
+use super::stuffing;
 use super::wire::{Malformed, Put, Reader};
 use crate::{Entry, Key, Record, StorageError};
 use bytes::Bytes;
 use machinery_meta::Revision;
+use std::borrow::Cow;
 use std::ops::RangeInclusive;
 use std::path::Path;
 use std::sync::Arc;
@@ -18,7 +20,9 @@ pub(super) const SECTOR: usize = 512;
 /// The version that files are written in, and those that are read.
 pub(super) const FORMAT_VERSION: u32 = 1;
 const KNOWN_VERSIONS: RangeInclusive<u32> = 1..=FORMAT_VERSION;
-pub(super) const RECORD_VERSION: u8 = 1;
+const RECORD_VERSION: u8 = 1;
+/// The same with everything behind the version stuffed.
+const STUFFED_VERSION: u8 = 2;
 pub(super) const BATCH_HEADER_BYTES: usize = 48;
 pub(super) const TRAILER: [u8; 4] = [0xa5, 0x5a, 0xc3, 0x3c];
 const SEGMENT_MAGIC: &[u8; 8] = b"KNARRSEG";
@@ -27,8 +31,9 @@ const CHECKPOINT_MAGIC: &[u8; 8] = b"KNARRCKP";
 const BATCH_MAGIC: u32 = 0x7461_426b;
 /// Length and checksum before each record.
 pub(super) const RECORD_PREFIX_BYTES: usize = 8;
-/// A record larger than this is damage, not data: the limit of a record with its key and header, doubled.
-pub(super) const MAX_STORED_RECORD_BYTES: usize = 2 * crate::write::MAX_RECORD_BYTES;
+/// A record larger than this is damage, not data: the limit of a record with its key and header, doubled, and doubled
+/// again for what stuffing adds. (A header repeats strings of its record, so both together stay below twice the limit.)
+pub(super) const MAX_STORED_RECORD_BYTES: usize = 4 * crate::write::MAX_RECORD_BYTES;
 
 /// What the first sector of a file says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -287,6 +292,14 @@ pub(super) fn put_stored(out: &mut Vec<u8>, stored: &Stored, commits: bool) {
         }
     }
     let payload = start + RECORD_PREFIX_BYTES;
+    if stuffing::is_needed(&out[payload..]) {
+        out[payload] = STUFFED_VERSION;
+        stuffing::stuff(out, payload + 1);
+    }
+    debug_assert!(
+        out.len() - payload <= MAX_STORED_RECORD_BYTES,
+        "checked when it is taken up"
+    );
     let length = u32::try_from(out.len() - payload).expect("a record's size is checked when it is taken up");
     let checksum = crc32c::crc32c(&out[payload..]);
     out[start..start + 4].copy_from_slice(&length.to_le_bytes());
@@ -329,10 +342,13 @@ pub(super) fn take_stored(bytes: &mut Reader<'_>) -> Result<(Stored, bool), Malf
     if crc32c::crc32c(payload) != checksum {
         return Err(Malformed("a record's checksum does not match"));
     }
-    let mut reader = Reader::new(payload);
-    if reader.u8()? != RECORD_VERSION {
-        return Err(Malformed(NEWER_RECORD));
-    }
+    let (version, body) = payload.split_first().ok_or(Malformed("a record is empty"))?;
+    let body = match *version {
+        RECORD_VERSION => Cow::Borrowed(body),
+        STUFFED_VERSION => Cow::Owned(stuffing::plain(body)?),
+        _ => return Err(Malformed(NEWER_RECORD)),
+    };
+    let mut reader = Reader::new(&body);
     let (kind, flags) = (reader.u8()?, reader.u8()?);
     let stored = match kind {
         PUT => {
@@ -410,6 +426,44 @@ mod tests {
     fn sealed(payload: &[u8]) -> Vec<u8> {
         let length = u32::try_from(payload.len()).unwrap().to_le_bytes();
         [&length[..], &crc32c::crc32c(payload).to_le_bytes(), payload].concat()
+    }
+
+    #[test]
+    fn record_with_zeros_as_long_as_a_sector_has_none_when_stored() {
+        let mut record = suite::record("web", "node-1", "value");
+        let mut header = (*record.header).clone();
+        header
+            .fields
+            .push(("involvedObject.name".into(), "\0".repeat(3000).into()));
+        record.header = Arc::new(header);
+        let entry = Arc::new(Entry {
+            key: Key::parse("/registry/events/default/e").unwrap(),
+            revision: Revision(7),
+            created: Revision(3),
+            expires: None,
+            record,
+        });
+        let put = Stored::Put {
+            entry,
+            previous: Revision(5),
+        };
+        let mut out = Vec::new();
+        put_stored(&mut out, &put, true);
+        assert!(!out.windows(SECTOR).any(|run| run.iter().all(|byte| *byte == 0)));
+        assert_eq!(take_stored(&mut Reader::new(&out)), Ok((put, true)));
+    }
+
+    #[test]
+    fn file_of_another_version_is_refused_by_number() {
+        let path = Path::new("/data/log-1.seg");
+        assert!(matches!(
+            unknown_version(path, 0),
+            StorageError::OlderFormat { found: 0, .. }
+        ));
+        assert!(matches!(
+            unknown_version(path, 2),
+            StorageError::NewerFormat { found: 2, .. }
+        ));
     }
 
     #[test]

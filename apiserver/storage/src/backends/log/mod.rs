@@ -21,6 +21,7 @@ mod past;
 mod recovery;
 mod room;
 mod segment;
+mod stuffing;
 mod upkeep;
 mod wire;
 mod writer;

@@ -83,6 +83,7 @@ pub(super) fn recover(
     report.revision = live.revision;
     report.compacted = feed.compacted();
     report.objects = live.root.len();
+    report.problems.extend(found.begins_late(feed.compacted()));
 
     let next_index = found.last_index + 1;
     let plan = SegmentPlan {
@@ -92,7 +93,14 @@ pub(super) fn recover(
         last,
         live: &live,
     };
-    let begun = plan.begin(&*disk, &dir, &room, &active)?;
+    let mut begun = plan.begin(&*disk, &dir, &room, &active);
+    if matches!(begun, Err(StorageError::NoSpace)) {
+        // Starts that the power cut short have used the reserve up; what they did not need of it comes back.
+        found.segments.iter().try_for_each(|segment| segment.trim())?;
+        room.refill()?;
+        begun = plan.begin(&*disk, &dir, &room, &active);
+    }
+    let begun = begun?;
     let mut segments = found.segments;
     segments.push(Arc::clone(&begun.0));
     let next_batch = next_batch.max(begun.0.header.first_batch);
@@ -209,6 +217,21 @@ impl Found {
             file: Segment::path(dir, active.index).display().to_string(),
             offset: 0,
             found: "the newest segment of the log is missing".to_owned(),
+        })
+    }
+
+    /// What pruning keeps begins behind the newest checkpoint that is not above the floor, or at the first batch.
+    fn begins_late(&self, floor: Revision) -> Option<String> {
+        let mut bases = self.checkpoints.iter().rev();
+        let base = bases.find(|checkpoint| checkpoint.revision() <= floor);
+        let expected = base.map_or(0, |checkpoint| checkpoint.header.batch) + 1;
+        let first = self.segments.first()?;
+        (first.header.first_batch > expected).then(|| {
+            format!(
+                "the log begins with batch {} of {}, batch {expected} and what follows it are missing",
+                first.header.first_batch,
+                first.path.display()
+            )
         })
     }
 
@@ -404,15 +427,15 @@ impl SegmentPlan<'_> {
     /// Begins the segment that will be appended to, and where it must end. It repeats the last batch: after a failed sync
     /// or a kill that batch may be readable without being on the disk, and nobody may see it before it is.
     fn begin(
-        self,
+        &self,
         disk: &dyn Disk,
         dir: &Path,
         room: &Room,
         active: &Active,
     ) -> Result<(Arc<Segment>, u64), StorageError> {
-        let (first_batch, first_revision, bytes) = match self.last {
-            Some(last) => (last.header.batch, last.header.first_revision, last.bytes),
-            None => (self.next_batch, self.live.revision.0 + 1, Vec::new()),
+        let (first_batch, first_revision, bytes) = match &self.last {
+            Some(last) => (last.header.batch, last.header.first_revision, &last.bytes[..]),
+            None => (self.next_batch, self.live.revision.0 + 1, &[][..]),
         };
         let header = SegmentHeader {
             store: self.store,
@@ -420,7 +443,7 @@ impl SegmentPlan<'_> {
             first_batch,
             first_revision,
         };
-        let begun = new_segment((disk, dir), room, header, &bytes, 0)?;
+        let begun = new_segment((disk, dir), room, header, bytes, 0)?;
         let named = ActiveHeader {
             store: self.store,
             index: self.index,

@@ -157,14 +157,17 @@ impl Shared {
         self.faults.capacity.saturating_sub(self.used())
     }
 
-    /// How many of `count` bytes at `offset` of a file there is room for: all, or a part that the seed decides.
+    /// How many of `count` bytes at `offset` of a file there is room for: all, or a part that the seed decides. A kernel
+    /// gives room block by block, so a part ends with a sector.
     fn fitting(&mut self, length: u64, offset: u64, count: usize) -> usize {
         let room = length.saturating_add(self.available()).saturating_sub(offset);
         let fits = usize::try_from(room).unwrap_or(usize::MAX);
         if fits >= count {
             return count;
         }
-        self.random.random_range(0..=fits)
+        let end = offset + self.random.random_range(0..=fits) as u64;
+        let whole = end - end % SECTOR_BYTES as u64;
+        usize::try_from(whole.saturating_sub(offset)).unwrap_or(0)
     }
 }
 
