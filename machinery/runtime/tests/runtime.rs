@@ -274,7 +274,7 @@ fn full_disk_takes_a_part_of_a_write_and_removing_makes_room() {
         other.write_at(0, &[3; 6000]).unwrap();
         assert!(other.write_at(6000, &[3]).is_err());
     }
-    assert!(parts.contains(&0) && parts.len() > 3, "{parts:?}");
+    assert!(parts.len() > 3, "{parts:?}");
     let ends = |part: &u64| *part == 0 || (1000 + part).is_multiple_of(512);
     assert!(parts.iter().all(|part| *part <= 5000 && ends(part)), "{parts:?}");
 }
