@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test, helpers included")]
 
 use apiserver_registry::options::WatchOptions;
-use apiserver_registry::{Registry, kinds};
+use apiserver_registry::{Registry, Scope, kinds};
 use apiserver_storage::{LogStorage, Revision, Storage};
 use machinery_runtime::Runtime;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ async fn watch_of_a_server_that_stops_ends_without_an_error() {
         since: Some(Revision::ZERO),
         ..WatchOptions::default()
     };
-    let mut watcher = store.watch("", &options).await.unwrap();
+    let mut watcher = store.watch(&Scope::Cluster, &options).await.unwrap();
     assert!(watcher.initial_events().is_empty());
     storage.close().await;
     let last = watcher.next().await;

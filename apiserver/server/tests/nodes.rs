@@ -68,8 +68,7 @@ async fn node_gets_tokens_and_secrets_of_its_pods_only() {
     let ask = |spec: Value| {
         let body = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": spec});
         let path = "/api/v1/namespaces/default/serviceaccounts/default/token";
-        let request = node(&cluster).post(path, body.to_string());
-        async move { request.await }
+        node(&cluster).post(path, body.to_string())
     };
     let refused = ask(json!({})).await.is(403).json();
     assert_eq!(

@@ -7,7 +7,7 @@ mod build;
 
 use crate::apply::{FieldSet, Typed};
 use crate::protobuf::{decode_message, encode_message};
-use crate::structural::{check_defaults, check_openapi, check_structural, compile, validate};
+use crate::structural::{Patterns, check_defaults, check_openapi, check_structural, compile, validate};
 use crate::testing::{pod_schema, pod_type};
 use crate::{
     MAX_DEPTH, PatchType, Strictness, Tree, apply_defaults, apply_patch, decode_json, decode_protobuf,
@@ -284,13 +284,20 @@ fn structural_schemas_are_answered() {
             let Ok(schema) = Tree::from_json(&String::from_utf8_lossy(input)) else {
                 return;
             };
-            let refused = check_structural(schema.root(), &path);
+            let mut patterns = Patterns::default();
+            let refused = check_structural(schema.root(), &path, &mut patterns);
             drop(check_openapi(schema.root(), &path));
             if !refused.is_empty() {
                 return;
             }
             drop(check_defaults(schema.root(), &path));
-            let Ok(compiled) = compile(Some(schema.root()), (&table, meta), &path) else {
+            let compiled = compile(
+                Some(schema.root()),
+                (&table, meta),
+                &path,
+                &mut Patterns::default(),
+            );
+            let Ok(compiled) = compiled else {
                 return;
             };
             for object in &objects {
