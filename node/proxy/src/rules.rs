@@ -62,7 +62,7 @@ impl Rules<'_> {
 
     fn internal(&mut self, frontend: Frontend, choice: &Choice) {
         match self.service.internal {
-            Policy::Cluster => self.to_all(frontend, choice, true),
+            Policy::Cluster => self.everywhere(frontend, choice, true),
             // Such traffic stays here whoever sends it, and has nowhere else to come back from.
             Policy::Local => self.only(frontend, &choice.local, &choice.cluster, false),
         }
@@ -72,10 +72,10 @@ impl Rules<'_> {
     /// balancer and come back to the right node.
     fn external(&mut self, frontend: Frontend, choice: &Choice) {
         if self.service.external == Policy::Cluster {
-            return self.to_all(frontend, choice, true);
+            return self.everywhere(frontend, choice, true);
         }
         if choice.cluster.is_empty() && choice.local.is_empty() {
-            return self.to_all(frontend, choice, false);
+            return self.everywhere(frontend, choice, false);
         }
         self.add(Key::Local(frontend));
         if !choice.cluster.is_empty() {
@@ -88,7 +88,7 @@ impl Rules<'_> {
         }
     }
 
-    fn to_all(&mut self, frontend: Frontend, choice: &Choice, masquerade: bool) {
+    fn everywhere(&mut self, frontend: Frontend, choice: &Choice, masquerade: bool) {
         self.only(frontend, &choice.cluster, &choice.cluster, masquerade);
     }
 
