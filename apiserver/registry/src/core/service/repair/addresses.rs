@@ -38,6 +38,12 @@ pub(super) struct Watches {
     addresses: Watcher,
 }
 
+/// The reason why a round is over.
+enum Followed {
+    RoundIsDue,
+    WatchEnded,
+}
+
 /// An object as it is stored now.
 struct Live {
     entry: Arc<Entry>,
@@ -80,27 +86,32 @@ impl AddressRepair {
                 Ok(watches) => self.follow(watches).await,
                 Err(error) => Err(error),
             };
-            if let Err(error) = followed {
-                tracing::warn!(%error, "repairing service addresses failed");
-                self.ctx.runtime.sleep(RETRY).await;
+            match followed {
+                Ok(Followed::RoundIsDue) => {}
+                // The storage of a server that stops ends every watch at once: without a pause this would never yield.
+                Ok(Followed::WatchEnded) => self.ctx.runtime.sleep(RETRY).await,
+                Err(error) => {
+                    tracing::warn!(%error, "repairing service addresses failed");
+                    self.ctx.runtime.sleep(RETRY).await;
+                }
             }
             watches = self.begin().await;
         }
     }
 
     /// Until the next round is due, or a watch ends.
-    async fn follow(&self, mut watches: Watches) -> Result<(), RegistryError> {
+    async fn follow(&self, mut watches: Watches) -> Result<Followed, RegistryError> {
         let until = self.ctx.runtime.monotonic() + ROUND_EVERY;
         loop {
             tokio::select! {
                 biased;
-                () = self.ctx.runtime.sleep_until(until) => return Ok(()),
+                () = self.ctx.runtime.sleep_until(until) => return Ok(Followed::RoundIsDue),
                 events = watches.services.next() => match events.is_empty() {
-                    true => return Ok(()),
+                    true => return Ok(Followed::WatchEnded),
                     false => self.services_changed(events).await?,
                 },
                 events = watches.addresses.next() => match events.is_empty() {
-                    true => return Ok(()),
+                    true => return Ok(Followed::WatchEnded),
                     false => self.addresses_changed(events).await?,
                 },
             }
