@@ -438,11 +438,11 @@ async fn half_sent_bodies_keep_nobody_else_from_writing() {
 /// Bodies that trickle in keep half of a level's seats at most.
 #[tokio::test(flavor = "multi_thread")]
 async fn half_sent_bodies_of_one_user_leave_seats_to_the_level() {
-    // Each level has one seat, or some more that others lend.
+    // Service accounts' level has 26 seats. One of a single seat has no half to keep free.
     let cluster = start_with(ServerConfig {
         body_pace_interval: LONG,
         max_requests_inflight: 0,
-        max_mutating_requests_inflight: 8,
+        max_mutating_requests_inflight: 64,
         ..config()
     })
     .await;
