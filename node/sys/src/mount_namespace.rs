@@ -9,8 +9,9 @@ use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
-use nix::sched::{CloneFlags, setns, unshare};
+use nix::sched::{CloneFlags, CpuSet, sched_getaffinity, sched_setaffinity, setns, unshare};
 use nix::sys::statfs::{NSFS_MAGIC, statfs};
+use nix::unistd::Pid;
 
 const OWN: &str = "/proc/thread-self/ns/mnt";
 const NONE: Option<&str> = None;
@@ -24,23 +25,51 @@ pub fn enter(folder: &Path, holder: Option<u32>) -> std::io::Result<()> {
     }
     prepare(folder, &kept)?;
     let outside = File::open(OWN)?;
-    match holder {
-        Some(pid) => move_into(&File::open(format!("/proc/{pid}/ns/mnt"))?)?,
-        None => make()?,
+    let keeping = match holder {
+        Some(pid) => {
+            move_into(&File::open(format!("/proc/{pid}/ns/mnt"))?)?;
+            keep_own(&outside, &kept)
+        }
+        None => make_kept(&outside, &kept)?,
+    };
+    // The processes in a namespace that no file keeps still do.
+    keeping.or_else(|error| {
+        tracing::warn!(%error, file = %kept.display(), "the mount namespace is not kept by a file");
+        Ok(())
+    })
+}
+
+/// Makes a namespace and keeps it. The kernel keeps none that is older than the one outside, and since 6.18 it tells their
+/// age by numbers that each processor hands out from a block of its own: on one processor after another, until it does.
+/// The inner result is that of keeping the last one, in which this thread is then.
+fn make_kept(outside: &File, kept: &Path) -> std::io::Result<std::io::Result<()>> {
+    let this = Pid::from_raw(0);
+    let allowed = sched_getaffinity(this)?;
+    let mut keeping = Ok(());
+    for processor in (0..CpuSet::count()).filter(|at| allowed.is_set(*at).unwrap_or(false)) {
+        let mut one = CpuSet::new();
+        one.set(processor)?;
+        move_into(outside)?;
+        // Where the thread cannot be bound, the namespace is made wherever it runs.
+        let _ = sched_setaffinity(this, &one);
+        let made = make();
+        let _ = sched_setaffinity(this, &allowed);
+        made?;
+        keeping = keep_own(outside, kept);
+        if keeping.is_ok() {
+            break;
+        }
     }
+    Ok(keeping)
+}
+
+/// Keeps the namespace of this thread by a file of the one outside.
+fn keep_own(outside: &File, kept: &Path) -> std::io::Result<()> {
     let own = File::open(OWN)?;
-    move_into(&outside)?;
-    let keeping = keep(&own, &kept);
+    move_into(outside)?;
+    let keeping = keep(&own, kept);
     move_into(&own)?;
-    if holder.is_some() {
-        // A namespace older than the one outside cannot be kept by it; its holder still does.
-        keeping.or_else(|error| {
-            tracing::warn!(%error, file = %kept.display(), "the mount namespace is not kept by a file");
-            Ok(())
-        })
-    } else {
-        keeping
-    }
+    keeping
 }
 
 fn is_namespace(path: &Path) -> bool {

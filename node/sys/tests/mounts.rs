@@ -8,7 +8,8 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use nix::mount::{MsFlags, mount};
-use nix::sched::{CloneFlags, setns, unshare};
+use nix::sched::{CloneFlags, CpuSet, sched_setaffinity, setns, unshare};
+use nix::unistd::Pid;
 use node_sys::mount_namespace::enter;
 
 const OWN: &str = "/proc/thread-self/ns/mnt";
@@ -19,6 +20,10 @@ fn on_a_machine(work: impl FnOnce(&File, &Path) + Send) {
     let path = folder.path().canonicalize().unwrap();
     std::thread::scope(|scope| {
         let machine = || {
+            // A namespace made later is younger for the kernel only when one processor made both.
+            let mut one = CpuSet::new();
+            one.set(0).unwrap();
+            sched_setaffinity(Pid::from_raw(0), &one).unwrap();
             unshare(CloneFlags::CLONE_NEWNS).unwrap();
             for flags in [MsFlags::MS_PRIVATE, MsFlags::MS_SHARED] {
                 mount(
