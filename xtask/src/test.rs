@@ -10,7 +10,7 @@ use anyhow::Result;
 
 /// Test binaries whose tests are marked `needs root`.
 /// `node` and `outages` run clusters with real containers.
-const NEED_ROOT: [&str; 4] = ["mounts", "traffic", "node", "outages"];
+const NEED_ROOT: [&str; 6] = ["mounts", "links", "full_disk", "traffic", "node", "outages"];
 
 /// Which layers to run; all by default.
 #[derive(Debug, Default, clap::Args)]
