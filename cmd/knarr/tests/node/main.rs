@@ -189,6 +189,10 @@ const STORIES: &[Story] = &[
         pulls::an_image_is_pulled_as_its_policy_says,
     ),
     (
+        "an_image_put_on_the_node_stays_while_others_ask_for_it",
+        pulls::an_image_put_on_the_node_stays_while_others_ask_for_it,
+    ),
+    (
         "an_image_that_does_not_come_is_asked_for_again_later",
         pulls::an_image_that_does_not_come_is_asked_for_again_later,
     ),

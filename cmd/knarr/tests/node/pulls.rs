@@ -63,6 +63,19 @@ pub(crate) fn an_image_is_pulled_as_its_policy_says(cluster: &Cluster) {
     story.wait(&never, "condition=Ready");
 }
 
+pub(crate) fn an_image_put_on_the_node_stays_while_others_ask_for_it(cluster: &Cluster) {
+    let story = cluster.namespace("pulls-taken");
+    let image = "knarr.local/hello:latest";
+    let taker = run(&story, "taker", image, "Always", "");
+    told(&story, &taker, "Pulling image");
+    let during = run(&story, "during", image, "Never", "");
+    story.wait(&during, "condition=Ready");
+    // Its pull ends in the middle, or has failed by now.
+    story.kubectl(&["delete", &taker, "--now"]);
+    let after = run(&story, "after", image, "Never", "");
+    story.wait(&after, "condition=Ready");
+}
+
 pub(crate) fn an_image_that_does_not_come_is_asked_for_again_later(cluster: &Cluster) {
     let story = cluster.namespace("pulls-later");
     let registry = registry(cluster);

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Container, Pod};
 use machinery_runtime::Runtime;
-use node_cri::{CriClient, v1};
+use node_cri::{CriClient, CriError, v1};
 use node_volume::ObjectSource;
 use parking_lot::Mutex;
 
@@ -22,6 +22,7 @@ pub mod base;
 mod credentials;
 mod pull_records;
 mod reference;
+mod upkeep;
 
 use credentials::Credential;
 use pull_records::{Access, PullRecords, Pulled, PulledWith, SecretCredential};
@@ -62,7 +63,7 @@ impl ImageManager {
         runtime
             .spawn(
                 "pull records",
-                forget_gone(runtime.clone(), cri.clone(), records.clone()),
+                upkeep::run(runtime.clone(), cri.clone(), records.clone()),
             )
             .detach();
         Self {
@@ -196,25 +197,17 @@ impl ImageManager {
     }
 
     async fn present(&self, image: &str) -> Result<Option<PresentImage>, StartError> {
-        let spec = v1::ImageSpec {
-            image: image.to_string(),
-            ..v1::ImageSpec::default()
-        };
-        let request = v1::ImageStatusRequest {
-            image: Some(spec),
-            verbose: false,
-        };
-        let answer = self.cri.image_status(request).await.map_err(|error| StartError {
+        let found = status(&self.cri, image).await.map_err(|error| StartError {
             reason: "ImageInspectError",
             message: format!("Failed to inspect image \"{image}\": {}", error.rpc_text()),
         })?;
-        Ok(answer.image.map(|found| PresentImage {
+        Ok(found.map(|found| PresentImage {
             user: ImageUser {
                 uid: found.uid.map(|uid| uid.value),
-                name: found.username,
+                name: found.username.clone(),
             },
+            names: names(&found),
             id: found.id,
-            names: [found.repo_tags, found.repo_digests].concat(),
         }))
     }
 
@@ -266,8 +259,13 @@ impl ImageManager {
 
     /// Pulls, and records with what: an agent that dies in between leaves an image that is nobody's.
     async fn pull_and_record(&self, pulling: Wanted<'_>) -> Result<Option<PresentImage>, String> {
+        let there = self.present(pulling.image).await.map_err(|error| error.message)?;
+        let there = there.map(|image| image.id);
         let (records, image) = (self.records.clone(), credentials::full_name(pulling.image));
-        let begun = self.runtime.blocking(move || records.begin(&image)).await;
+        let begun = self
+            .runtime
+            .blocking(move || records.begin(&image, there.as_deref()))
+            .await;
         let under_way = begun
             .map_err(|ended| ended.to_string())?
             .map_err(|error| format!("failed to record image pull intent: {error}"))?;
@@ -412,20 +410,22 @@ impl Failures {
     }
 }
 
-/// Forgets records of images that were removed while no agent looked.
-async fn forget_gone(runtime: Runtime, cri: CriClient, records: Arc<PullRecords>) {
-    let known = records.clone();
-    let Ok(looked_at) = runtime.blocking(move || known.all()).await else {
-        return;
+/// What the runtime has under a name.
+async fn status(cri: &CriClient, image: &str) -> Result<Option<v1::Image>, CriError> {
+    let spec = v1::ImageSpec {
+        image: image.to_string(),
+        ..v1::ImageSpec::default()
     };
-    let Ok(answer) = cri.list_images(v1::ListImagesRequest { filter: None }).await else {
-        return;
+    let request = v1::ImageStatusRequest {
+        image: Some(spec),
+        verbose: false,
     };
-    let ids: Vec<String> = answer.images.into_iter().map(|image| image.id).collect();
-    // The agent may end meanwhile.
-    let _ = runtime
-        .blocking(move || records.forget_others(looked_at, &ids))
-        .await;
+    Ok(cri.image_status(request).await?.image)
+}
+
+/// All that an image is called here: tags and digests.
+fn names(image: &v1::Image) -> Vec<String> {
+    [image.repo_tags.as_slice(), image.repo_digests.as_slice()].concat()
 }
 
 fn hex(bytes: &[u8]) -> String {
