@@ -46,11 +46,14 @@ pub(crate) fn run(config: &Config, arguments: &Arguments) -> Result<()> {
     process::run(&mut fixtures)?;
     if packages::is_root()? {
         step("tests that need root");
-        for test in NEED_ROOT {
-            cargo_test(config, &["--test", test, "--", "--ignored"])?;
-        }
+        let mut outcomes: Vec<Result<()>> = NEED_ROOT
+            .iter()
+            .map(|test| cargo_test(config, &["--test", test, "--", "--ignored"]))
+            .collect();
         step("up, up again, and down");
-        up_and_down::run(config)?;
+        outcomes.push(up_and_down::run(config));
+        // One that fails does not keep the others from being seen.
+        outcomes.into_iter().collect::<Result<()>>()?;
     } else {
         for test in NEED_ROOT {
             println!("SKIPPED, not passed: {test}, since this is not root");
@@ -62,7 +65,6 @@ pub(crate) fn run(config: &Config, arguments: &Arguments) -> Result<()> {
 
 /// Tests of the whole workspace, since one package alone resolves other features and builds its dependencies again; told
 /// where upstream's tools are, so that what needs them fails where they are not.
-/// One failure does not keep the others from being seen.
 fn cargo_test(config: &Config, arguments: &[&str]) -> Result<()> {
     let mut tests = process::cargo(&config.root);
     tests.env("KNARR_TOOLS", &config.tools);
