@@ -216,11 +216,15 @@ fn is_uuid(text: &str) -> bool {
         })
 }
 
-/// A cell such as `3s`: within a run, ages are seconds.
+/// A cell such as `3s` or `8m17s`: an age.
 fn is_age(cell: &Value) -> bool {
-    cell.as_str()
-        .and_then(|text| text.strip_suffix('s'))
-        .is_some_and(|digits| !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit()))
+    let Some(text) = cell.as_str() else { return false };
+    // `12s`, `8m17s`, `3h`: numbers, each with its unit.
+    let mut parts = text.split_inclusive(|letter: char| !letter.is_ascii_digit());
+    !text.is_empty()
+        && parts.all(|part| {
+            part.len() > 1 && matches!(part.as_bytes().last(), Some(b'y' | b'd' | b'h' | b'm' | b's'))
+        })
 }
 
 #[cfg(test)]
