@@ -5,6 +5,7 @@ package tools
 
 import (
 	_ "github.com/onsi/ginkgo/v2/ginkgo"
+	_ "go.etcd.io/etcd/etcdutl/v3"
 	_ "k8s.io/kubernetes/cmd/kube-apiserver"
 	_ "k8s.io/kubernetes/cmd/kube-controller-manager"
 	_ "k8s.io/kubernetes/cmd/kube-proxy"

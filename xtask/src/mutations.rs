@@ -32,6 +32,8 @@ const STORY: &[&str] = &["--test", "history", "nothing_acknowledged"];
 const FLIPS: &[&str] = &["--test", "history", "flips"];
 const FULL: &[&str] = &["--test", "full_disk"];
 const PANICS: &[&str] = &["--test", "panics"];
+const BACKUP: &[&str] = &["--test", "backup"];
+const SNAPSHOT: &[&str] = &["--test", "snapshot"];
 
 const MUTATIONS: &[Mutation] = &[
     Mutation {
@@ -120,7 +122,7 @@ const MUTATIONS: &[Mutation] = &[
     },
     Mutation {
         name: "the newest segment's loss is not noticed",
-        file: "recovery.rs",
+        file: "directory.rs",
         from: "if segments.any(|segment| segment.header.index == active.index) {",
         to: "if segments.any(|segment| segment.header.index <= active.index) {",
         proof: FLIPS,
@@ -166,6 +168,55 @@ const MUTATIONS: &[Mutation] = &[
         from: "owner.panicked(\"the flush\", message)",
         to: "drop((owner, message))",
         proof: PANICS,
+    },
+    Mutation {
+        name: "a restore is done before its name is durable",
+        file: "checkpoint.rs",
+        from: "self.disk.sync_dir(&self.dir).map_err(failed())?;\n        Checkpoint::open",
+        to: "Checkpoint::open",
+        proof: BACKUP,
+    },
+    Mutation {
+        name: "the directory of a restore is not durable",
+        file: "restore.rs",
+        from: "sync_above(&**disk, dir)?;",
+        to: "",
+        proof: BACKUP,
+    },
+    Mutation {
+        name: "a server starts beside an unfinished restore",
+        file: "directory.rs",
+        from: "names.iter().any(|name| name == RESTORE_DRAFT)",
+        to: "names.is_empty()",
+        proof: BACKUP,
+    },
+    Mutation {
+        name: "the end of a backup is not looked at",
+        file: "backup.rs",
+        from: "bytes.end()?;",
+        to: "",
+        proof: BACKUP,
+    },
+    Mutation {
+        name: "a full disk leaves half a backup",
+        file: "backup.rs",
+        from: "self.abandon();\n            return Err(self.failed(error));",
+        to: "return Err(self.failed(error));",
+        proof: BACKUP,
+    },
+    Mutation {
+        name: "damage that the scrub finds is left as it is",
+        file: "engine.rs",
+        from: "|| self.scrubbed.heals.load(Ordering::Acquire);",
+        to: ";",
+        proof: BACKUP,
+    },
+    Mutation {
+        name: "a page of a snapshot may be its own child",
+        file: "snapshot/bolt_reader.rs",
+        from: "!self.visited.insert(id) || depth > MAX_DEPTH",
+        to: "depth > MAX_DEPTH * MAX_DEPTH * MAX_DEPTH",
+        proof: SNAPSHOT,
     },
 ];
 

@@ -30,13 +30,14 @@ mod table;
 mod until_initialized;
 mod user_class;
 mod version;
-mod yaml;
+pub mod yaml;
 
 pub use body::{Body, BodyError, FrameSource};
 pub use handlers::Endpoints;
 pub use hooks::{Component, ConnectRequest, Hooks, NoHooks};
 pub use list_memory::ListMemory;
 pub use memory_shares::{HeldMemory, MemoryShares};
+pub use paced_body::{ReadingPace, paced};
 pub use request_info::{Query, RequestInfo, RequestInfoError};
 pub use until_initialized::UntilInitialized;
 pub use user_class::UserClass;

@@ -20,14 +20,14 @@ const INTERVALS: usize = 64;
 
 /// How much of a body is to be read in each interval.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct ReadingPace {
+pub struct ReadingPace {
     bytes: usize,
     interval: Duration,
 }
 
 impl ReadingPace {
     /// That of a body of about this size.
-    pub(crate) fn of(bytes: usize, interval: Duration) -> Self {
+    pub fn of(bytes: usize, interval: Duration) -> Self {
         Self {
             bytes: (bytes / INTERVALS).max(LEAST_BYTES),
             interval,
@@ -36,7 +36,7 @@ impl ReadingPace {
 }
 
 /// The same body, dropped once its client falls behind.
-pub(crate) fn paced(body: Body, pace: ReadingPace, runtime: &Runtime) -> Body {
+pub fn paced(body: Body, pace: ReadingPace, runtime: &Runtime) -> Body {
     if body.is_end_stream() {
         return body;
     }

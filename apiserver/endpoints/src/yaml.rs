@@ -4,7 +4,7 @@ use serde_json::Value;
 use std::fmt::Write;
 
 /// The document as YAML.
-pub(crate) fn from_json(json: &[u8]) -> Vec<u8> {
+pub fn from_json(json: &[u8]) -> Vec<u8> {
     let value: Value = serde_json::from_slice(json).unwrap_or_default();
     let mut out = String::new();
     block(&value, 0, &mut out);

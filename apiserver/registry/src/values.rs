@@ -26,6 +26,14 @@ impl ObjectValues {
     }
 }
 
+/// The codec of a server that serves the built-in kinds alone, for programs that read what a server has stored. Objects
+/// of other kinds are read by the type their value names.
+pub fn built_in_values() -> Arc<dyn RecordCodec> {
+    let rows = crate::kinds::built_in().into_iter().map(Arc::new).collect();
+    let rows = Rows::rebuilt(rows, std::collections::BTreeMap::new(), 1);
+    Arc::new(ObjectValues::new(Arc::new(ArcSwap::from_pointee(rows))))
+}
+
 impl RecordCodec for ObjectValues {
     fn encode(&self, _: &Key, record: &Record) -> Result<Vec<u8>, String> {
         let [type_meta, head, tail] = &record.parts;

@@ -11,6 +11,7 @@
 
 mod account_keys;
 mod admission;
+mod backup;
 pub mod config;
 mod connection;
 mod connections;
@@ -38,7 +39,8 @@ mod startup;
 mod unenforced;
 
 pub use apiserver_auth::pki;
-pub use apiserver_endpoints::Body;
+pub use apiserver_endpoints::{Body, yaml};
+pub use apiserver_registry::built_in_values;
 pub use config::{ConfigError, ServerConfig};
 pub use filters::audit::{AuditLogConfig, PolicyError};
 pub use server::{Server, ServerBuilder, ServerError};

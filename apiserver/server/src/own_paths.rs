@@ -1,5 +1,6 @@
 //! The paths the server answers itself; everything else is the endpoints'.
 
+use crate::backup;
 use crate::exchange::{Exchange, Response};
 use crate::filters::refuse_request;
 use crate::flow_control::dump;
@@ -52,6 +53,9 @@ impl Core {
             let form = HeaderValue::from_static("text/plain; charset=utf-8");
             response.headers_mut().insert(http::header::CONTENT_TYPE, form);
             return Some(response);
+        }
+        if path == backup::PATH {
+            return Some(backup::answer(self, exchange));
         }
         if let Some(response) = self.openid.answer(path) {
             let is_read = *exchange.request.method() == http::Method::GET;

@@ -57,6 +57,15 @@ pub enum StorageError {
     /// Another process has the data directory.
     #[error("data directory {0} is in use by another process")]
     Locked(String),
+    /// A directory that must hold nothing does.
+    #[error("{dir} is not empty, it has {found}: choose another directory, or move what is in it away")]
+    NotEmpty { dir: String, found: String },
+    /// A file that is to be made is there.
+    #[error("{0} exists: choose another name, or remove it")]
+    Exists(String),
+    /// Another backup is being made.
+    #[error("another backup of this storage is under way")]
+    Busy,
     /// The disk refused.
     #[error("{doing}")]
     Io {

@@ -23,7 +23,10 @@ mod watch;
 mod write;
 
 pub use backends::etcd::{EtcdOptions, EtcdStorage};
-pub use backends::log::{LogOptions, LogStorage, RecoveryReport};
+pub use backends::log::{
+    Backup, BackupFile, CheckReport, Finding, LogOptions, LogStorage, OfflineState, RecoveryReport,
+    RestoreOptions, Restored, SnapshotContent, SnapshotOptions, check, restore, write_backup,
+};
 pub use error::StorageError;
 pub use key::{Key, MAX_KEY_BYTES, Prefix};
 pub use record::{Entry, Record, RecordCodec};

@@ -30,6 +30,12 @@ pub struct Statistics {
     pub log_bytes: u64,
     /// The oldest revision that can be read.
     pub compacted_revision: u64,
+    /// Files of the log in which the scrub has found damage, each with what is wrong, and which are still needed.
+    pub damaged_files: Vec<String>,
+    /// Bytes that the scrub has read.
+    pub scrubbed_bytes: u64,
+    /// Times that the scrub has read everything.
+    pub scrubs: u64,
 }
 
 /// Syncs as they are counted: by the one flush, read by anybody.

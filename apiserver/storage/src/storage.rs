@@ -1,8 +1,8 @@
 //! The contract.
 
 use crate::{
-    Entry, Event, Key, Prefix, Record, RecordCodec, Statistics, StorageError, WatchCursor, WatchRequest,
-    Write,
+    Backup, Entry, Event, Key, Prefix, Record, RecordCodec, Statistics, StorageError, WatchCursor,
+    WatchRequest, Write,
 };
 use async_trait::async_trait;
 use machinery_meta::Revision;
@@ -61,6 +61,13 @@ pub trait Storage: Send + Sync + Debug {
     /// Says, once and before the first read, how stored values are read and written. A backend that keeps records as
     /// they are has no use for it.
     fn interpret_with(&self, _codec: Arc<dyn RecordCodec>) {}
+
+    /// A backup of the state as it is now; `None` where the backend makes its own, as etcd does.
+    ///
+    /// Errors: [`StorageError::Busy`] while another one is made.
+    fn backup(&self) -> Result<Option<Backup>, StorageError> {
+        Ok(None)
+    }
 
     /// The backend's own figures; `None` where another process keeps them, as etcd does.
     fn statistics(&self) -> Option<Statistics> {

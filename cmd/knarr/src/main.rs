@@ -8,6 +8,7 @@ mod logging;
 mod open_files;
 mod own_certificate;
 mod server;
+mod storage;
 mod version;
 
 use clap::error::ErrorKind;
@@ -52,6 +53,8 @@ enum Command {
     Image(image::ImageArguments),
     /// Says what this machine lacks to be a node, and what to do about it
     Check(check::CheckArguments),
+    /// Checks, saves, restores and exports what a server has stored
+    Storage(storage::StorageArguments),
     /// Prints a kubeconfig for the administrator of a server on this machine
     Kubeconfig(kubeconfig::KubeconfigArguments),
     /// Says what this binary is
@@ -77,11 +80,16 @@ fn main() -> ExitCode {
         Command::Agent(arguments) => agent::run(*arguments),
         Command::Image(arguments) => image::run(&arguments),
         Command::Check(arguments) => check::run(&arguments),
+        Command::Storage(arguments) => return ended(storage::run(&arguments)),
         Command::Kubeconfig(arguments) => kubeconfig::run(&arguments),
         Command::Version => version::run(),
     };
+    ended(done.map(|()| ExitCode::SUCCESS))
+}
+
+fn ended(done: anyhow::Result<ExitCode>) -> ExitCode {
     match done {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(code) => code,
         Err(error) => {
             logging::complain(&error);
             ExitCode::FAILURE

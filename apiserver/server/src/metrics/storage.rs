@@ -32,6 +32,18 @@ const COMPACTED: (&str, &str) = (
     "knarr_storage_compacted_revision",
     "The oldest revision that can be read.",
 );
+const DAMAGED: (&str, &str) = (
+    "knarr_storage_damaged_files",
+    "Files of the log in which the scrub has found damage and which are still needed.",
+);
+const SCRUBBED: (&str, &str) = (
+    "knarr_storage_scrubbed_bytes_total",
+    "Bytes of the log that the scrub has read again.",
+);
+const SCRUBS: (&str, &str) = (
+    "knarr_storage_scrubs_total",
+    "Times that the scrub has read all of the log again.",
+);
 
 /// Publishes [`Storage::statistics`]; nothing where the backend has none.
 pub(super) struct StorageCollector {
@@ -43,7 +55,9 @@ impl StorageCollector {
     pub(super) fn new(storage: Arc<dyn Storage>) -> Result<Self, prometheus::Error> {
         let describe =
             |(name, help): (&str, &str)| Desc::new(name.into(), help.into(), Vec::new(), HashMap::new());
-        let all = [SYNCS, SIZE, FULL, REFUSED, RESERVE, LOG, COMPACTED];
+        let all = [
+            SYNCS, SIZE, FULL, REFUSED, RESERVE, LOG, COMPACTED, DAMAGED, SCRUBBED, SCRUBS,
+        ];
         let descriptions = all.into_iter().map(describe).collect::<Result<_, _>>()?;
         Ok(Self {
             storage,
@@ -69,6 +83,9 @@ impl Collector for StorageCollector {
                     gauge(RESERVE, statistics.reserve_bytes),
                     gauge(LOG, statistics.log_bytes),
                     gauge(COMPACTED, statistics.compacted_revision),
+                    gauge(DAMAGED, statistics.damaged_files.len() as u64),
+                    counter(SCRUBBED, statistics.scrubbed_bytes),
+                    counter(SCRUBS, statistics.scrubs),
                 ]
             })
             .unwrap_or_default()

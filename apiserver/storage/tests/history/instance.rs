@@ -40,6 +40,7 @@ pub(crate) fn options() -> LogOptions {
         checkpoint_bytes: 6 << 10,
         retention: Duration::ZERO,
         reserve_bytes: RESERVE_BYTES,
+        scrub_interval: Duration::from_millis(7),
         space_retry: Duration::from_millis(3),
         longest_ttl: LONGEST_TTL,
         on_fatal: Arc::new(|_| {}),

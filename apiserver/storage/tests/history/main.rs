@@ -59,7 +59,14 @@ async fn lives(runtime: Runtime, disk: Arc<SimDisk>) -> Counts {
             everything_expires(&runtime, &storage, &checker).await;
         }
         disk.fail_reads(0);
+        let reserved = storage.statistics().unwrap().reserve_bytes == instance::RESERVE_BYTES;
+        let damaged = storage.statistics().unwrap().damaged_files;
+        assert_eq!(damaged, Vec::<String>::new(), "the scrub finds what is not there");
         instance.end(ending, &runtime, &disk).await;
+        if reserved && runtime.random_u64().is_multiple_of(8) {
+            // Somebody fills the disk while nothing runs.
+            disk.fill_after(runtime.random_u64() % 2_000);
+        }
     }
     disk.make_room();
     let instance = Instance::start(&runtime, &disk).await;

@@ -69,6 +69,9 @@ pub(crate) struct ServerArguments {
     /// Time between compactions of etcd, such as 5m0s; 0s leaves them to somebody else
     #[arg(long, value_parser = duration, default_value = "5m0s")]
     pub(crate) etcd_compaction_interval: Duration,
+    /// Time between reads of all stored bytes, to find damage early; 0s never reads them
+    #[arg(long, value_parser = duration, default_value = "24h0m0s")]
+    pub(crate) storage_scrub_interval: Duration,
     #[arg(long)]
     pub(crate) token_auth_file: Option<PathBuf>,
     /// File with keys in PEM, private or public, that verify service account tokens besides the signing key; repeatable

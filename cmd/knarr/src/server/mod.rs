@@ -99,6 +99,7 @@ async fn open_storage(
         return Ok(storage);
     }
     let mut options = LogOptions::new(paths.storage());
+    options.scrub_interval = arguments.storage_scrub_interval;
     let folder = arguments.data_dir.display().to_string();
     options.on_fatal = Arc::new(move |error| {
         logging::complain(&disk_failure(&folder, error));

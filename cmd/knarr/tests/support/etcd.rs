@@ -1,7 +1,9 @@
 //! A real etcd of the tools folder, killed when dropped.
 
 use super::tool_or_skip;
-use std::path::Path;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 pub(crate) struct Etcd {
@@ -32,8 +34,46 @@ impl Etcd {
 
     fn start(binary: &Path, scheme: &str, more: &[String]) -> Self {
         let dir = tempfile::tempdir().expect("a directory");
-        let endpoint = format!("{scheme}://127.0.0.1:{}", super::free_port());
         let peer = format!("http://127.0.0.1:{}", super::free_port());
+        Self::start_in(binary, scheme, &peer, dir, more)
+    }
+
+    /// On a data directory that `etcdutl` makes of a snapshot.
+    pub(crate) fn start_on_snapshot(binary: &Path, etcdutl: &Path, snapshot: &Path) -> Self {
+        let dir = tempfile::tempdir().expect("a directory");
+        let peer = format!("http://127.0.0.1:{}", super::free_port());
+        let restored = Command::new(etcdutl)
+            .args([
+                "snapshot",
+                "restore",
+                "--bump-revision",
+                "1000000",
+                "--mark-compacted",
+            ])
+            .args(["--initial-cluster", &format!("default={peer}")])
+            .args(["--initial-advertise-peer-urls", &peer])
+            .arg("--data-dir")
+            .arg(dir.path().join("data"))
+            .arg(snapshot)
+            .output()
+            .expect("etcdutl starts");
+        let said = String::from_utf8_lossy(&restored.stderr);
+        assert!(restored.status.success(), "{said}");
+        Self::start_in(binary, "http", &peer, dir, &[])
+    }
+
+    /// Ends it properly; its folder, and the database in it.
+    pub(crate) fn stop(mut self) -> (tempfile::TempDir, PathBuf) {
+        let pid = i32::try_from(self.child.id()).expect("a process number");
+        let _ = kill(Pid::from_raw(pid), Signal::SIGTERM);
+        let _ = self.child.wait();
+        let dir = std::mem::replace(&mut self.dir, tempfile::tempdir().expect("a directory"));
+        let database = dir.path().join("data/member/snap/db");
+        (dir, database)
+    }
+
+    fn start_in(binary: &Path, scheme: &str, peer: &str, dir: tempfile::TempDir, more: &[String]) -> Self {
+        let endpoint = format!("{scheme}://127.0.0.1:{}", super::free_port());
         let log = std::fs::File::create(dir.path().join("log")).expect("a log");
         let child = Command::new(binary)
             .arg("--data-dir")
@@ -44,12 +84,7 @@ impl Etcd {
                 "--advertise-client-urls",
                 &endpoint,
             ])
-            .args([
-                "--listen-peer-urls",
-                &peer,
-                "--initial-advertise-peer-urls",
-                &peer,
-            ])
+            .args(["--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer])
             .args([
                 "--initial-cluster",
                 &format!("default={peer}"),

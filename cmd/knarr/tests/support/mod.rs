@@ -104,8 +104,18 @@ impl Server {
 
     /// kill -9, then start again on the same data.
     pub(crate) fn kill_and_restart(&mut self) {
+        self.stop();
+        self.start_again();
+    }
+
+    /// kill -9.
+    pub(crate) fn stop(&mut self) {
         self.child.kill().expect("the server runs");
         self.child.wait().expect("it ends");
+    }
+
+    /// Starts the server that was stopped.
+    pub(crate) fn start_again(&mut self) {
         self.child = without_agent(self.dir.path(), &self.kubectl.host, self.port, &self.launch);
         wait_ready(self);
     }

@@ -65,6 +65,11 @@ pub trait Disk: Send + Sync + Debug {
     /// [`io::ErrorKind::WouldBlock`] when someone else has it.
     fn lock(&self, path: &Path) -> io::Result<Box<dyn DiskLock>>;
 
+    /// The same where the name is there; nothing is made.
+    fn lock_existing(&self, path: &Path) -> io::Result<Option<Box<dyn DiskLock>>> {
+        self.lock(path).map(Some)
+    }
+
     /// The room of the file system that a directory is on.
     fn space(&self, dir: &Path) -> io::Result<Space>;
 

@@ -84,11 +84,23 @@ impl Disk for RealDisk {
             .truncate(false)
             .mode(FILE_MODE)
             .open(path)?;
-        match file.try_lock() {
-            Ok(()) => Ok(Box::new(RealLock(file))),
-            Err(TryLockError::WouldBlock) => Err(io::ErrorKind::WouldBlock.into()),
-            Err(TryLockError::Error(error)) => Err(error),
+        locked(file)
+    }
+
+    fn lock_existing(&self, path: &Path) -> io::Result<Option<Box<dyn DiskLock>>> {
+        match OpenOptions::new().write(true).open(path) {
+            Ok(file) => locked(file).map(Some),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error),
         }
+    }
+}
+
+fn locked(file: File) -> io::Result<Box<dyn DiskLock>> {
+    match file.try_lock() {
+        Ok(()) => Ok(Box::new(RealLock(file))),
+        Err(TryLockError::WouldBlock) => Err(io::ErrorKind::WouldBlock.into()),
+        Err(TryLockError::Error(error)) => Err(error),
     }
 }
 

@@ -39,24 +39,32 @@ impl Active {
             Err(error) if super::room::is_no_space(error.kind()) => None,
             opened => Some(opened.map_err(failed())?),
         };
-        let mut sector = [0; SECTOR];
-        let read = match &file {
-            Some(file) => file.read_at(0, &mut sector).map_err(failed())?,
-            None => 0,
-        };
-        let found = match FileHeader::decode(&sector[..read]) {
-            Ok(FileHeader::Active(header)) => Some(header),
-            Err(HeaderError::Blank) => None,
-            Err(HeaderError::Unknown(found)) => {
-                return Err(super::format::unknown_version(&path, found));
-            }
-            Ok(_) | Err(HeaderError::Damaged) => {
-                let problem = format!("{} is damaged and is written anew", path.display());
-                report.problems.push(problem);
-                None
-            }
+        let found = match &file {
+            Some(file) => read(&path, &**file, report)?,
+            None => None,
         };
         Ok(Self { path, file, found })
+    }
+
+    /// What the last run has left, in a directory that nothing is written to.
+    pub(super) fn look(
+        disk: &dyn Disk,
+        dir: &Path,
+        report: &mut RecoveryReport,
+    ) -> Result<Self, StorageError> {
+        let path = dir.join(NAME);
+        let found = match disk.open(&path, OpenMode::Read) {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => None,
+            opened => {
+                let file = opened.map_err(StorageError::io(format!("opening {}", path.display())))?;
+                read(&path, &*file, report)?
+            }
+        };
+        Ok(Self {
+            path,
+            file: None,
+            found,
+        })
     }
 
     pub(super) fn path(&self) -> &PathBuf {
@@ -88,5 +96,25 @@ impl Active {
             disk.sync_dir(dir).map_err(failed())?;
         }
         Ok(())
+    }
+}
+
+fn read(
+    path: &Path,
+    file: &dyn DiskFile,
+    report: &mut RecoveryReport,
+) -> Result<Option<ActiveHeader>, StorageError> {
+    let mut sector = [0; SECTOR];
+    let read = file.read_at(0, &mut sector);
+    let read = read.map_err(StorageError::io(format!("reading {}", path.display())))?;
+    match FileHeader::decode(&sector[..read]) {
+        Ok(FileHeader::Active(header)) => Ok(Some(header)),
+        Err(HeaderError::Blank) => Ok(None),
+        Err(HeaderError::Unknown(found)) => Err(super::format::unknown_version(path, found)),
+        Ok(_) | Err(HeaderError::Damaged) => {
+            let problem = format!("{} is damaged and is written anew", path.display());
+            report.problems.push(problem);
+            Ok(None)
+        }
     }
 }

@@ -5,6 +5,7 @@
 
 use super::format::{self, CheckpointHeader, FileHeader, HeaderError, SECTOR, Stored};
 use super::live::Root;
+use super::scrub::Verified;
 use super::wire::{Malformed, Put, Reader};
 use crate::{Entry, Key, Prefix, StorageError};
 use machinery_meta::Revision;
@@ -37,6 +38,7 @@ pub(super) struct CheckpointWriter {
     header: CheckpointHeader,
     disk: Arc<dyn Disk>,
     dir: PathBuf,
+    draft: PathBuf,
     file: Box<dyn DiskFile>,
     root: Root,
     last: Option<Key>,
@@ -89,8 +91,7 @@ impl Checkpoint {
         let header = match FileHeader::decode(&read(0, SECTOR)?) {
             Ok(FileHeader::Checkpoint(header)) => header,
             Err(HeaderError::Unknown(found)) => return Err(format::unknown_version(path, found)),
-            Ok(FileHeader::Segment(_) | FileHeader::Active(_))
-            | Err(HeaderError::Blank | HeaderError::Damaged) => {
+            Ok(_) | Err(HeaderError::Blank | HeaderError::Damaged) => {
                 return Err(corrupt(0, "the header of a checkpoint is damaged"));
             }
         };
@@ -124,6 +125,40 @@ impl Checkpoint {
         } else {
             Err(corrupt(&self.path, self.end, "entries are missing"))
         }
+    }
+
+    /// Reads blocks again from the one at position `at` on, about so many bytes of them.
+    pub(super) fn verify_some(&self, at: u64, at_most: u64) -> Result<Verified, StorageError> {
+        if at == 0 {
+            self.verify_header()?;
+        }
+        let mut at = usize::try_from(at).unwrap_or(usize::MAX);
+        let start = self.blocks.get(at).map_or(self.end, |block| block.offset);
+        let mut bytes = 0;
+        while at < self.blocks.len() && bytes < at_most {
+            self.block(at)?;
+            at += 1;
+            bytes = self.blocks.get(at).map_or(self.end, |next| next.offset) - start;
+        }
+        Ok(Verified {
+            bytes,
+            next: (at < self.blocks.len()).then_some(at as u64),
+        })
+    }
+
+    fn verify_header(&self) -> Result<(), StorageError> {
+        let failed = || StorageError::io(format!("reading {}", self.path.display()));
+        let mut sector = vec![0; SECTOR];
+        let read = self.file.read_at(0, &mut sector).map_err(failed())?;
+        if FileHeader::decode(&sector[..read]) != Ok(FileHeader::Checkpoint(self.header)) {
+            return Err(corrupt(&self.path, 0, "the header of a checkpoint is damaged"));
+        }
+        let length = self.file.len().map_err(failed())?;
+        let mut index = vec![0; usize::try_from(length.saturating_sub(self.end)).unwrap_or(0)];
+        let read = self.file.read_at(self.end, &mut index).map_err(failed())?;
+        let (index, end) = index[..read].split_at(read.saturating_sub(END_BYTES));
+        let whole = read_index(index).and_then(|_| read_end(end).map(drop));
+        whole.map_err(|found| corrupt(&self.path, self.end, found.0))
     }
 
     /// The entries below a prefix, in the order of keys.
@@ -239,7 +274,18 @@ impl CheckpointWriter {
         header: CheckpointHeader,
         root: Root,
     ) -> Result<Self, StorageError> {
-        let path = Checkpoint::draft_path(dir, header.revision);
+        let draft = Checkpoint::draft_path(dir, header.revision);
+        Self::begin_as(disk, dir, draft, header, root)
+    }
+
+    /// The same with a name of the caller's until it is finished.
+    pub(super) fn begin_as(
+        disk: Arc<dyn Disk>,
+        dir: &Path,
+        path: PathBuf,
+        header: CheckpointHeader,
+        root: Root,
+    ) -> Result<Self, StorageError> {
         let failed = || StorageError::io(format!("creating {}", path.display()));
         let file = disk.open(&path, OpenMode::CreateNew).map_err(failed())?;
         if let Err(error) = file.write_at(0, &FileHeader::Checkpoint(header).encode()) {
@@ -252,6 +298,7 @@ impl CheckpointWriter {
             header,
             disk,
             dir,
+            draft: path,
             file,
             root,
             last: None,
@@ -321,20 +368,18 @@ impl CheckpointWriter {
         let checksum = crc32c::crc32c(&out[end_at..]);
         out.extend_from_slice(&checksum.to_le_bytes());
         self.write(&out)?;
-        let draft = Checkpoint::draft_path(&self.dir, self.header.revision);
         let path = Checkpoint::final_path(&self.dir, self.header.revision);
         let failed = || StorageError::io(format!("finishing {}", path.display()));
         self.file.sync_data().map_err(failed())?;
-        self.disk.rename(&draft, &path).map_err(failed())?;
+        self.disk.rename(&self.draft, &path).map_err(failed())?;
         self.disk.sync_dir(&self.dir).map_err(failed())?;
         Checkpoint::open(&*self.disk, &path)
     }
 
     /// Removes what was written so far.
     pub(super) fn abandon(self) {
-        let draft = Checkpoint::draft_path(&self.dir, self.header.revision);
-        if let Err(error) = self.disk.remove(&draft) {
-            tracing::warn!(path = %draft.display(), %error, "cannot remove an unfinished checkpoint");
+        if let Err(error) = self.disk.remove(&self.draft) {
+            tracing::warn!(path = %self.draft.display(), %error, "cannot remove an unfinished checkpoint");
         }
     }
 }

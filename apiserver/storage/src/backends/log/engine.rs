@@ -5,10 +5,12 @@
 //! publishes its changes (tree and feed together), and tells the callers. So an idle log commits at once, a busy one
 //! batches exactly as long as the disk takes, and there is one thread hop each way.
 
+use super::backup::Backup;
 use super::feed::Feed;
 use super::files::{Appender, Files, Written};
 use super::live::{Live, Pins};
 use super::options::LogOptions;
+use super::scrub::Scrubbed;
 use super::upkeep::Expiries;
 use super::writer::{Admitted, Group, Pending, Submitted, Writer};
 use crate::statistics::SyncTimes;
@@ -44,6 +46,9 @@ pub(super) struct Engine {
     pub(super) past_reads: Semaphore,
     pub(super) checkpointing: AtomicBool,
     pub(super) syncs: SyncTimes,
+    pub(super) scrubbed: Scrubbed,
+    /// One backup at a time: each pins a whole state.
+    backups: Arc<Semaphore>,
 }
 
 const QUEUE_UNIT_BYTES: usize = 1024;
@@ -87,6 +92,8 @@ impl Engine {
             past_reads: Semaphore::new(PAST_READS),
             checkpointing: AtomicBool::new(false),
             syncs: SyncTimes::default(),
+            scrubbed: Scrubbed::default(),
+            backups: Arc::new(Semaphore::new(1)),
         }
     }
 
@@ -365,13 +372,22 @@ impl Engine {
         appender.since_checkpoint = 0;
     }
 
+    /// Begins a backup of what is published now.
+    pub(super) fn backup(&self) -> Result<Backup, StorageError> {
+        let permit = Arc::clone(&self.backups).try_acquire_owned();
+        let permit = permit.map_err(|_| StorageError::Busy)?;
+        let live = self.live.read();
+        let state = (live.revision, live.root.clone(), live.bytes);
+        Ok(Backup::of(self.files.store, state, Some(permit)))
+    }
+
     fn checkpoint_if_due(self: &Arc<Self>) {
         let appended = self.appender.lock().since_checkpoint;
         let stored = self.live.read().bytes;
-        if appended >= self.options.checkpoint_bytes.max(stored / 2)
-            && !self.files.room.is_full()
-            && !self.checkpointing.swap(true, Ordering::AcqRel)
-        {
+        let due = appended >= self.options.checkpoint_bytes.max(stored / 2)
+            || self.scrubbed.heals.load(Ordering::Acquire);
+        if due && !self.files.room.is_full() && !self.checkpointing.swap(true, Ordering::AcqRel) {
+            self.scrubbed.heals.store(false, Ordering::Release);
             super::upkeep::checkpoint(self);
         }
     }

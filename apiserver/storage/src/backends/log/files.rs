@@ -81,6 +81,14 @@ impl Files {
         self.table.lock().checkpoints.push(checkpoint);
     }
 
+    /// Whether a file is still a part of the log.
+    pub(super) fn has(&self, path: &Path) -> bool {
+        let table = self.table.lock();
+        let mut segments = table.segments.iter().map(|segment| &segment.path);
+        let mut checkpoints = table.checkpoints.iter().map(|checkpoint| &checkpoint.path);
+        segments.any(|own| own == path) || checkpoints.any(|own| own == path)
+    }
+
     /// The segments that hold what comes after a revision.
     pub(super) fn segments_from(&self, revision: Revision) -> Vec<Arc<Segment>> {
         let table = self.table.lock();

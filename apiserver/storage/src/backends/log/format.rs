@@ -28,6 +28,7 @@ pub(super) const TRAILER: [u8; 4] = [0xa5, 0x5a, 0xc3, 0x3c];
 const SEGMENT_MAGIC: &[u8; 8] = b"KNARRSEG";
 const ACTIVE_MAGIC: &[u8; 8] = b"KNARRACT";
 const CHECKPOINT_MAGIC: &[u8; 8] = b"KNARRCKP";
+const BACKUP_MAGIC: &[u8; 8] = b"KNARRBAK";
 const BATCH_MAGIC: u32 = 0x7461_426b;
 /// Length and checksum before each record.
 pub(super) const RECORD_PREFIX_BYTES: usize = 8;
@@ -41,6 +42,7 @@ pub(super) enum FileHeader {
     Segment(SegmentHeader),
     Checkpoint(CheckpointHeader),
     Active(ActiveHeader),
+    Backup(BackupHeader),
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -71,6 +73,15 @@ pub(super) struct CheckpointHeader {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct BackupHeader {
+    /// The store that the objects were in.
+    pub(super) store: u64,
+    /// The revision that all of them are at.
+    pub(super) revision: u64,
+    pub(super) entries: u64,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct BatchHeader {
     pub(super) store: u64,
     pub(super) batch: u64,
@@ -96,6 +107,7 @@ impl FileHeader {
             Self::Segment(h) => (SEGMENT_MAGIC, [h.store, h.index, h.first_batch, h.first_revision]),
             Self::Checkpoint(h) => (CHECKPOINT_MAGIC, [h.store, h.revision, h.compacted, h.batch]),
             Self::Active(h) => (ACTIVE_MAGIC, [h.store, h.index, 0, 0]),
+            Self::Backup(h) => (BACKUP_MAGIC, [h.store, h.revision, h.entries, 0]),
         };
         let mut out = Vec::with_capacity(SECTOR);
         out.extend_from_slice(magic);
@@ -142,6 +154,12 @@ impl FileHeader {
             }))
         } else if magic == ACTIVE_MAGIC {
             Ok(Self::Active(ActiveHeader { store: a, index: b }))
+        } else if magic == BACKUP_MAGIC {
+            Ok(Self::Backup(BackupHeader {
+                store: a,
+                revision: b,
+                entries: c,
+            }))
         } else {
             Err(HeaderError::Damaged)
         }

@@ -3,31 +3,42 @@
 //! A write passes through [`writer`] (compare, number, encode), [`engine`] (flush, publish) and [`files`] into a
 //! [`segment`]; once durable it changes [`live`], the tree that reads use, and [`feed`], the recent changes that
 //! [`cursor`]s follow. [`past`] reads what memory no longer has. [`upkeep`] expires, compacts and writes
-//! [`checkpoint`]s. [`room`] lets deletions go on when the disk is full. [`recovery`] turns the files back into all of this. [`format`] is what the files look like.
+//! [`checkpoint`]s. [`scrub`] reads them again now and then. [`room`] lets deletions go on when the disk is full.
+//! [`backup`] is a revision in one stream, [`restore`] makes a directory of it, [`offline`] reads one without a server. [`recovery`] turns the files back into all of this. [`format`] is what the files look like.
 //!
 //! Never: a change visible before it is durable, a flush while another runs, a file written in place.
 
 mod active;
+mod backup;
 mod checkpoint;
 mod cursor;
+mod directory;
 mod engine;
 mod feed;
 mod files;
 mod format;
 mod header;
 mod live;
+mod offline;
 mod options;
 mod past;
 mod recovery;
+mod restore;
 mod room;
+mod scrub;
 mod segment;
+mod snapshot;
 mod stuffing;
 mod upkeep;
 mod wire;
 mod writer;
 
+pub use backup::{Backup, BackupFile, write_backup};
+pub use offline::{CheckReport, Finding, OfflineState, check};
 pub use options::LogOptions;
 pub use recovery::RecoveryReport;
+pub use restore::{RestoreOptions, Restored, restore};
+pub use snapshot::{SnapshotContent, SnapshotOptions};
 
 use crate::{
     Entry, Event, Key, Lookup, Page, Prefix, RangeOptions, ReadAt, Record, Statistics, Storage, StorageError,
@@ -87,6 +98,15 @@ impl LogStorage {
             let engine = Arc::clone(&compaction);
             async move {
                 upkeep::compact_by_age(engine).await;
+                Ok(())
+            }
+        })
+        .detach();
+        let scrubbing = Arc::clone(&engine);
+        own.supervise("storage scrub", move || {
+            let engine = Arc::clone(&scrubbing);
+            async move {
+                scrub::scrub(engine).await;
                 Ok(())
             }
         })
@@ -275,6 +295,10 @@ impl Storage for LogStorage {
         upkeep::compact(&self.engine, revision).await
     }
 
+    fn backup(&self) -> Result<Option<Backup>, StorageError> {
+        self.engine.backup().map(Some)
+    }
+
     fn statistics(&self) -> Option<Statistics> {
         let stored_bytes = self.engine.live.read().bytes;
         let (files, room) = (&self.engine.files, self.engine.files.room.gauge());
@@ -285,6 +309,9 @@ impl Storage for LogStorage {
             reserve_bytes: room.reserve_bytes,
             log_bytes: segments.iter().map(|segment| segment.end()).sum(),
             compacted_revision: self.engine.feed.read().compacted().0,
+            damaged_files: self.engine.scrubbed.damaged(files),
+            scrubbed_bytes: self.engine.scrubbed.bytes(),
+            scrubs: self.engine.scrubbed.rounds(),
             ..self.engine.syncs.read(stored_bytes)
         })
     }

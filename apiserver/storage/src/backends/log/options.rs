@@ -26,6 +26,10 @@ pub struct LogOptions {
     pub space_retry: Duration,
     /// No entry lives longer than this after a start, whatever the wall clock said when it was written.
     pub longest_ttl: Duration,
+    /// How often all files are read again; never when zero.
+    pub scrub_interval: Duration,
+    /// How many bytes are read in a second then.
+    pub scrub_bytes_per_second: u32,
     /// Called once when a write or sync has failed, or a worker panicked: what is on the disk is unknown, so the process
     /// must end. Writes and watches are answered with errors after it; reads go on.
     pub on_fatal: Arc<dyn Fn(&StorageError) + Send + Sync>,
@@ -39,6 +43,8 @@ const RESERVE_BYTES: u64 = 64 << 20;
 const SPACE_RETRY: Duration = Duration::from_secs(5);
 /// The time to live of events, the longest one in use.
 const LONGEST_TTL: Duration = Duration::from_secs(60 * 60);
+const SCRUB_INTERVAL: Duration = Duration::from_secs(24 * 60 * 60);
+const SCRUB_BYTES_PER_SECOND: u32 = 4 << 20;
 
 impl LogOptions {
     /// The defaults in a directory. A fatal failure aborts the process.
@@ -52,6 +58,8 @@ impl LogOptions {
             reserve_bytes: RESERVE_BYTES,
             space_retry: SPACE_RETRY,
             longest_ttl: LONGEST_TTL,
+            scrub_interval: SCRUB_INTERVAL,
+            scrub_bytes_per_second: SCRUB_BYTES_PER_SECOND,
             on_fatal: Arc::new(|_| std::process::abort()),
         }
     }

@@ -2,16 +2,17 @@
 
 use super::active::Active;
 use super::checkpoint::Checkpoint;
+use super::directory::{self, Found, lock};
 use super::feed::Feed;
 use super::files::{Appender, Files, Table, new_segment};
-use super::format::{ActiveHeader, FileHeader, HeaderError, SECTOR, SegmentHeader, Stored, unknown_version};
+use super::format::{ActiveHeader, SegmentHeader, Stored};
 use super::live::Live;
 use super::options::LogOptions;
 use super::room::Room;
 use super::segment::{Batch, Segment};
 use crate::{Event, StorageError};
 use machinery_meta::Revision;
-use machinery_runtime::{Disk, DiskLock, OpenMode};
+use machinery_runtime::{Disk, OpenMode};
 use parking_lot::Mutex;
 use std::io::ErrorKind;
 use std::path::Path;
@@ -46,8 +47,6 @@ pub(super) struct Recovered {
     pub(super) report: RecoveryReport,
 }
 
-const LOCK_NAME: &str = "LOCK";
-
 /// Reads the data directory. `fresh_store` names the store should the directory be new.
 pub(super) fn recover(
     disk: Arc<dyn Disk>,
@@ -59,31 +58,26 @@ pub(super) fn recover(
         .map_err(StorageError::io(format!("creating {}", dir.display())))?;
     let lock = lock(&*disk, &dir)?;
     let mut report = RecoveryReport::default();
-    let names = disk
-        .list(&dir)
-        .map_err(StorageError::io(format!("listing {}", dir.display())))?;
+    let names = directory::names(&*disk, &dir)?;
     let room = Room::find(Arc::clone(&disk), &dir, &names, options.reserve_bytes);
     let active = Active::open(&*disk, &dir, &mut report)?;
-    let mut found = Found::open(&*disk, &dir, names, active.found())?;
+    let mut found = Found::open((&*disk, &dir), OpenMode::ReadWrite, names, active.found())?;
+    for leftover in &found.leftovers {
+        let failed = StorageError::io(format!("removing {}", leftover.display()));
+        disk.remove(leftover).map_err(failed)?;
+    }
     report.problems.append(&mut found.problems);
     if found.is_fresh() {
         sync_above(&*disk, &dir)?;
     }
     let store = found.store(fresh_store, &active)?;
 
-    let (live, compacted) = load_checkpoint(&mut found.checkpoints, &mut report)?;
-    let mut replay = Replay {
-        feed: Feed::new(live.revision, compacted, options.history_bytes),
+    let Loaded {
         live,
-        last: None,
-        broken: None,
-    };
-    let next_batch = replay.segments(&found.segments, &mut report)?;
-    let Replay { live, feed, last, .. } = replay;
-    report.revision = live.revision;
-    report.compacted = feed.compacted();
-    report.objects = live.root.len();
-    report.problems.extend(found.begins_late(feed.compacted()));
+        feed,
+        last,
+        next_batch,
+    } = load(&mut found, options.history_bytes, &mut report)?;
 
     let next_index = found.last_index + 1;
     let plan = SegmentPlan {
@@ -132,16 +126,39 @@ pub(super) fn recover(
     })
 }
 
-fn lock(disk: &dyn Disk, dir: &Path) -> Result<Box<dyn DiskLock>, StorageError> {
-    let taken = disk.lock(&dir.join(LOCK_NAME));
-    taken.map_err(|error| match error.kind() {
-        ErrorKind::WouldBlock => StorageError::Locked(dir.display().to_string()),
-        _ => StorageError::io(format!("locking {}", dir.display()))(error),
-    })
+/// The state that the files hold.
+pub(super) struct Loaded {
+    pub(super) live: Live,
+    pub(super) feed: Feed,
+    /// The last batch of the log.
+    last: Option<Batch>,
+    next_batch: u64,
+}
+
+/// Reads the newest checkpoint and the log behind it.
+pub(super) fn load(
+    found: &mut Found,
+    history_bytes: usize,
+    report: &mut RecoveryReport,
+) -> Result<Loaded, StorageError> {
+    let mut replay = Replay::from_checkpoint(found, history_bytes, report)?;
+    let next_batch = replay.segments(&found.segments, report)?;
+    Ok(replay.finish(found, next_batch, report))
+}
+
+/// The same of a damaged log, up to the first damage. The error that ended it, if any.
+pub(super) fn load_what_is_whole(
+    found: &mut Found,
+    report: &mut RecoveryReport,
+) -> Result<(Live, Option<StorageError>), StorageError> {
+    let mut replay = Replay::from_checkpoint(found, 0, report)?;
+    let ended = replay.segments(&found.segments, report).err();
+    let loaded = replay.finish(found, 0, report);
+    Ok((loaded.live, ended))
 }
 
 /// Makes the names of a new directory and of those above it durable, as far as they may be read.
-fn sync_above(disk: &dyn Disk, dir: &Path) -> Result<(), StorageError> {
+pub(super) fn sync_above(disk: &dyn Disk, dir: &Path) -> Result<(), StorageError> {
     for above in dir.ancestors().skip(1) {
         // The parent of a relative path is where the process is.
         let above = if above.as_os_str().is_empty() {
@@ -160,132 +177,6 @@ fn sync_above(disk: &dyn Disk, dir: &Path) -> Result<(), StorageError> {
         }
     }
     Ok(())
-}
-
-/// What the directory holds.
-struct Found {
-    /// By number of the first batch.
-    segments: Vec<Arc<Segment>>,
-    /// Oldest first.
-    checkpoints: Vec<Arc<Checkpoint>>,
-    last_index: u64,
-    problems: Vec<String>,
-}
-
-impl Found {
-    fn open(
-        disk: &dyn Disk,
-        dir: &Path,
-        names: Vec<String>,
-        active: Option<ActiveHeader>,
-    ) -> Result<Self, StorageError> {
-        let mut found = Self {
-            segments: Vec::new(),
-            checkpoints: Vec::new(),
-            last_index: 0,
-            problems: Vec::new(),
-        };
-        for name in names {
-            let path = dir.join(&name);
-            if let Some(index) = Segment::index_of(&name) {
-                found.last_index = found.last_index.max(index);
-                let begun = active.is_some_and(|active| index == active.index);
-                found.segments.extend(open_segment(disk, &path, begun)?);
-            } else if Checkpoint::revision_of(&name).is_some() {
-                match Checkpoint::open(disk, &path) {
-                    Ok(checkpoint) => found.checkpoints.push(Arc::new(checkpoint)),
-                    Err(error @ StorageError::NewerFormat { .. }) => return Err(error),
-                    Err(error) => found.problems.push(error.to_string()),
-                }
-            } else if Checkpoint::is_draft(&name) {
-                disk.remove(&path)
-                    .map_err(StorageError::io(format!("removing {}", path.display())))?;
-            }
-        }
-        found
-            .segments
-            .sort_by_key(|segment| (segment.header.first_batch, segment.header.index));
-        found.checkpoints.sort_by_key(|checkpoint| checkpoint.revision());
-        let Some(active) = active else {
-            return Ok(found);
-        };
-        let mut segments = found.segments.iter();
-        if segments.any(|segment| segment.header.index == active.index) {
-            return Ok(found);
-        }
-        Err(StorageError::Corrupt {
-            file: Segment::path(dir, active.index).display().to_string(),
-            offset: 0,
-            found: "the newest segment of the log is missing".to_owned(),
-        })
-    }
-
-    /// What pruning keeps begins behind the newest checkpoint that is not above the floor, or at the first batch.
-    fn begins_late(&self, floor: Revision) -> Option<String> {
-        let mut bases = self.checkpoints.iter().rev();
-        let base = bases.find(|checkpoint| checkpoint.revision() <= floor);
-        let expected = base.map_or(0, |checkpoint| checkpoint.header.batch) + 1;
-        let first = self.segments.first()?;
-        (first.header.first_batch > expected).then(|| {
-            format!(
-                "the log begins with batch {} of {}, batch {expected} and what follows it are missing",
-                first.header.first_batch,
-                first.path.display()
-            )
-        })
-    }
-
-    /// Nothing was ever stored here.
-    fn is_fresh(&self) -> bool {
-        self.segments.is_empty() && self.checkpoints.is_empty() && self.problems.is_empty()
-    }
-
-    /// Which store this is; all files must agree.
-    fn store(&self, fresh: u64, active: &Active) -> Result<u64, StorageError> {
-        let of_segments = self
-            .segments
-            .iter()
-            .map(|segment| (segment.header.store, &segment.path));
-        let of_checkpoints = self
-            .checkpoints
-            .iter()
-            .map(|checkpoint| (checkpoint.header.store, &checkpoint.path));
-        let of_active = active.found().map(|found| (found.store, active.path()));
-        let mut all = of_segments.chain(of_checkpoints).chain(of_active);
-        let Some((store, _)) = all.next() else {
-            return Ok(fresh);
-        };
-        match all.find(|(other, _)| *other != store) {
-            None => Ok(store),
-            Some((_, path)) => Err(StorageError::Corrupt {
-                file: path.display().to_string(),
-                offset: 0,
-                found: "the file belongs to another store".to_owned(),
-            }),
-        }
-    }
-}
-
-/// A segment, or nothing when it was never begun: its header is written last.
-fn open_segment(disk: &dyn Disk, path: &Path, begun: bool) -> Result<Option<Arc<Segment>>, StorageError> {
-    let failed = || StorageError::io(format!("reading {}", path.display()));
-    let file = disk.open(path, OpenMode::ReadWrite).map_err(failed())?;
-    let mut sector = vec![0; SECTOR];
-    let read = file.read_at(0, &mut sector).map_err(failed())?;
-    match FileHeader::decode(&sector[..read]) {
-        Ok(FileHeader::Segment(header)) => Ok(Some(Arc::new(Segment::new(header, path.to_owned(), file)))),
-        Err(HeaderError::Blank) if !begun => {
-            disk.remove(path).map_err(failed())?;
-            Ok(None)
-        }
-        Err(HeaderError::Unknown(found)) => Err(unknown_version(path, found)),
-        Ok(FileHeader::Checkpoint(_) | FileHeader::Active(_))
-        | Err(HeaderError::Damaged | HeaderError::Blank) => Err(StorageError::Corrupt {
-            file: path.display().to_string(),
-            offset: 0,
-            found: "the header of a segment is damaged".to_owned(),
-        }),
-    }
 }
 
 /// The newest checkpoint that can be read, and its floor. Damaged ones are reported and left out; whether the log makes
@@ -327,6 +218,34 @@ struct Replay {
 }
 
 impl Replay {
+    fn from_checkpoint(
+        found: &mut Found,
+        history_bytes: usize,
+        report: &mut RecoveryReport,
+    ) -> Result<Self, StorageError> {
+        let (live, compacted) = load_checkpoint(&mut found.checkpoints, report)?;
+        Ok(Self {
+            feed: Feed::new(live.revision, compacted, history_bytes),
+            live,
+            last: None,
+            broken: None,
+        })
+    }
+
+    fn finish(self, found: &Found, next_batch: u64, report: &mut RecoveryReport) -> Loaded {
+        let Self { live, feed, last, .. } = self;
+        report.revision = live.revision;
+        report.compacted = feed.compacted();
+        report.objects = live.root.len();
+        report.problems.extend(found.begins_late(feed.compacted()));
+        Loaded {
+            live,
+            feed,
+            last,
+            next_batch,
+        }
+    }
+
     /// Reads the segments that are needed; the number of the batch that comes next.
     fn segments(
         &mut self,

@@ -4,6 +4,7 @@ use super::format::{
     self, BATCH_HEADER_BYTES, BatchHeader, FORMAT_VERSION, FileHeader, HeaderError, SECTOR, SegmentHeader,
     Stored, TRAILER,
 };
+use super::scrub::Verified;
 use super::wire::{Malformed, Reader};
 use crate::StorageError;
 use machinery_meta::Revision;
@@ -206,11 +207,35 @@ impl Segment {
         Ok(())
     }
 
-    /// Reads everything that should be there once more. One line when something is wrong.
+    /// Reads everything that should be there once more.
     pub(super) fn verify(&self) -> Result<(), StorageError> {
+        self.verify_some(0, u64::MAX).map(drop)
+    }
+
+    /// The same from an offset on, about so many bytes.
+    pub(super) fn verify_some(&self, from: u64, at_most: u64) -> Result<Verified, StorageError> {
         self.ensure_read()?;
-        let first = self.header.first_revision;
-        self.read_from(Revision(first), |_| true)?;
+        if from == 0 {
+            self.verify_header()?;
+        }
+        let start = from.max(SECTOR as u64);
+        let (mut offset, end) = (start, self.end());
+        while offset < end && offset - start < at_most {
+            offset = match self.next(offset, end)? {
+                Next::Batch(batch) => batch.end,
+                // Below the durable end there is nothing but batches.
+                Next::End | Next::Torn { .. } => return Err(self.corrupt(offset, "a batch is incomplete")),
+                Next::Damaged { offset, found } => return Err(self.corrupt(offset, &found)),
+                Next::Unknown { version } => return Err(format::unknown_version(&self.path, version)),
+            };
+        }
+        Ok(Verified {
+            bytes: offset - start,
+            next: (offset < end).then_some(offset),
+        })
+    }
+
+    fn verify_header(&self) -> Result<(), StorageError> {
         let mut sector = vec![0; SECTOR];
         let read = self.file.read_at(0, &mut sector).map_err(self.failed())?;
         match FileHeader::decode(&sector[..read]) {

@@ -1,0 +1,223 @@
+//! A data directory that no server runs in, read without changing a byte of it.
+
+use super::active::Active;
+use super::backup::{self, Backup, Content};
+use super::checkpoint::Checkpoint;
+use super::directory::{self, Found, lock_to_read, open_segment};
+use super::format::ActiveHeader;
+use super::live::Root;
+use super::recovery::{self, RecoveryReport};
+use super::segment::Segment;
+use crate::{Entry, StorageError};
+use machinery_meta::Revision;
+use machinery_runtime::{Disk, DiskLock, OpenMode};
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// The state of a log or a backup, in memory.
+#[derive(Debug)]
+pub struct OfflineState {
+    pub(super) store: u64,
+    pub(super) revision: Revision,
+    pub(super) root: Root,
+    /// Held as long as the directory is read.
+    #[expect(dead_code, reason = "held for its lock")]
+    pub(super) lock: Option<Box<dyn DiskLock>>,
+}
+
+/// Something in a directory that is not as it should be.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Finding {
+    /// The file, the byte and what is wrong.
+    pub problem: String,
+    pub file: PathBuf,
+}
+
+/// What [`check`] found.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CheckReport {
+    /// The state that a server would start with, or why it would not.
+    pub start: Result<RecoveryReport, String>,
+    /// How far the log can be read, when a server would not start.
+    pub readable: Option<Revision>,
+    pub findings: Vec<Finding>,
+    pub files: usize,
+    pub bytes: u64,
+}
+
+impl OfflineState {
+    /// Reads a data directory.
+    ///
+    /// Errors: [`StorageError::Locked`] when a server runs in it; [`StorageError::Corrupt`].
+    pub fn open(disk: &dyn Disk, dir: &Path) -> Result<Self, StorageError> {
+        let lock = lock_to_read(disk, dir)?;
+        let (mut found, mut report, active) = look(disk, dir)?;
+        let store = found.store(0, &active)?;
+        let loaded = recovery::load(&mut found, 0, &mut report)?;
+        Ok(Self {
+            store,
+            revision: loaded.live.revision,
+            root: loaded.live.root,
+            lock,
+        })
+    }
+
+    /// The same up to the first damage, and the error that ended it.
+    pub fn open_damaged(disk: &dyn Disk, dir: &Path) -> Result<(Self, Option<StorageError>), StorageError> {
+        let lock = lock_to_read(disk, dir)?;
+        let (mut found, mut report, active) = look(disk, dir)?;
+        let store = found.store(0, &active)?;
+        let (live, ended) = recovery::load_what_is_whole(&mut found, &mut report)?;
+        let own = Self {
+            store,
+            revision: live.revision,
+            root: live.root,
+            lock,
+        };
+        Ok((own, ended))
+    }
+
+    /// Reads a backup.
+    pub fn of_backup(disk: &dyn Disk, path: &Path) -> Result<Self, StorageError> {
+        let Content { header, root } = backup::read(disk, path)?;
+        Ok(Self {
+            store: header.store,
+            revision: Revision(header.revision),
+            root,
+            lock: None,
+        })
+    }
+
+    pub fn revision(&self) -> Revision {
+        self.revision
+    }
+
+    /// Every object, in the order of keys.
+    pub fn entries(&self) -> impl Iterator<Item = &Arc<Entry>> {
+        self.root.values()
+    }
+
+    /// A backup of the state.
+    pub fn backup(&self) -> Backup {
+        let bytes = self.root.values().map(|entry| entry.record.len() as u64).sum();
+        Backup::of(self.store, (self.revision, self.root.clone(), bytes), None)
+    }
+}
+
+fn look(disk: &dyn Disk, dir: &Path) -> Result<(Found, RecoveryReport, Active), StorageError> {
+    let mut report = RecoveryReport::default();
+    let names = directory::names(disk, dir)?;
+    let active = Active::look(disk, dir, &mut report)?;
+    let mut found = Found::open((disk, dir), OpenMode::Read, names, active.found())?;
+    report.problems.append(&mut found.problems);
+    if found.is_fresh() && report.problems.is_empty() {
+        return Err(StorageError::Io {
+            doing: format!("{} holds no log", dir.display()),
+            source: Arc::new(ErrorKind::NotFound.into()),
+        });
+    }
+    Ok((found, report, active))
+}
+
+/// Reads every file of a data directory, each for itself and then as a start would.
+///
+/// Errors: [`StorageError::Locked`] when a server runs in it, and what keeps the directory from being read at all.
+pub fn check(disk: &dyn Disk, dir: &Path) -> Result<CheckReport, StorageError> {
+    let _lock = lock_to_read(disk, dir)?;
+    let names = disk.list(dir);
+    let names = names.map_err(StorageError::io(format!("listing {}", dir.display())))?;
+    let mut checked = Checked {
+        disk,
+        dir,
+        report: CheckReport {
+            start: Err(String::new()),
+            readable: None,
+            findings: Vec::new(),
+            files: 0,
+            bytes: 0,
+        },
+    };
+    let mut active_report = RecoveryReport::default();
+    let active = Active::look(disk, dir, &mut active_report).ok();
+    checked.checkpoints(&names);
+    checked.segments(&names, active.and_then(|active| active.found()));
+    let started = look(disk, dir).and_then(|(mut found, mut report, active)| {
+        found.store(0, &active)?;
+        recovery::load(&mut found, 0, &mut report)?;
+        Ok(report)
+    });
+    let mut report = checked.report;
+    if started.is_err() {
+        let readable = OfflineState::open_damaged_unlocked(disk, dir);
+        report.readable = readable.ok().filter(|revision| *revision > Revision::ZERO);
+    }
+    report.start = started.map_err(|error| described(&error));
+    Ok(report)
+}
+
+impl OfflineState {
+    fn open_damaged_unlocked(disk: &dyn Disk, dir: &Path) -> Result<Revision, StorageError> {
+        let (mut found, mut report, _) = look(disk, dir)?;
+        Ok(recovery::load_what_is_whole(&mut found, &mut report)?.0.revision)
+    }
+}
+
+/// An error and its causes in one line.
+fn described(error: &StorageError) -> String {
+    match error {
+        StorageError::Io { doing, source } => format!("{doing}: {source}"),
+        other => other.to_string(),
+    }
+}
+
+struct Checked<'a> {
+    disk: &'a dyn Disk,
+    dir: &'a Path,
+    report: CheckReport,
+}
+
+impl Checked<'_> {
+    fn checkpoints(&mut self, names: &[String]) {
+        for name in names
+            .iter()
+            .filter(|name| Checkpoint::revision_of(name).is_some())
+        {
+            let path = self.dir.join(name);
+            let read = Checkpoint::open(self.disk, &path).and_then(|checkpoint| checkpoint.each(drop));
+            self.note(path, read);
+        }
+    }
+
+    fn segments(&mut self, names: &[String], active: Option<ActiveHeader>) {
+        let mut segments = Vec::new();
+        for name in names {
+            let Some(index) = Segment::index_of(name) else {
+                continue;
+            };
+            let path = self.dir.join(name);
+            let begun = active.is_some_and(|active| active.index == index);
+            match open_segment(self.disk, &path, OpenMode::Read, begun) {
+                Ok(Some(segment)) => segments.push(segment),
+                Ok(None) => {}
+                Err(error) => self.note(path, Err(error)),
+            }
+        }
+        segments.sort_by_key(|segment| (segment.header.first_batch, segment.header.index));
+        for (at, segment) in segments.iter().enumerate() {
+            let until = segments.get(at + 1).map(|next| next.header.first_batch);
+            let read = segment.scan(until, drop).map(drop);
+            self.note(segment.path.clone(), read);
+        }
+    }
+
+    fn note(&mut self, file: PathBuf, read: Result<(), StorageError>) {
+        self.report.files += 1;
+        let length = self.disk.open(&file, OpenMode::Read).and_then(|file| file.len());
+        self.report.bytes += length.unwrap_or(0);
+        if let Err(error) = read {
+            let problem = described(&error);
+            self.report.findings.push(Finding { problem, file });
+        }
+    }
+}

@@ -1,0 +1,97 @@
+//! `knarr storage backup`: one revision of all objects in one file.
+
+use super::source;
+use crate::server::paths::Paths;
+use anyhow::Context;
+use apiserver_storage::{OfflineState, StorageError, write_backup};
+use clap::{Args, ValueEnum};
+use machinery_runtime::{RealDisk, Runtime};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+/// See the module.
+#[derive(Args, Debug)]
+pub(crate) struct BackupArguments {
+    /// The file to make; it must not be there
+    file: PathBuf,
+    /// The server's data directory
+    #[arg(long, default_value = crate::server::DEFAULT_DATA_DIR)]
+    data_dir: PathBuf,
+    /// Ask the server that this kubeconfig names instead of reading a data directory
+    #[arg(long)]
+    kubeconfig: Option<PathBuf>,
+    /// What to write
+    #[arg(long, value_enum, default_value_t = Format::Knarr)]
+    format: Format,
+    /// Save what can be read of a damaged data directory, up to the first damage
+    #[arg(long, conflicts_with = "kubeconfig")]
+    up_to_damage: bool,
+}
+
+#[derive(ValueEnum, Debug, Clone, Copy, PartialEq, Eq)]
+enum Format {
+    /// What `knarr storage restore` reads
+    Knarr,
+    /// A snapshot as `etcdctl snapshot save` makes it
+    Etcd,
+}
+
+pub(crate) async fn run(arguments: &BackupArguments, runtime: &Runtime) -> anyhow::Result<()> {
+    let (disk, file) = (RealDisk::new(), arguments.file.as_path());
+    if arguments.up_to_damage {
+        return save_damaged(&arguments.data_dir, file);
+    }
+    if arguments.format == Format::Etcd {
+        let state =
+            source::of_directory(&arguments.data_dir, arguments.kubeconfig.as_deref(), runtime).await?;
+        let codec = apiserver_server::built_in_values();
+        let length = state.write_etcd_snapshot(&disk, file, &*codec, source::now(runtime))?;
+        return say(file, &state, length);
+    }
+    let paths = Paths::new(&arguments.data_dir);
+    let opened = match &arguments.kubeconfig {
+        Some(_) => None,
+        None => match OfflineState::open(&disk, &paths.storage()) {
+            Err(StorageError::Locked(_)) => None,
+            opened => Some(opened.with_context(|| advice(&arguments.data_dir))?),
+        },
+    };
+    if let Some(state) = opened {
+        let length = write_state(&state, file)?;
+        return say(file, &state, length);
+    }
+    let kubeconfig = arguments.kubeconfig.clone().unwrap_or_else(|| paths.admin());
+    let length = source::download(&disk, file, &kubeconfig, runtime).await?;
+    say(file, &OfflineState::of_backup(&disk, file)?, length)
+}
+
+fn advice(data_dir: &Path) -> String {
+    let dir = data_dir.display();
+    format!(
+        "reading --data-dir {dir} (`knarr storage check --data-dir {dir}` says more, --up-to-damage saves what is whole)"
+    )
+}
+
+fn write_state(state: &OfflineState, file: &Path) -> anyhow::Result<u64> {
+    let mut backup = state.backup();
+    Ok(write_backup(&RealDisk::new(), file, || Ok(backup.next_piece()))?)
+}
+
+fn save_damaged(data_dir: &Path, file: &Path) -> anyhow::Result<()> {
+    let dir = Paths::new(data_dir).storage();
+    let (state, ended) = OfflineState::open_damaged(&RealDisk::new(), &dir)?;
+    if let Some(error) = ended {
+        tracing::warn!(%error, "everything behind this is left out");
+    }
+    let length = write_state(&state, file)?;
+    say(file, &state, length)
+}
+
+fn say(file: &Path, state: &OfflineState, length: u64) -> anyhow::Result<()> {
+    let (objects, revision) = (state.entries().count(), state.revision());
+    let line = format!(
+        "{}: {objects} objects at revision {revision}, {length} bytes",
+        file.display()
+    );
+    writeln!(std::io::stdout(), "{line}").context("writing to standard output")
+}

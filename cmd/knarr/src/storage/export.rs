@@ -1,0 +1,89 @@
+//! `knarr storage export`: objects as YAML or JSON, as they are stored.
+
+use super::source;
+use anyhow::Context;
+use apiserver_storage::{Entry, OfflineState};
+use clap::{Args, ValueEnum};
+use machinery_runtime::Runtime;
+use std::io::{BufWriter, Write};
+use std::path::PathBuf;
+
+/// See the module.
+#[derive(Args, Debug)]
+pub(crate) struct ExportArguments {
+    /// The server's data directory
+    #[arg(long, default_value = crate::server::DEFAULT_DATA_DIR)]
+    data_dir: PathBuf,
+    /// Ask the server that this kubeconfig names instead of reading a data directory
+    #[arg(long, conflicts_with = "from")]
+    kubeconfig: Option<PathBuf>,
+    /// Read a backup, or a snapshot of etcd, instead
+    #[arg(long)]
+    from: Option<PathBuf>,
+    /// Take a snapshot without a hash
+    #[arg(long, requires = "from")]
+    skip_hash_check: bool,
+    /// Only objects whose key begins so, such as /registry/secrets/default/
+    #[arg(long, default_value = "/")]
+    prefix: String,
+    /// How to write them
+    #[arg(short, long, value_enum, default_value_t = Output::Yaml)]
+    output: Output,
+}
+
+#[derive(ValueEnum, Debug, Clone, Copy, PartialEq, Eq)]
+enum Output {
+    /// A document for each object
+    Yaml,
+    /// One List
+    Json,
+}
+
+pub(crate) async fn run(arguments: &ExportArguments, runtime: &Runtime) -> anyhow::Result<()> {
+    let state = match &arguments.from {
+        Some(path) => {
+            let skip_hash_check = arguments.skip_hash_check;
+            source::of_file(
+                &source::File {
+                    path,
+                    skip_hash_check,
+                },
+                runtime,
+            )?
+        }
+        None => source::of_directory(&arguments.data_dir, arguments.kubeconfig.as_deref(), runtime).await?,
+    };
+    let mut out = BufWriter::new(std::io::stdout().lock());
+    let written = write_all(&state, arguments, &mut out).and_then(|()| out.flush());
+    written.context("writing to standard output")
+}
+
+fn write_all(state: &OfflineState, arguments: &ExportArguments, out: &mut dyn Write) -> std::io::Result<()> {
+    let wanted = state
+        .entries()
+        .filter(|entry| entry.key.as_str().starts_with(&arguments.prefix));
+    if arguments.output == Output::Json {
+        out.write_all(br#"{"kind":"List","apiVersion":"v1","metadata":{},"items":["#)?;
+    }
+    for (at, entry) in wanted.enumerate() {
+        let json = object(entry);
+        if arguments.output == Output::Yaml {
+            out.write_all(b"---\n")?;
+            out.write_all(&apiserver_server::yaml::from_json(&json))?;
+        } else {
+            out.write_all(if at > 0 { b",\n" } else { b"\n" })?;
+            out.write_all(&json)?;
+        }
+    }
+    if arguments.output == Output::Json {
+        out.write_all(b"\n]}\n")?;
+    }
+    Ok(())
+}
+
+/// The object with its revision, as a client is given it.
+fn object(entry: &Entry) -> Vec<u8> {
+    let [type_meta, head, tail] = &entry.record.parts;
+    let revision = format!("\"{}\"", entry.revision);
+    [b"{", &type_meta[..], head, revision.as_bytes(), tail].concat()
+}
