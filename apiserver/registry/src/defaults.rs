@@ -307,6 +307,7 @@ pub fn apply(group: &str, plural: &str, object: &mut Tree) {
             behavior(object);
         }
         ("flowcontrol.apiserver.k8s.io", "flowschemas") => precedence(object),
+        ("flowcontrol.apiserver.k8s.io", "prioritylevelconfigurations") => queues(object),
         ("", "limitranges") => limits(object),
         ("resource.k8s.io", "resourceclaims") => device_counts(object, &["spec", "devices"]),
         ("resource.k8s.io", "resourceclaimtemplates") => device_counts(object, &["spec", "spec", "devices"]),
@@ -545,6 +546,17 @@ fn precedence(object: &mut Tree) {
     if given == 0 && object.get("spec").is_some() {
         object.with(&["spec"], |mut spec| spec.set("matchingPrecedence", 1000));
     }
+}
+
+/// Zero is no number of queues, and stands for the usual one.
+fn queues(object: &mut Tree) {
+    object.with(&["spec", "limited", "limitResponse", "queuing"], |mut queuing| {
+        for (name, usual) in [("handSize", 8), ("queueLengthLimit", 50), ("queues", 64)] {
+            if queuing.as_ref().get(name).and_then(Ref::as_i64) == Some(0) {
+                queuing.set(name, usual);
+            }
+        }
+    });
 }
 
 /// For containers: the limit is the maximum, the request the limit or the minimum, unless said otherwise.

@@ -55,6 +55,7 @@ pub use admission::{Admission, Admitted, Attributes, Door, Mutated, Operation, S
 pub use apiserver_storage::{Entry, Record};
 pub use context::{RequestContext, TIME_IS_UP, Warnings};
 pub use error::RegistryError;
+pub use extensions::flow_control::BOOTSTRAP_OBJECTS as FLOW_CONTROL_BOOTSTRAP_OBJECTS;
 pub use registry::{Registry, Rows};
 pub use row::{ResourceRow, ScalePaths, Selectable, Subresource, SubresourceRole};
 pub use scope::Scope;

@@ -11,6 +11,8 @@ use machinery_runtime::Runtime;
 use machinery_schema::{Mut, Ref, Step, Tree, Value};
 
 /// Names generated from a base have this many random characters after it.
+/// The member that says how many seconds an object may take to end.
+pub(crate) const GRACE: &str = "deletionGracePeriodSeconds";
 const RANDOM_SUFFIX: usize = 5;
 const MAX_NAME: usize = 63;
 const MAX_GENERATED_BASE: usize = MAX_NAME - RANDOM_SUFFIX;
@@ -112,7 +114,7 @@ pub fn fill_new(object: &mut Tree, ctx: &RequestContext) {
     let uid = ctx.runtime.uuid().to_string();
     object.with(&["metadata"], |mut meta| {
         meta.remove("deletionTimestamp");
-        meta.remove("deletionGracePeriodSeconds");
+        meta.remove(GRACE);
         meta.remove("selfLink");
         meta.set("creationTimestamp", now.as_str());
         meta.set("uid", uid.as_str());
@@ -128,12 +130,13 @@ pub fn carry_over(object: &mut Tree, old: &Tree) {
         for field in kept {
             restore(&mut meta, old_meta, field);
         }
-        if old_meta.get("deletionTimestamp").is_some_and(|t| !t.is_null()) {
+        let is_set = |meta: Ref<'_>, field| meta.get(field).is_some_and(|value| !value.is_null());
+        // Where the old object has none, a new one stays for validation to refuse.
+        if is_set(old_meta, "deletionTimestamp") {
             restore(&mut meta, old_meta, "deletionTimestamp");
-            restore(&mut meta, old_meta, "deletionGracePeriodSeconds");
-        } else {
-            meta.remove("deletionTimestamp");
-            meta.remove("deletionGracePeriodSeconds");
+        }
+        if !is_set(meta.as_ref(), GRACE) {
+            restore(&mut meta, old_meta, GRACE);
         }
         if meta.as_ref().str("uid").is_empty() {
             restore(&mut meta, old_meta, "uid");
@@ -154,9 +157,15 @@ pub fn restore(object: &mut Mut<'_>, old: Ref<'_>, field: &str) {
     }
 }
 
-/// Puts labels, annotations, owners and finalizers back, for kinds whose status goes without metadata.
+/// Puts labels, annotations, owners, finalizers and the time of deletion back, for kinds whose status goes without metadata.
 pub fn restore_for_status(object: &mut Tree, old: &Tree) {
-    for field in ["labels", "annotations", "ownerReferences", "finalizers"] {
+    for field in [
+        "labels",
+        "annotations",
+        "ownerReferences",
+        "finalizers",
+        "deletionTimestamp",
+    ] {
         restore_field(object, old, field);
     }
 }
@@ -240,7 +249,7 @@ pub fn validate_new(object: &Tree, row: &ResourceRow, strategy: &dyn Strategy) -
 /// What is wrong with changed metadata.
 pub fn validate_changed(object: &Tree, old: &Tree, row: &ResourceRow) -> Vec<FieldError> {
     let path = FieldPath::new("metadata");
-    let mut problems = Vec::new();
+    let mut problems = validate_common(object, row, &path);
     if time(old, "deletionTimestamp").is_some() {
         let before = finalizers(old);
         let added: Vec<String> = finalizers(object)
@@ -273,7 +282,21 @@ pub fn validate_changed(object: &Tree, old: &Tree, row: &ResourceRow) -> Vec<Fie
             detail,
         ));
     }
-    problems.extend(validate_common(object, row, &path));
+    for field in ["deletionTimestamp", GRACE] {
+        let value = |tree: &Tree| {
+            let own = tree.at(&["metadata", field]).filter(|value| !value.is_null());
+            own.map(Ref::to_json)
+        };
+        let new = value(object);
+        if new != value(old) {
+            let shown = Shown(new.unwrap_or_else(|| "null".to_owned()));
+            problems.push(FieldError::invalid(
+                &path.child(field),
+                shown,
+                "field is immutable",
+            ));
+        }
+    }
     problems
 }
 

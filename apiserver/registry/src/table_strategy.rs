@@ -236,9 +236,14 @@ impl Strategy for TableStrategy {
                 | ("networking.k8s.io", "servicecidrs")
                 | ("storagemigration.k8s.io", _)
                 | ("storage.k8s.io", "volumeattachments" | "csinodes")
-                | ("admissionregistration.k8s.io", "validatingadmissionpolicies"),
+                | ("admissionregistration.k8s.io", "validatingadmissionpolicies")
+                | ("apiregistration.k8s.io", _),
                 Part::Status,
             ) => crate::metadata::restore_for_status(object, old),
+            (("flowcontrol.apiserver.k8s.io", _), Part::Status) => {
+                crate::metadata::restore_for_status(object, old);
+                crate::metadata::restore_field(object, old, crate::metadata::GRACE);
+            }
             (("certificates.k8s.io", "certificatesigningrequests"), part) => {
                 let now = crate::metadata::format_time(ctx.runtime.now());
                 signing_request::prepare_for_update(part, object, old, &now);

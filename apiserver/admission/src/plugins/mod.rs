@@ -4,6 +4,7 @@ mod default_toleration_seconds;
 mod namespace_lifecycle;
 mod node_restriction;
 mod objects;
+mod pod_topology_labels;
 mod priority;
 mod runtime_class;
 mod service_account;
@@ -31,8 +32,9 @@ pub fn all(
         Box::new(taint_nodes_by_condition::TaintNodesByCondition),
         Box::new(priority::Priority::new(reader)),
         Box::new(default_toleration_seconds::DefaultTolerationSeconds::new()),
-        Box::new(runtime_class::RuntimeClass::new(reader)),
         Box::new(storage_object_in_use_protection::StorageObjectInUseProtection),
+        Box::new(runtime_class::RuntimeClass::new(reader)),
+        Box::new(pod_topology_labels::PodTopologyLabels::new(reader)),
     ]
 }
 

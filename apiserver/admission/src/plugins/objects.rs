@@ -34,16 +34,17 @@ pub(super) fn pod_of(json: &str) -> Tree {
         .tree
 }
 
-/// All containers of a pod, of all three kinds.
-pub(super) fn containers(pod: &Tree) -> impl Iterator<Item = Ref<'_>> {
-    ["initContainers", "containers", "ephemeralContainers"]
-        .into_iter()
-        .filter_map(|kind| pod.at(&["spec", kind]))
-        .flat_map(Ref::items)
-}
-
 pub(super) fn annotation<'a>(object: &'a Tree, key: &str) -> Option<&'a str> {
     object.at(&["metadata", "annotations", key]).and_then(Ref::as_str)
 }
 
 pub(super) const MIRROR_POD: &str = "kubernetes.io/config.mirror";
+
+/// A text as Go's `ParseBool` reads it.
+pub(super) fn parse_bool(text: &str) -> Option<bool> {
+    match text {
+        "1" | "t" | "T" | "true" | "TRUE" | "True" => Some(true),
+        "0" | "f" | "F" | "false" | "FALSE" | "False" => Some(false),
+        _ => None,
+    }
+}

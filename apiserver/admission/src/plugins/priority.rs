@@ -1,4 +1,5 @@
-//! Priority: a pod's priority class becomes its number and its preemption policy.
+//! Priority: a pod's priority class becomes its number and its preemption policy. One class is the default at most, and the
+//! system's own classes stay.
 
 use super::objects::find;
 use crate::{AdmissionError, Operation, Plugin, Request};
@@ -11,6 +12,8 @@ use serde::Deserialize;
 use std::sync::Arc;
 
 const GROUP: &str = "scheduling.k8s.io";
+const CLASSES: &str = "priorityclasses";
+const SYSTEM_CLASSES: [&str; 2] = ["system-cluster-critical", "system-node-critical"];
 const DEFAULT_POLICY: &str = "PreemptLowerPriority";
 
 pub(super) struct Priority {
@@ -32,18 +35,30 @@ impl Priority {
         if name.is_empty() {
             return self.default_class().await;
         }
-        let found = find(&*self.reader, GROUP, "priorityclasses", "", name).await?;
+        let found = find(&*self.reader, GROUP, CLASSES, "", name).await?;
         found
             .and_then(|object| serde_json::from_slice(&object.json).ok())
             .ok_or_else(|| AdmissionError::forbidden(format!("no PriorityClass with name {name} was found")))
     }
 
+    /// Refuses a second default.
+    async fn check_default(&self, operation: Operation, class: &Tree) -> Result<(), AdmissionError> {
+        if class.at(&["globalDefault"]).and_then(Ref::as_bool) != Some(true) {
+            return Ok(());
+        }
+        let default = self.default_class().await?.metadata.name;
+        let is_own = operation == Operation::Update && default == class.str_at(&["metadata", "name"]);
+        if default.is_empty() || is_own {
+            return Ok(());
+        }
+        Err(AdmissionError::forbidden(format!(
+            "PriorityClass {default} is already marked as default. Only one default can exist"
+        )))
+    }
+
     /// Of the global defaults the lowest one counts.
     async fn default_class(&self) -> Result<Class, AdmissionError> {
-        let all = self
-            .reader
-            .list(&GroupResource::new(GROUP, "priorityclasses"), "")
-            .await?;
+        let all = self.reader.list(&GroupResource::new(GROUP, CLASSES), "").await?;
         let mut known = self.known.lock();
         let same = known.len() == all.len()
             && known
@@ -90,10 +105,34 @@ impl Plugin for Priority {
     }
 
     fn handles(&self, request: &Request<'_>) -> bool {
-        request.operation == Operation::Create && request.is("", "pods")
+        let is_pod = request.operation == Operation::Create && request.is("", "pods");
+        is_pod || request.is(GROUP, CLASSES)
     }
 
-    async fn mutate(&self, _: &Request<'_>, pod: &mut Tree, _: Option<&Tree>) -> Result<(), AdmissionError> {
+    async fn validate(
+        &self,
+        request: &Request<'_>,
+        class: Option<&Tree>,
+        _: Option<&Tree>,
+    ) -> Result<(), AdmissionError> {
+        match (request.resource, class) {
+            (CLASSES, Some(class)) => self.check_default(request.operation, class).await,
+            (CLASSES, None) if SYSTEM_CLASSES.contains(&request.name) => Err(AdmissionError::forbidden(
+                "this is a system priority class and cannot be deleted",
+            )),
+            _ => Ok(()),
+        }
+    }
+
+    async fn mutate(
+        &self,
+        request: &Request<'_>,
+        pod: &mut Tree,
+        _: Option<&Tree>,
+    ) -> Result<(), AdmissionError> {
+        if request.resource != "pods" {
+            return Ok(());
+        }
         let class = self.class_of(pod.str_at(&["spec", "priorityClassName"])).await?;
         if pod.str_at(&["spec", "priorityClassName"]).is_empty() && !class.metadata.name.is_empty() {
             pod.set_str(&["spec", "priorityClassName"], &class.metadata.name);
@@ -116,5 +155,62 @@ impl Plugin for Priority {
         }
         pod.set_str(&["spec", "preemptionPolicy"], policy);
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::{Objects, block_on};
+    use super::*;
+    use machinery_meta::UserInfo;
+
+    #[track_caller]
+    fn check(operation: Operation, name: &str, class: Option<&str>, expected: Option<&str>) {
+        let known = r#"{"metadata":{"name":"known"},"value":10,"globalDefault":true}"#;
+        let other = r#"{"metadata":{"name":"other"},"value":5}"#;
+        let objects = Objects::default()
+            .with(CLASSES, "", "known", known)
+            .with(CLASSES, "", "other", other);
+        let reader: Arc<dyn ObjectReader> = Arc::new(objects);
+        let user = UserInfo::named("jane", ["dev"]);
+        let request = Request {
+            user: &user,
+            operation,
+            group: GROUP,
+            kind: "PriorityClass",
+            resource: CLASSES,
+            subresource: "",
+            namespace: "",
+            name,
+            dry_run: false,
+        };
+        let plugin = Priority::new(&reader);
+        assert!(plugin.handles(&request));
+        let class = class.map(|json| Tree::from_json(json).unwrap());
+        let found = block_on(plugin.validate(&request, class.as_ref(), None));
+        let found = found.err().map(|error| error.to_string());
+        assert_eq!(found.as_deref(), expected, "{operation:?} {name}");
+    }
+
+    /// Cases of upstream's `TestPriorityClassAdmission` and `TestDefaultPriority`.
+    #[test]
+    fn priority_has_one_default_class() {
+        let taken = Some("PriorityClass known is already marked as default. Only one default can exist");
+        let default =
+            |name: &str| format!(r#"{{"metadata":{{"name":"{name}"}},"value":1,"globalDefault":true}}"#);
+        check(Operation::Create, "new", Some(&default("new")), taken);
+        check(Operation::Create, "known", Some(&default("known")), taken);
+        check(Operation::Update, "other", Some(&default("other")), taken);
+        check(Operation::Update, "known", Some(&default("known")), None);
+        let plain = r#"{"metadata":{"name":"new"},"value":1}"#;
+        check(Operation::Create, "new", Some(plain), None);
+    }
+
+    #[test]
+    fn priority_keeps_the_systems_classes() {
+        let refused = Some("this is a system priority class and cannot be deleted");
+        check(Operation::Delete, "system-node-critical", None, refused);
+        check(Operation::Delete, "system-cluster-critical", None, refused);
+        check(Operation::Delete, "known", None, None);
     }
 }

@@ -6,11 +6,26 @@ use x509_parser::prelude::{FromDer, X509Certificate};
 use x509_parser::x509::AttributeTypeAndValue;
 
 const CERTIFICATE: &str = "CERTIFICATE";
+const BEGIN: &[u8] = b"-----BEGIN ";
 const MALFORMED: &str = "x509: malformed certificate";
 
-/// The blocks of a text; what stands between them is no matter, and a text without any has none.
+/// The blocks of a text. What stands between them is no matter, nor is a block that does not read; a text without any has
+/// none.
 pub(super) fn blocks(text: &[u8]) -> Vec<pem::Pem> {
-    pem::parse_many(text).unwrap_or_default()
+    let is_start = |at: usize| text[at..].starts_with(BEGIN) && (at == 0 || text[at - 1] == b'\n');
+    let mut starts: Vec<usize> = (0..text.len()).filter(|at| is_start(*at)).collect();
+    starts.push(text.len());
+    let between = starts.windows(2).map(|pair| &text[pair[0]..pair[1]]);
+    between.filter_map(|block| pem::parse(block).ok()).collect()
+}
+
+/// Whether one certificate, with nothing behind it, is an authority's; `None` where it does not read.
+pub(super) fn is_authority(der: &[u8]) -> Option<bool> {
+    let constraints = certificate(der)?
+        .basic_constraints()
+        .ok()?
+        .map(|own| own.value.ca);
+    Some(constraints.unwrap_or(false))
 }
 
 /// Whether a block is a certificate by its label.

@@ -3,6 +3,7 @@
 pub(crate) mod api_service;
 pub(crate) mod autoscaling;
 pub(crate) mod crd;
+pub(crate) mod flow_control;
 pub(crate) mod migration;
 pub(crate) mod plain;
 
@@ -45,9 +46,13 @@ pub(crate) const FLOW_CONTROL: &[Kind] = &[
     Kind::of(
         "flowschemas",
         Traits::COUNTED,
-        Rules::on(plain::validate_flow_schema),
+        Rules::on(flow_control::flow_schema::validate).status(flow_control::validate_status),
     ),
-    Kind::of("prioritylevelconfigurations", Traits::COUNTED, Rules::NONE),
+    Kind::of(
+        "prioritylevelconfigurations",
+        Traits::COUNTED,
+        Rules::on(flow_control::priority_level::validate).status(flow_control::validate_status),
+    ),
 ];
 
 /// The kind of storagemigration.k8s.io.

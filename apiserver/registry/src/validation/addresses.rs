@@ -4,7 +4,7 @@ use super::{Errors, Path};
 use std::net::IpAddr;
 
 /// An address that a lenient reader understands: zeros may lead the numbers of a dotted address.
-fn lenient(text: &str) -> Option<IpAddr> {
+pub fn lenient_ip(text: &str) -> Option<IpAddr> {
     let plain = || {
         let parts: Vec<&str> = text.split('.').collect();
         let short = |part: &&str| match part.trim_start_matches('0') {
@@ -27,7 +27,7 @@ pub fn ip_problems(text: &str) -> Vec<String> {
 
 /// An address that every reader takes for the same.
 fn unambiguous(text: &str) -> Result<IpAddr, &'static str> {
-    let address = lenient(text).ok_or("must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)")?;
+    let address = lenient_ip(text).ok_or("must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)")?;
     if text.parse::<IpAddr>().is_err() {
         return Err("must not have leading 0s");
     }
@@ -48,7 +48,7 @@ pub fn legacy_ip(errors: &mut Errors, path: &Path<'_>, text: &str) -> bool {
 
 /// More than one address, or range, is a pair of an IPv4 and an IPv6 one.
 pub fn is_pair(texts: &[&str]) -> bool {
-    let family = |text: &&str| lenient(text.split('/').next()?).map(|own| own.is_ipv6());
+    let family = |text: &&str| lenient_ip(text.split('/').next()?).map(|own| own.is_ipv6());
     let families: Vec<_> = texts.iter().map(family).collect();
     matches!(families[..], [Some(first), Some(second)] if first != second)
 }
@@ -115,7 +115,7 @@ fn unambiguous_range(errors: &mut Errors, path: &Path<'_>, text: &str) -> Option
 
 fn parse_range(text: &str) -> Option<(IpAddr, u8)> {
     let (address, length) = text.split_once('/')?;
-    let (address, length) = (lenient(address)?, length.parse::<u8>().ok()?);
+    let (address, length) = (lenient_ip(address)?, length.parse::<u8>().ok()?);
     (length <= bits(address)).then_some((address, length))
 }
 

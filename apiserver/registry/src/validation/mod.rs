@@ -15,7 +15,7 @@ mod signers;
 mod values;
 mod webhooks;
 
-pub use addresses::{cidr, interface_address, ip_problems, is_pair, legacy_cidr, legacy_ip};
+pub use addresses::{cidr, interface_address, ip_problems, is_pair, legacy_cidr, legacy_ip, lenient_ip};
 pub use conditions::conditions;
 pub use errors::Errors;
 pub use load_balancer::load_balancer;

@@ -4,13 +4,12 @@
 //! owner who sets it to false has it alone. Objects that bear the annotation and are no longer suggested are removed.
 
 use super::objects::{CATCH_ALL, EXEMPT, FlowSchema, Metadata, PriorityLevelConfiguration};
+use apiserver_registry::FLOW_CONTROL_BOOTSTRAP_OBJECTS;
 use serde::de::DeserializeOwned;
 
 pub(crate) const AUTO_UPDATE: &str = "apf.kubernetes.io/autoupdate-spec";
 pub(crate) const SCHEMAS: &str = "flowschemas";
 pub(crate) const LEVELS: &str = "prioritylevelconfigurations";
-/// Read from a fresh upstream server; objects with empty lines between them.
-const OBJECTS: &str = include_str!("bootstrap.jsons");
 
 /// An object as it should be.
 #[derive(Debug, Clone)]
@@ -22,7 +21,7 @@ pub(crate) struct BootstrapObject {
 
 impl BootstrapObject {
     fn is_mandatory(&self) -> bool {
-        [EXEMPT, CATCH_ALL].contains(&self.name.as_str())
+        is_mandatory(&self.name)
     }
 }
 
@@ -33,7 +32,7 @@ pub(crate) fn objects() -> Vec<BootstrapObject> {
         kind: String,
         metadata: Metadata,
     }
-    let texts = OBJECTS
+    let texts = FLOW_CONTROL_BOOTSTRAP_OBJECTS
         .split("\n\n")
         .map(str::trim)
         .filter(|text| !text.is_empty());
@@ -71,18 +70,41 @@ pub(super) fn priority_levels() -> Vec<PriorityLevelConfiguration> {
     parsed(LEVELS)
 }
 
-/// Imagined where nobody has stored it.
-pub(super) fn mandatory_flow_schema(name: &str) -> Option<FlowSchema> {
-    parsed::<FlowSchema>(SCHEMAS)
-        .into_iter()
-        .find(|schema| schema.metadata.name == name)
+/// The mandatory schemas, whatever the stored ones say; these give their metadata.
+pub(super) fn mandatory_flow_schemas(stored: &[FlowSchema]) -> Vec<FlowSchema> {
+    let mut schemas = parsed::<FlowSchema>(SCHEMAS);
+    schemas.retain(|schema| is_mandatory(&schema.metadata.name));
+    for schema in &mut schemas {
+        let own = stored
+            .iter()
+            .find(|own| own.metadata.name == schema.metadata.name);
+        if let Some(own) = own {
+            schema.metadata = own.metadata.clone();
+        }
+    }
+    schemas
 }
 
-/// Imagined where nobody has stored it.
-pub(super) fn mandatory_priority_level(name: &str) -> Option<PriorityLevelConfiguration> {
-    parsed::<PriorityLevelConfiguration>(LEVELS)
-        .into_iter()
-        .find(|level| level.metadata.name == name)
+/// The mandatory levels, whatever the stored ones say; these give their metadata, and the exempt one its shares.
+pub(super) fn mandatory_priority_levels(
+    stored: &[PriorityLevelConfiguration],
+) -> Vec<PriorityLevelConfiguration> {
+    let mut levels = parsed::<PriorityLevelConfiguration>(LEVELS);
+    levels.retain(|level| is_mandatory(&level.metadata.name));
+    for level in &mut levels {
+        let own = stored.iter().find(|own| own.metadata.name == level.metadata.name);
+        match own {
+            Some(own) if own.metadata.name == EXEMPT && own.queuing().is_some() => *level = own.clone(),
+            Some(own) => level.metadata = own.metadata.clone(),
+            None => {}
+        }
+    }
+    levels
+}
+
+/// Whether the objects of this name are always there, and always as they must be.
+pub(super) fn is_mandatory(name: &str) -> bool {
+    [EXEMPT, CATCH_ALL].contains(&name)
 }
 
 /// What is to be done to a stored object.

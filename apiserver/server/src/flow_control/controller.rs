@@ -5,7 +5,7 @@ use super::concurrency::{Wish, divide};
 use super::flow_schema::{self, distinguisher, flow_hash};
 use super::metrics::{FlowControlMetrics, LevelFigures, SchemaMetrics};
 use super::object_counts::ObjectCounts;
-use super::objects::{CATCH_ALL, EXEMPT, FlowSchema, PriorityLevelConfiguration};
+use super::objects::{CATCH_ALL, FlowSchema, PriorityLevelConfiguration};
 use super::priority_level::{Digest, PriorityLevel, Start};
 use super::queue_set::Queuing;
 use super::seat_demand::SeatDemand;
@@ -164,20 +164,17 @@ impl FlowControl {
         work_estimate::mutating(watches, maximum)
     }
 
-    /// Takes over the stored objects.
+    /// Takes over the stored objects. Whatever they say, the mandatory schemas are as they must be and `exempt` is the first.
     pub(crate) fn configure(&self, levels: Vec<PriorityLevelConfiguration>, mut schemas: Vec<FlowSchema>) {
         let mut states = self.levels.lock();
         self.configure_levels(&mut states, levels);
+        let mandatory = bootstrap::mandatory_flow_schemas(&schemas);
         schemas.retain(|schema| {
-            states
-                .get(&schema.spec.priority_level_configuration.name)
-                .is_some_and(|state| !state.quiescing)
+            let level = &schema.spec.priority_level_configuration.name;
+            let is_mandatory = bootstrap::is_mandatory(&schema.metadata.name);
+            !is_mandatory && states.get(level).is_some_and(|state| !state.quiescing)
         });
-        for name in [EXEMPT, CATCH_ALL] {
-            if !schemas.iter().any(|schema| schema.metadata.name == name) {
-                schemas.extend(bootstrap::mandatory_flow_schema(name));
-            }
-        }
+        schemas.extend(mandatory);
         flow_schema::in_order(&mut schemas);
 
         let schemas = schemas.into_iter().filter_map(|object| {
@@ -201,14 +198,9 @@ impl FlowControl {
         states: &mut BTreeMap<String, LevelState>,
         mut objects: Vec<PriorityLevelConfiguration>,
     ) {
-        for name in [EXEMPT, CATCH_ALL] {
-            if !objects
-                .iter()
-                .any(|object| object.metadata.name == name && object.queuing().is_some())
-            {
-                objects.extend(bootstrap::mandatory_priority_level(name));
-            }
-        }
+        let mandatory = bootstrap::mandatory_priority_levels(&objects);
+        objects.retain(|object| !bootstrap::is_mandatory(&object.metadata.name));
+        objects.extend(mandatory);
         states.values_mut().for_each(|state| state.quiescing = true);
         for object in objects {
             // The API refuses what contradicts itself; whatever is stored nevertheless is no level.

@@ -91,6 +91,42 @@ async fn flow_control_without_objects_has_the_mandatory_ones() {
     );
 }
 
+/// Objects from before validation, or put into storage by hand.
+#[tokio::test]
+async fn flow_control_bad_stored_objects_do_not_lock_masters_out() {
+    let control = control(10).await;
+    let everything = serde_json::json!([{
+        "subjects": [{"kind": "Group", "group": {"name": UserInfo::MASTERS}}],
+        "resourceRules": [{"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"], "namespaces": ["*"], "clusterScope": true}],
+        "nonResourceRules": [{"verbs": ["*"], "nonResourceURLs": ["*"]}],
+    }]);
+    let schema = |name: &str, precedence: i32| -> FlowSchema {
+        let level = serde_json::json!({"name": "jail"});
+        let spec = serde_json::json!({
+            "matchingPrecedence": precedence, "priorityLevelConfiguration": level, "rules": everything,
+        });
+        let object = serde_json::json!({"metadata": {"name": name, "uid": "stored"}, "spec": spec});
+        serde_json::from_value(object).unwrap()
+    };
+    let level = |name: &str| -> PriorityLevelConfiguration {
+        let limited = serde_json::json!({"nominalConcurrencyShares": 0, "limitResponse": {"type": "Reject"}});
+        let spec = serde_json::json!({"type": "Limited", "limited": limited});
+        serde_json::from_value(serde_json::json!({"metadata": {"name": name}, "spec": spec})).unwrap()
+    };
+    control.configure(
+        vec![level("jail"), level("exempt"), level("catch-all")],
+        vec![schema("aaa", 1), schema("exempt", 9_000), schema("zzz", -5)],
+    );
+    let admin = UserInfo::named("a", [UserInfo::MASTERS]);
+    for path in ["/api/v1/pods", "/readyz"] {
+        let found = control.start(digest(admin.clone(), path), None);
+        assert_eq!(found.schema.object.metadata.name, "exempt", "{path}");
+        assert_eq!(found.schema.object.metadata.uid, "stored");
+        assert!(matches!(found.start, Start::Execute(_)), "{path}");
+    }
+    assert_eq!(bounds(&control, "catch-all").0, 10.0);
+}
+
 #[tokio::test]
 async fn flow_control_requests_outlive_their_level() {
     let control = control(10).await;

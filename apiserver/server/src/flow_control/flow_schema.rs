@@ -1,6 +1,8 @@
 //! Whether a FlowSchema matches a request, and which flow of it the request is of.
 
-use super::objects::{DistinguisherMethod, FlowSchema, NonResourceRule, ResourceRule, Rules, Subject};
+use super::objects::{
+    DistinguisherMethod, EXEMPT, FlowSchema, NonResourceRule, ResourceRule, Rules, Subject,
+};
 use apiserver_endpoints::RequestInfo;
 use machinery_meta::UserInfo;
 use sha2::{Digest, Sha256};
@@ -8,10 +10,13 @@ use sha2::{Digest, Sha256};
 const ALL: &str = "*";
 const SERVICE_ACCOUNT: &str = "system:serviceaccount:";
 
-/// The order in which schemas are tried.
+/// The order in which schemas are tried: by precedence, and `exempt` before one that should not have been stored.
 pub(super) fn in_order(schemas: &mut [FlowSchema]) {
     schemas.sort_by(|one, other| {
-        let key = |schema: &FlowSchema| (schema.spec.matching_precedence, schema.metadata.name.clone());
+        let key = |schema: &FlowSchema| {
+            let name = schema.metadata.name.clone();
+            (name != EXEMPT, schema.spec.matching_precedence, name)
+        };
         key(one).cmp(&key(other))
     });
 }

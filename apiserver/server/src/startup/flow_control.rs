@@ -34,25 +34,32 @@ fn place<'a>(plural: &'a str, name: &'a str) -> Place<'a> {
 fn reconcile(facts: &Startup) -> BoxFuture<'_, Result<(), RegistryError>> {
     Box::pin(async move {
         let objects = bootstrap::objects();
-        for plural in [LEVELS, SCHEMAS] {
-            let own = objects.iter().filter(|object| object.plural == plural);
-            try_join_all(own.map(|object| ensure(facts, object))).await?;
-        }
+        let ensured = ensure_all(facts, &objects).await;
         let (levels, schemas) = (stored(facts, LEVELS).await?, stored(facts, SCHEMAS).await?);
+        let read_levels = parsed::<PriorityLevelConfiguration>(&levels);
+        let read_schemas = parsed::<FlowSchema>(&schemas);
+        // First of all: an object that cannot be written keeps no change of the others from its effect.
+        if let Some(control) = &facts.core.flow_control {
+            control.configure(read_levels.clone(), read_schemas.clone());
+        }
+        ensured?;
         for (plural, stored) in [(SCHEMAS, &schemas), (LEVELS, &levels)] {
             remove_unwanted(facts, &objects, plural, stored).await?;
         }
-        let (levels, schemas) = (
-            parsed::<PriorityLevelConfiguration>(&levels),
-            parsed::<FlowSchema>(&schemas),
-        );
-        let said = schemas.iter().map(|schema| tell(facts, schema, &levels));
+        let said = read_schemas
+            .iter()
+            .map(|schema| tell(facts, schema, &read_levels));
         try_join_all(said).await?;
-        if let Some(control) = &facts.core.flow_control {
-            control.configure(levels, schemas);
-        }
         Ok(())
     })
+}
+
+async fn ensure_all(facts: &Startup, objects: &[BootstrapObject]) -> Result<(), RegistryError> {
+    for plural in [LEVELS, SCHEMAS] {
+        let own = objects.iter().filter(|object| object.plural == plural);
+        try_join_all(own.map(|object| ensure(facts, object))).await?;
+    }
+    Ok(())
 }
 
 async fn stored(facts: &Startup, plural: &'static str) -> Result<Vec<Value>, RegistryError> {

@@ -2,10 +2,9 @@
 
 use crate::core::pod::validation::containers::{PROTOCOLS, port_number};
 use crate::core::service::validation::special_address;
-use crate::validation::{Errors, Path, dns_label, dns_subdomain, one_of};
+use crate::validation::{Errors, Path, dns_label, dns_subdomain, legacy_ip, one_of};
 use machinery_meta::{FieldError, syntax};
 use machinery_schema::Ref;
-use std::net::IpAddr;
 
 /// Every problem of an Endpoints object.
 pub fn validate(endpoints: Ref<'_>) -> Vec<FieldError> {
@@ -30,24 +29,14 @@ pub fn validate(endpoints: Ref<'_>) -> Vec<FieldError> {
 fn validate_address(errors: &mut Errors, path: &Path<'_>, address: Ref<'_>) {
     let text = address.str("ip");
     let at = path.child("ip");
-    let parsed = text.parse::<IpAddr>();
-    if parsed.is_err() {
-        errors.invalid(
-            &at,
-            text,
-            "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)",
-        );
-    }
+    legacy_ip(errors, &at, text);
     if !address.str("hostname").is_empty() {
         dns_label(errors, &path.child("hostname"), address.str("hostname"));
     }
     if !address.str("nodeName").is_empty() {
         dns_subdomain(errors, &path.child("nodeName"), address.str("nodeName"));
     }
-    match parsed {
-        Ok(address) => special_address(errors, &at, address),
-        Err(_) => errors.invalid(&at, text, "must be a valid IP address"),
-    }
+    special_address(errors, &at, text);
 }
 
 fn ports(errors: &mut Errors, path: &Path<'_>, subset: Ref<'_>) {

@@ -30,6 +30,7 @@ impl Strategy for NamespaceStrategy {
         if object.str_at(&["status", "phase"]).is_empty() {
             object.set_str(&["status", "phase"], "Active");
         }
+        label_with_name(object);
     }
 
     fn counts_generation(&self) -> bool {
@@ -51,13 +52,11 @@ impl Strategy for NamespaceStrategy {
 
     fn prepare_for_update(&self, _ctx: &RequestContext, part: Part, object: &mut Tree, old: &Tree) {
         match part {
-            Part::Main => {
-                restore_finalizers(object, old);
-                label_with_name(object);
-            }
+            Part::Main => restore_finalizers(object, old),
             Part::Other("finalize") => crate::metadata::restore_member(object, old, "status"),
             _ => {}
         }
+        label_with_name(object);
     }
 
     fn rules(&self) -> Rules {
@@ -99,6 +98,7 @@ fn restore_finalizers(object: &mut Tree, old: &Tree) {
     }
 }
 
+/// No part of a namespace takes the label of another one, which policies select it by.
 fn label_with_name(object: &mut Tree) {
     let name = crate::metadata::name(object).to_owned();
     if !name.is_empty() {

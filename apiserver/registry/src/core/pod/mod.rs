@@ -45,6 +45,7 @@ impl Strategy for PodStrategy {
         if part == Part::Status {
             // Old agents sent stale owner references with their status.
             metadata::restore_field(object, old, "ownerReferences");
+            metadata::restore_field(object, old, "deletionTimestamp");
             if object.str_at(&["status", "qosClass"]).is_empty() {
                 object.set_str(&["status", "qosClass"], qos::class(old.root()));
             }

@@ -3,8 +3,8 @@
 use super::cluster_ips;
 use crate::core::pod::validation::containers::{PROTOCOLS, port_number, port_or_name};
 use crate::validation::{
-    Errors, Path, dns_label, dns_subdomain, labels, legacy_cidr, legacy_ip, load_balancer, one_of, present,
-    qualified,
+    Errors, Path, dns_label, dns_subdomain, labels, legacy_cidr, legacy_ip, lenient_ip, load_balancer,
+    one_of, present, qualified,
 };
 use machinery_meta::field::Shown;
 use machinery_meta::{FieldError, syntax};
@@ -233,14 +233,17 @@ fn addresses(errors: &mut Errors, path: &Path<'_>, spec: Ref<'_>, old: Option<Re
     for (index, text) in spec.list("externalIPs").filter_map(Ref::as_str).enumerate() {
         let at = path.index(index);
         let fine = known.contains(&text) || legacy_ip(errors, &at, text);
-        if let (true, Ok(address)) = (fine, text.parse::<IpAddr>()) {
-            special_address(errors, &at, address);
+        if fine {
+            special_address(errors, &at, text);
         }
     }
 }
 
-/// Addresses that mean something else than a host elsewhere.
-pub fn special_address(errors: &mut Errors, path: &Path<'_>, address: IpAddr) {
+/// Addresses that mean something else than a host elsewhere. An IPv4 address in the form of an IPv6 one is what it maps.
+pub fn special_address(errors: &mut Errors, path: &Path<'_>, text: &str) {
+    let Some(address) = lenient_ip(text).map(|address| address.to_canonical()) else {
+        return errors.invalid(path, text, "must be a valid IP address");
+    };
     let link_local = match address {
         IpAddr::V4(v4) => v4.is_link_local(),
         IpAddr::V6(v6) => v6.is_unicast_link_local(),
@@ -249,7 +252,7 @@ pub fn special_address(errors: &mut Errors, path: &Path<'_>, address: IpAddr) {
         IpAddr::V4(v4) => v4.octets()[..3] == [224, 0, 0],
         IpAddr::V6(v6) => v6.segments()[0] & 0xff0f == 0xff02,
     };
-    let unspecified = format!("may not be unspecified ({address})");
+    let unspecified = format!("may not be unspecified ({text})");
     let detail = if address.is_unspecified() {
         &unspecified
     } else if address.is_loopback() {
@@ -261,7 +264,7 @@ pub fn special_address(errors: &mut Errors, path: &Path<'_>, address: IpAddr) {
     } else {
         return;
     };
-    errors.invalid(path, address.to_string(), detail);
+    errors.invalid(path, text, detail);
 }
 
 fn node_ports(errors: &mut Errors, path: &Path<'_>, spec: Ref<'_>) {

@@ -2,7 +2,7 @@
 
 use crate::core::pod::validation::containers::PROTOCOLS;
 use crate::core::service::validation::special_address;
-use crate::validation::{Errors, Path, dns_label, dns_subdomain, legacy_ip};
+use crate::validation::{Errors, Path, dns_label, dns_subdomain, ip_problems, legacy_ip};
 use machinery_meta::field::Shown;
 use machinery_meta::{FieldError, syntax};
 use machinery_schema::Ref;
@@ -131,7 +131,17 @@ fn validate_address(errors: &mut Errors, path: &Path<'_>, index: usize, text: &s
     if kind == "FQDN" {
         return qualified_domain(errors, &at, text);
     }
-    if !["IPv4", "IPv6"].contains(&kind) || !legacy_ip(errors, &at, text) {
+    let is_fine = match kind {
+        "IPv4" => legacy_ip(errors, &at, text),
+        "IPv6" => {
+            let problems = ip_problems(text);
+            let is_fine = problems.is_empty();
+            errors.all_invalid(&at, text, problems);
+            is_fine
+        }
+        _ => false,
+    };
+    if !is_fine {
         return;
     }
     let Ok(address) = text.parse::<IpAddr>() else {
@@ -140,7 +150,7 @@ fn validate_address(errors: &mut Errors, path: &Path<'_>, index: usize, text: &s
     if address.is_ipv4() != (kind == "IPv4") {
         errors.invalid(path, text, format!("must be an {kind} address"));
     }
-    special_address(errors, &at, address);
+    special_address(errors, &at, text);
 }
 
 /// A name that is looked up as it stands.

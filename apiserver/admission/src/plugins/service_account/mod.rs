@@ -1,13 +1,16 @@
 //! ServiceAccount: every pod runs as an account that exists, and gets a volume with the account's token, the cluster's
-//! certificate authority and its namespace.
+//! certificate authority and its namespace. Which secrets the pod may name is in [`secrets`].
+
+mod secrets;
 
 use super::Random;
-use super::objects::{MIRROR_POD, annotation, containers, find, pod_of};
+use super::objects::{MIRROR_POD, annotation, find, pod_of};
 use crate::{AdmissionError, Operation, Plugin, Request};
 use async_trait::async_trait;
 use machinery_meta::reader::ObjectReader;
 use machinery_schema::{Mut, Ref, Tree};
 use serde::Deserialize;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 const DEFAULT_ACCOUNT: &str = "default";
@@ -33,6 +36,38 @@ impl ServiceAccount {
         }
     }
 
+    async fn account(&self, namespace: &str, name: &str) -> Result<Account, AdmissionError> {
+        let refused = |why: &dyn std::fmt::Display| {
+            AdmissionError::forbidden(format!(
+                "error looking up service account {namespace}/{name}: {why}"
+            ))
+        };
+        let found = find(&*self.reader, "", "serviceaccounts", namespace, name).await?;
+        let found = found.ok_or_else(|| refused(&format_args!("serviceaccount {name:?} not found")))?;
+        serde_json::from_slice(&found.json).map_err(|error| refused(&error))
+    }
+
+    /// Whether a complete pod names only what it may.
+    async fn check(&self, request: &Request<'_>, pod: &Tree) -> Result<(), AdmissionError> {
+        let is_new = request.operation == Operation::Create;
+        if is_new && annotation(pod, MIRROR_POD).is_some() {
+            return secrets::check_mirror(pod);
+        }
+        let (namespace, name) = (request.namespace, pod.str_at(&["spec", "serviceAccountName"]));
+        if name.is_empty() {
+            let pod = pod.str_at(&["metadata", "name"]);
+            return Err(AdmissionError::forbidden(format!(
+                "no service account specified for pod {namespace}/{pod}"
+            )));
+        }
+        let account = self.account(namespace, name).await?;
+        match secrets::Limit::of(&account, name) {
+            Some(limit) if is_new => limit.check_pod(pod),
+            Some(limit) => limit.check_ephemeral(pod),
+            None => Ok(()),
+        }
+    }
+
     fn volume_name(&self) -> String {
         let mut random = (self.random)();
         let mut name = VOLUME_PREFIX.to_owned();
@@ -49,45 +84,22 @@ impl ServiceAccount {
 #[derive(Deserialize, Default)]
 #[serde(default, rename_all = "camelCase")]
 struct Account {
+    metadata: Metadata,
+    secrets: Vec<Named>,
     automount_service_account_token: Option<bool>,
     image_pull_secrets: Vec<Named>,
 }
 
 #[derive(Deserialize, Default)]
 #[serde(default)]
-struct Named {
-    name: String,
+struct Metadata {
+    annotations: BTreeMap<String, String>,
 }
 
-/// Mirror pods are the node's business: they may not name what only the API can give.
-fn check_mirror(pod: &Tree) -> Result<(), AdmissionError> {
-    if !pod.str_at(&["spec", "serviceAccountName"]).is_empty() {
-        return Err(AdmissionError::forbidden(
-            "a mirror pod may not reference service accounts",
-        ));
-    }
-    let mut refers = containers(pod)
-        .flat_map(|c| c.list("env"))
-        .any(|env| env.at(&["valueFrom", "secretKeyRef"]).is_some());
-    refers |= containers(pod)
-        .flat_map(|c| c.list("envFrom"))
-        .any(|from| from.get("secretRef").is_some());
-    let volumes = || pod.at(&["spec", "volumes"]).into_iter().flat_map(Ref::items);
-    refers |= volumes().any(|volume| volume.get("secret").is_some());
-    if refers {
-        return Err(AdmissionError::forbidden(
-            "a mirror pod may not reference secrets",
-        ));
-    }
-    let mut sources = volumes()
-        .filter_map(|v| v.get("projected"))
-        .flat_map(|p| p.list("sources"));
-    if sources.any(|source| source.get("serviceAccountToken").is_some()) {
-        return Err(AdmissionError::forbidden(
-            "a mirror pod may not use ServiceAccountToken volume projections",
-        ));
-    }
-    Ok(())
+#[derive(Deserialize, Default)]
+#[serde(default)]
+struct Named {
+    name: String,
 }
 
 #[async_trait]
@@ -97,7 +109,12 @@ impl Plugin for ServiceAccount {
     }
 
     fn handles(&self, request: &Request<'_>) -> bool {
-        request.operation == Operation::Create && request.is("", "pods")
+        let is_pod = request.group.is_empty() && request.resource == "pods";
+        match (request.operation, request.subresource) {
+            (Operation::Create, "") => is_pod,
+            (Operation::Update, "ephemeralcontainers") => is_pod,
+            _ => false,
+        }
     }
 
     async fn mutate(
@@ -106,8 +123,11 @@ impl Plugin for ServiceAccount {
         pod: &mut Tree,
         _: Option<&Tree>,
     ) -> Result<(), AdmissionError> {
+        if request.operation != Operation::Create {
+            return Ok(());
+        }
         if annotation(pod, MIRROR_POD).is_some() {
-            return check_mirror(pod);
+            return secrets::check_mirror(pod);
         }
         if pod.str_at(&["spec", "serviceAccountName"]).is_empty() {
             pod.set_str(&["spec", "serviceAccountName"], DEFAULT_ACCOUNT);
@@ -115,17 +135,7 @@ impl Plugin for ServiceAccount {
         let name = pod.str_at(&["spec", "serviceAccountName"]).to_owned();
         // The deprecated twin follows.
         pod.set_str(&["spec", "serviceAccount"], &name);
-        let namespace = request.namespace;
-        let Some(found) = find(&*self.reader, "", "serviceaccounts", namespace, &name).await? else {
-            return Err(AdmissionError::forbidden(format!(
-                "error looking up service account {namespace}/{name}: serviceaccount {name:?} not found"
-            )));
-        };
-        let account: Account = serde_json::from_slice(&found.json).map_err(|error| {
-            AdmissionError::forbidden(format!(
-                "error looking up service account {namespace}/{name}: {error}"
-            ))
-        })?;
+        let account = self.account(request.namespace, &name).await?;
         let own = pod
             .at(&["spec", "automountServiceAccountToken"])
             .and_then(Ref::as_bool);
@@ -150,7 +160,19 @@ impl Plugin for ServiceAccount {
                 );
             }
         }
-        Ok(())
+        self.check(request, pod).await
+    }
+
+    async fn validate(
+        &self,
+        request: &Request<'_>,
+        pod: Option<&Tree>,
+        _: Option<&Tree>,
+    ) -> Result<(), AdmissionError> {
+        match pod {
+            Some(pod) => self.check(request, pod).await,
+            None => Ok(()),
+        }
     }
 }
 
@@ -206,3 +228,6 @@ fn pieces() -> String {
     let volume = format!(r#"{{"name":"","projected":{{"sources":[{sources}],"defaultMode":420}}}}"#);
     format!(r#"{{"spec":{{"containers":[{{"volumeMounts":[{mount}]}}],"volumes":[{volume}]}}}}"#)
 }
+
+#[cfg(test)]
+mod tests;
