@@ -43,17 +43,24 @@ impl Components {
         let scope = self.transport.runtime.child_scope();
         if let Some(selection) = self.wanted.controllers.clone() {
             let (transport, config) = (self.transport.clone(), self.wanted.config.clone());
-            keep(scope.runtime(), "controller-manager", move |runtime| {
-                start_controllers(&transport, runtime, config.clone(), &selection)
-            });
+            let begin = move |runtime: Runtime| {
+                let begun = start_controllers(&transport, &runtime, config.clone(), &selection);
+                running(begun)
+            };
+            scope
+                .runtime()
+                .supervise_scope("controller-manager", begin)
+                .detach();
         }
         if self.wanted.scheduler {
             let transport = self.transport.clone();
-            keep(scope.runtime(), "scheduler", move |runtime| {
+            let begin = move |runtime: Runtime| {
                 if let Some(client) = transport.client_as(identities::scheduler()) {
-                    controllers_scheduler::start(client, runtime.clone()).detach();
+                    controllers_scheduler::start(client, runtime).detach();
                 }
-            });
+                running(())
+            };
+            scope.runtime().supervise_scope("scheduler", begin).detach();
         }
         self.running = Some(scope);
     }
@@ -66,25 +73,11 @@ impl Components {
     }
 }
 
-/// Runs a component in a scope of its own. A panic in any task of it ends them all, and the component begins again with
-/// empty caches, as upstream's does, which is a process of its own.
-fn keep<T: Send + 'static>(
-    runtime: &Runtime,
-    name: &'static str,
-    begin: impl Fn(&Runtime) -> T + Send + 'static,
-) {
-    let own = runtime.clone();
-    let run = move || {
-        let scope = own.child_scope();
-        let begun = begin(scope.runtime());
-        async move {
-            scope.panicked().await;
-            drop(begun);
-            scope.stopped().await;
-            Err("a task of it panicked".to_owned())
-        }
-    };
-    runtime.supervise(name, run).detach();
+/// A component whose tasks do its work, until its scope ends; with empty caches at each beginning, as upstream's, which is
+/// a process of its own.
+async fn running<T>(begun: T) -> Result<(), String> {
+    let _begun = begun;
+    std::future::pending().await
 }
 
 /// How components reach the server: in process, through the faults where there are some.
@@ -139,7 +132,7 @@ mod tests {
         let scope = Runtime::real().child_scope();
         let (runtime, begun) = (scope.runtime(), Arc::new(AtomicUsize::new(0)));
         let count = Arc::clone(&begun);
-        keep(runtime, "manager", move |runtime| {
+        let begin = move |runtime: Runtime| {
             let turn = count.fetch_add(1, Ordering::SeqCst);
             let own = runtime.clone();
             let informer = async move {
@@ -149,7 +142,9 @@ mod tests {
             };
             runtime.spawn("informer", informer).detach();
             runtime.spawn("controller", std::future::pending::<()>()).detach();
-        });
+            running(())
+        };
+        runtime.supervise_scope("manager", begin).detach();
         runtime.sleep(Duration::from_secs(1)).await;
         let tasks = scope.task_count();
         assert_eq!(runtime.components().all(), [("manager", None)]);

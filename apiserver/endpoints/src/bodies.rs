@@ -2,6 +2,7 @@
 
 use crate::body::{Body, ReadBodyError};
 use crate::negotiation::{self, Format, Offer};
+use apiserver_registry::context::LARGE_BODY_BYTES;
 use apiserver_registry::options::FieldValidation;
 use apiserver_registry::{RegistryError, RequestContext, ResourceRow, metadata};
 use bytes::Bytes;
@@ -50,16 +51,40 @@ pub(crate) async fn read(body: Body) -> Result<Bytes, RegistryError> {
     })
 }
 
-/// Decodes a body by its content type and applies defaults.
-pub(crate) fn decode(
+/// Decodes a body by its content type and applies defaults; a large one off the request's thread.
+pub(crate) async fn decode(
     ctx: &RequestContext,
     headers: &HeaderMap,
-    bytes: &[u8],
+    bytes: Bytes,
     expected: &Expected<'_>,
     offer: Offer,
     validation: FieldValidation,
 ) -> Result<Tree, RegistryError> {
     let format = negotiation::content(headers, offer)?;
+    if bytes.len() < LARGE_BODY_BYTES {
+        return defaulted(ctx, format, &bytes, expected, validation);
+    }
+    let (within, gvk, schema) = (ctx.clone(), expected.gvk.clone(), Arc::clone(expected.schema));
+    let (ty, custom) = (expected.ty, expected.custom);
+    let work = move || {
+        let expected = Expected {
+            gvk,
+            schema: &schema,
+            ty,
+            custom,
+        };
+        defaulted(&within, format, &bytes, &expected, validation)
+    };
+    ctx.off_thread(work).await
+}
+
+fn defaulted(
+    ctx: &RequestContext,
+    format: Format,
+    bytes: &[u8],
+    expected: &Expected<'_>,
+    validation: FieldValidation,
+) -> Result<Tree, RegistryError> {
     let mut tree = decode_as(ctx, format, bytes, expected, validation)?;
     apply_defaults(&mut tree);
     Ok(tree)

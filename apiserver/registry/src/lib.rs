@@ -34,6 +34,7 @@ mod continue_token;
 pub mod custom;
 pub mod defaults;
 pub mod error;
+mod event_recorder;
 pub mod kinds;
 pub mod label_selector;
 pub mod managed_fields;
@@ -55,6 +56,7 @@ pub use admission::{Admission, Admitted, Attributes, Door, Mutated, Operation, S
 pub use apiserver_storage::{Entry, Record};
 pub use context::{RequestContext, TIME_IS_UP, Warnings};
 pub use error::RegistryError;
+pub use event_recorder::EventRecorder;
 pub use extensions::flow_control::BOOTSTRAP_OBJECTS as FLOW_CONTROL_BOOTSTRAP_OBJECTS;
 pub use registry::{Registry, Rows};
 pub use row::{ResourceRow, ScalePaths, Selectable, Subresource, SubresourceRole};

@@ -37,9 +37,10 @@ struct Followed {
 impl AuthorizationFeed {
     /// Reads everything, then follows changes in a task of the runtime's scope.
     pub(crate) async fn start(self: Arc<Self>) -> Result<(), RegistryError> {
-        let followed = self.load().await?;
+        let mut followed = Some(self.load().await?);
         let runtime = self.runtime.clone();
-        runtime.spawn("authorization-feed", self.run(followed)).detach();
+        let run = move || Arc::clone(&self).run(followed.take());
+        runtime.keep("authorization-feed", run).detach();
         Ok(())
     }
 
@@ -84,7 +85,12 @@ impl AuthorizationFeed {
         }
     }
 
-    async fn run(self: Arc<Self>, mut followed: Vec<Followed>) {
+    /// Follows what was read; without, reads it first.
+    async fn run(self: Arc<Self>, followed: Option<Vec<Followed>>) {
+        let mut followed = match followed {
+            Some(followed) => followed,
+            None => self.load_again().await,
+        };
         loop {
             let ended = self.follow(&followed).await;
             if matches!(ended, StorageError::Closed) {
@@ -93,13 +99,17 @@ impl AuthorizationFeed {
             if !matches!(ended, StorageError::Compacted { .. }) {
                 tracing::warn!(error = %ended, "watching for changes of roles, bindings and pods");
             }
-            followed = loop {
-                self.runtime.sleep(RETRY_PAUSE).await;
-                match self.load().await {
-                    Ok(followed) => break followed,
-                    Err(error) => tracing::warn!(%error, "reading roles, bindings and pods"),
-                }
-            };
+            followed = self.load_again().await;
+        }
+    }
+
+    async fn load_again(&self) -> Vec<Followed> {
+        loop {
+            self.runtime.sleep(RETRY_PAUSE).await;
+            match self.load().await {
+                Ok(followed) => return followed,
+                Err(error) => tracing::warn!(%error, "reading roles, bindings and pods"),
+            }
         }
     }
 

@@ -1,7 +1,7 @@
 //! The TLS listener: bounded connections, bounded handshakes, HTTP/1.1 and 2 with upgrades.
 
 use crate::connection::Front;
-use crate::connections::{Connection, Connections, Limits, Place, Timeouts};
+use crate::connections::{Connection, Connections, Place, Timeouts};
 use crate::exchange::Peer;
 use crate::host;
 use crate::linger::Noted;
@@ -51,7 +51,7 @@ pub(crate) struct Listener {
     pub(crate) tls: Arc<ServerConfig>,
     pub(crate) front: Front,
     pub(crate) runtime: Runtime,
-    pub(crate) limits: Limits,
+    pub(crate) connections: Arc<Connections>,
     pub(crate) timeouts: Timeouts,
     /// Cancelled when no new requests are taken.
     pub(crate) stopping: CancellationToken,
@@ -59,8 +59,7 @@ pub(crate) struct Listener {
 
 impl Listener {
     /// Accepts until stopping.
-    pub(crate) async fn run(self) {
-        let connections = Connections::new(self.limits);
+    pub(crate) async fn run(self: Arc<Self>) {
         let acceptor = TlsAcceptor::from(Arc::clone(&self.tls));
         let mut complaints = Complaints::default();
         loop {
@@ -70,7 +69,7 @@ impl Listener {
             };
             match accepted {
                 Ok((stream, address)) => {
-                    let place = connections.open(address.ip(), self.runtime.monotonic());
+                    let place = self.connections.open(address.ip(), self.runtime.monotonic());
                     match place {
                         Some(place) => self.begin(stream, address, acceptor.clone(), place),
                         None => tracing::debug!(%address, "no room for a connection"),

@@ -3,7 +3,7 @@
 use apiserver_auth::pki::{Pki, PkiError, ServingIdentity, ServingNames, client_config};
 use apiserver_egress::Dialer;
 use jiff::Timestamp;
-use machinery_runtime::Runtime;
+use machinery_runtime::{Runtime, TaskEnded};
 use rustls::crypto::CryptoProvider;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -24,9 +24,19 @@ pub(crate) struct Renewal {
     pub(crate) runtime: Runtime,
 }
 
+/// New certificates are not to be had.
+#[derive(Debug, thiserror::Error)]
+enum RenewalError {
+    #[error(transparent)]
+    Pki(#[from] PkiError),
+    #[error("reading the certificates")]
+    Ended(#[from] TaskEnded),
+}
+
 impl Renewal {
     /// Runs as long as the server.
-    pub(crate) async fn run(self, mut due: Timestamp) {
+    pub(crate) async fn run(self: Arc<Self>, due: Option<Timestamp>) {
+        let mut due = due.unwrap_or(self.runtime.now());
         loop {
             let left = due.as_second() - self.runtime.now().as_second();
             if left > 0 {
@@ -44,17 +54,10 @@ impl Renewal {
         }
     }
 
-    async fn renew(&self) -> Result<Timestamp, PkiError> {
+    async fn renew(&self) -> Result<Timestamp, RenewalError> {
         let (folder, names, now) = (self.folder.clone(), self.names.clone(), self.runtime.now());
-        let Ok(opened) = self
-            .runtime
-            .blocking(move || Pki::open(&folder, &names, now))
-            .await
-        else {
-            // The runtime is ending, and with it this task.
-            return Ok(Timestamp::MAX);
-        };
-        let pki = opened?;
+        let opening = self.runtime.blocking(move || Pki::open(&folder, &names, now));
+        let pki = opening.await??;
         self.serving.replace(&pki.serving)?;
         let tls = client_config(pki.cluster.certificate(), &pki.kubelet_client, &self.provider)?;
         self.dialer.replace(Arc::new(tls));

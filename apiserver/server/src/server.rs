@@ -4,11 +4,12 @@ use crate::account_keys::AccountKeys;
 use crate::admission::AdmissionChain;
 use crate::config::{ConfigError, ServerConfig};
 use crate::connection::Front;
-use crate::connections::{Limits, Timeouts};
+use crate::connections::{Connections, Limits, Timeouts};
 use crate::feed::AuthorizationFeed;
 use crate::filters::audit::{Auditor, PolicyError};
 use crate::flow_control::FlowControl;
 use crate::flow_control::metrics::FlowControlMetrics;
+use crate::flow_control::utilization::UtilizationCollector;
 use crate::hooks::ServerHooks;
 use crate::kubelet::{Kubelets, ProxiedConnections};
 use crate::listener::Listener;
@@ -189,37 +190,39 @@ impl Server {
         let dialer = Dialer::new(Arc::new(tls), Arc::new(unverified), own, runtime.clone());
         let core = assemble(config, storage, &pki, &provider, dialer.clone(), &runtime).await?;
         if let Some(folder) = core.config.cert_dir.clone() {
-            let renewal = Renewal {
+            let renewal = Arc::new(Renewal {
                 folder,
                 names: core.config.serving_names(Some(advertised)),
                 serving: Arc::clone(&serving),
                 dialer,
                 provider,
                 runtime: runtime.clone(),
-            };
-            runtime
-                .spawn("certificate-renewal", renewal.run(pki.renew_at()))
-                .detach();
+            });
+            let mut due = Some(pki.renew_at());
+            // Begun again, it looks at the certificates at once.
+            let run = move || Arc::clone(&renewal).run(due.take());
+            runtime.keep("certificate-renewal", run).detach();
         }
         let front = Front::new(Arc::clone(&core));
         if let Some(socket) = socket {
             let authorities = [pki.cluster.certificate(), pki.front_proxy.certificate()];
-            let listener = Listener {
+            let listener = Arc::new(Listener {
                 socket,
                 tls: Arc::new(server_config(Arc::clone(&serving), &authorities)?),
                 front: front.clone(),
                 runtime: runtime.clone(),
-                limits: Limits {
+                connections: Connections::new(Limits {
                     all: core.config.max_connections,
                     of_address: core.config.max_connections_per_address,
-                },
+                }),
                 timeouts: Timeouts {
                     header: core.config.header_timeout,
                     idle: core.config.idle_timeout,
                 },
                 stopping: core.stopping.clone(),
-            };
-            runtime.spawn("listener", listener.run()).detach();
+            });
+            let run = move || Arc::clone(&listener).run();
+            runtime.keep("listener", run).detach();
         }
         let port = local_address.map_or(0, |address| address.port());
         let facts = Startup {
@@ -419,10 +422,13 @@ fn flow_control(
     if seats == 0 {
         return Ok(None);
     }
-    let metrics = FlowControlMetrics::new(metrics.registry())?;
-    let control = FlowControl::new(seats, registry.clone(), metrics, runtime);
-    let adjusting = Arc::clone(&control).keep_adjusting();
-    runtime.spawn("flow-control", adjusting).detach();
+    let own = FlowControlMetrics::new(metrics.registry())?;
+    let control = FlowControl::new(seats, registry.clone(), own, runtime);
+    let utilization = UtilizationCollector::new(&control)?;
+    metrics.registry().register(Box::new(utilization))?;
+    let adjusted = Arc::clone(&control);
+    let adjusting = move || Arc::clone(&adjusted).keep_adjusting();
+    runtime.keep("flow control limits", adjusting).detach();
     Ok(Some(control))
 }
 

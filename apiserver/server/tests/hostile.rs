@@ -23,8 +23,8 @@ const CONFIG_MAPS: &str = "/api/v1/namespaces/default/configmaps";
 const NO_MUTATION: &str = "apiserver_current_inflight_requests{request_kind=\"mutating\"} 0";
 /// How many mutations wait for a place.
 const WAITING: &str = "apiserver_current_inqueue_requests{request_kind=\"mutating\"}";
-/// How many have one.
-const IN_FLIGHT: &str = "apiserver_current_inflight_requests{request_kind=\"mutating\"}";
+/// How many have none because their bodies are still arriving.
+const ARRIVING: &str = "knarr_request_bodies_arriving{request_kind=\"mutating\"}";
 /// Longer than a test waits for anything.
 const LONG: Duration = Duration::from_secs(3_600);
 const SHORT: Duration = Duration::from_millis(300);
@@ -418,7 +418,7 @@ async fn half_sent_bodies_keep_nobody_else_from_writing() {
     let made = cluster.as_identity(&node).post(LEASES, lease.to_string()).await;
     made.is(201);
     let crowd = half_sent(&cluster, 22, WHOLE).await;
-    until_gauge(&cluster, IN_FLIGHT, |count| count >= FITTING).await;
+    until_gauge(&cluster, ARRIVING, |count| count >= FITTING).await;
     let large = config_map("large", 1_000_000);
     cluster.admin().post(CONFIG_MAPS, large.clone()).await.is(201);
     let renewal = cluster
@@ -431,33 +431,89 @@ async fn half_sent_bodies_keep_nobody_else_from_writing() {
     let somebody = identity(&cluster, "somebody", "somebodies");
     let refused = cluster.as_identity(&somebody).post(CONFIG_MAPS, large).await;
     refused.is(403);
-    assert!(gauge(&cluster, IN_FLIGHT).await >= FITTING, "the crowd has left");
+    assert!(gauge(&cluster, ARRIVING).await >= FITTING, "the crowd has left");
     drop(crowd);
 }
 
-/// Bodies that trickle in keep half of a level's seats at most.
-#[tokio::test(flavor = "multi_thread")]
-async fn half_sent_bodies_of_one_user_leave_seats_to_the_level() {
-    // Service accounts' level has 26 seats. One of a single seat has no half to keep free.
-    let cluster = start_with(ServerConfig {
+/// Every level has one seat.
+async fn with_single_seats() -> Cluster {
+    start_with(ServerConfig {
         body_pace_interval: LONG,
         max_requests_inflight: 0,
-        max_mutating_requests_inflight: 64,
+        max_mutating_requests_inflight: 8,
         ..config()
     })
-    .await;
-    let crowd = half_sent(&cluster, 32, 1_000).await;
-    until_gauge(&cluster, IN_FLIGHT, |count| count > 0).await;
-    let account = identity(
-        &cluster,
-        "system:serviceaccount:good:default",
-        "system:serviceaccounts",
-    );
+    .await
+}
+
+/// A write of another service account of the level is answered.
+async fn good_account_is_answered(cluster: &Cluster) {
+    let good = "system:serviceaccount:good:default";
+    let account = identity(cluster, good, "system:serviceaccounts");
     let refused = cluster
         .as_identity(&account)
         .post(CONFIG_MAPS, config_map("x", 1));
     refused.await.is(403);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn half_sent_bodies_of_one_user_leave_seats_to_the_level() {
+    const CROWD: usize = 32;
+    let cluster = with_single_seats().await;
+    let crowd = half_sent(&cluster, CROWD, 1_000).await;
+    until_gauge(&cluster, ARRIVING, |count| count == CROWD).await;
+    good_account_is_answered(&cluster).await;
+    assert_eq!(gauge(&cluster, ARRIVING).await, CROWD, "the crowd has left");
     drop(crowd);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn refused_bodies_are_discarded_without_seats() {
+    let cluster = with_single_seats().await;
+    let crowd = half_sent(&cluster, 4, 4 << 20).await;
+    until_gauge(&cluster, ARRIVING, |count| count > 0).await;
+    good_account_is_answered(&cluster).await;
+    drop(crowd);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn body_that_comes_late_is_carried_out() {
+    let cluster = with_single_seats().await;
+    let (body, anna) = (config_map("late", 1), trusted(&cluster, "anna").await);
+    let (first, rest) = body.split_at(10);
+    let mut stream = cluster.connect(Some(&anna)).await;
+    let beginning = post_head(CONFIG_MAPS, &body) + first;
+    stream.write_all(beginning.as_bytes()).await.unwrap();
+    stream.flush().await.unwrap();
+    until_gauge(&cluster, ARRIVING, |count| count == 1).await;
+    stream.write_all(rest.as_bytes()).await.unwrap();
+    stream.flush().await.unwrap();
+    let mut said = [0; 13];
+    stream.read_exact(&mut said).await.unwrap();
+    assert_eq!(said.escape_ascii().to_string(), "HTTP/1.1 201 ");
+    assert_eq!(gauge(&cluster, ARRIVING).await, 0);
+}
+
+/// Without seats their number is bounded by the memory of a user's bodies.
+#[tokio::test(flavor = "multi_thread")]
+async fn half_sent_bodies_of_one_user_are_bounded_in_number() {
+    /// A user's part of the memory of bodies is one whole body here.
+    const FITTING: usize = (3 << 20) / (16 << 10);
+    let cluster = start_with(ServerConfig {
+        body_pace_interval: LONG,
+        body_memory_bytes: 16 << 20,
+        ..config()
+    })
+    .await;
+    let mut crowd = half_sent(&cluster, FITTING, 1_000).await;
+    until_gauge(&cluster, ARRIVING, |count| count == FITTING).await;
+    crowd.extend(half_sent(&cluster, 1, 1_000).await);
+    // The rest of a body that is refused is discarded before the answer.
+    until_gauge(&cluster, ARRIVING, |count| count == FITTING + 1).await;
+    let mut said = [0; 13];
+    crowd.last_mut().unwrap().write_all(&[b' '; 500]).await.unwrap();
+    crowd.last_mut().unwrap().read_exact(&mut said).await.unwrap();
+    assert_eq!(said.escape_ascii().to_string(), "HTTP/1.1 429 ");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -470,7 +526,7 @@ async fn requests_without_limit_are_not_counted_out() {
     })
     .await;
     let crowd = half_sent(&cluster, 250, 1_000).await;
-    until_gauge(&cluster, IN_FLIGHT, |count| count == crowd.len()).await;
+    until_gauge(&cluster, ARRIVING, |count| count == crowd.len()).await;
     assert_eq!(gauge(&cluster, WAITING).await, 0);
 }
 

@@ -206,3 +206,32 @@ async fn priority_and_fairness_keeps_its_bootstrap_objects() {
     until(&cluster, admin, &probes, |answer| answer.code == 200).await;
     assert_eq!(shares(&cluster.admin().get(&rest).await), 7);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn priority_and_fairness_tells_utilisation() {
+    let cluster = start().await;
+    let anna = anna(&cluster);
+    cluster.as_identity(&anna).get(CONFIG_MAPS).await.is(403);
+    let text = cluster.admin().get("/metrics").await.is(200).body;
+    let expected = [
+        "priority_level_seat_utilization_bucket{phase=\"executing\",priority_level=\"global-default\",le=\"0.95\"}",
+        "priority_level_request_utilization_bucket{phase=\"waiting\",priority_level=\"exempt\",le=\"0.001\"}",
+        "priority_level_request_utilization_sum{phase=\"executing\",priority_level=\"global-default\"}",
+        "demand_seats_bucket{priority_level=\"global-default\",le=\"2.8\"}",
+        "read_vs_write_current_requests_count{phase=\"waiting\",request_kind=\"mutating\"}",
+        "read_vs_write_current_requests_sum{phase=\"executing\",request_kind=\"readOnly\"}",
+    ];
+    for name in expected {
+        let start = format!("apiserver_flowcontrol_{name} ");
+        let line = text.lines().find(|line| line.starts_with(&start));
+        let value: f64 = line
+            .unwrap_or_else(|| panic!("{start}"))
+            .rsplit(' ')
+            .next()
+            .unwrap()
+            .parse()
+            .unwrap();
+        // The scrape itself is in execution, and the refused list was.
+        assert!(value > 0.0, "{name}");
+    }
+}

@@ -118,7 +118,7 @@ pub(crate) fn run(arguments: AgentArguments) -> anyhow::Result<()> {
     let (services, kubelet) = (executor("services")?, executor("kubelet")?);
     let outcome = services
         .block_on(serve_network(&arguments))
-        .and_then(|()| kubelet.block_on(work(arguments)));
+        .and_then(|beside| kubelet.block_on(work(arguments, &beside)));
     // Work that is stuck in the kernel must not keep the agent from ending.
     kubelet.shutdown_background();
     services.shutdown_background();
@@ -135,14 +135,14 @@ fn executor(name: &'static str) -> anyhow::Result<tokio::runtime::Runtime> {
 }
 
 /// Starts what pods that run already ask for, whatever the container runtime does.
-async fn serve_network(arguments: &AgentArguments) -> anyhow::Result<()> {
+async fn serve_network(arguments: &AgentArguments) -> anyhow::Result<Runtime> {
     let runtime = Runtime::real();
     // Routes and rules follow all nodes, which the node's own identity may not.
     let client = services_client(arguments, &runtime).await?;
     let node_name = node_name(arguments);
     start_network(arguments, &runtime, &client, &node_name)?;
     start_services(arguments, &runtime, &client, &node_name);
-    Ok(())
+    Ok(runtime)
 }
 
 fn node_name(arguments: &AgentArguments) -> String {
@@ -150,8 +150,9 @@ fn node_name(arguments: &AgentArguments) -> String {
     arguments.hostname_override.clone().unwrap_or_else(host)
 }
 
-async fn work(arguments: AgentArguments) -> anyhow::Result<()> {
-    let runtime = Runtime::real();
+/// `beside` is the handle of the other executor, whose components are told of with ours.
+async fn work(arguments: AgentArguments, beside: &Runtime) -> anyhow::Result<()> {
+    let runtime = Runtime::real().with_components_of(beside);
     let outlived = own_certificate::replaced(arguments.data_dir.clone(), runtime.clone());
     let kubeconfig = kubeconfig(&arguments);
     let client = Client::from_kubeconfig(&kubeconfig, runtime.clone()).await?;
@@ -227,7 +228,9 @@ async fn start_containerd(arguments: &AgentArguments, runtime: &Runtime) -> anyh
             .context("runc is not installed: apt-get install runc")?,
     };
     let containerd = Containerd::ensure(runtime, config).await?;
-    runtime.spawn("containerd", containerd.supervise());
+    runtime
+        .keep("containerd", move || containerd.clone().supervise())
+        .detach();
     Ok(())
 }
 

@@ -93,6 +93,15 @@ impl Runtime {
         Self { disk, ..self.clone() }
     }
 
+    /// The same handle for another executor of the process: what fails there is known here, and the other way round.
+    #[must_use]
+    pub fn with_components_of(self, other: &Self) -> Self {
+        Self {
+            components: Arc::clone(&other.components),
+            ..self
+        }
+    }
+
     /// A scope of its own below this one: its tasks end when it is dropped, or when this one ends.
     pub fn child_scope(&self) -> Scope {
         Scope::new(Self {
@@ -176,6 +185,18 @@ impl Runtime {
         }))
     }
 
+    /// Starts a task of one request, whose panic is nothing to its scope: it is logged and counted, and ends the task alone.
+    pub fn spawn_request<F>(&self, name: &'static str, future: F) -> TaskHandle<()>
+    where
+        F: Future<Output = ()> + Send + 'static,
+    {
+        let own = self.clone();
+        self.spawn(name, async move {
+            // It was logged and counted.
+            let _ = own.catch(name, future).await;
+        })
+    }
+
     /// Keeps a component running: after a panic or an error it begins again, once a pause is over that doubles each time.
     /// Until then [`Runtime::components`] says that it is down.
     pub fn supervise<F, Fut>(&self, name: &'static str, mut begin: F) -> TaskHandle<()>
@@ -187,9 +208,16 @@ impl Runtime {
         self.components.began(name);
         self.spawn(name, async move {
             let mut pause = FIRST_PAUSE;
+            let broken = own.components.broken(name);
             loop {
                 let begun = own.monotonic();
-                let message = match own.catch(name, async { begin().await }).await {
+                let running = async {
+                    tokio::select! { biased;
+                        () = broken.notified() => panic!("{name} was told to break down"),
+                        ended = async { begin().await } => ended,
+                    }
+                };
+                let message = match own.catch(name, running).await {
                     Ok(Ok(())) => return own.components.ended(name),
                     Ok(Err(message)) => message,
                     Err(panicked) => panicked.to_string(),
@@ -204,6 +232,60 @@ impl Runtime {
                 own.components.began(name);
             }
         })
+    }
+
+    /// [`Runtime::supervise`] for a loop that knows no errors; one that ends has nothing left to do.
+    pub fn keep<F, Fut>(&self, name: &'static str, mut begin: F) -> TaskHandle<()>
+    where
+        F: FnMut() -> Fut + Send + 'static,
+        Fut: Future<Output = ()> + Send + 'static,
+    {
+        self.supervise(name, move || {
+            let running = begin();
+            async move {
+                running.await;
+                Ok(())
+            }
+        })
+    }
+
+    /// The same for a component of several tasks, in a scope of its own: a panic in any of them ends all, and the component
+    /// begins again.
+    pub fn supervise_scope<F, Fut>(&self, name: &'static str, mut begin: F) -> TaskHandle<()>
+    where
+        F: FnMut(Runtime) -> Fut + Send + 'static,
+        Fut: Future<Output = Result<(), String>> + Send + 'static,
+    {
+        let own = self.clone();
+        self.supervise(name, move || {
+            let scope = own.child_scope();
+            let running = begin(scope.runtime().clone());
+            async move {
+                let ended = tokio::select! { biased;
+                    () = scope.panicked() => Err("a task of it panicked".to_owned()),
+                    ended = running => ended,
+                };
+                scope.stopped().await;
+                ended
+            }
+        })
+    }
+
+    /// Work that belongs to one object and must not end early: after a panic, which is logged and counted under this name,
+    /// it begins again, with the same pauses.
+    pub async fn again_after_panics<F, Fut>(&self, name: &'static str, mut begin: F) -> Fut::Output
+    where
+        F: FnMut() -> Fut,
+        Fut: Future,
+    {
+        let mut pause = FIRST_PAUSE;
+        loop {
+            if let Ok(output) = self.catch(name, async { begin().await }).await {
+                return output;
+            }
+            self.sleep(pause).await;
+            pause = (pause * 2).min(LONGEST_PAUSE);
+        }
     }
 
     /// A future's output, or its panic, which is logged and counted under this name and goes no further.

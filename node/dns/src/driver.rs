@@ -35,9 +35,15 @@ const MAX_RESOLV_CONF: u64 = 64 << 10;
 
 /// Starts the server; it runs until its scope ends.
 pub fn start(config: DnsConfig, client: Client, exec: Arc<dyn Exec>, runtime: Runtime) -> TaskHandle<()> {
-    let inside = runtime.clone();
-    let informers = Informers::new(client.with_user_agent("knarr-dns"), runtime.clone());
-    runtime.spawn("dns", run(config, informers, exec, inside))
+    let client = client.with_user_agent("knarr-dns");
+    runtime.supervise_scope("dns", move |inside| {
+        let informers = Informers::new(client.clone(), inside.clone());
+        let running = run(config.clone(), informers, Arc::clone(&exec), inside);
+        async move {
+            running.await;
+            Ok(())
+        }
+    })
 }
 
 /// Listens at once. Other names are forwarded from the first question on; the cluster's come from the zone of the last

@@ -76,7 +76,11 @@ impl Server {
                 Err(error) => return Err(error),
             };
             let message = &buffer[..length];
-            match self.step(message, None) {
+            // A question that makes it panic gets no answer, and the next one does.
+            let step = self
+                .runtime
+                .catch("dns question", async { self.step(message, None) });
+            match step.await.unwrap_or(Step::Nothing) {
                 Step::Nothing => {}
                 Step::Send(answer) => {
                     let _ = socket.send_to(&answer, client).await;
@@ -101,7 +105,7 @@ impl Server {
             }
             drop(share);
         };
-        self.runtime.spawn("dns forward", later).detach();
+        self.runtime.spawn_request("dns forward", later).detach();
     }
 
     /// A place among the questions that are asked elsewhere, or the answer of who has no more of them.
@@ -170,7 +174,7 @@ impl Server {
                 let _ = server.converse(stream, client.ip()).await;
                 drop(share);
             };
-            self.runtime.spawn("dns connection", converse).detach();
+            self.runtime.spawn_request("dns connection", converse).detach();
         }
     }
 

@@ -88,7 +88,9 @@ impl Kubelet {
             listeners,
         };
         for row in rows() {
-            context.runtime.spawn(row.name, (row.run)(context.clone()));
+            let own = context.clone();
+            let begin = move || (row.run)(own.clone());
+            context.runtime.keep(row.name, begin).detach();
         }
         Ok(Self { context })
     }

@@ -53,8 +53,12 @@ pub struct ManagerRow {
 }
 
 /// All of them, in start order.
-pub fn rows() -> [ManagerRow; 10] {
+pub fn rows() -> [ManagerRow; 11] {
     [
+        ManagerRow {
+            name: "component events",
+            run: |context| Box::pin(node::components::tell(context)),
+        },
         ManagerRow {
             name: "node status",
             run: |context| Box::pin(status_keeper(&context).run((*context.node).clone())),

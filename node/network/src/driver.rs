@@ -68,17 +68,23 @@ pub fn start(
     routes: Arc<dyn Routes>,
     runtime: Runtime,
 ) -> TaskHandle<()> {
-    let inside = runtime.clone();
-    let informers = Informers::new(client.with_user_agent("knarr-network"), runtime.clone());
-    let network = Network {
-        config,
-        exec,
-        routes,
-        runtime: inside,
-        guard: TableGuard::unwatched(),
-        written: Plan::default(),
-    };
-    runtime.spawn("pod network", run(network, informers))
+    let client = client.with_user_agent("knarr-network");
+    runtime.supervise_scope("pod network", move |inside| {
+        let informers = Informers::new(client.clone(), inside.clone());
+        let network = Network {
+            config: config.clone(),
+            exec: Arc::clone(&exec),
+            routes: Arc::clone(&routes),
+            runtime: inside,
+            guard: TableGuard::unwatched(),
+            written: Plan::default(),
+        };
+        let running = run(network, informers);
+        async move {
+            running.await;
+            Ok(())
+        }
+    })
 }
 
 fn run(mut network: Network, informers: Informers) -> BoxFuture<'static, ()> {

@@ -37,9 +37,15 @@ pub fn start(
     kernel: Arc<dyn Kernel>,
     runtime: Runtime,
 ) -> TaskHandle<()> {
-    let inside = runtime.clone();
-    let informers = Informers::new(client.with_user_agent("kube-proxy"), runtime.clone());
-    runtime.spawn("proxy", run(config, informers, kernel, inside))
+    let client = client.with_user_agent("kube-proxy");
+    runtime.supervise_scope("proxy", move |inside| {
+        let informers = Informers::new(client.clone(), inside.clone());
+        let running = run(config.clone(), informers, Arc::clone(&kernel), inside);
+        async move {
+            running.await;
+            Ok(())
+        }
+    })
 }
 
 fn run(

@@ -122,7 +122,7 @@ async fn serve(listener: &TcpListener, state: &Arc<State>, places: &Arc<Semaphor
             let _ = inside.timeout(PATIENCE, answer(stream, &state)).await;
             drop(place);
         };
-        runtime.spawn("service health answer", answer).detach();
+        runtime.spawn_request("service health answer", answer).detach();
     }
 }
 

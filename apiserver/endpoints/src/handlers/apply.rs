@@ -46,10 +46,12 @@ pub(super) struct Tracked<'a> {
 
 impl Tracked<'_> {
     /// Notes what the writer changed of the live object.
-    fn track(&self, live: &Tree, object: &mut Tree) {
-        if !self.change.tracks() {
-            managed_fields::track(self.row, &self.writer, live, object);
+    fn track(&self, live: &Tree, object: &mut Tree) -> Result<(), RegistryError> {
+        if self.change.tracks() {
+            return Ok(());
         }
+        let tracked = managed_fields::track(self.row, &self.writer, live, object);
+        tracked.map_err(|bound| RegistryError::TooLargePatch(bound.to_string()))
     }
 }
 
@@ -66,7 +68,7 @@ impl UpdatedObject for Tracked<'_> {
         };
         let mut object = self.change.apply(ctx, Some(live)).await?;
         if self.change.kind().is_none() {
-            self.track(live, &mut object);
+            self.track(live, &mut object)?;
         }
         Ok(object)
     }
@@ -78,7 +80,7 @@ impl UpdatedObject for Tracked<'_> {
     fn stored(&self, candidate: Tree, live: &Tree) -> Result<Tree, RegistryError> {
         let mut object = self.change.stored(candidate, live)?;
         if self.change.kind().is_some() {
-            self.track(live, &mut object);
+            self.track(live, &mut object)?;
         }
         Ok(object)
     }
@@ -147,7 +149,8 @@ impl Apply {
 fn refusal(error: ApplyError) -> RegistryError {
     let message = error.to_string();
     match error {
-        ApplyError::Result(DecodeError::TooManyValues | DecodeError::TooLarge { .. }) => {
+        ApplyError::TooLong(_)
+        | ApplyError::Result(DecodeError::TooManyValues | DecodeError::TooLarge { .. }) => {
             RegistryError::TooLargePatch(message)
         }
         ApplyError::Misfit { .. } | ApplyError::Result(_) => RegistryError::Unclassified(message),

@@ -34,11 +34,12 @@ pub(super) async fn bind(this: Endpoints, mut call: Call) -> Result<Response<Bod
         bodies::decode(
             &call.ctx,
             call.request.headers(),
-            &bytes,
+            bytes,
             &expected,
             call.offer(),
             options.field_validation,
-        )?
+        )
+        .await?
     } else {
         sub_body(&mut call, options.field_validation).await?
     };

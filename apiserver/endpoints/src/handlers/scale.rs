@@ -7,6 +7,7 @@ use crate::negotiation::{self, Offer, PatchType};
 use crate::respond::{self, Showing};
 use crate::{params, patch_errors};
 use apiserver_registry::columns;
+use apiserver_registry::context::LARGE_BODY_BYTES;
 use apiserver_registry::options::{FieldValidation, RevisionMatch};
 use apiserver_registry::{
     Part, RegistryError, RequestContext, ResourceRow, ScalePaths, UpdatedObject, Written, metadata,
@@ -201,11 +202,33 @@ async fn body(call: &mut Call, validation: FieldValidation) -> Result<Tree, Regi
     bodies::decode(
         &call.ctx,
         call.request.headers(),
-        &bytes,
+        bytes,
         &expected()?,
         Offer::ALL,
         validation,
     )
+    .await
+}
+
+/// A scale with a patch; a large one is applied off the request's thread.
+async fn patched(
+    ctx: &RequestContext,
+    kind: PatchType,
+    shown: Tree,
+    bytes: Bytes,
+    validation: FieldValidation,
+) -> Result<Tree, RegistryError> {
+    let (within, is_large) = (ctx.clone(), bytes.len() >= LARGE_BODY_BYTES);
+    let work = move || {
+        let patched = patch_errors::apply(&within, kind, &shown, &bytes, validation)?;
+        patch_errors::check_kind(&expected()?, kind, &shown, &bytes, &patched)?;
+        Ok(patched)
+    };
+    if is_large {
+        ctx.off_thread(work).await
+    } else {
+        work()
+    }
 }
 
 #[async_trait]
@@ -218,9 +241,7 @@ impl UpdatedObject for ScaleChange {
             Wanted::Whole(scale) => scale.clone(),
             Wanted::Patched { kind, bytes } => {
                 let shown = scale_or_unset(live, &self.paths)?;
-                let patched = patch_errors::apply(ctx, *kind, &shown, bytes, self.validation)?;
-                patch_errors::check_kind(&expected()?, *kind, &shown, bytes, &patched)?;
-                patched
+                patched(ctx, *kind, shown, bytes.clone(), self.validation).await?
             }
         };
         self.check_name(&scale)?;

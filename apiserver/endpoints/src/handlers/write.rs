@@ -226,7 +226,13 @@ pub(super) async fn delete_options(call: &mut Call) -> Result<DeleteOptions, Reg
     let (schema, ty) = machinery_api::schema_for("", "v1", "DeleteOptions")
         .ok_or_else(|| RegistryError::Internal("the table has no DeleteOptions".into()))?;
     let format = negotiation::content(call.request.headers(), Offer::ALL)?;
-    let tree = bodies::decode_options(format, &bytes, schema, ty)?;
+    let is_large = bytes.len() >= LARGE_BODY_BYTES;
+    let decode = move || bodies::decode_options(format, &bytes, schema, ty);
+    let tree = if is_large {
+        call.ctx.off_thread(decode).await?
+    } else {
+        decode()?
+    };
     raw_delete_options(&tree).check()
 }
 
@@ -317,9 +323,10 @@ pub(super) async fn sub_body(call: &mut Call, validation: FieldValidation) -> Re
     bodies::decode(
         &call.ctx,
         call.request.headers(),
-        &bytes,
+        bytes,
         &expected,
         Offer::ALL,
         validation,
     )
+    .await
 }

@@ -36,9 +36,10 @@ pub async fn start(registry: &Registry) -> Result<(), RegistryError> {
         let object = definitions.store.decode(entry)?;
         definitions.serve(&object);
     }
+    let run = move || definitions.clone().run();
     registry
         .runtime()
-        .spawn("custom resource definitions", definitions.run())
+        .keep("custom resource definitions", run)
         .detach();
     Ok(())
 }
@@ -126,8 +127,11 @@ impl Definitions {
             return;
         }
         let this = self.clone();
+        let runtime = self.ctx.runtime.clone();
         let cleaning = async move {
-            this.clean(&name).await;
+            runtime
+                .again_after_panics("definition cleanup", || this.clean(&name))
+                .await;
             this.cleaning.lock().remove(&name);
         };
         self.ctx.runtime.spawn("definition cleanup", cleaning).detach();

@@ -4,8 +4,8 @@ use super::entries::{self, Entry, Operation};
 use super::{Writer, document, has_owners, last_applied, ownable, ownable_changes, store, typed};
 use crate::row::ResourceRow;
 use crate::strategy::Part;
-use machinery_schema::apply::{FieldSet, Typed};
-use machinery_schema::{DecodeError, Strictness, Tree, decode_json, encode_json};
+use machinery_schema::apply::{FieldSet, ShownBytes, Steps, Typed};
+use machinery_schema::{DecodeError, Exceeded, Strictness, Tree, decode_json, encode_json};
 
 /// A field that another manager has.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -26,6 +26,9 @@ pub enum ApplyError {
     /// The merged object is not one of its kind.
     #[error("{0}")]
     Result(#[from] DecodeError),
+    /// It takes more steps than are allowed.
+    #[error("{0}")]
+    TooLong(#[from] Exceeded),
 }
 
 /// `Apply failed with 1 conflict: conflict with "m": .data.k`
@@ -63,12 +66,25 @@ pub fn apply(
     configuration: &Tree,
     force: bool,
 ) -> Result<Tree, ApplyError> {
+    within(&Steps::default(), row, writer, live, (configuration, force))
+}
+
+/// The same within so many steps.
+pub(super) fn within(
+    steps: &Steps,
+    row: &ResourceRow,
+    writer: &Writer,
+    live: Option<&Tree>,
+    (configuration, force): (&Tree, bool),
+) -> Result<Tree, ApplyError> {
     let wanted = typed(row, configuration);
+    steps.read(configuration)?;
     check(row, wanted)?;
     let (before, mut owners) = match live {
         Some(live) => (document(live), known_owners(row, writer, live)),
         None => (Tree::untyped(), Vec::new()),
     };
+    steps.read(&before)?;
     let mine = owners
         .iter()
         .position(|entry| entry.is(row, writer, Operation::Apply));
@@ -85,11 +101,17 @@ pub fn apply(
     }
     let mine = mine.unwrap_or(owners.len() - 1);
     let merged = typed(row, &before).merge(configuration)?;
-    let pruned = prune(typed(row, &merged), &last, &owners, &named)?;
+    let pruned = prune(steps, typed(row, &merged), &last, &owners, &named)?;
+    steps.read(&pruned)?;
     let changes = ownable_changes(row, writer.part, typed(row, &before).compare(&pruned));
-    let changed = changes.added.union(&changes.modified);
-    let continued = last_applied::continued(row, &writer.manager, live);
-    let conflicts = take_over(&mut owners, mine, &changed, &changes.removed, &continued);
+    let changed = steps.union(&changes.added, &changes.modified)?;
+    let continued = last_applied::continued(steps, row, &writer.manager, live)?;
+    let taken = Taken {
+        changed: &changed,
+        removed: &changes.removed,
+        continued: &continued,
+    };
+    let conflicts = take_over(steps, &mut owners, mine, &taken)?;
     if !force && !conflicts.is_empty() {
         return Err(ApplyError::Conflicts(conflicts));
     }
@@ -97,7 +119,7 @@ pub fn apply(
     encode_json(&pruned, &mut text);
     let mut object = decode_json(&row.schema, row.ty, &text, Strictness::Ignore)?.tree;
     last_applied::renew(&writer.manager, configuration, &mut object);
-    store(&mut object, owners);
+    store(steps, &mut object, owners)?;
     Ok(object)
 }
 
@@ -138,50 +160,62 @@ fn known_owners(row: &ResourceRow, writer: &Writer, live: &Tree) -> Vec<Entry> {
 
 /// What the manager applied before, does not apply now and nobody else has goes away.
 fn prune(
+    steps: &Steps,
     merged: Typed<'_>,
     last: &FieldSet,
     owners: &[Entry],
     wanted: &FieldSet,
-) -> Result<Tree, DecodeError> {
+) -> Result<Tree, ApplyError> {
     if last.is_empty() {
         return Ok(merged.document.clone());
     }
     // The configuration counts with what nobody owns: an object keeps the name by which it is applied.
-    let owned = owners
-        .iter()
-        .fold(wanted.clone(), |all, entry| all.union(&entry.fields));
+    let mut owned = wanted.clone();
+    for entry in owners {
+        steps.absorb(&mut owned, &entry.fields)?;
+    }
     let named = |fields: &FieldSet| merged.with_named_parents(fields);
     let (last, owned, all) = (named(last), named(&owned), named(&merged.fields()));
     let without_last = merged.remove(&last)?;
     let left = named(&merged.with(&without_last).fields());
     // Back comes what somebody has, then what was not the manager's own.
-    let with_owned = merged.remove(&all.difference(&left.union(&owned)))?;
+    let with_owned = merged.remove(&steps.difference(&all, &steps.union(&left, &owned)?)?)?;
     let left = named(&merged.with(&with_owned).fields());
-    merged.remove(&all.difference(&left).intersection(&last))
+    let unowned = steps.difference(&all, &left)?;
+    Ok(merged.remove(&steps.intersection(&unowned, &last)?)?)
+}
+
+/// Fields that an apply takes from other managers.
+struct Taken<'a> {
+    changed: &'a FieldSet,
+    removed: &'a FieldSet,
+    /// Of these nobody is told.
+    continued: &'a FieldSet,
 }
 
 /// Takes the changed fields from all other managers; answers with what they had of them, less what is `continued`.
 fn take_over(
+    steps: &Steps,
     owners: &mut [Entry],
     mine: usize,
-    changed: &FieldSet,
-    removed: &FieldSet,
-    continued: &FieldSet,
-) -> Vec<Conflict> {
+    taken: &Taken<'_>,
+) -> Result<Vec<Conflict>, Exceeded> {
     let mut conflicts = Vec::new();
+    let mut room = ShownBytes::default();
     for (at, entry) in owners.iter_mut().enumerate() {
         if at == mine {
             continue;
         }
-        let contested = entry.fields.intersection(changed);
+        let contested = steps.intersection(&entry.fields, taken.changed)?;
         let manager = entry.shown();
-        let paths = contested.difference(continued).paths();
+        let paths = steps.difference(&contested, taken.continued)?.paths(&mut room);
         conflicts.extend(paths.into_iter().map(|path| Conflict {
             manager: manager.clone(),
             path,
         }));
-        entry.fields = entry.fields.difference(&contested).difference(removed);
+        let left = steps.difference(&entry.fields, &contested)?;
+        entry.fields = steps.difference(&left, taken.removed)?;
     }
     conflicts.sort_by(|a, b| a.manager.cmp(&b.manager));
-    conflicts
+    Ok(conflicts)
 }

@@ -2,8 +2,9 @@
 
 use super::Writer;
 use crate::row::ResourceRow;
-use machinery_schema::apply::FieldSet;
-use machinery_schema::{Ref, Tree};
+use machinery_schema::apply::{FieldSet, Steps};
+use machinery_schema::{Exceeded, Ref, Tree};
+use std::collections::HashMap;
 
 /// How a manager came to its fields.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -64,6 +65,17 @@ impl Entry {
         }
     }
 
+    /// Upstream's order of entries.
+    fn order(&self) -> (Operation, &str, &str, &str, &str) {
+        (
+            self.operation,
+            &self.time,
+            &self.manager,
+            &self.api_version,
+            &self.subresource,
+        )
+    }
+
     /// The manager as messages name it.
     pub(super) fn shown(&self) -> String {
         let mut out = format!("{:?}", self.manager);
@@ -100,48 +112,36 @@ fn entry(value: Ref<'_>) -> Option<Entry> {
 }
 
 /// Joins the oldest entries of updates when there are too many.
-pub(super) fn limit_updates(owners: &mut Vec<Entry>) {
-    let mut updates: Vec<Entry> = Vec::new();
-    owners.retain(|entry| {
-        let kept = entry.operation == Operation::Apply;
-        if !kept {
-            updates.push(entry.clone());
-        }
-        kept
-    });
+pub(super) fn limit_updates(steps: &Steps, owners: &mut Vec<Entry>) -> Result<(), Exceeded> {
+    let is_update = |entry: &mut Entry| entry.operation == Operation::Update;
+    let mut updates: Vec<Entry> = owners.extract_if(.., is_update).collect();
     if updates.len() > MAX_UPDATE_MANAGERS {
         updates.sort_by(|a, b| (&a.time, &a.manager).cmp(&(&b.time, &b.manager)));
         let many = updates.len() - MAX_UPDATE_MANAGERS + 1;
         let mut joined: Vec<Entry> = Vec::new();
+        let mut by_version: HashMap<String, usize> = HashMap::new();
         for old in updates.drain(..many) {
-            match joined.iter_mut().find(|own| own.api_version == old.api_version) {
-                Some(own) => own.fields = own.fields.union(&old.fields),
-                None => joined.push(Entry {
-                    manager: JOINED_MANAGER.to_owned(),
-                    subresource: String::new(),
-                    ..old
-                }),
+            match by_version.get(&old.api_version) {
+                Some(at) => steps.absorb(&mut joined[*at].fields, &old.fields)?,
+                None => {
+                    by_version.insert(old.api_version.clone(), joined.len());
+                    joined.push(Entry {
+                        manager: JOINED_MANAGER.to_owned(),
+                        subresource: String::new(),
+                        ..old
+                    });
+                }
             }
         }
         updates.extend(joined);
     }
     owners.append(&mut updates);
+    Ok(())
 }
 
 /// The entries as a list, in upstream's order.
 pub(super) fn write(mut owners: Vec<Entry>) -> Tree {
-    owners.sort_by(|a, b| {
-        let key = |entry: &Entry| {
-            (
-                entry.operation,
-                entry.time.clone(),
-                entry.manager.clone(),
-                entry.api_version.clone(),
-                entry.subresource.clone(),
-            )
-        };
-        key(a).cmp(&key(b))
-    });
+    owners.sort_by(|a, b| a.order().cmp(&b.order()));
     let mut list = Tree::from_json("[]").unwrap_or_else(|_| Tree::untyped());
     for entry in owners {
         let json = format!(

@@ -5,8 +5,8 @@
 use super::{document, typed};
 use crate::metadata::MAX_ANNOTATIONS_BYTES;
 use crate::row::ResourceRow;
-use machinery_schema::apply::FieldSet;
-use machinery_schema::{Ref, Step, Tree, encode_json};
+use machinery_schema::apply::{FieldSet, Steps};
+use machinery_schema::{Exceeded, Ref, Step, Tree, encode_json};
 
 /// The manager whose applies continue what was applied by the client; others keep out of it.
 const KUBECTL: &str = "kubectl";
@@ -14,20 +14,30 @@ const ANNOTATIONS: [&str; 2] = ["metadata", "annotations"];
 const ANNOTATION: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
 /// What a manager may change although others have it: what the client applied last and nobody has changed since.
-pub(super) fn continued(row: &ResourceRow, manager: &str, live: Option<&Tree>) -> FieldSet {
-    let live = live.filter(|_| manager == KUBECTL);
-    live.and_then(|live| unchanged(row, live)).unwrap_or_default()
-}
-
-fn unchanged(row: &ResourceRow, live: &Tree) -> Option<FieldSet> {
-    let last = Tree::from_json(record(live)?).ok()?;
+pub(super) fn continued(
+    steps: &Steps,
+    row: &ResourceRow,
+    manager: &str,
+    live: Option<&Tree>,
+) -> Result<FieldSet, Exceeded> {
+    let Some((live, last)) = live.filter(|_| manager == KUBECTL).and_then(with_last) else {
+        return Ok(FieldSet::default());
+    };
+    steps.read(&last)?;
     let last_typed = typed(row, &last);
     if last.str_at(&["apiVersion"]) != row.gvk.api_version() || !last_typed.problems().is_empty() {
-        return None;
+        return Ok(FieldSet::default());
     }
     let since = last_typed.compare(&document(live));
-    let fields = last_typed.fields().difference(&since.modified);
-    Some(fields.difference(&since.added).difference(&since.removed))
+    let mut fields = last_typed.fields();
+    for changed in [&since.modified, &since.added, &since.removed] {
+        fields = steps.difference(&fields, changed)?;
+    }
+    Ok(fields)
+}
+
+fn with_last(live: &Tree) -> Option<(&Tree, Tree)> {
+    Some((live, Tree::from_json(record(live)?).ok()?))
 }
 
 fn record(object: &Tree) -> Option<&str> {

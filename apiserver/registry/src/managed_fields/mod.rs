@@ -20,8 +20,8 @@ pub use apply::{ApplyError, Conflict, apply};
 use crate::row::ResourceRow;
 use crate::strategy::Part;
 use entries::{Entry, Operation};
-use machinery_schema::apply::{Comparison, FieldSet, Typed};
-use machinery_schema::{Ref, Step, Tree, to_untyped};
+use machinery_schema::apply::{Comparison, FieldSet, Steps, Typed};
+use machinery_schema::{Exceeded, Ref, Step, Tree, to_untyped};
 use std::sync::LazyLock;
 
 /// Who writes, and through which address.
@@ -82,31 +82,40 @@ pub fn forget(object: &mut Tree) {
 }
 
 /// Notes in a changed object who changed what; an object that nobody has applied stays without a record.
-pub fn track(row: &ResourceRow, writer: &Writer, live: &Tree, object: &mut Tree) {
+///
+/// # Errors
+/// It takes more steps than are allowed.
+pub fn track(row: &ResourceRow, writer: &Writer, live: &Tree, object: &mut Tree) -> Result<(), Exceeded> {
     if !has_owners(live) {
-        return forget(object);
+        forget(object);
+        return Ok(());
     }
+    let steps = Steps::default();
     let mut owners = owners_before(writer, live, object);
     let (before, after) = (document(live), document(object));
+    steps.read(&before)?;
+    steps.read(&after)?;
     let changes = ownable_changes(row, writer.part, typed(row, &before).compare(&after));
-    let changed = changes.added.union(&changes.modified);
+    let changed = steps.union(&changes.added, &changes.modified)?;
     let mine = owners
         .iter()
         .position(|entry| entry.is(row, writer, Operation::Update));
     for (at, entry) in owners.iter_mut().enumerate() {
         if Some(at) != mine {
-            entry.fields = entry.fields.difference(&changed).difference(&changes.removed);
+            let left = steps.difference(&entry.fields, &changed)?;
+            entry.fields = steps.difference(&left, &changes.removed)?;
         }
     }
     match mine {
         Some(at) => {
             let own = &mut owners[at];
-            let fields = own.fields.difference(&changes.removed).union(&changed);
+            let left = steps.difference(&own.fields, &changes.removed)?;
+            let fields = steps.union(&left, &changed)?;
             own.settle(fields, &writer.now);
         }
         None => owners.push(Entry::new(row, writer, Operation::Update, changed)),
     }
-    store(object, owners);
+    store(&steps, object, owners)
 }
 
 /// The owners to go on from: a writer of the whole object may hand fields from one manager to another, or, with a list
@@ -125,9 +134,9 @@ fn owners_before(writer: &Writer, live: &Tree, object: &Tree) -> Vec<Entry> {
 }
 
 /// Puts the record of owners into an object.
-fn store(object: &mut Tree, mut owners: Vec<Entry>) {
+fn store(steps: &Steps, object: &mut Tree, mut owners: Vec<Entry>) -> Result<(), Exceeded> {
     owners.retain(|entry| !entry.fields.is_empty());
-    entries::limit_updates(&mut owners);
+    entries::limit_updates(steps, &mut owners)?;
     object.remove(&["metadata", "managedFields"]);
     if !owners.is_empty() {
         let list = entries::write(owners);
@@ -136,4 +145,5 @@ fn store(object: &mut Tree, mut owners: Vec<Entry>) {
             list.root(),
         );
     }
+    Ok(())
 }

@@ -1,9 +1,11 @@
 //! The same requests went to the real server (1.37.1); what it answered is the expectation here.
 
-use super::{Writer, apply, entries, track};
+use super::apply::within;
+use super::{ApplyError, Writer, apply, entries, track};
 use crate::row::ResourceRow;
 use crate::strategy::Part;
-use machinery_schema::{Strictness, Tree, apply_defaults, decode_json};
+use machinery_schema::apply::Steps;
+use machinery_schema::{Exceeded, Strictness, Tree, apply_defaults, decode_json};
 
 fn row(plural: &str) -> ResourceRow {
     crate::kinds::built_in()
@@ -164,7 +166,7 @@ fn other_writes_take_fields_too() {
         &row,
         r#"{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"x","labels":{"a":"b","x":"y"}},"data":{"k":"new","u":"1"}}"#,
     );
-    track(&row, &writer("upd", Part::Main), &live, &mut changed);
+    track(&row, &writer("upd", Part::Main), &live, &mut changed).unwrap();
     assert_eq!(
         owners(&changed),
         [
@@ -211,7 +213,7 @@ fn an_object_that_nobody_applied_carries_no_record() {
     let row = row("configmaps");
     let live = object(&row, OTHER);
     let mut changed = object(&row, LESS);
-    track(&row, &writer("upd", Part::Main), &live, &mut changed);
+    track(&row, &writer("upd", Part::Main), &live, &mut changed).unwrap();
     assert!(owners(&changed).is_empty());
 }
 
@@ -285,4 +287,72 @@ fn kubectl_goes_on_from_what_it_applied_as_a_client() {
         "what somebody else has set meanwhile stays theirs"
     );
     assert_eq!(apply("other", r#"{"k":"v2"}"#).unwrap_err(), conflict("k"));
+}
+
+/// A config map with so many managers of one field each.
+fn with_managers(row: &ResourceRow, operation: &str, count: usize) -> Tree {
+    let entry = |number: usize| {
+        format!(
+            r#"{{"manager":"m{number}","operation":"{operation}","apiVersion":"v1","time":"2026-01-01T00:00:00Z","fieldsType":"FieldsV1","fieldsV1":{{"f:data":{{"f:k{number}":{{}}}}}}}}"#
+        )
+    };
+    let entries: Vec<String> = (0..count).map(entry).collect();
+    let data: Vec<String> = (0..count).map(|number| format!(r#""k{number}":"v""#)).collect();
+    let text = format!(
+        r#"{{"apiVersion":"v1","kind":"ConfigMap","metadata":{{"name":"c","namespace":"d","managedFields":[{}]}},"data":{{{}}}}}"#,
+        entries.join(","),
+        data.join(",")
+    );
+    object(row, &text)
+}
+
+#[test]
+fn apply_takes_steps_in_proportion_to_all_owners() {
+    const MANAGERS: usize = 2_000;
+    let row = row("configmaps");
+    for operation in ["Apply", "Update"] {
+        let live = with_managers(&row, operation, MANAGERS);
+        let wanted = configuration(
+            r#"{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"c","namespace":"d"},"data":{"k0":"w"}}"#,
+        );
+        let (most, writer) = (60 * MANAGERS as u64, writer("m0", Part::Main));
+        let made = within(&Steps::new(most), &row, &writer, Some(&live), (&wanted, true));
+        made.unwrap_or_else(|error| panic!("{operation}: {error}"));
+        let few = within(&Steps::new(1_000), &row, &writer, Some(&live), (&wanted, true));
+        assert!(
+            matches!(few, Err(ApplyError::TooLong(Exceeded::Steps))),
+            "{operation}"
+        );
+    }
+}
+
+#[test]
+fn apply_shows_no_more_paths_than_fit_a_message() {
+    let row = row("configmaps");
+    let name = "n".repeat(4_000);
+    let keys: Vec<String> = (0..20)
+        .map(|number| format!(r#""f:{name}{number}":{{}}"#))
+        .collect();
+    let entry = |number: usize| {
+        format!(
+            r#"{{"manager":"m{number}","operation":"Apply","apiVersion":"v1","fieldsType":"FieldsV1","fieldsV1":{{"f:data":{{{}}}}}}}"#,
+            keys.join(",")
+        )
+    };
+    let entries: Vec<String> = (0..100).map(entry).collect();
+    let data = |value: &str| {
+        let data = (0..20).map(|number| format!(r#""{name}{number}":"{value}""#));
+        data.collect::<Vec<_>>().join(",")
+    };
+    let head = r#""apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"c","namespace":"d""#;
+    let live = format!(
+        r#"{{{head},"managedFields":[{}]}},"data":{{{}}}}}"#,
+        entries.join(","),
+        data("v")
+    );
+    let wanted = configuration(&format!(r#"{{{head}}},"data":{{{}}}}}"#, data("w")));
+    let live = object(&row, &live);
+    let refused = apply(&row, &writer("other", Part::Main), Some(&live), &wanted, false).unwrap_err();
+    let bytes = refused.to_string().len();
+    assert!(bytes > 1 << 20 && bytes < 2 << 20, "{bytes}");
 }

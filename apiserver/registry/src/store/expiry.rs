@@ -16,16 +16,16 @@ const AT_ONCE: usize = 64;
 /// Writes every object again that should have a time to live and has none, in a task of its own.
 pub fn start_sweep(registry: &Registry) {
     let own = registry.clone();
-    let sweep = async move {
-        match sweep(&own).await {
-            Ok(0) => {}
-            Ok(swept) => tracing::info!(objects = swept, "objects without a time to live were given one"),
-            Err(error) => {
-                tracing::warn!(%error, "giving objects a time to live failed, the next start goes on")
-            }
-        }
-    };
-    registry.runtime().spawn("time to live sweep", sweep).detach();
+    let begin = move || sweep_once(own.clone());
+    registry.runtime().keep("time to live sweep", begin).detach();
+}
+
+async fn sweep_once(registry: Registry) {
+    match sweep(&registry).await {
+        Ok(0) => {}
+        Ok(swept) => tracing::info!(objects = swept, "objects without a time to live were given one"),
+        Err(error) => tracing::warn!(%error, "giving objects a time to live failed, the next start goes on"),
+    }
 }
 
 /// The sweep itself; the number of objects written.

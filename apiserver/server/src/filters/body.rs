@@ -1,5 +1,9 @@
 //! Reads the body of a change before anything begins: bounded in size, in memory over all requests ([`MemoryShares`]) and
 //! in how slowly it may come. A client that leaves while sending has changed nothing.
+//!
+//! A body that is not there at once arrives without seats: the request gives its own back and takes others, in turn with
+//! all requests of its level, when the body is whole. Neither one that trickles in nor one that is read only to be
+//! discarded holds a seat, however few the level has.
 
 use super::audit::AuditEvent;
 use super::priority_and_fairness::Executing;
@@ -13,8 +17,8 @@ use apiserver_registry::RegistryError;
 use bytes::Bytes;
 use futures::future::BoxFuture;
 use machinery_runtime::Runtime;
+use parking_lot::Mutex;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 /// Upstream's limit of a request body.
@@ -24,8 +28,12 @@ const PART_OF_USER: usize = 8;
 /// How much of a body that was refused is read and forgotten before the answer, and how long.
 const MAX_DISCARDED_BYTES: usize = 8 << 20;
 const MAX_DISCARDING: Duration = Duration::from_secs(10);
-/// The beginning of each body is not counted: so much costs a place among those in flight anyway, and most are smaller.
+/// The beginning of a body that arrives at once is not counted: the seats of its request bound how many there are.
 const UNCOUNTED_BYTES: usize = 64 << 10;
+/// A body that arrives without seats counts for so much at least: the request behind it costs memory too.
+const LEAST_ARRIVING_BYTES: usize = 16 << 10;
+/// How long a request keeps its seats for a body that is not there yet: about as long as one takes that was sent at once.
+const SEATED_ARRIVAL: Duration = Duration::from_millis(10);
 /// In each interval of the configured pace a body must go on by so much; a slower one holds what others could use.
 const PACE_BYTES: usize = 5 << 10;
 
@@ -48,31 +56,78 @@ impl ReadBody {
 enum Unread {
     Body(ReadBodyError),
     TooSlow,
+    /// All of it was, and there were no seats for the request any more.
+    NoSeats(Response),
+}
+
+/// A body on its way, and the memory that is counted for it.
+struct Arrival {
+    held: HeldMemory,
+    bytes: usize,
+    is_seated: bool,
+}
+
+impl Arrival {
+    fn admits(&mut self, bytes: usize) -> bool {
+        self.bytes = bytes;
+        let counted = if self.is_seated {
+            bytes.saturating_sub(UNCOUNTED_BYTES)
+        } else {
+            bytes.max(LEAST_ARRIVING_BYTES)
+        };
+        self.held.grow_to(counted)
+    }
+
+    /// Counts all of it from now on.
+    fn unseat(&mut self) -> bool {
+        self.is_seated = false;
+        self.admits(self.bytes)
+    }
 }
 
 /// Reads a body as its memory is to be had and it keeps the pace.
 async fn read(
     body: &mut Body,
-    held: &mut HeldMemory,
+    arrival: &Mutex<Arrival>,
     runtime: &Runtime,
     pace_interval: Duration,
 ) -> Result<Bytes, Unread> {
-    let arrived = AtomicUsize::new(0);
-    let is_admitted = |bytes: usize| {
-        arrived.store(bytes, Ordering::Relaxed);
-        held.grow_to(bytes.saturating_sub(UNCOUNTED_BYTES))
-    };
+    let is_admitted = |bytes: usize| arrival.lock().admits(bytes);
     tokio::select! { biased;
         read = body.read_while(MAX_BODY_BYTES, is_admitted) => read.map_err(Unread::Body),
-        () = falls_behind(&arrived, runtime, pace_interval) => Err(Unread::TooSlow),
+        () = falls_behind(arrival, runtime, pace_interval) => Err(Unread::TooSlow),
     }
 }
 
-async fn falls_behind(arrived: &AtomicUsize, runtime: &Runtime, pace_interval: Duration) {
+/// The same; what is not there at once arrives without the request's seats.
+async fn read_seated(
+    body: &mut Body,
+    arrival: &Mutex<Arrival>,
+    executing: Option<&Executing>,
+    runtime: &Runtime,
+    pace_interval: Duration,
+) -> Result<Bytes, Unread> {
+    let mut reading = std::pin::pin!(read(body, arrival, runtime, pace_interval));
+    if let Ok(read) = runtime.timeout(SEATED_ARRIVAL, reading.as_mut()).await {
+        return read;
+    }
+    let arriving = executing.map(Executing::leave);
+    if !arrival.lock().unseat() {
+        return Err(Unread::Body(ReadBodyError::NotAdmitted));
+    }
+    let bytes = reading.await?;
+    drop(arriving);
+    if let Some(executing) = executing {
+        executing.resume().await.map_err(Unread::NoSeats)?;
+    }
+    Ok(bytes)
+}
+
+async fn falls_behind(arrival: &Mutex<Arrival>, runtime: &Runtime, pace_interval: Duration) {
     let mut due = PACE_BYTES;
     loop {
         runtime.sleep(pace_interval).await;
-        let arrived = arrived.load(Ordering::Relaxed);
+        let arrived = arrival.lock().bytes;
         if arrived < due {
             return;
         }
@@ -81,8 +136,14 @@ async fn falls_behind(arrived: &AtomicUsize, runtime: &Runtime, pace_interval: D
 }
 
 /// Most clients send all of a body before they read; an answer to one that cannot finish sending is lost to a reset.
-/// What is discarded costs no memory.
-async fn answer_after_discarding(body: Body, runtime: &Runtime, answer: Response) -> Response {
+/// What is discarded costs no memory, and no seats.
+async fn answer_after_discarding(
+    body: Body,
+    runtime: &Runtime,
+    executing: Option<&Executing>,
+    answer: Response,
+) -> Response {
+    let _arriving = executing.map(Executing::leave);
     // Who has not sent it by then gets its answer nevertheless.
     let _ = runtime
         .timeout(MAX_DISCARDING, body.discard(MAX_DISCARDED_BYTES))
@@ -101,35 +162,35 @@ impl Filter for ReadBody {
         if !exchange.is_mutating() || exchange.is_long_running() {
             return next.run(exchange);
         }
-        let mut held = self.memory.hold(class_of(&exchange), &exchange.context.user.name);
+        let arrival = Mutex::new(Arrival {
+            held: self.memory.hold(class_of(&exchange), &exchange.context.user.name),
+            bytes: 0,
+            is_seated: true,
+        });
         let (runtime, pace_interval) = (exchange.context.runtime.clone(), self.pace_interval);
         let mut body = std::mem::take(exchange.request.body_mut());
         Box::pin(async move {
+            let executing = exchange.request.extensions().get::<Executing>().cloned();
+            let executing = executing.as_ref();
             if is_too_large(&body) {
                 let answer = refuse(&RegistryError::TooLarge(MAX_BODY_BYTES));
-                return answer_after_discarding(body, &runtime, answer).await;
+                return answer_after_discarding(body, &runtime, executing, answer).await;
             }
-            let executing = exchange.request.extensions().get::<Executing>();
-            let arriving = executing.map(|executing| executing.arriving(&exchange.context.user.name));
-            let Ok(arriving) = arriving.transpose() else {
-                // Whoever waited for the rest would keep the seats.
-                return too_many();
-            };
-            let why = match read(&mut body, &mut held, &runtime, pace_interval).await {
+            let why = match read_seated(&mut body, &arrival, executing, &runtime, pace_interval).await {
                 Ok(bytes) => {
-                    drop(arriving);
                     if let Some(event) = AuditEvent::of(&exchange) {
                         event.request_body(exchange.request.headers(), &bytes);
                     }
                     *exchange.request.body_mut() = Body::from(bytes);
-                    let permit = BodyPermit(Arc::new(held));
+                    let permit = BodyPermit(Arc::new(arrival.into_inner().held));
                     exchange.request.extensions_mut().insert(permit);
                     return next.run(exchange).await;
                 }
                 Err(why) => why,
             };
-            drop(held);
+            drop(arrival);
             let answer = match why {
+                Unread::NoSeats(answer) => return answer,
                 Unread::TooSlow => {
                     return refuse(&RegistryError::SlowBody);
                 }
@@ -137,7 +198,7 @@ impl Filter for ReadBody {
                 Unread::Body(ReadBodyError::TooLarge(limit)) => refuse(&RegistryError::TooLarge(limit)),
                 Unread::Body(ReadBodyError::NotAdmitted) => too_many(),
             };
-            answer_after_discarding(body, &runtime, answer).await
+            answer_after_discarding(body, &runtime, executing, answer).await
         })
     }
 }

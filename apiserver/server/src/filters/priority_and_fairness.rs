@@ -7,7 +7,8 @@
 use super::too_many_after;
 use crate::exchange::{Exchange, Response};
 use crate::flow_control::controller::{Classified, Schema};
-use crate::flow_control::priority_level::{Arriving, Digest};
+use crate::flow_control::priority_level::Digest;
+use crate::flow_control::utilization::{InPhase, Phase};
 use crate::flow_control::work_estimate::ListRequest;
 use crate::flow_control::{FlowControl, Seats, Start};
 use crate::handler_chain::{Filter, Next};
@@ -18,6 +19,7 @@ use futures::future::BoxFuture;
 use http::header::ACCEPT;
 use http::{HeaderName, Uri};
 use machinery_meta::FieldSelector;
+use machinery_runtime::Runtime;
 use parking_lot::Mutex;
 use std::sync::Arc;
 use std::time::Duration;
@@ -45,6 +47,28 @@ impl PriorityAndFairness {
             metrics: Arc::clone(&core.metrics),
         }
     }
+
+    fn asking(&self, exchange: &Exchange) -> Asking {
+        let kind = if exchange.is_mutating() {
+            "mutating"
+        } else {
+            "readOnly"
+        };
+        let runtime = exchange.context.runtime.clone();
+        let by_default = runtime.monotonic() + self.request_timeout;
+        Asking {
+            control: self.control.clone(),
+            metrics: Arc::clone(&self.metrics),
+            digest: Digest {
+                user: Arc::clone(&exchange.context.user),
+                info: Arc::clone(&exchange.info),
+                own: exchange.peer.identity.is_some(),
+            },
+            kind,
+            deadline: exchange.context.deadline.unwrap_or(by_default),
+            runtime,
+        }
+    }
 }
 
 impl Filter for PriorityAndFairness {
@@ -53,62 +77,90 @@ impl Filter for PriorityAndFairness {
         if exchange.is_long_running() && !is_watch {
             return next.run(exchange);
         }
-        let kind = if exchange.is_mutating() {
-            "mutating"
-        } else {
-            "readOnly"
-        };
-        let metrics = Arc::clone(&self.metrics);
+        let asking = self.asking(&exchange);
+        let watched = self.control.clone().filter(|_| is_watch);
+        let list = list_request(&exchange, is_watch);
+        Box::pin(async move {
+            let granted = match asking.seats(list).await {
+                Ok(granted) => granted,
+                Err(rejected) => return rejected,
+            };
+            let executing = Executing(Arc::new((Mutex::new(Some(granted.place)), asking)));
+            let response = match watched {
+                None => execute(exchange, next, executing).await,
+                Some(control) => watch(exchange, next, executing, &control).await,
+            };
+            match granted.schema {
+                Some(schema) => with_uids(response, &schema),
+                None => response,
+            }
+        })
+    }
+}
+
+/// A request that asks for seats, once or again.
+struct Asking {
+    control: Option<Arc<FlowControl>>,
+    metrics: Arc<Metrics>,
+    digest: Digest,
+    kind: &'static str,
+    deadline: Duration,
+    runtime: Runtime,
+}
+
+struct Granted {
+    place: Place,
+    schema: Option<Arc<Schema>>,
+}
+
+/// A place among those that are executed; dropped, it is free.
+struct Place {
+    seats: Option<Seats>,
+    _in_flight: GaugeGuard,
+    _executing: Option<InPhase>,
+}
+
+impl Asking {
+    /// Seats, when they are to be had; otherwise the answer.
+    async fn seats(&self, list: Option<ListRequest>) -> Result<Granted, Response> {
         let Some(control) = &self.control else {
-            let executing = Executing::new(None, &metrics, kind);
-            return execute(exchange, next, executing);
+            return Ok(self.granted(None, None));
         };
-        let digest = Digest {
-            user: Arc::clone(&exchange.context.user),
-            info: Arc::clone(&exchange.info),
-            own: exchange.peer.identity.is_some(),
-        };
-        let Classified { schema, start } = control.start(digest, list_request(&exchange, is_watch));
-        let watching = is_watch.then(|| Arc::clone(control));
-        match start {
-            Start::Execute(seats) => {
-                let executing = Executing::new(Some(seats), &metrics, kind);
-                answer(exchange, next, executing, schema, watching)
-            }
-            Start::Reject => Box::pin(std::future::ready(reject(&metrics, kind, &schema))),
+        let Classified { schema, start } = control.start(self.digest.clone(), list);
+        let seats = match start {
+            Start::Execute(seats) => Some(seats),
+            Start::Reject => None,
             Start::Wait(wait) => {
-                let limit = self.waiting_limit(&exchange);
-                Box::pin(async move {
-                    let waiting = metrics.in_queue(kind);
-                    let seats = wait.seats(limit).await;
-                    drop(waiting);
-                    match seats {
-                        Some(seats) => {
-                            let executing = Executing::new(Some(seats), &metrics, kind);
-                            answer(exchange, next, executing, schema, watching).await
-                        }
-                        None => reject(&metrics, kind, &schema),
-                    }
-                })
+                let _in_queue = self.metrics.in_queue(self.kind);
+                let _waiting = InPhase::begin(control, Phase::Waiting, self.kind);
+                wait.seats(self.waiting_limit()).await
             }
+        };
+        if seats.is_none() {
+            self.metrics.dropped(self.kind);
+            let answer = too_many_after(schema.level().retry_after());
+            return Err(with_uids(answer, &schema));
         }
+        Ok(self.granted(seats, Some(schema)))
     }
-}
 
-impl PriorityAndFairness {
-    fn waiting_limit(&self, exchange: &Exchange) -> Duration {
-        let now = exchange.context.runtime.monotonic();
-        let left = exchange
-            .context
-            .deadline
-            .map(|deadline| deadline.saturating_sub(now));
-        (left.unwrap_or(self.request_timeout) / WAITING_PART).min(LONGEST_WAIT)
+    fn granted(&self, seats: Option<Seats>, schema: Option<Arc<Schema>>) -> Granted {
+        let executing = self
+            .control
+            .as_ref()
+            .map(|control| InPhase::begin(control, Phase::Executing, self.kind));
+        let place = Place {
+            seats,
+            _in_flight: self.metrics.in_flight(self.kind),
+            _executing: executing,
+        };
+        Granted { place, schema }
     }
-}
 
-fn reject(metrics: &Metrics, kind: &str, schema: &Schema) -> Response {
-    metrics.dropped(kind);
-    with_uids(too_many_after(schema.level().retry_after()), schema)
+    fn waiting_limit(&self) -> Duration {
+        let left = self.deadline.saturating_sub(self.runtime.monotonic());
+        (left / WAITING_PART).min(LONGEST_WAIT)
+    }
 }
 
 fn with_uids(mut response: Response, schema: &Schema) -> Response {
@@ -156,42 +208,29 @@ fn query_of(uri: &Uri) -> Query {
     Query::of(uri)
 }
 
-/// A user's bodies keep half of a level's seats.
-pub(crate) struct TooManyArriving;
-
 /// A request in execution. It travels with the request: a mutation that outlives its client keeps its seats to its end.
 #[derive(Clone)]
-pub(crate) struct Executing(Arc<(Option<Seats>, GaugeGuard)>);
+pub(crate) struct Executing(Arc<(Mutex<Option<Place>>, Asking)>);
 
 impl Executing {
-    fn new(seats: Option<Seats>, metrics: &Metrics, kind: &str) -> Self {
-        Self(Arc::new((seats, metrics.in_flight(kind))))
+    /// Gives the seats back until [`Self::resume`]: nobody knows how long the client takes. Dropped, the guard ends the time
+    /// for which the request is counted among those whose bodies arrive.
+    pub(crate) fn leave(&self) -> GaugeGuard {
+        let (place, asking) = &*self.0;
+        let place = place.lock().take();
+        if let Some(seats) = place.and_then(|place| place.seats) {
+            seats.leave();
+        }
+        asking.metrics.arriving(asking.kind)
     }
 
-    /// Notes that the request waits for its body; an error where its user has too many of those.
-    pub(crate) fn arriving(&self, user: &str) -> Result<Option<Arriving>, TooManyArriving> {
-        let (seats, _) = &*self.0;
-        let arriving = seats.as_ref().map(|seats| seats.arriving(user));
-        arriving
-            .map(|arriving| arriving.ok_or(TooManyArriving))
-            .transpose()
+    /// Seats again, in turn with all others; an error is the answer.
+    pub(crate) async fn resume(&self) -> Result<(), Response> {
+        let (place, asking) = &*self.0;
+        let granted = asking.seats(None).await?;
+        *place.lock() = Some(granted.place);
+        Ok(())
     }
-}
-
-fn answer(
-    exchange: Exchange,
-    next: Next,
-    executing: Executing,
-    schema: Arc<Schema>,
-    watching: Option<Arc<FlowControl>>,
-) -> BoxFuture<'static, Response> {
-    Box::pin(async move {
-        let response = match watching {
-            None => execute(exchange, next, executing).await,
-            Some(control) => watch(exchange, next, executing, &control).await,
-        };
-        with_uids(response, &schema)
-    })
 }
 
 fn execute(mut exchange: Exchange, next: Next, executing: Executing) -> BoxFuture<'static, Response> {

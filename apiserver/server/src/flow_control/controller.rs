@@ -9,6 +9,7 @@ use super::objects::{CATCH_ALL, FlowSchema, PriorityLevelConfiguration};
 use super::priority_level::{Digest, PriorityLevel, Start};
 use super::queue_set::Queuing;
 use super::seat_demand::SeatDemand;
+use super::utilization::ReadVersusWrite;
 use super::watch_tracker::WatchTracker;
 use super::work_estimate::{self, ListRequest, WorkEstimate};
 use apiserver_registry::Registry;
@@ -38,6 +39,7 @@ pub(crate) struct FlowControl {
     pub(crate) watches: Arc<WatchTracker>,
     counts: ObjectCounts,
     metrics: FlowControlMetrics,
+    pub(super) read_versus_write: ReadVersusWrite,
 }
 
 /// A FlowSchema with its level.
@@ -103,6 +105,7 @@ impl FlowControl {
             watches: Arc::default(),
             counts: ObjectCounts::new(registry, runtime.clone()),
             metrics,
+            read_versus_write: ReadVersusWrite::new(runtime.monotonic()),
         });
         control.configure(Vec::new(), Vec::new());
         control
@@ -273,6 +276,10 @@ impl FlowControl {
             });
             state.level.max_seats.store(as_u32(max_seats), Ordering::Relaxed);
         }
+        let waiting: usize = states.values().map(|state| state.queuing.waiting_limit()).sum();
+        let executing: f64 = states.values().map(|state| state.nominal).sum();
+        let now = self.runtime.monotonic();
+        self.read_versus_write.limits(as_f64(waiting), executing, now);
     }
 
     /// Sets every level's current limit: what it wants of what is left, as upstream's `updateBorrowing`.
@@ -285,11 +292,15 @@ impl FlowControl {
         }
         let limits = limits(states);
         self.metrics.fair_fraction(limits.proportion);
+        // Upstream's, for levels without seats of their own.
+        let least_denominator = as_usize((as_f64(self.seats) / 10.0).round().max(1.0));
         for (state, (target, current)) in states.values_mut().zip(limits.of_levels) {
             // On a server with few seats rounding must not close a level; upstream's waits for the next adjustment then.
             let current = current.max(state.nominal.min(1.0));
             state.current = current;
-            state.level.configure(state.queuing, as_usize(current));
+            let seats = as_usize(current);
+            let denominator = if seats > 0 { seats } else { least_denominator };
+            state.level.configure(state.queuing, seats, denominator);
             let current_r = state.level.requests.lock().current_r();
             let figures = LevelFigures {
                 nominal: state.nominal,

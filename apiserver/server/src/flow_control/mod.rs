@@ -24,6 +24,8 @@ pub(crate) mod priority_level;
 mod queue_set;
 mod seat_demand;
 mod shuffle_sharding;
+mod timing_histogram;
+pub(crate) mod utilization;
 mod watch_tracker;
 pub(crate) mod work_estimate;
 

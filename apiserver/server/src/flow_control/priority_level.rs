@@ -10,7 +10,6 @@ use http::HeaderValue;
 use machinery_meta::UserInfo;
 use machinery_runtime::Runtime;
 use parking_lot::Mutex;
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
@@ -24,8 +23,6 @@ pub(crate) struct PriorityLevel {
     pub(super) max_seats: AtomicU32,
     pub(super) requests: Mutex<QueueSet<Ticket>>,
     pub(super) dropped: DroppedRequests,
-    /// Requests in execution whose bodies are still arriving, by user.
-    arriving: Mutex<HashMap<Arc<str>, usize>>,
     runtime: Runtime,
 }
 
@@ -101,7 +98,6 @@ impl PriorityLevel {
             max_seats: AtomicU32::new(0),
             requests: Mutex::new(QueueSet::new(queuing, limit, runtime.monotonic())),
             dropped: DroppedRequests::default(),
-            arriving: Mutex::default(),
             runtime: runtime.clone(),
         })
     }
@@ -118,11 +114,12 @@ impl PriorityLevel {
         self.max_seats.load(Ordering::Relaxed)
     }
 
-    pub(super) fn configure(&self, queuing: Queuing, limit: usize) {
+    /// `limit` seats; utilisation is measured by `denominator`, which is not 0.
+    pub(super) fn configure(&self, queuing: Queuing, limit: usize, denominator: usize) {
         let now = self.runtime.monotonic();
-        self.requests
-            .lock()
-            .configure(queuing, limit, now, |request| dispatched(request, now));
+        let mut requests = self.requests.lock();
+        requests.configure(queuing, limit, now, |request| dispatched(request, now));
+        requests.note_limits(denominator, now);
     }
 
     /// Seats for a request, now or later.
@@ -181,24 +178,6 @@ impl PriorityLevel {
     /// Seconds after which a rejected client may come again.
     pub(crate) fn retry_after(&self) -> u64 {
         self.dropped.note(self.runtime.monotonic().as_secs())
-    }
-
-    /// Notes that a user's request waits for its body; `None` where the user has too many of those already.
-    fn arriving(self: &Arc<Self>, user: &str) -> Option<Arriving> {
-        let limit = self.requests.lock().arriving_limit();
-        let mut arriving = self.arriving.lock();
-        let own = arriving
-            .get_key_value(user)
-            .map(|(user, count)| (Arc::clone(user), *count));
-        let (user, count) = own.unwrap_or_else(|| (user.into(), 0));
-        if count >= limit {
-            return None;
-        }
-        arriving.insert(Arc::clone(&user), count + 1);
-        Some(Arriving {
-            level: Arc::clone(self),
-            user,
-        })
     }
 
     fn finish(self: &Arc<Self>, id: RequestId) {
@@ -279,29 +258,9 @@ impl Drop for Seats {
 }
 
 impl Seats {
-    /// See [`PriorityLevel::arriving`].
-    pub(crate) fn arriving(&self, user: &str) -> Option<Arriving> {
-        self.level.arriving(user)
-    }
-}
-
-/// A body on its way to a request that has seats. One that trickles in keeps them for long and cannot be told to give them
-/// back, so that no user has more than half of a level's seats in that way.
-#[derive(Debug)]
-pub(crate) struct Arriving {
-    level: Arc<PriorityLevel>,
-    user: Arc<str>,
-}
-
-impl Drop for Arriving {
-    fn drop(&mut self) {
-        let mut arriving = self.level.arriving.lock();
-        if let Some(count) = arriving.get_mut(&self.user) {
-            *count -= 1;
-            if *count == 0 {
-                arriving.remove(&self.user);
-            }
-        }
+    /// Gives the seats back before the work has begun.
+    pub(crate) fn leave(self) {
+        self.level.requests.lock().forget_final_work(self.id);
     }
 }
 

@@ -9,6 +9,7 @@
 
 use super::seat_demand::Integrator;
 use super::shuffle_sharding::Dealer;
+use super::utilization::LevelUtilization;
 use super::work_estimate::{ESTIMATED_SERVICE_DURATION, WorkEstimate};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -31,6 +32,20 @@ pub(crate) enum Queuing {
         dealer: Dealer,
         queue_length_limit: usize,
     },
+}
+
+impl Queuing {
+    /// How many requests may wait.
+    pub(super) fn waiting_limit(&self) -> usize {
+        match self {
+            Self::Exempt | Self::Reject => 0,
+            Self::Queue {
+                queues,
+                queue_length_limit,
+                ..
+            } => queues * queue_length_limit,
+        }
+    }
 }
 
 /// Upstream's reasons of rejection.
@@ -83,6 +98,7 @@ pub(super) struct QueueSet<T> {
     enqueues: usize,
     totals: Totals,
     demand: Integrator,
+    utilization: LevelUtilization,
 }
 
 /// Sums over all queues.
@@ -159,8 +175,10 @@ impl<T> QueueSet<T> {
             enqueues: 0,
             totals: Totals::default(),
             demand: Integrator::new(now),
+            utilization: LevelUtilization::new(now),
         };
         set.fit_queues();
+        set.note_limits(concurrency_limit, now);
         set
     }
 
@@ -203,12 +221,14 @@ impl<T> QueueSet<T> {
         &mut self.demand
     }
 
-    /// How many requests of one user may wait for their bodies while they have seats.
-    pub(super) fn arriving_limit(&self) -> usize {
-        match self.queuing {
-            Queuing::Exempt => usize::MAX,
-            _ => self.concurrency_limit.div_ceil(2),
-        }
+    pub(super) fn utilization(&mut self) -> &mut LevelUtilization {
+        &mut self.utilization
+    }
+
+    /// The limits that utilisation is measured by; `seats` stands for a level that has none.
+    pub(super) fn note_limits(&mut self, seats: usize, now: Duration) {
+        let waiting = self.queuing.waiting_limit();
+        self.utilization.limits(waiting, seats, now);
     }
 
     pub(super) fn current_r(&self) -> f64 {
@@ -279,6 +299,7 @@ impl<T> QueueSet<T> {
         let took = now.saturating_sub(request.start.unwrap_or(now));
         let (estimate, queue) = (request.estimate, request.queue);
         self.totals.executing -= 1;
+        self.note_demand(now);
         if let Some(queue) = queue {
             // What was estimated is corrected.
             let difference = ESTIMATED_SERVICE_DURATION.as_secs_f64() - took.as_secs_f64();
@@ -318,6 +339,18 @@ impl<T> QueueSet<T> {
         self.note_demand(now);
         self.rejected(why);
         true
+    }
+
+    /// An executing request ends before its work has begun: its seats are not kept afterwards.
+    pub(super) fn forget_final_work(&mut self, id: RequestId) {
+        let Some(request) = self.requests.get_mut(&id) else {
+            return;
+        };
+        let unspent = request.estimate.final_work();
+        request.estimate.additional_latency = Duration::ZERO;
+        if let Some(queue) = request.queue {
+            self.queues[queue].next_dispatch_r -= unspent;
+        }
     }
 
     fn rejected(&mut self, why: Rejection) -> Rejection {
@@ -508,6 +541,7 @@ impl<T> QueueSet<T> {
     fn note_demand(&mut self, now: Duration) {
         let seats = self.totals.seats_in_use + self.totals.seats_waiting;
         self.demand.set(as_f64(seats), now);
+        self.utilization.note(&self.totals, now);
     }
 }
 

@@ -366,3 +366,42 @@ fn queue_set_keeps_its_invariants_under_random_clients() {
         assert!(!outcome.served.is_empty());
     }
 }
+
+#[test]
+fn request_that_leaves_before_its_work_keeps_no_seats() {
+    let mut set = QueueSet::new(queued(1, 1, 4), 1, Duration::ZERO);
+    let estimate = WorkEstimate {
+        initial_seats: 1,
+        final_seats: 1,
+        additional_latency: millis(500),
+    };
+    let leaving = set
+        .start(arrival(estimate, 1), (), Duration::ZERO, |_| ())
+        .unwrap();
+    let next = set.start(one_seat(2), (), millis(1), |_| ()).unwrap();
+    assert_eq!(set.requests()[&next].start, None);
+    set.forget_final_work(leaving);
+    assert_eq!(set.finish(leaving, millis(2), |_| ()), None);
+    assert_eq!(set.requests()[&next].start, Some(millis(2)));
+}
+
+#[test]
+fn utilization_is_of_seats_requests_and_demand() {
+    let mut set = QueueSet::new(queued(2, 1, 4), 2, Duration::ZERO);
+    let ids: Vec<_> = (0..3)
+        .map(|hash| set.start(one_seat(hash), (), Duration::ZERO, |_| ()).unwrap())
+        .collect();
+    for id in ids {
+        set.finish(id, millis(10), |_| ());
+    }
+    let used = set.utilization();
+    // Of 20 ms, 10 ms: two of two seats, two requests in two seats, one of eight waiting, three seats wanted of two.
+    let ratios = [
+        &mut used.seats,
+        &mut used.executing,
+        &mut used.waiting,
+        &mut used.demand,
+    ];
+    let sums = ratios.map(|ratio| ratio.histogram(millis(20)).get_sample_sum() / 1e6);
+    assert_eq!(sums.map(f64::round), [10.0, 10.0, 1.0, 15.0]);
+}

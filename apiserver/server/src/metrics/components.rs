@@ -10,6 +10,7 @@ pub(super) struct ComponentsCollector {
     runtime: Runtime,
     up: IntGaugeVec,
     panics: IntCounterVec,
+    restarts: IntCounterVec,
 }
 
 impl ComponentsCollector {
@@ -19,17 +20,23 @@ impl ComponentsCollector {
             "knarr_task_panics_total",
             "Panics that ended one request or one component, by task.",
         );
+        let restarts = Opts::new(
+            "knarr_component_restarts_total",
+            "Times that a component was begun again after a panic or an error.",
+        );
         Ok(Self {
             runtime,
             up: IntGaugeVec::new(up, &["component"])?,
             panics: IntCounterVec::new(panics, &["task"])?,
+            restarts: IntCounterVec::new(restarts, &["component"])?,
         })
     }
 }
 
 impl Collector for ComponentsCollector {
     fn desc(&self) -> Vec<&Desc> {
-        self.up.desc().into_iter().chain(self.panics.desc()).collect()
+        let counters = self.panics.desc().into_iter().chain(self.restarts.desc());
+        self.up.desc().into_iter().chain(counters).collect()
     }
 
     fn collect(&self) -> Vec<MetricFamily> {
@@ -43,10 +50,11 @@ impl Collector for ComponentsCollector {
             let panics = self.panics.with_label_values(&[task]);
             panics.inc_by(count.saturating_sub(panics.get()));
         }
-        self.up
-            .collect()
-            .into_iter()
-            .chain(self.panics.collect())
-            .collect()
+        for (component, count) in components.restarts() {
+            let restarts = self.restarts.with_label_values(&[component]);
+            restarts.inc_by(count.saturating_sub(restarts.get()));
+        }
+        let counters = self.panics.collect().into_iter().chain(self.restarts.collect());
+        self.up.collect().into_iter().chain(counters).collect()
     }
 }

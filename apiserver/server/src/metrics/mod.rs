@@ -27,6 +27,7 @@ pub(crate) struct Metrics {
     durations: HistogramVec,
     in_flight: IntGaugeVec,
     in_queue: IntGaugeVec,
+    arriving: IntGaugeVec,
     dropped: IntCounterVec,
     authentications: IntCounterVec,
     aborts: IntCounterVec,
@@ -155,6 +156,13 @@ impl Metrics {
                 ),
                 &["request_kind"],
             )?,
+            arriving: IntGaugeVec::new(
+                Opts::new(
+                    "knarr_request_bodies_arriving",
+                    "Requests that have no seats because their bodies are still arriving, by kind.",
+                ),
+                &["request_kind"],
+            )?,
             dropped: IntCounterVec::new(
                 Opts::new(
                     "apiserver_dropped_requests_total",
@@ -189,6 +197,7 @@ impl Metrics {
         metrics.registry.register(Box::new(metrics.durations.clone()))?;
         metrics.registry.register(Box::new(metrics.in_flight.clone()))?;
         metrics.registry.register(Box::new(metrics.in_queue.clone()))?;
+        metrics.registry.register(Box::new(metrics.arriving.clone()))?;
         metrics.registry.register(Box::new(metrics.dropped.clone()))?;
         metrics
             .registry
@@ -256,6 +265,10 @@ impl Metrics {
 
     pub(crate) fn in_queue(&self, kind: &str) -> GaugeGuard {
         GaugeGuard::one_more(&self.in_queue, kind)
+    }
+
+    pub(crate) fn arriving(&self, kind: &str) -> GaugeGuard {
+        GaugeGuard::one_more(&self.arriving, kind)
     }
 
     pub(crate) fn dropped(&self, kind: &str) {

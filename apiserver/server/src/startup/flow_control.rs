@@ -19,7 +19,7 @@ const GROUP: &str = "flowcontrol.apiserver.k8s.io";
 /// Does all this now and after every change.
 pub(super) fn keep(facts: &Startup) -> BoxFuture<'_, Result<(), RegistryError>> {
     let resources = [(GROUP, SCHEMAS), (GROUP, LEVELS)];
-    Box::pin(facts.keep("flow control", resources, reconcile))
+    Box::pin(facts.keep("flow control objects", resources, reconcile))
 }
 
 fn place<'a>(plural: &'a str, name: &'a str) -> Place<'a> {

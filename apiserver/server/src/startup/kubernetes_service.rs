@@ -16,7 +16,8 @@ const CIDR: Place<'_> = Place {
     namespace: "",
     name: NAME,
 };
-const SERVICE: Place<'_> = Place {
+/// What stands for this server in the API.
+pub(super) const SERVICE: Place<'_> = Place {
     group: "",
     plural: "services",
     namespace: NAMESPACE,
@@ -42,19 +43,20 @@ const LOOK_EVERY: Duration = Duration::from_secs(10);
 pub(super) fn keep(facts: &Startup) -> BoxFuture<'_, Result<(), RegistryError>> {
     Box::pin(async move {
         reconcile(facts).await?;
-        let facts = facts.clone();
-        let runtime = facts.core.runtime.clone();
-        let keeping = async move {
-            loop {
-                facts.core.runtime.sleep(LOOK_EVERY).await;
-                if let Err(error) = reconcile(&facts).await {
-                    tracing::warn!(%error, "keeping the kubernetes service failed");
-                }
-            }
-        };
-        runtime.spawn("kubernetes service", keeping).detach();
+        let own = facts.clone();
+        let keeping = move || look_again(own.clone());
+        facts.core.runtime.keep("kubernetes service", keeping).detach();
         Ok(())
     })
+}
+
+async fn look_again(facts: Startup) {
+    loop {
+        facts.core.runtime.sleep(LOOK_EVERY).await;
+        if let Err(error) = reconcile(&facts).await {
+            tracing::warn!(%error, "keeping the kubernetes service failed");
+        }
+    }
 }
 
 async fn reconcile(facts: &Startup) -> Result<(), RegistryError> {

@@ -3,6 +3,7 @@
 
 mod allocator_repair;
 mod api_services;
+mod component_events;
 mod custom_resources;
 mod default_objects;
 mod dns_service;
@@ -52,7 +53,7 @@ pub(crate) struct Startup {
 type Step = for<'a> fn(&'a Startup) -> BoxFuture<'a, Result<(), RegistryError>>;
 
 /// In order.
-const STEPS: [(&str, Step); 11] = [
+const STEPS: [(&str, Step); 12] = [
     ("system namespaces", default_objects::namespaces),
     ("priority classes", default_objects::priority_classes),
     ("flow control", flow_control::keep),
@@ -67,6 +68,7 @@ const STEPS: [(&str, Step); 11] = [
         extension_authentication::reconcile,
     ),
     ("times to live", time_to_live::sweep),
+    ("events of components", component_events::record),
 ];
 
 /// Runs all steps.
@@ -192,16 +194,19 @@ impl Startup {
         reconcile: Step,
     ) -> Result<(), RegistryError> {
         reconcile(self).await?;
-        let facts = self.clone();
-        let keeping = async move {
-            loop {
-                if let Err(error) = facts.follow(resources, reconcile).await {
-                    tracing::warn!(%error, task, "keeping objects failed");
+        let own = self.clone();
+        let keeping = move || {
+            let facts = own.clone();
+            async move {
+                loop {
+                    if let Err(error) = facts.follow(resources, reconcile).await {
+                        tracing::warn!(%error, task, "keeping objects failed");
+                    }
+                    facts.core.runtime.sleep(RETRY).await;
                 }
-                facts.core.runtime.sleep(RETRY).await;
             }
         };
-        self.core.runtime.spawn(task, keeping).detach();
+        self.core.runtime.keep(task, keeping).detach();
         Ok(())
     }
 

@@ -62,7 +62,10 @@ pub async fn start_with(config: ServerConfig) -> Cluster {
 }
 
 pub async fn start_on(config: ServerConfig, storage: Arc<dyn Storage>) -> Cluster {
-    let scope = Runtime::real().child_scope();
+    start_in(Runtime::real().child_scope(), config, storage).await
+}
+
+pub async fn start_in(scope: Scope, config: ServerConfig, storage: Arc<dyn Storage>) -> Cluster {
     let runtime = scope.runtime().clone();
     let server = Server::builder(storage)
         .config(config)

@@ -30,7 +30,9 @@ pub(super) fn keep_running(
     // The first failure is the user's to see; later ones go to the log.
     agent.ensure().context("starting the node agent")?;
     // The task ends with the server, the agent does not.
-    drop(runtime.spawn("node agent", agent.keep_running(runtime.clone())));
+    let own = runtime.clone();
+    let keep = move || agent.clone().keep_running(own.clone());
+    runtime.keep("node agent", keep).detach();
     Ok(())
 }
 

@@ -14,11 +14,13 @@ mod merge;
 mod remove;
 mod rules;
 mod set;
+mod steps;
 #[cfg(test)]
 mod tests;
 
 pub use compare::Comparison;
-pub use set::{Element, FieldSet};
+pub use set::{Element, FieldSet, ShownBytes};
+pub use steps::Steps;
 
 use crate::json::{DecodeError, Strictness, decode_json};
 use crate::table::{Schema, TypeId};

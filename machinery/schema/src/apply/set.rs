@@ -109,20 +109,28 @@ impl FieldSet {
         }
     }
 
-    #[must_use]
-    pub fn union(&self, other: &Self) -> Self {
-        let mut out = self.clone();
+    /// Elements at all levels.
+    pub fn size(&self) -> usize {
+        let below = |member: &Member| 1 + member.below.size();
+        self.0.values().map(below).sum()
+    }
+
+    /// Adds the paths of the other one, in as many steps as that has elements.
+    pub(super) fn absorb(&mut self, other: &Self) {
         for (element, theirs) in &other.0 {
-            let own = out.0.entry(element.clone()).or_default();
-            own.own |= theirs.own;
-            own.below = own.below.union(&theirs.below);
+            match self.0.get_mut(element) {
+                Some(own) => {
+                    own.own |= theirs.own;
+                    own.below.absorb(&theirs.below);
+                }
+                None => drop(self.0.insert(element.clone(), theirs.clone())),
+            }
         }
-        out
     }
 
     /// The paths that are in both.
     #[must_use]
-    pub fn intersection(&self, other: &Self) -> Self {
+    pub(super) fn intersection(&self, other: &Self) -> Self {
         let mut out = Self::default();
         for (element, member) in &self.0 {
             if let Some(theirs) = other.0.get(element) {
@@ -149,34 +157,45 @@ impl FieldSet {
         out
     }
 
-    /// The paths as messages show them: `.spec.ports[port=80,protocol="TCP"]`; no more once they have a mebibyte.
-    pub fn paths(&self) -> Vec<String> {
-        let mut shown = Shown::default();
+    /// The paths as messages show them: `.spec.ports[port=80,protocol="TCP"]`.
+    pub fn paths(&self, room: &mut ShownBytes) -> Vec<String> {
+        let mut shown = Shown {
+            path: String::new(),
+            paths: Vec::new(),
+            room,
+        };
         shown.add(self);
         shown.paths
     }
 }
 
-/// Paths repeat the names above them, so that few fields below long names would fill any memory.
-const MAX_SHOWN_BYTES: usize = 1 << 20;
+/// Paths repeat the names above them, so that few fields below long names would fill any memory: of all sets that one
+/// message shows no more paths are made once they have a mebibyte.
+#[derive(Debug)]
+pub struct ShownBytes(usize);
 
-#[derive(Default)]
-struct Shown {
-    path: String,
-    paths: Vec<String>,
-    bytes: usize,
+impl Default for ShownBytes {
+    fn default() -> Self {
+        Self(1 << 20)
+    }
 }
 
-impl Shown {
+struct Shown<'a> {
+    path: String,
+    paths: Vec<String>,
+    room: &'a mut ShownBytes,
+}
+
+impl Shown<'_> {
     fn add(&mut self, set: &FieldSet) {
         for (element, member) in &set.0 {
-            if self.bytes >= MAX_SHOWN_BYTES {
+            if self.room.0 == 0 {
                 return;
             }
             let before = self.path.len();
             self.path.push_str(&element.to_string());
             if member.own {
-                self.bytes += self.path.len();
+                self.room.0 = self.room.0.saturating_sub(self.path.len());
                 self.paths.push(self.path.clone());
             }
             self.add(&member.below);

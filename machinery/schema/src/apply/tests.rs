@@ -1,6 +1,6 @@
 //! What the real server made of the same objects (managed fields and conflicts of 1.37).
 
-use super::{FieldSet, Typed};
+use super::{FieldSet, ShownBytes, Steps, Typed};
 use crate::table::{FieldSpec, ListType, MapType, Schema, SchemaBuilder, Shape, TypeId};
 use crate::tree::Tree;
 use std::sync::Arc;
@@ -189,13 +189,17 @@ fn sets_are_calculated_with() {
         set(r#"{"f:a":{},"f:b":{".":{},"f:c":{}}}"#),
         set(r#"{"f:b":{"f:c":{}},"f:d":{}}"#),
     );
+    let steps = Steps::default();
     assert_eq!(
-        one.union(&two).to_json(),
+        steps.union(&one, &two).unwrap().to_json(),
         r#"{"f:a":{},"f:b":{".":{},"f:c":{}},"f:d":{}}"#
     );
-    assert_eq!(one.intersection(&two).to_json(), r#"{"f:b":{"f:c":{}}}"#);
+    assert_eq!(
+        steps.intersection(&one, &two).unwrap().to_json(),
+        r#"{"f:b":{"f:c":{}}}"#
+    );
     assert_eq!(one.difference(&two).to_json(), r#"{"f:a":{},"f:b":{}}"#);
-    assert_eq!(one.paths(), [".a", ".b", ".b.c"]);
+    assert_eq!(one.paths(&mut ShownBytes::default()), [".a", ".b", ".b.c"]);
     let mut forgotten = one.clone();
     forgotten.forget(&["b", "c"]);
     assert_eq!(forgotten.to_json(), r#"{"f:a":{},"f:b":{}}"#);
@@ -226,8 +230,20 @@ fn fields_below_long_names_are_shown_within_bounds() {
         document: &before,
     };
     let added = typed.compare(&after).added;
-    let paths = added.paths();
+    let paths = added.paths(&mut ShownBytes::default());
     assert!(!paths.is_empty());
     let bytes: usize = paths.iter().map(String::len).sum();
     assert!(bytes <= 2 << 20, "{bytes} bytes");
+}
+
+#[test]
+fn field_set_operations_take_steps() {
+    let set = FieldSet::from_json(r#"{"f:a":{".":{},"f:b":{}},"f:c":{}}"#).unwrap();
+    assert_eq!(set.size(), 3);
+    let steps = Steps::new(10);
+    steps.union(&set, &set).unwrap();
+    assert_eq!(steps.left(), 4);
+    steps.difference(&set, &set).unwrap();
+    steps.intersection(&set, &set).unwrap_err();
+    assert_eq!(steps.left(), 0);
 }

@@ -5,7 +5,7 @@
 
 mod build;
 
-use crate::apply::{FieldSet, Typed};
+use crate::apply::{FieldSet, ShownBytes, Steps, Typed};
 use crate::protobuf::{decode_message, encode_message};
 use crate::structural::{Patterns, check_defaults, check_openapi, check_structural, compile, validate};
 use crate::testing::{pod_schema, pod_type};
@@ -227,13 +227,10 @@ fn applied_configurations_are_answered() {
             };
             bounded(&merged, input.len() + POD.len());
             let changes = own.compare(&merged);
-            let shown: usize = changes
-                .added
-                .union(&changes.modified)
-                .paths()
-                .iter()
-                .map(String::len)
-                .sum();
+            let steps = Steps::default();
+            let changed = steps.union(&changes.added, &changes.modified).unwrap();
+            let paths = changed.paths(&mut ShownBytes::default());
+            let shown: usize = paths.iter().map(String::len).sum();
             assert!(shown <= (1 << 20) + 2 * input.len(), "{shown} bytes of paths");
             let left = typed(&merged).remove(&fields).unwrap();
             assert!(left.arena_bytes() <= 2 * merged.arena_bytes() + 4096);
@@ -255,9 +252,11 @@ fn field_sets_are_answered() {
             let written = set.to_json();
             assert!(written.len() <= 8 * input.len() + 64);
             assert_eq!(FieldSet::from_json(&written).as_ref(), Some(&set));
-            assert_eq!(set.union(&set), set);
+            let steps = Steps::default();
+            assert_eq!(steps.union(&set, &set).unwrap(), set);
             assert!(set.difference(&set).is_empty());
-            assert_eq!(set.intersection(&set), set);
+            assert_eq!(steps.intersection(&set, &set).unwrap(), set);
+            assert!(Steps::default().left() - steps.left() <= 3 * input.len() as u64);
         }
     });
 }

@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::{Event, EventSource, Node, ObjectReference, Pod};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
@@ -9,7 +10,7 @@ use kube::Client;
 use kube::api::{Api, Patch, PatchParams, PostParams};
 use machinery_runtime::Runtime;
 use sha2::{Digest, Sha256};
-use tokio::sync::mpsc;
+use tokio::sync::{Mutex, mpsc};
 
 use crate::pods::ContainerKind;
 use crate::pods::plan::container_named;
@@ -106,7 +107,16 @@ impl EventRecorder {
             host: node_name.to_string(),
             sent: HashMap::new(),
         };
-        runtime.spawn("event recorder", sender.run(notes));
+        // A note that makes it panic is lost, the ones behind it are not.
+        let state = Arc::new(Mutex::new((sender, notes)));
+        let send = move || {
+            let state = Arc::clone(&state);
+            async move {
+                let (sender, notes) = &mut *state.lock().await;
+                sender.run(notes).await;
+            }
+        };
+        runtime.keep("event recorder", send).detach();
         Self { queue }
     }
 
@@ -208,7 +218,7 @@ struct Sender {
 }
 
 impl Sender {
-    async fn run(mut self, mut notes: mpsc::Receiver<Note>) {
+    async fn run(&mut self, notes: &mut mpsc::Receiver<Note>) {
         while let Some(note) = notes.recv().await {
             if let Err(error) = self.send(&note).await {
                 tracing::debug!(error = %error, reason = %note.reason, "event not recorded");

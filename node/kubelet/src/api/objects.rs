@@ -192,7 +192,8 @@ impl Objects {
                     users.lock().iter().for_each(|uid| wake(uid));
                 }
             };
-            follow(&runtime, api, Some(selector), tell).await;
+            let watch = || follow(&runtime, api.clone(), Some(selector.clone()), &tell);
+            runtime.again_after_panics("object watch", watch).await;
         });
         Followed { current, task, pods }
     }

@@ -39,9 +39,11 @@ impl Services {
     pub fn start(runtime: &Runtime, client: Client) -> Self {
         let table: Arc<Mutex<HashMap<(String, String), ServiceAddress>>> = Arc::default();
         let (known, synced) = watch::channel(false);
-        let (services, handle) = (table.clone(), runtime.clone());
-        runtime.spawn("service watch", async move {
-            let tell = |change: Change<Service>| {
+        let (services, handle, known) = (table.clone(), runtime.clone(), Arc::new(known));
+        let watch = move || {
+            let (services, handle, known) = (services.clone(), handle.clone(), known.clone());
+            let api = Api::all(client.clone());
+            let tell = move |change: Change<Service>| {
                 let mut services = services.lock();
                 match change {
                     Change::All(found) => {
@@ -58,8 +60,9 @@ impl Services {
                     Change::Failed(_) => {}
                 }
             };
-            follow(&handle, Api::all(client), None, tell).await;
-        });
+            async move { follow(&handle, api, None, tell).await }
+        };
+        runtime.keep("service watch", watch).detach();
         Self {
             runtime: runtime.clone(),
             table,

@@ -4,6 +4,7 @@
 //! says every ten seconds that we live, [`status`] writes conditions and images when they change, [`pressure`] measures what it runs short of,
 //! [`schedulable`] tells when it is cordoned.
 
+pub mod components;
 pub mod facts;
 pub mod lease;
 pub mod pressure;

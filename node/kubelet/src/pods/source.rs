@@ -136,9 +136,11 @@ impl Pods {
         }
         inboxes.insert(id.clone(), inbox.clone());
         let pods = self.clone();
-        let worker = PodWorker::new(self.context.clone(), inbox);
+        let (context, runtime) = (self.context.clone(), self.context.runtime.clone());
         self.context.runtime.spawn("pod worker", async move {
-            worker.run().await;
+            // One that panicked knows nothing of what it did: its successor looks at what runs, as after a start.
+            let work = || PodWorker::new(context.clone(), inbox.clone()).run();
+            runtime.again_after_panics("pod worker", work).await;
             pods.inboxes.lock().remove(&id);
         });
     }

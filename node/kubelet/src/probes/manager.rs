@@ -154,7 +154,10 @@ impl ProbeManager {
             probe: probe.clone(),
             started_at: found.started_at,
         };
-        self.runtime.spawn("probe", prober.run())
+        let runtime = self.runtime.clone();
+        self.runtime.spawn("probe", async move {
+            runtime.again_after_panics("probe", || prober.clone().run()).await;
+        })
     }
 }
 
@@ -182,6 +185,7 @@ fn probes(container: &Container) -> impl Iterator<Item = (ProbeKind, &Probe)> {
         .filter_map(|(kind, probe)| Some((kind, probe.as_ref()?)))
 }
 
+#[derive(Clone)]
 struct Prober {
     runtime: Runtime,
     cri: CriClient,

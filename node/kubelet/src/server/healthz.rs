@@ -1,4 +1,4 @@
-//! The loopback health port: plain HTTP, one question.
+//! The loopback health port: plain HTTP, one question. It fails while a component of the agent is down after a panic.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use http_body_util::Full;
 use hyper::body::{Body as _, Incoming};
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
-use machinery_runtime::{Lingering, Unread};
+use machinery_runtime::{Lingering, Runtime, Unread};
 use tokio::sync::Semaphore;
 
 use crate::managers::ManagerContext;
@@ -21,7 +21,7 @@ const CONNECTION_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Serves for ever.
 pub async fn serve(context: ManagerContext) {
-    let Some(listener) = context.listeners.take_health() else {
+    let Some(listener) = context.listeners.health.clone() else {
         return;
     };
     let room = Arc::new(Semaphore::new(CONNECTIONS_MAX));
@@ -40,17 +40,9 @@ pub async fn serve(context: ManagerContext) {
             let stream = Lingering::new(stream, |stream| stream, runtime.clone(), &unread);
             let service = service_fn(|request: http::Request<Incoming>| {
                 unread.head_read(!request.body().is_end_stream());
-                async move {
-                    let found = request.uri().path() == "/healthz";
-                    let (status, text) = if found {
-                        (200, "ok")
-                    } else {
-                        (404, "404 page not found\n")
-                    };
-                    http::Response::builder()
-                        .status(status)
-                        .body(Full::new(Bytes::from_static(text.as_bytes())))
-                }
+                let (status, text) = answer(&runtime, request.uri().path());
+                let body = Full::new(Bytes::from(text));
+                std::future::ready(http::Response::builder().status(status).body(body))
             });
             // A client that leaves early is its own affair.
             let connection = hyper::server::conn::http1::Builder::new()
@@ -59,5 +51,18 @@ pub async fn serve(context: ManagerContext) {
                 .serve_connection(TokioIo::new(stream), service);
             let _ = runtime.timeout(CONNECTION_TIMEOUT, connection).await;
         });
+    }
+}
+
+fn answer(runtime: &Runtime, path: &str) -> (u16, String) {
+    if path != "/healthz" {
+        return (404, "404 page not found\n".to_owned());
+    }
+    let all = runtime.components().all().into_iter();
+    let down: Vec<&str> = all.filter_map(|(name, down)| down.map(|_| name)).collect();
+    if down.is_empty() {
+        (200, "ok".to_owned())
+    } else {
+        (500, format!("components are down: {}\n", down.join(", ")))
     }
 }

@@ -22,7 +22,6 @@ use hyper::body::{Body as _, Incoming};
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use machinery_runtime::{Lingering, Runtime, Unread};
-use parking_lot::Mutex;
 use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::server::TlsStream;
 
@@ -57,8 +56,8 @@ pub enum ServerError {
 pub struct Listeners {
     /// The authenticated server's port.
     pub port: u16,
-    main: Arc<Mutex<Option<TcpListener>>>,
-    health: Arc<Mutex<Option<TcpListener>>>,
+    main: Arc<TcpListener>,
+    health: Option<Arc<TcpListener>>,
     tls: Arc<rustls::ServerConfig>,
 }
 
@@ -77,22 +76,14 @@ impl Listeners {
             .unwrap_or(config.port);
         let health = match config.healthz_port {
             0 => None,
-            port => Some(listen(SocketAddr::from(([127, 0, 0, 1], port))).await?),
+            port => Some(Arc::new(listen(SocketAddr::from(([127, 0, 0, 1], port))).await?)),
         };
         Ok(Self {
             port,
-            main: Arc::new(Mutex::new(Some(main))),
-            health: Arc::new(Mutex::new(health)),
+            main: Arc::new(main),
+            health,
             tls,
         })
-    }
-
-    fn take_main(&self) -> Option<TcpListener> {
-        self.main.lock().take()
-    }
-
-    fn take_health(&self) -> Option<TcpListener> {
-        self.health.lock().take()
     }
 }
 
@@ -104,9 +95,7 @@ async fn listen(address: SocketAddr) -> Result<TcpListener, ServerError> {
 
 /// Serves the authenticated port for ever.
 pub async fn serve(context: ManagerContext) {
-    let Some(listener) = context.listeners.take_main() else {
-        return;
-    };
+    let listener = Arc::clone(&context.listeners.main);
     let acceptor = tokio_rustls::TlsAcceptor::from(context.listeners.tls.clone());
     let server = Arc::new(routes::Server::new(context.clone()));
     let room = Arc::new(tokio::sync::Semaphore::new(context.config.max_connections));

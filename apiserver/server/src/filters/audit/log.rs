@@ -70,11 +70,25 @@ struct Backlog {
 impl AuditLog {
     /// Appends to a file, in a task of the server.
     pub(crate) fn open(config: AuditLogConfig, runtime: &Runtime, errors: IntCounterVec) -> io::Result<Self> {
-        let file = RotatedFile::open(config)?;
-        let (lines, receiver) = mpsc::unbounded_channel();
+        let file = RotatedFile::open(config.clone())?;
+        let (lines, items) = mpsc::unbounded_channel();
         let backlog = Arc::new(Backlog::default());
-        let writing = write_lines(receiver, file, Arc::clone(&backlog), runtime.clone(), errors);
-        runtime.spawn("audit", writing).detach();
+        let writer = Writer {
+            config,
+            items,
+            file: Some(file),
+            unwritten: Arc::default(),
+            flushes: Vec::new(),
+            backlog: Arc::clone(&backlog),
+            runtime: runtime.clone(),
+            errors,
+        };
+        let writer = Arc::new(tokio::sync::Mutex::new(writer));
+        let write = move || {
+            let writer = Arc::clone(&writer);
+            async move { writer.lock().await.run().await }
+        };
+        runtime.supervise("audit", write).detach();
         Ok(Self { lines, backlog })
     }
 
@@ -106,44 +120,73 @@ impl AuditLog {
     }
 }
 
-async fn write_lines(
-    mut items: mpsc::UnboundedReceiver<Item>,
-    file: RotatedFile,
+/// Writes the lines. It outlives a panic of its work: what was taken and not written is written next.
+struct Writer {
+    config: AuditLogConfig,
+    items: mpsc::UnboundedReceiver<Item>,
+    /// `None` after a panic while it was written to.
+    file: Option<RotatedFile>,
+    unwritten: Arc<Vec<String>>,
+    flushes: Vec<CancellationToken>,
     backlog: Arc<Backlog>,
     runtime: Runtime,
     errors: IntCounterVec,
-) {
-    let mut file = Some(file);
-    let mut batch = Vec::new();
-    while items.recv_many(&mut batch, QUEUE).await > 0 {
-        let (mut lines, mut flushes) = (Vec::new(), Vec::new());
-        for item in batch.drain(..) {
+}
+
+impl Writer {
+    /// Until there is nobody left to write a line.
+    async fn run(&mut self) -> Result<(), String> {
+        while !self.unwritten.is_empty() || !self.flushes.is_empty() || self.take().await {
+            self.write().await?;
+            self.backlog
+                .lines
+                .fetch_sub(self.unwritten.len(), Ordering::AcqRel);
+            self.unwritten = Arc::default();
+            self.backlog.written.notify_waiters();
+            self.flushes.drain(..).for_each(|written| written.cancel());
+        }
+        Ok(())
+    }
+
+    async fn take(&mut self) -> bool {
+        let mut batch = Vec::new();
+        let any = self.items.recv_many(&mut batch, QUEUE).await > 0;
+        let mut lines = Vec::new();
+        for item in batch {
             match item {
                 Item::Line(line) => lines.push(line),
-                Item::Flush(written) => flushes.push(written),
+                Item::Flush(written) => self.flushes.push(written),
             }
         }
-        let count = lines.len();
-        if let Some(mut own) = file.take() {
-            let now = runtime.now();
-            let written = runtime.blocking(move || {
-                let result = own.append(&lines, now);
-                (own, result)
-            });
-            match written.await {
-                Ok((own, result)) => {
-                    file = Some(own);
-                    if let Err(error) = result {
-                        errors.with_label_values(&["log"]).inc();
-                        tracing::error!(%error, count, "writing the audit log");
-                    }
-                }
-                Err(_) => return,
-            }
+        self.unwritten = Arc::new(lines);
+        any
+    }
+
+    async fn write(&mut self) -> Result<(), String> {
+        let (now, lines, config) = (
+            self.runtime.now(),
+            Arc::clone(&self.unwritten),
+            self.config.clone(),
+        );
+        let file = self.file.take();
+        let written = self.runtime.blocking(move || {
+            let mut own = match file {
+                Some(file) => file,
+                None => RotatedFile::open(config)?,
+            };
+            let result = own.append(&lines, now);
+            Ok((own, result))
+        });
+        let opened: io::Result<_> = written.await.map_err(|ended| ended.to_string())?;
+        let result = opened.and_then(|(own, result)| {
+            self.file = Some(own);
+            result
+        });
+        if let Err(error) = result {
+            self.errors.with_label_values(&["log"]).inc();
+            tracing::error!(%error, count = self.unwritten.len(), "writing the audit log");
         }
-        backlog.lines.fetch_sub(count, Ordering::AcqRel);
-        backlog.written.notify_waiters();
-        flushes.iter().for_each(CancellationToken::cancel);
+        Ok(())
     }
 }
 

@@ -76,8 +76,9 @@ impl EtcdStorage {
         let remote = Remote::new(client, scope.runtime().cancellation_token());
         if !options.retention.is_zero() {
             let (own, retention) = (scope.runtime().clone(), options.retention);
-            let task = compactor::run(own, remote.clone(), retention);
-            scope.runtime().spawn("etcd compaction", task).detach();
+            let remote = remote.clone();
+            let compact = move || compactor::run(own.clone(), remote.clone(), retention);
+            scope.runtime().keep("etcd compaction", compact).detach();
         }
         Self {
             remote,

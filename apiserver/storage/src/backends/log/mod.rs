@@ -85,41 +85,19 @@ impl LogStorage {
         let own = scope.runtime();
         let engine = Arc::new(Engine::new(own.clone(), options, live, feed, files, appender));
         let expiry = Arc::clone(&engine);
-        own.supervise("storage expiry", move || {
-            let engine = Arc::clone(&expiry);
-            async move {
-                upkeep::expire(engine).await;
-                Ok(())
-            }
-        })
-        .detach();
+        own.keep("storage expiry", move || upkeep::expire(Arc::clone(&expiry)))
+            .detach();
         let compaction = Arc::clone(&engine);
-        own.supervise("storage compaction", move || {
-            let engine = Arc::clone(&compaction);
-            async move {
-                upkeep::compact_by_age(engine).await;
-                Ok(())
-            }
+        own.keep("storage compaction", move || {
+            upkeep::compact_by_age(Arc::clone(&compaction))
         })
         .detach();
         let scrubbing = Arc::clone(&engine);
-        own.supervise("storage scrub", move || {
-            let engine = Arc::clone(&scrubbing);
-            async move {
-                scrub::scrub(engine).await;
-                Ok(())
-            }
-        })
-        .detach();
+        own.keep("storage scrub", move || scrub::scrub(Arc::clone(&scrubbing)))
+            .detach();
         let room = Arc::clone(&engine);
-        own.supervise("storage room", move || {
-            let engine = Arc::clone(&room);
-            async move {
-                upkeep::keep_room(engine).await;
-                Ok(())
-            }
-        })
-        .detach();
+        own.keep("storage room", move || upkeep::keep_room(Arc::clone(&room)))
+            .detach();
         Ok((Self { engine, scope }, report))
     }
 

@@ -2,12 +2,12 @@
 
 use super::super::allocate::{address_object, store};
 use super::super::range::Range;
-use super::events::Teller;
 use super::verdict::{self, Finding, Repair};
-use super::{RETRY, ROUND_EVERY, context, core_store};
+use super::{RETRY, ROUND_EVERY, WRITER, context, core_store};
 use crate::admission::{Door, SystemWriter};
 use crate::context::RequestContext;
 use crate::error::RegistryError;
+use crate::event_recorder::EventRecorder;
 use crate::metadata;
 use crate::options::{DeleteOptions, Preconditions, WatchOptions};
 use crate::registry::Registry;
@@ -28,8 +28,8 @@ pub(super) struct AddressRepair {
     ctx: RequestContext,
     services: Store,
     addresses: Store,
-    of_services: Teller,
-    of_addresses: Teller,
+    of_services: EventRecorder,
+    of_addresses: EventRecorder,
 }
 
 /// The watches of one round.
@@ -57,8 +57,8 @@ impl AddressRepair {
             ctx: context(registry),
             services: core_store(registry, "services")?,
             addresses: store(registry, "ipaddresses")?,
-            of_services: Teller::new(registry, COMPONENT, SERVICE_ACTION)?,
-            of_addresses: Teller::new(registry, COMPONENT, ADDRESS_ACTION)?,
+            of_services: EventRecorder::new(registry, WRITER, COMPONENT, SERVICE_ACTION)?,
+            of_addresses: EventRecorder::new(registry, WRITER, COMPONENT, ADDRESS_ACTION)?,
         })
     }
 
@@ -79,8 +79,11 @@ impl AddressRepair {
     }
 
     /// Goes on with these watches, and begins anew each round.
-    pub(super) async fn run(self, watches: Watches) {
-        let mut watches = Ok(watches);
+    pub(super) async fn run(self: Arc<Self>, watches: Option<Watches>) {
+        let mut watches = match watches {
+            Some(watches) => Ok(watches),
+            None => self.begin().await,
+        };
         loop {
             let followed = match watches {
                 Ok(watches) => self.follow(watches).await,
@@ -212,7 +215,7 @@ impl AddressRepair {
         Ok(())
     }
 
-    async fn tell(&self, teller: &Teller, about: &Tree, finding: &Finding) {
+    async fn tell(&self, teller: &EventRecorder, about: &Tree, finding: &Finding) {
         if let Some((reason, note)) = &finding.event {
             teller.warn(about, reason, note).await;
         }

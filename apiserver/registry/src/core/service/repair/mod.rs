@@ -9,10 +9,10 @@
 //! Never: changes a service.
 
 mod addresses;
-mod events;
 mod ports;
 mod verdict;
 
+use crate::admission::SystemWriter;
 use crate::context::RequestContext;
 use crate::error::RegistryError;
 use crate::registry::Registry;
@@ -20,6 +20,7 @@ use crate::store::Store;
 use addresses::AddressRepair;
 use machinery_meta::UserInfo;
 use ports::PortRepair;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// How often everything is looked at, as upstream does.
@@ -34,12 +35,24 @@ pub async fn start(registry: &Registry) -> Result<(), RegistryError> {
     let watches = addresses.begin().await?;
     ports.round().await?;
     let runtime = registry.runtime();
-    runtime
-        .spawn("service address repair", addresses.run(watches))
-        .detach();
-    runtime.spawn("node port repair", ports.run()).detach();
+    let (addresses, mut watches) = (Arc::new(addresses), Some(watches));
+    let repair_addresses = move || Arc::clone(&addresses).run(watches.take());
+    runtime.keep("service address repair", repair_addresses).detach();
+    let (registry, mut first) = (registry.clone(), Some(ports));
+    let repair_ports = move || {
+        // One that panicked has forgotten how long ports have had no service.
+        let ports = first.take().map_or_else(|| PortRepair::new(&registry), Ok);
+        async move {
+            ports.map_err(|error| error.to_string())?.run().await;
+            Ok(())
+        }
+    };
+    runtime.supervise("node port repair", repair_ports).detach();
     Ok(())
 }
+
+/// The writer of all of it.
+const WRITER: SystemWriter = SystemWriter::AllocatorRepair;
 
 fn context(registry: &Registry) -> RequestContext {
     let user = UserInfo::named("system:apiserver", [UserInfo::MASTERS]);

@@ -2,10 +2,10 @@
 
 use super::super::port_range::PortRange;
 use super::super::ports::number;
-use super::events::Teller;
-use super::{ROUND_EVERY, context, core_store};
+use super::{ROUND_EVERY, WRITER, context, core_store};
 use crate::context::RequestContext;
 use crate::error::RegistryError;
+use crate::event_recorder::EventRecorder;
 use crate::options::ListOptions;
 use crate::registry::Registry;
 use crate::scope::Scope;
@@ -27,7 +27,7 @@ pub(super) struct PortRepair {
     registry: Registry,
     ctx: RequestContext,
     services: Store,
-    teller: Teller,
+    teller: EventRecorder,
     leaks: Leaks,
 }
 
@@ -37,7 +37,7 @@ impl PortRepair {
             registry: registry.clone(),
             ctx: context(registry),
             services: core_store(registry, "services")?,
-            teller: Teller::new(registry, COMPONENT, "")?,
+            teller: EventRecorder::new(registry, WRITER, COMPONENT, "")?,
             leaks: Leaks::new(),
         })
     }

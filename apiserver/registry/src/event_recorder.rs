@@ -1,9 +1,8 @@
-//! Tells what was found, as events of the service or address.
+//! Events that the server itself records about objects.
 //!
 //! The name of an event follows from what it says, so that finding the same thing again raises its count and nothing has
 //! to be remembered.
 
-use super::{context, core_store};
 use crate::admission::{Door, SystemWriter};
 use crate::context::RequestContext;
 use crate::error::RegistryError;
@@ -13,6 +12,7 @@ use crate::registry::Registry;
 use crate::scope::Scope;
 use crate::store::{Replacement, Store, Target};
 use crate::strategy::Part;
+use machinery_meta::UserInfo;
 use machinery_schema::{Ref, Strictness, Tree, apply_defaults, decode_json};
 use serde_json::json;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -20,8 +20,10 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 /// Events of cluster-scoped objects live here.
 const CLUSTER_EVENTS: &str = "default";
 
-/// Writes the events of one component.
-pub(super) struct Teller {
+/// Records the events of one component.
+#[derive(Debug)]
+pub struct EventRecorder {
+    writer: SystemWriter,
     ctx: RequestContext,
     events: Store,
     component: &'static str,
@@ -29,23 +31,32 @@ pub(super) struct Teller {
     action: &'static str,
 }
 
-impl Teller {
-    pub(super) fn new(
+impl EventRecorder {
+    pub fn new(
         registry: &Registry,
+        writer: SystemWriter,
         component: &'static str,
         action: &'static str,
     ) -> Result<Self, RegistryError> {
+        let user = UserInfo::named("system:apiserver", [UserInfo::MASTERS]);
+        let events = registry.store("", "v1", "events");
         Ok(Self {
-            ctx: context(registry),
-            events: core_store(registry, "events")?,
+            writer,
+            ctx: RequestContext::internal(user, registry.runtime().clone()),
+            events: events.ok_or_else(|| RegistryError::Internal("events are not served".to_owned()))?,
             component,
             action,
         })
     }
 
     /// Warns about an object. An event that cannot be written is not worth failing for.
-    pub(super) async fn warn(&self, about: &Tree, reason: &str, message: &str) {
-        tracing::warn!(object = metadata::name(about), reason, message, "service repair");
+    pub async fn warn(&self, about: &Tree, reason: &str, message: &str) {
+        tracing::warn!(
+            object = metadata::name(about),
+            reason,
+            message,
+            "event of the server"
+        );
         if let Err(error) = self.write(about, reason, message).await {
             tracing::debug!(%error, reason, "an event was not written");
         }
@@ -77,13 +88,9 @@ impl Teller {
             part: Part::Main,
         };
         let (change, options) = (Replacement(event), UpdateOptions::default());
-        let written = self.events.update(
-            &self.ctx,
-            target,
-            &change,
-            &options,
-            Door::system(SystemWriter::AllocatorRepair),
-        );
+        let written = self
+            .events
+            .update(&self.ctx, target, &change, &options, Door::system(self.writer));
         written.await.map(drop)
     }
 
@@ -114,7 +121,7 @@ impl Teller {
         apply_defaults(&mut event);
         row.strategy.defaults(&mut event);
         let options = CreateOptions::default();
-        let door = Door::system(SystemWriter::AllocatorRepair);
+        let door = Door::system(self.writer);
         let scope = Scope::of(namespace);
         let made = self.events.create(&self.ctx, &scope, event, &options, door);
         made.await.map(drop)

@@ -1,0 +1,42 @@
+//! Components of the server that were begun again, told as events of the service `kubernetes` in `default`.
+//!
+//! An event names the component; its panic's message may hold what a request said, and goes to the log only.
+
+use super::Startup;
+use super::kubernetes_service::SERVICE;
+use apiserver_registry::{EventRecorder, RegistryError, SystemWriter};
+use futures::future::BoxFuture;
+
+const COMPONENT: &str = "knarr-server";
+const REASON: &str = "ComponentRestarted";
+
+/// Records from now on, in a loop of its own.
+pub(super) fn record(facts: &Startup) -> BoxFuture<'_, Result<(), RegistryError>> {
+    Box::pin(async move {
+        let own = facts.clone();
+        let recording = move || follow(own.clone());
+        facts
+            .core
+            .runtime
+            .supervise("component events", recording)
+            .detach();
+        Ok(())
+    })
+}
+
+async fn follow(facts: Startup) -> Result<(), String> {
+    let recorder = EventRecorder::new(&facts.core.registry, SystemWriter::Startup, COMPONENT, "Restart");
+    let recorder = recorder.map_err(|error| error.to_string())?;
+    loop {
+        let name = facts.core.runtime.components().next_failure().await;
+        match facts.read(SERVICE).await {
+            Ok(Some(service)) => {
+                let message =
+                    format!("Component {name} failed and begins again; the log of the server says why");
+                recorder.warn(&service, REASON, &message).await;
+            }
+            Ok(None) => tracing::debug!(name, "there is no object to tell a failure of a component of"),
+            Err(error) => tracing::warn!(%error, name, "a failure of a component was not told as an event"),
+        }
+    }
+}
