@@ -3,6 +3,7 @@
 pub(crate) mod api_service;
 pub(crate) mod autoscaling;
 pub(crate) mod crd;
+pub(crate) mod disruption_budget;
 pub(crate) mod flow_control;
 pub(crate) mod migration;
 pub(crate) mod plain;
@@ -78,7 +79,9 @@ pub(crate) const POLICY: &[Kind] = &[Kind::of(
         .named(NameRule::PathSegment)
         .any_finalizers()
         .revision_wanted(),
-    Rules::NONE,
+    Rules::on(disruption_budget::validate)
+        .changed(disruption_budget::validate_update)
+        .status(disruption_budget::validate_status),
 )];
 
 /// The strategy of a kind of these groups that has one of its own.
