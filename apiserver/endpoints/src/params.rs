@@ -219,6 +219,7 @@ pub fn create(query: &Query) -> Result<CreateOptions, RegistryError> {
         dry_run: common.dry_run,
         field_manager: common.field_manager,
         field_validation: common.field_validation,
+        addressed: false,
     })
 }
 

@@ -33,6 +33,8 @@ pub struct Attributes {
     pub namespace: String,
     /// Empty while a name is still to be generated.
     pub name: String,
+    /// Whether the name stands in the request's address, as it does in all but a plain create.
+    pub addressed: bool,
     pub dry_run: bool,
 }
 

@@ -20,6 +20,8 @@ pub struct CreateOptions {
     pub dry_run: bool,
     pub field_manager: String,
     pub field_validation: FieldValidation,
+    /// The name stands in the request's address: an update or apply of an object that is not there.
+    pub addressed: bool,
 }
 
 /// Options of update and patch.

@@ -1,6 +1,7 @@
 //! Joins the admission plugins to the registry, and looks after grants: nobody writes a role or binding beyond what they
 //! hold (which upstream does in its RBAC stores), nor speaks for a signer who may not.
 
+use crate::parameters::Parameters;
 use crate::signers;
 use crate::unenforced::Unenforced;
 use apiserver_admission::permissions::{Permissions, Right};
@@ -8,14 +9,14 @@ use apiserver_admission::{
     AdmissionChain as Plugins, AdmissionError, Operation as PluginOperation, Request, plugins,
 };
 use apiserver_auth::authz::attributes::ResourceTarget;
-use apiserver_auth::authz::rbac::RbacAuthorizer;
 use apiserver_auth::authz::rbac::escalation::{self, GrantChange, GrantCheck, GrantTarget};
+use apiserver_auth::authz::rbac::{RbacAuthorizer, RoleRef};
 use apiserver_auth::authz::{Attributes as Question, AuthorizerChain, Target};
 use apiserver_registry::error::Cause;
-use apiserver_registry::{Admission, Attributes, Operation, RegistryError, RequestContext};
+use apiserver_registry::{Admission, Attributes, Operation, Registry, RegistryError, RequestContext};
 use async_trait::async_trait;
+use machinery_meta::UserInfo;
 use machinery_meta::reader::ObjectReader;
-use machinery_meta::{GroupResource, UserInfo};
 use machinery_runtime::Runtime;
 use machinery_schema::Tree;
 use std::sync::Arc;
@@ -28,6 +29,7 @@ pub(crate) struct AdmissionChain {
     plugins: Plugins,
     rbac: Arc<RbacAuthorizer>,
     authorizers: AuthorizerChain,
+    parameters: Parameters,
     unenforced: Unenforced,
 }
 
@@ -59,9 +61,15 @@ impl AdmissionChain {
         reader: &Arc<dyn ObjectReader>,
         rbac: &Arc<RbacAuthorizer>,
         authorizers: &AuthorizerChain,
+        registry: &Registry,
         runtime: &Runtime,
         unenforced: Unenforced,
     ) -> Self {
+        let parameters = Parameters {
+            authorizers: authorizers.clone(),
+            reader: Arc::clone(reader),
+            registry: registry.clone(),
+        };
         let runtime = runtime.clone();
         let permissions: Arc<dyn Permissions> = Arc::new(Authorizers(authorizers.clone()));
         let random = Arc::new(move || runtime.random_u64());
@@ -69,6 +77,7 @@ impl AdmissionChain {
             plugins: Plugins::new(plugins::all(reader, &permissions, random)),
             rbac: Arc::clone(rbac),
             authorizers: authorizers.clone(),
+            parameters,
             unenforced,
         }
     }
@@ -83,8 +92,11 @@ impl AdmissionChain {
         let target = GrantTarget {
             resource: &attributes.resource.resource,
             namespace: &attributes.namespace,
-            // As in the request's address: a create has no name there.
-            name: old.map_or("", |_| attributes.name.as_str()),
+            name: if attributes.addressed {
+                &attributes.name
+            } else {
+                ""
+            },
         };
         let change = GrantChange { old, new: object };
         let check = escalation::check(&self.rbac, &self.authorizers, &ctx.user, target, change).await;
@@ -98,18 +110,19 @@ impl AdmissionChain {
                     why,
                 ))
             }
-            GrantCheck::RoleMissing(role) => {
-                let plural = if role.kind == "ClusterRole" {
-                    "clusterroles"
-                } else {
-                    "roles"
-                };
-                Err(RegistryError::not_found(
-                    &GroupResource::new(RBAC_GROUP, plural),
-                    &role.name,
-                ))
-            }
+            GrantCheck::RoleMissing(role) => Err(missing_role(attributes, &role)),
         }
+    }
+}
+
+/// Upstream's answers to a binding of an absent role: the lookup is made in the name of the binding's own resource.
+fn missing_role(attributes: &Attributes, role: &RoleRef) -> RegistryError {
+    match role.kind.as_str() {
+        "Role" if attributes.namespace.is_empty() => {
+            RegistryError::BadRequest("Namespace parameter required.".to_owned())
+        }
+        "Role" | "ClusterRole" => RegistryError::not_found(&attributes.resource.group_resource(), &role.name),
+        other => RegistryError::Unclassified(format!("unsupported role reference kind: {other:?}")),
     }
 }
 
@@ -138,17 +151,19 @@ fn request<'a>(ctx: &'a RequestContext, attributes: &'a Attributes) -> Request<'
     }
 }
 
-/// `name` is the object's, where the request does not have one yet.
+/// The name behind a refusal: the object's own where the request has none yet, or what its name will begin with.
+fn shown_name<'a>(attributes: &'a Attributes, object: Option<&'a Tree>) -> &'a str {
+    let of = |member| object.map_or("", |object| object.str_at(&["metadata", member]));
+    let names = [&*attributes.name, of("name"), of("generateName")];
+    names
+        .into_iter()
+        .find(|name| !name.is_empty())
+        .unwrap_or("Unknown")
+}
+
 fn refused(error: AdmissionError, attributes: &Attributes, object: Option<&Tree>) -> RegistryError {
     let resource = attributes.resource.group_resource();
-    let named = object
-        .map(|object| object.str_at(&["metadata", "name"]))
-        .unwrap_or_default();
-    let name = if attributes.name.is_empty() {
-        named
-    } else {
-        &attributes.name
-    };
+    let name = shown_name(attributes, object);
     match error {
         AdmissionError::Forbidden(why) => RegistryError::forbidden(&resource, name, why),
         AdmissionError::NamespaceTerminating(namespace) => {
@@ -184,7 +199,12 @@ impl Admission for AdmissionChain {
         old: Option<&Tree>,
     ) -> Result<(), RegistryError> {
         let asked = self.plugins.mutate(&request(ctx, attributes), object, old).await;
-        asked.map_err(|error| refused(error, attributes, Some(object)))
+        asked.map_err(|error| refused(error, attributes, Some(object)))?;
+        // Before validation, as upstream: a grant is refused whatever else is wrong with it.
+        if is_grant(attributes) {
+            self.check_grant(ctx, attributes, object, old).await?;
+        }
+        Ok(())
     }
 
     async fn validate(
@@ -199,6 +219,7 @@ impl Admission for AdmissionChain {
         }
         if let Some(object) = object {
             signers::check(&self.authorizers, ctx, attributes, object, old).await?;
+            self.parameters.check(ctx, attributes, object, old).await?;
             self.unenforced.check(ctx, attributes, object, old)?;
         }
         let asked = self

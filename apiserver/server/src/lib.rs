@@ -29,6 +29,7 @@ mod listener;
 mod metrics;
 mod openid;
 mod own_paths;
+mod parameters;
 mod placed;
 mod reader;
 mod renewal;

@@ -383,7 +383,7 @@ async fn assemble(
     let unenforced = Unenforced {
         allowed: config.allow_unenforced,
     };
-    let admission = AdmissionChain::new(&reader, &rbac, &authorizers, runtime, unenforced);
+    let admission = AdmissionChain::new(&reader, &rbac, &authorizers, &registry, runtime, unenforced);
     let metrics = Arc::new(Metrics::new(Arc::clone(registry.storage()), runtime.clone())?);
     let audit = auditor(&config, runtime, &metrics)?;
     let flow_control = flow_control(&config, &registry, runtime, &metrics)?;

@@ -235,3 +235,48 @@ async fn priority_and_fairness_tells_utilisation() {
         assert!(value > 0.0, "{name}");
     }
 }
+
+/// Whatever an administrator stores, administrators stay served.
+#[tokio::test(flavor = "multi_thread")]
+async fn priority_and_fairness_takes_nothing_that_locks_administrators_out() {
+    let cluster = start().await;
+    let admin = || cluster.admin();
+    admin().post(LEVELS, level("jail", 0)).await.is(201);
+    let masters = json!([{"kind": "Group", "group": {"name": "system:masters"}}]);
+    let jail = |name: &str, precedence: i32| {
+        let mut schema: Value = serde_json::from_str(&schema(name, "jail", "x")).unwrap();
+        schema["spec"]["matchingPrecedence"] = precedence.into();
+        schema["spec"]["rules"][0]["subjects"] = masters.clone();
+        schema.to_string()
+    };
+    let refused = admin().post(SCHEMAS, jail("aaa", 1)).await.is(422);
+    let cause = &refused.json()["details"]["causes"][0]["message"];
+    let words = "only the schema named 'exempt' may have matchingPrecedence 1";
+    assert!(cause.as_str().unwrap().ends_with(words), "{cause}");
+    // The next best place is behind `exempt`.
+    admin().post(SCHEMAS, jail("aaa", 2)).await.is(201);
+    for (path, value) in [
+        ("priorityLevelConfiguration", json!({"name": "jail"})),
+        ("rules", json!([])),
+    ] {
+        let change = json!({"spec": {path: value}}).to_string();
+        let changed = admin()
+            .header("content-type", "application/merge-patch+json")
+            .send(Method::PATCH, &format!("{SCHEMAS}/exempt"), Bytes::from(change))
+            .await;
+        changed.is(422);
+    }
+    let limited = json!({"spec": {"type": "Limited", "exempt": null,
+        "limited": {"nominalConcurrencyShares": 0, "limitResponse": {"type": "Reject"}}}});
+    let changed = admin()
+        .header("content-type", "application/merge-patch+json")
+        .send(
+            Method::PATCH,
+            &format!("{LEVELS}/exempt"),
+            Bytes::from(limited.to_string()),
+        )
+        .await;
+    changed.is(422);
+    admin().get("/readyz").await.is(200);
+    admin().get(CONFIG_MAPS).await.is(200);
+}

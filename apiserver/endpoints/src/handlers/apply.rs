@@ -59,8 +59,9 @@ impl Tracked<'_> {
 impl UpdatedObject for Tracked<'_> {
     async fn apply(&self, ctx: &RequestContext, live: Option<&Tree>) -> Result<Tree, RegistryError> {
         let Some(live) = live else {
-            self.hooks.authorize(ctx, "create", self.info).await?;
+            // A patch of nothing ends here, without a word on rights to create.
             let mut object = self.change.apply(ctx, None).await?;
+            self.hooks.authorize(ctx, "create", self.info).await?;
             if !self.change.tracks() {
                 managed_fields::forget(&mut object);
             }

@@ -90,6 +90,7 @@ impl Call {
             subresource: self.info.subresource.clone(),
             namespace: self.info.scope.namespace().to_owned(),
             name: name.to_owned(),
+            addressed: !self.info.name.is_empty(),
             dry_run,
         }
     }

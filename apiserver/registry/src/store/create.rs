@@ -46,7 +46,8 @@ impl Store {
             name: metadata::name(&object),
             part: Part::Main,
         };
-        let attributes = self.attributes(Operation::Create, target, options.dry_run);
+        let mut attributes = self.attributes(Operation::Create, target, options.dry_run);
+        attributes.addressed = options.addressed;
         let mutated = self.mutate(ctx, door, attributes, &mut object, None).await?;
         let generated =
             metadata::name(&object).is_empty() && !object.str_at(&["metadata", "generateName"]).is_empty();

@@ -223,6 +223,7 @@ impl Store {
             }
             .to_owned(),
             name: target.name.to_owned(),
+            addressed: operation != Operation::Create,
             dry_run,
         }
     }

@@ -339,6 +339,7 @@ impl Store {
             dry_run: options.dry_run,
             field_manager: options.field_manager.clone(),
             field_validation: options.field_validation,
+            addressed: true,
         };
         self.create(ctx, target.scope, object, &options, door).await
     }

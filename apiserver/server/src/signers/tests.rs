@@ -63,6 +63,7 @@ impl Write {
             subresource: subresource.to_owned(),
             namespace: String::new(),
             name: "x".to_owned(),
+            addressed: self.old.is_some(),
             dry_run: false,
         };
         let tree = |text: &String| Tree::from_json(text).unwrap();
@@ -242,6 +243,7 @@ fn csr_of_a_node_names_that_node() {
         subresource: String::new(),
         namespace: String::new(),
         name: String::new(),
+        addressed: false,
         dry_run: false,
     };
     for case in cases {
