@@ -144,7 +144,7 @@ async fn priority_class_default_is_one_and_the_systems_stay() {
 #[tokio::test(flavor = "multi_thread")]
 async fn refusals_of_generated_names_show_their_base() {
     let cluster = start().await;
-    let pod = |metadata: Value| {
+    let unlucky = |metadata: Value| {
         let spec = json!({"containers": [{"name": "c", "image": "i"}], "serviceAccountName": "no"});
         object("v1", "Pod", metadata, json!({"spec": spec}))
     };
@@ -155,7 +155,7 @@ async fn refusals_of_generated_names_show_their_base() {
     ] {
         let refused = cluster
             .admin()
-            .post("/api/v1/namespaces/default/pods", pod(metadata))
+            .post("/api/v1/namespaces/default/pods", unlucky(metadata))
             .await
             .is(403);
         let begin = format!("pods {name:?} is forbidden: error looking up service account default/no");
@@ -366,4 +366,70 @@ async fn status_of_guarded_kinds_changes_no_metadata() {
         assert!(changed["finalizers"].is_null(), "{path}: {changed}");
         assert!(changed["ownerReferences"].is_null(), "{path}: {changed}");
     }
+}
+
+const PODS: &str = "/api/v1/namespaces/default/pods";
+
+fn pod(name: &str, spec: Value) -> String {
+    let mut whole = json!({"containers": [{"name": "c", "image": "i"}]});
+    whole
+        .as_object_mut()
+        .unwrap()
+        .extend(spec.as_object().unwrap().clone());
+    object("v1", "Pod", json!({"name": name}), json!({"spec": whole}))
+}
+
+async fn account(cluster: &Cluster, metadata: Value) {
+    let path = "/api/v1/namespaces/default/serviceaccounts";
+    let account = object("v1", "ServiceAccount", metadata, json!({}));
+    cluster.admin().post(path, account).await.is(201);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn pod_names_only_the_secrets_that_its_account_lists() {
+    let cluster = start().await;
+    let annotations = json!({"kubernetes.io/enforce-mountable-secrets": "true"});
+    account(&cluster, json!({"name": "lim", "annotations": annotations})).await;
+    let volume = json!([{"name": "v", "secret": {"secretName": "s1"}}]);
+    let spec = json!({"serviceAccountName": "lim", "volumes": volume});
+    let refused = cluster.admin().post(PODS, pod("p", spec)).await.is(403);
+    let words = "because service account lim does not reference that secret";
+    assert!(message(&refused).ends_with(words), "{}", message(&refused));
+    let spec = json!({"serviceAccountName": "lim"});
+    cluster.admin().post(PODS, pod("p", spec)).await.is(201);
+    let env = json!([{"secretRef": {"name": "s1"}}]);
+    let container = json!([{"name": "e", "image": "i", "envFrom": env}]);
+    let change = json!({"spec": {"ephemeralContainers": container}}).to_string();
+    let (kind, path) = (
+        "application/strategic-merge-patch+json",
+        format!("{PODS}/p/ephemeralcontainers"),
+    );
+    let refused = send(cluster.admin(), Method::PATCH, &path, kind, change)
+        .await
+        .is(403);
+    let begin = r#"pods "p" is forbidden: ephemeral container e with envFrom"#;
+    assert!(message(&refused).starts_with(begin), "{}", message(&refused));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn pod_has_the_zone_of_its_node_from_the_moment_it_is_bound() {
+    let cluster = start().await;
+    let labels = json!({"topology.kubernetes.io/zone": "z", "topology.kubernetes.io/region": "r", "a": "b"});
+    let node = object("v1", "Node", json!({"name": "n1", "labels": labels}), json!({}));
+    cluster.admin().post("/api/v1/nodes", node).await.is(201);
+    account(&cluster, json!({"name": "own"})).await;
+    let spec = json!({"serviceAccountName": "own"});
+    cluster.admin().post(PODS, pod("p", spec)).await.is(201);
+    let target = json!({"target": {"apiVersion": "v1", "kind": "Node", "name": "n1"}});
+    let binding = object("v1", "Binding", json!({"name": "p"}), target);
+    cluster
+        .admin()
+        .post(&format!("{PODS}/p/binding"), binding)
+        .await
+        .is(201);
+    let bound = cluster.admin().get(&format!("{PODS}/p")).await.is(200).json();
+    assert_eq!(
+        bound["metadata"]["labels"],
+        json!({"topology.kubernetes.io/region": "r", "topology.kubernetes.io/zone": "z"})
+    );
 }
