@@ -1,4 +1,8 @@
-//! Files: atomic replacement, ownership of a tree, room on a file system, named pipes.
+//! Files: atomic replacement, trees that others write, room on a file system, named pipes.
+
+mod tree;
+
+pub use tree::{give_to_group, remove_tree};
 
 use std::ffi::OsStr;
 use std::io::{Read, Write};
@@ -70,30 +74,6 @@ pub fn read_head(path: &Path, bytes_max: u64) -> std::io::Result<Vec<u8>> {
 pub fn holds(path: &Path, content: &[u8]) -> std::io::Result<bool> {
     let length = content.len() as u64;
     Ok(std::fs::metadata(path)?.len() == length && read_head(path, length + 1)? == content)
-}
-
-/// Gives a tree to a group: group ownership, group read (and write unless read-only), set-gid on folders.
-///
-/// What fsGroup asks for; symbolic links are left alone, their targets belong to the tree or to nobody here.
-pub fn give_to_group(root: &Path, group: u32, read_only: bool) -> std::io::Result<()> {
-    let mut pending = vec![root.to_path_buf()];
-    while let Some(path) = pending.pop() {
-        let metadata = std::fs::symlink_metadata(&path)?;
-        if metadata.is_symlink() {
-            continue;
-        }
-        std::os::unix::fs::chown(&path, None, Some(group))?;
-        let mut mode = metadata.permissions().mode() & 0o7777;
-        mode |= if read_only { 0o440 } else { 0o660 };
-        if metadata.is_dir() {
-            mode |= 0o2110;
-            for entry in std::fs::read_dir(&path)? {
-                pending.push(entry?.path());
-            }
-        }
-        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode))?;
-    }
-    Ok(())
 }
 
 /// Sets a path's mode exactly, whatever the umask.

@@ -80,7 +80,7 @@ pub fn write(target: &Path, payload: &Payload, stamp: &str, group: Option<u32>) 
     std::fs::rename(&new, &data).map_err(VolumeError::io("replacing", &data))?;
     link_visible_names(target, payload)?;
     if let Some(current) = current.filter(|current| *current != folder) {
-        std::fs::remove_dir_all(&current).map_err(VolumeError::io("removing", &current))?;
+        node_sys::fs::remove_tree(&current).map_err(VolumeError::io("removing", &current))?;
     }
     Ok(true)
 }
@@ -94,7 +94,7 @@ fn remove_others(target: &Path, current: Option<&Path>) -> Result<(), VolumeErro
         .filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()))
         .map(|entry| entry.path());
     for path in folders.filter(|path| Some(path.as_path()) != current) {
-        std::fs::remove_dir_all(&path).map_err(VolumeError::io("removing", &path))?;
+        node_sys::fs::remove_tree(&path).map_err(VolumeError::io("removing", &path))?;
     }
     Ok(())
 }

@@ -211,10 +211,7 @@ impl VolumeSet {
                 left.display()
             )));
         }
-        match std::fs::remove_dir_all(&self.pod_folder) {
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
-            result => result.map_err(VolumeError::io("removing", &self.pod_folder)),
-        }
+        node_sys::fs::remove_tree(&self.pod_folder).map_err(VolumeError::io("removing", &self.pod_folder))
     }
 
     /// The pod's folder.

@@ -135,7 +135,7 @@ impl PodWorker {
         let work = move || {
             for folder in files::log_folders_of(&config, &uid) {
                 // What is left is found by the next look at the disk.
-                let _ = std::fs::remove_dir_all(folder);
+                let _ = node_sys::fs::remove_tree(&folder);
             }
         };
         let _ = self.lane.run("removing the pod's logs", work).await;
