@@ -134,6 +134,18 @@ async fn any_certificate_will_do_but_a_kubelets_and_only_kubelets_see_ours() {
         let answer = cluster.admin().get(&path).await.is(200);
         assert_eq!(answer.body, "shown a certificate: false", "{path}");
     }
+    // Nothing is sent to a node for one who does not switch protocols.
+    for what in ["exec?command=true", "attach", "portforward"] {
+        let answer = cluster
+            .admin()
+            .post(&format!("{PODS}/p/{what}"), String::new())
+            .await;
+        assert_eq!(
+            answer.is(400).json()["message"],
+            "Upgrade request required",
+            "{what}"
+        );
+    }
     // Who says to be a node's kubelet must be known to our authority.
     for path in [
         "/api/v1/nodes/n/proxy/".to_owned(),

@@ -49,6 +49,17 @@ impl FieldSelector {
         }
     }
 
+    /// A selector of these comparisons.
+    ///
+    /// # Errors
+    /// There are too many.
+    pub fn from_terms(terms: Vec<Term>) -> Result<Self, ParseFieldSelectorError> {
+        if terms.len() > MAX_TERMS {
+            return Err(ParseFieldSelectorError::TooMany);
+        }
+        Ok(Self { terms })
+    }
+
     /// Reads the string form; a backslash escapes `,`, `=` and itself in values.
     ///
     /// # Errors

@@ -1,11 +1,12 @@
 //! May somebody do something? `SubjectAccessReview` and its local and self forms.
 
-use super::spec::{SelectorAttributes, SubjectAccessReviewSpec};
+use super::selectors;
+use super::spec::SubjectAccessReviewSpec;
 use super::{Asked, ReviewError, Reviewer};
 use crate::authz::attributes::{ResourceTarget, Target};
 use crate::authz::{Attributes, Decision};
 use machinery_meta::field::Shown;
-use machinery_meta::{FieldError, FieldPath, FieldSelector, UserInfo};
+use machinery_meta::{FieldError, FieldPath, UserInfo};
 use serde::Serialize;
 
 #[derive(Serialize)]
@@ -16,12 +17,13 @@ struct Status {
     denied: bool,
     #[serde(skip_serializing_if = "String::is_empty")]
     reason: String,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    evaluation_error: String,
 }
 
 pub(super) async fn subject(reviewer: &Reviewer, spec: &[u8]) -> Result<Vec<u8>, ReviewError> {
     let spec: SubjectAccessReviewSpec = serde_json::from_slice(spec)?;
-    let mut problems = check_attributes(&spec);
-    problems.extend(check_user(&spec));
+    let problems = check(&spec);
     decide(reviewer, &given_user(&spec), &spec, problems).await
 }
 
@@ -31,9 +33,14 @@ pub(super) async fn local(
     spec: &[u8],
 ) -> Result<Vec<u8>, ReviewError> {
     let spec: SubjectAccessReviewSpec = serde_json::from_slice(spec)?;
-    let mut problems = check_attributes(&spec);
-    problems.extend(check_user(&spec));
+    let mut problems = check(&spec);
     let path = FieldPath::new("spec");
+    let given = spec.resource_attributes.as_ref();
+    if let Some(given) = given.filter(|given| given.namespace != asked.namespace) {
+        let path = path.child("resourceAttributes").child("namespace");
+        let value = given.namespace.as_str();
+        problems.push(FieldError::invalid(&path, value, "must match metadata.namespace"));
+    }
     if spec.non_resource_attributes.is_some() {
         let value = Shown(as_json(&spec.non_resource_attributes));
         let path = path.child("nonResourceAttributes");
@@ -43,43 +50,44 @@ pub(super) async fn local(
             "disallowed on this kind of request",
         ));
     }
-    let given = spec
-        .resource_attributes
-        .as_ref()
-        .map(|attributes| attributes.namespace.as_str())
-        .unwrap_or_default();
-    if problems.is_empty() && given != asked.namespace {
-        let path = path.child("resourceAttributes").child("namespace");
-        problems.push(FieldError::invalid(&path, given, "must match metadata.namespace"));
-    }
     decide(reviewer, &given_user(&spec), &spec, problems).await
 }
 
 pub(super) async fn own(reviewer: &Reviewer, asked: Asked<'_>, spec: &[u8]) -> Result<Vec<u8>, ReviewError> {
     let spec: SubjectAccessReviewSpec = serde_json::from_slice(spec)?;
-    decide(reviewer, asked.user, &spec, check_attributes(&spec)).await
+    let mut problems: Vec<FieldError> = check_attributes(&spec).into_iter().collect();
+    problems.extend(check_selectors(&spec));
+    decide(reviewer, asked.user, &spec, problems).await
 }
 
 fn as_json<T: Serialize>(value: &T) -> String {
     serde_json::to_string(value).unwrap_or_default()
 }
 
-fn check_attributes(spec: &SubjectAccessReviewSpec) -> Vec<FieldError> {
-    let path = FieldPath::new("spec");
+fn check(spec: &SubjectAccessReviewSpec) -> Vec<FieldError> {
+    let mut problems: Vec<FieldError> = check_attributes(spec).into_iter().collect();
+    problems.extend(check_user(spec));
+    problems.extend(check_selectors(spec));
+    problems
+}
+
+fn check_attributes(spec: &SubjectAccessReviewSpec) -> Option<FieldError> {
+    let one = spec.resource_attributes.is_some() != spec.non_resource_attributes.is_some();
     let shown = Shown(as_json(&spec.non_resource_attributes));
-    match (&spec.resource_attributes, &spec.non_resource_attributes) {
-        (Some(_), Some(_)) => vec![FieldError::invalid(
-            &path.child("nonResourceAttributes"),
-            shown,
-            "cannot be specified in combination with resourceAttributes",
-        )],
-        (None, None) => vec![FieldError::invalid(
-            &path,
-            shown,
-            "exactly one of nonResourceAttributes or resourceAttributes must be specified",
-        )],
-        _ => Vec::new(),
-    }
+    let message = "exactly one of nonResourceAttributes or resourceAttributes must be specified";
+    (!one).then(|| FieldError::invalid(&FieldPath::new("spec"), shown, message))
+}
+
+fn check_selectors(spec: &SubjectAccessReviewSpec) -> Vec<FieldError> {
+    let Some(attributes) = &spec.resource_attributes else {
+        return Vec::new();
+    };
+    let path = FieldPath::new("spec").child("resourceAttributes");
+    let fields = attributes.field_selector.iter();
+    let fields = fields.flat_map(|given| selectors::check_fields(given, &path.child("fieldSelector")));
+    let labels = attributes.label_selector.iter();
+    let labels = labels.flat_map(|given| selectors::check_labels(given, &path.child("labelSelector")));
+    fields.chain(labels).collect()
 }
 
 fn check_user(spec: &SubjectAccessReviewSpec) -> Option<FieldError> {
@@ -112,11 +120,11 @@ async fn decide(
     if !problems.is_empty() {
         return Err(ReviewError::Invalid(problems));
     }
-    let fields = spec
-        .resource_attributes
-        .as_ref()
-        .and_then(|a| a.field_selector.as_ref())
-        .and_then(field_selector);
+    let asked = spec.resource_attributes.as_ref();
+    let given = asked.and_then(|asked| asked.field_selector.as_ref());
+    let fields = given.map(selectors::fields).unwrap_or_default();
+    let given = asked.and_then(|asked| asked.label_selector.as_ref());
+    let labels = given.map(selectors::labels).unwrap_or_default();
     let (verb, target) = match (&spec.resource_attributes, &spec.non_resource_attributes) {
         (Some(asked), _) => {
             let target = ResourceTarget {
@@ -126,7 +134,7 @@ async fn decide(
                 subresource: &asked.subresource,
                 namespace: &asked.namespace,
                 name: &asked.name,
-                field_selector: fields.as_ref(),
+                field_selector: fields.selector.as_ref(),
                 label_selector: None,
             };
             (asked.verb.as_str(), Target::Resource(target))
@@ -142,23 +150,7 @@ async fn decide(
         allowed: decision.is_allowed(),
         denied: matches!(decision, Decision::Deny(_)),
         reason: decision.reason().to_string(),
+        evaluation_error: selectors::errors(&fields, &labels),
     };
     Ok(serde_json::to_vec(&status)?)
-}
-
-/// Requirements nobody can parse narrow nothing, so they are left out.
-fn field_selector(given: &SelectorAttributes) -> Option<FieldSelector> {
-    if !given.raw_selector.is_empty() {
-        return FieldSelector::parse(&given.raw_selector).ok();
-    }
-    let terms =
-        given
-            .requirements
-            .iter()
-            .filter_map(|one| match (one.operator.as_str(), one.values.as_slice()) {
-                ("In", [value]) => Some(format!("{}={value}", one.key)),
-                ("NotIn", [value]) => Some(format!("{}!={value}", one.key)),
-                _ => None,
-            });
-    FieldSelector::parse(&terms.collect::<Vec<_>>().join(",")).ok()
 }

@@ -5,6 +5,7 @@
 
 mod access;
 mod rules;
+mod selectors;
 mod spec;
 mod token;
 

@@ -63,25 +63,31 @@ pub(super) async fn review(
     } else {
         spec.audiences.clone()
     };
+    let own = reviewer.tokens.api_audiences();
     let status = match reviewer.tokens.review(&spec.token, &audiences, asked.now).await {
-        Outcome::User(found) => match found.audiences {
-            // Kinds of tokens that know no audience are good for the API server only.
-            None if audiences
-                .iter()
-                .all(|one| !reviewer.tokens.api_audiences().contains(one)) =>
-            {
+        Outcome::User(found) => {
+            // Kinds of tokens that know no audience are good for the API server's own.
+            let implicit = || {
+                own.iter()
+                    .filter(|one| audiences.contains(one))
+                    .cloned()
+                    .collect()
+            };
+            let audiences: Vec<String> = found.audiences.unwrap_or_else(implicit);
+            if audiences.is_empty() {
                 Status {
                     error: "token audiences are not those of the request".to_owned(),
                     ..Status::default()
                 }
+            } else {
+                Status {
+                    authenticated: true,
+                    user: found.user.into(),
+                    audiences,
+                    error: String::new(),
+                }
             }
-            good_for => Status {
-                authenticated: true,
-                user: found.user.into(),
-                audiences: good_for.unwrap_or(audiences),
-                error: String::new(),
-            },
-        },
+        }
         Outcome::Refused(refusal) => Status {
             error: refusal.0,
             ..Status::default()

@@ -51,6 +51,9 @@ impl Forwarding<'_> {
         let client = request.extensions_mut().remove::<OnUpgrade>();
         let upgrade = request.headers().get(UPGRADE).cloned();
         let upgrade = upgrade.filter(|_| client.is_some());
+        if upgrade.is_none() && self.proxied.is_none() && self.subresource != "log" {
+            return Err(RegistryError::BadRequest("Upgrade request required".to_owned()));
+        }
         let is_head = *request.method() == Method::HEAD;
         let host = client_host(&request);
         let outgoing = self.outgoing(request, &host, upgrade.as_ref())?;
@@ -220,11 +223,15 @@ fn remove_hop_by_hop(headers: &mut HeaderMap) {
 /// What is read of a node's complaint.
 const COMPLAINT_BYTES_MAX: usize = 50_000;
 
-/// Passes a log through; where the node refuses, its words become the answer's, as upstream's.
+/// Passes a log's text through, and nothing else that the node says: its headers are not the API server's. Where it
+/// refuses, its words become the answer's, as upstream's.
 pub(super) async fn check_log(pod: &str, response: Response<Body>) -> Result<Response<Body>, RegistryError> {
     let code = response.status().as_u16();
     if (200..=206).contains(&code) {
-        return Ok(response);
+        let mut log = Response::new(response.into_body());
+        let text = HeaderValue::from_static("text/plain");
+        log.headers_mut().insert(CONTENT_TYPE, text);
+        return Ok(log);
     }
     let body = Limited::new(response.into_body(), COMPLAINT_BYTES_MAX)
         .collect()
@@ -249,4 +256,25 @@ pub(super) fn redirect(to: &str) -> Result<Response<Body>, RegistryError> {
         HeaderValue::from_str(to).map_err(|_| RegistryError::BadRequest("cannot redirect".to_owned()))?;
     response.headers_mut().insert(LOCATION, to);
     Ok(response)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn log_brings_none_of_the_nodes_headers() {
+        let said = Response::builder()
+            .header(CONTENT_TYPE, "text/html")
+            .header("set-cookie", "a=b")
+            .header(ACCESS_CONTROL_ALLOW_ORIGIN, "*")
+            .body(Body::from("<script>"));
+        let log = check_log("p", said.unwrap()).await.unwrap();
+        let headers: Vec<(&str, &[u8])> = log
+            .headers()
+            .iter()
+            .map(|(name, value)| (name.as_str(), value.as_bytes()))
+            .collect();
+        assert_eq!(headers, [("content-type", b"text/plain".as_slice())]);
+    }
 }

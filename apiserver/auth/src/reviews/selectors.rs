@@ -1,0 +1,253 @@
+//! Selectors of access reviews: what is refused, and what the authorizers see of the rest (upstream's
+//! `pkg/apis/authorization/validation` and `pkg/registry/authorization/util`).
+
+use super::spec::{SelectorAttributes, SelectorRequirement};
+use machinery_meta::field_selector::Term;
+use machinery_meta::{FieldError, FieldPath, FieldSelector, LabelSelector, syntax};
+
+/// What of a selector was understood. Its parts are all required, so that those left out only widen the question.
+#[derive(Debug)]
+pub(super) struct Understood<S> {
+    pub(super) selector: Option<S>,
+    /// Some of it was not.
+    failed: bool,
+}
+
+impl<S> Default for Understood<S> {
+    fn default() -> Self {
+        Self {
+            selector: None,
+            failed: false,
+        }
+    }
+}
+
+impl<S> Understood<S> {
+    fn of(selector: Option<S>) -> Self {
+        let failed = selector.is_none();
+        Self { selector, failed }
+    }
+
+    fn error(&self, name: &str) -> Option<String> {
+        let partially = if self.selector.is_some() { "partially " } else { "" };
+        self.failed
+            .then(|| format!("spec.resourceAttributes.{name} {partially}ignored due to parse error"))
+    }
+}
+
+/// The `evaluationError` that the two selectors are worth.
+pub(super) fn errors(fields: &Understood<FieldSelector>, labels: &Understood<LabelSelector>) -> String {
+    let told = [fields.error("fieldSelector"), labels.error("labelSelector")];
+    told.into_iter().flatten().collect::<Vec<_>>().join("; ")
+}
+
+/// The comparisons of a field selector. A requirement's text is never read again as a selector: it may hold anything.
+pub(super) fn fields(given: &SelectorAttributes) -> Understood<FieldSelector> {
+    if !given.raw_selector.is_empty() {
+        return Understood::of(FieldSelector::parse(&given.raw_selector).ok());
+    }
+    let terms: Vec<Term> = given.requirements.iter().filter_map(term).collect();
+    if terms.is_empty() {
+        return Understood {
+            selector: None,
+            failed: !given.requirements.is_empty(),
+        };
+    }
+    let failed = terms.len() < given.requirements.len();
+    match FieldSelector::from_terms(terms) {
+        Ok(selector) => Understood {
+            selector: Some(selector),
+            failed,
+        },
+        Err(_) => Understood::of(None),
+    }
+}
+
+fn term(requirement: &SelectorRequirement) -> Option<Term> {
+    let equal = match requirement.operator.as_str() {
+        "In" => true,
+        "NotIn" => false,
+        _ => return None,
+    };
+    let [value] = requirement.values.as_slice() else {
+        return None;
+    };
+    Some(Term {
+        field: requirement.key.clone(),
+        value: value.clone(),
+        equal,
+    })
+}
+
+/// No authorizer asks for labels; what does not read is told all the same.
+pub(super) fn labels(given: &SelectorAttributes) -> Understood<LabelSelector> {
+    if !given.raw_selector.is_empty() {
+        return Understood::of(LabelSelector::parse(&given.raw_selector).ok());
+    }
+    let known = |one: &&SelectorRequirement| {
+        matches!(one.operator.as_str(), "In" | "NotIn" | "Exists" | "DoesNotExist")
+    };
+    let count = given.requirements.iter().filter(known).count();
+    Understood {
+        selector: (count > 0).then(LabelSelector::everything),
+        failed: count < given.requirements.len(),
+    }
+}
+
+pub(super) fn check_fields(given: &SelectorAttributes, path: &FieldPath) -> Vec<FieldError> {
+    let mut problems = check_form(given, path);
+    for (index, one) in given.requirements.iter().enumerate() {
+        let path = path.child("requirements").index(index);
+        if one.key.is_empty() {
+            problems.push(FieldError::required(&path.child("key"), "must be specified"));
+        }
+        problems.extend(check_values(one, &path));
+    }
+    problems
+}
+
+pub(super) fn check_labels(given: &SelectorAttributes, path: &FieldPath) -> Vec<FieldError> {
+    let mut problems = check_form(given, path);
+    for (index, one) in given.requirements.iter().enumerate() {
+        let path = path.child("requirements").index(index);
+        problems.extend(check_values(one, &path));
+        for problem in syntax::qualified_name(&one.key) {
+            problems.push(FieldError::invalid(&path.child("key"), &one.key, problem));
+        }
+        for (index, value) in one.values.iter().enumerate() {
+            let path = path.child("values").index(index);
+            let found = syntax::label_value(value).into_iter();
+            problems.extend(found.map(|problem| FieldError::invalid(&path, value, problem)));
+        }
+    }
+    problems
+}
+
+/// Either text or requirements.
+fn check_form(given: &SelectorAttributes, path: &FieldPath) -> Vec<FieldError> {
+    match (given.raw_selector.is_empty(), given.requirements.is_empty()) {
+        (false, false) => vec![FieldError::invalid(
+            &path.child("rawSelector"),
+            &given.raw_selector,
+            "may not specified at the same time as requirements",
+        )],
+        (true, true) => vec![FieldError::required(
+            &path.child("requirements"),
+            format!(
+                "when {} is specified, requirements or rawSelector is required",
+                path.as_str()
+            ),
+        )],
+        _ => Vec::new(),
+    }
+}
+
+/// Operators that are not known are those of clients newer than this server.
+fn check_values(requirement: &SelectorRequirement, path: &FieldPath) -> Option<FieldError> {
+    let path = path.child("values");
+    match requirement.operator.as_str() {
+        "In" | "NotIn" if requirement.values.is_empty() => Some(FieldError::required(
+            &path,
+            "must be specified when `operator` is 'In' or 'NotIn'",
+        )),
+        "Exists" | "DoesNotExist" if !requirement.values.is_empty() => Some(FieldError::forbidden(
+            &path,
+            "may not be specified when `operator` is 'Exists' or 'DoesNotExist'",
+        )),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn given(raw: &str, requirements: &[(&str, &str, &[&str])]) -> SelectorAttributes {
+        let requirements = requirements
+            .iter()
+            .map(|(key, operator, values)| SelectorRequirement {
+                key: (*key).to_owned(),
+                operator: (*operator).to_owned(),
+                values: values.iter().map(|value| (*value).to_owned()).collect(),
+            });
+        SelectorAttributes {
+            raw_selector: raw.to_owned(),
+            requirements: requirements.collect(),
+        }
+    }
+
+    #[test]
+    fn field_requirement_brings_no_other_comparison() {
+        let injected = given("", &[("metadata.name", "In", &["a,spec.nodeName=n1"])]);
+        let selector = fields(&injected).selector.unwrap();
+        assert_eq!(selector.required("spec.nodeName"), None);
+        assert_eq!(selector.required("metadata.name"), Some("a,spec.nodeName=n1"));
+        let injected = given("", &[("spec.nodeName=n1,metadata.name", "In", &["a"])]);
+        let selector = fields(&injected).selector.unwrap();
+        assert_eq!(selector.required("spec.nodeName"), None);
+    }
+
+    #[test]
+    fn selectors_that_do_not_read_are_told() {
+        let told = |of: &SelectorAttributes| {
+            (
+                errors(&fields(of), &Understood::default()),
+                fields(of).selector.is_some(),
+            )
+        };
+        let ignored = "spec.resourceAttributes.fieldSelector ignored due to parse error".to_owned();
+        let partially =
+            "spec.resourceAttributes.fieldSelector partially ignored due to parse error".to_owned();
+        assert_eq!(told(&given("a=b", &[])), (String::new(), true));
+        assert_eq!(told(&given("&", &[])), (ignored.clone(), false));
+        assert_eq!(told(&given("", &[("a", "In", &["b"])])), (String::new(), true));
+        assert_eq!(
+            told(&given("", &[("a", "In", &["b", "c"])])),
+            (ignored.clone(), false)
+        );
+        assert_eq!(told(&given("", &[("a", "Exists", &[])])), (ignored, false));
+        assert_eq!(
+            told(&given("", &[("a", "NotIn", &["b"]), ("a", "Foo", &["b"])])),
+            (partially, true)
+        );
+        let labelled = given("", &[("a", "Foo", &[])]);
+        assert_eq!(
+            errors(&Understood::default(), &labels(&labelled)),
+            "spec.resourceAttributes.labelSelector ignored due to parse error"
+        );
+    }
+
+    #[test]
+    fn selectors_are_checked_as_upstream_does() {
+        let path = FieldPath::new("s");
+        let messages =
+            |problems: Vec<FieldError>| -> Vec<String> { problems.iter().map(ToString::to_string).collect() };
+        let none: [&str; 0] = [];
+        assert_eq!(messages(check_fields(&given("a=b", &[]), &path)), none);
+        assert_eq!(
+            messages(check_fields(&given("", &[]), &path)),
+            ["s.requirements: Required value: when s is specified, requirements or rawSelector is required"]
+        );
+        assert_eq!(
+            messages(check_fields(&given("a=b", &[("", "In", &[])]), &path)),
+            [
+                "s.rawSelector: Invalid value: \"a=b\": may not specified at the same time as requirements",
+                "s.requirements[0].key: Required value: must be specified",
+                "s.requirements[0].values: Required value: must be specified when `operator` is 'In' or 'NotIn'",
+            ]
+        );
+        assert_eq!(
+            messages(check_labels(
+                &given("", &[("a", "Exists", &["b"]), ("b", "New", &["c"])]),
+                &path
+            )),
+            [
+                "s.requirements[0].values: Forbidden: may not be specified when `operator` is 'Exists' or 'DoesNotExist'"
+            ]
+        );
+        assert_eq!(
+            messages(check_labels(&given("", &[("&", "In", &["&"])]), &path)).len(),
+            2
+        );
+    }
+}
