@@ -34,6 +34,8 @@ const FULL: &[&str] = &["--test", "full_disk"];
 const PANICS: &[&str] = &["--test", "panics"];
 const BACKUP: &[&str] = &["--test", "backup"];
 const SNAPSHOT: &[&str] = &["--test", "snapshot"];
+const ENCRYPTION: &[&str] = &["--test", "encryption"];
+const PAGING: &[&str] = &["--test", "paging"];
 
 const MUTATIONS: &[Mutation] = &[
     Mutation {
@@ -217,6 +219,34 @@ const MUTATIONS: &[Mutation] = &[
         from: "!self.visited.insert(id) || depth > MAX_DEPTH",
         to: "depth > MAX_DEPTH * MAX_DEPTH * MAX_DEPTH",
         proof: SNAPSHOT,
+    },
+    Mutation {
+        name: "a checkpoint holds plain records",
+        file: "checkpoint.rs",
+        from: "entry: seal::sealed(self.encryption.as_deref(), entry),",
+        to: "entry: Arc::clone(entry),",
+        proof: ENCRYPTION,
+    },
+    Mutation {
+        name: "a batch holds plain records",
+        file: "writer.rs",
+        from: "entry: seal::sealed(encryption, entry),",
+        to: "entry: seal::sealed(encryption.filter(|_| false), entry),",
+        proof: ENCRYPTION,
+    },
+    Mutation {
+        name: "a sealed record is shown to a reader",
+        file: "engine.rs",
+        from: "if !entry.record.is_sealed() {",
+        to: "if !entry.record.is_sealed() || true {",
+        proof: ENCRYPTION,
+    },
+    Mutation {
+        name: "a list of the past is put together for every page",
+        file: "mod.rs",
+        from: "self.engine.pins.lock().keep_list(at, prefix, &list);",
+        to: "",
+        proof: PAGING,
     },
 ];
 

@@ -63,5 +63,5 @@ pub use row::{ResourceRow, ScalePaths, Selectable, Subresource, SubresourceRole}
 pub use scope::Scope;
 pub use store::{Deleted, ListPage, Replacement, Store, Target, UpdatedObject, WatchEvent, Watcher, Written};
 pub use strategy::{Change, Part, Strategy};
-pub use values::built_in_values;
+pub use values::{built_in_values, stored_resources};
 pub use verbs::{Verb, Verbs};

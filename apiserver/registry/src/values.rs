@@ -34,6 +34,15 @@ pub fn built_in_values() -> Arc<dyn RecordCodec> {
     Arc::new(ObjectValues::new(Arc::new(ArcSwap::from_pointee(rows))))
 }
 
+/// Where objects of the built-in kinds are stored: prefix, group and plural of each.
+pub fn stored_resources() -> Vec<(String, String, String)> {
+    let row = |row: ResourceRow| {
+        let group = row.stored.gvk.group.to_string();
+        (row.stored.prefix.clone(), group, row.plural.to_string())
+    };
+    crate::kinds::built_in().into_iter().map(row).collect()
+}
+
 impl RecordCodec for ObjectValues {
     fn encode(&self, _: &Key, record: &Record) -> Result<Vec<u8>, String> {
         let [type_meta, head, tail] = &record.parts;

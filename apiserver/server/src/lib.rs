@@ -41,7 +41,7 @@ mod unenforced;
 
 pub use apiserver_auth::pki;
 pub use apiserver_endpoints::{Body, yaml};
-pub use apiserver_registry::built_in_values;
+pub use apiserver_registry::{built_in_values, stored_resources};
 pub use config::{ConfigError, ServerConfig};
 pub use filters::audit::{AuditLogConfig, PolicyError};
 pub use server::{Server, ServerBuilder, ServerError};

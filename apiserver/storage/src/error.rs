@@ -57,6 +57,9 @@ pub enum StorageError {
     /// Another process has the data directory.
     #[error("data directory {0} is in use by another process")]
     Locked(String),
+    /// A stored value is encrypted, and no key at hand opens it.
+    #[error("unable to transform key \"{key}\": {cause}")]
+    Sealed { key: Key, cause: String },
     /// A directory that must hold nothing does.
     #[error("{dir} is not empty, it has {found}: choose another directory, or move what is in it away")]
     NotEmpty { dir: String, found: String },

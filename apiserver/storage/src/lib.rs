@@ -12,6 +12,7 @@
 //! crate reads meaning into them beyond the slashes.
 
 pub mod backends;
+pub mod encryption;
 mod error;
 mod key;
 mod record;

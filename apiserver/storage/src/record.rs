@@ -1,6 +1,7 @@
 //! What is stored.
 
 use crate::Key;
+use crate::encryption::{ENCRYPTED, Seal};
 use bytes::Bytes;
 use machinery_meta::{ObjectHeader, Revision};
 use std::fmt::Debug;
@@ -39,12 +40,20 @@ pub struct Entry {
     /// When it is to be deleted, in seconds since 1970; `u64::MAX` where the backend keeps the time to itself (etcd).
     pub expires: Option<u64>,
     pub record: Record,
+    /// The key that the stored value is encrypted with.
+    pub seal: Seal,
 }
 
 impl Record {
     /// Bytes of the three parts.
     pub fn len(&self) -> usize {
         self.parts.iter().map(Bytes::len).sum()
+    }
+
+    /// Whether it is an encrypted value, which nobody had the key of.
+    pub fn is_sealed(&self) -> bool {
+        let [first, second, third] = &self.parts;
+        second.is_empty() && third.is_empty() && first.starts_with(ENCRYPTED)
     }
 
     /// Whether there are no bytes at all.

@@ -1,5 +1,6 @@
 //! The contract.
 
+use crate::encryption::Encryption;
 use crate::{
     Backup, Entry, Event, Key, Prefix, Record, RecordCodec, Statistics, StorageError, WatchCursor,
     WatchRequest, Write,
@@ -61,6 +62,17 @@ pub trait Storage: Send + Sync + Debug {
     /// Says, once and before the first read, how stored values are read and written. A backend that keeps records as
     /// they are has no use for it.
     fn interpret_with(&self, _codec: Arc<dyn RecordCodec>) {}
+
+    /// Whether an entry is stored otherwise than it would be written now, as after a change of keys: writing it again
+    /// then is not in vain.
+    fn is_stale(&self, _entry: &Entry) -> bool {
+        false
+    }
+
+    /// The encryption of what is stored, where there is one.
+    fn encryption(&self) -> Option<Arc<Encryption>> {
+        None
+    }
 
     /// A backup of the state as it is now; `None` where the backend makes its own, as etcd does.
     ///

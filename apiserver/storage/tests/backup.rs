@@ -86,6 +86,7 @@ fn restored(disk: &Arc<SimDisk>, from: &str) -> Result<apiserver_storage::Restor
     let options = RestoreOptions {
         bump_revision: BUMP,
         store: 77,
+        encryption: None,
     };
     restore(&disk, Path::new(NEW_DIR), &state, options)
 }

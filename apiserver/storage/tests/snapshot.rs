@@ -75,8 +75,9 @@ fn read(disk: &SimDisk, skip_hash_check: bool) -> Result<SnapshotContent, Storag
     let options = SnapshotOptions {
         now: 0,
         skip_hash_check,
+        encryption: None,
     };
-    OfflineState::of_etcd_snapshot(disk, Path::new(FILE), &Text, options)
+    OfflineState::of_etcd_snapshot(disk, Path::new(FILE), &Text, &options)
 }
 
 fn described(state: &OfflineState) -> Vec<(String, Revision, Revision, Bytes, bool)> {
@@ -92,13 +93,13 @@ fn snapshot_that_was_written_is_read_as_the_same_objects() {
     for objects in [1, 2, 10, 3000] {
         let disk = written(objects);
         let own = state(&disk);
-        own.write_etcd_snapshot(&*disk, Path::new(FILE), &Text, 0)
+        own.write_etcd_snapshot(&*disk, Path::new(FILE), (&Text, None), 0)
             .unwrap();
         let content = read(&disk, false).unwrap();
         assert_eq!(described(&content.state), described(&own), "{objects}");
         assert_eq!(content.state.revision(), own.revision(), "that of the deletion");
         assert_eq!(content.left_out, Vec::<String>::new());
-        let exists = own.write_etcd_snapshot(&*disk, Path::new(FILE), &Text, 0);
+        let exists = own.write_etcd_snapshot(&*disk, Path::new(FILE), (&Text, None), 0);
         assert!(matches!(exists, Err(StorageError::Exists(_))));
     }
 }
@@ -107,13 +108,14 @@ fn snapshot_that_was_written_is_read_as_the_same_objects() {
 fn snapshot_becomes_the_directory_of_a_log() {
     let disk = written(20);
     let own = state(&disk);
-    own.write_etcd_snapshot(&*disk, Path::new(FILE), &Text, 0)
+    own.write_etcd_snapshot(&*disk, Path::new(FILE), (&Text, None), 0)
         .unwrap();
     let content = read(&disk, false).unwrap();
     let to: Arc<dyn Disk> = disk.clone();
     let options = RestoreOptions {
         bump_revision: 5,
         store: 9,
+        encryption: None,
     };
     restore(&to, Path::new("/new"), &content.state, options).unwrap();
     let again = OfflineState::open(&*disk, Path::new("/new")).unwrap();
@@ -125,7 +127,7 @@ fn snapshot_becomes_the_directory_of_a_log() {
 fn snapshot_with_another_hash_or_cut_off_is_refused() {
     let disk = written(20);
     state(&disk)
-        .write_etcd_snapshot(&*disk, Path::new(FILE), &Text, 0)
+        .write_etcd_snapshot(&*disk, Path::new(FILE), (&Text, None), 0)
         .unwrap();
     let whole = disk.read(Path::new(FILE)).unwrap();
     let put = |bytes: &[u8]| {
@@ -159,7 +161,7 @@ fn snapshot_with_another_hash_or_cut_off_is_refused() {
 fn snapshot_of_any_bytes_is_answered() {
     let disk = written(120);
     state(&disk)
-        .write_etcd_snapshot(&*disk, Path::new(FILE), &Text, 0)
+        .write_etcd_snapshot(&*disk, Path::new(FILE), (&Text, None), 0)
         .unwrap();
     let whole = disk.read(Path::new(FILE)).unwrap();
     machinery_fuzz::fuzz([whole[..whole.len() - 32].to_vec()], |input| {
@@ -176,7 +178,7 @@ fn snapshot_onto_a_full_disk_leaves_nothing() {
     let own = state(&disk);
     for room in (0..40_000).step_by(3777) {
         disk.fill_after(room);
-        own.write_etcd_snapshot(&*disk, Path::new(FILE), &Text, 0)
+        own.write_etcd_snapshot(&*disk, Path::new(FILE), (&Text, None), 0)
             .unwrap_err();
         disk.make_room();
         assert!(
@@ -184,6 +186,6 @@ fn snapshot_onto_a_full_disk_leaves_nothing() {
             "{room}"
         );
     }
-    own.write_etcd_snapshot(&*disk, Path::new(FILE), &Text, 0)
+    own.write_etcd_snapshot(&*disk, Path::new(FILE), (&Text, None), 0)
         .unwrap();
 }

@@ -7,9 +7,10 @@ mod support;
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Child, Command, Stdio};
 use support::etcd::Etcd;
-use support::{Server, free_port, tool_or_skip, until};
+use support::upstream::Upstream;
+use support::{Server, free_port, tool_or_skip};
 
 /// One of the two runs no loops: which of several does is decided by leases, and not here.
 const NO_LOOPS: [&str; 2] = ["--controllers=-*", "--disable-scheduler"];
@@ -52,105 +53,6 @@ fn two_servers_on_one_etcd_see_each_others_writes() {
     next("DELETED");
     one.refused(&["get", "configmap", "shared"]);
     end(&mut watch);
-}
-
-/// Upstream's server on an etcd, spoken to by kubectl.
-struct Upstream {
-    child: Child,
-    kubectl: PathBuf,
-    port: u16,
-    dir: tempfile::TempDir,
-}
-
-const TOKEN: &str = "one-of-this-test";
-
-impl Upstream {
-    fn start_or_skip(test: &str, etcd: &Etcd) -> Option<Self> {
-        let (binary, kubectl) = (
-            tool_or_skip(test, "kube-apiserver")?,
-            tool_or_skip(test, "kubectl")?,
-        );
-        let (dir, port) = (tempfile::tempdir().expect("a directory"), free_port());
-        let file = |name: &str| dir.path().join(name).display().to_string();
-        let key = KeyPair::generate().expect("a key");
-        std::fs::write(file("sa.key"), key.serialize_pem()).expect("written");
-        std::fs::write(file("sa.pub"), key.public_key_pem()).expect("written");
-        let admin = format!("{TOKEN},admin,admin,\"system:masters\"\n");
-        std::fs::write(file("tokens"), admin).expect("written");
-        let log = std::fs::File::create(file("log")).expect("a log");
-        let child = Command::new(binary)
-            .args(["--etcd-servers", &etcd.endpoint, "--cert-dir", &file("certs")])
-            .args(["--bind-address", "127.0.0.1", "--secure-port", &port.to_string()])
-            .args([
-                "--token-auth-file",
-                &file("tokens"),
-                "--authorization-mode",
-                "Node,RBAC",
-            ])
-            .args(["--service-account-key-file", &file("sa.pub")])
-            .args(["--service-account-signing-key-file", &file("sa.key")])
-            .args([
-                "--service-account-issuer",
-                "https://kubernetes.default.svc.cluster.local",
-            ])
-            .args(["--service-cluster-ip-range", "10.96.0.0/16"])
-            .stdin(Stdio::null())
-            .stdout(log.try_clone().expect("a log"))
-            .stderr(log)
-            .spawn()
-            .expect("kube-apiserver starts");
-        let upstream = Self {
-            child,
-            kubectl,
-            port,
-            dir,
-        };
-        let log = || std::fs::read_to_string(upstream.dir.path().join("log")).unwrap_or_default();
-        until(
-            "upstream's server",
-            || upstream.run(&["get", "--raw", "/readyz"]).status.success(),
-            log,
-        );
-        Some(upstream)
-    }
-
-    fn run(&self, arguments: &[&str]) -> Output {
-        Command::new(&self.kubectl)
-            .args([
-                "--kubeconfig",
-                "/dev/null",
-                "--insecure-skip-tls-verify",
-                "--token",
-                TOKEN,
-            ])
-            .args(["--server", &format!("https://127.0.0.1:{}", self.port)])
-            .args(arguments)
-            .env("HOME", self.dir.path())
-            .stdin(Stdio::null())
-            .output()
-            .expect("kubectl starts")
-    }
-
-    #[track_caller]
-    fn kubectl(&self, arguments: &[&str]) -> String {
-        let output = self.run(arguments);
-        let said = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success(), "{arguments:?}: {said}");
-        String::from_utf8_lossy(&output.stdout).into_owned()
-    }
-
-    #[track_caller]
-    fn feed(&self, document: &str) {
-        let file = self.dir.path().join("document.yaml");
-        std::fs::write(&file, document).expect("written");
-        self.kubectl(&["create", "-f", &file.display().to_string()]);
-    }
-}
-
-impl Drop for Upstream {
-    fn drop(&mut self) {
-        end(&mut self.child);
-    }
 }
 
 fn end(child: &mut Child) {
@@ -244,7 +146,7 @@ fn what_upstreams_server_stored_is_ours_and_the_other_way_round() {
     let Some(etcd) = Etcd::start_or_skip(name) else {
         return;
     };
-    let Some(upstream) = Upstream::start_or_skip(name, &etcd) else {
+    let Some(upstream) = Upstream::start_or_skip(name, &etcd, &[]) else {
         return;
     };
     upstream.feed(OBJECTS);

@@ -8,6 +8,7 @@ mod support;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use support::etcd::Etcd;
+use support::upstream::Upstream;
 use support::{Launch, Server, tool_or_skip};
 
 const KNARR: &str = env!("CARGO_BIN_EXE_knarr");
@@ -208,6 +209,11 @@ fn storage_snapshot_moves_to_etcd_and_back() {
     assert_eq!(on_etcd.kubectl(&value).len(), 30_000);
     on_etcd.kubectl(&["-n", "moved", "create", "configmap", "from-etcd"]);
     drop(on_etcd);
+    let upstream = Upstream::start_or_skip(test, &restored, &[]);
+    if let Some(upstream) = &upstream {
+        assert_eq!(upstream.kubectl(&value).len(), 30_000);
+        upstream.kubectl(&["-n", "moved", "create", "configmap", "from-upstream"]);
+    }
     let ((_kept, back), dir) = (restored.stop(), tempfile::tempdir().expect("a directory"));
     let (back, data) = (text(&back), text(&dir.path().join("data")));
     done(&knarr(&[
@@ -221,4 +227,7 @@ fn storage_snapshot_moves_to_etcd_and_back() {
     let again = Server::start_in(dir, kubectl, Launch::with(&QUIET));
     assert_eq!(again.kubectl(&value).len(), 30_000);
     again.kubectl(&["-n", "moved", "get", "configmap", "from-etcd"]);
+    if upstream.is_some() {
+        again.kubectl(&["-n", "moved", "get", "configmap", "from-upstream"]);
+    }
 }

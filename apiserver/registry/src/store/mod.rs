@@ -25,6 +25,7 @@ use crate::registry::Registry;
 use crate::row::ResourceRow;
 use crate::scope::Scope;
 use crate::strategy::{Change, path_segment_problems};
+use apiserver_storage::encryption::Seal;
 use apiserver_storage::{Entry, Expect, Key, Op, Prefix, ReadAt, Record, Storage, StorageError, Write};
 use machinery_meta::{FieldError, Revision};
 use machinery_schema::Tree;
@@ -104,6 +105,7 @@ impl Store {
             created: now,
             expires: None,
             record: self.encode(object)?,
+            seal: Seal::default(),
         })
     }
 
@@ -128,6 +130,7 @@ impl Store {
             created: entry.created,
             expires: entry.expires,
             record,
+            seal: entry.seal,
         })
     }
 
@@ -291,6 +294,14 @@ impl Store {
     }
 }
 
+/// Upstream's words for an object whose key is missing or wrong.
+pub(crate) fn untransformable(key: &str, cause: &str) -> String {
+    format!(
+        "StorageError: corrupt object, Code: 7, Key: {key}, ResourceVersion: 0, \
+         AdditionalErrorMsg: data from the storage is not transformable revision=0: {cause}"
+    )
+}
+
 /// What a failed storage operation means to a client.
 pub(crate) fn storage_error(error: &StorageError) -> RegistryError {
     match error {
@@ -303,6 +314,11 @@ pub(crate) fn storage_error(error: &StorageError) -> RegistryError {
             current: *current,
         },
         StorageError::TooLarge { limit, .. } => RegistryError::TooLarge(*limit),
+        StorageError::Sealed { key, cause } => {
+            tracing::error!(%error, "failed to decrypt data");
+            let asked = key.as_str().strip_prefix("/registry").unwrap_or(key.as_str());
+            RegistryError::Internal(untransformable(asked, cause))
+        }
         // Upstream passes etcd's error on as it came.
         StorageError::NoSpace => RegistryError::Unclassified(error.to_string()),
         StorageError::Unavailable(reason) => RegistryError::Unavailable(reason.clone()),

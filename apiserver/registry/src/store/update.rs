@@ -160,7 +160,8 @@ impl Store {
                 .finish_deletion(ctx, &admitted, live, object, options.dry_run)
                 .await;
         }
-        if object == old {
+        // What is stored with an old key is written again, though nothing of the object changes.
+        if object == old && !self.storage().is_stale(live) {
             return Ok(Some(Written::Stored {
                 entry: Arc::clone(live),
                 created: false,

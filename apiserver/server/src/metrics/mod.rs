@@ -1,11 +1,13 @@
 //! The server's metrics, with upstream's names, in a registry of this instance.
 
 mod components;
+mod encryption;
 mod storage;
 
 use apiserver_endpoints::RequestInfo;
 use apiserver_storage::Storage;
 use components::ComponentsCollector;
+use encryption::EncryptionCollector;
 use machinery_runtime::Runtime;
 use prometheus::process_collector::ProcessCollector;
 use prometheus::{
@@ -207,7 +209,10 @@ impl Metrics {
             .register(Box::new(ProcessCollector::for_self()))?;
         metrics
             .registry
-            .register(Box::new(StorageCollector::new(storage)?))?;
+            .register(Box::new(StorageCollector::new(Arc::clone(&storage))?))?;
+        metrics
+            .registry
+            .register(Box::new(EncryptionCollector::new(storage)?))?;
         metrics
             .registry
             .register(Box::new(ComponentsCollector::new(runtime)?))?;

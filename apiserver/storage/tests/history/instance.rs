@@ -1,7 +1,9 @@
 //! One life of the store: how it starts, and how it ends.
 
+use apiserver_storage::encryption::{Encryption, ResourceNames};
 use apiserver_storage::{LogOptions, LogStorage, Storage};
 use machinery_runtime::{Runtime, Scope, SimDisk};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -48,15 +50,35 @@ pub(crate) fn options() -> LogOptions {
     }
 }
 
+/// The same with everything encrypted.
+fn encrypted(runtime: &Runtime) -> LogOptions {
+    let config = b"apiVersion: apiserver.config.k8s.io/v1
+kind: EncryptionConfiguration
+resources:
+- resources: ['*.*']
+  providers: [{aesgcm: {keys: [{name: k, secret: MTIzNDU2Nzg5MDEyMzQ1Ng==}]}}]
+";
+    let encryption = Encryption::new(runtime, ResourceNames::default(), Path::new("config"), config);
+    LogOptions {
+        encryption: Some(Arc::new(encryption.unwrap())),
+        ..options()
+    }
+}
+
 impl Instance {
     /// Recovery must succeed, unless the power goes while it works; then the next one must.
-    pub(crate) async fn start(runtime: &Runtime, disk: &SimDisk) -> Self {
+    pub(crate) async fn start(runtime: &Runtime, disk: &SimDisk, is_encrypted: bool) -> Self {
+        let options = if is_encrypted {
+            encrypted(runtime)
+        } else {
+            options()
+        };
         loop {
             if runtime.random_u64().is_multiple_of(4) {
                 disk.power_off_after(u32::try_from(runtime.random_u64() % 10).unwrap());
             }
             let scope = runtime.child_scope();
-            match LogStorage::open(scope.runtime(), options()).await {
+            match LogStorage::open(scope.runtime(), options.clone()).await {
                 Ok((storage, report)) => {
                     assert_eq!(report.problems, Vec::<String>::new());
                     disk.keep_power();

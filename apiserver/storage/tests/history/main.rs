@@ -42,8 +42,9 @@ fn live_through(seed: u64) -> (u64, Counts) {
 
 async fn lives(runtime: Runtime, disk: Arc<SimDisk>) -> Counts {
     let checker = Arc::new(Mutex::new(Checker::default()));
+    let is_encrypted = runtime.random_u64().is_multiple_of(3);
     for _ in 0..LIVES {
-        let instance = Instance::start(&runtime, &disk).await;
+        let instance = Instance::start(&runtime, &disk, is_encrypted).await;
         checker::recovered(&checker, &instance.storage).await;
         let full = instance.storage.statistics().unwrap().full;
         checker.lock().counts.full_starts += u64::from(full);
@@ -69,7 +70,7 @@ async fn lives(runtime: Runtime, disk: Arc<SimDisk>) -> Counts {
         }
     }
     disk.make_room();
-    let instance = Instance::start(&runtime, &disk).await;
+    let instance = Instance::start(&runtime, &disk, is_encrypted).await;
     checker::recovered(&checker, &instance.storage).await;
     checker::fully_verified(&checker, &instance).await;
     let counts = checker.lock().finish();

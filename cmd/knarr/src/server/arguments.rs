@@ -4,6 +4,7 @@ use super::controllers::{ControllerArguments, duration};
 use super::paths::Paths;
 use anyhow::{Context, bail};
 use apiserver_server::ServerConfig;
+use apiserver_storage::encryption::Encryption;
 use apiserver_storage::{EtcdOptions, EtcdStorage, Storage};
 use clap::Args;
 use ipnet::IpNet;
@@ -69,6 +70,8 @@ pub(crate) struct ServerArguments {
     /// Time between compactions of etcd, such as 5m0s; 0s leaves them to somebody else
     #[arg(long, value_parser = duration, default_value = "5m0s")]
     pub(crate) etcd_compaction_interval: Duration,
+    #[command(flatten)]
+    pub(crate) encryption: super::encryption::EncryptionArguments,
     /// Time between reads of all stored bytes, to find damage early; 0s never reads them
     #[arg(long, value_parser = duration, default_value = "24h0m0s")]
     pub(crate) storage_scrub_interval: Duration,
@@ -149,7 +152,11 @@ impl ServerArguments {
     }
 
     /// The etcd backend, when the flags ask for it.
-    pub(crate) async fn etcd(&self, runtime: &Runtime) -> anyhow::Result<Option<Arc<dyn Storage>>> {
+    pub(crate) async fn etcd(
+        &self,
+        runtime: &Runtime,
+        encryption: Option<Arc<Encryption>>,
+    ) -> anyhow::Result<Option<Arc<dyn Storage>>> {
         if self.etcd_servers.is_empty() {
             return Ok(None);
         }
@@ -165,6 +172,7 @@ impl ServerArguments {
             ca: read("--etcd-cafile", &self.etcd_cafile)?,
             identity: certificate.zip(key),
             retention: self.etcd_compaction_interval,
+            encryption,
             ..EtcdOptions::default()
         };
         let silent = || {

@@ -1,6 +1,6 @@
 //! `knarr server`: the control plane in the foreground, until a signal ends it.
 //!
-//! [`arguments`] has the flags, [`controllers`] those of the controllers, [`paths`] what lies where in the data directory,
+//! [`arguments`] has the flags, [`controllers`] those of the controllers, [`encryption`] those of encryption at rest, [`paths`] what lies where in the data directory,
 //! [`identities`] writes the kubeconfigs of administrator and node, [`agent_process`] keeps the node agent running, in a
 //! session of its own.
 
@@ -8,10 +8,12 @@ mod agent_process;
 mod arguments;
 mod audit;
 mod controllers;
+mod encryption;
 mod identities;
 pub(crate) mod paths;
 
 pub(crate) use arguments::ServerArguments;
+pub(crate) use encryption::load;
 
 use crate::{logging, open_files};
 use anyhow::{Context, bail};
@@ -95,10 +97,12 @@ async fn open_storage(
     paths: &Paths,
     runtime: &Runtime,
 ) -> anyhow::Result<Arc<dyn Storage>> {
-    if let Some(storage) = arguments.etcd(runtime).await? {
+    let encryption = arguments.encryption.open(runtime)?;
+    if let Some(storage) = arguments.etcd(runtime, encryption.clone()).await? {
         return Ok(storage);
     }
     let mut options = LogOptions::new(paths.storage());
+    options.encryption = encryption;
     options.scrub_interval = arguments.storage_scrub_interval;
     let folder = arguments.data_dir.display().to_string();
     options.on_fatal = Arc::new(move |error| {

@@ -23,6 +23,9 @@ pub(crate) struct BackupArguments {
     /// What to write
     #[arg(long, value_enum, default_value_t = Format::Knarr)]
     format: Format,
+    /// Opens objects that are encrypted, for --format etcd, and encrypts them as it says
+    #[arg(long)]
+    encryption_provider_config: Option<PathBuf>,
     /// Save what can be read of a damaged data directory, up to the first damage
     #[arg(long, conflicts_with = "kubeconfig")]
     up_to_damage: bool,
@@ -42,10 +45,15 @@ pub(crate) async fn run(arguments: &BackupArguments, runtime: &Runtime) -> anyho
         return save_damaged(&arguments.data_dir, file);
     }
     if arguments.format == Format::Etcd {
-        let state =
+        let mut state =
             source::of_directory(&arguments.data_dir, arguments.kubeconfig.as_deref(), runtime).await?;
+        let config = arguments.encryption_provider_config.as_deref();
+        let encryption = source::open_sealed(&mut state, config, runtime)?;
         let codec = apiserver_server::built_in_values();
-        let length = state.write_etcd_snapshot(&disk, file, &*codec, source::now(runtime))?;
+        let values = (&*codec, encryption.as_deref());
+        let length = state
+            .write_etcd_snapshot(&disk, file, values, source::now(runtime))
+            .with_context(|| keys_are_missing(config))?;
         return say(file, &state, length);
     }
     let paths = Paths::new(&arguments.data_dir);
@@ -63,6 +71,13 @@ pub(crate) async fn run(arguments: &BackupArguments, runtime: &Runtime) -> anyho
     let kubeconfig = arguments.kubeconfig.clone().unwrap_or_else(|| paths.admin());
     let length = source::download(&disk, file, &kubeconfig, runtime).await?;
     say(file, &OfflineState::of_backup(&disk, file)?, length)
+}
+
+fn keys_are_missing(config: Option<&Path>) -> &'static str {
+    match config {
+        Some(_) => "writing a snapshot",
+        None => "writing a snapshot (--encryption-provider-config opens what is encrypted)",
+    }
 }
 
 fn advice(data_dir: &Path) -> String {

@@ -1,7 +1,7 @@
 //! `knarr storage export`: objects as YAML or JSON, as they are stored.
 
 use super::source;
-use anyhow::Context;
+use anyhow::{Context, bail};
 use apiserver_storage::{Entry, OfflineState};
 use clap::{Args, ValueEnum};
 use machinery_runtime::Runtime;
@@ -26,6 +26,9 @@ pub(crate) struct ExportArguments {
     /// Only objects whose key begins so, such as /registry/secrets/default/
     #[arg(long, default_value = "/")]
     prefix: String,
+    /// Opens objects that are encrypted; without, the first of them ends the export
+    #[arg(long)]
+    encryption_provider_config: Option<PathBuf>,
     /// How to write them
     #[arg(short, long, value_enum, default_value_t = Output::Yaml)]
     output: Output,
@@ -39,29 +42,42 @@ enum Output {
     Json,
 }
 
+impl ExportArguments {
+    fn wants(&self, entry: &Entry) -> bool {
+        entry.key.as_str().starts_with(&self.prefix)
+    }
+}
+
 pub(crate) async fn run(arguments: &ExportArguments, runtime: &Runtime) -> anyhow::Result<()> {
-    let state = match &arguments.from {
+    let config = arguments.encryption_provider_config.as_deref();
+    let mut state = match &arguments.from {
         Some(path) => {
-            let skip_hash_check = arguments.skip_hash_check;
-            source::of_file(
-                &source::File {
-                    path,
-                    skip_hash_check,
-                },
-                runtime,
-            )?
+            let file = source::File {
+                path,
+                skip_hash_check: arguments.skip_hash_check,
+                encryption: config
+                    .map(|path| crate::server::load(path, runtime))
+                    .transpose()?,
+            };
+            source::of_file(&file, runtime)?
         }
         None => source::of_directory(&arguments.data_dir, arguments.kubeconfig.as_deref(), runtime).await?,
     };
+    source::open_sealed(&mut state, config, runtime)?;
+    let mut wanted = state.entries().filter(|entry| arguments.wants(entry));
+    if let Some(sealed) = wanted.find(|entry| entry.record.is_sealed()) {
+        bail!(
+            "{} is encrypted: --encryption-provider-config names the file with its key",
+            sealed.key
+        );
+    }
     let mut out = BufWriter::new(std::io::stdout().lock());
     let written = write_all(&state, arguments, &mut out).and_then(|()| out.flush());
     written.context("writing to standard output")
 }
 
 fn write_all(state: &OfflineState, arguments: &ExportArguments, out: &mut dyn Write) -> std::io::Result<()> {
-    let wanted = state
-        .entries()
-        .filter(|entry| entry.key.as_str().starts_with(&arguments.prefix));
+    let wanted = state.entries().filter(|entry| arguments.wants(entry));
     if arguments.output == Output::Json {
         out.write_all(br#"{"kind":"List","apiVersion":"v1","metadata":{},"items":["#)?;
     }

@@ -24,17 +24,26 @@ pub(crate) struct RestoreArguments {
     /// Take a file without a hash, such as one copied from etcd's data directory
     #[arg(long)]
     skip_hash_check: bool,
+    /// Opens encrypted values of a snapshot of etcd, and encrypts objects as it says; those of a backup stay as they are
+    #[arg(long)]
+    encryption_provider_config: Option<PathBuf>,
 }
 
 pub(crate) fn run(arguments: &RestoreArguments, runtime: &Runtime) -> anyhow::Result<()> {
+    let config = arguments.encryption_provider_config.as_deref();
+    let encryption = config
+        .map(|path| crate::server::load(path, runtime))
+        .transpose()?;
     let file = source::File {
         path: &arguments.file,
         skip_hash_check: arguments.skip_hash_check,
+        encryption: encryption.clone(),
     };
     let state = source::of_file(&file, runtime)?;
     let options = RestoreOptions {
         bump_revision: arguments.bump_revision,
         store: runtime.random_u64(),
+        encryption,
     };
     let folder = &arguments.data_dir;
     node_sys::fs::make_private_folder(folder)

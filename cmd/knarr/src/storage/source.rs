@@ -2,11 +2,13 @@
 
 use crate::server::paths::Paths;
 use anyhow::{Context, bail};
+use apiserver_storage::encryption::Encryption;
 use apiserver_storage::{BackupFile, OfflineState, SnapshotOptions, StorageError};
 use futures::StreamExt;
 use machinery_client::Client;
 use machinery_runtime::{Disk, MemDisk, OpenMode, RealDisk, Runtime};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// The path of the server's own backups.
 const PATH: &str = "/knarr/storage/backup";
@@ -66,6 +68,8 @@ pub(super) async fn download(
 pub(super) struct File<'a> {
     pub(super) path: &'a Path,
     pub(super) skip_hash_check: bool,
+    /// Opens what is encrypted.
+    pub(super) encryption: Option<Arc<Encryption>>,
 }
 
 /// The state of a backup or of a snapshot of etcd, whichever the file is.
@@ -84,14 +88,29 @@ pub(super) fn of_file(file: &File<'_>, runtime: &Runtime) -> anyhow::Result<Offl
     let options = SnapshotOptions {
         now: now(runtime),
         skip_hash_check: file.skip_hash_check,
+        encryption: file.encryption.clone(),
     };
     let codec = apiserver_server::built_in_values();
-    let content = OfflineState::of_etcd_snapshot(&disk, file.path, &*codec, options)
+    let content = OfflineState::of_etcd_snapshot(&disk, file.path, &*codec, &options)
         .with_context(|| format!("{} is no backup; as a snapshot of etcd", file.path.display()))?;
     for key in &content.left_out {
         tracing::warn!(key, "is no object of Kubernetes' and is left out");
     }
     Ok(content.state)
+}
+
+/// Opens what is encrypted, where keys were given; what is left sealed is not plain text.
+pub(super) fn open_sealed(
+    state: &mut OfflineState,
+    config: Option<&Path>,
+    runtime: &Runtime,
+) -> anyhow::Result<Option<Arc<Encryption>>> {
+    let Some(config) = config else {
+        return Ok(None);
+    };
+    let encryption = crate::server::load(config, runtime)?;
+    state.open_sealed(&encryption)?;
+    Ok(Some(encryption))
 }
 
 /// Seconds since 1970.

@@ -12,6 +12,7 @@ pub(crate) mod kubectl;
 pub(crate) mod network;
 pub(crate) mod python;
 pub(crate) mod registry;
+pub(crate) mod upstream;
 
 use etcd::Etcd;
 pub(crate) use kubectl::{Kubectl, text, tool_or_skip, until};

@@ -12,6 +12,7 @@ mod remote;
 #[cfg(test)]
 mod tests;
 
+use crate::encryption::Encryption;
 use crate::write::check_group;
 use crate::{
     Event, Expect, Key, Lookup, Op, Page, Prefix, RangeOptions, ReadAt, RecordCodec, Storage, StorageError,
@@ -73,7 +74,11 @@ impl EtcdStorage {
 
     fn over(runtime: &Runtime, client: Client, options: &EtcdOptions) -> Self {
         let scope = runtime.child_scope();
-        let remote = Remote::new(client, scope.runtime().cancellation_token());
+        let remote = Remote::new(
+            client,
+            scope.runtime().cancellation_token(),
+            options.encryption.clone(),
+        );
         if !options.retention.is_zero() {
             let (own, retention) = (scope.runtime().clone(), options.retention);
             let remote = remote.clone();
@@ -109,6 +114,7 @@ impl EtcdStorage {
                     let runtime = self.scope.runtime();
                     options = options.with_lease(self.leases.lease(runtime, &self.remote, *ttl).await?);
                 }
+                let (value, _) = self.remote.sealed(&write.key, value);
                 Some(TxnOp::put(key, value, Some(options)))
             }
         })
@@ -133,7 +139,9 @@ impl EtcdStorage {
             let entry = match write.op {
                 Op::Put { record, ttl } => {
                     let key = write.key.clone();
+                    let seal = self.remote.current_seal(&key);
                     Some(Arc::new(crate::Entry {
+                        seal,
                         key,
                         revision,
                         created,
@@ -383,6 +391,15 @@ impl Storage for EtcdStorage {
             Ok(_) | Err(StorageError::Compacted { .. }) => Ok(()),
             Err(other) => Err(other),
         }
+    }
+
+    fn is_stale(&self, entry: &crate::Entry) -> bool {
+        let encryption = self.remote.encryption.as_ref();
+        encryption.is_some_and(|encryption| encryption.current_seal(&entry.key) != entry.seal)
+    }
+
+    fn encryption(&self) -> Option<Arc<Encryption>> {
+        self.remote.encryption.clone()
     }
 
     fn interpret_with(&self, codec: Arc<dyn RecordCodec>) {

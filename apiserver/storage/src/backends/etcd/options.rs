@@ -1,6 +1,8 @@
 //! How etcd is reached, and what the client is told of it.
 
+use crate::encryption::Encryption;
 use etcd_client::{Certificate, ConnectOptions, Identity, TlsOptions};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// How etcd is reached.
@@ -16,6 +18,8 @@ pub struct EtcdOptions {
     pub retention: Duration,
     /// Entries asked for at once; a longer list is read in several requests at one revision.
     pub range_chunk: usize,
+    /// How values lie in etcd; plain without.
+    pub encryption: Option<Arc<Encryption>>,
 }
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -32,6 +36,7 @@ impl Default for EtcdOptions {
             identity: None,
             retention: Duration::ZERO,
             range_chunk: RANGE_CHUNK,
+            encryption: None,
         }
     }
 }

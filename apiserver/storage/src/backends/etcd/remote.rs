@@ -1,6 +1,7 @@
 //! The connection, and what its answers mean.
 
-use crate::{Entry, Key, RecordCodec, StorageError};
+use crate::encryption::{ENCRYPTED, Encryption, Seal};
+use crate::{Entry, Key, Record, RecordCodec, StorageError};
 use etcd_client::{Client, GetOptions, KeyValue, KvClient, ResponseHeader, WatchOptions};
 use machinery_meta::Revision;
 use machinery_runtime::CancellationToken;
@@ -17,6 +18,7 @@ pub(super) struct Remote {
     /// The floor as it was found last; it only rises.
     floor: Arc<AtomicU64>,
     closed: CancellationToken,
+    pub(super) encryption: Option<Arc<Encryption>>,
 }
 
 /// Answers may be as large as gRPC allows, as in upstream's client; what they hold is bounded by what is asked.
@@ -29,12 +31,17 @@ pub(super) const LEASED: u64 = u64::MAX;
 const FIRST_REVISION: u64 = 1;
 
 impl Remote {
-    pub(super) fn new(client: Client, closed: CancellationToken) -> Self {
+    pub(super) fn new(
+        client: Client,
+        closed: CancellationToken,
+        encryption: Option<Arc<Encryption>>,
+    ) -> Self {
         Self {
             client,
             codec: Arc::default(),
             floor: Arc::new(AtomicU64::new(FIRST_REVISION)),
             closed,
+            encryption,
         }
     }
 
@@ -50,12 +57,8 @@ impl Remote {
 
     /// A stored value as an entry.
     pub(super) fn entry(&self, kv: &KeyValue) -> Result<Arc<Entry>, StorageError> {
-        let unreadable = |cause| StorageError::Unreadable {
-            key: String::from_utf8_lossy(kv.key()).into_owned(),
-            cause,
-        };
         let key = key(kv)?;
-        let record = self.codec()?.decode(&key, kv.value()).map_err(unreadable)?;
+        let (record, seal) = self.record(&key, kv.value())?;
         let (revision, created) = (unsigned(kv.mod_revision()), unsigned(kv.create_revision()));
         Ok(Arc::new(Entry {
             key,
@@ -63,7 +66,45 @@ impl Remote {
             created,
             expires: (kv.lease() != 0).then_some(LEASED),
             record,
+            seal,
         }))
+    }
+
+    /// The record of a stored value, and the key it is encrypted with.
+    fn record(&self, key: &Key, stored: &[u8]) -> Result<(Record, Seal), StorageError> {
+        let unreadable = |cause| StorageError::Unreadable {
+            key: key.to_string(),
+            cause,
+        };
+        let Some(encryption) = &self.encryption else {
+            if stored.starts_with(ENCRYPTED) {
+                return Err(StorageError::Sealed {
+                    key: key.clone(),
+                    cause: "identity transformer tried to read encrypted data".to_owned(),
+                });
+            }
+            let record = self.codec()?.decode(key, stored).map_err(unreadable)?;
+            return Ok((record, Seal::default()));
+        };
+        let sealed = |cause| StorageError::Sealed {
+            key: key.clone(),
+            cause,
+        };
+        let (plain, seal) = encryption.open(key, stored).map_err(sealed)?;
+        let record = self.codec()?.decode(key, &plain).map_err(unreadable)?;
+        Ok((record, seal))
+    }
+
+    /// The stored form of a value, and the key it is encrypted with.
+    pub(super) fn sealed(&self, key: &Key, value: Vec<u8>) -> (Vec<u8>, Seal) {
+        let sealed = self.encryption.as_ref().and_then(|own| own.seal(key, &value));
+        sealed.unwrap_or((value, Seal::default()))
+    }
+
+    /// The key that values at this place are encrypted with now.
+    pub(super) fn current_seal(&self, key: &Key) -> Seal {
+        let encryption = self.encryption.as_ref();
+        encryption.map_or(Seal::default(), |encryption| encryption.current_seal(key))
     }
 
     pub(super) fn kv(&self) -> Result<KvClient, StorageError> {

@@ -6,7 +6,9 @@
 
 use super::format::{self, BackupHeader, FileHeader, HeaderError, RECORD_PREFIX_BYTES, SECTOR, Stored};
 use super::live::Root;
+use super::seal;
 use super::wire::{Malformed, Reader};
+use crate::encryption::Encryption;
 use crate::{Entry, Key, StorageError};
 use bytes::Bytes;
 use machinery_meta::Revision;
@@ -25,6 +27,7 @@ pub struct Backup {
     bytes: u64,
     part: Part,
     digest: Sha256,
+    encryption: Option<Arc<Encryption>>,
     /// The one backup that a running log makes at a time.
     #[expect(dead_code, reason = "held until the backup ends")]
     permit: Option<tokio::sync::OwnedSemaphorePermit>,
@@ -56,6 +59,7 @@ impl Backup {
     pub(super) fn of(
         store: u64,
         (revision, root, bytes): (Revision, Root, u64),
+        encryption: Option<Arc<Encryption>>,
         permit: Option<tokio::sync::OwnedSemaphorePermit>,
     ) -> Self {
         Self {
@@ -68,6 +72,7 @@ impl Backup {
             bytes,
             part: Part::Header,
             digest: Sha256::new(),
+            encryption,
             permit,
         }
     }
@@ -123,7 +128,7 @@ impl Backup {
                 break;
             }
             let stored = Stored::Put {
-                entry: Arc::clone(entry),
+                entry: seal::sealed(self.encryption.as_deref(), entry),
                 previous: Revision::ZERO,
             };
             format::put_stored(piece, &stored, true);

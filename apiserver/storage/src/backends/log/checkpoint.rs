@@ -6,7 +6,9 @@
 use super::format::{self, CheckpointHeader, FileHeader, HeaderError, SECTOR, Stored};
 use super::live::Root;
 use super::scrub::Verified;
+use super::seal;
 use super::wire::{Malformed, Put, Reader};
+use crate::encryption::Encryption;
 use crate::{Entry, Key, Prefix, StorageError};
 use machinery_meta::Revision;
 use machinery_runtime::{Disk, DiskFile, OpenMode};
@@ -41,6 +43,7 @@ pub(super) struct CheckpointWriter {
     draft: PathBuf,
     file: Box<dyn DiskFile>,
     root: Root,
+    encryption: Option<Arc<Encryption>>,
     last: Option<Key>,
     offset: u64,
     entries: u64,
@@ -272,10 +275,10 @@ impl CheckpointWriter {
         disk: Arc<dyn Disk>,
         dir: &Path,
         header: CheckpointHeader,
-        root: Root,
+        state: (Root, Option<Arc<Encryption>>),
     ) -> Result<Self, StorageError> {
         let draft = Checkpoint::draft_path(dir, header.revision);
-        Self::begin_as(disk, dir, draft, header, root)
+        Self::begin_as(disk, dir, draft, header, state)
     }
 
     /// The same with a name of the caller's until it is finished.
@@ -284,7 +287,7 @@ impl CheckpointWriter {
         dir: &Path,
         path: PathBuf,
         header: CheckpointHeader,
-        root: Root,
+        (root, encryption): (Root, Option<Arc<Encryption>>),
     ) -> Result<Self, StorageError> {
         let failed = || StorageError::io(format!("creating {}", path.display()));
         let file = disk.open(&path, OpenMode::CreateNew).map_err(failed())?;
@@ -301,6 +304,7 @@ impl CheckpointWriter {
             draft: path,
             file,
             root,
+            encryption,
             last: None,
             offset: SECTOR as u64,
             entries: 0,
@@ -329,7 +333,7 @@ impl CheckpointWriter {
                 block_end = out.len() + BLOCK_BYTES;
             }
             let stored = Stored::Put {
-                entry: Arc::clone(entry),
+                entry: seal::sealed(self.encryption.as_deref(), entry),
                 previous: Revision::ZERO,
             };
             format::put_stored(&mut out, &stored, true);

@@ -3,6 +3,7 @@
 use super::engine::Engine;
 use super::feed::{Scan, Slot};
 use super::past::PastEvents;
+use super::seal;
 use crate::{Event, StorageError, WatchCursor, WatchRequest};
 use futures::future::BoxFuture;
 use machinery_meta::Revision;
@@ -40,6 +41,10 @@ impl LogCursor {
         })
     }
 
+    fn readable(&self, events: Vec<Arc<Event>>) -> Result<Vec<Arc<Event>>, StorageError> {
+        seal::readable(self.engine.options.encryption.as_deref(), events)
+    }
+
     fn poll_past(&mut self, cx: &mut Context<'_>) -> Option<Poll<Result<Vec<Arc<Event>>, StorageError>>> {
         let read = self.past.as_mut()?;
         let Poll::Ready(result) = read.as_mut().poll(cx) else {
@@ -52,7 +57,7 @@ impl LogCursor {
                 let _feed = self.engine.feed.read();
                 self.slot.set_mark(past.next);
                 // Nothing of interest in what was read: go on.
-                (!past.events.is_empty()).then_some(Poll::Ready(Ok(past.events)))
+                (!past.events.is_empty()).then(|| Poll::Ready(self.readable(past.events)))
             }
         }
     }
@@ -72,7 +77,7 @@ impl WatchCursor for LogCursor {
             let scan = self.engine.feed.read().scan(&self.slot, cx.waker(), max);
             match scan {
                 Scan::Idle => return Poll::Pending,
-                Scan::Found(events) => return Poll::Ready(Ok(events)),
+                Scan::Found(events) => return Poll::Ready(self.readable(events)),
                 Scan::Compacted { asked, compacted } => {
                     return Poll::Ready(Err(StorageError::Compacted { asked, compacted }));
                 }

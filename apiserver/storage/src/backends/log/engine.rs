@@ -11,11 +11,12 @@ use super::files::{Appender, Files, Written};
 use super::live::{Live, Pins};
 use super::options::LogOptions;
 use super::scrub::Scrubbed;
+use super::seal;
 use super::upkeep::Expiries;
 use super::writer::{Admitted, Group, Pending, Submitted, Writer};
 use crate::statistics::SyncTimes;
 use crate::write::{Frees, check_group};
-use crate::{Event, StorageError, Write};
+use crate::{Entry, Event, StorageError, Write};
 use machinery_meta::Revision;
 use machinery_runtime::{Runtime, WorkerStep};
 use parking_lot::{Mutex, RwLock};
@@ -78,10 +79,11 @@ impl Engine {
         appender: Appender,
     ) -> Self {
         let expiries = Expiries::of(&live, &runtime, options.longest_ttl);
+        let encryption = options.encryption.clone();
         Self {
             runtime,
             options,
-            writer: Mutex::new(Writer::new(live.revision)),
+            writer: Mutex::new(Writer::new(live.revision, encryption)),
             feed: RwLock::new(feed),
             live: RwLock::new(live),
             pins: Mutex::default(),
@@ -98,6 +100,11 @@ impl Engine {
     }
 
     pub(super) async fn commit(self: &Arc<Self>, group: Vec<Write>) -> Result<Vec<Arc<Event>>, StorageError> {
+        let done = self.commit_in_room(group).await;
+        done.map_err(|error| self.readable_conflict(error))
+    }
+
+    async fn commit_in_room(self: &Arc<Self>, group: Vec<Write>) -> Result<Vec<Arc<Event>>, StorageError> {
         let bytes = check_group(&group)?;
         let frees = Frees::of(&group);
         if frees == Frees::Nothing {
@@ -142,6 +149,43 @@ impl Engine {
         let told = done.await;
         told.map_err(|_| StorageError::Unavailable("storage stopped".to_owned()))??;
         answer
+    }
+
+    /// The entry as a reader is given it; one that was sealed when it came into memory is kept open from now on.
+    ///
+    /// Errors: [`StorageError::Sealed`], where still no key fits.
+    pub(super) fn readable(&self, entry: &Arc<Entry>) -> Result<Arc<Entry>, StorageError> {
+        if !entry.record.is_sealed() {
+            return Ok(Arc::clone(entry));
+        }
+        let opened = seal::opened(self.options.encryption.as_deref(), entry)?;
+        let mut live = self.live.write();
+        if live
+            .root
+            .get(entry.key.as_str())
+            .is_some_and(|own| own.revision == entry.revision)
+        {
+            live.root.insert(entry.key.clone(), Arc::clone(&opened));
+        }
+        Ok(opened)
+    }
+
+    fn readable_conflict(&self, error: StorageError) -> StorageError {
+        match error {
+            StorageError::Conflict {
+                index,
+                key,
+                current: Some(current),
+            } => match self.readable(&current) {
+                Ok(current) => StorageError::Conflict {
+                    index,
+                    key,
+                    current: Some(current),
+                },
+                Err(error) => error,
+            },
+            other => other,
+        }
     }
 
     fn has_room_for(&self, frees: Frees) -> Result<(), StorageError> {
@@ -378,7 +422,8 @@ impl Engine {
         let permit = permit.map_err(|_| StorageError::Busy)?;
         let live = self.live.read();
         let state = (live.revision, live.root.clone(), live.bytes);
-        Ok(Backup::of(self.files.store, state, Some(permit)))
+        let encryption = self.options.encryption.clone();
+        Ok(Backup::of(self.files.store, state, encryption, Some(permit)))
     }
 
     fn checkpoint_if_due(self: &Arc<Self>) {

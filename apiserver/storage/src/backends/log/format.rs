@@ -6,8 +6,10 @@
 //! in key order, and ends with an index.
 
 use super::header;
+use super::seal;
 use super::stuffing;
 use super::wire::{Malformed, Put, Reader};
+use crate::encryption::Seal;
 use crate::{Entry, Key, Record, StorageError};
 use bytes::Bytes;
 use machinery_meta::Revision;
@@ -283,6 +285,8 @@ impl Stored {
 const PUT: u8 = 1;
 const DELETE: u8 = 2;
 const COMPACT: u8 = 3;
+/// A put whose record is encrypted.
+const SEALED: u8 = 4;
 /// The record is the last of its group: the commit mark.
 const COMMITS: u8 = 1;
 const EXPIRES: u8 = 2;
@@ -326,25 +330,53 @@ pub(super) fn put_stored(out: &mut Vec<u8>, stored: &Stored, commits: bool) {
 
 fn put_entry(out: &mut Vec<u8>, entry: &Entry, previous: Revision, mark: u8) {
     let expires = if entry.expires.is_some() { EXPIRES } else { 0 };
-    out.extend_from_slice(&[RECORD_VERSION, PUT, mark | expires]);
+    let sealed = entry.record.is_sealed();
+    let kind = if sealed { SEALED } else { PUT };
+    out.extend_from_slice(&[RECORD_VERSION, kind, mark | expires]);
     out.put_varint(entry.revision.0);
     out.put_varint(previous.0);
     out.put_varint(entry.created.0);
     if let Some(seconds) = entry.expires {
         out.put_varint(seconds);
     }
+    if sealed {
+        out.put_bytes(entry.key.as_str().as_bytes());
+        out.put_bytes(&entry.record.parts[0]);
+        return;
+    }
     out.extend_from_slice(&entry.record.fingerprint.to_le_bytes());
     out.put_bytes(entry.key.as_str().as_bytes());
+    put_header_and_parts(out, &entry.record);
+}
+
+/// A record by itself, as it is encrypted.
+pub(super) fn put_contents(out: &mut Vec<u8>, record: &Record) {
+    out.extend_from_slice(&record.fingerprint.to_le_bytes());
+    put_header_and_parts(out, record);
+}
+
+/// The record that [`put_contents`] wrote.
+pub(super) fn take_contents(reader: &mut Reader<'_>) -> Result<Record, Malformed> {
+    let fingerprint = reader.u64()?;
+    let record = take_header_and_parts(reader, fingerprint)?;
+    if reader.is_empty() {
+        Ok(record)
+    } else {
+        Err(Malformed("a record is followed by something"))
+    }
+}
+
+fn put_header_and_parts(out: &mut Vec<u8>, record: &Record) {
     let length_at = out.len();
     out.extend_from_slice(&[0; 4]);
-    header::encode(&entry.record.header, out);
+    header::encode(&record.header, out);
     let length =
         u32::try_from(out.len() - length_at - 4).expect("a header's size is checked with its record");
     out[length_at..length_at + 4].copy_from_slice(&length.to_le_bytes());
-    for part in &entry.record.parts {
+    for part in &record.parts {
         out.put_varint(part.len() as u64);
     }
-    for part in &entry.record.parts {
+    for part in &record.parts {
         out.extend_from_slice(part);
     }
 }
@@ -369,11 +401,11 @@ pub(super) fn take_stored(bytes: &mut Reader<'_>) -> Result<(Stored, bool), Malf
     let mut reader = Reader::new(&body);
     let (kind, flags) = (reader.u8()?, reader.u8()?);
     let stored = match kind {
-        PUT => {
+        PUT | SEALED => {
             let revision = Revision(reader.varint()?);
             let previous = Revision(reader.varint()?);
             Stored::Put {
-                entry: Arc::new(take_entry(&mut reader, revision, flags)?),
+                entry: Arc::new(take_entry(&mut reader, revision, (kind, flags))?),
                 previous,
             }
         }
@@ -400,15 +432,37 @@ fn key(reader: &mut Reader<'_>) -> Result<Key, Malformed> {
     Key::parse(reader.str()?).map_err(|_| Malformed("a key is not a path"))
 }
 
-fn take_entry(reader: &mut Reader<'_>, revision: Revision, flags: u8) -> Result<Entry, Malformed> {
+fn take_entry(
+    reader: &mut Reader<'_>,
+    revision: Revision,
+    (kind, flags): (u8, u8),
+) -> Result<Entry, Malformed> {
     let created = Revision(reader.varint()?);
     let expires = if flags & EXPIRES != 0 {
         Some(reader.varint()?)
     } else {
         None
     };
-    let fingerprint = reader.u64()?;
-    let key = key(reader)?;
+    let (key, record) = if kind == SEALED {
+        let key = key(reader)?;
+        let stored = Bytes::copy_from_slice(reader.bytes()?);
+        (key, seal::of_stored(stored))
+    } else {
+        let fingerprint = reader.u64()?;
+        let key = key(reader)?;
+        (key, take_header_and_parts(reader, fingerprint)?)
+    };
+    Ok(Entry {
+        key,
+        revision,
+        created,
+        expires,
+        record,
+        seal: Seal::default(),
+    })
+}
+
+fn take_header_and_parts(reader: &mut Reader<'_>, fingerprint: u64) -> Result<Record, Malformed> {
     let header_length = reader.u32()? as usize;
     let header = Arc::new(header::decode(reader.take(header_length)?)?);
     let lengths = [reader.length()?, reader.length()?, reader.length()?];
@@ -422,16 +476,10 @@ fn take_entry(reader: &mut Reader<'_>, revision: Revision, flags: u8) -> Result<
         all.slice(first..first + second),
         all.slice(first + second..),
     ];
-    Ok(Entry {
-        key,
-        revision,
-        created,
-        expires,
-        record: Record {
-            parts,
-            fingerprint,
-            header,
-        },
+    Ok(Record {
+        parts,
+        fingerprint,
+        header,
     })
 }
 
@@ -460,6 +508,7 @@ mod tests {
             created: Revision(3),
             expires: None,
             record,
+            seal: Seal::default(),
         });
         let put = Stored::Put {
             entry,
@@ -493,6 +542,7 @@ mod tests {
             created: Revision(3),
             expires: Some(99),
             record: suite::record("web", "node-1", "value"),
+            seal: Seal::default(),
         };
         let (revision, previous) = (Revision(8), Revision(7));
         let put = Stored::Put {

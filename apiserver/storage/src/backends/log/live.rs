@@ -56,35 +56,64 @@ pub(super) fn below<'a>(
         .take_while(move |entry| prefix.contains(&entry.key))
 }
 
-/// Roots kept for lists that are read page by page.
+/// States kept for lists that are read page by page, each the least recently used last.
 #[derive(Debug, Default)]
-pub(super) struct Pins(VecDeque<(Revision, Root)>);
+pub(super) struct Pins {
+    roots: VecDeque<(Revision, Root)>,
+    /// What had to be put together from the history.
+    lists: VecDeque<(Revision, Prefix, PastList)>,
+}
+
+/// The entries below a prefix as they were, in the order of keys.
+pub(super) type PastList = Arc<[Arc<Entry>]>;
 
 /// So many lists can be paged through at once without going to the history.
 const MAX_PINS: usize = 32;
+/// Each may hold entries that nobody else does.
+const MAX_PAST_LISTS: usize = 4;
 
 impl Pins {
     pub(super) fn pin(&mut self, revision: Revision, root: &Root) {
-        if self.0.iter().any(|(pinned, _)| *pinned == revision) {
+        if self.get(revision).is_some() {
             return;
         }
-        if self.0.len() == MAX_PINS {
-            self.0.pop_front();
-        }
-        self.0.push_back((revision, root.clone()));
+        self.roots.truncate(MAX_PINS - 1);
+        self.roots.push_front((revision, root.clone()));
     }
 
-    pub(super) fn get(&self, revision: Revision) -> Option<Root> {
-        self.0
-            .iter()
-            .find(|(pinned, _)| *pinned == revision)
-            .map(|(_, root)| root.clone())
+    pub(super) fn get(&mut self, revision: Revision) -> Option<Root> {
+        let at = self.roots.iter().position(|(pinned, _)| *pinned == revision)?;
+        let pin = self.roots.remove(at)?;
+        let root = pin.1.clone();
+        self.roots.push_front(pin);
+        Some(root)
+    }
+
+    pub(super) fn keep_list(&mut self, revision: Revision, prefix: &Prefix, list: &PastList) {
+        self.lists.truncate(MAX_PAST_LISTS - 1);
+        self.lists
+            .push_front((revision, prefix.clone(), Arc::clone(list)));
+    }
+
+    pub(super) fn list(&mut self, revision: Revision, prefix: &Prefix) -> Option<PastList> {
+        let is_it = |(kept, of, _): &(Revision, Prefix, PastList)| *kept == revision && of == prefix;
+        let at = self.lists.iter().position(is_it)?;
+        let kept = self.lists.remove(at)?;
+        let list = Arc::clone(&kept.2);
+        self.lists.push_front(kept);
+        Some(list)
     }
 
     /// Takes out what is older than a floor, so that the caller can drop it without holding a lock.
-    pub(super) fn release(&mut self, floor: Revision) -> Vec<Root> {
-        let (old, kept): (Vec<_>, Vec<_>) = self.0.drain(..).partition(|(revision, _)| *revision < floor);
-        self.0 = kept.into();
-        old.into_iter().map(|(_, root)| root).collect()
+    pub(super) fn release(&mut self, floor: Revision) -> (Vec<Root>, Vec<PastList>) {
+        let (old, kept): (Vec<_>, Vec<_>) = self.roots.drain(..).partition(|(revision, _)| *revision < floor);
+        self.roots = kept.into();
+        let (lists, kept): (Vec<_>, Vec<_>) = self
+            .lists
+            .drain(..)
+            .partition(|(revision, _, _)| *revision < floor);
+        self.lists = kept.into();
+        let roots = old.into_iter().map(|(_, root)| root).collect();
+        (roots, lists.into_iter().map(|(_, _, list)| list).collect())
     }
 }

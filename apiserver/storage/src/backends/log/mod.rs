@@ -26,6 +26,7 @@ mod recovery;
 mod restore;
 mod room;
 mod scrub;
+mod seal;
 mod segment;
 mod snapshot;
 mod stuffing;
@@ -40,6 +41,7 @@ pub use recovery::RecoveryReport;
 pub use restore::{RestoreOptions, Restored, restore};
 pub use snapshot::{SnapshotContent, SnapshotOptions};
 
+use crate::encryption::Encryption;
 use crate::{
     Entry, Event, Key, Lookup, Page, Prefix, RangeOptions, ReadAt, Record, Statistics, Storage, StorageError,
     WatchCursor, WatchRequest, Write,
@@ -47,7 +49,7 @@ use crate::{
 use async_trait::async_trait;
 use cursor::LogCursor;
 use engine::Engine;
-use live::{Root, below};
+use live::{PastList, Root, below};
 use machinery_meta::Revision;
 use machinery_runtime::{MemDisk, Runtime, Scope};
 use std::fmt;
@@ -165,11 +167,18 @@ impl LogStorage {
         }
     }
 
-    async fn past(&self, prefix: &Prefix, at: Revision) -> Result<Vec<Arc<Entry>>, StorageError> {
-        match self.engine.undo(prefix, at) {
-            Some(entries) => Ok(entries),
-            None => self.engine.past_range(prefix.clone(), at).await,
+    /// Put together once for all pages of a list.
+    async fn past(&self, prefix: &Prefix, at: Revision) -> Result<PastList, StorageError> {
+        if let Some(kept) = self.engine.pins.lock().list(at, prefix) {
+            return Ok(kept);
         }
+        let entries = match self.engine.undo(prefix, at) {
+            Some(entries) => entries,
+            None => self.engine.past_range(prefix.clone(), at).await?,
+        };
+        let list = PastList::from(entries);
+        self.engine.pins.lock().keep_list(at, prefix, &list);
+        Ok(list)
     }
 }
 
@@ -183,25 +192,29 @@ enum At {
 impl Storage for LogStorage {
     async fn get(&self, key: &Key, at: ReadAt) -> Result<Lookup, StorageError> {
         if at == ReadAt::Latest {
-            let live = self.engine.live.read();
-            let entry = live.root.get(key.as_str()).cloned();
-            return Ok(Lookup {
-                entry,
-                revision: live.revision,
-            });
+            let (entry, revision) = {
+                let live = self.engine.live.read();
+                (live.root.get(key.as_str()).cloned(), live.revision)
+            };
+            let entry = entry.map(|entry| self.engine.readable(&entry)).transpose()?;
+            return Ok(Lookup { entry, revision });
         }
         match self.resolve(at)? {
-            At::Now(root, revision) => Ok(Lookup {
-                entry: root.get(key.as_str()).cloned(),
-                revision,
-            }),
+            At::Now(root, revision) => {
+                let entry = root.get(key.as_str()).map(|entry| self.engine.readable(entry));
+                Ok(Lookup {
+                    entry: entry.transpose()?,
+                    revision,
+                })
+            }
             At::Past(revision) => {
                 let (parent, _) = key.as_str().rsplit_once('/').unwrap_or_default();
                 let entries = self
                     .past(&Prefix::parse(&format!("{parent}/"))?, revision)
                     .await?;
+                let entry = entries.iter().find(|entry| entry.key == *key);
                 Ok(Lookup {
-                    entry: entries.into_iter().find(|entry| entry.key == *key),
+                    entry: entry.map(|entry| self.engine.readable(entry)).transpose()?,
                     revision,
                 })
             }
@@ -217,7 +230,11 @@ impl Storage for LogStorage {
         match self.resolve(options.at)? {
             At::Now(root, revision) => {
                 let mut entries = below(&root, prefix, options.start_after.as_ref());
-                let page: Vec<_> = entries.by_ref().take(limit).cloned().collect();
+                let page = entries
+                    .by_ref()
+                    .take(limit)
+                    .map(|entry| self.engine.readable(entry));
+                let page = page.collect::<Result<Vec<_>, _>>()?;
                 let remaining = entries.count() as u64;
                 if remaining > 0 {
                     self.engine.pins.lock().pin(revision, &root);
@@ -229,14 +246,16 @@ impl Storage for LogStorage {
                 })
             }
             At::Past(revision) => {
-                let mut entries = self.past(prefix, revision).await?;
-                if let Some(after) = &options.start_after {
-                    entries.drain(..entries.partition_point(|entry| entry.key <= *after));
-                }
-                let remaining = entries.len().saturating_sub(limit) as u64;
-                entries.truncate(limit);
+                let all = self.past(prefix, revision).await?;
+                let after = options.start_after.as_ref();
+                let start = after.map_or(0, |after| all.partition_point(|entry| entry.key <= *after));
+                let remaining = (all.len() - start).saturating_sub(limit) as u64;
+                let entries = all[start..]
+                    .iter()
+                    .take(limit)
+                    .map(|entry| self.engine.readable(entry));
                 Ok(Page {
-                    entries,
+                    entries: entries.collect::<Result<_, _>>()?,
                     revision,
                     remaining,
                 })
@@ -273,6 +292,15 @@ impl Storage for LogStorage {
         upkeep::compact(&self.engine, revision).await
     }
 
+    fn is_stale(&self, entry: &Entry) -> bool {
+        let encryption = self.engine.options.encryption.as_ref();
+        encryption.is_some_and(|encryption| encryption.current_seal(&entry.key) != entry.seal)
+    }
+
+    fn encryption(&self) -> Option<Arc<Encryption>> {
+        self.engine.options.encryption.clone()
+    }
+
     fn backup(&self) -> Result<Option<Backup>, StorageError> {
         self.engine.backup().map(Some)
     }
@@ -303,8 +331,9 @@ impl Storage for LogStorage {
         else {
             return false;
         };
-        let (created, expires) = (entry.created, entry.expires);
+        let (created, expires, seal) = (entry.created, entry.expires, entry.seal);
         let entry = Arc::new(Entry {
+            seal,
             key: key.clone(),
             revision,
             created,

@@ -7,7 +7,9 @@ use super::directory::{self, Found, lock_to_read, open_segment};
 use super::format::ActiveHeader;
 use super::live::Root;
 use super::recovery::{self, RecoveryReport};
+use super::seal;
 use super::segment::Segment;
+use crate::encryption::Encryption;
 use crate::{Entry, StorageError};
 use machinery_meta::Revision;
 use machinery_runtime::{Disk, DiskLock, OpenMode};
@@ -54,7 +56,7 @@ impl OfflineState {
         let lock = lock_to_read(disk, dir)?;
         let (mut found, mut report, active) = look(disk, dir)?;
         let store = found.store(0, &active)?;
-        let loaded = recovery::load(&mut found, 0, &mut report)?;
+        let loaded = recovery::load(&mut found, &recovery::for_reading(), &mut report)?;
         Ok(Self {
             store,
             revision: loaded.live.revision,
@@ -98,10 +100,27 @@ impl OfflineState {
         self.root.values()
     }
 
+    /// Opens what is encrypted.
+    ///
+    /// Errors: [`StorageError::Sealed`] for the first object that no key opens.
+    pub fn open_sealed(&mut self, encryption: &Encryption) -> Result<(), StorageError> {
+        let sealed: Vec<_> = self
+            .root
+            .values()
+            .filter(|entry| entry.record.is_sealed())
+            .cloned()
+            .collect();
+        for entry in sealed {
+            let opened = seal::opened(Some(encryption), &entry)?;
+            self.root.insert(opened.key.clone(), opened);
+        }
+        Ok(())
+    }
+
     /// A backup of the state.
     pub fn backup(&self) -> Backup {
         let bytes = self.root.values().map(|entry| entry.record.len() as u64).sum();
-        Backup::of(self.store, (self.revision, self.root.clone(), bytes), None)
+        Backup::of(self.store, (self.revision, self.root.clone(), bytes), None, None)
     }
 }
 
@@ -144,7 +163,7 @@ pub fn check(disk: &dyn Disk, dir: &Path) -> Result<CheckReport, StorageError> {
     checked.segments(&names, active.and_then(|active| active.found()));
     let started = look(disk, dir).and_then(|(mut found, mut report, active)| {
         found.store(0, &active)?;
-        recovery::load(&mut found, 0, &mut report)?;
+        recovery::load(&mut found, &recovery::for_reading(), &mut report)?;
         Ok(report)
     });
     let mut report = checked.report;

@@ -1,6 +1,7 @@
 //! What an owner decides about the log.
 
 use crate::StorageError;
+use crate::encryption::Encryption;
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -30,6 +31,8 @@ pub struct LogOptions {
     pub scrub_interval: Duration,
     /// How many bytes are read in a second then.
     pub scrub_bytes_per_second: u32,
+    /// How records lie on the disk; plain without.
+    pub encryption: Option<Arc<Encryption>>,
     /// Called once when a write or sync has failed, or a worker panicked: what is on the disk is unknown, so the process
     /// must end. Writes and watches are answered with errors after it; reads go on.
     pub on_fatal: Arc<dyn Fn(&StorageError) + Send + Sync>,
@@ -58,6 +61,7 @@ impl LogOptions {
             reserve_bytes: RESERVE_BYTES,
             space_retry: SPACE_RETRY,
             longest_ttl: LONGEST_TTL,
+            encryption: None,
             scrub_interval: SCRUB_INTERVAL,
             scrub_bytes_per_second: SCRUB_BYTES_PER_SECOND,
             on_fatal: Arc::new(|_| std::process::abort()),

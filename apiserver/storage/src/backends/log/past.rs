@@ -4,6 +4,7 @@ use super::engine::Engine;
 use super::feed::Slot;
 use super::format::Stored;
 use super::live::{Root, below};
+use super::seal;
 use crate::{Entry, Event, Key, Prefix, StorageError};
 use machinery_meta::Revision;
 use machinery_runtime::TaskEnded;
@@ -165,7 +166,10 @@ impl Engine {
         known: &mut HashMap<Key, Option<Arc<Entry>>>,
     ) -> Result<Event, StorageError> {
         let (revision, key, entry, previous) = match stored {
-            Stored::Put { entry, previous } => (entry.revision, entry.key.clone(), Some(entry), previous),
+            Stored::Put { entry, previous } => {
+                let entry = seal::opened_if_possible(self.options.encryption.as_deref(), entry);
+                (entry.revision, entry.key.clone(), Some(entry), previous)
+            }
             Stored::Delete {
                 key,
                 revision,
@@ -214,9 +218,13 @@ impl Engine {
             }
             found = checkpoint.get(key)?.filter(|entry| entry.revision == revision);
         }
-        found.filter(|entry| entry.key == *key).ok_or_else(|| {
+        let found = found.filter(|entry| entry.key == *key).ok_or_else(|| {
             StorageError::Unavailable(format!("{key} at revision {revision} is not in the log"))
-        })
+        })?;
+        Ok(seal::opened_if_possible(
+            self.options.encryption.as_deref(),
+            found,
+        ))
     }
 
     /// The state below a prefix at a revision: the last checkpoint before it and the log behind that.

@@ -9,7 +9,9 @@ use super::format::{ActiveHeader, SegmentHeader, Stored};
 use super::live::Live;
 use super::options::LogOptions;
 use super::room::Room;
+use super::seal;
 use super::segment::{Batch, Segment};
+use crate::encryption::Encryption;
 use crate::{Event, StorageError};
 use machinery_meta::Revision;
 use machinery_runtime::{Disk, OpenMode};
@@ -77,7 +79,7 @@ pub(super) fn recover(
         feed,
         last,
         next_batch,
-    } = load(&mut found, options.history_bytes, &mut report)?;
+    } = load(&mut found, options, &mut report)?;
 
     let next_index = found.last_index + 1;
     let plan = SegmentPlan {
@@ -138,12 +140,20 @@ pub(super) struct Loaded {
 /// Reads the newest checkpoint and the log behind it.
 pub(super) fn load(
     found: &mut Found,
-    history_bytes: usize,
+    options: &LogOptions,
     report: &mut RecoveryReport,
 ) -> Result<Loaded, StorageError> {
-    let mut replay = Replay::from_checkpoint(found, history_bytes, report)?;
+    let mut replay = Replay::from_checkpoint(found, options, report)?;
     let next_batch = replay.segments(&found.segments, report)?;
     Ok(replay.finish(found, next_batch, report))
+}
+
+/// Settings of a look: no history is kept, nothing is opened.
+pub(super) fn for_reading() -> LogOptions {
+    LogOptions {
+        history_bytes: 0,
+        ..LogOptions::new("")
+    }
 }
 
 /// The same of a damaged log, up to the first damage. The error that ended it, if any.
@@ -151,7 +161,7 @@ pub(super) fn load_what_is_whole(
     found: &mut Found,
     report: &mut RecoveryReport,
 ) -> Result<(Live, Option<StorageError>), StorageError> {
-    let mut replay = Replay::from_checkpoint(found, 0, report)?;
+    let mut replay = Replay::from_checkpoint(found, &for_reading(), report)?;
     let ended = replay.segments(&found.segments, report).err();
     let loaded = replay.finish(found, 0, report);
     Ok((loaded.live, ended))
@@ -183,6 +193,7 @@ pub(super) fn sync_above(disk: &dyn Disk, dir: &Path) -> Result<(), StorageError
 /// up for them is seen when it is replayed.
 fn load_checkpoint(
     checkpoints: &mut Vec<Arc<Checkpoint>>,
+    encryption: Option<&Encryption>,
     report: &mut RecoveryReport,
 ) -> Result<(Live, Revision), StorageError> {
     while let Some(checkpoint) = checkpoints.last() {
@@ -192,6 +203,7 @@ fn load_checkpoint(
             ..Live::default()
         };
         let read = checkpoint.each(|entry| {
+            let entry = seal::opened_if_possible(encryption, entry);
             live.bytes += entry.record.len() as u64;
             live.root.insert(entry.key.clone(), entry);
         });
@@ -214,18 +226,21 @@ struct Replay {
     feed: Feed,
     /// The last batch of the log.
     last: Option<Batch>,
+    encryption: Option<Arc<Encryption>>,
     broken: Option<(u64, &'static str)>,
 }
 
 impl Replay {
     fn from_checkpoint(
         found: &mut Found,
-        history_bytes: usize,
+        options: &LogOptions,
         report: &mut RecoveryReport,
     ) -> Result<Self, StorageError> {
-        let (live, compacted) = load_checkpoint(&mut found.checkpoints, report)?;
+        let encryption = options.encryption.clone();
+        let (live, compacted) = load_checkpoint(&mut found.checkpoints, encryption.as_deref(), report)?;
         Ok(Self {
-            feed: Feed::new(live.revision, compacted, history_bytes),
+            feed: Feed::new(live.revision, compacted, options.history_bytes),
+            encryption,
             live,
             last: None,
             broken: None,
@@ -300,7 +315,10 @@ impl Replay {
                 self.feed.compact(floor);
                 return Ok(());
             }
-            Stored::Put { entry, previous } => (entry.revision, entry.key.clone(), Some(entry), previous),
+            Stored::Put { entry, previous } => {
+                let entry = seal::opened_if_possible(self.encryption.as_deref(), entry);
+                (entry.revision, entry.key.clone(), Some(entry), previous)
+            }
             Stored::Delete {
                 key,
                 revision,

@@ -9,19 +9,22 @@ use super::format::CheckpointHeader;
 use super::offline::OfflineState;
 use super::recovery::sync_above;
 use crate::StorageError;
+use crate::encryption::Encryption;
 use machinery_meta::Revision;
 use machinery_runtime::Disk;
 use std::path::Path;
 use std::sync::Arc;
 
 /// How a backup is restored.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub struct RestoreOptions {
     /// Revisions that are passed over, so that none that a client has seen since the backup is given to another change:
     /// clients list anew instead.
     pub bump_revision: u64,
     /// The identity of the new store, drawn at random.
     pub store: u64,
+    /// How the records are to lie on the disk; what is encrypted already stays as it is.
+    pub encryption: Option<Arc<Encryption>>,
 }
 
 /// What was restored.
@@ -66,7 +69,13 @@ pub fn restore(
         compacted: revision,
         batch: 0,
     };
-    let mut writer = CheckpointWriter::begin_as(Arc::clone(disk), dir, draft, header, state.root.clone())?;
+    let mut writer = CheckpointWriter::begin_as(
+        Arc::clone(disk),
+        dir,
+        draft,
+        header,
+        (state.root.clone(), options.encryption),
+    )?;
     // From here on a server that is started refuses the directory until the rename, also after a power loss.
     disk.sync_dir(dir).map_err(failed())?;
     loop {

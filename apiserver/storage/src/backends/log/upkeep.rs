@@ -300,7 +300,7 @@ fn checkpoint_step(engine: &Engine, writer: &mut Option<CheckpointWriter>) -> Re
             disk,
             &engine.files.dir,
             header,
-            live.root,
+            (live.root, engine.options.encryption.clone()),
         )?);
         return Ok(false);
     };

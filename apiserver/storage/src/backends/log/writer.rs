@@ -2,6 +2,8 @@
 
 use super::format::{self, BATCH_HEADER_BYTES, Stored};
 use super::live::Root;
+use super::seal;
+use crate::encryption::{Encryption, Seal};
 use crate::{Entry, Event, Expect, Key, Op, StorageError, Write};
 use machinery_meta::Revision;
 use std::collections::{HashMap, VecDeque};
@@ -23,6 +25,7 @@ pub(super) struct Writer {
     stopped: Option<StorageError>,
     /// The disk failed; nothing is flushed after that.
     failed: bool,
+    encryption: Option<Arc<Encryption>>,
 }
 
 /// The batch that the next flush takes.
@@ -72,8 +75,9 @@ const BATCH_BYTES: usize = crate::write::MAX_GROUP_BYTES;
 const KEPT_BUFFER_BYTES: usize = 1 << 20;
 
 impl Writer {
-    pub(super) fn new(last: Revision) -> Self {
+    pub(super) fn new(last: Revision, encryption: Option<Arc<Encryption>>) -> Self {
         Self {
+            encryption,
             last,
             overlay: HashMap::new(),
             full: VecDeque::new(),
@@ -186,6 +190,7 @@ impl Writer {
                     created: previous.as_ref().map_or(revision, |previous| previous.created),
                     expires: ttl.map(|ttl| now.saturating_add(ttl.as_secs().max(1))),
                     record,
+                    seal: self.current_seal(&write.key),
                 })),
             };
             self.last = revision;
@@ -195,12 +200,18 @@ impl Writer {
                 entry,
                 previous,
             });
-            self.pending.put(&event, events.len() + 1 == changes);
+            let encryption = self.encryption.as_deref();
+            self.pending.put(&event, events.len() + 1 == changes, encryption);
             self.overlay
                 .insert(event.key.clone(), (revision, event.entry.clone()));
             events.push(event);
         }
         events
+    }
+
+    fn current_seal(&self, key: &Key) -> Seal {
+        let encryption = self.encryption.as_ref();
+        encryption.map_or(Seal::default(), |encryption| encryption.current_seal(key))
     }
 
     fn enqueue(
@@ -263,14 +274,14 @@ impl Pending {
         }
     }
 
-    fn put(&mut self, event: &Event, commits: bool) {
+    fn put(&mut self, event: &Event, commits: bool, encryption: Option<&Encryption>) {
         let previous = event
             .previous
             .as_ref()
             .map_or(Revision::ZERO, |previous| previous.revision);
         let stored = match &event.entry {
             Some(entry) => Stored::Put {
-                entry: Arc::clone(entry),
+                entry: seal::sealed(encryption, entry),
                 previous,
             },
             None => Stored::Delete {

@@ -11,6 +11,7 @@ mod values;
 use super::backup::parent;
 use super::live::Root;
 use super::offline::OfflineState;
+use crate::encryption::{Encryption, Seal};
 use crate::{Entry, Key, RecordCodec, StorageError};
 use bolt_reader::BoltReader;
 use bolt_writer::{BoltWriter, Pages, Tree};
@@ -24,12 +25,14 @@ use std::sync::Arc;
 use values::{KeyValue, Lease};
 
 /// How a snapshot is read.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Default)]
 pub struct SnapshotOptions {
     /// Seconds since 1970: leases go on from here.
     pub now: u64,
     /// Takes a file without a digest, as one copied from etcd's data directory is.
     pub skip_hash_check: bool,
+    /// Opens what is encrypted.
+    pub encryption: Option<Arc<Encryption>>,
 }
 
 /// A snapshot as a state.
@@ -69,7 +72,7 @@ impl OfflineState {
         disk: &dyn Disk,
         path: &Path,
         codec: &dyn RecordCodec,
-        options: SnapshotOptions,
+        options: &SnapshotOptions,
     ) -> Result<SnapshotContent, StorageError> {
         let failed = || StorageError::io(format!("reading {}", path.display()));
         let file = disk.open(path, OpenMode::Read).map_err(failed())?;
@@ -87,7 +90,7 @@ impl OfflineState {
             left_out: Vec::new(),
         };
         for (key, value) in newest {
-            match entry(&key, value, codec, &leases)? {
+            match entry(&key, value, (codec, options.encryption.as_deref()), &leases)? {
                 Some(entry) => drop(content.state.root.insert(entry.key.clone(), entry)),
                 None if content.left_out.len() < MAX_LEFT_OUT => {
                     content.left_out.push(String::from_utf8_lossy(&key).into_owned());
@@ -105,7 +108,7 @@ impl OfflineState {
         &self,
         disk: &dyn Disk,
         path: &Path,
-        codec: &dyn RecordCodec,
+        codec: (&dyn RecordCodec, Option<&Encryption>),
         now: u64,
     ) -> Result<u64, StorageError> {
         let mut draft = path.as_os_str().to_owned();
@@ -139,7 +142,7 @@ impl OfflineState {
     fn put_snapshot(
         &self,
         file: &dyn DiskFile,
-        codec: &dyn RecordCodec,
+        (codec, encryption): (&dyn RecordCodec, Option<&Encryption>),
         now: u64,
         path: &Path,
     ) -> Result<u64, StorageError> {
@@ -151,11 +154,19 @@ impl OfflineState {
         let mut trees: HashMap<&str, Tree> = HashMap::new();
         let keys = trees.entry("key").or_default();
         for entry in &by_revision {
+            if entry.record.is_sealed() {
+                return Err(StorageError::Sealed {
+                    key: entry.key.clone(),
+                    cause: "identity transformer tried to read encrypted data".to_owned(),
+                });
+            }
             let value = codec.encode(&entry.key, &entry.record);
             let value = value.map_err(|cause| StorageError::Unreadable {
                 key: entry.key.to_string(),
                 cause,
             })?;
+            let sealed = encryption.and_then(|encryption| encryption.seal(&entry.key, &value));
+            let value = sealed.map_or(value, |(stored, _)| stored);
             let lease = entry.expires.map_or(0, |end| lease_of(end, now, &mut leases));
             let stored = key_value(entry, value, lease).encode();
             bolt.put(keys, values::revision_key(entry.revision.0), stored)
@@ -300,15 +311,26 @@ fn newest(bolt: &mut BoltReader<'_>) -> Result<(Newest, u64), StorageError> {
 fn entry(
     key: &[u8],
     value: KeyValue,
-    codec: &dyn RecordCodec,
+    (codec, encryption): (&dyn RecordCodec, Option<&Encryption>),
     leases: &HashMap<u64, u64>,
 ) -> Result<Option<Arc<Entry>>, StorageError> {
     let text = std::str::from_utf8(key).unwrap_or_default();
     let Some(key) = Key::parse(text).ok().filter(|_| text.starts_with(REGISTRY)) else {
         return Ok(None);
     };
+    let (plain, seal) = match encryption {
+        Some(encryption) => {
+            let opened = encryption.open(&key, &value.value);
+            let failed = |cause| StorageError::Sealed {
+                key: key.clone(),
+                cause,
+            };
+            opened.map_err(failed)?
+        }
+        None => (value.value, Seal::default()),
+    };
     let record = codec
-        .decode(&key, &value.value)
+        .decode(&key, &plain)
         .map_err(|cause| StorageError::Unreadable {
             key: key.to_string(),
             cause,
@@ -319,5 +341,6 @@ fn entry(
         created: Revision(value.created),
         expires: leases.get(&value.lease).copied().filter(|_| value.lease != 0),
         record,
+        seal,
     })))
 }

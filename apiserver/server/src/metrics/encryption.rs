@@ -1,0 +1,172 @@
+//! Encryption at rest, by upstream's names.
+
+use apiserver_storage::Storage;
+use apiserver_storage::encryption::EncryptionMeasures;
+use prometheus::core::{Collector, Desc};
+use prometheus::proto::{Bucket, Counter, Gauge, Histogram, LabelPair, Metric, MetricFamily, MetricType};
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// Name, help and labels.
+type Family = (&'static str, &'static str, &'static [&'static str]);
+
+const OPERATIONS: Family = (
+    "apiserver_storage_transformation_operations_total",
+    "Transformations of stored values; status OK, or another where one failed.",
+    &["resource", "transformation_type", "transformer_prefix", "status"],
+);
+const DURATIONS: Family = (
+    "apiserver_storage_transformation_duration_seconds",
+    "Seconds that transformations of stored values took.",
+    &["transformation_type", "transformer_prefix"],
+);
+const RELOADS: Family = (
+    "apiserver_encryption_config_controller_automatic_reloads_total",
+    "Reloads of the encryption configuration, by outcome.",
+    &["status", "apiserver_id_hash"],
+);
+const RELOADED: Family = (
+    "apiserver_encryption_config_controller_automatic_reload_last_timestamp_seconds",
+    "When the encryption configuration was last reloaded, by outcome.",
+    &["status", "apiserver_id_hash"],
+);
+const CONFIG: Family = (
+    "apiserver_encryption_config_controller_last_config_info",
+    "The encryption configuration in use, by its hash.",
+    &["apiserver_id_hash", "hash"],
+);
+
+/// Publishes the counters of [`Storage::encryption`]; nothing where there is none.
+pub(super) struct EncryptionCollector {
+    storage: Arc<dyn Storage>,
+    descriptions: Vec<Desc>,
+}
+
+impl EncryptionCollector {
+    pub(super) fn new(storage: Arc<dyn Storage>) -> Result<Self, prometheus::Error> {
+        let describe = |(name, help, labels): Family| {
+            let labels = labels.iter().map(|label| (*label).to_owned()).collect();
+            Desc::new(name.into(), help.into(), labels, HashMap::new())
+        };
+        let all = [OPERATIONS, DURATIONS, RELOADS, RELOADED, CONFIG];
+        let descriptions = all.into_iter().map(describe).collect::<Result<_, _>>()?;
+        Ok(Self {
+            storage,
+            descriptions,
+        })
+    }
+}
+
+impl Collector for EncryptionCollector {
+    fn desc(&self) -> Vec<&Desc> {
+        self.descriptions.iter().collect()
+    }
+
+    fn collect(&self) -> Vec<MetricFamily> {
+        let Some(encryption) = self.storage.encryption() else {
+            return Vec::new();
+        };
+        let measures = encryption.measures();
+        let families = [
+            operations(&measures),
+            durations(&measures),
+            reloads(&measures),
+            reloaded(&measures),
+            family(
+                CONFIG,
+                MetricType::GAUGE,
+                vec![gauge(&CONFIG, &["", &measures.config_hash], 1.0)],
+            ),
+        ];
+        let filled = families
+            .into_iter()
+            .filter(|family| !family.get_metric().is_empty());
+        filled.collect()
+    }
+}
+
+fn operations(measures: &EncryptionMeasures) -> MetricFamily {
+    let metrics = measures.operations.iter().map(|(own, count)| {
+        let values = [
+            &*own.resource,
+            own.transformation_type,
+            &own.transformer_prefix,
+            own.status,
+        ];
+        counter(&OPERATIONS, &values, *count)
+    });
+    family(OPERATIONS, MetricType::COUNTER, metrics.collect())
+}
+
+fn durations(measures: &EncryptionMeasures) -> MetricFamily {
+    let metrics = measures.durations.iter().map(|((kind, prefix), durations)| {
+        let groups = durations.within.iter().enumerate().map(|(at, count)| {
+            let mut bucket = Bucket::default();
+            bucket.set_upper_bound(EncryptionMeasures::bound(at));
+            bucket.set_cumulative_count(*count);
+            bucket
+        });
+        let mut histogram = Histogram::default();
+        histogram.set_bucket(groups.collect());
+        histogram.set_sample_count(durations.count);
+        histogram.set_sample_sum(durations.seconds);
+        let mut metric = labelled(&DURATIONS, &[kind, prefix]);
+        metric.set_histogram(histogram);
+        metric
+    });
+    family(DURATIONS, MetricType::HISTOGRAM, metrics.collect())
+}
+
+fn reloads(measures: &EncryptionMeasures) -> MetricFamily {
+    let metrics = measures.reloads.iter();
+    let metrics = metrics.map(|(status, (count, _))| counter(&RELOADS, &[status, ""], *count));
+    family(RELOADS, MetricType::COUNTER, metrics.collect())
+}
+
+#[expect(clippy::cast_precision_loss, reason = "seconds since 1970 are exact")]
+fn reloaded(measures: &EncryptionMeasures) -> MetricFamily {
+    let metrics = measures.reloads.iter();
+    let metrics = metrics.map(|(status, (_, at))| gauge(&RELOADED, &[status, ""], *at as f64));
+    family(RELOADED, MetricType::GAUGE, metrics.collect())
+}
+
+fn labelled((_, _, labels): &Family, values: &[&str]) -> Metric {
+    let pairs = labels.iter().zip(values).map(|(name, value)| {
+        let mut pair = LabelPair::default();
+        pair.set_name((*name).into());
+        pair.set_value((*value).into());
+        pair
+    });
+    let mut metric = Metric::default();
+    metric.set_label(pairs.collect());
+    metric
+}
+
+#[expect(
+    clippy::cast_precision_loss,
+    reason = "samples are floats; a petabyte is exact"
+)]
+fn counter(own: &Family, values: &[&str], value: u64) -> Metric {
+    let mut counter = Counter::default();
+    counter.set_value(value as f64);
+    let mut metric = labelled(own, values);
+    metric.set_counter(counter);
+    metric
+}
+
+fn gauge(own: &Family, values: &[&str], value: f64) -> Metric {
+    let mut gauge = Gauge::default();
+    gauge.set_value(value);
+    let mut metric = labelled(own, values);
+    metric.set_gauge(gauge);
+    metric
+}
+
+fn family((name, help, _): Family, kind: MetricType, metrics: Vec<Metric>) -> MetricFamily {
+    let mut family = MetricFamily::default();
+    family.set_name(name.into());
+    family.set_help(help.into());
+    family.set_field_type(kind);
+    family.set_metric(metrics);
+    family
+}

@@ -1,0 +1,216 @@
+//! Encryption at rest, by upstream's `EncryptionConfiguration`.
+//!
+//! [`config`] reads and [`validation`] checks the file, [`provider`] has the ciphers, [`transformer`] chooses among those
+//! of one resource: the first one writes, all of them read. [`Encryption`] is what a backend holds: it knows the resource
+//! of a key, and its configuration is replaced while the server runs. Stored values are upstream's, byte for byte: a
+//! prefix that names provider and key, then the provider's own bytes, bound to the path of the object.
+//!
+//! Never: a secret in an error, a log line or a `Debug`; plain text where a key is missing.
+
+mod config;
+mod measures;
+mod provider;
+mod transformer;
+mod validation;
+
+pub use measures::{EncryptionMeasures, Operation, TRANSFORMATION_BOUNDS};
+
+use crate::Key;
+use config::EncryptionConfiguration;
+use machinery_runtime::Runtime;
+use measures::Measures;
+use parking_lot::RwLock;
+use sha2::{Digest, Sha256};
+use std::collections::HashMap;
+use std::fmt;
+use std::path::Path;
+use std::sync::Arc;
+use transformer::{Transformer, Transformers};
+
+/// What every encrypted value begins with.
+pub const ENCRYPTED: &[u8] = b"k8s:enc:";
+
+/// Which key a value is encrypted with; the default is none.
+#[derive(Clone, Copy, PartialEq, Eq, Default)]
+pub struct Seal(pub(crate) u64);
+
+/// Group and plural of the resources whose objects lie below a prefix.
+#[derive(Debug, Clone, Default)]
+pub struct ResourceNames(HashMap<Box<str>, (Box<str>, Box<str>)>);
+
+/// The encryption of a store. Its configuration can be replaced at any time.
+pub struct Encryption {
+    runtime: Runtime,
+    names: ResourceNames,
+    current: RwLock<Current>,
+    measures: Measures,
+}
+
+struct Current {
+    transformers: Arc<Transformers>,
+    /// SHA-256 of the file.
+    hash: String,
+}
+
+/// Why a configuration is not taken, in upstream's words.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct EncryptionConfigError(pub(crate) String);
+
+impl ResourceNames {
+    /// Of prefixes (`/registry/pods/`), groups and plurals.
+    pub fn new(rows: impl IntoIterator<Item = (String, String, String)>) -> Self {
+        let named = |(prefix, group, plural): (String, String, String)| {
+            (prefix.into(), (group.into(), plural.into()))
+        };
+        Self(rows.into_iter().map(named).collect())
+    }
+
+    /// Group and resource of the object at a key. What no prefix covers is a custom resource, whose keys name both, or
+    /// one of upstream's own that has no address.
+    fn of<'a>(&'a self, key: &'a Key) -> (&'a str, &'a str) {
+        let text = key.as_str();
+        let prefixes = text.match_indices('/').map(|(at, _)| &text[..=at]);
+        if let Some((group, plural)) = prefixes.rev().find_map(|prefix| self.0.get(prefix)) {
+            return (group, plural);
+        }
+        let mut parts = text.split('/').skip(2);
+        match (parts.next().unwrap_or_default(), parts.next().unwrap_or_default()) {
+            ("ranges", "serviceips") => ("", "serviceipallocations"),
+            ("ranges", "servicenodeports") => ("", "servicenodeportallocations"),
+            ("masterleases", _) => ("", "apiServerIPInfo"),
+            (group, plural) if group.contains('.') => (group, plural),
+            (plural, _) => ("", plural),
+        }
+    }
+}
+
+impl Encryption {
+    /// By the bytes of a configuration file at `path`.
+    pub fn new(
+        runtime: &Runtime,
+        names: ResourceNames,
+        path: &Path,
+        bytes: &[u8],
+    ) -> Result<Self, EncryptionConfigError> {
+        Ok(Self {
+            runtime: runtime.clone(),
+            names,
+            current: RwLock::new(Current::of(path, bytes)?),
+            measures: Measures::default(),
+        })
+    }
+
+    /// Replaces the configuration when the bytes are others than before; whether they were. An error leaves it as it is.
+    pub fn reload(&self, path: &Path, bytes: &[u8]) -> Result<bool, EncryptionConfigError> {
+        if hash_of(bytes) == self.current.read().hash {
+            return Ok(false);
+        }
+        let loaded = Current::of(path, bytes);
+        self.measures
+            .reloaded(loaded.is_ok(), self.runtime.now().as_second());
+        *self.current.write() = loaded?;
+        Ok(true)
+    }
+
+    /// A reload that did not come to reading the file.
+    pub fn reload_failed(&self) {
+        self.measures.reloaded(false, self.runtime.now().as_second());
+    }
+
+    /// The stored form of a value, and the key it is encrypted with; `None` where it stays plain.
+    pub fn seal(&self, key: &Key, plain: &[u8]) -> Option<(Vec<u8>, Seal)> {
+        let transformers = Arc::clone(&self.current.read().transformers);
+        let (group, resource) = self.names.of(key);
+        let transformer = transformers.of(group, resource)?;
+        let begun = self.runtime.monotonic();
+        let sealed = transformer.seal(key, plain);
+        let took = self.runtime.monotonic().saturating_sub(begun);
+        let (prefixes, sealed) = sealed;
+        for prefix in prefixes {
+            self.measures
+                .sealed(&resource_text(group, resource), prefix, took);
+        }
+        sealed
+    }
+
+    /// The value of a stored form, and the key it was encrypted with.
+    ///
+    /// Errors: upstream's sentence, where no key fits or a resource takes no plain values.
+    pub fn open(&self, key: &Key, stored: &[u8]) -> Result<(Vec<u8>, Seal), String> {
+        let transformers = Arc::clone(&self.current.read().transformers);
+        let (group, resource) = self.names.of(key);
+        let identity = Transformer::identity();
+        let transformer = transformers.of(group, resource).unwrap_or(&identity);
+        let begun = self.runtime.monotonic();
+        let (tried, opened) = transformer.open(key, stored);
+        let took = self.runtime.monotonic().saturating_sub(begun);
+        for (prefix, ok) in tried {
+            self.measures
+                .opened(&resource_text(group, resource), prefix, ok.then_some(took));
+        }
+        opened
+    }
+
+    /// The key that a value at this place would be encrypted with now.
+    pub fn current_seal(&self, key: &Key) -> Seal {
+        let transformers = Arc::clone(&self.current.read().transformers);
+        let (group, resource) = self.names.of(key);
+        let transformer = transformers.of(group, resource);
+        transformer.map_or(Seal::default(), Transformer::seal_of_writes)
+    }
+
+    /// The counters, for whoever publishes metrics.
+    pub fn measures(&self) -> EncryptionMeasures {
+        self.measures.read(self.current.read().hash.clone())
+    }
+}
+
+impl Current {
+    fn of(path: &Path, bytes: &[u8]) -> Result<Self, EncryptionConfigError> {
+        let config = EncryptionConfiguration::parse(path, bytes)?;
+        validation::validate(&config)?;
+        Ok(Self {
+            transformers: Arc::new(Transformers::build(&config)?),
+            hash: hash_of(bytes),
+        })
+    }
+}
+
+fn hash_of(bytes: &[u8]) -> String {
+    let digest = Sha256::digest(bytes);
+    let hex: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
+    format!("sha256:{hex}")
+}
+
+/// As `schema.GroupResource` writes it.
+fn resource_text(group: &str, resource: &str) -> String {
+    if group.is_empty() {
+        resource.to_owned()
+    } else {
+        format!("{resource}.{group}")
+    }
+}
+
+impl fmt::Debug for Seal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // The number is made from a secret.
+        f.write_str(if *self == Self::default() {
+            "Plain"
+        } else {
+            "Sealed"
+        })
+    }
+}
+
+impl fmt::Debug for Encryption {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let hash = self.current.read().hash.clone();
+        f.debug_struct("Encryption")
+            .field("hash", &hash)
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests;

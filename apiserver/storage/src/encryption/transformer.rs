@@ -1,0 +1,241 @@
+//! The providers of one resource: the first one writes, all of them read, each told by the prefix of what it wrote.
+
+use super::config::{EncryptionConfiguration, Keys, ProviderConfiguration};
+use super::provider::Cipher;
+use super::validation::group_resource;
+use super::{ENCRYPTED, EncryptionConfigError, Seal};
+use crate::Key;
+use std::collections::HashMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::Arc;
+
+/// Those of all resources that have some.
+#[derive(Default)]
+pub(super) struct Transformers(HashMap<(String, String), Transformer>);
+
+/// The providers of a resource.
+#[derive(Default)]
+pub(super) struct Transformer(Vec<Arc<Provider>>);
+
+enum Provider {
+    /// Values as they are.
+    Identity,
+    Keys {
+        prefix: &'static str,
+        /// Where no key has the name that a value was written with.
+        unknown: &'static str,
+        keys: Vec<NamedCipher>,
+    },
+}
+
+struct NamedCipher {
+    /// The key's name and a colon.
+    prefix: String,
+    cipher: Cipher,
+    seal: Seal,
+}
+
+/// The name that metrics give to plain values, and to values that nobody can read.
+const IDENTITY: &str = "identity";
+const UNKNOWN: &str = "unknown";
+const NO_PREFIX: &str = "no matching prefix found";
+const NO_AES_KEY: &str = "no matching key was found for the provided AES transformer";
+const NO_SECRETBOX_KEY: &str = "no matching key was found for the provided Secretbox transformer";
+const IDENTITY_REFUSES: &str = "identity transformer tried to read encrypted data";
+
+/// Prefixes that were tried, for metrics, and whether each was right.
+pub(super) type Tried = Vec<(String, bool)>;
+
+impl Transformers {
+    /// Of a configuration that is valid.
+    pub(super) fn build(config: &EncryptionConfiguration) -> Result<Self, EncryptionConfigError> {
+        let failed = |why: String| EncryptionConfigError(format!("error while building transformers: {why}"));
+        let mut own = Self::default();
+        for resource in &config.resources {
+            let providers = resource
+                .providers
+                .iter()
+                .map(|provider| Provider::of(provider).map(Arc::new));
+            let providers: Vec<_> = providers
+                .collect::<Option<_>>()
+                .ok_or_else(|| failed("a provider cannot be used".to_owned()))?;
+            for name in &resource.resources {
+                let (group, plural) = group_resource(name);
+                for (masking_group, masking) in [(group, "*"), ("*", "*")] {
+                    if own
+                        .0
+                        .contains_key(&(masking_group.to_owned(), masking.to_owned()))
+                    {
+                        let (masked, by) = (text(group, plural), text(masking_group, masking));
+                        return Err(failed(format!(
+                            "resource {masked:?} is masked by earlier rule {by:?}"
+                        )));
+                    }
+                }
+                let entry = own.0.entry((group.to_owned(), plural.to_owned())).or_default();
+                entry.0.extend(providers.iter().cloned());
+            }
+        }
+        Ok(own)
+    }
+
+    /// Those of a resource: its own, its group's, or everybody's.
+    pub(super) fn of(&self, group: &str, resource: &str) -> Option<&Transformer> {
+        let at = |group: &str, resource: &str| self.0.get(&(group.to_owned(), resource.to_owned()));
+        at(group, resource)
+            .or_else(|| at(group, "*"))
+            .or_else(|| at("*", "*"))
+    }
+}
+
+/// As `grYAMLString` writes it.
+fn text(group: &str, resource: &str) -> String {
+    match (group, resource) {
+        ("", "*") => "*.".to_owned(),
+        ("", resource) => resource.to_owned(),
+        (group, resource) => format!("{resource}.{group}"),
+    }
+}
+
+impl Transformer {
+    /// What a resource without providers has.
+    pub(super) fn identity() -> Self {
+        Self(vec![Arc::new(Provider::Identity)])
+    }
+
+    pub(super) fn seal_of_writes(&self) -> Seal {
+        match self.0.first().map(|provider| &**provider) {
+            Some(Provider::Keys { keys, .. }) => keys.first().map_or(Seal::default(), |key| key.seal),
+            Some(Provider::Identity) | None => Seal::default(),
+        }
+    }
+
+    /// The prefixes that wrote, and the stored value; `None` where it stays plain.
+    pub(super) fn seal(&self, key: &Key, plain: &[u8]) -> (Vec<String>, Option<(Vec<u8>, Seal)>) {
+        let Some(Provider::Keys { prefix, keys, .. }) = self.0.first().map(|provider| &**provider) else {
+            return (vec![String::new()], None);
+        };
+        let Some(first) = keys.first() else {
+            return (Vec::new(), None);
+        };
+        let sealed = first.cipher.seal(plain, key.as_str().as_bytes());
+        let stored = [prefix.as_bytes(), first.prefix.as_bytes(), &sealed].concat();
+        (
+            vec![(*prefix).to_owned(), first.prefix.clone()],
+            Some((stored, first.seal)),
+        )
+    }
+
+    pub(super) fn open(&self, key: &Key, stored: &[u8]) -> (Tried, Result<(Vec<u8>, Seal), String>) {
+        let (mut tried, mut errors) = (Tried::new(), Vec::new());
+        for provider in &self.0 {
+            let opened = match &**provider {
+                // Encrypted values are for another provider.
+                Provider::Identity if stored.starts_with(ENCRYPTED) => continue,
+                Provider::Identity => {
+                    tried.push((IDENTITY.to_owned(), true));
+                    return (tried, Ok((stored.to_vec(), Seal::default())));
+                }
+                Provider::Keys {
+                    prefix,
+                    unknown,
+                    keys,
+                } => {
+                    let Some(rest) = stored.strip_prefix(prefix.as_bytes()) else {
+                        continue;
+                    };
+                    let opened = open_with(keys, unknown, rest, key, &mut tried);
+                    tried.push(((*prefix).to_owned(), opened.is_ok()));
+                    opened
+                }
+            };
+            match opened {
+                Ok(opened) => return (tried, Ok(opened)),
+                Err(error) => errors.push(error),
+            }
+        }
+        let error = match (&errors[..], &self.0[..]) {
+            ([], [only]) if matches!(**only, Provider::Identity) => IDENTITY_REFUSES.to_owned(),
+            ([], _) => NO_PREFIX.to_owned(),
+            _ => aggregate(errors.clone()),
+        };
+        if errors.is_empty() {
+            tried.push((UNKNOWN.to_owned(), false));
+        }
+        (tried, Err(error))
+    }
+}
+
+fn open_with(
+    keys: &[NamedCipher],
+    unknown: &str,
+    stored: &[u8],
+    key: &Key,
+    tried: &mut Tried,
+) -> Result<(Vec<u8>, Seal), String> {
+    let mut errors = Vec::new();
+    for named in keys {
+        let Some(rest) = stored.strip_prefix(named.prefix.as_bytes()) else {
+            continue;
+        };
+        let opened = named.cipher.open(rest, key.as_str().as_bytes());
+        tried.push((named.prefix.clone(), opened.is_ok()));
+        match opened {
+            Ok(plain) => return Ok((plain, named.seal)),
+            Err(error) => errors.push(error.to_owned()),
+        }
+    }
+    if errors.is_empty() {
+        tried.push((UNKNOWN.to_owned(), false));
+        return Err(unknown.to_owned());
+    }
+    Err(aggregate(errors))
+}
+
+/// As `utilerrors.NewAggregate` writes several: each once.
+fn aggregate(mut errors: Vec<String>) -> String {
+    let mut seen = std::collections::HashSet::new();
+    errors.retain(|error| seen.insert(error.clone()));
+    match &errors[..] {
+        [one] => one.clone(),
+        several => format!("[{}]", several.join(", ")),
+    }
+}
+
+impl Provider {
+    fn of(config: &ProviderConfiguration) -> Option<Self> {
+        if let Some(keys) = &config.aesgcm {
+            Self::with("k8s:enc:aesgcm:v1:", NO_AES_KEY, keys, Cipher::gcm)
+        } else if let Some(keys) = &config.aescbc {
+            Self::with("k8s:enc:aescbc:v1:", NO_AES_KEY, keys, Cipher::cbc)
+        } else if let Some(keys) = &config.secretbox {
+            Self::with("k8s:enc:secretbox:v1:", NO_SECRETBOX_KEY, keys, Cipher::secretbox)
+        } else {
+            config.identity.as_ref().map(|_| Self::Identity)
+        }
+    }
+
+    fn with(
+        prefix: &'static str,
+        unknown: &'static str,
+        keys: &Keys,
+        cipher: fn(&[u8]) -> Option<Cipher>,
+    ) -> Option<Self> {
+        let named = keys.keys.iter().map(|key| {
+            let secret = key.secret()?;
+            let mut hasher = DefaultHasher::new();
+            (prefix, &key.name, &secret).hash(&mut hasher);
+            Some(NamedCipher {
+                prefix: format!("{}:", key.name),
+                cipher: cipher(&secret)?,
+                // Zero is for what is plain.
+                seal: Seal(hasher.finish().max(1)),
+            })
+        });
+        Some(Self::Keys {
+            prefix,
+            unknown,
+            keys: named.collect::<Option<_>>()?,
+        })
+    }
+}

@@ -1,0 +1,307 @@
+//! What is encrypted at rest is never plain on the disk, is opened by its key only, and moves to a new key.
+
+#![allow(clippy::unwrap_used, reason = "a test, helpers included")]
+
+use apiserver_storage::encryption::{Encryption, ResourceNames};
+use apiserver_storage::{
+    Event, Expect, Interest, Key, LogOptions, LogStorage, ObjectHeader, OfflineState, Op, Prefix,
+    RangeOptions, ReadAt, Record, RestoreOptions, Revision, Storage, StorageError, WatchRequest, Write,
+    restore, write_backup,
+};
+use bytes::Bytes;
+use machinery_runtime::{Disk, Runtime, SimDisk, Simulation};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+const DIR: &str = "/var/lib/knarr/storage";
+const FILE: &str = "/backups/one";
+const PLAIN: &[u8] = b"value-of-the-secret";
+const LABEL: &[u8] = b"label-of-the-secret";
+
+/// Providers in flow style, the first of which writes.
+fn config(providers: &str) -> Vec<u8> {
+    let text = format!(
+        "apiVersion: apiserver.config.k8s.io/v1\nkind: EncryptionConfiguration\nresources:\n- resources: [secrets]\n  providers: {providers}\n"
+    );
+    text.into_bytes()
+}
+
+const ONE: &str = "[{aesgcm: {keys: [{name: one, secret: MTIzNDU2Nzg5MDEyMzQ1Ng==}]}}, {identity: {}}]";
+const TWO: &str = "[{secretbox: {keys: [{name: two, secret: MTIzNDU2Nzg5MDEyMzQ1NjEyMzQ1Njc4OTAxMjM0NTY=}]}}, {aesgcm: {keys: [{name: one, secret: MTIzNDU2Nzg5MDEyMzQ1Ng==}]}}, {identity: {}}]";
+const ONLY_TWO: &str =
+    "[{secretbox: {keys: [{name: two, secret: MTIzNDU2Nzg5MDEyMzQ1NjEyMzQ1Njc4OTAxMjM0NTY=}]}}]";
+
+fn encryption(runtime: &Runtime, providers: &str) -> Arc<Encryption> {
+    let names = ResourceNames::default();
+    Arc::new(Encryption::new(runtime, names, Path::new("/enc"), &config(providers)).unwrap())
+}
+
+fn options(encryption: Option<Arc<Encryption>>) -> LogOptions {
+    LogOptions {
+        reserve_bytes: 0,
+        segment_bytes: 8 << 10,
+        checkpoint_bytes: 4 << 10,
+        scrub_interval: Duration::from_secs(60),
+        history_bytes: 2 << 10,
+        retention: Duration::from_secs(5),
+        on_fatal: Arc::new(|_| {}),
+        encryption,
+        ..LogOptions::new(DIR)
+    }
+}
+
+fn put(key: &str, value: &str) -> Write {
+    let label = String::from_utf8(LABEL.to_vec()).unwrap();
+    let header = ObjectHeader {
+        labels: vec![("a".into(), label.into())],
+        fields: vec![("type".into(), "Opaque".into())],
+        ..ObjectHeader::default()
+    };
+    let plain = String::from_utf8(PLAIN.to_vec()).unwrap();
+    let record = Record {
+        parts: [
+            Bytes::from_static(b"a"),
+            Bytes::from_static(b"b"),
+            Bytes::from(format!("{plain}{value}")),
+        ],
+        fingerprint: 7,
+        header: Arc::new(header),
+    };
+    Write {
+        key: Key::parse(key).unwrap(),
+        expect: Expect::Any,
+        op: Op::Put { record, ttl: None },
+    }
+}
+
+const SECRET: &str = "/registry/secrets/a/s";
+
+async fn open(runtime: &Runtime, encryption: Option<Arc<Encryption>>) -> LogStorage {
+    LogStorage::open(runtime, options(encryption)).await.unwrap().0
+}
+
+async fn fill(storage: &LogStorage) {
+    for step in 0..40 {
+        storage
+            .commit(vec![put(&format!("{SECRET}{}", step % 7), &step.to_string())])
+            .await
+            .unwrap();
+    }
+}
+
+fn is_anywhere(disk: &SimDisk, text: &[u8]) -> bool {
+    let files = disk.files().into_iter();
+    let mut contents = files.map(|(path, _)| disk.read(&path).unwrap());
+    contents.any(|bytes| bytes.windows(text.len()).any(|run| run == text))
+}
+
+async fn all(storage: &LogStorage) -> Result<usize, StorageError> {
+    let secrets = Prefix::parse("/registry/secrets/").unwrap();
+    let page = storage.range(&secrets, &RangeOptions::default()).await?;
+    assert!(
+        page.entries
+            .iter()
+            .all(|entry| entry.record.parts[2].starts_with(PLAIN))
+    );
+    Ok(page.entries.len())
+}
+
+fn cause(error: &StorageError) -> &str {
+    match error {
+        StorageError::Sealed { cause, .. } => cause,
+        other => panic!("{other}"),
+    }
+}
+
+fn story<F: Future<Output = ()> + Send + 'static>(tell: impl FnOnce(Runtime, Arc<SimDisk>) -> F) {
+    let simulation = Simulation::new(1);
+    let story = tell(simulation.runtime(), simulation.disk());
+    simulation.run(story);
+}
+
+#[test]
+fn encrypted_record_is_nowhere_plain_and_comes_back_with_its_key() {
+    story(|runtime, disk| async move {
+        let storage = open(&runtime, Some(encryption(&runtime, ONE))).await;
+        fill(&storage).await;
+        runtime.sleep(Duration::from_secs(100)).await;
+        assert_eq!(storage.statistics().unwrap().scrubs, 1);
+        let mut backup = storage.backup().unwrap().unwrap();
+        write_backup(&*disk, Path::new(FILE), || Ok(backup.next_piece())).unwrap();
+        storage.close().await;
+        let names: Vec<_> = disk.files().into_iter().map(|(path, _)| path).collect();
+        assert!(
+            names
+                .iter()
+                .any(|path| path.extension().is_some_and(|end| end == "ckpt"))
+        );
+        assert!(is_anywhere(&disk, b"k8s:enc:aesgcm:v1:one:") && is_anywhere(&disk, SECRET.as_bytes()));
+        assert!(
+            !is_anywhere(&disk, PLAIN) && !is_anywhere(&disk, LABEL),
+            "{names:?}"
+        );
+        let storage = open(&runtime, Some(encryption(&runtime, ONE))).await;
+        assert_eq!(all(&storage).await.unwrap(), 7);
+        storage
+            .commit(vec![put("/registry/configmaps/a/c", "")])
+            .await
+            .unwrap();
+        assert!(is_anywhere(&disk, PLAIN), "others stay plain");
+    });
+}
+
+#[test]
+fn encrypted_record_without_its_key_is_an_error_until_the_key_is_there() {
+    story(|runtime, _| async move {
+        let storage = open(&runtime, Some(encryption(&runtime, ONE))).await;
+        fill(&storage).await;
+        storage.close().await;
+        let none = open(&runtime, None).await;
+        let refused = all(&none).await.unwrap_err();
+        assert_eq!(
+            cause(&refused),
+            "identity transformer tried to read encrypted data"
+        );
+        none.close().await;
+        let other = encryption(&runtime, ONLY_TWO);
+        let storage = open(&runtime, Some(Arc::clone(&other))).await;
+        assert_eq!(
+            cause(&all(&storage).await.unwrap_err()),
+            "no matching prefix found"
+        );
+        let one = Key::parse(&format!("{SECRET}1")).unwrap();
+        let refused = storage.get(&one, ReadAt::Latest).await.unwrap_err();
+        assert_eq!(
+            refused.to_string(),
+            "unable to transform key \"/registry/secrets/a/s1\": no matching prefix found"
+        );
+        let taken = storage.commit(vec![Write::update(
+            one.clone(),
+            Revision(1),
+            match put(SECRET, "").op {
+                Op::Put { record, .. } => record,
+                _ => unreachable!(),
+            },
+        )]);
+        assert_eq!(cause(&taken.await.unwrap_err()), "no matching prefix found");
+        storage
+            .commit(vec![put("/registry/secrets/a/new", "")])
+            .await
+            .unwrap();
+        other.reload(Path::new("/enc"), &config(TWO)).unwrap();
+        assert_eq!(all(&storage).await.unwrap(), 8);
+    });
+}
+
+#[test]
+fn encrypted_changes_are_told_to_watches_that_begin_in_the_past() {
+    story(|runtime, _| async move {
+        let storage = open(&runtime, Some(encryption(&runtime, ONE))).await;
+        fill(&storage).await;
+        storage.close().await;
+        for (keys, expected) in [(Some(ONE), 40), (None, 0)] {
+            let keys = keys.map(|providers| encryption(&runtime, providers));
+            let storage = open(&runtime, keys).await;
+            let from = storage.compacted_revision().await.unwrap();
+            let interest = Interest::prefix(Prefix::parse("/registry/secrets/").unwrap());
+            let request = WatchRequest {
+                interests: vec![if expected > 0 {
+                    interest.with_field("type", "Opaque")
+                } else {
+                    interest
+                }],
+                after: from,
+            };
+            let mut cursor = storage.watch(request).await.unwrap();
+            let mut told: Vec<Arc<Event>> = Vec::new();
+            while told.len() as u64 + from.0 < 40 {
+                match cursor.next_batch(5).await {
+                    Ok(events) => told.extend(events),
+                    Err(error) => {
+                        assert!(expected == 0 && !cause(&error).is_empty());
+                        break;
+                    }
+                }
+            }
+            assert_eq!(told.len() as u64 + from.0, expected.max(from.0));
+            assert!(
+                told.iter()
+                    .all(|event| event.object().record.parts[2].starts_with(PLAIN))
+            );
+            storage.close().await;
+        }
+    });
+}
+
+#[test]
+fn encrypted_record_is_stale_after_a_change_of_keys_and_new_checkpoints_take_the_new_one() {
+    story(|runtime, disk| async move {
+        let keys = encryption(&runtime, ONE);
+        let storage = open(&runtime, Some(Arc::clone(&keys))).await;
+        fill(&storage).await;
+        let one = Key::parse(&format!("{SECRET}1")).unwrap();
+        let get = async || storage.get(&one, ReadAt::Latest).await.unwrap().entry.unwrap();
+        assert!(!storage.is_stale(&*get().await));
+        keys.reload(Path::new("/enc"), &config(TWO)).unwrap();
+        let old = get().await;
+        assert!(storage.is_stale(&old));
+        storage
+            .commit(vec![Write::update(one.clone(), old.revision, old.record.clone())])
+            .await
+            .unwrap();
+        assert!(!storage.is_stale(&*get().await));
+        fill(&storage).await;
+        runtime.sleep(Duration::from_secs(20)).await;
+        fill(&storage).await;
+        storage.checkpoint();
+        runtime.sleep(Duration::from_secs(20)).await;
+        storage
+            .compact(storage.current_revision().await.unwrap())
+            .await
+            .unwrap();
+        storage.close().await;
+        assert!(!is_anywhere(&disk, b"aesgcm"), "the old key is needed no more");
+        let storage = open(&runtime, Some(encryption(&runtime, ONLY_TWO))).await;
+        assert_eq!(all(&storage).await.unwrap(), 7);
+    });
+}
+
+#[test]
+fn encrypted_backup_is_restored_and_read_offline_without_keys_as_it_is() {
+    story(|runtime, disk| async move {
+        let storage = open(&runtime, Some(encryption(&runtime, ONE))).await;
+        fill(&storage).await;
+        storage.close().await;
+        let mut state = OfflineState::open(&*disk, Path::new(DIR)).unwrap();
+        assert!(state.entries().all(|entry| entry.record.is_sealed()));
+        let mut backup = state.backup();
+        write_backup(&*disk, Path::new(FILE), || Ok(backup.next_piece())).unwrap();
+        let refused = state.open_sealed(&encryption(&runtime, ONLY_TWO)).unwrap_err();
+        assert_eq!(cause(&refused), "no matching prefix found");
+        state.open_sealed(&encryption(&runtime, ONE)).unwrap();
+        assert!(
+            state
+                .entries()
+                .all(|entry| entry.record.parts[2].starts_with(PLAIN))
+        );
+        drop(state);
+        let (state, to): (_, Arc<dyn Disk>) = (
+            OfflineState::of_backup(&*disk, Path::new(FILE)).unwrap(),
+            disk.clone(),
+        );
+        let settings = RestoreOptions {
+            bump_revision: 0,
+            store: 5,
+            encryption: None,
+        };
+        restore(&to, Path::new("/new"), &state, settings).unwrap();
+        assert!(!is_anywhere(&disk, PLAIN));
+        let settings = LogOptions {
+            dir: "/new".into(),
+            ..options(Some(encryption(&runtime, ONE)))
+        };
+        let storage = LogStorage::open(&runtime, settings).await.unwrap().0;
+        assert_eq!(all(&storage).await.unwrap(), 7);
+    });
+}

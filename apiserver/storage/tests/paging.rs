@@ -1,0 +1,85 @@
+//! A list that is read page by page stays at its revision, and is put together once however many others are read.
+
+#![allow(clippy::unwrap_used, reason = "a test, helpers included")]
+
+use apiserver_storage::{
+    Expect, Key, LogOptions, LogStorage, ObjectHeader, Op, Page, Prefix, RangeOptions, ReadAt, Record,
+    Storage, StorageError, Write,
+};
+use bytes::Bytes;
+use machinery_runtime::Simulation;
+use std::sync::Arc;
+use std::time::Duration;
+
+fn options() -> LogOptions {
+    LogOptions {
+        reserve_bytes: 0,
+        history_bytes: 1 << 10,
+        retention: Duration::ZERO,
+        on_fatal: Arc::new(|_| {}),
+        ..LogOptions::new("/data")
+    }
+}
+
+fn put(name: u32) -> Write {
+    let record = Record {
+        parts: [Bytes::new(), Bytes::new(), Bytes::from_static(b"value")],
+        fingerprint: 7,
+        header: Arc::new(ObjectHeader::default()),
+    };
+    Write {
+        key: Key::parse(&format!("/registry/pods/a/{name:03}")).unwrap(),
+        expect: Expect::Any,
+        op: Op::Put { record, ttl: None },
+    }
+}
+
+async fn page(storage: &LogStorage, at: ReadAt, after: Option<&Key>) -> Result<Page, StorageError> {
+    let options = RangeOptions {
+        at,
+        start_after: after.cloned(),
+        limit: 3,
+    };
+    storage
+        .range(&Prefix::parse("/registry/pods/").unwrap(), &options)
+        .await
+}
+
+#[test]
+fn paged_list_is_put_together_once_when_others_have_taken_its_place() {
+    let simulation = Simulation::new(1);
+    let (runtime, disk) = (simulation.runtime(), simulation.disk());
+    simulation.run(async move {
+        let storage = LogStorage::open(&runtime, options()).await.unwrap().0;
+        for name in 0..12 {
+            storage.commit(vec![put(name)]).await.unwrap();
+        }
+        let first = page(&storage, ReadAt::Latest, None).await.unwrap();
+        let at = ReadAt::Exact(first.revision);
+        for name in 100..140 {
+            storage.commit(vec![put(name)]).await.unwrap();
+            page(&storage, ReadAt::Latest, None).await.unwrap();
+            if name == 120 {
+                let again = page(&storage, at, None).await.unwrap();
+                assert_eq!(again, first, "a list that is used keeps its place");
+            }
+        }
+        disk.fail_reads(1);
+        page(&storage, at, None).await.unwrap();
+        disk.fail_reads(0);
+        for name in 200..240 {
+            storage.commit(vec![put(name)]).await.unwrap();
+            page(&storage, ReadAt::Latest, None).await.unwrap();
+        }
+        let mut last = first;
+        let mut names = last.entries.len();
+        while last.remaining > 0 {
+            let after = last.entries.last().unwrap().key.clone();
+            last = page(&storage, at, Some(&after)).await.unwrap();
+            names += last.entries.len();
+            // The next pages need no disk.
+            disk.fail_reads(1);
+        }
+        assert_eq!(names, 12);
+    });
+}

@@ -1,0 +1,74 @@
+//! The flags of encryption at rest, as upstream's, and the loop that follows the file.
+
+use anyhow::{Context, bail};
+use apiserver_storage::encryption::{Encryption, ResourceNames};
+use clap::Args;
+use machinery_runtime::Runtime;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// See the module.
+#[derive(Debug, Args)]
+pub(crate) struct EncryptionArguments {
+    /// An EncryptionConfiguration of apiserver.config.k8s.io/v1: how objects are encrypted where they are stored
+    #[arg(long)]
+    encryption_provider_config: Option<PathBuf>,
+    /// Follow changes of that file while the server runs
+    #[arg(long)]
+    encryption_provider_config_automatic_reload: bool,
+}
+
+/// How often the file is looked at.
+const LOOK_INTERVAL: Duration = Duration::from_secs(10);
+
+impl EncryptionArguments {
+    /// What the flags ask for.
+    pub(crate) fn open(&self, runtime: &Runtime) -> anyhow::Result<Option<Arc<Encryption>>> {
+        let Some(path) = &self.encryption_provider_config else {
+            if self.encryption_provider_config_automatic_reload {
+                bail!(
+                    "--encryption-provider-config-automatic-reload must be set with --encryption-provider-config"
+                );
+            }
+            return Ok(None);
+        };
+        let encryption = load(path, runtime)?;
+        if self.encryption_provider_config_automatic_reload {
+            let follow = follow(runtime.clone(), Arc::clone(&encryption), path.clone());
+            runtime.spawn("encryption-config", follow).detach();
+        }
+        Ok(Some(encryption))
+    }
+}
+
+/// The encryption that a file configures.
+pub(crate) fn load(path: &Path, runtime: &Runtime) -> anyhow::Result<Arc<Encryption>> {
+    let named = || format!("--encryption-provider-config {}", path.display());
+    let bytes = std::fs::read(path).with_context(named)?;
+    let names = ResourceNames::new(apiserver_server::stored_resources());
+    let encryption = Encryption::new(runtime, names, path, &bytes).with_context(named)?;
+    Ok(Arc::new(encryption))
+}
+
+/// Takes the file's changes up, for ever. A file that cannot be used leaves what is in use.
+async fn follow(runtime: Runtime, encryption: Arc<Encryption>, path: PathBuf) {
+    loop {
+        runtime.sleep(LOOK_INTERVAL).await;
+        let bytes = match std::fs::read(&path) {
+            Ok(bytes) => bytes,
+            Err(error) => {
+                encryption.reload_failed();
+                tracing::error!(%error, path = %path.display(), "error processing encryption config file");
+                continue;
+            }
+        };
+        match encryption.reload(&path, &bytes) {
+            Ok(false) => {}
+            Ok(true) => tracing::info!(path = %path.display(), "loaded new encryption config content"),
+            Err(error) => {
+                tracing::error!(%error, path = %path.display(), "error processing encryption config file");
+            }
+        }
+    }
+}
