@@ -25,8 +25,10 @@ use etcd_client::{BalancedChannelBuilder, Channel};
 use machinery_runtime::{Runtime, Scope};
 use members::Members;
 use messages::EventType;
+use signal::Signal;
 use std::convert::Infallible;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use tokio::sync::mpsc;
 use tonic::transport::{Endpoint, channel::Change};
 use tower::util::BoxCloneSyncService;
@@ -48,9 +50,17 @@ pub struct Changed {
     pub value: Option<Vec<u8>>,
 }
 
+/// A state to go back to: so many commands.
+#[derive(Debug, Clone, Copy)]
+pub struct Backup(usize);
+
 /// The way to an [`Etcd`], in place of connections.
 #[derive(Debug, Clone)]
-pub struct Transport(Arc<Members>);
+pub struct Transport {
+    members: Arc<Members>,
+    /// Nothing passes.
+    cut: Arc<Signal<bool>>,
+}
 
 impl Etcd {
     /// An empty etcd at revision one.
@@ -68,12 +78,25 @@ impl Etcd {
 
     /// What a client is given to reach it. Whatever endpoint is named there, this is what answers.
     pub fn transport(&self) -> Transport {
-        Transport(Arc::clone(&self.members))
+        Transport {
+            members: Arc::clone(&self.members),
+            cut: Arc::new(Signal::new(false)),
+        }
     }
 
     /// The last revision that the members have agreed on.
     pub fn revision(&self) -> i64 {
         self.members.revision()
+    }
+
+    /// How many watches its members have.
+    pub fn watches(&self) -> usize {
+        self.members.watches()
+    }
+
+    /// How many requests that are no watch were answered.
+    pub fn requests(&self) -> usize {
+        self.members.requests.load(Ordering::Relaxed)
     }
 
     /// Every change after a revision, in order, whether or not it has been compacted.
@@ -91,11 +114,28 @@ impl Etcd {
         named.collect()
     }
 
+    /// A backup of everything agreed on so far.
+    pub fn backup(&self) -> Backup {
+        Backup(self.members.agreed())
+    }
+
+    /// Goes back to a backup: what came after it never happened, and every stream breaks.
+    pub fn restore(&self, backup: Backup) {
+        self.members.restore(backup.0);
+    }
+
     /// Cuts every member off from the others: none has a leader until it is undone.
     pub fn cut_off(&self, cut_off: bool) {
         for member in 0..self.members.felt.weather.members {
             self.members.cut_off(member, cut_off);
         }
+    }
+}
+
+impl Transport {
+    /// Cuts this client off from etcd, or lets it through again; other clients are not concerned.
+    pub fn cut(&self, cut: bool) {
+        self.cut.set(cut);
     }
 }
 
@@ -110,8 +150,9 @@ impl BalancedChannelBuilder for Transport {
         let (endpoints, named) = mpsc::channel(buffer);
         let named = Arc::new(named);
         let service = tower::service_fn(move |request| {
-            let (members, _kept) = (Arc::clone(&self.0), &named);
-            async move { Ok::<_, Infallible>(serve::serve(members, request).await) }
+            let (members, _kept) = (Arc::clone(&self.members), &named);
+            let cut = Arc::clone(&self.cut);
+            async move { Ok::<_, Infallible>(serve::serve(members, cut, request).await) }
         });
         let service = tower::ServiceExt::map_err(service, |never: Infallible| match never {});
         Ok((Channel::Custom(BoxCloneSyncService::new(service)), endpoints))

@@ -10,6 +10,7 @@ use crate::watchers::Watchers;
 use crate::weather::Felt;
 use parking_lot::Mutex;
 use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
 use tonic::Status;
 
@@ -19,6 +20,10 @@ pub(crate) struct Members {
     agreed: Mutex<Agreed>,
     /// How many commands are agreed on.
     length: Signal<usize>,
+    /// How often everything was restored from a backup.
+    restored: Signal<u64>,
+    /// Requests answered that are no watch.
+    pub(crate) requests: AtomicUsize,
     members: Vec<Member>,
 }
 
@@ -66,6 +71,8 @@ impl Members {
                 changes: Vec::new(),
             }),
             length: Signal::new(0),
+            restored: Signal::new(0),
+            requests: AtomicUsize::new(0),
             members: (0..felt.weather.members).map(member).collect(),
             felt,
         });
@@ -102,6 +109,11 @@ impl Members {
         self.agreed.lock().store.revision()
     }
 
+    pub(crate) fn watches(&self) -> usize {
+        let of_member = |member: &Member| member.state.lock().watchers.len();
+        self.members.iter().map(of_member).sum()
+    }
+
     pub(crate) fn changes_after(&self, revision: i64) -> Vec<(i64, Event)> {
         let agreed = self.agreed.lock();
         let first = agreed.changes.partition_point(|(at, _)| *at <= revision);
@@ -128,7 +140,36 @@ impl Members {
     /// Waits until a member has applied so many commands.
     pub(crate) async fn applied(&self, member: usize, length: usize) {
         let applied = &self.members[member].applied;
-        applied.until(|applied| applied >= length).await;
+        tokio::select! {
+            biased;
+            () = applied.until(|applied| applied >= length) => {}
+            () = self.until_restored() => {}
+        }
+    }
+
+    /// Waits until everything is restored from a backup (again).
+    pub(crate) async fn until_restored(&self) {
+        let before = self.restored.get();
+        self.restored.until(|restored| restored != before).await;
+    }
+
+    /// Takes everything back to what it was after so many commands, as every member of a restored etcd does.
+    pub(crate) fn restore(&self, length: usize) {
+        let mut agreed = self.agreed.lock();
+        agreed.commands.truncate(length);
+        agreed.store = replayed(&agreed.commands);
+        let revision = agreed.store.revision();
+        agreed.changes.retain(|(at, _)| *at <= revision);
+        for member in &self.members {
+            *member.state.lock() = State {
+                store: replayed(&agreed.commands),
+                watchers: Watchers::default(),
+            };
+            member.applied.set(length);
+        }
+        drop(agreed);
+        self.length.set(length);
+        self.restored.set(self.restored.get() + 1);
     }
 
     pub(crate) fn with<T>(&self, member: usize, act: impl FnOnce(&mut State) -> T) -> T {
@@ -150,16 +191,18 @@ impl Members {
     }
 
     async fn apply_all(&self, member: usize) {
-        let mut done = 0;
+        let applied = &self.members[member].applied;
         loop {
-            self.length.until(|length| length > done).await;
+            self.length.until(|length| length > applied.get()).await;
             self.felt.rest(self.felt.weather.lag).await;
             self.until_cut_off(member, false).await;
             // One at a time, so that watchers and readers see every state there is.
-            let command = self.agreed.lock().commands[done].clone();
+            let done = applied.get();
+            let Some(command) = self.agreed.lock().commands.get(done).cloned() else {
+                continue;
+            };
             self.with(member, |state| state.apply(&command));
-            done += 1;
-            self.members[member].applied.set(done);
+            applied.set(done + 1);
         }
     }
 
@@ -190,6 +233,15 @@ impl Members {
             self.cut_off(member, false);
         }
     }
+}
+
+fn replayed(commands: &[Command]) -> Store {
+    let mut store = Store::new();
+    for command in commands {
+        // Whether it was refused was known to who asked.
+        drop(store.apply(command));
+    }
+    store
 }
 
 fn rounds_micros(rounds: Duration) -> u64 {

@@ -6,11 +6,13 @@ use crate::messages::{
     RangeResponse, TxnRequest, TxnResponse, WatchRequest, WatchResponse, header,
 };
 use crate::refusals;
+use crate::signal::Signal;
 use crate::store::Command;
 use crate::stream;
 use prost::Message;
 use std::future::Future;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::body::Body;
@@ -29,15 +31,44 @@ const MIN_TTL: i64 = 2;
 const REVOKED_WITHIN: Duration = Duration::from_millis(1500);
 
 /// One request by its path.
-pub(crate) async fn serve(members: Arc<Members>, request: http::Request<Body>) -> http::Response<Body> {
+pub(crate) async fn serve(
+    members: Arc<Members>,
+    cut: Arc<Signal<bool>>,
+    request: http::Request<Body>,
+) -> http::Response<Body> {
     let path = request.uri().path().to_owned();
-    match path.as_str() {
+    let answer = async {
+        let answer = answer(members, Arc::clone(&cut), &path, request).await;
+        // Cut off after it was sent: nobody receives it.
+        if cut.get() { lost() } else { answer }
+    };
+    tokio::select! {
+        biased;
+        () = cut.until(|cut| cut) => lost(),
+        answer = answer => answer,
+    }
+}
+
+fn lost() -> http::Response<Body> {
+    refusals::lost().into_http()
+}
+
+async fn answer(
+    members: Arc<Members>,
+    cut: Arc<Signal<bool>>,
+    path: &str,
+    request: http::Request<Body>,
+) -> http::Response<Body> {
+    if path != "/etcdserverpb.Watch/Watch" {
+        members.requests.fetch_add(1, Ordering::Relaxed);
+    }
+    match path {
         "/etcdserverpb.KV/Range" => unary(request, |asked| range(Arc::clone(&members), asked)).await,
         "/etcdserverpb.KV/Txn" => unary(request, |asked| txn(Arc::clone(&members), asked)).await,
         "/etcdserverpb.KV/Compact" => unary(request, |asked| compact(Arc::clone(&members), asked)).await,
         "/etcdserverpb.Lease/LeaseGrant" => unary(request, |asked| grant(Arc::clone(&members), asked)).await,
         "/etcdserverpb.Watch/Watch" => {
-            let service = tower::service_fn(|asked| watch(Arc::clone(&members), asked));
+            let service = tower::service_fn(|asked| watch(Arc::clone(&members), Arc::clone(&cut), asked));
             let codec = ProstCodec::<WatchResponse, WatchRequest>::default();
             Grpc::new(codec).streaming(service, request).await
         }
@@ -149,9 +180,10 @@ async fn grant(
 
 async fn watch(
     members: Arc<Members>,
+    cut: Arc<Signal<bool>>,
     asked: Request<Streaming<WatchRequest>>,
 ) -> Result<Response<ReceiverStream<Result<WatchResponse, Status>>>, Status> {
     let member = arrive(&members, asked.metadata()).await?;
-    let answers = stream::open(members, member, asked).await?;
+    let answers = stream::open(members, cut, member, asked).await?;
     Ok(Response::new(ReceiverStream::new(answers)))
 }

@@ -3,6 +3,7 @@
 use crate::members::Members;
 use crate::messages::{WatchCreate, WatchRequest, WatchResponse, WatchUnion, header};
 use crate::refusals;
+use crate::signal::Signal;
 use crate::watchers::Message;
 use std::future::pending;
 use std::sync::Arc;
@@ -16,6 +17,7 @@ const LONGEST_LIFE: Duration = Duration::from_millis(300);
 
 struct Stream {
     members: Arc<Members>,
+    cut: Arc<Signal<bool>>,
     member: usize,
     needs_leader: bool,
     asked: WatchCreate,
@@ -37,6 +39,7 @@ pub(crate) fn needs_leader(metadata: &MetadataMap) -> bool {
 /// Registers what the first request asks for.
 pub(crate) async fn open(
     members: Arc<Members>,
+    cut: Arc<Signal<bool>>,
     member: usize,
     request: Request<Streaming<WatchRequest>>,
 ) -> Result<Receiver<Result<WatchResponse, Status>>, Status> {
@@ -50,6 +53,7 @@ pub(crate) async fn open(
     let runtime = members.felt.runtime.clone();
     let stream = Stream {
         members,
+        cut,
         member,
         needs_leader,
         asked,
@@ -80,7 +84,7 @@ impl Stream {
         let end = tokio::select! {
             biased;
             () = out.closed() => End::Quiet,
-            end = self.live(revision, messages) => end,
+            end = self.live(id, revision, messages) => end,
         };
         self.members.with(self.member, |state| state.watchers.remove(id));
         if let End::Said(status) = end {
@@ -89,9 +93,10 @@ impl Stream {
         }
     }
 
-    async fn live(&mut self, revision: i64, messages: Receiver<Message>) -> End {
+    async fn live(&mut self, id: u64, revision: i64, messages: Receiver<Message>) -> End {
         let Self {
             members,
+            cut,
             member,
             needs_leader,
             asked,
@@ -103,10 +108,9 @@ impl Stream {
             biased;
             end = cut_off(members, *member, *needs_leader) => end,
             end = broken(members) => end,
-            more = requests.message() => match more {
-                Ok(Some(_)) => End::Said(refusals::unknown_here("more than one request on a stream")),
-                Ok(None) | Err(_) => End::Quiet,
-            },
+            end = listen(members, *member, id, requests) => end,
+            () = cut.until(|cut| cut) => End::Said(refusals::lost()),
+            () = members.until_restored() => End::Said(refusals::lost()),
             end = told => end,
         }
     }
@@ -119,6 +123,21 @@ async fn cut_off(members: &Members, member: usize, needs_leader: bool) -> End {
     }
     members.until_cut_off(member, true).await;
     End::Said(refusals::no_leader())
+}
+
+/// What the client asks for after it has begun to watch: how far it is.
+async fn listen(members: &Members, member: usize, id: u64, requests: &mut Streaming<WatchRequest>) -> End {
+    loop {
+        match requests.message().await {
+            Ok(Some(request)) => match request.union {
+                Some(WatchUnion::Progress(_)) => {
+                    members.with(member, |state| state.watchers.progress_of(id, &state.store));
+                }
+                _ => return End::Said(refusals::unknown_here("a second watch on a stream")),
+            },
+            Ok(None) | Err(_) => return End::Quiet,
+        }
+    }
 }
 
 async fn broken(members: &Members) -> End {

@@ -61,6 +61,10 @@ impl Watchers {
         self.next
     }
 
+    pub(crate) fn len(&self) -> usize {
+        self.watchers.len()
+    }
+
     pub(crate) fn remove(&mut self, id: u64) {
         self.watchers.remove(&id);
     }
@@ -92,6 +96,16 @@ impl Watchers {
                 // Left out when the queue is full, as etcd does.
                 drop(watcher.queue.try_send(Message::Progress(store.revision())));
             }
+        }
+    }
+
+    /// One that asks learns how far it is when it is in step, and nothing otherwise.
+    pub(crate) fn progress_of(&mut self, id: u64, store: &Store) {
+        let Some(watcher) = self.watchers.get_mut(&id) else {
+            return;
+        };
+        if matches!(watcher.state, State::InStep) {
+            drop(watcher.queue.try_send(Message::Progress(store.revision())));
         }
     }
 

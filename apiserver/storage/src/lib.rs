@@ -12,9 +12,12 @@
 //! crate reads meaning into them beyond the slashes.
 
 pub mod backends;
+mod cursor;
 pub mod encryption;
 mod error;
+mod feed;
 mod key;
+mod live;
 mod record;
 mod statistics;
 mod storage;

@@ -120,6 +120,12 @@ pub struct RangeOptions {
     pub limit: usize,
 }
 
+impl RangeOptions {
+    pub(crate) fn most(&self) -> usize {
+        if self.limit == 0 { usize::MAX } else { self.limit }
+    }
+}
+
 /// The answer to [`Storage::range`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Page {

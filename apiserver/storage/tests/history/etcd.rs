@@ -52,6 +52,8 @@ impl Server {
             retention,
             // So that lists take several requests.
             range_chunk: 3,
+            // Half of them hold so little that watches read older changes from etcd.
+            history_bytes: [16 << 20, 8 << 10][coin(runtime)],
             ..EtcdOptions::default()
         };
         let storage = EtcdStorage::connect_through(scope.runtime(), &options, etcd.transport());

@@ -1,41 +1,59 @@
 //! etcd behind the same contract, for several API servers over one store. Keys and values are upstream's.
 //!
 //! Everything that knows the client crate is in this folder. The [`RecordCodec`] that the registry gives turns stored
-//! values into records and back. Reads are linearizable; a group is one transaction, so its changes share a revision.
-//! Each watch is one stream; every few minutes one of the servers compacts, agreed through upstream's own key.
+//! values into records and back. One watch on our prefix ([`follower`]) feeds a [`mirror`] in memory, from which reads and
+//! watches are served: a read first learns etcd's revision, once for everybody who asks ([`together`]), and waits until the
+//! mirror has it. [`direct`] reads go to etcd where the mirror cannot answer; [`past`] reads older changes for slow
+//! watches. A group is one transaction ([`transaction`]), so its changes share a revision. Every few minutes one of the
+//! servers compacts, agreed through upstream's own key.
+//!
+//! Never: a stream of etcd's that a client paces, or that there are more of because there are more clients.
 
 mod compactor;
-mod cursor;
+mod direct;
+mod follower;
 mod leases;
+mod mirror;
 mod options;
+mod past;
 mod remote;
 #[cfg(test)]
 mod tests;
+mod together;
+mod transaction;
 
+use crate::cursor::FeedCursor;
 use crate::encryption::Encryption;
+use crate::live::{self, Root};
 use crate::write::check_group;
 use crate::{
-    Event, Expect, Key, Lookup, Op, Page, Prefix, RangeOptions, ReadAt, RecordCodec, Storage, StorageError,
-    WatchCursor, WatchRequest, Write,
+    Event, Key, Lookup, Page, Prefix, RangeOptions, ReadAt, Record, RecordCodec, Storage, StorageError,
+    Target, WatchCursor, WatchRequest, Write,
 };
 use async_trait::async_trait;
-use cursor::EtcdCursor;
-use etcd_client::{
-    BalancedChannelBuilder, Client, Compare, CompareOp, DeleteOptions, GetOptions, KvClient, PutOptions, Txn,
-    TxnOp, TxnOpResponse,
-};
+use etcd_client::{BalancedChannelBuilder, Client};
+use follower::{Follower, covers};
 use leases::Leases;
 use machinery_meta::Revision;
 use machinery_runtime::{Runtime, Scope};
+use mirror::Mirror;
 pub use options::EtcdOptions;
 use remote::{Remote, failed, number};
+use std::future::Future;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
+use together::Together;
 
 /// Storage in etcd.
 #[derive(Debug)]
 pub struct EtcdStorage {
     remote: Remote,
+    mirror: Arc<Mirror>,
+    followed: AtomicBool,
+    /// etcd's revision, and its floor, asked for by many at once.
+    current: Together<Revision>,
+    floor: Together<Revision>,
     leases: Leases,
     range_chunk: usize,
     scope: Scope,
@@ -43,18 +61,25 @@ pub struct EtcdStorage {
     writes: Scope,
 }
 
-/// How often a list of now is begun again because a compaction overtook it.
-const LIST_ATTEMPTS: usize = 5;
-/// How long a write waits for its answer: upstream's bound of a mutation, so that a hung etcd collects no tasks.
-const ANSWERED_WITHIN: Duration = Duration::from_secs(34);
+/// How long etcd may take to say how far it is.
+const CHECKED_WITHIN: Duration = Duration::from_secs(5);
+/// How long a read waits for the mirror, as upstream's watch cache; then etcd answers.
+const FRESH_WITHIN: Duration = Duration::from_secs(3);
 /// How long closing waits for writes that were taken up.
 const FINISH_WITHIN: Duration = Duration::from_secs(5);
+
+/// Where a read is answered.
+enum Held {
+    Memory(Root, Revision),
+    /// As of a revision; zero means now.
+    Etcd(Revision),
+}
 
 impl EtcdStorage {
     /// Connects. It is not an error that no member answers yet; requests then say so.
     pub async fn connect(runtime: &Runtime, options: &EtcdOptions) -> Result<Self, StorageError> {
         let client = Client::connect(&options.endpoints, Some(options.how())).await;
-        Ok(Self::over(runtime, client.map_err(failed)?, options))
+        Self::over(runtime, client.map_err(failed)?, options)
     }
 
     /// The same over a transport of the caller's, which stands for the connections to every endpoint.
@@ -69,328 +94,242 @@ impl EtcdStorage {
     {
         let (endpoints, how) = (&options.endpoints, options.how());
         let client = Client::connect_with_balanced_channel(endpoints, Some(how), transport).await;
-        Ok(Self::over(runtime, client.map_err(failed)?, options))
+        Self::over(runtime, client.map_err(failed)?, options)
     }
 
-    fn over(runtime: &Runtime, client: Client, options: &EtcdOptions) -> Self {
+    fn over(runtime: &Runtime, client: Client, options: &EtcdOptions) -> Result<Self, StorageError> {
         let scope = runtime.child_scope();
-        let remote = Remote::new(
-            client,
-            scope.runtime().cancellation_token(),
-            options.encryption.clone(),
-        );
+        let own = scope.runtime();
+        let remote = Remote::new(client, own.cancellation_token(), options.encryption.clone());
+        let prefix = Prefix::parse(&options.prefix)?;
+        let mirror = Mirror::new(own.clone(), prefix, options.history_bytes, remote.clone());
+        let mirror = Arc::new(mirror);
         if !options.retention.is_zero() {
-            let (own, retention) = (scope.runtime().clone(), options.retention);
-            let remote = remote.clone();
-            let compact = move || compactor::run(own.clone(), remote.clone(), retention);
-            scope.runtime().keep("etcd compaction", compact).detach();
+            let (followed, reached, retention) = (Arc::clone(&mirror), remote.clone(), options.retention);
+            let compact = move || compactor::run(Arc::clone(&followed), reached.clone(), retention);
+            own.keep("etcd compaction", compact).detach();
         }
-        Self {
+        Ok(Self {
             remote,
+            mirror,
+            followed: AtomicBool::new(false),
+            current: Together::default(),
+            floor: Together::default(),
             leases: Leases::default(),
             range_chunk: options.range_chunk.max(1),
-            writes: scope.runtime().child_scope(),
+            writes: own.child_scope(),
             scope,
-        }
-    }
-
-    fn kv(&self) -> Result<KvClient, StorageError> {
-        self.remote.kv()
-    }
-
-    async fn operation(&self, write: &Write) -> Result<Option<TxnOp>, StorageError> {
-        let key = write.key.as_str();
-        Ok(match &write.op {
-            Op::Check => None,
-            Op::Delete => Some(TxnOp::delete(key, Some(DeleteOptions::new().with_prev_key()))),
-            Op::Put { record, ttl } => {
-                let encoded = self.remote.codec()?.encode(&write.key, record);
-                let value = encoded.map_err(|cause| StorageError::Unreadable {
-                    key: key.to_owned(),
-                    cause,
-                })?;
-                let mut options = PutOptions::new().with_prev_key();
-                if let Some(ttl) = ttl {
-                    let runtime = self.scope.runtime();
-                    options = options.with_lease(self.leases.lease(runtime, &self.remote, *ttl).await?);
-                }
-                let (value, _) = self.remote.sealed(&write.key, value);
-                Some(TxnOp::put(key, value, Some(options)))
-            }
         })
     }
 
-    fn events(
-        &self,
-        group: Vec<Write>,
-        responses: Vec<TxnOpResponse>,
-        revision: Revision,
-    ) -> Result<Vec<Arc<Event>>, StorageError> {
-        let changes = group.into_iter().filter(|write| !matches!(write.op, Op::Check));
-        let mut events = Vec::new();
-        for (write, response) in changes.zip(responses) {
-            let previous = match &response {
-                TxnOpResponse::Put(put) => put.prev_key().map(|kv| self.remote.entry(kv)),
-                TxnOpResponse::Delete(delete) => delete.prev_kvs().first().map(|kv| self.remote.entry(kv)),
-                TxnOpResponse::Get(_) | TxnOpResponse::Txn(_) => None,
+    /// Begins to follow etcd, now that values can be read.
+    fn follow(&self) {
+        let (mirror, remote, range_chunk) = (Arc::clone(&self.mirror), self.remote.clone(), self.range_chunk);
+        let begin = move || {
+            let follower = Follower {
+                mirror: Arc::clone(&mirror),
+                remote: remote.clone(),
+                range_chunk,
             };
-            let previous = previous.transpose()?;
-            let created = previous.as_ref().map_or(revision, |previous| previous.created);
-            let entry = match write.op {
-                Op::Put { record, ttl } => {
-                    let key = write.key.clone();
-                    let seal = self.remote.current_seal(&key);
-                    Some(Arc::new(crate::Entry {
-                        seal,
-                        key,
-                        revision,
-                        created,
-                        expires: ttl.map(|_| remote::LEASED),
-                        record,
-                    }))
+            async move {
+                follower.run().await;
+                Ok(())
+            }
+        };
+        self.scope.runtime().supervise("etcd watch", begin).detach();
+    }
+
+    async fn within<T>(&self, time: Duration, wait: impl Future<Output = T>) -> Option<T> {
+        self.scope.runtime().timeout(time, wait).await.ok()
+    }
+
+    /// etcd's revision, as of some time after the call.
+    async fn checked(&self) -> Result<Revision, StorageError> {
+        let known = self.mirror.revision().unwrap_or_default();
+        let ask = || async {
+            let late = || StorageError::Unavailable("etcd has not answered in time".to_owned());
+            self.within(CHECKED_WITHIN, self.remote.current())
+                .await
+                .ok_or_else(late)?
+        };
+        let current = self.current.ask(ask).await?;
+        if current < known {
+            self.mirror.doubted.notify_one();
+            let why = format!("etcd went back from revision {known} to {current}");
+            return Err(StorageError::Unavailable(why));
+        }
+        Ok(current)
+    }
+
+    /// The mirror's state once it is of this revision; etcd's own where that takes too long.
+    async fn fresh(&self, revision: Revision) -> Result<Held, StorageError> {
+        let reached = self.remote.unless_closed(self.mirror.reached(revision));
+        match self.within(FRESH_WITHIN, reached).await {
+            Some(reached) => reached?,
+            None => tracing::warn!(%revision, "the watch of etcd is late, a read goes to etcd"),
+        }
+        Ok(self.at_hand(revision).unwrap_or(Held::Etcd(Revision::ZERO)))
+    }
+
+    /// The mirror's state when it is of this revision or a later one.
+    fn at_hand(&self, revision: Revision) -> Option<Held> {
+        let (root, current) = self.mirror.now()?;
+        (current >= revision).then_some(Held::Memory(root, current))
+    }
+
+    async fn held(&self, at: ReadAt) -> Result<Held, StorageError> {
+        match at {
+            ReadAt::Latest => self.fresh(self.checked().await?).await,
+            ReadAt::NotBefore(asked) => {
+                if let Some(held) = self.at_hand(asked) {
+                    return Ok(held);
                 }
-                Op::Delete | Op::Check => None,
-            };
-            events.push(Arc::new(Event {
-                revision,
-                key: write.key,
-                entry,
-                previous,
-            }));
-        }
-        Ok(events)
-    }
-
-    /// Which expectation did not hold, from what the transaction found instead.
-    fn conflict(&self, group: &[Write], responses: Vec<TxnOpResponse>) -> Result<StorageError, StorageError> {
-        for (index, (write, response)) in group.iter().zip(responses).enumerate() {
-            let TxnOpResponse::Get(found) = response else {
-                continue;
-            };
-            let current = found.kvs().first().map(|kv| self.remote.entry(kv)).transpose()?;
-            let holds = match write.expect {
-                Expect::Any => current.is_some() || !matches!(write.op, Op::Delete),
-                Expect::Absent => current.is_none(),
-                Expect::Present => current.is_some(),
-                Expect::At(revision) => current.as_ref().is_some_and(|entry| entry.revision == revision),
-            };
-            if !holds {
-                return Ok(StorageError::Conflict {
-                    index,
-                    key: write.key.clone(),
-                    current,
-                });
+                self.has_happened(asked).await?;
+                self.fresh(asked).await
             }
-        }
-        Err(StorageError::Unavailable(
-            "etcd refused a transaction whose comparisons hold".to_owned(),
-        ))
-    }
-
-    /// One request of a range.
-    async fn chunk(
-        &self,
-        start: Vec<u8>,
-        prefix: &Prefix,
-        at: Revision,
-        limit: usize,
-    ) -> Result<(Vec<Arc<crate::Entry>>, Revision, u64), StorageError> {
-        let options = GetOptions::new()
-            .with_range(prefix.end())
-            .with_limit(i64::try_from(limit).unwrap_or(i64::MAX))
-            .with_revision(number(at));
-        let answer = self.remote.waiting(self.kv()?.get(start, Some(options))).await?;
-        let entries: Result<Vec<_>, _> = answer.kvs().iter().map(|kv| self.remote.entry(kv)).collect();
-        let entries = entries?;
-        let left = u64::try_from(answer.count())
-            .unwrap_or(0)
-            .saturating_sub(entries.len() as u64);
-        let revision = if at == Revision::ZERO {
-            remote::revision(answer.header())
-        } else {
-            at
-        };
-        Ok((entries, revision, left))
-    }
-
-    /// A range at one revision, in as many requests as it takes.
-    async fn read_range(&self, prefix: &Prefix, options: &RangeOptions) -> Result<Page, StorageError> {
-        let asked = self.at(options.at).await?;
-        let after = options
-            .start_after
-            .as_ref()
-            .filter(|key| key.as_str() > prefix.as_str());
-        let mut start = after.map_or_else(|| prefix.as_str().as_bytes().to_vec(), following);
-        let mut page = Page {
-            entries: Vec::new(),
-            revision: asked,
-            remaining: 0,
-        };
-        loop {
-            let wanted = if options.limit == 0 {
-                self.range_chunk
-            } else {
-                options.limit - page.entries.len()
-            };
-            let chunk = self
-                .chunk(start, prefix, page.revision, wanted.min(self.range_chunk))
-                .await;
-            let (entries, revision, left) = match chunk {
-                Ok(chunk) => chunk,
-                Err(error) => return Err(self.explain(error, page.revision).await),
-            };
-            page.entries.extend(entries);
-            (page.revision, page.remaining) = (revision, left);
-            let full = options.limit != 0 && page.entries.len() >= options.limit;
-            match page.entries.last() {
-                Some(last) if left > 0 && !full => start = following(&last.key),
-                _ => return Ok(page),
-            }
+            ReadAt::Exact(asked) => self.held_of(asked).await,
         }
     }
 
-    async fn at(&self, at: ReadAt) -> Result<Revision, StorageError> {
-        let asked = match at {
-            ReadAt::Latest => return Ok(Revision::ZERO),
-            ReadAt::NotBefore(asked) | ReadAt::Exact(asked) => asked,
-        };
-        let current = self.remote.current().await?;
+    async fn held_of(&self, asked: Revision) -> Result<Held, StorageError> {
+        let compacted = self.mirror.compacted();
+        if asked < compacted {
+            return Err(StorageError::Compacted { asked, compacted });
+        }
+        match self.mirror.now() {
+            Some((root, current)) if current == asked => return Ok(Held::Memory(root, current)),
+            Some((_, current)) if current > asked => {}
+            _ => self.has_happened(asked).await?,
+        }
+        let pinned = self.mirror.pins.lock().get(asked);
+        Ok(pinned.map_or(Held::Etcd(asked), |root| Held::Memory(root, asked)))
+    }
+
+    async fn has_happened(&self, asked: Revision) -> Result<(), StorageError> {
+        let current = self.checked().await?;
         if asked > current {
             return Err(StorageError::Future { asked, current });
         }
-        Ok(if matches!(at, ReadAt::Exact(_)) {
-            asked
-        } else {
-            Revision::ZERO
-        })
+        Ok(())
     }
 
-    /// An error about a revision learns its numbers.
-    async fn explain(&self, error: StorageError, asked: Revision) -> StorageError {
-        match error {
-            StorageError::Compacted { .. } => {
-                let compacted = self.remote.compacted().await.unwrap_or_default();
-                StorageError::Compacted { asked, compacted }
-            }
-            other => other,
+    /// Refuses what lies elsewhere in etcd.
+    fn is_ours(&self, key: &Key) -> Result<(), StorageError> {
+        if self.mirror.prefix.contains(key) {
+            return Ok(());
         }
+        Err(StorageError::InvalidKey(key.to_string()))
     }
-}
 
-fn comparison(write: &Write) -> Option<Compare> {
-    let key = write.key.as_str();
-    match write.expect {
-        Expect::Any if matches!(write.op, Op::Delete) => Some(Compare::version(key, CompareOp::Greater, 0)),
-        Expect::Any => None,
-        Expect::Absent => Some(Compare::version(key, CompareOp::Equal, 0)),
-        Expect::Present => Some(Compare::version(key, CompareOp::Greater, 0)),
-        Expect::At(revision) => Some(Compare::mod_revision(key, CompareOp::Equal, number(revision))),
+    fn covers(&self, prefix: &Prefix) -> Result<(), StorageError> {
+        if covers(&self.mirror.prefix, prefix) {
+            return Ok(());
+        }
+        Err(StorageError::InvalidKey(prefix.to_string()))
     }
 }
 
 #[async_trait]
 impl Storage for EtcdStorage {
     async fn get(&self, key: &Key, at: ReadAt) -> Result<Lookup, StorageError> {
-        let at = self.at(at).await?;
-        let options = GetOptions::new().with_revision(number(at));
-        let answer = match self
-            .remote
-            .waiting(self.kv()?.get(key.as_str(), Some(options)))
-            .await
-        {
-            Ok(answer) => answer,
-            Err(error) => return Err(self.explain(error, at).await),
-        };
-        let entry = answer.kvs().first().map(|kv| self.remote.entry(kv)).transpose()?;
-        let revision = if at == Revision::ZERO {
-            remote::revision(answer.header())
-        } else {
-            at
-        };
-        Ok(Lookup { entry, revision })
+        self.is_ours(key)?;
+        match self.held(at).await? {
+            Held::Memory(root, revision) if !self.mirror.is_unread(key) => Ok(Lookup {
+                entry: root.get(key.as_str()).cloned(),
+                revision,
+            }),
+            Held::Memory(_, revision) if matches!(at, ReadAt::Exact(_)) => {
+                self.get_directly(key, revision).await
+            }
+            Held::Memory(..) => self.get_directly(key, Revision::ZERO).await,
+            Held::Etcd(at) => self.get_directly(key, at).await,
+        }
     }
 
     async fn range(&self, prefix: &Prefix, options: &RangeOptions) -> Result<Page, StorageError> {
-        for _ in 1..LIST_ATTEMPTS {
-            match self.read_range(prefix, options).await {
-                // Nobody asked for the revision that the first part happened to be read at.
-                Err(StorageError::Compacted { .. }) if !matches!(options.at, ReadAt::Exact(_)) => {}
-                answer => return answer,
+        self.covers(prefix)?;
+        match self.held(options.at).await? {
+            Held::Memory(root, revision) if !self.mirror.has_unread_below(prefix) => {
+                let (entries, remaining) = live::page(&root, prefix, options);
+                if remaining > 0 {
+                    self.mirror.pins.lock().pin(revision, &root);
+                }
+                Ok(Page {
+                    entries,
+                    revision,
+                    remaining,
+                })
             }
+            Held::Memory(_, revision) if matches!(options.at, ReadAt::Exact(_)) => {
+                self.range_directly(prefix, options, revision).await
+            }
+            Held::Memory(..) => self.range_directly(prefix, options, Revision::ZERO).await,
+            Held::Etcd(at) => self.range_directly(prefix, options, at).await,
         }
-        self.read_range(prefix, options).await
     }
 
     async fn count(&self, prefix: &Prefix) -> Result<u64, StorageError> {
-        let options = GetOptions::new().with_range(prefix.end()).with_count_only();
-        let answer = self
-            .remote
-            .waiting(self.kv()?.get(prefix.as_str(), Some(options)))
-            .await?;
-        Ok(u64::try_from(answer.count()).unwrap_or(0))
+        self.covers(prefix)?;
+        match self.held(ReadAt::Latest).await? {
+            Held::Memory(root, _) => Ok(live::below(&root, prefix, None).count() as u64),
+            Held::Etcd(_) => self.count_directly(prefix).await,
+        }
     }
 
     async fn commit(&self, group: Vec<Write>) -> Result<Vec<Arc<Event>>, StorageError> {
         check_group(&group)?;
-        let compares: Vec<Compare> = group.iter().filter_map(comparison).collect();
-        let mut operations = Vec::with_capacity(group.len());
-        for write in &group {
-            operations.extend(self.operation(write).await?);
-        }
-        let look: Vec<TxnOp> = group
-            .iter()
-            .map(|write| TxnOp::get(write.key.as_str(), None))
-            .collect();
-        let transaction = Txn::new().when(compares).and_then(operations).or_else(look);
-        let mut client = self.kv()?;
-        // In a task of its own: a caller that goes away does not stop a write halfway.
-        let own = self.writes.runtime().clone();
-        let sent = self.writes.runtime().spawn("etcd write", async move {
-            own.timeout(ANSWERED_WITHIN, client.txn(transaction)).await
-        });
-        let stopped = |_| StorageError::Unavailable("storage is closed".to_owned());
-        let late = |_| StorageError::Unavailable("etcd has not answered in time".to_owned());
-        let answer = sent.await.map_err(stopped)?.map_err(late)?.map_err(failed)?;
-        if answer.succeeded() {
-            let revision = remote::revision(answer.header());
-            return self.events(group, answer.op_responses(), revision);
-        }
-        Err(self.conflict(&group, answer.op_responses())?)
+        group.iter().try_for_each(|write| self.is_ours(&write.key))?;
+        self.transact(group).await
     }
 
     async fn watch(&self, request: WatchRequest) -> Result<Box<dyn WatchCursor>, StorageError> {
-        if request.interests.is_empty() {
-            return Err(StorageError::InvalidGroup("a watch needs an interest"));
+        for interest in &request.interests {
+            match &interest.target {
+                Target::Key(key) => self.is_ours(key)?,
+                Target::Prefix(prefix) => self.covers(prefix)?,
+            }
         }
-        let (asked, current) = (request.after, self.remote.current().await?);
-        if asked > current {
-            return Err(StorageError::Future { asked, current });
+        let asked = request.after;
+        if self.at_hand(asked).is_none() {
+            self.has_happened(asked).await?;
+            let reached = self.remote.unless_closed(self.mirror.reached(asked));
+            let late = || StorageError::Unavailable(format!("the watch of etcd has not reached {asked} yet"));
+            self.within(FRESH_WITHIN, reached).await.ok_or_else(late)??;
         }
-        Ok(Box::new(EtcdCursor::open(&self.remote, request).await?))
+        Ok(Box::new(FeedCursor::open(&self.mirror, request)?))
     }
 
     async fn current_revision(&self) -> Result<Revision, StorageError> {
-        self.remote.current().await
+        self.checked().await
     }
 
     async fn compacted_revision(&self) -> Result<Revision, StorageError> {
-        self.remote.compacted().await
+        let floor = self.floor.ask(|| self.remote.compacted()).await?;
+        self.mirror.compact(floor);
+        Ok(floor.max(self.mirror.compacted()))
     }
 
     async fn reached(&self, revision: Revision) -> Result<(), StorageError> {
-        self.remote.reached(revision).await
+        self.remote.unless_closed(self.mirror.reached(revision)).await
     }
 
     async fn compact(&self, revision: Revision) -> Result<(), StorageError> {
         match self
             .remote
-            .waiting(self.kv()?.compact(number(revision), None))
+            .waiting(self.remote.kv()?.compact(number(revision), None))
             .await
         {
             // It was done already.
-            Ok(_) | Err(StorageError::Compacted { .. }) => Ok(()),
+            Ok(_) | Err(StorageError::Compacted { .. }) => {
+                self.mirror.compact(revision);
+                Ok(())
+            }
             Err(other) => Err(other),
         }
+    }
+
+    fn recache(&self, key: &Key, revision: Revision, record: Record) -> bool {
+        self.mirror.recache(key, revision, record)
     }
 
     fn is_stale(&self, entry: &crate::Entry) -> bool {
@@ -404,9 +343,13 @@ impl Storage for EtcdStorage {
 
     fn interpret_with(&self, codec: Arc<dyn RecordCodec>) {
         self.remote.interpret_with(codec);
+        if !self.followed.swap(true, Ordering::AcqRel) {
+            self.follow();
+        }
     }
 
     async fn close(&self) {
+        self.mirror.close();
         self.remote.close();
         let finished = self.scope.runtime().timeout(FINISH_WITHIN, self.writes.drained());
         if finished.await.is_err() {
@@ -418,9 +361,9 @@ impl Storage for EtcdStorage {
     }
 }
 
-/// The first key after this one.
-fn following(key: &Key) -> Vec<u8> {
-    let mut bytes = key.as_str().as_bytes().to_vec();
-    bytes.push(0);
-    bytes
+impl Drop for EtcdStorage {
+    fn drop(&mut self) {
+        self.mirror.close();
+        self.remote.close();
+    }
 }

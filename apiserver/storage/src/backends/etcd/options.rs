@@ -20,6 +20,10 @@ pub struct EtcdOptions {
     pub range_chunk: usize,
     /// How values lie in etcd; plain without.
     pub encryption: Option<Arc<Encryption>>,
+    /// Everything below it is ours; keys begin with it.
+    pub prefix: String,
+    /// How many bytes of recent changes are kept in memory; older ones are read from etcd.
+    pub history_bytes: usize,
 }
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -27,6 +31,9 @@ const KEEP_ALIVE: Duration = Duration::from_secs(30);
 const KEEP_ALIVE_TIMEOUT: Duration = Duration::from_secs(10);
 /// Entries asked for at once, where nobody says otherwise.
 const RANGE_CHUNK: usize = 500;
+/// Upstream's `--etcd-prefix`.
+const PREFIX: &str = "/registry/";
+const HISTORY_BYTES: usize = 16 << 20;
 
 impl Default for EtcdOptions {
     fn default() -> Self {
@@ -37,6 +44,8 @@ impl Default for EtcdOptions {
             retention: Duration::ZERO,
             range_chunk: RANGE_CHUNK,
             encryption: None,
+            prefix: PREFIX.to_owned(),
+            history_bytes: HISTORY_BYTES,
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::encryption::{ENCRYPTED, Encryption, Seal};
 use crate::{Entry, Key, Record, RecordCodec, StorageError};
-use etcd_client::{Client, GetOptions, KeyValue, KvClient, ResponseHeader, WatchOptions};
+use etcd_client::{Client, GetOptions, KeyValue, KvClient, ResponseHeader};
 use machinery_meta::Revision;
 use machinery_runtime::CancellationToken;
 use std::fmt;
@@ -135,10 +135,26 @@ impl Remote {
         }
     }
 
+    /// What somebody waits for, unless the storage is closed first.
+    pub(super) async fn unless_closed<T>(&self, wait: impl Future<Output = T>) -> Result<T, StorageError> {
+        self.waiting(async { Ok(wait.await) }).await
+    }
+
     /// The revision of now, agreed with the other members.
     pub(super) async fn current(&self) -> Result<Revision, StorageError> {
+        Ok(self.now().await?.0)
+    }
+
+    /// The revision of now, and whose it is.
+    pub(super) async fn now(&self) -> Result<(Revision, u64), StorageError> {
         let answer = self.waiting(self.kv()?.get(NOWHERE, None)).await?;
-        Ok(revision(answer.header()))
+        let header = answer.header();
+        Ok((revision(header), header.map_or(0, ResponseHeader::cluster_id)))
+    }
+
+    /// etcd has another history now.
+    pub(super) fn forget_floor(&self) {
+        self.floor.store(FIRST_REVISION, Ordering::Relaxed);
     }
 
     /// The floor. No request asks for it, and a member that is behind may not know it yet; but every linearizable read
@@ -169,25 +185,6 @@ impl Remote {
             Err(StorageError::Compacted { .. }) => Ok(false),
             Err(other) => Err(other),
         }
-    }
-
-    pub(super) async fn reached(&self, revision: Revision) -> Result<(), StorageError> {
-        if self.current().await? >= revision {
-            return Ok(());
-        }
-        let options = WatchOptions::new()
-            .with_all_keys()
-            .with_start_revision(number(revision));
-        let mut stream = self.waiting(self.watch_client().watch("", Some(options))).await?;
-        while let Some(answer) = self.waiting(stream.message()).await? {
-            // What has been compacted meanwhile has happened.
-            if !answer.events().is_empty() || answer.compact_revision() != 0 {
-                return Ok(());
-            } else if answer.canceled() {
-                break;
-            }
-        }
-        Err(StorageError::Unavailable("etcd ended a watch".to_owned()))
     }
 
     /// Refuses whatever comes from now on, and ends what waits.

@@ -5,10 +5,10 @@
 //! encrypted. A backup pins the state it began with and is made piece by piece, as its reader asks for it.
 
 use super::format::{self, BackupHeader, FileHeader, HeaderError, RECORD_PREFIX_BYTES, SECTOR, Stored};
-use super::live::Root;
 use super::seal;
 use super::wire::{Malformed, Reader};
 use crate::encryption::Encryption;
+use crate::live::Root;
 use crate::{Entry, Key, StorageError};
 use bytes::Bytes;
 use machinery_meta::Revision;

@@ -4,11 +4,11 @@
 //! is. It is written under another name, synced and renamed; a file without a valid end is not a checkpoint.
 
 use super::format::{self, CheckpointHeader, FileHeader, HeaderError, SECTOR, Stored};
-use super::live::Root;
 use super::scrub::Verified;
 use super::seal;
 use super::wire::{Malformed, Put, Reader};
 use crate::encryption::Encryption;
+use crate::live::Root;
 use crate::{Entry, Key, Prefix, StorageError};
 use machinery_meta::Revision;
 use machinery_runtime::{Disk, DiskFile, OpenMode};

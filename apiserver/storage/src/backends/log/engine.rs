@@ -6,17 +6,19 @@
 //! batches exactly as long as the disk takes, and there is one thread hop each way.
 
 use super::backup::Backup;
-use super::feed::Feed;
 use super::files::{Appender, Files, Written};
-use super::live::{Live, Pins};
 use super::options::LogOptions;
 use super::scrub::Scrubbed;
 use super::seal;
 use super::upkeep::Expiries;
 use super::writer::{Admitted, Group, Pending, Submitted, Writer};
+use crate::cursor::{Changes, PastEvents};
+use crate::feed::{Feed, Slot};
+use crate::live::{Live, Pins};
 use crate::statistics::SyncTimes;
 use crate::write::{Frees, check_group};
 use crate::{Entry, Event, StorageError, Write};
+use futures::future::BoxFuture;
 use machinery_meta::Revision;
 use machinery_runtime::{Runtime, WorkerStep};
 use parking_lot::{Mutex, RwLock};
@@ -435,6 +437,26 @@ impl Engine {
             self.scrubbed.heals.store(false, Ordering::Release);
             super::upkeep::checkpoint(self);
         }
+    }
+}
+
+impl Changes for Engine {
+    fn feed(&self) -> &RwLock<Feed> {
+        &self.feed
+    }
+
+    fn past(
+        self: Arc<Self>,
+        slot: Arc<Slot>,
+        from: Revision,
+        until: Revision,
+        max: usize,
+    ) -> BoxFuture<'static, Result<PastEvents, StorageError>> {
+        Box::pin(self.past_events(slot, from, until, max))
+    }
+
+    fn readable(&self, events: Vec<Arc<Event>>) -> Result<Vec<Arc<Event>>, StorageError> {
+        seal::readable(self.options.encryption.as_deref(), events)
     }
 }
 

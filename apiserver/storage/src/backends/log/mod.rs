@@ -1,8 +1,8 @@
 //! The segment log: our own engine, on a disk or in memory.
 //!
 //! A write passes through [`writer`] (compare, number, encode), [`engine`] (flush, publish) and [`files`] into a
-//! [`segment`]; once durable it changes [`live`], the tree that reads use, and [`feed`], the recent changes that
-//! [`cursor`]s follow. [`past`] reads what memory no longer has. [`upkeep`] expires, compacts and writes
+//! [`segment`]; once durable it changes [`crate::live`], the tree that reads use, and [`crate::feed`], the recent changes
+//! that cursors follow. [`past`] reads what memory no longer has. [`upkeep`] expires, compacts and writes
 //! [`checkpoint`]s. [`scrub`] reads them again now and then. [`room`] lets deletions go on when the disk is full.
 //! [`backup`] is a revision in one stream, [`restore`] makes a directory of it, [`offline`] reads one without a server. [`recovery`] turns the files back into all of this. [`format`] is what the files look like.
 //!
@@ -11,14 +11,11 @@
 mod active;
 mod backup;
 mod checkpoint;
-mod cursor;
 mod directory;
 mod engine;
-mod feed;
 mod files;
 mod format;
 mod header;
-mod live;
 mod offline;
 mod options;
 mod past;
@@ -41,15 +38,15 @@ pub use recovery::RecoveryReport;
 pub use restore::{RestoreOptions, Restored, restore};
 pub use snapshot::{SnapshotContent, SnapshotOptions};
 
+use crate::cursor::FeedCursor;
 use crate::encryption::Encryption;
+use crate::live::{self, PastList, Root, below};
 use crate::{
     Entry, Event, Key, Lookup, Page, Prefix, RangeOptions, ReadAt, Record, Statistics, Storage, StorageError,
     WatchCursor, WatchRequest, Write,
 };
 use async_trait::async_trait;
-use cursor::LogCursor;
 use engine::Engine;
-use live::{PastList, Root, below};
 use machinery_meta::Revision;
 use machinery_runtime::{MemDisk, Runtime, Scope};
 use std::fmt;
@@ -222,20 +219,12 @@ impl Storage for LogStorage {
     }
 
     async fn range(&self, prefix: &Prefix, options: &RangeOptions) -> Result<Page, StorageError> {
-        let limit = if options.limit == 0 {
-            usize::MAX
-        } else {
-            options.limit
-        };
+        let limit = options.most();
         match self.resolve(options.at)? {
             At::Now(root, revision) => {
-                let mut entries = below(&root, prefix, options.start_after.as_ref());
-                let page = entries
-                    .by_ref()
-                    .take(limit)
-                    .map(|entry| self.engine.readable(entry));
+                let (page, remaining) = live::page(&root, prefix, options);
+                let page = page.iter().map(|entry| self.engine.readable(entry));
                 let page = page.collect::<Result<Vec<_>, _>>()?;
-                let remaining = entries.count() as u64;
                 if remaining > 0 {
                     self.engine.pins.lock().pin(revision, &root);
                 }
@@ -273,7 +262,7 @@ impl Storage for LogStorage {
     }
 
     async fn watch(&self, request: WatchRequest) -> Result<Box<dyn WatchCursor>, StorageError> {
-        Ok(Box::new(LogCursor::open(&self.engine, request)?))
+        Ok(Box::new(FeedCursor::open(&self.engine, request)?))
     }
 
     async fn current_revision(&self) -> Result<Revision, StorageError> {
@@ -323,25 +312,7 @@ impl Storage for LogStorage {
     }
 
     fn recache(&self, key: &Key, revision: Revision, record: Record) -> bool {
-        let mut live = self.engine.live.write();
-        let Some(entry) = live
-            .root
-            .get(key.as_str())
-            .filter(|entry| entry.revision == revision)
-        else {
-            return false;
-        };
-        let (created, expires, seal) = (entry.created, entry.expires, entry.seal);
-        let entry = Arc::new(Entry {
-            seal,
-            key: key.clone(),
-            revision,
-            created,
-            expires,
-            record,
-        });
-        live.root.insert(key.clone(), entry);
-        true
+        self.engine.live.write().recache(key, revision, record)
     }
 
     async fn close(&self) {

@@ -1,23 +1,16 @@
 //! Reads of what is no longer in memory: older changes for a slow watch, older states for a list.
 
 use super::engine::Engine;
-use super::feed::Slot;
 use super::format::Stored;
-use super::live::{Root, below};
 use super::seal;
+use crate::cursor::PastEvents;
+use crate::feed::Slot;
+use crate::live::{Root, below};
 use crate::{Entry, Event, Key, Prefix, StorageError};
 use machinery_meta::Revision;
 use machinery_runtime::TaskEnded;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
-
-/// Changes read from the log for one cursor.
-#[derive(Debug)]
-pub(super) struct PastEvents {
-    pub(super) events: Vec<Arc<Event>>,
-    /// Where the cursor goes on.
-    pub(super) next: Revision,
-}
 
 /// One read for a cursor looks at no more bytes of records than this.
 const READ_BYTES: usize = 4 << 20;

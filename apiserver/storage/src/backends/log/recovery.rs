@@ -3,15 +3,15 @@
 use super::active::Active;
 use super::checkpoint::Checkpoint;
 use super::directory::{self, Found, lock};
-use super::feed::Feed;
 use super::files::{Appender, Files, Table, new_segment};
 use super::format::{ActiveHeader, SegmentHeader, Stored};
-use super::live::Live;
 use super::options::LogOptions;
 use super::room::Room;
 use super::seal;
 use super::segment::{Batch, Segment};
 use crate::encryption::Encryption;
+use crate::feed::Feed;
+use crate::live::Live;
 use crate::{Event, StorageError};
 use machinery_meta::Revision;
 use machinery_runtime::{Disk, OpenMode};

@@ -3,7 +3,7 @@
 use super::checkpoint::CheckpointWriter;
 use super::engine::Engine;
 use super::format::CheckpointHeader;
-use super::live::Live;
+use crate::live::Live;
 use crate::{Entry, Event, Interest, Key, Prefix, StorageError, Write};
 use machinery_meta::Revision;
 use machinery_runtime::{Runtime, TaskEnded, WorkerStep};
@@ -204,7 +204,7 @@ pub(super) async fn reached(engine: &Arc<Engine>, revision: Revision) -> Result<
             interests: vec![everything.clone()],
             after: current,
         };
-        let cursor = super::cursor::LogCursor::open(engine, request);
+        let cursor = crate::cursor::FeedCursor::open(engine, request);
         let mut cursor: Box<dyn crate::WatchCursor> = match cursor {
             Ok(cursor) => Box::new(cursor),
             Err(StorageError::Compacted { .. }) => continue,

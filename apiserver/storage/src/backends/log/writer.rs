@@ -1,9 +1,9 @@
 //! Taking up writes: compare, number, encode, queue. Nothing here waits or touches a file.
 
 use super::format::{self, BATCH_HEADER_BYTES, Stored};
-use super::live::Root;
 use super::seal;
 use crate::encryption::{Encryption, Seal};
+use crate::live::Root;
 use crate::{Entry, Event, Expect, Key, Op, StorageError, Write};
 use machinery_meta::Revision;
 use std::collections::{HashMap, VecDeque};

@@ -78,6 +78,7 @@ impl Script {
             11..=13 => self.get().await,
             14..=16 => self.list().await,
             17 => self.compact().await,
+            18 => self.progress().await,
             _ => self.look_back().await,
         }
     }
@@ -212,6 +213,13 @@ impl Script {
             }
         }
         self.note("looked back", Ok(told));
+    }
+
+    /// How far the watch is that has been there from the beginning.
+    async fn progress(&mut self) {
+        self.live.request_progress().await.unwrap();
+        let told = self.live.message().await.unwrap().unwrap();
+        self.note("progress", Ok(told_text(&told)));
     }
 
     async fn refusals(&mut self) {

@@ -9,9 +9,9 @@ mod format;
 mod values;
 
 use super::backup::parent;
-use super::live::Root;
 use super::offline::OfflineState;
 use crate::encryption::{Encryption, Seal};
+use crate::live::Root;
 use crate::{Entry, Key, RecordCodec, StorageError};
 use bolt_reader::BoltReader;
 use bolt_writer::{BoltWriter, Pages, Tree};

@@ -1,28 +1,53 @@
 //! A watch: a mark in the order of changes.
 
-use super::engine::Engine;
-use super::feed::{Scan, Slot};
-use super::past::PastEvents;
-use super::seal;
+use crate::feed::{Feed, Scan, Slot};
 use crate::{Event, StorageError, WatchCursor, WatchRequest};
 use futures::future::BoxFuture;
 use machinery_meta::Revision;
+use parking_lot::RwLock;
 use std::fmt;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-/// A cursor of the segment log.
-pub(super) struct LogCursor {
-    engine: Arc<Engine>,
+/// The owner of a feed, which also knows the changes that memory no longer has.
+pub(crate) trait Changes: Send + Sync + 'static {
+    fn feed(&self) -> &RwLock<Feed>;
+
+    /// The changes from `from` to at most `until` that a cursor wants, about `max`.
+    fn past(
+        self: Arc<Self>,
+        slot: Arc<Slot>,
+        from: Revision,
+        until: Revision,
+        max: usize,
+    ) -> BoxFuture<'static, Result<PastEvents, StorageError>>;
+
+    /// The changes as a reader is given them, where they are kept in another form.
+    fn readable(&self, events: Vec<Arc<Event>>) -> Result<Vec<Arc<Event>>, StorageError> {
+        Ok(events)
+    }
+}
+
+/// Changes read for one cursor from where they are kept.
+#[derive(Debug)]
+pub(crate) struct PastEvents {
+    pub(crate) events: Vec<Arc<Event>>,
+    /// Where the cursor goes on.
+    pub(crate) next: Revision,
+}
+
+/// A cursor on a feed.
+pub(crate) struct FeedCursor<C: Changes> {
+    changes: Arc<C>,
     slot: Arc<Slot>,
-    /// A read of older changes from the log, under way.
+    /// A read of older changes, under way.
     past: Option<BoxFuture<'static, Result<PastEvents, StorageError>>>,
 }
 
-impl LogCursor {
-    pub(super) fn open(engine: &Arc<Engine>, request: WatchRequest) -> Result<Self, StorageError> {
-        let mut feed = engine.feed.write();
+impl<C: Changes> FeedCursor<C> {
+    pub(crate) fn open(changes: &Arc<C>, request: WatchRequest) -> Result<Self, StorageError> {
+        let mut feed = changes.feed().write();
         let (asked, current, compacted) = (request.after, feed.current(), feed.compacted());
         if request.interests.is_empty() {
             return Err(StorageError::InvalidGroup("a watch needs an interest"));
@@ -34,15 +59,12 @@ impl LogCursor {
             return Err(StorageError::Compacted { asked, compacted });
         }
         let slot = feed.register(request.interests, asked);
+        drop(feed);
         Ok(Self {
-            engine: Arc::clone(engine),
+            changes: Arc::clone(changes),
             slot,
             past: None,
         })
-    }
-
-    fn readable(&self, events: Vec<Arc<Event>>) -> Result<Vec<Arc<Event>>, StorageError> {
-        seal::readable(self.engine.options.encryption.as_deref(), events)
     }
 
     fn poll_past(&mut self, cx: &mut Context<'_>) -> Option<Poll<Result<Vec<Arc<Event>>, StorageError>>> {
@@ -54,16 +76,16 @@ impl LogCursor {
         match result {
             Err(error) => Some(Poll::Ready(Err(error))),
             Ok(past) => {
-                let _feed = self.engine.feed.read();
-                self.slot.set_mark(past.next);
+                let _feed = self.changes.feed().read();
+                self.slot.go_on(past.next);
                 // Nothing of interest in what was read: go on.
-                (!past.events.is_empty()).then(|| Poll::Ready(self.readable(past.events)))
+                (!past.events.is_empty()).then(|| Poll::Ready(self.changes.readable(past.events)))
             }
         }
     }
 }
 
-impl WatchCursor for LogCursor {
+impl<C: Changes> WatchCursor for FeedCursor<C> {
     fn poll_batch(
         &mut self,
         cx: &mut Context<'_>,
@@ -74,10 +96,10 @@ impl WatchCursor for LogCursor {
             if let Some(answer) = self.poll_past(cx) {
                 return answer;
             }
-            let scan = self.engine.feed.read().scan(&self.slot, cx.waker(), max);
+            let scan = self.changes.feed().read().scan(&self.slot, cx.waker(), max);
             match scan {
                 Scan::Idle => return Poll::Pending,
-                Scan::Found(events) => return Poll::Ready(self.readable(events)),
+                Scan::Found(events) => return Poll::Ready(self.changes.readable(events)),
                 Scan::Compacted { asked, compacted } => {
                     return Poll::Ready(Err(StorageError::Compacted { asked, compacted }));
                 }
@@ -85,17 +107,15 @@ impl WatchCursor for LogCursor {
                     return Poll::Ready(Err(StorageError::Closed));
                 }
                 Scan::Behind { from, until } => {
-                    let (engine, slot) = (Arc::clone(&self.engine), Arc::clone(&self.slot));
-                    self.past = Some(Box::pin(async move {
-                        engine.past_events(slot, from, until, max).await
-                    }));
+                    let (changes, slot) = (Arc::clone(&self.changes), Arc::clone(&self.slot));
+                    self.past = Some(changes.past(slot, from, until, max));
                 }
             }
         }
     }
 
     fn position(&self) -> Revision {
-        self.engine.feed.read().position(&self.slot)
+        self.changes.feed().read().position(&self.slot)
     }
 
     fn outstanding_since(&self) -> Option<Duration> {
@@ -103,15 +123,15 @@ impl WatchCursor for LogCursor {
     }
 }
 
-impl Drop for LogCursor {
+impl<C: Changes> Drop for FeedCursor<C> {
     fn drop(&mut self) {
-        self.engine.feed.write().unregister(&self.slot);
+        self.changes.feed().write().unregister(&self.slot);
     }
 }
 
-impl fmt::Debug for LogCursor {
+impl<C: Changes> fmt::Debug for FeedCursor<C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("LogCursor")
+        f.debug_struct("FeedCursor")
             .field("slot", &self.slot)
             .finish_non_exhaustive()
     }

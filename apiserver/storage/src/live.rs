@@ -1,6 +1,6 @@
 //! What is there now: a persistent ordered tree. Cloning the root pins the whole state.
 
-use crate::{Entry, Event, Key, Prefix};
+use crate::{Entry, Event, Key, Prefix, RangeOptions, Record};
 use imbl::OrdMap;
 use machinery_meta::Revision;
 use std::collections::VecDeque;
@@ -8,21 +8,21 @@ use std::ops::Bound;
 use std::sync::Arc;
 
 /// The live objects by key.
-pub(super) type Root = OrdMap<Key, Arc<Entry>>;
+pub(crate) type Root = OrdMap<Key, Arc<Entry>>;
 
 /// The state after one revision.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Live {
-    pub(super) root: Root,
-    pub(super) revision: Revision,
+pub(crate) struct Live {
+    pub(crate) root: Root,
+    pub(crate) revision: Revision,
     /// The last batch that the state holds.
-    pub(super) batch: u64,
+    pub(crate) batch: u64,
     /// Bytes of all records.
-    pub(super) bytes: u64,
+    pub(crate) bytes: u64,
 }
 
 impl Live {
-    pub(super) fn apply(&mut self, event: &Event) {
+    pub(crate) fn apply(&mut self, event: &Event) {
         if let Some(previous) = &event.previous {
             // Saturating: a record converted in memory only may have another size.
             self.bytes = self.bytes.saturating_sub(previous.record.len() as u64);
@@ -38,10 +38,37 @@ impl Live {
         }
         self.revision = event.revision;
     }
+
+    /// Puts another form of a record in the place of one that is still at `revision`; see
+    /// [`Storage::recache`](crate::Storage::recache).
+    pub(crate) fn recache(&mut self, key: &Key, revision: Revision, record: Record) -> bool {
+        let known = self.root.get(key.as_str());
+        let Some(entry) = known.filter(|entry| entry.revision == revision) else {
+            return false;
+        };
+        let (created, expires, seal) = (entry.created, entry.expires, entry.seal);
+        let entry = Entry {
+            seal,
+            key: key.clone(),
+            revision,
+            created,
+            expires,
+            record,
+        };
+        self.root.insert(key.clone(), Arc::new(entry));
+        true
+    }
+}
+
+/// A page of a root, and how many entries follow it.
+pub(crate) fn page(root: &Root, prefix: &Prefix, options: &RangeOptions) -> (Vec<Arc<Entry>>, u64) {
+    let mut entries = below(root, prefix, options.start_after.as_ref());
+    let page = entries.by_ref().take(options.most()).cloned().collect();
+    (page, entries.count() as u64)
 }
 
 /// Entries of a root below a prefix, behind a key.
-pub(super) fn below<'a>(
+pub(crate) fn below<'a>(
     root: &'a Root,
     prefix: &'a Prefix,
     start_after: Option<&'a Key>,
@@ -58,14 +85,14 @@ pub(super) fn below<'a>(
 
 /// States kept for lists that are read page by page, each the least recently used last.
 #[derive(Debug, Default)]
-pub(super) struct Pins {
+pub(crate) struct Pins {
     roots: VecDeque<(Revision, Root)>,
     /// What had to be put together from the history.
     lists: VecDeque<(Revision, Prefix, PastList)>,
 }
 
 /// The entries below a prefix as they were, in the order of keys.
-pub(super) type PastList = Arc<[Arc<Entry>]>;
+pub(crate) type PastList = Arc<[Arc<Entry>]>;
 
 /// So many lists can be paged through at once without going to the history.
 const MAX_PINS: usize = 32;
@@ -73,7 +100,7 @@ const MAX_PINS: usize = 32;
 const MAX_PAST_LISTS: usize = 4;
 
 impl Pins {
-    pub(super) fn pin(&mut self, revision: Revision, root: &Root) {
+    pub(crate) fn pin(&mut self, revision: Revision, root: &Root) {
         if self.get(revision).is_some() {
             return;
         }
@@ -81,7 +108,7 @@ impl Pins {
         self.roots.push_front((revision, root.clone()));
     }
 
-    pub(super) fn get(&mut self, revision: Revision) -> Option<Root> {
+    pub(crate) fn get(&mut self, revision: Revision) -> Option<Root> {
         let at = self.roots.iter().position(|(pinned, _)| *pinned == revision)?;
         let pin = self.roots.remove(at)?;
         let root = pin.1.clone();
@@ -89,13 +116,13 @@ impl Pins {
         Some(root)
     }
 
-    pub(super) fn keep_list(&mut self, revision: Revision, prefix: &Prefix, list: &PastList) {
+    pub(crate) fn keep_list(&mut self, revision: Revision, prefix: &Prefix, list: &PastList) {
         self.lists.truncate(MAX_PAST_LISTS - 1);
         self.lists
             .push_front((revision, prefix.clone(), Arc::clone(list)));
     }
 
-    pub(super) fn list(&mut self, revision: Revision, prefix: &Prefix) -> Option<PastList> {
+    pub(crate) fn list(&mut self, revision: Revision, prefix: &Prefix) -> Option<PastList> {
         let is_it = |(kept, of, _): &(Revision, Prefix, PastList)| *kept == revision && of == prefix;
         let at = self.lists.iter().position(is_it)?;
         let kept = self.lists.remove(at)?;
@@ -105,7 +132,7 @@ impl Pins {
     }
 
     /// Takes out what is older than a floor, so that the caller can drop it without holding a lock.
-    pub(super) fn release(&mut self, floor: Revision) -> (Vec<Root>, Vec<PastList>) {
+    pub(crate) fn release(&mut self, floor: Revision) -> (Vec<Root>, Vec<PastList>) {
         let (old, kept): (Vec<_>, Vec<_>) = self.roots.drain(..).partition(|(revision, _)| *revision < floor);
         self.roots = kept.into();
         let (lists, kept): (Vec<_>, Vec<_>) = self

@@ -1,5 +1,9 @@
 //! Recent changes in memory, and who waits for which.
 //!
+//! Each backend feeds it: the log with what it has made durable, where each change has a revision of its own, and etcd's
+//! mirror with what its one watch receives, where the changes of a group share a revision. Such a group is published
+//! under one lock and handed to a cursor as a whole, so a mark is always a revision and never a place within one.
+//!
 //! Publishing a change costs a few lookups (its key, each prefix of it, each watched field) plus one step for each
 //! cursor that is interested *and idle*. A cursor that has not caught up is not woken again: its mark says where to go on.
 
@@ -14,9 +18,9 @@ use std::time::Duration;
 
 /// The window of changes that is kept in memory.
 #[derive(Debug)]
-pub(super) struct Feed {
+pub(crate) struct Feed {
     ring: VecDeque<Arc<Event>>,
-    /// The revision of the front of the ring; one more than `current` when the ring is empty.
+    /// Every change from this revision on is in the ring.
     first: u64,
     current: u64,
     bytes: usize,
@@ -27,11 +31,14 @@ pub(super) struct Feed {
     registered: u64,
 }
 
+/// The mark of a cursor whose history is no more.
+const LOST: u64 = u64::MAX;
+
 /// What one cursor shares with the feed.
 #[derive(Debug)]
-pub(super) struct Slot {
+pub(crate) struct Slot {
     number: u64,
-    pub(super) interests: Box<[Interest]>,
+    pub(crate) interests: Box<[Interest]>,
     /// No change of interest before this revision is outstanding; zero when none is.
     /// Invariant: the feed raises it from zero under the write lock, its cursor moves it under the read lock.
     mark: AtomicU64,
@@ -42,7 +49,7 @@ pub(super) struct Slot {
 
 /// What a cursor finds.
 #[derive(Debug)]
-pub(super) enum Scan {
+pub(crate) enum Scan {
     /// Nothing of interest is outstanding; the waker is registered.
     Idle,
     Found(Vec<Arc<Event>>),
@@ -59,7 +66,7 @@ pub(super) enum Scan {
 }
 
 impl Feed {
-    pub(super) fn new(current: Revision, compacted: Revision, limit: usize) -> Self {
+    pub(crate) fn new(current: Revision, compacted: Revision, limit: usize) -> Self {
         Self {
             ring: VecDeque::new(),
             first: current.0 + 1,
@@ -73,17 +80,17 @@ impl Feed {
         }
     }
 
-    pub(super) fn current(&self) -> Revision {
+    pub(crate) fn current(&self) -> Revision {
         Revision(self.current)
     }
 
-    pub(super) fn compacted(&self) -> Revision {
+    pub(crate) fn compacted(&self) -> Revision {
         Revision(self.compacted)
     }
 
     /// Adds the next change, and the wakers of those who wait for it to `wake`. `now` is by the runtime's clock.
-    pub(super) fn push(&mut self, event: Arc<Event>, now: Duration, wake: &mut Vec<Waker>) {
-        debug_assert_eq!(event.revision.0, self.current + 1, "changes are consecutive");
+    pub(crate) fn push(&mut self, event: Arc<Event>, now: Duration, wake: &mut Vec<Waker>) {
+        debug_assert!(event.revision.0 >= self.current, "changes are in order");
         self.current = event.revision.0;
         self.bytes += footprint(&event);
         let micros = u64::try_from(now.as_micros()).unwrap_or(u64::MAX);
@@ -98,22 +105,61 @@ impl Feed {
         while self.bytes > self.limit && self.pop() {}
     }
 
+    /// Drops the oldest revision: all of its changes.
     fn pop(&mut self) -> bool {
-        let Some(event) = self.ring.pop_front() else {
+        let Some(revision) = self.ring.front().map(|event| event.revision) else {
             return false;
         };
-        self.bytes -= footprint(&event);
-        self.first += 1;
+        while let Some(event) = self.ring.pop_front_if(|event| event.revision == revision) {
+            self.bytes -= footprint(&event);
+        }
+        self.first = revision.0 + 1;
         true
     }
 
+    /// Nothing of interest to anybody has happened up to here.
+    pub(crate) fn advance(&mut self, revision: Revision) {
+        self.current = self.current.max(revision.0);
+    }
+
+    /// Goes on at a revision whose state was read as a whole: the changes up to it are no longer in memory. A cursor that
+    /// had caught up goes on from where it was.
+    pub(crate) fn skip_to(&mut self, revision: Revision, wake: &mut Vec<Waker>) {
+        let next = self.current + 1;
+        if revision.0 < next {
+            return;
+        }
+        self.forget_ring(revision);
+        for slot in self.slots() {
+            if slot.mark.load(Ordering::Relaxed) == 0 {
+                slot.mark.store(next, Ordering::Relaxed);
+                wake.extend(slot.waker.take());
+            }
+        }
+    }
+
+    /// Goes on in another history: no cursor of this one can.
+    pub(crate) fn start_over(&mut self, revision: Revision, compacted: Revision, wake: &mut Vec<Waker>) {
+        self.forget_ring(revision);
+        self.compacted = compacted.0;
+        for slot in self.slots() {
+            slot.mark.store(LOST, Ordering::Relaxed);
+            wake.extend(slot.waker.take());
+        }
+    }
+
+    fn forget_ring(&mut self, revision: Revision) {
+        self.ring.clear();
+        (self.bytes, self.current, self.first) = (0, revision.0, revision.0 + 1);
+    }
+
     /// Raises the floor.
-    pub(super) fn compact(&mut self, floor: Revision) {
+    pub(crate) fn compact(&mut self, floor: Revision) {
         self.compacted = self.compacted.max(floor.0);
     }
 
     /// Drops a few compacted changes; `false` when none is left.
-    pub(super) fn trim(&mut self, most: usize) -> bool {
+    pub(crate) fn trim(&mut self, most: usize) -> bool {
         for _ in 0..most {
             if self.first > self.compacted || !self.pop() {
                 return false;
@@ -123,21 +169,36 @@ impl Feed {
     }
 
     /// Ends every cursor.
-    pub(super) fn close(&mut self) -> Vec<Waker> {
+    pub(crate) fn close(&mut self) -> Vec<Waker> {
         self.closed = true;
-        // In the order of registration: maps have none, and a simulation must run the same twice.
+        self.slots()
+            .into_iter()
+            .filter_map(|slot| slot.waker.take())
+            .collect()
+    }
+
+    /// In the order of registration: maps have none, and a simulation must run the same twice.
+    fn slots(&self) -> Vec<&Arc<Slot>> {
         let mut slots: Vec<&Arc<Slot>> = self.dispatch.all().collect();
         slots.sort_by_key(|slot| slot.number);
-        slots.into_iter().filter_map(|slot| slot.waker.take()).collect()
+        slots
     }
 
     /// The changes after a revision, when memory has them all.
-    pub(super) fn after(&self, revision: Revision) -> Option<impl DoubleEndedIterator<Item = &Arc<Event>>> {
-        let skip = usize::try_from((revision.0 + 1).checked_sub(self.first)?).ok()?;
-        Some(self.ring.range(skip.min(self.ring.len())..))
+    pub(crate) fn after(&self, revision: Revision) -> Option<impl DoubleEndedIterator<Item = &Arc<Event>>> {
+        if revision.0 + 1 < self.first {
+            return None;
+        }
+        let skip = self.ring.partition_point(|event| event.revision <= revision);
+        Some(self.ring.range(skip..))
     }
 
-    pub(super) fn register(&mut self, interests: Vec<Interest>, after: Revision) -> Arc<Slot> {
+    /// The last change in memory that left something there.
+    pub(crate) fn last_entry(&self) -> Option<&Arc<crate::Entry>> {
+        self.ring.iter().rev().find_map(|event| event.entry.as_ref())
+    }
+
+    pub(crate) fn register(&mut self, interests: Vec<Interest>, after: Revision) -> Arc<Slot> {
         let mark = if after.0 < self.current { after.0 + 1 } else { 0 };
         self.registered += 1;
         let slot = Arc::new(Slot {
@@ -151,16 +212,23 @@ impl Feed {
         slot
     }
 
-    pub(super) fn unregister(&mut self, slot: &Arc<Slot>) {
+    pub(crate) fn unregister(&mut self, slot: &Arc<Slot>) {
         self.dispatch.remove(slot);
     }
 
     /// Goes on from a cursor's mark.
-    pub(super) fn scan(&self, slot: &Slot, waker: &Waker, max: usize) -> Scan {
+    pub(crate) fn scan(&self, slot: &Slot, waker: &Waker, max: usize) -> Scan {
         if self.closed {
             return Scan::Closed;
         }
         let mark = slot.mark.load(Ordering::Relaxed);
+        if mark == LOST {
+            let current = Revision(self.current);
+            return Scan::Compacted {
+                asked: Revision::ZERO,
+                compacted: current,
+            };
+        }
         if mark != 0 && mark <= self.compacted {
             return Scan::Compacted {
                 asked: Revision(mark - 1),
@@ -188,15 +256,15 @@ impl Feed {
 
     fn collect(&self, slot: &Slot, mark: u64, max: usize) -> Vec<Arc<Event>> {
         let mut found = Vec::new();
-        let start = usize::try_from(mark - self.first)
-            .unwrap_or(usize::MAX)
-            .min(self.ring.len());
+        let start = self.ring.partition_point(|event| event.revision.0 < mark);
+        let mut last = Revision::ZERO;
         for event in self.ring.range(start..) {
             if slot.wants(event) {
-                if found.len() == max {
+                if found.len() >= max && event.revision != last {
                     slot.set_mark(event.revision);
                     return found;
                 }
+                last = event.revision;
                 found.push(Arc::clone(event));
             }
         }
@@ -205,34 +273,41 @@ impl Feed {
     }
 
     /// Up to where a cursor has been told everything.
-    pub(super) fn position(&self, slot: &Slot) -> Revision {
+    pub(crate) fn position(&self, slot: &Slot) -> Revision {
         match slot.mark.load(Ordering::Relaxed) {
             0 => Revision(self.current),
+            LOST => Revision::ZERO,
             mark => Revision(mark - 1),
         }
     }
 }
 
 impl Slot {
-    pub(super) fn wants(&self, event: &Event) -> bool {
+    pub(crate) fn wants(&self, event: &Event) -> bool {
         self.interests.iter().any(|interest| interest.matches(event))
     }
 
     /// Whether a change of this key could be wanted.
-    pub(super) fn may_want(&self, key: Option<&Key>) -> bool {
+    pub(crate) fn may_want(&self, key: Option<&Key>) -> bool {
         key.is_some_and(|key| self.interests.iter().any(|interest| interest.target.covers(key)))
     }
 
     /// When the mark was last raised.
-    pub(super) fn raised(&self) -> Option<Duration> {
+    pub(crate) fn raised(&self) -> Option<Duration> {
         match self.raised.load(Ordering::Relaxed) {
             0 => None,
             micros => Some(Duration::from_micros(micros)),
         }
     }
 
-    /// The cursor goes on from here; for changes read from the log.
-    pub(super) fn set_mark(&self, next: Revision) {
+    /// The cursor goes on from here; for changes that memory did not have.
+    pub(crate) fn go_on(&self, next: Revision) {
+        if self.mark.load(Ordering::Relaxed) != LOST {
+            self.set_mark(next);
+        }
+    }
+
+    fn set_mark(&self, next: Revision) {
         self.mark.store(next.0, Ordering::Relaxed);
     }
 }

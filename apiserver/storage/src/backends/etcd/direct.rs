@@ -1,0 +1,148 @@
+//! Reads that etcd itself answers: older states, what is not in memory yet, and values that cannot be read.
+
+use super::EtcdStorage;
+use super::remote::{self, number};
+use crate::{Entry, Key, Lookup, Page, Prefix, RangeOptions, StorageError};
+use etcd_client::GetOptions;
+use machinery_meta::Revision;
+use std::sync::Arc;
+
+/// How often a list of now is begun again because a compaction overtook it.
+const LIST_ATTEMPTS: usize = 5;
+
+impl EtcdStorage {
+    /// What is at a key as of a revision; zero means now.
+    pub(super) async fn get_directly(&self, key: &Key, at: Revision) -> Result<Lookup, StorageError> {
+        let options = GetOptions::new().with_revision(number(at));
+        let answer = self
+            .remote
+            .waiting(self.remote.kv()?.get(key.as_str(), Some(options)))
+            .await;
+        let answer = match answer {
+            Ok(answer) => answer,
+            Err(error) => return Err(self.explain(error, at).await),
+        };
+        let entry = answer.kvs().first().map(|kv| self.remote.entry(kv)).transpose()?;
+        let revision = if at == Revision::ZERO {
+            remote::revision(answer.header())
+        } else {
+            at
+        };
+        Ok(Lookup { entry, revision })
+    }
+
+    /// A range as of a revision; zero means now.
+    pub(super) async fn range_directly(
+        &self,
+        prefix: &Prefix,
+        options: &RangeOptions,
+        at: Revision,
+    ) -> Result<Page, StorageError> {
+        for _ in 1..LIST_ATTEMPTS {
+            match self.read_range(prefix, options, at).await {
+                // Nobody asked for the revision that the first part happened to be read at.
+                Err(StorageError::Compacted { .. }) if at == Revision::ZERO => {}
+                answer => return answer,
+            }
+        }
+        self.read_range(prefix, options, at).await
+    }
+
+    pub(super) async fn count_directly(&self, prefix: &Prefix) -> Result<u64, StorageError> {
+        let options = GetOptions::new().with_range(prefix.end()).with_count_only();
+        let answer = self
+            .remote
+            .waiting(self.remote.kv()?.get(prefix.as_str(), Some(options)))
+            .await?;
+        Ok(u64::try_from(answer.count()).unwrap_or(0))
+    }
+
+    /// One request of a range.
+    async fn chunk(
+        &self,
+        start: Vec<u8>,
+        prefix: &Prefix,
+        at: Revision,
+        limit: usize,
+    ) -> Result<(Vec<Arc<Entry>>, Revision, u64), StorageError> {
+        let options = GetOptions::new()
+            .with_range(prefix.end())
+            .with_limit(i64::try_from(limit).unwrap_or(i64::MAX))
+            .with_revision(number(at));
+        let answer = self
+            .remote
+            .waiting(self.remote.kv()?.get(start, Some(options)))
+            .await?;
+        let entries: Result<Vec<_>, _> = answer.kvs().iter().map(|kv| self.remote.entry(kv)).collect();
+        let entries = entries?;
+        let left = u64::try_from(answer.count())
+            .unwrap_or(0)
+            .saturating_sub(entries.len() as u64);
+        let revision = if at == Revision::ZERO {
+            remote::revision(answer.header())
+        } else {
+            at
+        };
+        Ok((entries, revision, left))
+    }
+
+    /// A range at one revision, in as many requests as it takes.
+    async fn read_range(
+        &self,
+        prefix: &Prefix,
+        options: &RangeOptions,
+        asked: Revision,
+    ) -> Result<Page, StorageError> {
+        let after = options
+            .start_after
+            .as_ref()
+            .filter(|key| key.as_str() > prefix.as_str());
+        let mut start = after.map_or_else(|| prefix.as_str().as_bytes().to_vec(), following);
+        let mut page = Page {
+            entries: Vec::new(),
+            revision: asked,
+            remaining: 0,
+        };
+        loop {
+            let wanted = if options.limit == 0 {
+                self.range_chunk
+            } else {
+                options.limit - page.entries.len()
+            };
+            let chunk = self
+                .chunk(start, prefix, page.revision, wanted.min(self.range_chunk))
+                .await;
+            let (entries, revision, left) = match chunk {
+                Ok(chunk) => chunk,
+                Err(error) => return Err(self.explain(error, page.revision).await),
+            };
+            page.entries.extend(entries);
+            (page.revision, page.remaining) = (revision, left);
+            let full = options.limit != 0 && page.entries.len() >= options.limit;
+            match page.entries.last() {
+                Some(last) if left > 0 && !full => start = following(&last.key),
+                _ => return Ok(page),
+            }
+        }
+    }
+
+    /// An error about a revision learns its numbers.
+    async fn explain(&self, error: StorageError, asked: Revision) -> StorageError {
+        match error {
+            StorageError::Compacted { .. } => {
+                let floor = self.floor.ask(|| self.remote.compacted()).await;
+                let compacted = floor.unwrap_or_default();
+                self.mirror.compact(compacted);
+                StorageError::Compacted { asked, compacted }
+            }
+            other => other,
+        }
+    }
+}
+
+/// The first key after this one.
+fn following(key: &Key) -> Vec<u8> {
+    let mut bytes = key.as_str().as_bytes().to_vec();
+    bytes.push(0);
+    bytes
+}

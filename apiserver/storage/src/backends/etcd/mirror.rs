@@ -1,0 +1,249 @@
+//! What etcd holds below our prefix, in memory: the live tree, the feed that watches follow, and how far both are.
+//!
+//! [`follower`](super::follower) alone changes it, with whole revisions. Reads wait until it has what they must see.
+
+use super::past::Past;
+use super::remote::Remote;
+use crate::cursor::{Changes, PastEvents};
+use crate::feed::{Feed, Slot};
+use crate::live::{Live, Pins, Root};
+use crate::{Entry, Event, Key, Prefix, Record, StorageError};
+use futures::future::BoxFuture;
+use machinery_meta::Revision;
+use machinery_runtime::Runtime;
+use parking_lot::{Mutex, RwLock};
+use std::collections::BTreeSet;
+use std::ops::Bound;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use tokio::sync::Notify;
+
+/// See the module. Lock order: feed, state, pins.
+#[derive(Debug)]
+pub(super) struct Mirror {
+    pub(super) runtime: Runtime,
+    pub(super) prefix: Prefix,
+    /// Which etcd it is of.
+    pub(super) cluster: AtomicU64,
+    feed: RwLock<Feed>,
+    state: RwLock<State>,
+    pub(super) pins: Mutex<Pins>,
+    /// The revision has moved, or the state was read anew.
+    moved: Notify,
+    /// A reader waits for a revision that no change has shown yet: etcd is to say how far the watch is.
+    pub(super) wanted: Notify,
+    /// Something says that this is not what etcd holds: begin anew.
+    pub(super) doubted: Notify,
+    past: Past,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    live: Live,
+    /// Keys whose values nobody here can read. Reads of them go to etcd, and say why.
+    unread: BTreeSet<Key>,
+    /// The state was read once.
+    listed: bool,
+}
+
+/// A change as the watch tells it.
+#[derive(Debug)]
+pub(super) enum Told {
+    Put(Arc<Entry>),
+    /// The value cannot be read.
+    Unread(Key),
+    Delete(Key, Revision),
+}
+
+/// Everything below the prefix at one revision.
+#[derive(Debug, Default)]
+pub(super) struct Listed {
+    pub(super) live: Live,
+    pub(super) unread: BTreeSet<Key>,
+}
+
+/// Changes dropped under one lock.
+const TRIM_STEP: usize = 256;
+
+impl Mirror {
+    pub(super) fn new(runtime: Runtime, prefix: Prefix, history_bytes: usize, remote: Remote) -> Self {
+        Self {
+            runtime,
+            past: Past::new(remote),
+            prefix,
+            cluster: AtomicU64::new(0),
+            feed: RwLock::new(Feed::new(Revision::ZERO, Revision::ZERO, history_bytes)),
+            state: RwLock::default(),
+            pins: Mutex::default(),
+            moved: Notify::new(),
+            wanted: Notify::new(),
+            doubted: Notify::new(),
+        }
+    }
+
+    /// How far it is; nothing before the state was read once.
+    pub(super) fn revision(&self) -> Option<Revision> {
+        let state = self.state.read();
+        state.listed.then_some(state.live.revision)
+    }
+
+    /// The state, and the revision it is true at.
+    pub(super) fn now(&self) -> Option<(Root, Revision)> {
+        let state = self.state.read();
+        state
+            .listed
+            .then(|| (state.live.root.clone(), state.live.revision))
+    }
+
+    pub(super) fn is_unread(&self, key: &Key) -> bool {
+        let state = self.state.read();
+        !state.unread.is_empty() && state.unread.contains(key)
+    }
+
+    pub(super) fn has_unread_below(&self, prefix: &Prefix) -> bool {
+        let state = self.state.read();
+        let from = (Bound::Included(prefix.as_str()), Bound::Unbounded);
+        let first = state.unread.range::<str, _>(from).next();
+        first.is_some_and(|key| prefix.contains(key))
+    }
+
+    pub(super) fn compacted(&self) -> Revision {
+        self.feed.read().compacted()
+    }
+
+    /// The newest change in memory that left something there, to see whether etcd still knows of it.
+    pub(super) fn witness(&self) -> Option<Arc<Entry>> {
+        self.feed.read().last_entry().cloned()
+    }
+
+    /// Resolves when the state is of this revision or a later one. The caller bounds the wait.
+    pub(super) async fn reached(&self, revision: Revision) {
+        loop {
+            // Before the look, so that no change in between is missed.
+            let moved = self.moved.notified();
+            if self.revision().is_some_and(|own| own >= revision) {
+                return;
+            }
+            self.wanted.notify_one();
+            moved.await;
+        }
+    }
+
+    /// Makes changes visible, in order and whole revisions at a time; everything up to `until` is among them.
+    pub(super) fn apply(&self, changes: Vec<Told>, until: Revision) {
+        let (mut wake, now) = (Vec::new(), self.runtime.monotonic());
+        {
+            let mut feed = self.feed.write();
+            let mut state = self.state.write();
+            for told in changes {
+                if let Some(event) = state.take(told) {
+                    feed.push(event, now, &mut wake);
+                }
+            }
+            feed.advance(until);
+            state.live.revision = state.live.revision.max(until);
+        }
+        self.moved.notify_waiters();
+        wake.into_iter().for_each(std::task::Waker::wake);
+    }
+
+    /// Goes on from a state that was read as a whole, later than what was there. Cursors that are not there yet read
+    /// etcd's history, and are too late where that is compacted.
+    pub(super) fn replace(&self, listed: Listed) {
+        let revision = listed.live.revision;
+        self.put_in_place(listed, |feed, wake| feed.skip_to(revision, wake));
+    }
+
+    /// Goes on in another history than the one that was followed: every cursor is too late.
+    pub(super) fn start_over(&self, listed: Listed) {
+        let revision = listed.live.revision;
+        let old = self.pins.lock().release(Revision(u64::MAX));
+        self.put_in_place(listed, |feed, wake| feed.start_over(revision, revision, wake));
+        drop(old);
+    }
+
+    fn put_in_place(&self, listed: Listed, go_on: impl FnOnce(&mut Feed, &mut Vec<std::task::Waker>)) {
+        let mut wake = Vec::new();
+        let old = {
+            let mut feed = self.feed.write();
+            let mut state = self.state.write();
+            go_on(&mut feed, &mut wake);
+            let next = State {
+                live: listed.live,
+                unread: listed.unread,
+                listed: true,
+            };
+            std::mem::replace(&mut *state, next)
+        };
+        drop(old);
+        self.moved.notify_waiters();
+        wake.into_iter().for_each(std::task::Waker::wake);
+    }
+
+    /// etcd has given up everything older than a revision.
+    pub(super) fn compact(&self, floor: Revision) {
+        self.feed.write().compact(floor);
+        while self.feed.write().trim(TRIM_STEP) {}
+        drop(self.pins.lock().release(floor));
+    }
+
+    pub(super) fn recache(&self, key: &Key, revision: Revision, record: Record) -> bool {
+        self.state.write().live.recache(key, revision, record)
+    }
+
+    /// Ends every watch.
+    pub(super) fn close(&self) {
+        let wakers = self.feed.write().close();
+        wakers.into_iter().for_each(std::task::Waker::wake);
+    }
+}
+
+impl State {
+    /// The event of a change; none where there is nothing that could be shown.
+    fn take(&mut self, told: Told) -> Option<Arc<Event>> {
+        let (revision, key, entry) = match told {
+            Told::Put(entry) => (entry.revision, entry.key.clone(), Some(entry)),
+            Told::Delete(key, revision) => (revision, key, None),
+            Told::Unread(key) => {
+                // What was there stays in the tree, as what the next change is seen to replace.
+                self.unread.insert(key);
+                return None;
+            }
+        };
+        self.unread.remove(key.as_str());
+        let previous = self.live.root.get(key.as_str()).cloned();
+        if entry.is_none() && previous.is_none() {
+            return None;
+        }
+        let event = Arc::new(Event {
+            revision,
+            key,
+            entry,
+            previous,
+        });
+        self.live.apply(&event);
+        Some(event)
+    }
+}
+
+impl Changes for Mirror {
+    fn feed(&self) -> &RwLock<Feed> {
+        &self.feed
+    }
+
+    fn past(
+        self: Arc<Self>,
+        slot: Arc<Slot>,
+        from: Revision,
+        until: Revision,
+        max: usize,
+    ) -> BoxFuture<'static, Result<PastEvents, StorageError>> {
+        Box::pin(async move {
+            let read = self.past.events(&self.runtime, &slot, from, until, max).await;
+            if let Err(StorageError::Compacted { compacted, .. }) = &read {
+                self.compact(*compacted);
+            }
+            read
+        })
+    }
+}

@@ -1,0 +1,87 @@
+//! One request to etcd for everybody who asks the same at the same time.
+
+use crate::StorageError;
+use std::future::Future;
+use std::sync::atomic::{AtomicU64, Ordering};
+use tokio::sync::Mutex;
+
+/// The last answer. It serves every caller that came before its request was sent, so an answer is never older than the
+/// question, and a thousand callers cost two requests.
+#[derive(Debug)]
+pub(super) struct Together<T> {
+    /// Requests sent so far.
+    sent: AtomicU64,
+    last: Mutex<(u64, Result<T, StorageError>)>,
+}
+
+impl<T: Copy + Default> Default for Together<T> {
+    fn default() -> Self {
+        Self {
+            sent: AtomicU64::new(0),
+            last: Mutex::new((0, Ok(T::default()))),
+        }
+    }
+}
+
+impl<T: Copy> Together<T> {
+    pub(super) async fn ask<F>(&self, request: impl FnOnce() -> F) -> Result<T, StorageError>
+    where
+        F: Future<Output = Result<T, StorageError>>,
+    {
+        let known = self.sent.load(Ordering::Acquire);
+        let mut last = self.last.lock().await;
+        if last.0 > known {
+            return last.1.clone();
+        }
+        let number = self.sent.fetch_add(1, Ordering::AcqRel) + 1;
+        let answer = request().await;
+        *last = (number, answer.clone());
+        answer
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use futures::future::join_all;
+    use machinery_runtime::{Runtime, Simulation};
+    use std::time::Duration;
+
+    async fn slowly(runtime: &Runtime, sent: &AtomicU64) -> Result<u64, StorageError> {
+        let number = sent.fetch_add(1, Ordering::Relaxed);
+        runtime.sleep(Duration::from_millis(5)).await;
+        Ok(number)
+    }
+
+    #[test]
+    fn requests_of_many_are_two_and_none_is_answered_from_before_it_asked() {
+        let simulation = Simulation::new(1);
+        let runtime = simulation.runtime();
+        simulation.run(async move {
+            let (together, sent) = (Together::default(), AtomicU64::new(0));
+            let first = together.ask(|| slowly(&runtime, &sent));
+            let rest = async {
+                // The first request is under way: its answer may be older than what these ask.
+                runtime.sleep(Duration::from_millis(1)).await;
+                let many = (0..1000).map(|_| together.ask(|| slowly(&runtime, &sent)));
+                join_all(many).await
+            };
+            let (first, rest) = futures::join!(first, rest);
+            assert_eq!(first.unwrap(), 0);
+            assert!(rest.into_iter().all(|answer| answer.unwrap() == 1));
+            assert_eq!(sent.load(Ordering::Relaxed), 2);
+        });
+    }
+
+    #[test]
+    fn request_of_a_caller_that_goes_away_is_sent_again() {
+        let simulation = Simulation::new(1);
+        let runtime = simulation.runtime();
+        simulation.run(async move {
+            let (together, sent) = (Together::default(), AtomicU64::new(0));
+            let gone = together.ask(|| slowly(&runtime, &sent));
+            assert!(runtime.timeout(Duration::from_millis(1), gone).await.is_err());
+            assert_eq!(together.ask(|| slowly(&runtime, &sent)).await.unwrap(), 1);
+        });
+    }
+}
