@@ -1,6 +1,7 @@
 //! Black-box checks that know only the API.
 //!
 //! - [`differential`]: the same requests go to the real kube-apiserver and to ours, and the answers must be the same.
+//! - [`tenants`], [`owners`]: requests whose answers by the real kube-apiserver are data, with which ours are compared.
 //! - [`suite`]: results of upstream's conformance suite, and the promise that a spec which passed goes on passing.
 //! - [`facts`]: what is known of the built-in kinds, read from `machinery/api/facts`; [`protobuf`] writes and reads
 //!   objects by it, independently of the product's own codec.
@@ -11,6 +12,7 @@
 pub mod bench;
 pub mod differential;
 pub mod facts;
+pub mod owners;
 pub mod protobuf;
 pub mod suite;
 pub mod tenants;

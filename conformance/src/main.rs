@@ -8,6 +8,7 @@ use anyhow::{Result, bail};
 use clap::Parser;
 use conformance::differential::{case, client::Client, known, run};
 use conformance::facts::Facts;
+use conformance::owners;
 use conformance::suite;
 use conformance::tenants::{self, run as run_tenants};
 use machinery_runtime::Runtime;
@@ -19,7 +20,9 @@ enum Arguments {
     /// Merge a junit report of upstream's suite into the results.
     Record(Record),
     /// Send every tenant's requests to a server; record the answers or compare with the record.
-    Tenants(Tenants),
+    Tenants(Recorded),
+    /// Send the requests about owners of fields to a server; record the answers or compare with the record.
+    Owners(Recorded),
 }
 
 #[derive(Debug, clap::Args)]
@@ -58,7 +61,7 @@ struct Record {
 }
 
 #[derive(Debug, clap::Args)]
-struct Tenants {
+struct Recorded {
     /// The kubeconfig of an administrator.
     #[arg(long)]
     server: PathBuf,
@@ -83,6 +86,7 @@ fn run_command() -> Result<()> {
     match Arguments::parse() {
         Arguments::Diff(arguments) => runtime()?.block_on(diff(&arguments)),
         Arguments::Tenants(arguments) => runtime()?.block_on(tenants(&arguments)),
+        Arguments::Owners(arguments) => runtime()?.block_on(owners(&arguments)),
         Arguments::Record(arguments) => {
             suite::record(&arguments.junit, &arguments.results, arguments.dry_run)
         }
@@ -96,21 +100,37 @@ fn runtime() -> Result<tokio::runtime::Runtime> {
         .build()?)
 }
 
-async fn tenants(arguments: &Tenants) -> Result<()> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let runtime = Runtime::real();
+async fn sender(arguments: &Recorded) -> Result<run_tenants::Sender> {
     let kubeconfig = kube::config::Kubeconfig::read_from(&arguments.server)?;
     let mut config = kube::Config::from_custom_kubeconfig(kubeconfig, &Default::default()).await?;
     // A refusal is an answer.
     config.default_retry = false;
-    let sender = run_tenants::Sender {
+    Ok(run_tenants::Sender {
         client: kube::Client::try_from(config)?,
-        runtime,
-    };
+        runtime: Runtime::real(),
+    })
+}
+
+async fn tenants(arguments: &Recorded) -> Result<()> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let sender = sender(arguments).await?;
     if arguments.record {
         return tenants::record_all(root, &sender).await;
     }
-    let lines = tenants::compare_all(root, &sender).await?;
+    judge(&tenants::compare_all(root, &sender).await?)
+}
+
+async fn owners(arguments: &Recorded) -> Result<()> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let sender = sender(arguments).await?;
+    if arguments.record {
+        return owners::record(root, &sender).await;
+    }
+    judge(&owners::compare(root, &sender).await?)
+}
+
+/// Shows what differs.
+fn judge(lines: &[String]) -> Result<()> {
     println!("{}", lines.join("\n"));
     if !lines.is_empty() {
         bail!(

@@ -16,6 +16,7 @@ mod down;
 mod fake_nodes;
 mod fuzz;
 mod mutations;
+mod owners;
 mod packages;
 mod subject;
 mod tenants;
@@ -62,6 +63,8 @@ enum Command {
     Diff(diff::Arguments),
     /// Record what tenants get at the real kube-apiserver; the tests of `conformance` compare ours with it.
     Tenants(tenants::Arguments),
+    /// Record who owns which fields at the real kube-apiserver; the tests of `conformance` compare ours with it.
+    Owners(owners::Arguments),
     /// Show every parser and engine many hostile inputs, from a seed.
     Fuzz(fuzz::Arguments),
     /// Run upstream's conformance suite against our control plane.
@@ -93,6 +96,7 @@ fn run(command: &Command) -> anyhow::Result<()> {
         Command::Codegen(arguments) => codegen::run(&config, arguments),
         Command::Diff(arguments) => diff::run(&config, arguments),
         Command::Tenants(arguments) => tenants::run(&config, arguments),
+        Command::Owners(arguments) => owners::run(&config, arguments),
         Command::Fuzz(arguments) => fuzz::run(&config, arguments),
         Command::Conformance(arguments) => conformance::run(&config, arguments),
     }

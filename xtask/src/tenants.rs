@@ -15,6 +15,11 @@ pub(crate) struct Arguments {
 }
 
 pub(crate) fn run(config: &Config, arguments: &Arguments) -> Result<()> {
+    ask(config, "tenants", arguments.record)
+}
+
+/// Runs a command of `conformance` against a kube-apiserver that is started for it.
+pub(crate) fn ask(config: &Config, subject: &str, record: bool) -> Result<()> {
     process::run(process::cargo(&config.root).args([
         "build",
         "--quiet",
@@ -25,12 +30,12 @@ pub(crate) fn run(config: &Config, arguments: &Arguments) -> Result<()> {
     ]))?;
     let upstream = Upstream::start(
         config,
-        &config.root.join("target/tenants"),
+        &config.root.join("target").join(subject),
         upstream::Options::default(),
     )?;
     let mut command = process::command(config.root.join("target/debug/conformance"));
-    command.arg("tenants").arg("--server").arg(&upstream.kubeconfig);
-    if arguments.record {
+    command.arg(subject).arg("--server").arg(&upstream.kubeconfig);
+    if record {
         command.arg("--record");
     }
     process::run(&mut command)

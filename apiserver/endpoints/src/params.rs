@@ -2,6 +2,7 @@
 
 use crate::request_info::Query;
 use apiserver_registry::RegistryError;
+use apiserver_registry::managed_fields;
 use apiserver_registry::options::{
     CreateOptions, DeleteOptions, FieldValidation, ListOptions, Preconditions, Predicate, Propagation,
     RevisionMatch, UpdateOptions, WatchOptions,
@@ -12,8 +13,6 @@ use machinery_meta::label_selector::LabelSelector;
 use machinery_meta::{FieldError, FieldPath, Revision, Uid};
 use std::time::Duration;
 
-/// A field manager's name is not longer than this.
-const MAX_FIELD_MANAGER_BYTES: usize = 128;
 const NOT_OLDER_THAN: &str = "NotOlderThan";
 const EXACT: &str = "Exact";
 
@@ -291,14 +290,10 @@ fn common(query: &Query, kind: &str) -> Result<Common, RegistryError> {
 }
 
 fn check_field_manager(manager: &str, problems: &mut Vec<FieldError>) {
-    let path = FieldPath::new("fieldManager");
-    if manager.len() > MAX_FIELD_MANAGER_BYTES {
-        problems.push(FieldError::too_long(&path, MAX_FIELD_MANAGER_BYTES));
-    }
-    if let Some(at) = manager.chars().position(char::is_control) {
-        let detail = format!("should only contain printable characters; invalid character at index {at}");
-        problems.push(FieldError::invalid(&path, manager, detail));
-    }
+    problems.extend(managed_fields::manager_problems(
+        manager,
+        &FieldPath::new("fieldManager"),
+    ));
 }
 
 fn dry_run<'a>(values: impl Iterator<Item = &'a str>, problems: &mut Vec<FieldError>) -> bool {

@@ -162,6 +162,11 @@ impl<'a> Door<'a> {
         Ok(Admitted { attributes })
     }
 
+    /// Whether the write carries out what was admitted before.
+    pub(crate) fn is_following(self) -> bool {
+        matches!(self.0, Way::Following(_))
+    }
+
     /// Whether plugins are asked: then the defaults of the kind follow a mutation.
     pub(crate) fn has_plugins(self) -> bool {
         matches!(self.0, Way::Chain(_))

@@ -2,6 +2,7 @@
 
 use crate::context::RequestContext;
 use crate::error::RegistryError;
+use crate::managed_fields;
 use crate::row::ResourceRow;
 use crate::strategy::Strategy;
 use jiff::Timestamp;
@@ -108,14 +109,21 @@ pub fn same_namespace(own: &str, requested: &str) -> Result<(), RegistryError> {
     Err(RegistryError::BadRequest(message.to_owned()))
 }
 
+/// Takes away what a client may not say of a new object.
+pub fn wipe(object: &mut Tree) {
+    object.with(&["metadata"], |mut meta| {
+        for field in ["deletionTimestamp", GRACE, "selfLink", "creationTimestamp", "uid"] {
+            meta.remove(field);
+        }
+    });
+}
+
 /// Fills what the server owns of a new object's metadata, all but a generated name.
 pub fn fill_new(object: &mut Tree, ctx: &RequestContext) {
     let now = format_time(ctx.runtime.now());
     let uid = ctx.runtime.uuid().to_string();
+    wipe(object);
     object.with(&["metadata"], |mut meta| {
-        meta.remove("deletionTimestamp");
-        meta.remove(GRACE);
-        meta.remove("selfLink");
         meta.set("creationTimestamp", now.as_str());
         meta.set("uid", uid.as_str());
     });
@@ -166,6 +174,19 @@ pub fn restore_for_status(object: &mut Tree, old: &Tree) {
         "finalizers",
         "deletionTimestamp",
     ] {
+        restore_field(object, old, field);
+    }
+}
+
+/// Puts all of the metadata but these fields back to what it is in `old`.
+pub fn restore_all_but(object: &mut Tree, old: &Tree, kept: &[&str]) {
+    let names = |tree: &Tree| -> Vec<String> {
+        let fields = meta(tree).into_iter().flat_map(Ref::entries);
+        fields.map(|(name, _)| name.to_owned()).collect()
+    };
+    let mut fields = names(object);
+    fields.extend(names(old));
+    for field in fields.iter().filter(|field| !kept.contains(&field.as_str())) {
         restore_field(object, old, field);
     }
 }
@@ -319,6 +340,9 @@ fn validate_common(object: &Tree, row: &ResourceRow, path: &FieldPath) -> Vec<Fi
     problems.extend(validate_owners(meta, &path.child("ownerReferences")));
     let qualified = row.strategy.wants_qualified_finalizers();
     problems.extend(validate_finalizers(meta, qualified, &path.child("finalizers")));
+    if let Some(record) = meta.get("managedFields") {
+        problems.extend(managed_fields::problems(record, &path.child("managedFields")));
+    }
     problems
 }
 

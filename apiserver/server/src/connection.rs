@@ -44,7 +44,8 @@ impl Front {
         };
         let runtime = self.core.runtime.clone();
         let header = |name: &str| request.headers().get(name).and_then(|value| value.to_str().ok());
-        let agent = header(http::header::USER_AGENT.as_str());
+        let agent = request.headers().get(http::header::USER_AGENT);
+        let agent = agent.map(|value| String::from_utf8_lossy(value.as_bytes()));
         // A client may have its own name for the request.
         let audit_id = header("audit-id").filter(|own| !own.is_empty());
         let context = RequestContext {
@@ -52,7 +53,7 @@ impl Front {
             user: Arc::new(UserInfo::default()),
             deadline: None,
             audit_id: audit_id.map_or_else(|| runtime.uuid().to_string().into(), Arc::from),
-            user_agent: agent.unwrap_or_default().into(),
+            user_agent: agent.unwrap_or_default().as_ref().into(),
             warnings: Warnings::default(),
             audit: Default::default(),
             runtime,

@@ -156,6 +156,8 @@ async fn work(arguments: AgentArguments, beside: &Runtime) -> anyhow::Result<()>
     let outlived = own_certificate::replaced(arguments.data_dir.clone(), runtime.clone());
     let kubeconfig = kubeconfig(&arguments);
     let client = Client::from_kubeconfig(&kubeconfig, runtime.clone()).await?;
+    // Fields that the node writes have the owner they have upstream.
+    let client = client.with_user_agent("kubelet");
     let config = kubelet_config(&arguments, &kubeconfig)?;
     let node_name = config.node_name.clone();
     let cri = CriClient::new(&config.container_runtime_endpoint);

@@ -53,7 +53,10 @@ impl Mask {
     }
 
     fn object(&mut self, members: &mut Map<String, Value>) {
-        members.remove("managedFields");
+        if let Some(Value::Array(entries)) = members.get_mut("managedFields") {
+            // Those of one second have an order that the clock decides.
+            entries.sort_by_cached_key(owner);
+        }
         if let Some(Value::Array(cells)) = members.get_mut("cells") {
             cells
                 .iter_mut()
@@ -135,6 +138,15 @@ impl Mask {
         });
         format!("<{what} {number}>")
     }
+}
+
+/// An entry of managed fields without its time.
+fn owner(entry: &Value) -> String {
+    let mut entry = entry.clone();
+    if let Some(members) = entry.as_object_mut() {
+        members.remove("time");
+    }
+    entry.to_string()
 }
 
 /// A group in discovery that some case's definition makes: which of them are there is a matter of time.

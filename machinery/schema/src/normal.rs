@@ -3,6 +3,9 @@
 use crate::table::{Field, Shape, TypeId};
 use crate::tree::{Node, Tag, Tree, effective};
 
+/// How many lists and maps the fields of an object's metadata stand inside of.
+const METADATA_DEPTH: usize = 2;
+
 /// A field's value as Go would write it back, or nothing where `omitempty` or `omitzero` leave it out; it stands inside of
 /// `depth` lists and maps.
 pub(crate) fn normal_field(tree: &mut Tree, field: &Field, value: Node, depth: usize) -> Option<Node> {
@@ -16,6 +19,14 @@ pub(crate) fn normal_field(tree: &mut Tree, field: &Field, value: Node, depth: u
     } else {
         value
     };
+    // In the metadata of an object an empty list of these says that the record of owners is to go.
+    if shape == Shape::List
+        && depth == METADATA_DEPTH
+        && value.tag() == Tag::List
+        && tree.schema.text(field.name) == "managedFields"
+    {
+        return Some(value);
+    }
     if (field.omitempty && is_empty(shape, value)) || (field.omitzero && is_zero(tree, field.ty, value)) {
         return None;
     }

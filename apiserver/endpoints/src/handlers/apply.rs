@@ -1,89 +1,49 @@
-//! Server-side apply: the configuration in the body, and what every write notes about who owns what.
+//! Server-side apply: the configuration in the body.
 
-use super::Call;
 use crate::bodies;
 use crate::hooks::Hooks;
 use crate::request_info::RequestInfo;
 use apiserver_registry::context::LARGE_OBJECT_BYTES;
-use apiserver_registry::managed_fields::{self, ApplyError, Writer};
+use apiserver_registry::managed_fields::{self, ApplyError, Subject, Writer};
 use apiserver_registry::options::{FieldValidation, Preconditions};
-use apiserver_registry::{Part, RegistryError, RequestContext, ResourceRow, UpdatedObject, metadata};
+use apiserver_registry::{Part, RegistryError, RequestContext, Store, UpdatedObject, metadata};
 use async_trait::async_trait;
-use http::header::USER_AGENT;
 use machinery_meta::{GroupVersion, GroupVersionKind};
 use machinery_schema::yaml::decode_document;
 use machinery_schema::{DecodeError, Kind, Tree, apply_defaults};
-use std::sync::Arc;
 
-/// Names of managers are not longer than this.
-const MAX_MANAGER_BYTES: usize = 128;
-
-/// Who writes: the manager the client names, or what it calls itself.
-pub(super) fn writer(call: &Call, manager: &str, part: Part) -> Writer {
-    let agent = call
-        .request
-        .headers()
-        .get(USER_AGENT)
-        .and_then(|v| v.to_str().ok());
-    let agent = agent.unwrap_or("unknown").split('/').next().unwrap_or_default();
-    let manager = if manager.is_empty() { agent } else { manager };
-    let end = manager.floor_char_boundary(MAX_MANAGER_BYTES);
-    Writer {
-        manager: manager[..end].to_owned(),
-        part,
-        now: metadata::format_time(call.ctx.runtime.now()),
-    }
-}
-
-/// Any change, with the record of who owns what; making a missing object takes the right to create.
-pub(super) struct Tracked<'a> {
+/// Any change; making a missing object takes the right to create.
+pub(super) struct Authorized<'a> {
     pub(super) change: &'a dyn UpdatedObject,
-    pub(super) row: &'a ResourceRow,
-    pub(super) writer: Writer,
     pub(super) info: &'a RequestInfo,
     pub(super) hooks: &'a dyn Hooks,
 }
 
-impl Tracked<'_> {
-    /// Notes what the writer changed of the live object.
-    fn track(&self, live: &Tree, object: &mut Tree) -> Result<(), RegistryError> {
-        if self.change.tracks() {
-            return Ok(());
-        }
-        let tracked = managed_fields::track(self.row, &self.writer, live, object);
-        tracked.map_err(|bound| RegistryError::TooLargePatch(bound.to_string()))
-    }
-}
-
 #[async_trait]
-impl UpdatedObject for Tracked<'_> {
+impl UpdatedObject for Authorized<'_> {
     async fn apply(&self, ctx: &RequestContext, live: Option<&Tree>) -> Result<Tree, RegistryError> {
-        let Some(live) = live else {
-            // A patch of nothing ends here, without a word on rights to create.
-            let mut object = self.change.apply(ctx, None).await?;
+        // A patch of nothing ends here, without a word on rights to create.
+        let object = self.change.apply(ctx, live).await?;
+        if live.is_none() {
             self.hooks.authorize(ctx, "create", self.info).await?;
-            if !self.change.tracks() {
-                managed_fields::forget(&mut object);
-            }
-            return Ok(object);
-        };
-        let mut object = self.change.apply(ctx, Some(live)).await?;
-        if self.change.kind().is_none() {
-            self.track(live, &mut object)?;
         }
         Ok(object)
+    }
+
+    fn tracks(&self) -> bool {
+        self.change.tracks()
     }
 
     fn kind(&self) -> Option<GroupVersionKind> {
         self.change.kind()
     }
 
+    fn window(&self) -> Option<Subject<'_>> {
+        self.change.window()
+    }
+
     fn stored(&self, candidate: Tree, live: &Tree) -> Result<Tree, RegistryError> {
-        let mut object = self.change.stored(candidate, live)?;
-        if self.change.kind().is_some() {
-            self.track(live, &mut object)?;
-        }
-        Ok(object)
+        self.change.stored(candidate, live)
     }
 
     fn view(&self, stored: &Tree) -> Result<Option<Tree>, RegistryError> {
@@ -98,7 +58,8 @@ impl UpdatedObject for Tracked<'_> {
 /// An apply under way.
 #[derive(Clone)]
 pub(super) struct Apply {
-    pub(super) row: Arc<ResourceRow>,
+    pub(super) store: Store,
+    pub(super) part: Part,
     pub(super) configuration: Tree,
     pub(super) writer: Writer,
     pub(super) force: bool,
@@ -132,29 +93,33 @@ impl Apply {
                 "uid mismatch: the provided object specified uid {uid}, and no existing object was found"
             );
             return Err(RegistryError::conflict(
-                &self.row.group_resource(),
+                &self.store.row.group_resource(),
                 &self.name,
                 detail,
             ));
         }
-        let made = managed_fields::apply(&self.row, &self.writer, live, &self.configuration, self.force);
+        let subject = self.store.subject(self.part);
+        let made = managed_fields::apply(subject, &self.writer, live, &self.configuration, self.force);
         let mut object = made.map_err(refusal)?;
         apply_defaults(&mut object);
-        self.row.strategy.defaults(&mut object);
+        self.store.row.strategy.defaults(&mut object);
         // The configuration need not name the object that it is merged into.
-        bodies::check_identity(&self.row, &object, &self.name, &self.namespace)?;
+        bodies::check_identity(&self.store.row, &object, &self.name, &self.namespace)?;
         Ok(object)
     }
 }
 
-fn refusal(error: ApplyError) -> RegistryError {
+pub(super) fn refusal(error: ApplyError) -> RegistryError {
     let message = error.to_string();
     match error {
         ApplyError::TooLong(_)
+        | ApplyError::TooManyOwners
         | ApplyError::Result(DecodeError::TooManyValues | DecodeError::TooLarge { .. }) => {
             RegistryError::TooLargePatch(message)
         }
-        ApplyError::Misfit { .. } | ApplyError::Result(_) => RegistryError::Unclassified(message),
+        ApplyError::Misfit { .. } | ApplyError::Record(_) | ApplyError::Result(_) => {
+            RegistryError::Unclassified(message)
+        }
         ApplyError::Conflicts(conflicts) => RegistryError::ApplyConflict {
             message,
             causes: conflicts
@@ -169,10 +134,10 @@ fn refusal(error: ApplyError) -> RegistryError {
     }
 }
 
-/// Reads a configuration: an object of the row's kind without managed fields.
+/// Reads a configuration: an object of the kind without managed fields.
 pub(super) fn configuration(
     ctx: &RequestContext,
-    row: &ResourceRow,
+    gvk: &GroupVersionKind,
     bytes: &[u8],
     validation: FieldValidation,
 ) -> Result<Tree, RegistryError> {
@@ -194,7 +159,7 @@ pub(super) fn configuration(
             )));
         }
     }
-    check_kind(row, &tree)?;
+    check_kind(gvk, &tree)?;
     if tree
         .at(&["metadata", "managedFields"])
         .is_some_and(|list| !list.is_null())
@@ -206,9 +171,9 @@ pub(super) fn configuration(
     Ok(tree)
 }
 
-fn check_kind(row: &ResourceRow, tree: &Tree) -> Result<(), RegistryError> {
+fn check_kind(gvk: &GroupVersionKind, tree: &Tree) -> Result<(), RegistryError> {
     let (api_version, kind) = (tree.str_at(&["apiVersion"]), tree.str_at(&["kind"]));
-    if api_version == row.gvk.api_version() && kind == row.gvk.kind {
+    if api_version == gvk.api_version() && kind == gvk.kind {
         return Ok(());
     }
     let found: GroupVersion = api_version.parse().unwrap_or_default();

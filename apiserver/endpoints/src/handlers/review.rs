@@ -4,14 +4,17 @@ use super::write::body_object;
 use super::{Call, Endpoints};
 use crate::body::Body;
 use crate::{params, respond};
-use apiserver_registry::{Operation, RegistryError, metadata};
+use apiserver_registry::{Operation, Part, RegistryError, managed_fields, metadata};
 use http::{Response, StatusCode};
+use machinery_schema::Tree;
 
 pub(super) async fn review(this: Endpoints, mut call: Call) -> Result<Response<Body>, RegistryError> {
     let showing = call.viewless()?;
     let options = params::create(&call.query)?;
     let mut object = body_object(&mut call, options.field_validation).await?;
     metadata::match_namespace(&mut object, call.row(), call.info.scope.namespace())?;
+    metadata::wipe(&mut object);
+    track(&call, &options.field_manager, &mut object)?;
     let attributes = call.attributes(Operation::Create, metadata::name(&object), options.dry_run);
     let mutated = this
         .door()
@@ -20,4 +23,16 @@ pub(super) async fn review(this: Endpoints, mut call: Call) -> Result<Response<B
     let admitted = mutated.validate(&call.ctx, &object, None).await?;
     let answered = this.0.hooks.review(&call.ctx, &admitted, object).await?;
     respond::tree(StatusCode::CREATED, showing.form, &answered)
+}
+
+/// Notes who asks, as upstream does; its answer about a user's own rules is another object than the one asked with.
+fn track(call: &Call, named: &str, object: &mut Tree) -> Result<(), RegistryError> {
+    if call.row().gvk.kind == "SelfSubjectRulesReview" {
+        managed_fields::forget(object);
+        return Ok(());
+    }
+    let writer = call.store.writer(&call.ctx, named);
+    let nothing = Tree::new(&call.row().schema, call.row().ty);
+    managed_fields::track(call.store.subject(Part::Main), &writer, &nothing, object)
+        .map_err(managed_fields::refusal)
 }

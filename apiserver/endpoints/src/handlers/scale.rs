@@ -1,6 +1,6 @@
 //! `scale`: a window of autoscaling/v1 on an object's replicas.
 
-use super::{Call, Endpoints, write};
+use super::{Call, Endpoints, apply, write};
 use crate::bodies::{self, Expected};
 use crate::body::Body;
 use crate::negotiation::{self, Offer, PatchType};
@@ -8,16 +8,17 @@ use crate::respond::{self, Showing};
 use crate::{params, patch_errors};
 use apiserver_registry::columns;
 use apiserver_registry::context::LARGE_BODY_BYTES;
-use apiserver_registry::options::{FieldValidation, RevisionMatch};
+use apiserver_registry::managed_fields::{self, Subject, Writer};
+use apiserver_registry::options::{FieldValidation, RevisionMatch, UpdateOptions};
 use apiserver_registry::{
-    Part, RegistryError, RequestContext, ResourceRow, ScalePaths, UpdatedObject, Written, metadata,
+    Part, RegistryError, RequestContext, ScalePaths, Store, UpdatedObject, Written, metadata,
 };
 use async_trait::async_trait;
 use bytes::Bytes;
 use http::{Method, Response, StatusCode};
 use machinery_meta::{FieldError, FieldPath, GroupResource, GroupVersionKind};
 use machinery_schema::{Ref, Schema, Step, Tree, TypeId, Value};
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 fn scale_type() -> Result<(&'static Arc<Schema>, TypeId), RegistryError> {
     machinery_api::schema_for("autoscaling", "v1", "Scale")
@@ -132,10 +133,18 @@ fn answer(showing: Showing, scale: &Tree) -> Result<Response<Body>, RegistryErro
 enum Wanted {
     Whole(Tree),
     Patched { kind: PatchType, bytes: Bytes },
+    Applied(Configuration),
+}
+
+/// An apply under way.
+struct Configuration {
+    scale: Tree,
+    writer: Writer,
+    force: bool,
 }
 
 struct ScaleChange {
-    row: Arc<ResourceRow>,
+    store: Store,
     paths: ScalePaths,
     wanted: Wanted,
     name: String,
@@ -149,30 +158,15 @@ pub(crate) async fn change(
     paths: ScalePaths,
 ) -> Result<Response<Body>, RegistryError> {
     let showing = call.showing()?;
-    let patching = *call.request.method() == Method::PATCH;
-    let options = params::update(
-        &call.query,
-        if patching { "PatchOptions" } else { "UpdateOptions" },
-    )?;
-    let wanted = if patching {
-        let kind = negotiation::patch(call.request.headers(), call.row().custom)?;
-        if let PatchType::Apply(_) = kind {
-            // A Scale's fields are other fields of its object; nobody translates their owners yet.
-            return Err(RegistryError::UnsupportedMediaType(vec![
-                "application/json-patch+json".into(),
-                "application/merge-patch+json".into(),
-                "application/strategic-merge-patch+json".into(),
-            ]));
-        }
-        Wanted::Patched {
-            kind,
-            bytes: bodies::read(std::mem::take(call.request.body_mut())).await?,
-        }
+    let (wanted, options) = if *call.request.method() == Method::PATCH {
+        patch(&mut call).await?
     } else {
-        Wanted::Whole(body(&mut call, options.field_validation).await?)
+        let options = params::update(&call.query, "UpdateOptions")?;
+        let whole = Wanted::Whole(body(&mut call, options.field_validation).await?);
+        (whole, options)
     };
     let change = ScaleChange {
-        row: Arc::clone(&call.store.row),
+        store: call.store.clone(),
         paths: paths.clone(),
         wanted,
         name: call.info.name.clone(),
@@ -185,6 +179,34 @@ pub(crate) async fn change(
         Written::Shown { object, .. } => object.clone(),
     };
     answer(showing, &scale_of(&object, &paths)?)
+}
+
+async fn patch(call: &mut Call) -> Result<(Wanted, UpdateOptions), RegistryError> {
+    let kind = negotiation::patch(call.request.headers(), call.row().custom)?;
+    let options = params::patch(&call.query, matches!(kind, PatchType::Apply(_)))?;
+    let bytes = bodies::read(std::mem::take(call.request.body_mut())).await?;
+    let PatchType::Apply(_) = kind else {
+        return Ok((Wanted::Patched { kind, bytes }, options));
+    };
+    let applied = Configuration {
+        scale: configuration(call, bytes, options.field_validation).await?,
+        writer: call.store.writer(&call.ctx, &options.field_manager),
+        force: options.force,
+    };
+    Ok((Wanted::Applied(applied), options))
+}
+
+async fn configuration(
+    call: &Call,
+    bytes: Bytes,
+    validation: FieldValidation,
+) -> Result<Tree, RegistryError> {
+    if bytes.len() < LARGE_BODY_BYTES {
+        return apply::configuration(&call.ctx, &SCALE, &bytes, validation);
+    }
+    let ctx = call.ctx.clone();
+    let work = move || apply::configuration(&ctx, &SCALE, &bytes, validation);
+    call.ctx.off_thread(work).await
 }
 
 fn expected() -> Result<Expected<'static>, RegistryError> {
@@ -235,7 +257,10 @@ async fn patched(
 impl UpdatedObject for ScaleChange {
     async fn apply(&self, ctx: &RequestContext, live: Option<&Tree>) -> Result<Tree, RegistryError> {
         let Some(live) = live else {
-            return Err(RegistryError::not_found(&self.row.group_resource(), &self.name));
+            return Err(RegistryError::not_found(
+                &self.store.row.group_resource(),
+                &self.name,
+            ));
         };
         let scale = match &self.wanted {
             Wanted::Whole(scale) => scale.clone(),
@@ -243,18 +268,28 @@ impl UpdatedObject for ScaleChange {
                 let shown = scale_or_unset(live, &self.paths)?;
                 patched(ctx, *kind, shown, bytes.clone(), self.validation).await?
             }
+            Wanted::Applied(configuration) => self.applied(live, configuration)?,
         };
         self.check_name(&scale)?;
         Ok(scale)
+    }
+
+    fn tracks(&self) -> bool {
+        matches!(self.wanted, Wanted::Applied(_))
     }
 
     fn kind(&self) -> Option<GroupVersionKind> {
         Some(scale_kind())
     }
 
+    fn window(&self) -> Option<Subject<'_>> {
+        window().ok()
+    }
+
     fn stored(&self, scale: Tree, live: &Tree) -> Result<Tree, RegistryError> {
         self.check(&scale, live)?;
         let mut object = live.clone();
+        managed_fields::from_scale(self.store.subject(Part::Main), &scale, &mut object);
         let steps: Vec<Step<'_>> = self
             .paths
             .spec_replicas
@@ -274,8 +309,17 @@ impl UpdatedObject for ScaleChange {
     }
 }
 
+static SCALE: LazyLock<GroupVersionKind> =
+    LazyLock::new(|| GroupVersionKind::new("autoscaling", "v1", "Scale"));
+
 fn scale_kind() -> GroupVersionKind {
-    GroupVersionKind::new("autoscaling", "v1", "Scale")
+    SCALE.clone()
+}
+
+/// What the owners of a scale's fields are noted by.
+fn window() -> Result<Subject<'static>, RegistryError> {
+    let (schema, ty) = scale_type()?;
+    Ok(Subject::window(schema, ty, &SCALE, "scale"))
 }
 
 fn replicas(scale: &Tree) -> i64 {
@@ -283,10 +327,20 @@ fn replicas(scale: &Tree) -> i64 {
 }
 
 impl ScaleChange {
+    /// The scale that a configuration makes of the one that the live object shows.
+    fn applied(&self, live: &Tree, configuration: &Configuration) -> Result<Tree, RegistryError> {
+        let window = window()?;
+        let mut shown = scale_or_unset(live, &self.paths)?;
+        managed_fields::to_scale(self.store.subject(Part::Main), window, live, &mut shown);
+        let Configuration { scale, writer, force } = configuration;
+        let made = managed_fields::apply(window, writer, Some(&shown), scale, *force);
+        made.map_err(apply::refusal)
+    }
+
     /// The body is of the object of the address.
     fn check_name(&self, scale: &Tree) -> Result<(), RegistryError> {
         let namespace = metadata::namespace(scale);
-        if self.row.namespaced && !namespace.is_empty() {
+        if self.store.row.namespaced && !namespace.is_empty() {
             metadata::same_namespace(namespace, &self.namespace)?;
         }
         bodies::check_name(scale, &self.name)
@@ -307,7 +361,10 @@ impl ScaleChange {
         if wanted.is_empty() || wanted == uid {
             return Ok(());
         }
-        let resource = GroupResource::new(&self.row.gvk.group, format!("{}/scale", self.row.plural));
+        let resource = GroupResource::new(
+            &self.store.row.gvk.group,
+            format!("{}/scale", self.store.row.plural),
+        );
         let detail = format!("Precondition failed: UID in precondition: {wanted}, UID in object meta: {uid}");
         Err(RegistryError::conflict(&resource, &self.name, detail))
     }
@@ -317,7 +374,7 @@ impl ScaleChange {
         let (kind, path, detail) = if self.paths.custom {
             let path = FieldPath::new(&format!(".{}", self.paths.spec_replicas.join(".")));
             (
-                self.row.gvk.group_kind(),
+                self.store.row.gvk.group_kind(),
                 path,
                 "should be a non-negative integer",
             )

@@ -5,18 +5,31 @@ use super::{Call, Endpoints};
 use crate::body::Body;
 use crate::request_info::RequestInfo;
 use crate::{params, respond};
+use apiserver_registry::managed_fields::Subject;
 use apiserver_registry::options::RevisionMatch;
-use apiserver_registry::{Operation, RegistryError, metadata};
+use apiserver_registry::{Operation, RegistryError, managed_fields, metadata};
 use http::{Response, StatusCode};
 use machinery_meta::{FieldError, FieldPath, GroupResource, GroupVersionKind};
 use machinery_schema::Tree;
+use std::sync::Arc;
+
+/// How long a token is asked for where the request does not say (upstream's default of TokenRequests).
+const DEFAULT_EXPIRATION_SECONDS: i64 = 3_600;
 
 pub(super) async fn token(this: Endpoints, mut call: Call) -> Result<Response<Body>, RegistryError> {
     let showing = call.whole()?;
     let options = params::create(&call.query)?;
     let mut object = sub_body(&mut call, options.field_validation).await?;
+    object.with(&["spec"], |mut spec| {
+        spec.default("expirationSeconds", DEFAULT_EXPIRATION_SECONDS)
+    });
     metadata::place(&mut object, call.info.scope.namespace())?;
     let attributes = call.attributes(Operation::Create, &call.info.name, options.dry_run);
+    let writer = call.store.writer(&call.ctx, &options.field_manager);
+    let nothing = Tree::new(object.schema(), object.ty());
+    let (schema, ty) = (Arc::clone(object.schema()), object.ty());
+    let subject = Subject::window(&schema, ty, &attributes.kind, "token");
+    managed_fields::track(subject, &writer, &nothing, &mut object).map_err(managed_fields::refusal)?;
     let mutated = this
         .door()
         .mutate(&call.ctx, attributes, &mut object, None)
@@ -29,7 +42,9 @@ pub(super) async fn token(this: Endpoints, mut call: Call) -> Result<Response<Bo
     let account = call.store.decode(&entry)?;
     same_account(&mut object, &account)?;
     let admitted = mutated.validate(&call.ctx, &object, None).await?;
-    let answered = this.0.hooks.token(&call.ctx, &admitted, &account, object).await?;
+    let asked = object.clone();
+    let mut answered = this.0.hooks.token(&call.ctx, &admitted, &account, object).await?;
+    metadata::restore_field(&mut answered, &asked, "managedFields");
     respond::tree(StatusCode::CREATED, showing.form, &answered)
 }
 

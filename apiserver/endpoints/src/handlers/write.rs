@@ -7,7 +7,6 @@ use crate::negotiation::{self, Format, Offer, PatchType};
 use crate::params::{self, RawDeleteOptions};
 use crate::{patch_errors, respond, status};
 use apiserver_registry::context::{LARGE_BODY_BYTES, LARGE_OBJECT_BYTES};
-use apiserver_registry::managed_fields;
 use apiserver_registry::options::{DeleteOptions, FieldValidation, UpdateOptions};
 use apiserver_registry::{
     Deleted, Part, RegistryError, Replacement, RequestContext, ResourceRow, SubresourceRole, Target,
@@ -22,8 +21,7 @@ use std::sync::Arc;
 pub(crate) async fn create(this: Endpoints, mut call: Call) -> Result<Response<Body>, RegistryError> {
     let showing = call.showing()?;
     let options = params::create(&call.query)?;
-    let mut object = body_object(&mut call, options.field_validation).await?;
-    managed_fields::forget(&mut object);
+    let object = body_object(&mut call, options.field_validation).await?;
     let written = call
         .store
         .create(&call.ctx, &call.info.scope, object, &options, this.door())
@@ -108,7 +106,7 @@ async fn write(
     respond::written(&call.store, showing, code, &written)
 }
 
-/// Changes a part of the object, with the record of who owns what.
+/// Changes a part of the object.
 pub(super) async fn carry_out(
     this: &Endpoints,
     call: &Call,
@@ -121,15 +119,13 @@ pub(super) async fn carry_out(
         name: &call.info.name,
         part,
     };
-    let tracked = apply::Tracked {
+    let authorized = apply::Authorized {
         change,
-        row: call.row(),
-        writer: apply::writer(call, &options.field_manager, part),
         info: &call.info,
         hooks: this.0.hooks.as_ref(),
     };
     call.store
-        .update(&call.ctx, target, &tracked, options, this.door())
+        .update(&call.ctx, target, &authorized, options, this.door())
         .await
 }
 
@@ -173,16 +169,17 @@ async fn apply_configuration(
 ) -> Result<Response<Body>, RegistryError> {
     let validation = options.field_validation;
     let configuration = if bytes.len() < LARGE_BODY_BYTES {
-        apply::configuration(&call.ctx, call.row(), &bytes, validation)?
+        apply::configuration(&call.ctx, &call.row().gvk, &bytes, validation)?
     } else {
         let (ctx, row) = (call.ctx.clone(), Arc::clone(&call.store.row));
-        let work = move || apply::configuration(&ctx, &row, &bytes, validation);
+        let work = move || apply::configuration(&ctx, &row.gvk, &bytes, validation);
         call.ctx.off_thread(work).await?
     };
     let change = apply::Apply {
-        row: Arc::clone(&call.store.row),
+        store: call.store.clone(),
+        part: part(call),
         configuration,
-        writer: apply::writer(call, &options.field_manager, part(call)),
+        writer: call.store.writer(&call.ctx, &options.field_manager),
         force: options.force,
         name: call.info.name.clone(),
         namespace: call.info.scope.namespace().to_owned(),

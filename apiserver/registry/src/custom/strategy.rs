@@ -46,9 +46,7 @@ impl Strategy for SchemaStrategy {
     fn prepare_for_update(&self, _ctx: &RequestContext, part: Part, object: &mut Tree, old: &Tree) {
         // The status of a custom resource is all its subresource may change.
         if part == Part::Status {
-            let version = metadata::resource_version(object).to_owned();
-            metadata::restore_member(object, old, "metadata");
-            object.set_str(&["metadata", "resourceVersion"], &version);
+            metadata::restore_all_but(object, old, &["resourceVersion", "managedFields"]);
         }
         machinery_schema::apply_defaults(object);
     }

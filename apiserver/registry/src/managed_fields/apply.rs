@@ -1,9 +1,9 @@
 //! Server-side apply of one configuration.
 
 use super::entries::{self, Entry, Operation};
-use super::{Writer, document, has_owners, last_applied, ownable, ownable_changes, store, typed};
-use crate::row::ResourceRow;
-use crate::strategy::Part;
+use super::subject::document;
+use super::update::{Changes, updated};
+use super::{Subject, UNOWNED_FIELDS, Writer, last_applied, record};
 use machinery_schema::apply::{FieldSet, ShownBytes, Steps, Typed};
 use machinery_schema::{DecodeError, Exceeded, Strictness, Tree, decode_json, encode_json};
 
@@ -21,6 +21,11 @@ pub enum ApplyError {
     /// It does not fit the schema.
     #[error("failed to create typed patch object ({object}): {problems}")]
     Misfit { object: String, problems: String },
+    /// The live object says of its owners what nobody can read.
+    #[error("failed to decode managed fields: {0}")]
+    Record(String),
+    #[error("the managers of the object's fields take more room than an object has for them")]
+    TooManyOwners,
     #[error("{}", summary(.0))]
     Conflicts(Vec<Conflict>),
     /// The merged object is not one of its kind.
@@ -55,75 +60,98 @@ fn summary(conflicts: &[Conflict]) -> String {
     )
 }
 
-/// Who has everything that was there before anybody applied.
+/// Who has everything that was there before anybody applied, where no record tells.
 const BEFORE_FIRST_APPLY: &str = "before-first-apply";
 
 /// The object that a configuration makes of the live one (or of none), with the record of its owners.
 pub fn apply(
-    row: &ResourceRow,
+    subject: Subject<'_>,
     writer: &Writer,
     live: Option<&Tree>,
     configuration: &Tree,
     force: bool,
 ) -> Result<Tree, ApplyError> {
-    within(&Steps::default(), row, writer, live, (configuration, force))
+    within(&Steps::default(), subject, writer, live, (configuration, force))
 }
 
 /// The same within so many steps.
 pub(super) fn within(
     steps: &Steps,
-    row: &ResourceRow,
+    subject: Subject<'_>,
     writer: &Writer,
     live: Option<&Tree>,
     (configuration, force): (&Tree, bool),
 ) -> Result<Tree, ApplyError> {
-    let wanted = typed(row, configuration);
+    let nothing = subject.nothing();
+    let live = live.unwrap_or(&nothing);
+    let mut owners = known_owners(steps, subject, writer, live, &nothing)?;
+    let wanted = subject.typed(configuration);
     steps.read(configuration)?;
-    check(row, wanted)?;
-    let (before, mut owners) = match live {
-        Some(live) => (document(live), known_owners(row, writer, live)),
-        None => (Tree::untyped(), Vec::new()),
-    };
-    steps.read(&before)?;
-    let mine = owners
-        .iter()
-        .position(|entry| entry.is(row, writer, Operation::Apply));
+    check(subject, wanted)?;
     let named = wanted.fields();
-    let fields = ownable(row, writer.part, named.clone());
-    let last = mine.map(|at| owners[at].fields.clone()).unwrap_or_default();
-    match mine {
-        Some(at) => {
-            let own = &mut owners[at];
-            own.settle(fields, &writer.now);
-            own.api_version = row.gvk.api_version();
-        }
-        None => owners.push(Entry::new(row, writer, Operation::Apply, fields)),
-    }
-    let mine = mine.unwrap_or(owners.len() - 1);
-    let merged = typed(row, &before).merge(configuration)?;
-    let pruned = prune(steps, typed(row, &merged), &last, &owners, &named)?;
+    let own = Entry::new(
+        subject,
+        writer,
+        Operation::Apply,
+        subject.reset().kept(named.clone()),
+    );
+    let former = take(&mut owners, &own);
+    let before = document(live);
+    steps.read(&before)?;
+    let merged = subject.typed(&before).merge(configuration)?;
+    let last = former
+        .as_ref()
+        .map(|entry| entry.fields.clone())
+        .unwrap_or_default();
+    let pruned = prune(steps, subject.typed(&merged), &last, &owners, &named)?;
     steps.read(&pruned)?;
-    let changes = ownable_changes(row, writer.part, typed(row, &before).compare(&pruned));
-    let changed = steps.union(&changes.added, &changes.modified)?;
-    let continued = last_applied::continued(steps, row, &writer.manager, live)?;
-    let taken = Taken {
-        changed: &changed,
-        removed: &changes.removed,
-        continued: &continued,
+    let changed = pruned != before;
+    let mut object = if changed {
+        decoded(subject, &pruned)?
+    } else {
+        live.clone()
     };
-    let conflicts = take_over(steps, &mut owners, mine, &taken)?;
-    if !force && !conflicts.is_empty() {
-        return Err(ApplyError::Conflicts(conflicts));
+    let here = subject.compare(&before, &pruned);
+    let mut changes = Changes::between(steps, subject, here, live, &object);
+    if !force {
+        let continued = last_applied::continued(steps, subject, &writer.manager, live)?;
+        let conflicts = conflicts(&mut changes, &owners, &continued)?;
+        if !conflicts.is_empty() {
+            return Err(ApplyError::Conflicts(conflicts));
+        }
     }
-    let mut text = Vec::with_capacity(4096);
-    encode_json(&pruned, &mut text);
-    let mut object = decode_json(&row.schema, row.ty, &text, Strictness::Ignore)?.tree;
+    changes.give_up(&mut owners)?;
+    let own = Entry {
+        // The time moves only when the object does.
+        time: match former {
+            _ if changed => own.time,
+            former => former.map(|entry| entry.time).unwrap_or_default(),
+        },
+        fields: own.fields.difference(&UNOWNED_FIELDS),
+        ..own
+    };
+    if !own.fields.is_empty() {
+        owners.push(own);
+    }
     last_applied::renew(&writer.manager, configuration, &mut object);
-    store(steps, &mut object, owners)?;
+    entries::store(subject, &mut object, owners).map_err(|_| ApplyError::TooManyOwners)?;
     Ok(object)
 }
 
-fn check(row: &ResourceRow, wanted: Typed<'_>) -> Result<(), ApplyError> {
+/// Takes the entry of the same manager out of the others.
+fn take(owners: &mut Vec<Entry>, own: &Entry) -> Option<Entry> {
+    let at = owners.iter().position(|other| other.key() == own.key())?;
+    Some(owners.remove(at))
+}
+
+/// A free-form document as an object of the kind.
+fn decoded(subject: Subject<'_>, document: &Tree) -> Result<Tree, DecodeError> {
+    let mut text = Vec::with_capacity(4096);
+    encode_json(document, &mut text);
+    Ok(decode_json(subject.schema, subject.ty, &text, Strictness::Ignore)?.tree)
+}
+
+fn check(subject: Subject<'_>, wanted: Typed<'_>) -> Result<(), ApplyError> {
     let problems = wanted.problems();
     let problems = match problems.as_slice() {
         [] => return Ok(()),
@@ -135,27 +163,30 @@ fn check(row: &ResourceRow, wanted: Typed<'_>) -> Result<(), ApplyError> {
         "{}/{}; {}/{}, Kind={}",
         metadata("namespace"),
         metadata("name"),
-        row.gvk.group,
-        row.gvk.version,
-        row.gvk.kind
+        subject.gvk.group,
+        subject.gvk.version,
+        subject.gvk.kind
     );
     Err(ApplyError::Misfit { object, problems })
 }
 
-/// The owners of a live object; of one that nobody has applied, `before-first-apply` owns all.
-fn known_owners(row: &ResourceRow, writer: &Writer, live: &Tree) -> Vec<Entry> {
-    if has_owners(live) {
-        return entries::read(live);
+/// The owners of a live object; of one without a record, `before-first-apply` owns all.
+fn known_owners(
+    steps: &Steps,
+    subject: Subject<'_>,
+    writer: &Writer,
+    live: &Tree,
+    nothing: &Tree,
+) -> Result<Vec<Entry>, ApplyError> {
+    let owners = entries::read(record(live)).map_err(ApplyError::Record)?;
+    if !owners.is_empty() {
+        return Ok(owners);
     }
-    let own = document(live);
-    let all = typed(row, &Tree::untyped()).compare(&own).added;
     let before = Writer {
         manager: BEFORE_FIRST_APPLY.to_owned(),
-        part: Part::Main,
         now: writer.now.clone(),
     };
-    let fields = ownable(row, Part::Main, all);
-    vec![Entry::new(row, &before, Operation::Update, fields)]
+    Ok(updated(steps, subject, &before, nothing, live, owners)?)
 }
 
 /// What the manager applied before, does not apply now and nobody else has goes away.
@@ -163,7 +194,7 @@ fn prune(
     steps: &Steps,
     merged: Typed<'_>,
     last: &FieldSet,
-    owners: &[Entry],
+    others: &[Entry],
     wanted: &FieldSet,
 ) -> Result<Tree, ApplyError> {
     if last.is_empty() {
@@ -171,7 +202,7 @@ fn prune(
     }
     // The configuration counts with what nobody owns: an object keeps the name by which it is applied.
     let mut owned = wanted.clone();
-    for entry in owners {
+    for entry in others {
         steps.absorb(&mut owned, &entry.fields)?;
     }
     let named = |fields: &FieldSet| merged.with_named_parents(fields);
@@ -185,36 +216,22 @@ fn prune(
     Ok(merged.remove(&steps.intersection(&unowned, &last)?)?)
 }
 
-/// Fields that an apply takes from other managers.
-struct Taken<'a> {
-    changed: &'a FieldSet,
-    removed: &'a FieldSet,
-    /// Of these nobody is told.
-    continued: &'a FieldSet,
-}
-
-/// Takes the changed fields from all other managers; answers with what they had of them, less what is `continued`.
-fn take_over(
-    steps: &Steps,
-    owners: &mut [Entry],
-    mine: usize,
-    taken: &Taken<'_>,
+/// What other managers have of the fields that change, less what is `continued`.
+fn conflicts(
+    changes: &mut Changes<'_>,
+    others: &[Entry],
+    continued: &FieldSet,
 ) -> Result<Vec<Conflict>, Exceeded> {
     let mut conflicts = Vec::new();
     let mut room = ShownBytes::default();
-    for (at, entry) in owners.iter_mut().enumerate() {
-        if at == mine {
-            continue;
-        }
-        let contested = steps.intersection(&entry.fields, taken.changed)?;
+    for entry in others {
+        let contested = changes.contested(entry)?;
+        let left = changes.steps.difference(&contested, continued)?;
         let manager = entry.shown();
-        let paths = steps.difference(&contested, taken.continued)?.paths(&mut room);
-        conflicts.extend(paths.into_iter().map(|path| Conflict {
+        conflicts.extend(left.paths(&mut room).into_iter().map(|path| Conflict {
             manager: manager.clone(),
             path,
         }));
-        let left = steps.difference(&entry.fields, &contested)?;
-        entry.fields = steps.difference(&left, taken.removed)?;
     }
     conflicts.sort_by(|a, b| a.manager.cmp(&b.manager));
     Ok(conflicts)

@@ -1,13 +1,15 @@
 //! The record of owners as `metadata.managedFields` has it.
 
-use super::Writer;
-use crate::row::ResourceRow;
+use super::manager;
+use super::{Subject, Writer, forget};
+use jiff::Timestamp;
+use machinery_meta::{FieldError, FieldPath};
 use machinery_schema::apply::{FieldSet, Steps};
-use machinery_schema::{Exceeded, Ref, Tree};
-use std::collections::HashMap;
+use machinery_schema::{Exceeded, Ref, Tree, Value};
+use std::collections::{HashMap, HashSet};
 
 /// How a manager came to its fields.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) enum Operation {
     Apply,
     Update,
@@ -28,52 +30,43 @@ pub(super) struct Entry {
     pub(super) manager: String,
     pub(super) operation: Operation,
     pub(super) api_version: String,
+    /// Empty where nothing is known of it.
     pub(super) time: String,
     pub(super) subresource: String,
     pub(super) fields: FieldSet,
 }
 
+/// Tells managers apart, in the order of upstream's identifiers; of appliers the version does not matter.
+pub(super) type Key<'a> = (&'a str, Operation, &'a str, &'a str);
+
 /// More managers than these by updates are joined, the oldest first, as upstream does it.
 const MAX_UPDATE_MANAGERS: usize = 10;
 const JOINED_MANAGER: &str = "ancient-changes";
+/// A record is not larger than this, whatever managers there are: it is read and compared with every write of its object.
+const MAX_RECORD_BYTES: usize = 1 << 20;
+/// About what an entry takes beside its fields.
+const ENTRY_BYTES: usize = 160;
+/// Names of subresources are not longer than this.
+const MAX_SUBRESOURCE_BYTES: usize = 256;
 
 impl Entry {
-    pub(super) fn new(row: &ResourceRow, writer: &Writer, operation: Operation, fields: FieldSet) -> Self {
+    pub(super) fn new(subject: Subject<'_>, writer: &Writer, operation: Operation, fields: FieldSet) -> Self {
         Self {
             manager: writer.manager.clone(),
             operation,
-            api_version: row.gvk.api_version(),
+            api_version: subject.api_version(),
             time: writer.now.clone(),
-            subresource: writer.part.subresource().to_owned(),
+            subresource: subject.subresource.to_owned(),
             fields,
         }
     }
 
-    /// Whether the entry is the writer's own; of appliers the version does not matter.
-    pub(super) fn is(&self, row: &ResourceRow, writer: &Writer, operation: Operation) -> bool {
-        self.manager == writer.manager
-            && self.operation == operation
-            && self.subresource == writer.part.subresource()
-            && (operation == Operation::Apply || self.api_version == row.gvk.api_version())
-    }
-
-    /// Takes a new set; the time moves only when the set does.
-    pub(super) fn settle(&mut self, fields: FieldSet, now: &str) {
-        if self.fields != fields {
-            now.clone_into(&mut self.time);
-            self.fields = fields;
-        }
-    }
-
-    /// Upstream's order of entries.
-    fn order(&self) -> (Operation, &str, &str, &str, &str) {
-        (
-            self.operation,
-            &self.time,
-            &self.manager,
-            &self.api_version,
-            &self.subresource,
-        )
+    pub(super) fn key(&self) -> Key<'_> {
+        let version = match self.operation {
+            Operation::Apply => "",
+            Operation::Update => self.api_version.as_str(),
+        };
+        (&self.manager, self.operation, version, &self.subresource)
     }
 
     /// The manager as messages name it.
@@ -87,86 +80,192 @@ impl Entry {
         }
         out
     }
+
+    fn seconds(&self) -> i64 {
+        self.time.parse::<Timestamp>().map_or(0, Timestamp::as_second)
+    }
 }
 
-/// The entries of an object; those nobody can read are left out.
-pub(super) fn read(object: &Tree) -> Vec<Entry> {
-    let list = object.at(&["metadata", "managedFields"]);
-    list.into_iter().flat_map(Ref::items).filter_map(entry).collect()
+/// The entries of a record; of two of one manager the last counts.
+///
+/// # Errors
+/// Upstream's words on an entry that nobody can read.
+pub(super) fn read(record: Option<Ref<'_>>) -> Result<Vec<Entry>, String> {
+    let values = record.into_iter().flat_map(Ref::items).enumerate();
+    let all: Vec<Entry> = values
+        .map(|(at, value)| entry(at, value))
+        .collect::<Result<_, _>>()?;
+    let last: HashMap<Key<'_>, usize> = all.iter().enumerate().map(|(at, own)| (own.key(), at)).collect();
+    if last.len() == all.len() {
+        drop(last);
+        return Ok(all);
+    }
+    let kept: HashSet<usize> = last.into_values().collect();
+    let all = all.into_iter().enumerate();
+    Ok(all
+        .filter(|(at, _)| kept.contains(at))
+        .map(|(_, own)| own)
+        .collect())
 }
 
-fn entry(value: Ref<'_>) -> Option<Entry> {
-    let fields = value.get("fieldsV1")?;
-    let text = fields.as_raw().map_or_else(|| fields.to_json(), str::to_owned);
-    Some(Entry {
+fn entry(at: usize, value: Ref<'_>) -> Result<Entry, String> {
+    let operation = match value.str("operation") {
+        "Apply" => Operation::Apply,
+        "Update" => Operation::Update,
+        _ => return Err("operation must be `Apply` or `Update`".to_owned()),
+    };
+    if value.str("apiVersion").is_empty() {
+        return Err("apiVersion must not be empty".to_owned());
+    }
+    match value.str("fieldsType") {
+        "FieldsV1" => {}
+        "" => return Err(format!("missing fieldsType in managed fields entry {at}")),
+        other => {
+            return Err(format!(
+                "invalid fieldsType {other:?} in managed fields entry {at}"
+            ));
+        }
+    }
+    let fields = match value.get("fieldsV1") {
+        None => FieldSet::default(),
+        Some(fields) => {
+            let text = fields.as_raw().map_or_else(|| fields.to_json(), str::to_owned);
+            FieldSet::from_json(&text)
+                .map_err(|problem| format!("error decoding versioned set: error decoding set: {problem}"))?
+        }
+    };
+    Ok(Entry {
         manager: value.str("manager").to_owned(),
-        operation: match value.str("operation") {
-            "Apply" => Operation::Apply,
-            _ => Operation::Update,
-        },
+        operation,
         api_version: value.str("apiVersion").to_owned(),
         time: value.str("time").to_owned(),
         subresource: value.str("subresource").to_owned(),
-        fields: FieldSet::from_json(&text)?,
+        fields,
     })
 }
 
-/// Joins the oldest entries of updates when there are too many.
+/// Joins the oldest entries of updates, by version, until there are no more than there may be (upstream's
+/// `capUpdateManagers`).
 pub(super) fn limit_updates(steps: &Steps, owners: &mut Vec<Entry>) -> Result<(), Exceeded> {
-    let is_update = |entry: &mut Entry| entry.operation == Operation::Update;
-    let mut updates: Vec<Entry> = owners.extract_if(.., is_update).collect();
-    if updates.len() > MAX_UPDATE_MANAGERS {
-        updates.sort_by(|a, b| (&a.time, &a.manager).cmp(&(&b.time, &b.manager)));
-        let many = updates.len() - MAX_UPDATE_MANAGERS + 1;
-        let mut joined: Vec<Entry> = Vec::new();
-        let mut by_version: HashMap<String, usize> = HashMap::new();
-        for old in updates.drain(..many) {
-            match by_version.get(&old.api_version) {
-                Some(at) => steps.absorb(&mut joined[*at].fields, &old.fields)?,
-                None => {
-                    by_version.insert(old.api_version.clone(), joined.len());
-                    joined.push(Entry {
-                        manager: JOINED_MANAGER.to_owned(),
-                        subresource: String::new(),
-                        ..old
-                    });
-                }
-            }
-        }
-        updates.extend(joined);
+    let is_update = |entry: &Entry| entry.operation == Operation::Update;
+    let mut many = owners.iter().filter(|entry| is_update(entry)).count();
+    if many <= MAX_UPDATE_MANAGERS {
+        return Ok(());
     }
-    owners.append(&mut updates);
+    let (mut updates, applies): (Vec<Entry>, Vec<Entry>) = owners.drain(..).partition(is_update);
+    updates.sort_by(|a, b| (a.seconds(), a.key()).cmp(&(b.seconds(), b.key())));
+    let mut kept: Vec<Entry> = Vec::new();
+    // The first of each version waits for a second one to be joined with.
+    let mut firsts: Vec<Entry> = Vec::new();
+    let mut by_version: HashMap<String, usize> = HashMap::new();
+    for entry in updates {
+        if many <= MAX_UPDATE_MANAGERS {
+            kept.push(entry);
+        } else if let Some(at) = by_version.get(&entry.api_version) {
+            let mut fields = std::mem::take(&mut firsts[*at].fields);
+            steps.absorb(&mut fields, &entry.fields)?;
+            firsts[*at] = joined(fields, entry);
+            many -= 1;
+        } else {
+            by_version.insert(entry.api_version.clone(), firsts.len());
+            firsts.push(entry);
+        }
+    }
+    owners.extend(applies);
+    owners.extend(firsts);
+    owners.extend(kept);
     Ok(())
 }
 
-/// The entries as a list, in upstream's order.
-pub(super) fn write(mut owners: Vec<Entry>) -> Tree {
-    owners.sort_by(|a, b| a.order().cmp(&b.order()));
-    let mut list = Tree::from_json("[]").unwrap_or_else(|_| Tree::untyped());
-    for entry in owners {
-        let json = format!(
-            r#"{{"manager":{},"operation":"{}","apiVersion":{},"time":{},"fieldsType":"FieldsV1","fieldsV1":{}{}}}"#,
-            text(&entry.manager),
-            entry.operation.text(),
-            text(&entry.api_version),
-            text(&entry.time),
-            entry.fields.to_json(),
-            if entry.subresource.is_empty() {
-                String::new()
-            } else {
-                format!(r#","subresource":{}"#, text(&entry.subresource))
-            }
-        );
-        if let Ok(own) = Tree::from_json(&json) {
-            list.root_mut().push(own.root());
-        }
+/// Entries of one version as one, of the youngest one's time.
+fn joined(fields: FieldSet, youngest: Entry) -> Entry {
+    Entry {
+        manager: JOINED_MANAGER.to_owned(),
+        subresource: String::new(),
+        fields,
+        ..youngest
     }
-    list
 }
 
-/// A text as JSON.
-fn text(own: &str) -> String {
-    let mut tree = Tree::untyped();
-    tree.set_str(&["t"], own);
-    tree.get("t").map(Ref::to_json).unwrap_or_default()
+/// A record beyond [`MAX_RECORD_BYTES`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct TooLarge;
+
+/// The order in which upstream lists entries.
+type Place<'e> = (Operation, i64, &'e str, &'e str, &'e str);
+
+fn place(entry: &Entry) -> Place<'_> {
+    (
+        entry.operation,
+        entry.seconds(),
+        &entry.manager,
+        &entry.api_version,
+        &entry.subresource,
+    )
+}
+
+/// Puts the record of owners into an object, in upstream's order.
+///
+/// # Errors
+/// The record is too large; the object has none then.
+pub(super) fn store(subject: Subject<'_>, object: &mut Tree, mut owners: Vec<Entry>) -> Result<(), TooLarge> {
+    forget(object);
+    if owners.is_empty() {
+        return Ok(());
+    }
+    owners.sort_by(|a, b| place(a).cmp(&place(b)));
+    let fields = |entry: &Entry| match subject.free_form {
+        true => entry.fields.to_json_by_text(),
+        false => entry.fields.to_json(),
+    };
+    let owners: Vec<(Entry, String)> = owners
+        .into_iter()
+        .map(|entry| {
+            let fields = fields(&entry);
+            (entry, fields)
+        })
+        .collect();
+    let bytes: usize = owners
+        .iter()
+        .map(|(entry, fields)| ENTRY_BYTES + entry.manager.len() + fields.len())
+        .sum();
+    if bytes > MAX_RECORD_BYTES {
+        return Err(TooLarge);
+    }
+    object.root_mut().entry("metadata");
+    object.with(&["metadata"], |mut meta| {
+        let mut list = meta.entry("managedFields");
+        list.set_value(Value::EmptyList);
+        for (entry, fields) in &owners {
+            let mut own = list.push(Value::EmptyMap);
+            let mut text = |name: &str, value: &str| {
+                if !value.is_empty() {
+                    own.set(name, value);
+                }
+            };
+            text("manager", &entry.manager);
+            text("operation", entry.operation.text());
+            text("apiVersion", &entry.api_version);
+            text("time", &entry.time);
+            text("fieldsType", "FieldsV1");
+            text("subresource", &entry.subresource);
+            own.set("fieldsV1", Value::Raw(fields));
+        }
+    });
+    Ok(())
+}
+
+/// What is wrong with a record that an object carries (upstream's `ValidateManagedFields`).
+pub(crate) fn problems(record: Ref<'_>, path: &FieldPath) -> Vec<FieldError> {
+    let mut problems = Vec::new();
+    for (at, entry) in record.items().enumerate() {
+        let path = path.index(at);
+        let manager = entry.str("manager");
+        problems.extend(manager::problems(manager, &path.child("manager")));
+        if entry.str("subresource").len() > MAX_SUBRESOURCE_BYTES {
+            let path = path.child("subresource");
+            problems.push(FieldError::too_long(&path, MAX_SUBRESOURCE_BYTES));
+        }
+    }
+    problems
 }

@@ -2,9 +2,9 @@
 //!
 //! Upstream: `apimachinery/pkg/util/managedfields/internal/lastappliedmanager.go` and `lastappliedupdater.go`.
 
-use super::{document, typed};
+use super::Subject;
+use super::subject::document;
 use crate::metadata::MAX_ANNOTATIONS_BYTES;
-use crate::row::ResourceRow;
 use machinery_schema::apply::{FieldSet, Steps};
 use machinery_schema::{Exceeded, Ref, Step, Tree, encode_json};
 
@@ -16,17 +16,21 @@ const ANNOTATION: &str = "kubectl.kubernetes.io/last-applied-configuration";
 /// What a manager may change although others have it: what the client applied last and nobody has changed since.
 pub(super) fn continued(
     steps: &Steps,
-    row: &ResourceRow,
+    subject: Subject<'_>,
     manager: &str,
-    live: Option<&Tree>,
+    live: &Tree,
 ) -> Result<FieldSet, Exceeded> {
-    let Some((live, last)) = live.filter(|_| manager == KUBECTL).and_then(with_last) else {
-        return Ok(FieldSet::default());
+    let nothing = Ok(FieldSet::default());
+    let Some(text) = record(live).filter(|_| manager == KUBECTL) else {
+        return nothing;
+    };
+    let Ok(last) = Tree::from_json(text) else {
+        return nothing;
     };
     steps.read(&last)?;
-    let last_typed = typed(row, &last);
-    if last.str_at(&["apiVersion"]) != row.gvk.api_version() || !last_typed.problems().is_empty() {
-        return Ok(FieldSet::default());
+    let last_typed = subject.typed(&last);
+    if last.str_at(&["apiVersion"]) != subject.gvk.api_version() || !last_typed.problems().is_empty() {
+        return nothing;
     }
     let since = last_typed.compare(&document(live));
     let mut fields = last_typed.fields();
@@ -34,10 +38,6 @@ pub(super) fn continued(
         fields = steps.difference(&fields, changed)?;
     }
     Ok(fields)
-}
-
-fn with_last(live: &Tree) -> Option<(&Tree, Tree)> {
-    Some((live, Tree::from_json(record(live)?).ok()?))
 }
 
 fn record(object: &Tree) -> Option<&str> {

@@ -1,11 +1,11 @@
 //! The same requests went to the real server (1.37.1); what it answered is the expectation here.
 
 use super::apply::within;
-use super::{ApplyError, Writer, apply, entries, track};
+use super::{ApplyError, Subject, Writer, entries, record, track};
 use crate::row::ResourceRow;
 use crate::strategy::Part;
 use machinery_schema::apply::Steps;
-use machinery_schema::{Exceeded, Strictness, Tree, apply_defaults, decode_json};
+use machinery_schema::{Exceeded, Step, Strictness, Tree, apply_defaults, decode_json};
 
 fn row(plural: &str) -> ResourceRow {
     crate::kinds::built_in()
@@ -14,12 +14,45 @@ fn row(plural: &str) -> ResourceRow {
         .unwrap()
 }
 
-fn writer(manager: &str, part: Part) -> Writer {
+const NOW: &str = "2026-01-01T00:00:00Z";
+const LATER: &str = "2026-01-01T00:00:05Z";
+
+fn writer(manager: &str) -> Writer {
+    at(manager, NOW)
+}
+
+fn at(manager: &str, now: &str) -> Writer {
     Writer {
         manager: manager.to_owned(),
-        part,
-        now: "2026-01-01T00:00:00Z".to_owned(),
+        now: now.to_owned(),
     }
+}
+
+fn apply(
+    row: &ResourceRow,
+    (manager, part): (&str, Part),
+    live: Option<&Tree>,
+    configuration: &Tree,
+    force: bool,
+) -> Result<Tree, ApplyError> {
+    super::apply(
+        Subject::part(row, part, &()),
+        &writer(manager),
+        live,
+        configuration,
+        force,
+    )
+}
+
+/// The object as an update makes it, with the record of its owners; from nothing, as a create does.
+fn updated(row: &ResourceRow, writer: &Writer, live: Option<&Tree>, mut object: Tree) -> Tree {
+    let nothing = Tree::new(&row.schema, row.ty);
+    let subject = Subject::part(row, Part::Main, &());
+    track(subject, writer, live.unwrap_or(&nothing), &mut object).unwrap();
+    if live.is_none() {
+        object.set_str(&["metadata", "uid"], "u");
+    }
+    object
 }
 
 fn configuration(json: &str) -> Tree {
@@ -30,12 +63,14 @@ fn object(row: &ResourceRow, json: &str) -> Tree {
     let decoded = decode_json(&row.schema, row.ty, json.as_bytes(), Strictness::Ignore).unwrap();
     let mut tree = decoded.tree;
     apply_defaults(&mut tree);
+    row.strategy.defaults(&mut tree);
     tree
 }
 
 /// Manager, operation and fields of each entry.
 fn owners(object: &Tree) -> Vec<(String, String)> {
-    entries::read(object)
+    let owners = entries::read(record(object)).unwrap();
+    owners
         .into_iter()
         .map(|entry| (entry.shown(), entry.fields.to_json()))
         .collect()
@@ -47,7 +82,7 @@ fn applied(row: &ResourceRow, steps: &[(&str, &str, bool)]) -> Result<Tree, Stri
     for (manager, json, force) in steps {
         let made = apply(
             row,
-            &writer(manager, Part::Main),
+            (manager, Part::Main),
             live.as_ref(),
             &configuration(json),
             *force,
@@ -122,11 +157,12 @@ fn the_same_value_is_shared() {
         "data",
         r#"{"k":"v2"}"#,
         &[
-            ("m1", r#"{"f:metadata":{"f:labels":{"f:c":{}}}}"#),
+            // It changed nothing, so it has no time and comes first.
             (
                 "m2",
                 r#"{"f:data":{"f:k":{}},"f:metadata":{"f:labels":{"f:a":{}}}}"#,
             ),
+            ("m1", r#"{"f:metadata":{"f:labels":{"f:c":{}}}}"#),
         ],
     );
 }
@@ -162,11 +198,11 @@ fn a_services_ports_are_told_apart() {
 fn other_writes_take_fields_too() {
     let row = row("configmaps");
     let live = applied(&row, &[("m1", FIRST, false)]).unwrap();
-    let mut changed = object(
+    let changed = object(
         &row,
         r#"{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"x","labels":{"a":"b","x":"y"}},"data":{"k":"new","u":"1"}}"#,
     );
-    track(&row, &writer("upd", Part::Main), &live, &mut changed).unwrap();
+    let changed = updated(&row, &writer("upd"), Some(&live), changed);
     assert_eq!(
         owners(&changed),
         [
@@ -189,15 +225,7 @@ fn what_was_there_before_the_first_apply_has_an_owner() {
         &row,
         r#"{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"x"},"data":{"k":"v"}}"#,
     );
-    let run = |json: &str| {
-        apply(
-            &row,
-            &writer("m1", Part::Main),
-            Some(&live),
-            &configuration(json),
-            false,
-        )
-    };
+    let run = |json: &str| apply(&row, ("m1", Part::Main), Some(&live), &configuration(json), false);
     assert_eq!(
         run(OTHER).unwrap_err().to_string(),
         r#"Apply failed with 1 conflict: conflict with "before-first-apply" using v1: .data.k"#
@@ -209,12 +237,203 @@ fn what_was_there_before_the_first_apply_has_an_owner() {
 }
 
 #[test]
-fn an_object_that_nobody_applied_carries_no_record() {
+fn record_begins_with_the_create() {
     let row = row("configmaps");
-    let live = object(&row, OTHER);
-    let mut changed = object(&row, LESS);
-    track(&row, &writer("upd", Part::Main), &live, &mut changed).unwrap();
-    assert!(owners(&changed).is_empty());
+    let made = updated(&row, &writer("upd"), None, object(&row, FIRST));
+    assert_eq!(
+        owners(&made),
+        [(
+            r#""upd" using v1"#.to_owned(),
+            r#"{"f:data":{".":{},"f:k":{},"f:l":{}},"f:metadata":{"f:labels":{".":{},"f:a":{}}}}"#.to_owned()
+        )]
+    );
+}
+
+#[test]
+fn record_that_was_reset_stays_away_until_an_apply() {
+    let row = row("configmaps");
+    let made = updated(&row, &writer("upd"), None, object(&row, FIRST));
+    for reset in [r#"[{}]"#, "[]"] {
+        let mut without = made.clone();
+        let list = configuration(reset);
+        without.set(
+            &[Step::Name("metadata"), Step::Name("managedFields")],
+            list.root(),
+        );
+        let without = updated(&row, &writer("upd"), Some(&made), without);
+        assert!(record(&without).is_none(), "{reset}");
+        let mut more = without.clone();
+        more.set_str(&["data", "n"], "1");
+        let more = updated(&row, &writer("upd"), Some(&without), more);
+        assert!(record(&more).is_none(), "{reset}");
+        let wanted = configuration(OTHER_LABEL);
+        let applied = apply(&row, ("m1", Part::Main), Some(&more), &wanted, false).unwrap();
+        let names: Vec<String> = owners(&applied).into_iter().map(|(name, _)| name).collect();
+        assert_eq!(names, [r#""m1""#, r#""before-first-apply" using v1"#]);
+    }
+}
+
+/// Manager and time of each entry.
+fn times(object: &Tree) -> Vec<(String, String)> {
+    let owners = entries::read(record(object)).unwrap();
+    owners
+        .into_iter()
+        .map(|entry| (entry.manager, entry.time))
+        .collect()
+}
+
+#[test]
+fn time_moves_with_every_change_of_a_manager() {
+    let row = row("configmaps");
+    let made = updated(&row, &writer("upd"), None, object(&row, FIRST));
+    let mut changed = made.clone();
+    changed.set_str(&["data", "k"], "other");
+    let changed = updated(&row, &at("upd", LATER), Some(&made), changed);
+    assert_eq!(times(&changed), [("upd".to_owned(), LATER.to_owned())]);
+    assert_eq!(owners(&changed), owners(&made), "the fields are the same");
+    let mut less = changed.clone();
+    less.remove(&["data", "l"]);
+    let less = updated(&row, &at("upd", "2026-01-01T00:00:09Z"), Some(&changed), less);
+    assert_eq!(
+        times(&less),
+        [("upd".to_owned(), LATER.to_owned())],
+        "nothing was taken"
+    );
+}
+
+#[test]
+fn time_alone_is_no_change() {
+    let row = row("configmaps");
+    let made = updated(&row, &writer("upd"), None, object(&row, FIRST));
+    let mut same = made.clone();
+    let moved = super::entries::read(record(&made))
+        .unwrap()
+        .into_iter()
+        .map(|entry| super::entries::Entry {
+            time: LATER.to_owned(),
+            ..entry
+        });
+    entries::store(Subject::part(&row, Part::Main, &()), &mut same, moved.collect()).unwrap();
+    assert!(same != made);
+    super::keep_times(&mut same, &made);
+    assert!(same == made);
+    let mut other = same.clone();
+    other.set_str(&["data", "k"], "other");
+    super::keep_times(&mut other, &made);
+    assert!(other != made);
+}
+
+#[test]
+fn time_of_an_apply_moves_only_with_the_object() {
+    let row = row("configmaps");
+    let made = applied(
+        &row,
+        &[("m1", FIRST, false), ("m2", LESS, true), ("m3", LESS, false)],
+    )
+    .unwrap();
+    let times = times(&made);
+    let of = |name: &str| {
+        times
+            .iter()
+            .find(|(own, _)| own == name)
+            .map(|(_, time)| time.as_str())
+    };
+    assert_eq!((of("m2"), of("m3")), (Some(NOW), Some("")));
+}
+
+#[test]
+fn managers_of_updates_are_joined_when_there_are_too_many() {
+    let row = row("configmaps");
+    let mut live = updated(&row, &writer("first"), None, object(&row, FIRST));
+    for number in 0..12 {
+        let mut next = live.clone();
+        next.set_str(&["data", &format!("n{number}")], "1");
+        let now = format!("2026-01-01T00:01:{number:02}Z");
+        live = updated(&row, &at(&format!("m{number}"), &now), Some(&live), next);
+    }
+    let names: Vec<String> = times(&live).into_iter().map(|(name, _)| name).collect();
+    assert_eq!(
+        names,
+        [
+            "ancient-changes",
+            "m3",
+            "m4",
+            "m5",
+            "m6",
+            "m7",
+            "m8",
+            "m9",
+            "m10",
+            "m11"
+        ]
+    );
+    assert_eq!(
+        owners(&live)[0].1,
+        r#"{"f:data":{".":{},"f:k":{},"f:l":{},"f:n0":{},"f:n1":{},"f:n2":{}},"f:metadata":{"f:labels":{".":{},"f:a":{}}}}"#
+    );
+}
+
+#[test]
+fn record_of_a_create_names_fields_as_upstream_does() {
+    let row = row("deployments");
+    let made = object(
+        &row,
+        r#"{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"name":"d"},"spec":{"selector":{"matchLabels":{"a":"b"}},"template":{"metadata":{"labels":{"a":"b"}},"spec":{"containers":[{"name":"c","image":"i","ports":[{"containerPort":8080},{"containerPort":443},{"containerPort":80,"protocol":"UDP"}],"env":[{"name":"x","value":"1"},{"name":"x","value":"2"},{"name":"y"}]}],"tolerations":[{"key":"k"}]}}},"status":{"replicas":3}}"#,
+    );
+    let made = updated(&row, &writer("upd"), None, made);
+    assert_eq!(
+        owners(&made)[0].1,
+        r#"{"f:spec":{"f:progressDeadlineSeconds":{},"f:replicas":{},"f:revisionHistoryLimit":{},"f:selector":{},"f:strategy":{"f:rollingUpdate":{".":{},"f:maxSurge":{},"f:maxUnavailable":{}},"f:type":{}},"f:template":{"f:metadata":{"f:labels":{".":{},"f:a":{}}},"f:spec":{"f:containers":{"k:{\"name\":\"c\"}":{".":{},"f:env":{".":{},"k:{\"name\":\"x\"}":{},"k:{\"name\":\"y\"}":{".":{},"f:name":{}}},"f:image":{},"f:imagePullPolicy":{},"f:name":{},"f:ports":{".":{},"k:{\"containerPort\":80,\"protocol\":\"UDP\"}":{".":{},"f:containerPort":{},"f:protocol":{}},"k:{\"containerPort\":443,\"protocol\":\"TCP\"}":{".":{},"f:containerPort":{},"f:protocol":{}},"k:{\"containerPort\":8080,\"protocol\":\"TCP\"}":{".":{},"f:containerPort":{},"f:protocol":{}}},"f:resources":{},"f:terminationMessagePath":{},"f:terminationMessagePolicy":{}}},"f:dnsPolicy":{},"f:restartPolicy":{},"f:schedulerName":{},"f:securityContext":{},"f:terminationGracePeriodSeconds":{},"f:tolerations":{}}}}}"#
+    );
+}
+
+#[test]
+fn record_of_a_body_is_taken_where_it_can_be_read() {
+    let row = row("configmaps");
+    let check = |given: &str, expected: &[&str]| {
+        let made = updated(&row, &writer("upd"), None, object(&row, FIRST));
+        let mut changed = made.clone();
+        let list = configuration(given);
+        changed.set(
+            &[Step::Name("metadata"), Step::Name("managedFields")],
+            list.root(),
+        );
+        let changed = updated(&row, &writer("upd"), Some(&made), changed);
+        let names: Vec<String> = times(&changed).into_iter().map(|(name, _)| name).collect();
+        assert_eq!(names, expected, "{given}");
+    };
+    let entry = |more: &str, fields: &str| {
+        format!(r#"[{{"manager":"given","fieldsType":"FieldsV1",{more},"fieldsV1":{fields}}}]"#)
+    };
+    let update = r#""operation":"Update","apiVersion":"v1""#;
+    check(&entry(update, r#"{"f:data":{"f:k":{}}}"#), &["given"]);
+    check(
+        &entry(
+            r#""operation":"Update","apiVersion":"gone/v1""#,
+            r#"{"f:data":{}}"#,
+        ),
+        &[],
+    );
+    check(&entry(update, r#"{"data":{}}"#), &["upd"]);
+    check(&entry(update, r#"{"f:data":1}"#), &["upd"]);
+    check(&entry(r#""operation":"Steal","apiVersion":"v1""#, "{}"), &["upd"]);
+    check(&entry(r#""operation":"Apply""#, "{}"), &["upd"]);
+    check("null", &["upd"]);
+}
+
+#[test]
+fn record_has_a_bound() {
+    let row = row("configmaps");
+    let live = updated(&row, &writer("upd"), None, object(&row, FIRST));
+    let mut large = live.clone();
+    for number in 0..2_000 {
+        large.set_str(&["data", &format!("{number:0600}")], "");
+    }
+    let made = updated(&row, &writer("upd"), Some(&live), large.clone());
+    assert!(record(&made).is_none());
+    let text = large.root().to_json();
+    let refused = apply(&row, ("m1", Part::Main), Some(&live), &configuration(&text), true).unwrap_err();
+    assert!(matches!(refused, ApplyError::TooManyOwners), "{refused}");
 }
 
 #[test]
@@ -227,7 +446,7 @@ fn a_status_has_owners_of_its_own() {
     let wanted = r#"{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"name":"x"},"spec":{"replicas":3},"status":{"replicas":4,"conditions":[{"type":"A","status":"True"}]}}"#;
     let made = apply(
         &row,
-        &writer("st", Part::Status),
+        ("st", Part::Status),
         Some(&live),
         &configuration(wanted),
         false,
@@ -264,8 +483,8 @@ fn kubectl_goes_on_from_what_it_applied_as_a_client() {
         let configuration = configuration(&format!(
             r#"{{"kind":"ConfigMap","apiVersion":"v1","metadata":{{"name":"x","annotations":{{"note":"<a>"}}}},"data":{data}}}"#
         ));
-        let writer = writer(manager, Part::Main);
-        apply(&row, &writer, Some(&live), &configuration, false).map_err(|error| error.to_string())
+        apply(&row, (manager, Part::Main), Some(&live), &configuration, false)
+            .map_err(|error| error.to_string())
     };
     let made = apply("kubectl", r#"{"k":"v2","l":"other"}"#).unwrap();
     assert_eq!(made.get("data").unwrap().to_json(), r#"{"k":"v2","l":"other"}"#);
@@ -315,10 +534,11 @@ fn apply_takes_steps_in_proportion_to_all_owners() {
         let wanted = configuration(
             r#"{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"c","namespace":"d"},"data":{"k0":"w"}}"#,
         );
-        let (most, writer) = (60 * MANAGERS as u64, writer("m0", Part::Main));
-        let made = within(&Steps::new(most), &row, &writer, Some(&live), (&wanted, true));
+        let (most, writer) = (60 * MANAGERS as u64, writer("m0"));
+        let subject = Subject::part(&row, Part::Main, &());
+        let made = within(&Steps::new(most), subject, &writer, Some(&live), (&wanted, true));
         made.unwrap_or_else(|error| panic!("{operation}: {error}"));
-        let few = within(&Steps::new(1_000), &row, &writer, Some(&live), (&wanted, true));
+        let few = within(&Steps::new(1_000), subject, &writer, Some(&live), (&wanted, true));
         assert!(
             matches!(few, Err(ApplyError::TooLong(Exceeded::Steps))),
             "{operation}"
@@ -352,7 +572,7 @@ fn apply_shows_no_more_paths_than_fit_a_message() {
     );
     let wanted = configuration(&format!(r#"{{{head}}},"data":{{{}}}}}"#, data("w")));
     let live = object(&row, &live);
-    let refused = apply(&row, &writer("other", Part::Main), Some(&live), &wanted, false).unwrap_err();
+    let refused = apply(&row, ("other", Part::Main), Some(&live), &wanted, false).unwrap_err();
     let bytes = refused.to_string().len();
     assert!(bytes > 1 << 20 && bytes < 2 << 20, "{bytes}");
 }

@@ -4,10 +4,10 @@ use super::{Committed, Store, Target, Written};
 use crate::admission::{Door, Mutated, Operation};
 use crate::context::{LARGE_OBJECT_BYTES, RequestContext};
 use crate::error::RegistryError;
-use crate::metadata;
 use crate::options::CreateOptions;
 use crate::scope::Scope;
 use crate::strategy::{Change, Part};
+use crate::{managed_fields, metadata};
 use apiserver_storage::{Expect, Key, Record, Write};
 use machinery_schema::Tree;
 
@@ -19,6 +19,20 @@ const ALLOCATE_ATTEMPTS: usize = 16;
 impl Store {
     /// Stores a new object, decoded with defaults, in this scope.
     pub async fn create(
+        &self,
+        ctx: &RequestContext,
+        scope: &Scope,
+        mut object: Tree,
+        options: &CreateOptions,
+        door: Door<'_>,
+    ) -> Result<Written, RegistryError> {
+        metadata::wipe(&mut object);
+        let object = self.track_new(ctx, door, &options.field_manager, object).await?;
+        self.create_tracked(ctx, scope, object, options, door).await
+    }
+
+    /// The rest of a create, once the object says who made it.
+    pub(super) async fn create_tracked(
         &self,
         ctx: &RequestContext,
         scope: &Scope,
@@ -107,7 +121,15 @@ impl Store {
             ctx.in_time()?;
             let (record, with) = self.allocated(ctx, &object).await?;
             let write = self.put(key.clone(), record, Expect::Absent);
-            match self.commit(&admitted, write, with).await? {
+            let committed = match self.commit(&admitted, write, with).await {
+                // As upstream: the record may go where it makes the object too large.
+                Err(RegistryError::TooLarge(_)) if managed_fields::is_droppable(&object) => {
+                    managed_fields::forget(&mut object);
+                    continue;
+                }
+                committed => committed?,
+            };
+            match committed {
                 Committed::Done(Some(entry), _) => return Ok(Written::Stored { entry, created: true }),
                 Committed::Done(None, _) | Committed::Moved => {
                     return Err(self.exists_answer(&key, &name).await);

@@ -9,6 +9,7 @@ mod delete;
 pub mod deletion;
 pub mod expiry;
 mod read;
+mod tracking;
 mod update;
 mod watch;
 

@@ -4,6 +4,7 @@ use super::{Committed, Store, Written};
 use crate::admission::{Admitted, Door, Operation};
 use crate::context::{LARGE_OBJECT_BYTES, RequestContext};
 use crate::error::{OPTIMISTIC_LOCK_MESSAGE, RegistryError};
+use crate::managed_fields::{self, Subject};
 use crate::metadata;
 use crate::options::{CreateOptions, Preconditions, UpdateOptions};
 use crate::scope::Scope;
@@ -31,6 +32,11 @@ pub trait UpdatedObject: Send + Sync {
 
     /// The kind of the candidate, where it is not the stored kind but a subresource's own (`Scale`).
     fn kind(&self) -> Option<GroupVersionKind> {
+        None
+    }
+
+    /// What the record of owners of such a candidate is about.
+    fn window(&self) -> Option<Subject<'_>> {
         None
     }
 
@@ -133,7 +139,16 @@ impl Store {
     ) -> Result<Option<Written>, RegistryError> {
         let old = self.decode(live)?;
         self.check_preconditions(&change.preconditions(), &old, target.name, live.key.as_str())?;
-        let mut candidate = change.apply(ctx, Some(&old)).await?;
+        let candidate = change.apply(ctx, Some(&old)).await?;
+        let mut candidate = self
+            .track_changed(
+                ctx,
+                door,
+                &options.field_manager,
+                (target, change),
+                (&old, candidate),
+            )
+            .await?;
         metadata::match_namespace(&mut candidate, &self.row, target.scope.namespace())?;
         let old_view = change.view(&old)?;
         let admitted_old = old_view.as_ref().unwrap_or(&old);
@@ -147,6 +162,7 @@ impl Store {
         let mut object = change.stored(candidate, &old)?;
         self.check_revision(&mut object, &old, target.name)?;
         self.prepare_changed(ctx, target.part, &mut object, &old);
+        managed_fields::keep_times(&mut object, &old);
         self.validate_updated(ctx, target.part, &object, &old).await?;
         let view = change.view(&object)?;
         let admitted = mutated
@@ -176,15 +192,29 @@ impl Store {
                 created: false,
             }));
         }
-        let write = self.put(live.key.clone(), self.encode(&object)?, Expect::At(live.revision));
-        Ok(self
-            .commit(&admitted, write, with)
-            .await?
-            .entry()
-            .map(|entry| Written::Stored {
-                entry,
-                created: false,
-            }))
+        let committed = match self.commit_changed(&admitted, live, &object, with.clone()).await {
+            // As upstream: the record may go where it makes the object too large, but for an apply.
+            Err(RegistryError::TooLarge(_)) if !change.tracks() => {
+                managed_fields::forget(&mut object);
+                self.commit_changed(&admitted, live, &object, with).await?
+            }
+            committed => committed?,
+        };
+        Ok(committed.entry().map(|entry| Written::Stored {
+            entry,
+            created: false,
+        }))
+    }
+
+    async fn commit_changed(
+        &self,
+        admitted: &Admitted,
+        live: &Entry,
+        object: &Tree,
+        with: Vec<Write>,
+    ) -> Result<Committed, RegistryError> {
+        let write = self.put(live.key.clone(), self.encode(object)?, Expect::At(live.revision));
+        self.commit(admitted, write, with).await
     }
 
     /// A revision in the candidate must be the live one; none is the live one where the kind allows it.
@@ -342,6 +372,11 @@ impl Store {
             field_validation: options.field_validation,
             addressed: true,
         };
+        if change.tracks() {
+            return self
+                .create_tracked(ctx, target.scope, object, &options, door)
+                .await;
+        }
         self.create(ctx, target.scope, object, &options, door).await
     }
 

@@ -159,7 +159,10 @@ impl Startup {
                 &self.context(),
                 &place.scope(),
                 object,
-                &CreateOptions::default(),
+                &CreateOptions {
+                    field_manager: manager(place, Part::Main).to_owned(),
+                    ..CreateOptions::default()
+                },
                 DOOR,
             )
             .await;
@@ -261,9 +264,22 @@ impl Startup {
             name: place.name,
             part,
         };
-        let (context, options) = (self.context(), UpdateOptions::default());
+        let options = UpdateOptions {
+            field_manager: manager(place, part).to_owned(),
+            ..UpdateOptions::default()
+        };
+        let context = self.context();
         let written = store.update(&context, target, change, &options, DOOR);
         written.await.map(drop)
+    }
+}
+
+/// The manager that upstream's part of the server names itself; most go by the server's name.
+fn manager(place: Place<'_>, part: Part) -> &'static str {
+    match (place.group, part) {
+        ("flowcontrol.apiserver.k8s.io", Part::Status) => "api-priority-and-fairness-config-consumer-v1",
+        ("flowcontrol.apiserver.k8s.io", _) => "api-priority-and-fairness-config-producer-v1",
+        _ => "",
     }
 }
 

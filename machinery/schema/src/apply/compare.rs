@@ -4,8 +4,11 @@ use super::Typed;
 use super::rules::{Form, Place};
 use super::set::{Element, FieldSet};
 use crate::table::Schema;
-use crate::tree::{Ref, Tree};
+use crate::tree::{Kind, Ref, Tree};
 use std::collections::BTreeMap;
+
+/// Values less deep than this are first looked at for being equal as a whole, which costs a walk over them each time.
+const MAX_EQUAL_DEPTH: usize = 8;
 
 /// Fields that differ.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -27,13 +30,34 @@ impl Comparison {
     }
 }
 
-pub(super) fn compare(before: Typed<'_>, after: &Tree) -> Comparison {
+pub(super) fn compare(before: Typed<'_>, after: &Tree, without: &[&str]) -> Comparison {
     let walk = Walk {
         schema: before.schema,
     };
     let place = Place::root(before.ty);
-    walk.value(Some(before.document.root()), Some(after.root()), place)
-        .below
+    let (old, new) = (before.document.root(), after.root());
+    let mut found = Found::default();
+    for (name, old, new) in members_of(Some(old), Some(new)) {
+        let child = place.member(walk.schema, name).0;
+        if name == "metadata" {
+            found.put(Element::Field(name.to_owned()), walk.metadata(old, new, child));
+        } else if !without.contains(&name) {
+            found.put(Element::Field(name.to_owned()), walk.value(old, new, child, 1));
+        }
+    }
+    found.below
+}
+
+/// The members of both sides, by name.
+fn members_of<'a>(
+    before: Option<Ref<'a>>,
+    after: Option<Ref<'a>>,
+) -> impl Iterator<Item = (&'a str, Option<Ref<'a>>, Option<Ref<'a>>)> {
+    let old = before.into_iter().flat_map(Ref::entries);
+    let old = old.map(move |(name, value)| (name, Some(value), after.and_then(|after| after.get(name))));
+    let new = after.into_iter().flat_map(Ref::entries);
+    let new = new.filter(move |(name, _)| before.is_none_or(|before| before.get(name).is_none()));
+    old.chain(new.map(|(name, value)| (name, None, Some(value))))
 }
 
 struct Walk<'s> {
@@ -65,29 +89,69 @@ impl Found {
     }
 }
 
+/// Whether leaves differ; opaque JSON is what it says.
+fn differ(before: Ref<'_>, after: Ref<'_>) -> bool {
+    match (before.kind(), after.kind()) {
+        (Kind::Raw, _) | (_, Kind::Raw) => before.opened() != after.opened(),
+        _ => before != after,
+    }
+}
+
 impl<'s> Walk<'s> {
-    fn value(&self, before: Option<Ref<'_>>, after: Option<Ref<'_>>, place: Place<'s>) -> Found {
+    /// The metadata of an object; nobody owns the record of owners.
+    fn metadata(&self, before: Option<Ref<'_>>, after: Option<Ref<'_>>, place: Place<'s>) -> Found {
+        let is_map = |side: Option<Ref<'_>>| side.is_none_or(|side| side.kind() == Kind::Map);
+        if !is_map(before) || !is_map(after) {
+            return self.value(before, after, place, 1);
+        }
+        let mut found = Found {
+            added: before.is_none(),
+            removed: after.is_none(),
+            ..Found::default()
+        };
+        for (name, old, new) in members_of(before, after) {
+            if name != "managedFields" {
+                let child = place.member(self.schema, name).0;
+                found.put(Element::Field(name.to_owned()), self.value(old, new, child, 2));
+            }
+        }
+        found
+    }
+
+    fn value(
+        &self,
+        before: Option<Ref<'_>>,
+        after: Option<Ref<'_>>,
+        place: Place<'s>,
+        depth: usize,
+    ) -> Found {
+        if let (Some(before), Some(after)) = (before, after)
+            && depth < MAX_EQUAL_DEPTH
+            && before == after
+        {
+            return Found::default();
+        }
         let form = |value: Ref<'_>| match place.form(self.schema, value) {
             // What is empty is a field of its own.
             _ if value.is_empty() => Form::Leaf,
             form => form,
         };
         let alone = |value: Ref<'_>| match form(value) {
-            Form::Map => self.members(before, after, place),
-            Form::List => self.items(before, after, place),
+            Form::Map => self.members(before, after, place, depth),
+            Form::List => self.items(before, after, place, depth),
             Form::Leaf => Found::default(),
         };
         match (before, after) {
             (Some(before), Some(after)) => match (form(before), form(after)) {
-                (Form::Map, Form::Map) => self.members(Some(before), Some(after), place),
-                (Form::List, Form::List) => self.items(Some(before), Some(after), place),
+                (Form::Map, Form::Map) => self.members(Some(before), Some(after), place, depth),
+                (Form::List, Form::List) => self.items(Some(before), Some(after), place, depth),
                 // One side is empty and the other one is taken apart: all of it came or went.
-                (Form::Leaf, Form::Map) if before.is_empty() => self.members(None, Some(after), place),
-                (Form::Leaf, Form::List) if before.is_empty() => self.items(None, Some(after), place),
-                (Form::Map, Form::Leaf) if after.is_empty() => self.members(Some(before), None, place),
-                (Form::List, Form::Leaf) if after.is_empty() => self.items(Some(before), None, place),
+                (Form::Leaf, Form::Map) if before.is_empty() => self.members(None, Some(after), place, depth),
+                (Form::Leaf, Form::List) if before.is_empty() => self.items(None, Some(after), place, depth),
+                (Form::Map, Form::Leaf) if after.is_empty() => self.members(Some(before), None, place, depth),
+                (Form::List, Form::Leaf) if after.is_empty() => self.items(Some(before), None, place, depth),
                 _ => Found {
-                    modified: before != after,
+                    modified: differ(before, after),
                     ..Found::default()
                 },
             },
@@ -103,40 +167,66 @@ impl<'s> Walk<'s> {
         }
     }
 
-    fn members(&self, before: Option<Ref<'_>>, after: Option<Ref<'_>>, place: Place<'s>) -> Found {
-        let old = before.into_iter().flat_map(Ref::entries);
-        let new = after.into_iter().flat_map(Ref::entries);
-        let new = new.filter(|(name, _)| before.is_none_or(|before| before.get(name).is_none()));
+    fn members(
+        &self,
+        before: Option<Ref<'_>>,
+        after: Option<Ref<'_>>,
+        place: Place<'s>,
+        depth: usize,
+    ) -> Found {
         let mut found = Found::default();
-        for (name, _) in old.chain(new) {
+        for (name, old, new) in members_of(before, after) {
             let child = place.member(self.schema, name).0;
-            let (old, new) = (
-                before.and_then(|value| value.get(name)),
-                after.and_then(|value| value.get(name)),
+            found.put(
+                Element::Field(name.to_owned()),
+                self.value(old, new, child, depth + 1),
             );
-            found.put(Element::Field(name.to_owned()), self.value(old, new, child));
         }
         found
     }
 
-    fn items(&self, before: Option<Ref<'_>>, after: Option<Ref<'_>>, place: Place<'s>) -> Found {
-        let mut all: BTreeMap<Element, (Option<usize>, Option<usize>)> = BTreeMap::new();
-        for (at, item) in before.into_iter().flat_map(Ref::items).enumerate() {
-            if let Ok(element) = place.element(self.schema, item) {
-                all.entry(element).or_default().0.get_or_insert(at);
-            }
-        }
-        for (at, item) in after.into_iter().flat_map(Ref::items).enumerate() {
-            if let Ok(element) = place.element(self.schema, item) {
-                all.entry(element).or_default().1.get_or_insert(at);
+    fn items(
+        &self,
+        before: Option<Ref<'_>>,
+        after: Option<Ref<'_>>,
+        place: Place<'s>,
+        depth: usize,
+    ) -> Found {
+        let mut all: BTreeMap<Element, [Vec<Ref<'_>>; 2]> = BTreeMap::new();
+        for (side, list) in [before, after].into_iter().enumerate() {
+            for item in list.into_iter().flat_map(Ref::items) {
+                if let Ok(element) = place.element(self.schema, item) {
+                    all.entry(element).or_default()[side].push(item);
+                }
             }
         }
         let mut found = Found::default();
-        for (element, (old, new)) in all {
-            let old = old.and_then(|at| before?.item(at));
-            let new = new.and_then(|at| after?.item(at));
-            found.put(element, self.value(old, new, place.item(self.schema)));
+        for (element, [old, new]) in all {
+            found.put(element, self.item(&old, &new, place.item(self.schema), depth + 1));
         }
         found
+    }
+
+    /// Items with one element; those that cannot be told apart are compared as a whole.
+    fn item(&self, old: &[Ref<'_>], new: &[Ref<'_>], place: Place<'s>, depth: usize) -> Found {
+        match (old.len(), new.len()) {
+            (..=1, ..=1) => self.value(old.first().copied(), new.first().copied(), place, depth),
+            (2.., 2..) => Found {
+                modified: old != new,
+                ..Found::default()
+            },
+            (2.., _) => Found {
+                removed: true,
+                ..new
+                    .first()
+                    .map_or_else(Found::default, |new| self.value(None, Some(*new), place, depth))
+            },
+            (_, _) => Found {
+                added: true,
+                ..old
+                    .first()
+                    .map_or_else(Found::default, |old| self.value(Some(*old), None, place, depth))
+            },
+        }
     }
 }

@@ -1,13 +1,28 @@
 //! `FieldsV1`: a set of paths as JSON. `f:` is a member, `k:` an item by keys, `v:` by value, `i:` by position;
 //! `.` says that the path itself is in the set too.
 
+use super::literal::Literal;
 use super::set::{Element, FieldSet};
 use crate::json::{Strictness, decode_json, write_string};
-use crate::tree::{Ref, Tree, untyped_schema};
+use crate::tree::{Kind, Ref, Tree, untyped_schema};
 use crate::{MAX_DEPTH, TypeId};
+use std::collections::BTreeMap;
+
+/// `FieldsV1` that cannot be read.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Unreadable {
+    #[error("{0}")]
+    Syntax(String),
+    #[error("{0:?} is no path element")]
+    Element(String),
+    #[error("the value of {0:?} is no object")]
+    Value(String),
+    #[error("paths are deeper than an object can be")]
+    Depth,
+}
 
 impl FieldSet {
-    /// The set as `FieldsV1`.
+    /// The set as `FieldsV1`, elements in the order of paths.
     pub fn to_json(&self) -> String {
         let mut out = Vec::new();
         self.write(&mut out, false);
@@ -26,23 +41,54 @@ impl FieldSet {
             member.below.write(out, member.own && !member.below.is_empty());
             out.push(b',');
         }
-        if out.last() == Some(&b',') {
-            out.pop();
-        }
-        out.push(b'}');
+        close(out);
     }
 
-    /// Reads `FieldsV1`; elements nobody knows are left out. `None` when it is no JSON object.
-    pub fn from_json(text: &str) -> Option<Self> {
-        let decoded = decode_json(
-            &untyped_schema(),
-            TypeId::ANY,
-            text.as_bytes(),
-            Strictness::Ignore,
-        )
-        .ok()?;
-        (decoded.tree.root().kind() == crate::Kind::Map).then(|| read(decoded.tree.root(), 0).1)
+    /// The set as `FieldsV1`, elements in the order of their text: the form of what upstream keeps as free-form JSON.
+    pub fn to_json_by_text(&self) -> String {
+        let mut out = Vec::new();
+        self.write_by_text(&mut out, false);
+        String::from_utf8(out).unwrap_or_default()
     }
+
+    fn write_by_text(&self, out: &mut Vec<u8>, own: bool) {
+        out.push(b'{');
+        if own {
+            out.extend_from_slice(b"\".\":{},");
+        }
+        let named = self.0.iter().map(|(element, member)| (name(element), member));
+        for (name, member) in named.collect::<BTreeMap<_, _>>() {
+            write_string(out, &name);
+            out.push(b':');
+            member
+                .below
+                .write_by_text(out, member.own && !member.below.is_empty());
+            out.push(b',');
+        }
+        close(out);
+    }
+
+    /// Reads `FieldsV1`; elements of a kind nobody knows are left out.
+    ///
+    /// # Errors
+    /// The text is no JSON object, or something in it is no path element.
+    pub fn from_json(text: &str) -> Result<Self, Unreadable> {
+        let schema = untyped_schema();
+        let decoded = decode_json(&schema, TypeId::ANY, text.as_bytes(), Strictness::Ignore)
+            .map_err(|error| Unreadable::Syntax(error.to_string()))?;
+        match decoded.tree.root().kind() {
+            Kind::Map | Kind::Null => Ok(read(decoded.tree.root(), 0)?.1),
+            _ => Err(Unreadable::Value(String::new())),
+        }
+    }
+}
+
+/// The comma after the last member becomes the closing brace.
+fn close(out: &mut Vec<u8>) {
+    if out.last() == Some(&b',') {
+        out.pop();
+    }
+    out.push(b'}');
 }
 
 fn name(element: &Element) -> String {
@@ -56,7 +102,7 @@ fn name(element: &Element) -> String {
                 }
                 write_string(&mut out, name);
                 out.push(b':');
-                out.extend_from_slice(value.as_bytes());
+                out.extend_from_slice(value.as_json().as_bytes());
             }
             out.push(b'}');
             String::from_utf8(out).unwrap_or_default()
@@ -67,37 +113,51 @@ fn name(element: &Element) -> String {
 }
 
 /// Whether the path itself is in the set, and what is below it.
-fn read(value: Ref<'_>, depth: usize) -> (bool, FieldSet) {
+fn read(value: Ref<'_>, depth: usize) -> Result<(bool, FieldSet), Unreadable> {
     let mut out = FieldSet::default();
-    let mut own = value.is_empty();
     if depth > MAX_DEPTH {
-        return (own, out);
+        return Err(Unreadable::Depth);
     }
+    let mut own = false;
     for (name, member) in value.entries() {
         if name == "." {
             own = true;
-        } else if let Some(element) = element(name) {
-            let (inner, below) = read(member, depth + 1);
-            out.put(element, inner, below);
+            continue;
         }
+        let Some(element) = element(name)? else {
+            continue;
+        };
+        if !matches!(member.kind(), Kind::Map | Kind::Null) {
+            return Err(Unreadable::Value(name.to_owned()));
+        }
+        let (inner, below) = read(member, depth + 1)?;
+        out.put(element, inner, below);
     }
-    (own, out)
+    // Upstream's rule: what has nothing below is there itself.
+    Ok((own || out.is_empty(), out))
 }
 
-fn element(name: &str) -> Option<Element> {
-    let (kind, text) = name.split_once(':')?;
-    match kind {
-        "f" => Some(Element::Field(text.to_owned())),
+fn element(name: &str) -> Result<Option<Element>, Unreadable> {
+    let unreadable = || Unreadable::Element(name.to_owned());
+    let (kind, text) = name.split_once(':').ok_or_else(unreadable)?;
+    let json = || Tree::from_json(text).map_err(|_| unreadable());
+    Ok(Some(match kind {
+        "f" => Element::Field(text.to_owned()),
         "k" => {
-            let keys = Tree::from_json(text).ok()?;
-            let keys = keys
-                .root()
-                .entries()
-                .map(|(name, value)| (name.to_owned(), value.to_json()));
-            Some(Element::Key(keys.collect()))
+            let keys = json()?;
+            if keys.root().kind() != Kind::Map {
+                return Err(unreadable());
+            }
+            let keys = keys.root().entries();
+            let mut keys: Vec<(String, Literal)> = keys
+                .map(|(name, value)| (name.to_owned(), Literal::new(value.to_json())))
+                .collect();
+            keys.sort();
+            Element::Key(keys)
         }
-        "v" => Some(Element::Value(Tree::from_json(text).ok()?.root().to_json())),
-        "i" => text.parse().ok().map(Element::Index),
-        _ => None,
-    }
+        "v" => Element::Value(Literal::new(json()?.root().to_json())),
+        "i" => Element::Index(text.parse().map_err(|_| unreadable())?),
+        _ if kind.len() == 1 => return Ok(None),
+        _ => return Err(unreadable()),
+    }))
 }

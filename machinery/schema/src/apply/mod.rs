@@ -10,6 +10,7 @@
 mod check;
 mod compare;
 mod fields_v1;
+mod literal;
 mod merge;
 mod remove;
 mod rules;
@@ -19,6 +20,8 @@ mod steps;
 mod tests;
 
 pub use compare::Comparison;
+pub use fields_v1::Unreadable;
+pub use literal::Literal;
 pub use set::{Element, FieldSet, ShownBytes};
 pub use steps::Steps;
 
@@ -26,6 +29,7 @@ use crate::json::{DecodeError, Strictness, decode_json};
 use crate::table::{Schema, TypeId};
 use crate::tree::{Ref, Tree, untyped_schema};
 use rules::{Form, Place};
+use std::collections::BTreeSet;
 
 /// A free-form document and what the schema says of it.
 #[derive(Debug, Clone, Copy)]
@@ -59,9 +63,14 @@ impl<'a> Typed<'a> {
         check::problems(self)
     }
 
-    /// What differs in the other document.
+    /// What differs in the other document, without the record of owners and what is below these members of the root.
+    pub fn compare_without(self, other: &Tree, members: &[&str]) -> Comparison {
+        compare::compare(self, other, members)
+    }
+
+    /// What differs in the other document, without the record of owners.
     pub fn compare(self, other: &Tree) -> Comparison {
-        compare::compare(self, other)
+        self.compare_without(other, &[])
     }
 
     /// The document with what a configuration says.
@@ -100,11 +109,17 @@ fn fields(schema: &Schema, value: Ref<'_>, place: Place<'_>) -> (bool, FieldSet)
     match place.form(schema, value) {
         Form::Leaf => return (true, below),
         Form::List => {
+            let mut seen = BTreeSet::new();
             for item in value.items() {
                 let Ok(element) = place.element(schema, item) else {
                     continue;
                 };
-                let (_, inner) = fields(schema, item, place.item(schema));
+                // Of items that cannot be told apart only the element is a field.
+                let inner = if seen.insert(element.clone()) {
+                    fields(schema, item, place.item(schema)).1
+                } else {
+                    FieldSet::default()
+                };
                 below.put(element, true, inner);
             }
         }

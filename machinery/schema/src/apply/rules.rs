@@ -1,6 +1,8 @@
 //! How a value merges, as the schema says.
 
+use super::literal::Literal;
 use super::set::{Element, FieldSet};
+use crate::leaf::go_quote;
 use crate::table::{Extra, ListType, MapType, Schema, Shape, TypeId};
 use crate::tree::{Kind, Ref};
 
@@ -43,13 +45,16 @@ impl<'s> Place<'s> {
             Shape::Struct
                 | Shape::Map
                 | Shape::Any
-                | Shape::Raw
                 | Shape::SchemaOrBool
                 | Shape::SchemaOrArray
                 | Shape::SchemaOrStrings
         );
-        let own = self.extra.map_or(MapType::Unset, |extra| extra.map_type);
-        leaf || ty.map_type == MapType::Atomic || own == MapType::Atomic
+        // What a field says of its map counts before what the type says.
+        let own = match self.extra.map_or(MapType::Unset, |extra| extra.map_type) {
+            MapType::Unset => ty.map_type,
+            own => own,
+        };
+        leaf || own == MapType::Atomic
     }
 
     fn list_type(self, schema: &Schema) -> ListType {
@@ -104,7 +109,7 @@ impl<'s> Place<'s> {
     /// What finds an item of this list; an error when it says too little, in upstream's words.
     pub(super) fn element(self, schema: &'s Schema, item: Ref<'_>) -> Result<Element, String> {
         if self.list_type(schema) == ListType::Set {
-            return Ok(Element::Value(item.to_json()));
+            return Ok(Element::Value(Literal::new(item.to_json())));
         }
         if item.kind() != Kind::Map {
             return Err("associative list with keys may not have non-map elements".to_owned());
@@ -116,14 +121,18 @@ impl<'s> Place<'s> {
                 schema.default_of(field).map(str::to_owned)
             };
             let own = item.get(name).filter(|own| !own.is_null()).map(Ref::to_json);
-            match own.or_else(default) {
-                Some(value) => keys.push((name.to_owned(), value)),
-                None => {
-                    return Err(format!(
-                        "associative list with keys has an element that omits key field {name:?} (and doesn't have default value)"
-                    ));
-                }
+            // An item without one of the keys is another one than any that has it.
+            if let Some(value) = own.or_else(default) {
+                keys.push((name.to_owned(), Literal::new(value)));
             }
+        }
+        let names = self.keys(schema);
+        if keys.is_empty() && !names.is_empty() {
+            let names: Vec<String> = names.into_iter().map(go_quote).collect();
+            return Err(format!(
+                "associative list with keys has an element that omits all key fields [{}] (and doesn't have default values for any key fields)",
+                names.join(" ")
+            ));
         }
         keys.sort();
         Ok(Element::Key(keys))

@@ -1,5 +1,6 @@
 //! A set of paths, as a tree of path elements.
 
+use super::literal::Literal;
 use std::collections::BTreeMap;
 use std::fmt;
 
@@ -9,9 +10,9 @@ pub enum Element {
     /// A member of a map or struct.
     Field(String),
     /// The item of a list that has these values in its key fields: name and JSON.
-    Key(Vec<(String, String)>),
-    /// The item of a set with this value, as JSON.
-    Value(String),
+    Key(Vec<(String, Literal)>),
+    /// The item of a set with this value.
+    Value(Literal),
     /// The item at a position.
     Index(usize),
 }
@@ -50,6 +51,31 @@ impl FieldSet {
         self.0.is_empty()
     }
 
+    /// The set of one path of members.
+    pub fn of(path: &[&str]) -> Self {
+        let mut set = Self::default();
+        if let Some((first, rest)) = path.split_first() {
+            set.put(
+                Element::Field((*first).to_owned()),
+                rest.is_empty(),
+                Self::of(rest),
+            );
+        }
+        set
+    }
+
+    /// Whether a path of members is in the set.
+    pub fn contains(&self, path: &[&str]) -> bool {
+        let Some((first, rest)) = path.split_first() else {
+            return false;
+        };
+        let member = self.0.get(&Element::Field((*first).to_owned()));
+        member.is_some_and(|member| match rest {
+            [] => member.own,
+            rest => member.below.contains(rest),
+        })
+    }
+
     /// Adds what is known of an element; nothing known leaves no trace.
     pub(super) fn put(&mut self, element: Element, own: bool, below: FieldSet) {
         if own || !below.is_empty() {
@@ -68,29 +94,6 @@ impl FieldSet {
             .get(element)
             .map(|member| &member.below)
             .filter(|below| !below.is_empty())
-    }
-
-    /// The members of the root with these names and all below them.
-    #[must_use]
-    pub fn only(&self, names: &[&str]) -> Self {
-        self.members(|name| names.contains(&name))
-    }
-
-    /// All but the members of the root with these names.
-    #[must_use]
-    pub fn without(&self, names: &[&str]) -> Self {
-        self.members(|name| !names.contains(&name))
-    }
-
-    fn members(&self, keep: impl Fn(&str) -> bool) -> Self {
-        let kept = self
-            .0
-            .iter()
-            .filter(|(element, _)| matches!(element, Element::Field(name) if keep(name)));
-        Self(
-            kept.map(|(element, member)| (element.clone(), member.clone()))
-                .collect(),
-        )
     }
 
     /// Takes a path of members away, and all below it.

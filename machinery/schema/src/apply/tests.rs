@@ -247,3 +247,53 @@ fn field_set_operations_take_steps() {
     steps.intersection(&set, &set).unwrap_err();
     assert_eq!(steps.left(), 0);
 }
+
+#[test]
+fn fields_v1_that_is_none_is_refused() {
+    let deep = format!("{}{{}}{}", r#"{"f:a":"#.repeat(300), "}".repeat(300));
+    for text in [
+        "1",
+        r#"{"a":{}}"#,
+        r#"{"f:a":1}"#,
+        r#"{"k:[]":{}}"#,
+        r#"{"k:{":{}}"#,
+        r#"{"i:x":{}}"#,
+        r#"{"ab:c":{}}"#,
+        &deep,
+    ] {
+        FieldSet::from_json(text).unwrap_err();
+    }
+    let read = |text: &str| FieldSet::from_json(text).unwrap().to_json();
+    assert_eq!(read(r#"{"x:y":{},"f:a":null}"#), r#"{"f:a":{}}"#);
+}
+
+#[test]
+fn elements_are_in_upstreams_order() {
+    let set = FieldSet::from_json(
+        r#"{"f:l":{"k:{\"p\":443}":{},"k:{\"p\":80}":{},"v:\"a\"":{},"v:true":{},"v:9":{},"v:10":{}}}"#,
+    )
+    .unwrap();
+    assert_eq!(
+        set.to_json(),
+        r#"{"f:l":{"k:{\"p\":80}":{},"k:{\"p\":443}":{},"v:9":{},"v:10":{},"v:\"a\"":{},"v:true":{}}}"#
+    );
+    assert_eq!(
+        set.to_json_by_text(),
+        r#"{"f:l":{"k:{\"p\":443}":{},"k:{\"p\":80}":{},"v:\"a\"":{},"v:10":{},"v:9":{},"v:true":{}}}"#
+    );
+}
+
+#[test]
+fn items_that_cannot_be_told_apart_are_compared_as_one() {
+    let ports = |ports: &str| format!(r#"{{"spec":{{"ports":[{ports}]}}}}"#);
+    let twice = r#"{"port":1,"protocol":"TCP","name":"a"},{"port":1,"protocol":"TCP","name":"b"}"#;
+    let once = r#"{"port":1,"protocol":"TCP","name":"a"}"#;
+    let element = r#"{"f:spec":{"f:ports":{"k:{\"port\":1,\"protocol\":\"TCP\"}":{}}}}"#;
+    check_comparison(&ports(twice), &ports(twice), ["{}", "{}", "{}"]);
+    let other = twice.replace("\"b\"", "\"c\"");
+    check_comparison(&ports(twice), &ports(&other), ["{}", element, "{}"]);
+    let fields = r#"{"f:spec":{"f:ports":{"k:{\"port\":1,\"protocol\":\"TCP\"}":{".":{},"f:name":{},"f:port":{},"f:protocol":{}}}}}"#;
+    check_comparison(&ports(once), &ports(twice), [element, "{}", fields]);
+    check_comparison(&ports(twice), &ports(once), [fields, "{}", element]);
+    check_fields(&ports(twice), element);
+}

@@ -184,6 +184,13 @@ impl<'a> Ref<'a> {
         String::from_utf8(out).unwrap_or_default()
     }
 
+    /// This value as free-form JSON, opaque text opened.
+    pub(crate) fn opened(self) -> Tree {
+        let mut free = Tree::untyped();
+        free.root = free.copy(self, TypeId::ANY, 0);
+        free
+    }
+
     /// This value as a tree of its own.
     pub fn to_tree(self) -> Tree {
         let mut tree = Tree::empty(&self.tree.schema, self.ty, 0);

@@ -170,5 +170,6 @@ pub(super) fn address_object(ctx: &RequestContext, addresses: &Store, service: &
     object.set_str(&["spec", "parentRef", "resource"], "services");
     object.set_str(&["spec", "parentRef", "namespace"], metadata::namespace(service));
     object.set_str(&["spec", "parentRef", "name"], metadata::name(service));
+    addresses.track_own(ctx, &mut object);
     object
 }

@@ -1,0 +1,169 @@
+//! Creates, updates and patches: who changed what.
+
+use super::entries::{self, Entry, Operation};
+use super::{Subject, UNOWNED_FIELDS, Writer, forget, record};
+use crate::metadata;
+use machinery_schema::apply::{Comparison, FieldSet, Steps};
+use machinery_schema::{Exceeded, Ref, Tree};
+use std::collections::HashMap;
+
+/// Notes in a new or changed object who changed what. `live` is the object as it was; of a new object, one of its kind that
+/// says nothing. An existing object without a record stays without one until somebody applies it.
+///
+/// # Errors
+/// It takes more steps than are allowed.
+pub fn track(subject: Subject<'_>, writer: &Writer, live: &Tree, object: &mut Tree) -> Result<(), Exceeded> {
+    let owners = owners_before(subject, live, object);
+    forget(object);
+    if owners.is_empty() && !metadata::uid(live).is_empty() {
+        return Ok(());
+    }
+    let steps = Steps::default();
+    let owners = updated(&steps, subject, writer, live, object, owners)?;
+    if entries::store(subject, object, owners).is_err() {
+        // As upstream does with an object that its record makes too large.
+        tracing::warn!(kind = %subject.gvk.kind, "an object's owners are forgotten: there are too many");
+    }
+    Ok(())
+}
+
+/// The owners after an update of the live object.
+pub(super) fn updated(
+    steps: &Steps,
+    subject: Subject<'_>,
+    writer: &Writer,
+    live: &Tree,
+    object: &Tree,
+    mut owners: Vec<Entry>,
+) -> Result<Vec<Entry>, Exceeded> {
+    steps.read(live)?;
+    steps.read(object)?;
+    let mut changes = Changes::of(steps, subject, live, object);
+    changes.give_up(&mut owners)?;
+    let own = steps.union(&changes.here.added, &changes.here.modified)?;
+    let own = steps.difference(&own, &UNOWNED_FIELDS)?;
+    if !own.is_empty() {
+        let entry = Entry::new(subject, writer, Operation::Update, own);
+        match owners.iter_mut().find(|other| other.key() == entry.key()) {
+            Some(former) => {
+                steps.absorb(&mut former.fields, &entry.fields)?;
+                former.time = entry.time;
+            }
+            None => owners.push(entry),
+        }
+    }
+    entries::limit_updates(steps, &mut owners)?;
+    Ok(owners)
+}
+
+/// The owners to go on from: a writer of the whole object may hand fields from one manager to another, or, with a list
+/// of nothing, forget them all. Who leaves the list out, or breaks it, changes nothing.
+fn owners_before(subject: Subject<'_>, live: &Tree, object: &Tree) -> Vec<Entry> {
+    let before = || entries::read(record(live)).unwrap_or_default();
+    if !subject.subresource.is_empty() {
+        return before();
+    }
+    let given = record(object);
+    if given.is_some_and(is_reset) {
+        return Vec::new();
+    }
+    match entries::read(given) {
+        Ok(owners) if !owners.is_empty() => owners,
+        _ => before(),
+    }
+}
+
+/// A list without entries, or with one that says nothing.
+fn is_reset(list: Ref<'_>) -> bool {
+    if list.is_null() {
+        return false;
+    }
+    let says_nothing = |entry: Ref<'_>| {
+        entry
+            .entries()
+            .all(|(_, value)| value.is_null() || value.as_str().is_some_and(str::is_empty))
+    };
+    list.len() == 0 || (list.len() == 1 && list.items().all(says_nothing))
+}
+
+/// What a write changes, as each version sees it.
+pub(super) struct Changes<'a> {
+    pub(super) steps: &'a Steps,
+    subject: Subject<'a>,
+    live: &'a Tree,
+    object: &'a Tree,
+    /// In the version of the request.
+    pub(super) here: Comparison,
+    elsewhere: HashMap<String, Option<Comparison>>,
+}
+
+impl<'a> Changes<'a> {
+    pub(super) fn of(steps: &'a Steps, subject: Subject<'a>, live: &'a Tree, object: &'a Tree) -> Self {
+        Self::between(steps, subject, subject.compare(live, object), live, object)
+    }
+
+    /// Changes that were found between free-form documents of these objects.
+    pub(super) fn between(
+        steps: &'a Steps,
+        subject: Subject<'a>,
+        here: Comparison,
+        live: &'a Tree,
+        object: &'a Tree,
+    ) -> Self {
+        Self {
+            steps,
+            subject,
+            live,
+            object,
+            here,
+            elsewhere: HashMap::new(),
+        }
+    }
+
+    /// The changes in a version; `None` when it is not served any more.
+    fn in_version(&mut self, api_version: &str) -> Result<Option<&Comparison>, Exceeded> {
+        if api_version == self.subject.api_version() {
+            return Ok(Some(&self.here));
+        }
+        if !self.elsewhere.contains_key(api_version) {
+            self.steps.read(self.live)?;
+            self.steps.read(self.object)?;
+            let found = self.subject.compare_in(api_version, self.live, self.object);
+            self.elsewhere.insert(api_version.to_owned(), found);
+        }
+        Ok(self.elsewhere.get(api_version).and_then(Option::as_ref))
+    }
+
+    /// What a manager has of the fields that come or change.
+    pub(super) fn contested(&mut self, entry: &Entry) -> Result<FieldSet, Exceeded> {
+        let steps = self.steps;
+        let Some(seen) = self.in_version(&entry.api_version)? else {
+            return Ok(FieldSet::default());
+        };
+        let mut contested = steps.intersection(&entry.fields, &seen.added)?;
+        let modified = steps.intersection(&entry.fields, &seen.modified)?;
+        steps.absorb(&mut contested, &modified)?;
+        Ok(contested)
+    }
+
+    /// All lose the fields that changed or went; whoever has none left, or is of a version that is gone, goes.
+    pub(super) fn give_up(&mut self, owners: &mut Vec<Entry>) -> Result<(), Exceeded> {
+        let steps = self.steps;
+        let mut kept = Vec::with_capacity(owners.len());
+        for mut entry in owners.drain(..) {
+            let Some(changes) = self.in_version(&entry.api_version)? else {
+                continue;
+            };
+            for gone in [&changes.added, &changes.modified, &changes.removed] {
+                if !gone.is_empty() {
+                    entry.fields = steps.difference(&entry.fields, gone)?;
+                }
+            }
+            if !entry.fields.is_empty() {
+                kept.push(entry);
+            }
+        }
+        *owners = kept;
+        Ok(())
+    }
+}
