@@ -15,6 +15,7 @@ mod diff;
 mod down;
 mod fake_nodes;
 mod fuzz;
+mod hostile;
 mod mutations;
 mod owners;
 mod packages;
@@ -67,6 +68,8 @@ enum Command {
     Owners(owners::Arguments),
     /// Show every parser and engine many hostile inputs, from a seed.
     Fuzz(fuzz::Arguments),
+    /// Two tenants at work on a server that others attack: latencies, errors, memory.
+    Hostile(hostile::Arguments),
     /// Run upstream's conformance suite against our control plane.
     Conformance(conformance::Arguments),
 }
@@ -98,6 +101,7 @@ fn run(command: &Command) -> anyhow::Result<()> {
         Command::Tenants(arguments) => tenants::run(&config, arguments),
         Command::Owners(arguments) => owners::run(&config, arguments),
         Command::Fuzz(arguments) => fuzz::run(&config, arguments),
+        Command::Hostile(arguments) => hostile::run(&config, arguments),
         Command::Conformance(arguments) => conformance::run(&config, arguments),
     }
 }

@@ -3,6 +3,8 @@
 use crate::jwt::{self, Claims, JwtError, KubernetesClaims, ObjectClaim, SigningKey};
 use crate::trusted;
 use jiff::{SignedDuration, Timestamp};
+use machinery_api::pod::PodView;
+use machinery_api::{StoredError, read_stored};
 use machinery_meta::reader::{ObjectReader, ReadObject};
 use machinery_meta::{FieldError, FieldPath, GroupResource, ObjectKey};
 use serde::{Deserialize, Serialize};
@@ -67,6 +69,8 @@ pub enum TokenRequestError {
     },
     #[error("failed to generate token")]
     Signing(#[from] JwtError),
+    #[error("the bound pod cannot be read")]
+    Unreadable(#[from] StoredError),
 }
 
 /// Issues tokens in the cluster's name.
@@ -83,19 +87,6 @@ pub struct Account<'a> {
     pub namespace: &'a str,
     pub name: &'a str,
     pub uid: &'a str,
-}
-
-#[derive(Deserialize, Default)]
-#[serde(default)]
-struct BoundPod {
-    spec: BoundPodSpec,
-}
-
-#[derive(Deserialize, Default)]
-#[serde(default, rename_all = "camelCase")]
-struct BoundPodSpec {
-    node_name: String,
-    service_account_name: String,
 }
 
 #[derive(Default)]
@@ -255,21 +246,25 @@ async fn bind_pod(
     found: &ReadObject,
     claim: ObjectClaim,
 ) -> Result<Bound, TokenRequestError> {
-    let pod: BoundPod = serde_json::from_slice(&found.json).map_err(JwtError::Claims)?;
-    if pod.spec.service_account_name != account.name {
+    let pod = read_stored("", "v1", "Pod", &found.json)?;
+    let pod = PodView::new(pod.root());
+    if pod.service_account() != account.name {
         return Err(TokenRequestError::BadRequest(format!(
             "cannot bind token for serviceaccount {:?} to pod running with different serviceaccount name.",
             account.name
         )));
     }
-    let node_name = pod.spec.node_name;
+    let node_name = pod.node_name();
     let node = if node_name.is_empty() {
         None
     } else {
-        let node = trusted::get(reader, "", "nodes", &ObjectKey::cluster(&node_name)).await;
+        let node = trusted::get(reader, "", "nodes", &ObjectKey::cluster(node_name)).await;
         // A token for a pod on a node that is just gone still names the node, as upstream's does.
         let uid = node.map(|node| node.header.uid.0.clone()).unwrap_or_default();
-        Some(ObjectClaim { name: node_name, uid })
+        Some(ObjectClaim {
+            name: node_name.to_owned(),
+            uid,
+        })
     };
     Ok(Bound {
         pod: Some(claim),

@@ -227,6 +227,8 @@ fn token_error(error: TokenRequestError) -> RegistryError {
             name,
             cause,
         } => RegistryError::conflict(&resource, &name, cause),
-        TokenRequestError::Signing(_) => RegistryError::Internal(error.to_string()),
+        TokenRequestError::Signing(_) | TokenRequestError::Unreadable(_) => {
+            RegistryError::Internal(error.to_string())
+        }
     }
 }

@@ -11,16 +11,21 @@ use hyper_util::rt::TokioIo;
 use kube::config::Kubeconfig;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, pem::PemObject};
 use secrecy::ExposeSecret;
+use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 use std::sync::Arc;
-use tokio::net::TcpStream;
+use tokio::net::{TcpSocket, TcpStream};
+use tokio_rustls::client::TlsStream;
 
 /// Where a server is and how to prove who we are.
 #[derive(Debug, Clone)]
 pub struct Target {
     authority: String,
+    roots: Arc<rustls::RootCertStore>,
     tls: Arc<rustls::ClientConfig>,
     token: Option<String>,
+    /// The address that connections come from, where it is not the usual one.
+    source: Option<IpAddr>,
 }
 
 impl Target {
@@ -47,10 +52,8 @@ impl Target {
         for certificate in CertificateDer::pem_slice_iter(&ca) {
             roots.add(certificate?)?;
         }
-        let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let builder = rustls::ClientConfig::builder_with_provider(provider)
-            .with_safe_default_protocol_versions()?
-            .with_root_certificates(roots);
+        let roots = Arc::new(roots);
+        let builder = trusting(&roots)?;
         let key = user
             .client_key_data
             .as_ref()
@@ -71,9 +74,65 @@ impl Target {
             .map(|secret| secret.expose_secret().to_owned());
         Ok(Self {
             authority: authority.trim_end_matches('/').to_owned(),
+            roots,
             tls: Arc::new(tls),
             token,
+            source: None,
         })
+    }
+
+    /// The same server for a client with this token and no certificate, or for nobody, from this address.
+    ///
+    /// # Errors
+    /// None with the protocols that are built in.
+    pub fn for_client(&self, token: Option<String>, source: Option<IpAddr>) -> Result<Self> {
+        let tls = trusting(&self.roots)?.with_no_client_auth();
+        Ok(Self {
+            tls: Arc::new(tls),
+            token,
+            source,
+            ..self.clone()
+        })
+    }
+
+    /// The value of the header that proves who the client is.
+    pub fn authorization(&self) -> String {
+        let token = self.token.as_deref().unwrap_or_default();
+        format!("Bearer {token}")
+    }
+
+    /// A connection without TLS yet.
+    ///
+    /// # Errors
+    /// The server does not take it.
+    pub async fn tcp(&self) -> Result<TcpStream> {
+        let address = tokio::net::lookup_host(&self.authority).await?.next();
+        let address = address.with_context(|| self.authority.clone())?;
+        let socket = match address {
+            SocketAddr::V4(_) => TcpSocket::new_v4()?,
+            SocketAddr::V6(_) => TcpSocket::new_v6()?,
+        };
+        if let Some(source) = self.source {
+            socket.bind(SocketAddr::new(source, 0))?;
+        }
+        let stream = socket.connect(address).await;
+        let stream = stream.with_context(|| self.authority.clone())?;
+        stream.set_nodelay(true)?;
+        Ok(stream)
+    }
+
+    /// A connection on which a client says what it likes.
+    ///
+    /// # Errors
+    /// The server does not answer, or its certificate is not trusted.
+    pub async fn stream(&self) -> Result<TlsStream<TcpStream>> {
+        let host = self
+            .authority
+            .rsplit_once(':')
+            .map_or(self.authority.as_str(), |(host, _)| host);
+        let name = ServerName::try_from(host.trim_matches(['[', ']']).to_owned())?;
+        let connector = tokio_rustls::TlsConnector::from(self.tls.clone());
+        Ok(connector.connect(name, self.tcp().await?).await?)
     }
 
     /// Opens a connection of its own.
@@ -81,18 +140,7 @@ impl Target {
     /// # Errors
     /// The server does not answer, or its certificate is not trusted.
     pub async fn connect(&self) -> Result<Connection> {
-        let stream = TcpStream::connect(&self.authority)
-            .await
-            .with_context(|| self.authority.clone())?;
-        stream.set_nodelay(true)?;
-        let host = self
-            .authority
-            .rsplit_once(':')
-            .map_or(self.authority.as_str(), |(host, _)| host);
-        let name = ServerName::try_from(host.trim_matches(['[', ']']).to_owned())?;
-        let stream = tokio_rustls::TlsConnector::from(self.tls.clone())
-            .connect(name, stream)
-            .await?;
+        let stream = self.stream().await?;
         let (sender, connection) = handshake(TokioIo::new(stream)).await?;
         #[expect(
             clippy::disallowed_methods,
@@ -104,6 +152,16 @@ impl Target {
             target: self.clone(),
         })
     }
+}
+
+fn trusting(
+    roots: &Arc<rustls::RootCertStore>,
+) -> Result<rustls::ConfigBuilder<rustls::ClientConfig, rustls::client::WantsClientCert>> {
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let builder = rustls::ClientConfig::builder_with_provider(provider);
+    Ok(builder
+        .with_safe_default_protocol_versions()?
+        .with_root_certificates(Arc::clone(roots)))
 }
 
 fn decode(data: Option<&str>) -> Result<Option<Vec<u8>>> {

@@ -15,4 +15,4 @@ pub mod runtime;
 pub mod scenarios;
 mod schedule;
 pub mod server;
-mod watch;
+pub(crate) mod watch;

@@ -37,6 +37,23 @@ impl Processes {
         self.0.iter().map(|pid| status_bytes(*pid, "VmHWM:")).sum()
     }
 
+    /// Open file descriptors now.
+    ///
+    /// # Errors
+    /// A process is gone or belongs to somebody else.
+    pub fn descriptors(&self) -> Result<u64> {
+        let count = |pid: &u32| Ok(std::fs::read_dir(format!("/proc/{pid}/fd"))?.count() as u64);
+        self.0.iter().map(count).sum()
+    }
+
+    /// Threads now.
+    ///
+    /// # Errors
+    /// A process is gone.
+    pub fn threads(&self) -> Result<u64> {
+        self.0.iter().map(|pid| status_number(*pid, "Threads:")).sum()
+    }
+
     /// Ends them without a warning.
     ///
     /// # Errors
@@ -64,8 +81,8 @@ impl Processes {
     }
 }
 
-pub(super) const SERVER: &str = "server";
-pub(super) const AGENT: &str = "agent";
+pub(crate) const SERVER: &str = "server";
+pub(crate) const AGENT: &str = "agent";
 pub(super) const SHIMS: &str = "shims";
 
 /// What runs of a cluster, by how its command line begins. The order is that of the figures.
@@ -77,7 +94,7 @@ const PROGRAMS: [(&str, &str); 4] = [
 ];
 
 /// The running processes that have the directory, or something in it, among their arguments.
-pub(super) fn of_cluster(data_dir: &Path) -> Vec<(&'static str, Processes)> {
+pub(crate) fn of_cluster(data_dir: &Path) -> Vec<(&'static str, Processes)> {
     let mut found: BTreeMap<usize, Vec<u32>> = BTreeMap::new();
     let pids = std::fs::read_dir("/proc").into_iter().flatten().flatten();
     for pid in pids.filter_map(|entry| entry.file_name().to_str()?.parse().ok()) {
@@ -113,11 +130,14 @@ fn cpu_of(pid: u32) -> Result<Duration> {
 }
 
 fn status_bytes(pid: u32, name: &str) -> Result<u64> {
+    Ok(status_number(pid, name)? * 1024)
+}
+
+fn status_number(pid: u32, name: &str) -> Result<u64> {
     let text = std::fs::read_to_string(format!("/proc/{pid}/status"))?;
     let line = text
         .lines()
         .find_map(|line| line.strip_prefix(name))
         .context("no such line in status")?;
-    let kib: u64 = line.trim().trim_end_matches(" kB").parse()?;
-    Ok(kib * 1024)
+    Ok(line.trim().trim_end_matches(" kB").parse()?)
 }

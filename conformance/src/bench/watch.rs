@@ -11,21 +11,21 @@ use serde_json::Value;
 
 /// What happened to one object.
 #[derive(Debug, Deserialize)]
-pub(super) struct Event {
+pub(crate) struct Event {
     #[serde(rename = "type")]
-    pub(super) kind: String,
-    pub(super) object: Value,
+    pub(crate) kind: String,
+    pub(crate) object: Value,
 }
 
 impl Event {
-    pub(super) fn name(&self) -> &str {
+    pub(crate) fn name(&self) -> &str {
         self.object["metadata"]["name"].as_str().unwrap_or_default()
     }
 }
 
 /// An open watch on a connection of its own.
 #[derive(Debug)]
-pub(super) struct Watch {
+pub(crate) struct Watch {
     body: Incoming,
     unread: Vec<u8>,
     _open: Connection,
@@ -33,7 +33,7 @@ pub(super) struct Watch {
 
 impl Watch {
     /// Begins with everything that is there, as a watch without a revision does.
-    pub(super) async fn open(target: &Target, collection: &str) -> Result<Self> {
+    pub(crate) async fn open(target: &Target, collection: &str) -> Result<Self> {
         let mut client = target.connect().await?;
         let path = format!("{collection}?watch=true");
         let response = client.open(Method::GET, &path, &[], Bytes::new()).await?;
@@ -46,7 +46,7 @@ impl Watch {
     }
 
     /// The next event. Every event ends in a line feed, and JSON has none inside.
-    pub(super) async fn next(&mut self) -> Result<Event> {
+    pub(crate) async fn next(&mut self) -> Result<Event> {
         loop {
             if let Some(end) = self.unread.iter().position(|byte| *byte == b'\n') {
                 let line: Vec<u8> = self.unread.drain(..=end).collect();

@@ -61,6 +61,22 @@ impl<'a> PodView<'a> {
             .flat_map(move |kind| self.spec_list(kind))
     }
 
+    /// Containers of one kind: `containers`, `initContainers` or `ephemeralContainers`.
+    pub fn containers_of(self, kind: &str) -> impl Iterator<Item = Ref<'a>> + use<'a> {
+        self.spec_list(kind)
+    }
+
+    /// The pod's addresses, the main one first.
+    pub fn addresses(self) -> impl Iterator<Item = &'a str> {
+        let listed = self.0.at(&["status", "podIPs"]).into_iter().flat_map(Ref::items);
+        let mut listed = listed.map(|own| own.str("ip")).peekable();
+        let alone = match listed.peek() {
+            Some(_) => "",
+            None => self.0.str_at(&["status", "podIP"]),
+        };
+        std::iter::once(alone).filter(|ip| !ip.is_empty()).chain(listed)
+    }
+
     pub fn volumes(self) -> impl Iterator<Item = Ref<'a>> {
         self.spec_list("volumes")
     }

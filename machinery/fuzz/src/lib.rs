@@ -1,15 +1,21 @@
 //! Hostile bytes for tests: seeded mutations of good input, and inputs built of depth, repetition and size.
 //!
 //! A parser of outside bytes is given a corpus of what it takes; [`fuzz`] shows it what becomes of that when bits turn,
-//! pieces move, double or vanish and numbers grow; [`fuzz_grown`] nests, repeats and draws it out as well, and [`fuzz_built`]
-//! takes a builder for the format's own structure. Everything comes from a seed, so that a failure can be run again.
-//! `cargo test` makes a few hundred rounds; `KNARR_FUZZ_ROUNDS` asks for more and `KNARR_FUZZ_FROM` for other seeds. With
+//! pieces move, double or vanish, numbers grow and parts are nested, repeated and drawn out; [`fuzz_built`] takes a builder for
+//! the format's own structure as well. Everything comes from a seed, so that a failure can be run again. [`in_proportion`]
+//! asserts that what is held and done is in proportion to the input.
+//! `cargo test` makes a few hundred rounds; `KNARR_FUZZ_ROUNDS` asks for more and `KNARR_FUZZ_FROM` for other seeds. `KNARR_FUZZ_REPORT`
+//! names a file to which each target adds a line: crate, test, first seed, inputs, milliseconds. With
 //! `KNARR_FUZZ_SLOW_MS` an input that takes longer is a failure: that is for hunting, tests never look at the clock.
 //!
 //! Only tests use this crate.
 
 mod grow;
+mod meter;
 
+pub use meter::{Cost, cost, in_proportion};
+
+use std::io::Write as _;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant};
 
@@ -97,29 +103,22 @@ impl Random {
     }
 }
 
-fn number(name: &str) -> Option<u64> {
-    #[expect(
-        clippy::disallowed_methods,
-        reason = "how long and from where to try comes from outside"
-    )]
-    let text = std::env::var(name).ok()?;
-    text.parse().ok()
+#[expect(
+    clippy::disallowed_methods,
+    reason = "how long and from where to try comes from outside"
+)]
+fn setting(name: &str) -> Option<String> {
+    std::env::var(name).ok()
 }
 
-/// Shows `attempt` every input of the corpus as it is, then mutations of it. Whatever comes in, it has to come back; the
-/// seed and the input that kept it from that are told.
+fn number(name: &str) -> Option<u64> {
+    setting(name)?.parse().ok()
+}
+
+/// Shows `attempt` every input of the corpus as it is, then mutations of it, of which every second one is grown. Whatever
+/// comes in, it has to come back; the seed and the input that kept it from that are told.
 #[track_caller]
 pub fn fuzz<I>(corpus: I, attempt: impl Fn(&[u8]))
-where
-    I: IntoIterator,
-    I::Item: AsRef<[u8]>,
-{
-    rounds(corpus, |random, one, other| random.mutate(one, other), attempt);
-}
-
-/// As [`fuzz`], with every second input grown.
-#[track_caller]
-pub fn fuzz_grown<I>(corpus: I, attempt: impl Fn(&[u8]))
 where
     I: IntoIterator,
     I::Item: AsRef<[u8]>,
@@ -131,7 +130,7 @@ where
     rounds(corpus, make, attempt);
 }
 
-/// As [`fuzz_grown`], with half of the inputs from a builder that knows the format.
+/// As [`fuzz`], with half of the inputs from a builder that knows the format.
 #[track_caller]
 pub fn fuzz_built<I>(corpus: I, build: impl Fn(&mut Random) -> Vec<u8>, attempt: impl Fn(&[u8]))
 where
@@ -160,19 +159,68 @@ where
     assert!(!corpus.is_empty(), "a corpus has at least one input");
     let slow = number("KNARR_FUZZ_SLOW_MS").map(Duration::from_millis);
     for (at, input) in corpus.iter().enumerate() {
-        show(&format!("input {at}"), input, &attempt, slow);
+        show(&Which::OfCorpus(at), input, &attempt, slow);
     }
     let from = number("KNARR_FUZZ_FROM").unwrap_or(0);
-    for seed in from..from.saturating_add(number("KNARR_FUZZ_ROUNDS").unwrap_or(ROUNDS)) {
+    let until = from.saturating_add(number("KNARR_FUZZ_ROUNDS").unwrap_or(ROUNDS));
+    let report = setting("KNARR_FUZZ_REPORT").map(Report::begin);
+    for seed in from..until {
         let mut random = Random::new(seed);
         let (one, other) = (random.below(corpus.len()), random.below(corpus.len()));
         let input = make(&mut random, &corpus[one], &corpus[other]);
-        show(&format!("seed {seed}"), &input, &attempt, slow);
+        show(&Which::Seed(seed), &input, &attempt, slow);
+    }
+    if let Some(report) = report {
+        report.end(from, until - from);
+    }
+}
+
+/// A line for each target.
+struct Report {
+    path: String,
+    begun: Instant,
+}
+
+impl Report {
+    fn begin(path: String) -> Self {
+        #[expect(clippy::disallowed_methods, reason = "only a run that is asked for a report")]
+        let begun = Instant::now();
+        Self { path, begun }
+    }
+
+    fn end(&self, from: u64, inputs: u64) {
+        let package = setting("CARGO_PKG_NAME").unwrap_or_default();
+        let test = std::thread::current().name().unwrap_or_default().to_owned();
+        let line = format!(
+            "{package}\t{test}\t{from}\t{inputs}\t{}\n",
+            self.begun.elapsed().as_millis()
+        );
+        let file = std::fs::OpenOptions::new()
+            .create(true)
+            .append(true)
+            .open(&self.path);
+        let written = file.and_then(|mut file| file.write_all(line.as_bytes()));
+        written.unwrap_or_else(|error| panic!("{}: {error}", self.path));
+    }
+}
+
+/// The name of an input.
+enum Which {
+    OfCorpus(usize),
+    Seed(u64),
+}
+
+impl std::fmt::Display for Which {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::OfCorpus(at) => write!(f, "input {at}"),
+            Self::Seed(seed) => write!(f, "seed {seed}"),
+        }
     }
 }
 
 #[track_caller]
-fn show(which: &str, input: &[u8], attempt: &impl Fn(&[u8]), slow: Option<Duration>) {
+fn show(which: &Which, input: &[u8], attempt: &impl Fn(&[u8]), slow: Option<Duration>) {
     #[expect(
         clippy::disallowed_methods,
         reason = "only somebody who hunts asks how long it took"
@@ -222,7 +270,7 @@ mod tests {
     #[test]
     fn grown_inputs_are_deep_long_and_many() {
         let longest = Cell::new(0);
-        fuzz_grown(["{\"a\":[1,2]}"], |input| {
+        fuzz(["{\"a\":[1,2]}"], |input| {
             longest.set(longest.get().max(input.len()));
         });
         assert!(longest.get() > 10_000);

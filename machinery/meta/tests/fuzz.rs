@@ -3,14 +3,14 @@
 
 #![allow(clippy::unwrap_used, reason = "a test")]
 
-use machinery_fuzz::{fuzz_grown, lines};
+use machinery_fuzz::{fuzz, lines};
 use machinery_meta::field_selector::FieldSelector;
 use machinery_meta::label_selector::LabelSelector;
 use machinery_meta::quantity::Quantity;
 use machinery_meta::{GroupVersion, ObjectHeader, ObjectKey, syntax};
 
 fn with_text(corpus: &str, attempt: impl Fn(&str)) {
-    fuzz_grown(lines(corpus), |input| {
+    fuzz(lines(corpus), |input| {
         if let Ok(text) = std::str::from_utf8(input) {
             attempt(text);
         }

@@ -143,6 +143,8 @@ fn unquoted(text: &str) -> Option<&str> {
 }
 
 fn follow<'a>(at: Ref<'a>, steps: &[Step]) -> Option<Ref<'a>> {
+    #[cfg(test)]
+    tests::LOOKED_AT.set(tests::LOOKED_AT.get() + 1);
     let Some((step, rest)) = steps.split_first() else {
         return Some(at);
     };
@@ -171,6 +173,12 @@ fn follow<'a>(at: Ref<'a>, steps: &[Step]) -> Option<Ref<'a>> {
 mod tests {
     use super::JsonPath;
     use machinery_schema::Tree;
+    use std::cell::Cell;
+
+    thread_local! {
+        /// Places that were looked at.
+        pub(super) static LOOKED_AT: Cell<usize> = const { Cell::new(0) };
+    }
 
     #[track_caller]
     fn check(path: &str, expected: Option<&str>) {
@@ -186,12 +194,56 @@ mod tests {
     #[test]
     fn any_path_is_answered() {
         let object = Tree::from_json(r#"{"a":{"b":[{"c":"x"},[1,[2,[3]]]]}}"#).unwrap();
+        let deep = format!("{{\"a\":{}{}}}", "[".repeat(200), "]".repeat(200));
+        let objects = [object, Tree::from_json(&deep).unwrap(), wide()];
         let good = [".a.b[?(@.c==\"x\")].c", "{.a['b'][-1][1][*]}", r"$.a\.b[*][*][0]"];
-        machinery_fuzz::fuzz(good, |input| {
-            if let Some(path) = std::str::from_utf8(input).ok().and_then(JsonPath::parse) {
-                drop((path.members(), path.find(object.root())));
+        machinery_fuzz::fuzz_built(good, built, |input| {
+            let Ok(text) = std::str::from_utf8(input) else {
+                return;
+            };
+            let path = machinery_fuzz::in_proportion(input, 64, || JsonPath::parse(text));
+            let Some(path) = path else { return };
+            machinery_fuzz::in_proportion(input, 64, || path.members());
+            for object in &objects {
+                LOOKED_AT.set(0);
+                drop(path.find(object.root()));
+                // Every filter looks at what is below its place, and every place is reached once.
+                let most = (path.0.len() + 1) * (object.node_count() + 1);
+                assert!(
+                    LOOKED_AT.get() <= most,
+                    "{} places, {most} are allowed",
+                    LOOKED_AT.get()
+                );
             }
         });
+    }
+
+    /// Lists of lists, four times sixteen.
+    fn wide() -> Tree {
+        let level = |below: &str| format!("[{}]", vec![below; 16].join(","));
+        let text = level(&level(&level("1")));
+        Tree::from_json(&format!("{{\"a\":{text}}}")).unwrap()
+    }
+
+    /// Paths of many steps of every kind, and filters within filters.
+    fn built(random: &mut machinery_fuzz::Random) -> Vec<u8> {
+        let mut path = random.pick(&["", "$", "{$", "$.a", ".a"]).to_owned();
+        for _ in 0..random.count() {
+            let step = match random.below(7) {
+                0 => format!(".{}", random.name()),
+                1 => format!("['{}']", random.name()),
+                2 => format!("[{}]", random.count()),
+                3 => "[-1]".to_owned(),
+                4 => format!("[?(@{}==\"x\")]", "[*]".repeat(random.below(40))),
+                5 => format!("[?({}!=1)]", "@[?(".repeat(random.count())),
+                _ => "[*]".to_owned(),
+            };
+            path.push_str(&step);
+            if path.len() > 1 << 16 {
+                break;
+            }
+        }
+        path.into_bytes()
     }
 
     #[test]

@@ -6,8 +6,11 @@ use apiserver_egress::{Destination, Reach, Security};
 use apiserver_endpoints::{Query, RequestInfo};
 use apiserver_registry::RegistryError;
 use http::Method;
+use machinery_api::pod::PodView;
+use machinery_api::read_stored;
 use machinery_meta::reader::ObjectReader;
 use machinery_meta::{GroupResource, ObjectKey};
+use machinery_schema::Tree;
 use serde::Deserialize;
 
 /// The kubelet's port where a node does not say.
@@ -45,34 +48,6 @@ pub(super) enum Route {
     /// Nothing to show yet: the logs of a pod without a node.
     Nowhere,
     Redirect(String),
-}
-
-#[derive(Debug, Deserialize, Default)]
-#[serde(default)]
-struct Pod {
-    metadata: Metadata,
-    spec: PodSpec,
-}
-
-#[derive(Debug, Deserialize, Default)]
-#[serde(default)]
-struct Metadata {
-    annotations: std::collections::BTreeMap<String, String>,
-}
-
-#[derive(Debug, Deserialize, Default)]
-#[serde(default, rename_all = "camelCase")]
-struct PodSpec {
-    node_name: String,
-    containers: Vec<Container>,
-    init_containers: Vec<Container>,
-    ephemeral_containers: Vec<Container>,
-}
-
-#[derive(Debug, Deserialize, Default)]
-#[serde(default)]
-struct Container {
-    name: String,
 }
 
 #[derive(Debug, Deserialize, Default)]
@@ -125,6 +100,20 @@ pub(super) async fn find<T: serde::de::DeserializeOwned>(
     serde_json::from_slice(&object.json).map_err(|error| RegistryError::Internal(error.to_string()))
 }
 
+/// A pod of a namespace; [`PodView`] reads it.
+pub(super) async fn find_pod(
+    reader: &dyn ObjectReader,
+    namespace: &str,
+    name: &str,
+) -> Result<Tree, RegistryError> {
+    let resource = GroupResource::new("", "pods");
+    let found = reader.get(&resource, &ObjectKey::new(namespace, name)).await;
+    let found = found.map_err(|error| RegistryError::Internal(error.to_string()))?;
+    let pod = found.ok_or_else(|| RegistryError::not_found(&resource, name))?;
+    let read = read_stored("", "v1", "Pod", &pod.json);
+    read.map_err(|error| RegistryError::Internal(error.to_string()))
+}
+
 /// The kubelet of a node.
 pub(super) async fn kubelet(
     reader: &dyn ObjectReader,
@@ -171,7 +160,8 @@ pub(super) async fn route(
     if subresource == "log" {
         options::check_log(&parsed, &info.name)?;
     }
-    let pod: Pod = find(reader, "pods", &info.namespace, &info.name).await?;
+    let pod = find_pod(reader, &info.namespace, &info.name).await?;
+    let pod = PodView::new(pod.root());
     let (verb, params) = match subresource {
         "log" => ("containerLogs", options::log(&parsed)),
         "exec" => ("exec", options::streams(&parsed)),
@@ -181,11 +171,11 @@ pub(super) async fn route(
     };
     let mut path = format!("/{verb}/{}/{}", info.namespace, info.name);
     if subresource != "portforward" {
-        let container = container(&pod, info, parsed.get("container").unwrap_or_default())?;
+        let container = container(pod, info, parsed.get("container").unwrap_or_default())?;
         path.push('/');
         path.push_str(&container);
     }
-    if pod.spec.node_name.is_empty() {
+    if pod.node_name().is_empty() {
         return match subresource {
             "log" => Ok(Route::Nowhere),
             _ => Err(bad(format!("pod {} does not have a host assigned", info.name))),
@@ -193,19 +183,22 @@ pub(super) async fn route(
     }
     path.push_str(&params.into_text());
     Ok(Route::To {
-        destination: kubelet(reader, &pod.spec.node_name).await?,
+        destination: kubelet(reader, pod.node_name()).await?,
         path,
         proxied: None,
     })
 }
 
 /// The container a request means.
-fn container(pod: &Pod, info: &RequestInfo, asked: &str) -> Result<String, RegistryError> {
-    let names = |list: &[Container]| list.iter().map(|one| one.name.clone()).collect::<Vec<_>>();
+fn container(pod: PodView<'_>, info: &RequestInfo, asked: &str) -> Result<String, RegistryError> {
+    let names = |kind: &str| {
+        let names = pod.containers_of(kind).map(|one| one.str("name").to_owned());
+        names.collect::<Vec<_>>()
+    };
     let (main, init, ephemeral) = (
-        names(&pod.spec.containers),
-        names(&pod.spec.init_containers),
-        names(&pod.spec.ephemeral_containers),
+        names("containers"),
+        names("initContainers"),
+        names("ephemeralContainers"),
     );
     if !asked.is_empty() {
         let known = [&main, &init, &ephemeral]
@@ -221,13 +214,10 @@ fn container(pod: &Pod, info: &RequestInfo, asked: &str) -> Result<String, Regis
             )))
         };
     }
-    let default = pod
-        .metadata
-        .annotations
-        .get("kubectl.kubernetes.io/default-container");
+    let default = pod.annotation("kubectl.kubernetes.io/default-container");
     match (main.as_slice(), default) {
         ([only], _) if init.is_empty() || info.subresource != "log" || default.is_none() => Ok(only.clone()),
-        (_, Some(default)) if main.contains(default) => Ok(default.clone()),
+        (_, Some(default)) if main.iter().any(|own| own == default) => Ok(default.to_owned()),
         ([], _) => Err(bad(format!(
             "a container name must be specified for pod {}",
             info.name

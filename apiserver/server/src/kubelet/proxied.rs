@@ -3,14 +3,15 @@
 //! Only to what can be one: a client that may write a status must not reach what listens on this machine alone. The dialer
 //! holds to that ([`Reach::Global`]), with the very addresses that it connects to.
 
-use super::location::{Asked, Route, bad, find, kubelet};
+use super::location::{Asked, Route, bad, find, find_pod, kubelet};
 use super::path::ProxiedPath;
 use apiserver_egress::{Destination, Reach, Security};
 use apiserver_endpoints::RequestInfo;
 use apiserver_registry::RegistryError;
 use http::Method;
+use machinery_api::pod::PodView;
+use machinery_meta::GroupResource;
 use machinery_meta::reader::ObjectReader;
-use machinery_meta::{GroupResource, ObjectKey};
 use serde::Deserialize;
 use std::net::IpAddr;
 
@@ -21,46 +22,6 @@ const HTTP: u16 = 80;
 const HTTPS: u16 = 443;
 /// Parts of an address that name the proxy: resource, name, `proxy`.
 const NAMED_PARTS: usize = 3;
-
-#[derive(Debug, Deserialize, Default)]
-#[serde(default)]
-struct Pod {
-    spec: PodSpec,
-    status: PodStatus,
-}
-
-#[derive(Debug, Deserialize, Default)]
-#[serde(default)]
-struct PodSpec {
-    containers: Vec<Container>,
-}
-
-#[derive(Debug, Deserialize, Default)]
-#[serde(default)]
-struct Container {
-    ports: Vec<ContainerPort>,
-}
-
-#[derive(Debug, Deserialize, Default)]
-#[serde(default, rename_all = "camelCase")]
-struct ContainerPort {
-    container_port: u16,
-}
-
-#[derive(Debug, Deserialize, Default)]
-#[serde(default)]
-struct PodStatus {
-    #[serde(rename = "podIP")]
-    pod_ip: String,
-    #[serde(rename = "podIPs")]
-    pod_ips: Vec<PodIp>,
-}
-
-#[derive(Debug, Deserialize, Default)]
-#[serde(default)]
-struct PodIp {
-    ip: String,
-}
 
 #[derive(Debug, Deserialize, Default)]
 #[serde(default)]
@@ -215,20 +176,16 @@ async fn pod(
     namespace: &str,
     target: &Target<'_>,
 ) -> Result<Destination, RegistryError> {
-    let pod: Pod = find(reader, "pods", namespace, target.name).await?;
+    let pod = find_pod(reader, namespace, target.name).await?;
+    let pod = PodView::new(pod.root());
     let declared = pod
-        .spec
-        .containers
-        .iter()
-        .find_map(|container| container.ports.first());
+        .containers_of("containers")
+        .find_map(|container| container.list("ports").next())
+        .and_then(|port| port.get("containerPort")?.as_i64())
+        .and_then(|port| u16::try_from(port).ok());
     let usual = if target.https { HTTPS } else { HTTP };
-    let port = port_number(target.port)?
-        .or(declared.map(|port| port.container_port))
-        .unwrap_or(usual);
-    let host = match pod.status.pod_ips.first() {
-        Some(first) => first.ip.clone(),
-        None => pod.status.pod_ip,
-    };
+    let port = port_number(target.port)?.or(declared).unwrap_or(usual);
+    let host = pod.addresses().next().unwrap_or_default().to_owned();
     // Names are for nodes.
     let _: IpAddr = host.parse().map_err(|_| bad("address not allowed"))?;
     Ok(Destination {
@@ -320,13 +277,13 @@ async fn is_a_pods(reader: &dyn ObjectReader, namespace: &str, endpoint: &Endpoi
     if target.namespace != namespace {
         return false;
     }
-    let key = ObjectKey::new(namespace, &target.name);
-    let Ok(Some(found)) = reader.get(&GroupResource::new("", "pods"), &key).await else {
+    let Ok(pod) = find_pod(reader, namespace, &target.name).await else {
         return false;
     };
-    let pod: Pod = serde_json::from_slice(&found.json).unwrap_or_default();
-    let address = endpoint.addresses.first();
-    pod.status.pod_ips.iter().any(|own| Some(&own.ip) == address)
+    let address = endpoint.addresses.first().map(String::as_str);
+    PodView::new(pod.root())
+        .addresses()
+        .any(|own| Some(own) == address)
 }
 
 #[cfg(test)]

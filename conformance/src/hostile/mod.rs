@@ -1,0 +1,135 @@
+//! The hostile hour: two well-behaved tenants at work on a server while others attack it by every way there is.
+//!
+//! [`tenants`] create, read, list, patch, delete and watch in a namespace each, and each has a Deployment; every answer is
+//! timed. [`attacks`] holds the attacks, a row each, all of them under way at once, from addresses of their own, as a third
+//! tenant with the rights of an editor in a namespace, or as nobody. [`figures`] samples the processes and makes the tables
+//! and the verdict: no more errors than allowed, memory that comes back, no restart.
+//!
+//! Everything here knows only the API and the processes; it ends what it began.
+
+pub mod attacks;
+pub mod figures;
+mod place;
+pub mod tenants;
+
+use crate::bench::connection::Target;
+use crate::bench::server::Server;
+use anyhow::{Context, Result};
+use attacks::{Orders, Outcome};
+use figures::{Limits, Report, Samples};
+use machinery_runtime::Runtime;
+use place::Place;
+use std::path::PathBuf;
+use std::process::Stdio;
+use std::time::Duration;
+use tenants::Tenant;
+
+/// The tenants alone before the attacks, and after them: a tenth of the time each, within these bounds.
+const ALONE: (Duration, Duration) = (Duration::from_secs(10), Duration::from_secs(60));
+
+/// What is run, and for how long.
+#[derive(Debug)]
+pub struct Options {
+    /// The server's command line.
+    pub command: Vec<String>,
+    pub kubeconfig: PathBuf,
+    pub data_dir: PathBuf,
+    /// The server has a node, whose agent and container runtime are killed at times.
+    pub node: bool,
+    /// Of the attacks.
+    pub duration: Duration,
+    /// Only these attacks; all where there are none.
+    pub only: Vec<String>,
+    /// How far the attackers give way to other processes of this machine (`nice`).
+    pub nice: u8,
+    pub limits: Limits,
+}
+
+/// Starts the server, runs the hour and ends the server.
+///
+/// # Errors
+/// The server does not start, or what the tenants need cannot be made.
+pub async fn run(options: Options) -> Result<Report> {
+    let runtime = Runtime::real();
+    let (server, admin, _) = Server::start(options.command.clone(), options.kubeconfig.clone()).await?;
+    let place = Place::prepare(&runtime, &admin, options.node).await?;
+    let mut samples = Samples::new(server.processes(), options.node.then(|| options.data_dir.clone()));
+    let scope = runtime.child_scope();
+    let tenants: Vec<Tenant> = place::TENANTS
+        .into_iter()
+        .map(|name| Tenant::begin(scope.runtime(), name, place.tenant(name)))
+        .collect();
+    let alone = (options.duration / 10).clamp(ALONE.0, ALONE.1);
+    watch(&runtime, &mut samples, &tenants, "alone", alone).await?;
+    samples.note_before()?;
+    let attackers = Attackers::start(&orders(&place, &options), options.nice)?;
+    watch(&runtime, &mut samples, &tenants, "attacked", options.duration).await?;
+    let attacks = attackers.end().await?;
+    samples.note_peak()?;
+    watch(&runtime, &mut samples, &tenants, "after", alone).await?;
+    samples.note_after(&runtime).await?;
+    let is_ready = is_ready(&admin).await;
+    scope.stopped().await;
+    Ok(Report::new(samples, &tenants, attacks, is_ready, &options.limits))
+}
+
+fn orders(place: &Place, options: &Options) -> Orders {
+    Orders {
+        kubeconfig: options.kubeconfig.clone(),
+        token: place.attacker_token(),
+        pod: place.pod.clone(),
+        data_dir: options.node.then(|| options.data_dir.clone()),
+        seconds: options.duration.as_secs(),
+        only: options.only.clone(),
+    }
+}
+
+/// The attackers' process.
+struct Attackers(tokio::process::Child);
+
+impl Attackers {
+    /// This program again, as the one that attacks.
+    fn start(orders: &Orders, nice: u8) -> Result<Self> {
+        let mut command = tokio::process::Command::new("nice");
+        command
+            .args(["-n", &nice.to_string()])
+            .arg(std::env::current_exe()?);
+        command.args(["--attack", &serde_json::to_string(orders)?]);
+        command.stdout(Stdio::piped()).kill_on_drop(true);
+        Ok(Self(command.spawn().context("starting the attackers")?))
+    }
+
+    async fn end(self) -> Result<Vec<Outcome>> {
+        let ended = self.0.wait_with_output().await?;
+        serde_json::from_slice(&ended.stdout).context("the attackers told nothing")
+    }
+}
+
+/// Lets time pass in minutes, at the end of each of which the tenants' figures are taken.
+async fn watch(
+    runtime: &Runtime,
+    samples: &mut Samples,
+    tenants: &[Tenant],
+    phase: &'static str,
+    duration: Duration,
+) -> Result<()> {
+    const MINUTE: Duration = Duration::from_secs(60);
+    let end = runtime.monotonic() + duration;
+    while runtime.monotonic() < end {
+        let next = end.min(runtime.monotonic() + MINUTE);
+        while runtime.monotonic() < next {
+            samples.sample()?;
+            runtime.sleep(Duration::from_millis(500)).await;
+        }
+        tenants.iter().for_each(|tenant| tenant.end_period(phase));
+    }
+    Ok(())
+}
+
+async fn is_ready(admin: &Target) -> bool {
+    let Ok(mut client) = admin.connect().await else {
+        return false;
+    };
+    let asked = client.call(http::Method::GET, "/readyz", &[], bytes::Bytes::new());
+    asked.await.is_ok()
+}

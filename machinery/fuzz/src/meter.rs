@@ -1,0 +1,133 @@
+//! Memory and work of one attempt, counted where it is allocated: no clock is read, and the same input costs the same.
+//!
+//! Every test binary that uses this crate allocates through [`Meter`]. Bytes allocated in all stand for steps: a parser that
+//! copies what it has read again and again shows there.
+
+#![allow(
+    unsafe_code,
+    reason = "an allocator of tests, which hands everything to the system's"
+)]
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+
+#[global_allocator]
+static METER: Meter = Meter;
+
+struct Meter;
+
+thread_local! {
+    /// Bytes that this thread holds, the most it held, all it ever allocated.
+    static HELD: Cell<usize> = const { Cell::new(0) };
+    static PEAK: Cell<usize> = const { Cell::new(0) };
+    static TOTAL: Cell<usize> = const { Cell::new(0) };
+}
+
+fn allocated(bytes: usize) {
+    // A thread that ends allocates when its locals are gone already.
+    let _ = HELD.try_with(|held| {
+        held.set(held.get().wrapping_add(bytes));
+        let _ = PEAK.try_with(|peak| peak.set(peak.get().max(held.get())));
+    });
+    let _ = TOTAL.try_with(|total| total.set(total.get().wrapping_add(bytes)));
+}
+
+fn freed(bytes: usize) {
+    // What another thread allocated is freed here at times.
+    let _ = HELD.try_with(|held| held.set(held.get().saturating_sub(bytes)));
+}
+
+// SAFETY: every call goes to the system's allocator as it came; what is counted beside it allocates nothing.
+unsafe impl GlobalAlloc for Meter {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        allocated(layout.size());
+        // SAFETY: the caller keeps the contract of `alloc`, which is the same.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        freed(layout.size());
+        // SAFETY: the pointer came from `System`, with this layout.
+        unsafe { System.dealloc(pointer, layout) }
+    }
+
+    unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        freed(layout.size());
+        allocated(size);
+        // SAFETY: the pointer came from `System`, with this layout.
+        unsafe { System.realloc(pointer, layout, size) }
+    }
+}
+
+/// The cost of something.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Cost {
+    /// The most bytes held at a time.
+    pub peak: usize,
+    /// Bytes allocated in all.
+    pub total: usize,
+}
+
+/// The cost of this on this thread.
+pub fn cost<T>(work: impl FnOnce() -> T) -> (T, Cost) {
+    let (held, total) = (HELD.get(), TOTAL.get());
+    PEAK.set(held);
+    let made = work();
+    let cost = Cost {
+        peak: PEAK.get().saturating_sub(held),
+        total: TOTAL.get().wrapping_sub(total),
+    };
+    (made, cost)
+}
+
+/// Runs this and asserts that it holds no more than `bytes` for each byte of the input at a time, and allocates no more than
+/// eight times that in all; a constant is given to each.
+#[track_caller]
+pub fn in_proportion<T>(input: &[u8], bytes: usize, work: impl FnOnce() -> T) -> T {
+    const CONSTANT: usize = 64 << 10;
+    let (made, cost) = cost(work);
+    let most = bytes * input.len() + CONSTANT;
+    assert!(cost.peak <= most, "{} bytes held, {most} are allowed", cost.peak);
+    let most = 8 * most;
+    assert!(
+        cost.total <= most,
+        "{} bytes allocated, {most} are allowed",
+        cost.total
+    );
+    made
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cost_is_what_was_held_and_what_was_allocated() {
+        let (length, cost) = cost(|| {
+            let one = vec![1_u8; 1_000];
+            let two = vec![2_u8; 500];
+            let both = one.len() + two.len();
+            drop((one, two));
+            both + Vec::<u8>::with_capacity(100).capacity()
+        });
+        assert_eq!(
+            (length, cost),
+            (
+                1_600,
+                Cost {
+                    peak: 1_500,
+                    total: 1_600
+                }
+            )
+        );
+    }
+
+    #[test]
+    #[should_panic(expected = "bytes allocated")]
+    fn work_that_copies_again_and_again_is_found() {
+        let input = [0_u8; 10_000];
+        in_proportion(&input, 4, || {
+            (0..100).for_each(|_| drop(std::hint::black_box(input.to_vec())))
+        });
+    }
+}

@@ -1,0 +1,157 @@
+//! `cargo xtask hostile`: two tenants at work on a server, and its node where this machine can have one, while others attack.
+//!
+//! The tables go to stdout; it fails when the tenants saw more errors than allowed, when memory does not come back, or when
+//! the server ended. `docs/security.md` says what the attacks are.
+
+use crate::config::Config;
+use crate::{packages, process, upstream};
+use anyhow::{Context, Result};
+use std::path::{Path, PathBuf};
+use xtask::host::Host;
+use xtask::removal;
+
+/// The port of a server that nobody else can see.
+const PORT: u16 = 6443;
+
+/// How long, and what is attacked.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Arguments {
+    /// Minutes of attacks; the tenants are alone for a tenth of that before and after.
+    #[arg(long, default_value_t = 60)]
+    minutes: u64,
+    /// The server's program; without, the release is built.
+    #[arg(long, value_name = "FILE")]
+    binary: Option<PathBuf>,
+    /// Only the API, also where a node could be had.
+    #[arg(long)]
+    no_node: bool,
+    /// Only attacks whose name has this word; may be given several times.
+    #[arg(long, value_name = "WORD")]
+    only: Vec<String>,
+    /// The part of the tenants' requests that may fail under attack, in percent.
+    #[arg(long, default_value_t = 0.1)]
+    max_errors_percent: f64,
+    /// How far the attackers give way to other processes of this machine; they take the server's time otherwise.
+    #[arg(long, default_value_t = 5)]
+    nice: u8,
+    /// Memory afterwards is at most so many times that before.
+    #[arg(long, default_value_t = 2.0)]
+    max_memory_factor: f64,
+}
+
+pub(crate) fn run(config: &Config, arguments: &Arguments) -> Result<()> {
+    let (knarr, attacker) = programs(config, arguments)?;
+    let lacking = match arguments.no_node {
+        true => Some("--no-node is given"),
+        false => lacking()?,
+    };
+    if let Some(reason) = lacking {
+        println!("==> without a node: {reason}");
+    }
+    let place = Place::new(lacking.is_none())?;
+    println!("==> {} minutes of attacks", arguments.minutes);
+    process::run(&mut place.command(&knarr, &attacker, arguments)?)
+}
+
+/// The server's program and the attackers'.
+fn programs(config: &Config, arguments: &Arguments) -> Result<(PathBuf, PathBuf)> {
+    packages::ensure(packages::BUILD)?;
+    println!("==> building");
+    let mut build = process::cargo(&config.root);
+    build.args(["build", "--workspace", "--bin", "knarr-hostile", "--profile"]);
+    let folder = match &arguments.binary {
+        Some(_) => "debug",
+        None => "release",
+    };
+    match &arguments.binary {
+        Some(_) => build.arg("dev"),
+        None => build.args(["release", "--bin", "knarr"]),
+    };
+    process::run(&mut build)?;
+    let folder = config.root.join("target").join(folder);
+    let knarr = arguments.binary.clone().unwrap_or_else(|| folder.join("knarr"));
+    Ok((knarr, folder.join("knarr-hostile")))
+}
+
+fn lacking() -> Result<Option<&'static str>> {
+    let missing = ["containerd", "runc", "nft", "ip"]
+        .iter()
+        .any(|name| packages::find_program(name).is_none());
+    Ok(match (packages::is_root()?, missing) {
+        (false, _) => Some("this is not root"),
+        (true, true) => Some("containerd, runc, nftables or iproute2 is not installed"),
+        (true, false) => None,
+    })
+}
+
+/// Where the cluster is; whatever happens, nothing of it stays.
+struct Place {
+    scratch: PathBuf,
+    /// With a node, a network namespace of its own.
+    host: Option<Host>,
+}
+
+impl Place {
+    fn new(with_node: bool) -> Result<Self> {
+        let path = process::output(process::command("mktemp").args(["-d", "-t", "knarr-hostile.XXXXXX"]))?;
+        let name = format!("knarr-hostile-{}", std::process::id());
+        let host = with_node.then(|| Host::prepare(Some(name))).transpose()?;
+        Ok(Self {
+            scratch: PathBuf::from(path.trim()),
+            host,
+        })
+    }
+
+    fn data_dir(&self) -> PathBuf {
+        self.scratch.join("data")
+    }
+
+    fn command(&self, knarr: &Path, attacker: &Path, arguments: &Arguments) -> Result<std::process::Command> {
+        let kubeconfig = self.scratch.join("kubeconfig");
+        let mut command = match &self.host {
+            Some(host) => host.command(attacker),
+            None => process::command(attacker),
+        };
+        command.arg("--kubeconfig").arg(&kubeconfig);
+        command.arg("--data-dir").arg(self.data_dir());
+        command.args(["--seconds", &(arguments.minutes * 60).to_string()]);
+        for word in &arguments.only {
+            command.args(["--only", word]);
+        }
+        command.args(["--max-errors-percent", &arguments.max_errors_percent.to_string()]);
+        command.args(["--max-memory-factor", &arguments.max_memory_factor.to_string()]);
+        command.args(["--nice", &arguments.nice.to_string()]);
+        if self.host.is_some() {
+            command.arg("--node");
+        }
+        command.arg("--").arg(knarr).arg("server");
+        command.arg("--data-dir").arg(self.data_dir());
+        command.arg("--write-kubeconfig").arg(&kubeconfig);
+        match &self.host {
+            Some(host) => command.args([
+                "--secure-port",
+                &PORT.to_string(),
+                "--cgroup-root",
+                &host.cgroup_root(),
+            ]),
+            None => {
+                let [port] = upstream::free_ports()?;
+                command.args(["--disable-agent", "--bind-address", "127.0.0.1"]);
+                command.args(["--secure-port", &port.to_string()])
+            }
+        };
+        Ok(command)
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        if let Some(host) = &self.host
+            && let Err(error) =
+                removal::remove(&self.data_dir(), host, |_| {}).context("taking the cluster down")
+        {
+            println!("{error:#}");
+        }
+        let _ = std::fs::remove_dir_all(&self.scratch);
+    }
+}
