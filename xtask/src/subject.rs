@@ -58,6 +58,8 @@ impl Subject {
             .args(["server", "--disable-agent", "--bind-address", "127.0.0.1"])
             // Both runners compare with a server that enforces them.
             .arg("--allow-unenforced")
+            // Off by default upstream.
+            .arg("--disable-admission-plugins=DenyServiceExternalIPs")
             .args(["--secure-port", &port.to_string()])
             .arg("--data-dir")
             .arg(folder.join("data"))

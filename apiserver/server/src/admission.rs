@@ -64,6 +64,7 @@ impl AdmissionChain {
         registry: &Registry,
         runtime: &Runtime,
         unenforced: Unenforced,
+        disabled: &[String],
     ) -> Self {
         let parameters = Parameters {
             authorizers: authorizers.clone(),
@@ -73,8 +74,10 @@ impl AdmissionChain {
         let runtime = runtime.clone();
         let permissions: Arc<dyn Permissions> = Arc::new(Authorizers(authorizers.clone()));
         let random = Arc::new(move || runtime.random_u64());
+        let mut enabled = plugins::all(reader, &permissions, random);
+        enabled.retain(|plugin| !disabled.iter().any(|name| name == plugin.name()));
         Self {
-            plugins: Plugins::new(plugins::all(reader, &permissions, random)),
+            plugins: Plugins::new(enabled),
             rbac: Arc::clone(rbac),
             authorizers: authorizers.clone(),
             parameters,

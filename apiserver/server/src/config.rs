@@ -55,6 +55,8 @@ pub struct ServerConfig {
     pub body_pace_interval: Duration,
     /// Stores objects that guard something although nothing enforces them yet.
     pub allow_unenforced: bool,
+    /// Admission plugins that do not run, by upstream's names.
+    pub disable_admission_plugins: Vec<String>,
     /// In each such time the client of a list must read on.
     pub answer_pace_interval: Duration,
     /// `--audit-log-path` and its companions; `None` writes no audit log.
@@ -95,6 +97,7 @@ impl Default for ServerConfig {
             idle_timeout: Duration::from_secs(90),
             body_pace_interval: Duration::from_secs(5),
             allow_unenforced: false,
+            disable_admission_plugins: Vec::new(),
             answer_pace_interval: Duration::from_secs(5),
             audit_log: None,
             audit_policy_file: None,

@@ -39,6 +39,7 @@ mod signers;
 mod startup;
 mod unenforced;
 
+pub use apiserver_admission::plugins::NAMES as ADMISSION_PLUGINS;
 pub use apiserver_auth::pki;
 pub use apiserver_endpoints::{Body, yaml};
 pub use apiserver_registry::{built_in_values, stored_resources};

@@ -383,7 +383,15 @@ async fn assemble(
     let unenforced = Unenforced {
         allowed: config.allow_unenforced,
     };
-    let admission = AdmissionChain::new(&reader, &rbac, &authorizers, &registry, runtime, unenforced);
+    let admission = AdmissionChain::new(
+        &reader,
+        &rbac,
+        &authorizers,
+        &registry,
+        runtime,
+        unenforced,
+        &config.disable_admission_plugins,
+    );
     let metrics = Arc::new(Metrics::new(Arc::clone(registry.storage()), runtime.clone())?);
     let audit = auditor(&config, runtime, &metrics)?;
     let flow_control = flow_control(&config, &registry, runtime, &metrics)?;

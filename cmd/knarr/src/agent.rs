@@ -258,6 +258,7 @@ fn start_services(arguments: &AgentArguments, runtime: &Runtime, client: &Client
                 _ => None,
             },
             cluster_cidr: Some(arguments.cluster_cidr),
+            service_cidr: Some(arguments.service_cluster_ip_range),
             local_addresses: if arguments.disable_dns {
                 Vec::new()
             } else {

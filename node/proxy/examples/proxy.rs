@@ -19,6 +19,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         node_name: next()?,
         node_ip: None,
         cluster_cidr: Some(next()?.parse()?),
+        service_cidr: None,
         local_addresses: vec![[10, 96, 0, 10].into()],
     };
     let kernel = Arc::new(LinuxKernel::new(Arc::new(node_sys::SystemExec), runtime.clone()));

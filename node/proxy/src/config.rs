@@ -12,6 +12,18 @@ pub struct ProxyConfig {
     pub node_ip: Option<Ipv4Addr>,
     /// Addresses of pods; traffic to services from elsewhere gets the node's address. `None`: all traffic does.
     pub cluster_cidr: Option<Ipv4Net>,
+    /// Addresses that the API server gives to services.
+    pub service_cidr: Option<Ipv4Net>,
     /// Service addresses that a server on this node answers itself, such as the cluster's DNS address.
     pub local_addresses: Vec<Ipv4Addr>,
+}
+
+impl ProxyConfig {
+    /// Whether an address belongs to the cluster itself: a service that asks for it as an external one does not get it.
+    pub(crate) fn is_own(&self, address: Ipv4Addr) -> bool {
+        let ranges = [self.cluster_cidr, self.service_cidr];
+        ranges.into_iter().flatten().any(|range| range.contains(&address))
+            || self.node_ip == Some(address)
+            || self.local_addresses.contains(&address)
+    }
 }

@@ -17,6 +17,7 @@ use machinery_client::{Client, Informer, Informers, Subscription};
 use machinery_meta::ObjectKey;
 use machinery_runtime::{Runtime, TaskHandle};
 use node_sys::nftables_watch::TableGuard;
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::error::Error as _;
 use std::sync::{Arc, Mutex};
@@ -247,6 +248,7 @@ impl Proxy {
         };
         let none = Service::default();
         let projection = object.as_ref().map_or(&none, |object| &object.projection);
+        let projection = &without_own_addresses(projection, &self.config);
         let after: Wanted = wanted(projection, slices.clone(), here, &self.elements.of(service));
         self.elements.set(service, &after, &mut work.delta);
         let flows = Flows::of(projection, slices.clone());
@@ -258,4 +260,15 @@ impl Proxy {
         let ready = ready_here(slices, &self.config.node_name);
         self.health.set(service, projection.health_check_port, ready);
     }
+}
+
+/// A service as it is, but for external addresses that are the cluster's: whoever may write services would take the
+/// traffic of others, of the API server and of the node with them (CVE-2020-8554).
+pub(crate) fn without_own_addresses<'a>(service: &'a Service, config: &ProxyConfig) -> Cow<'a, Service> {
+    if !service.external_ips.iter().any(|address| config.is_own(*address)) {
+        return Cow::Borrowed(service);
+    }
+    let mut service = service.clone();
+    service.external_ips.retain(|address| !config.is_own(*address));
+    Cow::Owned(service)
 }

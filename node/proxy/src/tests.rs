@@ -1,5 +1,7 @@
 //! Services in, elements and scripts out; and a namespace in which they carry traffic.
 
+use crate::config::ProxyConfig;
+use crate::driver::without_own_addresses;
 use crate::elements::{Delta, Elements, Frontend, Key, Scope, Value, Wanted};
 use crate::flows::Flows;
 use crate::model::{Protocol, Service, Slice};
@@ -280,4 +282,30 @@ fn udp_flows_to_gone_endpoints_are_looked_for() {
     assert_eq!(Flows::changed(&one, &none), none, "none is left");
     let tcp = json!({"clusterIP": "10.96.0.10", "ports": [{"name": "dns", "port": 53}]});
     assert!(Flows::of(&service(&tcp), std::iter::empty::<&Slice>()).is_empty());
+}
+
+#[test]
+fn external_addresses_of_the_cluster_itself_are_left_out() {
+    let config = ProxyConfig {
+        node_name: "here".to_owned(),
+        node_ip: HERE.node_ip,
+        cluster_cidr: Some("10.244.0.0/16".parse().unwrap()),
+        service_cidr: Some("10.96.0.0/16".parse().unwrap()),
+        local_addresses: vec![Ipv4Addr::new(169, 254, 20, 10)],
+    };
+    let own = [
+        "10.96.0.1",
+        "10.96.9.9",
+        "10.244.3.4",
+        "192.0.2.1",
+        "169.254.20.10",
+    ];
+    let left = |externals: &[&str]| {
+        let service = service(&json!({"clusterIP": "10.96.0.5", "externalIPs": externals}));
+        without_own_addresses(&service, &config).external_ips.clone()
+    };
+    assert_eq!(left(&own), [Ipv4Addr::UNSPECIFIED; 0]);
+    let other = Ipv4Addr::new(198, 51, 100, 7);
+    assert_eq!(left(&["10.96.0.1", "198.51.100.7"]), [other]);
+    assert_eq!(left(&["198.51.100.7"]), [other]);
 }

@@ -1,6 +1,7 @@
 //! The built-in plugins, in upstream's running order. A new one is a file here and a row in [`all`].
 
 mod default_toleration_seconds;
+mod deny_service_external_ips;
 mod namespace_lifecycle;
 mod node_restriction;
 mod objects;
@@ -19,7 +20,21 @@ use std::sync::Arc;
 /// A source of random characters for generated names; the server gives its runtime's.
 pub type Random = Arc<dyn Fn() -> u64 + Send + Sync>;
 
-/// What upstream enables by default, as far as it is built.
+/// The names of all, as `--disable-admission-plugins` takes them.
+pub const NAMES: [&str; 10] = [
+    "NamespaceLifecycle",
+    "ServiceAccount",
+    "NodeRestriction",
+    "TaintNodesByCondition",
+    "Priority",
+    "DefaultTolerationSeconds",
+    "StorageObjectInUseProtection",
+    "RuntimeClass",
+    "PodTopologyLabels",
+    "DenyServiceExternalIPs",
+];
+
+/// What upstream enables by default, as far as it is built, and `DenyServiceExternalIPs`.
 pub fn all(
     reader: &Arc<dyn ObjectReader>,
     permissions: &Arc<dyn Permissions>,
@@ -35,6 +50,7 @@ pub fn all(
         Box::new(storage_object_in_use_protection::StorageObjectInUseProtection),
         Box::new(runtime_class::RuntimeClass::new(reader)),
         Box::new(pod_topology_labels::PodTopologyLabels::new(reader)),
+        Box::new(deny_service_external_ips::DenyServiceExternalIps),
     ]
 }
 

@@ -114,8 +114,8 @@ struct Case {
 }
 
 impl Case {
-    fn run(&self, object: &str) -> Result<Tree, AdmissionError> {
-        let request = Request {
+    fn request(&self) -> Request<'_> {
+        Request {
             user: &self.user,
             operation: self.operation,
             group: "",
@@ -125,7 +125,11 @@ impl Case {
             namespace: self.namespace,
             name: self.name,
             dry_run: false,
-        };
+        }
+    }
+
+    fn run(&self, object: &str) -> Result<Tree, AdmissionError> {
+        let request = self.request();
         let mut tree = Tree::from_json(object).unwrap();
         let chain = chain();
         if self.operation == Operation::Delete {
@@ -249,4 +253,37 @@ fn a_runtime_class_shapes_its_pods() {
         refused(r#""runtimeClassName":"sandboxed","nodeSelector":{"vm":"no"}"#),
         "conflict: runtimeClass.scheduling.nodeSelector[vm] = yes; pod.spec.nodeSelector[vm] = no"
     );
+}
+
+#[test]
+fn external_addresses_are_refused_but_stay_where_they_are() {
+    let service = |addresses: &str| format!(r#"{{"spec":{{"externalIPs":[{addresses}]}}}}"#);
+    let case = create("services", "a");
+    assert!(case.run("{}").is_ok());
+    assert!(case.run(&service("")).is_ok());
+    let refused = case.run(&service(r#""198.51.100.7""#)).unwrap_err();
+    let AdmissionError::Forbidden(words) = refused else {
+        panic!("{refused}");
+    };
+    assert_eq!(words, "Use of external IPs is denied by admission control");
+    let change = |old: &str, new: &str| {
+        let request = Request {
+            operation: Operation::Update,
+            ..case.request()
+        };
+        let tree = |addresses: &str| Tree::from_json(&service(addresses)).unwrap();
+        block_on(chain().validate(&request, Some(&tree(new)), Some(&tree(old))))
+    };
+    let (one, both) = (r#""198.51.100.7""#, r#""198.51.100.7","198.51.100.8""#);
+    assert!(change(both, one).is_ok());
+    assert!(change(one, both).is_err());
+}
+
+#[test]
+fn plugins_have_the_names_that_flags_take() {
+    let reader: Arc<dyn ObjectReader> = Arc::new(Objects::default());
+    let permissions: Arc<dyn Permissions> = Arc::new(NoRights);
+    let all = all(&reader, &permissions, Arc::new(|| 0));
+    let names: Vec<&str> = all.iter().map(|plugin| plugin.name()).collect();
+    assert_eq!(names, super::NAMES);
 }

@@ -3,10 +3,11 @@
 use super::controllers::{ControllerArguments, duration};
 use super::paths::Paths;
 use anyhow::{Context, bail};
-use apiserver_server::ServerConfig;
+use apiserver_server::{ADMISSION_PLUGINS, ServerConfig};
 use apiserver_storage::encryption::Encryption;
 use apiserver_storage::{EtcdOptions, EtcdStorage, Storage};
 use clap::Args;
+use clap::builder::PossibleValuesParser;
 use ipnet::IpNet;
 use machinery_runtime::Runtime;
 use std::net::{IpAddr, SocketAddr};
@@ -92,6 +93,12 @@ pub(crate) struct ServerArguments {
     /// Store webhooks, policies and quotas that this server does not enforce yet; without it they are refused
     #[arg(long)]
     pub(crate) allow_unenforced: bool,
+    /// Admission plugins that do not run, such as DenyServiceExternalIPs
+    #[arg(long, value_delimiter = ',', value_parser = PossibleValuesParser::new(ADMISSION_PLUGINS))]
+    pub(crate) disable_admission_plugins: Vec<String>,
+    /// Accepted for upstream's sake: every admission plugin runs that is not disabled
+    #[arg(long, value_delimiter = ',', value_parser = PossibleValuesParser::new(ADMISSION_PLUGINS))]
+    pub(crate) enable_admission_plugins: Vec<String>,
     #[command(flatten)]
     pub(crate) audit: super::audit::AuditArguments,
     #[arg(long, default_value_t = 400)]
@@ -126,6 +133,7 @@ impl ServerArguments {
             service_account_issuers: self.service_account_issuer.clone(),
             api_audiences: self.api_audiences.clone(),
             allow_unenforced: self.allow_unenforced,
+            disable_admission_plugins: self.disable_admission_plugins.clone(),
             audit_log: self.audit.log(),
             audit_policy_file: self.audit.audit_policy_file.clone(),
             max_requests_inflight: self.max_requests_inflight,

@@ -1,0 +1,40 @@
+//! DenyServiceExternalIPs: no service asks for external addresses that it does not have. Whoever may write services could
+//! take others' traffic with them (CVE-2020-8554), so it is on here (decision 0044); upstream leaves it off.
+
+use crate::{AdmissionError, Operation, Plugin, Request};
+use async_trait::async_trait;
+use machinery_schema::{Ref, Tree};
+
+pub(super) struct DenyServiceExternalIps;
+
+fn addresses(service: &Tree) -> impl Iterator<Item = &str> {
+    let listed = service.at(&["spec", "externalIPs"]).into_iter();
+    listed.flat_map(Ref::items).filter_map(Ref::as_str)
+}
+
+#[async_trait]
+impl Plugin for DenyServiceExternalIps {
+    fn name(&self) -> &'static str {
+        "DenyServiceExternalIPs"
+    }
+
+    fn handles(&self, request: &Request<'_>) -> bool {
+        matches!(request.operation, Operation::Create | Operation::Update) && request.is("", "services")
+    }
+
+    async fn validate(
+        &self,
+        _: &Request<'_>,
+        object: Option<&Tree>,
+        old: Option<&Tree>,
+    ) -> Result<(), AdmissionError> {
+        let Some(service) = object else { return Ok(()) };
+        let had = |address: &str| old.is_some_and(|old| addresses(old).any(|own| own == address));
+        if addresses(service).all(had) {
+            return Ok(());
+        }
+        Err(AdmissionError::forbidden(
+            "Use of external IPs is denied by admission control",
+        ))
+    }
+}
