@@ -1,6 +1,7 @@
 //! Server-side apply of one configuration.
 
 use super::entries::{self, Entry, Operation};
+use super::fields::Fields;
 use super::subject::document;
 use super::update::{Changes, updated};
 use super::{Subject, UNOWNED_FIELDS, Writer, last_applied, record};
@@ -101,7 +102,7 @@ pub(super) fn within(
     let merged = subject.typed(&before).merge(configuration)?;
     let last = former
         .as_ref()
-        .map(|entry| entry.fields.clone())
+        .map(|entry| entry.fields.set().into_owned())
         .unwrap_or_default();
     let pruned = prune(steps, subject.typed(&merged), &last, &owners, &named)?;
     steps.read(&pruned)?;
@@ -127,7 +128,7 @@ pub(super) fn within(
             _ if changed => own.time,
             former => former.map(|entry| entry.time).unwrap_or_default(),
         },
-        fields: own.fields.difference(&UNOWNED_FIELDS),
+        fields: Fields::Set(own.fields.set().difference(&UNOWNED_FIELDS)),
         ..own
     };
     if !own.fields.is_empty() {
@@ -203,7 +204,7 @@ fn prune(
     // The configuration counts with what nobody owns: an object keeps the name by which it is applied.
     let mut owned = wanted.clone();
     for entry in others {
-        steps.absorb(&mut owned, &entry.fields)?;
+        steps.absorb(&mut owned, &entry.fields.set())?;
     }
     let named = |fields: &FieldSet| merged.with_named_parents(fields);
     let (last, owned, all) = (named(last), named(&owned), named(&merged.fields()));

@@ -1,11 +1,13 @@
 //! The record of owners as `metadata.managedFields` has it.
 
+use super::fields::Fields;
 use super::manager;
 use super::{Subject, Writer, forget};
 use jiff::Timestamp;
 use machinery_meta::{FieldError, FieldPath};
 use machinery_schema::apply::{FieldSet, Steps};
 use machinery_schema::{Exceeded, Ref, Tree, Value};
+use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 
 /// How a manager came to its fields.
@@ -25,7 +27,7 @@ impl Operation {
 }
 
 /// A manager and its fields.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone)]
 pub(super) struct Entry {
     pub(super) manager: String,
     pub(super) operation: Operation,
@@ -33,7 +35,7 @@ pub(super) struct Entry {
     /// Empty where nothing is known of it.
     pub(super) time: String,
     pub(super) subresource: String,
-    pub(super) fields: FieldSet,
+    pub(super) fields: Fields,
 }
 
 /// Tells managers apart, in the order of upstream's identifiers; of appliers the version does not matter.
@@ -57,7 +59,7 @@ impl Entry {
             api_version: subject.api_version(),
             time: writer.now.clone(),
             subresource: subject.subresource.to_owned(),
-            fields,
+            fields: Fields::Set(fields),
         }
     }
 
@@ -91,6 +93,18 @@ impl Entry {
 /// # Errors
 /// Upstream's words on an entry that nobody can read.
 pub(super) fn read(record: Option<Ref<'_>>) -> Result<Vec<Entry>, String> {
+    let mut owners = stored(record)?;
+    for entry in &mut owners {
+        entry.fields.check()?;
+    }
+    Ok(owners)
+}
+
+/// The entries of a stored record, fields unread.
+///
+/// # Errors
+/// As [`read`].
+pub(super) fn stored(record: Option<Ref<'_>>) -> Result<Vec<Entry>, String> {
     let values = record.into_iter().flat_map(Ref::items).enumerate();
     let all: Vec<Entry> = values
         .map(|(at, value)| entry(at, value))
@@ -126,13 +140,9 @@ fn entry(at: usize, value: Ref<'_>) -> Result<Entry, String> {
             ));
         }
     }
-    let fields = match value.get("fieldsV1") {
-        None => FieldSet::default(),
-        Some(fields) => {
-            let text = fields.as_raw().map_or_else(|| fields.to_json(), str::to_owned);
-            FieldSet::from_json(&text)
-                .map_err(|problem| format!("error decoding versioned set: error decoding set: {problem}"))?
-        }
+    let fields = match value.get("fieldsV1").filter(|fields| !fields.is_null()) {
+        None => Fields::default(),
+        Some(fields) => Fields::Text(fields.as_raw().map_or_else(|| fields.to_json(), str::to_owned)),
     };
     Ok(Entry {
         manager: value.str("manager").to_owned(),
@@ -162,8 +172,8 @@ pub(super) fn limit_updates(steps: &Steps, owners: &mut Vec<Entry>) -> Result<()
         if many <= MAX_UPDATE_MANAGERS {
             kept.push(entry);
         } else if let Some(at) = by_version.get(&entry.api_version) {
-            let mut fields = std::mem::take(&mut firsts[*at].fields);
-            steps.absorb(&mut fields, &entry.fields)?;
+            let mut fields = firsts[*at].fields.set().into_owned();
+            steps.absorb(&mut fields, &entry.fields.set())?;
             firsts[*at] = joined(fields, entry);
             many -= 1;
         } else {
@@ -182,7 +192,7 @@ fn joined(fields: FieldSet, youngest: Entry) -> Entry {
     Entry {
         manager: JOINED_MANAGER.to_owned(),
         subresource: String::new(),
-        fields,
+        fields: Fields::Set(fields),
         ..youngest
     }
 }
@@ -214,16 +224,9 @@ pub(super) fn store(subject: Subject<'_>, object: &mut Tree, mut owners: Vec<Ent
         return Ok(());
     }
     owners.sort_by(|a, b| place(a).cmp(&place(b)));
-    let fields = |entry: &Entry| match subject.free_form {
-        true => entry.fields.to_json_by_text(),
-        false => entry.fields.to_json(),
-    };
-    let owners: Vec<(Entry, String)> = owners
-        .into_iter()
-        .map(|entry| {
-            let fields = fields(&entry);
-            (entry, fields)
-        })
+    let owners: Vec<(&Entry, Cow<'_, str>)> = owners
+        .iter()
+        .map(|entry| (entry, entry.fields.text(subject.free_form)))
         .collect();
     let bytes: usize = owners
         .iter()

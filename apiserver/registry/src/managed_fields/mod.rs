@@ -14,6 +14,7 @@
 
 mod apply;
 mod entries;
+mod fields;
 mod last_applied;
 mod manager;
 mod reset;
@@ -47,6 +48,19 @@ pub struct Writer {
 
 /// Fields of the server, or of the object's identity.
 const UNOWNED: &str = r#"{"f:apiVersion":{},"f:kind":{},"f:metadata":{".":{},"f:name":{},"f:namespace":{},"f:creationTimestamp":{},"f:selfLink":{},"f:uid":{},"f:clusterName":{},"f:generation":{},"f:managedFields":{},"f:resourceVersion":{}}}"#;
+
+/// The members of the metadata among them.
+const UNOWNED_METADATA: [&str; 9] = [
+    "name",
+    "namespace",
+    "creationTimestamp",
+    "selfLink",
+    "uid",
+    "clusterName",
+    "generation",
+    "managedFields",
+    "resourceVersion",
+];
 
 static UNOWNED_FIELDS: LazyLock<FieldSet> =
     LazyLock::new(|| FieldSet::from_json(UNOWNED).expect("the constant is well formed"));

@@ -26,6 +26,11 @@ impl Reset {
         whole.filter(|member| *member != "metadata")
     }
 
+    /// Whether members of the root are all that is put back.
+    pub(super) fn is_of_members(self) -> bool {
+        self.members().count() == self.0.len()
+    }
+
     /// The fields of a set that are not put back.
     pub(super) fn kept(self, mut fields: FieldSet) -> FieldSet {
         for path in self.0 {

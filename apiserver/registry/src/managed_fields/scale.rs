@@ -4,6 +4,7 @@
 //! than its object's: each write of a scale moves the replicas out of such entries into one of their own, without a time.
 
 use super::entries::{self, Entry, Key};
+use super::fields::Fields;
 use super::{Subject, record};
 use crate::row::{ResourceRow, ScalePaths, SubresourceRole};
 use machinery_schema::Tree;
@@ -18,11 +19,11 @@ pub fn to_scale(parent: Subject<'_>, window: Subject<'_>, object: &Tree, scale: 
     let owners = entries::read(record(object)).unwrap_or_default();
     let owners = owners.into_iter().filter(|entry| {
         let path = replicas_in(parent, &entry.api_version).flatten();
-        path.is_some_and(|path| entry.fields.contains(&names(&path)))
+        path.is_some_and(|path| entry.fields.set().contains(&names(&path)))
     });
     let owners = owners.map(|entry| Entry {
         api_version: API_VERSION.to_owned(),
-        fields: FieldSet::of(&REPLICAS),
+        fields: Fields::Set(FieldSet::of(&REPLICAS)),
         ..entry
     });
     put(window, scale, owners.collect());
@@ -46,13 +47,13 @@ pub fn from_scale(parent: Subject<'_>, scale: &Tree, object: &mut Tree) {
         let Some(path) = replicas_in(parent, &entry.api_version) else {
             continue;
         };
-        let path = path.filter(|path| entry.fields.contains(&names(path)));
+        let path = path.filter(|path| entry.fields.set().contains(&names(path)));
         let mut own = entry.clone();
         if let Some(path) = path {
             if in_scale.contains(&entry.key()) {
                 kept.insert(entry.key());
             } else {
-                own.fields = own.fields.difference(&FieldSet::of(&names(&path)));
+                own.fields = Fields::Set(own.fields.set().difference(&FieldSet::of(&names(&path))));
             }
         }
         if !own.fields.is_empty() {
@@ -61,11 +62,11 @@ pub fn from_scale(parent: Subject<'_>, scale: &Tree, object: &mut Tree) {
     }
     let moved = scaled
         .iter()
-        .filter(|entry| !kept.contains(&entry.key()) && entry.fields.contains(&REPLICAS));
+        .filter(|entry| !kept.contains(&entry.key()) && entry.fields.set().contains(&REPLICAS));
     owners.extend(moved.map(|entry| Entry {
         time: times.get(&entry.key()).copied().unwrap_or_default().to_owned(),
         api_version: parent.api_version(),
-        fields: FieldSet::of(&names(&own_path)),
+        fields: Fields::Set(FieldSet::of(&names(&own_path))),
         ..entry.clone()
     }));
     put(parent, object, owners);

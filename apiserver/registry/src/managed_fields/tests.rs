@@ -72,7 +72,7 @@ fn owners(object: &Tree) -> Vec<(String, String)> {
     let owners = entries::read(record(object)).unwrap();
     owners
         .into_iter()
-        .map(|entry| (entry.shown(), entry.fields.to_json()))
+        .map(|entry| (entry.shown(), entry.fields.set().to_json()))
         .collect()
 }
 
@@ -575,4 +575,43 @@ fn apply_shows_no_more_paths_than_fit_a_message() {
     let refused = apply(&row, ("other", Part::Main), Some(&live), &wanted, false).unwrap_err();
     let bytes = refused.to_string().len();
     assert!(bytes > 1 << 20 && bytes < 2 << 20, "{bytes}");
+}
+
+#[test]
+fn record_of_a_create_is_what_comparing_finds() {
+    for (plural, json) in [
+        ("configmaps", FIRST),
+        (
+            "services",
+            r#"{"apiVersion":"v1","kind":"Service","metadata":{"name":"x","labels":{},"finalizers":["a/b"],"ownerReferences":[{"apiVersion":"v1","kind":"Pod","name":"p","uid":"u"}]},"spec":{"ports":[{"port":443},{"port":80},{"port":80}],"selector":{"a":"b"}},"status":{"loadBalancer":{}}}"#,
+        ),
+        (
+            "pods",
+            r#"{"apiVersion":"v1","kind":"Pod","metadata":{"generateName":"x","annotations":{"a\"b":"c"}},"spec":{"containers":[{"name":"c","image":"i","ports":[{"containerPort":8080},{"containerPort":443}],"env":[{"name":"x","value":"1"},{"name":"x","value":"2"}],"resources":{"limits":{"cpu":"1"}}}],"volumes":[{"name":"v","emptyDir":{}}],"tolerations":[{"key":"k"}]},"status":{"phase":"Running"}}"#,
+        ),
+        (
+            "controllerrevisions",
+            r#"{"apiVersion":"apps/v1","kind":"ControllerRevision","metadata":{"name":"c"},"revision":1,"data":{"a":{"b":1}}}"#,
+        ),
+        (
+            "certificatesigningrequests",
+            r#"{"apiVersion":"certificates.k8s.io/v1","kind":"CertificateSigningRequest","metadata":{"name":"c","labels":{"a":"b"}},"spec":{"request":"AA==","signerName":"a/b","usages":["any"]}}"#,
+        ),
+    ] {
+        let row = row(plural);
+        let (new, nothing) = (object(&row, json), Tree::new(&row.schema, row.ty));
+        let subject = Subject::part(&row, Part::Main, &());
+        let (steps, none) = (Steps::default(), Vec::new());
+        let long = super::update::updated(&steps, subject, &writer("m"), &nothing, &new, none).unwrap();
+        let made = updated(&row, &writer("m"), None, new);
+        let texts = |owners: Vec<entries::Entry>| -> Vec<String> {
+            let texts = owners.iter().map(|entry| entry.fields.text(false).into_owned());
+            texts.collect()
+        };
+        assert_eq!(
+            texts(entries::stored(record(&made)).unwrap()),
+            texts(long),
+            "{plural}"
+        );
+    }
 }

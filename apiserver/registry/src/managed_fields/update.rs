@@ -1,9 +1,10 @@
 //! Creates, updates and patches: who changed what.
 
 use super::entries::{self, Entry, Operation};
-use super::{Subject, UNOWNED_FIELDS, Writer, forget, record};
+use super::fields::Fields;
+use super::{Subject, UNOWNED_FIELDS, UNOWNED_METADATA, Writer, forget, record};
 use crate::metadata;
-use machinery_schema::apply::{Comparison, FieldSet, Steps};
+use machinery_schema::apply::{Comparison, FieldSet, Steps, Unowned};
 use machinery_schema::{Exceeded, Ref, Tree};
 use std::collections::HashMap;
 
@@ -15,16 +16,43 @@ use std::collections::HashMap;
 pub fn track(subject: Subject<'_>, writer: &Writer, live: &Tree, object: &mut Tree) -> Result<(), Exceeded> {
     let owners = owners_before(subject, live, object);
     forget(object);
-    if owners.is_empty() && !metadata::uid(live).is_empty() {
-        return Ok(());
-    }
     let steps = Steps::default();
-    let owners = updated(&steps, subject, writer, live, object, owners)?;
+    let owners = match owners.is_empty() {
+        true if !metadata::uid(live).is_empty() => return Ok(()),
+        true => created(&steps, subject, writer, live, object)?,
+        false => updated(&steps, subject, writer, live, object, owners)?,
+    };
     if entries::store(subject, object, owners).is_err() {
         // As upstream does with an object that its record makes too large.
         tracing::warn!(kind = %subject.gvk.kind, "an object's owners are forgotten: there are too many");
     }
     Ok(())
+}
+
+/// The owner of a new object.
+fn created(
+    steps: &Steps,
+    subject: Subject<'_>,
+    writer: &Writer,
+    nothing: &Tree,
+    object: &Tree,
+) -> Result<Vec<Entry>, Exceeded> {
+    let reset: Vec<&str> = subject.reset().members().collect();
+    if subject.free_form || !subject.reset().is_of_members() {
+        return updated(steps, subject, writer, nothing, object, Vec::new());
+    }
+    steps.read(object)?;
+    let root = [&["apiVersion", "kind"], &reset[..]].concat();
+    let unowned = Unowned {
+        root: &root,
+        metadata: &UNOWNED_METADATA,
+    };
+    let made = subject.typed(nothing).made(object, unowned);
+    let entry = made.map(|text| Entry {
+        fields: Fields::Text(text),
+        ..Entry::new(subject, writer, Operation::Update, FieldSet::default())
+    });
+    Ok(entry.into_iter().collect())
 }
 
 /// The owners after an update of the live object.
@@ -46,7 +74,7 @@ pub(super) fn updated(
         let entry = Entry::new(subject, writer, Operation::Update, own);
         match owners.iter_mut().find(|other| other.key() == entry.key()) {
             Some(former) => {
-                steps.absorb(&mut former.fields, &entry.fields)?;
+                former.fields.change(steps, &[], &entry.fields.set())?;
                 former.time = entry.time;
             }
             None => owners.push(entry),
@@ -59,11 +87,14 @@ pub(super) fn updated(
 /// The owners to go on from: a writer of the whole object may hand fields from one manager to another, or, with a list
 /// of nothing, forget them all. Who leaves the list out, or breaks it, changes nothing.
 fn owners_before(subject: Subject<'_>, live: &Tree, object: &Tree) -> Vec<Entry> {
-    let before = || entries::read(record(live)).unwrap_or_default();
+    let before = || entries::stored(record(live)).unwrap_or_default();
     if !subject.subresource.is_empty() {
         return before();
     }
     let given = record(object);
+    if given.is_none() || given == record(live) {
+        return before();
+    }
     if given.is_some_and(is_reset) {
         return Vec::new();
     }
@@ -140,8 +171,9 @@ impl<'a> Changes<'a> {
         let Some(seen) = self.in_version(&entry.api_version)? else {
             return Ok(FieldSet::default());
         };
-        let mut contested = steps.intersection(&entry.fields, &seen.added)?;
-        let modified = steps.intersection(&entry.fields, &seen.modified)?;
+        let fields = entry.fields.set();
+        let mut contested = steps.intersection(&fields, &seen.added)?;
+        let modified = steps.intersection(&fields, &seen.modified)?;
         steps.absorb(&mut contested, &modified)?;
         Ok(contested)
     }
@@ -154,10 +186,9 @@ impl<'a> Changes<'a> {
             let Some(changes) = self.in_version(&entry.api_version)? else {
                 continue;
             };
-            for gone in [&changes.added, &changes.modified, &changes.removed] {
-                if !gone.is_empty() {
-                    entry.fields = steps.difference(&entry.fields, gone)?;
-                }
+            let gone = [&changes.added, &changes.modified, &changes.removed];
+            if gone.iter().any(|gone| !gone.is_empty()) {
+                entry.fields.change(steps, &gone, &FieldSet::default())?;
             }
             if !entry.fields.is_empty() {
                 kept.push(entry);

@@ -90,7 +90,7 @@ impl Found {
 }
 
 /// Whether leaves differ; opaque JSON is what it says.
-fn differ(before: Ref<'_>, after: Ref<'_>) -> bool {
+pub(super) fn differ(before: Ref<'_>, after: Ref<'_>) -> bool {
     match (before.kind(), after.kind()) {
         (Kind::Raw, _) | (_, Kind::Raw) => before.opened() != after.opened(),
         _ => before != after,

@@ -29,7 +29,7 @@ impl FieldSet {
         String::from_utf8(out).unwrap_or_default()
     }
 
-    fn write(&self, out: &mut Vec<u8>, own: bool) {
+    pub(super) fn write(&self, out: &mut Vec<u8>, own: bool) {
         out.push(b'{');
         if own {
             out.extend_from_slice(b"\".\":{},");
@@ -91,7 +91,7 @@ fn close(out: &mut Vec<u8>) {
     out.push(b'}');
 }
 
-fn name(element: &Element) -> String {
+pub(super) fn name(element: &Element) -> String {
     match element {
         Element::Field(name) => format!("f:{name}"),
         Element::Key(keys) => {
@@ -137,7 +137,7 @@ fn read(value: Ref<'_>, depth: usize) -> Result<(bool, FieldSet), Unreadable> {
     Ok((own || out.is_empty(), out))
 }
 
-fn element(name: &str) -> Result<Option<Element>, Unreadable> {
+pub(super) fn element(name: &str) -> Result<Option<Element>, Unreadable> {
     let unreadable = || Unreadable::Element(name.to_owned());
     let (kind, text) = name.split_once(':').ok_or_else(unreadable)?;
     let json = || Tree::from_json(text).map_err(|_| unreadable());

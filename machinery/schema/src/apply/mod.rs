@@ -9,8 +9,10 @@
 
 mod check;
 mod compare;
+mod edit;
 mod fields_v1;
 mod literal;
+mod made;
 mod merge;
 mod remove;
 mod rules;
@@ -20,8 +22,10 @@ mod steps;
 mod tests;
 
 pub use compare::Comparison;
+pub use edit::edited;
 pub use fields_v1::Unreadable;
 pub use literal::Literal;
+pub use made::Unowned;
 pub use set::{Element, FieldSet, ShownBytes};
 pub use steps::Steps;
 
@@ -56,6 +60,11 @@ impl<'a> Typed<'a> {
     /// The fields the document has.
     pub fn fields(self) -> FieldSet {
         fields(self.schema, self.document.root(), Place::root(self.ty)).1
+    }
+
+    /// The fields that a new object has beyond this document, which says nothing, as `FieldsV1`; `None` where it has none.
+    pub fn made(self, object: &Tree, unowned: Unowned<'_>) -> Option<String> {
+        made::made(self.schema, Place::root(self.ty), self.document, object, unowned)
     }
 
     /// What the schema does not allow, in upstream's words; empty when all is well.

@@ -1,6 +1,6 @@
 //! What the real server made of the same objects (managed fields and conflicts of 1.37).
 
-use super::{FieldSet, ShownBytes, Steps, Typed};
+use super::{FieldSet, ShownBytes, Steps, Typed, edited};
 use crate::table::{FieldSpec, ListType, MapType, Schema, SchemaBuilder, Shape, TypeId};
 use crate::tree::Tree;
 use std::sync::Arc;
@@ -296,4 +296,87 @@ fn items_that_cannot_be_told_apart_are_compared_as_one() {
     check_comparison(&ports(once), &ports(twice), [element, "{}", fields]);
     check_comparison(&ports(twice), &ports(once), [fields, "{}", element]);
     check_fields(&ports(twice), element);
+}
+
+/// A generator of sets.
+struct Sets(u64);
+
+impl Sets {
+    fn below(&mut self, bound: u64) -> u64 {
+        self.0 = self
+            .0
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) % bound
+    }
+
+    fn text(&mut self, depth: usize) -> String {
+        let elements = [
+            "f:a",
+            "f:b",
+            r#"f:c\"d"#,
+            r#"k:{\"p\":80}"#,
+            r#"k:{\"p\":443}"#,
+            r#"v:\"x\""#,
+            "i:2",
+        ];
+        let mut members = Vec::new();
+        if self.below(3) == 0 {
+            members.push(r#"".":{}"#.to_owned());
+        }
+        for element in elements {
+            match self.below(3) {
+                0 if depth < 3 => members.push(format!(r#""{element}":{}"#, self.text(depth + 1))),
+                1 => members.push(format!(r#""{element}":{{}}"#)),
+                _ => {}
+            }
+        }
+        format!("{{{}}}", members.join(","))
+    }
+
+    fn set(&mut self) -> FieldSet {
+        let text = self.text(0);
+        FieldSet::from_json(&text).unwrap()
+    }
+}
+
+#[test]
+fn edited_text_is_that_of_the_calculated_set() {
+    let mut sets = Sets(7);
+    for round in 0..2_000 {
+        let (own, gone, more, added) = (sets.set(), sets.set(), sets.set(), sets.set());
+        let added = if round % 3 == 0 {
+            FieldSet::default()
+        } else {
+            added
+        };
+        let left = own.difference(&gone).difference(&more);
+        let expected = Steps::default().union(&left, &added).unwrap().to_json();
+        assert_eq!(
+            edited(&own.to_json(), &[&gone, &more], &added),
+            Some(expected),
+            "{}",
+            own.to_json()
+        );
+        assert_eq!(
+            edited(&own.to_json(), &[], &FieldSet::default()),
+            Some(own.to_json())
+        );
+    }
+}
+
+#[test]
+fn edited_text_in_another_order_is_nobodys() {
+    let added = FieldSet::of(&["l", "z"]);
+    for text in [
+        r#"{"f:l":{"f:b":{},"f:a":{}}}"#,
+        r#"{"f:l":{"k:{\"p\":443}":{},"k:{\"p\":80}":{}}}"#,
+        r#"{"f:l": {}}"#,
+        r#"{"f:l":{}"#,
+        r#"{"f:l":1}"#,
+        "null",
+        "",
+    ] {
+        assert_eq!(edited(text, &[], &added), None, "{text}");
+    }
 }

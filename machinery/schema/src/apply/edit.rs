@@ -1,0 +1,233 @@
+//! `FieldsV1` less some fields and with others, from text to text: most of a record stays as it is, and is copied.
+
+use super::fields_v1::element;
+use super::made::Open;
+use super::set::{Element, FieldSet, Member};
+use crate::MAX_DEPTH;
+use crate::json::write_string;
+use crate::tree::Tree;
+
+/// The text of a set without `gone` and with `added`; `None` where the text is not in the order in which this module
+/// writes it, or is none: whoever asks has to take the long way.
+pub fn edited(text: &str, gone: &[&FieldSet], added: &FieldSet) -> Option<String> {
+    let mut cursor = Cursor {
+        text: text.as_bytes(),
+        at: 0,
+    };
+    let mut out = Vec::with_capacity(text.len() + 64);
+    let gone: Vec<&FieldSet> = gone.iter().copied().filter(|set| !set.is_empty()).collect();
+    let any = cursor.object(&mut out, Edit::root(&gone, added), 0)?;
+    if cursor.at != cursor.text.len() {
+        return None;
+    }
+    match any {
+        true => String::from_utf8(out).ok(),
+        false => Some("{}".to_owned()),
+    }
+}
+
+/// What is to happen at one path.
+struct Edit<'s> {
+    /// The path itself goes, where it is there.
+    taken: bool,
+    /// The path itself comes.
+    own: bool,
+    gone: Vec<&'s FieldSet>,
+    added: Option<&'s FieldSet>,
+}
+
+impl<'s> Edit<'s> {
+    fn root(gone: &[&'s FieldSet], added: &'s FieldSet) -> Self {
+        Self {
+            taken: false,
+            own: false,
+            gone: gone.to_vec(),
+            added: Some(added).filter(|added| !added.is_empty()),
+        }
+    }
+
+    fn changes_below(&self) -> bool {
+        !self.gone.is_empty() || self.added.is_some()
+    }
+
+    fn is_nothing(&self) -> bool {
+        !self.taken && !self.own && !self.changes_below()
+    }
+
+    /// What is to happen at an element that is there; `added` is what comes with it.
+    fn at(&self, element: &Element, added: Option<&'s Member>) -> Self {
+        let gone = self.gone.iter().filter_map(|set| set.0.get(element));
+        let gone: Vec<&Member> = gone.collect();
+        Self {
+            taken: gone.iter().any(|member| member.own),
+            own: added.is_some_and(|member| member.own),
+            gone: gone
+                .iter()
+                .map(|member| &member.below)
+                .filter(|below| !below.is_empty())
+                .collect(),
+            added: added
+                .map(|member| &member.below)
+                .filter(|below| !below.is_empty()),
+        }
+    }
+}
+
+struct Cursor<'t> {
+    text: &'t [u8],
+    at: usize,
+}
+
+impl<'t> Cursor<'t> {
+    fn takes(&mut self, byte: u8) -> bool {
+        let there = self.text.get(self.at) == Some(&byte);
+        self.at += usize::from(there);
+        there
+    }
+
+    /// Copies an object with its changes; says whether anything is left of it.
+    fn object(&mut self, out: &mut Vec<u8>, edit: Edit<'_>, depth: usize) -> Option<bool> {
+        if depth > MAX_DEPTH {
+            return None;
+        }
+        if edit.is_nothing() {
+            out.extend_from_slice(self.skipped()?);
+            return Some(true);
+        }
+        if !self.takes(b'{') {
+            return None;
+        }
+        let mut more = !self.takes(b'}');
+        let mut there = !more;
+        if more && self.text[self.at..].starts_with(b"\".\":{}") {
+            self.at += b"\".\":{}".len();
+            there = true;
+            more = self.next()?;
+        }
+        // What is the root has no path that could be in the set.
+        let own = depth > 0 && ((there && !edit.taken) || edit.own);
+        let mut open = Open::new(out, own);
+        let mut pending = edit.added.into_iter().flat_map(|added| added.0.iter()).peekable();
+        let mut last: Option<Element> = None;
+        while more {
+            let key = self.string()?;
+            if !self.takes(b':') {
+                return None;
+            }
+            if !edit.changes_below() {
+                let value = self.skipped()?;
+                open.copy(key, value);
+                more = self.next()?;
+                continue;
+            }
+            let own = read_key(key)?;
+            if last.as_ref().is_some_and(|last| *last >= own) {
+                return None;
+            }
+            while let Some((element, member)) = pending.next_if(|(element, _)| **element < own) {
+                open.add(element, member);
+            }
+            let added = pending
+                .next_if(|(element, _)| **element == own)
+                .map(|(_, member)| member);
+            let mut failed = false;
+            let below = edit.at(&own, added);
+            open.member(
+                |out| out.extend_from_slice(key),
+                |out| {
+                    let any = self.object(out, below, depth + 1);
+                    failed = any.is_none();
+                    any.unwrap_or_default()
+                },
+            );
+            if failed {
+                return None;
+            }
+            last = Some(own);
+            more = self.next()?;
+        }
+        for (element, member) in pending {
+            open.add(element, member);
+        }
+        Some(open.close())
+    }
+
+    /// Behind a member: whether another one follows.
+    fn next(&mut self) -> Option<bool> {
+        if self.takes(b',') {
+            return Some(true);
+        }
+        self.takes(b'}').then_some(false)
+    }
+
+    /// A string, with its quotes.
+    fn string(&mut self) -> Option<&'t [u8]> {
+        let start = self.at;
+        if !self.takes(b'"') {
+            return None;
+        }
+        loop {
+            match self.text.get(self.at)? {
+                b'\\' => self.at += 2,
+                b'"' => {
+                    self.at += 1;
+                    return self.text.get(start..self.at);
+                }
+                _ => self.at += 1,
+            }
+        }
+    }
+
+    /// A whole object.
+    fn skipped(&mut self) -> Option<&'t [u8]> {
+        let start = self.at;
+        let mut depth = 0usize;
+        loop {
+            match self.text.get(self.at)? {
+                b'{' => depth += 1,
+                b'}' => depth = depth.checked_sub(1)?,
+                b'"' => {
+                    self.string()?;
+                    continue;
+                }
+                _ if depth == 0 => return None,
+                _ => {}
+            }
+            self.at += 1;
+            if depth == 0 {
+                return self.text.get(start..self.at);
+            }
+        }
+    }
+}
+
+/// The element of a key in its quotes.
+fn read_key(key: &[u8]) -> Option<Element> {
+    let text = std::str::from_utf8(key).ok()?;
+    if !text.contains('\\') {
+        return element(text.get(1..text.len() - 1)?).ok()?;
+    }
+    element(Tree::from_json(text).ok()?.root().as_str()?).ok()?
+}
+
+impl Open<'_> {
+    fn copy(&mut self, key: &[u8], value: &[u8]) {
+        self.member(
+            |out| out.extend_from_slice(key),
+            |out| {
+                out.extend_from_slice(value);
+                true
+            },
+        );
+    }
+
+    fn add(&mut self, element: &Element, member: &Member) {
+        self.member(
+            |out| write_string(out, &super::fields_v1::name(element)),
+            |out| {
+                member.below.write(out, member.own && !member.below.is_empty());
+                true
+            },
+        );
+    }
+}
