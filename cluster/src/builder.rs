@@ -1,8 +1,8 @@
 //! Builds and holds a cluster.
 
-use crate::components::{Components, Transport, Wanted};
+use crate::components::{Components, LeaderElection, Transport, Wanted};
 use crate::error::ClusterError;
-use crate::faults::Faults;
+use crate::faults::{Faults, FaultyService};
 use crate::identities;
 use apiserver_server::pki::Pki;
 use apiserver_server::{Server, ServerConfig};
@@ -33,6 +33,7 @@ pub struct ClusterBuilder {
     controllers: Option<Selection>,
     config: Config,
     scheduler: bool,
+    election: Option<LeaderElection>,
     faults: Option<Faults>,
 }
 
@@ -117,6 +118,13 @@ impl ClusterBuilder {
         self
     }
 
+    /// Controllers and scheduler run where they are elected, one of all servers of the storage.
+    #[must_use]
+    pub fn leader_election(mut self, election: Option<LeaderElection>) -> Self {
+        self.election = election;
+        self
+    }
+
     /// Controllers and scheduler reach the server through these faults; [`Cluster::client_as`] does not.
     #[must_use]
     pub fn faults(mut self, faults: Faults) -> Self {
@@ -147,6 +155,7 @@ impl ClusterBuilder {
             server: Arc::downgrade(&server),
             runtime: runtime.clone(),
             faults: self.faults,
+            fence: None,
         };
         let mut config = self.config;
         config.root_ca = server.pki().cluster.certificate_pem().to_owned();
@@ -154,6 +163,7 @@ impl ClusterBuilder {
             controllers: self.controllers,
             config,
             scheduler: self.scheduler,
+            election: self.election,
         };
         let mut components = Components::new(wanted, transport);
         components.start();
@@ -199,6 +209,7 @@ impl Cluster {
             controllers: None,
             config: Config::default(),
             scheduler: false,
+            election: None,
             faults: None,
         }
     }
@@ -206,6 +217,13 @@ impl Cluster {
     /// A client with this identity, in process, through every filter.
     pub fn client_as(&self, user: UserInfo) -> Client {
         Client::in_process(self.server.service_as(user), self.scope.runtime().clone())
+    }
+
+    /// A client with this identity, through faults.
+    pub fn client_through(&self, user: UserInfo, faults: &Faults) -> Client {
+        let runtime = self.scope.runtime().clone();
+        let service = FaultyService::new(self.server.service_as(user), faults.clone(), runtime.clone());
+        Client::in_process(service, runtime)
     }
 
     /// A client that may do everything.
@@ -234,6 +252,11 @@ impl Cluster {
         self.components.stop().await;
         self.runtime().sleep(pause).await;
         self.components.start();
+    }
+
+    /// Ends controllers and scheduler in good order; the server goes on.
+    pub async fn stop_components(&mut self) {
+        self.components.stop().await;
     }
 
     /// Stops controllers, then the server: requests under way finish, acknowledged writes are on disk.

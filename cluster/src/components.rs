@@ -1,8 +1,11 @@
 //! Controllers and scheduler: what they are started with, and those that run.
 
+use crate::candidate::Candidate;
 use crate::faults::{Faults, FaultyService};
+use crate::fence::Fenced;
 use crate::identities;
 use apiserver_server::Server;
+use controllers_manager::leader_election::{ElectionConfig, Leadership};
 use controllers_manager::manager::Selection;
 use controllers_manager::{Config, ControllerContext, ControllerManager};
 use machinery_client::{Client, Informers};
@@ -19,6 +22,27 @@ pub(crate) struct Wanted {
     pub(crate) config: Config,
     /// Whether the scheduler runs.
     pub(crate) scheduler: bool,
+    /// How the one that runs them is found among several servers; without, this one does.
+    pub(crate) election: Option<LeaderElection>,
+}
+
+/// The leases of controllers and scheduler.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LeaderElection {
+    /// Of the controllers (`kube-controller-manager`).
+    pub controllers: ElectionConfig,
+    /// Of the scheduler (`kube-scheduler`).
+    pub scheduler: ElectionConfig,
+}
+
+impl LeaderElection {
+    /// Upstream's names and times for this candidate.
+    pub fn new(identity: &str) -> Self {
+        Self {
+            controllers: ElectionConfig::new("kube-controller-manager", identity),
+            scheduler: ElectionConfig::new("kube-scheduler", identity),
+        }
+    }
 }
 
 /// Starts and ends what is wanted.
@@ -27,6 +51,7 @@ pub(crate) struct Components {
     transport: Transport,
     /// Dropping it ends them.
     running: Option<Scope>,
+    candidates: Vec<Candidate>,
 }
 
 impl Components {
@@ -35,40 +60,69 @@ impl Components {
             wanted,
             transport,
             running: None,
+            candidates: Vec::new(),
         }
     }
 
     /// Starts them, with empty caches and no memory of an earlier run.
     pub(crate) fn start(&mut self) {
         let scope = self.transport.runtime.child_scope();
+        let election = self.wanted.election.clone();
         if let Some(selection) = self.wanted.controllers.clone() {
             let (transport, config) = (self.transport.clone(), self.wanted.config.clone());
-            let begin = move |runtime: Runtime| {
-                let begun = start_controllers(&transport, &runtime, config.clone(), &selection);
-                running(begun)
+            // A server without a controller must not keep the lease from one that has some.
+            let candidate = election.as_ref().filter(|_| !selection.is_empty());
+            let lease = candidate.map(|election| election.controllers.clone());
+            let begin = move |runtime: &Runtime, fence: Option<Leadership>| {
+                start_controllers(&transport.behind(fence), runtime, config.clone(), &selection)
             };
-            scope
-                .runtime()
-                .supervise_scope("controller-manager", begin)
-                .detach();
+            self.run(
+                &scope,
+                "controller-manager",
+                identities::controller_manager(),
+                lease,
+                begin,
+            );
         }
         if self.wanted.scheduler {
             let transport = self.transport.clone();
-            let begin = move |runtime: Runtime| {
-                if let Some(client) = transport.client_as(identities::scheduler()) {
-                    controllers_scheduler::start(client, runtime).detach();
+            let begin = move |runtime: &Runtime, fence: Option<Leadership>| {
+                if let Some(client) = transport.behind(fence).client_as(identities::scheduler()) {
+                    controllers_scheduler::start(client, runtime.clone()).detach();
                 }
-                running(())
             };
-            scope.runtime().supervise_scope("scheduler", begin).detach();
+            let lease = election.map(|election| election.scheduler);
+            self.run(&scope, "scheduler", identities::scheduler(), lease, begin);
         }
         self.running = Some(scope);
     }
 
-    /// Ends them and waits until they have.
+    fn run<T: Send + 'static>(
+        &mut self,
+        scope: &Scope,
+        name: &'static str,
+        user: UserInfo,
+        lease: Option<ElectionConfig>,
+        begin: impl Fn(&Runtime, Option<Leadership>) -> T + Send + Sync + 'static,
+    ) {
+        let client = lease.zip(self.transport.client_as(user));
+        let Some((lease, client)) = client else {
+            let begin = move |runtime: Runtime| running(begin(&runtime, None));
+            scope.runtime().supervise_scope(name, begin).detach();
+            return;
+        };
+        let candidate = Candidate::new(name, lease, client.with_user_agent("leader-election"));
+        candidate.clone().keep(scope.runtime(), name, begin);
+        self.candidates.push(candidate);
+    }
+
+    /// Ends them and waits until they have; then others need not wait for the leases to run out.
     pub(crate) async fn stop(&mut self) {
         if let Some(running) = self.running.take() {
             running.stopped().await;
+        }
+        for candidate in self.candidates.drain(..) {
+            candidate.release().await;
         }
     }
 }
@@ -86,17 +140,35 @@ pub(crate) struct Transport {
     pub(crate) server: Weak<Server>,
     pub(crate) runtime: Runtime,
     pub(crate) faults: Option<Faults>,
+    /// What must hold for a change to be sent.
+    pub(crate) fence: Option<Leadership>,
 }
 
 impl Transport {
-    fn client_as(&self, user: UserInfo) -> Option<Client> {
+    /// The same for those who act for a leader.
+    fn behind(&self, fence: Option<Leadership>) -> Self {
+        Self {
+            fence,
+            ..self.clone()
+        }
+    }
+
+    pub(crate) fn client_as(&self, user: UserInfo) -> Option<Client> {
         let service = self.server.upgrade()?.service_as(user);
-        Some(match &self.faults {
-            Some(faults) => {
-                let service = FaultyService::new(service, faults.clone(), self.runtime.clone());
-                Client::in_process(service, self.runtime.clone())
+        let runtime = self.runtime.clone();
+        // The fence stands where the request is taken up, behind whatever delays it.
+        Some(match (&self.faults, self.fence.clone()) {
+            (None, None) => Client::in_process(service, runtime),
+            (None, Some(fence)) => Client::in_process(Fenced::new(service, fence), runtime),
+            (Some(faults), None) => {
+                let service = FaultyService::new(service, faults.clone(), runtime.clone());
+                Client::in_process(service, runtime)
             }
-            None => Client::in_process(service, self.runtime.clone()),
+            (Some(faults), Some(fence)) => {
+                let service = Fenced::new(service, fence);
+                let service = FaultyService::new(service, faults.clone(), runtime.clone());
+                Client::in_process(service, runtime)
+            }
         })
     }
 }

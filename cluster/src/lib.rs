@@ -14,12 +14,15 @@
 //! server. There is no other API server, and no fake one.
 
 mod builder;
+mod candidate;
 mod components;
 mod error;
 mod faults;
+mod fence;
 pub mod identities;
 
 pub use builder::{Cluster, ClusterBuilder};
+pub use components::LeaderElection;
 pub use controllers_manager::Config as ControllerConfig;
 pub use controllers_manager::manager::Selection;
 pub use error::ClusterError;

@@ -52,6 +52,8 @@ use tokio::net::TcpListener;
 
 /// How long shutdown waits for the audit log.
 const AUDIT_FLUSH: Duration = Duration::from_secs(5);
+/// How long a server that stops tries to take its address out of the `kubernetes` service.
+const WITHDRAWN_WITHIN: Duration = Duration::from_secs(2);
 
 /// Why a server does not start.
 #[derive(Debug, thiserror::Error)]
@@ -114,6 +116,7 @@ impl Core {
 
 /// A running API server. Dropping it ends everything at once; [`Server::shutdown`] lets requests finish.
 pub struct Server {
+    facts: Startup,
     front: Front,
     scope: Scope,
     pki: Arc<Pki>,
@@ -234,6 +237,7 @@ impl Server {
         core.feed.catch_up().await.map_err(feed_failed)?;
         core.started.store(true, Ordering::Release);
         Ok(Self {
+            facts,
             front,
             scope,
             pki,
@@ -270,6 +274,14 @@ impl Server {
         let core = &self.front.core;
         core.stopping.cancel();
         let runtime = core.runtime.clone();
+        let withdrawn = startup::kubernetes_service::withdraw(&self.facts);
+        match runtime.timeout(WITHDRAWN_WITHIN, withdrawn).await {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => {
+                tracing::warn!(%error, "the address of this server stays announced for a while")
+            }
+            Err(_) => tracing::warn!("the address of this server stays announced for a while"),
+        }
         if runtime
             .timeout(core.config.shutdown_grace, core.mutations.drained())
             .await

@@ -86,8 +86,20 @@ pub trait Storage: Send + Sync + Debug {
         None
     }
 
+    /// What several servers over one store agree on beside the objects; `None` for a store of one server's own.
+    fn shared(&self) -> Option<&dyn SharedValues> {
+        None
+    }
+
     /// Finishes what was taken up, ends watches with [`StorageError::Closed`], refuses everything after, and lets go of every file, task and connection.
     async fn close(&self);
+}
+
+/// Values outside of the objects' keys, one for all servers of a store. No request reaches them.
+#[async_trait]
+pub trait SharedValues: Send + Sync {
+    /// The value of a name: that of the first server that offered one, which is this one when nobody has yet.
+    async fn agree(&self, name: &str, offered: Vec<u8>) -> Result<Vec<u8>, StorageError>;
 }
 
 /// As of when.

@@ -48,7 +48,8 @@ pub struct WatchRequest {
 /// A place in the order of changes. It has no queue: what it has not asked for costs nothing, and a reader too slow
 /// for the history that is kept is told [`StorageError::Compacted`].
 pub trait WatchCursor: Send + Debug {
-    /// The next changes of interest, in order, at most `max`, at least one. After an error the cursor is finished.
+    /// The next changes of interest, in order, at least one, and about `max`: those that share a revision come together.
+    /// After an error the cursor is finished.
     ///
     /// Errors: [`StorageError::Compacted`] when the next changes are no longer kept; others when the backend fails.
     fn poll_batch(&mut self, cx: &mut Context<'_>, max: usize)

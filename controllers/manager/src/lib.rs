@@ -34,4 +34,6 @@ mod ttl_after_finished;
 pub use all::{ControllerRow, rows};
 pub use config::Config;
 pub use context::ControllerContext;
+/// The election of the server that runs them.
+pub use machinery_reconcile::leader_election;
 pub use manager::ControllerManager;

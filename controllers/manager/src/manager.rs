@@ -29,6 +29,11 @@ impl Selection {
         words.iter().find(|word| !is_known(word)).map(String::as_str)
     }
 
+    /// Whether no controller runs at all.
+    pub fn is_empty(&self) -> bool {
+        !rows().iter().any(|row| self.includes(row.name, row.default))
+    }
+
     fn includes(&self, name: &str, default: bool) -> bool {
         match self {
             Self::Default => default,
@@ -65,5 +70,26 @@ impl ControllerManager {
     /// Ends them and waits until they have.
     pub async fn stopped(&self) {
         self.scope.stopped().await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn selection_without_a_controller_is_empty() {
+        let listed =
+            |words: &[&str]| Selection::Listed(words.iter().map(|word| (*word).to_owned()).collect());
+        for (selection, empty) in [
+            (Selection::Default, false),
+            (Selection::Only(Vec::new()), true),
+            (listed(&["*"]), false),
+            (listed(&["-*"]), true),
+            (listed(&["-*", "deployment-controller"]), false),
+            (listed(&["-deployment-controller"]), true),
+        ] {
+            assert_eq!(selection.is_empty(), empty, "{selection:?}");
+        }
     }
 }

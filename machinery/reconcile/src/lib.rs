@@ -10,6 +10,7 @@
 pub mod driver;
 pub mod events;
 pub mod expectations;
+pub mod leader_election;
 pub mod names;
 pub mod own_writes;
 pub mod queue;
@@ -18,6 +19,7 @@ pub mod stats;
 pub use driver::{Controller, Outcome, ReconcileError, Reconciler};
 pub use events::{EventRecorder, EventType, ObjectReference};
 pub use expectations::Expectations;
+pub use leader_election::{ElectionConfig, Elector, Leadership};
 pub use own_writes::OwnWrites;
 pub use queue::WorkQueue;
 pub use stats::{ControllerStats, StatsSnapshot};

@@ -1,4 +1,4 @@
-//! Components of an instance that must not end unnoticed, and the panics of its tasks.
+//! Components of an instance that must not end unnoticed, the panics of its tasks, and what it leads.
 
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, VecDeque};
@@ -20,6 +20,16 @@ struct Inner {
     known: BTreeMap<&'static str, Component>,
     panics: BTreeMap<&'static str, u64>,
     failures: VecDeque<&'static str>,
+    elections: BTreeMap<String, Election>,
+}
+
+/// A lease that this instance is a candidate for.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub struct Election {
+    /// It is the leader.
+    pub leads: bool,
+    /// Renewals that had to read the lease first.
+    pub slow_paths: u64,
 }
 
 #[derive(Debug, Default)]
@@ -107,6 +117,36 @@ impl Components {
 
     pub(crate) fn ended(&self, name: &'static str) {
         self.inner.lock().known.entry(name).or_default().state = State::Ended;
+    }
+
+    /// Whether this instance leads by this lease, from now on.
+    pub fn leads(&self, lease: &str, leads: bool) {
+        self.inner
+            .lock()
+            .elections
+            .entry(lease.to_owned())
+            .or_default()
+            .leads = leads;
+    }
+
+    /// A renewal of this lease had to read it first.
+    pub fn slow_path(&self, lease: &str) {
+        self.inner
+            .lock()
+            .elections
+            .entry(lease.to_owned())
+            .or_default()
+            .slow_paths += 1;
+    }
+
+    /// Every lease that this instance is a candidate for.
+    pub fn elections(&self) -> Vec<(String, Election)> {
+        let inner = self.inner.lock();
+        inner
+            .elections
+            .iter()
+            .map(|(lease, own)| (lease.clone(), *own))
+            .collect()
     }
 
     pub(crate) fn panicked(&self, name: &'static str) {

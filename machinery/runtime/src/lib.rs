@@ -22,7 +22,7 @@ mod scope;
 mod simulation;
 mod trace;
 
-pub use components::Components;
+pub use components::{Components, Election};
 pub use disk::{Disk, DiskFile, DiskLock, MemDisk, OpenMode, RealDisk, SimDisk, Space};
 pub use linger::{Lingering, Unread};
 pub use runtime::{Elapsed, Runtime, WorkerStep};

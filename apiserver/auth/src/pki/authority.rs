@@ -43,7 +43,7 @@ impl Authority {
         Self::read(pem, &key_pem).ok_or(PkiError::Unreadable { what: crt })
     }
 
-    fn read(pem: String, key: &str) -> Option<Self> {
+    pub(super) fn read(pem: String, key: &str) -> Option<Self> {
         let der = identity::certificates(&pem)?.into_iter().next()?;
         let issuer = Issuer::from_ca_cert_der(&der, KeyPair::from_pem(key).ok()?).ok()?;
         Some(Self { pem, der, issuer })

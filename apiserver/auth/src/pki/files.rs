@@ -1,6 +1,8 @@
-//! Where keys and certificates are kept: a folder, or nowhere.
+//! Where keys and certificates are kept: a folder, nowhere, or what would be in a folder.
 
 use super::PkiError;
+use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
@@ -10,11 +12,16 @@ use std::path::{Path, PathBuf};
 const MAX_FILE_BYTES: u64 = 1 << 20;
 
 #[derive(Debug)]
-pub(super) struct Store(Option<PathBuf>);
+pub(super) enum Store {
+    Nowhere,
+    Folder(PathBuf),
+    /// What is in the folder, and what was to be written there.
+    Draft(PathBuf, RefCell<BTreeMap<String, String>>),
+}
 
 impl Store {
     pub(super) fn memory() -> Self {
-        Self(None)
+        Self::Nowhere
     }
 
     pub(super) fn folder(folder: &Path) -> Result<Self, PkiError> {
@@ -27,11 +34,22 @@ impl Store {
                 path: folder.to_owned(),
                 source,
             })?;
-        Ok(Self(Some(folder.to_owned())))
+        Ok(Self::Folder(folder.to_owned()))
+    }
+
+    /// Nothing is written to the folder.
+    pub(super) fn draft(folder: &Path) -> Self {
+        Self::Draft(folder.to_owned(), RefCell::default())
     }
 
     pub(super) fn read(&self, name: &str) -> Result<Option<String>, PkiError> {
-        let Some(folder) = &self.0 else { return Ok(None) };
+        let folder = match self {
+            Self::Nowhere => return Ok(None),
+            Self::Draft(_, written) if written.borrow().contains_key(name) => {
+                return Ok(written.borrow().get(name).cloned());
+            }
+            Self::Folder(folder) | Self::Draft(folder, _) => folder,
+        };
         let path = folder.join(name);
         let mut text = String::new();
         let read = File::open(&path).and_then(|file| file.take(MAX_FILE_BYTES).read_to_string(&mut text));
@@ -47,10 +65,14 @@ impl Store {
     }
 
     pub(super) fn write(&self, name: &str, text: &str) -> Result<(), PkiError> {
-        match &self.0 {
-            None => Ok(()),
-            Some(folder) => write_private(&folder.join(name), text),
+        match self {
+            Self::Nowhere => {}
+            Self::Folder(folder) => write_private(&folder.join(name), text)?,
+            Self::Draft(_, written) => {
+                written.borrow_mut().insert(name.to_owned(), text.to_owned());
+            }
         }
+        Ok(())
     }
 }
 

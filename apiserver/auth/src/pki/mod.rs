@@ -3,18 +3,20 @@
 //! Under `<data-dir>/pki`, names as kubeadm's: `ca` signs serving and client certificates, `front-proxy-ca` those the
 //! aggregation layer shows, `sa.key` signs service account tokens. Files are written 0600 and complete or not at all;
 //! what is there is kept, except that a leaf is made anew once a third of its life is left or its names changed.
-//! A cluster in memory has the same without files. All keys are ECDSA P-256, which take no time to make.
+//! A cluster in memory has the same without files; the servers of one cluster share the authorities and `sa.key`. All keys are ECDSA P-256, which take no time to make.
 
 mod authority;
 mod files;
 mod identity;
 mod kubeconfig;
+mod shared;
 mod tls;
 
 pub use authority::Authority;
 pub use files::write_private;
 pub use identity::Identity;
 pub use kubeconfig::Kubeconfig;
+pub use shared::SharedKeys;
 pub use tls::{ServingIdentity, client_config, server_config, unverified_client_config};
 
 use crate::jwt::{JwtError, SigningKey};
@@ -36,6 +38,8 @@ pub enum PkiError {
     },
     #[error("{what} cannot be read; remove it to have it made anew")]
     Unreadable { what: String },
+    #[error("{} is another one than the servers of this cluster share", path.display())]
+    Another { path: PathBuf },
     #[error("making a certificate")]
     Making(#[from] rcgen::Error),
     #[error("the service account key")]

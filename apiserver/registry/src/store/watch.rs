@@ -196,7 +196,7 @@ impl Watcher {
             };
             match cursor.next_batch(BATCH).await {
                 Ok(events) => {
-                    self.behind = events.len() == BATCH;
+                    self.behind = events.len() >= BATCH;
                     let seen: Vec<WatchEvent> = events
                         .iter()
                         .filter_map(|event| seen_through(&self.predicate, event))

@@ -1,4 +1,4 @@
-//! Panics of tasks, and components that are down because of them.
+//! Panics of tasks, components that are down because of them, and what this server leads.
 
 use machinery_runtime::Runtime;
 use prometheus::core::{Collector, Desc};
@@ -11,6 +11,8 @@ pub(super) struct ComponentsCollector {
     up: IntGaugeVec,
     panics: IntCounterVec,
     restarts: IntCounterVec,
+    leads: IntGaugeVec,
+    slow_paths: IntCounterVec,
 }
 
 impl ComponentsCollector {
@@ -24,8 +26,20 @@ impl ComponentsCollector {
             "knarr_component_restarts_total",
             "Times that a component was begun again after a panic or an error.",
         );
+        let leads = Opts::new(
+            "leader_election_master_status",
+            "Gauge of if the reporting system is master of the relevant lease, 0 indicates backup, 1 indicates master. \
+             'name' is the string used to identify the lease. Please make sure to group by name.",
+        );
+        let slow_paths = Opts::new(
+            "leader_election_slowpath_total",
+            "Total number of slow path exercised in renewing leader leases. 'name' is the string used to identify the \
+             lease. Please make sure to group by name.",
+        );
         Ok(Self {
             runtime,
+            leads: IntGaugeVec::new(leads, &["name"])?,
+            slow_paths: IntCounterVec::new(slow_paths, &["name"])?,
             up: IntGaugeVec::new(up, &["component"])?,
             panics: IntCounterVec::new(panics, &["task"])?,
             restarts: IntCounterVec::new(restarts, &["component"])?,
@@ -36,7 +50,9 @@ impl ComponentsCollector {
 impl Collector for ComponentsCollector {
     fn desc(&self) -> Vec<&Desc> {
         let counters = self.panics.desc().into_iter().chain(self.restarts.desc());
-        self.up.desc().into_iter().chain(counters).collect()
+        let elections = self.leads.desc().into_iter().chain(self.slow_paths.desc());
+        let components = self.up.desc().into_iter().chain(counters);
+        components.chain(elections).collect()
     }
 
     fn collect(&self) -> Vec<MetricFamily> {
@@ -54,7 +70,15 @@ impl Collector for ComponentsCollector {
             let restarts = self.restarts.with_label_values(&[component]);
             restarts.inc_by(count.saturating_sub(restarts.get()));
         }
+        for (lease, election) in components.elections() {
+            let leads = self.leads.with_label_values(&[lease.as_str()]);
+            leads.set(i64::from(election.leads));
+            let slow = self.slow_paths.with_label_values(&[lease.as_str()]);
+            slow.inc_by(election.slow_paths.saturating_sub(slow.get()));
+        }
         let counters = self.panics.collect().into_iter().chain(self.restarts.collect());
-        self.up.collect().into_iter().chain(counters).collect()
+        let elections = self.leads.collect().into_iter().chain(self.slow_paths.collect());
+        let components = self.up.collect().into_iter().chain(counters);
+        components.chain(elections).collect()
     }
 }

@@ -1,6 +1,6 @@
 //! The `kubernetes` service in `default`, its endpoints, and the ServiceCIDR its address comes from.
 
-use super::{Place, Startup};
+use super::{Place, Startup, master_leases};
 use apiserver_registry::{Part, RegistryError};
 use futures::future::BoxFuture;
 use machinery_schema::Ref;
@@ -42,7 +42,7 @@ const LOOK_EVERY: Duration = Duration::from_secs(10);
 /// Makes what is missing, then goes on doing so.
 pub(super) fn keep(facts: &Startup) -> BoxFuture<'_, Result<(), RegistryError>> {
     Box::pin(async move {
-        reconcile(facts).await?;
+        reconcile(facts, Ports::Own).await?;
         let own = facts.clone();
         let keeping = move || look_again(own.clone());
         facts.core.runtime.keep("kubernetes service", keeping).detach();
@@ -52,21 +52,55 @@ pub(super) fn keep(facts: &Startup) -> BoxFuture<'_, Result<(), RegistryError>> 
 
 async fn look_again(facts: Startup) {
     loop {
-        facts.core.runtime.sleep(LOOK_EVERY).await;
-        if let Err(error) = reconcile(&facts).await {
+        tokio::select! {
+            biased;
+            () = facts.core.stopping.cancelled() => return,
+            () = facts.core.runtime.sleep(LOOK_EVERY) => {}
+        }
+        if let Err(error) = reconcile(&facts, Ports::AsTheyAre).await {
             tracing::warn!(%error, "keeping the kubernetes service failed");
         }
     }
 }
 
-async fn reconcile(facts: &Startup) -> Result<(), RegistryError> {
-    service_cidr(facts).await?;
-    service(facts).await?;
-    // Nothing listens, or only this machine could reach it: nothing is announced.
-    if facts.advertised.port() == 0 || facts.advertised.ip().is_loopback() {
+/// Takes this server's address out, where other servers go on.
+pub(crate) async fn withdraw(facts: &Startup) -> Result<(), RegistryError> {
+    if !is_announced(facts) || !master_leases::give_up(facts).await? {
         return Ok(());
     }
-    endpoints(facts).await
+    let others = master_leases::addresses(facts).await?;
+    if others.is_empty() {
+        // As upstream's: the last one leaves its address for its next start.
+        return Ok(());
+    }
+    endpoints(facts, &others, Ports::AsTheyAre).await
+}
+
+/// What becomes of the ports that are announced.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Ports {
+    /// This server's, which starts now.
+    Own,
+    /// Those of whichever server started last, as upstream has it: servers behind one address have one port.
+    AsTheyAre,
+}
+
+/// Nothing listens, or only this machine could reach it: nothing is announced.
+fn is_announced(facts: &Startup) -> bool {
+    facts.advertised.port() != 0 && !facts.advertised.ip().is_loopback()
+}
+
+async fn reconcile(facts: &Startup, ports: Ports) -> Result<(), RegistryError> {
+    service_cidr(facts).await?;
+    service(facts, ports).await?;
+    if !is_announced(facts) {
+        return Ok(());
+    }
+    let addresses = match master_leases::renew(facts).await? {
+        true => master_leases::addresses(facts).await?,
+        false => vec![facts.advertised.ip()],
+    };
+    endpoints(facts, &addresses, ports).await
 }
 
 /// The default range. It is said to be ready unless somebody says something about that; one of another range is left to
@@ -101,7 +135,7 @@ async fn service_cidr(facts: &Startup) -> Result<(), RegistryError> {
     Ok(())
 }
 
-async fn service(facts: &Startup) -> Result<(), RegistryError> {
+async fn service(facts: &Startup, ports: Ports) -> Result<(), RegistryError> {
     let address = facts.core.config.kubernetes_service_ip();
     let family = if address.is_ipv4() { "IPv4" } else { "IPv6" };
     // Without a port of its own the service still has its address, so that pods resolve it.
@@ -113,7 +147,7 @@ async fn service(facts: &Startup) -> Result<(), RegistryError> {
     let json = format!(
         r#"{{"apiVersion":"v1","kind":"Service","metadata":{{"name":"{NAME}","namespace":"{NAMESPACE}","labels":{{"component":"apiserver","provider":"kubernetes"}}}},"spec":{{"ports":[{{"name":"https","protocol":"TCP","port":443,"targetPort":{port}}}],"clusterIP":"{address}","clusterIPs":["{address}"],"ipFamilies":["{family}"],"ipFamilyPolicy":"SingleStack","sessionAffinity":"None","type":"ClusterIP"}}}}"#
     );
-    if !facts.create(SERVICE, &json).await? {
+    if !facts.create(SERVICE, &json).await? && (ports == Ports::Own || !is_shared(facts)) {
         let patch = format!(
             r#"{{"spec":{{"ports":[{{"name":"https","protocol":"TCP","port":443,"targetPort":{port}}}]}}}}"#
         );
@@ -122,10 +156,21 @@ async fn service(facts: &Startup) -> Result<(), RegistryError> {
     Ok(())
 }
 
-async fn endpoints(facts: &Startup) -> Result<(), RegistryError> {
-    let (address, port) = (facts.advertised.ip(), facts.advertised.port());
+/// Whether other servers may be announced beside this one.
+fn is_shared(facts: &Startup) -> bool {
+    facts.core.registry.storage().shared().is_some()
+}
+
+async fn endpoints(facts: &Startup, addresses: &[IpAddr], ports: Ports) -> Result<(), RegistryError> {
+    let port = match ports {
+        Ports::AsTheyAre if is_shared(facts) => announced_port(facts).await?,
+        Ports::Own | Ports::AsTheyAre => None,
+    };
+    let port = port.unwrap_or(facts.advertised.port());
+    let listed = addresses.iter().map(|address| format!(r#"{{"ip":"{address}"}}"#));
     let subsets = format!(
-        r#""subsets":[{{"addresses":[{{"ip":"{address}"}}],"ports":[{{"name":"https","port":{port},"protocol":"TCP"}}]}}]"#
+        r#""subsets":[{{"addresses":[{}],"ports":[{{"name":"https","port":{port},"protocol":"TCP"}}]}}]"#,
+        listed.collect::<Vec<_>>().join(",")
     );
     let meta = format!(
         r#""metadata":{{"name":"{NAME}","namespace":"{NAMESPACE}","labels":{{"endpointslice.kubernetes.io/skip-mirror":"true"}}}}"#
@@ -136,12 +181,19 @@ async fn endpoints(facts: &Startup) -> Result<(), RegistryError> {
             .patch(ENDPOINTS, Part::Main, &format!("{{{subsets}}}"))
             .await?;
     }
-    let family = match address {
-        IpAddr::V4(_) => "IPv4",
-        IpAddr::V6(_) => "IPv6",
-    };
+    slice(facts, addresses, port).await
+}
+
+async fn slice(facts: &Startup, addresses: &[IpAddr], port: u16) -> Result<(), RegistryError> {
+    let is_ipv4 = facts.advertised.is_ipv4();
+    let family = if is_ipv4 { "IPv4" } else { "IPv6" };
+    // A slice has addresses of one family.
+    let listed = addresses.iter().filter(|address| address.is_ipv4() == is_ipv4);
+    let listed =
+        listed.map(|address| format!(r#"{{"addresses":["{address}"],"conditions":{{"ready":true}}}}"#));
     let lists = format!(
-        r#""endpoints":[{{"addresses":["{address}"],"conditions":{{"ready":true}}}}],"ports":[{{"name":"https","protocol":"TCP","port":{port}}}]"#
+        r#""endpoints":[{}],"ports":[{{"name":"https","protocol":"TCP","port":{port}}}]"#,
+        listed.collect::<Vec<_>>().join(",")
     );
     let meta = format!(
         r#""metadata":{{"name":"{NAME}","namespace":"{NAMESPACE}","labels":{{"kubernetes.io/service-name":"{NAME}"}}}}"#
@@ -153,4 +205,17 @@ async fn endpoints(facts: &Startup) -> Result<(), RegistryError> {
         facts.patch(SLICE, Part::Main, &format!("{{{lists}}}")).await?;
     }
     Ok(())
+}
+
+/// The port that the endpoints say.
+async fn announced_port(facts: &Startup) -> Result<Option<u16>, RegistryError> {
+    let Some(endpoints) = facts.read(ENDPOINTS).await? else {
+        return Ok(None);
+    };
+    let document: serde_json::Value = serde_json::from_str(&endpoints.root().to_json())
+        .map_err(|error| RegistryError::Internal(error.to_string()))?;
+    let port = document
+        .pointer("/subsets/0/ports/0/port")
+        .and_then(serde_json::Value::as_u64);
+    Ok(port.and_then(|port| u16::try_from(port).ok()))
 }

@@ -9,7 +9,8 @@ mod default_objects;
 mod dns_service;
 mod extension_authentication;
 mod flow_control;
-mod kubernetes_service;
+pub(crate) mod kubernetes_service;
+mod master_leases;
 mod rbac;
 mod time_to_live;
 

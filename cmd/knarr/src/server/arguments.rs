@@ -40,6 +40,8 @@ pub(crate) struct ServerArguments {
     pub(crate) disable_agent: bool,
     #[command(flatten)]
     pub(crate) controllers: ControllerArguments,
+    #[command(flatten)]
+    pub(crate) election: super::election::ElectionArguments,
     /// Run no scheduler: pods wait until somebody binds them
     #[arg(long)]
     pub(crate) disable_scheduler: bool,
@@ -143,6 +145,7 @@ impl ServerArguments {
         };
         config.check()?;
         self.controllers.check()?;
+        self.election.check()?;
         let (pods, services) = (self.controllers.cluster_cidr, self.service_cluster_ip_range);
         if pods.contains(&services.network()) || services.contains(&pods.network()) {
             bail!(

@@ -1,13 +1,16 @@
 //! `knarr server`: the control plane in the foreground, until a signal ends it.
 //!
-//! [`arguments`] has the flags, [`controllers`] those of the controllers, [`encryption`] those of encryption at rest, [`paths`] what lies where in the data directory,
+//! [`arguments`] has the flags, [`controllers`] those of the controllers, [`election`] those of their election among
+//! several servers, [`encryption`] those of encryption at rest, [`authorities`] what several servers share, [`paths`] what lies where in the data directory,
 //! [`identities`] writes the kubeconfigs of administrator and node, [`agent_process`] keeps the node agent running, in a
 //! session of its own.
 
 mod agent_process;
 mod arguments;
 mod audit;
+mod authorities;
 mod controllers;
+mod election;
 mod encryption;
 mod identities;
 pub(crate) mod paths;
@@ -55,10 +58,16 @@ async fn serve(arguments: ServerArguments) -> anyhow::Result<()> {
     (config.max_connections, config.max_proxied_connections) =
         open_files::connections_and_proxied(config.max_connections, config.max_proxied_connections);
     let storage = open_storage(&arguments, &paths, &runtime).await?;
+    let shared = storage.shared();
+    if let Some(shared) = shared {
+        authorities::share(shared, &arguments, &paths, &runtime).await?;
+    }
+    let election = arguments.election.candidate(shared.is_some(), &runtime)?;
     let mut builder = Cluster::builder()
         .runtime(runtime.clone())
         .storage(storage)
         .server(|settings| *settings = config)
+        .leader_election(election)
         .controllers(arguments.controllers.selection())
         .controller_config(|settings| arguments.controllers.apply(settings));
     if !arguments.disable_scheduler {

@@ -4,7 +4,7 @@
 //! values into records and back. One watch on our prefix ([`follower`]) feeds a [`mirror`] in memory, from which reads and
 //! watches are served: a read first learns etcd's revision, once for everybody who asks ([`together`]), and waits until the
 //! mirror has it. [`direct`] reads go to etcd where the mirror cannot answer; [`past`] reads older changes for slow
-//! watches. A group is one transaction ([`transaction`]), so its changes share a revision. Every few minutes one of the
+//! watches. What servers agree on beside the objects has keys of its own ([`shared`]). A group is one transaction ([`transaction`]), so its changes share a revision. Every few minutes one of the
 //! servers compacts, agreed through upstream's own key.
 //!
 //! Never: a stream of etcd's that a client paces, or that there are more of because there are more clients.
@@ -17,6 +17,7 @@ mod mirror;
 mod options;
 mod past;
 mod remote;
+mod shared;
 #[cfg(test)]
 mod tests;
 mod together;
@@ -27,8 +28,8 @@ use crate::encryption::Encryption;
 use crate::live::{self, Root};
 use crate::write::check_group;
 use crate::{
-    Event, Key, Lookup, Page, Prefix, RangeOptions, ReadAt, Record, RecordCodec, Storage, StorageError,
-    Target, WatchCursor, WatchRequest, Write,
+    Event, Key, Lookup, Page, Prefix, RangeOptions, ReadAt, Record, RecordCodec, SharedValues, Storage,
+    StorageError, Target, WatchCursor, WatchRequest, Write,
 };
 use async_trait::async_trait;
 use etcd_client::{BalancedChannelBuilder, Client};
@@ -346,6 +347,10 @@ impl Storage for EtcdStorage {
         if !self.followed.swap(true, Ordering::AcqRel) {
             self.follow();
         }
+    }
+
+    fn shared(&self) -> Option<&dyn SharedValues> {
+        Some(self)
     }
 
     async fn close(&self) {

@@ -372,3 +372,30 @@ fn unreadable_value_is_told_to_who_asks_for_it_and_stops_nobody_else() {
         assert_eq!(texts, ["1", "2", "1"]);
     });
 }
+
+#[test]
+fn shared_value_is_that_of_the_first_who_offered_one() {
+    simulated(async |runtime| {
+        let etcd = Etcd::start(&runtime, Weather::calm());
+        let (one, other, _) = two(&etcd, &runtime).await;
+        let agree = async |storage: &EtcdStorage, value: &str| {
+            let shared = storage.shared().unwrap();
+            String::from_utf8(shared.agree("keys", value.into()).await.unwrap()).unwrap()
+        };
+        let (first, second) = futures::join!(agree(&one, "a"), agree(&other, "b"));
+        assert_eq!(first, second);
+        assert_eq!(agree(&one, "c").await, first);
+        // No list, no watch and no key of the API leads there.
+        let everything = RangeOptions::default();
+        let page = one
+            .range(&Prefix::parse("/").unwrap(), &everything)
+            .await
+            .unwrap();
+        assert_eq!(page.entries, []);
+        let key = Key::parse("/knarr/registry/keys").unwrap();
+        assert!(matches!(
+            one.get(&key, ReadAt::Latest).await,
+            Err(StorageError::InvalidKey(_))
+        ));
+    });
+}
