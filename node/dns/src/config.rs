@@ -3,6 +3,8 @@
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 
+use node_sys::resolv_conf::ResolvConf;
+
 /// Where it listens and what it answers for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DnsConfig {
@@ -29,10 +31,8 @@ impl DnsConfig {
 
 /// The name servers of a `resolv.conf`; `own` is left out, as asking ourselves would never end.
 pub fn name_servers(resolv_conf: &str, own: Ipv4Addr) -> Vec<SocketAddr> {
-    let lines = resolv_conf
-        .lines()
-        .filter_map(|line| line.trim().strip_prefix("nameserver"));
-    let addresses = lines.filter_map(|rest| rest.split_whitespace().next()?.parse().ok());
+    let servers = ResolvConf::parse(resolv_conf).servers.into_iter();
+    let addresses = servers.filter_map(|server| server.parse().ok());
     let others = addresses.filter(|address: &std::net::IpAddr| *address != own);
     others
         .take(MAX_UPSTREAM)

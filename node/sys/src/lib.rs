@@ -24,6 +24,7 @@ pub mod netlink;
 pub mod nftables;
 pub mod nftables_watch;
 pub mod process;
+pub mod resolv_conf;
 pub mod routes;
 pub mod supervise;
 

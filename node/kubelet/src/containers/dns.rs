@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use k8s_openapi::api::core::v1::Pod;
 use node_cri::v1::DnsConfig;
+use node_sys::resolv_conf::ResolvConf;
 
 use crate::pods::{name, namespace, spec};
 
@@ -49,20 +50,17 @@ pub fn read_resolv_conf(path: &Path) -> DnsConfig {
     parse_resolv_conf(&String::from_utf8_lossy(&bytes))
 }
 
-/// Reads a resolver configuration file.
-pub fn parse_resolv_conf(text: &str) -> DnsConfig {
-    let mut config = DnsConfig::default();
-    for line in text.lines() {
-        let mut words = line.split_whitespace();
-        let rest = |words: std::str::SplitWhitespace<'_>| words.map(str::to_string).collect::<Vec<_>>();
-        match words.next() {
-            Some("nameserver") => config.servers.extend(words.next().map(str::to_string)),
-            Some("search") => config.searches = rest(words),
-            Some("options") => config.options = rest(words),
-            _ => {}
-        }
+fn parse_resolv_conf(text: &str) -> DnsConfig {
+    let ResolvConf {
+        servers,
+        searches,
+        options,
+    } = ResolvConf::parse(text);
+    DnsConfig {
+        servers,
+        searches,
+        options,
     }
-    config
 }
 
 /// The pod's resolver configuration by its policy.
