@@ -341,7 +341,21 @@ pub(crate) fn a_log_that_grows_is_rotated(cluster: &Cluster) {
     let story = cluster.namespace("rotated");
     // A little more than the ten mebibytes after which upstream rotates; the process is another once all is said.
     let script = "yes 0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcde | head -c 12000000; echo filled; exec sleep 10000";
-    run(&story, script);
+    // With a share of the processors: a pod that asks for none gets one thousandth of a busy machine, and fills no log there.
+    let image = IMAGE.trim_start_matches("--image=");
+    let container =
+        format!(r#"{{"name":"main","image":"{image}","resources":{{"requests":{{"cpu":"100m"}}}}}}"#);
+    let overrides = format!(r#"--overrides={{"spec":{{"containers":[{container}]}}}}"#);
+    let share = [
+        "run",
+        "main",
+        IMAGE,
+        PRESENT,
+        "--override-type=strategic",
+        &overrides,
+    ];
+    story.kubectl(&[&share[..], &["--", "sh", "-c", script]].concat());
+    story.wait("pod/main", "condition=Ready");
     let logs = cluster.data_dir().join("agent/logs/pods");
     let files = || {
         let folders = std::fs::read_dir(&logs).into_iter().flatten().flatten();

@@ -8,6 +8,7 @@ use std::time::Duration;
 use machinery_runtime::Runtime;
 use node_cri::{CriClient, CriError, v1};
 
+use super::generations;
 use crate::config::KubeletConfig;
 use crate::containers::files;
 use crate::pods::observed::{annotation, label};
@@ -95,24 +96,27 @@ impl Rotation {
     async fn rotate(&self, log: &Path, id: &str) -> Result<(), RotationError> {
         let stamp = self.runtime.now().strftime("%Y%m%d-%H%M%S").to_string();
         let old = PathBuf::from(format!("{}.{stamp}", log.display()));
-        let renaming = (log.to_owned(), old.clone());
-        self.runtime
-            .blocking(move || std::fs::rename(renaming.0, renaming.1))
-            .await??;
+        let (from, to, files_max) = (log.to_owned(), old.clone(), self.config.container_log_max_files);
+        let begin = move || {
+            generations::make_room(&from, files_max)?;
+            std::fs::rename(from, to)
+        };
+        self.runtime.blocking(begin).await??;
         let request = v1::ReopenContainerLogRequest {
             container_id: id.to_owned(),
         };
-        let reopened = self.cri.reopen_container_log(request).await;
-        let (log, kept) = (log.to_owned(), self.config.container_log_max_files);
-        let finish = move || match reopened {
-            Ok(_) => remove_surplus(&log, kept).map_err(RotationError::from),
-            Err(error) => {
-                // It is still written: under a name that is read, and rotated once it can be.
-                std::fs::rename(&old, &log)?;
-                Err(error.into())
-            }
+        let Err(error) = self.cri.reopen_container_log(request).await else {
+            return Ok(());
         };
-        self.runtime.blocking(finish).await?
+        let log = log.to_owned();
+        // It is still written: under a name that is read, and rotated once it can be. Unless the runtime has opened a
+        // new one and only its answer was lost: that one must stay.
+        let undo = move || match log.try_exists()? {
+            true => Ok(()),
+            false => std::fs::rename(&old, &log),
+        };
+        self.runtime.blocking(undo).await??;
+        Err(error.into())
     }
 }
 
@@ -149,26 +153,10 @@ fn large_logs(root: &Path, limit: u64) -> HashMap<PathBuf, u64> {
     sized.filter(|(_, size)| *size > limit).collect()
 }
 
-fn remove_surplus(log: &Path, files_max: usize) -> std::io::Result<()> {
-    let mut kept = rotated(log)?;
-    kept.sort();
-    let surplus = kept.len().saturating_sub(files_max.saturating_sub(1));
-    kept.iter().take(surplus).try_for_each(std::fs::remove_file)
-}
-
-fn rotated(log: &Path) -> std::io::Result<Vec<PathBuf>> {
-    let prefix = format!("{}.", log.file_name().unwrap_or_default().to_string_lossy());
-    let folder = log.parent().unwrap_or(Path::new("/"));
-    let entries = std::fs::read_dir(folder)?.filter_map(Result::ok);
-    Ok(entries
-        .filter(|entry| entry.file_name().to_string_lossy().starts_with(&prefix))
-        .map(|entry| entry.path())
-        .collect())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::logs::generations::rotated;
 
     #[test]
     fn log_of_a_container_is_known_without_asking_for_it() {
@@ -193,6 +181,20 @@ mod tests {
         assert_eq!(log_of(&config, &container), Some(expected));
     }
 
+    fn rotation<F, A>(folder: &Path, answer: F) -> Rotation
+    where
+        F: FnMut(http::Request<tonic::body::Body>) -> A + Clone + Send + Sync + 'static,
+        A: Future<Output = Result<http::Response<tonic::body::Body>, tonic::Status>> + Send + 'static,
+    {
+        let transport = node_cri::Transport::new(tower::service_fn(answer));
+        Rotation {
+            runtime: Runtime::real(),
+            cri: CriClient::connect_through(transport, PathBuf::new()),
+            config: Arc::new(KubeletConfig::for_data_dir(folder.to_owned())),
+            unwritten: HashMap::new(),
+        }
+    }
+
     #[tokio::test]
     async fn log_that_the_runtime_does_not_reopen_keeps_its_name() {
         let refused = |_: http::Request<tonic::body::Body>| async move {
@@ -203,29 +205,40 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let log = folder.path().join("0.log");
         std::fs::write(&log, "written").unwrap();
-        let transport = node_cri::Transport::new(tower::service_fn(refused));
-        let rotation = Rotation {
-            runtime: Runtime::real(),
-            cri: CriClient::connect_through(transport, PathBuf::new()),
-            config: Arc::new(KubeletConfig::for_data_dir(folder.path().to_owned())),
-            unwritten: HashMap::new(),
-        };
-        rotation.rotate(&log, "id").await.unwrap_err();
+        rotation(folder.path(), refused)
+            .rotate(&log, "id")
+            .await
+            .unwrap_err();
         assert_eq!(std::fs::read_to_string(&log).unwrap(), "written");
         assert!(rotated(&log).unwrap().is_empty());
     }
 
-    #[test]
-    fn log_files_beyond_those_kept_are_removed_the_oldest_first() {
+    #[tokio::test]
+    async fn log_that_the_runtime_reopened_without_saying_so_is_kept() {
         let folder = tempfile::tempdir().unwrap();
         let log = folder.path().join("0.log");
-        for name in ["0.log", "0.log.1", "0.log.2", "0.log.3", "1.log", "0.log.4"] {
+        std::fs::write(&log, "written").unwrap();
+        let new = log.clone();
+        let lost = move |_: http::Request<tonic::body::Body>| {
+            std::fs::write(&new, "written since").unwrap();
+            async { Err::<http::Response<tonic::body::Body>, _>(tonic::Status::unavailable("lost")) }
+        };
+        rotation(folder.path(), lost)
+            .rotate(&log, "id")
+            .await
+            .unwrap_err();
+        assert_eq!(std::fs::read_to_string(&log).unwrap(), "written since");
+        let old = rotated(&log).unwrap();
+        assert_eq!(std::fs::read_to_string(&old[0]).unwrap(), "written");
+    }
+
+    #[test]
+    fn log_is_removed_with_all_its_generations() {
+        let folder = tempfile::tempdir().unwrap();
+        let log = folder.path().join("0.log");
+        for name in ["0.log", "0.log.1", "0.log.2.gz", "1.log"] {
             std::fs::write(folder.path().join(name), name).unwrap();
         }
-        remove_surplus(&log, 3).unwrap();
-        let mut left = rotated(&log).unwrap();
-        left.sort();
-        assert_eq!(left, ["0.log.3", "0.log.4"].map(|name| folder.path().join(name)));
         files::remove_log(&log);
         assert!(rotated(&log).unwrap().is_empty());
         assert!(!log.try_exists().unwrap());
