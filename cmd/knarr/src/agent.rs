@@ -1,6 +1,7 @@
 //! `knarr agent`: the node's side, a process of its own. Pod network, service rules, DNS, kubelet, and the
 //! containerd they use, in a mount namespace that outlives this process.
 
+use crate::agent_reserve::ReserveArguments;
 use crate::{open_files, own_certificate};
 use anyhow::{Context, bail};
 use clap::Args;
@@ -66,6 +67,14 @@ pub(crate) struct AgentArguments {
     /// How many pods fit
     #[arg(long, default_value_t = 110)]
     max_pods: u32,
+    /// A container's log is rotated at this size (such as 10Mi)
+    #[arg(long, default_value = "10Mi", value_parser = log_size)]
+    container_log_max_size: u64,
+    /// How many files of a container's log are kept
+    #[arg(long, default_value_t = 5)]
+    container_log_max_files: usize,
+    #[command(flatten)]
+    reserve: ReserveArguments,
     /// The authenticated port
     #[arg(long, default_value_t = 10250)]
     port: u16,
@@ -100,6 +109,13 @@ fn label(text: &str) -> Result<(String, String), String> {
         .split_once('=')
         .ok_or_else(|| format!("{text}: not name=value"))?;
     Ok((name.to_string(), value.to_string()))
+}
+
+/// In upstream's words where it is none.
+fn log_size(text: &str) -> Result<u64, String> {
+    let failed = || format!("failed to parse container log max size {text:?}");
+    let size: machinery_meta::Quantity = text.parse().map_err(|_| failed())?;
+    u64::try_from(size.units()).map_err(|_| failed())
 }
 
 /// Runs until it is told to end. Pods, containerd and the rules in the kernel stay.
@@ -163,7 +179,11 @@ async fn work(arguments: AgentArguments, beside: &Runtime) -> anyhow::Result<()>
     let cri = CriClient::new(&config.container_runtime_endpoint);
     let container_runtime = container_runtime(&arguments, &runtime, &cri);
     let kubelet = Kubelet::start(runtime.clone(), config, client.kube().clone(), container_runtime).await?;
-    tracing::info!(node = node_name, port = kubelet.port(), "the node agent runs");
+    tracing::info!(
+        node = node_name,
+        port = kubelet.port().unwrap_or_default(),
+        "the node agent runs"
+    );
     let mut term = signal(SignalKind::terminate()).context("listening for signals")?;
     let mut interrupt = signal(SignalKind::interrupt()).context("listening for signals")?;
     tokio::select! {
@@ -318,6 +338,9 @@ fn kubelet_config(arguments: &AgentArguments, kubeconfig: &std::path::Path) -> a
         node_labels: arguments.node_labels.iter().cloned().collect::<BTreeMap<_, _>>(),
         cgroup_root: arguments.cgroup_root.clone(),
         max_pods: arguments.max_pods,
+        reserve: arguments.reserve.clone().into(),
+        container_log_max_bytes: arguments.container_log_max_size,
+        container_log_max_files: arguments.container_log_max_files,
         port: arguments.port,
         healthz_port: arguments.healthz_port,
         tls: given.or_else(|| in_folder(own_certificate::CERTIFICATE).zip(in_folder(own_certificate::KEY))),

@@ -1,6 +1,7 @@
 //! One binary: server, agent and the commands around them. Each subcommand is a module with its arguments and a `run`.
 
 mod agent;
+mod agent_reserve;
 mod check;
 mod image;
 mod kubeconfig;

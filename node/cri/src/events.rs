@@ -8,7 +8,7 @@ use containerd_client::types::Envelope;
 use futures::future::BoxFuture;
 use prost::Message;
 
-use crate::{CriClient, CriError, NAMESPACE, in_namespace};
+use crate::{CriClient, NAMESPACE, in_namespace};
 
 /// One thing that happened to a container (or the pause container of a sandbox).
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -41,36 +41,47 @@ impl TaskEvent {
     }
 }
 
-/// A subscription.
-#[derive(Debug)]
-pub struct TaskEvents {
-    stream: tonic::Streaming<Envelope>,
+/// A subscription. containerd answers a subscriber with its first event, so that nobody knows when it began to count.
+pub struct TaskEvents(Subscription);
+
+enum Subscription {
+    Asked(BoxFuture<'static, Option<tonic::Streaming<Envelope>>>),
+    Answered(Box<tonic::Streaming<Envelope>>),
 }
 
-/// Begins to listen. Events from this moment on are delivered.
-pub fn subscribe(client: &CriClient) -> BoxFuture<'static, Result<TaskEvents, CriError>> {
+impl std::fmt::Debug for TaskEvents {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("TaskEvents").finish_non_exhaustive()
+    }
+}
+
+/// Subscribes, once the first event is waited for.
+pub fn subscribe(client: &CriClient) -> TaskEvents {
     let mut events = EventsClient::new(client.channel());
-    Box::pin(async move {
+    TaskEvents(Subscription::Asked(Box::pin(async move {
         let filter = format!("namespace=={NAMESPACE},topic~=\"^/tasks/\"");
         let request = in_namespace(SubscribeRequest {
             filters: vec![filter],
         });
-        let answer = events
-            .subscribe(request)
-            .await
-            .map_err(CriError::call("subscribing to events"))?;
-        Ok(TaskEvents {
-            stream: answer.into_inner(),
-        })
-    })
+        let answer = events.subscribe(request).await;
+        answer.ok().map(tonic::Response::into_inner)
+    })))
 }
 
 impl TaskEvents {
-    /// The next event; `None` once the stream has ended.
+    /// The next event; `None` once the stream has ended, or where there is none.
     pub fn next_event(&mut self) -> BoxFuture<'_, Option<TaskEvent>> {
         Box::pin(async move {
             loop {
-                let envelope = self.stream.message().await.ok()??;
+                let stream = match &mut self.0 {
+                    Subscription::Asked(answer) => {
+                        let stream = answer.await?;
+                        self.0 = Subscription::Answered(Box::new(stream));
+                        continue;
+                    }
+                    Subscription::Answered(stream) => stream,
+                };
+                let envelope = stream.message().await.ok()??;
                 if let Some(event) = decode(&envelope) {
                     return Some(event);
                 }

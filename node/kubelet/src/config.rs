@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::path::PathBuf;
 
+use crate::node::reserve::Reserve;
+
 /// The kubelet's configuration; names are upstream's where upstream has the thing.
 #[derive(Debug, Clone)]
 pub struct KubeletConfig {
@@ -23,6 +25,8 @@ pub struct KubeletConfig {
     pub node_labels: BTreeMap<String, String>,
     /// Where pod cgroups are made; `/` unless several nodes share a machine.
     pub cgroup_root: String,
+    /// What is kept from pods.
+    pub reserve: Reserve,
     /// How many pods fit.
     pub max_pods: u32,
     /// The authenticated server's port.
@@ -56,6 +60,7 @@ impl KubeletConfig {
             resolv_conf: "/etc/resolv.conf".into(),
             node_labels: BTreeMap::new(),
             cgroup_root: "/".into(),
+            reserve: Reserve::default(),
             max_pods: 110,
             port: 10250,
             max_connections: 1_024,
@@ -100,6 +105,13 @@ impl KubeletConfig {
         if !self.cgroup_root.starts_with('/') {
             problems.push("--cgroup-root: must be an absolute path".to_string());
         }
+        if self.container_log_max_files <= 1 {
+            problems.push(format!(
+                "--container-log-max-files: invalid MaxFiles {}, must be > 1",
+                self.container_log_max_files
+            ));
+        }
+        problems.extend(self.reserve.problems());
         if self.max_pods == 0 {
             problems.push("--max-pods: must be at least 1".to_string());
         }

@@ -1,15 +1,16 @@
 //! Assembly: from a configuration and a client to a running node agent.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use k8s_openapi::api::core::v1::Node;
 use kube::Client;
 use machinery_runtime::Runtime;
 use node_cri::{CriClient, CriError, v1};
 use node_sys::cgroup::Cgroups;
-use node_sys::mount::LinuxMounter;
+use node_sys::mount::{LinuxMounter, Mounter};
 use node_volume::NodeResources;
 
+use crate::api::deadline::bounded;
 use crate::api::events::EventRecorder;
 use crate::api::objects::Objects;
 use crate::api::services::Services;
@@ -25,7 +26,7 @@ use crate::pods::admission::Abilities;
 use crate::pods::resize::room::Room;
 use crate::pods::source::Pods;
 use crate::pods::worker::WorkerContext;
-use crate::server::{Listeners, ServerError};
+use crate::server::{self, Listeners, ServerError};
 
 /// The agent cannot start.
 #[derive(Debug, thiserror::Error)]
@@ -50,7 +51,20 @@ pub enum KubeletError {
 /// A running node agent. Its tasks belong to the runtime it was given.
 #[derive(Debug)]
 pub struct Kubelet {
-    context: ManagerContext,
+    port: Option<u16>,
+}
+
+/// A machine as the agent works with it: its own, or a model of one.
+#[derive(Debug, Clone)]
+pub struct Host {
+    /// The container runtime.
+    pub cri: CriClient,
+    /// Control groups.
+    pub cgroups: Arc<dyn Cgroups>,
+    /// Mounts of volumes.
+    pub mounter: Arc<dyn Mounter>,
+    /// What it is.
+    pub facts: NodeFacts,
 }
 
 impl Kubelet {
@@ -63,42 +77,90 @@ impl Kubelet {
         container_runtime: impl Future<Output = Result<(), E>>,
     ) -> Result<Self, E> {
         let config = Arc::new(prepare(config)?);
-        let mut facts = NodeFacts::observe(&config);
+        let client = bounded(client, runtime.clone());
+        let facts = NodeFacts::observe(&config);
         let registered = async { Ok(register(&runtime, &client, &config, &facts).await) };
         let (node, ()) = futures::try_join!(registered, container_runtime)?;
-        let node = Arc::new(node);
         let listeners = Listeners::bind(&config).await.map_err(KubeletError::Server)?;
-        let cri = CriClient::new(&config.container_runtime_endpoint);
-        ask_runtime(&cri, &mut facts)
-            .await
-            .map_err(KubeletError::Runtime)?;
-        let cgroups = node_sys::cgroup::detect();
-        tiers::make(cgroups.as_ref(), &config.cgroup_root, &facts.machine).map_err(KubeletError::Cgroups)?;
-        let workers = worker_context(&runtime, &config, &client, (cri, cgroups), (&facts, &node));
-        let pods = Pods::new(workers.clone());
-        wake_on_change(&workers, &pods);
-        let context = ManagerContext {
-            runtime,
-            client,
-            config,
+        let host = Host {
+            cri: CriClient::new(&config.container_runtime_endpoint),
+            cgroups: node_sys::cgroup::detect(),
+            mounter: Arc::new(LinuxMounter),
             facts,
-            node,
-            pods,
-            workers,
-            listeners,
         };
-        for row in rows() {
-            let own = context.clone();
-            let begin = move || (row.run)(own.clone());
-            context.runtime.keep(row.name, begin).detach();
-        }
-        Ok(Self { context })
+        let context = assemble(runtime, config, client, host, node).await?;
+        let port = listeners.port;
+        serve(&context, listeners);
+        Ok(Self { port: Some(port) })
     }
 
-    /// The port of the authenticated server.
-    pub fn port(&self) -> u16 {
-        self.context.listeners.port
+    /// Starts everything but the servers, on a given machine.
+    pub async fn start_on(
+        runtime: Runtime,
+        config: KubeletConfig,
+        client: Client,
+        host: Host,
+    ) -> Result<Self, KubeletError> {
+        let config = Arc::new(prepare(config)?);
+        let client = bounded(client, runtime.clone());
+        let node = register(&runtime, &client, &config, &host.facts).await;
+        assemble(runtime, config, client, host, node).await?;
+        Ok(Self { port: None })
     }
+
+    /// The port of the authenticated server, where it has one.
+    pub fn port(&self) -> Option<u16> {
+        self.port
+    }
+}
+
+/// Asks the runtime what it is, and starts all managers.
+async fn assemble(
+    runtime: Runtime,
+    config: Arc<KubeletConfig>,
+    client: Client,
+    mut host: Host,
+    node: Node,
+) -> Result<ManagerContext, KubeletError> {
+    ask_runtime(&host.cri, &mut host.facts)
+        .await
+        .map_err(KubeletError::Runtime)?;
+    let reserve = &config.reserve;
+    let refused = |problem: String| KubeletError::Config(vec![problem]);
+    reserve.check(&host.facts.capacity()).map_err(refused)?;
+    let cgroups = host.cgroups.as_ref();
+    tiers::make(cgroups, &config.cgroup_root, reserve, &host.facts.machine).map_err(KubeletError::Cgroups)?;
+    tiers::limit_others(cgroups, reserve).map_err(refused)?;
+    let node = Arc::new(node);
+    let facts = host.facts.clone();
+    let workers = worker_context(&runtime, &config, &client, host, &node);
+    let pods = Pods::new(workers.clone());
+    wake_on_change(&workers, &pods);
+    let context = ManagerContext {
+        runtime,
+        client,
+        config,
+        facts,
+        node,
+        pods,
+        workers,
+    };
+    for row in rows() {
+        let own = context.clone();
+        let begin = move || (row.run)(own.clone());
+        context.runtime.keep(row.name, begin).detach();
+    }
+    Ok(context)
+}
+
+/// Starts the servers.
+fn serve(context: &ManagerContext, listeners: Listeners) {
+    let (own, main) = (context.clone(), listeners.clone());
+    let begin = move || server::serve(own.clone(), main.clone());
+    context.runtime.keep("kubelet server", begin).detach();
+    let own = context.clone();
+    let begin = move || server::healthz::serve(own.clone(), listeners.clone());
+    context.runtime.keep("healthz server", begin).detach();
 }
 
 /// Checks the configuration and makes our folders.
@@ -113,9 +175,16 @@ fn prepare(config: KubeletConfig) -> Result<KubeletConfig, KubeletError> {
     Ok(config)
 }
 
-/// Pods whose objects change are looked at again, as long as there are pods.
+/// Pods whose objects change are looked at again, and those end that critical ones need to, as long as there are pods.
 fn wake_on_change(workers: &WorkerContext, pods: &Arc<Pods>) {
     let pods = Arc::downgrade(pods);
+    let ending = pods.clone();
+    // Set here alone, before any worker runs.
+    let _ = workers.preempt.set(Arc::new(move |uid| {
+        if let Some(pods) = ending.upgrade() {
+            pods.preempt(uid);
+        }
+    }));
     workers.objects.on_change(Arc::new(move |uid| {
         if let Some(pods) = pods.upgrade() {
             pods.wake(uid);
@@ -139,9 +208,15 @@ fn worker_context(
     runtime: &Runtime,
     config: &Arc<KubeletConfig>,
     client: &Client,
-    (cri, cgroups): (CriClient, Arc<dyn Cgroups>),
-    (facts, node): (&NodeFacts, &Arc<Node>),
+    host: Host,
+    node: &Arc<Node>,
 ) -> Arc<WorkerContext> {
+    let Host {
+        cri,
+        cgroups,
+        mounter,
+        facts,
+    } = host;
     let events = EventRecorder::start(runtime, client.clone(), &config.node_name);
     let signed = |value: u64| i64::try_from(value).unwrap_or(i64::MAX);
     let control = ContainerControl {
@@ -172,15 +247,16 @@ fn worker_context(
             ephemeral_storage_bytes: signed(facts.storage_bytes),
         },
     };
-    let own = facts::node(config, facts, &Health::unknown(), runtime.now());
+    let own = facts::node(config, &facts, &Health::unknown(), runtime.now());
     let context = WorkerContext {
         runtime: runtime.clone(),
         client: client.clone(),
         control,
         objects: Arc::new(Objects::new(runtime.clone(), client.clone())),
-        mounter: Arc::new(LinuxMounter),
+        mounter,
         events,
         room: Room::default(),
+        preempt: OnceLock::new(),
         node: parking_lot::Mutex::new(Arc::new(own)),
         owners: parking_lot::Mutex::default(),
         exited: parking_lot::Mutex::default(),

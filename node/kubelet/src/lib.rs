@@ -28,4 +28,4 @@ pub mod probes;
 pub mod server;
 
 pub use config::KubeletConfig;
-pub use kubelet::{Kubelet, KubeletError};
+pub use kubelet::{Host, Kubelet, KubeletError};

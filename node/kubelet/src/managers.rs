@@ -12,7 +12,7 @@ use crate::node::facts::NodeFacts;
 use crate::node::status::StatusKeeper;
 use crate::pods::source::Pods;
 use crate::pods::worker::WorkerContext;
-use crate::{containers, logs, node, server};
+use crate::{containers, logs, node};
 
 /// What a manager may use.
 #[derive(Clone)]
@@ -31,8 +31,6 @@ pub struct ManagerContext {
     pub pods: Arc<Pods>,
     /// What the workers share.
     pub workers: Arc<WorkerContext>,
-    /// Listening sockets.
-    pub listeners: server::Listeners,
 }
 
 impl std::fmt::Debug for ManagerContext {
@@ -52,8 +50,8 @@ pub struct ManagerRow {
     pub run: fn(ManagerContext) -> BoxFuture<'static, ()>,
 }
 
-/// All of them, in start order.
-pub fn rows() -> [ManagerRow; 11] {
+/// All of them, in start order. The servers follow ([`crate::server`]).
+pub fn rows() -> [ManagerRow; 9] {
     [
         ManagerRow {
             name: "component events",
@@ -99,14 +97,6 @@ pub fn rows() -> [ManagerRow; 11] {
                 let cri = context.workers.control.cri.clone();
                 Box::pin(logs::rotation::keep_small(context.runtime, cri, context.config))
             },
-        },
-        ManagerRow {
-            name: "kubelet server",
-            run: |context| Box::pin(server::serve(context)),
-        },
-        ManagerRow {
-            name: "healthz server",
-            run: |context| Box::pin(server::healthz::serve(context)),
         },
     ]
 }

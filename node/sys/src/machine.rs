@@ -66,10 +66,14 @@ impl Machine {
 
 /// Memory that new work could use now, in bytes.
 pub fn memory_available_bytes() -> u64 {
-    meminfo_bytes(
-        &std::fs::read_to_string("/proc/meminfo").unwrap_or_default(),
-        "MemAvailable",
-    )
+    memory_bytes().0
+}
+
+/// Memory that new work could use now, and all there is, in bytes.
+pub fn memory_bytes() -> (u64, u64) {
+    let text = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let of = |name: &str| meminfo_bytes(&text, name);
+    (of("MemAvailable"), of("MemTotal"))
 }
 
 /// Whether we run as root.

@@ -2,8 +2,9 @@
 //!
 //! [`watch`] follows a selection of objects, [`objects`] the ConfigMaps and Secrets that pods here
 //! refer to, [`services`] the addresses containers learn from their environment; [`events`] tells what
-//! happened. Nothing is listed that the Node authorizer would refuse.
+//! happened. [`deadline`] ends requests that get no answer. Nothing is listed that the Node authorizer would refuse.
 
+pub mod deadline;
 pub mod events;
 pub mod objects;
 pub mod services;

@@ -19,13 +19,14 @@ const SHARES_MIN: i64 = 2;
 const SHARES_MAX: i64 = 262_144;
 
 /// The three classes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Qos {
     /// Limits for everything, requests equal to them.
     Guaranteed,
     /// Some request or limit.
     Burstable,
     /// None.
+    #[default]
     BestEffort,
 }
 

@@ -7,6 +7,7 @@ use node_sys::machine::Machine;
 
 use super::resources::{MemoryFacts, kubepods, shares};
 use crate::managers::ManagerContext;
+use crate::node::reserve::Reserve;
 
 /// Upstream's interval; a change of pods is followed at once.
 const LOOK_AGAIN_AFTER: Duration = Duration::from_secs(60);
@@ -20,24 +21,34 @@ fn only_shares(shares: u64) -> CgroupResources {
     }
 }
 
-/// What all pods together may use: the machine, as nothing of it is reserved by default.
-fn of_all_pods(machine: &Machine) -> CgroupResources {
-    let millis = i64::try_from(machine.cpus.saturating_mul(1000)).unwrap_or(i64::MAX);
-    CgroupResources {
-        memory_limit_bytes: i64::try_from(machine.memory_bytes)
-            .ok()
-            .filter(|bytes| *bytes > 0),
-        pids_limit: i64::try_from(machine.tasks_max).ok(),
-        ..only_shares(shares(millis).unsigned_abs())
-    }
-}
-
 /// Makes the three groups.
-pub fn make(cgroups: &dyn Cgroups, cgroup_root: &str, machine: &Machine) -> Result<(), CgroupError> {
+pub fn make(
+    cgroups: &dyn Cgroups,
+    cgroup_root: &str,
+    reserve: &Reserve,
+    machine: &Machine,
+) -> Result<(), CgroupError> {
     let root = kubepods(cgroup_root);
-    cgroups.apply(&root, &of_all_pods(machine))?;
+    cgroups.apply(&root, &reserve.pods_limits(machine))?;
     cgroups.apply(&format!("{root}/burstable"), &CgroupResources::default())?;
     cgroups.apply(&format!("{root}/besteffort"), &only_shares(BEST_EFFORT_SHARES))
+}
+
+/// Limits the groups of other programs as `--enforce-node-allocatable` asks. They are made by others.
+pub fn limit_others(cgroups: &dyn Cgroups, reserve: &Reserve) -> Result<(), String> {
+    for (words, group, limits) in reserve.others_limits() {
+        let failed = |why: String| format!("Failed to enforce {words} Cgroup Limits on {group:?}: {why}");
+        let (parent, name) = group
+            .trim_end_matches('/')
+            .rsplit_once('/')
+            .unwrap_or(("", group));
+        if !cgroups.children(parent).iter().any(|found| found == name) {
+            return Err(failed(format!("cgroup {group:?} does not exist")));
+        }
+        let applied = cgroups.apply(group, &limits);
+        applied.map_err(|error| failed(format!("{error}: {}", error.source)))?;
+    }
+    Ok(())
 }
 
 /// What the memory controller can do, as the pods' group shows it.
@@ -80,19 +91,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn tiers_are_limited_and_weighed() {
-        let machine = Machine {
-            cpus: 2,
-            memory_bytes: 1 << 30,
-            tasks_max: 1000,
-            ..Machine::default()
-        };
-        let all = of_all_pods(&machine);
-        assert_eq!(all.cpu_shares, Some(2048));
-        assert_eq!(
-            (all.memory_limit_bytes, all.pids_limit),
-            (Some(1 << 30), Some(1000))
-        );
+    fn classes_weigh_what_their_pods_ask_for() {
         for (millis, expected) in [(0, 2), (1, 2), (1500, 1536), (1 << 40, 262_144)] {
             assert_eq!(shares(millis), expected, "{millis}");
         }

@@ -12,10 +12,8 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 use node_sys::machine::Machine;
 
 use super::pressure::Pressure;
+use super::reserve::{Amounts, amount_text};
 use crate::config::KubeletConfig;
-
-/// Kept back for what is not a pod, as upstream's default hard eviction threshold does.
-const MEMORY_RESERVED_BYTES: u64 = 100 << 20;
 
 /// Everything about the node that does not change while we run.
 #[derive(Debug, Clone)]
@@ -45,13 +43,21 @@ impl NodeFacts {
         }
     }
 
+    /// What the machine has of what pods ask for.
+    pub fn capacity(&self) -> Amounts {
+        let whole = [
+            ("cpu", self.machine.cpus.saturating_mul(1000)),
+            ("memory", self.machine.memory_bytes / 1024 * 1024),
+            ("ephemeral-storage", self.storage_bytes / 1024 * 1024),
+        ];
+        whole
+            .map(|(name, amount)| (name.to_owned(), i64::try_from(amount).unwrap_or(i64::MAX)))
+            .into()
+    }
+
     /// The runtime's name alone.
     pub fn runtime_name(&self) -> &str {
         self.runtime_version.split("://").next().unwrap_or_default()
-    }
-
-    fn allocatable_memory_bytes(&self) -> u64 {
-        self.machine.memory_bytes.saturating_sub(MEMORY_RESERVED_BYTES)
     }
 }
 
@@ -112,18 +118,12 @@ pub fn node(config: &KubeletConfig, facts: &NodeFacts, health: &Health, now: Tim
             config,
             facts,
             health,
-            Pressure::measure(&config.data_dir),
+            Pressure::measure(&config.data_dir, &config.reserve.eviction_hard),
             now,
             &NodeStatus::default(),
         )),
         ..Node::default()
     }
-}
-
-fn quantities(list: &[(&str, String)]) -> BTreeMap<String, Quantity> {
-    list.iter()
-        .map(|(name, value)| ((*name).to_string(), Quantity(value.clone())))
-        .collect()
 }
 
 /// The status now; what has not changed keeps its times.
@@ -135,21 +135,22 @@ pub fn status(
     now: Timestamp,
     previous: &NodeStatus,
 ) -> NodeStatus {
-    let machine = &facts.machine;
-    let resources = |memory: u64, storage: u64| {
-        quantities(&[
-            ("cpu", machine.cpus.to_string()),
-            ("memory", format!("{}Ki", memory / 1024)),
-            ("ephemeral-storage", format!("{}Ki", storage / 1024)),
+    let resources = |of: &dyn Fn(&str, i64) -> i64| {
+        let named = facts.capacity().into_iter().map(|(name, whole)| {
+            let text = amount_text(&name, of(&name, whole));
+            (name, Quantity(text))
+        });
+        let counted = [
             ("pods", config.max_pods.to_string()),
             ("hugepages-1Gi", "0".to_string()),
             ("hugepages-2Mi", "0".to_string()),
-        ])
+        ];
+        let counted = counted.map(|(name, text)| (name.to_owned(), Quantity(text)));
+        named.chain(counted).collect()
     };
     let mut status = previous.clone();
-    status.capacity = Some(resources(machine.memory_bytes, facts.storage_bytes));
-    let memory = facts.allocatable_memory_bytes();
-    status.allocatable = Some(resources(memory, facts.storage_bytes / 10 * 9));
+    status.capacity = Some(resources(&|_, whole| whole));
+    status.allocatable = Some(resources(&|name, whole| config.reserve.allocatable(name, whole)));
     status.addresses = Some(addresses(config));
     status.daemon_endpoints = Some(NodeDaemonEndpoints {
         kubelet_endpoint: Some(DaemonEndpoint {

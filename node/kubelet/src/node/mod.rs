@@ -9,5 +9,6 @@ pub mod facts;
 pub mod lease;
 pub mod pressure;
 pub mod registration;
+pub mod reserve;
 pub mod schedulable;
 pub mod status;

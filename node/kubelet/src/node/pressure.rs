@@ -1,4 +1,4 @@
-//! Whether the node runs short of something: measured, against upstream's default thresholds.
+//! Whether the node runs short of something: measured, against the hard eviction thresholds.
 //!
 //! Nothing is evicted for it yet; the conditions keep new pods away.
 
@@ -7,13 +7,8 @@ use std::time::Duration;
 
 use node_sys::fs::FsUsage;
 
-/// Upstream's `memory.available`.
-const MEMORY_AVAILABLE_BYTES_MIN: u64 = 100 << 20;
-/// Upstream's `nodefs.available`. Its `imagefs.available` is 15 %, where it begins to remove images; we remove none.
-/// The share is of what may be used at all: blocks kept for others are neither used nor free.
-const FS_AVAILABLE_PERCENT_MIN: u64 = 10;
-/// Upstream's `nodefs.inodesFree`.
-const FS_INODES_PERCENT_MIN: u64 = 5;
+use super::reserve::Thresholds;
+
 /// What was short stays so for this long; upstream's `evictionPressureTransitionPeriod`.
 const PRESSURE_LASTS: Duration = Duration::from_secs(300);
 
@@ -28,20 +23,25 @@ pub struct Pressure {
 
 impl Pressure {
     /// Measures it.
-    pub fn measure(data_dir: &Path) -> Self {
+    pub fn measure(data_dir: &Path, thresholds: &Thresholds) -> Self {
         let disk = node_sys::fs::usage(data_dir).unwrap_or_default();
-        Self::of(node_sys::machine::memory_available_bytes(), disk)
+        let memory = node_sys::machine::memory_bytes();
+        Self::of(memory, disk, thresholds)
     }
 
-    /// What cannot be measured is not short.
-    fn of(memory_available_bytes: u64, disk: FsUsage) -> Self {
-        let below = |part: u64, whole: u64, percent: u64| {
-            u128::from(part) * 100 < u128::from(whole) * u128::from(percent)
+    /// What cannot be measured is not short. Shares of the file system are of what may be used at all: blocks kept for
+    /// others are neither used nor free. Upstream's `imagefs` is the same file system here, and where it is short
+    /// upstream begins to remove images; we remove none, so that `nodefs` alone counts.
+    fn of((available, whole): (u64, u64), disk: FsUsage, thresholds: &Thresholds) -> Self {
+        let short = |signal: &str, available: u64, whole: u64| {
+            let whole = i64::try_from(whole).unwrap_or(i64::MAX);
+            let least = thresholds.get(signal).map_or(0, |threshold| threshold.of(whole));
+            i64::try_from(available).unwrap_or(i64::MAX) < least
         };
         Self {
-            memory: (1..MEMORY_AVAILABLE_BYTES_MIN).contains(&memory_available_bytes),
-            disk: below(disk.available_bytes, disk.usable_bytes, FS_AVAILABLE_PERCENT_MIN)
-                || below(disk.inodes_free, disk.inodes, FS_INODES_PERCENT_MIN),
+            memory: available > 0 && short("memory.available", available, whole),
+            disk: short("nodefs.available", disk.available_bytes, disk.usable_bytes)
+                || short("nodefs.inodesFree", disk.inodes_free, disk.inodes),
         }
     }
 }
@@ -82,8 +82,9 @@ mod tests {
             inodes: 1000,
             inodes_free,
         };
+        let thresholds = crate::node::reserve::Reserve::default().eviction_hard;
         let short = |memory, disk| {
-            let pressure = Pressure::of(memory, disk);
+            let pressure = Pressure::of((memory, 8 << 30), disk, &thresholds);
             (pressure.memory, pressure.disk)
         };
         assert_eq!(short(100 << 20, disk(100, 50)), (false, false));
@@ -92,6 +93,12 @@ mod tests {
         assert_eq!(short(1 << 30, disk(100, 49)), (false, true));
         // A file system without inodes, and what could not be read.
         assert_eq!(short(0, FsUsage::default()), (false, false));
+        let own = crate::node::reserve::parse_thresholds("memory.available<50%").unwrap();
+        assert!(Pressure::of((3 << 30, 8 << 30), disk(0, 0), &own).memory);
+        assert!(
+            !Pressure::of((3 << 30, 8 << 30), disk(0, 0), &own).disk,
+            "the defaults are replaced"
+        );
     }
 
     #[test]

@@ -125,7 +125,7 @@ impl StatusKeeper {
             let answers = asked.is_ok();
             let health = heard.take(asked, self.runtime.monotonic());
             let ready = health.is_ready();
-            let measured = Pressure::measure(&self.config.data_dir);
+            let measured = Pressure::measure(&self.config.data_dir, &self.config.reserve.eviction_hard);
             let pressure = lasting.take(measured, self.runtime.monotonic());
             let now = self.runtime.now();
             let mut status = facts::status(&self.config, &self.facts, &health, pressure, now, &last);

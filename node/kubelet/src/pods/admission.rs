@@ -41,6 +41,15 @@ impl Rejection {
         Self::new(name, format!("Predicate {name} failed: {why}"))
     }
 
+    /// Making room for a critical pod has failed.
+    pub fn unexpected(why: &str) -> Self {
+        let message = format!(
+            "Unexpected error while attempting to recover from admission failure: preemption: error finding a set of \
+             pods to preempt: {why}"
+        );
+        Self::new("UnexpectedAdmissionError", message)
+    }
+
     /// Whether the node's labels alone keep the pod away: they may have changed since they were heard of.
     pub fn is_node_affinity(&self) -> bool {
         self.reason == NODE_AFFINITY

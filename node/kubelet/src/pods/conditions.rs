@@ -2,6 +2,7 @@
 
 use k8s_openapi::api::core::v1::{ContainerStatus, PodCondition, PodStatus};
 
+use super::preemption;
 use super::resize::told::ResizeState;
 use super::status::{StatusInput, seconds, terminated};
 use super::{ContainerKind, init_kind, spec};
@@ -26,6 +27,17 @@ pub(super) fn conditions(input: &StatusInput<'_>, status: &PodStatus) -> Vec<Pod
     let mut conditions = input.previous.conditions.clone().unwrap_or_default();
     for (kind, verdict) in verdicts {
         set_condition(&mut conditions, input, kind, verdict);
+    }
+    if input
+        .failure
+        .is_some_and(|(reason, _)| reason == preemption::REASON)
+    {
+        let disrupted = Verdict {
+            truth: true,
+            reason: Some("TerminationByKubelet".into()),
+            message: Some("Pod was preempted by Kubelet to accommodate a critical pod.".into()),
+        };
+        set_condition(&mut conditions, input, "DisruptionTarget", disrupted);
     }
     match input.terminal {
         true => ResizeState::default().put_into(&mut conditions, input.now),

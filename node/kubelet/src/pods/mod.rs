@@ -2,7 +2,7 @@
 //!
 //! [`source`] follows the pods bound to this node and keeps one worker per uid. A [`worker`] goes round:
 //! observe the runtime ([`observed`]), decide ([`plan`]), act, write the [`status`] if it differs.
-//! [`admission`] rejects what this node never runs; [`backoff`] says when a container that keeps ending may start again; [`termination`] takes a pod down.
+//! [`admission`] rejects what this node never runs, [`preemption`] chooses who ends for a critical pod; [`backoff`] says when a container that keeps ending may start again; [`termination`] takes a pod down.
 //! [`resize`] changes what running containers may use. [`ephemeral`] knows the containers that are put into a pod later, to look at it.
 //!
 //! Never: two workers for one pod, a decision on state older than the one just read, a status written
@@ -14,6 +14,7 @@ mod conditions;
 pub mod ephemeral;
 pub mod observed;
 pub mod plan;
+pub mod preemption;
 pub mod resize;
 pub mod source;
 pub mod status;

@@ -163,13 +163,13 @@ pub async fn observe(runtime: &Runtime, cri: &CriClient, uid: &str) -> Result<Ob
         sandboxes
             .items
             .into_iter()
-            .map(|sandbox| read_sandbox(cri, sandbox)),
+            .map(|sandbox| read_sandbox(cri, sandbox.id)),
     );
     let containers = try_join_all(
         containers
             .containers
             .into_iter()
-            .map(|container| read_container(cri, container)),
+            .map(|found| read_container(cri, found.id, found.pod_sandbox_id)),
     );
     let (sandboxes, containers) = futures::try_join!(sandboxes, containers)?;
     let mut sandboxes: Vec<ObservedSandbox> = sandboxes.into_iter().flatten().collect();
@@ -182,6 +182,39 @@ pub async fn observe(runtime: &Runtime, cri: &CriClient, uid: &str) -> Result<Ob
     })
 }
 
+/// Reads again what may have changed of a pod since it was read and nothing was made or removed: it lists nothing, and
+/// what has ended stays as it was. `None` where something is not there any more.
+pub async fn look_again(
+    runtime: &Runtime,
+    cri: &CriClient,
+    last: &ObservedPod,
+) -> Result<Option<ObservedPod>, CriError> {
+    let sandboxes = last
+        .sandboxes
+        .iter()
+        .map(|found| read_sandbox(cri, found.id.clone()));
+    let changing = |found: &&ObservedContainer| found.state != ContainerState::Exited;
+    let read = |found: &ObservedContainer| read_container(cri, found.id.clone(), found.sandbox_id.clone());
+    let containers = last.containers.iter().filter(changing).map(read);
+    let (sandboxes, read) = futures::try_join!(try_join_all(sandboxes), try_join_all(containers))?;
+    let (Some(sandboxes), Some(read)) = (all(sandboxes), all(read)) else {
+        return Ok(None);
+    };
+    let mut read = with_last_words(runtime, read).await.into_iter();
+    let containers = last.containers.iter().map(|found| match changing(&found) {
+        true => read.next(),
+        false => Some(found.clone()),
+    });
+    Ok(Some(ObservedPod {
+        sandboxes,
+        containers: containers.flatten().collect(),
+    }))
+}
+
+fn all<T>(found: Vec<Option<T>>) -> Option<Vec<T>> {
+    found.into_iter().collect()
+}
+
 /// What has gone between listing and asking is simply not there.
 fn gone<T>(result: Result<T, CriError>) -> Result<Option<T>, CriError> {
     match result {
@@ -190,9 +223,9 @@ fn gone<T>(result: Result<T, CriError>) -> Result<Option<T>, CriError> {
     }
 }
 
-async fn read_sandbox(cri: &CriClient, sandbox: v1::PodSandbox) -> Result<Option<ObservedSandbox>, CriError> {
+async fn read_sandbox(cri: &CriClient, id: String) -> Result<Option<ObservedSandbox>, CriError> {
     let request = v1::PodSandboxStatusRequest {
-        pod_sandbox_id: sandbox.id.clone(),
+        pod_sandbox_id: id.clone(),
         verbose: false,
     };
     let Some(answer) = gone(cri.pod_sandbox_status(request).await)? else {
@@ -209,7 +242,7 @@ async fn read_sandbox(cri: &CriClient, sandbox: v1::PodSandbox) -> Result<Option
         ready: status.state == v1::PodSandboxState::SandboxReady as i32,
         attempt: status.metadata.map_or(0, |metadata| metadata.attempt),
         created_at: status.created_at,
-        id: sandbox.id,
+        id,
         ips,
     }))
 }
@@ -217,16 +250,16 @@ async fn read_sandbox(cri: &CriClient, sandbox: v1::PodSandbox) -> Result<Option
 /// A container, and where it has left its termination message: its file, and its log where that may be taken instead.
 type Found = (ObservedContainer, Option<(String, Option<String>)>);
 
-async fn read_container(cri: &CriClient, container: v1::Container) -> Result<Option<Found>, CriError> {
+async fn read_container(cri: &CriClient, id: String, sandbox_id: String) -> Result<Option<Found>, CriError> {
     let request = v1::ContainerStatusRequest {
-        container_id: container.id.clone(),
+        container_id: id,
         verbose: false,
     };
     let Some(answer) = gone(cri.container_status(request).await)? else {
         return Ok(None);
     };
     let status = answer.status.unwrap_or_default();
-    Ok(Some(from_status(container.pod_sandbox_id, status)))
+    Ok(Some(from_status(sandbox_id, status)))
 }
 
 /// Puts termination messages into those that have ended.

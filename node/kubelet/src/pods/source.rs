@@ -1,6 +1,6 @@
 //! The pods bound to this node, one worker each, and who wakes them.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -26,12 +26,14 @@ const RELIST_AFTER: Duration = Duration::from_secs(60);
 const EXITED_MAX: usize = 4096;
 /// Between two tries to reach containerd.
 const RECONNECT_AFTER: Duration = Duration::from_millis(500);
+/// A subscription has arrived by then; containerd does not say so before its first event.
+const SUBSCRIBED_AFTER: Duration = Duration::from_secs(2);
 
 /// The workers by uid.
 #[derive(Debug)]
 pub struct Pods {
     context: Arc<WorkerContext>,
-    inboxes: Mutex<HashMap<String, Arc<Inbox>>>,
+    inboxes: Mutex<BTreeMap<String, Arc<Inbox>>>,
     /// The API server has told us of all pods once.
     synced: watch::Sender<bool>,
 }
@@ -69,11 +71,28 @@ impl Pods {
         }
     }
 
+    /// Ends one pod so that a critical one can run.
+    pub fn preempt(&self, uid: &str) {
+        if let Some(inbox) = self.inboxes.lock().get(uid) {
+            inbox.preempted.store(true, Ordering::Release);
+            inbox.ending.cancel();
+            inbox.wake.notify_one();
+        }
+    }
+
+    /// Wakes one pod's worker to list what the runtime has of its pod.
+    fn wake_to_list(&self, uid: &str) {
+        if let Some(inbox) = self.inboxes.lock().get(uid) {
+            inbox.unlisted.store(true, Ordering::Release);
+            inbox.wake.notify_one();
+        }
+    }
+
     fn wake_all(&self) {
-        self.inboxes
-            .lock()
-            .values()
-            .for_each(|inbox| inbox.wake.notify_one());
+        for inbox in self.inboxes.lock().values() {
+            inbox.unlisted.store(true, Ordering::Release);
+            inbox.wake.notify_one();
+        }
     }
 
     /// Follows the pods bound to this node, for ever.
@@ -88,7 +107,7 @@ impl Pods {
     fn hear(self: &Arc<Self>, change: Change<Pod>) {
         match change {
             Change::All(pods) => {
-                let present: HashSet<String> = pods.iter().map(|pod| uid(pod).to_string()).collect();
+                let present: BTreeSet<String> = pods.iter().map(|pod| uid(pod).to_string()).collect();
                 self.hold_begun(&pods);
                 pods.into_iter().for_each(|pod| self.set(pod));
                 let known: Vec<String> = self.inboxes.lock().keys().cloned().collect();
@@ -130,6 +149,8 @@ impl Pods {
             gone: AtomicBool::new(false),
             ending: CancellationToken::new(),
             wake: Arc::default(),
+            unlisted: AtomicBool::new(false),
+            preempted: AtomicBool::new(false),
         });
         if ends {
             inbox.ending.cancel();
@@ -157,19 +178,41 @@ impl Pods {
     pub async fn follow_runtime(self: Arc<Self>) {
         let runtime = self.context.runtime.clone();
         loop {
-            if let Ok(mut events) = subscribe(&self.context.control.cri).await {
-                // What happened while nobody listened is found by looking.
-                self.wake_all();
-                while let Some(event) = events.next_event().await {
-                    if let TaskEvent::Exited { container_id } = &event {
-                        self.remember_exit(container_id);
-                    }
-                    let owner = self.context.owners.lock().get(event.container_id()).cloned();
-                    owner.iter().for_each(|uid| self.wake(uid));
+            let mut events = subscribe(&self.context.control.cri);
+            let looking = self.look_while_nobody_tells();
+            tokio::pin!(looking);
+            loop {
+                tokio::select! {
+                    biased;
+                    event = events.next_event() => match event {
+                        Some(event) => self.heed(&event),
+                        None => break,
+                    },
+                    () = &mut looking => {}
                 }
             }
             runtime.sleep(RECONNECT_AFTER).await;
         }
+    }
+
+    /// What happened before a subscription counts is found by looking: when the runtime answers, and when the
+    /// subscription must have arrived.
+    async fn look_while_nobody_tells(&self) {
+        let version = v1::VersionRequest { version: "v1".into() };
+        if self.context.control.cri.version(version).await.is_ok() {
+            self.wake_all();
+            self.context.runtime.sleep(SUBSCRIBED_AFTER).await;
+            self.wake_all();
+        }
+        std::future::pending().await
+    }
+
+    fn heed(&self, event: &TaskEvent) {
+        if let TaskEvent::Exited { container_id } = event {
+            self.remember_exit(container_id);
+        }
+        let owner = self.context.owners.lock().get(event.container_id()).cloned();
+        owner.iter().for_each(|uid| self.wake(uid));
     }
 
     fn remember_exit(&self, id: &str) {
@@ -186,14 +229,14 @@ impl Pods {
         let runtime = self.context.runtime.clone();
         // The sender lives as long as we do.
         let _ = self.synced.subscribe().wait_for(|synced| *synced).await;
-        let mut seen = HashMap::new();
+        let mut seen = BTreeMap::new();
         loop {
             match self.states().await {
                 Ok(states) => {
                     let changed = states
                         .iter()
                         .filter(|(uid, state)| seen.get(*uid) != Some(*state));
-                    changed.for_each(|(uid, _)| self.wake(uid));
+                    changed.for_each(|(uid, _)| self.wake_to_list(uid));
                     self.remove_strangers(states.keys().cloned().collect()).await;
                     seen = states;
                 }
@@ -204,7 +247,7 @@ impl Pods {
     }
 
     /// Of each pod what its sandboxes and containers are, in a form that can be compared.
-    async fn states(&self) -> Result<HashMap<String, Vec<(String, i32)>>, node_cri::CriError> {
+    async fn states(&self) -> Result<BTreeMap<String, Vec<(String, i32)>>, node_cri::CriError> {
         let cri = &self.context.control.cri;
         let sandboxes = cri
             .list_pod_sandbox(v1::ListPodSandboxRequest { filter: None })
@@ -214,7 +257,7 @@ impl Pods {
             .list_containers(v1::ListContainersRequest { filter: None })
             .await?
             .containers;
-        let mut states: HashMap<String, Vec<(String, i32)>> = HashMap::new();
+        let mut states: BTreeMap<String, Vec<(String, i32)>> = BTreeMap::new();
         let sandboxes = sandboxes
             .into_iter()
             .map(|sandbox| (sandbox.labels, sandbox.id, sandbox.state));
@@ -231,14 +274,14 @@ impl Pods {
     }
 
     /// Sandboxes and folders of pods that the API server does not have.
-    async fn remove_strangers(self: &Arc<Self>, in_runtime: HashSet<String>) {
+    async fn remove_strangers(self: &Arc<Self>, in_runtime: BTreeSet<String>) {
         let config = self.context.control.config.clone();
         let on_disk = self
             .context
             .runtime
             .blocking(move || files::uids_on_disk(&config));
         let on_disk = on_disk.await.unwrap_or_default();
-        let all: HashSet<String> = in_runtime.into_iter().chain(on_disk).collect();
+        let all: BTreeSet<String> = in_runtime.into_iter().chain(on_disk).collect();
         for uid in all {
             if self.inboxes.lock().contains_key(&uid) {
                 continue;

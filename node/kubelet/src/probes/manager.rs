@@ -1,6 +1,6 @@
 //! The probe tasks of one pod: kept in step with the containers that run.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -28,7 +28,7 @@ pub struct ProbeManager {
     results: Results,
     /// Wakes the pod's worker.
     wake: Arc<Notify>,
-    tasks: HashMap<(String, ProbeKind), TaskHandle<()>>,
+    tasks: BTreeMap<(String, ProbeKind), TaskHandle<()>>,
 }
 
 impl ProbeManager {
@@ -40,7 +40,7 @@ impl ProbeManager {
             events,
             results: Results::default(),
             wake,
-            tasks: HashMap::new(),
+            tasks: BTreeMap::new(),
         }
     }
 
@@ -60,7 +60,7 @@ impl ProbeManager {
         status: &PodStatus,
         running: impl Iterator<Item = &'a ObservedContainer>,
     ) {
-        let mut wanted = HashSet::new();
+        let mut wanted = BTreeSet::new();
         for found in running {
             let Some(container) = probed(pod, &found.name) else {
                 continue;
@@ -83,7 +83,7 @@ impl ProbeManager {
             }
             keep
         });
-        let ids: HashSet<&String> = wanted.iter().map(|(id, _)| id).collect();
+        let ids: BTreeSet<&String> = wanted.iter().map(|(id, _)| id).collect();
         self.results.lock().retain(|id, _| ids.contains(id));
     }
 
@@ -101,7 +101,9 @@ impl ProbeManager {
 
     /// Ends all of them.
     pub fn stop(&mut self) {
-        self.tasks.drain().for_each(|(_, task)| task.abort());
+        std::mem::take(&mut self.tasks)
+            .into_values()
+            .for_each(|task| task.abort());
     }
 
     fn seed(&self, id: &str, container: &Container, status: &PodStatus) {

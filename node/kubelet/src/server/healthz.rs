@@ -11,6 +11,7 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use machinery_runtime::{Lingering, Runtime, Unread};
 use tokio::sync::Semaphore;
 
+use super::Listeners;
 use crate::managers::ManagerContext;
 
 /// Questions at a time; who comes later waits to be accepted.
@@ -20,8 +21,8 @@ const HEAD_TIMEOUT: Duration = Duration::from_secs(5);
 const CONNECTION_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Serves for ever.
-pub async fn serve(context: ManagerContext) {
-    let Some(listener) = context.listeners.health.clone() else {
+pub async fn serve(context: ManagerContext, listeners: Listeners) {
+    let Some(listener) = listeners.health.clone() else {
         return;
     };
     let room = Arc::new(Semaphore::new(CONNECTIONS_MAX));

@@ -94,9 +94,9 @@ async fn listen(address: SocketAddr) -> Result<TcpListener, ServerError> {
 }
 
 /// Serves the authenticated port for ever.
-pub async fn serve(context: ManagerContext) {
-    let listener = Arc::clone(&context.listeners.main);
-    let acceptor = tokio_rustls::TlsAcceptor::from(context.listeners.tls.clone());
+pub async fn serve(context: ManagerContext, listeners: Listeners) {
+    let listener = Arc::clone(&listeners.main);
+    let acceptor = tokio_rustls::TlsAcceptor::from(listeners.tls.clone());
     let server = Arc::new(routes::Server::new(context.clone()));
     let room = Arc::new(tokio::sync::Semaphore::new(context.config.max_connections));
     loop {

@@ -1,6 +1,6 @@
 //! Which pod has how much of this node: resources, ports, a place among its pods.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::{Node, Pod};
@@ -11,6 +11,7 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 use crate::containers::resources::{Qos, qos};
+use crate::pods::preemption::{Requirements, choose};
 use crate::pods::spec;
 
 /// What one pod has: amounts in the resource's own unit, of processors in thousandths.
@@ -18,9 +19,12 @@ use crate::pods::spec;
 pub struct Share {
     amounts: BTreeMap<String, i64>,
     ports: Vec<HostPort>,
-    /// It counts for the weight of the Burstable class.
-    burstable: bool,
+    class: Qos,
+    priority: Option<i32>,
 }
+
+/// Pods of at least this priority are critical.
+const CRITICAL_PRIORITY: i32 = 2_000_000_000;
 
 impl Share {
     /// What a pod asks for.
@@ -28,12 +32,38 @@ impl Share {
         Self {
             amounts: amounts(&pod_requests(spec(pod))),
             ports: host_ports(spec(pod)),
-            burstable: qos(pod) == Qos::Burstable,
+            class: qos(pod),
+            priority: spec(pod).priority,
         }
     }
 
     fn get(&self, name: &str) -> i64 {
         self.amounts.get(name).copied().unwrap_or(0)
+    }
+
+    /// What the pod asks for; of places one.
+    pub fn request(&self, name: &str) -> i64 {
+        match name {
+            "pods" => 1,
+            name => self.get(name),
+        }
+    }
+
+    /// The pod's class.
+    pub fn class(&self) -> Qos {
+        self.class
+    }
+
+    /// Whether others end so that it can run.
+    pub fn is_critical(&self) -> bool {
+        self.priority
+            .is_some_and(|priority| priority >= CRITICAL_PRIORITY)
+    }
+
+    /// Whether it may have the place of another.
+    pub fn may_preempt(&self, other: &Self) -> bool {
+        let higher = || matches!((self.priority, other.priority), (Some(own), Some(their)) if own > their);
+        (self.is_critical() && !other.is_critical()) || higher()
     }
 }
 
@@ -84,19 +114,50 @@ pub struct Room {
 
 #[derive(Debug, Default)]
 struct Promises {
-    shares: HashMap<String, Share>,
+    shares: BTreeMap<String, Share>,
     /// Those that wait for more, and how they are woken.
-    waiting: HashMap<String, Arc<Notify>>,
+    waiting: BTreeMap<String, Arc<Notify>>,
+    /// Pods that were ended for critical ones so far, by the resource that was missing.
+    preempted: BTreeMap<String, u64>,
 }
 
 impl Promises {
     fn wake_all(&mut self) {
-        self.waiting.drain().for_each(|(_, wake)| wake.notify_one());
+        std::mem::take(&mut self.waiting)
+            .into_values()
+            .for_each(|wake| wake.notify_one());
     }
 
     fn others<'a>(&'a self, uid: &'a str) -> impl Iterator<Item = &'a Share> {
+        self.others_by_uid(uid).map(|(_, share)| share)
+    }
+
+    fn others_by_uid<'a>(&'a self, uid: &'a str) -> impl Iterator<Item = (&'a str, &'a Share)> {
         let others = self.shares.iter().filter(move |(other, _)| *other != uid);
-        others.map(|(_, share)| share)
+        others.map(|(other, share)| (other.as_str(), share))
+    }
+
+    fn has_port_of(&self, uid: &str, share: &Share) -> bool {
+        let taken = |port: &HostPort| {
+            let mut others = self.others(uid).flat_map(|other| &other.ports);
+            others.any(|own| own.conflicts_with(port))
+        };
+        share.ports.iter().any(taken)
+    }
+
+    /// What a pod does not find, and how much of it.
+    fn missing(&self, uid: &str, share: &Share, allocatable: &Allocatable) -> Requirements {
+        let names = ["pods"].into_iter().chain(names_to_look_at(share, allocatable));
+        let short = names.map(|name| {
+            let used: i64 = self.others(uid).map(|other| other.request(name)).sum();
+            (
+                name.to_owned(),
+                share.request(name) - (allocatable.get(name) - used),
+            )
+        });
+        short
+            .filter(|(name, amount)| share.request(name) > 0 && *amount > 0)
+            .collect()
     }
 
     /// The first of these resources that a pod does not find enough of.
@@ -123,6 +184,29 @@ fn sentence(name: &str, requested: i64, used: i64, capacity: i64) -> String {
     )
 }
 
+/// Resources in upstream's order; those that others announce only where the node has them.
+fn names_to_look_at<'a>(
+    share: &'a Share,
+    allocatable: &Allocatable,
+) -> impl Iterator<Item = &'a str> + use<'a> {
+    const FIRST: [&str; 3] = ["cpu", "memory", "ephemeral-storage"];
+    let rest = share.amounts.keys().map(String::as_str);
+    let rest = rest
+        .filter(|name| !FIRST.contains(name))
+        .filter(|name| !is_extended(name) || allocatable.0.contains_key(*name));
+    let rest: Vec<&str> = rest.collect();
+    FIRST.into_iter().chain(rest)
+}
+
+/// Why nobody ends for a critical pod.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum PreemptionError {
+    /// Another has a port of it.
+    Ports,
+    /// Nobody's end would do.
+    Nobody(String),
+}
+
 /// A resource that others than the node's agent may announce: cluster-level ones are no node's.
 fn is_extended(name: &str) -> bool {
     name.contains('/') && !name.contains("kubernetes.io/")
@@ -144,26 +228,54 @@ impl Room {
             let text = sentence("pods", 1, pods, places);
             return Err(Shortage::Resource("pods".to_owned(), text));
         }
-        let first = ["cpu", "memory", "ephemeral-storage"];
-        let rest = share.amounts.keys().map(String::as_str);
-        let rest = rest
-            .filter(|name| !first.contains(name))
-            .filter(|name| !is_extended(name) || allocatable.0.contains_key(*name));
-        let names = first.into_iter().chain(rest);
+        let names = names_to_look_at(&share, allocatable);
         if let Some((name, text)) = inner.shortage(uid, &share, allocatable, names) {
             return Err(Shortage::Resource(name, text));
         }
-        let taken = |port: &HostPort| {
-            inner
-                .others(uid)
-                .any(|other| other.ports.iter().any(|own| own.conflicts_with(port)))
-        };
-        if share.ports.iter().any(taken) {
+        if inner.has_port_of(uid, &share) {
             return Err(Shortage::Ports);
         }
         inner.shares.insert(uid.to_owned(), share);
         self.changed.notify_one();
         Ok(())
+    }
+
+    /// Gives a critical pod what it asks for at the cost of others, and says which of them are to end for it; or, in
+    /// upstream's words, that nobody's end would do.
+    pub fn preempt(
+        &self,
+        uid: &str,
+        share: Share,
+        allocatable: &Allocatable,
+    ) -> Result<Vec<String>, PreemptionError> {
+        let mut inner = self.inner.lock();
+        if inner.has_port_of(uid, &share) {
+            return Err(PreemptionError::Ports);
+        }
+        let needed = inner.missing(uid, &share, allocatable);
+        let held: Vec<(&str, &Share)> = inner.others_by_uid(uid).collect();
+        let victims = choose(&share, &held, &needed).map_err(PreemptionError::Nobody)?;
+        if let Some((resource, _)) = needed.first() {
+            *inner.preempted.entry(resource.clone()).or_default() += victims.len() as u64;
+        }
+        inner.shares.insert(uid.to_owned(), share);
+        self.changed.notify_one();
+        Ok(victims)
+    }
+
+    /// How many pods were ended for critical ones so far, by the resource that was missing.
+    pub fn preempted(&self) -> BTreeMap<String, u64> {
+        self.inner.lock().preempted.clone()
+    }
+
+    /// Whether any of these has its share still; then the pod that waits for it is woken when one has not.
+    pub fn holds_any(&self, uids: &[String], waiting: &str, wake: &Arc<Notify>) -> bool {
+        let mut inner = self.inner.lock();
+        let holds = uids.iter().any(|uid| inner.shares.contains_key(uid));
+        if holds {
+            inner.waiting.insert(waiting.to_owned(), wake.clone());
+        }
+        holds
     }
 
     /// Gives a pod another share, or says in upstream's words why not; then it is woken when there may be room.
@@ -206,7 +318,10 @@ impl Room {
     /// Thousandths of a processor that the pods of the Burstable class ask for together.
     pub fn burstable_cpu_millis(&self) -> i64 {
         let inner = self.inner.lock();
-        let burstable = inner.shares.values().filter(|share| share.burstable);
+        let burstable = inner
+            .shares
+            .values()
+            .filter(|share| share.class == Qos::Burstable);
         burstable.map(|share| share.get("cpu")).sum()
     }
 

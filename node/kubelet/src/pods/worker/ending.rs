@@ -28,11 +28,12 @@ impl PodWorker {
         self.probes.stop_liveness_and_startup();
         let still =
             observed.running().next().is_some() || observed.sandboxes.iter().any(|sandbox| sandbox.ready);
+        let mut observed = observed.clone();
         if still {
-            self.report(pod, observed, false).await;
-            self.stop_listening(pod, observed).await?;
+            self.report(pod, &observed, false).await;
+            self.stop_listening(pod, &observed).await?;
+            observed = self.observe().await?;
         }
-        let observed = self.observe().await?;
         if observed.running().next().is_some() {
             return Ok(self.after(RETRY_WRITE_AFTER));
         }
@@ -47,6 +48,7 @@ impl PodWorker {
             return Ok(self.after(RETRY_AFTER));
         }
         if self.pod().metadata.deletion_timestamp.is_none() {
+            self.last_seen = Some(observed);
             return Ok(Next::Wait(None));
         }
         self.remove_everything(&observed).await?;

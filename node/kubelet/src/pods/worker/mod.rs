@@ -10,7 +10,7 @@ use acting::Acted;
 pub(super) use reporting::has_begun;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -23,14 +23,14 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 use super::backoff::BackOff;
-use super::observed::{ContainerState, ObservedPod, observe};
+use super::observed::{ContainerState, ObservedPod, look_again, observe};
 use super::plan::{Plan, Snapshot, plan};
 use super::resize::Record;
 use super::resize::room::Room;
 use super::resize::told::ResizeState;
 use super::{full_name, full_name_with_uid, spec, uid};
 use crate::api::events::{EventKind, EventRecorder};
-use crate::api::objects::Objects;
+use crate::api::objects::{Objects, WakePod};
 use crate::containers::control::ContainerControl;
 use crate::containers::files;
 use crate::containers::resources::pod_limits;
@@ -69,6 +69,8 @@ pub struct WorkerContext {
     pub owners: Mutex<HashMap<String, String>>,
     /// Which pod has how much of the node.
     pub room: Room,
+    /// Ends the pod with this uid for a critical one.
+    pub preempt: OnceLock<WakePod>,
     /// The newest version of the Node object.
     pub node: Mutex<Arc<Node>>,
     /// Containers and sandboxes that containerd told have ended, and that no worker has seen ended yet.
@@ -105,6 +107,10 @@ pub struct Inbox {
     pub ending: CancellationToken,
     /// Wakes the worker.
     pub wake: Arc<Notify>,
+    /// What the runtime has of the pod may be more or less than its worker knows.
+    pub unlisted: std::sync::atomic::AtomicBool,
+    /// It ends so that a critical pod can run.
+    pub preempted: std::sync::atomic::AtomicBool,
 }
 
 /// When to go round again.
@@ -142,6 +148,8 @@ pub struct PodWorker {
     /// The status last written, and the revision that gave it.
     written: Option<(u64, PodStatus)>,
     failure: Option<(String, String)>,
+    /// Pods that end so that this one can run.
+    victims: Vec<String>,
     /// What the pod was promised and told; none before the first look.
     record: Option<Record>,
     resize: ResizeState,
@@ -151,6 +159,8 @@ pub struct PodWorker {
     volumes_failed: bool,
     /// What the runtime said last was known to be old.
     behind: bool,
+    /// What the runtime had at the last look, as long as nothing was made or removed since.
+    last_seen: Option<ObservedPod>,
 }
 
 impl std::fmt::Debug for PodWorker {
@@ -195,12 +205,14 @@ impl PodWorker {
             waiting: BTreeMap::new(),
             written: None,
             failure: None,
+            victims: Vec::new(),
             record: None,
             resize: ResizeState::default(),
             ended: false,
             cleaned: false,
             volumes_failed: false,
             behind: false,
+            last_seen: None,
         }
     }
 
@@ -287,16 +299,25 @@ impl PodWorker {
     /// One round; `None` asks for another at once.
     async fn round(&mut self) -> Result<Option<Next>, node_cri::CriError> {
         let pod = self.pod();
-        let observed = self.observe().await?;
+        if self.is_gone() || pod.metadata.deletion_timestamp.is_some() {
+            // Whatever there is goes, also what an unanswered call has made.
+            self.last_seen = None;
+        }
+        let observed = self.look().await?;
         if self.is_gone() {
             return self.vanish(&pod, &observed).await.map(Some);
         }
         self.check_deadline(&pod);
+        self.check_preempted(&pod);
         self.admit(&pod).await;
         let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
         self.ended |= matches!(phase, Some("Succeeded" | "Failed"));
         if pod.metadata.deletion_timestamp.is_some() || self.ended || self.failure.is_some() {
             return self.end(&pod, &observed).await.map(Some);
+        }
+        let (room, wake) = (&self.context.room, &self.inbox.wake);
+        if room.holds_any(&self.victims, &self.uid, wake) {
+            return Ok(Some(Next::Wait(None)));
         }
         let previous = self.previous(&pod);
         let (pod, began) = (self.allocated(&pod, &previous), self.resize.clone());
@@ -325,6 +346,9 @@ impl PodWorker {
             return Ok(None);
         }
         let acted = self.act(&pod, &observed, &plan).await?;
+        if acted == Acted::No {
+            self.last_seen = Some(observed.clone());
+        }
         match acted {
             Acted::Yes => Ok(None),
             Acted::No => self.rest(&pod, &observed, &plan).await.map(Some),
@@ -334,6 +358,25 @@ impl PodWorker {
                 Ok(Some(self.after(RETRY_AFTER)))
             }
         }
+    }
+
+    /// Reads what the runtime has, listing it only where something may have been made or removed.
+    async fn look(&mut self) -> Result<ObservedPod, node_cri::CriError> {
+        // Taken: whatever happens from here on, also where this is dropped, is looked at whole by the next.
+        let last = self.last_seen.take();
+        let listed = !self
+            .inbox
+            .unlisted
+            .swap(false, std::sync::atomic::Ordering::AcqRel);
+        if let Some(last) = last.filter(|_| listed) {
+            let control = &self.context.control;
+            let seen = look_again(&self.context.runtime, &control.cri, &last).await?;
+            if let Some(seen) = seen.filter(|seen| !self.is_behind(seen)) {
+                self.behind = false;
+                return Ok(seen);
+            }
+        }
+        self.observe().await
     }
 
     /// Reads what the runtime has. Its event stream is ahead of its own bookkeeping: what is known to
@@ -429,12 +472,13 @@ impl PodWorker {
     }
 
     /// Removes ended containers beyond those kept.
-    async fn collect_ended(&self, observed: &ObservedPod) {
+    async fn collect_ended(&mut self, observed: &ObservedPod) {
         let mut seen: HashMap<&str, usize> = HashMap::new();
         for found in &observed.containers {
             let count = seen.entry(found.name.as_str()).or_default();
             *count += 1;
             if *count > ENDED_CONTAINERS_KEPT && found.state == ContainerState::Exited {
+                self.last_seen = None;
                 let request = node_cri::v1::RemoveContainerRequest {
                     container_id: found.id.clone(),
                 };

@@ -11,8 +11,9 @@ use super::PodWorker;
 use crate::api::events::EventKind;
 use crate::pods::admission::{Rejection, node_rejection, rejection, taint_rejection};
 use crate::pods::observed::ObservedPod;
+use crate::pods::preemption;
 use crate::pods::resize::actual::ResourceView;
-use crate::pods::resize::room::{Allocatable, Share, Shortage};
+use crate::pods::resize::room::{Allocatable, PreemptionError, Share, Shortage};
 use crate::pods::status::{StatusInput, generate};
 use crate::pods::status_patch::status_patch;
 use crate::pods::{full_name, name, namespace, spec, uid};
@@ -85,30 +86,66 @@ impl PodWorker {
             return;
         }
         let found = match rejection(pod, &self.context.control.abilities) {
-            None if has_begun(pod) => None,
-            None => self.find_place(pod).await.err(),
-            found => found,
+            None if has_begun(pod) || !self.victims.is_empty() => return,
+            None => self.find_place(pod).await,
+            Some(found) => Err(found),
         };
-        let Some(found) = found else { return };
+        let found = match found {
+            Ok(victims) => return self.preempt(victims),
+            Err(found) => found,
+        };
         let message = format!("Pod was rejected: {}", found.message);
         let events = &self.context.events;
         events.pod(pod, EventKind::Warning, found.reason.clone(), found.message);
         self.failure = Some((found.reason.into_owned(), message));
     }
 
-    /// Gives the pod its place on the node, or says why it has none.
-    async fn find_place(&self, pod: &Pod) -> Result<(), Rejection> {
+    /// Others end for this pod.
+    fn preempt(&mut self, victims: Vec<String>) {
+        if let Some(preempt) = self.context.preempt.get() {
+            victims.iter().for_each(|uid| preempt(uid));
+        }
+        self.victims = victims;
+    }
+
+    /// Whether the pod is to end for a critical one.
+    pub(super) fn check_preempted(&mut self, pod: &Pod) {
+        let preempted = self.inbox.preempted.load(std::sync::atomic::Ordering::Acquire);
+        if !preempted || self.failure.is_some() || self.ended {
+            return;
+        }
+        let events = &self.context.events;
+        events.pod(pod, EventKind::Warning, preemption::REASON, preemption::MESSAGE);
+        self.failure = Some((preemption::REASON.into(), preemption::MESSAGE.into()));
+    }
+
+    /// Room for a critical pod that finds too little: it has no other reason not to run, and others end for it.
+    fn make_room(&self, pod: &Pod, node: &Node, allocatable: &Allocatable) -> Result<Vec<String>, Rejection> {
+        if let Some(found) = node_rejection(pod, node).or_else(|| taint_rejection(pod, node)) {
+            return Err(found);
+        }
+        let given = self.context.room.preempt(&self.uid, Share::of(pod), allocatable);
+        given.map_err(|error| match error {
+            PreemptionError::Ports => Shortage::Ports.into(),
+            PreemptionError::Nobody(why) => Rejection::unexpected(&why),
+        })
+    }
+
+    /// Gives the pod its place on the node, or says why it has none; also who is to end for it.
+    async fn find_place(&self, pod: &Pod) -> Result<Vec<String>, Rejection> {
         let mut node = self.context.node.lock().clone();
         let place = |node: &Node| {
-            let share = Share::of(pod);
-            let given = self.context.room.admit(&self.uid, share, &Allocatable::of(node));
+            let (share, allocatable) = (Share::of(pod), Allocatable::of(node));
+            let critical = share.is_critical();
+            let given = self.context.room.admit(&self.uid, share, &allocatable);
             // Upstream names shortages first, ports after labels.
             let found = match given {
+                Err(Shortage::Resource(..)) if critical => return self.make_room(pod, node, &allocatable),
                 Err(Shortage::Ports) => node_rejection(pod, node).or(Some(Shortage::Ports.into())),
                 Err(shortage) => Some(shortage.into()),
                 Ok(()) => node_rejection(pod, node).or_else(|| taint_rejection(pod, node)),
             };
-            found.map_or(Ok(()), |found| {
+            found.map_or(Ok(Vec::new()), |found| {
                 self.context.room.release(&self.uid);
                 Err(found)
             })

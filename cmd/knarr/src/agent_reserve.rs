@@ -1,0 +1,42 @@
+//! Flags of `knarr agent` about what of the machine is kept from pods, with the kubelet's names and words.
+
+use clap::Args;
+use node_kubelet::node::reserve::{Amounts, Reserve, Thresholds, parse_amounts, parse_thresholds};
+
+#[derive(Args, Debug, Clone)]
+pub(crate) struct ReserveArguments {
+    /// What Kubernetes' own programs have (e.g. cpu=200m,memory=500Mi,ephemeral-storage=1Gi,pid=1000)
+    #[arg(long, default_value = "", value_parser = parse_amounts)]
+    kube_reserved: Amounts,
+    /// What all other programs have (e.g. cpu=200m,memory=500Mi,ephemeral-storage=1Gi,pid=1000)
+    #[arg(long, default_value = "", value_parser = parse_amounts)]
+    system_reserved: Amounts,
+    /// Levels below which the node says that it runs short (e.g. memory.available<1Gi,nodefs.available<10%); pods may
+    /// ask for what is above [default: upstream's]
+    #[arg(long, value_parser = parse_thresholds)]
+    eviction_hard: Option<Thresholds>,
+    /// What is enforced: none, pods, system-reserved, system-reserved-compressible, kube-reserved, kube-reserved-compressible
+    #[arg(long, value_delimiter = ',', default_value = "pods")]
+    enforce_node_allocatable: Vec<String>,
+    /// The group of Kubernetes' own programs, which exists
+    #[arg(long, default_value = "")]
+    kube_reserved_cgroup: String,
+    /// The group of all other programs, which exists
+    #[arg(long, default_value = "")]
+    system_reserved_cgroup: String,
+}
+
+impl From<ReserveArguments> for Reserve {
+    fn from(arguments: ReserveArguments) -> Self {
+        Self {
+            kube: arguments.kube_reserved,
+            system: arguments.system_reserved,
+            eviction_hard: arguments
+                .eviction_hard
+                .unwrap_or_else(|| Self::default().eviction_hard),
+            enforce: arguments.enforce_node_allocatable,
+            kube_cgroup: arguments.kube_reserved_cgroup,
+            system_cgroup: arguments.system_reserved_cgroup,
+        }
+    }
+}

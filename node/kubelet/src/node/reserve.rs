@@ -1,0 +1,527 @@
+//! Parts of the machine that are kept from pods: for the system, for Kubernetes' own programs, and the room that the
+//! hard eviction thresholds keep free. Words and sums are upstream's. Pure.
+
+use std::collections::BTreeMap;
+
+use machinery_meta::Quantity;
+use node_sys::cgroup::CgroupResources;
+use node_sys::machine::Machine;
+
+use crate::containers::resources::shares;
+
+/// Amounts by resource: of processors in thousandths, else in units.
+pub type Amounts = BTreeMap<String, i64>;
+
+const RESOURCES: [&str; 4] = ["cpu", "memory", "ephemeral-storage", "pid"];
+const SIGNALS: [&str; 9] = [
+    "memory.available",
+    "nodefs.available",
+    "nodefs.inodesFree",
+    "imagefs.available",
+    "imagefs.inodesFree",
+    "containerfs.available",
+    "containerfs.inodesFree",
+    "pid.available",
+    "allocatableMemory.available",
+];
+
+/// A level below which something is short.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Threshold {
+    /// An amount.
+    Amount(i64),
+    /// A part of all there is.
+    Share(f32),
+}
+
+impl Threshold {
+    /// The level where there is so much in all.
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_precision_loss,
+        reason = "upstream's own arithmetic, in its own precision"
+    )]
+    pub fn of(self, capacity: i64) -> i64 {
+        match self {
+            Self::Amount(amount) => amount,
+            Self::Share(share) => (capacity as f64 * f64::from(share)) as i64,
+        }
+    }
+}
+
+/// Hard eviction thresholds by signal.
+pub type Thresholds = BTreeMap<String, Threshold>;
+
+/// What is kept from pods.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Reserve {
+    /// For Kubernetes' own programs.
+    pub kube: Amounts,
+    /// For all other programs.
+    pub system: Amounts,
+    /// Kept free.
+    pub eviction_hard: Thresholds,
+    /// Levels that are enforced, upstream's `enforceNodeAllocatable`.
+    pub enforce: Vec<String>,
+    /// The group of Kubernetes' own programs.
+    pub kube_cgroup: String,
+    /// The group of all other programs.
+    pub system_cgroup: String,
+}
+
+impl Default for Reserve {
+    fn default() -> Self {
+        let thresholds = [
+            ("memory.available", Threshold::Amount(100 << 20)),
+            ("nodefs.available", Threshold::Share(0.1)),
+            ("nodefs.inodesFree", Threshold::Share(0.05)),
+            ("imagefs.available", Threshold::Share(0.15)),
+            ("imagefs.inodesFree", Threshold::Share(0.05)),
+        ];
+        Self {
+            kube: Amounts::new(),
+            system: Amounts::new(),
+            eviction_hard: thresholds.map(|(name, value)| (name.to_owned(), value)).into(),
+            enforce: vec!["pods".to_owned()],
+            kube_cgroup: String::new(),
+            system_cgroup: String::new(),
+        }
+    }
+}
+
+/// Pairs of a flag, upstream's `MapStringString`.
+fn pairs(text: &str, separator: char) -> Result<Vec<(&str, &str)>, String> {
+    let parts = text.split(',').filter(|part| !part.is_empty());
+    parts
+        .map(|part| {
+            let found = part.split_once(separator);
+            let found = found.ok_or_else(|| format!("malformed pair, expect string{separator}string"));
+            found.map(|(name, value)| (name.trim(), value.trim()))
+        })
+        .collect()
+}
+
+/// Reads `cpu=200m,memory=500Mi,ephemeral-storage=1Gi,pid=1000`.
+pub fn parse_amounts(text: &str) -> Result<Amounts, String> {
+    let mut amounts = Amounts::new();
+    for (name, value) in pairs(text, '=')? {
+        if !RESOURCES.contains(&name) {
+            return Err(format!("cannot reserve {name:?} resource"));
+        }
+        let quantity: Quantity = value
+            .parse()
+            .map_err(|error| format!("failed to parse quantity {value:?} for {name:?} resource: {error}"))?;
+        if quantity.is_negative() {
+            return Err(format!(
+                "resource quantity for {name:?} cannot be negative: {value}"
+            ));
+        }
+        let amount = if name == "cpu" {
+            quantity.millis()
+        } else {
+            quantity.units()
+        };
+        amounts.insert(name.to_owned(), amount);
+    }
+    Ok(amounts)
+}
+
+/// Reads `memory.available<1Gi,nodefs.available<10%`.
+pub fn parse_thresholds(text: &str) -> Result<Thresholds, String> {
+    let mut thresholds = Thresholds::new();
+    for (signal, value) in pairs(text, '<')? {
+        if !SIGNALS.contains(&signal) {
+            return Err(format!("unsupported eviction signal {signal}"));
+        }
+        if let Some(threshold) = parse_threshold(signal, value)? {
+            thresholds.insert(signal.to_owned(), threshold);
+        }
+    }
+    Ok(thresholds)
+}
+
+fn parse_threshold(signal: &str, value: &str) -> Result<Option<Threshold>, String> {
+    if let Some(percent) = value.strip_suffix('%') {
+        if matches!(value, "0%" | "100%") {
+            return Ok(None);
+        }
+        let percent: f32 = percent
+            .parse()
+            .map_err(|_| format!("strconv.ParseFloat: parsing {percent:?}: invalid syntax"))?;
+        return match percent / 100.0 {
+            share if share < 0.0 => Err(format!(
+                "eviction percentage threshold {signal} must be >= 0%: {value}"
+            )),
+            share if share > 1.0 || share.is_nan() => Err(format!(
+                "eviction percentage threshold {signal} must be <= 100%: {value}"
+            )),
+            share => Ok(Some(Threshold::Share(share))),
+        };
+    }
+    let quantity: Quantity = value.parse().map_err(|error| format!("{error}"))?;
+    if quantity.is_negative() || quantity.is_zero() {
+        return Err(format!("eviction threshold {signal} must be positive: {value}"));
+    }
+    Ok(Some(Threshold::Amount(quantity.units())))
+}
+
+impl Reserve {
+    /// Everything wrong with it, in upstream's words.
+    pub fn problems(&self) -> Vec<String> {
+        let mut problems = self.contradictions();
+        for (at, level) in self.enforce.iter().enumerate() {
+            if self.enforce[..at].contains(level) {
+                problems.push(format!(
+                    "invalid configuration: duplicated enforcements {level:?} in enforceNodeAllocatable \
+                     (--enforce-node-allocatable)"
+                ));
+                continue;
+            }
+            problems.extend(self.problem_of(level));
+        }
+        problems
+    }
+
+    fn contradictions(&self) -> Vec<String> {
+        let has = |level: &str| self.enforce.iter().any(|own| own == level);
+        let both = ["system-reserved", "kube-reserved"].into_iter().filter_map(|level| {
+            let compressible = format!("{level}-compressible");
+            (has(level) && has(&compressible)).then(|| {
+                format!(
+                    "invalid configuration: both {level:?} and {compressible:?} cannot be specified together in \
+                     enforceNodeAllocatable (--enforce-node-allocatable)"
+                )
+            })
+        });
+        both.collect()
+    }
+
+    fn problem_of(&self, level: &str) -> Option<String> {
+        let without_group = |name: &str, level: &str| {
+            format!(
+                "invalid configuration: {name}ReservedCgroup (--{name}-reserved-cgroup) must be specified when \
+                 \"{level}\" or \"{level}-compressible\" included in enforceNodeAllocatable (--enforce-node-allocatable)"
+            )
+        };
+        match level {
+            "pods" => None,
+            "system-reserved" | "system-reserved-compressible" => {
+                let missing = self.system_cgroup.is_empty();
+                missing.then(|| without_group("system", "system-reserved"))
+            }
+            "kube-reserved" | "kube-reserved-compressible" => {
+                let missing = self.kube_cgroup.is_empty();
+                missing.then(|| without_group("kube", "kube-reserved"))
+            }
+            "none" => (self.enforce.len() > 1).then(|| {
+                "invalid configuration: enforceNodeAllocatable (--enforce-node-allocatable) may not contain \
+                 additional enforcements when \"none\" is specified"
+                    .to_owned()
+            }),
+            other => Some(format!(
+                "invalid configuration: option {other:?} specified for enforceNodeAllocatable \
+                 (--enforce-node-allocatable). Valid options are \"pods\", \"system-reserved\", \
+                 \"system-reserved-compressible\", \"kube-reserved\", \"kube-reserved-compressible\" or \"none\""
+            )),
+        }
+    }
+
+    /// What is kept of a resource of which there is so much.
+    pub fn kept(&self, resource: &str, capacity: i64) -> i64 {
+        let signal = match resource {
+            "memory" => "memory.available",
+            "ephemeral-storage" => "nodefs.available",
+            _ => "",
+        };
+        let free = self
+            .eviction_hard
+            .get(signal)
+            .map_or(0, |threshold| threshold.of(capacity));
+        self.reserved(resource).saturating_add(free)
+    }
+
+    fn reserved(&self, resource: &str) -> i64 {
+        let of = |amounts: &Amounts| amounts.get(resource).copied().unwrap_or(0);
+        of(&self.kube).saturating_add(of(&self.system))
+    }
+
+    /// What pods may have of it.
+    pub fn allocatable(&self, resource: &str, capacity: i64) -> i64 {
+        capacity.saturating_sub(self.kept(resource, capacity)).max(0)
+    }
+
+    /// Upstream's sentence where more is kept than there is.
+    pub fn check(&self, capacity: &Amounts) -> Result<(), String> {
+        let too_much = capacity.iter().filter_map(|(resource, whole)| {
+            let kept = self.kept(resource, *whole);
+            let text = |amount: i64| amount_text(resource, amount);
+            (kept > *whole).then(|| {
+                format!(
+                    "Resource {resource:?} has a reservation of {} but capacity of {}. Expected capacity >= \
+                     reservation.",
+                    text(kept),
+                    text(*whole)
+                )
+            })
+        });
+        let problems: Vec<String> = too_much.collect();
+        match problems.is_empty() {
+            true => Ok(()),
+            false => Err(format!(
+                "invalid Node Allocatable configuration. {}",
+                problems.join(" ")
+            )),
+        }
+    }
+
+    /// Limits of the group of all pods.
+    pub fn pods_limits(&self, machine: &Machine) -> CgroupResources {
+        let enforced = self.enforce.iter().any(|level| level == "pods");
+        let less = |resource: &str, whole: u64| {
+            let whole = i64::try_from(whole).unwrap_or(i64::MAX);
+            let kept = if enforced { self.reserved(resource) } else { 0 };
+            whole.saturating_sub(kept).max(0)
+        };
+        let cpu = less("cpu", machine.cpus.saturating_mul(1000));
+        CgroupResources {
+            cpu_shares: Some(shares(cpu).unsigned_abs()),
+            memory_limit_bytes: Some(less("memory", machine.memory_bytes)).filter(|bytes| *bytes > 0),
+            pids_limit: Some(less("pid", machine.tasks_max)).filter(|_| machine.tasks_max > 0),
+            ..CgroupResources::default()
+        }
+    }
+
+    /// Groups of other programs that get limits: path and limits, with the words for them.
+    pub fn others_limits(&self) -> Vec<(&'static str, &str, CgroupResources)> {
+        let levels = self.enforce.iter().filter_map(|level| match level.as_str() {
+            "system-reserved" => Some((
+                "System Reserved",
+                &self.system_cgroup,
+                limits(&self.system, false),
+            )),
+            "kube-reserved" => Some(("Kube Reserved", &self.kube_cgroup, limits(&self.kube, false))),
+            "system-reserved-compressible" => Some((
+                "System Reserved Compressible",
+                &self.system_cgroup,
+                limits(&self.system, true),
+            )),
+            "kube-reserved-compressible" => Some((
+                "Kube Reserved Compressible",
+                &self.kube_cgroup,
+                limits(&self.kube, true),
+            )),
+            _ => None,
+        });
+        levels
+            .map(|(words, group, limits)| (words, group.as_str(), limits))
+            .collect()
+    }
+}
+
+fn limits(amounts: &Amounts, compressible_only: bool) -> CgroupResources {
+    let of = |resource: &str| amounts.get(resource).copied();
+    let compressible = CgroupResources {
+        cpu_shares: of("cpu").map(|millis| shares(millis).unsigned_abs()),
+        ..CgroupResources::default()
+    };
+    if compressible_only {
+        return compressible;
+    }
+    CgroupResources {
+        memory_limit_bytes: of("memory"),
+        pids_limit: of("pid"),
+        ..compressible
+    }
+}
+
+/// An amount as a Node says it.
+pub fn amount_text(resource: &str, amount: i64) -> String {
+    match resource {
+        "cpu" => Quantity::from_millis(amount).to_string(),
+        "memory" | "ephemeral-storage" if amount % 1024 == 0 => format!("{}Ki", amount / 1024),
+        _ => amount.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MI: i64 = 1 << 20;
+    const GI: i64 = 1 << 30;
+
+    fn reserve(kube: &str, system: &str, eviction: &str) -> Reserve {
+        Reserve {
+            kube: parse_amounts(kube).unwrap(),
+            system: parse_amounts(system).unwrap(),
+            eviction_hard: parse_thresholds(eviction).unwrap(),
+            ..Reserve::default()
+        }
+    }
+
+    /// Upstream's `TestNodeAllocatableReservationForScheduling`.
+    #[test]
+    fn reservations_for_scheduling_are_upstreams() {
+        for (kube, system, eviction, cpu, memory) in [
+            ("cpu=100m,memory=100Mi", "cpu=50m,memory=50Mi", "", 150, 150 * MI),
+            (
+                "cpu=100m,memory=100Mi",
+                "cpu=50m,memory=50Mi",
+                "memory.available<100Mi",
+                150,
+                250 * MI,
+            ),
+            (
+                "cpu=100m,memory=100Mi",
+                "cpu=50m,memory=50Mi",
+                "memory.available<5%",
+                150,
+                694_157_320,
+            ),
+            ("", "", "", 0, 0),
+            ("memory=100Mi", "cpu=50m,memory=50Mi", "", 50, 150 * MI),
+            ("cpu=50m,memory=100Mi", "memory=50Mi", "", 50, 150 * MI),
+        ] {
+            let reserve = reserve(kube, system, eviction);
+            let found = (reserve.kept("cpu", 10_000), reserve.kept("memory", 10 * GI));
+            assert_eq!(found, (cpu, memory), "{kube} {system} {eviction}");
+        }
+        for (kube, eviction, storage) in [
+            ("ephemeral-storage=100Mi", "", 100 * MI),
+            ("ephemeral-storage=100Mi", "nodefs.available<100Mi", 200 * MI),
+            ("ephemeral-storage=150Mi", "nodefs.available<5%", 694_157_320),
+            ("", "", 0),
+        ] {
+            let reserve = reserve(kube, "", eviction);
+            assert_eq!(
+                reserve.kept("ephemeral-storage", 10 * GI),
+                storage,
+                "{kube} {eviction}"
+            );
+        }
+    }
+
+    /// Upstream's `TestNodeAllocatableForEnforcement`: what is kept free is not taken from the pods' group.
+    #[test]
+    fn limits_of_all_pods_are_upstreams() {
+        let machine = Machine {
+            cpus: 10,
+            memory_bytes: 10 << 30,
+            tasks_max: 32_768,
+            ..Machine::default()
+        };
+        let mut reserve = reserve(
+            "cpu=100m,memory=100Mi,pid=768",
+            "cpu=50m,memory=50Mi",
+            "memory.available<5%",
+        );
+        let limits = reserve.pods_limits(&machine);
+        assert_eq!(limits.cpu_shares, Some(9850 * 1024 / 1000));
+        assert_eq!(limits.memory_limit_bytes, Some(10_090 * MI));
+        assert_eq!(limits.pids_limit, Some(32_000));
+        reserve.enforce = vec!["none".to_owned()];
+        assert_eq!(reserve.pods_limits(&machine).memory_limit_bytes, Some(10 * GI));
+        assert_eq!(
+            Reserve::default().pods_limits(&machine).memory_limit_bytes,
+            Some(10 * GI)
+        );
+    }
+
+    #[test]
+    fn reservations_beyond_the_machine_are_refused_in_upstreams_words() {
+        let capacity = Amounts::from([("cpu".to_owned(), 2000), ("memory".to_owned(), GI)]);
+        let reserve = reserve("memory=2Gi", "", "");
+        let refused = "invalid Node Allocatable configuration. Resource \"memory\" has a reservation of 2097152Ki but \
+                       capacity of 1048576Ki. Expected capacity >= reservation.";
+        assert_eq!(reserve.check(&capacity).unwrap_err(), refused);
+        assert_eq!(reserve.allocatable("memory", GI), 0);
+        assert_eq!(Reserve::default().check(&capacity), Ok(()));
+        assert_eq!(amount_text("cpu", 9850), "9850m");
+        assert_eq!(amount_text("cpu", 9000), "9");
+        assert_eq!(amount_text("ephemeral-storage", 18_242_267_924), "18242267924");
+    }
+
+    #[test]
+    fn reserve_flags_are_read_in_upstreams_words() {
+        let refused = |text: &str| parse_amounts(text).unwrap_err();
+        assert_eq!(parse_amounts("").unwrap(), Amounts::new());
+        assert_eq!(parse_amounts(" cpu = 1.5 ,").unwrap()["cpu"], 1500);
+        assert_eq!(refused("cpu"), "malformed pair, expect string=string");
+        assert_eq!(refused("gpu=1"), "cannot reserve \"gpu\" resource");
+        assert_eq!(
+            refused("memory=-1Gi"),
+            "resource quantity for \"memory\" cannot be negative: -1Gi"
+        );
+        assert!(
+            refused("memory=much").starts_with("failed to parse quantity \"much\" for \"memory\" resource: ")
+        );
+        let refused = |text: &str| parse_thresholds(text).unwrap_err();
+        assert_eq!(
+            parse_thresholds("memory.available<0%,nodefs.available<100%").unwrap(),
+            Thresholds::new()
+        );
+        assert_eq!(
+            refused("memory.available=1Gi"),
+            "malformed pair, expect string<string"
+        );
+        assert_eq!(
+            refused("mem.available<1Gi"),
+            "unsupported eviction signal mem.available"
+        );
+        assert_eq!(
+            refused("memory.available<-5%"),
+            "eviction percentage threshold memory.available must be >= 0%: -5%"
+        );
+        assert_eq!(
+            refused("memory.available<101%"),
+            "eviction percentage threshold memory.available must be <= 100%: 101%"
+        );
+        assert_eq!(
+            refused("memory.available<0"),
+            "eviction threshold memory.available must be positive: 0"
+        );
+    }
+
+    /// Cases of upstream's `TestValidateKubeletConfiguration`.
+    #[test]
+    fn levels_of_enforcement_are_checked_as_upstreams() {
+        let problems = |levels: &[&str], group: &str| {
+            let reserve = Reserve {
+                enforce: levels.iter().map(|level| (*level).to_owned()).collect(),
+                system_cgroup: group.to_owned(),
+                kube_cgroup: group.to_owned(),
+                ..Reserve::default()
+            };
+            reserve.problems()
+        };
+        let all = ["pods", "system-reserved", "kube-reserved"];
+        assert_eq!(problems(&all, "/other"), Vec::<String>::new());
+        assert_eq!(problems(&["none"], ""), Vec::<String>::new());
+        for (levels, expected) in [
+            (&["pods", "pods"][..], "duplicated enforcements \"pods\""),
+            (
+                &["system-reserved"],
+                "systemReservedCgroup (--system-reserved-cgroup) must be specified when \"system-reserved\" or \"system-reserved-compressible\" included",
+            ),
+            (
+                &["kube-reserved-compressible"],
+                "kubeReservedCgroup (--kube-reserved-cgroup) must be specified",
+            ),
+            (
+                &["none", "pods"],
+                "may not contain additional enforcements when \"none\" is specified",
+            ),
+            (
+                &["everything"],
+                "option \"everything\" specified for enforceNodeAllocatable",
+            ),
+        ] {
+            let found = problems(levels, "");
+            assert!(found.len() == 1 && found[0].contains(expected), "{found:?}");
+        }
+        let both = problems(&["system-reserved", "system-reserved-compressible"], "/other");
+        assert!(both[0].contains(
+            "both \"system-reserved\" and \"system-reserved-compressible\" cannot be specified together"
+        ));
+    }
+}
