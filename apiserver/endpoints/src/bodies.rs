@@ -16,6 +16,8 @@ use std::sync::Arc;
 
 /// Upstream's limit for a request's body.
 pub(crate) const MAX_BODY_BYTES: usize = 3 * 1024 * 1024;
+/// The limit for reviews and requests for tokens, which anybody may send: they are short, and read and answered as a whole.
+pub(crate) const MAX_QUESTION_BYTES: usize = 256 * 1024;
 
 /// What a body is expected to be.
 #[derive(Debug, Clone)]
@@ -40,7 +42,12 @@ impl<'a> Expected<'a> {
 
 /// Reads the whole body.
 pub(crate) async fn read(body: Body) -> Result<Bytes, RegistryError> {
-    body.read(MAX_BODY_BYTES).await.map_err(|error| match error {
+    read_within(body, MAX_BODY_BYTES).await
+}
+
+/// Reads the whole body up to a limit of its own.
+pub(crate) async fn read_within(body: Body, limit: usize) -> Result<Bytes, RegistryError> {
+    body.read(limit).await.map_err(|error| match error {
         ReadBodyError::TooLarge(limit) => RegistryError::TooLarge(limit),
         ReadBodyError::NotAdmitted => RegistryError::TooManyRequests {
             message: error.to_string(),
@@ -51,7 +58,12 @@ pub(crate) async fn read(body: Body) -> Result<Bytes, RegistryError> {
     })
 }
 
-/// Decodes a body by its content type and applies defaults; a large one off the request's thread.
+/// Whether a body is decoded off the request's thread: a large one, and YAML of any size, whose aliases make it larger.
+pub(crate) fn is_heavy(format: Format, bytes: &[u8]) -> bool {
+    format == Format::Yaml || bytes.len() >= LARGE_BODY_BYTES
+}
+
+/// Decodes a body by its content type and applies defaults; a heavy one off the request's thread.
 pub(crate) async fn decode(
     ctx: &RequestContext,
     headers: &HeaderMap,
@@ -61,7 +73,7 @@ pub(crate) async fn decode(
     validation: FieldValidation,
 ) -> Result<Tree, RegistryError> {
     let format = negotiation::content(headers, offer)?;
-    if bytes.len() < LARGE_BODY_BYTES {
+    if !is_heavy(format, &bytes) {
         return defaulted(ctx, format, &bytes, expected, validation);
     }
     let (within, gvk, schema) = (ctx.clone(), expected.gvk.clone(), Arc::clone(expected.schema));

@@ -54,6 +54,31 @@ fn large_bodies_are_answered_as_small_ones() {
 }
 
 #[test]
+fn questions_are_refused_from_a_size_on_that_is_worked_on_at_once() {
+    let simulation = Simulation::new(1);
+    let runtime = simulation.runtime();
+    simulation.run(async move {
+        let api = Api::new(runtime).await;
+        let path = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
+        let values = r#""v","#.repeat(100_000);
+        let review = |values: &str| {
+            let requirement = format!(r#"{{"key":"k","operator":"In","values":[{values}"v"]}}"#);
+            let attributes =
+                format!(r#"{{"verb":"get","labelSelector":{{"requirements":[{requirement}]}}}}"#);
+            format!(r#"{{"spec":{{"resourceAttributes":{attributes}}}}}"#)
+        };
+        let refused = api.ask(Method::POST, path, (JSON, JSON), review(&values)).await;
+        let said = String::from_utf8_lossy(&refused.body).into_owned();
+        assert_eq!(refused.code, 413, "{said}");
+        assert!(said.contains("limit is 262144"), "{said}");
+        let read = api
+            .ask(Method::POST, path, (JSON, JSON), review(&values[..200_000]))
+            .await;
+        assert_ne!(read.code, 413);
+    });
+}
+
+#[test]
 fn patches_that_grow_are_refused_as_upstream_does() {
     let simulation = Simulation::new(1);
     let runtime = simulation.runtime();

@@ -201,10 +201,8 @@ async fn configuration(
     bytes: Bytes,
     validation: FieldValidation,
 ) -> Result<Tree, RegistryError> {
-    if bytes.len() < LARGE_BODY_BYTES {
-        return apply::configuration(&call.ctx, &SCALE, &bytes, validation);
-    }
     let ctx = call.ctx.clone();
+    // Whatever is no JSON is read as YAML.
     let work = move || apply::configuration(&ctx, &SCALE, &bytes, validation);
     call.ctx.off_thread(work).await
 }

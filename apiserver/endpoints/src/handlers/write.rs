@@ -42,14 +42,19 @@ fn warn_not_enforced(call: &Call) {
 }
 
 async fn take_body(call: &mut Call) -> Result<Bytes, RegistryError> {
-    bodies::read(std::mem::take(call.request.body_mut())).await
+    let asks = call.row().virtual_kind || call.info.subresource == "token";
+    let limit = match asks {
+        true => bodies::MAX_QUESTION_BYTES,
+        false => bodies::MAX_BODY_BYTES,
+    };
+    bodies::read_within(std::mem::take(call.request.body_mut()), limit).await
 }
 
 /// The object in the body, defaulted.
 pub(super) async fn body_object(call: &mut Call, validation: FieldValidation) -> Result<Tree, RegistryError> {
     let bytes = take_body(call).await?;
     let format = negotiation::content(call.request.headers(), call.offer())?;
-    if bytes.len() < LARGE_BODY_BYTES {
+    if !bodies::is_heavy(format, &bytes) {
         return decoded(&call.ctx, call.row(), format, &bytes, validation);
     }
     let (ctx, row) = (call.ctx.clone(), Arc::clone(&call.store.row));
@@ -172,13 +177,10 @@ async fn apply_configuration(
     showing: respond::Showing,
 ) -> Result<Response<Body>, RegistryError> {
     let validation = options.field_validation;
-    let configuration = if bytes.len() < LARGE_BODY_BYTES {
-        apply::configuration(&call.ctx, &call.row().gvk, &bytes, validation)?
-    } else {
-        let (ctx, row) = (call.ctx.clone(), Arc::clone(&call.store.row));
-        let work = move || apply::configuration(&ctx, &row.gvk, &bytes, validation);
-        call.ctx.off_thread(work).await?
-    };
+    let (ctx, row) = (call.ctx.clone(), Arc::clone(&call.store.row));
+    let work = move || apply::configuration(&ctx, &row.gvk, &bytes, validation);
+    // Whatever is no JSON is read as YAML.
+    let configuration = call.ctx.off_thread(work).await?;
     let change = apply::Apply {
         store: call.store.clone(),
         part: part(call),
@@ -243,9 +245,9 @@ pub(super) async fn delete_options(call: &mut Call) -> Result<DeleteOptions, Reg
     let (schema, ty) = machinery_api::schema_for("", "v1", "DeleteOptions")
         .ok_or_else(|| RegistryError::Internal("the table has no DeleteOptions".into()))?;
     let format = negotiation::content(call.request.headers(), Offer::ALL)?;
-    let is_large = bytes.len() >= LARGE_BODY_BYTES;
+    let is_heavy = bodies::is_heavy(format, &bytes);
     let decode = move || bodies::decode_options(format, &bytes, schema, ty);
-    let tree = if is_large {
+    let tree = if is_heavy {
         call.ctx.off_thread(decode).await?
     } else {
         decode()?
