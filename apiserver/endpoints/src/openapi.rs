@@ -1,5 +1,5 @@
-//! OpenAPI: v3 with an index and one document per group version, v2 with one for all; rendered when asked for and
-//! kept by nobody (v2 shared by those who ask at the same time).
+//! OpenAPI: v3 with an index and one document per group version, v2 with one for all; rendered when asked for
+//! ([`crate::shared_document`]).
 //!
 //! A v3 document's address carries a hash of what it is made from, so that clients keep their copy until that changes.
 
@@ -9,30 +9,70 @@ use crate::handlers::{Inner, small_form};
 use crate::negotiation::{self, Form, Format};
 use crate::request_info::Query;
 use crate::respond;
+use crate::shared_document::{Document, SharedDocuments};
 use apiserver_registry::registry::Version;
-use apiserver_registry::{RegistryError, ResourceRow, SubresourceRole};
-use bytes::Bytes;
-use http::header::{CACHE_CONTROL, CONTENT_TYPE, ETAG, IF_NONE_MATCH, LOCATION, VARY};
-use http::{HeaderValue, Request, Response, StatusCode};
+use apiserver_registry::{OpenApiSchema, RegistryError, ResourceRow, Rows, SubresourceRole};
+use http::header::{CACHE_CONTROL, CONTENT_ENCODING, CONTENT_TYPE, ETAG, IF_NONE_MATCH, LOCATION, VARY};
+use http::{HeaderMap, HeaderValue, Request, Response, StatusCode};
 use machinery_api::openapi::v2::{self, GroupVersionKinds};
 use machinery_api::openapi::{CustomKind, render};
+use machinery_runtime::Runtime;
 use serde_json::{Map, json};
 use sha2::{Digest, Sha512};
 use std::collections::VecDeque;
 use std::fmt::Write;
+use std::sync::Arc;
+
+/// An answer, or what is still to be rendered of it.
+pub(crate) enum Answer {
+    Ready(Response<Body>),
+    Document(Wanted),
+}
+
+/// An answer whose document is to be rendered, where it is not there already.
+pub(crate) struct Wanted {
+    key: String,
+    render: Box<dyn FnOnce() -> Document + Send>,
+    content_type: &'static str,
+    headers: HeaderMap,
+}
+
+impl Answer {
+    /// # Errors
+    /// [`RegistryError::Internal`] where rendering failed.
+    pub(crate) async fn response(
+        self,
+        runtime: &Runtime,
+        documents: &SharedDocuments,
+    ) -> Result<Response<Body>, RegistryError> {
+        let wanted = match self {
+            Self::Ready(response) => return Ok(response),
+            Self::Document(wanted) => wanted,
+        };
+        let document = documents.get(runtime, wanted.key, wanted.render).await?;
+        let frames = SliceFrames(VecDeque::from([document.bytes()]));
+        let mut answer = respond::framed(StatusCode::OK, Form::default(), wanted.content_type, frames);
+        answer.headers_mut().extend(wanted.headers);
+        if document.gzip {
+            let gzip = HeaderValue::from_static("gzip");
+            answer.headers_mut().insert(CONTENT_ENCODING, gzip);
+        }
+        Ok(answer)
+    }
+}
 
 /// Answers `/openapi/v2`, `/openapi/v3` and what is below it.
 pub(crate) fn answer(
     inner: &Inner,
     path: &str,
     request: &Request<Body>,
-) -> Result<Option<Response<Body>>, RegistryError> {
+) -> Result<Option<Answer>, RegistryError> {
     let parts: Vec<&str> = path.trim_start_matches('/').split('/').collect();
     match parts.as_slice() {
         ["openapi", "v2"] => Ok(Some(whole(inner, request))),
-        ["openapi", "v3"] => Ok(Some(index(inner))),
-        ["openapi", "v3", "api", version] => document(inner, "", version, request),
-        ["openapi", "v3", "apis", group, version] => document(inner, group, version, request),
+        ["openapi", "v3"] => Ok(Some(Answer::Ready(index(inner)))),
+        ["openapi", "v3", "api", version] => document(inner, "", version, request).map(Some),
+        ["openapi", "v3", "apis", group, version] => document(inner, group, version, request).map(Some),
         _ => Ok(None),
     }
 }
@@ -77,7 +117,9 @@ fn digest_version(digest: &mut Sha512, version: &Version) {
     for row in &version.resources {
         digest.update(row.gvk.to_string());
         digest.update(row.schema.fingerprint().to_le_bytes());
-        digest.update(row.openapi_schema.as_deref().unwrap_or_default());
+        if let Some(schema) = &row.openapi_schema {
+            digest.update(schema.digest());
+        }
     }
 }
 
@@ -93,59 +135,68 @@ fn document(
     group: &str,
     version_name: &str,
     request: &Request<Body>,
-) -> Result<Option<Response<Body>>, RegistryError> {
+) -> Result<Answer, RegistryError> {
     let rows = inner.registry.rows();
-    let found = rows
-        .group(group)
-        .and_then(|group| group.versions.iter().find(|own| own.name == version_name));
-    let Some(version) = found else {
+    let Some(version) = find(&rows, group, version_name) else {
         // Upstream's has no page for it.
-        let answer = Response::builder()
-            .status(StatusCode::NOT_FOUND)
-            .body(Body::empty());
-        return Ok(Some(answer.expect("a code is well formed")));
+        return Ok(empty(StatusCode::NOT_FOUND, HeaderMap::new()));
     };
     let hash = hash(inner, version);
-    let asked = Query::of(request.uri());
-    let builder = Response::builder()
-        .header(ETAG, format!("\"{hash}\""))
-        .header(VARY, "Accept")
-        .header(
-            CACHE_CONTROL,
-            if asked.get("hash").is_some() {
-                "public, immutable"
-            } else {
-                "no-cache, private"
-            },
-        );
-    if asked.get("hash").is_some_and(|own| own != hash) {
-        let location = format!("/openapi/v3/{}?hash={hash}", address(group, version_name));
-        let answer = builder
-            .status(StatusCode::MOVED_PERMANENTLY)
-            .header(LOCATION, location)
-            .body(Body::empty());
-        return Ok(Some(answer.expect("headers are well formed")));
+    let query = Query::of(request.uri());
+    let asked = query.get("hash");
+    let cached = match asked {
+        Some(_) => "public, immutable",
+        None => "no-cache, private",
+    };
+    let mut headers = HeaderMap::from_iter([
+        (ETAG, quoted(&hash)),
+        (VARY, HeaderValue::from_static("Accept")),
+        (CACHE_CONTROL, HeaderValue::from_static(cached)),
+    ]);
+    let address = address(group, version_name);
+    if asked.is_some_and(|own| own != hash) {
+        let location = format!("/openapi/v3/{address}?hash={hash}");
+        let location = location
+            .parse()
+            .expect("names of groups and versions are parts of addresses");
+        headers.insert(LOCATION, location);
+        return Ok(empty(StatusCode::MOVED_PERMANENTLY, headers));
     }
     let known = request.headers().get(IF_NONE_MATCH).and_then(|v| v.to_str().ok());
     if known.is_some_and(|known| known.trim_matches('"') == hash) {
-        let answer = builder.status(StatusCode::NOT_MODIFIED).body(Body::empty());
-        return Ok(Some(answer.expect("headers are well formed")));
+        return Ok(empty(StatusCode::NOT_MODIFIED, headers));
     }
-    let form = small_form(request)?;
-    let bytes = Bytes::from(rendered(inner, group, version));
-    let mut answer = respond::framed(
-        StatusCode::OK,
-        form,
-        Format::Json.media_type(),
-        SliceFrames(VecDeque::from([bytes])),
-    );
-    if let Some(headers) = builder.body(()).ok().map(|response| response.headers().clone()) {
-        answer.headers_mut().extend(headers);
-    }
-    answer
-        .headers_mut()
-        .insert(VARY, HeaderValue::from_static("Accept, Accept-Encoding"));
-    Ok(Some(answer))
+    let gzip = small_form(request)?.gzip;
+    headers.insert(VARY, HeaderValue::from_static("Accept, Accept-Encoding"));
+    let (group, name) = (group.to_owned(), version_name.to_owned());
+    let (program, found) = (inner.version.git_version.clone(), Arc::clone(&rows));
+    let render = move || {
+        let version = find(&found, &group, &name);
+        let text = version.map(|version| rendered(&program, &group, version));
+        Document::new(text.unwrap_or_default(), gzip)
+    };
+    Ok(Answer::Document(Wanted {
+        key: format!("{address} {hash} {gzip}"),
+        render: Box::new(render),
+        content_type: Format::Json.media_type(),
+        headers,
+    }))
+}
+
+fn find<'a>(rows: &'a Rows, group: &str, version: &str) -> Option<&'a Version> {
+    let versions = &rows.group(group)?.versions;
+    versions.iter().find(|own| own.name == version)
+}
+
+fn empty(status: StatusCode, headers: HeaderMap) -> Answer {
+    let mut response = Response::new(Body::empty());
+    *response.status_mut() = status;
+    *response.headers_mut() = headers;
+    Answer::Ready(response)
+}
+
+fn quoted(hash: &str) -> HeaderValue {
+    format!("\"{hash}\"").parse().expect("hexadecimal digits")
 }
 
 /// What a v2 document is called in protobuf; the second is the older spelling.
@@ -155,15 +206,14 @@ const V2_PROTOBUF: [&str; 2] = [
 ];
 
 /// The v2 document.
-fn whole(inner: &Inner, request: &Request<Body>) -> Response<Body> {
+fn whole(inner: &Inner, request: &Request<Body>) -> Answer {
     let offers = [
         (Format::Json.media_type(), v2::Form::Json),
         (V2_PROTOBUF[0], v2::Form::Protobuf),
         (V2_PROTOBUF[1], v2::Form::Protobuf),
     ];
-    let Some(document_form) = negotiation::choose(request.headers(), &offers) else {
-        let answer = Response::builder().status(StatusCode::NOT_ACCEPTABLE);
-        return answer.body(Body::empty()).expect("headers are well formed");
+    let Some(form) = negotiation::choose(request.headers(), &offers) else {
+        return empty(StatusCode::NOT_ACCEPTABLE, HeaderMap::new());
     };
     let rows = inner.registry.rows();
     let mut digest = Sha512::new();
@@ -171,40 +221,34 @@ fn whole(inner: &Inner, request: &Request<Body>) -> Response<Body> {
     for version in rows.groups.iter().flat_map(|group| &group.versions) {
         digest_version(&mut digest, version);
     }
-    let tag = format!("\"{}\"", hexadecimal(digest));
-    let known = request.headers().get(IF_NONE_MATCH).and_then(|v| v.to_str().ok());
-    let mut answer = if known == Some(tag.as_str()) {
-        let answer = Response::builder().status(StatusCode::NOT_MODIFIED);
-        answer.body(Body::empty()).expect("headers are well formed")
-    } else {
-        let render = || {
-            let groups = rows.groups.iter();
-            let parts: Vec<GroupVersionKinds<'_>> = groups
-                .flat_map(|group| group.versions.iter().map(|version| kinds(&group.name, version)))
-                .collect();
-            v2::render(&parts, &inner.version.git_version, document_form)
-        };
-        let bytes = inner.documents.get(&format!("{document_form:?} {tag}"), render);
-        let content_type = match document_form {
+    let tag = quoted(&hexadecimal(digest));
+    let headers = HeaderMap::from_iter([
+        (ETAG, tag.clone()),
+        (VARY, HeaderValue::from_static("Accept-Encoding")),
+        (CACHE_CONTROL, HeaderValue::from_static("no-cache, private")),
+    ]);
+    if request.headers().get(IF_NONE_MATCH) == Some(&tag) {
+        return empty(StatusCode::NOT_MODIFIED, headers);
+    }
+    let gzip = negotiation::takes_gzip(request.headers());
+    let program = inner.version.git_version.clone();
+    Answer::Document(Wanted {
+        key: format!("{form:?} {tag:?} {gzip}"),
+        render: Box::new(move || Document::new(rendered_whole(&program, &rows, form), gzip)),
+        content_type: match form {
             v2::Form::Json => Format::Json.media_type(),
             v2::Form::Protobuf => V2_PROTOBUF[0],
-        };
-        let form = Form {
-            gzip: negotiation::takes_gzip(request.headers()),
-            ..Form::default()
-        };
-        respond::framed(
-            StatusCode::OK,
-            form,
-            content_type,
-            SliceFrames(VecDeque::from([bytes])),
-        )
-    };
-    let headers = answer.headers_mut();
-    headers.insert(ETAG, tag.parse().expect("hexadecimal digits"));
-    headers.insert(VARY, HeaderValue::from_static("Accept-Encoding"));
-    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache, private"));
-    answer
+        },
+        headers,
+    })
+}
+
+fn rendered_whole(program: &str, rows: &Rows, form: v2::Form) -> Vec<u8> {
+    let groups = rows.groups.iter();
+    let parts: Vec<GroupVersionKinds<'_>> = groups
+        .flat_map(|group| group.versions.iter().map(|version| kinds(&group.name, version)))
+        .collect();
+    v2::render(&parts, program, form)
 }
 
 /// What a group version serves, as the renderer wants it.
@@ -222,15 +266,9 @@ fn kinds<'a>(group: &'a str, version: &'a Version) -> GroupVersionKinds<'a> {
     }
 }
 
-fn rendered(inner: &Inner, group: &str, version: &Version) -> Vec<u8> {
+fn rendered(program: &str, group: &str, version: &Version) -> Vec<u8> {
     let parts = kinds(group, version);
-    render(
-        group,
-        &version.name,
-        &parts.kinds,
-        &parts.custom,
-        &inner.version.git_version,
-    )
+    render(group, &version.name, &parts.kinds, &parts.custom, program)
 }
 
 fn custom(row: &ResourceRow) -> CustomKind<'_> {
@@ -241,7 +279,7 @@ fn custom(row: &ResourceRow) -> CustomKind<'_> {
         list_kind: &row.list_kind,
         plural: &row.plural,
         namespaced: row.namespaced,
-        schema: row.openapi_schema.as_deref(),
+        schema: row.openapi_schema.as_ref().map(OpenApiSchema::json),
         status: row.has_status(),
         scale: row
             .subresources

@@ -59,7 +59,7 @@ pub use error::RegistryError;
 pub use event_recorder::EventRecorder;
 pub use extensions::flow_control::BOOTSTRAP_OBJECTS as FLOW_CONTROL_BOOTSTRAP_OBJECTS;
 pub use registry::{Registry, Rows};
-pub use row::{ResourceRow, ScalePaths, Selectable, Subresource, SubresourceRole};
+pub use row::{OpenApiSchema, ResourceRow, ScalePaths, Selectable, Subresource, SubresourceRole};
 pub use scope::Scope;
 pub use store::{Deleted, ListPage, Replacement, Store, Target, UpdatedObject, WatchEvent, Watcher, Written};
 pub use strategy::{Change, Part, Strategy};

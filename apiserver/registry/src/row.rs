@@ -39,12 +39,34 @@ pub struct ResourceRow {
     pub deprecation_warning: Option<String>,
     /// Upstream's hash of the version it is stored in, for discovery.
     pub storage_version_hash: String,
-    /// A custom kind's `openAPIV3Schema` as JSON, for its OpenAPI document.
-    pub openapi_schema: Option<String>,
+    pub openapi_schema: Option<OpenApiSchema>,
     /// Cancelled when its definition is deleted: objects go from then on, and none come.
     pub closed: CancellationToken,
     /// Cancelled when other rows take this one's place; watches end with it.
     pub retired: CancellationToken,
+}
+
+/// A custom kind's `openAPIV3Schema`, for its OpenAPI document.
+#[derive(Debug, Clone)]
+pub struct OpenApiSchema {
+    json: String,
+    digest: [u8; 32],
+}
+
+impl OpenApiSchema {
+    pub fn new(json: String) -> Self {
+        let digest = Sha256::digest(&json).into();
+        Self { json, digest }
+    }
+
+    pub fn json(&self) -> &str {
+        &self.json
+    }
+
+    /// Changes with the schema.
+    pub fn digest(&self) -> &[u8] {
+        &self.digest
+    }
 }
 
 /// How and where objects of the kind are kept.

@@ -196,7 +196,9 @@ impl Endpoints {
         request: Request<Body>,
     ) -> Result<Response<Body>, RegistryError> {
         if !info.is_resource_request {
-            return self.non_resource(&info, &request);
+            let answer = self.non_resource(&info, &request)?;
+            drop(request);
+            return answer.response(&ctx.runtime, &self.0.documents).await;
         }
         let (group, version) = (info.api_group.as_str(), info.api_version.as_str());
         let registry = &self.0.registry;
@@ -233,15 +235,13 @@ impl Endpoints {
         &self,
         info: &RequestInfo,
         request: &Request<Body>,
-    ) -> Result<Response<Body>, RegistryError> {
+    ) -> Result<openapi::Answer, RegistryError> {
         let path = info.path.trim_end_matches('/');
         if let Some(found) = openapi::answer(&self.0, path, request)? {
             return Ok(found);
         }
-        match discovery::answer(&self.0, path, request)? {
-            Some(found) => Ok(found),
-            None => Ok(not_found_page()),
-        }
+        let found = discovery::answer(&self.0, path, request)?;
+        Ok(openapi::Answer::Ready(found.unwrap_or_else(not_found_page)))
     }
 
     async fn dispatch(self, call: Call) -> Result<Response<Body>, RegistryError> {

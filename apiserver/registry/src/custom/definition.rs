@@ -5,7 +5,7 @@ use super::json_path::JsonPath;
 use super::strategy::SchemaStrategy;
 use crate::kinds::storage_version_hash;
 use crate::row::{
-    Conversion, ResourceRow, ScalePaths, Selectable, StoredForm, Subresource, SubresourceRole,
+    Conversion, OpenApiSchema, ResourceRow, ScalePaths, Selectable, StoredForm, Subresource, SubresourceRole,
     record_fingerprint,
 };
 use crate::verbs::{Verb, Verbs};
@@ -135,7 +135,9 @@ fn row(
         columns: columns(version),
         strategy: Arc::new(strategy),
         virtual_kind: false,
-        openapi_schema: version.at(&["schema", "openAPIV3Schema"]).map(Ref::to_json),
+        openapi_schema: version
+            .at(&["schema", "openAPIV3Schema"])
+            .map(|schema| OpenApiSchema::new(schema.to_json())),
         deprecation_warning: deprecation(version, &gvk),
         storage_version_hash: storage_version_hash(&stored_gvk),
         stored: StoredForm {
