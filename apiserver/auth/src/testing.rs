@@ -16,7 +16,7 @@ struct State {
 }
 
 impl Objects {
-    /// The uid is `uid-<name>`; `spec.nodeName` becomes selectable.
+    /// The uid is `uid-<name>` where the metadata has none; `spec.nodeName` becomes selectable.
     pub(crate) fn put(&self, group: &str, resource: &str, namespace: &str, name: &str, json: &str) {
         let key = ObjectKey::new(namespace, name);
         let mut header = ObjectHeader {
@@ -27,6 +27,19 @@ impl Objects {
         let value: serde_json::Value = serde_json::from_str(json).unwrap();
         if let Some(node) = value.pointer("/spec/nodeName").and_then(|node| node.as_str()) {
             header.fields.push(("spec.nodeName".into(), node.into()));
+        }
+        let meta = |name: &str| value.pointer(&format!("/metadata/{name}"));
+        if let Some(uid) = meta("uid").and_then(|uid| uid.as_str()) {
+            header.uid = Uid(uid.to_owned());
+        }
+        header.deletion_timestamp = meta("deletionTimestamp").and_then(|at| Some(at.as_str()?.into()));
+        for (name, value) in meta("labels")
+            .and_then(|own| own.as_object())
+            .into_iter()
+            .flatten()
+        {
+            let value = value.as_str().unwrap_or_default();
+            header.labels.push((name.as_str().into(), value.into()));
         }
         let object = ReadObject {
             header: Arc::new(header),

@@ -73,6 +73,8 @@ pub enum SystemWriter {
     AllocatorRepair,
     /// The status of a disruption budget that an admitted eviction is counted against.
     DisruptionBudget,
+    /// The day on which a token kept in a Secret was last used, as a label of the Secret.
+    TokenTracking,
 }
 
 /// The way to an [`Admitted`].

@@ -1,10 +1,11 @@
 //! The keys of service account tokens: one signs, several verify, so that a key can be replaced without ending tokens.
 
 use crate::config::ServerConfig;
+use crate::file_reload;
 use crate::server::ServerError;
-use apiserver_auth::jwt::keys::verifying_keys;
-use apiserver_auth::jwt::{SigningKey, VerifyingKey};
-use apiserver_auth::pki::{Pki, PkiError};
+use apiserver_auth::jwt::public::verifying_keys;
+use apiserver_auth::jwt::{JwtError, SigningKey, VerifyingKey};
+use apiserver_auth::pki::Pki;
 use std::path::Path;
 
 /// See the module.
@@ -18,13 +19,14 @@ impl AccountKeys {
     /// Reads the configured files; without them the key of the cluster signs and verifies.
     pub(crate) fn load(config: &ServerConfig, pki: &Pki) -> Result<Self, ServerError> {
         let signing = match &config.service_account_signing_key_file {
-            Some(path) => SigningKey::from_pem(&read(path)?),
-            None => pki.service_accounts.duplicate(),
+            Some(path) => SigningKey::from_pem(&read(path)?)
+                .map_err(unusable("--service-account-signing-key-file", path))?,
+            None => pki.service_accounts.clone(),
         };
-        let signing = signing.map_err(PkiError::from)?;
         let mut verifying = vec![signing.public().clone()];
         for path in &config.service_account_key_files {
-            for key in verifying_keys(&read(path)?).map_err(PkiError::from)? {
+            let keys = verifying_keys(&read(path)?).map_err(unusable("--service-account-key-file", path))?;
+            for key in keys {
                 if verifying.iter().all(|known| known.id() != key.id()) {
                     verifying.push(key);
                 }
@@ -35,8 +37,16 @@ impl AccountKeys {
 }
 
 fn read(path: &Path) -> Result<String, ServerError> {
-    std::fs::read_to_string(path).map_err(|source| ServerError::File {
+    file_reload::read(path).map_err(|source| ServerError::File {
         path: path.to_owned(),
         source,
     })
+}
+
+fn unusable<'a>(flag: &'static str, path: &'a Path) -> impl FnOnce(JwtError) -> ServerError + 'a {
+    move |source| ServerError::AccountKey {
+        flag,
+        path: path.to_owned(),
+        source,
+    }
 }

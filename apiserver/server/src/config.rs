@@ -1,6 +1,7 @@
 //! What an owner decides about a server; names as upstream's flags.
 
 use crate::filters::audit::AuditLogConfig;
+use crate::front_proxy::RequestHeaderConfig;
 use ipnet::IpNet;
 use machinery_meta::syntax::{dns1123_subdomain, wildcard_dns1123_subdomain};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -22,12 +23,20 @@ pub struct ServerConfig {
     pub service_node_port_range: (u16, u16),
     pub cluster_domain: String,
     pub token_auth_file: Option<PathBuf>,
+    /// Authorities in PEM whose client certificates are accepted besides those of the cluster's own.
+    pub client_ca_file: Option<PathBuf>,
+    /// Front proxies besides the cluster's own.
+    pub request_header: RequestHeaderConfig,
+    /// How often files of authorities and of the serving certificate are looked at for changes.
+    pub file_reload_interval: Duration,
     /// Keys in PEM, private or public, that verify service account tokens besides the one that signs.
     pub service_account_key_files: Vec<PathBuf>,
     /// The key that signs; `None`: the one in `cert_dir`, made at the first start.
     pub service_account_signing_key_file: Option<PathBuf>,
     /// The first signs, tokens of all are accepted; none: the name of the `kubernetes` service.
     pub service_account_issuers: Vec<String>,
+    /// Where relying parties find the keys of service account tokens; none: this server's advertised address.
+    pub service_account_jwks_uri: Option<String>,
     /// What a token must be made for to be good here; none: the issuers.
     pub api_audiences: Vec<String>,
     /// With paths, anonymous requests are let through to these only.
@@ -80,9 +89,13 @@ impl Default for ServerConfig {
             service_node_port_range: (30_000, 32_767),
             cluster_domain: "cluster.local".to_owned(),
             token_auth_file: None,
+            client_ca_file: None,
+            request_header: RequestHeaderConfig::default(),
+            file_reload_interval: Duration::from_secs(5),
             service_account_key_files: Vec::new(),
             service_account_signing_key_file: None,
             service_account_issuers: Vec::new(),
+            service_account_jwks_uri: None,
             api_audiences: Vec::new(),
             anonymous_paths: None,
             max_requests_inflight: 400,
@@ -154,6 +167,16 @@ impl ServerConfig {
                 ));
             }
         }
+        if let Some(uri) = self
+            .service_account_jwks_uri
+            .as_ref()
+            .filter(|uri| !uri.starts_with("https://"))
+        {
+            problems.push(format!(
+                "--service-account-jwks-uri {uri:?} is not an https:// URL"
+            ));
+        }
+        problems.extend(self.request_header.check());
         if self.request_timeout.is_zero() {
             problems.push("--request-timeout must be above 0s: no request could be answered".to_owned());
         }

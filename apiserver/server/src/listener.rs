@@ -8,6 +8,7 @@ use crate::linger::Noted;
 use crate::placed::Placed;
 use apiserver_auth::authn::PeerCertificate;
 use apiserver_endpoints::{Body, BodyError};
+use arc_swap::ArcSwap;
 use bytes::Bytes;
 use http_body::{Body as _, Frame, SizeHint};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
@@ -48,7 +49,8 @@ const COMPLAINT_INTERVAL: Duration = Duration::from_secs(30);
 /// What a listener serves with.
 pub(crate) struct Listener {
     pub(crate) socket: TcpListener,
-    pub(crate) tls: Arc<ServerConfig>,
+    /// What the next connection is greeted with.
+    pub(crate) tls: Arc<ArcSwap<ServerConfig>>,
     pub(crate) front: Front,
     pub(crate) runtime: Runtime,
     pub(crate) connections: Arc<Connections>,
@@ -60,7 +62,6 @@ pub(crate) struct Listener {
 impl Listener {
     /// Accepts until stopping.
     pub(crate) async fn run(self: Arc<Self>) {
-        let acceptor = TlsAcceptor::from(Arc::clone(&self.tls));
         let mut complaints = Complaints::default();
         loop {
             let accepted = tokio::select! { biased;
@@ -71,7 +72,10 @@ impl Listener {
                 Ok((stream, address)) => {
                     let place = self.connections.open(address.ip(), self.runtime.monotonic());
                     match place {
-                        Some(place) => self.begin(stream, address, acceptor.clone(), place),
+                        Some(place) => {
+                            let acceptor = TlsAcceptor::from(self.tls.load_full());
+                            self.begin(stream, address, acceptor, place);
+                        }
                         None => tracing::debug!(%address, "no room for a connection"),
                     }
                 }

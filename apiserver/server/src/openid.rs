@@ -1,7 +1,7 @@
 //! What relying parties need to verify service account tokens: the discovery document and the keys.
 
 use apiserver_auth::jwt::VerifyingKey;
-use apiserver_auth::jwt::keys::jwks;
+use apiserver_auth::jwt::jwks::jwks;
 use apiserver_endpoints::Body;
 use bytes::Bytes;
 use http::{HeaderValue, Response};
@@ -11,33 +11,45 @@ pub(crate) const JWKS_PATH: &str = "/openid/v1/jwks";
 
 /// Both documents, made once.
 #[derive(Debug)]
-pub(crate) struct OpenId {
+pub(crate) struct OpenId(Option<Documents>);
+
+#[derive(Debug)]
+struct Documents {
     configuration: Bytes,
     keys: Bytes,
 }
 
 impl OpenId {
-    pub(crate) fn new(issuer: &str, external: &str, keys: &[VerifyingKey]) -> Self {
-        let mut algorithms: Vec<&str> = keys.iter().map(VerifyingKey::algorithm).collect();
+    /// Documents of an issuer that is a URL as OpenID wants it; of another there are none, as upstream has it.
+    pub(crate) fn new(issuer: &str, jwks_uri: &str, keys: &[VerifyingKey]) -> Self {
+        if !issuer.starts_with("https://") || issuer.contains(['?', '#']) {
+            tracing::warn!(
+                issuer,
+                "OpenID discovery is not served: the issuer is no https URL without query and fragment"
+            );
+            return Self(None);
+        }
+        let mut algorithms: Vec<&str> = keys.iter().map(|key| key.algorithm().name()).collect();
         algorithms.sort_unstable();
         algorithms.dedup();
-        let text = |value: String| serde_json::Value::from(value).to_string();
+        let text = |value: &str| serde_json::Value::from(value).to_string();
         let configuration = format!(
             r#"{{"issuer":{},"jwks_uri":{},"response_types_supported":["id_token"],"subject_types_supported":["public"],"id_token_signing_alg_values_supported":{}}}"#,
-            text(issuer.to_owned()),
-            text(format!("{external}{JWKS_PATH}")),
+            text(issuer),
+            text(jwks_uri),
             serde_json::Value::from(algorithms),
         );
-        Self {
+        Self(Some(Documents {
             configuration: configuration.into(),
             keys: jwks(keys).into(),
-        }
+        }))
     }
 
     pub(crate) fn answer(&self, path: &str) -> Option<Response<Body>> {
+        let documents = self.0.as_ref()?;
         let (body, form) = match path {
-            CONFIGURATION_PATH => (&self.configuration, "application/json"),
-            JWKS_PATH => (&self.keys, "application/jwk-set+json"),
+            CONFIGURATION_PATH => (&documents.configuration, "application/json"),
+            JWKS_PATH => (&documents.keys, "application/jwk-set+json"),
             _ => return None,
         };
         let mut response = Response::new(Body::from(body.clone()));

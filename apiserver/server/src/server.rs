@@ -1,49 +1,35 @@
 //! Putting a server together, starting and stopping it.
 
-use crate::account_keys::AccountKeys;
-use crate::admission::AdmissionChain;
+use crate::assembly::{Assembly, assemble, feed_failed};
 use crate::config::{ConfigError, ServerConfig};
 use crate::connection::Front;
 use crate::connections::{Connections, Limits, Timeouts};
 use crate::feed::AuthorizationFeed;
+use crate::file_reload::FileReload;
 use crate::filters::audit::{Auditor, PolicyError};
 use crate::flow_control::FlowControl;
-use crate::flow_control::metrics::FlowControlMetrics;
-use crate::flow_control::utilization::UtilizationCollector;
-use crate::hooks::ServerHooks;
-use crate::kubelet::{Kubelets, ProxiedConnections};
 use crate::listener::Listener;
 use crate::metrics::Metrics;
 use crate::openid::OpenId;
-use crate::reader::{PodsByNode, RegistryReader};
 use crate::renewal::Renewal;
 use crate::service::LocalService;
 use crate::startup::{self, Startup, StartupError};
-use crate::unenforced::Unenforced;
-use apiserver_auth::authn::anonymous::Anonymous;
-use apiserver_auth::authn::bootstrap_token::BootstrapTokens;
-use apiserver_auth::authn::client_certificate::AuthoritiesError;
-use apiserver_auth::authn::request_header::RequestHeader;
-use apiserver_auth::authn::service_account::ServiceAccountTokens;
-use apiserver_auth::authn::token::TokenAuthenticator;
-use apiserver_auth::authn::token_file::{TokenFile, TokenFileError};
-use apiserver_auth::authn::{Authenticator, AuthenticatorChain, ClientCertificates, TokenAuthenticators};
-use apiserver_auth::authz::rbac::RbacAuthorizer;
-use apiserver_auth::authz::{self, AuthorizerChain};
+use crate::trust::{self, Trust};
+use apiserver_auth::authn::AuthenticatorChain;
+use apiserver_auth::authn::authorities::AuthoritiesError;
+use apiserver_auth::authn::token_file::TokenFileError;
+use apiserver_auth::authz::AuthorizerChain;
+use apiserver_auth::jwt::{self, JwtError, LegacyClaims, SigningKey};
 use apiserver_auth::pki::{
     Pki, PkiError, ServingIdentity, client_config, server_config, unverified_client_config,
 };
-use apiserver_auth::reviews::Reviewer;
-use apiserver_auth::token_request::TokenIssuer;
 use apiserver_egress::{Dialer, Own};
-use apiserver_endpoints::{Endpoints, ListMemory, VersionInfo};
-use apiserver_registry::core::service::NodePorts;
-use apiserver_registry::{Registry, RegistryError, kinds};
+use apiserver_endpoints::Endpoints;
+use apiserver_registry::Registry;
 use apiserver_storage::Storage;
+use arc_swap::ArcSwap;
 use machinery_meta::UserInfo;
-use machinery_meta::reader::ObjectReader;
 use machinery_runtime::{CancellationToken, Runtime, Scope};
-use rustls::crypto::CryptoProvider;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -62,8 +48,19 @@ pub enum ServerError {
     Config(#[from] ConfigError),
     #[error("certificates and keys")]
     Pki(#[from] PkiError),
-    #[error(transparent)]
-    Authorities(#[from] AuthoritiesError),
+    #[error("{flag}")]
+    Authorities {
+        flag: &'static str,
+        #[source]
+        source: AuthoritiesError,
+    },
+    #[error("{flag} {}", path.display())]
+    AccountKey {
+        flag: &'static str,
+        path: std::path::PathBuf,
+        #[source]
+        source: JwtError,
+    },
     #[error("reading {}", path.display())]
     File {
         path: std::path::PathBuf,
@@ -93,12 +90,14 @@ pub(crate) struct Core {
     pub(crate) config: ServerConfig,
     pub(crate) runtime: Runtime,
     pub(crate) registry: Registry,
-    feed: Arc<AuthorizationFeed>,
+    pub(crate) feed: Arc<AuthorizationFeed>,
     pub(crate) endpoints: Endpoints,
     pub(crate) authenticators: AuthenticatorChain,
     pub(crate) authorizers: AuthorizerChain,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) openid: OpenId,
+    pub(crate) trust: Arc<Trust>,
+    pub(crate) signing_key: SigningKey,
     pub(crate) audit: Option<Arc<Auditor>>,
     /// `None` where nothing is limited.
     pub(crate) flow_control: Option<Arc<FlowControl>>,
@@ -191,7 +190,18 @@ impl Server {
             services: Some(config.service_cluster_ip_range),
         };
         let dialer = Dialer::new(Arc::new(tls), Arc::new(unverified), own, runtime.clone());
-        let core = assemble(config, storage, &pki, &provider, dialer.clone(), &runtime).await?;
+        let port = local_address.map_or(0, |address| address.port());
+        let advertised_at = SocketAddr::new(advertised, port);
+        let (trust, mut watched) = Trust::open(&config, &pki, &provider)?;
+        let parts = Assembly {
+            config,
+            storage,
+            pki: &pki,
+            trust: Arc::clone(&trust),
+            dialer: dialer.clone(),
+            advertised: advertised_at,
+        };
+        let core = assemble(parts, &runtime).await?;
         if let Some(folder) = core.config.cert_dir.clone() {
             let renewal = Arc::new(Renewal {
                 folder,
@@ -208,10 +218,13 @@ impl Server {
         }
         let front = Front::new(Arc::clone(&core));
         if let Some(socket) = socket {
-            let authorities = [pki.cluster.certificate(), pki.front_proxy.certificate()];
+            let tls = server_config(Arc::clone(&serving), &trust.authorities())?;
+            let tls = Arc::new(ArcSwap::from_pointee(tls));
+            watched = trust::greeted_anew(watched, &tls, &serving, &trust);
+            watched.extend(trust::serving_files(&core.config, &pki, &serving));
             let listener = Arc::new(Listener {
                 socket,
-                tls: Arc::new(server_config(Arc::clone(&serving), &authorities)?),
+                tls,
                 front: front.clone(),
                 runtime: runtime.clone(),
                 connections: Connections::new(Limits {
@@ -227,11 +240,15 @@ impl Server {
             let run = move || Arc::clone(&listener).run();
             runtime.keep("listener", run).detach();
         }
-        let port = local_address.map_or(0, |address| address.port());
+        if !watched.is_empty() {
+            let interval = core.config.file_reload_interval;
+            let reload = FileReload::new(watched, interval, runtime.clone());
+            let run = move || Arc::clone(&reload).run();
+            runtime.keep("file-reload", run).detach();
+        }
         let facts = Startup {
             core: Arc::clone(&core),
-            pki: Arc::clone(&pki),
-            advertised: SocketAddr::new(advertised, port),
+            advertised: advertised_at,
         };
         startup::run(&facts).await?;
         core.feed.catch_up().await.map_err(feed_failed)?;
@@ -259,6 +276,14 @@ impl Server {
     /// A service that acts as this user, through every filter.
     pub fn service_as(&self, user: UserInfo) -> LocalService {
         LocalService::new(self.front.clone(), user)
+    }
+
+    /// A token to be kept in a Secret, which is good as long as the Secret has it.
+    ///
+    /// # Errors
+    /// Where the signing fails.
+    pub fn secret_token(&self, claims: &LegacyClaims) -> Result<String, JwtError> {
+        jwt::sign(&self.front.core.signing_key, claims)
     }
 
     pub fn pki(&self) -> &Arc<Pki> {
@@ -340,179 +365,4 @@ async fn open_pki(config: &ServerConfig, advertised: IpAddr, runtime: &Runtime) 
         None => Pki::generate(&names, now),
     });
     Ok(opened.await.map_err(|_| ServerError::Stopping)??)
-}
-
-fn feed_failed(error: RegistryError) -> StartupError {
-    StartupError {
-        step: "roles, bindings and pods",
-        message: apiserver_endpoints::status::of(&error).message,
-    }
-}
-
-async fn assemble(
-    config: ServerConfig,
-    storage: Arc<dyn Storage>,
-    pki: &Arc<Pki>,
-    provider: &Arc<CryptoProvider>,
-    dialer: Dialer,
-    runtime: &Runtime,
-) -> Result<Arc<Core>, ServerError> {
-    let (first, last) = config.service_node_port_range;
-    let node_ports = NodePorts::new(first, last);
-    let registry = Registry::with_node_ports(storage, runtime.clone(), kinds::built_in(), node_ports);
-    let pods = Arc::new(PodsByNode::default());
-    let reader: Arc<dyn ObjectReader> = Arc::new(RegistryReader::new(&registry, &pods));
-    let rbac = Arc::new(RbacAuthorizer::default());
-    let feed = Arc::new(AuthorizationFeed {
-        registry: registry.clone(),
-        rbac: Arc::clone(&rbac),
-        pods,
-        runtime: runtime.clone(),
-    });
-    Arc::clone(&feed).start().await.map_err(feed_failed)?;
-    let authorizers = authz::default_chain(&reader, &rbac);
-    let keys = AccountKeys::load(&config, pki)?;
-    let (tokens, authenticators) = authenticators(&config, pki, &keys, &reader, provider)?;
-    let issuer = config.issuers().swap_remove(0);
-    let hooks = ServerHooks {
-        reviewer: Reviewer {
-            authorizers: authorizers.clone(),
-            tokens,
-        },
-        issuer: TokenIssuer {
-            issuer: issuer.clone(),
-            api_audiences: config.audiences(),
-            key: keys.signing,
-        },
-        reader: Arc::clone(&reader),
-        kubelets: Kubelets {
-            dialer,
-            connections: ProxiedConnections::new(config.max_proxied_connections),
-        },
-        registry: registry.clone(),
-        components: config.components.clone(),
-    };
-    let unenforced = Unenforced {
-        allowed: config.allow_unenforced,
-    };
-    let admission = AdmissionChain::new(
-        &reader,
-        &rbac,
-        &authorizers,
-        &registry,
-        runtime,
-        unenforced,
-        &config.disable_admission_plugins,
-    );
-    let metrics = Arc::new(Metrics::new(Arc::clone(registry.storage()), runtime.clone())?);
-    let audit = auditor(&config, runtime, &metrics)?;
-    let flow_control = flow_control(&config, &registry, runtime, &metrics)?;
-    Ok(Arc::new(Core {
-        feed,
-        endpoints: Endpoints::new(
-            registry.clone(),
-            Arc::new(admission),
-            Arc::new(hooks),
-            VersionInfo::default(),
-            ListMemory::new(config.list_memory_bytes, config.answer_pace_interval),
-        ),
-        openid: OpenId::new(&issuer, &issuer, &keys.verifying),
-        audit,
-        flow_control,
-        metrics,
-        mutations: runtime.child_scope(),
-        started: AtomicBool::new(false),
-        stopping: CancellationToken::new(),
-        runtime: runtime.clone(),
-        registry,
-        authenticators,
-        authorizers,
-        config,
-    }))
-}
-
-/// Both limits together are the server's seats, as upstream's.
-fn flow_control(
-    config: &ServerConfig,
-    registry: &Registry,
-    runtime: &Runtime,
-    metrics: &Metrics,
-) -> Result<Option<Arc<FlowControl>>, ServerError> {
-    let seats = config.max_requests_inflight + config.max_mutating_requests_inflight;
-    if seats == 0 {
-        return Ok(None);
-    }
-    let own = FlowControlMetrics::new(metrics.registry())?;
-    let control = FlowControl::new(seats, registry.clone(), own, runtime);
-    let utilization = UtilizationCollector::new(&control)?;
-    metrics.registry().register(Box::new(utilization))?;
-    let adjusted = Arc::clone(&control);
-    let adjusting = move || Arc::clone(&adjusted).keep_adjusting();
-    runtime.keep("flow control limits", adjusting).detach();
-    Ok(Some(control))
-}
-
-fn auditor(
-    config: &ServerConfig,
-    runtime: &Runtime,
-    metrics: &Metrics,
-) -> Result<Option<Arc<Auditor>>, ServerError> {
-    let Some(log) = &config.audit_log else {
-        return Ok(None);
-    };
-    let policy = config.audit_policy_file.as_ref().map(|path| {
-        std::fs::read(path).map_err(|source| ServerError::File {
-            path: path.clone(),
-            source,
-        })
-    });
-    let policy = policy.transpose()?;
-    let auditor = Auditor::open(log.clone(), policy.as_deref(), runtime, metrics.audit_errors());
-    match auditor {
-        Ok(auditor) => Ok(Some(Arc::new(auditor))),
-        Err(PolicyError::Log(source)) => Err(ServerError::File {
-            path: log.path.clone(),
-            source,
-        }),
-        Err(error) => Err(error.into()),
-    }
-}
-
-fn authenticators(
-    config: &ServerConfig,
-    pki: &Pki,
-    keys: &AccountKeys,
-    reader: &Arc<dyn ObjectReader>,
-    provider: &Arc<CryptoProvider>,
-) -> Result<(Arc<TokenAuthenticators>, AuthenticatorChain), ServerError> {
-    let mut kinds: Vec<Arc<dyn TokenAuthenticator>> = Vec::new();
-    if let Some(path) = &config.token_auth_file {
-        let text = std::fs::read_to_string(path).map_err(|source| ServerError::File {
-            path: path.clone(),
-            source,
-        })?;
-        kinds.push(Arc::new(TokenFile::parse(&text)?));
-    }
-    kinds.push(Arc::new(ServiceAccountTokens::new(
-        Arc::clone(reader),
-        keys.verifying.clone(),
-        config.issuers(),
-    )));
-    kinds.push(Arc::new(BootstrapTokens::new(Arc::clone(reader))));
-    let tokens = Arc::new(TokenAuthenticators::new(kinds, config.audiences()));
-    let proxy = [pki.front_proxy.certificate().clone()];
-    let cluster = [pki.cluster.certificate().clone()];
-    let chain: Vec<Arc<dyn Authenticator>> = vec![
-        Arc::new(RequestHeader::new(
-            &proxy,
-            vec!["front-proxy-client".to_owned()],
-            provider,
-        )?),
-        Arc::new(ClientCertificates::new(&cluster, provider)?),
-        Arc::clone(&tokens) as Arc<dyn Authenticator>,
-        Arc::new(Anonymous {
-            paths: config.anonymous_paths.clone(),
-        }),
-    ];
-    Ok((tokens, AuthenticatorChain::new(chain)))
 }

@@ -47,7 +47,7 @@ impl BootstrapTokens {
         }
         match check(&stored, id, secret, now) {
             Ok(user) => Outcome::User(Authenticated::new(user)),
-            Err(why) => Outcome::Refused(Refusal(format!("bootstrap token {id}: {why}"))),
+            Err(why) => Outcome::Refused(Refusal::new(format!("bootstrap token {id}: {why}"))),
         }
     }
 }

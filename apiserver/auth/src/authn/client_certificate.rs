@@ -1,30 +1,29 @@
 //! Client certificates: the common name is the user, the organizations are the groups.
 //!
-//! The TLS layer asks for a certificate and checks only that the peer holds its key; the chain is verified here, once
-//! per connection, so that a bad certificate is answered with 401 and not with a broken handshake.
+//! The TLS layer asks for a certificate and checks only that the peer holds its key; the chain is verified here, so that
+//! a bad certificate is answered with 401 and not with a broken handshake.
 
+use super::authorities::{Authorities, AuthoritiesError, Kept};
 use super::{Authenticator, AuthnFuture, Credentials, Outcome, Refusal, authenticated};
-use arc_swap::ArcSwap;
 use jiff::Timestamp;
 use machinery_meta::UserInfo;
 use ring::digest;
-use rustls::pki_types::{CertificateDer, UnixTime};
-use rustls::server::WebPkiClientVerifier;
-use rustls::server::danger::ClientCertVerifier;
-use rustls::{RootCertStore, crypto::CryptoProvider};
-use std::fmt::{self, Write as _};
-use std::sync::{Arc, OnceLock};
-use std::time::Duration;
-use x509_parser::prelude::{FromDer, X509Certificate};
+use rustls::crypto::CryptoProvider;
+use rustls::pki_types::CertificateDer;
+use std::fmt::Write as _;
+use std::sync::Arc;
+use x509_parser::prelude::{FromDer, X509Certificate, X509Name};
 
 /// Upstream's object identifier for a user's uid in a subject.
 const UID_OID: &str = "1.3.6.1.4.1.57683.2";
 
-/// The chain a connection presented, and who it was found to be.
+/// The chain a connection presented, and whom it was found to name.
 #[derive(Debug)]
 pub struct PeerCertificate {
     chain: Vec<CertificateDer<'static>>,
-    verified: OnceLock<Result<Verified, Refusal>>,
+    as_client: Kept<Verified>,
+    /// The common name of a front proxy.
+    pub(super) as_proxy: Kept<String>,
 }
 
 #[derive(Debug, Clone)]
@@ -42,7 +41,8 @@ impl PeerCertificate {
         let chain = chain.iter().map(|one| one.clone().into_owned()).collect();
         Some(Self {
             chain,
-            verified: OnceLock::new(),
+            as_client: Kept::default(),
+            as_proxy: Kept::default(),
         })
     }
 
@@ -52,104 +52,52 @@ impl PeerCertificate {
 }
 
 /// Verifies chains against authorities that can be replaced while running.
-pub struct ClientCertificates {
-    verifier: ArcSwap<Arc<dyn ClientCertVerifier>>,
-}
-
-impl fmt::Debug for ClientCertificates {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ClientCertificates").finish_non_exhaustive()
-    }
-}
-
-/// The authorities cannot be used.
-#[derive(Debug, thiserror::Error)]
-#[error("client certificate authorities")]
-pub struct AuthoritiesError(#[source] Box<dyn std::error::Error + Send + Sync>);
-
-pub(super) fn verifier(
-    authorities: &[CertificateDer<'_>],
-    provider: &Arc<CryptoProvider>,
-) -> Result<Arc<dyn ClientCertVerifier>, AuthoritiesError> {
-    let mut roots = RootCertStore::empty();
-    for authority in authorities {
-        roots
-            .add(authority.clone().into_owned())
-            .map_err(|error| AuthoritiesError(error.into()))?;
-    }
-    WebPkiClientVerifier::builder_with_provider(Arc::new(roots), Arc::clone(provider))
-        .build()
-        .map_err(|error| AuthoritiesError(error.into()))
-}
+#[derive(Debug)]
+pub struct ClientCertificates(Authorities);
 
 impl ClientCertificates {
     pub fn new(
-        authorities: &[CertificateDer<'_>],
+        authorities: &[CertificateDer<'static>],
         provider: &Arc<CryptoProvider>,
     ) -> Result<Self, AuthoritiesError> {
-        Ok(Self {
-            verifier: ArcSwap::from_pointee(verifier(authorities, provider)?),
-        })
+        Authorities::new(authorities.to_vec(), provider).map(Self)
     }
 
-    /// From now on these authorities count. Connections that were verified keep their identity.
-    pub fn replace(
-        &self,
-        authorities: &[CertificateDer<'_>],
-        provider: &Arc<CryptoProvider>,
-    ) -> Result<(), AuthoritiesError> {
-        self.verifier.store(Arc::new(verifier(authorities, provider)?));
-        Ok(())
+    /// From now on these authorities count, for connections that are open too.
+    pub fn replace(&self, authorities: &[CertificateDer<'static>]) -> Result<(), AuthoritiesError> {
+        self.0.replace(authorities.to_vec())
+    }
+
+    pub fn authorities(&self) -> Vec<CertificateDer<'static>> {
+        self.0.certificates()
     }
 
     fn identify(&self, peer: &PeerCertificate, now: Timestamp) -> Outcome {
-        let verified = peer
-            .verified
-            .get_or_init(|| verify(&***self.verifier.load(), peer.chain(), now));
+        let verified = self.0.verified(peer.chain(), &peer.as_client, now, read);
         match verified {
-            Err(refusal) => Outcome::Refused(refusal.clone()),
+            Err(refusal) => Outcome::Refused(refusal),
             Ok(verified) if verified.not_after < now => {
-                Outcome::Refused(Refusal("the client certificate has expired".to_owned()))
+                Outcome::Refused(Refusal::new("the client certificate has expired"))
             }
-            Ok(verified) => Outcome::User(authenticated(verified.user.clone())),
+            Ok(verified) => Outcome::User(authenticated(verified.user)),
         }
     }
 }
 
-pub(super) fn verify_chain(
-    verifier: &dyn ClientCertVerifier,
-    chain: &[CertificateDer<'_>],
-    now: Timestamp,
-) -> Result<(), Refusal> {
-    let since = Duration::from_secs(u64::try_from(now.as_second()).unwrap_or_default());
-    let (leaf, rest) = chain
-        .split_first()
-        .ok_or_else(|| Refusal("no client certificate".to_owned()))?;
-    verifier
-        .verify_client_cert(leaf, rest, UnixTime::since_unix_epoch(since))
-        .map(|_| ())
-        .map_err(|error| Refusal(format!("verifying the client certificate: {error}")))
+/// The common name of a subject. Go takes the last one, and so do those that check requests for certificates.
+pub(super) fn common_name<'a>(subject: &'a X509Name<'_>) -> &'a str {
+    let last = subject.iter_common_name().last();
+    last.and_then(|one| one.as_str().ok()).unwrap_or_default()
 }
 
-fn verify(
-    verifier: &dyn ClientCertVerifier,
-    chain: &[CertificateDer<'_>],
-    now: Timestamp,
-) -> Result<Verified, Refusal> {
-    verify_chain(verifier, chain, now)?;
-    let leaf = &chain[0];
-    let unreadable = |_| Refusal("the client certificate cannot be read".to_owned());
+fn read(leaf: &[u8]) -> Result<Verified, Refusal> {
+    let unreadable = |_| Refusal::new("the client certificate cannot be read");
     let (_, certificate) = X509Certificate::from_der(leaf).map_err(unreadable)?;
     let subject = certificate.subject();
-    // Go takes the last one, and so do those that check requests for certificates.
-    let name = subject
-        .iter_common_name()
-        .last()
-        .and_then(|one| one.as_str().ok())
-        .unwrap_or_default();
+    let name = common_name(subject);
     if name.is_empty() {
         // Upstream's common name conversion passes on such a certificate.
-        return Err(Refusal("the client certificate names no user".to_owned()));
+        return Err(Refusal::new("the client certificate names no user"));
     }
     let groups = subject
         .iter_organization()
@@ -196,3 +144,6 @@ impl Authenticator for ClientCertificates {
         Box::pin(std::future::ready(outcome))
     }
 }
+
+#[cfg(test)]
+mod tests;

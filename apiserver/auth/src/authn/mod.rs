@@ -5,14 +5,17 @@
 //! credentials were refused is never treated as anonymous.
 
 pub mod anonymous;
+pub mod authorities;
 pub mod bootstrap_token;
 pub mod client_certificate;
+pub mod legacy_service_account;
 pub mod request_header;
 pub mod service_account;
 pub mod token;
 pub mod token_file;
 
 pub use client_certificate::{ClientCertificates, PeerCertificate};
+pub use request_header::FrontProxyHeaders;
 pub use token::TokenAuthenticators;
 
 use http::HeaderMap;
@@ -50,6 +53,14 @@ pub struct Authenticated {
     pub user: UserInfo,
     /// The audiences the credentials are good for; `None` for credentials that know none.
     pub audiences: Option<Vec<String>>,
+    pub remarks: Remarks,
+}
+
+/// Remarks on credentials: annotations for the audit log, and warnings to the client.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Remarks {
+    pub annotations: Vec<(&'static str, String)>,
+    pub warnings: Vec<&'static str>,
 }
 
 impl Authenticated {
@@ -57,14 +68,27 @@ impl Authenticated {
         Self {
             user,
             audiences: None,
+            remarks: Remarks::default(),
         }
     }
 }
 
 /// Credentials that are no good. The reason goes to the log; the client learns `Unauthorized`.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{0}")]
-pub struct Refusal(pub String);
+#[error("{reason}")]
+pub struct Refusal {
+    pub reason: String,
+    pub remarks: Remarks,
+}
+
+impl Refusal {
+    pub fn new(reason: impl Into<String>) -> Self {
+        Self {
+            reason: reason.into(),
+            remarks: Remarks::default(),
+        }
+    }
+}
 
 /// One way to prove an identity.
 pub trait Authenticator: Send + Sync + fmt::Debug {
@@ -99,14 +123,16 @@ impl AuthenticatorChain {
                 }
             }
         }
-        Err(refused.unwrap_or_else(|| Refusal("no credentials were given".to_owned())))
+        Err(refused.unwrap_or_else(|| Refusal::new("no credentials were given")))
     }
 }
 
-/// Takes the credentials out of a request that has been let in, so that nobody whom it is handed on to sees them.
-pub fn forget_credentials(headers: &mut HeaderMap) {
+/// Takes the credentials out of a request that has been let in, so that nobody whom it is handed on to sees them: tokens,
+/// the usual headers of front proxies and those of ours.
+pub fn forget_credentials(headers: &mut HeaderMap, of_proxies: &FrontProxyHeaders) {
     token::forget(headers);
-    request_header::forget(headers);
+    FrontProxyHeaders::default().forget(headers);
+    of_proxies.forget(headers);
 }
 
 /// Everyone who proved an identity is in `system:authenticated`.

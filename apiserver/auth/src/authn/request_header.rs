@@ -1,116 +1,169 @@
 //! A front proxy that proved itself with a certificate names the user in headers (`--requestheader-*`).
 
-use super::client_certificate::{AuthoritiesError, verifier, verify_chain};
-use super::{Authenticator, AuthnFuture, Credentials, Outcome, authenticated};
-use http::{HeaderMap, HeaderName};
+use super::authorities::{Authorities, AuthoritiesError};
+use super::client_certificate::common_name;
+use super::{Authenticator, AuthnFuture, Credentials, Outcome, Refusal, authenticated};
+use http::{HeaderMap, HeaderName, HeaderValue};
 use machinery_meta::UserInfo;
 use rustls::crypto::CryptoProvider;
 use rustls::pki_types::CertificateDer;
-use rustls::server::danger::ClientCertVerifier;
-use std::fmt;
 use std::sync::Arc;
 use x509_parser::prelude::{FromDer, X509Certificate};
 
-const EXTRA_PREFIX: &str = "x-remote-extra-";
-/// What a front proxy says of the user beside its extras.
-const NAMES: [&str; 3] = ["x-remote-user", "x-remote-uid", "x-remote-group"];
-
-/// See the module.
-pub struct RequestHeader {
-    verifier: Arc<dyn ClientCertVerifier>,
-    allowed_names: Vec<String>,
+/// Headers in which front proxies name a user; all but the prefixes in asking order.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FrontProxyHeaders {
+    pub username: Vec<HeaderName>,
+    pub uid: Vec<HeaderName>,
+    pub group: Vec<HeaderName>,
+    /// In lower case.
+    pub extra_prefix: Vec<String>,
 }
 
-impl fmt::Debug for RequestHeader {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RequestHeader")
-            .field("allowed_names", &self.allowed_names)
-            .finish_non_exhaustive()
+impl Default for FrontProxyHeaders {
+    fn default() -> Self {
+        Self {
+            username: vec![HeaderName::from_static("x-remote-user")],
+            uid: vec![HeaderName::from_static("x-remote-uid")],
+            group: vec![HeaderName::from_static("x-remote-group")],
+            extra_prefix: vec!["x-remote-extra-".to_owned()],
+        }
     }
+}
+
+impl FrontProxyHeaders {
+    /// Takes them out of a request.
+    pub(super) fn forget(&self, headers: &mut HeaderMap) {
+        for name in self.username.iter().chain(&self.uid).chain(&self.group) {
+            headers.remove(name);
+        }
+        let is_extra = |name: &&HeaderName| {
+            self.extra_prefix
+                .iter()
+                .any(|prefix| name.as_str().starts_with(prefix))
+        };
+        let extra: Vec<HeaderName> = headers.keys().filter(is_extra).cloned().collect();
+        for name in extra {
+            headers.remove(name);
+        }
+    }
+
+    /// `None` where no header names a user.
+    fn user(&self, headers: &HeaderMap) -> Result<Option<UserInfo>, Refusal> {
+        let Some(name) = first(headers, &self.username)? else {
+            return Ok(None);
+        };
+        let mut user = UserInfo {
+            name,
+            uid: first(headers, &self.uid)?.unwrap_or_default(),
+            ..UserInfo::default()
+        };
+        for group in self.group.iter().flat_map(|name| headers.get_all(name)) {
+            let group = text(group)?;
+            if !group.is_empty() {
+                user.groups.push(group);
+            }
+        }
+        // By prefix first, so that values of one key stand in the order of the prefixes.
+        for prefix in &self.extra_prefix {
+            for name in headers.keys() {
+                let Some(key) = name.as_str().strip_prefix(prefix.as_str()) else {
+                    continue;
+                };
+                let values: Result<Vec<String>, _> = headers.get_all(name).iter().map(text).collect();
+                let key = crate::impersonation::unescape(key);
+                user.extra.entry(key).or_default().extend(values?);
+            }
+        }
+        Ok(Some(user))
+    }
+}
+
+/// The first value of the first header that has one.
+fn first(headers: &HeaderMap, names: &[HeaderName]) -> Result<Option<String>, Refusal> {
+    for name in names {
+        let value = headers.get(name).map(text).transpose()?;
+        if let Some(value) = value.filter(|value| !value.is_empty()) {
+            return Ok(Some(value));
+        }
+    }
+    Ok(None)
+}
+
+/// Go takes the bytes as they are. What is no UTF-8 could not be compared with any rule, and counts as no name at all.
+fn text(value: &HeaderValue) -> Result<String, Refusal> {
+    String::from_utf8(value.as_bytes().to_vec())
+        .map_err(|_| Refusal::new("a header of the front proxy is no UTF-8"))
+}
+
+/// Front proxies and what they may say; the authorities can be replaced while running.
+#[derive(Debug)]
+pub struct RequestHeader {
+    authorities: Authorities,
+    allowed_names: Vec<String>,
+    headers: FrontProxyHeaders,
 }
 
 impl RequestHeader {
     /// Trusts certificates of these authorities whose common name is one of `allowed_names` (empty: any).
     pub fn new(
-        authorities: &[CertificateDer<'_>],
+        authorities: &[CertificateDer<'static>],
         allowed_names: Vec<String>,
+        headers: FrontProxyHeaders,
         provider: &Arc<CryptoProvider>,
     ) -> Result<Self, AuthoritiesError> {
         Ok(Self {
-            verifier: verifier(authorities, provider)?,
+            authorities: Authorities::new(authorities.to_vec(), provider)?,
             allowed_names,
+            headers,
         })
+    }
+
+    /// From now on these authorities count, for connections that are open too.
+    pub fn replace(&self, authorities: &[CertificateDer<'static>]) -> Result<(), AuthoritiesError> {
+        self.authorities.replace(authorities.to_vec())
+    }
+
+    pub fn authorities(&self) -> Vec<CertificateDer<'static>> {
+        self.authorities.certificates()
+    }
+
+    pub fn allowed_names(&self) -> &[String] {
+        &self.allowed_names
+    }
+
+    pub fn headers(&self) -> &FrontProxyHeaders {
+        &self.headers
     }
 
     fn identify(&self, credentials: &Credentials<'_>) -> Outcome {
-        let (Some(peer), Some(name)) = (credentials.peer, text(credentials.headers, "x-remote-user")) else {
+        let names_user = |name: &HeaderName| credentials.headers.contains_key(name);
+        let Some(peer) = credentials
+            .peer
+            .filter(|_| self.headers.username.iter().any(names_user))
+        else {
             return Outcome::Pass;
         };
+        let proxy = self
+            .authorities
+            .verified(peer.chain(), &peer.as_proxy, credentials.now, proxy_name);
         // A peer that is no front proxy may still be someone by its certificate: pass, never refuse.
-        if verify_chain(&*self.verifier, peer.chain(), credentials.now).is_err()
-            || !self.names(&peer.chain()[0])
-        {
+        let allowed = |name: &String| self.allowed_names.is_empty() || self.allowed_names.contains(name);
+        if !proxy.is_ok_and(|name| allowed(&name)) {
             return Outcome::Pass;
         }
-        Outcome::User(authenticated(user(name, credentials.headers)))
-    }
-
-    fn names(&self, certificate: &[u8]) -> bool {
-        if self.allowed_names.is_empty() {
-            return true;
-        }
-        X509Certificate::from_der(certificate).is_ok_and(|(_, certificate)| {
-            certificate
-                .subject()
-                .iter_common_name()
-                .filter_map(|one| one.as_str().ok())
-                .any(|name| self.allowed_names.iter().any(|allowed| allowed == name))
-        })
-    }
-}
-
-/// Takes what a front proxy says of the user out of a request.
-pub(super) fn forget(headers: &mut HeaderMap) {
-    let said: Vec<HeaderName> = headers
-        .keys()
-        .filter(|name| NAMES.contains(&name.as_str()) || name.as_str().starts_with(EXTRA_PREFIX))
-        .cloned()
-        .collect();
-    for name in said {
-        headers.remove(name);
-    }
-}
-
-fn text(headers: &HeaderMap, name: &str) -> Option<String> {
-    headers
-        .get(name)
-        .and_then(|value| value.to_str().ok())
-        .filter(|text| !text.is_empty())
-        .map(str::to_owned)
-}
-
-fn user(name: String, headers: &HeaderMap) -> UserInfo {
-    let values = |name: &str| {
-        headers
-            .get_all(name)
-            .iter()
-            .filter_map(|v| v.to_str().ok())
-            .map(str::to_owned)
-            .collect()
-    };
-    let mut user = UserInfo {
-        name,
-        groups: values("x-remote-group"),
-        ..UserInfo::default()
-    };
-    user.uid = text(headers, "x-remote-uid").unwrap_or_default();
-    for header in headers.keys() {
-        if let Some(key) = header.as_str().strip_prefix(EXTRA_PREFIX) {
-            user.extra
-                .insert(crate::impersonation::unescape(key), values(header.as_str()));
+        match self.headers.user(credentials.headers) {
+            Ok(Some(user)) => Outcome::User(authenticated(user)),
+            Ok(None) => Outcome::Pass,
+            Err(refusal) => Outcome::Refused(refusal),
         }
     }
-    user
+}
+
+fn proxy_name(leaf: &[u8]) -> Result<String, Refusal> {
+    let unreadable = |_| Refusal::new("the certificate of the front proxy cannot be read");
+    let (_, certificate) = X509Certificate::from_der(leaf).map_err(unreadable)?;
+    Ok(common_name(certificate.subject()).to_owned())
 }
 
 impl Authenticator for RequestHeader {
@@ -122,3 +175,6 @@ impl Authenticator for RequestHeader {
         Box::pin(std::future::ready(self.identify(credentials)))
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,7 +1,7 @@
 //! Service account tokens: signature, issuer, audience, times, and that account and bound objects still exist.
 
-use super::token::TokenAuthenticator;
-use super::{Authenticated, AuthnFuture, Outcome, Refusal};
+use super::token::{TokenAuthenticator, accepted};
+use super::{Authenticated, AuthnFuture, Outcome, Refusal, Remarks};
 use crate::jwt::{self, Claims, ObjectClaim, VerifyingKey};
 use crate::trusted;
 use jiff::Timestamp;
@@ -55,24 +55,15 @@ impl ServiceAccountTokens {
         audiences: &[String],
         now: Timestamp,
     ) -> Result<Authenticated, Refusal> {
-        let claims = jwt::verify(&self.keys, token).map_err(|error| Refusal(error.to_string()))?;
-        let good_for: Vec<String> = claims
-            .aud
-            .iter()
-            .filter(|one| audiences.contains(one))
-            .cloned()
-            .collect();
-        if good_for.is_empty() && !audiences.is_empty() {
-            return Err(Refusal(format!(
-                "token audiences {:?} is invalid for the target audiences {audiences:?}",
-                claims.aud
-            )));
-        }
+        let claims: Claims =
+            jwt::verify(&self.keys, token).map_err(|error| Refusal::new(error.to_string()))?;
+        let good_for = accepted(&claims.aud, audiences)?;
         check_times(&claims, now)?;
         self.check_objects(&claims, now).await?;
         Ok(Authenticated {
             user: user(&claims),
             audiences: Some(good_for),
+            remarks: remarks(&claims, now),
         })
     }
 
@@ -84,7 +75,7 @@ impl ServiceAccountTokens {
                 own.namespace, own.serviceaccount.name
             )
         {
-            return Err(Refusal(
+            return Err(Refusal::new(
                 "the token's subject is not its service account".to_owned(),
             ));
         }
@@ -116,13 +107,15 @@ impl ServiceAccountTokens {
     ) -> Result<(), Refusal> {
         let key = ObjectKey::new(namespace, &claim.name);
         let Some(found) = trusted::get(&*self.reader, "", resource, &key).await else {
-            return Err(Refusal(format!("{resource} {key} of the token is gone")));
+            return Err(Refusal::new(format!("{resource} {key} of the token is gone")));
         };
         if deleted_long_ago(&found, now) {
-            return Err(Refusal(format!("{resource} {key} of the token has been deleted")));
+            return Err(Refusal::new(format!(
+                "{resource} {key} of the token has been deleted"
+            )));
         }
         if found.header.uid.0 != claim.uid {
-            return Err(Refusal(format!(
+            return Err(Refusal::new(format!(
                 "{resource} {key} is not the one the token was made for"
             )));
         }
@@ -143,12 +136,25 @@ fn deleted_long_ago(found: &ReadObject, now: Timestamp) -> bool {
 fn check_times(claims: &Claims, now: Timestamp) -> Result<(), Refusal> {
     let now = now.as_second();
     if claims.exp + LEEWAY_SECONDS < now {
-        return Err(Refusal("service account token has expired".to_owned()));
+        return Err(Refusal::new("service account token has expired".to_owned()));
     }
     if claims.nbf - LEEWAY_SECONDS > now || claims.iat - LEEWAY_SECONDS > now {
-        return Err(Refusal("service account token is not valid yet".to_owned()));
+        return Err(Refusal::new("service account token is not valid yet".to_owned()));
     }
     Ok(())
+}
+
+/// A token that lives on only because clients did not renew it is marked in the audit log.
+fn remarks(claims: &Claims, now: Timestamp) -> Remarks {
+    let mut remarks = Remarks::default();
+    let late = claims.kubernetes.warnafter.map(|after| now.as_second() - after);
+    if let Some(late) = late.filter(|late| *late > 0) {
+        remarks.annotations.push((
+            "authentication.k8s.io/stale-token",
+            format!("subject: {}, seconds after warning threshold: {late}", claims.sub),
+        ));
+    }
+    remarks
 }
 
 fn user(claims: &Claims) -> UserInfo {

@@ -144,7 +144,7 @@ fn tokens_end() {
         setup
             .ask(Some(&token), after(-120))
             .unwrap_err()
-            .0
+            .reason
             .contains("not valid yet")
     );
     setup.objects.remove("", "pods", "a", "pod");
@@ -154,7 +154,7 @@ fn tokens_end() {
         setup
             .ask(Some(&token), after(3_700))
             .unwrap_err()
-            .0
+            .reason
             .contains("expired")
     );
     let other = self::setup();
@@ -182,7 +182,7 @@ fn bad_tokens_are_never_anonymous() {
         setup
             .ask(Some(&setup.issue(&spec).unwrap()), now())
             .unwrap_err()
-            .0
+            .reason
             .contains("audiences")
     );
 }
@@ -232,12 +232,12 @@ fn a_browsers_token_is_read_once_and_handed_to_nobody() {
             now: now(),
         };
         let found = block_on(setup.chain.authenticate(&credentials)).map(|found| found.user.name);
-        forget_credentials(&mut headers);
+        forget_credentials(&mut headers, &FrontProxyHeaders::default());
         let rest = headers
             .get("sec-websocket-protocol")
             .map(|rest| rest.to_str().unwrap().to_owned());
         assert!(!headers.keys().any(|name| name.as_str().starts_with("x-remote")));
-        (found.map_err(|refusal| refusal.0), rest.unwrap_or_default())
+        (found.map_err(|refusal| refusal.reason), rest.unwrap_or_default())
     };
     let account = Ok("system:serviceaccount:a:sa".to_owned());
     let both = format!("v5.channel.k8s.io, {own}");

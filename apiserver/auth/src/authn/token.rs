@@ -60,18 +60,15 @@ impl TokenAuthenticators {
             match kind.authenticate_token(token, audiences, now).await {
                 Outcome::Pass => {}
                 Outcome::User(found) => {
-                    let audiences = found.audiences;
-                    return Outcome::User(Authenticated {
-                        audiences,
-                        ..authenticated(found.user)
-                    });
+                    let user = authenticated(found.user).user;
+                    return Outcome::User(Authenticated { user, ..found });
                 }
                 Outcome::Refused(refusal) => {
                     refused.get_or_insert(refusal);
                 }
             }
         }
-        Outcome::Refused(refused.unwrap_or_else(|| Refusal("invalid bearer token".to_owned())))
+        Outcome::Refused(refused.unwrap_or_else(|| Refusal::new("invalid bearer token".to_owned())))
     }
 
     async fn identify(&self, token: &str, now: Timestamp) -> Outcome {
@@ -96,6 +93,24 @@ impl TokenAuthenticators {
             remembered.insert(key, (until.unwrap_or(now), found));
         }
     }
+}
+
+/// The audiences of a token that the asker accepts.
+///
+/// # Errors
+/// [`Refusal`] where there is none and the asker names some.
+pub(super) fn accepted(own: &[String], audiences: &[String]) -> Result<Vec<String>, Refusal> {
+    let common: Vec<String> = own
+        .iter()
+        .filter(|one| audiences.contains(one))
+        .cloned()
+        .collect();
+    if common.is_empty() && !audiences.is_empty() {
+        return Err(Refusal::new(format!(
+            "token audiences {own:?} is invalid for the target audiences {audiences:?}"
+        )));
+    }
+    Ok(common)
 }
 
 fn digest_of(token: &str) -> Digest {
@@ -124,7 +139,7 @@ fn bearer_token(headers: &HeaderMap) -> Result<Option<String>, Refusal> {
 
 /// As upstream's `authentication/request/websocket/protocol.go`: one token, and a protocol beside it to answer with.
 fn websocket_token(headers: &HeaderMap) -> Result<Option<String>, Refusal> {
-    let refused = |why: &str| Err(Refusal(why.to_owned()));
+    let refused = |why: &str| Err(Refusal::new(why.to_owned()));
     let upgrades = headers.get(http::header::UPGRADE);
     if !upgrades.is_some_and(|to| to.as_bytes().eq_ignore_ascii_case(b"websocket")) {
         return Ok(None);

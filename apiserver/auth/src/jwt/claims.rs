@@ -35,6 +35,41 @@ pub struct KubernetesClaims {
     pub warnafter: Option<i64>,
 }
 
+/// The issuer of tokens that are kept in Secrets.
+pub const LEGACY_ISSUER: &str = "kubernetes/serviceaccount";
+
+/// Claims of a token that is kept in a Secret: it names no audience and does not expire.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct LegacyClaims {
+    #[serde(deserialize_with = "one_or_many", skip_serializing_if = "Vec::is_empty")]
+    pub aud: Vec<String>,
+    pub iss: String,
+    #[serde(rename = "kubernetes.io/serviceaccount/namespace")]
+    pub namespace: String,
+    #[serde(rename = "kubernetes.io/serviceaccount/secret.name")]
+    pub secret: String,
+    #[serde(rename = "kubernetes.io/serviceaccount/service-account.name")]
+    pub account: String,
+    #[serde(rename = "kubernetes.io/serviceaccount/service-account.uid")]
+    pub account_uid: String,
+    pub sub: String,
+}
+
+impl LegacyClaims {
+    pub fn new(namespace: &str, account: &str, account_uid: &str, secret: &str) -> Self {
+        Self {
+            aud: Vec::new(),
+            iss: LEGACY_ISSUER.to_owned(),
+            namespace: namespace.to_owned(),
+            secret: secret.to_owned(),
+            account: account.to_owned(),
+            account_uid: account_uid.to_owned(),
+            sub: format!("system:serviceaccount:{namespace}:{account}"),
+        }
+    }
+}
+
 /// An object by name and uid.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]

@@ -70,6 +70,11 @@ pub struct Pki {
 }
 
 impl Pki {
+    /// The file with what the API server shows to its clients.
+    pub const SERVING_CERTIFICATE: &str = "apiserver.crt";
+    /// The file with its key.
+    pub const SERVING_KEY: &str = "apiserver.key";
+
     /// Makes everything, without files.
     pub fn generate(names: &ServingNames, now: Timestamp) -> Result<Self, PkiError> {
         Self::load(&Store::memory(), names, now)

@@ -143,12 +143,12 @@ impl ClientCertVerifier for AskForCertificate {
 /// HTTP/2 and 1.1 over TLS 1.2 or 1.3, with optional client certificates.
 pub fn server_config(
     serving: Arc<ServingIdentity>,
-    client_authorities: &[&CertificateDer<'_>],
+    client_authorities: &[CertificateDer<'static>],
 ) -> Result<ServerConfig, PkiError> {
     let provider = Arc::clone(&serving.provider);
     let mut roots = RootCertStore::empty();
     for authority in client_authorities {
-        roots.add((*authority).clone().into_owned())?;
+        roots.add(authority.clone())?;
     }
     let ask = AskForCertificate {
         hints: roots.subjects(),

@@ -89,7 +89,7 @@ pub(super) async fn review(
             }
         }
         Outcome::Refused(refusal) => Status {
-            error: refusal.0,
+            error: refusal.reason,
             ..Status::default()
         },
         Outcome::Pass => Status::default(),

@@ -6,7 +6,9 @@ use crate::exchange::{Exchange, Response};
 use crate::handler_chain::{Filter, Next};
 use crate::metrics::Metrics;
 use crate::server::Core;
-use apiserver_auth::authn::{AuthenticatorChain, Credentials, Refusal, forget_credentials};
+use apiserver_auth::authn::{
+    AuthenticatorChain, Credentials, FrontProxyHeaders, Refusal, Remarks, forget_credentials,
+};
 use apiserver_registry::RegistryError;
 use futures::future::BoxFuture;
 use machinery_meta::UserInfo;
@@ -16,6 +18,7 @@ pub(crate) struct Authentication {
     authenticators: AuthenticatorChain,
     metrics: Arc<Metrics>,
     auditor: Option<Arc<Auditor>>,
+    of_proxies: Arc<FrontProxyHeaders>,
 }
 
 impl Authentication {
@@ -24,6 +27,7 @@ impl Authentication {
             authenticators: core.authenticators.clone(),
             metrics: Arc::clone(&core.metrics),
             auditor: core.audit.clone(),
+            of_proxies: Arc::new(core.trust.proxies.headers().clone()),
         }
     }
 }
@@ -41,16 +45,25 @@ async fn identify(
         path: &exchange.info.path,
         now: exchange.context.runtime.now(),
     };
-    authenticators
-        .authenticate(&credentials)
-        .await
-        .map(|found| Arc::new(found.user))
+    let found = authenticators.authenticate(&credentials).await?;
+    note(exchange, found.remarks);
+    Ok(Arc::new(found.user))
+}
+
+/// Hands remarks on credentials to the audit log and to the client.
+fn note(exchange: &Exchange, remarks: Remarks) {
+    for (name, value) in remarks.annotations {
+        exchange.context.audit.add(name, value);
+    }
+    for warning in remarks.warnings {
+        exchange.context.warnings.add(warning);
+    }
 }
 
 impl Filter for Authentication {
     fn call(&self, mut exchange: Exchange, next: Next) -> BoxFuture<'static, Response> {
         let (authenticators, metrics) = (self.authenticators.clone(), Arc::clone(&self.metrics));
-        let auditor = self.auditor.clone();
+        let (auditor, of_proxies) = (self.auditor.clone(), Arc::clone(&self.of_proxies));
         Box::pin(async move {
             match identify(&authenticators, &exchange).await {
                 Ok(user) => {
@@ -59,12 +72,13 @@ impl Filter for Authentication {
                         connection.authenticated(&user);
                     }
                     exchange.context.user = user;
-                    forget_credentials(exchange.request.headers_mut());
+                    forget_credentials(exchange.request.headers_mut(), &of_proxies);
                     next.run(exchange).await
                 }
                 Err(refusal) => {
                     metrics.authenticated(false);
                     tracing::info!(reason = %refusal, request = %exchange.info, "unable to authenticate the request");
+                    note(&exchange, refusal.remarks);
                     if let Some(auditor) = &auditor {
                         auditor.unauthenticated(&exchange).await;
                     }

@@ -1,39 +1,191 @@
-//! The ConfigMap from which aggregated servers learn whose client certificates and front proxies to trust.
+//! The ConfigMap from which aggregated servers learn whose client certificates and front proxies to trust, kept in step with
+//! the authorities that this server reads again, and together with those of other servers on the same storage.
 
-use super::{Place, Startup};
+use super::{Place, RETRY, Startup};
+use crate::trust::Trust;
+use apiserver_auth::authn::authorities::certificate_bundle;
+use apiserver_registry::options::{Predicate, WatchOptions};
+use apiserver_registry::store::WatchEvent;
 use apiserver_registry::{Part, RegistryError};
 use futures::future::BoxFuture;
-use serde_json::json;
+use http::HeaderName;
+use jiff::{SignedDuration, Timestamp};
+use machinery_meta::FieldSelector;
+use pem::{EncodeConfig, LineEnding, Pem};
+use rustls::pki_types::CertificateDer;
+use serde_json::{Map, Value, json};
+use std::time::Duration;
+use x509_parser::prelude::{FromDer, X509Certificate};
 
-const PLACE: Place<'_> = Place {
+pub(super) const PLACE: Place<'_> = Place {
     group: "",
     plural: "configmaps",
     namespace: "kube-system",
     name: "extension-apiserver-authentication",
 };
 
-pub(super) fn reconcile(facts: &Startup) -> BoxFuture<'_, Result<(), RegistryError>> {
+const CLIENT_CA: &str = "client-ca-file";
+const PROXY_CA: &str = "requestheader-client-ca-file";
+/// Authorities that ended this long ago are taken out, as upstream does.
+const EXPIRED_SLACK: SignedDuration = SignedDuration::from_mins(5);
+/// The clock ends authorities too, so the object is looked at this often at least.
+const RESYNC: Duration = Duration::from_secs(60);
+
+/// Writes it now, and again after every change of the object and of the authorities.
+pub(super) fn keep(facts: &Startup) -> BoxFuture<'_, Result<(), RegistryError>> {
     Box::pin(async move {
-        let data = json!({
-            "client-ca-file": facts.pki.cluster.certificate_pem(),
-            "requestheader-allowed-names": "[\"front-proxy-client\"]",
-            "requestheader-client-ca-file": facts.pki.front_proxy.certificate_pem(),
-            "requestheader-extra-headers-prefix": "[\"X-Remote-Extra-\"]",
-            "requestheader-group-headers": "[\"X-Remote-Group\"]",
-            "requestheader-uid-headers": "[\"X-Remote-Uid\"]",
-            "requestheader-username-headers": "[\"X-Remote-User\"]",
-        });
+        reconcile(facts).await?;
+        let own = facts.clone();
+        let keeping = move || {
+            let facts = own.clone();
+            async move {
+                loop {
+                    if let Err(error) = follow(&facts).await {
+                        tracing::warn!(%error, "keeping the ConfigMap of authorities failed");
+                    }
+                    facts.core.runtime.sleep(RETRY).await;
+                }
+            }
+        };
+        let runtime = &facts.core.runtime;
+        runtime.keep("authorities of extensions", keeping).detach();
+        Ok(())
+    })
+}
+
+/// Until the watch ends.
+async fn follow(facts: &Startup) -> Result<(), RegistryError> {
+    let options = WatchOptions {
+        predicate: Predicate {
+            fields: FieldSelector::equals("metadata.name", PLACE.name),
+            ..Predicate::default()
+        },
+        ..WatchOptions::default()
+    };
+    let mut watch = facts.store(PLACE)?.watch(&PLACE.scope(), &options).await?;
+    loop {
+        reconcile(facts).await?;
+        let mut events = tokio::select! { biased;
+            () = facts.core.trust.changed.notified() => continue,
+            events = watch.next() => events,
+            () = facts.core.runtime.sleep(RESYNC) => continue,
+        };
+        match events.pop() {
+            None => return Ok(()),
+            Some(WatchEvent::Failed(error)) => return Err(error),
+            Some(_) => {}
+        }
+    }
+}
+
+async fn reconcile(facts: &Startup) -> Result<(), RegistryError> {
+    let (trust, now) = (&facts.core.trust, facts.core.runtime.now());
+    let existing = facts.read(PLACE).await?;
+    let Some(existing) = existing else {
         let object = json!({
             "apiVersion": "v1",
             "kind": "ConfigMap",
             "metadata": { "name": PLACE.name, "namespace": PLACE.namespace },
-            "data": data,
+            "data": wanted(trust, &Map::new(), now),
         });
-        if !facts.create(PLACE, &object.to_string()).await? {
-            facts
-                .patch(PLACE, Part::Main, &json!({ "data": data }).to_string())
-                .await?;
+        return facts.create(PLACE, &object.to_string()).await.map(drop);
+    };
+    let data = existing
+        .get("data")
+        .map(|data| data.to_json())
+        .unwrap_or_default();
+    let data: Map<String, Value> = serde_json::from_str(&data).unwrap_or_default();
+    let change = patch(&data, wanted(trust, &data, now));
+    match facts.patch(PLACE, Part::Main, &change).await {
+        // What others wrote fills the object: it begins anew with our own part.
+        Err(RegistryError::Invalid { .. }) => {
+            let own = wanted(trust, &Map::new(), now);
+            facts.patch(PLACE, Part::Main, &patch(&data, own)).await
         }
-        Ok(())
-    })
+        other => other,
+    }
+}
+
+/// A merge patch that leaves nothing but what is wanted.
+fn patch(existing: &Map<String, Value>, mut wanted: Map<String, Value>) -> String {
+    for name in existing.keys() {
+        wanted.entry(name.clone()).or_insert(Value::Null);
+    }
+    json!({ "data": wanted }).to_string()
+}
+
+/// The object's data: what this server trusts behind what the object says already.
+fn wanted(trust: &Trust, existing: &Map<String, Value>, now: Timestamp) -> Map<String, Value> {
+    let proxies = &trust.proxies;
+    let headers = proxies.headers();
+    let names = |own: &[HeaderName]| {
+        own.iter()
+            .map(|name| canonical(name.as_str()))
+            .collect::<Vec<_>>()
+    };
+    let prefixes = headers.extra_prefix.iter().map(|prefix| canonical(prefix));
+    let lists = [
+        ("requestheader-allowed-names", proxies.allowed_names().to_vec()),
+        ("requestheader-extra-headers-prefix", prefixes.collect()),
+        ("requestheader-group-headers", names(&headers.group)),
+        ("requestheader-uid-headers", names(&headers.uid)),
+        ("requestheader-username-headers", names(&headers.username)),
+    ];
+    let mut data = Map::new();
+    for (key, certificates) in [
+        (CLIENT_CA, trust.clients.authorities()),
+        (PROXY_CA, proxies.authorities()),
+    ] {
+        data.insert(
+            key.to_owned(),
+            combined(existing.get(key), certificates, now).into(),
+        );
+    }
+    for (key, own) in lists {
+        let mut all: Vec<String> = existing
+            .get(key)
+            .and_then(|text| serde_json::from_str(text.as_str()?).ok())
+            .unwrap_or_default();
+        for one in own {
+            if !all.contains(&one) {
+                all.push(one);
+            }
+        }
+        let needed = key != "requestheader-uid-headers" || !all.is_empty();
+        if needed {
+            data.insert(key.to_owned(), Value::from(all).to_string().into());
+        }
+    }
+    data
+}
+
+/// Names of headers as Go writes them.
+fn canonical(name: &str) -> String {
+    let capital = |word: &str| {
+        let mut letters = word.chars();
+        letters
+            .next()
+            .map(|first| first.to_ascii_uppercase().to_string() + letters.as_str())
+            .unwrap_or_default()
+    };
+    name.split('-').map(capital).collect::<Vec<_>>().join("-")
+}
+
+fn combined(existing: Option<&Value>, own: Vec<CertificateDer<'static>>, now: Timestamp) -> String {
+    let existing = existing.and_then(|text| certificate_bundle(text.as_str()?).ok());
+    let mut all: Vec<CertificateDer<'static>> = Vec::new();
+    for one in existing.into_iter().flatten().chain(own) {
+        if !has_ended(&one, now) && !all.contains(&one) {
+            all.push(one);
+        }
+    }
+    let lines = EncodeConfig::new().set_line_ending(LineEnding::LF);
+    all.iter()
+        .map(|one| pem::encode_config(&Pem::new("CERTIFICATE", one.to_vec()), lines))
+        .collect()
+}
+
+fn has_ended(certificate: &[u8], now: Timestamp) -> bool {
+    X509Certificate::from_der(certificate)
+        .is_ok_and(|(_, own)| own.validity().not_after.timestamp() <= (now - EXPIRED_SLACK).as_second())
 }

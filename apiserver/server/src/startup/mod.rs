@@ -11,11 +11,11 @@ mod extension_authentication;
 mod flow_control;
 pub(crate) mod kubernetes_service;
 mod master_leases;
+mod legacy_token_tracking;
 mod rbac;
 mod time_to_live;
 
 use crate::server::Core;
-use apiserver_auth::pki::Pki;
 use apiserver_registry::conditions::{Condition, set_condition};
 use apiserver_registry::options::{CreateOptions, ListOptions, RevisionMatch, UpdateOptions, WatchOptions};
 use apiserver_registry::{
@@ -46,7 +46,6 @@ pub struct StartupError {
 #[derive(Clone)]
 pub(crate) struct Startup {
     pub(crate) core: Arc<Core>,
-    pub(crate) pki: Arc<Pki>,
     /// Where the `kubernetes` service leads.
     pub(crate) advertised: SocketAddr,
 }
@@ -54,7 +53,7 @@ pub(crate) struct Startup {
 type Step = for<'a> fn(&'a Startup) -> BoxFuture<'a, Result<(), RegistryError>>;
 
 /// In order.
-const STEPS: [(&str, Step); 12] = [
+const STEPS: [(&str, Step); 13] = [
     ("system namespaces", default_objects::namespaces),
     ("priority classes", default_objects::priority_classes),
     ("flow control", flow_control::keep),
@@ -66,8 +65,9 @@ const STEPS: [(&str, Step); 12] = [
     ("service allocator repair", allocator_repair::start),
     (
         "extension-apiserver-authentication",
-        extension_authentication::reconcile,
+        extension_authentication::keep,
     ),
+    ("legacy token tracking", legacy_token_tracking::reconcile),
     ("times to live", time_to_live::sweep),
     ("events of components", component_events::record),
 ];

@@ -80,15 +80,20 @@ pub(crate) struct ServerArguments {
     pub(crate) storage_scrub_interval: Duration,
     #[arg(long)]
     pub(crate) token_auth_file: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) authentication: super::authentication::AuthenticationArguments,
     /// File with keys in PEM, private or public, that verify service account tokens besides the signing key; repeatable
     #[arg(long)]
     pub(crate) service_account_key_file: Vec<PathBuf>,
-    /// File with the key that signs service account tokens (ECDSA P-256); by default one is made and kept
+    /// File with the key that signs service account tokens: RSA, ECDSA P-256 or P-384; by default one is made and kept
     #[arg(long)]
     pub(crate) service_account_signing_key_file: Option<PathBuf>,
     /// Issuer of service account tokens; repeatable: the first signs, tokens of all are accepted
     #[arg(long)]
     pub(crate) service_account_issuer: Vec<String>,
+    /// URL of the keys of service account tokens in the discovery document; by default at the advertised address
+    #[arg(long)]
+    pub(crate) service_account_jwks_uri: Option<String>,
     /// Audiences of this server; by default its issuers
     #[arg(long, value_delimiter = ',')]
     pub(crate) api_audiences: Vec<String>,
@@ -130,9 +135,12 @@ impl ServerArguments {
             service_node_port_range: self.service_node_port_range,
             cluster_domain: self.cluster_domain.clone(),
             token_auth_file: self.token_auth_file.clone(),
+            client_ca_file: self.authentication.client_ca_file.clone(),
+            request_header: self.authentication.request_header(),
             service_account_key_files: self.service_account_key_file.clone(),
             service_account_signing_key_file: self.service_account_signing_key_file.clone(),
             service_account_issuers: self.service_account_issuer.clone(),
+            service_account_jwks_uri: self.service_account_jwks_uri.clone(),
             api_audiences: self.api_audiences.clone(),
             allow_unenforced: self.allow_unenforced,
             disable_admission_plugins: self.disable_admission_plugins.clone(),

@@ -9,6 +9,7 @@ mod agent_process;
 mod arguments;
 mod audit;
 mod authorities;
+mod authentication;
 mod controllers;
 mod election;
 mod encryption;

@@ -1,0 +1,83 @@
+use super::*;
+use crate::pki::{Identity, Pki, ServingNames};
+use crate::testing::block_on;
+use http::HeaderMap;
+use jiff::SignedDuration;
+use rcgen::{CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, KeyPair};
+
+fn now() -> Timestamp {
+    "2026-11-21T12:00:00Z".parse().unwrap()
+}
+
+fn pki() -> Pki {
+    Pki::generate(&ServingNames::default(), now()).unwrap()
+}
+
+fn authenticator(authorities: &[&Pki]) -> ClientCertificates {
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let authorities: Vec<_> = authorities
+        .iter()
+        .map(|pki| pki.cluster.certificate().clone())
+        .collect();
+    ClientCertificates::new(&authorities, &provider).unwrap()
+}
+
+fn name(authenticator: &ClientCertificates, peer: &PeerCertificate, at: Timestamp) -> Option<String> {
+    let credentials = Credentials {
+        peer: Some(peer),
+        headers: &HeaderMap::new(),
+        path: "/api",
+        now: at,
+    };
+    match block_on(authenticator.authenticate(&credentials)) {
+        Outcome::User(found) => Some(found.user.name),
+        _ => None,
+    }
+}
+
+fn peer(identity: &Identity) -> PeerCertificate {
+    PeerCertificate::new(identity.chain()).unwrap()
+}
+
+#[test]
+fn client_authorities_may_be_many_and_are_replaced_under_open_connections() {
+    let (ours, theirs) = (pki(), pki());
+    let both = authenticator(&[&ours, &theirs]);
+    let client = |pki: &Pki, name: &str| peer(&pki.cluster.client(name, None, now()).unwrap());
+    let (of_ours, of_theirs) = (client(&ours, "ann"), client(&theirs, "ben"));
+    assert_eq!(name(&both, &of_ours, now()).as_deref(), Some("ann"));
+    assert_eq!(name(&both, &of_theirs, now()).as_deref(), Some("ben"));
+    both.replace(&[ours.cluster.certificate().clone()]).unwrap();
+    assert_eq!(name(&both, &of_ours, now()).as_deref(), Some("ann"));
+    assert_eq!(name(&both, &of_theirs, now()), None);
+    both.replace(&[theirs.cluster.certificate().clone()]).unwrap();
+    assert_eq!(name(&both, &of_theirs, now()).as_deref(), Some("ben"));
+}
+
+#[test]
+fn client_certificate_is_looked_at_again_on_a_long_connection() {
+    let ours = pki();
+    let authenticator = authenticator(&[&ours]);
+    // Ours ends after ten years, a leaf that it signs in the last of them later still.
+    let late = now().checked_add(SignedDuration::from_hours(24 * 3_640)).unwrap();
+    let open = peer(&ours.cluster.client("ann", None, late).unwrap());
+    assert!(name(&authenticator, &open, late).is_some());
+    let end = now().checked_add(SignedDuration::from_hours(24 * 3_660)).unwrap();
+    assert_eq!(name(&authenticator, &open, end), None, "the authority has ended");
+}
+
+#[test]
+fn client_certificate_with_two_common_names_is_its_last() {
+    // Only a common name each, one behind the other: what Go makes of such a subject is the last one.
+    let mut params = CertificateParams::default();
+    let mut subject = DistinguishedName::new();
+    // `DistinguishedName` has one value of a type, so the second common name is given by its number.
+    subject.push(DnType::CommonName, "first");
+    subject.push(DnType::CustomDnType(vec![2, 5, 4, 3]), "last");
+    params.distinguished_name = subject;
+    params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
+    let key = KeyPair::generate().unwrap();
+    let certificate = params.self_signed(&key).unwrap();
+    let found = read(certificate.der()).unwrap();
+    assert_eq!(found.user.name, "last");
+}

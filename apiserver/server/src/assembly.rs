@@ -1,0 +1,195 @@
+//! Registry, admission, authentication, authorization and endpoints, put together.
+
+use crate::account_keys::AccountKeys;
+use crate::admission::AdmissionChain;
+use crate::authenticators;
+use crate::config::ServerConfig;
+use crate::feed::AuthorizationFeed;
+use crate::filters::audit::{Auditor, PolicyError};
+use crate::flow_control::FlowControl;
+use crate::flow_control::metrics::FlowControlMetrics;
+use crate::flow_control::utilization::UtilizationCollector;
+use crate::hooks::ServerHooks;
+use crate::kubelet::{Kubelets, ProxiedConnections};
+use crate::metrics::Metrics;
+use crate::openid::{self, OpenId};
+use crate::reader::{PodsByNode, RegistryReader};
+use crate::server::{Core, ServerError};
+use crate::startup::StartupError;
+use crate::token_tracking::SecretTokens;
+use crate::trust::Trust;
+use crate::unenforced::Unenforced;
+use apiserver_auth::authz;
+use apiserver_auth::authz::rbac::RbacAuthorizer;
+use apiserver_auth::pki::Pki;
+use apiserver_auth::reviews::Reviewer;
+use apiserver_auth::token_request::TokenIssuer;
+use apiserver_egress::Dialer;
+use apiserver_endpoints::{Endpoints, ListMemory, VersionInfo};
+use apiserver_registry::core::service::NodePorts;
+use apiserver_registry::{Registry, RegistryError, kinds};
+use apiserver_storage::Storage;
+use machinery_meta::reader::ObjectReader;
+use machinery_runtime::{CancellationToken, Runtime};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+/// What a server is assembled from.
+pub(crate) struct Assembly<'a> {
+    pub(crate) config: ServerConfig,
+    pub(crate) storage: Arc<dyn Storage>,
+    pub(crate) pki: &'a Pki,
+    pub(crate) trust: Arc<Trust>,
+    pub(crate) dialer: Dialer,
+    pub(crate) advertised: SocketAddr,
+}
+
+pub(crate) async fn assemble(parts: Assembly<'_>, runtime: &Runtime) -> Result<Arc<Core>, ServerError> {
+    let Assembly {
+        config,
+        storage,
+        pki,
+        trust,
+        dialer,
+        advertised,
+    } = parts;
+    let (first, last) = config.service_node_port_range;
+    let node_ports = NodePorts::new(first, last);
+    let registry = Registry::with_node_ports(storage, runtime.clone(), kinds::built_in(), node_ports);
+    let pods = Arc::new(PodsByNode::default());
+    let reader: Arc<dyn ObjectReader> = Arc::new(RegistryReader::new(&registry, &pods));
+    let rbac = Arc::new(RbacAuthorizer::default());
+    let feed = Arc::new(AuthorizationFeed {
+        registry: registry.clone(),
+        rbac: Arc::clone(&rbac),
+        pods,
+        runtime: runtime.clone(),
+    });
+    Arc::clone(&feed).start().await.map_err(feed_failed)?;
+    let authorizers = authz::default_chain(&reader, &rbac);
+    let metrics = Arc::new(Metrics::new(Arc::clone(registry.storage()), runtime.clone())?);
+    let keys = AccountKeys::load(&config, pki)?;
+    let tracker = SecretTokens::new(registry.clone(), runtime.clone(), metrics.registry())?;
+    let parts = authenticators::Parts {
+        config: &config,
+        keys: &keys,
+        reader: &reader,
+        tracker: Arc::new(tracker),
+    };
+    let tokens = Arc::new(parts.tokens()?);
+    let jwks_uri = config.service_account_jwks_uri.clone();
+    let jwks_uri = jwks_uri.unwrap_or_else(|| format!("https://{advertised}{}", openid::JWKS_PATH));
+    let authenticators = authenticators::chain(&config, &trust, &tokens);
+    let issuer = config.issuers().swap_remove(0);
+    let hooks = ServerHooks {
+        reviewer: Reviewer {
+            authorizers: authorizers.clone(),
+            tokens,
+        },
+        issuer: TokenIssuer {
+            issuer: issuer.clone(),
+            api_audiences: config.audiences(),
+            key: keys.signing.clone(),
+        },
+        reader: Arc::clone(&reader),
+        kubelets: Kubelets {
+            dialer,
+            connections: ProxiedConnections::new(config.max_proxied_connections),
+        },
+        registry: registry.clone(),
+        components: config.components.clone(),
+    };
+    let unenforced = Unenforced {
+        allowed: config.allow_unenforced,
+    };
+    let admission = AdmissionChain::new(
+        &reader,
+        &rbac,
+        &authorizers,
+        &registry,
+        runtime,
+        unenforced,
+        &config.disable_admission_plugins,
+    );
+    let audit = auditor(&config, runtime, &metrics)?;
+    let flow_control = flow_control(&config, &registry, runtime, &metrics)?;
+    Ok(Arc::new(Core {
+        feed,
+        endpoints: Endpoints::new(
+            registry.clone(),
+            Arc::new(admission),
+            Arc::new(hooks),
+            VersionInfo::default(),
+            ListMemory::new(config.list_memory_bytes, config.answer_pace_interval),
+        ),
+        openid: OpenId::new(&issuer, &jwks_uri, &keys.verifying),
+        audit,
+        flow_control,
+        metrics,
+        mutations: runtime.child_scope(),
+        started: AtomicBool::new(false),
+        stopping: CancellationToken::new(),
+        runtime: runtime.clone(),
+        registry,
+        authenticators,
+        authorizers,
+        trust,
+        signing_key: keys.signing,
+        config,
+    }))
+}
+
+/// Both limits together are the server's seats, as upstream's.
+fn flow_control(
+    config: &ServerConfig,
+    registry: &Registry,
+    runtime: &Runtime,
+    metrics: &Metrics,
+) -> Result<Option<Arc<FlowControl>>, ServerError> {
+    let seats = config.max_requests_inflight + config.max_mutating_requests_inflight;
+    if seats == 0 {
+        return Ok(None);
+    }
+    let own = FlowControlMetrics::new(metrics.registry())?;
+    let control = FlowControl::new(seats, registry.clone(), own, runtime);
+    let utilization = UtilizationCollector::new(&control)?;
+    metrics.registry().register(Box::new(utilization))?;
+    let adjusted = Arc::clone(&control);
+    let adjusting = move || Arc::clone(&adjusted).keep_adjusting();
+    runtime.keep("flow control limits", adjusting).detach();
+    Ok(Some(control))
+}
+
+fn auditor(
+    config: &ServerConfig,
+    runtime: &Runtime,
+    metrics: &Metrics,
+) -> Result<Option<Arc<Auditor>>, ServerError> {
+    let Some(log) = &config.audit_log else {
+        return Ok(None);
+    };
+    let policy = config.audit_policy_file.as_ref().map(|path| {
+        std::fs::read(path).map_err(|source| ServerError::File {
+            path: path.clone(),
+            source,
+        })
+    });
+    let policy = policy.transpose()?;
+    let auditor = Auditor::open(log.clone(), policy.as_deref(), runtime, metrics.audit_errors());
+    match auditor {
+        Ok(auditor) => Ok(Some(Arc::new(auditor))),
+        Err(PolicyError::Log(source)) => Err(ServerError::File {
+            path: log.path.clone(),
+            source,
+        }),
+        Err(error) => Err(error.into()),
+    }
+}
+
+pub(crate) fn feed_failed(error: RegistryError) -> StartupError {
+    StartupError {
+        step: "roles, bindings and pods",
+        message: apiserver_endpoints::status::of(&error).message,
+    }
+}

@@ -1,0 +1,69 @@
+//! The ways to authenticate, in the order in which they are tried.
+
+use crate::account_keys::AccountKeys;
+use crate::config::ServerConfig;
+use crate::server::ServerError;
+use crate::trust::Trust;
+use apiserver_auth::authn::anonymous::Anonymous;
+use apiserver_auth::authn::bootstrap_token::BootstrapTokens;
+use apiserver_auth::authn::legacy_service_account::{LegacyServiceAccountTokens, TokenTracker};
+use apiserver_auth::authn::service_account::ServiceAccountTokens;
+use apiserver_auth::authn::token::TokenAuthenticator;
+use apiserver_auth::authn::token_file::TokenFile;
+use apiserver_auth::authn::{Authenticator, AuthenticatorChain, TokenAuthenticators};
+use machinery_meta::reader::ObjectReader;
+use std::sync::Arc;
+
+/// What authenticators are made of.
+pub(crate) struct Parts<'a> {
+    pub(crate) config: &'a ServerConfig,
+    pub(crate) keys: &'a AccountKeys,
+    pub(crate) reader: &'a Arc<dyn ObjectReader>,
+    pub(crate) tracker: Arc<dyn TokenTracker>,
+}
+
+impl Parts<'_> {
+    /// Kinds of bearer tokens.
+    pub(crate) fn tokens(self) -> Result<TokenAuthenticators, ServerError> {
+        let config = self.config;
+        let mut kinds: Vec<Arc<dyn TokenAuthenticator>> = Vec::new();
+        if let Some(path) = &config.token_auth_file {
+            let text = std::fs::read_to_string(path).map_err(|source| ServerError::File {
+                path: path.clone(),
+                source,
+            })?;
+            kinds.push(Arc::new(TokenFile::parse(&text)?));
+        }
+        let (reader, keys) = (self.reader, &self.keys.verifying);
+        kinds.push(Arc::new(LegacyServiceAccountTokens::new(
+            Arc::clone(reader),
+            keys.clone(),
+            config.audiences(),
+            self.tracker,
+        )));
+        kinds.push(Arc::new(ServiceAccountTokens::new(
+            Arc::clone(reader),
+            keys.clone(),
+            config.issuers(),
+        )));
+        kinds.push(Arc::new(BootstrapTokens::new(Arc::clone(reader))));
+        Ok(TokenAuthenticators::new(kinds, config.audiences()))
+    }
+}
+
+/// Front proxies, client certificates, tokens, anonymous requests.
+pub(crate) fn chain(
+    config: &ServerConfig,
+    trust: &Trust,
+    tokens: &Arc<TokenAuthenticators>,
+) -> AuthenticatorChain {
+    let all: Vec<Arc<dyn Authenticator>> = vec![
+        Arc::clone(&trust.proxies) as Arc<dyn Authenticator>,
+        Arc::clone(&trust.clients) as Arc<dyn Authenticator>,
+        Arc::clone(tokens) as Arc<dyn Authenticator>,
+        Arc::new(Anonymous {
+            paths: config.anonymous_paths.clone(),
+        }),
+    ];
+    AuthenticatorChain::new(all)
+}

@@ -1,0 +1,114 @@
+//! Files that are read again while the server runs, and put in use when their content has changed: authorities of client
+//! certificates and the serving certificate. A content that cannot be used leaves what was in use.
+
+use machinery_runtime::Runtime;
+use parking_lot::Mutex;
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// No file of this kind is longer.
+const MAX_FILE_BYTES: u64 = 1 << 20;
+
+type Problem = Box<dyn std::error::Error + Send + Sync>;
+type Apply = Box<dyn Fn(&[String]) -> Result<(), Problem> + Send>;
+
+/// Files that are used together.
+pub(crate) struct WatchedFiles {
+    what: &'static str,
+    paths: Vec<PathBuf>,
+    /// Contents that were looked at last, used or not.
+    seen: Vec<String>,
+    apply: Apply,
+}
+
+/// The content of a file of bounded size.
+pub(crate) fn read(path: &Path) -> io::Result<String> {
+    let mut text = String::new();
+    let read = File::open(path)?
+        .take(MAX_FILE_BYTES + 1)
+        .read_to_string(&mut text)?;
+    if read as u64 > MAX_FILE_BYTES {
+        return Err(io::Error::new(
+            io::ErrorKind::FileTooLarge,
+            "the file is larger than 1 MiB",
+        ));
+    }
+    Ok(text)
+}
+
+impl WatchedFiles {
+    /// `seen` are the contents in use now.
+    pub(crate) fn new(
+        what: &'static str,
+        paths: Vec<PathBuf>,
+        seen: Vec<String>,
+        apply: impl Fn(&[String]) -> Result<(), Problem> + Send + 'static,
+    ) -> Self {
+        Self {
+            what,
+            paths,
+            seen,
+            apply: Box::new(apply),
+        }
+    }
+
+    /// Does one thing more with every content that could be used.
+    pub(crate) fn and_then(self, more: impl Fn() -> Result<(), Problem> + Send + 'static) -> Self {
+        let apply = self.apply;
+        Self {
+            apply: Box::new(move |texts| apply(texts).and_then(|()| more())),
+            ..self
+        }
+    }
+
+    fn look(&mut self) {
+        let what = self.what;
+        let contents: io::Result<Vec<String>> = self.paths.iter().map(|path| read(path)).collect();
+        let contents = match contents {
+            Ok(contents) => contents,
+            // A file that is being replaced may be away for a moment.
+            Err(error) => return tracing::debug!(%error, what, "reading a file again"),
+        };
+        if contents == self.seen {
+            return;
+        }
+        match (self.apply)(&contents) {
+            Ok(()) => tracing::info!(what, "a changed file is in use"),
+            Err(error) => tracing::error!(error, what, "a changed file cannot be used; the one before stays"),
+        }
+        self.seen = contents;
+    }
+}
+
+/// Files that are looked at together, as long as the server runs.
+pub(crate) struct FileReload {
+    files: Mutex<Vec<WatchedFiles>>,
+    interval: Duration,
+    runtime: Runtime,
+}
+
+impl FileReload {
+    pub(crate) fn new(files: Vec<WatchedFiles>, interval: Duration, runtime: Runtime) -> Arc<Self> {
+        Arc::new(Self {
+            files: Mutex::new(files),
+            interval,
+            runtime,
+        })
+    }
+
+    /// Looks at all of them at the interval.
+    pub(crate) async fn run(self: Arc<Self>) {
+        loop {
+            self.runtime.sleep(self.interval).await;
+            let own = Arc::clone(&self);
+            let look = move || own.files.lock().iter_mut().for_each(WatchedFiles::look);
+            if self.runtime.blocking(look).await.is_err() {
+                // The runtime is ending, and with it this task.
+                return;
+            }
+        }
+    }
+}

@@ -1,0 +1,180 @@
+//! Authorities of client certificates and of front proxies: the cluster's own, and those of files.
+
+use crate::config::ServerConfig;
+use crate::file_reload::{self, WatchedFiles};
+use crate::server::ServerError;
+use apiserver_auth::authn::ClientCertificates;
+use apiserver_auth::authn::authorities::{AuthoritiesError, certificate_bundle};
+use apiserver_auth::authn::request_header::RequestHeader;
+use apiserver_auth::pki::{Identity, Pki, ServingIdentity, server_config};
+use arc_swap::ArcSwap;
+use rustls::crypto::CryptoProvider;
+use rustls::pki_types::CertificateDer;
+use std::path::PathBuf;
+use std::sync::Arc;
+use tokio::sync::Notify;
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct Trust {
+    pub(crate) clients: Arc<ClientCertificates>,
+    pub(crate) proxies: Arc<RequestHeader>,
+    /// The authorities were replaced.
+    pub(crate) changed: Notify,
+    own_clients: CertificateDer<'static>,
+    own_proxies: CertificateDer<'static>,
+}
+
+/// A bundle as it was read first.
+struct Bundle {
+    flag: &'static str,
+    path: PathBuf,
+    text: String,
+}
+
+impl Bundle {
+    fn read(flag: &'static str, path: Option<&PathBuf>) -> Result<Option<Self>, ServerError> {
+        let Some(path) = path else { return Ok(None) };
+        let text = file_reload::read(path).map_err(|source| ServerError::File {
+            path: path.clone(),
+            source,
+        })?;
+        Ok(Some(Self {
+            flag,
+            path: path.clone(),
+            text,
+        }))
+    }
+}
+
+/// An authority of our own, and those of a bundle.
+fn with_own(
+    own: &CertificateDer<'static>,
+    bundle: Option<&str>,
+) -> Result<Vec<CertificateDer<'static>>, AuthoritiesError> {
+    let mut all = vec![own.clone()];
+    all.extend(bundle.map(certificate_bundle).transpose()?.unwrap_or_default());
+    Ok(all)
+}
+
+impl Trust {
+    /// Reads the configured files, and says which of them are to be read again as they change.
+    pub(crate) fn open(
+        config: &ServerConfig,
+        pki: &Pki,
+        provider: &Arc<CryptoProvider>,
+    ) -> Result<(Arc<Self>, Vec<WatchedFiles>), ServerError> {
+        let clients = Bundle::read("--client-ca-file", config.client_ca_file.as_ref())?;
+        let proxy_ca = config.request_header.client_ca_file.as_ref();
+        let proxies = Bundle::read("--requestheader-client-ca-file", proxy_ca)?;
+        let own_clients = pki.cluster.certificate().clone();
+        let own_proxies = pki.front_proxy.certificate().clone();
+        let failed = |bundle: &Option<Bundle>| {
+            let flag = bundle.as_ref().map_or("the cluster's authority", |own| own.flag);
+            move |source| ServerError::Authorities { flag, source }
+        };
+        let all = |own, bundle: &Option<Bundle>| {
+            with_own(own, bundle.as_ref().map(|own| own.text.as_str())).map_err(failed(bundle))
+        };
+        let trust = Arc::new(Self {
+            clients: Arc::new(
+                ClientCertificates::new(&all(&own_clients, &clients)?, provider).map_err(failed(&clients))?,
+            ),
+            proxies: Arc::new(
+                RequestHeader::new(
+                    &all(&own_proxies, &proxies)?,
+                    config.request_header.names(),
+                    config.request_header.headers(),
+                    provider,
+                )
+                .map_err(failed(&proxies))?,
+            ),
+            changed: Notify::new(),
+            own_clients,
+            own_proxies,
+        });
+        let mut watched = Vec::new();
+        if let Some(bundle) = clients {
+            let trust = Arc::clone(&trust);
+            watched.push(watch(bundle, move |text| {
+                trust
+                    .clients
+                    .replace(&with_own(&trust.own_clients, Some(text))?)?;
+                trust.changed.notify_one();
+                Ok(())
+            }));
+        }
+        if let Some(bundle) = proxies {
+            let trust = Arc::clone(&trust);
+            watched.push(watch(bundle, move |text| {
+                trust
+                    .proxies
+                    .replace(&with_own(&trust.own_proxies, Some(text))?)?;
+                trust.changed.notify_one();
+                Ok(())
+            }));
+        }
+        Ok((trust, watched))
+    }
+
+    /// All authorities, which the listener names to clients.
+    pub(crate) fn authorities(&self) -> Vec<CertificateDer<'static>> {
+        let mut all = self.clients.authorities();
+        all.extend(self.proxies.authorities());
+        all
+    }
+}
+
+fn watch(
+    bundle: Bundle,
+    replace: impl Fn(&str) -> Result<(), AuthoritiesError> + Send + 'static,
+) -> WatchedFiles {
+    WatchedFiles::new(bundle.flag, vec![bundle.path], vec![bundle.text], move |texts| {
+        Ok(replace(&texts[0])?)
+    })
+}
+
+/// Changed authorities are named to the next connection too.
+pub(crate) fn greeted_anew(
+    watched: Vec<WatchedFiles>,
+    tls: &Arc<ArcSwap<rustls::ServerConfig>>,
+    serving: &Arc<ServingIdentity>,
+    trust: &Arc<Trust>,
+) -> Vec<WatchedFiles> {
+    let greeted = |files: WatchedFiles| {
+        let (tls, serving, trust) = (Arc::clone(tls), Arc::clone(serving), Arc::clone(trust));
+        files.and_then(move || {
+            tls.store(Arc::new(server_config(
+                Arc::clone(&serving),
+                &trust.authorities(),
+            )?));
+            Ok(())
+        })
+    };
+    watched.into_iter().map(greeted).collect()
+}
+
+/// The serving certificate and its key, where they are files.
+pub(crate) fn serving_files(
+    config: &ServerConfig,
+    pki: &Pki,
+    serving: &Arc<ServingIdentity>,
+) -> Option<WatchedFiles> {
+    let folder = config.cert_dir.as_ref()?;
+    let paths = [Pki::SERVING_CERTIFICATE, Pki::SERVING_KEY].map(|name| folder.join(name));
+    let seen = vec![
+        pki.serving.certificate_pem().to_owned(),
+        pki.serving.key_pem().to_owned(),
+    ];
+    let serving = Arc::clone(serving);
+    Some(WatchedFiles::new(
+        "serving certificate",
+        paths.to_vec(),
+        seen,
+        move |texts| {
+            let identity = Identity::from_pem(texts[0].clone(), texts[1].clone());
+            let identity = identity.ok_or("not a certificate and its key")?;
+            Ok(serving.replace(&identity)?)
+        },
+    ))
+}
