@@ -4,10 +4,10 @@ use crate::candidate::Candidate;
 use crate::faults::{Faults, FaultyService};
 use crate::fence::Fenced;
 use crate::identities;
-use apiserver_server::Server;
+use apiserver_server::{LegacyClaims, Server};
 use controllers_manager::leader_election::{ElectionConfig, Leadership};
 use controllers_manager::manager::Selection;
-use controllers_manager::{Config, ControllerContext, ControllerManager};
+use controllers_manager::{Config, ControllerContext, ControllerManager, TokenOf};
 use machinery_client::{Client, Informers};
 use machinery_meta::UserInfo;
 use machinery_runtime::{Runtime, Scope};
@@ -189,7 +189,14 @@ fn start_controllers(
     let informers = Informers::new(reader, runtime.clone());
     let writers = transport.clone();
     let clients = Arc::new(move |account: &str| client(&writers, identities::controller(account)));
-    let context = ControllerContext::new(runtime.clone(), informers, clients, config);
+    let server = transport.server.clone();
+    let signer = move |of: TokenOf<'_>| {
+        let server = server.upgrade().ok_or("the server is gone")?;
+        let claims = LegacyClaims::new(of.namespace, of.account, of.account_uid, of.secret);
+        server.secret_token(&claims).map_err(|error| error.to_string())
+    };
+    let context = ControllerContext::new(runtime.clone(), informers, clients, config)
+        .with_token_signer(Arc::new(signer));
     ControllerManager::start(&context, selection)
 }
 

@@ -5,8 +5,9 @@
 use cluster::{Cluster, Selection};
 use k8s_openapi::List;
 use k8s_openapi::api::apps::v1::Deployment;
-use k8s_openapi::api::core::v1::{ConfigMap, Node, Pod, ServiceAccount};
-use machinery_client::{ApiResource, Client};
+use k8s_openapi::api::authentication::v1::TokenReview;
+use k8s_openapi::api::core::v1::{ConfigMap, Node, Pod, Secret, ServiceAccount};
+use machinery_client::{ApiResource, Client, DeleteOptions};
 use machinery_meta::ObjectKey;
 use machinery_runtime::Runtime;
 use serde_json::json;
@@ -37,6 +38,79 @@ async fn pods(client: &Client) -> Vec<Pod> {
         .await
         .unwrap();
     list.items
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn token_of_a_secret_lives_and_ends_with_its_account() {
+    let cluster = Cluster::builder()
+        .controllers(Selection::Default)
+        .start()
+        .await
+        .unwrap();
+    let (client, runtime) = (cluster.admin(), cluster.runtime().clone());
+    let (accounts, secrets) = (ApiResource::of::<ServiceAccount>(), ApiResource::of::<Secret>());
+    let (bot, key) = (
+        ObjectKey::new("default", "bot"),
+        ObjectKey::new("default", "bot-token"),
+    );
+    let account = json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "bot"},
+        "secrets": [{"name": "bot-token"}]});
+    client.create(&accounts, "default", &account).await.unwrap();
+    let secret = json!({"apiVersion": "v1", "kind": "Secret", "type": "kubernetes.io/service-account-token",
+        "metadata": {"name": "bot-token", "annotations": {"kubernetes.io/service-account.name": "bot"}}});
+    client.create(&secrets, "default", &secret).await.unwrap();
+    let filled = until(&runtime, "the token is there", || async {
+        let live: Secret = client.get_as(&secrets, &key).await.unwrap();
+        let data = live.data.clone().unwrap_or_default();
+        data.contains_key("token").then_some(live)
+    })
+    .await;
+    let data = filled.data.unwrap();
+    assert_eq!(data["namespace"].0, b"default");
+    assert_eq!(
+        data["ca.crt"].0,
+        cluster.server().pki().cluster.certificate_pem().as_bytes()
+    );
+    let token = String::from_utf8(data["token"].0.clone()).unwrap();
+    let review =
+        json!({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "spec": {"token": token}});
+    let reviews = ApiResource::of::<TokenReview>();
+    let reviewed = async || {
+        let answer = client.create(&reviews, "", &review).await.unwrap();
+        let status = serde_json::from_slice::<TokenReview>(&answer)
+            .unwrap()
+            .status
+            .unwrap();
+        status.user.and_then(|user| user.username)
+    };
+    assert_eq!(
+        reviewed().await.as_deref(),
+        Some("system:serviceaccount:default:bot")
+    );
+    // A Secret that goes leaves the account's list; an account that goes takes its Secrets along.
+    let other = json!({"apiVersion": "v1", "kind": "Secret", "type": "kubernetes.io/service-account-token",
+        "metadata": {"name": "other", "annotations": {"kubernetes.io/service-account.name": "bot"}}});
+    client.create(&secrets, "default", &other).await.unwrap();
+    client
+        .delete(&secrets, &key, &DeleteOptions::default())
+        .await
+        .unwrap();
+    assert_eq!(reviewed().await, None);
+    until(&runtime, "the account lists no Secret", || async {
+        let live: ServiceAccount = client.get_as(&accounts, &bot).await.unwrap();
+        live.secrets.unwrap_or_default().is_empty().then_some(())
+    })
+    .await;
+    client
+        .delete(&accounts, &bot, &DeleteOptions::default())
+        .await
+        .unwrap();
+    let other = ObjectKey::new("default", "other");
+    until(&runtime, "the other Secret is gone", || async {
+        client.get(&secrets, &other).await.err()
+    })
+    .await;
+    cluster.shutdown().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

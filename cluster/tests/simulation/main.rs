@@ -38,6 +38,7 @@ mod replica_set;
 mod root_ca;
 mod scheduler;
 mod service_account;
+mod service_account_tokens;
 mod service_addresses;
 mod storage_protection;
 mod ttl_after_finished;

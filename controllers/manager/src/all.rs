@@ -9,7 +9,7 @@ use futures::future::BoxFuture;
 pub struct ControllerRow {
     /// Upstream's name.
     pub name: &'static str,
-    /// The service account it writes as.
+    /// The service account it writes as; empty where it writes as the controller manager itself.
     pub service_account: &'static str,
     /// Whether it runs unless told otherwise.
     pub default: bool,
@@ -22,6 +22,8 @@ pub fn rows() -> &'static [ControllerRow] {
     &[
         crate::namespace::ROW,
         crate::service_account::ROW,
+        crate::service_account_tokens::ROW,
+        crate::service_account_tokens::CLEANER_ROW,
         crate::root_ca::ROW,
         crate::cluster_role_aggregation::ROW,
         crate::replica_set::ROW,

@@ -23,6 +23,9 @@ pub struct Config {
     pub unhealthy_zone_threshold: f64,
     /// `--terminated-pod-gc-threshold`: finished pods beyond this are deleted; zero keeps all.
     pub terminated_pod_gc_threshold: usize,
+    /// `--legacy-service-account-token-clean-up-period`: unused tokens of Secrets are marked invalid after this time, and
+    /// deleted after as much again.
+    pub legacy_token_clean_up_period: Duration,
     /// `--root-ca-file`'s content, published to every namespace.
     pub root_ca: String,
 }
@@ -39,6 +42,7 @@ impl Default for Config {
             large_cluster_size_threshold: 50,
             unhealthy_zone_threshold: 0.55,
             terminated_pod_gc_threshold: 12_500,
+            legacy_token_clean_up_period: Duration::from_secs(365 * 24 * 3_600),
             root_ca: String::new(),
         }
     }

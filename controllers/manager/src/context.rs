@@ -10,6 +10,22 @@ use std::sync::Arc;
 /// Gives the client of a service account in `kube-system`.
 pub type ClientOf = Arc<dyn Fn(&str) -> Client + Send + Sync>;
 
+/// Whose token is signed, and the Secret that will have it.
+#[derive(Debug, Clone, Copy)]
+pub struct TokenOf<'a> {
+    /// Of account and Secret.
+    pub namespace: &'a str,
+    /// The account's name.
+    pub account: &'a str,
+    /// The account's uid.
+    pub account_uid: &'a str,
+    /// The Secret's name.
+    pub secret: &'a str,
+}
+
+/// Signs tokens that are kept in Secrets, with the key of the API server (`--service-account-private-key-file`).
+pub type TokenSigner = Arc<dyn Fn(TokenOf<'_>) -> Result<String, String> + Send + Sync>;
+
 /// Runtime, shared informers, identities and settings.
 #[derive(Clone)]
 pub struct ControllerContext {
@@ -19,6 +35,8 @@ pub struct ControllerContext {
     pub informers: Informers,
     /// Settings.
     pub config: Arc<Config>,
+    /// Absent where there is no key.
+    pub token_signer: Option<TokenSigner>,
     clients: ClientOf,
 }
 
@@ -29,8 +47,16 @@ impl ControllerContext {
             runtime,
             informers,
             config: Arc::new(config),
+            token_signer: None,
             clients,
         }
+    }
+
+    /// Tokens of Secrets are signed by this.
+    #[must_use]
+    pub fn with_token_signer(mut self, signer: TokenSigner) -> Self {
+        self.token_signer = Some(signer);
+        self
     }
 
     /// The client a controller writes with.

@@ -27,13 +27,14 @@ mod pod_gc;
 mod replica_set;
 mod root_ca;
 mod service_account;
+mod service_account_tokens;
 mod service_cidr;
 mod storage_protection;
 mod ttl_after_finished;
 
 pub use all::{ControllerRow, rows};
 pub use config::Config;
-pub use context::ControllerContext;
+pub use context::{ControllerContext, TokenOf, TokenSigner};
 /// The election of the server that runs them.
 pub use machinery_reconcile::leader_election;
 pub use manager::ControllerManager;

@@ -42,6 +42,9 @@ pub(crate) struct ControllerArguments {
     /// Finished pods that are kept; 0 keeps all
     #[arg(long, default_value_t = defaults().terminated_pod_gc_threshold)]
     pub(crate) terminated_pod_gc_threshold: usize,
+    /// How long tokens of Secrets may stay unused: then they are marked invalid, and deleted after as much again
+    #[arg(long, value_parser = duration, default_value = "8760h0m0s")]
+    pub(crate) legacy_service_account_token_clean_up_period: Duration,
 }
 
 fn defaults() -> Config {
@@ -105,6 +108,7 @@ impl ControllerArguments {
         config.large_cluster_size_threshold = self.large_cluster_size_threshold;
         config.unhealthy_zone_threshold = self.unhealthy_zone_threshold;
         config.terminated_pod_gc_threshold = self.terminated_pod_gc_threshold;
+        config.legacy_token_clean_up_period = self.legacy_service_account_token_clean_up_period;
     }
 }
 
@@ -141,6 +145,7 @@ mod tests {
             "--large-cluster-size-threshold=7",
             "--unhealthy-zone-threshold=0.75",
             "--terminated-pod-gc-threshold=3",
+            "--legacy-service-account-token-clean-up-period=48h",
             "--node-cidr-mask-size-ipv4=26",
             "--cluster-cidr=10.1.0.0/20",
         ];
@@ -158,6 +163,7 @@ mod tests {
             large_cluster_size_threshold: 7,
             unhealthy_zone_threshold: 0.75,
             terminated_pod_gc_threshold: 3,
+            legacy_token_clean_up_period: Duration::from_secs(48 * 3_600),
             root_ca: String::new(),
         };
         assert_eq!(config, expected);
