@@ -183,7 +183,53 @@ async fn impersonation_needs_permission() {
         .json();
     assert_eq!(
         refused["message"],
-        r#"users "jane" is forbidden: User "system:serviceaccount:default:bot" cannot impersonate resource "users" in API group "" at the cluster scope"#
+        r#"selfsubjectreviews.authentication.k8s.io is forbidden: User "system:serviceaccount:default:bot" cannot impersonate-on:user-info:create resource "selfsubjectreviews" in API group "authentication.k8s.io" at the cluster scope"#
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn constrained_impersonation_allows_some_requests_as_some_users() {
+    let cluster = start().await;
+    let token = token_for(&cluster, 3_600).await;
+    let rbac = "/apis/rbac.authorization.k8s.io/v1";
+    let role = json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": {"name": "as-jane"},
+        "rules": [
+            {"apiGroups": ["authentication.k8s.io"], "resources": ["users"], "resourceNames": ["jane"],
+                "verbs": ["impersonate:user-info"]},
+            {"apiGroups": ["authentication.k8s.io"], "resources": ["selfsubjectreviews"],
+                "verbs": ["impersonate-on:user-info:create"]}]});
+    cluster
+        .admin()
+        .post(&format!("{rbac}/clusterroles"), role.to_string())
+        .await
+        .is(201);
+    let binding = json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding",
+        "metadata": {"name": "as-jane"},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "as-jane"},
+        "subjects": [{"kind": "ServiceAccount", "namespace": "default", "name": "bot"}]});
+    cluster
+        .admin()
+        .post(&format!("{rbac}/clusterrolebindings"), binding.to_string())
+        .await
+        .is(201);
+    let path = "/apis/authentication.k8s.io/v1/selfsubjectreviews";
+    let me = json!({"apiVersion":"authentication.k8s.io/v1","kind":"SelfSubjectReview"}).to_string();
+    let as_user = |name: &str| cluster.nobody().token(&token).header("impersonate-user", name);
+    // The binding counts soon.
+    let mut answer = as_user("jane").post(path, me.clone()).await;
+    for _ in 0..200 {
+        if answer.code == 201 {
+            break;
+        }
+        cluster.runtime.sleep(std::time::Duration::from_millis(5)).await;
+        answer = as_user("jane").post(path, me.clone()).await;
+    }
+    assert_eq!(answer.is(201).json()["status"]["userInfo"]["username"], "jane");
+    as_user("ben").post(path, me).await.is(403);
+    let refused = as_user("jane").get("/api/v1/namespaces").await.is(403).json();
+    assert_eq!(
+        refused["message"],
+        r#"namespaces is forbidden: User "system:serviceaccount:default:bot" cannot impersonate-on:user-info:list resource "namespaces" in API group "" at the cluster scope"#
     );
 }
 

@@ -20,7 +20,11 @@ impl Authorization {
     }
 }
 
-async fn check(authorizers: &AuthorizerChain, exchange: &Exchange) -> Result<(), RegistryError> {
+/// Hands the attributes of a request to `ask`.
+pub(super) async fn with_attributes<T>(
+    exchange: &Exchange,
+    ask: impl AsyncFnOnce(&Attributes<'_>) -> T,
+) -> T {
     let info = &exchange.info;
     // Selectors nobody can parse narrow nothing here; the handler answers them with 400.
     let fields = Some(&info.field_selector)
@@ -48,7 +52,15 @@ async fn check(authorizers: &AuthorizerChain, exchange: &Exchange) -> Result<(),
         verb: &info.verb,
         target,
     };
-    let decision = authorizers.authorize(&attributes).await;
+    ask(&attributes).await
+}
+
+async fn check(
+    authorizers: &AuthorizerChain,
+    exchange: &Exchange,
+    attributes: &Attributes<'_>,
+) -> Result<(), RegistryError> {
+    let decision = authorizers.authorize(attributes).await;
     if let Some(event) = AuditEvent::of(exchange) {
         let said = if decision.is_allowed() { "allow" } else { "forbid" };
         event.annotate("authorization.k8s.io/decision", said);
@@ -57,7 +69,7 @@ async fn check(authorizers: &AuthorizerChain, exchange: &Exchange) -> Result<(),
     if decision.is_allowed() {
         return Ok(());
     }
-    let forbidden = Forbidden::new(&attributes, &decision);
+    let forbidden = Forbidden::new(attributes, &decision);
     Err(RegistryError::forbidden(
         &forbidden.resource,
         &forbidden.name,
@@ -69,7 +81,10 @@ impl Filter for Authorization {
     fn call(&self, exchange: Exchange, next: Next) -> BoxFuture<'static, Response> {
         let authorizers = self.0.clone();
         Box::pin(async move {
-            match check(&authorizers, &exchange).await {
+            let checked = with_attributes(&exchange, async |attributes| {
+                check(&authorizers, &exchange, attributes).await
+            });
+            match checked.await {
                 Ok(()) => next.run(exchange).await,
                 Err(error) => forbid(exchange.request.headers(), &error),
             }

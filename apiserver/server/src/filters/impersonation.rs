@@ -1,21 +1,31 @@
 //! The `Impersonate-*` headers, when the user may use them.
 
 use super::audit::AuditEvent;
+use super::authorization::with_attributes;
 use super::{forbid, refuse_request};
 use crate::exchange::{Exchange, Response};
 use crate::handler_chain::{Filter, Next};
+use crate::metrics::Metrics;
 use crate::server::Core;
 use apiserver_auth::authz::AuthorizerChain;
-use apiserver_auth::impersonation::{ImpersonationError, impersonate, strip};
+use apiserver_auth::impersonation::{self, ImpersonationError, strip};
 use apiserver_registry::RegistryError;
 use futures::future::BoxFuture;
 use std::sync::Arc;
 
-pub(crate) struct Impersonation(AuthorizerChain);
+pub(crate) struct Impersonation {
+    authorizers: AuthorizerChain,
+    modes: Arc<impersonation::Impersonation>,
+    metrics: Arc<Metrics>,
+}
 
 impl Impersonation {
     pub(crate) fn new(core: &Arc<Core>) -> Self {
-        Self(core.authorizers.clone())
+        Self {
+            authorizers: core.authorizers.clone(),
+            modes: Arc::default(),
+            metrics: Arc::clone(&core.metrics),
+        }
     }
 }
 
@@ -29,36 +39,47 @@ impl Filter for Impersonation {
         if !asked {
             return next.run(exchange);
         }
-        let authorizers = self.0.clone();
+        let (authorizers, modes) = (self.authorizers.clone(), Arc::clone(&self.modes));
+        let metrics = Arc::clone(&self.metrics);
         Box::pin(async move {
-            match impersonate(&exchange.context.user, exchange.request.headers(), &authorizers).await {
-                Ok(user) => {
-                    if let Some(user) = user {
-                        let user = Arc::new(user);
+            let headers = exchange.request.headers();
+            let found = with_attributes(&exchange, async |attributes| {
+                modes.impersonate(attributes, headers, &authorizers).await
+            });
+            match found.await {
+                Ok(found) => {
+                    if let Some(found) = found {
+                        metrics.impersonated(Ok(found.constraint));
+                        let user = Arc::new(found.user);
                         if let Some(event) = AuditEvent::of(&exchange) {
-                            event.impersonated(&user);
+                            event.impersonated(&user, found.constraint);
                         }
                         exchange.context.user = user;
                     }
                     strip(exchange.request.headers_mut());
                     next.run(exchange).await
                 }
-                Err(ImpersonationError::Forbidden(forbidden)) => {
-                    let detail = forbidden.detail.clone();
-                    forbid(
-                        exchange.request.headers(),
-                        &RegistryError::forbidden(&forbidden.resource, &forbidden.name, detail),
-                    )
+                Err(error) => {
+                    if matches!(error, ImpersonationError::Forbidden(_)) {
+                        metrics.impersonated(Err(()));
+                    }
+                    refusal(&exchange, &error)
                 }
-                Err(ImpersonationError::TooMany) => refuse_request(
-                    exchange.request.headers(),
-                    &RegistryError::BadRequest("too many impersonation headers".to_owned()),
-                ),
-                Err(error @ ImpersonationError::WithoutUser(_)) => forbid(
-                    exchange.request.headers(),
-                    &RegistryError::BadRequest(error.to_string()),
-                ),
             }
         })
+    }
+}
+
+fn refusal(exchange: &Exchange, error: &ImpersonationError) -> Response {
+    let headers = exchange.request.headers();
+    let bad = RegistryError::BadRequest(error.to_string());
+    match error {
+        ImpersonationError::Forbidden(forbidden) => {
+            let detail = forbidden.detail.clone();
+            let error = RegistryError::forbidden(&forbidden.resource, &forbidden.name, detail);
+            forbid(headers, &error)
+        }
+        ImpersonationError::WithoutUser(_) => forbid(headers, &bad),
+        ImpersonationError::TooMany | ImpersonationError::NotText => refuse_request(headers, &bad),
     }
 }

@@ -33,6 +33,7 @@ pub(crate) struct Metrics {
     dropped: IntCounterVec,
     authentications: IntCounterVec,
     aborts: IntCounterVec,
+    impersonations: IntCounterVec,
     audit_errors: IntCounterVec,
 }
 
@@ -183,6 +184,13 @@ impl Metrics {
                 ),
                 &["verb", "group", "version", "resource", "subresource", "scope"],
             )?,
+            impersonations: IntCounterVec::new(
+                Opts::new(
+                    "apiserver_impersonation_attempts_total",
+                    "Total number of impersonation attempts split by mode and decision.",
+                ),
+                &["mode", "decision"],
+            )?,
             audit_errors: IntCounterVec::new(
                 Opts::new(
                     "apiserver_audit_error_total",
@@ -192,6 +200,9 @@ impl Metrics {
             )?,
         };
         metrics.registry.register(Box::new(metrics.aborts.clone()))?;
+        metrics
+            .registry
+            .register(Box::new(metrics.impersonations.clone()))?;
         metrics
             .registry
             .register(Box::new(metrics.audit_errors.clone()))?;
@@ -253,6 +264,18 @@ impl Metrics {
             labels.scope(),
         ];
         self.aborts.with_label_values(&labels).inc();
+    }
+
+    /// An attempt to act as somebody else: the verb that allowed it where that is a constrained one, or a refusal.
+    pub(crate) fn impersonated(&self, attempt: Result<Option<&'static str>, ()>) {
+        let labels = match attempt {
+            Ok(constraint) => {
+                let mode = constraint.and_then(|verb| verb.strip_prefix("impersonate:"));
+                [mode.unwrap_or("legacy"), "allowed"]
+            }
+            Err(()) => ["", "denied"],
+        };
+        self.impersonations.with_label_values(&labels).inc();
     }
 
     /// Where others put their own.

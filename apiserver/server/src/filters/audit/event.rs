@@ -37,7 +37,7 @@ struct State {
     uri: String,
     address: Option<SocketAddr>,
     received: Timestamp,
-    impersonated: OnceLock<Arc<UserInfo>>,
+    impersonated: OnceLock<(Arc<UserInfo>, Option<&'static str>)>,
     request_object: OnceLock<Box<RawValue>>,
     response: Mutex<Response>,
     annotations: Mutex<BTreeMap<String, String>>,
@@ -108,8 +108,9 @@ impl AuditEvent {
         exchange.request.extensions().get::<Self>().cloned()
     }
 
-    pub(crate) fn impersonated(&self, user: &Arc<UserInfo>) {
-        let _ = self.0.impersonated.set(Arc::clone(user));
+    /// Records the user that the request goes on as, and the constrained verb that allowed it.
+    pub(crate) fn impersonated(&self, user: &Arc<UserInfo>, constraint: Option<&'static str>) {
+        let _ = self.0.impersonated.set((Arc::clone(user), constraint));
     }
 
     pub(crate) fn annotate(&self, key: &str, value: impl Into<String>) {
@@ -186,7 +187,14 @@ impl AuditEvent {
             request_uri: &state.uri,
             verb: &info.verb,
             user: User::of(&context.user),
-            impersonated_user: state.impersonated.get().map(|user| User::of(user)),
+            impersonated_user: state.impersonated.get().map(|(user, _)| User::of(user)),
+            authentication_metadata: state
+                .impersonated
+                .get()
+                .and_then(|(_, constraint)| *constraint)
+                .map(|impersonation_constraint| AuthenticationMetadata {
+                    impersonation_constraint,
+                }),
             source_ips: state
                 .address
                 .iter()
@@ -223,6 +231,8 @@ struct Event<'a> {
     user: User<'a>,
     #[serde(skip_serializing_if = "Option::is_none")]
     impersonated_user: Option<User<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    authentication_metadata: Option<AuthenticationMetadata>,
     #[serde(rename = "sourceIPs", skip_serializing_if = "Vec::is_empty")]
     source_ips: Vec<String>,
     #[serde(skip_serializing_if = "str::is_empty")]
@@ -239,6 +249,12 @@ struct Event<'a> {
     stage_timestamp: String,
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     annotations: &'a BTreeMap<String, String>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct AuthenticationMetadata {
+    impersonation_constraint: &'static str,
 }
 
 #[derive(Serialize)]
