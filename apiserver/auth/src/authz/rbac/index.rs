@@ -1,5 +1,6 @@
 //! Roles and bindings, compiled: from a subject to the rules it was granted.
 
+use super::lookup::Rules;
 use super::rules::PolicyRule;
 use machinery_meta::{GroupResource, ObjectKey, UserInfo};
 use serde::Deserialize;
@@ -50,8 +51,6 @@ impl fmt::Display for Grant {
         write!(f, " of {} {:?} to {subject}", role.kind, role.name)
     }
 }
-
-pub(super) type Rules = Arc<[PolicyRule]>;
 
 /// Rules by role name, of one scope.
 type Roles = HashMap<Box<str>, Rules>;
@@ -147,12 +146,12 @@ impl Index {
         }
     }
 
-    /// Shows every grant of the user with its rules until `more` says no; returns roles that bindings name in vain.
+    /// Shows every grant of the user with its rules; returns roles that bindings name in vain.
     pub(super) fn visit(
         &self,
         user: &UserInfo,
         namespace: &str,
-        mut more: impl FnMut(&Arc<Grant>, &Rules) -> bool,
+        mut each: impl FnMut(&Arc<Grant>, &Rules),
     ) -> Vec<RoleRef> {
         let mut missing = Vec::new();
         let scopes = [
@@ -170,11 +169,7 @@ impl Index {
         {
             match self.rules(&grant.role, &grant.namespace) {
                 None => missing.push(grant.role.clone()),
-                Some(rules) => {
-                    if !more(grant, rules) {
-                        return Vec::new();
-                    }
-                }
+                Some(rules) => each(grant, rules),
             }
         }
         missing
@@ -203,7 +198,7 @@ fn read(resource: &GroupResource, key: &ObjectKey, json: &[u8]) -> Option<Body> 
 fn put_role(roles: &mut Roles, name: &str, body: Option<Body>) {
     match body {
         Some(body) => {
-            roles.insert(name.into(), body.rules.unwrap_or_default().into());
+            roles.insert(name.into(), Rules::new(body.rules.unwrap_or_default()));
         }
         None => {
             roles.remove(name);

@@ -2,12 +2,13 @@
 //!
 //! The four RBAC resources are kept compiled in an [`index`] by subject, which whoever follows their changes tells of
 //! each one ([`RbacAuthorizer::apply`]): a change costs what its object costs, whoever else has bindings. A decision is
-//! then two hash lookups per user and group and a walk over the rules found. [`rules`] says what a rule matches,
+//! then two hash lookups per user and group, and for each role found a [`lookup`] by what is requested. [`rules`] says what a rule matches,
 //! [`coverage`] when rules cover others, [`escalation`] what one may grant.
 
 pub mod coverage;
 pub mod escalation;
 mod index;
+mod lookup;
 pub mod rules;
 
 pub use index::{Grant, RoleRef};
@@ -15,15 +16,20 @@ pub use rules::PolicyRule;
 
 use super::{Attributes, Authorizer, AuthzFuture, Decision, Reason, UserRules};
 use coverage::Held;
-use index::{Index, Rules};
+use index::Index;
+use lookup::Rules;
 use machinery_meta::{GroupResource, ObjectKey, UserInfo};
 use parking_lot::RwLock;
+use std::collections::HashSet;
 use std::fmt;
 use std::sync::Arc;
 
 /// The resources that the authorizer answers from.
 pub const GROUP: &str = "rbac.authorization.k8s.io";
 pub const RESOURCES: [&str; 4] = ["clusterroles", "roles", "clusterrolebindings", "rolebindings"];
+
+/// Among so many grants nobody looks for the same role.
+const FEW_GRANTS: usize = 16;
 
 /// Answers from roles and bindings.
 #[derive(Default)]
@@ -55,16 +61,39 @@ impl RbacAuthorizer {
     }
 
     /// The rules of a role; `namespace` is the binding's.
-    fn rules_of(&self, role: &RoleRef, namespace: &str) -> Option<Rules> {
-        self.0.read().rules(role, namespace).cloned()
+    fn rules_of(&self, role: &RoleRef, namespace: &str) -> Option<Arc<[PolicyRule]>> {
+        let index = self.0.read();
+        index.rules(role, namespace).map(|rules| Arc::clone(rules.list()))
+    }
+
+    /// What is found is looked at without the lock: however much that is, changes and other requests go on.
+    fn decide(&self, attributes: &Attributes<'_>) -> Decision {
+        let namespace = match &attributes.target {
+            super::Target::Resource(target) => target.namespace,
+            super::Target::Path(_) => "",
+        };
+        let mut found: Vec<(Arc<Grant>, Rules)> = Vec::new();
+        let missing = self.0.read().visit(attributes.user, namespace, |grant, rules| {
+            found.push((Arc::clone(grant), rules.clone()));
+        });
+        let mut refused = HashSet::new();
+        for (at, (grant, rules)) in found.iter().enumerate() {
+            // One role may have many bindings.
+            if at >= FEW_GRANTS && !refused.insert(rules.identity()) {
+                continue;
+            }
+            if rules.allow(attributes) {
+                return Decision::Allow(Reason::Binding(Arc::clone(grant)));
+            }
+        }
+        Decision::NoOpinion(missing_roles(&missing))
     }
 
     /// The rules a user holds in a namespace (empty: cluster-wide only), by role.
     fn held(&self, user: &UserInfo, namespace: &str) -> Held {
         let mut held = Vec::new();
         self.0.read().visit(user, namespace, |_, granted| {
-            held.push(Arc::clone(granted));
-            true
+            held.push(Arc::clone(granted.list()));
         });
         held
     }
@@ -76,7 +105,7 @@ impl Authorizer for RbacAuthorizer {
     }
 
     fn authorize<'a>(&'a self, attributes: &'a Attributes<'a>) -> AuthzFuture<'a, Decision> {
-        Box::pin(async move { decide(&self.0.read(), attributes) })
+        Box::pin(async move { self.decide(attributes) })
     }
 
     fn rules_for<'a>(&'a self, user: &'a UserInfo, namespace: &'a str) -> AuthzFuture<'a, UserRules> {
@@ -86,24 +115,6 @@ impl Authorizer for RbacAuthorizer {
             ..UserRules::default()
         };
         Box::pin(std::future::ready(rules))
-    }
-}
-
-fn decide(index: &Index, attributes: &Attributes<'_>) -> Decision {
-    let namespace = match &attributes.target {
-        super::Target::Resource(target) => target.namespace,
-        super::Target::Path(_) => "",
-    };
-    let mut allowed = None;
-    let missing = index.visit(attributes.user, namespace, |grant, rules| {
-        if rules.iter().any(|rule| rule.allows(attributes)) {
-            allowed = Some(Arc::clone(grant));
-        }
-        allowed.is_none()
-    });
-    match allowed {
-        Some(grant) => Decision::Allow(Reason::Binding(grant)),
-        None => Decision::NoOpinion(missing_roles(&missing)),
     }
 }
 

@@ -40,7 +40,7 @@ impl PolicyRule {
         has(&self.verbs, attributes.verb)
             && match &attributes.target {
                 Target::Resource(target) => self.matches_resource(target),
-                Target::Path(path) => self.non_resource_urls.iter().any(|url| matches_path(url, path)),
+                Target::Path(path) => self.non_resource_urls.iter().any(|url| is_path_of(url, path)),
             }
     }
 
@@ -69,7 +69,7 @@ fn matches_name(own: &str, resource: &str, subresource: &str) -> bool {
     }
 }
 
-fn matches_path(own: &str, path: &str) -> bool {
+pub(super) fn is_path_of(own: &str, path: &str) -> bool {
     own == path || (own.ends_with(ALL) && path.starts_with(own.trim_end_matches('*')))
 }
 
@@ -205,7 +205,7 @@ mod tests {
             ("/api*", "/apis", true),
             ("*", "/metrics", true),
         ] {
-            assert_eq!(matches_path(own, path), expected, "{own} {path}");
+            assert_eq!(is_path_of(own, path), expected, "{own} {path}");
         }
     }
 
@@ -220,7 +220,7 @@ mod tests {
     fn path_coverage_is_upstreams() {
         let table: Vec<PathCase> = crate::testing::yaml(include_str!("../../../testdata/rbac/paths.yaml"));
         for PathCase { own, asked, covers } in table {
-            assert_eq!(matches_path(&own, &asked), covers, "{own} {asked}");
+            assert_eq!(is_path_of(&own, &asked), covers, "{own} {asked}");
         }
     }
 }

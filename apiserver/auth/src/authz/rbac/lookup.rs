@@ -1,0 +1,214 @@
+//! The rules of one role, found by what a request is for: a role may have thousands of rules, and a rule as many names.
+
+use super::rules::{PolicyRule, is_path_of};
+use crate::authz::Attributes;
+use crate::authz::attributes::{ResourceTarget, Target};
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+const ALL: &str = "*";
+/// Lists up to this length are walked, which is cheaper than hashing.
+const FEW: usize = 16;
+
+/// Rules in their order, and which of them may match. Cheap to clone.
+#[derive(Debug, Clone)]
+pub(super) struct Rules {
+    list: Arc<[PolicyRule]>,
+    lookup: Arc<Lookup>,
+}
+
+#[derive(Debug, Default)]
+struct Lookup {
+    /// Positions of rules by what they say of resources: `pods`, `pods/log`, `*/scale`, `*`.
+    by_resource: HashMap<Box<str>, Vec<usize>>,
+    /// Positions of rules that name paths.
+    of_paths: Vec<usize>,
+    words: Vec<RuleWords>,
+}
+
+/// The lists of one rule.
+#[derive(Debug)]
+struct RuleWords {
+    verbs: Words,
+    groups: Words,
+    names: Words,
+}
+
+#[derive(Debug)]
+enum Words {
+    All,
+    Few(Box<[Box<str>]>),
+    Many(HashSet<Box<str>>),
+}
+
+impl Words {
+    /// With `star`, `*` stands for every word.
+    fn new(list: &[String], star: bool) -> Self {
+        let words = || list.iter().map(|word| word.as_str().into());
+        if star && list.iter().any(|word| word == ALL) {
+            Self::All
+        } else if list.len() <= FEW {
+            Self::Few(words().collect())
+        } else {
+            Self::Many(words().collect())
+        }
+    }
+
+    fn has(&self, word: &str) -> bool {
+        match self {
+            Self::All => true,
+            Self::Few(words) => words.iter().any(|own| **own == *word),
+            Self::Many(words) => words.contains(word),
+        }
+    }
+}
+
+impl RuleWords {
+    fn new(rule: &PolicyRule) -> Self {
+        let names = if rule.resource_names.is_empty() {
+            Words::All
+        } else {
+            Words::new(&rule.resource_names, false)
+        };
+        Self {
+            verbs: Words::new(&rule.verbs, true),
+            groups: Words::new(&rule.api_groups, true),
+            names,
+        }
+    }
+}
+
+impl Rules {
+    pub(super) fn new(list: Vec<PolicyRule>) -> Self {
+        let mut lookup = Lookup::default();
+        for (at, rule) in list.iter().enumerate() {
+            for resource in &rule.resources {
+                let known = lookup.by_resource.entry(resource.as_str().into()).or_default();
+                if known.last() != Some(&at) {
+                    known.push(at);
+                }
+            }
+            if !rule.non_resource_urls.is_empty() {
+                lookup.of_paths.push(at);
+            }
+            lookup.words.push(RuleWords::new(rule));
+        }
+        Self {
+            list: list.into(),
+            lookup: Arc::new(lookup),
+        }
+    }
+
+    /// The rules as the role has them.
+    pub(super) fn list(&self) -> &Arc<[PolicyRule]> {
+        &self.list
+    }
+
+    /// Whether both are the same role's.
+    pub(super) fn identity(&self) -> *const PolicyRule {
+        self.list.as_ptr()
+    }
+
+    /// Whether one of the rules permits the request.
+    pub(super) fn allow(&self, attributes: &Attributes<'_>) -> bool {
+        match &attributes.target {
+            Target::Resource(target) => self.allow_resource(attributes.verb, target),
+            Target::Path(path) => self.lookup.of_paths.iter().any(|at| {
+                let urls = &self.list[*at].non_resource_urls;
+                self.lookup.words[*at].verbs.has(attributes.verb)
+                    && urls.iter().any(|url| is_path_of(url, path))
+            }),
+        }
+    }
+
+    fn allow_resource(&self, verb: &str, target: &ResourceTarget<'_>) -> bool {
+        let (resource, sub) = (target.resource, target.subresource);
+        let whole = [ALL, resource];
+        let (all, exact);
+        let keys: &[&str] = if sub.is_empty() {
+            &whole
+        } else {
+            (exact, all) = (format!("{resource}/{sub}"), format!("{ALL}/{sub}"));
+            &[ALL, &exact, &all]
+        };
+        keys.iter()
+            .filter_map(|key| self.lookup.by_resource.get(*key))
+            .flatten()
+            .any(|at| {
+                let words = &self.lookup.words[*at];
+                words.verbs.has(verb) && words.groups.has(target.group) && words.names.has(target.name)
+            })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use machinery_meta::UserInfo;
+
+    fn list(words: &[&str]) -> Vec<String> {
+        words.iter().map(|word| (*word).to_owned()).collect()
+    }
+
+    /// Every rule of these words, alone and all together, answers as the rules themselves do.
+    #[test]
+    fn rules_looked_up_answer_as_rules_walked() {
+        let resources = ["*", "pods", "pods/log", "*/scale", "*/log", "", "pods/", "/log"];
+        let many: Vec<String> = (0..40).map(|at| format!("n{at}")).collect();
+        let mut rules = Vec::new();
+        for (at, resource) in resources.iter().enumerate() {
+            for names in [Vec::new(), list(&["a"]), many.clone()] {
+                for groups in [["*"], [""], ["apps"]] {
+                    rules.push(PolicyRule {
+                        verbs: list(if at % 2 == 0 { &["get", "list"] } else { &["*"] }),
+                        api_groups: list(&groups),
+                        resources: list(&[resource, resource]),
+                        resource_names: names.clone(),
+                        non_resource_urls: Vec::new(),
+                    });
+                }
+            }
+        }
+        rules.push(PolicyRule {
+            verbs: list(&["get"]),
+            non_resource_urls: list(&["/healthz/*", "/x"]),
+            ..PolicyRule::default()
+        });
+        let user = UserInfo::default();
+        let mut asked = 0;
+        let mut compare = |verb: &str, target: Target<'_>| {
+            let attributes = Attributes {
+                user: &user,
+                verb,
+                target,
+            };
+            for rule in &rules {
+                let found = Rules::new(vec![rule.clone()]).allow(&attributes);
+                assert_eq!(found, rule.allows(&attributes), "{rule:?} {attributes:?}");
+                asked += 1;
+            }
+            let walked = rules.iter().any(|rule| rule.allows(&attributes));
+            assert_eq!(Rules::new(rules.clone()).allow(&attributes), walked);
+        };
+        for verb in ["get", "watch"] {
+            for path in ["/healthz/etcd", "/x", "/y"] {
+                compare(verb, Target::Path(path));
+            }
+            for (resource, subresource) in [("pods", ""), ("pods", "log"), ("nodes", "scale"), ("", "log")] {
+                for (group, name) in [("", ""), ("apps", "a"), ("batch", "n7"), ("", "n41")] {
+                    compare(
+                        verb,
+                        Target::Resource(ResourceTarget {
+                            group,
+                            resource,
+                            subresource,
+                            name,
+                            ..ResourceTarget::default()
+                        }),
+                    );
+                }
+            }
+        }
+        assert!(asked > 2_000);
+    }
+}
