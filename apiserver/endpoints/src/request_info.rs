@@ -325,4 +325,39 @@ mod tests {
         check(Method::GET, "/apis/apps/v1", "get g= v= ns= r= sub= n=");
         check(Method::GET, "/api/v1", "get g= v= ns= r= sub= n=");
     }
+
+    /// Attributes of requests as the real server's audit log tells them.
+    #[test]
+    fn request_attributes_are_upstreams() {
+        let mut differing = Vec::new();
+        let mut compared = 0;
+        for line in include_str!("../testdata/attributes.tsv").lines() {
+            let Some((request, expected)) = line.split_once('\t').filter(|_| !line.starts_with('#')) else {
+                continue;
+            };
+            let (method, uri) = request.split_once(' ').unwrap();
+            let info = RequestInfo::parse(&method.parse().unwrap(), &uri.parse().unwrap()).unwrap();
+            let found = if info.is_resource_request {
+                [
+                    &info.verb,
+                    &info.api_group,
+                    &info.api_version,
+                    &info.resource,
+                    &info.subresource,
+                    &info.namespace,
+                    &info.name,
+                ]
+                .map(String::as_str)
+                .join("\t")
+            } else {
+                info.verb.clone()
+            };
+            compared += 1;
+            if found != expected {
+                differing.push(format!("{request}\n  upstream: {expected}\n  ours:     {found}"));
+            }
+        }
+        assert!(compared > 300);
+        assert!(differing.is_empty(), "{}", differing.join("\n"));
+    }
 }

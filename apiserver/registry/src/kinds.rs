@@ -198,7 +198,7 @@ fn selectable(group: &str, plural: &str) -> Vec<Selectable> {
         ("certificates.k8s.io", "podcertificaterequests") => {
             texts(&["spec.signerName", "spec.podName", "spec.nodeName"])
         }
-        ("resource.k8s.io", "resourceslices") => texts(&["spec.nodeName", "spec.driver"]),
+        ("resource.k8s.io", "resourceslices") => texts(&["spec.nodeName", "spec.driver", "spec.pool.name"]),
         ("" | "events.k8s.io", "events") => core::event::selectable(),
         _ => Vec::new(),
     }

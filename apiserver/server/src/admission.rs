@@ -201,6 +201,7 @@ impl Admission for AdmissionChain {
         object: &mut Tree,
         old: Option<&Tree>,
     ) -> Result<(), RegistryError> {
+        signers::check_node(ctx, attributes, object)?;
         let asked = self.plugins.mutate(&request(ctx, attributes), object, old).await;
         asked.map_err(|error| refused(error, attributes, Some(object)))?;
         // Before validation, as upstream: a grant is refused whatever else is wrong with it.

@@ -130,19 +130,21 @@ impl Hooks for ServerHooks {
             audiences: issued.audiences,
             expiration_seconds: Some(issued.expiration_seconds),
             bound_object_ref: spec.bound_object_ref,
+            attestations: None,
         };
         let spec =
             serde_json::to_string(&spec).map_err(|error| RegistryError::Internal(error.to_string()))?;
-        let (name, namespace) = (account.name, account.namespace);
-        let created = ctx.runtime.now().strftime("%Y-%m-%dT%H:%M:%SZ");
-        let uid = account.uid;
-        let meta = format!(
-            r#"{{"name":"{name}","namespace":"{namespace}","uid":"{uid}","creationTimestamp":"{created}"}}"#
-        );
-        with_members(
-            &object,
-            &[("metadata", &meta), ("spec", &spec), ("status", &status)],
-        )
+        let created = ctx.runtime.now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
+        let mut object = with_members(&object, &[("spec", &spec), ("status", &status)])?;
+        for (member, value) in [
+            ("name", account.name),
+            ("namespace", account.namespace),
+            ("uid", account.uid),
+            ("creationTimestamp", &created),
+        ] {
+            object.set_str(&["metadata", member], value);
+        }
+        Ok(object)
     }
 
     async fn authorize(

@@ -199,3 +199,60 @@ fn failed(resource: &GroupResource, key: &str, error: &apiserver_registry::Regis
         cause: error.to_string(),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pod(namespace: &str, name: &str, node: &str) -> ObjectHeader {
+        ObjectHeader {
+            key: ObjectKey::new(namespace, name),
+            fields: vec![
+                ("spec.nodeName".into(), node.into()),
+                ("status.phase".into(), "Pending".into()),
+            ],
+            ..ObjectHeader::default()
+        }
+    }
+
+    #[track_caller]
+    fn check(index: &PodsByNode, node: &str, namespace: &str, expected: &[&str]) {
+        let found: Vec<String> = index
+            .of(node, namespace)
+            .iter()
+            .map(ToString::to_string)
+            .collect();
+        assert_eq!(found, expected, "{node} {namespace}");
+    }
+
+    #[test]
+    fn pods_by_node_follow_each_change() {
+        let index = PodsByNode::default();
+        for (namespace, name, node) in [
+            ("a", "one", ""),
+            ("a", "two", "n1"),
+            ("b", "two", "n1"),
+            ("a", "three", "n2"),
+        ] {
+            index.put(&pod(namespace, name, node));
+        }
+        check(&index, "n1", "", &["a/two", "b/two"]);
+        check(&index, "n1", "a", &["a/two"]);
+        check(&index, "", "", &[]);
+        // Bound, made anew elsewhere under the same name, and gone.
+        index.put(&pod("a", "one", "n1"));
+        index.put(&pod("a", "two", "n2"));
+        index.remove(&ObjectKey::new("b", "two"));
+        index.remove(&ObjectKey::new("b", "nothing"));
+        check(&index, "n1", "", &["a/one"]);
+        check(&index, "n2", "", &["a/three", "a/two"]);
+        index.put(&pod("a", "two", ""));
+        check(&index, "n2", "", &["a/three"]);
+        let fresh = [pod("a", "four", "n1")];
+        index.replace(fresh.iter());
+        check(&index, "n1", "", &["a/four"]);
+        check(&index, "n2", "", &[]);
+        index.remove(&ObjectKey::new("a", "four"));
+        assert!(index.0.read().nodes.is_empty() && index.0.read().node_of.is_empty());
+    }
+}

@@ -39,7 +39,7 @@ pub(crate) async fn check(
     if attributes.resource.group != GROUP {
         return Ok(());
     }
-    if let Some(why) = masters(attributes, object).or_else(|| other_node(&ctx.user, attributes, object)) {
+    if let Some(why) = masters(attributes, object) {
         return Err(forbidden(attributes, object, why));
     }
     let Some(right) = asked_for(attributes, object, old) else {
@@ -51,6 +51,22 @@ pub(crate) async fn check(
         return Ok(());
     }
     Err(not_permitted(attributes, object, &ctx.user, &right, signer))
+}
+
+/// Refuses a node's request for the certificate of another node. Upstream's NodeRestriction looks before validation does.
+///
+/// # Errors
+/// [`RegistryError::Forbidden`].
+pub(crate) fn check_node(
+    ctx: &RequestContext,
+    attributes: &Attributes,
+    object: &Tree,
+) -> Result<(), RegistryError> {
+    if attributes.resource.group != GROUP {
+        return Ok(());
+    }
+    let refused = other_node(&ctx.user, attributes, object);
+    refused.map_or(Ok(()), |why| Err(forbidden(attributes, object, why)))
 }
 
 /// What a write needs to be allowed by the signer's name.
