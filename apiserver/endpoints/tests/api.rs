@@ -4,49 +4,21 @@
 
 mod common;
 
-use apiserver_endpoints::{Body, Endpoints, ListMemory, NoHooks, RequestInfo, VersionInfo};
-use apiserver_registry::{Registry, RequestContext, kinds};
-use apiserver_storage::LogStorage;
-use common::Recorder;
-use http::{Method, Request};
-use machinery_meta::UserInfo;
+use http::Method;
 use machinery_runtime::Runtime;
 use serde_json::Value;
-use std::sync::Arc;
 
-struct Api {
-    endpoints: Endpoints,
-    runtime: Runtime,
-}
+/// Requests with answers as text.
+struct Api(common::Api);
 
 impl Api {
     async fn new() -> Self {
-        let runtime = Runtime::real();
-        let storage = Arc::new(LogStorage::memory(&runtime).await.unwrap());
-        let registry = Registry::new(storage, runtime.clone(), kinds::built_in());
-        let endpoints = Endpoints::new(
-            registry,
-            Arc::new(Recorder::default()),
-            Arc::new(NoHooks),
-            VersionInfo::default(),
-            ListMemory::new(64 << 20, std::time::Duration::from_secs(5)),
-        );
-        Self { endpoints, runtime }
+        Self(common::Api::new(Runtime::real()).await)
     }
 
     async fn send(&self, method: Method, path: &str, headers: &[(&str, &str)], body: &str) -> (u16, String) {
-        let mut request = Request::builder().method(method).uri(path);
-        for (name, value) in headers {
-            request = request.header(*name, *value);
-        }
-        let request = request.body(Body::from(body.to_owned())).unwrap();
-        let info = RequestInfo::parse(request.method(), request.uri()).unwrap();
-        let ctx =
-            RequestContext::internal(UserInfo::named("admin", ["system:masters"]), self.runtime.clone());
-        let answer = self.endpoints.handle(ctx, info, request).await;
-        let code = answer.status().as_u16();
-        let bytes = answer.into_body().read(64 << 20).await.unwrap();
-        (code, String::from_utf8(bytes.to_vec()).unwrap())
+        let answer = self.0.request(method, path, headers, body.to_owned()).await;
+        (answer.code, String::from_utf8(answer.body.to_vec()).unwrap())
     }
 
     #[track_caller]
@@ -243,7 +215,7 @@ async fn until(api: &Api, path: &str, code: u16) -> String {
             return text;
         }
         tokio::task::yield_now().await;
-        api.runtime.sleep(std::time::Duration::from_millis(5)).await;
+        api.0.runtime.sleep(std::time::Duration::from_millis(5)).await;
     }
     panic!("{path} never answered {code}");
 }
@@ -251,9 +223,7 @@ async fn until(api: &Api, path: &str, code: u16) -> String {
 #[tokio::test]
 async fn a_definition_serves_its_objects_and_takes_them_along() {
     let api = Api::new().await;
-    apiserver_registry::custom::start(api.endpoints.registry())
-        .await
-        .unwrap();
+    apiserver_registry::custom::start(&api.0.registry).await.unwrap();
     let definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
     let made = api.create(definitions, CRD).await;
     assert_eq!(made["spec"]["names"]["listKind"], "CronTabList");
@@ -516,4 +486,53 @@ async fn an_annotation_that_is_no_metric_says_nothing() {
             .await;
         assert_eq!(removed.0, 200, "{name}: {}", removed.1);
     }
+}
+
+#[tokio::test]
+async fn update_and_apply_that_create_need_the_right_to_create() {
+    const LEASE: &str = "/apis/coordination.k8s.io/v1/namespaces/n/leases/new";
+    const APPLY: &str = "application/apply-patch+yaml";
+    let api = common::Api::new(Runtime::real()).await;
+    let updater = api.sent_by(common::access::updater());
+    let lease = r#"{"apiVersion":"coordination.k8s.io/v1","kind":"Lease","metadata":{"name":"new"}}"#;
+    let code = async |api: &common::Api, method, form| {
+        let path = format!("{LEASE}?fieldManager=test");
+        api.request(method, &path, &[("content-type", form)], lease)
+            .await
+            .code
+    };
+    for (method, form) in [(Method::PUT, "application/json"), (Method::PATCH, APPLY)] {
+        assert_eq!(code(&updater, method.clone(), form).await, 403);
+        assert_eq!(code(&api, method.clone(), form).await, 201);
+        assert_eq!(
+            code(&updater, method, form).await,
+            200,
+            "what is there may be changed"
+        );
+        let removed = api.request(Method::DELETE, LEASE, &[], "").await;
+        assert_eq!(removed.code, 200);
+    }
+    let elsewhere = updater
+        .request(Method::PUT, &LEASE.replace("/n/", "/a/"), &[], lease)
+        .await;
+    assert_eq!(elsewhere.code, 403);
+}
+
+#[tokio::test]
+async fn event_of_one_group_is_applied_through_the_other() {
+    const APPLY: &str = "application/apply-patch+yaml";
+    let api = common::Api::new(Runtime::real()).await;
+    let event = r#"{"apiVersion":"v1","kind":"Event","metadata":{"name":"e"},"type":"Normal","reason":"Because",
+        "message":"said","involvedObject":{"namespace":"n","kind":"Pod","name":"p"}}"#;
+    let made = api
+        .request(Method::POST, "/api/v1/namespaces/n/events", &[], event)
+        .await;
+    assert_eq!(made.code, 201, "{:?}", made.body);
+    let label =
+        r#"{"apiVersion":"events.k8s.io/v1","kind":"Event","metadata":{"name":"e","labels":{"a":"b"}}}"#;
+    let path = "/apis/events.k8s.io/v1/namespaces/n/events/e?fieldManager=test&force=true";
+    let applied = api
+        .request(Method::PATCH, path, &[("content-type", APPLY)], label)
+        .await;
+    assert_eq!(applied.code, 200, "{:?}", applied.body);
 }

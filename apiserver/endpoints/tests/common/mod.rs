@@ -1,8 +1,11 @@
-//! The handlers over storage in memory: requests go in as bytes, nobody asks who sends them.
+//! The handlers over storage in memory: requests go in as bytes, sent by users whose rights RBAC knows ([`access`]).
 
 #![allow(dead_code, reason = "each test file uses a part")]
 
-use apiserver_endpoints::{Body, Endpoints, ListMemory, NoHooks, RequestInfo, VersionInfo};
+pub(crate) mod access;
+
+use access::Access;
+use apiserver_endpoints::{Body, Endpoints, ListMemory, RequestInfo, VersionInfo, status};
 use apiserver_registry::{
     Admission, Attributes, Registry, RegistryError, RequestContext, ResourceRow, kinds,
 };
@@ -76,6 +79,9 @@ pub(crate) struct Api {
     pub(crate) endpoints: Endpoints,
     pub(crate) registry: Registry,
     pub(crate) runtime: Runtime,
+    access: Access,
+    /// Sends everything; `None`: whoever has the rights.
+    user: Option<UserInfo>,
 }
 
 pub(crate) struct Answer {
@@ -98,10 +104,11 @@ impl Api {
         let storage = Arc::new(LogStorage::memory(&runtime).await.unwrap());
         let registry = Registry::new(storage, runtime.clone(), kinds::built_in());
         let admission = Arc::new(Recorder::default());
+        let access = Access::new();
         let endpoints = Endpoints::new(
             registry.clone(),
             Arc::clone(&admission) as Arc<dyn Admission>,
-            Arc::new(NoHooks),
+            Arc::new(access.clone()),
             VersionInfo::default(),
             ListMemory::new(64 << 20, std::time::Duration::from_secs(5)),
         );
@@ -110,6 +117,20 @@ impl Api {
             endpoints,
             registry,
             runtime,
+            access,
+            user: None,
+        }
+    }
+
+    /// The same server, asked by this user.
+    pub(crate) fn sent_by(&self, user: UserInfo) -> Self {
+        Self {
+            admission: Arc::clone(&self.admission),
+            endpoints: self.endpoints.clone(),
+            registry: self.registry.clone(),
+            runtime: self.runtime.clone(),
+            access: self.access.clone(),
+            user: Some(user),
         }
     }
 
@@ -120,11 +141,31 @@ impl Api {
         forms: (&str, &str),
         body: impl Into<Bytes>,
     ) -> Answer {
+        let headers = [("content-type", forms.0), ("accept", forms.1)];
+        self.request(method, path, &headers, body).await
+    }
+
+    pub(crate) async fn request(
+        &self,
+        method: Method,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: impl Into<Bytes>,
+    ) -> Answer {
         let request = Request::builder().method(method).uri(path);
-        let request = request.header("content-type", forms.0).header("accept", forms.1);
+        let request = headers
+            .iter()
+            .fold(request, |request, (name, value)| request.header(*name, *value));
         let request = request.body(Body::from(body.into())).unwrap();
         let info = RequestInfo::parse(request.method(), request.uri()).unwrap();
-        let user = UserInfo::named("admin", ["system:masters"]);
+        let user = self.user.clone().unwrap_or_else(|| access::usual_user(&info));
+        if let Err(error) = self.access.check(&user, &info.verb, &info).await {
+            let refused = status::of(&error);
+            return Answer {
+                code: refused.code,
+                body: refused.message.into(),
+            };
+        }
         let ctx = RequestContext::internal(user, self.runtime.clone());
         let answer = self.endpoints.handle(ctx, info, request).await;
         let code = answer.status().as_u16();

@@ -1,0 +1,169 @@
+//! Who sends the requests of the tests, and RBAC that is asked about each of them and again wherever a handler asks.
+
+use apiserver_auth::authz::attributes::{ResourceTarget, Target};
+use apiserver_auth::authz::rbac::{self, RbacAuthorizer};
+use apiserver_auth::authz::{Attributes, AuthorizerChain, Forbidden};
+use apiserver_endpoints::{Body, Component, ConnectRequest, Hooks, NoHooks, RequestInfo};
+use apiserver_registry::{Admitted, RegistryError, RequestContext};
+use async_trait::async_trait;
+use machinery_meta::{GroupResource, ObjectKey, UserInfo};
+use machinery_schema::Tree;
+use serde_json::{Value, json};
+use std::sync::Arc;
+
+/// Namespaces in which the tenant has every right, by a Role and a RoleBinding in each.
+const NAMESPACES: [&str; 4] = ["a", "default", "n", "sample"];
+
+/// Sends what is for a namespace.
+pub(crate) fn tenant() -> UserInfo {
+    UserInfo::named("tenant", [UserInfo::AUTHENTICATED])
+}
+
+/// Sends what is for the cluster, with rights by a ClusterRole: nobody here is in `system:masters`.
+pub(crate) fn operator() -> UserInfo {
+    UserInfo::named("operator", [UserInfo::AUTHENTICATED])
+}
+
+/// May change what is in the namespace `n`, and make nothing there.
+pub(crate) fn updater() -> UserInfo {
+    UserInfo::named("updater", [UserInfo::AUTHENTICATED])
+}
+
+/// See the module.
+#[derive(Clone)]
+pub(crate) struct Access(AuthorizerChain);
+
+impl Access {
+    pub(crate) fn new() -> Self {
+        let rbac = Arc::new(RbacAuthorizer::default());
+        let everything = json!({"rules": [
+            {"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]},
+            {"verbs": ["*"], "nonResourceURLs": ["*"]}]});
+        put(&rbac, "clusterroles", "", &everything);
+        put(
+            &rbac,
+            "clusterrolebindings",
+            "",
+            &binding("ClusterRole", "operator"),
+        );
+        for namespace in NAMESPACES {
+            put(&rbac, "roles", namespace, &everything);
+            put(&rbac, "rolebindings", namespace, &binding("Role", "tenant"));
+        }
+        let changes =
+            json!({"rules": [{"verbs": ["update", "patch"], "apiGroups": ["*"], "resources": ["*"]}]});
+        let key = |namespace| ObjectKey::new(namespace, "updater");
+        let mut of_updater = binding("Role", "updater");
+        of_updater["roleRef"]["name"] = "updater".into();
+        for (resource, object) in [("roles", &changes), ("rolebindings", &of_updater)] {
+            let resource = GroupResource::new(rbac::GROUP, resource);
+            rbac.apply(&resource, &key("n"), Some(object.to_string().as_bytes()));
+        }
+        Self(AuthorizerChain::new(vec![rbac]))
+    }
+
+    /// Asks RBAC as the server's authorization filter does.
+    pub(crate) async fn check(
+        &self,
+        user: &UserInfo,
+        verb: &str,
+        info: &RequestInfo,
+    ) -> Result<(), RegistryError> {
+        let target = if info.is_resource_request {
+            Target::Resource(ResourceTarget {
+                group: &info.api_group,
+                version: &info.api_version,
+                resource: &info.resource,
+                subresource: &info.subresource,
+                namespace: &info.namespace,
+                name: &info.name,
+                field_selector: None,
+                label_selector: None,
+            })
+        } else {
+            Target::Path(&info.path)
+        };
+        let attributes = Attributes { user, verb, target };
+        let decision = self.0.authorize(&attributes).await;
+        if decision.is_allowed() {
+            return Ok(());
+        }
+        let forbidden = Forbidden::new(&attributes, &decision);
+        Err(RegistryError::forbidden(
+            &forbidden.resource,
+            &forbidden.name,
+            forbidden.detail,
+        ))
+    }
+}
+
+fn put(rbac: &RbacAuthorizer, resource: &str, namespace: &str, object: &Value) {
+    let key = ObjectKey::new(namespace, "owner");
+    let json = object.to_string().into_bytes();
+    rbac.apply(&GroupResource::new(rbac::GROUP, resource), &key, Some(&json));
+}
+
+fn binding(role: &str, user: &str) -> Value {
+    json!({"roleRef": {"kind": role, "name": "owner"}, "subjects": [{"kind": "User", "name": user}]})
+}
+
+/// The user of a request where a test names none.
+pub(crate) fn usual_user(info: &RequestInfo) -> UserInfo {
+    if info.namespace.is_empty() || info.resource == "namespaces" {
+        operator()
+    } else {
+        tenant()
+    }
+}
+
+#[async_trait]
+impl Hooks for Access {
+    async fn review(
+        &self,
+        ctx: &RequestContext,
+        admitted: &Admitted,
+        object: Tree,
+    ) -> Result<Tree, RegistryError> {
+        NoHooks.review(ctx, admitted, object).await
+    }
+
+    async fn token(
+        &self,
+        ctx: &RequestContext,
+        admitted: &Admitted,
+        account: &Tree,
+        object: Tree,
+    ) -> Result<Tree, RegistryError> {
+        NoHooks.token(ctx, admitted, account, object).await
+    }
+
+    async fn authorize(
+        &self,
+        ctx: &RequestContext,
+        verb: &str,
+        info: &RequestInfo,
+    ) -> Result<(), RegistryError> {
+        self.check(&ctx.user, verb, info).await
+    }
+
+    async fn components(&self) -> Vec<Component> {
+        NoHooks.components().await
+    }
+
+    async fn connect(
+        &self,
+        ctx: &RequestContext,
+        admitted: &Admitted,
+        request: ConnectRequest<'_>,
+    ) -> Result<http::Response<Body>, RegistryError> {
+        NoHooks.connect(ctx, admitted, request).await
+    }
+
+    async fn log(
+        &self,
+        ctx: &RequestContext,
+        request: ConnectRequest<'_>,
+    ) -> Result<http::Response<Body>, RegistryError> {
+        NoHooks.log(ctx, request).await
+    }
+}
