@@ -105,9 +105,8 @@ impl FileReload {
             self.runtime.sleep(self.interval).await;
             let own = Arc::clone(&self);
             let look = move || own.files.lock().iter_mut().for_each(WatchedFiles::look);
-            if self.runtime.blocking(look).await.is_err() {
-                // The runtime is ending, and with it this task.
-                return;
+            if let Err(error) = self.runtime.blocking(look).await {
+                tracing::error!(%error, "looking at files");
             }
         }
     }
