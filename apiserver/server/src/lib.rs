@@ -11,9 +11,9 @@
 
 mod account_keys;
 mod admission;
-mod backup;
 mod assembly;
 mod authenticators;
+mod backup;
 pub mod config;
 mod connection;
 mod connections;
