@@ -104,22 +104,22 @@ pub fn accept(headers: &HeaderMap, offer: Offer) -> Result<Form, RegistryError> 
     if text.trim().is_empty() {
         return Ok(base);
     }
-    for clause in clauses(&text) {
-        if let Some((format, view)) = clause_form(&clause, offer) {
-            return Ok(Form { format, view, ..base });
-        }
+    let clauses = clauses(&text);
+    // Upstream's router knows exact types and `*/*`; what it lets through is negotiated, and there `application/*` counts
+    // too. Custom kinds are not routed by it.
+    let routed =
+        |clause: &Clause<'_>| clause.media_type == "*/*" || Format::parse(clause.media_type).is_some();
+    if offer != Offer::CUSTOM && !clauses.iter().any(routed) {
+        let mut all = offer.media_types();
+        all.push("application/json;stream=watch".into());
+        all.push("application/vnd.kubernetes.protobuf;stream=watch".into());
+        return Err(RegistryError::NoRepresentation(all));
     }
-    // A known type in a form it does not have is refused by the negotiation, an unknown one before it.
-    let known = clauses(&text).iter().any(|clause| {
-        matches!(clause.media_type, "*/*" | "application/*") || Format::parse(clause.media_type).is_some()
-    });
-    if known || offer == Offer::CUSTOM {
-        return Err(RegistryError::NotAcceptable(offer.media_types()));
+    let found = clauses.iter().find_map(|clause| clause_form(clause, offer));
+    match found {
+        Some((format, view)) => Ok(Form { format, view, ..base }),
+        None => Err(RegistryError::NotAcceptable(offer.media_types())),
     }
-    let mut all = offer.media_types();
-    all.push("application/json;stream=watch".into());
-    all.push("application/vnd.kubernetes.protobuf;stream=watch".into());
-    Err(RegistryError::NoRepresentation(all))
 }
 
 /// The format of an answer that says what went wrong: the accepted one; JSON where it was to be a view of something, and
@@ -335,6 +335,15 @@ mod tests {
             Some((Format::Yaml, View::Whole)),
         );
         check("image/png", None);
+        // Not routed by itself, and as good as any other behind what is.
+        check("application/*", None);
+        check(
+            "application/*;q=0.5, */*;q=0.1",
+            Some((Format::Json, View::Whole)),
+        );
+        let mut headers = HeaderMap::new();
+        headers.insert(ACCEPT, "application/*".parse().unwrap());
+        assert!(accept(&headers, Offer::CUSTOM).is_ok());
         let metadata = "application/vnd.kubernetes.protobuf;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1";
         let heads = Some((Format::Protobuf, View::MetadataList { beta: false }));
         check(metadata, heads);

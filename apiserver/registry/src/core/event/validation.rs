@@ -2,7 +2,7 @@
 
 use crate::validation::{Errors, Path, immutable, present};
 use machinery_meta::{FieldError, syntax};
-use machinery_schema::Ref;
+use machinery_schema::{Kind, Ref};
 
 const NOTE_LIMIT: usize = 1024;
 const SHORT_LIMIT: usize = 128;
@@ -82,6 +82,7 @@ pub fn validate_events_update(event: Ref<'_>, old: Ref<'_>) -> Vec<FieldError> {
     let mut errors = Errors::new();
     either(&mut errors, event, &EVENTS);
     let json = |event: Ref<'_>, name: &str| present(event, name).map(Ref::to_json);
+    let value = |event, name: &str| present(event, name).filter(|value| !is_zero(*value));
     if json(event, "series") != json(old, "series") {
         series(&mut errors, event);
     }
@@ -89,10 +90,18 @@ pub fn validate_events_update(event: Ref<'_>, old: Ref<'_>) -> Vec<FieldError> {
         .into_iter()
         .chain([("reportingInstance", "reportingInstance")])
     {
-        let (new, was) = (present(event, name), present(old, name));
+        let (new, was) = (value(event, name), value(old, name));
         immutable(&mut errors, &Path::of(shown), new, was, "field is immutable");
     }
     errors.into_list()
+}
+
+/// In Go a member that is absent is one that is empty.
+fn is_zero(value: Ref<'_>) -> bool {
+    match value.kind() {
+        Kind::Map | Kind::List => value.is_empty(),
+        _ => value.as_str() == Some("") || value.as_i64() == Some(0),
+    }
 }
 
 fn has_time(event: Ref<'_>, field: &str) -> bool {
