@@ -10,8 +10,8 @@ mod dns_service;
 mod extension_authentication;
 mod flow_control;
 pub(crate) mod kubernetes_service;
-mod master_leases;
 mod legacy_token_tracking;
+mod master_leases;
 mod rbac;
 mod time_to_live;
 

@@ -8,8 +8,8 @@
 mod agent_process;
 mod arguments;
 mod audit;
-mod authorities;
 mod authentication;
+mod authorities;
 mod controllers;
 mod election;
 mod encryption;

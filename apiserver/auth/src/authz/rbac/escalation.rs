@@ -200,7 +200,7 @@ pub async fn check(
 
 /// The roles that the author's bindings name in vain, as upstream's refusals list them: all under the resource asked for.
 fn resolution_errors(rbac: &RbacAuthorizer, user: &UserInfo, target: GrantTarget<'_>) -> String {
-    let missing = rbac.0.read().visit(user, target.namespace, |_, _| true);
+    let missing = rbac.0.read().visit(user, target.namespace, |_, _| {});
     let mut shown: Vec<String> = Vec::new();
     for role in missing {
         let error = format!("{}.{GROUP} {:?} not found", target.resource, role.name);
