@@ -65,6 +65,23 @@ pub fn decode(facts: &Facts, body: &[u8]) -> Result<Value> {
     Ok(Value::Object(object))
 }
 
+/// Version and kind of an envelope, whatever it holds.
+pub fn type_meta(body: &[u8]) -> Result<(String, String)> {
+    let mut rest = body.strip_prefix(MAGIC).context("no k8s\\0 at the beginning")?;
+    let (mut api_version, mut kind) = (String::new(), String::new());
+    let (1, Wire::Bytes(mut meta)) = take(&mut rest)? else {
+        bail!("no TypeMeta");
+    };
+    while !meta.is_empty() {
+        match take(&mut meta)? {
+            (1, Wire::Bytes(text)) => api_version = text_of(text)?,
+            (2, Wire::Bytes(text)) => kind = text_of(text)?,
+            other => bail!("{other:?} in TypeMeta"),
+        }
+    }
+    Ok((api_version, kind))
+}
+
 struct Encoder<'a> {
     facts: &'a Facts,
 }

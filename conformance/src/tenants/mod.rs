@@ -5,7 +5,8 @@
 //! users with rights on one side. [`requests`] generates, for every row, verb and subresource, the plain address, the other
 //! side's, selectors and bodies that name the other side, nested addresses, lists over all namespaces, watches, apply. No
 //! request changes anything: writes are dry runs. [`run`] sends them as each user and notes code, reason and what was shown;
-//! [`record`] keeps that as data (`conformance/tenants/<user>.tsv`) and compares.
+//! [`record`] keeps that as data (`conformance/tenants/<user>.tsv`) and compares. [`forms`] does the same with the forms of
+//! answers, once for kinds of each shape.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -13,10 +14,12 @@ use std::path::Path;
 use anyhow::{Result, bail};
 
 use crate::facts::Facts;
+use fixture::Sample;
 use run::{Ask, Sender};
 
 pub mod escalation;
 pub mod fixture;
+pub mod forms;
 pub mod record;
 pub mod requests;
 pub mod run;
@@ -44,7 +47,9 @@ pub fn file_name(user: &str) -> String {
 
 /// Makes the fixture on a server and writes what it answers to every user.
 pub async fn record_all(root: &Path, sender: &Sender) -> Result<()> {
-    let requests = prepare(root, sender).await?;
+    let samples = prepare(root, sender).await?;
+    let requests = requests(&samples)?;
+    forms::record(root, &samples, sender).await?;
     for user in USERS {
         let answers = sender.all(user, &requests).await?;
         record::write(&root.join("tenants").join(file_name(user.0)), &answers)?;
@@ -54,9 +59,10 @@ pub async fn record_all(root: &Path, sender: &Sender) -> Result<()> {
 
 /// Makes the fixture on a server and lists every answer that differs from the recorded one.
 pub async fn compare_all(root: &Path, sender: &Sender) -> Result<Vec<String>> {
-    let requests = prepare(root, sender).await?;
+    let samples = prepare(root, sender).await?;
+    let requests = requests(&samples)?;
     let known = record::read(&root.join("tenants/known.tsv"))?;
-    let mut lines = Vec::new();
+    let mut lines = forms::compare(root, &samples, sender, &known).await?;
     for user in USERS {
         let recorded = record::read(&root.join("tenants").join(file_name(user.0)))?;
         let answers = sender.all(user, &requests).await?;
@@ -65,11 +71,16 @@ pub async fn compare_all(root: &Path, sender: &Sender) -> Result<Vec<String>> {
     Ok(lines)
 }
 
-/// Makes the fixture; answers with everything that is asked.
-async fn prepare(root: &Path, sender: &Sender) -> Result<Vec<Ask>> {
+/// Makes the fixture; answers with the objects it is made of.
+async fn prepare(root: &Path, sender: &Sender) -> Result<Vec<Sample>> {
     let facts = Facts::read(&root.join("../machinery/api/facts"))?;
     let samples = fixture::samples(&root.join("cases"), &facts)?;
     fixture::make(sender, &samples).await?;
+    Ok(samples)
+}
+
+/// Everything that is asked as each user.
+fn requests(samples: &[Sample]) -> Result<Vec<Ask>> {
     let mut asks: Vec<Ask> = samples.iter().flat_map(requests::of).collect();
     asks.extend(escalation::requests());
     distinct(asks)

@@ -29,6 +29,8 @@ pub struct Ask {
     pub body: Option<(&'static str, Value)>,
     /// Headers of a WebSocket handshake are sent.
     pub upgrade: bool,
+    /// Forms that the client takes.
+    pub accept: Option<String>,
 }
 
 impl Ask {
@@ -41,6 +43,7 @@ impl Ask {
             path: path.to_owned(),
             body: None,
             upgrade: false,
+            accept: None,
         }
     }
 
@@ -60,7 +63,15 @@ impl Ask {
         self
     }
 
-    fn is_watch(&self) -> bool {
+    /// The same, in these forms.
+    #[must_use]
+    pub fn accepting(mut self, accept: String) -> Self {
+        self.id = format!("{} {accept}", self.id);
+        self.accept = Some(accept);
+        self
+    }
+
+    pub(super) fn is_watch(&self) -> bool {
         self.path.contains("watch=true")
     }
 }
@@ -82,6 +93,7 @@ impl std::fmt::Debug for Sender {
 #[derive(Debug)]
 pub struct Answer {
     pub status: StatusCode,
+    pub content_type: String,
     pub body: Bytes,
 }
 
@@ -102,6 +114,9 @@ impl Sender {
             request = group.iter().fold(request, |request, group| {
                 request.header("impersonate-group", *group)
             });
+        }
+        if let Some(accept) = &ask.accept {
+            request = request.header("accept", accept);
         }
         if ask.upgrade {
             request = request
@@ -128,7 +143,12 @@ impl Sender {
                 break;
             }
         }
+        let form = head.headers.get(http::header::CONTENT_TYPE);
         Ok(Answer {
+            content_type: form
+                .and_then(|form| form.to_str().ok())
+                .unwrap_or_default()
+                .to_owned(),
             status: head.status,
             body: read.into(),
         })
@@ -136,10 +156,20 @@ impl Sender {
 
     /// Sends all as one user; the answers in the order of the requests.
     pub async fn all(&self, user: (&str, Option<&str>), asks: &[Ask]) -> Result<Vec<(String, String)>> {
+        self.each(Some(user), asks, summary).await
+    }
+
+    /// Sends all as one user or the administrator; of each answer `keep` is kept.
+    pub async fn each(
+        &self,
+        user: Option<(&str, Option<&str>)>,
+        asks: &[Ask],
+        keep: fn(&Ask, &Answer) -> String,
+    ) -> Result<Vec<(String, String)>> {
         let mut answers = futures::stream::iter(asks)
             .map(async |ask| {
-                let answer = self.send(Some(user), ask).await?;
-                anyhow::Ok((ask.id.clone(), summary(ask, &answer)))
+                let answer = self.send(user, ask).await?;
+                anyhow::Ok((ask.id.clone(), keep(ask, &answer)))
             })
             .buffered(AT_A_TIME);
         let mut kept = Vec::with_capacity(asks.len());
