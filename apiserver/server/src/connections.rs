@@ -5,6 +5,7 @@
 //! is answered, so that no flood of connections locks them out. A connection proves whose it is with its first request;
 //! before that it is a stranger's, and a part of the places is left to strangers until they had their time.
 
+use crate::anonymous_rate::AnonymousRate;
 use apiserver_endpoints::UserClass;
 use machinery_meta::UserInfo;
 use machinery_runtime::CancellationToken;
@@ -157,6 +158,7 @@ impl Connection {
 pub(crate) struct Connections {
     limits: Limits,
     open: Mutex<Open>,
+    anonymous: AnonymousRate,
 }
 
 #[derive(Debug, Default)]
@@ -171,7 +173,13 @@ impl Connections {
         Arc::new(Self {
             limits,
             open: Mutex::default(),
+            anonymous: AnonymousRate::default(),
         })
+    }
+
+    /// Whether one more request without credentials is taken on this connection.
+    pub(crate) fn takes_anonymous(&self, connection: &Connection, now: Duration) -> bool {
+        self.anonymous.takes(connection.address, now)
     }
 
     /// A place for a connection from this address; `None` where all are busy with more important ones.

@@ -1,6 +1,8 @@
-//! A connection's stream with its place among all connections, which is free when the stream is dropped, whoever has it.
+//! A connection's stream with its place among all connections, which is free when the stream is dropped, whoever has it,
+//! and with the frames that it may still send.
 
 use crate::connections::Place;
+use crate::frame_budget::FrameBudget;
 use machinery_runtime::Runtime;
 use std::io;
 use std::pin::Pin;
@@ -11,6 +13,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 pub(crate) struct Placed<S> {
     stream: S,
     place: Place,
+    frames: FrameBudget,
     runtime: Runtime,
 }
 
@@ -19,7 +22,14 @@ impl<S> Placed<S> {
         Self {
             stream,
             place,
+            frames: FrameBudget::new(runtime.monotonic()),
             runtime,
+        }
+    }
+
+    fn note(&mut self, written: &Poll<io::Result<usize>>) {
+        if let Poll::Ready(Ok(bytes)) = written {
+            self.frames.sent(*bytes);
         }
     }
 }
@@ -32,8 +42,13 @@ impl<S: AsyncRead + Unpin> AsyncRead for Placed<S> {
     ) -> Poll<io::Result<()>> {
         let before = buffer.filled().len();
         let read = Pin::new(&mut self.stream).poll_read(cx, buffer);
-        if buffer.filled().len() > before {
-            self.place.connection.received(self.runtime.monotonic());
+        let came = &buffer.filled()[before..];
+        if !came.is_empty() {
+            let now = self.runtime.monotonic();
+            self.place.connection.received(now);
+            if let Err(error) = self.frames.received(came, now) {
+                return Poll::Ready(Err(io::Error::other(error)));
+            }
         }
         read
     }
@@ -41,7 +56,9 @@ impl<S: AsyncRead + Unpin> AsyncRead for Placed<S> {
 
 impl<S: AsyncWrite + Unpin> AsyncWrite for Placed<S> {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write(cx, bytes)
+        let written = Pin::new(&mut self.stream).poll_write(cx, bytes);
+        self.note(&written);
+        written
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -57,7 +74,9 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Placed<S> {
         cx: &mut Context<'_>,
         buffers: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write_vectored(cx, buffers)
+        let written = Pin::new(&mut self.stream).poll_write_vectored(cx, buffers);
+        self.note(&written);
+        written
     }
 
     fn is_write_vectored(&self) -> bool {

@@ -189,3 +189,42 @@ async fn health_paths_answer_under_a_flood_of_anonymous_requests() {
     }
     drop(crowd);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn connection_of_http2_that_floods_with_control_frames_is_closed() {
+    let cluster = start_with(config()).await;
+    let frame = |kind: u8, stream: u8, payload: &[u8]| {
+        let length = u8::try_from(payload.len()).unwrap();
+        [&[0, 0, length, kind, 0, 0, 0, 0, stream], payload].concat()
+    };
+    let mut begin = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec();
+    begin.extend(frame(4, 0, &[]));
+    let floods = [
+        frame(8, 0, &[0, 0, 0, 1]),
+        frame(2, 1, &[0, 0, 0, 0, 1]),
+        frame(4, 0, &[]),
+    ];
+    for flood in floods {
+        let (mut reader, mut writer) = tokio::io::split(cluster.connect(None).await);
+        writer.write_all(&begin).await.unwrap();
+        // The answer to the ping tells that all before it was taken.
+        let ping = frame(6, 0, b"all-read");
+        let sent = [flood.repeat(5_000), ping].concat();
+        let sending = cluster.runtime.spawn("test-flood", async move {
+            let _ = writer.write_all(&sent).await;
+            let _ = writer.flush().await;
+            writer
+        });
+        let mut said = Vec::new();
+        let mut piece = [0; 4096];
+        while let Ok(length @ 1..) = reader.read(&mut piece).await {
+            said.extend_from_slice(&piece[..length]);
+            assert!(
+                !said.windows(8).any(|part| part == b"all-read"),
+                "{flood:?} was taken"
+            );
+        }
+        drop(sending.await);
+    }
+    asked_once(&cluster).await;
+}
