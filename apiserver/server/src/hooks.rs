@@ -6,6 +6,7 @@ use apiserver_auth::authz::{Attributes, Forbidden};
 use apiserver_auth::reviews::{Asked, ReviewError, Reviewer};
 use apiserver_auth::token_request::{Account, TokenIssuer, TokenRequestError, TokenRequestSpec};
 use apiserver_endpoints::{Body, Component, ConnectRequest, Hooks, RequestInfo};
+use apiserver_registry::context::LARGE_OBJECT_BYTES;
 use apiserver_registry::{Admitted, Registry, RegistryError, RequestContext};
 use async_trait::async_trait;
 use machinery_meta::reader::ObjectReader;
@@ -63,6 +64,19 @@ fn spec_json(object: &Tree) -> String {
     object.get("spec").map(|spec| spec.to_json()).unwrap_or_default()
 }
 
+/// Work on a review; on a large one off the threads that serve requests.
+async fn on_review<T: Send + 'static>(
+    ctx: &RequestContext,
+    review: &Tree,
+    work: impl FnOnce(&Tree) -> Result<T, RegistryError> + Send + 'static,
+) -> Result<T, RegistryError> {
+    if review.arena_bytes() < LARGE_OBJECT_BYTES {
+        return work(review);
+    }
+    let own = review.clone();
+    ctx.off_thread(move || work(&own)).await
+}
+
 #[async_trait]
 impl Hooks for ServerHooks {
     async fn review(
@@ -78,10 +92,8 @@ impl Hooks for ServerHooks {
             namespace,
             now: ctx.runtime.now(),
         };
-        let answered = self
-            .reviewer
-            .answer(kind, asked, spec_json(&object).as_bytes())
-            .await;
+        let spec = on_review(ctx, &object, |object| Ok(spec_json(object))).await?;
+        let answered = self.reviewer.answer(kind, asked, spec.as_bytes()).await;
         let status = answered.map_err(|error| match error {
             ReviewError::BadRequest(message) => RegistryError::BadRequest(message),
             // Upstream leaves the kind out.
@@ -90,7 +102,8 @@ impl Hooks for ServerHooks {
         })?;
         let status = String::from_utf8(status).map_err(|error| RegistryError::Internal(error.to_string()))?;
         if kind != "SelfSubjectReview" {
-            return with_members(&object, &[("status", &status)]);
+            let answer = move |object: &Tree| with_members(object, &[("status", &status)]);
+            return on_review(ctx, &object, answer).await;
         }
         let created = ctx.runtime.now().strftime("%Y-%m-%dT%H:%M:%SZ");
         let meta = format!(r#"{{"creationTimestamp":"{created}"}}"#);
