@@ -7,7 +7,11 @@ mod common;
 use apiserver_auth::pki::Identity;
 use bytes::Bytes;
 use common::{Answer, Cluster, start};
-use http::Method;
+use http::{Method, Request, StatusCode};
+use http_body_util::Full;
+use hyper::body::Incoming;
+use hyper::client::conn::http2;
+use hyper_util::rt::{TokioExecutor, TokioIo};
 use serde_json::{Value, json};
 use std::time::Duration;
 
@@ -279,4 +283,45 @@ async fn priority_and_fairness_takes_nothing_that_locks_administrators_out() {
     changed.is(422);
     admin().get("/readyz").await.is(200);
     admin().get(CONFIG_MAPS).await.is(200);
+}
+
+/// Watches on one connection of HTTP/2 whose client lets nothing be sent but the heads of the answers.
+async fn unread_watches(
+    cluster: &Cluster,
+    identity: &Identity,
+    count: usize,
+) -> (http2::SendRequest<Full<Bytes>>, Vec<http::Response<Incoming>>) {
+    let stream = TokioIo::new(cluster.connect(Some(identity)).await);
+    let mut builder = http2::Builder::new(TokioExecutor::new());
+    builder.initial_stream_window_size(0);
+    let (mut sender, connection) = builder.handshake(stream).await.unwrap();
+    cluster.runtime.spawn("test-connection", connection).detach();
+    let mut answers = Vec::new();
+    for _ in 0..count {
+        let ask = Request::builder().uri(format!("https://x{CONFIG_MAPS}?watch=1"));
+        let answer = sender.send_request(ask.body(Full::default()).unwrap()).await;
+        answers.push(answer.unwrap());
+    }
+    (sender, answers)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn priority_and_fairness_keeps_no_seats_for_watches_that_nobody_reads() {
+    let cluster = start().await;
+    let anna = anna(&cluster);
+    let binding = json!({
+        "metadata": {"name": "anna"}, "subjects": [{"kind": "User", "name": "anna"}],
+        "roleRef": {"kind": "ClusterRole", "name": "cluster-admin", "apiGroup": "rbac.authorization.k8s.io"},
+    });
+    let bindings = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings";
+    cluster.admin().post(bindings, binding.to_string()).await.is(201);
+    let map = json!({"metadata": {"name": "shown"}, "data": {"x": "y"}});
+    cluster.admin().post(CONFIG_MAPS, map.to_string()).await.is(201);
+    until(&cluster, &anna, CONFIG_MAPS, |answer| answer.code == 200).await;
+    let (_connection, watches) = unread_watches(&cluster, &anna, 20).await;
+    assert!(watches.iter().all(|answer| answer.status() == StatusCode::OK));
+    let metrics = cluster.admin().get("/metrics").await.is(200).body;
+    let seats = "apiserver_flowcontrol_current_executing_seats{flow_schema=\"global-default\",priority_level=\"global-default\"} 0";
+    assert!(metrics.contains(seats), "{metrics}");
+    cluster.as_identity(&anna).get(CONFIG_MAPS).await.is(200);
 }

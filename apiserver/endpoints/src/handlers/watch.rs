@@ -7,7 +7,6 @@ use crate::body::{Body, BodyError};
 use crate::framing::ObjectFrame;
 use crate::negotiation::{Format, View};
 use crate::respond::{self, Showing};
-use crate::until_initialized::UntilInitialized;
 use crate::{params, status, table};
 use apiserver_registry::Entry;
 use apiserver_registry::{RegistryError, Store, WatchEvent, Watcher};
@@ -37,7 +36,7 @@ const TIMER_GRAIN: Duration = Duration::from_millis(1);
 /// Says that the initial state is complete.
 const INITIAL_END_ANNOTATION: &str = "k8s.io/initial-events-end";
 
-pub(crate) async fn watch(mut call: Call, pace: &Arc<Pace>) -> Result<Response<Body>, RegistryError> {
+pub(crate) async fn watch(call: Call, pace: &Arc<Pace>) -> Result<Response<Body>, RegistryError> {
     let showing = call.showing()?;
     let name = if call.info.verb == "watch" && call.query.get("fieldSelector").is_none() {
         call.info.name.as_str()
@@ -59,7 +58,6 @@ pub(crate) async fn watch(mut call: Call, pace: &Arc<Pace>) -> Result<Response<B
             found: "not a list".into(),
         });
     }
-    let initializing = call.request.extensions_mut().remove::<UntilInitialized>();
     let watcher = call.store.watch(&call.info.scope, &options).await?;
     let runtime = call.ctx.runtime.clone();
     let ended = ended(call.store.row.retired.clone(), runtime.clone());
@@ -73,7 +71,6 @@ pub(crate) async fn watch(mut call: Call, pace: &Arc<Pace>) -> Result<Response<B
         told: Revision::ZERO,
         pending: VecDeque::new(),
         over: false,
-        initializing,
         pace: Arc::clone(pace),
         free_at: now,
         timer: (Duration::ZERO, future::pending().boxed()),
@@ -116,8 +113,6 @@ struct Streaming {
     /// Changes that were taken and are not yet written: references, no copies.
     pending: VecDeque<WatchEvent>,
     over: bool,
-    /// Until the initial events have been taken to be sent.
-    initializing: Option<UntilInitialized>,
     pace: Arc<Pace>,
     /// When the watch was ready for what comes next: it was asked for it, or its rest was over.
     free_at: Duration,
@@ -153,7 +148,6 @@ async fn step(mut state: Streaming) -> Option<(Frame, Streaming)> {
             let frame = state.frame();
             return Some((frame, state));
         }
-        state.initializing = None;
         if let Some(until) = state.rest() {
             tokio::select! {
                 biased;

@@ -1,7 +1,7 @@
 //! Priority and fairness: a request is executed when its priority level has seats for it ([`crate::flow_control`]).
 //!
 //! A request waits in a queue for a quarter of the time it has. Long-running requests have no seats, watches aside: those
-//! have some until their initial events are sent. `--max-requests-inflight` and `--max-mutating-requests-inflight` together
+//! have some until their initial events are queued, whenever their clients read them. `--max-requests-inflight` and `--max-mutating-requests-inflight` together
 //! are the seats of the server; where both are 0 there is no limit.
 
 use super::too_many_after;
@@ -14,7 +14,7 @@ use crate::flow_control::{FlowControl, Seats, Start};
 use crate::handler_chain::{Filter, Next};
 use crate::metrics::{GaugeGuard, Metrics};
 use crate::server::Core;
-use apiserver_endpoints::{Query, UntilInitialized};
+use apiserver_endpoints::Query;
 use futures::future::BoxFuture;
 use http::header::ACCEPT;
 use http::{HeaderName, Uri};
@@ -27,8 +27,6 @@ use std::time::Duration;
 /// Of the time a request has, it waits this part at most.
 const WAITING_PART: u32 = 4;
 const LONGEST_WAIT: Duration = Duration::from_secs(60);
-/// A watch whose client does not read its initial events keeps its seats no longer.
-const LONGEST_INITIALIZATION: Duration = Duration::from_secs(10);
 const SCHEMA_UID: HeaderName = HeaderName::from_static("x-kubernetes-pf-flowschema-uid");
 const LEVEL_UID: HeaderName = HeaderName::from_static("x-kubernetes-pf-prioritylevel-uid");
 
@@ -86,10 +84,13 @@ impl Filter for PriorityAndFairness {
                 Err(rejected) => return rejected,
             };
             let executing = Executing(Arc::new((Mutex::new(Some(granted.place)), asking)));
-            let response = match watched {
-                None => execute(exchange, next, executing).await,
-                Some(control) => watch(exchange, next, executing, &control).await,
-            };
+            // A watcher is counted to its end.
+            let tracked = watched.map(|control| control.watches.track(&exchange.info));
+            let response = execute(exchange, next, executing).await;
+            let response = response.map(|body| match tracked {
+                Some(tracked) => body.holding(tracked),
+                None => body,
+            });
             match granted.schema {
                 Some(schema) => with_uids(response, &schema),
                 None => response,
@@ -240,22 +241,4 @@ fn execute(mut exchange: Exchange, next: Next, executing: Executing) -> BoxFutur
         drop(executing);
         response
     })
-}
-
-/// A watch keeps its seats until its initial events have been taken to be sent, and is counted as a watcher to its end.
-async fn watch(mut exchange: Exchange, next: Next, executing: Executing, control: &FlowControl) -> Response {
-    let tracked = control.watches.track(&exchange.info);
-    let runtime = exchange.context.runtime.clone();
-    let slot = Arc::new(Mutex::new(Some(executing)));
-    let of_watch = Arc::clone(&slot);
-    let initialized = UntilInitialized::new(move || drop(of_watch.lock().take()));
-    exchange.request.extensions_mut().insert(initialized);
-    let sleep = runtime.sleep(LONGEST_INITIALIZATION);
-    let giving_up = async move {
-        sleep.await;
-        drop(slot.lock().take());
-    };
-    runtime.spawn("watch-initialization", giving_up).detach();
-    let response = next.run(exchange).await;
-    response.map(|body| body.holding(tracked))
 }
