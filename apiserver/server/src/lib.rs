@@ -11,9 +11,9 @@
 
 mod account_keys;
 mod admission;
+mod anonymous_rate;
 mod assembly;
 mod authenticators;
-mod anonymous_rate;
 mod backup;
 pub mod config;
 mod connection;
@@ -23,8 +23,8 @@ mod feed;
 mod file_reload;
 mod filters;
 mod flow_control;
-mod front_proxy;
 mod frame_budget;
+mod front_proxy;
 mod handler_chain;
 mod health;
 mod hooks;
