@@ -226,6 +226,12 @@ impl Cluster {
         Client::in_process(service, runtime)
     }
 
+    /// A client with this identity that reaches the server as components do: through the faults, where there are some.
+    pub fn component_as(&self, user: UserInfo) -> Client {
+        let client = self.components.client_as(user);
+        client.expect("the server lives as long as this does")
+    }
+
     /// A client that may do everything.
     pub fn admin(&self) -> Client {
         self.client_as(identities::admin())

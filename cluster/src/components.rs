@@ -64,6 +64,10 @@ impl Components {
         }
     }
 
+    pub(crate) fn client_as(&self, user: UserInfo) -> Option<Client> {
+        self.transport.client_as(user)
+    }
+
     /// Starts them, with empty caches and no memory of an earlier run.
     pub(crate) fn start(&mut self) {
         let scope = self.transport.runtime.child_scope();

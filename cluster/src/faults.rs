@@ -23,6 +23,8 @@ pub struct Rates {
     pub lose_request: u64,
     /// A request is carried out and its answer is lost.
     pub lose_answer: u64,
+    /// A request gets no answer, and its connection does not end.
+    pub hang: u64,
     /// A stream breaks, per frame.
     pub break_stream: u64,
     /// A request, an answer or a frame is late.
@@ -36,6 +38,7 @@ impl Rates {
     pub const NONE: Self = Self {
         lose_request: 0,
         lose_answer: 0,
+        hang: 0,
         break_stream: 0,
         delay: 0,
         longest_delay: Duration::ZERO,
@@ -44,6 +47,7 @@ impl Rates {
     pub const SOME: Self = Self {
         lose_request: 20,
         lose_answer: 40,
+        hang: 0,
         break_stream: 15,
         delay: 400,
         longest_delay: Duration::from_millis(400),
@@ -173,6 +177,9 @@ where
             }
             if happens(&runtime, faults.rates().lose_request) {
                 return Err(Broken("the request was lost").into());
+            }
+            if happens(&runtime, faults.rates().hang) {
+                std::future::pending::<()>().await;
             }
             let (method, path) = (request.method().to_string(), request.uri().path().to_owned());
             let response = inner.call(request).await.map_err(Into::into)?;

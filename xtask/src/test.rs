@@ -10,7 +10,15 @@ use anyhow::Result;
 
 /// Test binaries whose tests are marked `needs root`.
 /// `node` and `outages` run clusters with real containers.
-const NEED_ROOT: [&str; 6] = ["mounts", "links", "full_disk", "traffic", "node", "outages"];
+const NEED_ROOT: [&str; 7] = [
+    "mounts",
+    "links",
+    "full_disk",
+    "traffic",
+    "likeness",
+    "node",
+    "outages",
+];
 
 /// Which layers to run; all by default.
 #[derive(Debug, Default, clap::Args)]

@@ -167,6 +167,7 @@ fn allowed() -> BTreeMap<&'static str, &'static [&'static str]> {
         ),
         ("node-sys", &[]),
         ("node-cri", &[]),
+        ("node-cri-model", &["node-sys", "node-cri"]),
         ("node-network", NODE),
         ("node-volume", NODE),
         ("node-proxy", NODE),

@@ -1,0 +1,205 @@
+//! A containerd in memory, for tests: its messages, its answers, its deaths.
+//!
+//! [`Containerd::transport`] stands where [`node_cri::CriClient`] has its connection, so the client and everything above
+//! it are the product's own. A call is decoded by tonic's server half ([`serve`]) and carried out in steps
+//! ([`sandboxes`], [`containers`], [`images`]) on one state ([`store`]). Processes live beside the daemon ([`process`]):
+//! they end while it is dead, and it finds that when it begins again ([`Containerd::begin`]). A container runs a
+//! [`Program`], which is also a shell script, so that the real containerd runs the same. With a simulated runtime the
+//! seed decides the [`Weather`]: slow, lost and hanging calls, failing steps, lost events, bookkeeping behind its events.
+//!
+//! Answers are containerd 1.6's; the suite `likeness` of `node-kubelet` compares both. Unknown calls are refused by name.
+
+mod containers;
+mod events;
+mod images;
+mod process;
+mod program;
+mod refusals;
+mod sandboxes;
+mod seen;
+mod serve;
+mod store;
+mod weather;
+
+pub use program::Program;
+pub use seen::{Happening, SeenContainer, SeenSandbox};
+pub use weather::Weather;
+
+use machinery_runtime::{CancellationToken, Runtime, Scope};
+use node_cri::Transport;
+use node_sys::cgroup::Cgroups;
+use parking_lot::Mutex;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use store::Store;
+use tokio::sync::watch;
+
+/// A container runtime. Dropping it ends everything that belongs to it.
+#[derive(Debug)]
+pub struct Containerd {
+    machine: Arc<Machine>,
+    _scope: Scope,
+}
+
+/// Daemon, processes and state.
+#[derive(Debug)]
+pub(crate) struct Machine {
+    /// Clock and tasks of what outlives the daemon.
+    pub(crate) runtime: Runtime,
+    pub(crate) groups: Arc<dyn Cgroups>,
+    pub(crate) weather: Mutex<Weather>,
+    pub(crate) store: Mutex<Store>,
+    /// The daemon's present life; none while it is dead.
+    life: Mutex<Option<Life>>,
+    /// Counts changes of the state.
+    changes: watch::Sender<u64>,
+    pub(crate) subscribers: events::Subscribers,
+    pub(crate) happenings: Mutex<Vec<Happening>>,
+    /// Calls so far, by path.
+    pub(crate) calls: Mutex<BTreeMap<String, usize>>,
+}
+
+/// One life of the daemon.
+#[derive(Debug)]
+pub(crate) struct Life {
+    scope: Scope,
+    ended: CancellationToken,
+}
+
+impl Containerd {
+    /// A runtime without images, whose containers have their groups in `groups`.
+    pub fn start(runtime: &Runtime, weather: Weather, groups: Arc<dyn Cgroups>) -> Self {
+        let scope = runtime.child_scope();
+        let machine = Machine {
+            runtime: scope.runtime().clone(),
+            groups,
+            weather: Mutex::new(weather),
+            store: Mutex::default(),
+            life: Mutex::default(),
+            changes: watch::Sender::new(0),
+            subscribers: events::Subscribers::default(),
+            happenings: Mutex::default(),
+            calls: Mutex::default(),
+        };
+        let containerd = Self {
+            machine: Arc::new(machine),
+            _scope: scope,
+        };
+        containerd.begin();
+        containerd
+    }
+
+    /// The way to it, in place of a connection.
+    pub fn transport(&self) -> Transport {
+        let machine = Arc::clone(&self.machine);
+        let call = move |request| serve::carry(Arc::clone(&machine), request);
+        Transport::new(tower::service_fn(call))
+    }
+
+    /// Changes the weather.
+    pub fn set_weather(&self, weather: Weather) {
+        *self.machine.weather.lock() = weather;
+    }
+
+    /// `kill -9` of the daemon: calls break where they are, streams end, containers go on.
+    pub fn kill(&self) {
+        self.machine.subscribers.clear();
+        let life = self.machine.life.lock().take();
+        if let Some(life) = life {
+            life.ended.cancel();
+        }
+    }
+
+    /// A new life of the daemon, on the state that the last one left.
+    pub fn begin(&self) {
+        let mut life = self.machine.life.lock();
+        if life.is_some() {
+            return;
+        }
+        let ended = CancellationToken::new();
+        let scope = self.machine.runtime.child_scope();
+        *life = Some(Life { scope, ended });
+        drop(life);
+        self.machine.recover();
+    }
+
+    /// Puts an image there, as an import does.
+    pub fn add_image(&self, name: &str) {
+        let id = self.machine.new_id();
+        self.machine.store.lock().add_image(name, &id);
+    }
+
+    /// Makes an image one that can be pulled.
+    pub fn publish_image(&self, name: &str) {
+        let id = self.machine.new_id();
+        self.machine.store.lock().registry.insert(name.to_owned(), id);
+    }
+
+    /// A process outside ends a container's process, or a sandbox's.
+    pub fn crash(&self, id: &str, exit_code: i32) {
+        self.machine.end_process(id, exit_code);
+    }
+
+    /// Containers, the oldest first.
+    pub fn containers(&self) -> Vec<SeenContainer> {
+        seen::containers(&self.machine)
+    }
+
+    /// Sandboxes, the oldest first.
+    pub fn sandboxes(&self) -> Vec<SeenSandbox> {
+        seen::sandboxes(&self.machine)
+    }
+
+    /// How often a call, such as `ListContainers`, has come in so far.
+    pub fn calls(&self, name: &str) -> usize {
+        let calls = self.machine.calls.lock();
+        let ending = format!("/{name}");
+        calls
+            .iter()
+            .filter(|(path, _)| path.ends_with(&ending))
+            .map(|(_, count)| count)
+            .sum()
+    }
+
+    /// Everything that was made, started, ended and removed so far.
+    pub fn happenings(&self) -> Vec<Happening> {
+        self.machine.happenings.lock().clone()
+    }
+}
+
+impl Machine {
+    /// The runtime of the daemon's present life, and what says that it is over.
+    pub(crate) fn life(&self) -> Option<(Runtime, CancellationToken)> {
+        let life = self.life.lock();
+        let life = life.as_ref()?;
+        Some((life.scope.runtime().clone(), life.ended.clone()))
+    }
+
+    pub(crate) fn now(&self) -> i64 {
+        i64::try_from(self.runtime.now().as_nanosecond()).unwrap_or(i64::MAX)
+    }
+
+    pub(crate) fn new_id(&self) -> String {
+        (0..4)
+            .map(|_| format!("{:016x}", self.runtime.random_u64()))
+            .collect()
+    }
+
+    pub(crate) fn note(&self, happening: Happening) {
+        self.happenings.lock().push(happening);
+    }
+
+    /// Something of the state has changed.
+    pub(crate) fn changed(&self) {
+        self.changes.send_modify(|count| *count += 1);
+    }
+
+    /// Waits until the state is so.
+    pub(crate) async fn until(&self, mut is_so: impl FnMut(&Store) -> bool) {
+        let mut changes = self.changes.subscribe();
+        while !is_so(&self.store.lock()) {
+            // The sender lives as long as we do.
+            let _ = changes.changed().await;
+        }
+    }
+}

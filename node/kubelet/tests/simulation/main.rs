@@ -1,0 +1,48 @@
+//! A node under a seeded world: pods come, crash, hang and go while agent, container runtime and API fail.
+//!
+//! The agent is the product's, on a model of containerd (decision 0041), of mounts and of control groups ([`machine`]),
+//! with a real API server behind a faulty transport ([`world`]). A [`story`] is a seeded sequence of what users and fate
+//! do; [`rules`] says what holds at every moment, and what must be true when the world has come to rest.
+//! `KNARR_SEEDS` says which seeds run: `1000`, `5000..6000`, or one by `KNARR_SEED=10`. A failing run names its seed.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::cast_possible_truncation,
+    clippy::cast_possible_wrap,
+    clippy::cast_sign_loss,
+    reason = "a test, helpers included; its numbers are small"
+)]
+
+mod critical;
+mod machine;
+mod pods;
+mod return_of_the_runtime;
+mod rules;
+mod story;
+mod world;
+
+use machinery_runtime::seeds;
+
+/// Seeds of a plain run.
+const DEFAULT_SEEDS: u64 = 12;
+
+#[test]
+fn node_runs_what_it_is_asked_to_and_leaves_nothing_behind() {
+    for seed in seeds(DEFAULT_SEEDS) {
+        story::tell(seed);
+    }
+}
+
+#[test]
+fn critical_pod_finds_room_on_a_full_node() {
+    for seed in seeds(3) {
+        critical::tell(seed);
+    }
+}
+
+#[test]
+fn container_that_ended_with_its_runtime_is_seen_when_that_answers() {
+    for seed in seeds(6) {
+        return_of_the_runtime::tell(seed);
+    }
+}

@@ -1,0 +1,44 @@
+//! A container that ends while its runtime is dead, seen when the runtime answers again: nothing tells of it, and the
+//! relist comes once a minute.
+
+use crate::pods::pod;
+use crate::world::World;
+use k8s_openapi::api::core::v1::Pod;
+use machinery_runtime::Simulation;
+use std::time::Duration;
+
+/// How long the worker may take to see it and to start another.
+const PATIENCE: Duration = Duration::from_secs(12);
+
+/// Runs the story of a seed.
+pub(crate) fn tell(seed: u64) {
+    let simulation = Simulation::new(seed);
+    let world = World::new(simulation.runtime());
+    simulation.run(async move {
+        let world = world.await;
+        world.create::<Pod>(pod(&world, "p", "stubborn")).await.unwrap();
+        let first = running(&world, Duration::from_secs(60)).await;
+        world.containerd.kill();
+        world.containerd.crash(&first, 1);
+        world.runtime.sleep(Duration::from_secs(5)).await;
+        world.containerd.begin();
+        let second = running(&world, PATIENCE).await;
+        assert_ne!(first, second);
+    });
+}
+
+/// The id of the one container that runs.
+async fn running(world: &World, patience: Duration) -> String {
+    let until = world.runtime.monotonic() + patience;
+    loop {
+        let containers = world.containerd.containers().into_iter();
+        if let Some(found) = containers.into_iter().find(|found| found.runs) {
+            return found.id;
+        }
+        assert!(
+            world.runtime.monotonic() < until,
+            "nothing runs after {patience:?}"
+        );
+        world.runtime.sleep(Duration::from_millis(500)).await;
+    }
+}

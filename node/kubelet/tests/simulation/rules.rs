@@ -1,0 +1,269 @@
+//! What is true of a node at every moment, and at rest.
+
+use crate::pods::PURPOSE;
+use crate::world::World;
+use k8s_openapi::api::core::v1::{ContainerStatus, Pod};
+use node_cri_model::Happening;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+const UID: &str = "io.kubernetes.pod.uid";
+const POD_NAME: &str = "io.kubernetes.pod.name";
+const CONTAINER: &str = "io.kubernetes.container.name";
+
+/// A container of a pod: the pod's uid and the container's name; of a sandbox an empty name.
+type Place = (String, String);
+
+/// Everything that has happened to containers so far.
+#[derive(Debug, Default)]
+pub(crate) struct Moments {
+    seen: usize,
+    places: BTreeMap<String, Place>,
+    running: BTreeMap<Place, String>,
+    created: BTreeMap<Place, i32>,
+    started: BTreeMap<Place, Vec<String>>,
+    exits: BTreeMap<String, i32>,
+    lines: Vec<String>,
+}
+
+fn place(labels: &HashMap<String, String>) -> Place {
+    let label = |name: &str| labels.get(name).cloned().unwrap_or_default();
+    (label(UID), label(CONTAINER))
+}
+
+impl Moments {
+    /// Takes in what has happened since the last look.
+    pub(crate) fn look(&mut self, world: &World) {
+        let happenings = world.containerd.happenings();
+        let at = world.runtime.monotonic().as_secs_f64();
+        for happening in &happenings[self.seen..] {
+            self.lines.push(line(at, happening, &self.places));
+            if let Err(broken) = self.take(happening) {
+                panic!("{broken}\n{}", self.history());
+            }
+        }
+        self.seen = happenings.len();
+    }
+
+    /// No two containers of one name in one pod run at once, nor two sandboxes of one pod; no container starts twice.
+    fn take(&mut self, happening: &Happening) -> Result<(), String> {
+        match happening {
+            Happening::Created(id, labels) => {
+                *self.created.entry(place(labels)).or_default() += 1;
+                self.places.insert(id.clone(), place(labels));
+            }
+            Happening::Started(id, labels) | Happening::SandboxStarted(id, labels) => {
+                let place = place(labels);
+                self.places.insert(id.clone(), place.clone());
+                if let Some(other) = self.running.insert(place.clone(), id.clone()) {
+                    return Err(format!("{place:?} runs twice: {other} and {id}"));
+                }
+                let started = self.started.entry(place).or_default();
+                if started.contains(id) {
+                    return Err(format!("{id} is started twice"));
+                }
+                started.push(id.clone());
+            }
+            Happening::Ended(id, code) => {
+                self.exits.insert(id.clone(), *code);
+                self.running.retain(|_, running| running != id);
+            }
+            // One that never ran is no run of its container.
+            Happening::Removed(id) if !self.exits.contains_key(id) => {
+                let place = self.places.get(id).cloned().unwrap_or_default();
+                self.created.entry(place).and_modify(|count| *count -= 1);
+            }
+            Happening::Removed(_) => {}
+        }
+        Ok(())
+    }
+
+    pub(crate) fn history(&self) -> String {
+        self.lines.join("\n")
+    }
+
+    fn exit_of(&self, place: &Place) -> Option<i32> {
+        self.exits.get(self.started.get(place)?.last()?).copied()
+    }
+}
+
+fn line(at: f64, happening: &Happening, places: &BTreeMap<String, Place>) -> String {
+    let short = |id: &str| id[..6].to_owned();
+    match happening {
+        Happening::SandboxStarted(id, labels) => {
+            format!("{at:8.2} sandbox {} of {}", short(id), labels[POD_NAME])
+        }
+        Happening::Created(id, labels) => {
+            format!(
+                "{at:8.2} created {} of {}/{}",
+                short(id),
+                labels[POD_NAME],
+                labels[CONTAINER]
+            )
+        }
+        Happening::Started(id, labels) => {
+            format!(
+                "{at:8.2} started {} of {}/{}",
+                short(id),
+                labels[POD_NAME],
+                labels[CONTAINER]
+            )
+        }
+        Happening::Ended(id, code) => {
+            format!("{at:8.2} ended {} {:?} with {code}", short(id), places.get(id))
+        }
+        Happening::Removed(id) => format!("{at:8.2} removed {} {:?}", short(id), places.get(id)),
+    }
+}
+
+fn phase(pod: &Pod) -> &str {
+    let status = pod.status.as_ref();
+    status
+        .and_then(|status| status.phase.as_deref())
+        .unwrap_or_default()
+}
+
+fn uid(pod: &Pod) -> String {
+    pod.metadata.uid.clone().unwrap()
+}
+
+fn purpose(pod: &Pod) -> &str {
+    &pod.metadata.labels.as_ref().unwrap()[PURPOSE]
+}
+
+/// What runs is what was asked for, and nothing else is left.
+pub(crate) async fn settled(world: &World, moments: &Moments) -> Result<(), String> {
+    let pods = world.pods().await;
+    let deleted = pods.iter().find(|pod| pod.metadata.deletion_timestamp.is_some());
+    if let Some(pod) = deleted {
+        return Err(format!("{:?} is not gone", pod.metadata.name));
+    }
+    for pod in &pods {
+        as_asked(world, moments, pod).map_err(|why| {
+            let status = serde_json::to_string(&pod.status).unwrap_or_default();
+            format!(
+                "{} ({}): {why}\n{status}",
+                pod.metadata.name.clone().unwrap(),
+                purpose(pod)
+            )
+        })?;
+    }
+    nothing_left(world, &pods)
+}
+
+fn as_asked(world: &World, moments: &Moments, pod: &Pod) -> Result<(), String> {
+    let expected = match purpose(pod) {
+        "completes" | "fails" => once(moments, pod),
+        "retries" => "Succeeded",
+        "misses" => return Ok(()),
+        _ => "Running",
+    };
+    if phase(pod) != expected {
+        return Err(format!("is {} and not {expected}", phase(pod)));
+    }
+    let spec = pod.spec.as_ref().unwrap();
+    if expected == "Running" {
+        let statuses = pod
+            .status
+            .as_ref()
+            .unwrap()
+            .container_statuses
+            .clone()
+            .unwrap_or_default();
+        if statuses.len() != spec.containers.len() {
+            return Err("has no status of some container".to_owned());
+        }
+        statuses
+            .iter()
+            .try_for_each(|status| runs_truly(world, moments, pod, status))?;
+    }
+    Ok(())
+}
+
+/// The phase of a pod whose containers run once.
+fn once(moments: &Moments, pod: &Pod) -> &'static str {
+    let containers = &pod.spec.as_ref().unwrap().containers;
+    let well = |name: &str| moments.exit_of(&(uid(pod), name.to_owned())) == Some(0);
+    match containers.iter().all(|container| well(&container.name)) {
+        true => "Succeeded",
+        false => "Failed",
+    }
+}
+
+/// The status of a container that is to run says what is so.
+fn runs_truly(world: &World, moments: &Moments, pod: &Pod, status: &ContainerStatus) -> Result<(), String> {
+    let place = (uid(pod), status.name.clone());
+    let Some(id) = moments.running.get(&place) else {
+        return Err(format!("{} does not run", status.name));
+    };
+    if status.container_id.as_deref() != Some(&format!("containerd://{id}")) || !status.ready {
+        return Err(format!("of {} the status is another's than of {id}", status.name));
+    }
+    let made = moments.created.get(&place).copied().unwrap_or(0);
+    if status.restart_count != made - 1 {
+        return Err(format!(
+            "{} was made {made} times and restarted {}",
+            status.name, status.restart_count
+        ));
+    }
+    let log = |id: &str| {
+        let found = world
+            .containerd
+            .containers()
+            .into_iter()
+            .find(|found| found.id == id);
+        found.map(|found| found.annotations["io.kubernetes.container.restartCount"].clone())
+    };
+    match log(id) {
+        Some(count) if count == status.restart_count.to_string() => Ok(()),
+        other => Err(format!("its log is counted {other:?}")),
+    }
+}
+
+/// Sandboxes, containers, mounts, groups and files are those of pods that are there, and ended pods run nothing.
+fn nothing_left(world: &World, pods: &[Pod]) -> Result<(), String> {
+    let uids: BTreeSet<String> = pods.iter().map(uid).collect();
+    let runs: BTreeSet<String> = pods
+        .iter()
+        .filter(|pod| !matches!(phase(pod), "Succeeded" | "Failed"))
+        .map(uid)
+        .collect();
+    for sandbox in world.containerd.sandboxes() {
+        let of = place(&sandbox.labels).0;
+        if !uids.contains(&of) || (sandbox.runs && !runs.contains(&of)) {
+            return Err(format!("sandbox {} of {of} is left", sandbox.id));
+        }
+    }
+    for container in world.containerd.containers() {
+        let of = place(&container.labels).0;
+        if !uids.contains(&of) || (container.runs && !runs.contains(&of)) {
+            return Err(format!("container {} of {of} is left", container.id));
+        }
+    }
+    let of_a_pod = |text: &str, uids: &BTreeSet<String>| uids.iter().any(|uid| text.contains(uid.as_str()));
+    for point in world.mounts.points() {
+        let point = point.display().to_string();
+        if !of_a_pod(&point, &runs) {
+            return Err(format!("{point} is still mounted"));
+        }
+    }
+    for group in world.groups.all() {
+        if group.contains("/pod") && !of_a_pod(&group, &runs) {
+            return Err(format!("group {group} is left"));
+        }
+    }
+    files_left(world, &uids)
+}
+
+fn files_left(world: &World, uids: &BTreeSet<String>) -> Result<(), String> {
+    let agent = world.data_dir().join("agent");
+    for folder in [agent.join("pods"), agent.join("logs/pods")] {
+        for entry in std::fs::read_dir(&folder).unwrap() {
+            let name = entry.unwrap().file_name().to_string_lossy().into_owned();
+            let uid = name.rsplit('_').next().unwrap_or_default().to_owned();
+            if !uids.contains(&uid) {
+                return Err(format!("{name} is left in {}", folder.display()));
+            }
+        }
+    }
+    Ok(())
+}
