@@ -138,7 +138,7 @@ fn signing_keys_of_every_form_sign_what_their_public_forms_verify() {
             for public in &public {
                 assert_eq!(public.id(), key.public().id(), "{what}");
                 assert_eq!(
-                    verify::<Claims>(&[public.clone()], &token).unwrap(),
+                    verify::<Claims>(std::slice::from_ref(public), &token).unwrap(),
                     claims(),
                     "{what}"
                 );
@@ -157,7 +157,8 @@ fn key_sets_and_tokens_are_upstreams() {
         .map(|own| VerifyingKey::from_pem(&own.public[0].pem()).unwrap())
         .collect();
     for (own, key) in all.iter().zip(&keys) {
-        let shown: serde_json::Value = serde_json::from_slice(&jwks::jwks(&[key.clone()])).unwrap();
+        let shown: serde_json::Value =
+            serde_json::from_slice(&jwks::jwks(std::slice::from_ref(key))).unwrap();
         assert_eq!(shown, own.jwks, "{}", own.name);
         let named = &own.configuration["id_token_signing_alg_values_supported"][0];
         assert_eq!(named, key.algorithm().name(), "{}", own.name);

@@ -206,7 +206,7 @@ mod tests {
             machinery_fuzz::in_proportion(input, 64, || path.members());
             for object in &objects {
                 LOOKED_AT.set(0);
-                drop(path.find(object.root()));
+                let _ = path.find(object.root());
                 // Every filter looks at what is below its place, and every place is reached once.
                 let most = (path.0.len() + 1) * (object.node_count() + 1);
                 assert!(

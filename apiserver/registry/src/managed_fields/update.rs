@@ -114,7 +114,7 @@ fn is_reset(list: Ref<'_>) -> bool {
             .entries()
             .all(|(_, value)| value.is_null() || value.as_str().is_some_and(str::is_empty))
     };
-    list.len() == 0 || (list.len() == 1 && list.items().all(says_nothing))
+    list.is_empty() || (list.len() == 1 && list.items().all(says_nothing))
 }
 
 /// What a write changes, as each version sees it.

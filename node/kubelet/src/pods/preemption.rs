@@ -127,6 +127,9 @@ mod tests {
         some.map(|(name, amount)| (name.to_owned(), amount)).collect()
     }
 
+    /// The preemptor, the pods that are there, what is needed, and who goes.
+    type Case<'a> = (&'a str, &'a [&'a str], Requirements, Option<&'a [&'a str]>);
+
     /// Upstream's `TestGetPodsToPreempt` and `TestHandleAdmissionFailure`.
     #[test]
     fn preempted_pods_are_those_that_upstream_chooses() {
@@ -146,7 +149,7 @@ mod tests {
             "high-request-guaranteed",
         ];
         let of_cluster = "cluster-critical";
-        let cases: &[(&str, &[&str], Requirements, Option<&[&str]>)] = &[
+        let cases: &[Case<'_>] = &[
             (of_cluster, &[], needed(0, 0, 0), Some(&[])),
             (of_cluster, &[], needed(0, 0, 1), None),
             (
