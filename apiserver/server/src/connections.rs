@@ -14,9 +14,12 @@ use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// This part of the places is for strangers: while they have less, a busy one is not closed for another.
 const STRANGERS_PART: usize = 8;
+/// So many sockets may be closing, as a part of the places.
+const CLOSING_PART: usize = 4;
 /// One client of IPv6 has a whole network of this many bits of prefix.
 const V6_PREFIX_BITS: u32 = 64;
 
@@ -157,6 +160,8 @@ impl Connection {
 #[derive(Debug)]
 pub(crate) struct Connections {
     limits: Limits,
+    /// Of connections that are open or still close.
+    sockets: Arc<Semaphore>,
     open: Mutex<Open>,
     anonymous: AnonymousRate,
 }
@@ -171,10 +176,18 @@ struct Open {
 impl Connections {
     pub(crate) fn new(limits: Limits) -> Arc<Self> {
         Arc::new(Self {
+            sockets: Arc::new(Semaphore::new(limits.all + limits.all.div_ceil(CLOSING_PART))),
             limits,
             open: Mutex::default(),
             anonymous: AnonymousRate::default(),
         })
+    }
+
+    /// Waits until there is room for one more socket: connections that were told to close have theirs a little longer,
+    /// and a flood must not find more of them than the process may have files. Kept as long as the socket.
+    pub(crate) async fn socket(&self) -> Option<OwnedSemaphorePermit> {
+        // It is never closed.
+        Arc::clone(&self.sockets).acquire_owned().await.ok()
     }
 
     /// Whether one more request without credentials is taken on this connection.

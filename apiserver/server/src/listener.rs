@@ -23,6 +23,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::OwnedSemaphorePermit;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
@@ -66,9 +67,10 @@ impl Listener {
     pub(crate) async fn run(self: Arc<Self>) {
         let mut complaints = Complaints::default();
         loop {
-            let accepted = tokio::select! { biased;
+            let accepting = async { (self.connections.socket().await, self.socket.accept().await) };
+            let (socket, accepted) = tokio::select! { biased;
                 () = self.stopping.cancelled() => return,
-                accepted = self.socket.accept() => accepted,
+                accepted = accepting => accepted,
             };
             match accepted {
                 Ok((stream, address)) => {
@@ -76,7 +78,7 @@ impl Listener {
                     match place {
                         Some(place) => {
                             let acceptor = TlsAcceptor::from(self.tls.load_full());
-                            self.begin(stream, address, acceptor, place);
+                            self.begin(stream, address, acceptor, (place, socket));
                         }
                         None => tracing::debug!(%address, "no room for a connection"),
                     }
@@ -91,7 +93,13 @@ impl Listener {
         }
     }
 
-    fn begin(&self, stream: TcpStream, address: SocketAddr, acceptor: TlsAcceptor, place: Place) {
+    fn begin(
+        &self,
+        stream: TcpStream,
+        address: SocketAddr,
+        acceptor: TlsAcceptor,
+        (place, socket): (Place, Option<OwnedSemaphorePermit>),
+    ) {
         let runtime = self.runtime.clone();
         let serving = Serving {
             address,
@@ -103,6 +111,7 @@ impl Listener {
         };
         self.runtime
             .spawn("connection", async move {
+                let _socket = socket;
                 // Small answers leave at once.
                 let _ = stream.set_nodelay(true);
                 let closing = place.connection.closing.clone();

@@ -43,13 +43,15 @@ enum Proof {
     Runs,
 }
 
-const PROOFS: [(&str, Proof); 16] = [
+const PROOFS: [(&str, Proof); 18] = [
     ("API services", Proof::RegistersVersions),
     ("audit", Proof::Audits),
+    ("authorities of extensions", Proof::Runs),
     ("authorization-feed", Proof::Authorizes),
     ("certificate-renewal", Proof::Runs),
     ("component events", Proof::RecordsEvents),
     ("custom resource definitions", Proof::ServesDefinitions),
+    ("file-reload", Proof::Runs),
     ("flow control limits", Proof::Runs),
     ("flow control objects", Proof::KeepsSchemas),
     ("kubernetes service", Proof::Runs),
@@ -63,7 +65,7 @@ const PROOFS: [(&str, Proof); 16] = [
 ];
 
 /// Tasks of the server that belong to one request, connection or object, or end by themselves.
-const SHORT_LIVED: [&str; 10] = [
+const SHORT_LIVED: [&str; 9] = [
     "additional-latency",
     "connection",
     // Begins again by itself.
@@ -73,7 +75,6 @@ const SHORT_LIVED: [&str; 10] = [
     "object-counts",
     "paced-body",
     "tunnel",
-    "watch-initialization",
     "websocket",
 ];
 

@@ -232,6 +232,10 @@ impl Table {
             );
             let (code, body) = owner.ask(&Method::GET, &path).await;
             self.asked += 1;
+            // Some kinds know no such field.
+            if code == 400 && body.contains("field label not supported: metadata.namespace") {
+                continue;
+            }
             if code != 200 || serde_json::from_str::<Value>(&body).unwrap()["items"] != json!([]) {
                 self.wrong.push(format!("{path}: {code} {body}"));
             }
