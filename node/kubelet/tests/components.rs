@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 /// Tasks that end with what they belong to, or with the component that spawned them.
-const OF_ONE_THING: [&str; 25] = [
+const OF_ONE_THING: [&str; 24] = [
     "attach connection",
     // The scope of their component begins again whole.
     "dns address",
@@ -23,8 +23,6 @@ const OF_ONE_THING: [&str; 25] = [
     "probe",
     "port channels reader",
     "port-forward session",
-    // Once, at the start.
-    "pull records",
     "service health",
     "spdy reader",
     "spdy session input",

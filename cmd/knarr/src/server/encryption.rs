@@ -35,8 +35,9 @@ impl EncryptionArguments {
         };
         let encryption = load(path, runtime)?;
         if self.encryption_provider_config_automatic_reload {
-            let follow = follow(runtime.clone(), Arc::clone(&encryption), path.clone());
-            runtime.spawn("encryption-config", follow).detach();
+            let (own, followed, path) = (runtime.clone(), Arc::clone(&encryption), path.clone());
+            let begin = move || follow(own.clone(), Arc::clone(&followed), path.clone());
+            runtime.keep("encryption-config", begin).detach();
         }
         Ok(Some(encryption))
     }

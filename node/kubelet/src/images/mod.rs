@@ -60,12 +60,9 @@ impl ImageManager {
     /// One for the node, which keeps below `data_dir` what was pulled with which credentials.
     pub fn new(runtime: Runtime, cri: CriClient, events: EventRecorder, data_dir: &Path) -> Self {
         let records = PullRecords::new(data_dir.join("image_manager"));
-        runtime
-            .spawn(
-                "pull records",
-                upkeep::run(runtime.clone(), cri.clone(), records.clone()),
-            )
-            .detach();
+        let upkeep = (runtime.clone(), cri.clone(), records.clone());
+        let begin = move || upkeep::run(upkeep.0.clone(), upkeep.1.clone(), upkeep.2.clone());
+        runtime.keep("pull records", begin).detach();
         Self {
             runtime,
             cri,
