@@ -24,11 +24,12 @@ const TOKEN_BYTES_MAX: usize = 16 << 10;
 /// Answers remembered; where more are still good, all are forgotten.
 const REMEMBERED_MAX: usize = 1024;
 
-/// The user a client certificate names: its common name, with its organisations as groups.
+/// The user a client certificate names: its last common name, as Go and the API server have it, with its organisations
+/// as groups.
 pub fn user_of(certificate: &CertificateDer<'_>) -> Option<UserInfo> {
     let (_, parsed) = x509_parser::parse_x509_certificate(certificate).ok()?;
     let subject = parsed.subject();
-    let name = subject.iter_common_name().next()?.as_str().ok()?.to_string();
+    let name = subject.iter_common_name().last()?.as_str().ok()?.to_string();
     let groups = subject
         .iter_organization()
         .filter_map(|group| group.as_str().ok().map(str::to_string));
@@ -325,6 +326,23 @@ mod tests {
             remembered.put(digest(&number.to_string()), false, at(121), age);
             assert!(held() <= REMEMBERED_MAX);
         }
+    }
+
+    #[test]
+    fn users_of_two_common_names_are_the_last() {
+        let key = rcgen::KeyPair::generate().unwrap();
+        let mut certificate = rcgen::CertificateParams::default();
+        certificate.distinguished_name = rcgen::DistinguishedName::new();
+        for (kind, name) in [
+            (rcgen::DnType::CommonName, "system:apiserver"),
+            (rcgen::DnType::OrganizationName, "blue"),
+            (rcgen::DnType::CustomDnType(vec![2, 5, 4, 3]), "mallory"),
+        ] {
+            certificate.distinguished_name.push(kind, name);
+        }
+        let user = user_of(certificate.self_signed(&key).unwrap().der()).unwrap();
+        assert_eq!(user.name, "mallory");
+        assert_eq!(user.groups, ["blue", "system:authenticated"]);
     }
 
     #[test]

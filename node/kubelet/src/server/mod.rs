@@ -11,6 +11,7 @@ mod logs;
 mod metrics;
 pub mod routes;
 mod stats;
+mod strangers;
 pub mod streaming;
 mod tls;
 
@@ -22,7 +23,9 @@ use hyper::body::{Body as _, Incoming};
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use machinery_runtime::{Lingering, Runtime, Unread};
+use strangers::Strangers;
 use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Semaphore;
 use tokio_rustls::server::TlsStream;
 
 use crate::config::KubeletConfig;
@@ -98,22 +101,32 @@ pub async fn serve(context: ManagerContext, listeners: Listeners) {
     let listener = Arc::clone(&listeners.main);
     let acceptor = tokio_rustls::TlsAcceptor::from(listeners.tls.clone());
     let server = Arc::new(routes::Server::new(context.clone()));
-    let room = Arc::new(tokio::sync::Semaphore::new(context.config.max_connections));
+    // Half of the places are kept for those who show a certificate.
+    let all = context.config.max_connections;
+    let (strangers, known) = (Strangers::new(all / 2), Arc::new(Semaphore::new(all.div_ceil(2))));
     loop {
-        let Ok(permit) = room.clone().acquire_owned().await else {
-            return;
-        };
-        let Ok((stream, _)) = listener.accept().await else {
+        let Ok((stream, address)) = listener.accept().await else {
             context.runtime.sleep(Duration::from_millis(50)).await;
             continue;
         };
+        let (place, known) = (strangers.enter(address.ip()), known.clone());
         let (server, acceptor, runtime) = (server.clone(), acceptor.clone(), context.runtime.clone());
         context.runtime.spawn("kubelet connection", async move {
-            let _permit = permit;
-            let handshake = runtime.timeout(HANDSHAKE_TIMEOUT, acceptor.accept(stream)).await;
-            if let Ok(Ok(stream)) = handshake {
-                serve_connection(server, stream, runtime).await;
+            let closing = place.closing.clone();
+            let handshake = runtime.timeout(HANDSHAKE_TIMEOUT, acceptor.accept(stream));
+            let Some(Ok(Ok(stream))) = closing.run_until_cancelled(handshake).await else {
+                return;
+            };
+            if stream.get_ref().1.peer_certificates().is_none() {
+                let serving = serve_connection(server, stream, runtime);
+                closing.run_until_cancelled(serving).await;
+                return;
             }
+            let Ok(_permit) = known.try_acquire_owned() else {
+                return tracing::debug!(%address, "no room for a connection");
+            };
+            drop(place);
+            serve_connection(server, stream, runtime).await;
         });
     }
 }

@@ -1,0 +1,137 @@
+//! Connections whose client has shown no certificate of the cluster's: bounded altogether and by address, so that a pod
+//! that holds many of them keeps neither the API server nor other pods from port 10250.
+//!
+//! A new connection always finds a place: the oldest one of the same address, or else of the address that has the most,
+//! is closed for it. A connection leaves when it has shown a certificate, or ends.
+
+use std::collections::{BTreeMap, HashMap};
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use machinery_runtime::CancellationToken;
+use parking_lot::Mutex;
+
+/// One address has this part of the places.
+const PART_OF_ADDRESS: usize = 8;
+
+#[derive(Debug)]
+pub(super) struct Strangers {
+    limit: usize,
+    open: Mutex<Open>,
+}
+
+#[derive(Debug, Default)]
+struct Open {
+    last: u64,
+    /// By age: the oldest first.
+    all: BTreeMap<u64, (IpAddr, CancellationToken)>,
+}
+
+/// A place among them, for as long as it is kept.
+#[derive(Debug)]
+pub(super) struct Place {
+    of: Arc<Strangers>,
+    id: u64,
+    /// Cancelled when the connection gives way to another.
+    pub(super) closing: CancellationToken,
+}
+
+impl Strangers {
+    pub(super) fn new(limit: usize) -> Arc<Self> {
+        Arc::new(Self {
+            limit: limit.max(1),
+            open: Mutex::default(),
+        })
+    }
+
+    pub(super) fn enter(self: &Arc<Self>, address: IpAddr) -> Place {
+        let address = address.to_canonical();
+        let mut open = self.open.lock();
+        if let Some(id) = self.in_the_way(&open.all, address)
+            && let Some((_, closed)) = open.all.remove(&id)
+        {
+            closed.cancel();
+        }
+        open.last += 1;
+        let (id, closing) = (open.last, CancellationToken::new());
+        open.all.insert(id, (address, closing.clone()));
+        Place {
+            of: Arc::clone(self),
+            id,
+            closing,
+        }
+    }
+
+    /// The connection that a new one of this address takes the place of.
+    fn in_the_way(&self, all: &BTreeMap<u64, (IpAddr, CancellationToken)>, address: IpAddr) -> Option<u64> {
+        let mut counts: HashMap<IpAddr, usize> = HashMap::new();
+        for (own, _) in all.values() {
+            *counts.entry(*own).or_default() += 1;
+        }
+        let of_address = counts.get(&address).copied().unwrap_or_default();
+        let most = counts.into_iter().max_by_key(|(_, count)| *count);
+        let from = if of_address >= self.limit.div_ceil(PART_OF_ADDRESS) {
+            address
+        } else {
+            most.filter(|_| all.len() >= self.limit)?.0
+        };
+        all.iter().find(|(_, (own, _))| *own == from).map(|(id, _)| *id)
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.of.open.lock().all.remove(&self.id);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::Ipv4Addr;
+
+    fn address(last: u8) -> IpAddr {
+        Ipv4Addr::new(10, 244, 0, last).into()
+    }
+
+    fn held(places: &[Place]) -> usize {
+        places
+            .iter()
+            .filter(|place| !place.closing.is_cancelled())
+            .count()
+    }
+
+    #[test]
+    fn strangers_of_one_address_have_a_part_of_the_places() {
+        let strangers = Strangers::new(64);
+        let other = strangers.enter(address(2));
+        let crowd: Vec<Place> = (0..1_000).map(|_| strangers.enter(address(1))).collect();
+        assert_eq!(held(&crowd), 8);
+        assert!(!crowd.last().unwrap().closing.is_cancelled(), "the newest stay");
+        assert!(!other.closing.is_cancelled());
+    }
+
+    #[test]
+    fn strangers_of_many_addresses_give_way_to_one_who_has_few() {
+        let strangers = Strangers::new(64);
+        let server = strangers.enter(address(1));
+        let crowd: Vec<Place> = (0..2_000)
+            .map(|number| strangers.enter(address(u8::try_from(2 + number % 16).unwrap())))
+            .collect();
+        assert_eq!(held(&crowd), 63);
+        assert!(!server.closing.is_cancelled());
+        let newest = strangers.enter(address(200));
+        assert!(!newest.closing.is_cancelled());
+        assert_eq!(held(&crowd), 62);
+    }
+
+    #[test]
+    fn strangers_who_leave_make_room() {
+        let strangers = Strangers::new(8);
+        for _ in 0..100 {
+            let place = strangers.enter(address(1));
+            assert!(!place.closing.is_cancelled());
+        }
+        assert!(strangers.open.lock().all.is_empty());
+    }
+}
