@@ -17,8 +17,11 @@ use super::line::{self, LogLine};
 const CHUNK_BYTES: usize = 64 << 10;
 /// A line longer than this is cut there; the runtime splits at 16 KiB.
 const LINE_BYTES_MAX: usize = 1 << 20;
-/// A followed file is looked at this often: only while someone follows.
+/// A followed file that does not grow is looked at after this time, and less and less often up to the longest pause.
 const LOOK_AFTER: Duration = Duration::from_millis(100);
+const LOOK_AFTER_MAX: Duration = Duration::from_millis(400);
+/// The runtime is asked this often whether the container still runs; upstream asks every five seconds.
+const ASK_AFTER: Duration = Duration::from_secs(2);
 
 /// Which part of a log is wanted.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -50,7 +53,7 @@ pub async fn stream(
 ) -> std::io::Result<()> {
     let follows = options.follow;
     let mut reading = off_the_executor(runtime, move || Reading::open(path, options)).await?;
-    let mut last_look = false;
+    let (mut last_look, mut pauses) = (false, Pauses::default());
     loop {
         let found;
         (reading, found) = off_the_executor(runtime, move || reading.step()).await?;
@@ -58,20 +61,48 @@ pub async fn stream(
             Found::Text(text) => text,
             Found::End if !follows || last_look => return Ok(()),
             Found::End => {
+                let (pause, asks) = pauses.next();
                 // Once it has ended, what it wrote last is read and that is all.
-                last_look = !running().await;
+                last_look = asks && !running().await;
                 if !last_look {
-                    runtime.sleep(LOOK_AFTER).await;
+                    runtime.sleep(pause).await;
                 }
-                Vec::new()
+                if out.is_closed() {
+                    return Ok(());
+                }
+                continue;
             }
         };
+        pauses.begin_again();
         if !text.is_empty() && out.send(text.into()).await.is_err() {
             return Ok(());
         }
         if reading.filter.left == Some(0) || out.is_closed() {
             return Ok(());
         }
+    }
+}
+
+/// The pauses of one who follows a log that does not grow.
+#[derive(Debug, Default)]
+struct Pauses {
+    pause: Duration,
+    /// For how long the runtime was not asked; at first it is.
+    since_asked: Option<Duration>,
+}
+
+impl Pauses {
+    /// How long to wait, and whether to ask the runtime before.
+    fn next(&mut self) -> (Duration, bool) {
+        let asks = self.since_asked.is_none_or(|since| since >= ASK_AFTER);
+        self.pause = (self.pause * 2).clamp(LOOK_AFTER, LOOK_AFTER_MAX);
+        let before = self.since_asked.filter(|_| !asks).unwrap_or_default();
+        self.since_asked = Some(before + self.pause);
+        (self.pause, asks)
+    }
+
+    fn begin_again(&mut self) {
+        self.pause = Duration::ZERO;
     }
 }
 
@@ -254,6 +285,23 @@ mod tests {
             options,
         };
         String::from_utf8(filter.take_lines(&mut pending)).unwrap()
+    }
+
+    #[test]
+    fn pauses_of_a_follower_grow_and_the_runtime_is_seldom_asked() {
+        let mut pauses = Pauses::default();
+        let (mut waited, mut looks, mut asked) = (Duration::ZERO, 0, 0);
+        while waited < Duration::from_secs(60) {
+            let (pause, asks) = pauses.next();
+            (waited, looks, asked) = (waited + pause, looks + 1, asked + usize::from(asks));
+        }
+        assert_eq!((looks, asked), (152, 30));
+        pauses.begin_again();
+        assert_eq!(pauses.next().0, LOOK_AFTER, "it grows again");
+        assert!(
+            Pauses::default().next().1,
+            "a container that has ended is told at once"
+        );
     }
 
     const LOG: &str = "2026-11-21T12:00:00.1Z stdout F one\n\
