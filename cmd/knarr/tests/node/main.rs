@@ -209,6 +209,10 @@ const STORIES: &[Story] = &[
         volumes::a_running_pod_sees_changed_objects,
     ),
     (
+        "a_volume_deeper_than_any_stack_goes_with_its_pod",
+        volumes::a_volume_deeper_than_any_stack_goes_with_its_pod,
+    ),
+    (
         "a_sub_path_cannot_leave_its_volume",
         volumes::a_sub_path_cannot_leave_its_volume,
     ),

@@ -327,3 +327,34 @@ spec:
     drop(dead);
     story.kubectl(&["delete", "pod", "--all", "--timeout=100s"]);
 }
+
+/// Folders in folders as a pod makes them: from the inside out, deeper than any path may be long.
+fn deep(root: &std::path::Path, levels: usize) {
+    let (chain, next) = (root.join("d"), root.join("n"));
+    std::fs::create_dir(&chain).expect("a folder");
+    for _ in 0..levels {
+        std::fs::create_dir(&next).expect("a folder");
+        std::fs::rename(&chain, next.join("d")).expect("it moves");
+        std::fs::rename(&next, &chain).expect("it moves");
+    }
+}
+
+pub(crate) fn a_volume_deeper_than_any_stack_goes_with_its_pod(cluster: &Cluster) {
+    let story = cluster.namespace("deep");
+    let pod = format!(
+        "{{apiVersion: v1, kind: Pod, metadata: {{name: deep}}, spec: {{terminationGracePeriodSeconds: 1, volumes: [{{name: scratch, emptyDir: {{}}}}], \
+         containers: [{{name: main, image: {TOOLS}, imagePullPolicy: IfNotPresent, command: [sleep, '10000'], volumeMounts: [{{name: scratch, mountPath: /scratch}}]}}]}}}}"
+    );
+    story.feed(&["apply"], &pod);
+    story.wait("pod/deep", "condition=Ready");
+    let uid = story.field("pod/deep", "{.metadata.uid}");
+    let folder = cluster.data_dir().join("agent/pods").join(uid);
+    deep(&folder.join("volumes/kubernetes.io~empty-dir/scratch"), 20_000);
+    story.kubectl(&["delete", "pod", "deep", "--timeout=100s"]);
+    story.until("its folder to be gone", || {
+        folder.try_exists().is_ok_and(|there| !there)
+    });
+    // The agent goes on.
+    story.feed(&["apply"], &pod);
+    story.wait("pod/deep", "condition=Ready");
+}
