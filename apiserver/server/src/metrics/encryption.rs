@@ -137,8 +137,10 @@ fn labelled((_, _, labels): &Family, values: &[&str]) -> Metric {
         pair.set_value((*value).into());
         pair
     });
+    let mut pairs: Vec<LabelPair> = pairs.collect();
+    pairs.sort_by(|one, other| one.name().cmp(other.name()));
     let mut metric = Metric::default();
-    metric.set_label(pairs.collect());
+    metric.set_label(pairs);
     metric
 }
 

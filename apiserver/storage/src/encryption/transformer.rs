@@ -14,8 +14,11 @@ use std::sync::Arc;
 pub(super) struct Transformers(HashMap<(String, String), Transformer>);
 
 /// The providers of a resource.
-#[derive(Default)]
-pub(super) struct Transformer(Vec<Arc<Provider>>);
+pub(super) struct Transformer {
+    providers: Vec<Arc<Provider>>,
+    /// Where none of them knows a value.
+    unknown: &'static str,
+}
 
 enum Provider {
     /// Values as they are.
@@ -73,7 +76,7 @@ impl Transformers {
                     }
                 }
                 let entry = own.0.entry((group.to_owned(), plural.to_owned())).or_default();
-                entry.0.extend(providers.iter().cloned());
+                entry.providers.extend(providers.iter().cloned());
             }
         }
         Ok(own)
@@ -97,14 +100,26 @@ fn text(group: &str, resource: &str) -> String {
     }
 }
 
+impl Default for Transformer {
+    fn default() -> Self {
+        Self {
+            providers: Vec::new(),
+            unknown: NO_PREFIX,
+        }
+    }
+}
+
 impl Transformer {
     /// What a resource without providers has.
     pub(super) fn identity() -> Self {
-        Self(vec![Arc::new(Provider::Identity)])
+        Self {
+            providers: vec![Arc::new(Provider::Identity)],
+            unknown: IDENTITY_REFUSES,
+        }
     }
 
     pub(super) fn seal_of_writes(&self) -> Seal {
-        match self.0.first().map(|provider| &**provider) {
+        match self.providers.first().map(|provider| &**provider) {
             Some(Provider::Keys { keys, .. }) => keys.first().map_or(Seal::default(), |key| key.seal),
             Some(Provider::Identity) | None => Seal::default(),
         }
@@ -112,7 +127,8 @@ impl Transformer {
 
     /// The prefixes that wrote, and the stored value; `None` where it stays plain.
     pub(super) fn seal(&self, key: &Key, plain: &[u8]) -> (Vec<String>, Option<(Vec<u8>, Seal)>) {
-        let Some(Provider::Keys { prefix, keys, .. }) = self.0.first().map(|provider| &**provider) else {
+        let Some(Provider::Keys { prefix, keys, .. }) = self.providers.first().map(|provider| &**provider)
+        else {
             return (vec![String::new()], None);
         };
         let Some(first) = keys.first() else {
@@ -128,7 +144,7 @@ impl Transformer {
 
     pub(super) fn open(&self, key: &Key, stored: &[u8]) -> (Tried, Result<(Vec<u8>, Seal), String>) {
         let (mut tried, mut errors) = (Tried::new(), Vec::new());
-        for provider in &self.0 {
+        for provider in &self.providers {
             let opened = match &**provider {
                 // Encrypted values are for another provider.
                 Provider::Identity if stored.starts_with(ENCRYPTED) => continue,
@@ -154,9 +170,8 @@ impl Transformer {
                 Err(error) => errors.push(error),
             }
         }
-        let error = match (&errors[..], &self.0[..]) {
-            ([], [only]) if matches!(**only, Provider::Identity) => IDENTITY_REFUSES.to_owned(),
-            ([], _) => NO_PREFIX.to_owned(),
+        let error = match &errors[..] {
+            [] => self.unknown.to_owned(),
             _ => aggregate(errors.clone()),
         };
         if errors.is_empty() {
