@@ -159,7 +159,7 @@ async fn election(runtime: Runtime) -> usize {
     // Healed, one of them leads.
     let before = deeds.0.lock().unwrap().len();
     runtime.sleep(Duration::from_secs(60)).await;
-    assert!(deeds.0.lock().unwrap().len() > before, "nobody leads");
+    assert!(deeds.0.lock().unwrap().len() > before, "no leader does any work");
     deeds.terms()
 }
 

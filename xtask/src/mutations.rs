@@ -102,7 +102,7 @@ const MUTATIONS: &[Mutation] = &[
         proof: STORY,
     },
     Mutation {
-        name: "a watch read from the log is told a wrong previous version",
+        name: "a watch read from the log carries a wrong previous version",
         file: "past.rs",
         from: "Some(previous) => previous.clone(),",
         to: "Some(_) if previous != Revision::ZERO && entry.is_none() => None,\n            Some(previous) => previous.clone(),",

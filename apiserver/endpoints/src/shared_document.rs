@@ -239,7 +239,7 @@ mod tests {
             assert_eq!(all.renders(), 1, "it was asked for all the time");
             runtime.sleep(KEPT_FOR * 3).await;
             all.get(&runtime, "a", 3).await;
-            assert_eq!(all.renders(), 2, "nobody asked for it any more");
+            assert_eq!(all.renders(), 2, "no client asked for it any more");
             all.get(&runtime, "b", 3).await;
             assert_eq!(all.renders(), 3);
         });

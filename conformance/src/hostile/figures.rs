@@ -220,7 +220,7 @@ impl Report {
             ));
         }
         if attacks.iter().all(|attack| attack.begun == 0) {
-            let failure = "nobody attacked: the attackers had no time";
+            let failure = "no attack ran: the time was too short";
             self.failures.push(failure.to_owned());
         }
     }

@@ -101,7 +101,7 @@ impl Attackers {
 
     async fn end(self) -> Result<Vec<Outcome>> {
         let ended = self.0.wait_with_output().await?;
-        serde_json::from_slice(&ended.stdout).context("the attackers told nothing")
+        serde_json::from_slice(&ended.stdout).context("reading the report of the attackers")
     }
 }
 

@@ -213,7 +213,7 @@ impl Runtime {
                 let begun = own.monotonic();
                 let running = async {
                     tokio::select! { biased;
-                        () = broken.notified() => panic!("{name} was told to break down"),
+                        () = broken.notified() => panic!("{name} was broken down by a test"),
                         ended = async { begin().await } => ended,
                     }
                 };

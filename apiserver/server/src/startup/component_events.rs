@@ -36,7 +36,7 @@ async fn follow(facts: Startup) -> Result<(), String> {
                 recorder.warn(&service, REASON, &message).await;
             }
             Ok(None) => tracing::debug!(name, "there is no object to tell a failure of a component of"),
-            Err(error) => tracing::warn!(%error, name, "a failure of a component was not told as an event"),
+            Err(error) => tracing::warn!(%error, name, "the event of a failed component was not recorded"),
         }
     }
 }

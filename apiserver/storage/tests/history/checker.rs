@@ -226,7 +226,7 @@ impl Checker {
             .or_insert(before);
         assert_eq!(
             *known, before,
-            "what revision {} replaced was told in two ways",
+            "what revision {} replaced was reported as two different versions",
             event.revision
         );
         for entry in [&event.entry, &event.previous].into_iter().flatten() {
@@ -241,7 +241,10 @@ impl Checker {
     fn saw(&mut self, revision: u64, (key, value): Change) {
         self.saw_revision(revision);
         let known = self.seen.entry((revision, key)).or_insert_with(|| value.clone());
-        assert_eq!(*known, value, "revision {revision} was told in two ways");
+        assert_eq!(
+            *known, value,
+            "revision {revision} was reported as two different versions"
+        );
     }
 
     /// The one reader of every change was told these, in order and without a gap.

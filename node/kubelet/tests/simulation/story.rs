@@ -208,7 +208,7 @@ impl Telling {
         assert_eq!(
             others.collect::<Vec<_>>(),
             [],
-            "somebody writes though nothing changes"
+            "a status is written although nothing changed"
         );
     }
 }

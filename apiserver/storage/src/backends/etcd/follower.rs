@@ -247,7 +247,7 @@ impl Follower {
         for told in answer.events() {
             let kv = told
                 .kv()
-                .ok_or_else(|| StorageError::Unavailable("etcd told of a change of nothing".to_owned()))?;
+                .ok_or_else(|| StorageError::Unavailable("etcd sent an event without a key".to_owned()))?;
             let at = unsigned(kv.mod_revision());
             // A member restored from a snapshot may tell again what it has told.
             if at <= own {

@@ -183,7 +183,7 @@ fn pull_intents_of_abandoned_pulls_are_settled() {
     records.settle("busy.test/app:1", None).unwrap();
     assert_eq!(records.abandoned(), [""; 0]);
     let open = |repository: &str| records.history(IMAGE, ID).is_open(repository);
-    assert!(!open(NAME), "it came with nobody knows what");
+    assert!(!open(NAME), "the credentials it came with are not known");
     assert!(open("local.test/app"), "it was there under that name");
     assert_eq!(records.history("busy.test/app:1", "sha256:cd"), History::Unknown);
     waiting.failed();
