@@ -227,6 +227,7 @@ type Running = watch::Receiver<BTreeSet<String>>;
 /// Follows the pods until the run ends.
 async fn follow_running(target: &Target) -> Result<Running> {
     let mut pods = Watch::open(target, PODS).await?;
+    #[expect(clippy::disallowed_methods, reason = "no seed decides a measurement")]
     let (sender, receiver) = watch::channel(BTreeSet::new());
     #[expect(
         clippy::disallowed_methods,

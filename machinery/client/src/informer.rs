@@ -12,14 +12,14 @@ use crate::resource::ListWatch;
 use crate::store::Store;
 use futures::future::BoxFuture;
 use machinery_meta::{ObjectHeader, ObjectKey, Revision};
-use machinery_runtime::{Runtime, Scope};
+use machinery_runtime::{Runtime, Scope, Watched};
 use parking_lot::{Mutex, RwLock};
 use std::any::{Any, TypeId};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
-use tokio::sync::{Notify, watch};
+use tokio::sync::Notify;
 
 /// What happened to one key: added (no `old`), changed, or removed (no `new`).
 #[derive(Debug)]
@@ -72,7 +72,7 @@ struct Shared<P: Projection> {
     store: RwLock<Store<P>>,
     /// Held while a change is applied and told, so that a late subscriber misses none and sees none twice.
     handlers: Mutex<Handlers<P>>,
-    synced: watch::Sender<bool>,
+    synced: Watched<bool>,
     /// The newest revision up to which everything is in the store.
     position: AtomicU64,
     /// The reflector's scope; the reflector holds this struct weakly and ends with it.
@@ -195,7 +195,7 @@ impl<P: Projection> Sink for Shared<P> {
         for object in objects {
             self.put(&handlers, object);
         }
-        self.synced.send_replace(true);
+        self.synced.replace(true);
     }
 
     fn reached(&self, revision: Revision) {
@@ -236,7 +236,7 @@ impl<P: Projection> Informer<P> {
                 next: 0,
                 list: Vec::new(),
             }),
-            synced: watch::Sender::new(false),
+            synced: Watched::new(false),
             position: AtomicU64::new(0),
             reflector: Mutex::new(None),
         });
@@ -300,14 +300,12 @@ impl<P: Projection> Informer<P> {
 
     /// Whether the first list is in the store.
     pub fn has_synced(&self) -> bool {
-        *self.shared.synced.borrow()
+        self.shared.synced.get()
     }
 
     /// Waits until the first list is in the store.
     pub async fn synced(&self) {
-        let mut synced = self.shared.synced.subscribe();
-        // The sender lives in `self`, so the wait cannot fail.
-        let _ = synced.wait_for(|done| *done).await;
+        self.shared.synced.wait_for(|done| *done).await;
     }
 
     /// Calls `handler` for every present object now and for every change from here on, until the subscription drops.

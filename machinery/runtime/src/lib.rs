@@ -21,6 +21,7 @@ mod runtime;
 mod scope;
 mod simulation;
 mod trace;
+mod watched;
 
 pub use components::{Components, Election};
 pub use disk::{Disk, DiskFile, DiskLock, MemDisk, OpenMode, RealDisk, SimDisk, Space};
@@ -29,3 +30,4 @@ pub use runtime::{Elapsed, Runtime, WorkerStep};
 pub use scope::{Scope, TaskEnded, TaskHandle};
 pub use simulation::{Simulation, seeds};
 pub use tokio_util::sync::CancellationToken;
+pub use watched::Watched;

@@ -32,7 +32,7 @@ use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use store::Store;
-use tokio::sync::watch;
+use tokio::sync::Notify;
 
 /// A container runtime. Dropping it ends everything that belongs to it.
 #[derive(Debug)]
@@ -51,8 +51,8 @@ pub(crate) struct Machine {
     pub(crate) store: Mutex<Store>,
     /// The daemon's present life; none while it is dead.
     life: Mutex<Option<Life>>,
-    /// Counts changes of the state.
-    changes: watch::Sender<u64>,
+    /// Wakes those who wait for a change of the state, in the order in which they came.
+    changes: Notify,
     pub(crate) subscribers: events::Subscribers,
     pub(crate) happenings: Mutex<Vec<Happening>>,
     /// Calls so far, by path.
@@ -76,7 +76,7 @@ impl Containerd {
             weather: Mutex::new(weather),
             store: Mutex::default(),
             life: Mutex::default(),
-            changes: watch::Sender::new(0),
+            changes: Notify::new(),
             subscribers: events::Subscribers::default(),
             happenings: Mutex::default(),
             calls: Mutex::default(),
@@ -191,15 +191,17 @@ impl Machine {
 
     /// Something of the state has changed.
     pub(crate) fn changed(&self) {
-        self.changes.send_modify(|count| *count += 1);
+        self.changes.notify_waiters();
     }
 
     /// Waits until the state is so.
     pub(crate) async fn until(&self, mut is_so: impl FnMut(&Store) -> bool) {
-        let mut changes = self.changes.subscribe();
-        while !is_so(&self.store.lock()) {
-            // The sender lives as long as we do.
-            let _ = changes.changed().await;
+        loop {
+            let changed = self.changes.notified();
+            if is_so(&self.store.lock()) {
+                return;
+            }
+            changed.await;
         }
     }
 }

@@ -14,10 +14,9 @@ use k8s_openapi::api::authentication::v1::{BoundObjectReference, TokenRequest, T
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use kube::Client;
 use kube::api::Api;
-use machinery_runtime::{Runtime, TaskHandle};
+use machinery_runtime::{Runtime, TaskHandle, Watched};
 use node_volume::{ObjectSource, VolumeError};
 use parking_lot::Mutex;
-use tokio::sync::watch;
 
 use super::watch::{Change, follow};
 
@@ -37,7 +36,7 @@ type Slot<K> = Option<Result<Option<K>, String>>;
 
 #[derive(Debug)]
 struct Followed<K> {
-    current: watch::Receiver<Slot<K>>,
+    current: Arc<Watched<Slot<K>>>,
     task: TaskHandle<()>,
     pods: Arc<Mutex<BTreeSet<String>>>,
 }
@@ -133,7 +132,7 @@ impl Objects {
             + Sync
             + 'static,
     {
-        let mut current = {
+        let current = {
             let mut table = table(self).lock();
             let key = (namespace.to_string(), name.to_string());
             let followed = table.entry(key).or_insert_with(|| self.start(namespace, name));
@@ -145,8 +144,8 @@ impl Objects {
             .timeout(FIRST_ANSWER_TIMEOUT, current.wait_for(Option::is_some))
             .await;
         match answer {
-            Ok(Ok(slot)) => slot.clone().unwrap_or(Ok(None)).map_err(VolumeError::Source),
-            _ => Err(VolumeError::Source("timed out waiting for the API server".into())),
+            Ok(slot) => slot.unwrap_or(Ok(None)).map_err(VolumeError::Source),
+            Err(_) => Err(VolumeError::Source("timed out waiting for the API server".into())),
         }
     }
 
@@ -160,7 +159,8 @@ impl Objects {
             + Sync
             + 'static,
     {
-        let (sender, current) = watch::channel(None);
+        let current = Arc::new(Watched::new(None));
+        let told = current.clone();
         let pods: Arc<Mutex<BTreeSet<String>>> = Arc::default();
         let users = pods.clone();
         let objects = Arc::downgrade(self);
@@ -175,7 +175,7 @@ impl Objects {
                     Change::Gone(_) => Ok(None),
                     Change::Failed(reason) => {
                         // What was known stays known; only a first answer may be a failure.
-                        sender.send_if_modified(|slot| {
+                        told.change(|slot| {
                             let waiting = slot.as_ref().is_none_or(Result::is_err);
                             if waiting {
                                 *slot = Some(Err(reason));
@@ -185,7 +185,7 @@ impl Objects {
                         return;
                     }
                 };
-                let first = sender.send_replace(Some(next)).is_none();
+                let first = told.replace(Some(next)).is_none();
                 if let (false, Some(objects)) = (first, objects.upgrade())
                     && let Some(wake) = objects.wake.get()
                 {

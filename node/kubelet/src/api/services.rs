@@ -7,9 +7,8 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::Service;
 use kube::Client;
 use kube::api::Api;
-use machinery_runtime::Runtime;
+use machinery_runtime::{Runtime, Watched};
 use parking_lot::Mutex;
-use tokio::sync::watch;
 
 use super::watch::{Change, follow};
 
@@ -31,15 +30,15 @@ pub struct ServiceAddress {
 pub struct Services {
     runtime: Runtime,
     table: Arc<Mutex<HashMap<(String, String), ServiceAddress>>>,
-    synced: watch::Receiver<bool>,
+    synced: Arc<Watched<bool>>,
 }
 
 impl Services {
     /// Starts to follow them.
     pub fn start(runtime: &Runtime, client: Client) -> Self {
         let table: Arc<Mutex<HashMap<(String, String), ServiceAddress>>> = Arc::default();
-        let (known, synced) = watch::channel(false);
-        let (services, handle, known) = (table.clone(), runtime.clone(), Arc::new(known));
+        let synced = Arc::new(Watched::new(false));
+        let (services, handle, known) = (table.clone(), runtime.clone(), synced.clone());
         let watch = move || {
             let (services, handle, known) = (services.clone(), handle.clone(), known.clone());
             let api = Api::all(client.clone());
@@ -48,7 +47,7 @@ impl Services {
                 match change {
                     Change::All(found) => {
                         *services = found.iter().filter_map(entry).collect();
-                        known.send_replace(true);
+                        known.replace(true);
                     }
                     Change::Set(service) => {
                         services.remove(&key(&service));
@@ -72,11 +71,10 @@ impl Services {
 
     /// The variables of a namespace's services (all of them only when linked) and of the API server's.
     pub async fn variables(&self, namespace: &str, linked: bool) -> BTreeMap<String, String> {
-        let mut synced = self.synced.clone();
         // Without them the container still starts, as it would had the services come later.
         let _ = self
             .runtime
-            .timeout(SYNC_TIMEOUT, synced.wait_for(|synced| *synced))
+            .timeout(SYNC_TIMEOUT, self.synced.wait_for(|synced| *synced))
             .await;
         let table = self.table.lock();
         let mut chosen: BTreeMap<&str, &ServiceAddress> = BTreeMap::new();

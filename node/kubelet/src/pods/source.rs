@@ -7,11 +7,10 @@ use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::Api;
-use machinery_runtime::CancellationToken;
+use machinery_runtime::{CancellationToken, Watched};
 use node_cri::events::{TaskEvent, subscribe};
 use node_cri::v1;
 use parking_lot::Mutex;
-use tokio::sync::watch;
 
 use super::observed::label;
 use super::resize::room::Share;
@@ -35,7 +34,7 @@ pub struct Pods {
     context: Arc<WorkerContext>,
     inboxes: Mutex<BTreeMap<String, Arc<Inbox>>>,
     /// The API server has told us of all pods once.
-    synced: watch::Sender<bool>,
+    synced: Watched<bool>,
 }
 
 impl Pods {
@@ -44,7 +43,7 @@ impl Pods {
         let pods = Self {
             context,
             inboxes: Mutex::default(),
-            synced: watch::Sender::new(false),
+            synced: Watched::new(false),
         };
         Arc::new(pods)
     }
@@ -115,7 +114,7 @@ impl Pods {
                     .iter()
                     .filter(|uid| !present.contains(*uid))
                     .for_each(|uid| self.gone(uid));
-                self.synced.send_replace(true);
+                self.synced.replace(true);
             }
             Change::Set(pod) => self.set(pod),
             Change::Gone(pod) => self.gone(uid(&pod)),
@@ -227,8 +226,7 @@ impl Pods {
     /// unheard, and removes what belongs to no pod. For ever.
     pub async fn relist(self: Arc<Self>) {
         let runtime = self.context.runtime.clone();
-        // The sender lives as long as we do.
-        let _ = self.synced.subscribe().wait_for(|synced| *synced).await;
+        self.synced.wait_for(|synced| *synced).await;
         let mut seen = BTreeMap::new();
         loop {
             match self.states().await {

@@ -34,6 +34,11 @@ fn node_runs_what_it_is_asked_to_and_leaves_nothing_behind() {
 }
 
 #[test]
+fn node_does_the_same_again_with_the_same_seed() {
+    assert_eq!(story::tell(4), story::tell(4));
+}
+
+#[test]
 fn critical_pod_finds_room_on_a_full_node() {
     for seed in seeds(3) {
         critical::tell(seed);
