@@ -1,7 +1,7 @@
 //! Objects in memory for the tests of this crate.
 
 use machinery_meta::reader::{ObjectReader, ReadFuture, ReadObject};
-use machinery_meta::{GroupResource, ObjectHeader, ObjectKey, Uid};
+use machinery_meta::{GroupResource, ObjectHeader, ObjectKey, Revision, Uid};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -12,6 +12,10 @@ pub(crate) struct Objects(Mutex<State>);
 
 #[derive(Default)]
 struct State {
+    /// Counts writes.
+    revision: u64,
+    /// Objects that were read one by one.
+    read: usize,
     objects: BTreeMap<(GroupResource, ObjectKey), ReadObject>,
 }
 
@@ -41,14 +45,21 @@ impl Objects {
             let value = value.as_str().unwrap_or_default();
             header.labels.push((name.as_str().into(), value.into()));
         }
+        let mut state = self.0.lock();
+        state.revision += 1;
         let object = ReadObject {
             header: Arc::new(header),
+            revision: Revision(state.revision),
             json: json.as_bytes().to_vec(),
         };
-        let mut state = self.0.lock();
         state
             .objects
             .insert((GroupResource::new(group, resource), key), object);
+    }
+
+    /// How many objects were read one by one since this was asked last.
+    pub(crate) fn take_read(&self) -> usize {
+        std::mem::take(&mut self.0.lock().read)
     }
 
     pub(crate) fn remove(&self, group: &str, resource: &str, namespace: &str, name: &str) {
@@ -66,12 +77,9 @@ impl ObjectReader for Objects {
         resource: &'a GroupResource,
         key: &'a ObjectKey,
     ) -> ReadFuture<'a, Option<ReadObject>> {
-        let found = self
-            .0
-            .lock()
-            .objects
-            .get(&(resource.clone(), key.clone()))
-            .cloned();
+        let mut state = self.0.lock();
+        state.read += 1;
+        let found = state.objects.get(&(resource.clone(), key.clone())).cloned();
         Box::pin(std::future::ready(Ok(found)))
     }
 

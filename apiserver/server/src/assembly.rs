@@ -13,13 +13,14 @@ use crate::hooks::ServerHooks;
 use crate::kubelet::{Kubelets, ProxiedConnections};
 use crate::metrics::Metrics;
 use crate::openid::{self, OpenId};
-use crate::reader::{PodsByNode, RegistryReader};
+use crate::reader::RegistryReader;
 use crate::server::{Core, ServerError};
 use crate::startup::StartupError;
 use crate::token_tracking::SecretTokens;
 use crate::trust::Trust;
 use crate::unenforced::Unenforced;
 use apiserver_auth::authz;
+use apiserver_auth::authz::node::NodeIndex;
 use apiserver_auth::authz::rbac::RbacAuthorizer;
 use apiserver_auth::pki::Pki;
 use apiserver_auth::reviews::Reviewer;
@@ -57,17 +58,17 @@ pub(crate) async fn assemble(parts: Assembly<'_>, runtime: &Runtime) -> Result<A
     let (first, last) = config.service_node_port_range;
     let node_ports = NodePorts::new(first, last);
     let registry = Registry::with_node_ports(storage, runtime.clone(), kinds::built_in(), node_ports);
-    let pods = Arc::new(PodsByNode::default());
-    let reader: Arc<dyn ObjectReader> = Arc::new(RegistryReader::new(&registry, &pods));
+    let nodes = Arc::new(NodeIndex::default());
+    let reader: Arc<dyn ObjectReader> = Arc::new(RegistryReader::new(&registry));
     let rbac = Arc::new(RbacAuthorizer::default());
     let feed = Arc::new(AuthorizationFeed {
         registry: registry.clone(),
         rbac: Arc::clone(&rbac),
-        pods,
+        nodes: Arc::clone(&nodes),
         runtime: runtime.clone(),
     });
     Arc::clone(&feed).start().await.map_err(feed_failed)?;
-    let authorizers = authz::default_chain(&reader, &rbac);
+    let authorizers = authz::default_chain(&reader, &nodes, &rbac);
     let metrics = Arc::new(Metrics::new(Arc::clone(registry.storage()), runtime.clone())?);
     let keys = AccountKeys::load(&config, pki)?;
     let tracker = SecretTokens::new(registry.clone(), runtime.clone(), metrics.registry())?;

@@ -1,9 +1,11 @@
-//! Changes of roles, bindings and pods, handed to whoever authorizes by them: RBAC's index and the index of pods by node.
+//! Changes of roles, bindings, pods and volumes, handed to whoever authorizes by them: RBAC's index and the index of what nodes
+//! need.
 //!
 //! Everything is read once before the server answers; from then on each change is applied on its own, in order. After a
 //! watch that failed everything is read again.
 
-use crate::reader::{PodsByNode, read_object};
+use crate::reader::read_object;
+use apiserver_auth::authz::node::NodeIndex;
 use apiserver_auth::authz::rbac::{self, RbacAuthorizer};
 use apiserver_registry::options::{ListOptions, RevisionMatch};
 use apiserver_registry::{Registry, RegistryError, Scope};
@@ -13,6 +15,9 @@ use machinery_runtime::Runtime;
 use std::sync::Arc;
 use std::time::Duration;
 
+const PODS: &str = "pods";
+/// What a node may read goes by these.
+const OF_NODES: [&str; 2] = [PODS, "persistentvolumes"];
 /// Changes taken at once.
 const BATCH: usize = 256;
 /// A watch that failed is begun again after this pause.
@@ -22,7 +27,7 @@ const RETRY_PAUSE: Duration = Duration::from_millis(100);
 pub(crate) struct AuthorizationFeed {
     pub(crate) registry: Registry,
     pub(crate) rbac: Arc<RbacAuthorizer>,
-    pub(crate) pods: Arc<PodsByNode>,
+    pub(crate) nodes: Arc<NodeIndex>,
     pub(crate) runtime: Runtime,
 }
 
@@ -52,7 +57,10 @@ impl AuthorizationFeed {
     async fn load(&self) -> Result<Vec<Followed>, RegistryError> {
         let grants = rbac::RESOURCES.map(|plural| GroupResource::new(rbac::GROUP, plural));
         let mut followed = Vec::new();
-        for resource in grants.into_iter().chain([GroupResource::new("", "pods")]) {
+        for resource in grants
+            .into_iter()
+            .chain(OF_NODES.map(|plural| GroupResource::new("", plural)))
+        {
             let Some(store) = self.registry.preferred_store(&resource.group, &resource.resource) else {
                 continue;
             };
@@ -79,9 +87,16 @@ impl AuthorizationFeed {
                 .iter()
                 .map(|entry| (&entry.record.header.key, read_object(entry).json));
             self.rbac.replace(resource, objects);
+        } else if resource.resource == PODS {
+            let pods = entries.iter();
+            self.nodes
+                .replace_pods(pods.map(|entry| (&*entry.record.header, entry.revision)));
         } else {
-            self.pods
-                .replace(entries.iter().map(|entry| &*entry.record.header));
+            let volumes = entries.iter().map(|entry| {
+                let key = entry.record.header.key.clone();
+                (key, entry.revision, read_object(entry).json)
+            });
+            self.nodes.replace_volumes(volumes);
         }
     }
 
@@ -97,7 +112,7 @@ impl AuthorizationFeed {
                 return;
             }
             if !matches!(ended, StorageError::Compacted { .. }) {
-                tracing::warn!(error = %ended, "watching for changes of roles, bindings and pods");
+                tracing::warn!(error = %ended, "watching for changes of roles, bindings, pods and volumes");
             }
             followed = self.load_again().await;
         }
@@ -108,7 +123,7 @@ impl AuthorizationFeed {
             self.runtime.sleep(RETRY_PAUSE).await;
             match self.load().await {
                 Ok(followed) => return followed,
-                Err(error) => tracing::warn!(%error, "reading roles, bindings and pods"),
+                Err(error) => tracing::warn!(%error, "reading roles, bindings, pods and volumes"),
             }
         }
     }
@@ -143,10 +158,16 @@ impl AuthorizationFeed {
         if own.resource.group == rbac::GROUP {
             let json = event.entry.as_ref().map(|entry| read_object(entry).json);
             self.rbac.apply(&own.resource, &header.key, json.as_deref());
-        } else if event.is_delete() {
-            self.pods.remove(&header.key);
-        } else {
-            self.pods.put(header);
+            return;
+        }
+        match (&event.entry, own.resource.resource == PODS) {
+            (Some(_), true) => self.nodes.put_pod(header, event.revision),
+            (None, true) => self.nodes.remove_pod(&header.key),
+            (Some(entry), false) => {
+                let json = read_object(entry).json;
+                self.nodes.put_volume(&header.key, event.revision, &json);
+            }
+            (None, false) => self.nodes.remove_volume(&header.key),
         }
     }
 }

@@ -4,81 +4,13 @@ use apiserver_registry::options::{ListOptions, Predicate, RevisionMatch};
 use apiserver_registry::{Registry, Scope};
 use apiserver_storage::Entry;
 use machinery_meta::reader::{ObjectReader, ReadError, ReadFuture, ReadObject};
-use machinery_meta::{FieldSelector, GroupResource, ObjectHeader, ObjectKey};
-use parking_lot::RwLock;
-use std::collections::{BTreeSet, HashMap};
+use machinery_meta::{FieldSelector, GroupResource, ObjectKey, Revision};
 use std::fmt;
 use std::sync::Arc;
-
-/// Pods by the node they are bound to, kept by the authorization feed.
-#[derive(Default)]
-pub(crate) struct PodsByNode(RwLock<Pods>);
-
-#[derive(Default)]
-struct Pods {
-    nodes: HashMap<Arc<str>, BTreeSet<ObjectKey>>,
-    node_of: HashMap<ObjectKey, Arc<str>>,
-}
-
-impl PodsByNode {
-    pub(crate) fn replace<'a>(&self, pods: impl Iterator<Item = &'a ObjectHeader>) {
-        let mut fresh = Pods::default();
-        pods.for_each(|pod| fresh.put(pod));
-        *self.0.write() = fresh;
-    }
-
-    pub(crate) fn put(&self, pod: &ObjectHeader) {
-        self.0.write().put(pod);
-    }
-
-    pub(crate) fn remove(&self, key: &ObjectKey) {
-        self.0.write().remove(key);
-    }
-
-    fn of(&self, node: &str, namespace: &str) -> Vec<ObjectKey> {
-        let pods = self.0.read();
-        let all = pods.nodes.get(node).into_iter().flatten();
-        all.filter(|key| namespace.is_empty() || key.namespace == namespace)
-            .cloned()
-            .collect()
-    }
-}
-
-impl Pods {
-    fn put(&mut self, pod: &ObjectHeader) {
-        let node = pod.fields.iter().find(|(field, _)| &**field == "spec.nodeName");
-        let node = node.map(|(_, node)| &**node).filter(|node| !node.is_empty());
-        if self.node_of.get(&pod.key).map(|own| &**own) == node {
-            return;
-        }
-        self.remove(&pod.key);
-        if let Some(node) = node {
-            let node: Arc<str> = node.into();
-            self.nodes
-                .entry(Arc::clone(&node))
-                .or_default()
-                .insert(pod.key.clone());
-            self.node_of.insert(pod.key.clone(), node);
-        }
-    }
-
-    fn remove(&mut self, key: &ObjectKey) {
-        let Some(node) = self.node_of.remove(key) else {
-            return;
-        };
-        if let Some(pods) = self.nodes.get_mut(&node) {
-            pods.remove(key);
-            if pods.is_empty() {
-                self.nodes.remove(&node);
-            }
-        }
-    }
-}
 
 /// See the module.
 pub(crate) struct RegistryReader {
     registry: Registry,
-    pods: Arc<PodsByNode>,
 }
 
 impl fmt::Debug for RegistryReader {
@@ -88,11 +20,36 @@ impl fmt::Debug for RegistryReader {
 }
 
 impl RegistryReader {
-    pub(crate) fn new(registry: &Registry, pods: &Arc<PodsByNode>) -> Self {
+    pub(crate) fn new(registry: &Registry) -> Self {
         Self {
             registry: registry.clone(),
-            pods: Arc::clone(pods),
         }
+    }
+
+    async fn matching(
+        &self,
+        resource: &GroupResource,
+        namespace: &str,
+        selector: &FieldSelector,
+    ) -> Result<Vec<Arc<Entry>>, ReadError> {
+        let store = self
+            .registry
+            .preferred_store(&resource.group, &resource.resource)
+            .ok_or_else(|| Self::no_such(resource, ""))?;
+        let predicate = Predicate {
+            fields: selector.clone(),
+            ..Predicate::default()
+        };
+        let options = ListOptions {
+            predicate,
+            revision: RevisionMatch::Any,
+            ..ListOptions::default()
+        };
+        let page = store
+            .list(&Scope::of(namespace), &options)
+            .await
+            .map_err(|error| failed(resource, namespace, &error))?;
+        Ok(page.entries)
     }
 
     fn no_such(resource: &GroupResource, key: &str) -> ReadError {
@@ -115,6 +72,7 @@ pub(crate) fn read_object(entry: &Entry) -> ReadObject {
     }
     ReadObject {
         header: Arc::clone(&entry.record.header),
+        revision: entry.revision,
         json,
     }
 }
@@ -159,35 +117,21 @@ impl ObjectReader for RegistryReader {
         selector: &'a FieldSelector,
     ) -> ReadFuture<'a, Vec<ReadObject>> {
         Box::pin(async move {
-            let store = self
-                .registry
-                .preferred_store(&resource.group, &resource.resource)
-                .ok_or_else(|| Self::no_such(resource, ""))?;
-            let predicate = Predicate {
-                fields: selector.clone(),
-                ..Predicate::default()
-            };
-            let options = ListOptions {
-                predicate,
-                revision: RevisionMatch::Any,
-                ..ListOptions::default()
-            };
-            let page = store
-                .list(&Scope::of(namespace), &options)
-                .await
-                .map_err(|error| failed(resource, namespace, &error))?;
-            Ok(page.entries.iter().map(|entry| read_object(entry)).collect())
+            let entries = self.matching(resource, namespace, selector).await?;
+            Ok(entries.iter().map(|entry| read_object(entry)).collect())
         })
     }
 
-    fn pods_of_node<'a>(&'a self, node: &'a str, namespace: &'a str) -> ReadFuture<'a, Vec<ReadObject>> {
+    fn versions<'a>(
+        &'a self,
+        resource: &'a GroupResource,
+        namespace: &'a str,
+        selector: &'a FieldSelector,
+    ) -> ReadFuture<'a, Vec<(ObjectKey, Revision)>> {
         Box::pin(async move {
-            let resource = GroupResource::new("", "pods");
-            let mut found = Vec::new();
-            for key in self.pods.of(node, namespace) {
-                found.extend(self.get(&resource, &key).await?);
-            }
-            Ok(found)
+            let entries = self.matching(resource, namespace, selector).await?;
+            let version = |entry: &Arc<Entry>| (entry.record.header.key.clone(), entry.revision);
+            Ok(entries.iter().map(version).collect())
         })
     }
 }
@@ -197,62 +141,5 @@ fn failed(resource: &GroupResource, key: &str, error: &apiserver_registry::Regis
         resource: resource.to_string(),
         key: key.to_owned(),
         cause: error.to_string(),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn pod(namespace: &str, name: &str, node: &str) -> ObjectHeader {
-        ObjectHeader {
-            key: ObjectKey::new(namespace, name),
-            fields: vec![
-                ("spec.nodeName".into(), node.into()),
-                ("status.phase".into(), "Pending".into()),
-            ],
-            ..ObjectHeader::default()
-        }
-    }
-
-    #[track_caller]
-    fn check(index: &PodsByNode, node: &str, namespace: &str, expected: &[&str]) {
-        let found: Vec<String> = index
-            .of(node, namespace)
-            .iter()
-            .map(ToString::to_string)
-            .collect();
-        assert_eq!(found, expected, "{node} {namespace}");
-    }
-
-    #[test]
-    fn pods_by_node_follow_each_change() {
-        let index = PodsByNode::default();
-        for (namespace, name, node) in [
-            ("a", "one", ""),
-            ("a", "two", "n1"),
-            ("b", "two", "n1"),
-            ("a", "three", "n2"),
-        ] {
-            index.put(&pod(namespace, name, node));
-        }
-        check(&index, "n1", "", &["a/two", "b/two"]);
-        check(&index, "n1", "a", &["a/two"]);
-        check(&index, "", "", &[]);
-        // Bound, made anew elsewhere under the same name, and gone.
-        index.put(&pod("a", "one", "n1"));
-        index.put(&pod("a", "two", "n2"));
-        index.remove(&ObjectKey::new("b", "two"));
-        index.remove(&ObjectKey::new("b", "nothing"));
-        check(&index, "n1", "", &["a/one"]);
-        check(&index, "n2", "", &["a/three", "a/two"]);
-        index.put(&pod("a", "two", ""));
-        check(&index, "n2", "", &["a/three"]);
-        let fresh = [pod("a", "four", "n1")];
-        index.replace(fresh.iter());
-        check(&index, "n1", "", &["a/four"]);
-        check(&index, "n2", "", &[]);
-        index.remove(&ObjectKey::new("a", "four"));
-        assert!(index.0.read().nodes.is_empty() && index.0.read().node_of.is_empty());
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::field_selector::FieldSelector;
 use crate::header::ObjectHeader;
-use crate::key::ObjectKey;
+use crate::key::{ObjectKey, Revision};
 use crate::names::GroupResource;
 use std::future::Future;
 use std::pin::Pin;
@@ -12,6 +12,8 @@ use std::sync::Arc;
 #[derive(Debug, Clone)]
 pub struct ReadObject {
     pub header: Arc<ObjectHeader>,
+    /// The version that was read.
+    pub revision: Revision,
     pub json: Vec<u8>,
 }
 
@@ -54,12 +56,17 @@ pub trait ObjectReader: Send + Sync {
         })
     }
 
-    /// The pods bound to a node, in one namespace or (empty) in all, by an index that may be a moment behind.
-    fn pods_of_node<'a>(&'a self, node: &'a str, namespace: &'a str) -> ReadFuture<'a, Vec<ReadObject>> {
+    /// Which objects match, by key, and the version that each is in now; a store need not copy any of them.
+    fn versions<'a>(
+        &'a self,
+        resource: &'a GroupResource,
+        namespace: &'a str,
+        selector: &'a FieldSelector,
+    ) -> ReadFuture<'a, Vec<(ObjectKey, Revision)>> {
         Box::pin(async move {
-            let selector = FieldSelector::equals("spec.nodeName", node);
-            let pods = GroupResource::new("", "pods");
-            self.list_where(&pods, namespace, &selector).await
+            let objects = self.list_where(resource, namespace, selector).await?;
+            let version = |object: &ReadObject| (object.header.key.clone(), object.revision);
+            Ok(objects.iter().map(version).collect())
         })
     }
 }

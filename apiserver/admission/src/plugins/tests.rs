@@ -1,7 +1,7 @@
 use super::*;
 use crate::{AdmissionChain, AdmissionError, Operation, Request};
 use machinery_meta::reader::{ReadFuture, ReadObject};
-use machinery_meta::{GroupResource, ObjectHeader, ObjectKey, Uid, UserInfo};
+use machinery_meta::{GroupResource, ObjectHeader, ObjectKey, Revision, Uid, UserInfo};
 use machinery_schema::Tree;
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -22,6 +22,7 @@ impl Objects {
         }
         let object = ReadObject {
             header: Arc::new(header),
+            revision: Revision(1),
             json: json.as_bytes().to_vec(),
         };
         self.0.insert((resource.to_owned(), key), object);

@@ -90,11 +90,15 @@ pub struct UserRules {
 pub struct AuthorizerChain(Vec<Arc<dyn Authorizer>>);
 
 /// The chain of `--authorization-mode=Node,RBAC`.
-pub fn default_chain(reader: &Arc<dyn ObjectReader>, rbac: &Arc<rbac::RbacAuthorizer>) -> AuthorizerChain {
+pub fn default_chain(
+    reader: &Arc<dyn ObjectReader>,
+    nodes: &Arc<node::NodeIndex>,
+    rbac: &Arc<rbac::RbacAuthorizer>,
+) -> AuthorizerChain {
     AuthorizerChain(vec![
         Arc::new(masters::Masters),
         Arc::new(always_allow::AlwaysAllowPaths),
-        Arc::new(node::NodeAuthorizer::new(Arc::clone(reader))),
+        Arc::new(node::NodeAuthorizer::new(Arc::clone(reader), Arc::clone(nodes))),
         Arc::clone(rbac) as Arc<dyn Authorizer>,
     ])
 }

@@ -1,9 +1,12 @@
 //! What a node's agent may do: its own node and lease, its pods, and what those pods need.
 //!
-//! Upstream keeps a graph of all pods; here the question is answered from the objects themselves: the pods that are
-//! bound to the asking node, which the reader keeps an index of, and what they name.
+//! Upstream keeps a graph of all pods; here the question is answered from an [`index`] of what the pods that are bound to the
+//! asking node name, and from the objects themselves where it is behind.
 
+mod index;
 mod relations;
+
+pub use index::NodeIndex;
 
 use super::attributes::ResourceTarget;
 use super::rbac::PolicyRule;
@@ -19,6 +22,7 @@ const LEASE_NAMESPACE: &str = "kube-node-lease";
 /// See the module.
 pub struct NodeAuthorizer {
     reader: Arc<dyn ObjectReader>,
+    index: Arc<NodeIndex>,
     rules: Vec<PolicyRule>,
 }
 
@@ -222,9 +226,10 @@ fn pod(node: &str, verb: &str, target: &ResourceTarget<'_>) -> Step {
 }
 
 impl NodeAuthorizer {
-    pub fn new(reader: Arc<dyn ObjectReader>) -> Self {
+    pub fn new(reader: Arc<dyn ObjectReader>, index: Arc<NodeIndex>) -> Self {
         Self {
             reader,
+            index,
             rules: bootstrap::node_rules(),
         }
     }

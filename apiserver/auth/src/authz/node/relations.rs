@@ -1,39 +1,31 @@
 //! Whether an object is needed on a node: by one of its pods, or by a volume of one.
 
+use super::index::{Need, Needed, VolumeNeeds};
 use super::{Kind, NodeAuthorizer};
 use crate::authz::attributes::ResourceTarget;
 use crate::trusted;
 use machinery_api::pod::PodView;
 use machinery_api::read_stored;
-use machinery_meta::reader::{ReadError, ReadObject};
-use machinery_meta::{FieldSelector, GroupResource, ObjectKey};
+use machinery_meta::reader::ReadError;
+use machinery_meta::{FieldSelector, GroupResource, ObjectKey, Revision};
 use machinery_schema::Tree;
 use std::collections::BTreeSet;
 
 impl NodeAuthorizer {
     pub(super) async fn related(&self, node: &str, kind: Kind, target: &ResourceTarget<'_>) -> bool {
         let (namespace, name) = (target.namespace, target.name);
+        let by_pod = |needed: Needed| self.any_pod(node, namespace, (needed, name.into()));
         match kind {
             Kind::Secret => {
-                self.any_pod(node, namespace, |pod| pod.secrets().any(|own| own == name))
-                    .await
-                    || self.volume_needs_secret(node, namespace, name).await
+                by_pod(Needed::Secret).await
+                    || self
+                        .volume_needs_secret(node, &ObjectKey::new(namespace, name))
+                        .await
             }
-            Kind::ConfigMap => {
-                self.any_pod(node, namespace, |pod| pod.config_maps().any(|own| own == name))
-                    .await
-            }
-            Kind::VolumeClaim => self.needs_claim(node, namespace, name).await,
-            Kind::ResourceClaim => {
-                self.any_pod(node, namespace, |pod| {
-                    pod.resource_claims().any(|own| own == name)
-                })
-                .await
-            }
-            Kind::ServiceAccount => {
-                self.any_pod(node, namespace, |pod| pod.service_account() == name)
-                    .await
-            }
+            Kind::ConfigMap => by_pod(Needed::ConfigMap).await,
+            Kind::VolumeClaim => by_pod(Needed::VolumeClaim).await,
+            Kind::ResourceClaim => by_pod(Needed::ResourceClaim).await,
+            Kind::ServiceAccount => by_pod(Needed::ServiceAccount).await,
             Kind::Pod => {
                 let pod = self.stored("", "pods", "Pod", namespace, name).await;
                 pod.is_some_and(|pod| PodView::new(pod.root()).node_name() == node)
@@ -44,7 +36,9 @@ impl NodeAuthorizer {
                     .await;
                 let Some(volume) = volume else { return false };
                 let claim = |member: &str| volume.str_at(&["spec", "claimRef", member]);
-                self.needs_claim(node, claim("namespace"), claim("name")).await
+                let (namespace, claim) = (claim("namespace"), claim("name"));
+                self.any_pod(node, namespace, (Needed::VolumeClaim, claim.into()))
+                    .await
             }
             Kind::VolumeAttachment => {
                 let (group, kind) = ("storage.k8s.io", "VolumeAttachment");
@@ -77,57 +71,105 @@ impl NodeAuthorizer {
         readable(group, kind, &found.json)
     }
 
-    /// Whether a pod of the node does. The index of pods may be a moment behind: where it knows of none, the namespace
-    /// itself is looked at.
-    async fn any_pod(&self, node: &str, namespace: &str, uses: impl Fn(PodView<'_>) -> bool + Send) -> bool {
-        let found = self.reader.pods_of_node(node, namespace).await;
-        let indexed = own_pods(node, found);
-        if indexed.iter().any(|pod| uses(PodView::new(pod.root()))) {
-            return true;
-        }
-        let of_node = FieldSelector::equals("spec.nodeName", node);
-        let pods = GroupResource::new("", "pods");
-        let found = self.reader.list_where(&pods, namespace, &of_node).await;
-        own_pods(node, found)
-            .iter()
-            .any(|pod| uses(PodView::new(pod.root())))
-    }
-
-    async fn needs_claim(&self, node: &str, namespace: &str, name: &str) -> bool {
-        if name.is_empty() {
+    /// Whether a pod of the node needs an object of its namespace. The index may be a moment behind: where it knows of
+    /// none, pods of the node whose last version it has not read are looked at.
+    async fn any_pod(&self, node: &str, namespace: &str, need: Need) -> bool {
+        if need.1.is_empty() {
             return false;
         }
-        self.any_pod(node, namespace, |pod| pod.volume_claims().any(|own| own == name))
-            .await
+        self.read_pods(node, namespace).await;
+        if self.index.is_needed(node, namespace, &need) {
+            return true;
+        }
+        self.unseen(node, namespace).await.contains(&need)
+    }
+
+    /// What pods of the node need whose last version the index has not read.
+    async fn unseen(&self, node: &str, namespace: &str) -> BTreeSet<Need> {
+        let of_node = FieldSelector::equals("spec.nodeName", node);
+        let pods = GroupResource::new("", "pods");
+        let versions = self.reader.versions(&pods, namespace, &of_node).await;
+        let mut needs = BTreeSet::new();
+        for (key, revision) in versions.unwrap_or_else(unreadable) {
+            if !self.index.has_read(node, &key, revision)
+                && let Some(pod) = trusted::get(&*self.reader, "", "pods", &key).await
+            {
+                needs.extend(needs_of(node, &pod.json));
+            }
+        }
+        needs
+    }
+
+    /// Brings the index up to date with what it knows to have changed.
+    async fn read_pods(&self, node: &str, namespace: &str) {
+        for (key, known) in self.index.unread(node, namespace) {
+            // One that is gone needs nothing; the index is told of it soon.
+            let pod = trusted::get(&*self.reader, "", "pods", &key).await;
+            let needs = pod.as_ref().map(|pod| needs_of(node, &pod.json));
+            let revision = pod.map_or(known, |pod| pod.revision.max(known));
+            self.index.read(node, &key, revision, needs.unwrap_or_default());
+        }
     }
 
     /// Whether a volume bound to a claim of one of the node's pods needs this secret on the node.
-    async fn volume_needs_secret(&self, node: &str, namespace: &str, name: &str) -> bool {
-        let mut claims = BTreeSet::new();
-        for pod in own_pods(node, self.reader.pods_of_node(node, "").await) {
-            let own = pod.str_at(&["metadata", "namespace"]);
-            let names = PodView::new(pod.root()).volume_claims();
-            claims.extend(names.map(|claim| (own.to_owned(), claim)));
-        }
-        for (claim_namespace, claim) in claims {
-            let volume = self.volume_of(&claim_namespace, &claim).await;
-            if volume.is_some_and(|volume| needs_secret(&volume, &claim_namespace, (namespace, name))) {
+    async fn volume_needs_secret(&self, node: &str, secret: &ObjectKey) -> bool {
+        let volumes = self.volumes_with(secret).await;
+        let mut namespaces: BTreeSet<&str> = BTreeSet::new();
+        for (volume, claim) in &volumes {
+            if namespaces.insert(&claim.namespace) {
+                self.read_pods(node, &claim.namespace).await;
+            }
+            let is_needed = self.index.is_needed(node, &claim.namespace, &claim_need(claim));
+            if is_needed && self.is_bound(volume, claim, secret).await {
                 return true;
+            }
+        }
+        for namespace in namespaces {
+            let unseen = self.unseen(node, namespace).await;
+            let claims = volumes.iter().filter(|(_, claim)| claim.namespace == namespace);
+            for (volume, claim) in claims.filter(|(_, claim)| unseen.contains(&claim_need(claim))) {
+                if self.is_bound(volume, claim, secret).await {
+                    return true;
+                }
             }
         }
         false
     }
 
-    /// The volume of a claim, where each names the other.
-    async fn volume_of(&self, namespace: &str, claim: &str) -> Option<Tree> {
+    /// Volumes that need a secret, and their claims: those that the index knows and those that it has not read.
+    async fn volumes_with(&self, secret: &ObjectKey) -> Vec<(Box<str>, ObjectKey)> {
+        let mut found = self.index.volumes_with(secret);
+        let volumes = GroupResource::new("", "persistentvolumes");
+        let all = FieldSelector::everything();
+        let versions = self.reader.versions(&volumes, "", &all).await;
+        for (key, revision) in versions.unwrap_or_else(unreadable) {
+            if self.index.has_read_volume(&key.name, revision) {
+                continue;
+            }
+            if let Some(volume) = trusted::get(&*self.reader, "", "persistentvolumes", &key).await {
+                let needs = volume_needs(volume.revision, &volume.json);
+                let is_with = needs.secrets.contains(secret);
+                found.extend(is_with.then(|| (key.name.into(), needs.claim)));
+            }
+        }
+        found
+    }
+
+    /// Whether the claim names the volume, and the volume the claim and the secret, now.
+    async fn is_bound(&self, volume: &str, claim: &ObjectKey, secret: &ObjectKey) -> bool {
         let (resource, kind) = ("persistentvolumeclaims", "PersistentVolumeClaim");
-        let found = self.stored("", resource, kind, namespace, claim).await?;
-        let name = found.str_at(&["spec", "volumeName"]);
-        let volume = self
-            .stored("", "persistentvolumes", "PersistentVolume", "", name)
-            .await?;
-        let of = |member: &str| volume.str_at(&["spec", "claimRef", member]);
-        (of("namespace") == namespace && of("name") == claim).then_some(volume)
+        let found = self
+            .stored("", resource, kind, &claim.namespace, &claim.name)
+            .await;
+        if found.is_none_or(|found| found.str_at(&["spec", "volumeName"]) != volume) {
+            return false;
+        }
+        let key = ObjectKey::new("", volume);
+        let found = trusted::get(&*self.reader, "", "persistentvolumes", &key).await;
+        found.is_some_and(|found| {
+            let needs = volume_needs(found.revision, &found.json);
+            needs.claim == *claim && needs.secrets.contains(secret)
+        })
     }
 
     async fn names_node(
@@ -145,22 +187,31 @@ impl NodeAuthorizer {
     }
 }
 
-/// The pods of the node without those that the node itself wrote.
-fn own_pods(node: &str, found: Result<Vec<ReadObject>, ReadError>) -> Vec<Tree> {
-    let found = match found {
-        Ok(found) => found,
-        Err(error) => {
-            tracing::warn!(%error, "reading the pods of a node for authorization");
-            return Vec::new();
-        }
+fn claim_need(claim: &ObjectKey) -> Need {
+    (Needed::VolumeClaim, claim.name.as_str().into())
+}
+
+fn unreadable<T: Default>(error: ReadError) -> T {
+    tracing::warn!(%error, "reading what a node needs for authorization");
+    T::default()
+}
+
+/// What a pod needs on a node: nothing, where it is bound to another one or the node itself wrote it.
+fn needs_of(node: &str, json: &[u8]) -> BTreeSet<Need> {
+    let Some(pod) = readable("", "Pod", json) else {
+        return BTreeSet::new();
     };
-    found
-        .iter()
-        .filter_map(|pod| readable("", "Pod", &pod.json))
-        .filter(|pod| {
-            let view = PodView::new(pod.root());
-            view.node_name() == node && !view.is_mirror()
-        })
+    let pod = PodView::new(pod.root());
+    if pod.node_name() != node || pod.is_mirror() {
+        return BTreeSet::new();
+    }
+    let of = |needed: Needed| move |name: &str| (needed, Box::from(name));
+    pod.secrets()
+        .map(of(Needed::Secret))
+        .chain(pod.config_maps().map(of(Needed::ConfigMap)))
+        .chain(pod.resource_claims().map(of(Needed::ResourceClaim)))
+        .chain(std::iter::once(pod.service_account()).map(of(Needed::ServiceAccount)))
+        .chain(pod.volume_claims().map(|name| (Needed::VolumeClaim, name.into())))
         .collect()
 }
 
@@ -188,28 +239,40 @@ const VOLUME_SECRETS: [(&str, &str, bool); 10] = [
     ("csi", "nodeExpandSecretRef", false),
 ];
 
-/// Whether the volume names a secret that its node has to read.
-fn needs_secret(volume: &Tree, claim_namespace: &str, (namespace, name): (&str, &str)) -> bool {
+/// The claim of a volume and the secrets that its node has to read.
+pub(super) fn volume_needs(revision: Revision, json: &[u8]) -> VolumeNeeds {
+    let none = VolumeNeeds {
+        revision,
+        ..VolumeNeeds::default()
+    };
+    let Some(volume) = readable("", "PersistentVolume", json) else {
+        return none;
+    };
+    let of = |member: &str| volume.str_at(&["spec", "claimRef", member]);
+    let claim = ObjectKey::new(of("namespace"), of("name"));
     let Some(spec) = volume.get("spec") else {
-        return false;
+        return none;
     };
-    let or_claims = |own: &'_ str| {
-        if own.is_empty() {
-            claim_namespace.to_owned()
-        } else {
-            own.to_owned()
-        }
+    let or_claims = |own: &str| match own {
+        "" => claim.namespace.clone(),
+        own => own.to_owned(),
     };
-    let azure = spec.get("azureFile").is_some_and(|source| {
-        source.str("secretName") == name && or_claims(source.str("secretNamespace")) == namespace
+    let azure = spec.get("azureFile").map(|source| {
+        ObjectKey::new(
+            &or_claims(source.str("secretNamespace")),
+            source.str("secretName"),
+        )
     });
-    azure
-        || VOLUME_SECRETS.iter().any(|(source, reference, of_claim)| {
-            let Some(found) = spec.at(&[source, reference]) else {
-                return false;
-            };
-            let own = found.str("namespace");
-            let own = if *of_claim { or_claims(own) } else { own.to_owned() };
-            found.str("name") == name && own == namespace
-        })
+    let referred = VOLUME_SECRETS.iter().filter_map(|(source, reference, of_claim)| {
+        let found = spec.at(&[source, reference])?;
+        let own = found.str("namespace");
+        let own = if *of_claim { or_claims(own) } else { own.to_owned() };
+        Some(ObjectKey::new(&own, found.str("name")))
+    });
+    let secrets = azure.into_iter().chain(referred);
+    VolumeNeeds {
+        revision,
+        secrets: secrets.filter(|secret| !secret.name.is_empty()).collect(),
+        claim,
+    }
 }
