@@ -1,13 +1,17 @@
 //! `cargo xtask mutations`: breaks the log engine in one place after the other, and each time a proof must fail.
 //!
-//! A mutation that every test survives means that the line it breaks is not guarded. Each costs one build of the storage
-//! crate and one run of its proof: about a minute on two cores, some twenty minutes for all. Not a part of `ci`.
+//! A mutation that every test survives means that the line it breaks is not guarded. Every proof is run once on the engine
+//! as it is, where it must pass: a proof that fails anyway guards nothing. Each mutation then costs one build of the storage
+//! crate and one run of its proof: about a minute on two cores, half an hour for all. Not a part of `ci`.
 
 use crate::config::Config;
 use crate::process;
 use anyhow::{Context, Result, bail};
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::time::Instant;
 
 /// Which mutations.
 #[derive(Debug, clap::Args)]
@@ -36,6 +40,9 @@ const BACKUP: &[&str] = &["--test", "backup"];
 const SNAPSHOT: &[&str] = &["--test", "snapshot"];
 const ENCRYPTION: &[&str] = &["--test", "encryption"];
 const PAGING: &[&str] = &["--test", "paging"];
+const RECOVERY: &[&str] = &["--test", "recovery"];
+const PAST: &[&str] = &["--test", "past"];
+const COUNTS: &[&str] = &["--lib", "root::"];
 
 const MUTATIONS: &[Mutation] = &[
     Mutation {
@@ -64,7 +71,7 @@ const MUTATIONS: &[Mutation] = &[
         file: "segment.rs",
         from: "file.write_at(SECTOR as u64, batch).map_err(failed())?;\n            file.sync_data().map_err(failed())?;",
         to: "file.write_at(SECTOR as u64, batch).map_err(failed())?;",
-        proof: STORY,
+        proof: RECOVERY,
     },
     Mutation {
         name: "recovery does not repeat the last batch",
@@ -103,10 +110,45 @@ const MUTATIONS: &[Mutation] = &[
     },
     Mutation {
         name: "a watch read from the log carries a wrong previous version",
-        file: "past.rs",
-        from: "Some(previous) => previous.clone(),",
-        to: "Some(_) if previous != Revision::ZERO && entry.is_none() => None,\n            Some(previous) => previous.clone(),",
+        file: "previous.rs",
+        from: "Some(previous) => Previous::Known(previous),",
+        to: "Some(_) if previous != Revision::ZERO && entry.is_none() => Previous::Known(None),\n            Some(previous) => Previous::Known(previous),",
         proof: STORY,
+    },
+    Mutation {
+        name: "a change is told for what it is and not for what it was",
+        file: "previous.rs",
+        from: "            || self.slot.wants_version(&change.key, Some(&entry));",
+        to: ";",
+        proof: PAST,
+    },
+    Mutation {
+        name: "versions beyond the bound are left out",
+        file: "previous.rs",
+        from: "self.too_much.insert(entry.revision);",
+        to: "",
+        proof: PAST,
+    },
+    Mutation {
+        name: "a look-up passes the batch it is for",
+        file: "segment.rs",
+        from: "end <= revision.0).then_some(behind)",
+        to: "end <= revision.0 + 1).then_some(behind)",
+        proof: PAST,
+    },
+    Mutation {
+        name: "a look-up begins at the segment's start",
+        file: "segment.rs",
+        from: "offset = offset.max(self.start_for(*first));",
+        to: "",
+        proof: PAST,
+    },
+    Mutation {
+        name: "a count leaves out the last block",
+        file: "../../root.rs",
+        from: "count += last.take_while(|(key, _)| prefix.contains(key)).count();",
+        to: "drop(last);",
+        proof: COUNTS,
     },
     Mutation {
         name: "record checksums are not compared",
@@ -141,7 +183,7 @@ const MUTATIONS: &[Mutation] = &[
         file: "files.rs",
         from: "self.roll |= written.is_err();",
         to: "",
-        proof: STORY,
+        proof: FULL,
     },
     Mutation {
         name: "the reserve is not used by a start",
@@ -250,33 +292,136 @@ const MUTATIONS: &[Mutation] = &[
     },
 ];
 
-pub(crate) fn run(config: &Config, arguments: &Arguments) -> Result<()> {
-    let folder = config.root.join("apiserver/storage/src/backends/log");
-    let wanted = MUTATIONS.iter().filter(|own| own.name.contains(&arguments.name));
-    let mut survived = Vec::new();
-    for mutation in wanted {
-        println!("==> {}", mutation.name);
-        let broken = Broken::new(folder.join(mutation.file), mutation)?;
-        let mut build = test(config, mutation);
-        process::run(build.arg("--no-run")).context("a mutation must compile")?;
-        if process::run(&mut test(config, mutation)).is_ok() {
-            survived.push(mutation.name);
-        }
-        drop(broken);
-    }
-    if survived.is_empty() {
-        println!("every mutation was noticed");
-        return Ok(());
-    }
-    bail!("not noticed: {}", survived.join("; "))
+/// The result of one mutation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Outcome {
+    /// The proof failed.
+    Noticed,
+    /// The proof did not end in [`PROOF_SECONDS`].
+    Hung,
+    /// The proof passed.
+    Survived,
+    /// The line to break is not there once, or what is broken does not compile.
+    Unusable,
 }
 
-fn test(config: &Config, mutation: &Mutation) -> std::process::Command {
-    let mut command = process::cargo(&config.root);
-    command.args(["test", "--quiet", "-p", "apiserver-storage"]);
-    command.args(mutation.proof);
-    command.stdout(std::process::Stdio::null());
-    command.stderr(std::process::Stdio::null());
+impl Outcome {
+    fn word(self) -> &'static str {
+        match self {
+            Self::Noticed => "noticed",
+            Self::Hung => "noticed (the proof hangs)",
+            Self::Survived => "SURVIVED",
+            Self::Unusable => "UNUSABLE",
+        }
+    }
+
+    fn is_noticed(self) -> bool {
+        matches!(self, Self::Noticed | Self::Hung)
+    }
+}
+
+/// A proof that takes longer hangs: each passes in a minute where nothing else runs.
+const PROOF_SECONDS: u64 = 600;
+/// coreutils' `timeout` ends with it when it ended the program.
+const TIMED_OUT: i32 = 124;
+
+pub(crate) fn run(config: &Config, arguments: &Arguments) -> Result<()> {
+    let wanted = |own: &&Mutation| own.name.contains(&arguments.name);
+    let wanted: Vec<&Mutation> = MUTATIONS.iter().filter(wanted).collect();
+    let proofs: BTreeSet<&[&str]> = wanted.iter().map(|own| own.proof).collect();
+    for proof in proofs {
+        println!("==> the engine as it is: {}", proof.join(" "));
+        process::run(&mut test(config, proof, true)).context("the engine as it is must compile")?;
+        if prove(config, proof)? != Outcome::Survived {
+            bail!("{} fails on the engine as it is", proof.join(" "));
+        }
+    }
+    let mut bad = Vec::new();
+    for mutation in &wanted {
+        let begun = now();
+        let outcome = attempt(config, mutation)?;
+        println!(
+            "{:<28} {:>4} s  {}",
+            outcome.word(),
+            begun.elapsed().as_secs(),
+            mutation.name
+        );
+        if !outcome.is_noticed() {
+            bad.push(format!("{} ({})", mutation.name, outcome.word()));
+        }
+    }
+    println!(
+        "{} of {} mutations noticed",
+        wanted.len() - bad.len(),
+        wanted.len()
+    );
+    if bad.is_empty() {
+        return Ok(());
+    }
+    bail!("not noticed: {}", bad.join("; "))
+}
+
+#[expect(clippy::disallowed_methods, reason = "a tool says how long its work took")]
+fn now() -> Instant {
+    Instant::now()
+}
+
+fn attempt(config: &Config, mutation: &Mutation) -> Result<Outcome> {
+    let folder = config.root.join("apiserver/storage/src/backends/log");
+    let broken = match Broken::new(folder.join(mutation.file), mutation) {
+        Ok(broken) => broken,
+        Err(error) => {
+            println!("{error:#}");
+            return Ok(Outcome::Unusable);
+        }
+    };
+    let outcome = if process::run(&mut test(config, mutation.proof, true)).is_ok() {
+        prove(config, mutation.proof)
+    } else {
+        Ok(Outcome::Unusable)
+    };
+    drop(broken);
+    outcome
+}
+
+/// Runs a proof that is built.
+fn prove(config: &Config, proof: &[&str]) -> Result<Outcome> {
+    let status = test(config, proof, false).status().context("starting a proof")?;
+    Ok(match status.code() {
+        Some(0) => Outcome::Survived,
+        Some(TIMED_OUT) => Outcome::Hung,
+        _ => Outcome::Noticed,
+    })
+}
+
+fn test(config: &Config, proof: &[&str], is_built_only: bool) -> Command {
+    let cargo = process::cargo(&config.root);
+    let mut command = process::command("timeout");
+    command.current_dir(&config.root);
+    for (name, value) in cargo.get_envs() {
+        match value {
+            Some(value) => command.env(name, value),
+            None => command.env_remove(name),
+        };
+    }
+    if is_built_only {
+        // No bound: a machine that does other things may take long to build.
+        command.args([
+            "0",
+            "cargo",
+            "test",
+            "--quiet",
+            "-p",
+            "apiserver-storage",
+            "--no-run",
+        ]);
+    } else {
+        command.args([&PROOF_SECONDS.to_string(), "cargo", "test", "--quiet"]);
+        command.args(["-p", "apiserver-storage"]);
+    }
+    command.args(proof);
+    command.stdout(Stdio::null());
+    command.stderr(Stdio::null());
     command
 }
 

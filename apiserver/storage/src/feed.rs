@@ -7,7 +7,7 @@
 //! Publishing a change costs a few lookups (its key, each prefix of it, each watched field) plus one step for each
 //! cursor that is interested *and idle*. A cursor that has not caught up is not woken again: its mark says where to go on.
 
-use crate::{Event, Interest, Key, Target};
+use crate::{Entry, Event, Interest, Key, Target};
 use futures::task::AtomicWaker;
 use machinery_meta::Revision;
 use std::collections::{HashMap, VecDeque};
@@ -194,7 +194,7 @@ impl Feed {
     }
 
     /// The last change in memory that left something there.
-    pub(crate) fn last_entry(&self) -> Option<&Arc<crate::Entry>> {
+    pub(crate) fn last_entry(&self) -> Option<&Arc<Entry>> {
         self.ring.iter().rev().find_map(|event| event.entry.as_ref())
     }
 
@@ -290,6 +290,13 @@ impl Slot {
     /// Whether a change of this key could be wanted.
     pub(crate) fn may_want(&self, key: Option<&Key>) -> bool {
         key.is_some_and(|key| self.interests.iter().any(|interest| interest.target.covers(key)))
+    }
+
+    /// Whether a change of this key is wanted for what it is in one version, whatever the other is.
+    pub(crate) fn wants_version(&self, key: &Key, version: Option<&Entry>) -> bool {
+        self.interests
+            .iter()
+            .any(|interest| interest.matches_version(key, version))
     }
 
     /// When the mark was last raised.
@@ -424,7 +431,7 @@ impl Dispatch {
 impl FieldIndex {
     fn each(&self, event: &Event, tell: &mut impl FnMut(&Slot)) {
         let value = |entry: &Option<_>| {
-            let entry: &Arc<crate::Entry> = entry.as_ref()?;
+            let entry: &Arc<Entry> = entry.as_ref()?;
             self.values.get(entry.record.header.field(&self.path)?)
         };
         let (now, before) = (value(&event.entry), value(&event.previous));

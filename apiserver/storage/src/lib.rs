@@ -19,6 +19,7 @@ mod feed;
 mod key;
 mod live;
 mod record;
+mod root;
 mod statistics;
 mod storage;
 #[cfg(test)]

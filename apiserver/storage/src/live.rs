@@ -1,14 +1,10 @@
-//! What is there now: a persistent ordered tree. Cloning the root pins the whole state.
+//! What is there now, and what is kept of what was.
 
+pub(crate) use crate::root::Root;
 use crate::{Entry, Event, Key, Prefix, RangeOptions, Record};
-use imbl::OrdMap;
 use machinery_meta::Revision;
 use std::collections::VecDeque;
-use std::ops::Bound;
 use std::sync::Arc;
-
-/// The live objects by key.
-pub(crate) type Root = OrdMap<Key, Arc<Entry>>;
 
 /// The state after one revision.
 #[derive(Debug, Clone, Default)]
@@ -62,25 +58,14 @@ impl Live {
 
 /// A page of a root, and how many entries follow it.
 pub(crate) fn page(root: &Root, prefix: &Prefix, options: &RangeOptions) -> (Vec<Arc<Entry>>, u64) {
-    let mut entries = below(root, prefix, options.start_after.as_ref());
-    let page = entries.by_ref().take(options.most()).cloned().collect();
-    (page, entries.count() as u64)
-}
-
-/// Entries of a root below a prefix, behind a key.
-pub(crate) fn below<'a>(
-    root: &'a Root,
-    prefix: &'a Prefix,
-    start_after: Option<&'a Key>,
-) -> impl Iterator<Item = &'a Arc<Entry>> {
-    // A key before the prefix must not widen the range.
-    let start = match start_after {
-        Some(key) if key.as_str() > prefix.as_str() => Bound::Excluded(key.as_str()),
-        _ => Bound::Included(prefix.as_str()),
-    };
-    root.range::<_, str>((start, Bound::Unbounded))
-        .map(|(_, entry)| entry)
-        .take_while(move |entry| prefix.contains(&entry.key))
+    let entries = root.below(prefix, options.start_after.as_ref());
+    let page: Vec<Arc<Entry>> = entries.take(options.most()).cloned().collect();
+    if page.len() < options.most() {
+        return (page, 0);
+    }
+    let last = page.last().map(|entry| entry.key.clone());
+    let remaining = root.count_below(prefix, last.as_ref().or(options.start_after.as_ref()));
+    (page, remaining)
 }
 
 /// States kept for lists that are read page by page, each the least recently used last.

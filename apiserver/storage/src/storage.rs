@@ -98,8 +98,14 @@ pub trait Storage: Send + Sync + Debug {
 /// Values outside of the objects' keys, one for all servers of a store. No request reaches them.
 #[async_trait]
 pub trait SharedValues: Send + Sync {
-    /// The value of a name: that of the first server that offered one, which is this one when nobody has yet.
+    /// The value of a name: that of the first server that offered one, which is this one when nobody has yet. It is stored
+    /// encrypted where Secrets are, with the key that writes them now.
+    ///
+    /// Errors: [`StorageError::Sealed`] where no key at hand opens it.
     async fn agree(&self, name: &str, offered: Vec<u8>) -> Result<Vec<u8>, StorageError>;
+
+    /// Encrypts the value of a name with the key that writes Secrets now; whether it was not yet.
+    async fn reseal(&self, name: &str) -> Result<bool, StorageError>;
 }
 
 /// As of when.

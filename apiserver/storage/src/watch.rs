@@ -129,6 +129,16 @@ impl Interest {
     }
 }
 
+impl Interest {
+    /// Whether the version before a change, or the one after it, is enough to know that the event is to be told.
+    pub(crate) fn matches_version(&self, key: &Key, version: Option<&Entry>) -> bool {
+        self.target.covers(key)
+            && self.field.as_ref().is_none_or(|(path, value)| {
+                version.is_some_and(|entry| entry.record.header.field(path) == Some(&**value))
+            })
+    }
+}
+
 impl Target {
     /// Whether the key is meant.
     pub fn covers(&self, key: &Key) -> bool {

@@ -117,14 +117,18 @@ fn write(value: usize) -> Vec<Write> {
     vec![Write::create(key, record)]
 }
 
-/// Ten writes, then `act` on a disk that panics there; the owner is told once, and every later write is refused at once.
-async fn ends<F: Future<Output = ()>>(at: u8, act: impl FnOnce(Arc<LogStorage>) -> F) {
+/// Ten writes, then `act` on a disk that panics there; the owner is told by this worker, once, and every later write is refused
+/// at once.
+async fn ends<F: Future<Output = ()>>(at: u8, worker: &str, act: impl FnOnce(Arc<LogStorage>) -> F) {
     let disk = Panicking::default();
     let place = Arc::clone(&disk.at);
     let runtime = Runtime::real().with_disk(Arc::new(disk));
     let (told, mut hears) = tokio::sync::mpsc::unbounded_channel();
     let options = LogOptions {
         history_bytes: 0,
+        // Nobody else syncs or reads.
+        reserve_bytes: 0,
+        scrub_interval: Duration::ZERO,
         on_fatal: Arc::new(move |error| told.send(error.to_string()).unwrap()),
         ..LogOptions::new("/data")
     };
@@ -137,7 +141,7 @@ async fn ends<F: Future<Output = ()>>(at: u8, act: impl FnOnce(Arc<LogStorage>) 
     let story = async {
         act(Arc::clone(&storage)).await;
         let fatal = hears.recv().await.unwrap();
-        assert!(fatal.contains("as told"), "{fatal}");
+        assert!(fatal.contains("as told") && fatal.contains(worker), "{fatal}");
         let refused = storage.commit(write(100)).await;
         assert!(
             matches!(refused, Err(StorageError::Unavailable(_))),
@@ -151,7 +155,7 @@ async fn ends<F: Future<Output = ()>>(at: u8, act: impl FnOnce(Arc<LogStorage>) 
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn flush_panic_is_fatal() {
-    ends(IN_SYNC, async |storage| {
+    ends(IN_SYNC, "the flush", async |storage| {
         let refused = storage.commit(write(11)).await;
         assert!(
             matches!(refused, Err(StorageError::Unavailable(_))),
@@ -163,12 +167,15 @@ async fn flush_panic_is_fatal() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn checkpoint_panic_is_fatal() {
-    ends(IN_CHECKPOINT, async |storage| storage.checkpoint()).await;
+    ends(IN_CHECKPOINT, "a checkpoint", async |storage| {
+        storage.checkpoint()
+    })
+    .await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn reader_panic_is_fatal() {
-    ends(IN_READ, async |storage| {
+    ends(IN_READ, "a reader", async |storage| {
         let options = RangeOptions {
             at: ReadAt::Exact(Revision(5)),
             ..RangeOptions::default()

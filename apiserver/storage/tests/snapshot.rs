@@ -172,6 +172,40 @@ fn snapshot_of_any_bytes_is_answered() {
     });
 }
 
+/// Pages of a file of bbolt's: their numbers, and where the first child of a branch is named.
+fn branches(file: &[u8]) -> Vec<(u64, usize)> {
+    const PAGE: usize = 4096;
+    const BRANCH: [u8; 2] = [1, 0];
+    const CHILD_AT: usize = 16 + 8;
+    let pages = file.chunks(PAGE).enumerate();
+    let branches =
+        pages.filter(|(at, page)| page[8..10] == BRANCH && page[..8] == (*at as u64).to_le_bytes());
+    branches
+        .map(|(at, _)| (at as u64, at * PAGE + CHILD_AT))
+        .collect()
+}
+
+#[test]
+fn snapshot_whose_page_is_its_own_child_is_refused() {
+    let disk = written(400);
+    state(&disk)
+        .write_etcd_snapshot(&*disk, Path::new(FILE), (&Text, None), 0)
+        .unwrap();
+    let whole = disk.read(Path::new(FILE)).unwrap();
+    let whole = &whole[..whole.len() - 32];
+    let branches = branches(whole);
+    assert!(!branches.is_empty());
+    for (page, child_at) in branches {
+        let mut looped = whole.to_vec();
+        looped[child_at..child_at + 8].copy_from_slice(&page.to_le_bytes());
+        let disk = SimDisk::new(1);
+        let file = disk.open(Path::new(FILE), OpenMode::CreateNew).unwrap();
+        file.write_at(0, &looped).unwrap();
+        let refused = read(&disk, true).unwrap_err().to_string();
+        assert!(refused.contains("a page is its own child"), "{refused}");
+    }
+}
+
 #[test]
 fn snapshot_onto_a_full_disk_leaves_nothing() {
     let disk = written(50);

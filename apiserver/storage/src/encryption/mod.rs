@@ -34,6 +34,9 @@ pub const ENCRYPTED: &[u8] = b"k8s:enc:";
 #[derive(Clone, Copy, PartialEq, Eq, Default)]
 pub struct Seal(pub(crate) u64);
 
+/// Group and plural of a resource.
+pub(crate) type Named<'a> = (&'a str, &'a str);
+
 /// Group and plural of the resources whose objects lie below a prefix.
 #[derive(Debug, Clone, Default)]
 pub struct ResourceNames(HashMap<Box<str>, (Box<str>, Box<str>)>);
@@ -120,8 +123,13 @@ impl Encryption {
 
     /// The stored form of a value, and the key it is encrypted with; `None` where it stays plain.
     pub fn seal(&self, key: &Key, plain: &[u8]) -> Option<(Vec<u8>, Seal)> {
+        self.seal_as(self.names.of(key), key, plain)
+    }
+
+    /// The same for a value that is no object of the API, by the rule of a resource.
+    pub(crate) fn seal_as(&self, of: Named<'_>, key: &Key, plain: &[u8]) -> Option<(Vec<u8>, Seal)> {
         let transformers = Arc::clone(&self.current.read().transformers);
-        let (group, resource) = self.names.of(key);
+        let (group, resource) = of;
         let transformer = transformers.of(group, resource)?;
         let begun = self.runtime.monotonic();
         let sealed = transformer.seal(key, plain);
@@ -138,8 +146,13 @@ impl Encryption {
     ///
     /// Errors: upstream's sentence, where no key fits or a resource takes no plain values.
     pub fn open(&self, key: &Key, stored: &[u8]) -> Result<(Vec<u8>, Seal), String> {
+        self.open_as(self.names.of(key), key, stored)
+    }
+
+    /// The same for a value that is no object of the API, by the rule of a resource.
+    pub(crate) fn open_as(&self, of: Named<'_>, key: &Key, stored: &[u8]) -> Result<(Vec<u8>, Seal), String> {
         let transformers = Arc::clone(&self.current.read().transformers);
-        let (group, resource) = self.names.of(key);
+        let (group, resource) = of;
         let identity = Transformer::identity();
         let transformer = transformers.of(group, resource).unwrap_or(&identity);
         let begun = self.runtime.monotonic();
@@ -154,8 +167,12 @@ impl Encryption {
 
     /// The key that a value at this place would be encrypted with now.
     pub fn current_seal(&self, key: &Key) -> Seal {
+        self.current_seal_of(self.names.of(key))
+    }
+
+    /// The key that a value of a resource would be encrypted with now.
+    pub(crate) fn current_seal_of(&self, (group, resource): Named<'_>) -> Seal {
         let transformers = Arc::clone(&self.current.read().transformers);
-        let (group, resource) = self.names.of(key);
         let transformer = transformers.of(group, resource);
         transformer.map_or(Seal::default(), Transformer::seal_of_writes)
     }

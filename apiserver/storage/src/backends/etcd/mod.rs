@@ -272,7 +272,7 @@ impl Storage for EtcdStorage {
     async fn count(&self, prefix: &Prefix) -> Result<u64, StorageError> {
         self.covers(prefix)?;
         match self.held(ReadAt::Latest).await? {
-            Held::Memory(root, _) => Ok(live::below(&root, prefix, None).count() as u64),
+            Held::Memory(root, _) => Ok(root.count_below(prefix, None)),
             Held::Etcd(_) => self.count_directly(prefix).await,
         }
     }

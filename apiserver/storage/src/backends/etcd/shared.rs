@@ -1,32 +1,97 @@
 //! What all servers over one etcd agree on, outside of the prefix of the objects: no watch, list or request shows it.
+//!
+//! These are keys, so they are encrypted by the rule for Secrets where the configuration has one, bound to the name they lie
+//! under as an object is; without such a rule they are plain.
 
 use super::EtcdStorage;
-use crate::{SharedValues, StorageError};
+use crate::encryption::{ENCRYPTED, Named, Seal};
+use crate::{Key, SharedValues, StorageError};
 use async_trait::async_trait;
-use etcd_client::{Compare, CompareOp, Txn, TxnOp, TxnOpResponse};
+use etcd_client::{Compare, CompareOp, GetResponse, KeyValue, Txn, TxnOp, TxnOpResponse};
 
 /// Before the objects' own prefix, so that clusters with different ones can share an etcd.
 const BEFORE: &str = "/knarr";
+const SECRETS: Named<'static> = ("", "secrets");
 
 #[async_trait]
 impl SharedValues for EtcdStorage {
     async fn agree(&self, name: &str, offered: Vec<u8>) -> Result<Vec<u8>, StorageError> {
-        let key = format!("{BEFORE}{}{name}", self.mirror.prefix);
+        let key = self.shared_key(name)?;
         let transaction = Txn::new()
             .when([Compare::version(key.as_str(), CompareOp::Equal, 0)])
-            .and_then([TxnOp::put(key.as_str(), offered.clone(), None)])
+            .and_then([TxnOp::put(key.as_str(), self.sealed(&key, &offered), None)])
             .or_else([TxnOp::get(key.as_str(), None)]);
         let answer = self.remote.waiting(self.remote.kv()?.txn(transaction)).await?;
         if answer.succeeded() {
             return Ok(offered);
         }
-        let found = answer
-            .op_responses()
-            .into_iter()
-            .find_map(|response| match response {
-                TxnOpResponse::Get(found) => found.kvs().first().map(|kv| kv.value().to_vec()),
-                _ => None,
-            });
-        found.ok_or_else(|| StorageError::Unavailable(format!("etcd has no {key} after all")))
+        let found = answer.op_responses().into_iter().find_map(|response| {
+            if let TxnOpResponse::Get(found) = response {
+                found.kvs().first().cloned()
+            } else {
+                None
+            }
+        });
+        let gone = || StorageError::Unavailable(format!("etcd has no {key} after all"));
+        let found = found.ok_or_else(gone)?;
+        self.seal_anew(&key, &found).await?;
+        Ok(self.opened(&key, found.value())?.0)
+    }
+
+    async fn reseal(&self, name: &str) -> Result<bool, StorageError> {
+        let key = self.shared_key(name)?;
+        let mut kv = self.remote.kv()?;
+        let answer: GetResponse = self.remote.waiting(kv.get(key.as_str(), None)).await?;
+        match answer.kvs().first() {
+            Some(found) => self.seal_anew(&key, found).await,
+            None => Ok(false),
+        }
+    }
+}
+
+impl EtcdStorage {
+    fn shared_key(&self, name: &str) -> Result<Key, StorageError> {
+        Key::parse(&format!("{BEFORE}{}{name}", self.mirror.prefix))
+    }
+
+    fn sealed(&self, key: &Key, plain: &[u8]) -> Vec<u8> {
+        let encryption = self.remote.encryption.as_ref();
+        let sealed = encryption.and_then(|encryption| encryption.seal_as(SECRETS, key, plain));
+        sealed.map_or_else(|| plain.to_vec(), |(sealed, _)| sealed)
+    }
+
+    fn opened(&self, key: &Key, stored: &[u8]) -> Result<(Vec<u8>, Seal), StorageError> {
+        let sealed = |cause: &str| StorageError::Sealed {
+            key: key.clone(),
+            cause: cause.to_owned(),
+        };
+        match &self.remote.encryption {
+            Some(encryption) => encryption
+                .open_as(SECRETS, key, stored)
+                .map_err(|cause| sealed(&cause)),
+            None if stored.starts_with(ENCRYPTED) => Err(sealed(
+                "it is encrypted: --encryption-provider-config must have the key",
+            )),
+            None => Ok((stored.to_vec(), Seal::default())),
+        }
+    }
+
+    /// Writes a value with the key that writes now, unless it was written with it or another server is faster. Whether
+    /// this server did.
+    async fn seal_anew(&self, key: &Key, found: &KeyValue) -> Result<bool, StorageError> {
+        let (plain, seal) = self.opened(key, found.value())?;
+        let encryption = self.remote.encryption.as_ref();
+        let current = encryption.map_or(Seal::default(), |own| own.current_seal_of(SECRETS));
+        if seal == current {
+            return Ok(false);
+        }
+        let is_unchanged = Compare::mod_revision(key.as_str(), CompareOp::Equal, found.mod_revision());
+        let transaction = Txn::new().when([is_unchanged]).and_then([TxnOp::put(
+            key.as_str(),
+            self.sealed(key, &plain),
+            None,
+        )]);
+        let answer = self.remote.waiting(self.remote.kv()?.txn(transaction)).await?;
+        Ok(answer.succeeded())
     }
 }

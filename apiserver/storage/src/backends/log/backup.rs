@@ -123,7 +123,7 @@ impl Backup {
     fn put_objects(&self, after: Option<&Key>, piece: &mut Vec<u8>) -> Option<Key> {
         let start = after.map_or(Bound::Unbounded, |key| Bound::Excluded(key.as_str()));
         let mut last = None;
-        for (key, entry) in self.root.range::<_, str>((start, Bound::Unbounded)) {
+        for (key, entry) in self.root.range((start, Bound::Unbounded)) {
             if piece.len() >= PIECE_BYTES {
                 break;
             }
@@ -266,7 +266,7 @@ fn read_file(path: &Path, file: &dyn DiskFile) -> Result<Content, StorageError> 
     for _ in 0..header.entries {
         let at = bytes.start;
         let entry = bytes.entry()?;
-        let follows = root.get_max().is_none_or(|(last, _)| *last < entry.key);
+        let follows = root.last().is_none_or(|last| *last < entry.key);
         if !follows || entry.revision.0 > header.revision || entry.created > entry.revision {
             return Err(bytes.corrupt(at, "an object is out of order"));
         }

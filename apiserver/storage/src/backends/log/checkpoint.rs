@@ -181,13 +181,28 @@ impl Checkpoint {
         Ok(out)
     }
 
-    /// The entry at a key.
-    pub(super) fn get(&self, key: &Key) -> Result<Option<Arc<Entry>>, StorageError> {
+    /// Calls `each` for the entries at these keys, which are in order. Each block is read once.
+    pub(super) fn read_at(
+        &self,
+        keys: &[&Key],
+        mut each: impl FnMut(Arc<Entry>),
+    ) -> Result<(), StorageError> {
         if self.blocks.is_empty() {
-            return Ok(None);
+            return Ok(());
         }
-        let block = self.block(self.block_for(key.as_str()))?;
-        Ok(block.into_iter().find(|entry| entry.key == *key))
+        let mut read: Option<(usize, Vec<Arc<Entry>>)> = None;
+        for key in keys {
+            let at = self.block_for(key.as_str());
+            let block = match read.take() {
+                Some((own, block)) if own == at => block,
+                _ => self.block(at)?,
+            };
+            if let Ok(found) = block.binary_search_by(|entry| entry.key.cmp(key)) {
+                each(Arc::clone(&block[found]));
+            }
+            read = Some((at, block));
+        }
+        Ok(())
     }
 
     /// The block a key would be in.
@@ -321,7 +336,7 @@ impl CheckpointWriter {
             .map_or(Bound::Unbounded, |key| Bound::Excluded(key.as_str()));
         let mut block_end = 0;
         let mut last = None;
-        for (key, entry) in self.root.range::<_, str>((start, Bound::Unbounded)) {
+        for (key, entry) in self.root.range((start, Bound::Unbounded)) {
             if out.len() >= block_end {
                 if out.len() >= STEP_BYTES {
                     break;

@@ -2,7 +2,7 @@
 //!
 //! A write passes through [`writer`] (compare, number, encode), [`engine`] (flush, publish) and [`files`] into a
 //! [`segment`]; once durable it changes [`crate::live`], the tree that reads use, and [`crate::feed`], the recent changes
-//! that cursors follow. [`past`] reads what memory no longer has. [`upkeep`] expires, compacts and writes
+//! that cursors follow. [`past`] reads what memory no longer has, [`previous`] what was before each change. [`upkeep`] expires, compacts and writes
 //! [`checkpoint`]s. [`scrub`] reads them again now and then. [`room`] lets deletions go on when the disk is full.
 //! [`backup`] is a revision in one stream, [`restore`] makes a directory of it, [`offline`] reads one without a server. [`recovery`] turns the files back into all of this. [`format`] is what the files look like.
 //!
@@ -19,6 +19,7 @@ mod header;
 mod offline;
 mod options;
 mod past;
+mod previous;
 mod recovery;
 mod restore;
 mod room;
@@ -40,7 +41,7 @@ pub use snapshot::{SnapshotContent, SnapshotOptions};
 
 use crate::cursor::FeedCursor;
 use crate::encryption::Encryption;
-use crate::live::{self, PastList, Root, below};
+use crate::live::{self, PastList, Root};
 use crate::{
     Entry, Event, Key, Lookup, Page, Prefix, RangeOptions, ReadAt, Record, Statistics, Storage, StorageError,
     WatchCursor, WatchRequest, Write,
@@ -254,7 +255,7 @@ impl Storage for LogStorage {
 
     async fn count(&self, prefix: &Prefix) -> Result<u64, StorageError> {
         let root = self.engine.live.read().root.clone();
-        Ok(below(&root, prefix, None).count() as u64)
+        Ok(root.count_below(prefix, None))
     }
 
     async fn commit(&self, group: Vec<Write>) -> Result<Vec<Arc<Event>>, StorageError> {

@@ -2,20 +2,22 @@
 
 use super::engine::Engine;
 use super::format::Stored;
-use super::seal;
+use super::previous::{Change, Changes};
 use crate::cursor::PastEvents;
 use crate::feed::Slot;
-use crate::live::{Root, below};
-use crate::{Entry, Event, Key, Prefix, StorageError};
+use crate::live::Root;
+use crate::{Entry, Key, Prefix, StorageError};
 use machinery_meta::Revision;
 use machinery_runtime::TaskEnded;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// One read for a cursor looks at no more bytes of records than this.
 const READ_BYTES: usize = 4 << 20;
 /// Nor at more changes.
 const READ_CHANGES: u64 = 20_000;
+/// Nor does it look for the previous versions of more changes at once.
+const LOOK_UPS: usize = 2_000;
 
 impl Engine {
     /// The changes from `from` to at most `until` that a cursor wants, at most `max`.
@@ -87,35 +89,57 @@ impl Engine {
         until: Revision,
         max: usize,
     ) -> Result<PastEvents, StorageError> {
-        let mut raw = Vec::new();
+        let (changes, last) = self.changes_for(slot, from, until, max)?;
+        let mut events = Vec::new();
+        let goes_on_at = |events, next| Ok(PastEvents { events, next });
+        for part in changes.chunks(LOOK_UPS) {
+            let versions = self.versions(slot, part)?;
+            for change in part {
+                if versions.is_too_much(change) {
+                    if change.revision > from {
+                        return goes_on_at(events, change.revision);
+                    }
+                    let alone = self.versions(slot, std::slice::from_ref(change))?;
+                    return goes_on_at(vec![Arc::new(alone.event(change))], from.next());
+                }
+                let event = versions.event(change);
+                if !slot.wants(&event) {
+                    continue;
+                }
+                if events.len() == max {
+                    return goes_on_at(events, event.revision);
+                }
+                events.push(Arc::new(event));
+            }
+        }
+        goes_on_at(events, last.next())
+    }
+
+    /// The changes from `from` on that a cursor may want, and the last one that was looked at. So many as bounds allow, and
+    /// no more than hold `max` that it wants whatever they changed.
+    fn changes_for(
+        &self,
+        slot: &Slot,
+        from: Revision,
+        until: Revision,
+        max: usize,
+    ) -> Result<(Vec<Change>, Revision), StorageError> {
+        let encryption = self.options.encryption.as_deref();
         let mut last = Revision(from.0.saturating_sub(1));
-        let mut bytes = 0;
+        let (mut bytes, mut wanted) = (0, 0);
+        let mut changes = Changes::default();
         self.each_change(from, until, |stored| {
             last = stored.revision().unwrap_or(last);
             if let Stored::Put { entry, .. } = &stored {
                 bytes += entry.footprint();
             }
             if slot.may_want(stored.key()) {
-                raw.push(stored);
+                let change = changes.add(stored, encryption);
+                wanted += usize::from(slot.wants_version(&change.key, change.entry.as_deref()));
             }
-            bytes < READ_BYTES && last.0 - from.0 < READ_CHANGES
+            wanted < max && bytes < READ_BYTES && last.0 - from.0 < READ_CHANGES
         })?;
-        let mut known: HashMap<Key, Option<Arc<Entry>>> = HashMap::new();
-        let mut events = Vec::new();
-        for stored in raw {
-            let event = self.past_event(stored, &mut known)?;
-            if slot.wants(&event) {
-                if events.len() == max {
-                    last = Revision(event.revision.0 - 1);
-                    break;
-                }
-                events.push(Arc::new(event));
-            }
-        }
-        Ok(PastEvents {
-            events,
-            next: last.next(),
-        })
+        Ok((changes.all, last))
     }
 
     /// Calls `each` for the changes from `from` to `until`, in order, until it says `false`.
@@ -151,73 +175,6 @@ impl Engine {
         Err(StorageError::Unavailable(format!(
             "the log does not reach from {next} to {until}"
         )))
-    }
-
-    fn past_event(
-        &self,
-        stored: Stored,
-        known: &mut HashMap<Key, Option<Arc<Entry>>>,
-    ) -> Result<Event, StorageError> {
-        let (revision, key, entry, previous) = match stored {
-            Stored::Put { entry, previous } => {
-                let entry = seal::opened_if_possible(self.options.encryption.as_deref(), entry);
-                (entry.revision, entry.key.clone(), Some(entry), previous)
-            }
-            Stored::Delete {
-                key,
-                revision,
-                previous,
-            } => (revision, key, None, previous),
-            Stored::Compact { .. } => unreachable!("only changes are collected"),
-        };
-        let previous = match known.get(&key) {
-            Some(previous) => previous.clone(),
-            None if previous == Revision::ZERO => None,
-            None => Some(self.version(&key, previous)?),
-        };
-        known.insert(key.clone(), entry.clone());
-        Ok(Event {
-            revision,
-            key,
-            entry,
-            previous,
-        })
-    }
-
-    /// An entry as it was written at a revision: from the log where it reaches that far, otherwise from the checkpoint
-    /// the log begins behind.
-    fn version(&self, key: &Key, revision: Revision) -> Result<Arc<Entry>, StorageError> {
-        let mut found = None;
-        let in_log = self
-            .files
-            .segments()
-            .first()
-            .is_some_and(|first| first.header.first_revision <= revision.0);
-        if in_log {
-            self.each_change(revision, revision, |stored| {
-                if let Stored::Put { entry, .. } = stored {
-                    found = Some(entry);
-                }
-                false
-            })?;
-        }
-        let candidates = self.files.checkpoints();
-        for checkpoint in candidates
-            .iter()
-            .filter(|checkpoint| checkpoint.revision() >= revision)
-        {
-            if found.is_some() {
-                break;
-            }
-            found = checkpoint.get(key)?.filter(|entry| entry.revision == revision);
-        }
-        let found = found.filter(|entry| entry.key == *key).ok_or_else(|| {
-            StorageError::Unavailable(format!("{key} at revision {revision} is not in the log"))
-        })?;
-        Ok(seal::opened_if_possible(
-            self.options.encryption.as_deref(),
-            found,
-        ))
     }
 
     /// The state below a prefix at a revision: the last checkpoint before it and the log behind that.
@@ -265,7 +222,7 @@ impl Engine {
         }
         drop(feed);
         let mut state: BTreeMap<&Key, Arc<Entry>> = BTreeMap::new();
-        for entry in below(&root, prefix, None) {
+        for entry in root.below(prefix, None) {
             state.insert(&entry.key, Arc::clone(entry));
         }
         for (key, entry) in &before {

@@ -32,8 +32,8 @@ struct Extent {
     unread_until: Option<u64>,
 }
 
-/// One entry of the index for so many bytes.
-const INDEX_EVERY_BYTES: u64 = 64 << 10;
+/// One entry of the index (16 bytes) for so many bytes: a look-up of one revision reads the heads of so many at most.
+const INDEX_EVERY_BYTES: u64 = 4 << 10;
 
 /// Where reading a whole segment ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -313,6 +313,61 @@ impl Segment {
             }
         }
         Ok(())
+    }
+
+    /// Calls `each` for the changes of these revisions, which are in order. Of batches that hold none of them the head
+    /// alone is read, of others each once.
+    pub(super) fn read_at(
+        &self,
+        revisions: &[Revision],
+        mut each: impl FnMut(Stored),
+    ) -> Result<(), StorageError> {
+        self.ensure_read()?;
+        let (mut offset, end) = (SECTOR as u64, self.end());
+        let mut rest = revisions;
+        while let Some(first) = rest.first() {
+            offset = offset.max(self.start_for(*first));
+            if offset >= end {
+                return Ok(());
+            }
+            if let Some(behind) = self.behind_batch_before(offset, *first)? {
+                offset = behind;
+                continue;
+            }
+            let batch = match self.next(offset, end)? {
+                Next::Batch(batch) => batch,
+                Next::End => return Ok(()),
+                // Below the durable end nothing can be torn.
+                Next::Torn { .. } => return Err(self.corrupt(offset, "a batch is incomplete")),
+                Next::Damaged { offset, found } => return Err(self.corrupt(offset, &found)),
+                Next::Unknown { version } => return Err(format::unknown_version(&self.path, version)),
+            };
+            offset = batch.end;
+            for (stored, _) in batch.records {
+                let Some(revision) = stored.revision() else {
+                    continue;
+                };
+                // A revision that is not there is passed over.
+                rest = &rest[rest.partition_point(|own| *own < revision)..];
+                if rest.first() == Some(&revision) {
+                    each(stored);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Where the next batch may begin, when the one at `offset` ends before a revision by its head.
+    fn behind_batch_before(&self, offset: u64, revision: Revision) -> Result<Option<u64>, StorageError> {
+        let start = format::batch_start(offset);
+        let head = self.read(start, BATCH_HEADER_BYTES as u64)?;
+        let Ok(header) = BatchHeader::decode(&head) else {
+            return Ok(None);
+        };
+        // At most: what compacts has no revision.
+        let end = header.first_revision.saturating_add(u64::from(header.records));
+        let behind = start + (BATCH_HEADER_BYTES + header.following()) as u64;
+        Ok((header.store == self.header.store && end <= revision.0).then_some(behind))
     }
 
     /// What is at `offset`, in a file of `length` bytes.

@@ -2,6 +2,7 @@
 //! restored, and how little of etcd they use.
 
 use super::{LONG_ENOUGH, TextCodec, on_the_model, through};
+use crate::encryption::{Encryption, ResourceNames};
 use crate::suite::{record, value};
 use crate::{
     EtcdOptions, EtcdStorage, Interest, Key, Lookup, Op, Prefix, RangeOptions, ReadAt, Record, RecordCodec,
@@ -370,6 +371,83 @@ fn unreadable_value_is_told_to_who_asks_for_it_and_stops_nobody_else() {
         }
         let texts: Vec<String> = told.iter().map(|event| value(&event.object().record)).collect();
         assert_eq!(texts, ["1", "2", "1"]);
+    });
+}
+
+const OLD_KEY: &str =
+    "secretbox: {keys: [{name: old, secret: YWJjZGVmZ2hpamtsbW5vcHFyc3R1dnd4eXoxMjM0NTY=}]}";
+const NEW_KEY: &str = "aesgcm: {keys: [{name: new, secret: c2VjcmV0IGlzIHNlY3VyZQ==}]}";
+const IDENTITY: &str = "identity: {}";
+
+fn encryption(providers: &[&str]) -> Vec<u8> {
+    let head = "apiVersion: apiserver.config.k8s.io/v1\nkind: EncryptionConfiguration\nresources:\n";
+    let list = providers.iter().map(|own| format!("  - {own}\n"));
+    format!(
+        "{head}- resources: [secrets]\n  providers:\n{}",
+        list.collect::<String>()
+    )
+    .into_bytes()
+}
+
+/// A server with these providers for Secrets, and its configuration to change.
+async fn encrypting(etcd: &Etcd, runtime: &Runtime, providers: &[&str]) -> (EtcdStorage, Arc<Encryption>) {
+    let path = std::path::Path::new("/enc");
+    let own = Encryption::new(runtime, ResourceNames::default(), path, &encryption(providers));
+    let own = Arc::new(own.unwrap());
+    let options = EtcdOptions {
+        encryption: Some(Arc::clone(&own)),
+        ..EtcdOptions::default()
+    };
+    (through(etcd.transport(), runtime, options).await, own)
+}
+
+/// What lies in etcd, as a client of etcd reads it.
+async fn stored_value(storage: &EtcdStorage) -> String {
+    let mut kv = storage.remote.kv().unwrap();
+    let answer = kv.get("/knarr/registry/keys", None).await.unwrap();
+    String::from_utf8_lossy(answer.kvs()[0].value()).into_owned()
+}
+
+#[test]
+fn shared_value_is_encrypted_as_secrets_are_and_follows_their_key() {
+    simulated(async |runtime| {
+        let etcd = Etcd::start(&runtime, Weather::calm());
+        let plain = on_the_model(&etcd, &runtime).await;
+        let agree = async |storage: &EtcdStorage| {
+            let agreed = storage.shared().unwrap().agree("keys", b"offer".to_vec()).await;
+            agreed.map(|value| String::from_utf8(value).unwrap())
+        };
+        assert_eq!(agree(&plain).await.unwrap(), "offer");
+        assert_eq!(
+            stored_value(&plain).await,
+            "offer",
+            "plain without a configuration"
+        );
+        // The first server that has a key for Secrets writes it anew, when it starts.
+        let (first, config) = encrypting(&etcd, &runtime, &[OLD_KEY, IDENTITY]).await;
+        assert_eq!(agree(&first).await.unwrap(), "offer");
+        let stored = stored_value(&plain).await;
+        assert!(stored.starts_with("k8s:enc:secretbox:v1:old:") && !stored.contains("offer"));
+        let sealed = agree(&plain).await.unwrap_err();
+        assert!(matches!(sealed, StorageError::Sealed { .. }), "{sealed}");
+        let (stranger, _) = encrypting(&etcd, &runtime, &[NEW_KEY]).await;
+        let sealed = agree(&stranger).await.unwrap_err();
+        assert!(matches!(sealed, StorageError::Sealed { .. }), "{sealed}");
+        // A rotation: the new key in front on one server, while another one only reads it.
+        let (second, _) = encrypting(&etcd, &runtime, &[OLD_KEY, NEW_KEY]).await;
+        let path = std::path::Path::new("/enc");
+        config.reload(path, &encryption(&[NEW_KEY, OLD_KEY])).unwrap();
+        let reseal = async |storage: &EtcdStorage| storage.shared().unwrap().reseal("keys").await.unwrap();
+        assert!(reseal(&first).await && !reseal(&first).await);
+        assert!(stored_value(&plain).await.starts_with("k8s:enc:aesgcm:v1:new:"));
+        assert_eq!(agree(&second).await.unwrap(), "offer");
+        // Back to plain text, which needs no key.
+        config
+            .reload(path, &encryption(&[IDENTITY, NEW_KEY, OLD_KEY]))
+            .unwrap();
+        assert!(reseal(&first).await);
+        assert_eq!(agree(&plain).await.unwrap(), "offer");
+        assert!(!first.shared().unwrap().reseal("nothing").await.unwrap());
     });
 }
 

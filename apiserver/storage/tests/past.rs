@@ -1,0 +1,282 @@
+//! Watches that begin in the past: told what the writers were told, and reading little more of the log than they tell.
+
+#![allow(clippy::unwrap_used, reason = "a test, helpers included")]
+
+use apiserver_storage::{
+    Event, Expect, Interest, Key, LogOptions, LogStorage, ObjectHeader, Op, Prefix, Record, Revision,
+    Storage, WatchRequest, Write,
+};
+use bytes::Bytes;
+use machinery_fuzz::Random;
+use machinery_runtime::{Disk, DiskFile, DiskLock, MemDisk, OpenMode, Runtime, Simulation, Space};
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+/// A disk in memory that counts what is read of it.
+#[derive(Debug, Default)]
+struct Counting {
+    disk: MemDisk,
+    read: Arc<AtomicU64>,
+}
+
+#[derive(Debug)]
+struct CountingFile {
+    file: Box<dyn DiskFile>,
+    read: Arc<AtomicU64>,
+}
+
+impl DiskFile for CountingFile {
+    fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
+        self.file.write_at(offset, bytes)
+    }
+
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<usize> {
+        let read = self.file.read_at(offset, buffer)?;
+        self.read.fetch_add(read as u64, Ordering::Relaxed);
+        Ok(read)
+    }
+
+    fn sync_data(&self) -> io::Result<()> {
+        self.file.sync_data()
+    }
+
+    fn truncate(&self, length: u64) -> io::Result<()> {
+        self.file.truncate(length)
+    }
+
+    fn len(&self) -> io::Result<u64> {
+        self.file.len()
+    }
+}
+
+impl Disk for Counting {
+    fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Box<dyn DiskFile>> {
+        Ok(Box::new(CountingFile {
+            file: self.disk.open(path, mode)?,
+            read: Arc::clone(&self.read),
+        }))
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.disk.rename(from, to)
+    }
+
+    fn remove(&self, path: &Path) -> io::Result<()> {
+        self.disk.remove(path)
+    }
+
+    fn list(&self, dir: &Path) -> io::Result<Vec<String>> {
+        self.disk.list(dir)
+    }
+
+    fn create_dir_all(&self, dir: &Path) -> io::Result<()> {
+        self.disk.create_dir_all(dir)
+    }
+
+    fn sync_dir(&self, dir: &Path) -> io::Result<()> {
+        self.disk.sync_dir(dir)
+    }
+
+    fn lock(&self, path: &Path) -> io::Result<Box<dyn DiskLock>> {
+        self.disk.lock(path)
+    }
+
+    fn space(&self, dir: &Path) -> io::Result<Space> {
+        self.disk.space(dir)
+    }
+}
+
+fn options() -> LogOptions {
+    LogOptions {
+        reserve_bytes: 0,
+        // Nothing of the past is in memory.
+        history_bytes: 1,
+        retention: Duration::ZERO,
+        scrub_interval: Duration::ZERO,
+        segment_bytes: 256 << 10,
+        checkpoint_bytes: 512 << 10,
+        on_fatal: Arc::new(|_| {}),
+        ..LogOptions::new("/data")
+    }
+}
+
+fn record(node: &str, bytes: usize) -> Record {
+    let header = ObjectHeader {
+        fields: vec![("spec.nodeName".into(), node.into())],
+        ..ObjectHeader::default()
+    };
+    Record {
+        parts: [Bytes::new(), Bytes::new(), vec![b'x'; bytes].into()],
+        fingerprint: 7,
+        header: Arc::new(header),
+    }
+}
+
+fn key(name: usize) -> Key {
+    Key::parse(&format!("/registry/pods/a/{name:05}")).unwrap()
+}
+
+fn write(name: usize, op: Op) -> Write {
+    Write {
+        key: key(name),
+        expect: Expect::Any,
+        op,
+    }
+}
+
+fn put(name: usize, node: &str, bytes: usize) -> Write {
+    let record = record(node, bytes);
+    write(name, Op::Put { record, ttl: None })
+}
+
+fn pods() -> Interest {
+    Interest::prefix(Prefix::parse("/registry/pods/").unwrap())
+}
+
+/// Written last: whoever is told of it was told of everything.
+fn end() -> Key {
+    Key::parse("/registry/end").unwrap()
+}
+
+async fn write_end(storage: &LogStorage) {
+    let op = put(0, "", 0).op;
+    let end = Write {
+        key: end(),
+        expect: Expect::Any,
+        op,
+    };
+    storage.commit(vec![end]).await.unwrap();
+}
+
+/// Everything that a watch is told up to the end.
+async fn told(storage: &LogStorage, interest: &Interest, after: Revision, most: usize) -> Vec<Arc<Event>> {
+    let interests = vec![interest.clone(), Interest::key(end())];
+    let mut cursor = storage.watch(WatchRequest { interests, after }).await.unwrap();
+    let mut told = Vec::new();
+    loop {
+        let batch = cursor.next_batch(most).await.unwrap();
+        assert!(batch.len() <= most);
+        told.extend(batch);
+        if told.last().is_some_and(|event| event.key == end()) {
+            told.pop();
+            return told;
+        }
+    }
+}
+
+/// One to four writes, each of another object.
+fn group(random: &mut Random) -> Vec<Write> {
+    let first = random.below(40);
+    let write = |at: usize, random: &mut Random| {
+        let name = first + at * 40;
+        if random.below(5) == 0 {
+            return write(name, Op::Delete);
+        }
+        let bytes = [20, 900, 9_000][random.below(3)];
+        put(name, ["n1", "n2", "n3"][random.below(3)], bytes)
+    };
+    (0..=random.below(4)).map(|at| write(at, random)).collect()
+}
+
+/// The model is what the writers were told.
+#[test]
+fn past_watch_is_told_what_the_writers_were_told() {
+    for seed in 0..8 {
+        let simulation = Simulation::new(seed);
+        let runtime = simulation.runtime();
+        simulation.run(async move {
+            let mut random = Random::new(seed);
+            let mut storage = LogStorage::open(&runtime, options()).await.unwrap().0;
+            let mut model: Vec<Arc<Event>> = Vec::new();
+            for step in 0..400 {
+                if let Ok(events) = storage.commit(group(&mut random)).await {
+                    model.extend(events);
+                }
+                if step % 150 == 149 {
+                    storage.close().await;
+                    drop(storage);
+                    storage = LogStorage::open(&runtime, options()).await.unwrap().0;
+                }
+            }
+            write_end(&storage).await;
+            for _ in 0..12 {
+                let after = Revision(random.below(model.len()) as u64);
+                let interest = match random.below(3) {
+                    0 => pods(),
+                    1 => pods().with_field("spec.nodeName", "n2"),
+                    _ => Interest::key(key(random.below(160))),
+                };
+                let most = [1, 7, 64, 1_000][random.below(4)];
+                let expected = model.iter().filter(|own| own.revision > after);
+                let expected: Vec<_> = expected.filter(|own| interest.matches(own)).collect();
+                let told = told(&storage, &interest, after, most).await;
+                assert_eq!(told.iter().collect::<Vec<_>>(), expected, "seed {seed}");
+            }
+            storage.close().await;
+        });
+    }
+}
+
+/// Twelve megabytes stand before twelve changes of some bytes.
+#[tokio::test]
+async fn past_watch_is_told_deletions_of_large_objects() {
+    let runtime = Runtime::real().with_disk(Arc::new(Counting::default()));
+    let storage = LogStorage::open(&runtime, options()).await.unwrap().0;
+    let mut expected = Vec::new();
+    for name in 0..12 {
+        let node = ["n1", "n2"][name % 2];
+        storage.commit(vec![put(name, node, 1 << 20)]).await.unwrap();
+    }
+    let after = storage.current_revision().await.unwrap();
+    for name in (0..12).rev() {
+        expected.extend(storage.commit(vec![write(name, Op::Delete)]).await.unwrap());
+    }
+    write_end(&storage).await;
+    for interest in [pods(), pods().with_field("spec.nodeName", "n1")] {
+        let expected: Vec<_> = expected.iter().filter(|own| interest.matches(own)).collect();
+        let told = told(&storage, &interest, after, 64).await;
+        assert!(told.iter().eq(expected), "{interest:?}");
+    }
+    storage.close().await;
+}
+
+/// Four thousand objects on a hundred nodes, each changed twice; what watches of all of it read of the disk, by bytes told.
+#[tokio::test]
+async fn past_watch_reads_little_more_than_it_tells() {
+    const OBJECTS: usize = 4_000;
+    const BYTES: usize = 1_000;
+    let read = Arc::new(AtomicU64::new(0));
+    let runtime = Runtime::real().with_disk(Arc::new(Counting {
+        read: Arc::clone(&read),
+        ..Counting::default()
+    }));
+    let storage = LogStorage::open(&runtime, options()).await.unwrap().0;
+    for round in 0..3 {
+        for name in 0..OBJECTS {
+            // Each in another order.
+            let name = name * [1, 7, 1_009][round] % OBJECTS;
+            let node = format!("n{}", name % 100);
+            storage.commit(vec![put(name, &node, BYTES)]).await.unwrap();
+        }
+    }
+    write_end(&storage).await;
+    let after = Revision(OBJECTS as u64);
+    for (interest, events) in [
+        (pods(), 2 * OBJECTS),
+        (pods().with_field("spec.nodeName", "n7"), 2 * OBJECTS / 100),
+    ] {
+        let before = read.load(Ordering::Relaxed);
+        let told = told(&storage, &interest, after, 64).await;
+        assert_eq!(told.len(), events);
+        let each = (read.load(Ordering::Relaxed) - before) / (2 * OBJECTS * BYTES) as u64;
+        // Each change is read, and the version before it, and heads between them.
+        assert!(
+            each <= 6,
+            "{each} bytes read for each byte of changes: {interest:?}"
+        );
+    }
+    storage.close().await;
+}
