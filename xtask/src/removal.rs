@@ -9,38 +9,61 @@ use crate::{host_ports, process};
 use anyhow::{Context, Result, bail};
 use std::collections::BTreeSet;
 use std::fs;
-use std::io::Write;
+use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
 
 /// Removes the cluster that keeps its things in `data_dir` and runs on `host`; `say` is told each step.
 pub fn remove(data_dir: &Path, host: &Host, say: impl Fn(&str)) -> Result<()> {
+    let folders = folders(data_dir);
     // First those who would start something again, then what they started.
     say("stopping processes");
     for program in STARTERS {
-        let running = processes_naming(data_dir, program);
+        let running = processes_naming(&folders, program);
         end("TERM", &running);
         wait_for_end(&running);
         end("KILL", &running);
         wait_for_end(&running);
     }
     say("stopping containers");
-    let shims = processes_naming(data_dir, "containerd-shim");
+    let shims = processes_naming(&folders, "containerd-shim");
     let inside = descendants(&shims);
     end("KILL", &inside);
     end("KILL", &shims);
     wait_for_end(&[shims, inside].concat());
     say("removing cgroups, mounts, links and rules");
     remove_groups(host);
-    unmount(data_dir)?;
+    folders.iter().try_for_each(|folder| unmount(folder))?;
     remove_traces(data_dir);
     remove_network(data_dir, host, &say);
     host.remove()?;
-    say(&format!("removing {}", data_dir.display()));
-    match fs::remove_dir_all(data_dir) {
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-            Err(error).with_context(|| data_dir.display().to_string())
+    folders.iter().rev().try_for_each(|folder| {
+        say(&format!("removing {}", folder.display()));
+        remove_folder(folder)
+    })
+}
+
+/// The data directory, and that of the agent where it lies elsewhere.
+fn folders(data_dir: &Path) -> Vec<PathBuf> {
+    let agent = data_dir.join("agent");
+    let linked = fs::symlink_metadata(&agent).is_ok_and(|found| found.is_symlink());
+    let elsewhere = linked.then(|| agent.canonicalize().ok()).flatten();
+    [data_dir.to_owned()].into_iter().chain(elsewhere).collect()
+}
+
+/// Removes a folder with all that is in it, however deep; a disk that is mounted there stays, and is empty.
+fn remove_folder(folder: &Path) -> Result<()> {
+    for entry in files(folder) {
+        process::run(
+            process::command("rm")
+                .args(["-rf", "--one-file-system", "--"])
+                .arg(entry),
+        )?;
+    }
+    match fs::remove_dir(folder) {
+        Err(error) if !matches!(error.kind(), ErrorKind::NotFound | ErrorKind::ResourceBusy) => {
+            Err(error).with_context(|| folder.display().to_string())
         }
         _ => Ok(()),
     }
@@ -49,9 +72,9 @@ pub fn remove(data_dir: &Path, host: &Host, say: impl Fn(&str)) -> Result<()> {
 /// Who starts whom, from the top: each starts again what is below it.
 const STARTERS: [&str; 3] = ["knarr server", "knarr agent", "containerd "];
 
-/// Processes of a command that have the directory among their arguments.
-fn processes_naming(data_dir: &Path, command: &str) -> Vec<u32> {
-    let is_within = |word: &str| Path::new(word).starts_with(data_dir);
+/// Processes of a command that have one of the directories among their arguments.
+fn processes_naming(folders: &[PathBuf], command: &str) -> Vec<u32> {
+    let is_within = |word: &str| folders.iter().any(|folder| Path::new(word).starts_with(folder));
     let is_ours = |pid: &u32| {
         let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
         let line = String::from_utf8_lossy(&line).replace('\0', " ");
@@ -143,7 +166,9 @@ fn remove_groups(host: &Host) {
     tops.for_each(|top| collect(&top, &mut groups));
     for _ in 0..PATIENCE {
         // Innermost first, so that one pass is enough when nothing runs in them any more.
-        groups.retain(|group| matches!(fs::remove_dir(group), Err(error) if error.kind() != std::io::ErrorKind::NotFound));
+        groups.retain(
+            |group| matches!(fs::remove_dir(group), Err(error) if error.kind() != ErrorKind::NotFound),
+        );
         if groups.is_empty() {
             return;
         }

@@ -56,6 +56,7 @@ async fn serve(arguments: ServerArguments) -> anyhow::Result<()> {
     let runtime = Runtime::real();
     let paths = Paths::new(&arguments.data_dir);
     let mut config = arguments.server_config(&paths)?;
+    let paths = paths.with_agent_at(arguments.agent_data_dir.as_deref())?;
     (config.max_connections, config.max_proxied_connections) =
         open_files::connections_and_proxied(config.max_connections, config.max_proxied_connections);
     let storage = open_storage(&arguments, &paths, &runtime).await?;

@@ -259,7 +259,7 @@ struct Decoys(Vec<std::process::Child>);
 
 impl Decoys {
     fn start(cluster: &Cluster, agent: &ProcessIdentity) -> Self {
-        let directory = cluster.data_dir().join("agent/containerd");
+        let directory = cluster.agent_dir().join("containerd");
         let (config, socket) = (directory.join("config.toml"), directory.join("containerd.sock"));
         let (config, socket) = (config.display().to_string(), socket.display().to_string());
         let line = std::fs::read(format!("/proc/{}/cmdline", agent.pid)).expect("the agent runs");

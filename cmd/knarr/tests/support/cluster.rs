@@ -85,6 +85,15 @@ impl Cluster {
         assert!(output.status.success(), "{}", super::text(&output.stderr));
     }
 
+    /// The agent's files, as the kernel and process lists name them.
+    pub(crate) fn agent_dir(&self) -> PathBuf {
+        self.dir
+            .path()
+            .join("elsewhere")
+            .canonicalize()
+            .expect("it is there")
+    }
+
     pub(crate) fn data_dir(&self) -> PathBuf {
         self.dir.path().join("data")
     }
@@ -129,7 +138,11 @@ impl Cluster {
 
 fn start_server(dir: &Path, host: &Host) -> Child {
     spawn(
-        server_command(dir, host, PORT, &[]).args(["--cgroup-root", &host.cgroup_root()]),
+        // The agent's files lie elsewhere, so that nothing relies on their usual place; `cargo xtask up` has that.
+        server_command(dir, host, PORT, &[])
+            .args(["--cgroup-root", &host.cgroup_root()])
+            .arg("--agent-data-dir")
+            .arg(dir.join("elsewhere")),
         dir,
     )
 }
