@@ -10,13 +10,15 @@
 //! blocking work are caught, logged and counted, tell their scopes ([`Scope::panicked`]), and fail the simulation that
 //! saw them. [`Runtime::supervise`] begins a component again that panicked.
 //!
-//! [`Lingering`] closes a connection so that its client can read the last answer; every listener of ours uses it.
+//! [`Lingering`] closes a connection so that its client can read the last answer; every listener of ours uses it. [`Places`] bounds
+//! connections by address.
 //!
 //! This crate is the only place that may call `tokio::spawn`, `Instant::now` and their kin; clippy says so.
 
 mod components;
 pub mod disk;
 mod linger;
+mod places;
 mod runtime;
 mod scope;
 mod simulation;
@@ -26,6 +28,7 @@ mod watched;
 pub use components::{Components, Election};
 pub use disk::{Disk, DiskFile, DiskLock, MemDisk, OpenMode, RealDisk, SimDisk, Space};
 pub use linger::{Lingering, Unread};
+pub use places::{Place, Places};
 pub use runtime::{Elapsed, Runtime, WorkerStep};
 pub use scope::{Scope, TaskEnded, TaskHandle};
 pub use simulation::{Simulation, seeds};

@@ -1,7 +1,7 @@
 //! Health check ports of services with `externalTrafficPolicy: Local`: a balancer asks each node whether the service
 //! has an endpoint there.
 
-use machinery_runtime::{Runtime, Scope};
+use machinery_runtime::{Places, Runtime, Scope};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::io;
@@ -11,13 +11,12 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Semaphore;
 
 /// A client has this long for its request, and for taking the answer.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// A request's head; balancers send a few hundred bytes.
 const MAX_HEAD: usize = 8 << 10;
-/// Connections of one port at a time; more are closed at once.
+/// Connections of one port at a time; the oldest of the address that has the most gives way.
 const MAX_CONNECTIONS: usize = 64;
 /// Between attempts to listen, and after a connection that could not be accepted.
 const RETRY: Duration = Duration::from_secs(1);
@@ -96,7 +95,7 @@ struct State {
 }
 
 async fn listen(port: u16, state: Arc<State>, runtime: Runtime) {
-    let places = Arc::new(Semaphore::new(MAX_CONNECTIONS));
+    let places = Places::new(MAX_CONNECTIONS);
     loop {
         match TcpListener::bind((Ipv4Addr::UNSPECIFIED, port)).await {
             Ok(listener) => serve(&listener, &state, &places, &runtime).await,
@@ -108,19 +107,17 @@ async fn listen(port: u16, state: Arc<State>, runtime: Runtime) {
     }
 }
 
-async fn serve(listener: &TcpListener, state: &Arc<State>, places: &Arc<Semaphore>, runtime: &Runtime) {
+async fn serve(listener: &TcpListener, state: &Arc<State>, places: &Arc<Places>, runtime: &Runtime) {
     loop {
-        let Ok((stream, _)) = listener.accept().await else {
+        let Ok((stream, address)) = listener.accept().await else {
             runtime.sleep(RETRY).await;
             continue;
         };
-        let Ok(place) = Arc::clone(places).try_acquire_owned() else {
-            continue;
-        };
+        let place = places.enter(address.ip());
         let (state, inside) = (Arc::clone(state), runtime.clone());
         let answer = async move {
-            let _ = inside.timeout(PATIENCE, answer(stream, &state)).await;
-            drop(place);
+            let answer = inside.timeout(PATIENCE, answer(stream, &state));
+            let _ = place.closing.run_until_cancelled(answer).await;
         };
         runtime.spawn_request("service health answer", answer).detach();
     }

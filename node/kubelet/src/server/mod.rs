@@ -11,7 +11,6 @@ mod logs;
 mod metrics;
 pub mod routes;
 mod stats;
-mod strangers;
 pub mod streaming;
 mod tls;
 
@@ -22,8 +21,7 @@ use std::time::Duration;
 use hyper::body::{Body as _, Incoming};
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
-use machinery_runtime::{Lingering, Runtime, Unread};
-use strangers::Strangers;
+use machinery_runtime::{Lingering, Places, Runtime, Unread};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 use tokio_rustls::server::TlsStream;
@@ -103,7 +101,7 @@ pub async fn serve(context: ManagerContext, listeners: Listeners) {
     let server = Arc::new(routes::Server::new(context.clone()));
     // Half of the places are kept for those who show a certificate.
     let all = context.config.max_connections;
-    let (strangers, known) = (Strangers::new(all / 2), Arc::new(Semaphore::new(all.div_ceil(2))));
+    let (strangers, known) = (Places::new(all / 2), Arc::new(Semaphore::new(all.div_ceil(2))));
     loop {
         let Ok((stream, address)) = listener.accept().await else {
             context.runtime.sleep(Duration::from_millis(50)).await;

@@ -1,21 +1,22 @@
-//! Connections whose client has shown no certificate of the cluster's: bounded altogether and by address, so that a pod
-//! that holds many of them keeps neither the API server nor other pods from port 10250.
+//! Places for connections whose client has shown nothing yet: bounded altogether and by address, so that one who holds many
+//! of them keeps nobody else out.
 //!
 //! A new connection always finds a place: the oldest one of the same address, or else of the address that has the most,
-//! is closed for it. A connection leaves when it has shown a certificate, or ends.
+//! is closed for it.
 
 use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use machinery_runtime::CancellationToken;
 use parking_lot::Mutex;
+use tokio_util::sync::CancellationToken;
 
 /// One address has this part of the places.
 const PART_OF_ADDRESS: usize = 8;
 
+/// A bounded number of places.
 #[derive(Debug)]
-pub(super) struct Strangers {
+pub struct Places {
     limit: usize,
     open: Mutex<Open>,
 }
@@ -27,24 +28,26 @@ struct Open {
     all: BTreeMap<u64, (IpAddr, CancellationToken)>,
 }
 
-/// A place among them, for as long as it is kept.
+/// A place among [`Places`], for as long as it is kept.
 #[derive(Debug)]
-pub(super) struct Place {
-    of: Arc<Strangers>,
+pub struct Place {
+    of: Arc<Places>,
     id: u64,
     /// Cancelled when the connection gives way to another.
-    pub(super) closing: CancellationToken,
+    pub closing: CancellationToken,
 }
 
-impl Strangers {
-    pub(super) fn new(limit: usize) -> Arc<Self> {
+impl Places {
+    /// Makes so many places, at least one; an address has an eighth of them.
+    pub fn new(limit: usize) -> Arc<Self> {
         Arc::new(Self {
             limit: limit.max(1),
             open: Mutex::default(),
         })
     }
 
-    pub(super) fn enter(self: &Arc<Self>, address: IpAddr) -> Place {
+    /// Returns a place for a connection from this address.
+    pub fn enter(self: &Arc<Self>, address: IpAddr) -> Place {
         let address = address.to_canonical();
         let mut open = self.open.lock();
         if let Some(id) = self.in_the_way(&open.all, address)
@@ -102,36 +105,36 @@ mod tests {
     }
 
     #[test]
-    fn strangers_of_one_address_have_a_part_of_the_places() {
-        let strangers = Strangers::new(64);
-        let other = strangers.enter(address(2));
-        let crowd: Vec<Place> = (0..1_000).map(|_| strangers.enter(address(1))).collect();
+    fn places_of_one_address_are_a_part_of_all() {
+        let places = Places::new(64);
+        let other = places.enter(address(2));
+        let crowd: Vec<Place> = (0..1_000).map(|_| places.enter(address(1))).collect();
         assert_eq!(held(&crowd), 8);
         assert!(!crowd.last().unwrap().closing.is_cancelled(), "the newest stay");
         assert!(!other.closing.is_cancelled());
     }
 
     #[test]
-    fn strangers_of_many_addresses_give_way_to_one_who_has_few() {
-        let strangers = Strangers::new(64);
-        let server = strangers.enter(address(1));
+    fn places_of_many_addresses_give_way_to_one_that_has_few() {
+        let places = Places::new(64);
+        let server = places.enter(address(1));
         let crowd: Vec<Place> = (0..2_000)
-            .map(|number| strangers.enter(address(u8::try_from(2 + number % 16).unwrap())))
+            .map(|number| places.enter(address(u8::try_from(2 + number % 16).unwrap())))
             .collect();
         assert_eq!(held(&crowd), 63);
         assert!(!server.closing.is_cancelled());
-        let newest = strangers.enter(address(200));
+        let newest = places.enter(address(200));
         assert!(!newest.closing.is_cancelled());
         assert_eq!(held(&crowd), 62);
     }
 
     #[test]
-    fn strangers_who_leave_make_room() {
-        let strangers = Strangers::new(8);
+    fn places_that_are_left_are_free() {
+        let places = Places::new(8);
         for _ in 0..100 {
-            let place = strangers.enter(address(1));
+            let place = places.enter(address(1));
             assert!(!place.closing.is_cancelled());
         }
-        assert!(strangers.open.lock().all.is_empty());
+        assert!(places.open.lock().all.is_empty());
     }
 }
