@@ -1,6 +1,7 @@
 //! `cargo xtask fuzz`: many hostile inputs for every parser and engine that has a fuzz target, from a seed.
 //!
-//! The targets are tests; here they are built optimised, with assertions, and shown so many inputs each. A failure names the
+//! The targets are tests; here they are built optimised, with assertions, all at once (one by one cargo would choose other
+//! features of what they share, and build that again), and shown so many inputs each. A failure names the
 //! seed, which `--from` shows again: the same seed makes the same input. Inputs that were shown are counted in
 //! `conformance/fuzz.tsv`, a line for each run of a target, so that several runs add up; a run without `--from` goes on
 //! where the last one of its target ended.
@@ -8,10 +9,10 @@
 use crate::config::Config;
 use crate::process;
 use anyhow::{Context, Result};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io::Write as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Runs that were, relative to the repository.
 const RUNS: &str = "conformance/fuzz.tsv";
@@ -94,6 +95,9 @@ pub(crate) struct Arguments {
     /// Targets of a crate at a time.
     #[arg(long, default_value_t = 1)]
     threads: u32,
+    /// The profile that targets are built in; `dev` finds as much, more slowly, with what other tests have built.
+    #[arg(long, default_value = "fuzz")]
+    profile: String,
     /// Shows nothing and says how many inputs were counted.
     #[arg(long)]
     counted: bool,
@@ -150,43 +154,104 @@ pub(crate) fn run(config: &Config, arguments: &Arguments) -> Result<()> {
     };
     let mut all = runs(&text);
     if !arguments.counted {
-        for targets in &TARGETS {
-            let is_asked = arguments
-                .package
-                .as_ref()
-                .is_none_or(|own| own == targets.package);
-            if is_asked {
-                let shown = show(config, arguments, targets, &all)?;
-                note(config, &file, &shown)?;
-                all.extend(shown);
-            }
+        let is_asked = |targets: &&Targets| {
+            let package = arguments.package.as_ref();
+            package.is_none_or(|own| own == targets.package)
+        };
+        let wanted: Vec<&Targets> = TARGETS.iter().filter(is_asked).collect();
+        let programs = build(config, &arguments.profile, &wanted)?;
+        for targets in wanted {
+            let shown = show(config, arguments, (targets, &programs), &all)?;
+            note(config, &file, &shown)?;
+            all.extend(shown);
         }
     }
     tell(&all);
     Ok(())
 }
 
+/// Test programs by crate and, but for the library's own, by name.
+type Programs = BTreeMap<(String, Option<String>), Program>;
+
+#[derive(Debug, PartialEq, Eq)]
+struct Program {
+    path: PathBuf,
+    /// Where cargo starts the tests of its crate.
+    folder: PathBuf,
+}
+
+/// Builds the test programs of these targets.
+fn build(config: &Config, profile: &str, wanted: &[&Targets]) -> Result<Programs> {
+    let mut cargo = process::cargo(&config.root);
+    cargo.args(["test", "--no-run", "--message-format", "json-render-diagnostics"]);
+    cargo.args(["--profile", profile]);
+    for targets in wanted {
+        cargo.args(["-p", targets.package]);
+    }
+    if wanted.iter().any(|targets| targets.program.is_none()) {
+        cargo.arg("--lib");
+    }
+    let programs: BTreeSet<&str> = wanted.iter().filter_map(|targets| targets.program).collect();
+    for program in programs {
+        cargo.args(["--test", program]);
+    }
+    Ok(built(&process::output(&mut cargo)?))
+}
+
+/// What cargo says that it has built.
+fn built(messages: &str) -> Programs {
+    let messages = messages.lines().filter_map(|line| {
+        let message: serde_json::Value = serde_json::from_str(line).ok()?;
+        let text = |pointer: &str| message.pointer(pointer)?.as_str().map(str::to_owned);
+        let program = match text("/target/kind/0")?.as_str() {
+            "test" => Some(text("/target/name")?),
+            _ => None,
+        };
+        let folder = PathBuf::from(text("/manifest_path")?).parent()?.to_owned();
+        let path = PathBuf::from(text("/executable")?);
+        Some((
+            (package(&text("/package_id")?)?, program),
+            Program { path, folder },
+        ))
+    });
+    messages.collect()
+}
+
+/// The name in `path+file:///a/b#name@0.1.0`, or in `path+file:///a/name#0.1.0`.
+fn package(id: &str) -> Option<String> {
+    let (path, version) = id.rsplit_once('#')?;
+    let name = version.split_once('@').map(|(name, _)| name);
+    name.or_else(|| path.rsplit('/').next()).map(str::to_owned)
+}
+
 /// Runs a crate's targets; what each was shown.
-fn show(config: &Config, arguments: &Arguments, targets: &Targets, before: &[Run]) -> Result<Vec<Run>> {
+fn show(
+    config: &Config,
+    arguments: &Arguments,
+    (targets, programs): (&Targets, &Programs),
+    before: &[Run],
+) -> Result<Vec<Run>> {
     let from = arguments
         .from
         .unwrap_or_else(|| next_seed(before, targets.package));
     let inputs = (arguments.inputs / targets.one_in).max(1);
+    let key = (targets.package.to_owned(), targets.program.map(str::to_owned));
+    let program = programs
+        .get(&key)
+        .with_context(|| format!("cargo has built no tests of {}", targets.package))?;
     let folder = config.root.join("target");
     fs::create_dir_all(&folder).context("making target")?;
     let report = folder.join(format!("fuzz-report.{}", std::process::id()));
-    let mut cargo = process::cargo(&config.root);
-    cargo.env("KNARR_FUZZ_ROUNDS", inputs.to_string());
-    cargo.env("KNARR_FUZZ_FROM", from.to_string());
-    cargo.env("KNARR_FUZZ_REPORT", &report);
-    cargo.args(["test", "--quiet", "--profile", "fuzz", "-p", targets.package]);
-    match targets.program {
-        Some(program) => cargo.args(["--test", program]),
-        None => cargo.arg("--lib"),
-    };
-    cargo.arg("--").args(targets.names);
-    cargo.args(["--test-threads", &arguments.threads.to_string()]);
-    let ended = process::run(&mut cargo);
+    let mut test = process::command(&program.path);
+    test.current_dir(&program.folder);
+    test.env("CARGO_PKG_NAME", targets.package);
+    test.env("CARGO_MANIFEST_DIR", &program.folder);
+    test.env("KNARR_FUZZ_ROUNDS", inputs.to_string());
+    test.env("KNARR_FUZZ_FROM", from.to_string());
+    test.env("KNARR_FUZZ_REPORT", &report);
+    test.args(targets.names);
+    test.args(["--quiet", "--test-threads", &arguments.threads.to_string()]);
+    let ended = process::run(&mut test);
     let text = fs::read_to_string(&report).unwrap_or_default();
     // It may not be there when nothing ran.
     let _ = fs::remove_file(&report);
@@ -256,5 +321,29 @@ mod tests {
             [next_seed(&all, "a"), next_seed(&all, "b"), next_seed(&all, "c")],
             [100, 6, 0]
         );
+    }
+
+    #[test]
+    fn built_programs_are_found_by_crate_and_name() {
+        let line = |id: &str, kind: &str, name: &str, program: &str| {
+            format!(
+                r#"{{"reason":"compiler-artifact","package_id":"{id}","manifest_path":"/r/a/Cargo.toml","target":{{"kind":["{kind}"],"name":"{name}"}},"executable":{program}}}"#
+            )
+        };
+        let text = [
+            line("path+file:///r/a#a-b@0.1.0", "lib", "a_b", r#""/t/a_b-1""#),
+            line("path+file:///r/x#0.1.0", "test", "fuzz", r#""/t/fuzz-2""#),
+            line("path+file:///r/c#a-c@0.1.0", "lib", "a_c", "null"),
+            r#"{"reason":"build-finished","success":true}"#.to_owned(),
+        ];
+        let program = |path: &str| Program {
+            path: path.into(),
+            folder: "/r/a".into(),
+        };
+        let expected = [
+            (("a-b".to_owned(), None), program("/t/a_b-1")),
+            (("x".to_owned(), Some("fuzz".to_owned())), program("/t/fuzz-2")),
+        ];
+        assert_eq!(built(&text.join("\n")), expected.into_iter().collect());
     }
 }

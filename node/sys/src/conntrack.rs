@@ -149,7 +149,8 @@ mod tests {
         );
         assert_eq!(attribute(attributes, ID), Some(&[1, 2, 3, 4][..]));
         machinery_fuzz::fuzz([&writer.bytes], |input| {
-            let _ = messages(input).filter_map(|message| read(&message)).count();
+            let flows = || messages(input).filter_map(|message| read(&message)).count();
+            assert!(machinery_fuzz::in_proportion(input, 4, flows) <= input.len());
         });
     }
 }

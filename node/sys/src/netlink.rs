@@ -263,9 +263,12 @@ mod tests {
             [(1, &b"ab\0"[..]), (2, &[9][..])]
         );
         machinery_fuzz::fuzz([&writer.bytes], |input| {
-            for message in messages(input) {
-                assert!(attributes(message.payload).all(|(_, data)| data.len() < input.len()));
-            }
+            let bounded = || {
+                messages(input)
+                    .flat_map(|message| attributes(message.payload))
+                    .all(|(_, data)| data.len() < input.len())
+            };
+            assert!(machinery_fuzz::in_proportion(input, 1, bounded));
         });
     }
 

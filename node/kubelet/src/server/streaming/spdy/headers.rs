@@ -148,6 +148,9 @@ mod tests {
     use super::*;
     use flate2::{Compress, Compression, FlushCompress};
 
+    /// Of zlib's window and state.
+    const WINDOW_BYTES: usize = 64 << 10;
+
     #[test]
     fn the_dictionary_is_the_one_all_others_have() {
         assert_eq!(dictionary().len(), 1423);
@@ -213,7 +216,11 @@ mod tests {
             .compress_vec(&pairs.concat(), &mut packed, FlushCompress::Sync)
             .unwrap();
         machinery_fuzz::fuzz([plain.to_vec(), packed], |input| {
-            if let Ok(headers) = HeaderReader::default().read(input) {
+            let (headers, cost) = machinery_fuzz::cost(|| HeaderReader::default().read(input));
+            // Whatever a few bytes unpack to: the window, one block, and the pairs copied out of it.
+            assert!(cost.peak <= WINDOW_BYTES + 8 * BLOCK_BYTES_MAX, "{cost:?}");
+            assert!(cost.total <= 2 * (WINDOW_BYTES + 8 * BLOCK_BYTES_MAX), "{cost:?}");
+            if let Ok(headers) = headers {
                 let bytes: usize = headers.iter().map(|(name, value)| name.len() + value.len()).sum();
                 assert!(headers.len() <= PAIRS_MAX && bytes <= BLOCK_BYTES_MAX + 1024);
             }
