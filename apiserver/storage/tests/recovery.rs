@@ -11,9 +11,9 @@ use std::sync::Arc;
 
 const WRITES: usize = 3;
 /// A start without anything to repair changes the disk less often.
-const STEPS: u32 = 16;
+const STEPS: u32 = 10;
 /// The disk keeps another part of what was not synced for each.
-const SEEDS: u64 = 12;
+const SEEDS: u64 = 48;
 
 fn options() -> LogOptions {
     LogOptions {
