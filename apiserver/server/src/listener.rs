@@ -217,7 +217,7 @@ impl Serving {
                 true => Body::wrap(body),
                 false => Body::wrap(Noted::new(body, &of_requests)),
             });
-            let upgraded = of_requests.clone();
+            let unread = of_requests.clone();
             let is_taken = || connections.takes_anonymous(&requests, runtime.monotonic());
             let refusal = match has_credentials(&request, &peer) || is_taken() {
                 true => host::refusal(&request),
@@ -228,9 +228,14 @@ impl Serving {
                 None => front.handle(request, peer.clone()),
             };
             async move {
-                let answer = answer.await;
+                let mut answer = answer.await;
                 if answer.status() == http::StatusCode::SWITCHING_PROTOCOLS {
-                    upgraded.leave();
+                    unread.leave();
+                }
+                // The connection ends with such an answer: its client must not send another request on it.
+                if unread.is_unread() {
+                    let close = http::HeaderValue::from_static("close");
+                    answer.headers_mut().insert(http::header::CONNECTION, close);
                 }
                 Ok::<_, std::convert::Infallible>(answer.map(|body| Answering::new(body, in_flight)))
             }

@@ -404,6 +404,24 @@ async fn who_is_refused_while_it_sends_hears_why() {
     }
 }
 
+/// Otherwise the client sends its next request on a connection that ends, and hears nothing.
+#[tokio::test(flavor = "multi_thread")]
+async fn answer_to_half_a_body_says_that_its_connection_ends() {
+    let cluster = start().await;
+    let mut stream = cluster.connect(Some(&cluster.admin)).await;
+    let whole = " ".repeat(64 << 20);
+    let sent = post_head(CONFIG_MAPS, &whole) + &whole[..1000];
+    stream.write_all(sent.as_bytes()).await.unwrap();
+    stream.flush().await.unwrap();
+    let mut head = Vec::new();
+    while !head.ends_with(b"\r\n\r\n") {
+        head.push(stream.read_u8().await.unwrap());
+    }
+    let head = String::from_utf8(head).unwrap();
+    assert!(head.starts_with("HTTP/1.1 413 "), "{head}");
+    assert!(head.contains("\r\nconnection: close\r\n"), "{head}");
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn half_sent_bodies_keep_nobody_else_from_writing() {
     const WHOLE: usize = 3 << 20;

@@ -54,6 +54,11 @@ impl Unread {
         self.0.foreign.store(true, Ordering::Relaxed);
     }
 
+    /// Whether the client is still sending a request that has been answered.
+    pub fn is_unread(&self) -> bool {
+        self.lingers()
+    }
+
     fn bytes_came(&self) {
         self.0.unread.store(true, Ordering::Relaxed);
     }

@@ -5,8 +5,9 @@ use arc_swap::ArcSwap;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::{
     CryptoProvider, WebPkiSupportedAlgorithms, verify_tls12_signature, verify_tls13_signature,
+    verify_tls13_signature_with_raw_key,
 };
-use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::pki_types::{CertificateDer, ServerName, SubjectPublicKeyInfoDer, UnixTime};
 use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
 use rustls::server::{ClientHello, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
@@ -15,6 +16,7 @@ use rustls::{
     SignatureScheme,
 };
 use std::sync::Arc;
+use x509_parser::prelude::{FromDer, X509Certificate, X509Version};
 
 /// The certificate a listener shows; replacing it changes what the next connection sees.
 #[derive(Debug)]
@@ -132,12 +134,22 @@ impl ClientCertVerifier for AskForCertificate {
         certificate: &CertificateDer<'_>,
         signed: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
-        verify_tls13_signature(message, certificate, signed, &self.algorithms)
+        match version_one_key(certificate) {
+            Some(key) => verify_tls13_signature_with_raw_key(message, &key, signed, &self.algorithms),
+            None => verify_tls13_signature(message, certificate, signed, &self.algorithms),
+        }
     }
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
         self.algorithms.supported_schemes()
     }
+}
+
+/// The key of a certificate of X.509 version 1, which rustls does not read.
+fn version_one_key(certificate: &CertificateDer<'_>) -> Option<SubjectPublicKeyInfoDer<'static>> {
+    let (_, parsed) = X509Certificate::from_der(certificate).ok()?;
+    let key = parsed.public_key().raw.to_vec();
+    (parsed.version() == X509Version::V1).then(|| key.into())
 }
 
 /// HTTP/2 and 1.1 over TLS 1.2 or 1.3, with optional client certificates.

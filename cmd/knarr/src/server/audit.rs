@@ -7,7 +7,7 @@ use std::path::PathBuf;
 /// See the module.
 #[derive(Debug, Args)]
 pub(crate) struct AuditArguments {
-    /// Write a JSON line about every request to this file
+    /// Write a JSON line about every request to this file; - is the standard output
     #[arg(long)]
     audit_log_path: Option<PathBuf>,
     /// Days that full audit logs are kept; 0 keeps them

@@ -90,6 +90,12 @@ async fn serve(arguments: ServerArguments) -> anyhow::Result<()> {
         runtime: &runtime,
     };
     let due = identities.write_all()?;
+    if server.advertised_address().is_loopback() {
+        tracing::warn!(
+            "the advertised address is a loopback address, which no pod can reach: the service kubernetes has no endpoints; \
+             give --advertise-address"
+        );
+    }
     tracing::info!(%url, data_dir = %arguments.data_dir.display(), "ready");
     if !arguments.disable_agent {
         agent_process::keep_running(&arguments, &paths, &runtime)?;

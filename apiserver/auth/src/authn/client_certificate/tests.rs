@@ -81,3 +81,33 @@ fn client_certificate_with_two_common_names_is_its_last() {
     let found = read(certificate.der()).unwrap();
     assert_eq!(found.user.name, "last");
 }
+
+/// Made by `openssl req -x509` and `openssl x509 -req` without extensions; nobody has the keys any more.
+fn version_one(file: &str) -> rustls::pki_types::CertificateDer<'static> {
+    use rustls::pki_types::pem::PemObject;
+    let path = format!(
+        "{}/testdata/authn/version_one/{file}.crt",
+        env!("CARGO_MANIFEST_DIR")
+    );
+    rustls::pki_types::CertificateDer::from_pem_file(path).unwrap()
+}
+
+#[test]
+fn client_certificate_of_version_one_is_its_authoritys() {
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let users = |authority: &str, leaf: &str, at: &str| {
+        let authenticator = ClientCertificates::new(&[version_one(authority)], &provider).unwrap();
+        let peer = PeerCertificate::new(&[version_one(leaf)]).unwrap();
+        name(&authenticator, &peer, at.parse().unwrap())
+    };
+    let then = "2026-12-01T00:00:00Z";
+    assert_eq!(users("ca", "alice", then).as_deref(), Some("alice"));
+    assert_eq!(
+        users("ca", "forged", then),
+        None,
+        "another authority of the same name"
+    );
+    assert_eq!(users("ca", "alice", "2026-11-01T00:00:00Z"), None, "not yet");
+    assert_eq!(users("ca", "alice", "2126-11-01T00:00:00Z"), None, "no longer");
+    assert_eq!(users("rca", "sha1", then), None, "signatures on SHA-1 are weak");
+}

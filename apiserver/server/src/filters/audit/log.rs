@@ -9,7 +9,8 @@ use machinery_runtime::{CancellationToken, Runtime};
 use prometheus::IntCounterVec;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::fd::AsFd;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -19,6 +20,7 @@ use tokio::sync::{Notify, mpsc};
 const QUEUE: usize = 4_096;
 /// As upstream: the log names users and what they do, which is nothing for others.
 const FILE_MODE: u32 = 0o600;
+const FOLDER_MODE: u32 = 0o700;
 /// lumberjack's form of the time in a full file's name.
 const BACKUP_TIME: &str = "%Y-%m-%dT%H-%M-%S%.3f";
 const MEBIBYTE: u64 = 1 << 20;
@@ -44,6 +46,11 @@ impl AuditLogConfig {
             max_backups: 100,
             max_size: 100,
         }
+    }
+
+    /// As upstream, `-` is the standard output, which never begins anew.
+    fn is_stdout(&self) -> bool {
+        self.path.as_os_str() == "-"
     }
 }
 
@@ -200,6 +207,18 @@ struct RotatedFile {
 
 impl RotatedFile {
     fn open(config: AuditLogConfig) -> io::Result<Self> {
+        if config.is_stdout() {
+            let file = File::from(io::stdout().as_fd().try_clone_to_owned()?);
+            return Ok(Self {
+                config,
+                file,
+                bytes: 0,
+            });
+        }
+        if let Some(folder) = config.path.parent() {
+            let mut builder = fs::DirBuilder::new();
+            builder.recursive(true).mode(FOLDER_MODE).create(folder)?;
+        }
         let file = OpenOptions::new()
             .create(true)
             .append(true)
@@ -211,6 +230,7 @@ impl RotatedFile {
 
     fn limit(&self) -> u64 {
         match self.config.max_size {
+            _ if self.config.is_stdout() => u64::MAX,
             0 => 100 * MEBIBYTE,
             size => size * MEBIBYTE,
         }
@@ -310,6 +330,15 @@ mod tests {
 
     fn lines_of(path: &Path) -> usize {
         fs::read_to_string(path).unwrap().lines().count()
+    }
+
+    #[test]
+    fn audit_log_folder_is_made() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("logs/audit/audit.log");
+        let mut file = RotatedFile::open(AuditLogConfig::new(path.clone())).unwrap();
+        file.append(&["{}\n".to_owned()], Timestamp::UNIX_EPOCH).unwrap();
+        assert_eq!(lines_of(&path), 1);
     }
 
     #[test]
