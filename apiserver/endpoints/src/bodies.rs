@@ -27,6 +27,8 @@ pub(crate) struct Expected<'a> {
     pub(crate) ty: TypeId,
     /// Bodies of custom kinds say what they are; upstream knows no other way to read them.
     pub(crate) custom: bool,
+    /// Defaults of a subresource's kind that are not in the schema.
+    pub(crate) defaults: fn(&mut Tree),
 }
 
 impl<'a> Expected<'a> {
@@ -36,6 +38,7 @@ impl<'a> Expected<'a> {
             schema: &row.schema,
             ty: row.ty,
             custom: row.custom,
+            defaults: |_| {},
         }
     }
 }
@@ -63,7 +66,8 @@ pub(crate) fn is_heavy(format: Format, bytes: &[u8]) -> bool {
     format == Format::Yaml || bytes.len() >= LARGE_BODY_BYTES
 }
 
-/// Decodes a body by its content type and applies defaults; a heavy one off the request's thread.
+/// Decodes a body by its content type, applies defaults and records it for the audit log; a heavy one off the request's
+/// thread.
 pub(crate) async fn decode(
     ctx: &RequestContext,
     headers: &HeaderMap,
@@ -77,13 +81,14 @@ pub(crate) async fn decode(
         return defaulted(ctx, format, &bytes, expected, validation);
     }
     let (within, gvk, schema) = (ctx.clone(), expected.gvk.clone(), Arc::clone(expected.schema));
-    let (ty, custom) = (expected.ty, expected.custom);
+    let (ty, custom, defaults) = (expected.ty, expected.custom, expected.defaults);
     let work = move || {
         let expected = Expected {
             gvk,
             schema: &schema,
             ty,
             custom,
+            defaults,
         };
         defaulted(&within, format, &bytes, &expected, validation)
     };
@@ -99,6 +104,8 @@ fn defaulted(
 ) -> Result<Tree, RegistryError> {
     let mut tree = decode_as(ctx, format, bytes, expected, validation)?;
     apply_defaults(&mut tree);
+    (expected.defaults)(&mut tree);
+    ctx.record(&tree);
     Ok(tree)
 }
 

@@ -378,14 +378,17 @@ fn invalid(kind: &GroupKind, name: &str, errors: &[FieldError]) -> Status {
     )
 }
 
-/// The whole answer to an error, in the format [`negotiation::of_errors`](crate::negotiation::of_errors) found.
+/// The whole answer to an error, in the format [`negotiation::of_errors`](crate::negotiation::of_errors) found. The
+/// [`Status`] is among its extensions, for the audit log.
 pub fn response(error: &RegistryError, format: Format) -> http::Response<Body> {
     let status = of(error);
     let seconds = status
         .details
         .as_ref()
         .map_or(0, |details| details.retry_after_seconds);
-    written(status.code, status.to_json(), seconds, format)
+    let mut response = written(status.code, status.to_json(), seconds, format);
+    response.extensions_mut().insert(status);
+    response
 }
 
 fn written(code: u16, json: String, retry_after_seconds: u32, format: Format) -> http::Response<Body> {

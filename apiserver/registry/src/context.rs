@@ -3,7 +3,10 @@
 use crate::error::RegistryError;
 use machinery_meta::UserInfo;
 use machinery_runtime::Runtime;
+use machinery_schema::Tree;
 use parking_lot::Mutex;
+use std::borrow::Cow;
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -19,7 +22,21 @@ pub struct RequestContext {
     pub user_agent: Arc<str>,
     pub warnings: Warnings,
     pub audit: AuditAnnotations,
+    /// `None` where the request is not audited.
+    pub recorder: Option<Arc<dyn RequestRecorder>>,
     pub runtime: Runtime,
+}
+
+/// The audit event of a request: takes what handlers read from its body.
+pub trait RequestRecorder: fmt::Debug + Send + Sync {
+    /// An object in the request's body, decoded and defaulted.
+    fn object(&self, object: &Tree);
+
+    /// Whether patches are recorded.
+    fn wants_patches(&self) -> bool;
+
+    /// A patch in the request's body, as JSON.
+    fn patch(&self, json: &str);
 }
 
 impl RequestContext {
@@ -32,7 +49,22 @@ impl RequestContext {
             user_agent: "knarr".into(),
             warnings: Warnings::default(),
             audit: AuditAnnotations::default(),
+            recorder: None,
             runtime,
+        }
+    }
+
+    /// Records an object of the request's body in its audit event.
+    pub fn record(&self, object: &Tree) {
+        if let Some(recorder) = &self.recorder {
+            recorder.object(object);
+        }
+    }
+
+    /// Records a patch, as JSON, in the request's audit event.
+    pub fn record_patch<'a>(&self, json: impl FnOnce() -> Cow<'a, str>) {
+        if let Some(recorder) = self.recorder.as_ref().filter(|it| it.wants_patches()) {
+            recorder.patch(&json());
         }
     }
 

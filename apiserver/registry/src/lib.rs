@@ -54,7 +54,7 @@ pub mod verbs;
 pub use admission::{Admission, Admitted, Attributes, Door, Mutated, Operation, SystemWriter};
 /// What a store answers with is storage's own: the one encoded copy, shared.
 pub use apiserver_storage::{Entry, Record};
-pub use context::{RequestContext, TIME_IS_UP, Warnings};
+pub use context::{RequestContext, RequestRecorder, TIME_IS_UP, Warnings};
 pub use error::RegistryError;
 pub use event_recorder::EventRecorder;
 pub use extensions::flow_control::BOOTSTRAP_OBJECTS as FLOW_CONTROL_BOOTSTRAP_OBJECTS;

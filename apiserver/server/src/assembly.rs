@@ -177,7 +177,7 @@ fn auditor(
         })
     });
     let policy = policy.transpose()?;
-    let auditor = Auditor::open(log.clone(), policy.as_deref(), runtime, metrics.audit_errors());
+    let auditor = Auditor::open(log.clone(), policy.as_deref(), runtime, metrics.audit());
     match auditor {
         Ok(auditor) => Ok(Some(Arc::new(auditor))),
         Err(PolicyError::Log(source)) => Err(ServerError::File {

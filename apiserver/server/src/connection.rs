@@ -56,6 +56,7 @@ impl Front {
             user_agent: agent.unwrap_or_default().as_ref().into(),
             warnings: Warnings::default(),
             audit: Default::default(),
+            recorder: None,
             runtime,
         };
         self.chain.handle(Exchange {

@@ -67,9 +67,11 @@ impl Audited {
         }
     }
 
-    async fn event_of(&self, name: &str, stage: &str) -> Value {
-        self.event(|event| event["objectRef"]["name"] == name && event["stage"] == stage)
-            .await
+    async fn event_of(&self, verb: &str, name: &str, stage: &str) -> Value {
+        let is_it = |event: &Value| {
+            event["verb"] == verb && event["objectRef"]["name"] == name && event["stage"] == stage
+        };
+        self.event(is_it).await
     }
 }
 
@@ -95,11 +97,10 @@ async fn audit_tells_of_a_write_whose_client_hung_up() {
     drop(stream);
     cluster.admin().get("/readyz").await.is(200);
     server.storage.open_gate();
-    let received = server.event_of("left", "RequestReceived").await;
+    let received = server.event_of("delete", "left", "RequestReceived").await;
     assert_eq!(received["responseStatus"], Value::Null);
-    let complete = server.event_of("left", "ResponseComplete").await;
+    let complete = server.event_of("delete", "left", "ResponseComplete").await;
     assert_eq!(complete["responseStatus"]["code"], 200, "what became of it");
-    assert_eq!(complete["verb"], "delete");
     assert_eq!(complete["auditID"], received["auditID"]);
     assert_eq!(complete["annotations"]["authorization.k8s.io/decision"], "allow");
     // So do the counters.
@@ -139,11 +140,170 @@ async fn audit_tells_who_failed_to_authenticate() {
         .is(401);
     let event = server.event(|event| event["responseStatus"]["code"] == 401).await;
     assert_eq!(event["stage"], "ResponseStarted");
-    assert_eq!(
-        event["responseStatus"]["message"],
-        "Authentication failed, attempted: bearer"
-    );
+    assert_eq!(event["responseStatus"]["message"], "Unauthorized");
+    assert_eq!(event["responseStatus"]["reason"], "Unauthorized");
     assert_eq!(event["user"], json!({}));
+}
+
+const EVERYTHING: &str = "apiVersion: audit.k8s.io/v1\nkind: Policy\nrules: [{level: RequestResponse}]\n";
+const PATCH_TYPE: (&str, &str) = ("content-type", "application/merge-patch+json");
+
+fn pod(name: &str) -> Value {
+    json!({"metadata": {"name": name, "strange": 1}, "spec": {"containers": [{"name": "c", "image": "x"}]}})
+}
+
+impl Audited {
+    /// The last event of the request that calls itself so.
+    async fn complete(&self, audit_id: &str) -> Value {
+        self.event(|event| event["auditID"] == audit_id && event["stage"] == "ResponseComplete")
+            .await
+    }
+
+    fn ask(&self, audit_id: &str) -> common::Ask<'_> {
+        self.cluster.admin().header("audit-id", audit_id)
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn audit_of_a_write_has_the_decoded_object_and_its_name() {
+    let server = audited(Some(EVERYTHING)).await;
+    let pods = "/api/v1/namespaces/default/pods";
+    let account = json!({"metadata": {"name": "default"}}).to_string();
+    let accounts = "/api/v1/namespaces/default/serviceaccounts";
+    server.ask("account").post(accounts, account).await;
+    server.ask("pod").post(pods, pod("p").to_string()).await.is(201);
+    let event = server.complete("pod").await;
+    assert_eq!(event["objectRef"]["name"], "p", "{event}");
+    let sent = &event["requestObject"];
+    assert_eq!(
+        (&sent["kind"], &sent["apiVersion"]),
+        (&json!("Pod"), &json!("v1"))
+    );
+    assert_eq!(sent["spec"]["restartPolicy"], "Always");
+    assert_eq!(sent["metadata"], json!({"name": "p"}), "unknown fields are gone");
+    let token = server.ask("token");
+    token
+        .post(&format!("{accounts}/default/token"), "{}")
+        .await
+        .is(201);
+    let event = server.complete("token").await;
+    assert_eq!(event["requestObject"]["spec"]["expirationSeconds"], 3600);
+    let mut update = server.cluster.admin().get(&format!("{pods}/p")).await.json();
+    update["metadata"]["labels"] = json!({"a": "b"});
+    let body = Bytes::from(update.to_string());
+    let put = server.ask("put").header("content-type", "application/json");
+    put.send(Method::PUT, &format!("{pods}/p"), body).await.is(200);
+    let event = server.complete("put").await;
+    for member in ["uid", "resourceVersion"] {
+        assert_eq!(event["objectRef"][member], update["metadata"][member]);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn audit_of_deletes_and_patches_has_what_was_sent_in_one_line() {
+    let server = audited(Some(EVERYTHING)).await;
+    server
+        .ask("create")
+        .post(CONFIG_MAPS, config_map("c"))
+        .await
+        .is(201);
+    let own = format!("{CONFIG_MAPS}/c");
+    // A line of its own that looks like an event.
+    let forged = "{\"data\":\n{\"kind\":\"Event\",\"auditID\":\"forged\"}\n}";
+    let patching = server.ask("patch").header(PATCH_TYPE.0, PATCH_TYPE.1);
+    patching
+        .send(Method::PATCH, &own, Bytes::from_static(forged.as_bytes()))
+        .await
+        .is(200);
+    let event = server.complete("patch").await;
+    assert_eq!(event["requestObject"]["data"]["auditID"], "forged");
+    let applying = server
+        .ask("apply")
+        .header("content-type", "application/apply-patch+yaml");
+    let yaml = Bytes::from_static(b"apiVersion: v1\nkind: ConfigMap\nmetadata: {name: d}\n");
+    let path = format!("{CONFIG_MAPS}/d?fieldManager=x");
+    applying.send(Method::PATCH, &path, yaml).await.is(201);
+    let event = server.complete("apply").await;
+    let applied = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "d"}});
+    assert_eq!(event["requestObject"], applied);
+    let deleting = server.ask("delete").header("content-type", "application/json");
+    let options = Bytes::from_static(br#"{"propagationPolicy":"Background"}"#);
+    let deleted = deleting.send(Method::DELETE, &own, options).await.is(200).json();
+    let event = server.complete("delete").await;
+    assert_eq!(event["requestObject"]["kind"], "DeleteOptions");
+    assert_eq!(event["requestObject"]["propagationPolicy"], "Background");
+    let status = &event["responseStatus"];
+    assert_eq!(
+        (&status["status"], &status["details"]),
+        (&json!("Success"), &deleted["details"])
+    );
+    assert_eq!(event["responseObject"], deleted);
+    let text = std::fs::read_to_string(log_of(&server.folder)).unwrap();
+    assert!(
+        text.lines()
+            .all(|line| line.starts_with(r#"{"kind":"Event","apiVersion":"audit.k8s.io/v1","#))
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn audit_of_refused_streams_says_why_when_they_begin() {
+    let server = audited(Some(EVERYTHING)).await;
+    let refused = server.ask("watch").header("impersonate-user", "anna");
+    let watch = format!("{CONFIG_MAPS}?watch=true");
+    let refused = refused.get(&watch).await.is(403).json();
+    let log = "/api/v1/namespaces/default/pods/none/log";
+    // Answers in protobuf say as much.
+    let protobuf = server
+        .ask("log")
+        .header("accept", "application/vnd.kubernetes.protobuf");
+    protobuf.get(log).await.is(404);
+    for (id, reason) in [("watch", "Forbidden"), ("log", "NotFound")] {
+        let started = |event: &Value| event["auditID"] == id && event["stage"] == "ResponseStarted";
+        let event = server.event(started).await;
+        assert_eq!(event["responseStatus"]["reason"], reason, "{event}");
+        assert_eq!(
+            event["responseStatus"]["details"],
+            event["responseObject"]["details"]
+        );
+        assert!(event["responseStatus"]["details"]["kind"].is_string());
+    }
+    assert_eq!(server.complete("watch").await["responseObject"], refused);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn audit_says_whence_requests_came_and_which_were_deprecated() {
+    let server = audited(None).await;
+    let ask = server.ask("old").header("x-forwarded-for", "1.2.3.4, 5.6.7.8");
+    let ask = ask
+        .header("x-real-ip", "9.9.9.9")
+        .header("user-agent", "x".repeat(1_100));
+    ask.get("/api/v1/namespaces/default/endpoints").await.is(200);
+    let event = server.complete("old").await;
+    assert_eq!(
+        event["sourceIPs"],
+        json!(["1.2.3.4", "5.6.7.8", "9.9.9.9", "127.0.0.1"])
+    );
+    assert_eq!(event["userAgent"], "x".repeat(1_024) + "...TRUNCATED");
+    assert_eq!(event["annotations"]["k8s.io/deprecated"], "true");
+    let metrics = server.cluster.admin().get("/metrics").await.body;
+    for line in [
+        "apiserver_audit_level_total{level=\"Metadata\"} ",
+        "apiserver_audit_event_total ",
+    ] {
+        let count = metrics.lines().find_map(|own| own.strip_prefix(line)).unwrap();
+        assert_ne!(count, "0", "{line}");
+    }
+    assert!(metrics.contains("apiserver_audit_requests_rejected_total 0"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn audit_has_no_documents_and_texts() {
+    let server = audited(Some(EVERYTHING)).await;
+    server.ask("version").get("/version").await.is(200);
+    server.ask("groups").get("/apis").await.is(200);
+    assert_eq!(server.complete("version").await["responseObject"], Value::Null);
+    let groups = server.complete("groups").await;
+    assert!(groups["responseObject"]["groups"].is_array(), "{groups}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -151,7 +311,7 @@ async fn audit_names_the_impersonated_user() {
     let server = audited(None).await;
     let ask = server.cluster.admin().header("impersonate-user", "anna");
     ask.get(&format!("{CONFIG_MAPS}/hers")).await.is(403);
-    let event = server.event_of("hers", "ResponseComplete").await;
+    let event = server.event_of("get", "hers", "ResponseComplete").await;
     assert_eq!(event["user"]["username"], "admin");
     assert_eq!(event["impersonatedUser"]["username"], "anna");
     assert_eq!(event["responseStatus"]["reason"], "Forbidden");

@@ -145,6 +145,7 @@ pub(super) fn configuration(
     let document = decode_document(bytes).map_err(|error| unreadable(&error.to_string()))?;
     refuse_duplicate(ctx, document.duplicate, validation)?;
     let tree = document.tree;
+    ctx.record_patch(|| tree.root().to_json().into());
     match tree.root().kind() {
         Kind::Map | Kind::Null => {}
         other => {

@@ -41,7 +41,7 @@ pub(super) async fn bind(this: Endpoints, mut call: Call) -> Result<Response<Bod
         )
         .await?
     } else {
-        sub_body(&mut call, options.field_validation).await?
+        sub_body(&mut call, options.field_validation, |_| {}).await?
     };
     metadata::place(&mut object, call.info.scope.namespace())?;
     let name = if call.info.name.is_empty() {

@@ -39,7 +39,7 @@ enum Unguarded {
 pub(super) async fn evict(this: Endpoints, mut call: Call) -> Result<Response<Body>, RegistryError> {
     let showing = call.whole()?;
     let options = params::create(&call.query)?;
-    let mut object = sub_body(&mut call, options.field_validation).await?;
+    let mut object = sub_body(&mut call, options.field_validation, |_| {}).await?;
     metadata::place(&mut object, call.info.scope.namespace())?;
     let attributes = call.attributes(Operation::Create, &call.info.name, options.dry_run);
     let mutated = this

@@ -219,6 +219,7 @@ impl Endpoints {
         }
         if let Some(warning) = &store.row.deprecation_warning {
             ctx.warnings.add(warning.as_str());
+            ctx.audit.add("k8s.io/deprecated", "true");
         }
         let query = Query::of(request.uri());
         self.dispatch(Call {

@@ -186,6 +186,7 @@ async fn patch(call: &mut Call) -> Result<(Wanted, UpdateOptions), RegistryError
     let options = params::patch(&call.query, matches!(kind, PatchType::Apply(_)))?;
     let bytes = bodies::read(std::mem::take(call.request.body_mut())).await?;
     let PatchType::Apply(_) = kind else {
+        call.ctx.record_patch(|| String::from_utf8_lossy(&bytes));
         return Ok((Wanted::Patched { kind, bytes }, options));
     };
     let applied = Configuration {
@@ -214,6 +215,7 @@ fn expected() -> Result<Expected<'static>, RegistryError> {
         schema,
         ty,
         custom: false,
+        defaults: |_| {},
     })
 }
 

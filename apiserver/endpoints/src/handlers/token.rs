@@ -19,10 +19,7 @@ const DEFAULT_EXPIRATION_SECONDS: i64 = 3_600;
 pub(super) async fn token(this: Endpoints, mut call: Call) -> Result<Response<Body>, RegistryError> {
     let showing = call.whole()?;
     let options = params::create(&call.query)?;
-    let mut object = sub_body(&mut call, options.field_validation).await?;
-    object.with(&["spec"], |mut spec| {
-        spec.default("expirationSeconds", DEFAULT_EXPIRATION_SECONDS)
-    });
+    let mut object = sub_body(&mut call, options.field_validation, defaults).await?;
     metadata::place(&mut object, call.info.scope.namespace())?;
     let attributes = call.attributes(Operation::Create, &call.info.name, options.dry_run);
     let writer = call.store.writer(&call.ctx, &options.field_manager);
@@ -46,6 +43,12 @@ pub(super) async fn token(this: Endpoints, mut call: Call) -> Result<Response<Bo
     let mut answered = this.0.hooks.token(&call.ctx, &admitted, &account, object).await?;
     metadata::restore_field(&mut answered, &asked, "managedFields");
     respond::tree(StatusCode::CREATED, showing.form, &answered)
+}
+
+fn defaults(request: &mut Tree) {
+    request.with(&["spec"], |mut spec| {
+        spec.default("expirationSeconds", DEFAULT_EXPIRATION_SECONDS)
+    });
 }
 
 /// A TokenRequest that names an account names that of the address.

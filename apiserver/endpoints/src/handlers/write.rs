@@ -72,6 +72,7 @@ fn decoded(
     let mut object = bodies::decode_as(ctx, format, bytes, &Expected::of(row), validation)?;
     apply_defaults(&mut object);
     row.strategy.defaults(&mut object);
+    ctx.record(&object);
     Ok(object)
 }
 
@@ -157,6 +158,7 @@ pub(crate) async fn patch(this: Endpoints, mut call: Call) -> Result<Response<Bo
     if let PatchType::Apply(_) = kind {
         return apply_configuration(&this, &call, bytes, &options, showing).await;
     }
+    call.ctx.record_patch(|| String::from_utf8_lossy(&bytes));
     let change = Patch {
         row: Arc::clone(&call.store.row),
         kind,
@@ -252,7 +254,21 @@ pub(super) async fn delete_options(call: &mut Call) -> Result<DeleteOptions, Reg
     } else {
         decode()?
     };
+    record_delete_options(&call.ctx, &tree);
     raw_delete_options(&tree).check()
+}
+
+/// Upstream's log calls options that do not say their version by the internal one.
+fn record_delete_options(ctx: &RequestContext, tree: &Tree) {
+    if ctx.recorder.is_none() {
+        return;
+    }
+    let mut named = tree.clone();
+    named.set_str(&["kind"], "DeleteOptions");
+    if tree.str_at(&["apiVersion"]).is_empty() {
+        named.set_str(&["apiVersion"], "meta.k8s.io/__internal");
+    }
+    ctx.record(&named);
 }
 
 fn raw_delete_options(tree: &Tree) -> RawDeleteOptions {
@@ -321,11 +337,17 @@ pub(super) fn status_answer(
     let (schema, ty) = machinery_api::schema_for("", "v1", "Status")
         .ok_or_else(|| RegistryError::Internal("the table has no Status".into()))?;
     let tree = bodies::decode_options(Format::Json, status.to_json().as_bytes(), schema, ty)?;
-    respond::tree(code, showing.form, &tree)
+    let mut response = respond::tree(code, showing.form, &tree)?;
+    response.extensions_mut().insert(status.clone());
+    Ok(response)
 }
 
 /// The body of a subresource that has a kind of its own.
-pub(super) async fn sub_body(call: &mut Call, validation: FieldValidation) -> Result<Tree, RegistryError> {
+pub(super) async fn sub_body(
+    call: &mut Call,
+    validation: FieldValidation,
+    defaults: fn(&mut Tree),
+) -> Result<Tree, RegistryError> {
     let bytes = take_body(call).await?;
     let gvk = call
         .row()
@@ -338,6 +360,7 @@ pub(super) async fn sub_body(call: &mut Call, validation: FieldValidation) -> Re
         schema,
         ty,
         custom: false,
+        defaults,
     };
     bodies::decode(
         &call.ctx,

@@ -79,13 +79,12 @@ impl Filter for Authentication {
                     metrics.authenticated(false);
                     tracing::info!(reason = %refusal, request = %exchange.info, "unable to authenticate the request");
                     note(&exchange, refusal.remarks);
+                    let unauthorized = RegistryError::Unauthorized("Unauthorized".to_owned());
+                    let response = refuse_request(exchange.request.headers(), &unauthorized);
                     if let Some(auditor) = &auditor {
-                        auditor.unauthenticated(&exchange).await;
+                        auditor.unauthenticated(&exchange, &response).await;
                     }
-                    refuse_request(
-                        exchange.request.headers(),
-                        &RegistryError::Unauthorized("Unauthorized".to_owned()),
-                    )
+                    response
                 }
             }
         })

@@ -5,7 +5,6 @@
 //! all requests of its level, when the body is whole. Neither one that trickles in nor one that is read only to be
 //! discarded holds a seat, however few the level has.
 
-use super::audit::AuditEvent;
 use super::priority_and_fairness::Executing;
 use super::{class_of, refuse, too_many};
 use crate::exchange::{Exchange, Response};
@@ -178,9 +177,6 @@ impl Filter for ReadBody {
             }
             let why = match read_seated(&mut body, &arrival, executing, &runtime, pace_interval).await {
                 Ok(bytes) => {
-                    if let Some(event) = AuditEvent::of(&exchange) {
-                        event.request_body(exchange.request.headers(), &bytes);
-                    }
                     *exchange.request.body_mut() = Body::from(bytes);
                     let permit = BodyPermit(Arc::new(arrival.into_inner().held));
                     exchange.request.extensions_mut().insert(permit);

@@ -1,8 +1,11 @@
 //! The server's metrics, with upstream's names, in a registry of this instance.
 
+mod audit;
 mod components;
 mod encryption;
 mod storage;
+
+pub(crate) use audit::AuditMetrics;
 
 use apiserver_endpoints::RequestInfo;
 use apiserver_storage::Storage;
@@ -34,7 +37,7 @@ pub(crate) struct Metrics {
     authentications: IntCounterVec,
     aborts: IntCounterVec,
     impersonations: IntCounterVec,
-    audit_errors: IntCounterVec,
+    audit: AuditMetrics,
 }
 
 /// What a request is counted under.
@@ -110,8 +113,8 @@ impl Drop for GaugeGuard {
 
 impl Metrics {
     pub(crate) fn new(storage: Arc<dyn Storage>, runtime: Runtime) -> Result<Self, prometheus::Error> {
+        let registry = Registry::new();
         let metrics = Self {
-            registry: Registry::new(),
             requests: IntCounterVec::new(
                 Opts::new(
                     "apiserver_request_total",
@@ -191,21 +194,13 @@ impl Metrics {
                 ),
                 &["mode", "decision"],
             )?,
-            audit_errors: IntCounterVec::new(
-                Opts::new(
-                    "apiserver_audit_error_total",
-                    "Failures to write audit events, by plugin.",
-                ),
-                &["plugin"],
-            )?,
+            audit: AuditMetrics::new(&registry)?,
+            registry,
         };
         metrics.registry.register(Box::new(metrics.aborts.clone()))?;
         metrics
             .registry
             .register(Box::new(metrics.impersonations.clone()))?;
-        metrics
-            .registry
-            .register(Box::new(metrics.audit_errors.clone()))?;
         metrics.registry.register(Box::new(metrics.requests.clone()))?;
         metrics.registry.register(Box::new(metrics.durations.clone()))?;
         metrics.registry.register(Box::new(metrics.in_flight.clone()))?;
@@ -283,8 +278,8 @@ impl Metrics {
         &self.registry
     }
 
-    pub(crate) fn audit_errors(&self) -> IntCounterVec {
-        self.audit_errors.clone()
+    pub(crate) fn audit(&self) -> AuditMetrics {
+        self.audit.clone()
     }
 
     pub(crate) fn in_flight(&self, kind: &str) -> GaugeGuard {

@@ -1,21 +1,24 @@
-//! `audit.k8s.io/v1` `Event`: what is recorded of a request at each of its stages.
+//! What is recorded of a request at each of its stages.
 
 use super::Auditor;
+use super::client::{source_addresses, user_agent};
+use super::form::{AuthenticationMetadata, Event, Identity, ObjectRef, ResponseStatus, User};
 use super::objects;
 use super::policy::{Decision, Level, Stage};
-use crate::exchange::Exchange;
+use crate::exchange::{Exchange, Response as Answer};
 use crate::filters::completion::Outcome;
 use apiserver_endpoints::RequestInfo;
-use apiserver_registry::RequestContext;
+use apiserver_endpoints::status::Status;
+use apiserver_registry::{RequestContext, RequestRecorder};
 use bytes::Bytes;
 use http::HeaderMap;
 use jiff::Timestamp;
 use machinery_meta::UserInfo;
+use machinery_schema::{Tree, encode_json};
 use parking_lot::Mutex;
-use serde::Serialize;
 use serde_json::value::RawValue;
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
+use std::net::IpAddr;
 use std::sync::{Arc, OnceLock};
 
 /// `metav1.MicroTime`.
@@ -35,9 +38,11 @@ struct State {
     context: RequestContext,
     info: Arc<RequestInfo>,
     uri: String,
-    address: Option<SocketAddr>,
+    sources: Vec<IpAddr>,
+    user_agent: String,
     received: Timestamp,
     impersonated: OnceLock<(Arc<UserInfo>, Option<&'static str>)>,
+    identity: OnceLock<Identity>,
     request_object: OnceLock<Box<RawValue>>,
     response: Mutex<Response>,
     annotations: Mutex<BTreeMap<String, String>>,
@@ -50,53 +55,21 @@ struct Response {
     object: Option<Box<RawValue>>,
 }
 
-/// The part of `metav1.Status` that is recorded.
-#[derive(Debug, Clone, Default, Serialize, serde::Deserialize)]
-pub(crate) struct ResponseStatus {
-    #[serde(default)]
-    metadata: Empty,
-    #[serde(default, skip_serializing_if = "String::is_empty")]
-    status: String,
-    #[serde(default, skip_serializing_if = "String::is_empty")]
-    message: String,
-    #[serde(default, skip_serializing_if = "String::is_empty")]
-    reason: String,
-    code: u16,
-}
-
-#[derive(Debug, Clone, Default, Serialize, serde::Deserialize)]
-struct Empty {}
-
-impl ResponseStatus {
-    pub(crate) fn of_code(code: u16) -> Self {
-        Self {
-            code,
-            ..Self::default()
-        }
-    }
-
-    pub(crate) fn failure(code: u16, reason: &str, message: &str) -> Self {
-        Self {
-            metadata: Empty {},
-            status: "Failure".to_owned(),
-            message: message.to_owned(),
-            reason: reason.to_owned(),
-            code,
-        }
-    }
-}
-
 impl AuditEvent {
     pub(super) fn new(auditor: &Arc<Auditor>, decision: Decision, exchange: &Exchange) -> Self {
+        let (uri, headers) = (exchange.request.uri(), exchange.request.headers());
+        let path = uri.path_and_query().map_or("/", |path| path.as_str());
         Self(Arc::new(State {
             auditor: Arc::clone(auditor),
             decision,
             context: exchange.context.clone(),
             info: Arc::clone(&exchange.info),
-            uri: exchange.request.uri().to_string(),
-            address: exchange.peer.address,
+            uri: path.to_owned(),
+            sources: source_addresses(headers, exchange.peer.address),
+            user_agent: user_agent(headers),
             received: exchange.context.runtime.now(),
             impersonated: OnceLock::new(),
+            identity: OnceLock::new(),
             request_object: OnceLock::new(),
             response: Mutex::default(),
             annotations: Mutex::default(),
@@ -108,43 +81,47 @@ impl AuditEvent {
         exchange.request.extensions().get::<Self>().cloned()
     }
 
+    /// The part of it that handlers fill.
+    pub(super) fn recorder(&self) -> Arc<dyn RequestRecorder> {
+        Arc::clone(&self.0) as Arc<dyn RequestRecorder>
+    }
+
     /// Records the user that the request goes on as, and the constrained verb that allowed it.
     pub(crate) fn impersonated(&self, user: &Arc<UserInfo>, constraint: Option<&'static str>) {
         let _ = self.0.impersonated.set((Arc::clone(user), constraint));
     }
 
     pub(crate) fn annotate(&self, key: &str, value: impl Into<String>) {
-        self.0.annotations.lock().insert(key.to_owned(), value.into());
+        self.0.annotate(key, value);
     }
 
-    /// Records the body of a change, where the policy says so.
-    pub(crate) fn request_body(&self, headers: &HeaderMap, body: &Bytes) {
-        if self.0.decision.level >= Level::Request
-            && let Some(object) = self.object(headers, body)
-        {
-            let _ = self.0.request_object.set(object);
-        }
+    pub(super) fn truncated(&self) {
+        self.0.annotate(TRUNCATED, "true");
     }
 
     pub(super) fn wants_response(&self) -> bool {
         self.0.decision.level >= Level::RequestResponse
     }
 
+    /// Records the answer's code, and its `Status` where it is one; true where nothing is left to record.
+    pub(super) fn answered(&self, answer: &Answer) -> bool {
+        let status = answer.extensions().get::<Status>();
+        let object = status
+            .filter(|_| self.wants_response())
+            .and_then(|status| self.0.json(status.to_json()));
+        let code = answer.status().as_u16();
+        let mut response = self.0.response.lock();
+        response.status = Some(status.map_or_else(|| ResponseStatus::of_code(code), ResponseStatus::of));
+        response.object = object;
+        status.is_some()
+    }
+
     pub(super) fn response_body(&self, headers: &HeaderMap, body: &Bytes) {
-        let object = self.object(headers, body);
-        self.0.response.lock().object = object;
-    }
-
-    pub(super) fn response_status(&self, status: ResponseStatus) {
-        self.0.response.lock().status = Some(status);
-    }
-
-    fn object(&self, headers: &HeaderMap, body: &Bytes) -> Option<Box<RawValue>> {
         if body.len() > MAX_OBJECT_BYTES {
-            self.annotate(TRUNCATED, "true");
-            return None;
+            return self.truncated();
         }
-        objects::as_json(headers, body, self.0.decision.omit_managed_fields)
+        let object = objects::as_json(headers, body, self.0.decision.omit_managed_fields);
+        self.0.response.lock().object = object;
     }
 
     /// Writes the last event, by how the request ended.
@@ -176,134 +153,98 @@ impl AuditEvent {
         }
         let mut annotations = state.annotations.lock();
         annotations.extend(state.context.audit.take());
-        let response = state.response.lock();
-        let (context, info) = (&state.context, &*state.info);
-        let event = Event {
-            kind: "Event",
-            api_version: "audit.k8s.io/v1",
-            level: state.decision.level,
-            audit_id: &context.audit_id,
-            stage,
-            request_uri: &state.uri,
-            verb: &info.verb,
-            user: User::of(&context.user),
-            impersonated_user: state.impersonated.get().map(|(user, _)| User::of(user)),
-            authentication_metadata: state
-                .impersonated
-                .get()
-                .and_then(|(_, constraint)| *constraint)
-                .map(|impersonation_constraint| AuthenticationMetadata {
-                    impersonation_constraint,
-                }),
-            source_ips: state
-                .address
-                .iter()
-                .map(|address| address.ip().to_string())
-                .collect(),
-            user_agent: &context.user_agent,
-            object_ref: info.is_resource_request.then(|| ObjectRef::of(info)),
-            response_status: response.status.as_ref(),
-            request_object: state.request_object.get().map(|object| &**object),
-            response_object: response.object.as_deref(),
-            request_received_timestamp: state.received.strftime(MICRO_TIME).to_string(),
-            stage_timestamp: context.runtime.now().strftime(MICRO_TIME).to_string(),
-            annotations: &annotations,
-        };
-        match serde_json::to_string(&event) {
-            Ok(line) => state.auditor.log.write(line + "\n"),
+        match serde_json::to_string(&state.event(stage, &state.response.lock(), &annotations)) {
+            Ok(line) => state.auditor.write(line + "\n"),
             Err(error) => tracing::error!(%error, "an audit event cannot be written"),
         }
     }
 }
 
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct Event<'a> {
-    kind: &'static str,
-    api_version: &'static str,
-    level: Level,
-    #[serde(rename = "auditID")]
-    audit_id: &'a str,
-    stage: Stage,
-    #[serde(rename = "requestURI")]
-    request_uri: &'a str,
-    verb: &'a str,
-    user: User<'a>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    impersonated_user: Option<User<'a>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    authentication_metadata: Option<AuthenticationMetadata>,
-    #[serde(rename = "sourceIPs", skip_serializing_if = "Vec::is_empty")]
-    source_ips: Vec<String>,
-    #[serde(skip_serializing_if = "str::is_empty")]
-    user_agent: &'a str,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    object_ref: Option<ObjectRef<'a>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    response_status: Option<&'a ResponseStatus>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    request_object: Option<&'a RawValue>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    response_object: Option<&'a RawValue>,
-    request_received_timestamp: String,
-    stage_timestamp: String,
-    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    annotations: &'a BTreeMap<String, String>,
-}
+impl State {
+    fn event<'a>(
+        &'a self,
+        stage: Stage,
+        response: &'a Response,
+        annotations: &'a BTreeMap<String, String>,
+    ) -> Event<'a> {
+        let (context, info) = (&self.context, &*self.info);
+        let (impersonated, constraint) = match self.impersonated.get() {
+            Some((user, constraint)) => (Some(User::of(user)), *constraint),
+            None => (None, None),
+        };
+        let now = match stage {
+            Stage::RequestReceived => self.received,
+            _ => context.runtime.now(),
+        };
+        Event {
+            kind: "Event",
+            api_version: "audit.k8s.io/v1",
+            level: self.decision.level,
+            audit_id: &context.audit_id,
+            stage,
+            request_uri: &self.uri,
+            verb: &info.verb,
+            user: User::of(&context.user),
+            impersonated_user: impersonated,
+            authentication_metadata: constraint.map(|impersonation_constraint| AuthenticationMetadata {
+                impersonation_constraint,
+            }),
+            source_ips: &self.sources,
+            user_agent: &self.user_agent,
+            object_ref: info
+                .is_resource_request
+                .then(|| ObjectRef::of(info, self.identity.get())),
+            response_status: response.status.as_ref(),
+            request_object: self.request_object.get().map(|object| &**object),
+            response_object: response.object.as_deref(),
+            request_received_timestamp: self.received.strftime(MICRO_TIME).to_string(),
+            stage_timestamp: now.strftime(MICRO_TIME).to_string(),
+            annotations,
+        }
+    }
 
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct AuthenticationMetadata {
-    impersonation_constraint: &'static str,
-}
+    fn annotate(&self, key: &str, value: impl Into<String>) {
+        self.annotations.lock().insert(key.to_owned(), value.into());
+    }
 
-#[derive(Serialize)]
-struct User<'a> {
-    #[serde(skip_serializing_if = "str::is_empty")]
-    username: &'a str,
-    #[serde(skip_serializing_if = "str::is_empty")]
-    uid: &'a str,
-    #[serde(skip_serializing_if = "<[String]>::is_empty")]
-    groups: &'a [String],
-    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    extra: &'a BTreeMap<String, Vec<String>>,
-}
+    /// An object as the event carries it; `None` where it is too large.
+    fn json(&self, json: String) -> Option<Box<RawValue>> {
+        if json.len() > MAX_OBJECT_BYTES {
+            self.annotate(TRUNCATED, "true");
+            return None;
+        }
+        objects::in_one_line(json)
+    }
 
-impl<'a> User<'a> {
-    fn of(user: &'a UserInfo) -> Self {
-        Self {
-            username: &user.name,
-            uid: &user.uid,
-            groups: &user.groups,
-            extra: &user.extra,
+    fn request_json(&self, json: String) {
+        if let Some(json) = self.json(json) {
+            let _ = self.request_object.set(json);
         }
     }
 }
 
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct ObjectRef<'a> {
-    resource: &'a str,
-    #[serde(skip_serializing_if = "str::is_empty")]
-    namespace: &'a str,
-    #[serde(skip_serializing_if = "str::is_empty")]
-    name: &'a str,
-    #[serde(skip_serializing_if = "str::is_empty")]
-    api_group: &'a str,
-    api_version: &'a str,
-    #[serde(skip_serializing_if = "str::is_empty")]
-    subresource: &'a str,
-}
-
-impl<'a> ObjectRef<'a> {
-    fn of(info: &'a RequestInfo) -> Self {
-        Self {
-            resource: &info.resource,
-            namespace: &info.namespace,
-            name: &info.name,
-            api_group: &info.api_group,
-            api_version: &info.api_version,
-            subresource: &info.subresource,
+impl RequestRecorder for State {
+    fn object(&self, object: &Tree) {
+        let _ = self.identity.set(Identity::of(object));
+        if self.decision.level < Level::Request {
+            return;
         }
+        let mut json = Vec::new();
+        if self.decision.omit_managed_fields {
+            let mut own = object.clone();
+            own.remove(&["metadata", "managedFields"]);
+            encode_json(&own, &mut json);
+        } else {
+            encode_json(object, &mut json);
+        }
+        self.request_json(String::from_utf8_lossy(&json).into_owned());
+    }
+
+    fn wants_patches(&self) -> bool {
+        self.decision.level >= Level::Request
+    }
+
+    fn patch(&self, json: &str) {
+        self.request_json(json.to_owned());
     }
 }

@@ -1,10 +1,12 @@
 //! Audit: an event for every request that the policy names, at each of its stages.
 //!
-//! [`RequestReceived`](policy::Stage) is written before anything else happens and waits while the log is behind. The last
-//! event is written by the request's [`Completion`], whatever its client does meanwhile; a mutation without its client
+//! [`RequestReceived`](policy::Stage) is written before anything else happens and waits while the log is behind. Handlers
+//! record the objects they decode from bodies, answers carry their `Status` beside the bytes. The last event is written by the request's [`Completion`], whatever its client does meanwhile; a mutation without its client
 //! tells what became of it. Long-running requests have an event for their beginning too.
 
+mod client;
 mod event;
+mod form;
 mod log;
 mod objects;
 mod policy;
@@ -16,16 +18,16 @@ pub use policy::PolicyError;
 use super::completion::Completion;
 use crate::exchange::{Exchange, Response};
 use crate::handler_chain::{Filter, Next};
+use crate::metrics::AuditMetrics;
 use crate::server::Core;
 use apiserver_endpoints::Body;
-use event::ResponseStatus;
 use futures::future::BoxFuture;
-use http::header::{ACCEPT_ENCODING, AUTHORIZATION};
+use http::header::ACCEPT_ENCODING;
 use http_body::Body as _;
 use log::AuditLog;
+use machinery_meta::UserInfo;
 use machinery_runtime::Runtime;
-use policy::{Level, Policy, Stage};
-use prometheus::IntCounterVec;
+use policy::{Decision, Level, Policy, Stage};
 use std::sync::Arc;
 
 /// How much of an answer is read for its event: a list is as large as its objects are.
@@ -36,6 +38,7 @@ const MAX_ANSWER_BYTES: usize = 64 << 20;
 pub(crate) struct Auditor {
     policy: Policy,
     log: AuditLog,
+    metrics: AuditMetrics,
 }
 
 impl Auditor {
@@ -44,11 +47,12 @@ impl Auditor {
         log: AuditLogConfig,
         policy: Option<&[u8]>,
         runtime: &Runtime,
-        errors: IntCounterVec,
+        metrics: AuditMetrics,
     ) -> Result<Self, PolicyError> {
         Ok(Self {
             policy: policy.map_or_else(|| Ok(Policy::metadata()), Policy::parse)?,
-            log: AuditLog::open(log, runtime, errors)?,
+            log: AuditLog::open(log, runtime, metrics.errors())?,
+            metrics,
         })
     }
 
@@ -57,36 +61,29 @@ impl Auditor {
         self.log.flush().await;
     }
 
-    /// The event of a request that presented credentials which nobody knows. `None` where it is not audited.
-    pub(crate) async fn unauthenticated(self: &Arc<Self>, exchange: &Exchange) {
-        let decision = self.policy.decide(None, &exchange.info);
+    /// The event of a request without valid credentials, written with its answer. Nothing is written where the policy says
+    /// so.
+    pub(crate) async fn unauthenticated(self: &Arc<Self>, exchange: &Exchange, answer: &Response) {
+        let decision = self.decide(None, exchange);
         if decision.level == Level::None {
             return;
         }
         self.log.room().await;
         let event = AuditEvent::new(self, decision, exchange);
-        event.response_status(ResponseStatus::failure(401, "Unauthorized", &attempts(exchange)));
+        event.answered(answer);
         event.write(Stage::ResponseStarted);
     }
-}
 
-/// Which ways to authenticate a request has tried, in upstream's words.
-fn attempts(exchange: &Exchange) -> String {
-    let scheme = exchange.request.headers().get(AUTHORIZATION);
-    let scheme = scheme.and_then(|value| value.to_str().ok()?.split_once(' '));
-    let scheme = scheme.map(|(scheme, _)| scheme.to_ascii_lowercase());
-    let mut tried: Vec<&str> = scheme
-        .as_deref()
-        .filter(|scheme| ["basic", "bearer"].contains(scheme))
-        .into_iter()
-        .collect();
-    if exchange.peer.certificate.is_some() {
-        tried.push("x509");
+    fn decide(&self, user: Option<&UserInfo>, exchange: &Exchange) -> Decision {
+        let decision = self.policy.decide(user, &exchange.info);
+        self.metrics.decided(decision.level.as_str());
+        decision
     }
-    if tried.is_empty() {
-        return "Authentication failed, no credentials provided".to_owned();
+
+    fn write(&self, line: String) {
+        self.metrics.written();
+        self.log.write(line);
     }
-    format!("Authentication failed, attempted: {}", tried.join(", "))
 }
 
 pub(crate) struct Audit(Option<Arc<Auditor>>);
@@ -102,9 +99,7 @@ impl Filter for Audit {
         let Some(auditor) = self.0.clone() else {
             return next.run(exchange);
         };
-        let decision = auditor
-            .policy
-            .decide(Some(&exchange.context.user), &exchange.info);
+        let decision = auditor.decide(Some(&exchange.context.user), &exchange);
         if decision.level == Level::None {
             return next.run(exchange);
         }
@@ -117,48 +112,53 @@ impl Filter for Audit {
                 completion.observe(move |outcome| last.ended(outcome));
             }
             exchange.request.extensions_mut().insert(event.clone());
-            if event.wants_response() {
+            exchange.context.recorder = Some(event.recorder());
+            let reads_answer = event.wants_response() && answers_with_object(&exchange);
+            if reads_answer {
                 // What is to be recorded must be readable.
                 exchange.request.headers_mut().remove(ACCEPT_ENCODING);
             }
             let long_running = exchange.is_long_running();
             let response = next.run(exchange).await;
-            let status = ResponseStatus::of_code(response.status().as_u16());
-            event.response_status(status);
+            let is_told = event.answered(&response);
             if long_running {
                 event.write(Stage::ResponseStarted);
                 return response;
             }
-            told(&event, response).await
+            if is_told || !reads_answer {
+                return response;
+            }
+            read_answer(&event, response).await
         })
     }
 }
 
-/// Records what the answer says: of a failure its `Status`, and all of it where the policy wants that.
-async fn told(event: &AuditEvent, response: Response) -> Response {
-    let failed = response.status().is_client_error() || response.status().is_server_error();
-    if !event.wants_response() && !failed {
-        return response;
-    }
+/// Whether the answer is an object: other paths serve texts and documents.
+fn answers_with_object(exchange: &Exchange) -> bool {
+    let info = &exchange.info;
+    let is_discovery = ["/api", "/apis"].iter().any(|root| {
+        let rest = info.path.strip_prefix(root);
+        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+    });
+    info.is_resource_request || is_discovery
+}
+
+/// Records the object that an answer is.
+async fn read_answer(event: &AuditEvent, response: Response) -> Response {
     let is_readable = response
         .body()
         .size_hint()
         .upper()
         .is_some_and(|bytes| bytes <= MAX_ANSWER_BYTES as u64);
     if !is_readable {
-        event.annotate("audit.k8s.io/truncated", "true");
+        event.truncated();
         return response;
     }
     let (parts, mut body) = response.into_parts();
     let Ok(bytes) = body.read_while(MAX_ANSWER_BYTES, |_| true).await else {
         return Response::from_parts(parts, body);
     };
-    if failed && let Ok(status) = serde_json::from_slice(&bytes) {
-        event.response_status(status);
-    }
-    if event.wants_response() {
-        event.response_body(&parts.headers, &bytes);
-    }
+    event.response_body(&parts.headers, &bytes);
     // What the body held (its memory's permit) it holds on.
     Response::from_parts(parts, Body::from(bytes).holding(body))
 }

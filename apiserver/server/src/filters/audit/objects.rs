@@ -1,4 +1,4 @@
-//! Bodies of requests and answers as the JSON that an audit event carries.
+//! Patches and answers as the JSON that an audit event carries.
 
 use bytes::Bytes;
 use http::HeaderMap;
@@ -20,11 +20,22 @@ pub(super) fn as_json(headers: &HeaderMap, body: &Bytes, omit_managed_fields: bo
         _ => return None,
     };
     if !omit_managed_fields {
-        return RawValue::from_string(json).ok();
+        return in_one_line(json);
     }
     let mut object: Value = serde_json::from_str(&json).ok()?;
     remove_managed_fields(&mut object);
     RawValue::from_string(object.to_string()).ok()
+}
+
+/// JSON without line breaks: an event is a line, whatever a client sent. `None` where it is no JSON.
+pub(super) fn in_one_line(json: String) -> Option<Box<RawValue>> {
+    let json = RawValue::from_string(json).ok()?;
+    // Texts have no raw line breaks, so that these stand between values.
+    let breaks = ['\n', '\r'];
+    if !json.get().contains(breaks) {
+        return Some(json);
+    }
+    RawValue::from_string(json.get().replace(breaks, " ")).ok()
 }
 
 fn from_protobuf(body: &[u8]) -> Option<String> {
@@ -62,6 +73,16 @@ mod tests {
         let headers = HeaderMap::from_iter([(CONTENT_TYPE, http::HeaderValue::from_static(form))]);
         let json = as_json(&headers, &Bytes::from_static(body), omit);
         assert_eq!(json.as_deref().map(RawValue::get), expected);
+    }
+
+    #[test]
+    fn audit_objects_are_one_line() {
+        let line = |json: &str| in_one_line(json.to_owned()).map(|json| json.get().to_owned());
+        let forged = "{\"a\":\n{\"kind\":\"Event\"}\r\n,\"b\": \"c\\n d\"}";
+        let expected = r#"{"a": {"kind":"Event"}  ,"b": "c\n d"}"#;
+        assert_eq!(line(forged).as_deref(), Some(expected));
+        assert_eq!(line("{}").as_deref(), Some("{}"));
+        assert_eq!(line("{"), None);
     }
 
     #[test]

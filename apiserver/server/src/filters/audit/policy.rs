@@ -2,7 +2,9 @@
 
 use apiserver_endpoints::RequestInfo;
 use machinery_meta::UserInfo;
+use machinery_meta::syntax::dns1123_subdomain;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 /// How much of a request is recorded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -11,6 +13,17 @@ pub(crate) enum Level {
     Metadata,
     Request,
     RequestResponse,
+}
+
+impl Level {
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Self::None => "None",
+            Self::Metadata => "Metadata",
+            Self::Request => "Request",
+            Self::RequestResponse => "RequestResponse",
+        }
+    }
 }
 
 /// When in a request's life an event is written.
@@ -37,7 +50,7 @@ pub enum PolicyError {
 }
 
 #[derive(Debug, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[serde(rename_all = "camelCase")]
 pub(crate) struct Policy {
     api_version: String,
     kind: String,
@@ -52,7 +65,7 @@ pub(crate) struct Policy {
 }
 
 #[derive(Debug, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[serde(rename_all = "camelCase")]
 struct Rule {
     level: Level,
     #[serde(default)]
@@ -73,7 +86,7 @@ struct Rule {
 }
 
 #[derive(Debug, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[serde(rename_all = "camelCase")]
 struct GroupResources {
     #[serde(default)]
     group: String,
@@ -98,10 +111,16 @@ impl Policy {
         serde_json::from_str(everything).expect("the policy is well formed")
     }
 
+    /// Reads a policy. Unknown fields are ignored with a warning, as upstream's lenient decoding does.
     pub(crate) fn parse(text: &[u8]) -> Result<Self, PolicyError> {
         let json =
             machinery_schema::yaml_to_json(text).map_err(|error| PolicyError::Yaml(error.to_string()))?;
-        let policy: Self = serde_json::from_str(&json)?;
+        let json: Value = serde_json::from_str(&json)?;
+        let unknown = unknown_fields(&json);
+        if !unknown.is_empty() {
+            tracing::warn!(fields = %unknown.join(", "), "the audit policy has unknown fields, which are ignored");
+        }
+        let policy: Self = serde_json::from_value(json)?;
         policy.check()?;
         Ok(policy)
     }
@@ -128,6 +147,12 @@ impl Policy {
                 }
             }
             for resources in &rule.resources {
+                let group = resources.group.as_str();
+                if !["", "*"].contains(&group)
+                    && let Some(problem) = dns1123_subdomain(group).into_iter().next()
+                {
+                    return invalid(&format!("resources.group: {group:?}: {problem}"));
+                }
                 if !resources.resource_names.is_empty() && resources.resources.is_empty() {
                     return invalid("resourceNames need at least one resource");
                 }
@@ -148,6 +173,50 @@ impl Policy {
                 .unwrap_or(self.omit_managed_fields),
         }
     }
+}
+
+const FIELDS: [&str; 6] = [
+    "apiVersion",
+    "kind",
+    "metadata",
+    "rules",
+    "omitStages",
+    "omitManagedFields",
+];
+const RULE_FIELDS: [&str; 9] = [
+    "level",
+    "users",
+    "userGroups",
+    "verbs",
+    "resources",
+    "namespaces",
+    "nonResourceURLs",
+    "omitStages",
+    "omitManagedFields",
+];
+const RESOURCE_FIELDS: [&str; 3] = ["group", "resources", "resourceNames"];
+
+/// Paths of the members that no policy has.
+fn unknown_fields(policy: &Value) -> Vec<String> {
+    let mut unknown = Vec::new();
+    let mut look = |prefix: &str, value: &Value, known: &[&str]| {
+        let names = value.as_object().into_iter().flat_map(|object| object.keys());
+        let strange = names.filter(|name| !known.contains(&name.as_str()));
+        unknown.extend(strange.map(|name| format!("{prefix}{name}")));
+    };
+    look("", policy, &FIELDS);
+    let items = |value: &Value, name: &str| value[name].as_array().cloned().unwrap_or_default();
+    for (at, rule) in items(policy, "rules").iter().enumerate() {
+        look(&format!("rules[{at}]."), rule, &RULE_FIELDS);
+        for (of, resources) in items(rule, "resources").iter().enumerate() {
+            look(
+                &format!("rules[{at}].resources[{of}]."),
+                resources,
+                &RESOURCE_FIELDS,
+            );
+        }
+    }
+    unknown
 }
 
 fn lists(list: &[String], value: &str) -> bool {
@@ -310,13 +379,27 @@ rules:
         for wrong in [
             "[]",
             r#"[{"level": "All"}]"#,
-            r#"[{"level": "Metadata", "user": ["a"]}]"#,
             r#"[{"level": "Metadata", "namespaces": ["a"], "nonResourceURLs": ["/a"]}]"#,
             r#"[{"level": "Metadata", "nonResourceURLs": ["a"]}]"#,
             r#"[{"level": "Metadata", "nonResourceURLs": ["/a*b"]}]"#,
             r#"[{"level": "Metadata", "resources": [{"resourceNames": ["a"]}]}]"#,
+            r#"[{"level": "Metadata", "resources": [{"group": "apps/v1"}]}]"#,
         ] {
             assert!(with(wrong).is_err(), "{wrong}");
         }
+    }
+
+    #[test]
+    fn audit_policy_unknown_fields_are_named_and_ignored() {
+        let text = r#"{"apiVersion": "audit.k8s.io/v1", "kind": "Policy", "omit": 1, "rules": [
+            {"level": "Metadata", "user": ["a"], "resources": [{"group": "", "Resources": []}]}]}"#;
+        let json = serde_json::from_str(text).unwrap();
+        let unknown = unknown_fields(&json);
+        assert_eq!(
+            unknown,
+            ["omit", "rules[0].user", "rules[0].resources[0].Resources"]
+        );
+        let policy = Policy::parse(text.as_bytes()).unwrap();
+        assert!(policy.rules[0].users.is_empty());
     }
 }
