@@ -23,3 +23,23 @@ mod trusted;
 
 #[cfg(test)]
 mod testing;
+
+/// Errors beyond these are left out of what is shown.
+const MAX_AGGREGATED: usize = 16;
+
+/// Errors as upstream's aggregates write them: each once, several in brackets. `None` of none.
+fn aggregated(errors: impl IntoIterator<Item = String>) -> Option<String> {
+    let mut shown: Vec<String> = Vec::new();
+    for error in errors {
+        if shown.len() == MAX_AGGREGATED {
+            break;
+        }
+        if !shown.contains(&error) {
+            shown.push(error);
+        }
+    }
+    match shown.len() {
+        0 | 1 => shown.pop(),
+        _ => Some(format!("[{}]", shown.join(", "))),
+    }
+}

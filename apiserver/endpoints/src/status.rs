@@ -194,15 +194,6 @@ pub fn of(error: &RegistryError) -> Status {
             message,
             fresh_continue,
         } => expired(message, fresh_continue.clone()),
-        E::MethodNotSupported { resource, verb } => Status::failure(
-            405,
-            "MethodNotAllowed",
-            format!(
-                "{verb} is not supported on resources of kind {:?}",
-                resource.to_string()
-            ),
-            Some(Details::of(resource, "")),
-        ),
         E::MethodNotAllowed => Status::failure(
             405,
             "MethodNotAllowed",

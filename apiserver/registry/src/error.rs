@@ -50,8 +50,6 @@ pub enum RegistryError {
         message: String,
         fresh_continue: Option<String>,
     },
-    #[error("{verb} is not supported on {resource}")]
-    MethodNotSupported { resource: GroupResource, verb: String },
     /// The path exists, the method on it does not.
     #[error("the server does not allow this method on the requested resource")]
     MethodNotAllowed,

@@ -11,7 +11,7 @@ use crate::flow_control::metrics::FlowControlMetrics;
 use crate::flow_control::utilization::UtilizationCollector;
 use crate::hooks::ServerHooks;
 use crate::kubelet::{Kubelets, ProxiedConnections};
-use crate::metrics::Metrics;
+use crate::metrics::{DecisionsCollector, Metrics};
 use crate::openid::{self, OpenId};
 use crate::reader::RegistryReader;
 use crate::server::{Core, ServerError};
@@ -70,6 +70,8 @@ pub(crate) async fn assemble(parts: Assembly<'_>, runtime: &Runtime) -> Result<A
     Arc::clone(&feed).start().await.map_err(feed_failed)?;
     let authorizers = authz::default_chain(&reader, &nodes, &rbac);
     let metrics = Arc::new(Metrics::new(Arc::clone(registry.storage()), runtime.clone())?);
+    let decisions = DecisionsCollector::new(authorizers.clone())?;
+    metrics.registry().register(Box::new(decisions))?;
     let keys = AccountKeys::load(&config, pki)?;
     let tracker = SecretTokens::new(registry.clone(), runtime.clone(), metrics.registry())?;
     let parts = authenticators::Parts {

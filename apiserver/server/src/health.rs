@@ -19,7 +19,7 @@ struct Check {
 
 /// The answer, when the path is one of these.
 pub(crate) async fn answer(core: &Core, path: &str, query: &str) -> Option<Response<Body>> {
-    let mut parts = path.trim_matches('/').splitn(2, '/');
+    let mut parts = path.strip_prefix('/')?.splitn(2, '/');
     let root = parts
         .next()
         .filter(|root| ["healthz", "livez", "readyz"].contains(root))?;

@@ -61,7 +61,14 @@ fn invalid(group: &str, kind: &str, name: &str, errors: Vec<FieldError>) -> Regi
 }
 
 fn spec_json(object: &Tree) -> String {
-    object.get("spec").map(|spec| spec.to_json()).unwrap_or_default()
+    member_json(object, "spec")
+}
+
+fn member_json(object: &Tree, name: &str) -> String {
+    object
+        .get(name)
+        .map(|member| member.to_json())
+        .unwrap_or_default()
 }
 
 /// Work on a review; on a large one off the threads that serve requests.
@@ -87,12 +94,16 @@ impl Hooks for ServerHooks {
     ) -> Result<Tree, RegistryError> {
         let attributes = admitted.attributes();
         let (kind, namespace) = (attributes.kind.kind.as_str(), attributes.namespace.as_str());
+        let read = on_review(ctx, &object, |object| {
+            Ok((spec_json(object), member_json(object, "metadata")))
+        });
+        let (spec, metadata) = read.await?;
         let asked = Asked {
             user: &ctx.user,
             namespace,
+            metadata: &metadata,
             now: ctx.runtime.now(),
         };
-        let spec = on_review(ctx, &object, |object| Ok(spec_json(object))).await?;
         let answered = self.reviewer.answer(kind, asked, spec.as_bytes()).await;
         let status = answered.map_err(|error| match error {
             ReviewError::BadRequest(message) => RegistryError::BadRequest(message),
@@ -101,6 +112,13 @@ impl Hooks for ServerHooks {
             other => RegistryError::Internal(other.to_string()),
         })?;
         let status = String::from_utf8(status).map_err(|error| RegistryError::Internal(error.to_string()))?;
+        if kind == "SelfSubjectRulesReview" {
+            // Upstream answers with a new object.
+            return with_members(
+                &object,
+                &[("metadata", "{}"), ("spec", "{}"), ("status", &status)],
+            );
+        }
         if kind != "SelfSubjectReview" {
             let answer = move |object: &Tree| with_members(object, &[("status", &status)]);
             return on_review(ctx, &object, answer).await;

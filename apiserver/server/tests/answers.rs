@@ -27,6 +27,9 @@ const STRATEGIC: &str = "application/strategic-merge-patch+json";
 const C: &str = "/api/v1/namespaces/default/configmaps/c";
 const TOKEN: &str = "/api/v1/namespaces/default/serviceaccounts/default/token";
 const CLASSES: &str = "/apis/scheduling.k8s.io/v1/priorityclasses";
+const ACCESS: &str = "/apis/authorization.k8s.io/v1/subjectaccessreviews";
+const SELF_ACCESS: &str = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
+const LOCAL_ACCESS: &str = "/apis/authorization.k8s.io/v1/namespaces/default/localsubjectaccessreviews";
 const NO_METHOD: &str = "the server does not allow this method on the requested resource";
 const OTHER_NAMESPACE: &str =
     "the namespace of the provided object does not match the namespace sent on the request";
@@ -65,6 +68,25 @@ const QUESTIONS: &[Question] = &[
     ("GET", "/apis/apps/v2/deployments", JSON, "", 404, "the server could not find the requested resource"),
     ("GET", "/apis/none.example.com/v1/things", JSON, "", 404, "404 page not found"),
     ("POST", "/nothing", JSON, "{}", 404, "404 page not found"),
+    ("GET", "//api/v1/namespaces", JSON, "", 404, "404 page not found"),
+    ("GET", "//version", JSON, "", 404, "404 page not found"),
+    ("GET", "//healthz", JSON, "", 404, "404 page not found"),
+    ("GET", "/healthz/", JSON, "", 404, "404 page not found"),
+    ("GET", "/api//v1/namespaces", JSON, "", 404, "the server could not find the requested resource"),
+    ("GET", "/api/v1//namespaces", JSON, "", 404, "the server could not find the requested resource"),
+    ("GET", "/api/v1/namespaces//", JSON, "", 200, "NamespaceList"),
+    ("GET", "/apis//apps/v1", JSON, "", 404, "404 page not found"),
+    ("GET", ACCESS, JSON, "", 405, NO_METHOD),
+    ("DELETE", ACCESS, JSON, "", 405, NO_METHOD),
+    ("GET", "/apis/authorization.k8s.io/v1/subjectaccessreviews?watch=1", JSON, "", 405, NO_METHOD),
+    ("GET", "/apis/authorization.k8s.io/v1/subjectaccessreviews/x", JSON, "", 404, "the server could not find the requested resource"),
+    ("POST", ACCESS, JSON, r#"{"metadata":{"name":"x"},"spec":{"user":"u","resourceAttributes":{"verb":"get"}}}"#, 422, "metadata: Invalid value: {\\\"name\\\":\\\"x\\\",\\\"managedFields\\\":[{"),
+    ("POST", ACCESS, JSON, r#"{"metadata":{"labels":{"a":"b"}},"spec":{"user":"u","resourceAttributes":{"verb":"get"}}}"#, 422, "]}: must be empty"),
+    ("POST", ACCESS, JSON, r#"{"metadata":{"annotations":{"a":"b"}},"spec":{}}"#, 422, "at least one of user or group must be specified, metadata: Invalid value"),
+    ("POST", ACCESS, JSON, r#"{"metadata":{"labels":{},"uid":"u"},"spec":{"user":"u","resourceAttributes":{"verb":"get"}}}"#, 201, r#""allowed":false"#),
+    ("POST", SELF_ACCESS, JSON, r#"{"metadata":{"generateName":"x"},"spec":{"resourceAttributes":{"verb":"get"}}}"#, 422, "]}: must be empty"),
+    ("POST", LOCAL_ACCESS, JSON, r#"{"metadata":{"name":"x"},"spec":{"user":"u","resourceAttributes":{"verb":"get","namespace":"default"}}}"#, 422, "must be empty except for namespace"),
+    ("POST", LOCAL_ACCESS, JSON, r#"{"metadata":{"namespace":"default"},"spec":{"user":"u","resourceAttributes":{"verb":"get","namespace":"default"}}}"#, 201, r#""allowed":false"#),
 ];
 
 #[tokio::test(flavor = "multi_thread")]

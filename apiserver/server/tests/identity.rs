@@ -148,13 +148,142 @@ async fn token_reviews_tell_good_from_bad() {
         good["status"]["user"]["username"],
         "system:serviceaccount:default:bot"
     );
-    let bad = cluster
+    let changed = format!("{}AAAA", &token[..token.len() - 4]);
+    for (bad, words) in [
+        ("x", "invalid bearer token"),
+        (
+            changed.as_str(),
+            "[invalid bearer token, the signature was made by none of the known keys]",
+        ),
+    ] {
+        let answer = cluster.admin().post(path, review(bad).to_string()).await;
+        let status = answer.is(201).json()["status"].clone();
+        assert_eq!(status["authenticated"], serde_json::Value::Null);
+        assert_eq!(status["error"], words);
+    }
+}
+
+const RBAC: &str = "/apis/rbac.authorization.k8s.io/v1";
+
+fn binding(name: &str, role: &str, subject: &serde_json::Value) -> String {
+    json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding", "metadata": {"name": name},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": role},
+        "subjects": [subject]})
+    .to_string()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn health_is_open_to_whom_rbac_opens_it() {
+    let cluster = start().await;
+    let ask = |user: &'static str| {
+        let spec = json!({"user": user, "nonResourceAttributes": {"path": "/readyz", "verb": "get"}});
+        let review = json!({"spec": spec}).to_string();
+        let admin = cluster.admin();
+        async move {
+            let answer = admin
+                .post("/apis/authorization.k8s.io/v1/subjectaccessreviews", review)
+                .await;
+            answer.is(201).json()["status"]["allowed"].clone()
+        }
+    };
+    assert_eq!(ask("nobody-in-particular").await, false, "in no group");
+    cluster.nobody().get("/readyz").await.is(200);
+    let public = format!("{RBAC}/clusterrolebindings/system:public-info-viewer");
+    let patch = r#"{"subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "Group", "name": "system:authenticated"}]}"#;
+    let ask = cluster
         .admin()
-        .post(path, review("x").to_string())
+        .header("content-type", "application/merge-patch+json");
+    ask.send(http::Method::PATCH, &public, patch.into()).await.is(200);
+    while cluster.nobody().get("/readyz").await.code == 200 {
+        cluster.runtime.sleep(std::time::Duration::from_millis(5)).await;
+    }
+    for path in ["/healthz", "/livez", "/readyz", "/version"] {
+        cluster.nobody().get(path).await.is(403);
+        cluster
+            .admin()
+            .header("impersonate-user", "jane")
+            .get(path)
+            .await
+            .is(200);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn reasons_of_refusals_name_their_authorizer() {
+    let cluster = start().await;
+    let lost = binding(
+        "lost",
+        "gone",
+        &json!({"kind": "User", "name": "jane", "apiGroup": "rbac.authorization.k8s.io"}),
+    );
+    cluster
+        .admin()
+        .post(&format!("{RBAC}/clusterrolebindings"), lost)
         .await
-        .is(201)
+        .is(201);
+    let jane = || cluster.admin().header("impersonate-user", "jane");
+    let words = r#"rbac: RBAC: clusterrole.rbac.authorization.k8s.io "gone" not found"#;
+    loop {
+        let refused = jane().get("/api/v1/nodes").await.is(403).json();
+        if refused["message"].as_str().unwrap().ends_with(words) {
+            break;
+        }
+        cluster.runtime.sleep(std::time::Duration::from_millis(5)).await;
+    }
+    let review = json!({"metadata": {"name": "x"}, "spec": {"namespace": "default"}}).to_string();
+    let path = "/apis/authorization.k8s.io/v1/selfsubjectrulesreviews";
+    let answer = jane().post(path, review).await.is(201).json();
+    assert_eq!((&answer["spec"], &answer["metadata"]), (&json!({}), &json!({})));
+    let words = r#"clusterrole.rbac.authorization.k8s.io "gone" not found"#;
+    assert_eq!(answer["status"]["evaluationError"], words);
+    let node = cluster.admin().header("impersonate-user", "system:node:n1");
+    let node = node.header("impersonate-group", "system:nodes");
+    let refused = node
+        .get("/api/v1/namespaces/default/secrets/s")
+        .await
+        .is(403)
         .json();
-    assert_eq!(bad["status"]["authenticated"], serde_json::Value::Null);
+    let words = "node: no relationship found between node 'n1' and this object";
+    assert!(refused["message"].as_str().unwrap().ends_with(words), "{refused}");
+    let metrics = cluster.admin().get("/metrics").await.body;
+    let counted = r#"apiserver_authorization_decisions_total{decision="allowed",name="rbac",type="RBAC"} "#;
+    assert!(metrics.contains(counted), "{metrics}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn bearer_token_behind_two_blanks_is_ignored_with_a_warning() {
+    let cluster = start().await;
+    let token = token_for(&cluster, 3_600).await;
+    let path = "/api/v1/namespaces/default/configmaps/none";
+    let ask = |value: String| cluster.nobody().header("authorization", value);
+    let refused = ask(format!("Bearer  {token}")).get(path).await.is(403);
+    assert!(refused.body.contains("system:anonymous"), "{}", refused.body);
+    let warning = refused.headers["warning"].to_str().unwrap();
+    assert!(warning.contains("contains extra space before the bearer token, and is ignored"));
+    for value in [format!("bearer {token}  "), format!("Bearer {token} more")] {
+        let refused = ask(value).get(path).await.is(403);
+        assert!(
+            refused.body.contains("serviceaccount:default:bot"),
+            "{}",
+            refused.body
+        );
+        assert!(!refused.headers.contains_key("warning"));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn timeout_that_is_none_is_refused_before_the_token_is_looked_at() {
+    let cluster = start().await;
+    let ask = || cluster.nobody().token("wrong");
+    let refused = ask().get("/api/v1/pods?timeout=foo").await.is(400).json();
+    assert!(
+        refused["message"]
+            .as_str()
+            .unwrap()
+            .starts_with("invalid timeout specified in the request URL")
+    );
+    ask().get("/api/v1/pods?watch=1&timeout=foo").await.is(401);
+    ask().get("/api/v1/pods?timeout=5s").await.is(401);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -109,6 +109,16 @@ impl AuthenticatorChain {
 
     /// The user, or why there is none.
     pub async fn authenticate(&self, credentials: &Credentials<'_>) -> Result<Authenticated, Refusal> {
+        let mut outcome = self.identify(credentials).await;
+        let remarks = match &mut outcome {
+            Ok(found) => &mut found.remarks,
+            Err(refusal) => &mut refusal.remarks,
+        };
+        remarks.warnings.extend(token::ignored(credentials.headers));
+        outcome
+    }
+
+    async fn identify(&self, credentials: &Credentials<'_>) -> Result<Authenticated, Refusal> {
         let mut refused: Option<Refusal> = None;
         for authenticator in &self.0 {
             // Anonymous stands last and takes only requests that brought nothing.

@@ -1,6 +1,8 @@
 //! Bearer tokens: found in a request once, then shown to each kind of token in order, with a short memory of successes.
 
-use super::{Authenticated, Authenticator, AuthnFuture, Credentials, Outcome, Refusal, authenticated};
+use super::{
+    Authenticated, Authenticator, AuthnFuture, Credentials, Outcome, Refusal, Remarks, authenticated,
+};
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use http::HeaderMap;
@@ -17,6 +19,7 @@ const REMEMBER_SECONDS: i64 = 10;
 /// How many verified tokens are remembered.
 const REMEMBER_TOKENS: usize = 4_096;
 
+const INVALID: &str = "invalid bearer token";
 const WEBSOCKET_PROTOCOL_PREFIX: &str = "base64url.bearer.authorization.k8s.io.";
 
 /// One kind of token.
@@ -55,7 +58,9 @@ impl TokenAuthenticators {
 
     /// Who a token names, for askers with these audiences (`TokenReview`).
     pub async fn review(&self, token: &str, audiences: &[String], now: Timestamp) -> Outcome {
-        let mut refused = None;
+        // Upstream's list begins with the refusal of its own loopback token.
+        let mut reasons = vec![INVALID.to_owned()];
+        let mut remarks = Remarks::default();
         for kind in &self.kinds {
             match kind.authenticate_token(token, audiences, now).await {
                 Outcome::Pass => {}
@@ -64,11 +69,14 @@ impl TokenAuthenticators {
                     return Outcome::User(Authenticated { user, ..found });
                 }
                 Outcome::Refused(refusal) => {
-                    refused.get_or_insert(refusal);
+                    reasons.push(refusal.reason);
+                    remarks.annotations.extend(refusal.remarks.annotations);
+                    remarks.warnings.extend(refusal.remarks.warnings);
                 }
             }
         }
-        Outcome::Refused(refused.unwrap_or_else(|| Refusal::new("invalid bearer token".to_owned())))
+        let reason = crate::aggregated(reasons).unwrap_or_default();
+        Outcome::Refused(Refusal { reason, remarks })
     }
 
     async fn identify(&self, token: &str, now: Timestamp) -> Outcome {
@@ -121,20 +129,26 @@ fn digest_of(token: &str) -> Digest {
 
 /// The token of a request: `Authorization: Bearer`, or a WebSocket subprotocol where browsers cannot set headers.
 fn bearer_token(headers: &HeaderMap) -> Result<Option<String>, Refusal> {
-    let from_header = headers
-        .get(http::header::AUTHORIZATION)
-        .and_then(|value| value.to_str().ok())
-        .and_then(|value| {
-            let (scheme, token) = value.trim().split_once(' ')?;
-            scheme
-                .eq_ignore_ascii_case("bearer")
-                .then(|| token.trim().to_owned())
-                .filter(|token| !token.is_empty())
-        });
-    match from_header {
-        Some(token) => Ok(Some(token)),
+    match bearer_word(headers).filter(|token| !token.is_empty()) {
+        Some(token) => Ok(Some(token.to_owned())),
         None => websocket_token(headers),
     }
+}
+
+/// What stands between the first blank after `Bearer` and the next, as upstream splits it: nothing where two blanks follow
+/// each other.
+fn bearer_word(headers: &HeaderMap) -> Option<&str> {
+    let value = headers.get(http::header::AUTHORIZATION)?.to_str().ok()?;
+    let mut words = value.trim().split(' ');
+    let is_bearer = words.next()?.eq_ignore_ascii_case("bearer");
+    words.next().filter(|_| is_bearer)
+}
+
+/// The warning about a token that is ignored because two blanks stand before it.
+pub(super) fn ignored(headers: &HeaderMap) -> Option<&'static str> {
+    const WARNING: &str =
+        "the provided Authorization header contains extra space before the bearer token, and is ignored";
+    (bearer_word(headers)? == "").then_some(WARNING)
 }
 
 /// As upstream's `authentication/request/websocket/protocol.go`: one token, and a protocol beside it to answer with.

@@ -8,7 +8,7 @@ pub struct Masters;
 
 impl Authorizer for Masters {
     fn name(&self) -> &'static str {
-        "SystemMasters"
+        "kubernetes.io/system-privileged-group"
     }
 
     fn authorize<'a>(&'a self, attributes: &'a Attributes<'a>) -> AuthzFuture<'a, Decision> {

@@ -1,9 +1,9 @@
 //! What a user may do.
 //!
 //! The authorizers are asked in the order of [`default_chain`]; the first that allows or denies decides, and when none
-//! has an opinion the request is refused with the reasons they gave. A new authorizer is a file here and a line there.
+//! has an opinion the request is refused with the reasons they gave, each behind its authorizer's name. A new authorizer
+//! is a file here and a line there.
 
-pub mod always_allow;
 pub mod attributes;
 pub mod forbidden;
 pub mod masters;
@@ -19,6 +19,7 @@ use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// A boxed future, so that authorizers stay usable behind `dyn`.
 pub type AuthzFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
@@ -68,7 +69,13 @@ impl fmt::Display for Reason {
 
 /// One source of decisions.
 pub trait Authorizer: Send + Sync + fmt::Debug {
+    /// Upstream's name, which stands before its reasons.
     fn name(&self) -> &'static str;
+
+    /// Its `--authorization-mode`; `None` for one that is always there, whose decisions are not counted.
+    fn mode(&self) -> Option<&'static str> {
+        None
+    }
 
     fn authorize<'a>(&'a self, attributes: &'a Attributes<'a>) -> AuthzFuture<'a, Decision>;
 
@@ -85,9 +92,25 @@ pub struct UserRules {
     pub error: Option<String>,
 }
 
-/// Authorizers in asking order.
+/// Authorizers in asking order. Cheap to clone.
 #[derive(Debug, Clone)]
-pub struct AuthorizerChain(Vec<Arc<dyn Authorizer>>);
+pub struct AuthorizerChain(Arc<[Counted]>);
+
+#[derive(Debug)]
+struct Counted {
+    authorizer: Arc<dyn Authorizer>,
+    allowed: AtomicU64,
+    denied: AtomicU64,
+}
+
+/// How often an authorizer had the last word.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DecisionCount {
+    pub mode: &'static str,
+    pub name: &'static str,
+    pub allowed: u64,
+    pub denied: u64,
+}
 
 /// The chain of `--authorization-mode=Node,RBAC`.
 pub fn default_chain(
@@ -95,9 +118,8 @@ pub fn default_chain(
     nodes: &Arc<node::NodeIndex>,
     rbac: &Arc<rbac::RbacAuthorizer>,
 ) -> AuthorizerChain {
-    AuthorizerChain(vec![
+    AuthorizerChain::new(vec![
         Arc::new(masters::Masters),
-        Arc::new(always_allow::AlwaysAllowPaths),
         Arc::new(node::NodeAuthorizer::new(Arc::clone(reader), Arc::clone(nodes))),
         Arc::clone(rbac) as Arc<dyn Authorizer>,
     ])
@@ -105,21 +127,46 @@ pub fn default_chain(
 
 impl AuthorizerChain {
     pub fn new(authorizers: Vec<Arc<dyn Authorizer>>) -> Self {
-        Self(authorizers)
+        let counted = authorizers.into_iter().map(|authorizer| Counted {
+            authorizer,
+            allowed: AtomicU64::new(0),
+            denied: AtomicU64::new(0),
+        });
+        Self(counted.collect())
+    }
+
+    /// Decisions since the start, of the authorizers that have a mode.
+    pub fn decisions(&self) -> impl Iterator<Item = DecisionCount> {
+        self.0.iter().filter_map(|counted| {
+            Some(DecisionCount {
+                mode: counted.authorizer.mode()?,
+                name: counted.authorizer.name(),
+                allowed: counted.allowed.load(Ordering::Relaxed),
+                denied: counted.denied.load(Ordering::Relaxed),
+            })
+        })
     }
 
     pub async fn authorize(&self, attributes: &Attributes<'_>) -> Decision {
         let mut reasons: Vec<String> = Vec::new();
-        for authorizer in &self.0 {
-            match authorizer.authorize(attributes).await {
+        for counted in &*self.0 {
+            let decision = counted.authorizer.authorize(attributes).await;
+            match &decision {
                 Decision::NoOpinion(Reason::None) => {}
                 Decision::NoOpinion(reason) => {
                     let text = reason.to_string();
                     if !text.is_empty() {
-                        reasons.push(text);
+                        reasons.push(format!("{}: {text}", counted.authorizer.name()));
                     }
                 }
-                decided => return decided,
+                Decision::Allow(_) => {
+                    counted.allowed.fetch_add(1, Ordering::Relaxed);
+                    return decision;
+                }
+                Decision::Deny(_) => {
+                    counted.denied.fetch_add(1, Ordering::Relaxed);
+                    return decision;
+                }
             }
         }
         if reasons.is_empty() {
@@ -132,17 +179,13 @@ impl AuthorizerChain {
     pub async fn rules_for(&self, user: &UserInfo, namespace: &str) -> UserRules {
         let mut all = UserRules::default();
         let mut errors = Vec::new();
-        for authorizer in &self.0 {
+        for Counted { authorizer, .. } in &*self.0 {
             let own = authorizer.rules_for(user, namespace).await;
             all.rules.extend(own.rules);
             all.incomplete |= own.incomplete;
             errors.extend(own.error);
         }
-        all.error = match errors.len() {
-            0 => None,
-            1 => errors.pop(),
-            _ => Some(format!("[{}]", errors.join(", "))),
-        };
+        all.error = crate::aggregated(errors);
         all
     }
 }

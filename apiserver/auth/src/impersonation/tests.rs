@@ -212,7 +212,12 @@ fn check(case: &Case) {
             assert_eq!(found.user, expected.info(), "{what}");
             assert_eq!(found.constraint, case.constraint.as_deref(), "{what}");
         }
-        Err(error) => assert_eq!(Some(error.to_string()), case.message, "{what}"),
+        // Upstream's answers are of an authorizer alone, which has no name.
+        Err(error) => assert_eq!(
+            Some(error.to_string().replace("recorded: ", "")),
+            case.message,
+            "{what}"
+        ),
     }
     let (mut asked, mut expected) = (
         recorded.asked.lock().clone(),

@@ -8,6 +8,7 @@ use crate::authz::{Attributes, Decision};
 use machinery_meta::field::Shown;
 use machinery_meta::{FieldError, FieldPath, UserInfo};
 use serde::Serialize;
+use serde_json::{Map, Value};
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -21,9 +22,14 @@ struct Status {
     evaluation_error: String,
 }
 
-pub(super) async fn subject(reviewer: &Reviewer, spec: &[u8]) -> Result<Vec<u8>, ReviewError> {
+pub(super) async fn subject(
+    reviewer: &Reviewer,
+    asked: Asked<'_>,
+    spec: &[u8],
+) -> Result<Vec<u8>, ReviewError> {
     let spec: SubjectAccessReviewSpec = serde_json::from_slice(spec)?;
-    let problems = check(&spec);
+    let mut problems = check(&spec);
+    problems.extend(check_metadata(asked.metadata, &[], "must be empty"));
     decide(reviewer, &given_user(&spec), &spec, problems).await
 }
 
@@ -34,6 +40,8 @@ pub(super) async fn local(
 ) -> Result<Vec<u8>, ReviewError> {
     let spec: SubjectAccessReviewSpec = serde_json::from_slice(spec)?;
     let mut problems = check(&spec);
+    let message = "must be empty except for namespace";
+    problems.extend(check_metadata(asked.metadata, &["namespace"], message));
     let path = FieldPath::new("spec");
     let given = spec.resource_attributes.as_ref();
     if let Some(given) = given.filter(|given| given.namespace != asked.namespace) {
@@ -57,6 +65,7 @@ pub(super) async fn own(reviewer: &Reviewer, asked: Asked<'_>, spec: &[u8]) -> R
     let spec: SubjectAccessReviewSpec = serde_json::from_slice(spec)?;
     let mut problems: Vec<FieldError> = check_attributes(&spec).into_iter().collect();
     problems.extend(check_selectors(&spec));
+    problems.extend(check_metadata(asked.metadata, &[], "must be empty"));
     decide(reviewer, asked.user, &spec, problems).await
 }
 
@@ -69,6 +78,25 @@ fn check(spec: &SubjectAccessReviewSpec) -> Vec<FieldError> {
     problems.extend(check_user(spec));
     problems.extend(check_selectors(spec));
     problems
+}
+
+/// A review has no metadata: nothing of it is stored.
+fn check_metadata(metadata: &str, ignored: &[&str], message: &str) -> Option<FieldError> {
+    let members: Map<String, Value> = serde_json::from_str(metadata).unwrap_or_default();
+    let is_empty = |value: &Value| match value {
+        Value::Null => true,
+        Value::String(text) => text.is_empty(),
+        Value::Array(items) => items.is_empty(),
+        Value::Object(members) => members.is_empty(),
+        Value::Number(number) => number.as_i64() == Some(0),
+        Value::Bool(_) => false,
+    };
+    let counts = |name: &str| name != "managedFields" && !ignored.contains(&name);
+    let says = members
+        .iter()
+        .any(|(name, value)| counts(name) && !is_empty(value));
+    let shown = Shown(metadata.to_owned());
+    says.then(|| FieldError::invalid(&FieldPath::new("metadata"), shown, message))
 }
 
 fn check_attributes(spec: &SubjectAccessReviewSpec) -> Option<FieldError> {

@@ -46,6 +46,8 @@ pub struct Asked<'a> {
     pub user: &'a UserInfo,
     /// Of the request; empty at the cluster scope.
     pub namespace: &'a str,
+    /// Of the posted object, as JSON.
+    pub metadata: &'a str,
     pub now: Timestamp,
 }
 
@@ -54,7 +56,7 @@ impl Reviewer {
     pub async fn answer(&self, kind: &str, asked: Asked<'_>, spec: &[u8]) -> Result<Vec<u8>, ReviewError> {
         let spec = if spec.is_empty() { b"{}" } else { spec };
         match kind {
-            "SubjectAccessReview" => access::subject(self, spec).await,
+            "SubjectAccessReview" => access::subject(self, asked, spec).await,
             "LocalSubjectAccessReview" => access::local(self, asked, spec).await,
             "SelfSubjectAccessReview" => access::own(self, asked, spec).await,
             "SelfSubjectRulesReview" => rules::own(self, asked, spec).await,

@@ -195,12 +195,18 @@ impl Endpoints {
         info: RequestInfo,
         request: Request<Body>,
     ) -> Result<Response<Body>, RegistryError> {
+        if info.path.starts_with("//") {
+            return Ok(not_found_page());
+        }
         if !info.is_resource_request {
             let answer = self.non_resource(&info, &request)?;
             drop(request);
             return answer.response(&ctx.runtime, &self.0.documents).await;
         }
         let (group, version) = (info.api_group.as_str(), info.api_version.as_str());
+        if group.is_empty() && info.api_prefix == "apis" {
+            return Ok(not_found_page());
+        }
         let registry = &self.0.registry;
         let Some(store) = registry.store(group, version, &info.resource) else {
             if registry.rows().is_built_in_group(group) {
@@ -320,14 +326,11 @@ impl Endpoints {
         if let Some(Verb::Get | Verb::List) = verb {
             return component_status::answer(&call, &*self.0.hooks).await;
         }
-        if call.info.verb != "create" {
-            return Err(RegistryError::MethodNotSupported {
-                resource: call.row().group_resource(),
-                verb: call.info.verb.clone(),
-            });
+        // Nothing is stored that a name could be of.
+        if call.info.parts.len() > 1 && !row.verbs.has(Verb::Get) {
+            return Err(RegistryError::NoSuchResource);
         }
-        // A create names no object.
-        if !call.info.name.is_empty() {
+        if verb != Some(Verb::Create) {
             return Err(RegistryError::MethodNotAllowed);
         }
         if call.row().gvk.kind == "Binding" {

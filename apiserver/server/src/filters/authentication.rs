@@ -82,7 +82,7 @@ impl Filter for Authentication {
                     let unauthorized = RegistryError::Unauthorized("Unauthorized".to_owned());
                     let response = refuse_request(exchange.request.headers(), &unauthorized);
                     if let Some(auditor) = &auditor {
-                        auditor.unauthenticated(&exchange, &response).await;
+                        auditor.refused_early(&exchange, &response).await;
                     }
                     response
                 }

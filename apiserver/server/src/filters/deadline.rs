@@ -1,6 +1,10 @@
 //! Until when a request must be answered: its `timeout` parameter, at most the server's own limit.
+//!
+//! [`RequestDeadline`] reads the parameter before anybody is asked who the client is, as upstream does; [`Timeout`] ends
+//! what takes longer, within the audit log's sight.
 
-use super::refuse;
+use super::audit::Auditor;
+use super::{refuse, refuse_request};
 use crate::exchange::{Exchange, Response};
 use crate::handler_chain::{Filter, Next};
 use crate::server::Core;
@@ -13,28 +17,58 @@ use std::time::Duration;
 /// Upstream's bound on a request that changes something.
 const MUTATION_BOUND: Duration = Duration::from_secs(34);
 
-pub(crate) struct Deadline(Duration);
+pub(crate) struct RequestDeadline {
+    limit: Duration,
+    auditor: Option<Arc<Auditor>>,
+}
 
-impl Deadline {
+impl RequestDeadline {
     pub(crate) fn new(core: &Arc<Core>) -> Self {
-        Self(core.config.request_timeout)
+        Self {
+            limit: core.config.request_timeout,
+            auditor: core.audit.clone(),
+        }
     }
 }
 
-impl Filter for Deadline {
+impl Filter for RequestDeadline {
     fn call(&self, mut exchange: Exchange, next: Next) -> BoxFuture<'static, Response> {
         if exchange.is_long_running() {
             return next.run(exchange);
         }
-        let allowed = match allowed(exchange.request.uri().query(), self.0) {
-            Ok(allowed) if exchange.is_mutating() => allowed.min(MUTATION_BOUND),
-            Ok(allowed) => allowed,
-            Err(error) => return Box::pin(std::future::ready(refuse(&error))),
+        let error = match allowed(exchange.request.uri().query(), self.limit) {
+            Ok(allowed) => {
+                let allowed = match exchange.is_mutating() {
+                    true => allowed.min(MUTATION_BOUND),
+                    false => allowed,
+                };
+                exchange.context.deadline = Some(exchange.context.runtime.monotonic() + allowed);
+                return next.run(exchange);
+            }
+            Err(error) => error,
+        };
+        let auditor = self.auditor.clone();
+        Box::pin(async move {
+            let response = refuse_request(exchange.request.headers(), &error);
+            if let Some(auditor) = auditor {
+                auditor.refused_early(&exchange, &response).await;
+            }
+            response
+        })
+    }
+}
+
+pub(crate) struct Timeout;
+
+impl Filter for Timeout {
+    fn call(&self, exchange: Exchange, next: Next) -> BoxFuture<'static, Response> {
+        let Some(deadline) = exchange.context.deadline else {
+            return next.run(exchange);
         };
         let runtime = exchange.context.runtime.clone();
-        exchange.context.deadline = Some(runtime.monotonic() + allowed);
         Box::pin(async move {
-            match runtime.timeout(allowed, next.run(exchange)).await {
+            let left = deadline.saturating_sub(runtime.monotonic());
+            match runtime.timeout(left, next.run(exchange)).await {
                 Ok(response) => response,
                 Err(_) => refuse(&RegistryError::Timeout(TIME_IS_UP.to_owned())),
             }

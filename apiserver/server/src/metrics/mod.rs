@@ -1,11 +1,13 @@
 //! The server's metrics, with upstream's names, in a registry of this instance.
 
 mod audit;
+mod authorization;
 mod components;
 mod encryption;
 mod storage;
 
 pub(crate) use audit::AuditMetrics;
+pub(crate) use authorization::DecisionsCollector;
 
 use apiserver_endpoints::RequestInfo;
 use apiserver_storage::Storage;

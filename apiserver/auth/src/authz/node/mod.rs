@@ -266,7 +266,11 @@ impl NodeAuthorizer {
 
 impl Authorizer for NodeAuthorizer {
     fn name(&self) -> &'static str {
-        "Node"
+        "node"
+    }
+
+    fn mode(&self) -> Option<&'static str> {
+        Some("Node")
     }
 
     fn authorize<'a>(&'a self, attributes: &'a Attributes<'a>) -> AuthzFuture<'a, Decision> {

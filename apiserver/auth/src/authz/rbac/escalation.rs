@@ -13,9 +13,6 @@ use machinery_schema::{Kind, Ref, Tree};
 
 const GROUP: &str = "rbac.authorization.k8s.io";
 
-/// Roles that a refusal names as absent at most.
-const MAX_RESOLUTION_ERRORS: usize = 16;
-
 /// Members of the metadata that garbage collection and the server itself write; a change of these alone grants nothing.
 const GARBAGE_COLLECTION_FIELDS: [&str; 5] = [
     "ownerReferences",
@@ -201,17 +198,12 @@ pub async fn check(
 /// The roles that the author's bindings name in vain, as upstream's refusals list them: all under the resource asked for.
 fn resolution_errors(rbac: &RbacAuthorizer, user: &UserInfo, target: GrantTarget<'_>) -> String {
     let missing = rbac.0.read().visit(user, target.namespace, |_, _| {});
-    let mut shown: Vec<String> = Vec::new();
-    for role in missing {
-        let error = format!("{}.{GROUP} {:?} not found", target.resource, role.name);
-        if shown.len() < MAX_RESOLUTION_ERRORS && !shown.contains(&error) {
-            shown.push(error);
-        }
-    }
-    match shown.as_slice() {
-        [] => String::new(),
-        [one] => format!("; resolution errors: [{one}]"),
-        several => format!("; resolution errors: [[{}]]", several.join(", ")),
+    let errors = missing
+        .iter()
+        .map(|role| format!("{}.{GROUP} {:?} not found", target.resource, role.name));
+    match crate::aggregated(errors) {
+        None => String::new(),
+        Some(errors) => format!("; resolution errors: [{errors}]"),
     }
 }
 

@@ -86,7 +86,8 @@ impl RbacAuthorizer {
                 return Decision::Allow(Reason::Binding(Arc::clone(grant)));
             }
         }
-        Decision::NoOpinion(missing_roles(&missing))
+        let reason = missing_roles(&missing).map(|names| Reason::Text(format!("RBAC: {names}")));
+        Decision::NoOpinion(reason.unwrap_or_default())
     }
 
     /// The rules a user holds in a namespace (empty: cluster-wide only), by role.
@@ -101,7 +102,11 @@ impl RbacAuthorizer {
 
 impl Authorizer for RbacAuthorizer {
     fn name(&self) -> &'static str {
-        "RBAC"
+        "rbac"
+    }
+
+    fn mode(&self) -> Option<&'static str> {
+        Some("RBAC")
     }
 
     fn authorize<'a>(&'a self, attributes: &'a Attributes<'a>) -> AuthzFuture<'a, Decision> {
@@ -109,9 +114,13 @@ impl Authorizer for RbacAuthorizer {
     }
 
     fn rules_for<'a>(&'a self, user: &'a UserInfo, namespace: &'a str) -> AuthzFuture<'a, UserRules> {
-        let held = self.held(user, namespace);
+        let mut held: Held = Vec::new();
+        let missing = self.0.read().visit(user, namespace, |_, granted| {
+            held.push(Arc::clone(granted.list()));
+        });
         let rules = UserRules {
             rules: held.iter().flat_map(|rules| rules.iter().cloned()).collect(),
+            error: missing_roles(&missing),
             ..UserRules::default()
         };
         Box::pin(std::future::ready(rules))
@@ -119,14 +128,8 @@ impl Authorizer for RbacAuthorizer {
 }
 
 /// Bindings whose role is gone are the likeliest explanation of a refusal, so it names them.
-fn missing_roles(missing: &[RoleRef]) -> Reason {
-    let mut names: Vec<String> = missing.iter().map(RoleRef::not_found).collect();
-    names.dedup();
-    match names.as_slice() {
-        [] => Reason::None,
-        [one] => Reason::Text(format!("RBAC: {one}")),
-        several => Reason::Text(format!("RBAC: [{}]", several.join(", "))),
-    }
+fn missing_roles(missing: &[RoleRef]) -> Option<String> {
+    crate::aggregated(missing.iter().map(RoleRef::not_found))
 }
 
 #[cfg(test)]

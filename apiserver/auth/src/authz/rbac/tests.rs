@@ -75,6 +75,72 @@ fn bindings_decide_and_explain() {
 }
 
 #[test]
+fn rbac_rules_name_missing_roles_once() {
+    let rbac = rbac();
+    let joe = UserInfo::named("joe", ["x"]);
+    let rules = |namespace: &str| {
+        let found = crate::testing::block_on(rbac.rules_for(&joe, namespace));
+        found.error.unwrap_or_default()
+    };
+    let gone = r#"clusterrole.rbac.authorization.k8s.io "gone" not found"#;
+    assert_eq!(rules("a"), gone);
+    let user = r#"{"kind":"User","name":"joe"}"#;
+    put(&rbac, "rolebindings", "a", "lost", &bind("Role", "none", user));
+    put(
+        &rbac,
+        "rolebindings",
+        "a",
+        "again",
+        &bind("ClusterRole", "gone", user),
+    );
+    let none = r#"role.rbac.authorization.k8s.io "none" not found"#;
+    assert!([format!("[{gone}, {none}]"), format!("[{none}, {gone}]")].contains(&rules("a")));
+    assert_eq!(rules("b"), gone);
+    // However many there are, a refusal stays short.
+    for at in 0..1_000 {
+        put(
+            &rbac,
+            "rolebindings",
+            "a",
+            &format!("b{at}"),
+            &bind("Role", &format!("r{at}"), user),
+        );
+    }
+    assert_eq!(rules("a").matches("not found").count(), crate::MAX_AGGREGATED);
+}
+
+#[test]
+fn authorizer_chain_names_reasons_and_counts_decisions() {
+    let rbac = Arc::new(rbac());
+    let chain = AuthorizerChain::new(vec![Arc::new(Masters), Arc::clone(&rbac) as Arc<dyn Authorizer>]);
+    let decide = |user: &UserInfo| {
+        let target = Target::Path("/metrics");
+        let attributes = Attributes {
+            user,
+            verb: "get",
+            target,
+        };
+        crate::testing::block_on(chain.authorize(&attributes))
+    };
+    let refused = decide(&UserInfo::named("joe", ["x"]));
+    let words = r#"rbac: RBAC: clusterrole.rbac.authorization.k8s.io "gone" not found"#;
+    assert_eq!(refused.reason().to_string(), words);
+    assert!(decide(&UserInfo::named("root", [UserInfo::MASTERS])).is_allowed());
+    let rules = r#"{"rules":[{"verbs":["get"],"nonResourceURLs":["/metrics"]}]}"#;
+    put(&rbac, "clusterroles", "", "view", rules);
+    assert!(decide(&UserInfo::named("jane", ["dev"])).is_allowed());
+    let counts: Vec<_> = chain
+        .decisions()
+        .map(|own| (own.mode, own.name, own.allowed, own.denied))
+        .collect();
+    assert_eq!(
+        counts,
+        [("RBAC", "rbac", 1, 0)],
+        "masters are asked first and not counted"
+    );
+}
+
+#[test]
 fn rbac_change_counts_at_once() {
     let rbac = rbac();
     let dev = UserInfo::named("jane", ["dev"]);

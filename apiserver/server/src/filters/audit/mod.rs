@@ -61,9 +61,9 @@ impl Auditor {
         self.log.flush().await;
     }
 
-    /// The event of a request without valid credentials, written with its answer. Nothing is written where the policy says
-    /// so.
-    pub(crate) async fn unauthenticated(self: &Arc<Self>, exchange: &Exchange, answer: &Response) {
+    /// The event of a request that is refused before its user is known, written with its answer. Nothing is written where
+    /// the policy says so.
+    pub(crate) async fn refused_early(self: &Arc<Self>, exchange: &Exchange, answer: &Response) {
         let decision = self.decide(None, exchange);
         if decision.level == Level::None {
             return;
