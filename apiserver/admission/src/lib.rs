@@ -10,12 +10,17 @@ mod error;
 pub mod permissions;
 pub mod plugins;
 mod request;
+mod timing;
 
 pub use error::AdmissionError;
 pub use request::{Operation, Request};
+pub use timing::{Observer, PluginRun, Step};
 
 use async_trait::async_trait;
 use machinery_schema::Tree;
+use std::fmt;
+use std::sync::Arc;
+use timing::Timing;
 
 /// One plugin.
 #[async_trait]
@@ -48,26 +53,47 @@ pub trait Plugin: Send + Sync {
 }
 
 /// Plugins in running order.
-pub struct AdmissionChain(Vec<Box<dyn Plugin>>);
+pub struct AdmissionChain {
+    plugins: Vec<Box<dyn Plugin>>,
+    observer: Option<Arc<dyn Observer>>,
+}
 
-impl std::fmt::Debug for AdmissionChain {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl fmt::Debug for AdmissionChain {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_list()
-            .entries(self.0.iter().map(|plugin| plugin.name()))
+            .entries(self.plugins.iter().map(|plugin| plugin.name()))
             .finish()
     }
 }
 
 impl AdmissionChain {
     pub fn new(plugins: Vec<Box<dyn Plugin>>) -> Self {
-        Self(plugins)
+        Self {
+            plugins,
+            observer: None,
+        }
     }
 
-    fn asked<'a>(&'a self, request: &'a Request<'_>) -> impl Iterator<Item = &'a dyn Plugin> {
-        self.0
+    /// Tells the observer how long the plugins take.
+    pub fn observe(&mut self, observer: Arc<dyn Observer>) {
+        self.observer = Some(observer);
+    }
+
+    /// How many plugins there are.
+    pub fn len(&self) -> usize {
+        self.plugins.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.plugins.is_empty()
+    }
+
+    fn asked<'a>(&'a self, request: &'a Request<'_>) -> impl Iterator<Item = (usize, &'a dyn Plugin)> {
+        self.plugins
             .iter()
             .map(|plugin| &**plugin)
-            .filter(move |plugin| plugin.handles(request))
+            .enumerate()
+            .filter(move |(_, plugin)| plugin.handles(request))
     }
 
     pub async fn mutate(
@@ -76,10 +102,17 @@ impl AdmissionChain {
         object: &mut Tree,
         old: Option<&Tree>,
     ) -> Result<(), AdmissionError> {
-        for plugin in self.asked(request) {
-            plugin.mutate(request, object, old).await?;
+        let mut timing = Timing::begin(self.observer.as_deref(), Step::Admit, request.operation);
+        let mut done = Ok(());
+        for (at, plugin) in self.asked(request) {
+            done = plugin.mutate(request, object, old).await;
+            timing.plugin(at, plugin.name(), done.is_err());
+            if done.is_err() {
+                break;
+            }
         }
-        Ok(())
+        timing.ended(done.is_err());
+        done
     }
 
     pub async fn validate(
@@ -88,9 +121,16 @@ impl AdmissionChain {
         object: Option<&Tree>,
         old: Option<&Tree>,
     ) -> Result<(), AdmissionError> {
-        for plugin in self.asked(request) {
-            plugin.validate(request, object, old).await?;
+        let mut timing = Timing::begin(self.observer.as_deref(), Step::Validate, request.operation);
+        let mut done = Ok(());
+        for (at, plugin) in self.asked(request) {
+            done = plugin.validate(request, object, old).await;
+            timing.plugin(at, plugin.name(), done.is_err());
+            if done.is_err() {
+                break;
+            }
         }
-        Ok(())
+        timing.ended(done.is_err());
+        done
     }
 }

@@ -1,6 +1,7 @@
 //! Joins the admission plugins to the registry, and looks after grants: nobody writes a role or binding beyond what they
 //! hold (which upstream does in its RBAC stores), nor speaks for a signer who may not.
 
+use crate::metrics::{AdmissionMetrics, Metrics};
 use crate::parameters::Parameters;
 use crate::signers;
 use crate::unenforced::Unenforced;
@@ -83,6 +84,17 @@ impl AdmissionChain {
             parameters,
             unenforced,
         }
+    }
+
+    /// Has the plugins' times counted.
+    pub(crate) fn measured(
+        mut self,
+        metrics: &Metrics,
+        runtime: &Runtime,
+    ) -> Result<Self, prometheus::Error> {
+        let observer = AdmissionMetrics::new(metrics.registry(), runtime.clone(), self.plugins.len())?;
+        self.plugins.observe(observer);
+        Ok(self)
     }
 
     async fn check_grant(

@@ -115,6 +115,7 @@ pub(crate) async fn assemble(parts: Assembly<'_>, runtime: &Runtime) -> Result<A
         unenforced,
         &config.disable_admission_plugins,
     );
+    let admission = admission.measured(&metrics, runtime)?;
     let audit = auditor(&config, runtime, &metrics)?;
     let flow_control = flow_control(&config, &registry, runtime, &metrics)?;
     Ok(Arc::new(Core {
@@ -133,6 +134,7 @@ pub(crate) async fn assemble(parts: Assembly<'_>, runtime: &Runtime) -> Result<A
         mutations: runtime.child_scope(),
         started: AtomicBool::new(false),
         stopping: CancellationToken::new(),
+        began: runtime.now(),
         runtime: runtime.clone(),
         registry,
         authenticators,

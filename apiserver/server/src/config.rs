@@ -74,6 +74,8 @@ pub struct ServerConfig {
     pub audit_policy_file: Option<PathBuf>,
     /// How long shutdown waits for requests and mutations.
     pub shutdown_grace: Duration,
+    /// Names and values of the flags the server was started with, as `/flagz` shows them.
+    pub flags: Vec<(String, String)>,
     /// What else of the control plane runs in this process, by the names that `componentstatuses` shows.
     pub components: Vec<&'static str>,
 }
@@ -115,6 +117,7 @@ impl Default for ServerConfig {
             audit_log: None,
             audit_policy_file: None,
             shutdown_grace: Duration::from_secs(20),
+            flags: Vec::new(),
             components: Vec::new(),
         }
     }

@@ -33,9 +33,19 @@ pub(crate) async fn answer(core: &Core, path: &str, query: &str) -> Option<Respo
             let verbose = query
                 .split('&')
                 .any(|pair| pair == "verbose" || pair.starts_with("verbose="));
+            record(core, root, &checks, &excluded);
             Some(all(root, checks, &excluded, verbose))
         }
         Some(name) => checks.into_iter().find(|check| check.name == name).map(one),
+    }
+}
+
+/// For `/metrics/slis`.
+fn record(core: &Core, root: &str, checks: &[Check], excluded: &[&str]) {
+    for check in checks.iter().filter(|check| !excluded.contains(&&*check.name)) {
+        core.metrics
+            .health_checks
+            .checked(&check.name, root, check.result.is_ok());
     }
 }
 

@@ -18,6 +18,7 @@ mod backup;
 pub mod config;
 mod connection;
 mod connections;
+mod debug_pages;
 mod exchange;
 mod feed;
 mod file_reload;

@@ -1,6 +1,7 @@
 //! The paths the server answers itself; everything else is the endpoints'.
 
 use crate::backup;
+use crate::debug_pages;
 use crate::exchange::{Exchange, Response};
 use crate::filters::refuse_request;
 use crate::flow_control::dump;
@@ -39,11 +40,20 @@ impl Core {
 
     async fn own(&self, exchange: &Exchange) -> Option<Response> {
         let path = exchange.info.path.as_str();
-        if path == "/metrics" {
-            let mut response = Response::new(Body::from(self.metrics.render()));
+        let metrics = match path {
+            "/metrics" => Some(self.metrics.render()),
+            "/metrics/slis" => Some(self.metrics.health_checks.render()),
+            _ => None,
+        };
+        if let Some(text) = metrics {
+            let mut response = Response::new(Body::from(text));
             let form = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
             response.headers_mut().insert(http::header::CONTENT_TYPE, form);
             return Some(response);
+        }
+        let headers = exchange.request.headers();
+        if let Some(page) = debug_pages::answer(self, path, headers) {
+            return Some(page.unwrap_or_else(|error| refuse_request(headers, &error)));
         }
         let query = exchange.request.uri().query().unwrap_or_default();
         if let Some(control) = &self.flow_control

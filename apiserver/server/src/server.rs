@@ -28,6 +28,7 @@ use apiserver_endpoints::Endpoints;
 use apiserver_registry::Registry;
 use apiserver_storage::Storage;
 use arc_swap::ArcSwap;
+use jiff::Timestamp;
 use machinery_meta::UserInfo;
 use machinery_runtime::{CancellationToken, Runtime, Scope};
 use std::net::{IpAddr, SocketAddr, UdpSocket};
@@ -105,6 +106,8 @@ pub(crate) struct Core {
     pub(crate) mutations: Scope,
     pub(crate) started: AtomicBool,
     pub(crate) stopping: CancellationToken,
+    /// When the server began.
+    pub(crate) began: Timestamp,
 }
 
 impl Core {

@@ -220,6 +220,11 @@ async fn answer(mut stream: TcpStream, events: mpsc::UnboundedSender<Event>) {
             "<a href=\"/rewriteme\">test</a>".to_owned(),
         ),
         "/moved" => ("location: /elsewhere/?a=b\r\n", String::new()),
+        "/unchanged" => {
+            let answer = "HTTP/1.1 304 Not Modified\r\nconnection: close\r\netag: e\r\ncontent-type: text/plain\r\n\r\n";
+            let _ = stream.write_all(answer.as_bytes()).await;
+            return;
+        }
         _ => ("content-type: text/plain\r\n", head.to_ascii_lowercase()),
     };
     let answer = format!(
@@ -278,7 +283,19 @@ async fn proxy_passes_requests_on_as_upstreams() {
                 "{}",
                 passed.body
             );
+            let forwarded = format!("x-forwarded-uri: {proxy}/\r\n").to_ascii_lowercase();
+            assert!(passed.body.contains(&forwarded), "{}", passed.body);
         }
+        let client = cluster.admin().header("proxy-connection", "keep-alive");
+        let client = client.header("te", "gzip, Trailers").header("connection", "te");
+        let passed = client.get(&format!("{proxy}/")).await.is(200).body;
+        assert!(
+            passed.contains("te: trailers\r\n") && !passed.contains("proxy-connection"),
+            "{passed}"
+        );
+        let unchanged = cluster.admin().get(&format!("{proxy}/unchanged")).await.is(304);
+        assert_eq!(unchanged.headers["etag"], "e");
+        assert!(!unchanged.headers.contains_key("content-type"));
 
         let page = cluster.admin().get(&format!("{proxy}/page")).await.is(200);
         assert_eq!(page.body, format!("<a href=\"{proxy}/rewriteme\">test</a>"));
@@ -323,6 +340,58 @@ async fn proxy_reaches_neither_this_machine_nor_the_server_itself() {
             .is(400);
         assert_eq!(answer.json()["message"], "address not allowed", "{path}");
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn proxy_to_what_has_no_address_or_port_answers_as_upstreams() {
+    let cluster = start().await;
+    make_objects(&cluster, "10.9.8.7:80".parse().unwrap()).await;
+    let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "bare"}});
+    create(&cluster, "/api/v1/nodes", node).await;
+    let nowhere = "no preferred addresses found; known addresses: []";
+    let known = "no preferred addresses found; known addresses: [{Foo 1.2.3.4} {Bar h}]";
+    let refused = |path: String, code: u16, reason: serde_json::Value, message: String| {
+        let cluster = &cluster;
+        async move {
+            let answer = cluster.admin().get(&path).await.is(code).json();
+            assert_eq!(
+                (&answer["reason"], &answer["message"]),
+                (&reason, &json!(message)),
+                "{path}"
+            );
+        }
+    };
+    let none = || serde_json::Value::Null;
+    refused(
+        "/api/v1/nodes/bare/proxy/".to_owned(),
+        500,
+        none(),
+        nowhere.to_owned(),
+    )
+    .await;
+    let addresses = json!([{"type": "Foo", "address": "1.2.3.4"}, {"type": "Bar", "address": "h"}]);
+    set_status(&cluster, "/api/v1/nodes/bare", json!({"addresses": addresses})).await;
+    refused(
+        "/api/v1/nodes/bare:70000/proxy/".to_owned(),
+        500,
+        none(),
+        known.to_owned(),
+    )
+    .await;
+    for (path, port) in [
+        (format!("{PODS}/p:70000/proxy/"), "70000"),
+        ("/api/v1/nodes/n:65536/proxy/".to_owned(), "65536"),
+    ] {
+        let message = format!("error trying to reach service: dial tcp: address {port}: invalid port");
+        refused(path, 503, json!("ServiceUnavailable"), message).await;
+    }
+    refused(
+        format!("{PODS}/p:x/proxy/"),
+        400,
+        json!("BadRequest"),
+        "invalid port \"x\"".to_owned(),
+    )
+    .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -21,6 +21,56 @@ fn config_map(name: &str) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn debug_pages_and_metrics_of_health_and_admission_are_there() {
+    let cluster = start().await;
+    let admin = || cluster.admin();
+    for path in ["/statusz", "/flagz", "/metrics/slis"] {
+        cluster.nobody().get(path).await.is(403);
+    }
+    let page = admin().get("/statusz").await.is(200).body;
+    assert!(
+        page.starts_with("\napiserver statusz\nWarning: ") && page.contains("\nBinary version: 1.37"),
+        "{page}"
+    );
+    let form = "application/json;as=Statusz;v=v1beta1;g=config.k8s.io";
+    let status = admin()
+        .header("accept", form)
+        .get("/statusz")
+        .await
+        .is(200)
+        .json();
+    assert_eq!(status["kind"], "Statusz");
+    assert_eq!(status["emulationVersion"], "1.37");
+    let refused = admin().header("accept", "application/json").get("/statusz").await;
+    let words = "application/json, application/yaml, text/plain";
+    assert!(
+        refused.is(406).json()["message"]
+            .as_str()
+            .unwrap()
+            .ends_with(words)
+    );
+    admin().get("/flagz").await.is(200);
+    admin().get("/readyz").await.is(200);
+    let checks = admin().get("/metrics/slis").await.is(200).body;
+    for line in [
+        r#"kubernetes_healthcheck{name="etcd",type="readyz"} 1"#,
+        r#"kubernetes_healthchecks_total{name="ping",status="success",type="readyz"} "#,
+    ] {
+        assert!(checks.contains(line), "{checks}");
+    }
+    let pod = r#"{"metadata":{"name":"p"},"spec":{"serviceAccountName":"none","containers":[{"name":"c","image":"i"}]}}"#;
+    admin().post("/api/v1/namespaces/default/pods", pod).await.is(403);
+    let metrics = admin().get("/metrics").await.body;
+    for line in [
+        r#"step_admission_duration_seconds_count{operation="CREATE",rejected="true",type="admit"} 1"#,
+        r#"controller_admission_duration_seconds_count{name="ServiceAccount",operation="CREATE",rejected="true",type="admit"} 1"#,
+    ] {
+        let line = format!("apiserver_admission_{line}");
+        assert!(metrics.contains(&line), "{line}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_fresh_server_has_what_every_cluster_has() {
     let cluster = start().await;
     let count = |list: serde_json::Value| list["items"].as_array().unwrap().len();

@@ -19,17 +19,20 @@ use sha2::{Digest, Sha512};
 use std::fmt::Write;
 
 /// Paths there are besides those of groups.
-const OWN_PATHS: [&str; 11] = [
+const OWN_PATHS: [&str; 14] = [
     "/.well-known/openid-configuration",
     "/apis",
     "/apis/",
+    "/flagz",
     "/healthz",
     "/livez",
     "/metrics",
+    "/metrics/slis",
     "/openapi/v3",
     "/openapi/v3/",
     "/openid/v1/jwks",
     "/readyz",
+    "/statusz",
     "/version",
 ];
 

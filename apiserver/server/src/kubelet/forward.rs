@@ -19,7 +19,7 @@ use machinery_meta::GroupResource;
 use std::net::SocketAddr;
 
 /// Headers that belong to one connection and are not passed on.
-const HOP_BY_HOP: [HeaderName; 8] = [
+const HOP_BY_HOP: [HeaderName; 9] = [
     CONNECTION,
     PROXY_AUTHENTICATE,
     PROXY_AUTHORIZATION,
@@ -28,6 +28,8 @@ const HOP_BY_HOP: [HeaderName; 8] = [
     TRANSFER_ENCODING,
     UPGRADE,
     HeaderName::from_static("keep-alive"),
+    // What old clients write in its place.
+    HeaderName::from_static("proxy-connection"),
 ];
 const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 const FORWARDED_URI: HeaderName = HeaderName::from_static("x-forwarded-uri");
@@ -76,6 +78,11 @@ impl Forwarding<'_> {
         }
         let (mut parts, body) = response.into_parts();
         remove_hop_by_hop(&mut parts.headers);
+        if parts.status == StatusCode::NOT_MODIFIED {
+            // Go's server says nothing of a body that is not there.
+            parts.headers.remove(CONTENT_TYPE);
+            parts.headers.remove(CONTENT_LENGTH);
+        }
         // The answer's own framing is made anew for the client's connection.
         parts.version = http::Version::default();
         let links = self.proxied.filter(|_| upgrade.is_none()).map(|path| Links {
@@ -111,9 +118,13 @@ impl Forwarding<'_> {
             .parse()
             .map_err(|_| RegistryError::BadRequest(format!("cannot proxy to path {path:?}")))?;
         parts.version = http::Version::HTTP_11;
+        let takes_trailers = takes_trailers(&parts.headers);
         remove_hop_by_hop(&mut parts.headers);
         parts.headers.remove(HOST);
         if let Some(proxied) = &self.proxied {
+            if takes_trailers {
+                insert(&mut parts.headers, TE, "trailers");
+            }
             // As upstream: `X-Forwarded-Host` and `-Proto` are not sent, since the host is the client's own.
             forwarded_for(&mut parts);
             insert(&mut parts.headers, HOST, host);
@@ -204,6 +215,14 @@ fn passage(headers: &mut HeaderMap, links: Links, is_head: bool) -> Option<(Codi
     let coding = Coding::of(&text(headers, CONTENT_ENCODING))?;
     headers.remove(CONTENT_LENGTH);
     Some((coding, links))
+}
+
+/// Whether the client takes trailers, which Go's proxy tells the other side.
+fn takes_trailers(headers: &HeaderMap) -> bool {
+    let values = headers.get_all(TE).iter().filter_map(|value| value.to_str().ok());
+    values
+        .flat_map(|value| value.split(','))
+        .any(|token| token.trim().eq_ignore_ascii_case("trailers"))
 }
 
 /// Removes what belongs to one connection, also what the other side says of it in `Connection`.

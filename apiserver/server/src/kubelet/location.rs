@@ -128,11 +128,7 @@ pub(super) async fn kubelet(
                 .iter()
                 .find(|address| address.r#type == *wanted)
         })
-        .ok_or_else(|| {
-            RegistryError::Internal(format!(
-                "no preferred addresses found; known addresses: [] ({node_name})"
-            ))
-        })?;
+        .ok_or_else(|| no_preferred(&node.status.addresses))?;
     let port = match node.status.daemon_endpoints.kubelet_endpoint.port {
         0 => KUBELET_PORT,
         port => port,
@@ -143,6 +139,20 @@ pub(super) async fn kubelet(
         security: Security::Mutual,
         reach: Reach::Any,
     })
+}
+
+/// The addresses of a refusal; the node writes as many as it likes.
+const MAX_SHOWN_ADDRESSES: usize = 16;
+
+fn no_preferred(known: &[NodeAddress]) -> RegistryError {
+    let shown = known.iter().take(MAX_SHOWN_ADDRESSES);
+    let shown: Vec<String> = shown
+        .map(|known| format!("{{{} {}}}", known.r#type, known.address))
+        .collect();
+    RegistryError::Unclassified(format!(
+        "no preferred addresses found; known addresses: [{}]",
+        shown.join(" ")
+    ))
 }
 
 /// Reads the objects a request names and decides; any number as `choice` picks one of what would do as well.

@@ -129,19 +129,21 @@ pub(super) async fn route(
         "" => String::new(),
         query => format!("?{query}"),
     };
-    let proxied = ProxiedPath::cut(asked.path, info.parts.len().saturating_sub(NAMED_PARTS));
+    let mut proxied = ProxiedPath::cut(asked.path, info.parts.len().saturating_sub(NAMED_PARTS));
     // A proxied root without its slash would break relative links.
     let reads = matches!(*asked.method, Method::GET | Method::HEAD);
     if proxied.rest.is_empty() && reads && !asked.upgrades {
         return Ok(Route::Redirect(format!("{}/{query}", info.path)));
     }
-    let root = if proxied.rest.is_empty() { "/" } else { "" };
+    if proxied.rest.is_empty() {
+        proxied.rest.push('/');
+    }
     Ok(Route::To {
         destination: Destination {
             reach: Reach::Global,
             ..destination
         },
-        path: format!("{root}{}{query}", proxied.rest),
+        path: format!("{}{query}", proxied.rest),
         proxied: Some(proxied),
     })
 }
@@ -164,10 +166,14 @@ async fn node(reader: &dyn ObjectReader, target: &Target<'_>) -> Result<Destinat
 fn port_number(text: &str) -> Result<Option<u16>, RegistryError> {
     match text {
         "" => Ok(None),
-        text => text
-            .parse()
-            .map(Some)
-            .map_err(|_| bad(format!("invalid port {text:?}"))),
+        text => text.parse().map(Some).map_err(|_| {
+            // As upstream, whose dialer is the first to look at a number.
+            if text.bytes().all(|byte| byte.is_ascii_digit()) {
+                let why = format!("error trying to reach service: dial tcp: address {text}: invalid port");
+                return RegistryError::Unavailable(why);
+            }
+            bad(format!("invalid port {text:?}"))
+        }),
     }
 }
 
@@ -184,10 +190,10 @@ async fn pod(
         .and_then(|port| port.get("containerPort")?.as_i64())
         .and_then(|port| u16::try_from(port).ok());
     let usual = if target.https { HTTPS } else { HTTP };
-    let port = port_number(target.port)?.or(declared).unwrap_or(usual);
     let host = pod.addresses().next().unwrap_or_default().to_owned();
     // Names are for nodes.
     let _: IpAddr = host.parse().map_err(|_| bad("address not allowed"))?;
+    let port = port_number(target.port)?.or(declared).unwrap_or(usual);
     Ok(Destination {
         host,
         port,

@@ -1,11 +1,14 @@
 //! The server's metrics, with upstream's names, in a registry of this instance.
 
+mod admission;
 mod audit;
 mod authorization;
 mod components;
 mod encryption;
+mod health_checks;
 mod storage;
 
+pub(crate) use admission::AdmissionMetrics;
 pub(crate) use audit::AuditMetrics;
 pub(crate) use authorization::DecisionsCollector;
 
@@ -13,6 +16,7 @@ use apiserver_endpoints::RequestInfo;
 use apiserver_storage::Storage;
 use components::ComponentsCollector;
 use encryption::EncryptionCollector;
+use health_checks::HealthCheckMetrics;
 use machinery_runtime::Runtime;
 use prometheus::process_collector::ProcessCollector;
 use prometheus::{
@@ -40,6 +44,7 @@ pub(crate) struct Metrics {
     aborts: IntCounterVec,
     impersonations: IntCounterVec,
     audit: AuditMetrics,
+    pub(crate) health_checks: HealthCheckMetrics,
 }
 
 /// What a request is counted under.
@@ -197,6 +202,7 @@ impl Metrics {
                 &["mode", "decision"],
             )?,
             audit: AuditMetrics::new(&registry)?,
+            health_checks: HealthCheckMetrics::new()?,
             registry,
         };
         metrics.registry.register(Box::new(metrics.aborts.clone()))?;
@@ -308,10 +314,14 @@ impl Metrics {
 
     /// Everything in Prometheus' text form.
     pub(crate) fn render(&self) -> Vec<u8> {
-        let mut text = Vec::new();
-        if let Err(error) = TextEncoder::new().encode(&self.registry.gather(), &mut text) {
-            tracing::error!(%error, "rendering metrics");
-        }
-        text
+        rendered(&self.registry)
     }
+}
+
+fn rendered(registry: &Registry) -> Vec<u8> {
+    let mut text = Vec::new();
+    if let Err(error) = TextEncoder::new().encode(&registry.gather(), &mut text) {
+        tracing::error!(%error, "rendering metrics");
+    }
+    text
 }

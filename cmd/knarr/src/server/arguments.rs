@@ -153,6 +153,7 @@ impl ServerArguments {
             max_requests_inflight: self.max_requests_inflight,
             max_mutating_requests_inflight: self.max_mutating_requests_inflight,
             request_timeout: self.request_timeout,
+            flags: super::flags::shown(),
             ..ServerConfig::default()
         };
         config.check()?;

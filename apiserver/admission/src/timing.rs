@@ -1,0 +1,76 @@
+//! How long plugins take, told to an [`Observer`] where there is one.
+
+use crate::Operation;
+use std::fmt;
+use std::time::Duration;
+
+/// A pass over the plugins, by upstream's name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Step {
+    Admit,
+    Validate,
+}
+
+/// Takes how long plugins took.
+pub trait Observer: fmt::Debug + Send + Sync {
+    /// A monotonic clock.
+    fn now(&self) -> Duration;
+
+    /// One plugin, by its place in the chain.
+    fn plugin(&self, ran: PluginRun, operation: Operation, took: Duration);
+
+    /// All plugins together.
+    fn step(&self, step: Step, rejected: bool, operation: Operation, took: Duration);
+}
+
+/// What became of a request at one plugin.
+#[derive(Debug, Clone, Copy)]
+pub struct PluginRun {
+    pub at: usize,
+    pub name: &'static str,
+    pub step: Step,
+    pub rejected: bool,
+}
+
+/// Times one step.
+pub(crate) struct Timing<'a> {
+    observer: Option<&'a dyn Observer>,
+    step: Step,
+    operation: Operation,
+    began: Duration,
+    last: Duration,
+}
+
+impl<'a> Timing<'a> {
+    pub(crate) fn begin(observer: Option<&'a dyn Observer>, step: Step, operation: Operation) -> Self {
+        let began = observer.map_or(Duration::ZERO, |observer| observer.now());
+        Self {
+            observer,
+            step,
+            operation,
+            began,
+            last: began,
+        }
+    }
+
+    pub(crate) fn plugin(&mut self, at: usize, name: &'static str, rejected: bool) {
+        let Some(observer) = self.observer else { return };
+        let now = observer.now();
+        let ran = PluginRun {
+            at,
+            name,
+            step: self.step,
+            rejected,
+        };
+        observer.plugin(ran, self.operation, now.saturating_sub(self.last));
+        self.last = now;
+    }
+
+    pub(crate) fn ended(self, rejected: bool) {
+        if let Some(observer) = self.observer {
+            // What follows the last plugin is nothing.
+            let took = self.last.saturating_sub(self.began);
+            observer.step(self.step, rejected, self.operation, took);
+        }
+    }
+}

@@ -1,0 +1,66 @@
+//! The flags of this process with their values, as the server's `/flagz` shows them. None of them holds a secret: secrets
+//! are in files.
+
+use crate::Arguments;
+use clap::{ArgMatches, Command, CommandFactory};
+use std::ffi::OsStr;
+
+/// Every flag of `knarr server`, in order of their names; none in a process that was started otherwise.
+pub(super) fn shown() -> Vec<(String, String)> {
+    let command = Arguments::command();
+    let matches = command.clone().try_get_matches().ok();
+    let server = matches
+        .as_ref()
+        .and_then(|matches| matches.subcommand_matches("server"));
+    match (command.find_subcommand("server"), server) {
+        (Some(command), Some(matches)) => of(command, matches),
+        _ => Vec::new(),
+    }
+}
+
+fn of(command: &Command, matches: &ArgMatches) -> Vec<(String, String)> {
+    let mut flags: Vec<(String, String)> = command
+        .get_arguments()
+        .filter_map(|flag| Some((flag.get_long()?.to_owned(), flag.get_id())))
+        .filter(|(name, _)| name != "help")
+        .map(|(name, id)| {
+            let values = matches.try_get_raw(id.as_str()).ok().flatten();
+            let values: Vec<_> = values.into_iter().flatten().map(OsStr::to_string_lossy).collect();
+            (name, values.join(","))
+        })
+        .collect();
+    flags.sort();
+    flags
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn flags_are_shown_with_their_values() {
+        let command = Arguments::command();
+        let words = [
+            "knarr",
+            "server",
+            "--secure-port=0",
+            "--tls-san=a,b",
+            "--disable-agent",
+        ];
+        let matches = command.clone().try_get_matches_from(words).unwrap();
+        let server = matches.subcommand_matches("server").unwrap();
+        let flags = of(command.find_subcommand("server").unwrap(), server);
+        let value = |name: &str| {
+            let found = flags.iter().find(|(own, _)| own == name);
+            found.map(|(_, value)| value.as_str())
+        };
+        assert_eq!(value("secure-port"), Some("0"));
+        assert_eq!(value("tls-san"), Some("a,b"));
+        assert_eq!(value("disable-agent"), Some("true"));
+        assert_eq!(value("allow-unenforced"), Some("false"));
+        assert_eq!(value("bind-address"), Some("0.0.0.0"));
+        assert_eq!(value("audit-log-path"), Some(""));
+        assert_eq!(value("help"), None);
+        assert!(flags.is_sorted());
+    }
+}
