@@ -19,7 +19,14 @@ pub(crate) const NODE: &[&str] = &[
 ];
 
 /// Debian packages only tests use.
-pub(crate) const TEST: &[&str] = &["golang-go", "curl", "procps", "busybox-static", "bsdutils"];
+pub(crate) const TEST: &[&str] = &[
+    "golang-go",
+    "curl",
+    "openssl",
+    "procps",
+    "busybox-static",
+    "bsdutils",
+];
 
 /// Installs what is missing among `names`; says so, and needs root only when something is.
 pub(crate) fn ensure(names: &[&str]) -> Result<()> {

@@ -28,6 +28,7 @@ pub(crate) struct ServerArguments {
     /// the data directory, which is a link to it otherwise
     #[arg(long)]
     pub(crate) agent_data_dir: Option<PathBuf>,
+    /// The address that the server listens on; 0.0.0.0 stands for all of IPv4, :: for all
     #[arg(long, default_value = "0.0.0.0")]
     pub(crate) bind_address: IpAddr,
     /// 0 takes a free one
@@ -70,8 +71,10 @@ pub(crate) struct ServerArguments {
     /// The authority that signed etcd's certificates
     #[arg(long)]
     pub(crate) etcd_cafile: Option<PathBuf>,
+    /// Client certificate in PEM that the server shows to etcd
     #[arg(long, requires = "etcd_keyfile")]
     pub(crate) etcd_certfile: Option<PathBuf>,
+    /// Private key in PEM of --etcd-certfile
     #[arg(long, requires = "etcd_certfile")]
     pub(crate) etcd_keyfile: Option<PathBuf>,
     /// Time between compactions of etcd, such as 5m0s; 0s leaves them to somebody else
@@ -82,6 +85,7 @@ pub(crate) struct ServerArguments {
     /// Time between reads of all stored bytes, to find damage early; 0s never reads them
     #[arg(long, value_parser = duration, default_value = "24h0m0s")]
     pub(crate) storage_scrub_interval: Duration,
+    /// File of users with a bearer token each, read at the start: lines of token,user,uid,"group1,group2"
     #[arg(long)]
     pub(crate) token_auth_file: Option<PathBuf>,
     #[command(flatten)]
