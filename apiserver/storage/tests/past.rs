@@ -1,6 +1,10 @@
 //! Watches that begin in the past: told what the writers were told, and reading little more of the log than they tell.
 
-#![allow(clippy::unwrap_used, reason = "a test, helpers included")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    reason = "a test, helpers included, which prints a figure"
+)]
 
 use apiserver_storage::{
     Event, Expect, Interest, Key, LogOptions, LogStorage, ObjectHeader, Op, Prefix, Record, Revision,
@@ -253,7 +257,12 @@ async fn past_watch_reads_little_more_than_it_tells() {
         read: Arc::clone(&read),
         ..Counting::default()
     }));
-    let storage = LogStorage::open(&runtime, options()).await.unwrap().0;
+    let in_one_segment = LogOptions {
+        segment_bytes: 64 << 20,
+        checkpoint_bytes: 64 << 20,
+        ..options()
+    };
+    let storage = LogStorage::open(&runtime, in_one_segment).await.unwrap().0;
     for round in 0..3 {
         for name in 0..OBJECTS {
             // Each in another order.
@@ -271,12 +280,10 @@ async fn past_watch_reads_little_more_than_it_tells() {
         let before = read.load(Ordering::Relaxed);
         let told = told(&storage, &interest, after, 64).await;
         assert_eq!(told.len(), events);
-        let each = (read.load(Ordering::Relaxed) - before) / (2 * OBJECTS * BYTES) as u64;
+        let tenths = (read.load(Ordering::Relaxed) - before) * 10 / (2 * OBJECTS * BYTES) as u64;
+        println!("{tenths} bytes read for ten bytes of changes: {interest:?}");
         // Each change is read, and the version before it, and heads between them.
-        assert!(
-            each <= 6,
-            "{each} bytes read for each byte of changes: {interest:?}"
-        );
+        assert!(tenths < 40, "{tenths}: {interest:?}");
     }
     storage.close().await;
 }

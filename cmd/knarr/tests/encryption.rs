@@ -246,4 +246,18 @@ fn encryption_of_upstreams_server_and_ours_is_one_in_one_etcd() {
         list.contains("failed to read one or more poddisruptionbudgets from the storage"),
         "{list}"
     );
+    drop((ours, upstream));
+    let (dir, _) = etcd.stop();
+    let member = dir.path().join("data/member");
+    for folder in ["wal", "snap"] {
+        let folder = member.join(folder);
+        assert!(
+            is_on_disk(&folder, "/knarr/registry/authorities"),
+            "what is looked for is there"
+        );
+        assert!(
+            !is_on_disk(&folder, "PRIVATE KEY"),
+            "the authorities that servers share are plain"
+        );
+    }
 }

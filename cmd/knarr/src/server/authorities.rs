@@ -1,13 +1,13 @@
 //! Authorities and the key of service account tokens, shared by all servers of one etcd.
 //!
-//! The first server stores those of its data directory, or new ones; every other one takes them over. Who has etcd's
-//! credentials may join: the same credentials read every Secret.
+//! The first server stores those of its data directory, or new ones; every other one takes them over. Etcd's credentials are
+//! enough to join, as they are to read every Secret; where Secrets are encrypted these are too, and the key is needed beside.
 
 use super::arguments::ServerArguments;
 use super::paths::Paths;
 use anyhow::Context;
 use apiserver_server::pki::{PkiError, SharedKeys};
-use apiserver_storage::SharedValues;
+use apiserver_storage::{SharedValues, Storage};
 use machinery_runtime::Runtime;
 
 /// The name they are stored under.
@@ -33,5 +33,23 @@ pub(super) async fn share(
             arguments.etcd_servers.join(","),
         ))),
         written => Ok(written?),
+    }
+}
+
+/// Encrypts what is shared with the key that writes Secrets now; whether that is done.
+pub(super) async fn reseal(storage: &dyn Storage) -> bool {
+    let Some(shared) = storage.shared() else {
+        return true;
+    };
+    match shared.reseal(NAME).await {
+        Ok(false) => true,
+        Ok(true) => {
+            tracing::info!("the authorities in etcd are encrypted with the key that writes secrets now");
+            true
+        }
+        Err(error) => {
+            tracing::warn!(%error, "encrypting the authorities in etcd anew");
+            false
+        }
     }
 }

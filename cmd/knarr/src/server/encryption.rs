@@ -1,6 +1,8 @@
 //! The flags of encryption at rest, as upstream's, and the loop that follows the file.
 
+use super::authorities;
 use anyhow::{Context, bail};
+use apiserver_storage::Storage;
 use apiserver_storage::encryption::{Encryption, ResourceNames};
 use clap::Args;
 use machinery_runtime::Runtime;
@@ -33,13 +35,26 @@ impl EncryptionArguments {
             }
             return Ok(None);
         };
-        let encryption = load(path, runtime)?;
+        Ok(Some(load(path, runtime)?))
+    }
+
+    /// Follows the file from now on, where the flags ask for it.
+    pub(crate) fn keep_up(&self, storage: &Arc<dyn Storage>, runtime: &Runtime) {
+        let (Some(path), Some(encryption)) = (&self.encryption_provider_config, storage.encryption()) else {
+            return;
+        };
         if self.encryption_provider_config_automatic_reload {
-            let (own, followed, path) = (runtime.clone(), Arc::clone(&encryption), path.clone());
-            let begin = move || follow(own.clone(), Arc::clone(&followed), path.clone());
+            let (own, storage, path) = (runtime.clone(), Arc::clone(storage), path.clone());
+            let begin = move || {
+                follow(
+                    own.clone(),
+                    Arc::clone(&encryption),
+                    Arc::clone(&storage),
+                    path.clone(),
+                )
+            };
             runtime.keep("encryption-config", begin).detach();
         }
-        Ok(Some(encryption))
     }
 }
 
@@ -52,9 +67,13 @@ pub(crate) fn load(path: &Path, runtime: &Runtime) -> anyhow::Result<Arc<Encrypt
     Ok(Arc::new(encryption))
 }
 
-/// Takes the file's changes up, for ever. A file that cannot be used leaves what is in use.
-async fn follow(runtime: Runtime, encryption: Arc<Encryption>, path: PathBuf) {
+/// Takes the file's changes up, for ever, and what servers share with it. A file that cannot be used leaves what is in use.
+async fn follow(runtime: Runtime, encryption: Arc<Encryption>, storage: Arc<dyn Storage>, path: PathBuf) {
+    let mut is_resealed = true;
     loop {
+        if !is_resealed {
+            is_resealed = authorities::reseal(&*storage).await;
+        }
         runtime.sleep(LOOK_INTERVAL).await;
         let bytes = match std::fs::read(&path) {
             Ok(bytes) => bytes,
@@ -66,7 +85,10 @@ async fn follow(runtime: Runtime, encryption: Arc<Encryption>, path: PathBuf) {
         };
         match encryption.reload(&path, &bytes) {
             Ok(false) => {}
-            Ok(true) => tracing::info!(path = %path.display(), "loaded new encryption config content"),
+            Ok(true) => {
+                tracing::info!(path = %path.display(), "loaded new encryption config content");
+                is_resealed = false;
+            }
             Err(error) => {
                 tracing::error!(%error, path = %path.display(), "error processing encryption config file");
             }

@@ -65,6 +65,7 @@ async fn serve(arguments: ServerArguments) -> anyhow::Result<()> {
     if let Some(shared) = shared {
         authorities::share(shared, &arguments, &paths, &runtime).await?;
     }
+    arguments.encryption.keep_up(&storage, &runtime);
     let election = arguments.election.candidate(shared.is_some(), &runtime)?;
     let mut builder = Cluster::builder()
         .runtime(runtime.clone())
