@@ -148,7 +148,7 @@ fn bearer_word(headers: &HeaderMap) -> Option<&str> {
 pub(super) fn ignored(headers: &HeaderMap) -> Option<&'static str> {
     const WARNING: &str =
         "the provided Authorization header contains extra space before the bearer token, and is ignored";
-    (bearer_word(headers)? == "").then_some(WARNING)
+    bearer_word(headers)?.is_empty().then_some(WARNING)
 }
 
 /// As upstream's `authentication/request/websocket/protocol.go`: one token, and a protocol beside it to answer with.

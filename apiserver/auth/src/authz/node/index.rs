@@ -165,8 +165,8 @@ impl NodeIndex {
     pub(super) fn volumes_with(&self, secret: &ObjectKey) -> Vec<(Box<str>, ObjectKey)> {
         let volumes = self.volumes.read();
         let names = volumes.by_secret.get(secret).into_iter().flatten();
-        let claim = |name: &Box<str>| Some((name.clone(), volumes.read.get(name)?.claim.clone()));
-        names.filter_map(claim).collect()
+        let claims = names.filter_map(|name| Some((name.clone(), volumes.read.get(name)?.claim.clone())));
+        claims.collect()
     }
 
     /// Whether the volume was read from this version.

@@ -257,12 +257,9 @@ pub(super) fn volume_needs(revision: Revision, json: &[u8]) -> VolumeNeeds {
         "" => claim.namespace.clone(),
         own => own.to_owned(),
     };
-    let azure = spec.get("azureFile").map(|source| {
-        ObjectKey::new(
-            &or_claims(source.str("secretNamespace")),
-            source.str("secretName"),
-        )
-    });
+    let azure = spec
+        .get("azureFile")
+        .map(|source| ObjectKey::new(or_claims(source.str("secretNamespace")), source.str("secretName")));
     let referred = VOLUME_SECRETS.iter().filter_map(|(source, reference, of_claim)| {
         let found = spec.at(&[source, reference])?;
         let own = found.str("namespace");
