@@ -115,6 +115,12 @@ impl Server {
         self.child.wait().expect("it ends");
     }
 
+    /// kill -9, then start with other flags on the same data.
+    pub(crate) fn restart_with(&mut self, launch: Launch) {
+        self.launch = launch;
+        self.kill_and_restart();
+    }
+
     /// Starts the server that was stopped.
     pub(crate) fn start_again(&mut self) {
         self.child = without_agent(self.dir.path(), &self.kubectl.host, self.port, &self.launch);

@@ -1,0 +1,112 @@
+//! The commands of `docs/users.md`, `docs/audit.md`, `docs/admission.md` and `docs/fairness.md`, in their order.
+//!
+//! A block `sh` is one script. One that begins with `knarr server` starts the server again with these flags; a line that ends
+//! with `# refused` must fail; one that begins with `grep` may wait for what it looks for.
+
+#![allow(clippy::disallowed_methods, reason = "tests stand outside the product")]
+
+mod support;
+
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+use support::{Launch, Server, text, tool_or_skip};
+
+fn blocks(page: &str) -> impl Iterator<Item = &str> {
+    let blocks = page.split("```sh\n").skip(1);
+    blocks.map(|block| block.split("```").next().unwrap_or_default().trim())
+}
+
+/// The page's paths and addresses as the server under test has them.
+fn placed(block: &str, server: &Server) -> String {
+    let dir = server.dir.path().display();
+    let block = block
+        .replace("/var/lib/knarr", &format!("{dir}/data"))
+        .replace("/etc/knarr", &format!("{dir}/etc"))
+        .replace("/var/log/knarr", &format!("{dir}/log.d"))
+        .replace("10.0.0.1:6443", &format!("127.0.0.1:{}", server.port));
+    let lines = block.lines().map(|line| match line.strip_suffix(" # refused") {
+        Some(line) => format!("if {line}; then exit 42; fi\n"),
+        None => format!("{line}\n"),
+    });
+    lines.collect()
+}
+
+/// The flags of a block that starts the server; the data directory is the harness's.
+fn flags(block: &str) -> Option<Vec<&str>> {
+    let flags = block.strip_prefix("knarr server")?;
+    let mut words = flags.split_whitespace().filter(|word| *word != "\\");
+    assert_eq!(words.next(), Some("--data-dir"), "{block}");
+    Some(words.skip(1).collect())
+}
+
+fn run(block: &str, server: &Server, program: &Path) -> Output {
+    let script = format!("kubectl() {{ \"$KUBECTL\" \"$@\"; }}\n{block}");
+    Command::new("sh")
+        .args(["-ec", &script])
+        .env("KUBECTL", program)
+        .env("KUBECONFIG", server.kubeconfig())
+        .env("HOME", server.dir.path())
+        .current_dir(server.dir.path())
+        .stdin(Stdio::null())
+        .output()
+        .expect("a shell")
+}
+
+#[track_caller]
+fn check(test: &str, page: &str) {
+    let Some(program) = tool_or_skip(test, "kubectl") else {
+        return;
+    };
+    let mut server = Server::start(program.clone(), &[]);
+    for folder in ["etc", "log.d"] {
+        std::fs::create_dir(server.dir.path().join(folder)).expect("made");
+    }
+    for block in blocks(page) {
+        let block = placed(block, &server);
+        if let Some(flags) = flags(&block) {
+            server.restart_with(Launch::with(&flags));
+            continue;
+        }
+        let mut output = run(&block, &server, &program);
+        if block.starts_with("grep") {
+            server.until(&block, || {
+                output = run(&block, &server, &program);
+                output.status.success()
+            });
+        }
+        let said = text(&output.stdout) + &text(&output.stderr);
+        assert!(output.status.success(), "{}\n{block}\n{said}", output.status);
+    }
+}
+
+#[test]
+fn users_page_says_what_works() {
+    check(
+        "users_page_says_what_works",
+        include_str!("../../../docs/users.md"),
+    );
+}
+
+#[test]
+fn audit_page_says_what_works() {
+    check(
+        "audit_page_says_what_works",
+        include_str!("../../../docs/audit.md"),
+    );
+}
+
+#[test]
+fn admission_page_says_what_works() {
+    check(
+        "admission_page_says_what_works",
+        include_str!("../../../docs/admission.md"),
+    );
+}
+
+#[test]
+fn fairness_page_says_what_works() {
+    check(
+        "fairness_page_says_what_works",
+        include_str!("../../../docs/fairness.md"),
+    );
+}
