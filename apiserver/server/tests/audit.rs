@@ -237,6 +237,7 @@ async fn audit_of_deletes_and_patches_has_what_was_sent_in_one_line() {
         (&status["status"], &status["details"]),
         (&json!("Success"), &deleted["details"])
     );
+    assert_eq!(status["code"], 200);
     assert_eq!(event["responseObject"], deleted);
     let text = std::fs::read_to_string(log_of(&server.folder)).unwrap();
     assert!(

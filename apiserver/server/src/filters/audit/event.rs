@@ -111,7 +111,8 @@ impl AuditEvent {
             .and_then(|status| self.0.json(status.to_json()));
         let code = answer.status().as_u16();
         let mut response = self.0.response.lock();
-        response.status = Some(status.map_or_else(|| ResponseStatus::of_code(code), ResponseStatus::of));
+        let told = status.map_or_else(ResponseStatus::default, ResponseStatus::of);
+        response.status = Some(told.with_code(code));
         response.object = object;
         status.is_some()
     }

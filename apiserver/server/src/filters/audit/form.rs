@@ -189,6 +189,11 @@ impl ResponseStatus {
         }
     }
 
+    /// With the code of the answer: a `Status` of a success has none.
+    pub(super) fn with_code(self, code: u16) -> Self {
+        Self { code, ..self }
+    }
+
     pub(super) fn of(status: &Status) -> Self {
         Self {
             status: status.status,
