@@ -67,6 +67,10 @@ pub(crate) struct AgentArguments {
     /// How many pods fit
     #[arg(long, default_value_t = 110)]
     max_pods: u32,
+    /// How many processes a pod may have; -1 bounds all pods together only [default: 4096, and on a small machine a
+    /// quarter of what all pods together may have]
+    #[arg(long, allow_negative_numbers = true)]
+    pod_max_pids: Option<i64>,
     /// A container's log is rotated at this size (such as 10Mi)
     #[arg(long, default_value = "10Mi", value_parser = log_size)]
     container_log_max_size: u64,
@@ -338,6 +342,7 @@ fn kubelet_config(arguments: &AgentArguments, kubeconfig: &std::path::Path) -> a
         node_labels: arguments.node_labels.iter().cloned().collect::<BTreeMap<_, _>>(),
         cgroup_root: arguments.cgroup_root.clone(),
         max_pods: arguments.max_pods,
+        pod_max_pids: arguments.pod_max_pids,
         reserve: arguments.reserve.clone().into(),
         container_log_max_bytes: arguments.container_log_max_size,
         container_log_max_files: arguments.container_log_max_files,

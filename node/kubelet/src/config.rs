@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::path::PathBuf;
 
+use node_sys::machine::Machine;
+
 use crate::node::reserve::Reserve;
 
 /// The kubelet's configuration; names are upstream's where upstream has the thing.
@@ -29,6 +31,8 @@ pub struct KubeletConfig {
     pub reserve: Reserve,
     /// How many pods fit.
     pub max_pods: u32,
+    /// Processes of one pod, upstream's `podPidsLimit`: none below 1. Without it [`Reserve::pod_pids`] says.
+    pub pod_max_pids: Option<i64>,
     /// The authenticated server's port.
     pub port: u16,
     /// Connections to it that are served at once; more wait in the kernel's queue.
@@ -62,6 +66,7 @@ impl KubeletConfig {
             cgroup_root: "/".into(),
             reserve: Reserve::default(),
             max_pods: 110,
+            pod_max_pids: None,
             port: 10250,
             max_connections: 1_024,
             healthz_port: 10248,
@@ -73,6 +78,14 @@ impl KubeletConfig {
             container_log_max_files: 5,
             data_dir,
         }
+    }
+
+    /// Processes of one pod, where they are bounded.
+    pub fn pod_pids(&self, machine: &Machine) -> Option<i64> {
+        let limit = self
+            .pod_max_pids
+            .unwrap_or_else(|| self.reserve.pod_pids(machine));
+        Some(limit).filter(|limit| *limit > 0)
     }
 
     /// Below it lies one folder per pod, by uid.

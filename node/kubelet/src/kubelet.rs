@@ -234,6 +234,7 @@ fn worker_context(
         events: events.clone(),
         services: Services::start(runtime, client.clone()),
         memory: tiers::memory_facts(cgroups.as_ref(), &config.cgroup_root, &facts.machine),
+        pod_pids: config.pod_pids(&facts.machine),
         cgroups,
         dns: NodeDns {
             cluster_dns: config.cluster_dns.clone(),

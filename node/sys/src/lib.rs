@@ -5,7 +5,7 @@
 //! mounts ([`mount`]), the mount namespace of the containers ([`mount_namespace`]), pod cgroups of both versions
 //! ([`cgroup`]), entering a namespace ([`namespace`]), netlink ([`netlink`]) with elements of nftables ([`nftables`]),
 //! news of its tables ([`nftables_watch`]), flows ([`conntrack`]) and routes ([`routes`]), ownership
-//! and atomic files ([`fs`]),
+//! and atomic files ([`fs`]), changes in folders ([`folder_events`]),
 //! what the machine is ([`machine`]) and what it allows us ([`limits`]).
 //!
 //! On the node, only here may a block say `unsafe`. Nothing here knows what a pod is.
@@ -14,6 +14,7 @@ pub mod blocking;
 pub mod cgroup;
 pub mod conntrack;
 pub mod exec;
+pub mod folder_events;
 pub mod fs;
 pub mod limits;
 pub mod machine;

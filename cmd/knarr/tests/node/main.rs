@@ -10,6 +10,7 @@ mod access;
 mod commands;
 mod debug;
 mod figures;
+mod hostile;
 mod lifecycle;
 mod probes;
 mod pulls;
@@ -211,6 +212,10 @@ const STORIES: &[Story] = &[
     (
         "a_volume_deeper_than_any_stack_goes_with_its_pod",
         volumes::a_volume_deeper_than_any_stack_goes_with_its_pod,
+    ),
+    (
+        "a_fork_bomb_is_bounded_by_its_pod",
+        hostile::a_fork_bomb_is_bounded_by_its_pod,
     ),
     (
         "a_sub_path_cannot_leave_its_volume",

@@ -54,6 +54,8 @@ pub struct ContainerControl {
     pub node: NodeResources,
     /// What it can do about memory.
     pub memory: resources::MemoryFacts,
+    /// Processes that a pod may have.
+    pub pod_pids: Option<i64>,
 }
 
 impl std::fmt::Debug for ContainerControl {
@@ -89,7 +91,7 @@ impl ContainerControl {
     /// Makes the pod's group and folders.
     pub async fn prepare_pod(&self, pod: &Pod, lane: &BlockingLane) -> Result<(), StartError> {
         let group = resources::pod_cgroup(&self.config.cgroup_root, pod);
-        let limits = resources::pod_limits(pod, None);
+        let limits = resources::pod_limits(pod, self.pod_pids);
         let folders = [
             files::log_folder(&self.config, pod),
             files::pod_folder(&self.config, uid(pod)),

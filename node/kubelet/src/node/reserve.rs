@@ -49,6 +49,14 @@ impl Threshold {
     }
 }
 
+/// Of the machine's processes one in so many is kept from pods where no reserve names `pid`; upstream keeps none, and one
+/// tenant's pods can leave the node without a process to be had.
+const TASKS_PER_KEPT: i64 = 10;
+/// A pod has no more processes where `--pod-max-pids` is not given; upstream has no such bound of its own.
+const POD_PIDS_MAX: i64 = 4096;
+/// Nor a larger part than one in so many of what all pods together may have.
+const PODS_PER_POD_PIDS: i64 = 4;
+
 /// Hard eviction thresholds by signal.
 pub type Thresholds = BTreeMap<String, Threshold>;
 
@@ -274,9 +282,33 @@ impl Reserve {
         }
     }
 
+    /// Processes that all pods together may have; `None` where the machine's own bound is not known.
+    fn pods_pids(&self, machine: &Machine) -> Option<i64> {
+        let whole = i64::try_from(machine.tasks_max).unwrap_or(i64::MAX);
+        let named = [&self.kube, &self.system]
+            .iter()
+            .any(|own| own.contains_key("pid"));
+        let kept = match (self.enforces_pods(), named) {
+            (false, _) => 0,
+            (true, true) => self.reserved("pid"),
+            (true, false) => whole / TASKS_PER_KEPT,
+        };
+        (whole > 0).then(|| whole.saturating_sub(kept).max(0))
+    }
+
+    /// Processes that one pod may have where `--pod-max-pids` is not given.
+    pub fn pod_pids(&self, machine: &Machine) -> i64 {
+        let all = self.pods_pids(machine).unwrap_or(i64::MAX);
+        POD_PIDS_MAX.min(all / PODS_PER_POD_PIDS)
+    }
+
+    fn enforces_pods(&self) -> bool {
+        self.enforce.iter().any(|level| level == "pods")
+    }
+
     /// Limits of the group of all pods.
     pub fn pods_limits(&self, machine: &Machine) -> CgroupResources {
-        let enforced = self.enforce.iter().any(|level| level == "pods");
+        let enforced = self.enforces_pods();
         let less = |resource: &str, whole: u64| {
             let whole = i64::try_from(whole).unwrap_or(i64::MAX);
             let kept = if enforced { self.reserved(resource) } else { 0 };
@@ -286,7 +318,7 @@ impl Reserve {
         CgroupResources {
             cpu_shares: Some(shares(cpu).unsigned_abs()),
             memory_limit_bytes: Some(less("memory", machine.memory_bytes)).filter(|bytes| *bytes > 0),
-            pids_limit: Some(less("pid", machine.tasks_max)).filter(|_| machine.tasks_max > 0),
+            pids_limit: self.pods_pids(machine),
             ..CgroupResources::default()
         }
     }
@@ -425,6 +457,30 @@ mod tests {
             Reserve::default().pods_limits(&machine).memory_limit_bytes,
             Some(10 * GI)
         );
+    }
+
+    #[test]
+    fn processes_of_pods_leave_some_to_the_machine() {
+        let limits = |tasks_max, flag: &str| {
+            let machine = Machine {
+                tasks_max,
+                ..Machine::default()
+            };
+            let mut own = reserve(flag, "", "");
+            let enforced = (own.pods_limits(&machine).pids_limit, own.pod_pids(&machine));
+            own.enforce = vec!["none".to_owned()];
+            (enforced, own.pods_limits(&machine).pids_limit)
+        };
+        assert_eq!(limits(32_768, ""), ((Some(29_492), 4096), Some(32_768)));
+        assert_eq!(
+            limits(4096, ""),
+            ((Some(3687), 921), Some(4096)),
+            "a small machine"
+        );
+        // A reserve is the operator's word for it, as upstream.
+        assert_eq!(limits(32_768, "pid=1000"), ((Some(31_768), 4096), Some(32_768)));
+        assert_eq!(limits(32_768, "pid=0").0.0, Some(32_768));
+        assert_eq!(limits(0, ""), ((None, 4096), None), "not known");
     }
 
     #[test]

@@ -1,0 +1,261 @@
+//! Containers whose logs are followed: their followers share one watch of the folder and one look at whether the container
+//! still runs, however many they are.
+//!
+//! A follower reads until there is nothing more, and waits for the folder to change. The end of a container comes with
+//! containerd's event; the runtime is asked when the first follower comes, after that event, and seldom beside.
+
+use std::collections::HashMap;
+use std::path::Path;
+use std::sync::{Arc, OnceLock, Weak};
+use std::time::Duration;
+
+use futures::future::BoxFuture;
+use machinery_runtime::{Runtime, TaskHandle};
+use node_sys::folder_events::{FolderEvents, FolderWatch};
+use parking_lot::Mutex;
+use tokio::sync::{Notify, watch};
+
+/// The runtime is asked this often whether a followed container still runs, should its end not have come as an event.
+const ASK_AFTER: Duration = Duration::from_secs(10);
+/// The event of an end comes before the last lines are in the log, and the runtime's own record says so.
+const SETTLES_AFTER: Duration = Duration::from_millis(50);
+/// Without a watch of its folder a log is looked at this often.
+const LOOK_AFTER: Duration = Duration::from_secs(1);
+
+/// Says whether a container still runs; `None` where the runtime does not answer.
+pub type StillRunning = Box<dyn Fn() -> BoxFuture<'static, Option<bool>> + Send + Sync>;
+
+/// The followed containers by id.
+#[derive(Debug, Default)]
+pub struct FollowedLogs {
+    containers: Mutex<HashMap<String, Weak<Followed>>>,
+    events: OnceLock<Arc<FolderEvents>>,
+}
+
+/// Shared by all followers of a container, and gone with the last.
+#[derive(Debug)]
+struct Followed {
+    id: String,
+    of: Weak<FollowedLogs>,
+    folder: Option<FolderWatch>,
+    ended: watch::Receiver<bool>,
+    told: Arc<Notify>,
+    asking: TaskHandle<()>,
+}
+
+/// One who follows a container's log.
+#[derive(Debug)]
+pub struct Follower {
+    runtime: Runtime,
+    changed: Option<watch::Receiver<()>>,
+    ended: watch::Receiver<bool>,
+    /// `None` where nothing is shared.
+    _followed: Option<Arc<Followed>>,
+}
+
+impl FollowedLogs {
+    /// Watches folders, for ever; before it does, followers look by themselves.
+    pub async fn run(&self, runtime: &Runtime) {
+        let events = match self.events.get() {
+            Some(events) => Ok(Arc::clone(events)),
+            None => FolderEvents::open(),
+        };
+        let events = events.map(|events| Arc::clone(self.events.get_or_init(|| events)));
+        let outcome = match events {
+            Ok(events) => events.run(runtime).await,
+            Err(error) => Err(error),
+        };
+        if let Err(error) = outcome {
+            tracing::warn!(%error, "folders of logs are not watched: followers look every second");
+        }
+        std::future::pending().await
+    }
+
+    /// containerd's event that a container has ended.
+    pub fn ended(&self, id: &str) {
+        let found = self.containers.lock().get(id).and_then(Weak::upgrade);
+        if let Some(followed) = found {
+            followed.told.notify_one();
+        }
+    }
+
+    /// One more follower of the log of a container.
+    pub fn follow(
+        self: &Arc<Self>,
+        runtime: &Runtime,
+        id: &str,
+        log: &Path,
+        running: StillRunning,
+    ) -> Follower {
+        let mut containers = self.containers.lock();
+        let known = containers.get(id).and_then(Weak::upgrade);
+        let followed = known.unwrap_or_else(|| {
+            let followed = Arc::new(self.begin(runtime, id, log, running));
+            containers.insert(id.to_owned(), Arc::downgrade(&followed));
+            followed
+        });
+        // Only now: what is dropped while the lock is held would wait for it.
+        drop(containers);
+        Follower {
+            runtime: runtime.clone(),
+            changed: followed.folder.as_ref().map(|watch| watch.changed.clone()),
+            ended: followed.ended.clone(),
+            _followed: Some(followed),
+        }
+    }
+
+    fn begin(self: &Arc<Self>, runtime: &Runtime, id: &str, log: &Path, running: StillRunning) -> Followed {
+        let watched = self.events.get().zip(log.parent());
+        let watched = watched.and_then(|(events, folder)| events.watch(folder).ok());
+        let (sender, ended) = watch::channel(false);
+        let told = Arc::new(Notify::new());
+        let (own, asked) = (runtime.clone(), told.clone());
+        let asking = runtime.spawn("end of a followed container", async move {
+            until_ended(&own, &asked, running).await;
+            sender.send_replace(true);
+        });
+        Followed {
+            id: id.to_owned(),
+            of: Arc::downgrade(self),
+            folder: watched,
+            ended,
+            told,
+            asking,
+        }
+    }
+}
+
+impl Drop for Followed {
+    fn drop(&mut self) {
+        self.asking.abort();
+        let Some(of) = self.of.upgrade() else { return };
+        let mut containers = of.containers.lock();
+        // Another may have begun meanwhile under the same id.
+        if containers.get(&self.id).is_some_and(|own| own.strong_count() == 0) {
+            containers.remove(&self.id);
+        }
+    }
+}
+
+/// Returns when the container runs no longer.
+async fn until_ended(runtime: &Runtime, told: &Notify, running: StillRunning) {
+    let mut pause = ASK_AFTER;
+    while running().await != Some(false) {
+        tokio::select! { biased;
+            () = told.notified() => pause = SETTLES_AFTER,
+            () = runtime.sleep(pause) => pause = (pause * 2).min(ASK_AFTER),
+        }
+    }
+}
+
+impl Follower {
+    /// Of a log that nobody writes any more.
+    #[cfg(test)]
+    pub(super) fn of_an_ended_one(runtime: &Runtime) -> Self {
+        let (_, ended) = watch::channel(true);
+        Self {
+            runtime: runtime.clone(),
+            changed: None,
+            ended,
+            _followed: None,
+        }
+    }
+
+    /// Whether the container runs no longer, and everything it wrote is in the log.
+    pub(super) fn has_ended(&self) -> bool {
+        *self.ended.borrow() || self.ended.has_changed().is_err()
+    }
+
+    /// Returns when the log may have grown, or the container has ended.
+    pub(super) async fn waken(&mut self) {
+        let ended = &mut self.ended;
+        let written = async {
+            if let Some(changed) = &mut self.changed
+                && changed.changed().await.is_ok()
+            {
+                return;
+            }
+            self.changed = None;
+            self.runtime.sleep(LOOK_AFTER).await;
+        };
+        tokio::select! { biased;
+            _ = ended.changed() => {}
+            () = written => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+    /// A container of which the runtime is asked, counted.
+    #[derive(Debug, Clone, Default)]
+    struct Container {
+        asked: Arc<AtomicUsize>,
+        ended: Arc<AtomicBool>,
+    }
+
+    impl Container {
+        fn running(&self) -> StillRunning {
+            let own = self.clone();
+            Box::new(move || {
+                own.asked.fetch_add(1, Ordering::Relaxed);
+                let running = !own.ended.load(Ordering::Relaxed);
+                Box::pin(async move { Some(running) })
+            })
+        }
+    }
+
+    fn simulated<F: Future<Output = ()> + Send + 'static>(story: impl FnOnce(Runtime) -> F) {
+        machinery_runtime::simulate(1, story);
+    }
+
+    #[test]
+    fn log_followers_ask_the_runtime_together() {
+        simulated(|runtime| async move {
+            let (logs, container) = (Arc::new(FollowedLogs::default()), Container::default());
+            let follow = || logs.follow(&runtime, "id", Path::new("/nowhere/0.log"), container.running());
+            let mut followers: Vec<Follower> = (0..1_000).map(|_| follow()).collect();
+            runtime.sleep(Duration::from_secs(60)).await;
+            let asked = container.asked.load(Ordering::Relaxed);
+            assert!((2..=8).contains(&asked), "asked {asked} times in a minute");
+            container.ended.store(true, Ordering::Relaxed);
+            logs.ended("id");
+            for follower in &mut followers {
+                while !follower.has_ended() {
+                    follower.waken().await;
+                }
+            }
+            drop(followers);
+            assert!(logs.containers.lock().is_empty());
+        });
+    }
+
+    #[test]
+    fn log_follower_hears_of_an_end_without_its_event() {
+        simulated(|runtime| async move {
+            let (logs, container) = (Arc::new(FollowedLogs::default()), Container::default());
+            let mut follower =
+                logs.follow(&runtime, "id", Path::new("/nowhere/0.log"), container.running());
+            runtime.sleep(SETTLES_AFTER).await;
+            container.ended.store(true, Ordering::Relaxed);
+            while !follower.has_ended() {
+                follower.waken().await;
+            }
+        });
+    }
+
+    #[test]
+    fn log_follower_stays_while_the_runtime_does_not_answer() {
+        simulated(|runtime| async move {
+            let logs = Arc::new(FollowedLogs::default());
+            let silent: StillRunning = Box::new(|| Box::pin(async { None }));
+            let follower = logs.follow(&runtime, "id", Path::new("/nowhere/0.log"), silent);
+            logs.ended("id");
+            runtime.sleep(ASK_AFTER * 3).await;
+            assert!(!follower.has_ended());
+        });
+    }
+}

@@ -1,0 +1,178 @@
+//! Changes in folders, over one inotify descriptor for all of them: the kernel gives a user 128 descriptors, and the
+//! processes of pods that run as root count among the same user's.
+
+use std::collections::HashMap;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use machinery_runtime::Runtime;
+use nix::errno::Errno;
+use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify, InotifyEvent, WatchDescriptor};
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
+use tokio::sync::watch;
+
+/// A file of a watched folder is written, made, or renamed.
+const CHANGES: AddWatchFlags = AddWatchFlags::IN_MODIFY
+    .union(AddWatchFlags::IN_CREATE)
+    .union(AddWatchFlags::IN_MOVED_TO)
+    .union(AddWatchFlags::IN_ONLYDIR);
+
+/// Changes are gathered for so long: the kernel merges those of one file that nobody has read.
+const GATHERED_FOR: Duration = Duration::from_millis(20);
+
+/// The folders that are watched. [`FolderEvents::run`] hands the changes out.
+#[derive(Debug)]
+pub struct FolderEvents {
+    inotify: Inotify,
+    ready: AsyncFd<OwnedFd>,
+    watched: Mutex<Watched>,
+}
+
+type Watched = HashMap<WatchDescriptor, Folder>;
+
+#[derive(Debug)]
+struct Folder {
+    changed: watch::Sender<()>,
+    watches: usize,
+}
+
+/// A watch of one folder, which ends when it is dropped.
+#[derive(Debug)]
+pub struct FolderWatch {
+    of: Arc<FolderEvents>,
+    descriptor: WatchDescriptor,
+    /// Marked as changed with every change; closed when the folder is removed.
+    pub changed: watch::Receiver<()>,
+}
+
+impl FolderEvents {
+    /// Watches nothing yet.
+    ///
+    /// # Panics
+    /// Outside a tokio runtime.
+    pub fn open() -> io::Result<Arc<Self>> {
+        let inotify = Inotify::init(InitFlags::IN_CLOEXEC | InitFlags::IN_NONBLOCK)?;
+        let ready = inotify.as_fd().try_clone_to_owned()?;
+        // SAFETY: the descriptor is owned, is given away to nobody, and is closed only when it is dropped.
+        #[expect(unsafe_code, reason = "tokio takes a type's word for its descriptor")]
+        let ready = unsafe { AsyncFd::register_with_interest(ready, Interest::READABLE) }?;
+        Ok(Arc::new(Self {
+            inotify,
+            ready,
+            watched: Mutex::default(),
+        }))
+    }
+
+    fn watched(&self) -> MutexGuard<'_, Watched> {
+        self.watched.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Watches the files directly in a folder.
+    pub fn watch(self: &Arc<Self>, folder: &Path) -> io::Result<FolderWatch> {
+        let mut watched = self.watched();
+        // The kernel knows a folder that is watched already by the descriptor that it has.
+        let descriptor = self.inotify.add_watch(folder, CHANGES)?;
+        let known = watched.entry(descriptor).or_insert_with(|| Folder {
+            changed: watch::Sender::new(()),
+            watches: 0,
+        });
+        known.watches += 1;
+        Ok(FolderWatch {
+            of: Arc::clone(self),
+            descriptor,
+            changed: known.changed.subscribe(),
+        })
+    }
+
+    /// Hands changes out, for ever.
+    pub async fn run(&self, runtime: &Runtime) -> io::Result<()> {
+        loop {
+            let mut ready = self.ready.readable().await?;
+            match self.inotify.read_events() {
+                Ok(events) => events.iter().for_each(|event| self.hand_out(event)),
+                Err(Errno::EAGAIN) => {
+                    ready.clear_ready();
+                    runtime.sleep(GATHERED_FOR).await;
+                }
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+
+    fn hand_out(&self, event: &InotifyEvent) {
+        let mut watched = self.watched();
+        if event.mask.contains(AddWatchFlags::IN_Q_OVERFLOW) {
+            watched.values().for_each(|own| own.changed.send_replace(()));
+        } else if event.mask.contains(AddWatchFlags::IN_IGNORED) {
+            // The folder is gone, and the kernel's watch with it.
+            watched.remove(&event.wd);
+        } else if let Some(own) = watched.get(&event.wd) {
+            own.changed.send_replace(());
+        }
+    }
+}
+
+impl Drop for FolderWatch {
+    fn drop(&mut self) {
+        let mut watched = self.of.watched();
+        let Some(own) = watched.get_mut(&self.descriptor) else {
+            return;
+        };
+        own.watches -= 1;
+        if own.watches == 0 {
+            watched.remove(&self.descriptor);
+            // Gone by itself where the folder was removed meanwhile.
+            let _ = self.of.inotify.rm_watch(self.descriptor);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn running() -> Arc<FolderEvents> {
+        let events = FolderEvents::open().unwrap();
+        let (own, runtime) = (Arc::clone(&events), Runtime::real());
+        runtime
+            .clone()
+            .spawn("folder events", async move { own.run(&runtime).await })
+            .detach();
+        events
+    }
+
+    #[tokio::test]
+    async fn folder_watch_sees_files_written_and_renamed() {
+        let (events, folder) = (running(), tempfile::tempdir().unwrap());
+        let log = folder.path().join("0.log");
+        std::fs::write(&log, "one").unwrap();
+        let mut watch = events.watch(folder.path()).unwrap();
+        let mut second = events.watch(folder.path()).unwrap();
+        std::fs::write(&log, "two").unwrap();
+        watch.changed.changed().await.unwrap();
+        second.changed.changed().await.unwrap();
+        // The others go on without it.
+        drop(second);
+        std::fs::rename(&log, folder.path().join("0.log.1")).unwrap();
+        watch.changed.changed().await.unwrap();
+        drop(watch);
+        assert!(events.watched().is_empty());
+    }
+
+    #[tokio::test]
+    async fn folder_watch_ends_with_its_folder() {
+        let (events, folder) = (running(), tempfile::tempdir().unwrap());
+        let inner = folder.path().join("inner");
+        std::fs::create_dir(&inner).unwrap();
+        let mut watch = events.watch(&inner).unwrap();
+        std::fs::remove_dir(&inner).unwrap();
+        while watch.changed.changed().await.is_ok() {}
+        assert!(events.watched().is_empty());
+        drop(watch);
+        events.watch(&inner).unwrap_err();
+    }
+}
