@@ -161,6 +161,12 @@ fn serve(context: &ManagerContext, listeners: Listeners) {
     let own = context.clone();
     let begin = move || server::healthz::serve(own.clone(), listeners.clone());
     context.runtime.keep("healthz server", begin).detach();
+    let own = context.clone();
+    let begin = move || {
+        let own = own.clone();
+        async move { own.workers.followed.run(&own.runtime).await }
+    };
+    context.runtime.keep("folders of logs", begin).detach();
 }
 
 /// Checks the configuration and makes our folders.
@@ -261,6 +267,7 @@ fn worker_context(
         node: parking_lot::Mutex::new(Arc::new(own)),
         owners: parking_lot::Mutex::default(),
         exited: parking_lot::Mutex::default(),
+        followed: Arc::default(),
     };
     context.update_node((**node).clone());
     Arc::new(context)

@@ -23,6 +23,7 @@ const CHANGES: AddWatchFlags = AddWatchFlags::IN_MODIFY
 
 /// Changes are gathered for so long: the kernel merges those of one file that nobody has read.
 const GATHERED_FOR: Duration = Duration::from_millis(20);
+const TRY_AGAIN_AFTER: Duration = Duration::from_secs(1);
 
 /// The folders that are watched. [`FolderEvents::run`] hands the changes out.
 #[derive(Debug)]
@@ -98,7 +99,12 @@ impl FolderEvents {
                     ready.clear_ready();
                     runtime.sleep(GATHERED_FOR).await;
                 }
-                Err(error) => return Err(error.into()),
+                // What has changed is not known: readers look.
+                Err(error) => {
+                    tracing::warn!(%error, "changes in folders cannot be read");
+                    self.folders().values().for_each(Folder::change);
+                    runtime.sleep(TRY_AGAIN_AFTER).await;
+                }
             }
         }
     }

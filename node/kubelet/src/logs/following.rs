@@ -131,7 +131,10 @@ impl Drop for Followed {
         let Some(of) = self.of.upgrade() else { return };
         let mut containers = of.containers.lock();
         // Another may have begun meanwhile under the same id.
-        if containers.get(&self.id).is_some_and(|own| own.strong_count() == 0) {
+        if containers
+            .get(&self.id)
+            .is_some_and(|own| own.strong_count() == 0)
+        {
             containers.remove(&self.id);
         }
     }
@@ -209,7 +212,8 @@ mod tests {
     }
 
     fn simulated<F: Future<Output = ()> + Send + 'static>(story: impl FnOnce(Runtime) -> F) {
-        machinery_runtime::simulate(1, story);
+        let simulation = machinery_runtime::Simulation::new(1);
+        simulation.run(story(simulation.runtime()));
     }
 
     #[test]
@@ -237,8 +241,7 @@ mod tests {
     fn log_follower_hears_of_an_end_without_its_event() {
         simulated(|runtime| async move {
             let (logs, container) = (Arc::new(FollowedLogs::default()), Container::default());
-            let mut follower =
-                logs.follow(&runtime, "id", Path::new("/nowhere/0.log"), container.running());
+            let mut follower = logs.follow(&runtime, "id", Path::new("/nowhere/0.log"), container.running());
             runtime.sleep(SETTLES_AFTER).await;
             container.ended.store(true, Ordering::Relaxed);
             while !follower.has_ended() {

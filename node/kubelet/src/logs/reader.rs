@@ -6,22 +6,19 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use bytes::Bytes;
-use futures::future::BoxFuture;
 use jiff::Timestamp;
 use machinery_runtime::Runtime;
 use tokio::sync::mpsc;
 
+use super::following::Follower;
 use super::line::{self, LogLine};
 
 /// Read at a time.
 const CHUNK_BYTES: usize = 64 << 10;
 /// A line longer than this is cut there; the runtime splits at 16 KiB.
 const LINE_BYTES_MAX: usize = 1 << 20;
-/// A followed file that does not grow is looked at after this time, and less and less often up to the longest pause.
+/// A followed file is looked at no more often, however often it is written.
 const LOOK_AFTER: Duration = Duration::from_millis(100);
-const LOOK_AFTER_MAX: Duration = Duration::from_millis(400);
-/// The runtime is asked this often whether the container still runs; upstream asks every five seconds.
-const ASK_AFTER: Duration = Duration::from_secs(2);
 
 /// Which part of a log is wanted.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -40,69 +37,43 @@ pub struct LogOptions {
     pub stream: Option<String>,
 }
 
-/// Says whether the container may still write.
-pub type StillRunning = Box<dyn Fn() -> BoxFuture<'static, bool> + Send + Sync>;
-
-/// Sends the wanted part. Ends when it is all sent, or nobody takes it any more.
+/// Sends the wanted part. Ends when it is all sent, or nobody takes it any more; with a follower, when the container has
+/// ended.
 pub async fn stream(
     runtime: &Runtime,
     path: PathBuf,
     options: LogOptions,
-    running: StillRunning,
+    mut follower: Option<Follower>,
     out: mpsc::Sender<Bytes>,
 ) -> std::io::Result<()> {
-    let follows = options.follow;
     let mut reading = off_the_executor(runtime, move || Reading::open(path, options)).await?;
-    let (mut last_look, mut pauses) = (false, Pauses::default());
+    let mut last_look = false;
     loop {
+        let looked_at = runtime.monotonic();
         let found;
         (reading, found) = off_the_executor(runtime, move || reading.step()).await?;
-        let text = match found {
-            Found::Text(text) => text,
-            Found::End if !follows || last_look => return Ok(()),
-            Found::End => {
-                let (pause, asks) = pauses.next();
-                // Once it has ended, what it wrote last is read and that is all.
-                last_look = asks && !running().await;
-                if !last_look {
-                    runtime.sleep(pause).await;
-                }
-                if out.is_closed() {
+        match (found, &mut follower) {
+            (Found::Text(text), _) => {
+                if !text.is_empty() && out.send(text.into()).await.is_err() {
                     return Ok(());
                 }
-                continue;
             }
-        };
-        pauses.begin_again();
-        if !text.is_empty() && out.send(text.into()).await.is_err() {
-            return Ok(());
+            (Found::End, None) => return Ok(()),
+            (Found::End, Some(_)) if last_look => return Ok(()),
+            // Once it has ended, what it wrote last is read and that is all.
+            (Found::End, Some(follower)) if follower.has_ended() => last_look = true,
+            (Found::End, Some(follower)) => {
+                tokio::select! { biased;
+                    () = out.closed() => return Ok(()),
+                    () = follower.waken() => {}
+                }
+                // What is written all the time is looked at from time to time.
+                runtime.sleep_until(looked_at + LOOK_AFTER).await;
+            }
         }
         if reading.filter.left == Some(0) || out.is_closed() {
             return Ok(());
         }
-    }
-}
-
-/// The pauses of one who follows a log that does not grow.
-#[derive(Debug, Default)]
-struct Pauses {
-    pause: Duration,
-    /// For how long the runtime was not asked; at first it is.
-    since_asked: Option<Duration>,
-}
-
-impl Pauses {
-    /// How long to wait, and whether to ask the runtime before.
-    fn next(&mut self) -> (Duration, bool) {
-        let asks = self.since_asked.is_none_or(|since| since >= ASK_AFTER);
-        self.pause = (self.pause * 2).clamp(LOOK_AFTER, LOOK_AFTER_MAX);
-        let before = self.since_asked.filter(|_| !asks).unwrap_or_default();
-        self.since_asked = Some(before + self.pause);
-        (self.pause, asks)
-    }
-
-    fn begin_again(&mut self) {
-        self.pause = Duration::ZERO;
     }
 }
 
@@ -159,6 +130,10 @@ impl Reading {
         {
             self.file = next;
             return Ok((self, Found::Text(Vec::new())));
+        }
+        if self.pending.is_empty() {
+            // One who waits, perhaps among thousands, keeps no room for what may come.
+            self.pending = Vec::new();
         }
         Ok((self, Found::End))
     }
@@ -287,26 +262,25 @@ mod tests {
         String::from_utf8(filter.take_lines(&mut pending)).unwrap()
     }
 
-    #[test]
-    fn pauses_of_a_follower_grow_and_the_runtime_is_seldom_asked() {
-        let mut pauses = Pauses::default();
-        let (mut waited, mut looks, mut asked) = (Duration::ZERO, 0, 0);
-        while waited < Duration::from_secs(60) {
-            let (pause, asks) = pauses.next();
-            (waited, looks, asked) = (waited + pause, looks + 1, asked + usize::from(asks));
-        }
-        assert_eq!((looks, asked), (152, 30));
-        pauses.begin_again();
-        assert_eq!(pauses.next().0, LOOK_AFTER, "it grows again");
-        assert!(
-            Pauses::default().next().1,
-            "a container that has ended is told at once"
-        );
-    }
-
     const LOG: &str = "2026-11-21T12:00:00.1Z stdout F one\n\
                        2026-11-21T12:00:01.1Z stderr P two-\n\
                        2026-11-21T12:00:02.1Z stdout F three\n";
+
+    #[tokio::test]
+    async fn log_of_an_ended_container_is_followed_to_its_end() {
+        let (runtime, folder) = (Runtime::real(), tempfile::tempdir().unwrap());
+        let path = folder.path().join("0.log");
+        std::fs::write(&path, LOG).unwrap();
+        let options = LogOptions {
+            follow: true,
+            ..LogOptions::default()
+        };
+        let (sender, mut pieces) = mpsc::channel(4);
+        let follower = Some(Follower::of_an_ended_one(&runtime));
+        stream(&runtime, path, options, follower, sender).await.unwrap();
+        assert_eq!(pieces.recv().await.unwrap(), "one\ntwo-three\n");
+        assert_eq!(pieces.recv().await, None);
+    }
 
     #[test]
     fn the_wanted_part_is_found() {

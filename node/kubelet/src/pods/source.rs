@@ -209,6 +209,7 @@ impl Pods {
     fn heed(&self, event: &TaskEvent) {
         if let TaskEvent::Exited { container_id } = event {
             self.remember_exit(container_id);
+            self.context.followed.ended(container_id);
         }
         let owner = self.context.owners.lock().get(event.container_id()).cloned();
         owner.iter().for_each(|uid| self.wake(uid));

@@ -8,10 +8,13 @@ use http::{Response, StatusCode};
 use http_body_util::{BodyExt, StreamBody};
 use hyper::body::Frame;
 use k8s_openapi::api::core::v1::Pod;
+use node_cri::{CriClient, v1};
 use tokio::sync::mpsc;
 
 use super::routes::{Body, Query, text};
-use crate::logs::reader::{LogOptions, StillRunning, stream};
+use super::streaming::Place;
+use crate::logs::following::StillRunning;
+use crate::logs::reader::{LogOptions, stream};
 use crate::managers::ManagerContext;
 use crate::pods::observed::{ContainerState, ObservedContainer, observe};
 use crate::pods::{plan::container_named, uid};
@@ -21,6 +24,7 @@ const PIECES_MAX: usize = 4;
 
 pub(super) async fn answer(
     context: &ManagerContext,
+    place: Place,
     namespace: &str,
     pod_name: &str,
     container: &str,
@@ -42,7 +46,7 @@ pub(super) async fn answer(
     };
     let found = find(context, &pod, container, query.flag("previous")).await;
     match found {
-        Ok((found, path)) => respond(context, found, path, options),
+        Ok((found, path)) => respond(context, place, &found, path, options),
         Err((status, message)) => text(status, message),
     }
 }
@@ -146,28 +150,21 @@ fn waiting_reason(pod: &Pod, name: &str) -> String {
 
 fn respond(
     context: &ManagerContext,
-    found: ObservedContainer,
+    place: Place,
+    found: &ObservedContainer,
     path: PathBuf,
     options: LogOptions,
 ) -> Response<Body> {
     let (sender, mut receiver) = mpsc::channel::<Bytes>(PIECES_MAX);
     let runtime = context.runtime.clone();
-    let cri = context.workers.control.cri.clone();
-    let running: StillRunning = Box::new(move || {
-        let request = node_cri::v1::ContainerStatusRequest {
-            container_id: found.id.clone(),
-            verbose: false,
-        };
-        let answer = cri.container_status(request);
-        Box::pin(async move {
-            let running = node_cri::v1::ContainerState::ContainerRunning as i32;
-            answer
-                .await
-                .is_ok_and(|answer| answer.status.is_some_and(|status| status.state == running))
-        })
+    let follower = options.follow.then(|| {
+        let running = still_running(context.workers.control.cri.clone(), found.id.clone());
+        let followed = &context.workers.followed;
+        followed.follow(&context.runtime, &found.id, &path, running)
     });
     context.runtime.spawn("log stream", async move {
-        if let Err(error) = stream(&runtime, path, options, running, sender.clone()).await {
+        let _place = place;
+        if let Err(error) = stream(&runtime, path, options, follower, sender.clone()).await {
             let _ = sender
                 .send(format!("unable to retrieve container logs: {error}\n").into())
                 .await;
@@ -180,4 +177,24 @@ fn respond(
         .headers_mut()
         .insert("content-type", http::HeaderValue::from_static("text/plain"));
     response
+}
+
+/// Asks the runtime about one container; one that it does not know runs no longer.
+fn still_running(cri: CriClient, id: String) -> StillRunning {
+    Box::new(move || {
+        let request = v1::ContainerStatusRequest {
+            container_id: id.clone(),
+            verbose: false,
+        };
+        let answer = cri.container_status(request);
+        Box::pin(async move {
+            match answer.await {
+                Ok(answer) => {
+                    let state = answer.status.map(|status| status.state);
+                    Some(state == Some(v1::ContainerState::ContainerRunning as i32))
+                }
+                Err(error) => error.is_not_found().then_some(false),
+            }
+        })
+    })
 }

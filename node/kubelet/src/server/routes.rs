@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::convert::Infallible;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use http::{Request, Response, StatusCode};
@@ -11,7 +12,8 @@ use hyper::body::Incoming;
 use machinery_meta::UserInfo;
 
 use super::auth::{Delegated, Refusal, subresources_of, verb_of};
-use super::{logs, metrics, stats, streaming};
+use super::streaming::{self, Places};
+use super::{logs, metrics, stats};
 use crate::managers::ManagerContext;
 
 /// The body of every answer.
@@ -22,6 +24,7 @@ pub type Body = UnsyncBoxBody<Bytes, Infallible>;
 pub struct Server {
     pub(super) context: ManagerContext,
     delegated: Delegated,
+    places: Arc<Places>,
 }
 
 /// A short answer of text.
@@ -50,13 +53,17 @@ impl Server {
     pub fn new(context: ManagerContext) -> Self {
         let node = context.config.node_name.clone();
         let delegated = Delegated::new(context.runtime.clone(), context.client.clone(), node);
-        Self { context, delegated }
+        Self {
+            context,
+            delegated,
+            places: Arc::default(),
+        }
     }
 
     /// Answers one request of a connection whose certificate named `peer`.
     pub async fn handle(&self, peer: Option<&UserInfo>, request: Request<Incoming>) -> Response<Body> {
         match self.admit(peer, &request).await {
-            Ok(()) => self.route(request).await,
+            Ok(()) => self.route(request).await.unwrap_or_else(|refusal| *refusal),
             Err(Refusal::Unauthorized) => text(StatusCode::UNAUTHORIZED, "Unauthorized"),
             Err(Refusal::Forbidden(why)) => text(StatusCode::FORBIDDEN, why),
             Err(Refusal::Unavailable(why)) => text(
@@ -85,41 +92,41 @@ impl Server {
             .await
     }
 
-    async fn route(&self, request: Request<Incoming>) -> Response<Body> {
+    async fn route(&self, request: Request<Incoming>) -> Result<Response<Body>, Box<Response<Body>>> {
         let path = request.uri().path().to_string();
         let parts: Vec<&str> = path.split('/').filter(|part| !part.is_empty()).collect();
         let query = Query::parse(request.uri().query().unwrap_or_default());
-        match parts.as_slice() {
+        let context = &self.context;
+        Ok(match parts.as_slice() {
             ["healthz" | "livez" | "readyz"] => text(StatusCode::OK, "ok"),
             ["pods"] => self.pods(),
-            ["stats", "summary"] => stats::summary(&self.context).await,
-            ["metrics"] => metrics::metrics(&self.context).await,
-            ["metrics", "resource"] => metrics::resource(&self.context).await,
+            ["stats", "summary"] => stats::summary(context).await,
+            ["metrics"] => metrics::metrics(context).await,
+            ["metrics", "resource"] => metrics::resource(context).await,
             ["metrics", "cadvisor" | "probes"] => text(StatusCode::OK, ""),
             ["containerLogs", namespace, pod, container] => {
-                logs::answer(&self.context, namespace, pod, container, &query).await
+                let place = self.places.enter(namespace, pod)?;
+                logs::answer(context, place, namespace, pod, container, &query).await
             }
-            ["exec", namespace, pod, container] | ["exec", namespace, pod, _, container] => {
+            [verb @ ("exec" | "attach"), namespace, pod, container]
+            | [verb @ ("exec" | "attach"), namespace, pod, _, container] => {
                 let target = streaming::Target {
                     namespace,
                     pod,
                     container,
                 };
-                streaming::exec(&self.context, request, target, &query).await
-            }
-            ["attach", namespace, pod, container] | ["attach", namespace, pod, _, container] => {
-                let target = streaming::Target {
-                    namespace,
-                    pod,
-                    container,
-                };
-                streaming::attach(&self.context, request, target, &query).await
+                let place = self.places.enter(namespace, pod)?;
+                match *verb {
+                    "exec" => streaming::exec(context, place, request, target, &query).await,
+                    _ => streaming::attach(context, place, request, target, &query).await,
+                }
             }
             ["portForward", namespace, pod] | ["portForward", namespace, pod, _] => {
-                streaming::port_forward(&self.context, request, namespace, pod).await
+                let place = self.places.enter(namespace, pod)?;
+                streaming::port_forward(context, place, request, namespace, pod).await
             }
             _ => text(StatusCode::NOT_FOUND, "404 page not found\n"),
-        }
+        })
     }
 
     fn pods(&self) -> Response<Body> {

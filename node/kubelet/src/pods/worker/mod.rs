@@ -34,6 +34,7 @@ use crate::api::objects::{Objects, WakePod};
 use crate::containers::control::ContainerControl;
 use crate::containers::files;
 use crate::containers::resources::pod_limits;
+use crate::logs::following::FollowedLogs;
 use crate::probes::ProbeManager;
 
 /// After a failed step the pod is looked at again after this long, as upstream's.
@@ -75,6 +76,8 @@ pub struct WorkerContext {
     pub node: Mutex<Arc<Node>>,
     /// Containers and sandboxes that containerd told have ended, and that no worker has seen ended yet.
     pub exited: Mutex<HashSet<String>>,
+    /// Containers whose logs are followed.
+    pub followed: Arc<FollowedLogs>,
 }
 
 impl std::fmt::Debug for WorkerContext {

@@ -10,6 +10,7 @@ use tokio::sync::mpsc;
 
 use super::super::routes::{Body, Query};
 use super::channels::{Channels, Input, Output, failure, verdict};
+use super::places::Place;
 use super::session::{self, Session, Target};
 use crate::managers::ManagerContext;
 
@@ -19,12 +20,16 @@ const DRAIN_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(10);
 
 pub(in crate::server) async fn exec(
     context: &ManagerContext,
+    place: Place,
     request: Request<Incoming>,
     target: Target<'_>,
     query: &Query,
 ) -> Response<Body> {
     let command = query.all("command");
-    session::open(context, request, target, query, |session| run(session, command)).await
+    session::open(context, place, request, target, query, |session| {
+        run(session, command)
+    })
+    .await
 }
 
 /// Runs the command to its end, or until the client leaves.

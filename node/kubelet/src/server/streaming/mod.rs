@@ -4,11 +4,12 @@
 //! WebSocket) or SPDY/3.1 directly. Either becomes the same [`Channels`]: input, output, errors, a
 //! verdict, terminal sizes. [`session`] takes the connection over; [`exec`](mod@exec) joins it to a process of
 //! containerd's task service, [`attach`](mod@attach) to what the runtime's own streaming server offers; [`port_forward`](mod@port_forward) joins SPDY streams to
-//! connections inside the pod's network namespace.
+//! connections inside the pod's network namespace. Each pod has a bounded number of [`places`] for them.
 
 mod attach;
 mod channels;
 mod exec;
+mod places;
 mod port_channels;
 mod port_forward;
 mod session;
@@ -21,5 +22,6 @@ pub use channels::{Channels, Input, Output};
 
 pub(super) use attach::attach;
 pub(super) use exec::exec;
+pub(super) use places::{Place, Places};
 pub(super) use port_forward::port_forward;
 pub(super) use session::Target;

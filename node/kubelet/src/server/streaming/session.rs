@@ -7,6 +7,7 @@ use hyper_util::rt::TokioIo;
 
 use super::super::routes::{Body, Query, text};
 use super::channels::{Channels, Output, Wanted};
+use super::places::Place;
 use super::upgrade::{Accepted, Carrier, accept};
 use super::{spdy_channels, websocket};
 use crate::managers::ManagerContext;
@@ -32,6 +33,7 @@ pub(super) struct Session {
 /// Answers the request, and lets `talk` go on with the client; what it returns is the last the client hears.
 pub(super) async fn open<Talk>(
     context: &ManagerContext,
+    place: Place,
     mut request: Request<Incoming>,
     target: Target<'_>,
     query: &Query,
@@ -64,6 +66,7 @@ where
     let context = context.clone();
     let runtime = context.runtime.clone();
     runtime.clone().spawn("streaming session", async move {
+        let _place = place;
         let Ok(connection) = connection.await else { return };
         let connection = TokioIo::new(connection);
         let channels = match carrier {

@@ -1,0 +1,89 @@
+//! Streams of a pod at once: followed and other logs, exec, attach, port-forward. The API server bounds them by user,
+//! namespace and pod and answers for that; this is the wall behind it, which counts what all API servers and others send.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use http::header::RETRY_AFTER;
+use http::{HeaderValue, Response, StatusCode};
+use parking_lot::Mutex;
+
+use super::super::routes::{Body, text};
+
+/// Streams of one pod; an API server has half as many for it.
+const STREAMS_OF_POD_MAX: usize = 128;
+
+/// The streams by pod.
+#[derive(Debug, Default)]
+pub(in crate::server) struct Places {
+    open: Mutex<HashMap<Arc<str>, usize>>,
+}
+
+/// A place among them, as long as the stream lasts.
+#[derive(Debug)]
+pub(in crate::server) struct Place {
+    of: Arc<Places>,
+    pod: Arc<str>,
+}
+
+impl Places {
+    /// A place for one more stream of a pod, or the answer where there is none.
+    pub(in crate::server) fn enter(
+        self: &Arc<Self>,
+        namespace: &str,
+        pod: &str,
+    ) -> Result<Place, Box<Response<Body>>> {
+        let pod: Arc<str> = format!("{namespace}/{pod}").into();
+        let mut open = self.open.lock();
+        let count = open.entry(Arc::clone(&pod)).or_default();
+        if *count >= STREAMS_OF_POD_MAX {
+            return Err(Box::new(full(&pod)));
+        }
+        *count += 1;
+        Ok(Place {
+            of: Arc::clone(self),
+            pod,
+        })
+    }
+}
+
+fn full(pod: &str) -> Response<Body> {
+    let message = format!("too many streams of pod \"{pod}\" are open, please try again later\n");
+    let mut answer = text(StatusCode::TOO_MANY_REQUESTS, message);
+    let headers = answer.headers_mut();
+    headers.insert(RETRY_AFTER, HeaderValue::from_static("1"));
+    answer
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let mut open = self.of.open.lock();
+        if let Some(count) = open.get_mut(&self.pod) {
+            *count -= 1;
+            if *count == 0 {
+                open.remove(&self.pod);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn streams_of_one_pod_leave_others_theirs() {
+        let places = Arc::new(Places::default());
+        let mut held: Vec<Place> = std::iter::from_fn(|| places.enter("n", "p").ok()).collect();
+        assert_eq!(held.len(), STREAMS_OF_POD_MAX);
+        let refused = places.enter("n", "p").unwrap_err();
+        assert_eq!(refused.status(), StatusCode::TOO_MANY_REQUESTS);
+        assert_eq!(refused.headers()[RETRY_AFTER], "1");
+        assert!(places.enter("n", "other").is_ok() && places.enter("m", "p").is_ok());
+        held.pop();
+        let again = places.enter("n", "p");
+        assert!(again.is_ok());
+        drop((held, again));
+        assert!(places.open.lock().is_empty());
+    }
+}
