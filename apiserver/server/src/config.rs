@@ -52,7 +52,8 @@ pub struct ServerConfig {
     pub list_memory_bytes: usize,
     /// Connections that are served at once; a further one takes the place of the longest idle.
     pub max_connections: usize,
-    /// Connections to nodes, pods and services that requests are passed on over; no user has more than half of them.
+    /// Connections to nodes, pods and services that requests are passed on over; no user and no namespace has more
+    /// than half of them.
     pub max_proxied_connections: usize,
     /// Connections that are served at once from one address, those of administrators and nodes aside.
     pub max_connections_per_address: usize,

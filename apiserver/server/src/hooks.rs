@@ -234,9 +234,7 @@ impl Hooks for ServerHooks {
         _admitted: &Admitted,
         request: ConnectRequest<'_>,
     ) -> Result<http::Response<Body>, RegistryError> {
-        self.kubelets
-            .connect(&*self.reader, &ctx.user.name, request)
-            .await
+        self.kubelets.connect(&*self.reader, &ctx.user, request).await
     }
 
     async fn log(
@@ -244,9 +242,7 @@ impl Hooks for ServerHooks {
         ctx: &RequestContext,
         request: ConnectRequest<'_>,
     ) -> Result<http::Response<Body>, RegistryError> {
-        self.kubelets
-            .connect(&*self.reader, &ctx.user.name, request)
-            .await
+        self.kubelets.connect(&*self.reader, &ctx.user, request).await
     }
 }
 

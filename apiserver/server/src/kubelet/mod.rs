@@ -3,7 +3,8 @@
 //! [`location`] (and [`proxied`]) decides where a request goes and under which [`path`], from the objects alone; [`forward`]
 //! sends it there, to kubelets with our client certificate, and passes bytes through, upgrades included. What is inside a
 //! stream, the kubelet knows. Pages that come through the proxy have their [`links`] led through it as well ([`page`],
-//! [`html`]). Each user has a bounded number of [`connections`].
+//! [`html`]). [`connections`] are bounded by
+//! user, namespace and pod.
 
 mod connections;
 mod forward;
@@ -19,10 +20,12 @@ use apiserver_egress::Dialer;
 use apiserver_endpoints::{Body, ConnectRequest};
 use apiserver_registry::RegistryError;
 pub(crate) use connections::ProxiedConnections;
+use connections::Wanted;
 use forward::Forwarding;
 use http::header::UPGRADE;
 use hyper::upgrade::OnUpgrade;
 use location::{Asked, Route};
+use machinery_meta::UserInfo;
 use machinery_meta::reader::ObjectReader;
 use std::sync::Arc;
 
@@ -37,7 +40,7 @@ impl Kubelets {
     pub(crate) async fn connect(
         &self,
         reader: &dyn ObjectReader,
-        user: &str,
+        user: &UserInfo,
         connect: ConnectRequest<'_>,
     ) -> Result<http::Response<Body>, RegistryError> {
         let (info, request) = (connect.info, connect.request);
@@ -62,7 +65,13 @@ impl Kubelets {
                 proxied,
             } => (destination, path, proxied),
         };
-        let permit = self.connections.open(user).ok_or_else(too_many)?;
+        let node = destination.to_string();
+        let wanted = Wanted {
+            user,
+            namespace: &info.namespace,
+            stream: proxied.is_none().then_some((info.name.as_str(), node.as_str())),
+        };
+        let permit = self.connections.open(wanted).ok_or_else(too_many)?;
         let subresource = info.subresource.as_str();
         let forwarding = Forwarding {
             dialer: &self.dialer,
