@@ -32,7 +32,7 @@ impl<K> fmt::Debug for WorkQueue<K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let state = self.inner.state.lock();
         f.debug_struct("WorkQueue")
-            .field("ready", &state.ready.len())
+            .field("ready", &state.ready.len)
             .field("delayed", &state.delayed.len())
             .field("working", &state.working.len())
             .finish()
@@ -47,7 +47,7 @@ struct Inner<K> {
 }
 
 struct State<K> {
-    ready: VecDeque<K>,
+    ready: Lines<K>,
     /// Keys in `ready`, or to be put there once their worker is done.
     dirty: BTreeSet<K>,
     working: BTreeSet<K>,
@@ -64,7 +64,7 @@ impl<K: Ord + Clone> WorkQueue<K> {
     /// An empty queue on this runtime's clock.
     pub fn new(runtime: Runtime, stats: Arc<ControllerStats>) -> Self {
         let state = State {
-            ready: VecDeque::new(),
+            ready: Lines::new(),
             dirty: BTreeSet::new(),
             working: BTreeSet::new(),
             delayed: BTreeMap::new(),
@@ -81,6 +81,11 @@ impl<K: Ord + Clone> WorkQueue<K> {
                 changed: Notify::new(),
             }),
         }
+    }
+
+    /// Gives each share of the keys a line of its own, such as each namespace; the lines take turns.
+    pub fn take_turns_by(&self, share: fn(&K) -> &str) {
+        self.inner.state.lock().ready.share = share;
     }
 
     /// Puts a key in line, unless it is there.
@@ -159,7 +164,7 @@ impl<K: Ord + Clone> WorkQueue<K> {
 
     /// Keys in line now.
     pub fn len(&self) -> usize {
-        self.inner.state.lock().ready.len()
+        self.inner.state.lock().ready.len
     }
 
     /// Whether none is in line.
@@ -170,7 +175,51 @@ impl<K: Ord + Clone> WorkQueue<K> {
     /// Whether nothing is in line, delayed or being worked on.
     pub fn is_idle(&self) -> bool {
         let state = self.inner.state.lock();
-        state.ready.is_empty() && state.working.is_empty() && state.delayed.is_empty()
+        state.ready.len == 0 && state.working.is_empty() && state.delayed.is_empty()
+    }
+}
+
+/// Keys in line: in one, unless shares of them take turns.
+struct Lines<K> {
+    share: fn(&K) -> &str,
+    /// Shares whose line is not empty, the next first.
+    turns: VecDeque<String>,
+    lines: BTreeMap<String, VecDeque<K>>,
+    len: usize,
+}
+
+impl<K> Lines<K> {
+    fn new() -> Self {
+        Self {
+            share: |_| "",
+            turns: VecDeque::new(),
+            lines: BTreeMap::new(),
+            len: 0,
+        }
+    }
+
+    fn push_back(&mut self, key: K) {
+        self.len += 1;
+        let share = (self.share)(&key);
+        if let Some(line) = self.lines.get_mut(share) {
+            return line.push_back(key);
+        }
+        let share = share.to_owned();
+        self.turns.push_back(share.clone());
+        self.lines.insert(share, VecDeque::from([key]));
+    }
+
+    fn pop_front(&mut self) -> Option<K> {
+        let share = self.turns.pop_front()?;
+        let line = self.lines.get_mut(&share)?;
+        let key = line.pop_front();
+        if line.is_empty() {
+            self.lines.remove(&share);
+        } else {
+            self.turns.push_back(share);
+        }
+        self.len -= usize::from(key.is_some());
+        key
     }
 }
 
@@ -265,6 +314,32 @@ mod tests {
             assert!(queue.is_empty(), "key 1 waits for its worker");
             queue.done(&1);
             assert_eq!(queue.next().await, 1);
+        });
+    }
+
+    #[test]
+    fn shares_of_the_keys_take_turns() {
+        let simulation = Simulation::new(1);
+        let queue = WorkQueue::<&'static str>::new(simulation.runtime(), Arc::default());
+        queue.take_turns_by(|key| &key[..1]);
+        simulation.run(async move {
+            let all = ["a1", "a2", "a3", "b1", "b2", "c1"];
+            all.iter().for_each(|key| queue.add(key));
+            assert_eq!(queue.len(), 6);
+            let mut order = Vec::new();
+            for _ in all {
+                let key = queue.next().await;
+                // A share that goes on is behind the others each time.
+                if key == "a1" {
+                    queue.add("a1");
+                }
+                queue.done(&key);
+                order.push(key);
+            }
+            assert_eq!(order, ["a1", "b1", "c1", "a2", "b2", "a3"]);
+            assert_eq!(queue.next().await, "a1");
+            queue.done(&"a1");
+            assert!(queue.is_idle());
         });
     }
 

@@ -1,9 +1,11 @@
 //! Who owns whom, by uid. Pure but for its lock; changes answer which objects are to be looked at.
 
-use super::reconcile::Key;
+use super::reconcile::{Key, Object};
+use super::uids::ShortUid;
 use machinery_client::ApiResource;
-use machinery_meta::{ObjectHeader, ObjectKey, OwnerRef, Uid};
+use machinery_meta::{ObjectHeader, OwnerRef, Uid};
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Waits for the object's dependents to go.
@@ -17,34 +19,72 @@ pub(super) struct Graph {
     nodes: Mutex<Nodes>,
 }
 
-type Nodes = BTreeMap<Uid, Entry>;
+#[derive(Debug, Default)]
+struct Nodes {
+    seen: BTreeMap<ShortUid, Entry>,
+    /// Owners that references speak of and that were never seen, with those who claim them. A client may invent
+    /// thousands with one object, so that there is nothing more of each.
+    claimed: BTreeMap<ShortUid, Claimants>,
+}
 
 /// What the graph keeps of an object: there may be thousands of dependents, so who asks for the node gets it without.
 #[derive(Debug)]
 struct Entry {
     node: Node,
-    dependents: BTreeSet<Uid>,
+    dependents: BTreeSet<ShortUid>,
 }
 
-/// An object, or one that an owner reference claims there is.
+/// Those who claim an owner that was never seen: one, where it is invented.
+#[derive(Debug)]
+enum Claimants {
+    One(ShortUid),
+    Many(BTreeSet<ShortUid>),
+}
+
+/// An object.
 #[derive(Debug, Clone)]
 pub(super) struct Node {
-    /// Unknown while only a reference spoke of it and discovery does not know its kind.
-    pub(super) resource: Option<Arc<ApiResource>>,
-    pub(super) key: ObjectKey,
-    /// What a reference says of an object that was never seen.
-    pub(super) claimed: Option<OwnerRef>,
-    /// `None` for one that was never seen.
-    pub(super) header: Option<Arc<ObjectHeader>>,
+    pub(super) resource: Arc<ApiResource>,
+    pub(super) header: Arc<ObjectHeader>,
+}
+
+impl Claimants {
+    fn add(&mut self, uid: ShortUid) {
+        match self {
+            Self::One(own) if *own == uid => {}
+            Self::One(own) => *self = Self::Many([own.clone(), uid].into()),
+            Self::Many(all) => {
+                all.insert(uid);
+            }
+        }
+    }
+
+    /// Whether none is left.
+    fn remove(&mut self, uid: &ShortUid) -> bool {
+        match self {
+            Self::One(own) => own == uid,
+            Self::Many(all) => {
+                all.remove(uid);
+                all.is_empty()
+            }
+        }
+    }
+
+    fn into_set(self) -> BTreeSet<ShortUid> {
+        match self {
+            Self::One(own) => [own].into(),
+            Self::Many(all) => all,
+        }
+    }
 }
 
 impl Node {
     pub(super) fn owners(&self) -> &[OwnerRef] {
-        self.header.as_ref().map_or(&[], |header| &header.owners)
+        &self.header.owners
     }
 
     pub(super) fn is_deleting(&self) -> bool {
-        self.header.as_ref().is_some_and(|header| header.is_deleting())
+        self.header.is_deleting()
     }
 
     /// It waits for its dependents to go.
@@ -57,9 +97,7 @@ impl Node {
     }
 
     fn has_finalizer(&self, name: &str) -> bool {
-        self.header
-            .as_ref()
-            .is_some_and(|header| header.finalizers.iter().any(|own| &**own == name))
+        self.header.finalizers.iter().any(|own| &**own == name)
     }
 
     /// Whether this object's reference to `owner` makes the owner's foreground deletion wait.
@@ -67,6 +105,25 @@ impl Node {
         self.owners()
             .iter()
             .any(|own| own.uid == *owner && own.block_owner_deletion)
+    }
+
+    pub(super) fn object(&self) -> Object {
+        Object {
+            namespace: self.header.key.namespace.clone(),
+            uid: self.header.uid.clone(),
+        }
+    }
+
+    fn look(&self) -> Key {
+        Key::Delete(self.object())
+    }
+}
+
+impl Nodes {
+    /// Whether dependents are to be looked at, of those that are known.
+    fn looks<'a>(&'a self, dependents: &'a BTreeSet<ShortUid>) -> impl Iterator<Item = Key> + 'a {
+        let entries = dependents.iter().filter_map(|uid| self.seen.get(uid));
+        entries.map(|entry| entry.node.look())
     }
 }
 
@@ -76,15 +133,24 @@ impl Graph {
     }
 
     pub(super) fn get(&self, uid: &Uid) -> Option<Node> {
-        self.lock().get(uid).map(|entry| entry.node.clone())
+        self.lock().seen.get(&uid.into()).map(|entry| entry.node.clone())
     }
 
     /// The dependents of an object, as they are.
-    pub(super) fn dependents(&self, uid: &Uid) -> Vec<(Uid, Node)> {
+    pub(super) fn dependents(&self, uid: &Uid) -> Vec<Node> {
+        self.dependents_after(uid, None, usize::MAX)
+    }
+
+    /// At most so many of the dependents of an object, those behind one of them.
+    pub(super) fn dependents_after(&self, uid: &Uid, after: Option<&Uid>, most: usize) -> Vec<Node> {
         let nodes = self.lock();
-        let all = nodes.get(uid).into_iter().flat_map(|entry| &entry.dependents);
-        all.filter_map(|uid| Some((uid.clone(), nodes.get(uid)?.node.clone())))
-            .collect()
+        let Some(entry) = nodes.seen.get(&uid.into()) else {
+            return Vec::new();
+        };
+        let from = after.map_or(Bound::Unbounded, |uid| Bound::Excluded(ShortUid::from(uid)));
+        let behind = entry.dependents.range((from, Bound::Unbounded));
+        let known = behind.filter_map(|uid| Some(nodes.seen.get(uid)?.node.clone()));
+        known.take(most).collect()
     }
 
     /// An object was seen; answers what is to be looked at. One whose owners are all there and staying is not: that it
@@ -92,41 +158,52 @@ impl Graph {
     pub(super) fn seen(&self, resource: &Arc<ApiResource>, header: &Arc<ObjectHeader>) -> Vec<Key> {
         let mut nodes = self.lock();
         let mut wake = Vec::new();
-        let known = nodes.remove(&header.uid);
-        let (before, dependents) = match known {
-            Some(entry) => (entry.node.header, entry.dependents),
-            None => (None, BTreeSet::new()),
+        let uid = ShortUid::from(&header.uid);
+        let (before, dependents) = match nodes.seen.remove(&uid) {
+            Some(entry) => (Some(entry.node.header), entry.dependents),
+            None => (
+                None,
+                nodes
+                    .claimed
+                    .remove(&uid)
+                    .map_or_else(BTreeSet::new, Claimants::into_set),
+            ),
         };
         let old: &[OwnerRef] = before.as_ref().map_or(&[], |before| &before.owners);
         link(&mut nodes, header, old, &mut wake);
         let node = Node {
-            resource: Some(resource.clone()),
-            key: header.key.clone(),
-            claimed: None,
-            header: Some(header.clone()),
+            resource: resource.clone(),
+            header: header.clone(),
         };
-        let new_owners = before.is_none_or(|before| before.owners != header.owners);
+        let new_owners = before
+            .as_ref()
+            .is_none_or(|before| before.owners != header.owners);
         if node.waits_for_orphaning() {
-            wake.push(Key::Orphan(header.uid.clone()));
+            wake.push(Key::Orphan(node.object()));
         } else if node.waits_for_dependents() {
-            wake.extend(dependents.iter().cloned().map(Key::Delete));
-            wake.push(Key::Delete(header.uid.clone()));
+            wake.extend(nodes.looks(&dependents));
+            wake.push(node.look());
         } else if new_owners && !owners_stay(&nodes, header) {
-            wake.push(Key::Delete(header.uid.clone()));
+            wake.push(node.look());
         }
-        nodes.insert(header.uid.clone(), Entry { node, dependents });
+        nodes.seen.insert(uid, Entry { node, dependents });
         wake
     }
 
     /// An object is gone; its dependents are to be looked at, and owners that waited for it.
     pub(super) fn gone(&self, uid: &Uid) -> Vec<Key> {
         let mut nodes = self.lock();
-        let Some(entry) = nodes.remove(uid) else {
+        let short = ShortUid::from(uid);
+        let Some(entry) = nodes.seen.remove(&short) else {
             return Vec::new();
         };
-        let mut wake: Vec<Key> = entry.dependents.into_iter().map(Key::Delete).collect();
+        let mut wake: Vec<Key> = nodes.looks(&entry.dependents).collect();
         for owner in entry.node.owners() {
-            unlink(&mut nodes, &owner.uid, uid, &mut wake);
+            unlink(&mut nodes, &owner.uid, &short, &mut wake);
+        }
+        // Those who go on claiming it do so without its being there.
+        for dependent in entry.dependents {
+            claim(&mut nodes, short.clone(), dependent);
         }
         wake
     }
@@ -135,75 +212,84 @@ impl Graph {
     pub(super) fn resource_gone(&self, resource: &ApiResource) -> Vec<Key> {
         let uids: Vec<Uid> = {
             let nodes = self.lock();
-            let of = nodes
-                .iter()
-                .filter(|(_, entry)| entry.node.resource.as_deref() == Some(resource));
-            of.map(|(uid, _)| uid.clone()).collect()
+            let all = nodes.seen.values().map(|entry| &entry.node);
+            let of = all.filter(|node| *node.resource == *resource);
+            of.map(|node| node.header.uid.clone()).collect()
         };
         uids.iter().flat_map(|uid| self.gone(uid)).collect()
     }
 
-    /// How many objects it knows.
+    /// How many objects it knows, those included that are only claimed.
     #[cfg(test)]
     pub(super) fn len(&self) -> usize {
-        self.lock().len()
+        let nodes = self.lock();
+        nodes.seen.len() + nodes.claimed.len()
     }
 }
 
 /// Whether every owner is there, is not on its way out and is one this object may have.
 fn owners_stay(nodes: &Nodes, header: &ObjectHeader) -> bool {
     header.owners.iter().all(|owner| {
-        let node = nodes.get(&owner.uid).map(|entry| &entry.node);
+        let node = nodes.seen.get(&(&owner.uid).into()).map(|entry| &entry.node);
         node.is_some_and(|node| {
-            let within_reach = node.key.namespace.is_empty() || node.key.namespace == header.key.namespace;
-            within_reach && node.header.is_some() && !node.is_deleting()
+            let namespace = &node.header.key.namespace;
+            let within_reach = namespace.is_empty() || *namespace == header.key.namespace;
+            within_reach && !node.is_deleting()
         })
     })
 }
 
-/// Makes the object a dependent of its owners and of no one else. An owner never seen gets a node that only a
-/// reference speaks for, and is to be looked at.
-fn link(nodes: &mut Nodes, header: &Arc<ObjectHeader>, old: &[OwnerRef], wake: &mut Vec<Key>) {
-    for owner in &header.owners {
-        let entry = nodes.entry(owner.uid.clone()).or_insert_with(|| {
-            wake.push(Key::Delete(owner.uid.clone()));
-            let node = Node {
-                resource: None,
-                key: ObjectKey::new(&header.key.namespace, &*owner.name),
-                claimed: Some(owner.clone()),
-                header: None,
-            };
-            Entry {
-                node,
-                dependents: BTreeSet::new(),
-            }
-        });
-        entry.dependents.insert(header.uid.clone());
-        let unblocked = !owner.block_owner_deletion
-            && old
-                .iter()
-                .any(|old| old.uid == owner.uid && old.block_owner_deletion);
-        if unblocked && entry.node.waits_for_dependents() {
-            wake.push(Key::Delete(owner.uid.clone()));
+fn claim(nodes: &mut Nodes, owner: ShortUid, dependent: ShortUid) {
+    match nodes.claimed.get_mut(&owner) {
+        Some(claimants) => claimants.add(dependent),
+        None => {
+            nodes.claimed.insert(owner, Claimants::One(dependent));
         }
-    }
-    for left in old
-        .iter()
-        .filter(|old| !header.owners.iter().any(|owner| owner.uid == old.uid))
-    {
-        unlink(nodes, &left.uid, &header.uid, wake);
     }
 }
 
-fn unlink(nodes: &mut Nodes, owner: &Uid, dependent: &Uid, wake: &mut Vec<Key>) {
-    let Some(entry) = nodes.get_mut(owner) else {
+/// Makes the object a dependent of its owners and of no one else.
+fn link(nodes: &mut Nodes, header: &Arc<ObjectHeader>, old: &[OwnerRef], wake: &mut Vec<Key>) {
+    let uid = ShortUid::from(&header.uid);
+    let blocked: BTreeSet<&Uid> = old
+        .iter()
+        .filter(|old| old.block_owner_deletion)
+        .map(|old| &old.uid)
+        .collect();
+    for owner in &header.owners {
+        let short = ShortUid::from(&owner.uid);
+        let Some(entry) = nodes.seen.get_mut(&short) else {
+            claim(nodes, short, uid.clone());
+            continue;
+        };
+        entry.dependents.insert(uid.clone());
+        let unblocked = !owner.block_owner_deletion && blocked.contains(&owner.uid);
+        if unblocked && entry.node.waits_for_dependents() {
+            wake.push(entry.node.look());
+        }
+    }
+    if old.is_empty() {
         return;
-    };
-    entry.dependents.remove(dependent);
-    if entry.node.waits_for_dependents() {
-        wake.push(Key::Delete(owner.clone()));
-    } else if entry.node.header.is_none() && entry.dependents.is_empty() {
+    }
+    let owners: BTreeSet<&Uid> = header.owners.iter().map(|owner| &owner.uid).collect();
+    for left in old.iter().filter(|old| !owners.contains(&old.uid)) {
+        unlink(nodes, &left.uid, &uid, wake);
+    }
+}
+
+fn unlink(nodes: &mut Nodes, owner: &Uid, dependent: &ShortUid, wake: &mut Vec<Key>) {
+    let owner = ShortUid::from(owner);
+    if let Some(entry) = nodes.seen.get_mut(&owner) {
+        entry.dependents.remove(dependent);
+        if entry.node.waits_for_dependents() {
+            wake.push(entry.node.look());
+        }
+    } else if nodes
+        .claimed
+        .get_mut(&owner)
+        .is_some_and(|own| own.remove(dependent))
+    {
         // Nothing speaks for it any more.
-        nodes.remove(owner);
+        nodes.claimed.remove(&owner);
     }
 }

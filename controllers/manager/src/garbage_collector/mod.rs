@@ -4,21 +4,31 @@
 //! only; a change of CRDs or APIServices asks discovery again. The [`graph`] holds who owns whom. What looks ownerless
 //! there is asked for at the live API before anything is deleted, and every delete carries the uid and revision it was
 //! decided on. Cycles under foreground deletion are opened by unblocking one reference.
+//! Whoever may write objects may invent thousands of owners: they take little memory, namespaces take turns, and a turn asks
+//! for so many objects and no more.
 //! Never: polls discovery, decodes more than metadata.
 
+mod absent_owners;
 mod graph;
 mod monitors;
 mod reconcile;
+mod standing;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod turns;
+mod uids;
 
 use crate::all::ControllerRow;
 use crate::context::ControllerContext;
+use absent_owners::AbsentOwners;
 use futures::future::BoxFuture;
 use graph::Graph;
+use machinery_client::{Client, Informers};
 use machinery_reconcile::Controller;
+use machinery_runtime::Runtime;
 use monitors::Monitors;
-use reconcile::{Collector, Key};
+use reconcile::{Begun, Collector, Key};
 use std::sync::Arc;
 
 pub(crate) const ROW: ControllerRow = ControllerRow {
@@ -32,20 +42,25 @@ pub(crate) const ROW: ControllerRow = ControllerRow {
 const WORKERS: usize = 20;
 
 fn start(context: &ControllerContext) -> BoxFuture<'static, ()> {
-    let controller = Controller::<Collector>::new(ROW.name, context.runtime.clone()).workers(WORKERS);
-    let graph = Arc::new(Graph::default());
-    let monitors = Arc::new(Monitors::new(
-        context.informers.clone(),
-        graph.clone(),
-        controller.queue(),
-    ));
+    let client = context.client(ROW.service_account);
+    let (controller, collector) = assemble(&context.informers, client, &context.runtime);
     let controller = Monitors::watch_kinds(&context.informers, controller);
     controller.queue().add(Key::Discovery);
-    let client = context.client(ROW.service_account);
-    controller.run(Collector {
+    controller.run(collector)
+}
+
+fn assemble(informers: &Informers, client: Client, runtime: &Runtime) -> (Controller<Collector>, Collector) {
+    let controller = Controller::<Collector>::new(ROW.name, runtime.clone()).workers(WORKERS);
+    let graph = Arc::new(Graph::default());
+    let queue = controller.queue();
+    queue.take_turns_by(Key::namespace);
+    let collector = Collector {
         client,
-        runtime: context.runtime.clone(),
-        graph,
-        monitors,
-    })
+        runtime: runtime.clone(),
+        graph: graph.clone(),
+        monitors: Arc::new(Monitors::new(informers.clone(), graph, queue)),
+        absent: AbsentOwners::default(),
+        begun: Begun::default(),
+    };
+    (controller, collector)
 }

@@ -1,7 +1,12 @@
 //! Looks at one object of the graph against the live API, and acts.
+//!
+//! A look asks for no more than so many objects, and goes on from there in its next turn: namespaces take turns, so that
+//! one with thousands of invented owners does not keep the others waiting.
 
+use super::absent_owners::AbsentOwners;
 use super::graph::{FOREGROUND, Graph, Node, ORPHAN};
 use super::monitors::Monitors;
+use super::standing::Standing;
 use futures::future::BoxFuture;
 use machinery_client::object::parse_header;
 use machinery_client::{ApiResource, Client, ClientError, DeleteOptions, Patch, Precondition, Propagation};
@@ -9,7 +14,8 @@ use machinery_meta::{ObjectHeader, ObjectKey, OwnerRef, Revision, Uid};
 use machinery_reconcile::{Outcome, ReconcileError, Reconciler};
 use machinery_runtime::Runtime;
 use serde_json::json;
-use std::sync::Arc;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 /// What to look at.
@@ -18,13 +24,32 @@ pub(super) enum Key {
     /// What is served.
     Discovery,
     /// Whether an object is to be deleted.
-    Delete(Uid),
+    Delete(Object),
     /// Whose dependents are to be set free.
-    Orphan(Uid),
+    Orphan(Object),
+}
+
+/// An object of the graph.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Object {
+    pub(super) namespace: String,
+    pub(super) uid: Uid,
+}
+
+impl Key {
+    /// Namespaces take turns.
+    pub(super) fn namespace(&self) -> &str {
+        match self {
+            Self::Discovery => "",
+            Self::Delete(object) | Self::Orphan(object) => &object.namespace,
+        }
+    }
 }
 
 /// How soon an object is looked at again while stores are still being filled.
 const STORES_FILLING: Duration = Duration::from_millis(200);
+/// Objects that a look asks for.
+pub(super) const LOOKUPS_PER_TURN: usize = 32;
 /// A new CRD is served a moment after it says so.
 const DISCOVERY_AGAIN: Duration = Duration::from_secs(2);
 
@@ -33,6 +58,32 @@ pub(super) struct Collector {
     pub(super) runtime: Runtime,
     pub(super) graph: Arc<Graph>,
     pub(super) monitors: Arc<Monitors>,
+    pub(super) absent: AbsentOwners,
+    /// Looks that go on in their next turn.
+    pub(super) begun: Begun,
+}
+
+/// What was found by looks that go on, by uid. A look that is done or finds its object gone takes its own away.
+#[derive(Debug, Default)]
+pub(super) struct Begun(Mutex<BTreeMap<Uid, Progress>>);
+
+#[derive(Debug)]
+pub(super) enum Progress {
+    /// Which owners of this version of the object are absent.
+    Owners(Revision, Vec<bool>),
+    /// The last dependent that was set free.
+    Orphaned(Uid),
+}
+
+impl Begun {
+    fn take(&self, uid: &Uid) -> Option<Progress> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(uid)
+    }
+
+    fn put(&self, uid: &Uid, progress: Progress) {
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        all.insert(uid.clone(), progress);
+    }
 }
 
 /// The live state of an object.
@@ -48,8 +99,8 @@ impl Reconciler for Collector {
             }
             match key {
                 Key::Discovery => self.discover().await,
-                Key::Delete(uid) => self.look(uid).await,
-                Key::Orphan(uid) => self.orphan(uid).await,
+                Key::Delete(object) => self.look(&object.uid).await,
+                Key::Orphan(object) => self.orphan(&object.uid).await,
             }
         })
     }
@@ -75,47 +126,38 @@ impl Collector {
     }
 
     async fn look(&self, uid: &Uid) -> Result<Outcome, ReconcileError> {
+        let begun = self.begun.take(uid);
         let Some(node) = self.graph.get(uid) else {
             return Ok(Outcome::Done);
         };
         if node.is_deleting() && !node.waits_for_dependents() {
             return Ok(Outcome::Done);
         }
-        let Some(resource) = self.resource(&node) else {
-            // Its kind may be served later; upstream waits for that too.
-            return Err(ReconcileError::Unusable(format!(
-                "the kind of owner {} is not served",
-                node.key
-            )));
-        };
-        let live = self
-            .live(&resource, &node.key)
-            .await?
-            .filter(|(header, _)| header.uid == *uid);
+        let live = self.live(&node.resource, &node.header.key).await;
+        let live = live?.filter(|(header, _)| header.uid == *uid);
         let Some((header, revision)) = live else {
-            // Gone, or never there: the store will say so or cannot.
-            self.forget(uid);
+            // The store will say so, or cannot.
+            self.monitors.wake(self.graph.gone(uid));
             return Ok(Outcome::Done);
         };
         if node.waits_for_dependents() {
-            return self.foreground(uid, &resource, &header, revision).await;
+            return self.foreground(uid, &node.resource, &header, revision).await;
         }
         if header.owners.is_empty() || header.is_deleting() {
             return Ok(Outcome::Done);
         }
-        self.judge(&resource, &header, revision).await
+        let absent = match begun {
+            Some(Progress::Owners(of, absent)) if of == revision => absent,
+            _ => vec![false; header.owners.len()],
+        };
+        self.judge(&node.resource, &header, revision, absent).await
     }
 
-    fn forget(&self, uid: &Uid) {
-        self.monitors.wake(self.graph.gone(uid));
-    }
-
-    fn resource(&self, node: &Node) -> Option<Arc<ApiResource>> {
-        let claimed = || self.monitors.resource_of(node.claimed.as_ref()?);
-        node.resource.clone().or_else(claimed)
-    }
-
-    async fn live(&self, resource: &ApiResource, key: &ObjectKey) -> Result<Option<Live>, ReconcileError> {
+    pub(super) async fn live(
+        &self,
+        resource: &ApiResource,
+        key: &ObjectKey,
+    ) -> Result<Option<Live>, ReconcileError> {
         let namespace = if resource.namespaced {
             key.namespace.as_str()
         } else {
@@ -140,31 +182,33 @@ impl Collector {
         resource: &ApiResource,
         header: &ObjectHeader,
         revision: Revision,
+        mut absent: Vec<bool>,
     ) -> Result<Outcome, ReconcileError> {
-        let (mut solid, mut waiting, mut dangling) = (0, Vec::new(), Vec::new());
-        for owner in &header.owners {
-            match self.standing(owner, &header.key).await? {
-                Standing::Solid => solid += 1,
-                Standing::Waiting => waiting.push(owner.uid.clone()),
-                Standing::Dangling => dangling.push(owner.uid.clone()),
+        let found = match self.standings(header, &mut absent).await {
+            Ok(Some(found)) => found,
+            unfinished => {
+                self.begun.put(&header.uid, Progress::Owners(revision, absent));
+                return unfinished.map(|_| Outcome::RequeueAfter(Duration::ZERO));
             }
-        }
-        if solid > 0 {
-            if !dangling.is_empty() || !waiting.is_empty() {
-                let leave =
-                    |owner: &&OwnerRef| !dangling.contains(&owner.uid) && !waiting.contains(&owner.uid);
-                let kept: Vec<_> = header.owners.iter().filter(leave).cloned().collect();
+        };
+        if found.has(Standing::Solid) {
+            if !found.all(Standing::Solid) {
+                let kept = found.owners(header, Standing::Solid);
                 self.write_owners(resource, header, revision, &kept).await?;
             }
-            return Ok(Outcome::Done);
+            return Ok(match found.unseen {
+                true => Outcome::RequeueAfter(STORES_FILLING),
+                false => Outcome::Done,
+            });
         }
         let mut propagation = propagation_of(header);
-        let dependents = self.graph.dependents(&header.uid);
-        if !waiting.is_empty() && !dependents.is_empty() {
-            if dependents
-                .iter()
-                .any(|(_, dependent)| dependent.waits_for_dependents())
-            {
+        let waits = found.has(Standing::Waiting);
+        let dependents = match waits {
+            true => self.graph.dependents(&header.uid),
+            false => Vec::new(),
+        };
+        if !dependents.is_empty() {
+            if dependents.iter().any(Node::waits_for_dependents) {
                 // Two that wait for each other: this one stops blocking its owners.
                 let open = header.owners.iter().cloned();
                 let open: Vec<_> = open
@@ -181,47 +225,6 @@ impl Collector {
         self.delete(resource, header, revision, propagation).await
     }
 
-    /// How an owner stands: there, there but waiting for this dependent to go, or not there.
-    async fn standing(&self, owner: &OwnerRef, dependent: &ObjectKey) -> Result<Standing, ReconcileError> {
-        if let Some(node) = self.graph.get(&owner.uid).filter(|node| node.header.is_some()) {
-            // A namespaced owner of another namespace is no owner.
-            if !node.key.namespace.is_empty() && node.key.namespace != dependent.namespace {
-                return Ok(Standing::Dangling);
-            }
-            let waiting = node.waits_for_dependents() && owner.block_owner_deletion;
-            return Ok(if waiting {
-                Standing::Waiting
-            } else {
-                Standing::Solid
-            });
-        }
-        let Some(resource) = self.monitors.resource_of(owner) else {
-            return Err(ReconcileError::Unusable(format!(
-                "kind {} of an owner is not served",
-                owner.kind
-            )));
-        };
-        if resource.namespaced && dependent.namespace.is_empty() {
-            return Ok(Standing::Dangling);
-        }
-        let key = ObjectKey::new(&dependent.namespace, &*owner.name);
-        let live = self
-            .live(&resource, &key)
-            .await?
-            .filter(|(header, _)| header.uid == owner.uid);
-        Ok(match live {
-            None => Standing::Dangling,
-            Some((live, _)) => {
-                let waits = live.is_deleting() && live.finalizers.iter().any(|own| &**own == FOREGROUND);
-                if waits && owner.block_owner_deletion {
-                    Standing::Waiting
-                } else {
-                    Standing::Solid
-                }
-            }
-        })
-    }
-
     /// An object that waits for its dependents: lets it go once none blocks it.
     async fn foreground(
         &self,
@@ -231,55 +234,67 @@ impl Collector {
         revision: Revision,
     ) -> Result<Outcome, ReconcileError> {
         let dependents = self.graph.dependents(uid);
-        let blocking: Vec<_> = dependents
-            .into_iter()
-            .filter(|(_, own)| own.blocks(uid))
-            .collect();
+        let blocking: Vec<_> = dependents.into_iter().filter(|own| own.blocks(uid)).collect();
         if blocking.is_empty() {
             return self
                 .remove_finalizer(resource, header, revision, FOREGROUND)
                 .await;
         }
-        let waiting = blocking.into_iter().filter(|(_, own)| !own.is_deleting());
+        let waiting = blocking.iter().filter(|own| !own.is_deleting());
         self.monitors
-            .wake(waiting.map(|(uid, _)| Key::Delete(uid)).collect());
+            .wake(waiting.map(|own| Key::Delete(own.object())).collect());
         Ok(Outcome::Done)
     }
 
     /// Sets the dependents free, then lets the object go.
     async fn orphan(&self, uid: &Uid) -> Result<Outcome, ReconcileError> {
+        let begun = self.begun.take(uid);
         let Some(node) = self.graph.get(uid) else {
             return Ok(Outcome::Done);
         };
-        for (own, dependent) in self.graph.dependents(uid) {
-            let Some(resource) = &dependent.resource else {
-                continue;
-            };
-            let live = self
-                .live(resource, &dependent.key)
-                .await?
-                .filter(|(header, _)| header.uid == own);
-            if let Some((header, revision)) = live {
-                let kept: Vec<_> = header
-                    .owners
-                    .iter()
-                    .filter(|owner| owner.uid != *uid)
-                    .cloned()
-                    .collect();
-                self.write_owners(resource, &header, revision, &kept).await?;
-            }
-        }
-        let Some(resource) = self.resource(&node) else {
-            return Ok(Outcome::Done);
+        let mut last = match begun {
+            Some(Progress::Orphaned(last)) => Some(last),
+            _ => None,
         };
-        match self
-            .live(&resource, &node.key)
-            .await?
-            .filter(|(header, _)| header.uid == *uid)
-        {
-            Some((header, revision)) => self.remove_finalizer(&resource, &header, revision, ORPHAN).await,
+        let dependents = self.graph.dependents_after(uid, last.as_ref(), LOOKUPS_PER_TURN);
+        let is_done = dependents.len() < LOOKUPS_PER_TURN;
+        let mut failed = None;
+        for dependent in dependents {
+            if let Err(error) = self.set_free(uid, &dependent).await {
+                failed = Some(error);
+                break;
+            }
+            last = Some(dependent.header.uid.clone());
+        }
+        if failed.is_some() || !is_done {
+            if let Some(last) = last {
+                self.begun.put(uid, Progress::Orphaned(last));
+            }
+            return failed.map_or(Ok(Outcome::RequeueAfter(Duration::ZERO)), Err);
+        }
+        let live = self.live(&node.resource, &node.header.key).await?;
+        match live.filter(|(header, _)| header.uid == *uid) {
+            Some((header, revision)) => {
+                self.remove_finalizer(&node.resource, &header, revision, ORPHAN)
+                    .await
+            }
             None => Ok(Outcome::Done),
         }
+    }
+
+    /// Takes the owner from a dependent's references.
+    async fn set_free(&self, owner: &Uid, dependent: &Node) -> Result<(), ReconcileError> {
+        let live = self.live(&dependent.resource, &dependent.header.key).await?;
+        let Some((header, revision)) = live.filter(|(header, _)| header.uid == dependent.header.uid) else {
+            return Ok(());
+        };
+        let others = header.owners.iter().filter(|own| own.uid != *owner);
+        let kept: Vec<_> = others.cloned().collect();
+        if kept.len() == header.owners.len() {
+            return Ok(());
+        }
+        self.write_owners(&dependent.resource, &header, revision, &kept)
+            .await
     }
 
     async fn remove_finalizer(
@@ -347,12 +362,6 @@ impl Collector {
             "deleting what nobody owns",
         )
     }
-}
-
-enum Standing {
-    Solid,
-    Waiting,
-    Dangling,
 }
 
 /// What the object itself asked for by its finalizers.

@@ -1,0 +1,99 @@
+//! Owners that were asked for and are not there. A uid is given once, so what is absent stays so.
+
+use machinery_meta::{OwnerRef, Uid};
+use std::collections::{BTreeSet, VecDeque};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// As many as upstream remembers; the oldest goes first.
+const REMEMBERED_MAX: usize = 500;
+
+/// What a reference says and where: another that says the same uid of another object is another claim.
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Claim {
+    namespace: Box<str>,
+    api_version: Box<str>,
+    kind: Box<str>,
+    name: Box<str>,
+    uid: Uid,
+}
+
+/// The owners.
+#[derive(Debug, Default)]
+pub(super) struct AbsentOwners(Mutex<Remembered>);
+
+#[derive(Debug, Default)]
+struct Remembered {
+    all: BTreeSet<Arc<Claim>>,
+    by_age: VecDeque<Arc<Claim>>,
+}
+
+impl Claim {
+    fn of(owner: &OwnerRef, namespace: &str) -> Self {
+        Self {
+            namespace: namespace.into(),
+            api_version: owner.api_version.clone(),
+            kind: owner.kind.clone(),
+            name: owner.name.clone(),
+            uid: owner.uid.clone(),
+        }
+    }
+}
+
+impl AbsentOwners {
+    pub(super) fn add(&self, owner: &OwnerRef, namespace: &str) {
+        let claim = Arc::new(Claim::of(owner, namespace));
+        let mut own = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if !own.all.insert(claim.clone()) {
+            return;
+        }
+        own.by_age.push_back(claim);
+        if own.by_age.len() > REMEMBERED_MAX
+            && let Some(oldest) = own.by_age.pop_front()
+        {
+            own.all.remove(&oldest);
+        }
+    }
+
+    pub(super) fn has(&self, owner: &OwnerRef, namespace: &str) -> bool {
+        let own = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        own.all.contains(&Claim::of(owner, namespace))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn owner(number: usize) -> OwnerRef {
+        OwnerRef {
+            api_version: "v1".into(),
+            kind: "Pod".into(),
+            name: "p".into(),
+            uid: Uid(number.to_string()),
+            ..OwnerRef::default()
+        }
+    }
+
+    #[test]
+    fn absent_owners_are_remembered_by_all_that_was_claimed() {
+        let absent = AbsentOwners::default();
+        absent.add(&owner(0), "n");
+        assert!(absent.has(&owner(0), "n"));
+        let other = |change: fn(&mut OwnerRef)| {
+            let mut other = owner(0);
+            change(&mut other);
+            absent.has(&other, "n")
+        };
+        assert!(!other(|own| own.name = "q".into()) && !other(|own| own.kind = "Node".into()));
+        assert!(!other(|own| own.api_version = "v2".into()) && !absent.has(&owner(0), "m"));
+        (0..REMEMBERED_MAX).for_each(|number| absent.add(&owner(number), "n"));
+        assert!(absent.has(&owner(0), "n"), "it was there already");
+        absent.add(&owner(REMEMBERED_MAX), "n");
+        assert!(!absent.has(&owner(0), "n") && absent.has(&owner(1), "n"));
+        let own = absent.0.lock().unwrap();
+        assert_eq!(
+            (own.all.len(), own.by_age.len()),
+            (REMEMBERED_MAX, REMEMBERED_MAX)
+        );
+    }
+}
