@@ -1,7 +1,7 @@
 //! Lets authentication, authorization and admission read objects from the registry.
 
 use apiserver_registry::options::{ListOptions, Predicate, RevisionMatch};
-use apiserver_registry::{Registry, Scope};
+use apiserver_registry::{Registry, RegistryError, Scope};
 use apiserver_storage::Entry;
 use machinery_meta::reader::{ObjectReader, ReadError, ReadFuture, ReadObject};
 use machinery_meta::{FieldSelector, GroupResource, ObjectKey, Revision};
@@ -94,6 +94,8 @@ impl ObjectReader for RegistryReader {
             {
                 Ok(entry) => Ok(Some(read_object(&entry))),
                 Err(error) if error.is_not_found() => Ok(None),
+                // No object has a name that no path can hold; clients put such names into fields.
+                Err(RegistryError::BadRequest(_)) => Ok(None),
                 Err(error) => Err(failed(resource, &key.to_string(), &error)),
             }
         })

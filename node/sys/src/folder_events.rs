@@ -8,12 +8,11 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use machinery_runtime::Runtime;
+use machinery_runtime::{Runtime, Watched};
 use nix::errno::Errno;
 use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify, InotifyEvent, WatchDescriptor};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
-use tokio::sync::watch;
 
 /// A file of a watched folder is written, made, or renamed.
 const CHANGES: AddWatchFlags = AddWatchFlags::IN_MODIFY
@@ -30,15 +29,22 @@ const TRY_AGAIN_AFTER: Duration = Duration::from_secs(1);
 pub struct FolderEvents {
     inotify: Inotify,
     ready: AsyncFd<OwnedFd>,
-    watched: Mutex<Watched>,
+    folders: Mutex<Folders>,
 }
 
-type Watched = HashMap<WatchDescriptor, Folder>;
+type Folders = HashMap<WatchDescriptor, Folder>;
 
 #[derive(Debug)]
 struct Folder {
-    changed: watch::Sender<()>,
+    state: Arc<Watched<State>>,
     watches: usize,
+}
+
+/// How often a folder has changed, and whether it is gone.
+#[derive(Debug, Clone, Copy, Default)]
+struct State {
+    changes: u64,
+    gone: bool,
 }
 
 /// A watch of one folder, which ends when it is dropped.
@@ -46,8 +52,14 @@ struct Folder {
 pub struct FolderWatch {
     of: Arc<FolderEvents>,
     descriptor: WatchDescriptor,
-    /// Marked as changed with every change; closed when the folder is removed.
-    pub changed: watch::Receiver<()>,
+    state: Arc<Watched<State>>,
+}
+
+/// One reader of the changes of a folder, as long as its watch lasts.
+#[derive(Debug)]
+pub struct FolderChanges {
+    state: Arc<Watched<State>>,
+    seen: u64,
 }
 
 impl FolderEvents {
@@ -64,28 +76,28 @@ impl FolderEvents {
         Ok(Arc::new(Self {
             inotify,
             ready,
-            watched: Mutex::default(),
+            folders: Mutex::default(),
         }))
     }
 
-    fn watched(&self) -> MutexGuard<'_, Watched> {
-        self.watched.lock().unwrap_or_else(PoisonError::into_inner)
+    fn folders(&self) -> MutexGuard<'_, Folders> {
+        self.folders.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Watches the files directly in a folder.
     pub fn watch(self: &Arc<Self>, folder: &Path) -> io::Result<FolderWatch> {
-        let mut watched = self.watched();
+        let mut folders = self.folders();
         // The kernel knows a folder that is watched already by the descriptor that it has.
         let descriptor = self.inotify.add_watch(folder, CHANGES)?;
-        let known = watched.entry(descriptor).or_insert_with(|| Folder {
-            changed: watch::Sender::new(()),
+        let known = folders.entry(descriptor).or_insert_with(|| Folder {
+            state: Arc::default(),
             watches: 0,
         });
         known.watches += 1;
         Ok(FolderWatch {
             of: Arc::clone(self),
             descriptor,
-            changed: known.changed.subscribe(),
+            state: Arc::clone(&known.state),
         })
     }
 
@@ -110,27 +122,63 @@ impl FolderEvents {
     }
 
     fn hand_out(&self, event: &InotifyEvent) {
-        let mut watched = self.watched();
+        let mut folders = self.folders();
         if event.mask.contains(AddWatchFlags::IN_Q_OVERFLOW) {
-            watched.values().for_each(|own| own.changed.send_replace(()));
+            folders.values().for_each(Folder::change);
         } else if event.mask.contains(AddWatchFlags::IN_IGNORED) {
             // The folder is gone, and the kernel's watch with it.
-            watched.remove(&event.wd);
-        } else if let Some(own) = watched.get(&event.wd) {
-            own.changed.send_replace(());
+            if let Some(own) = folders.remove(&event.wd) {
+                own.tell(|state| state.gone = true);
+            }
+        } else if let Some(own) = folders.get(&event.wd) {
+            own.change();
         }
+    }
+}
+
+impl Folder {
+    fn change(&self) {
+        self.tell(|state| state.changes += 1);
+    }
+
+    fn tell(&self, change: impl FnOnce(&mut State)) {
+        self.state.change(|state| {
+            change(state);
+            true
+        });
+    }
+}
+
+impl FolderWatch {
+    /// Changes from now on.
+    pub fn changes(&self) -> FolderChanges {
+        FolderChanges {
+            state: Arc::clone(&self.state),
+            seen: self.state.get().changes,
+        }
+    }
+}
+
+impl FolderChanges {
+    /// Returns when there was a change since the last; false when the folder is gone.
+    pub async fn next(&mut self) -> bool {
+        let seen = self.seen;
+        let news = |state: &State| state.gone || state.changes > seen;
+        let state = self.state.wait_for(news).await;
+        self.seen = state.changes;
+        !state.gone
     }
 }
 
 impl Drop for FolderWatch {
     fn drop(&mut self) {
-        let mut watched = self.of.watched();
-        let Some(own) = watched.get_mut(&self.descriptor) else {
+        let mut folders = self.of.folders();
+        let Some(own) = folders.get_mut(&self.descriptor) else {
             return;
         };
         own.watches -= 1;
         if own.watches == 0 {
-            watched.remove(&self.descriptor);
+            folders.remove(&self.descriptor);
             // Gone by itself where the folder was removed meanwhile.
             let _ = self.of.inotify.rm_watch(self.descriptor);
         }
@@ -156,17 +204,17 @@ mod tests {
         let (events, folder) = (running(), tempfile::tempdir().unwrap());
         let log = folder.path().join("0.log");
         std::fs::write(&log, "one").unwrap();
-        let mut watch = events.watch(folder.path()).unwrap();
-        let mut second = events.watch(folder.path()).unwrap();
+        let watch = events.watch(folder.path()).unwrap();
+        let second = events.watch(folder.path()).unwrap();
+        let (mut changes, mut others) = (watch.changes(), second.changes());
         std::fs::write(&log, "two").unwrap();
-        watch.changed.changed().await.unwrap();
-        second.changed.changed().await.unwrap();
+        assert!(changes.next().await && others.next().await);
         // The others go on without it.
         drop(second);
         std::fs::rename(&log, folder.path().join("0.log.1")).unwrap();
-        watch.changed.changed().await.unwrap();
+        assert!(changes.next().await);
         drop(watch);
-        assert!(events.watched().is_empty());
+        assert!(events.folders().is_empty());
     }
 
     #[tokio::test]
@@ -174,10 +222,11 @@ mod tests {
         let (events, folder) = (running(), tempfile::tempdir().unwrap());
         let inner = folder.path().join("inner");
         std::fs::create_dir(&inner).unwrap();
-        let mut watch = events.watch(&inner).unwrap();
+        let watch = events.watch(&inner).unwrap();
+        let mut changes = watch.changes();
         std::fs::remove_dir(&inner).unwrap();
-        while watch.changed.changed().await.is_ok() {}
-        assert!(events.watched().is_empty());
+        while changes.next().await {}
+        assert!(events.folders().is_empty());
         drop(watch);
         events.watch(&inner).unwrap_err();
     }

@@ -9,6 +9,7 @@
 //! key -> ..data/key
 //! ```
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Component, Path, PathBuf};
@@ -32,22 +33,56 @@ pub struct FileContent {
 /// All files of a volume by relative path.
 pub type Payload = BTreeMap<String, FileContent>;
 
-/// Refuses a path that is absolute, leaves the volume or collides with our own names.
-pub fn check_path(path: &str) -> Result<(), VolumeError> {
+/// The path as it is written once, without `.` and double slashes, as Go's `path.Clean`. Refuses one that is absolute,
+/// leaves the volume, collides with our own names, or names no file.
+pub fn normal_path(path: &str) -> Result<String, VolumeError> {
     let refused = |why: &str| Err(VolumeError::Invalid(format!("invalid path {path:?}: {why}")));
     if path.is_empty() {
         return refused("must not be empty");
     }
-    if Path::new(path)
-        .components()
-        .any(|component| !matches!(component, Component::Normal(_)))
-    {
-        return refused("must be relative and must not contain '..'");
+    if path.contains('\0') {
+        return refused("must not contain a NUL character");
     }
-    if path.starts_with("..") {
+    let mut parts = Vec::new();
+    for component in Path::new(path).components() {
+        match component {
+            Component::Normal(part) => parts.push(part.to_string_lossy()),
+            Component::CurDir => {}
+            _ => return refused("must be relative and must not contain '..'"),
+        }
+    }
+    let normal = parts.join("/");
+    if normal.is_empty() {
+        return refused("must name a file in the volume");
+    }
+    if normal.starts_with("..") {
         return refused("must not start with '..'");
     }
-    Ok(())
+    Ok(normal)
+}
+
+/// The payload with each path written once. Refuses one in which a file is also a folder.
+fn normal(payload: &Payload) -> Result<Cow<'_, Payload>, VolumeError> {
+    let mut normal = Cow::Borrowed(payload);
+    for (path, content) in payload {
+        let own = normal_path(path)?;
+        if own != *path {
+            let all = normal.to_mut();
+            all.remove(path);
+            all.insert(own, content.clone());
+        }
+    }
+    for path in normal.keys() {
+        let folders = Path::new(path).ancestors().skip(1);
+        let mut files = folders
+            .filter_map(Path::to_str)
+            .filter(|folder| normal.contains_key(*folder));
+        if let Some(file) = files.next() {
+            let why = format!("invalid path {path:?}: {file:?} is a file of the volume, too");
+            return Err(VolumeError::Invalid(why));
+        }
+    }
+    Ok(normal)
 }
 
 /// Shows exactly `payload` below `target`; says whether anything had to change.
@@ -55,7 +90,7 @@ pub fn check_path(path: &str) -> Result<(), VolumeError> {
 /// `stamp` names the content's folder when it is written; it must not repeat for other content.
 /// `group` is given the files, group-readable, as fsGroup asks for.
 pub fn write(target: &Path, payload: &Payload, stamp: &str, group: Option<u32>) -> Result<bool, VolumeError> {
-    payload.keys().try_for_each(|path| check_path(path))?;
+    let payload = &*normal(payload)?;
     let current = std::fs::read_link(target.join(DATA))
         .ok()
         .map(|link| target.join(link));
@@ -227,10 +262,53 @@ mod tests {
     }
 
     #[test]
-    fn paths_that_leave_the_volume_are_refused() {
-        for path in ["", "/etc/passwd", "../x", "a/../../x", "..data"] {
-            assert!(check_path(path).is_err(), "{path}");
+    fn paths_that_leave_the_volume_or_name_no_file_are_refused() {
+        for path in [
+            "",
+            "/etc/passwd",
+            "../x",
+            "a/../../x",
+            "..data",
+            "./..data",
+            ".",
+            "./",
+            "./.",
+            "a\0b",
+        ] {
+            let error = normal_path(path).unwrap_err().to_string();
+            assert!(!error.contains('\0'), "{error:?}");
         }
-        assert!(check_path("a/..b").is_ok());
+        for (path, normal) in [
+            ("a/..b", "a/..b"),
+            ("./a", "a"),
+            ("a/./b//c/", "a/b/c"),
+            ("a\nb", "a\nb"),
+        ] {
+            assert_eq!(normal_path(path).unwrap(), normal, "{path}");
+        }
+    }
+
+    #[test]
+    fn paths_that_are_written_in_two_ways_are_one() {
+        let target = tempfile::tempdir().unwrap();
+        let odd = payload(&[("./a", "1"), ("d/./b//c", "2")]);
+        assert!(write(target.path(), &odd, "one", None).unwrap());
+        let read = |name: &str| std::fs::read_to_string(target.path().join(name)).unwrap();
+        assert_eq!((read("a"), read("d/b/c")), ("1".to_owned(), "2".to_owned()));
+        assert!(
+            !write(target.path(), &odd, "two", None).unwrap(),
+            "nothing has changed"
+        );
+        let error = write(
+            target.path(),
+            &payload(&[("a", "1"), ("a/b", "2")]),
+            "three",
+            None,
+        )
+        .unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "invalid path \"a/b\": \"a\" is a file of the volume, too"
+        );
     }
 }

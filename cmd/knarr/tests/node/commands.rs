@@ -107,7 +107,7 @@ impl Session {
 
     /// Its next line; nothing when it has said all.
     #[track_caller]
-    fn line(&mut self) -> String {
+    pub(super) fn line(&mut self) -> String {
         match self.lines.recv_timeout(PATIENCE) {
             Ok(line) => line.trim_end().to_owned(),
             Err(RecvTimeoutError::Disconnected) => String::new(),

@@ -218,6 +218,14 @@ const STORIES: &[Story] = &[
         hostile::a_fork_bomb_is_bounded_by_its_pod,
     ),
     (
+        "a_users_followers_leave_places_to_others",
+        hostile::a_users_followers_leave_places_to_others,
+    ),
+    (
+        "a_path_that_names_no_file_is_told_once_in_a_while",
+        hostile::a_path_that_names_no_file_is_told_once_in_a_while,
+    ),
+    (
         "a_sub_path_cannot_leave_its_volume",
         volumes::a_sub_path_cannot_leave_its_volume,
     ),

@@ -1,6 +1,5 @@
 //! A namespace with thousands of invented owners, and another beside it, on an API whose requests are counted.
 
-use super::reconcile::LOOKUPS_PER_TURN;
 use super::{WORKERS, assemble};
 use futures::StreamExt;
 use futures::stream::BoxStream;
@@ -18,6 +17,8 @@ use std::time::Duration;
 
 const EVIL: usize = 40;
 const OWNERS: usize = 200;
+/// Lookups of one key before another has its turn.
+const TURN: usize = 32;
 
 /// ConfigMaps, most of which another claims to be owned by, and no other ones.
 #[derive(Debug, Default)]
@@ -26,26 +27,30 @@ struct Api {
     lookups: Mutex<usize>,
     /// Deleted objects, and how many lookups there were before.
     deleted: Mutex<Vec<(String, usize)>>,
+    /// Lookups before the object came that was not there at first.
+    before_late: Mutex<usize>,
 }
 
-type Answer =
-    Response<StreamBody<BoxStream<'static, Result<http_body::Frame<bytes::Bytes>, std::io::Error>>>>;
+/// While all workers are with the other namespace.
+const LATE: Duration = Duration::from_millis(50);
+
+type Pieces = BoxStream<'static, Value>;
+type Frame = Result<http_body::Frame<bytes::Bytes>, std::io::Error>;
+type Answer = Response<StreamBody<BoxStream<'static, Frame>>>;
 
 fn path(namespace: &str, name: &str) -> String {
     format!("/api/v1/namespaces/{namespace}/configmaps/{name}")
 }
 
-fn answer(status: StatusCode, pieces: Vec<Value>, open: bool) -> Answer {
-    let lines = pieces
-        .into_iter()
-        .map(|piece| Ok(http_body::Frame::data(format!("{piece}\n").into())));
-    let lines = futures::stream::iter(lines);
-    let mut answer = Response::new(StreamBody::new(match open {
-        true => lines.chain(futures::stream::pending()).boxed(),
-        false => lines.boxed(),
-    }));
+fn answer(status: StatusCode, pieces: Pieces) -> Answer {
+    let lines = pieces.map(|piece| Ok(http_body::Frame::data(format!("{piece}\n").into())));
+    let mut answer = Response::new(StreamBody::new(lines.boxed()));
     *answer.status_mut() = status;
     answer
+}
+
+fn one(status: StatusCode, object: Value) -> Answer {
+    answer(status, futures::stream::iter([object]).boxed())
 }
 
 fn status(code: u16, reason: &str) -> Value {
@@ -53,7 +58,7 @@ fn status(code: u16, reason: &str) -> Value {
 }
 
 impl Api {
-    fn add(&self, namespace: &str, name: &str, owners: usize) {
+    fn add(&self, namespace: &str, name: &str, owners: usize) -> Value {
         let owner = |number: usize| {
             json!({"apiVersion": "v1", "kind": "ConfigMap", "name": format!("gone-{name}-{number}"),
                 "uid": format!("gone-{namespace}-{name}-{number}")})
@@ -61,35 +66,56 @@ impl Api {
         let owners: Vec<Value> = (0..owners).map(owner).collect();
         let object = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "namespace": namespace,
             "uid": format!("{namespace}-{name}"), "resourceVersion": "1", "ownerReferences": owners}});
-        self.objects.lock().unwrap().insert(path(namespace, name), object);
+        let path = path(namespace, name);
+        self.objects.lock().unwrap().insert(path, object.clone());
+        object
     }
 
-    fn handle(&self, request: &Request<Body>) -> Answer {
+    fn lookups(&self) -> usize {
+        *self.lookups.lock().unwrap()
+    }
+
+    fn watch(self: &Arc<Self>, runtime: &Runtime) -> Pieces {
+        let added = |object: Value| json!({"type": "ADDED", "object": object});
+        let all: Vec<Value> = self
+            .objects
+            .lock()
+            .unwrap()
+            .values()
+            .cloned()
+            .map(added)
+            .collect();
+        let end = json!({"type": "BOOKMARK", "object": {"kind": "ConfigMap", "apiVersion": "v1", "metadata":
+            {"resourceVersion": "1", "annotations": {"k8s.io/initial-events-end": "true"}}}});
+        let (api, runtime) = (self.clone(), runtime.clone());
+        let late = async move {
+            runtime.sleep(LATE).await;
+            *api.before_late.lock().unwrap() = api.lookups();
+            added(api.add("good", "late", 1))
+        };
+        let rest = futures::stream::once(late).chain(futures::stream::pending());
+        futures::stream::iter(all.into_iter().chain([end]))
+            .chain(rest)
+            .boxed()
+    }
+
+    fn handle(self: &Arc<Self>, request: &Request<Body>, runtime: &Runtime) -> Answer {
         let path = request.uri().path().to_owned();
-        let mut objects = self.objects.lock().unwrap();
         if path == "/api/v1/configmaps" {
-            let all = objects
-                .values()
-                .map(|object| json!({"type": "ADDED", "object": object}));
-            let end = json!({"type": "BOOKMARK", "object": {"kind": "ConfigMap", "apiVersion": "v1", "metadata":
-                {"resourceVersion": "1", "annotations": {"k8s.io/initial-events-end": "true"}}}});
-            return answer(StatusCode::OK, all.chain([end]).collect(), true);
+            return answer(StatusCode::OK, self.watch(runtime));
         }
-        let lookups = *self.lookups.lock().unwrap();
+        let mut objects = self.objects.lock().unwrap();
         match (request.method(), objects.get(&path)) {
-            (&Method::GET, Some(object)) => answer(StatusCode::OK, vec![object.clone()], false),
+            (&Method::GET, Some(object)) => one(StatusCode::OK, object.clone()),
             (&Method::DELETE, Some(_)) => {
                 objects.remove(&path);
-                self.deleted.lock().unwrap().push((path, lookups));
-                answer(
-                    StatusCode::OK,
-                    vec![json!({"kind": "Status", "apiVersion": "v1", "status": "Success"})],
-                    false,
-                )
+                self.deleted.lock().unwrap().push((path, self.lookups()));
+                let status = json!({"kind": "Status", "apiVersion": "v1", "status": "Success"});
+                one(StatusCode::OK, status)
             }
             _ => {
                 *self.lookups.lock().unwrap() += 1;
-                answer(StatusCode::NOT_FOUND, vec![status(404, "NotFound")], false)
+                one(StatusCode::NOT_FOUND, status(404, "NotFound"))
             }
         }
     }
@@ -101,7 +127,7 @@ fn client(api: &Arc<Api>, runtime: &Runtime) -> Client {
         let (api, clock) = (api.clone(), clock.clone());
         async move {
             clock.sleep(Duration::from_millis(1)).await;
-            Ok::<_, std::convert::Infallible>(api.handle(&request))
+            Ok::<_, std::convert::Infallible>(api.handle(&request, &clock))
         }
     });
     Client::in_process(service, runtime.clone())
@@ -113,8 +139,10 @@ fn invented_owners_of_one_namespace_do_not_hold_another() {
     let runtime = simulation.runtime();
     simulation.run(async move {
         let api = Arc::new(Api::default());
-        (0..EVIL).for_each(|number| api.add("evil", &number.to_string(), OWNERS));
-        api.add("good", "dependent", 1);
+        for number in 0..EVIL {
+            api.add("evil", &number.to_string(), OWNERS);
+        }
+        api.add("good", "early", 1);
         let client = client(&api, &runtime);
         let informers = Informers::new(client.clone(), runtime.clone());
         let (controller, collector) = assemble(&informers, client, &runtime);
@@ -129,18 +157,24 @@ fn invented_owners_of_one_namespace_do_not_hold_another() {
             stale: Vec::new(),
         });
         let running = runtime.spawn("collector", controller.run(collector));
-        while api.deleted.lock().unwrap().len() <= EVIL {
+        while api.deleted.lock().unwrap().len() < EVIL + 2 {
             runtime.sleep(Duration::from_millis(100)).await;
         }
         running.abort();
-        let deleted = api.deleted.lock().unwrap();
-        let (_, before) = deleted.iter().find(|(name, _)| name.contains("good")).unwrap();
-        // Each worker is with the other namespace at most once before.
+        let before = |name: &str| {
+            let deleted = api.deleted.lock().unwrap();
+            deleted.iter().find(|(path, _)| path.ends_with(name)).unwrap().1
+        };
+        // Its turn is the second, though it came last.
         assert!(
-            *before <= 2 * WORKERS * LOOKUPS_PER_TURN,
-            "{before} lookups before"
+            before("early") <= 4 * WORKERS,
+            "{} lookups before",
+            before("early")
         );
+        // Every worker was with the others, and none for longer than a turn.
+        let late = before("late") - *api.before_late.lock().unwrap();
+        assert!(late <= WORKERS * TURN, "{late} lookups before");
         // Turns lose nothing of what was found.
-        assert_eq!(*api.lookups.lock().unwrap(), EVIL * OWNERS + 1);
+        assert_eq!(api.lookups(), EVIL * OWNERS + 2);
     });
 }

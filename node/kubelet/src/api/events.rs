@@ -12,6 +12,7 @@ use machinery_runtime::Runtime;
 use sha2::{Digest, Sha256};
 use tokio::sync::{Mutex, mpsc};
 
+use super::printable;
 use crate::pods::ContainerKind;
 use crate::pods::plan::container_named;
 
@@ -181,7 +182,7 @@ impl EventRecorder {
             object,
             kind,
             reason,
-            message: bounded(message),
+            message: bounded(printable(&message).into_owned()),
         };
         if let Err(error) = self.queue.try_send(note) {
             tracing::debug!(%error, "event dropped, the queue is full");

@@ -7,5 +7,8 @@
 pub mod deadline;
 pub mod events;
 pub mod objects;
+mod printable;
 pub mod services;
 pub mod watch;
+
+pub use printable::printable;

@@ -12,7 +12,9 @@ use node_volume::{NodeResources, ObjectSource, VolumeSet};
 
 use super::env::{EnvSources, environment};
 use super::stopping::{Killing, grace_period};
-use super::{StartError, dns, files, hooks, resources, runtime_class, sandbox, spec as container_spec};
+use super::{
+    StartError, dns, files, hooks, resources, runtime_class, sandbox, spec as container_spec, unusable,
+};
 use crate::api::events::{EventKind, EventRecorder};
 use crate::api::services::Services;
 use crate::config::KubeletConfig;
@@ -265,6 +267,7 @@ impl ContainerControl {
             .run("making a container's files", move || described.make_files())
             .await;
         let config = files_made.unwrap_or_else(|error| Err(create_failed(&error)))?;
+        unusable::check(&config)?;
         let sandbox_config = sandbox::config(&self.config, pod, &self.dns_now().await, with.sandbox.attempt);
         let request = v1::CreateContainerRequest {
             pod_sandbox_id: with.sandbox.id.clone(),

@@ -18,6 +18,7 @@ pub mod spec;
 pub mod stopping;
 pub mod sysctl;
 pub mod tiers;
+mod unusable;
 
 /// A step of starting a container that failed: the reason its status shows, and the message.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

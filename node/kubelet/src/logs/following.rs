@@ -10,10 +10,10 @@ use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
 use futures::future::BoxFuture;
-use machinery_runtime::{Runtime, TaskHandle};
-use node_sys::folder_events::{FolderEvents, FolderWatch};
+use machinery_runtime::{CancellationToken, Runtime, TaskHandle};
+use node_sys::folder_events::{FolderChanges, FolderEvents, FolderWatch};
 use parking_lot::Mutex;
-use tokio::sync::{Notify, watch};
+use tokio::sync::Notify;
 
 /// The runtime is asked this often whether a followed container still runs, should its end not have come as an event.
 const ASK_AFTER: Duration = Duration::from_secs(10);
@@ -38,7 +38,7 @@ struct Followed {
     id: String,
     of: Weak<FollowedLogs>,
     folder: Option<FolderWatch>,
-    ended: watch::Receiver<bool>,
+    ended: CancellationToken,
     told: Arc<Notify>,
     asking: TaskHandle<()>,
 }
@@ -47,8 +47,8 @@ struct Followed {
 #[derive(Debug)]
 pub struct Follower {
     runtime: Runtime,
-    changed: Option<watch::Receiver<()>>,
-    ended: watch::Receiver<bool>,
+    changes: Option<FolderChanges>,
+    ended: CancellationToken,
     /// `None` where nothing is shared.
     _followed: Option<Arc<Followed>>,
 }
@@ -98,7 +98,7 @@ impl FollowedLogs {
         drop(containers);
         Follower {
             runtime: runtime.clone(),
-            changed: followed.folder.as_ref().map(|watch| watch.changed.clone()),
+            changes: followed.folder.as_ref().map(FolderWatch::changes),
             ended: followed.ended.clone(),
             _followed: Some(followed),
         }
@@ -107,12 +107,13 @@ impl FollowedLogs {
     fn begin(self: &Arc<Self>, runtime: &Runtime, id: &str, log: &Path, running: StillRunning) -> Followed {
         let watched = self.events.get().zip(log.parent());
         let watched = watched.and_then(|(events, folder)| events.watch(folder).ok());
-        let (sender, ended) = watch::channel(false);
-        let told = Arc::new(Notify::new());
+        let (ended, told) = (CancellationToken::new(), Arc::new(Notify::new()));
         let (own, asked) = (runtime.clone(), told.clone());
+        // Also where it ends otherwise: nobody would hear of the container's end any more.
+        let ends = ended.clone().drop_guard();
         let asking = runtime.spawn("end of a followed container", async move {
+            let _ends = ends;
             until_ended(&own, &asked, running).await;
-            sender.send_replace(true);
         });
         Followed {
             id: id.to_owned(),
@@ -155,10 +156,11 @@ impl Follower {
     /// Of a log that nobody writes any more.
     #[cfg(test)]
     pub(super) fn of_an_ended_one(runtime: &Runtime) -> Self {
-        let (_, ended) = watch::channel(true);
+        let ended = CancellationToken::new();
+        ended.cancel();
         Self {
             runtime: runtime.clone(),
-            changed: None,
+            changes: None,
             ended,
             _followed: None,
         }
@@ -166,25 +168,21 @@ impl Follower {
 
     /// Whether the container runs no longer, and everything it wrote is in the log.
     pub(super) fn has_ended(&self) -> bool {
-        *self.ended.borrow() || self.ended.has_changed().is_err()
+        self.ended.is_cancelled()
     }
 
     /// Returns when the log may have grown, or the container has ended.
     pub(super) async fn waken(&mut self) {
-        let ended = &mut self.ended;
         let written = async {
-            if let Some(changed) = &mut self.changed
-                && changed.changed().await.is_ok()
+            if let Some(changes) = &mut self.changes
+                && changes.next().await
             {
                 return;
             }
-            self.changed = None;
+            self.changes = None;
             self.runtime.sleep(LOOK_AFTER).await;
         };
-        tokio::select! { biased;
-            _ = ended.changed() => {}
-            () = written => {}
-        }
+        self.ended.run_until_cancelled(written).await;
     }
 }
 

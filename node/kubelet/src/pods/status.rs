@@ -16,6 +16,7 @@ use super::ephemeral::ephemeral_containers;
 use super::observed::{ContainerState, ObservedContainer, ObservedPod};
 use super::resize::actual::ResourceView;
 use super::{ContainerKind, RestartPolicy, all_containers, spec};
+use crate::api::printable;
 use crate::probes::ProbeView;
 
 /// Everything a status is made from.
@@ -247,7 +248,7 @@ fn image_of(container: &Container) -> String {
 }
 
 fn waiting(reason: &str, message: &str) -> ApiState {
-    let message = (!message.is_empty()).then(|| message.to_string());
+    let message = (!message.is_empty()).then(|| printable(message).into_owned());
     let waiting = ContainerStateWaiting {
         reason: Some(reason.to_string()),
         message,

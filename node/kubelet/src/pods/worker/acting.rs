@@ -160,7 +160,10 @@ impl PodWorker {
                 .events
                 .pod(pod, EventKind::Warning, "FailedMount", text);
         }
-        self.volumes_failed = outcome.is_err();
+        self.volume_failures = match outcome {
+            Ok(()) => 0,
+            Err(_) => self.volume_failures.saturating_add(1),
+        };
         outcome.is_ok()
     }
 }

@@ -39,6 +39,8 @@ use crate::probes::ProbeManager;
 
 /// After a failed step the pod is looked at again after this long, as upstream's.
 const RETRY_AFTER: Duration = Duration::from_secs(10);
+/// Volumes that fail are tried less and less often, down to upstream's interval.
+const VOLUME_RETRY_AFTER_MAX: Duration = Duration::from_secs(122);
 /// After a failed write to the API server.
 const RETRY_WRITE_AFTER: Duration = Duration::from_secs(1);
 /// Volumes of objects are brought up to date at this interval even if no change was heard.
@@ -159,7 +161,8 @@ pub struct PodWorker {
     /// Nothing runs any more and nothing will.
     ended: bool,
     cleaned: bool,
-    volumes_failed: bool,
+    /// How often volumes could not be set up since they last could.
+    volume_failures: u32,
     /// What the runtime said last was known to be old.
     behind: bool,
     /// What the runtime had at the last look, as long as nothing was made or removed since.
@@ -213,7 +216,7 @@ impl PodWorker {
             resize: ResizeState::default(),
             ended: false,
             cleaned: false,
-            volumes_failed: false,
+            volume_failures: 0,
             behind: false,
             last_seen: None,
         }
@@ -358,7 +361,8 @@ impl PodWorker {
             Acted::Failed => {
                 let observed = self.observe().await?;
                 self.report(&pod, &observed, false).await;
-                Ok(Some(self.after(RETRY_AFTER)))
+                // What cannot be mounted now may never be: a change of its objects wakes the worker.
+                Ok(Some(self.after(volume_pause(self.volume_failures))))
             }
         }
     }
@@ -468,8 +472,9 @@ impl PodWorker {
         if !written {
             times.push(self.now().checked_add(RETRY_WRITE_AFTER).ok());
         }
-        if self.volumes_failed {
-            times.push(self.now().checked_add(RETRY_AFTER).ok());
+        if self.volume_failures > 0 {
+            let pause = volume_pause(self.volume_failures);
+            times.push(self.now().checked_add(pause).ok());
         }
         Ok(Next::Wait(times.into_iter().flatten().min()))
     }
@@ -494,6 +499,14 @@ impl PodWorker {
             }
         }
     }
+}
+
+/// How long after so many failures of volumes in a row the next try is; without one, how long after another failed step.
+fn volume_pause(failures: u32) -> Duration {
+    let doublings = failures.saturating_sub(1).min(8);
+    RETRY_AFTER
+        .saturating_mul(1 << doublings)
+        .min(VOLUME_RETRY_AFTER_MAX)
 }
 
 /// How much of the node's memory a pod may use.

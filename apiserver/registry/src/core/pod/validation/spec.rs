@@ -11,6 +11,10 @@ use std::net::IpAddr;
 const MAX_NAMESERVERS: usize = 3;
 const MAX_SEARCHES: usize = 32;
 const MAX_SEARCH_CHARS: usize = 2048;
+const SEARCH_CHARS_MAX: usize = 253;
+const SEARCH_LABEL: &str = "_?[a-z0-9]([-_a-z0-9]*[a-z0-9])?";
+const SEARCH_RULE: &str = "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '_', '-' \
+                           or '.', and must start and end with an alphanumeric character";
 const BAD_ADDRESS: &str = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)";
 
 /// A pod's spec, or a template's.
@@ -195,9 +199,31 @@ fn searches(errors: &mut Errors, path: &Path<'_>, config: Ref<'_>) {
     for (index, search) in searches.iter().enumerate() {
         let name = search.strip_suffix('.').unwrap_or(search);
         if *search != "." {
-            errors.all_invalid(&path.index(index), search, syntax::dns1123_subdomain(name));
+            errors.all_invalid(&path.index(index), search, search_path(name));
         }
     }
+}
+
+/// A subdomain whose labels may hold underscores and begin with one, as names of services in DNS do.
+fn search_path(name: &str) -> Vec<String> {
+    let alphanumeric = |byte: &u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
+    let is_label = |label: &str| {
+        let label = label.strip_prefix('_').unwrap_or(label).as_bytes();
+        let ends = [label.first(), label.last()];
+        ends.iter().all(|end| end.is_some_and(alphanumeric))
+            && label
+                .iter()
+                .all(|byte| alphanumeric(byte) || b"-_".contains(byte))
+    };
+    let mut problems = Vec::new();
+    if name.len() > SEARCH_CHARS_MAX {
+        problems.push(format!("must be no more than {SEARCH_CHARS_MAX} characters"));
+    }
+    if !name.split('.').all(is_label) {
+        let expression = format!("{SEARCH_LABEL}(\\.{SEARCH_LABEL})*");
+        problems.push(syntax::regex_rule(SEARCH_RULE, &expression, &["example.com"]));
+    }
+    problems
 }
 
 fn readiness_gates(errors: &mut Errors, path: &Path<'_>, spec: Ref<'_>) {
@@ -231,8 +257,9 @@ fn host_aliases(errors: &mut Errors, path: &Path<'_>, spec: Ref<'_>) {
         if alias.str("ip").parse::<IpAddr>().is_err() {
             errors.invalid(&at.child("ip"), alias.str("ip"), BAD_ADDRESS);
         }
-        for name in alias.list("hostnames").filter_map(Ref::as_str) {
-            dns_subdomain(errors, &at.child("hostnames"), name);
+        let hostnames = at.child("hostnames");
+        for (index, name) in alias.list("hostnames").filter_map(Ref::as_str).enumerate() {
+            dns_subdomain(errors, &hostnames.index(index), name);
         }
     }
 }
