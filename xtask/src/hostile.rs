@@ -13,15 +13,24 @@ use xtask::removal;
 /// The port of a server that nobody else can see.
 const PORT: u16 = 6443;
 
+/// The disk of pods and images.
+const DISK: &str = "size=768m,mode=0700";
+
 /// How long, and what is attacked.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
     /// Minutes of attacks; the tenants are alone for a tenth of that before and after.
     #[arg(long, default_value_t = 60)]
     minutes: u64,
+    /// Seconds of attacks, instead of minutes.
+    #[arg(long, conflicts_with = "minutes")]
+    seconds: Option<u64>,
     /// The server's program; without, the release is built.
     #[arg(long, value_name = "FILE")]
     binary: Option<PathBuf>,
+    /// The attackers' and tenants' program; without, it is built.
+    #[arg(long, value_name = "FILE", requires = "binary")]
+    attackers: Option<PathBuf>,
     /// Only the API, also where a node could be had.
     #[arg(long)]
     no_node: bool,
@@ -39,6 +48,13 @@ pub(crate) struct Arguments {
     max_memory_factor: f64,
 }
 
+impl Arguments {
+    /// In seconds.
+    fn duration(&self) -> u64 {
+        self.seconds.unwrap_or(self.minutes * 60)
+    }
+}
+
 pub(crate) fn run(config: &Config, arguments: &Arguments) -> Result<()> {
     let (knarr, attacker) = programs(config, arguments)?;
     let lacking = match arguments.no_node {
@@ -49,12 +65,15 @@ pub(crate) fn run(config: &Config, arguments: &Arguments) -> Result<()> {
         println!("==> without a node: {reason}");
     }
     let place = Place::new(lacking.is_none())?;
-    println!("==> {} minutes of attacks", arguments.minutes);
+    println!("==> {} seconds of attacks", arguments.duration());
     process::run(&mut place.command(&knarr, &attacker, arguments)?)
 }
 
 /// The server's program and the attackers'.
 fn programs(config: &Config, arguments: &Arguments) -> Result<(PathBuf, PathBuf)> {
+    if let (Some(knarr), Some(attackers)) = (&arguments.binary, &arguments.attackers) {
+        return Ok((knarr.clone(), attackers.clone()));
+    }
     packages::ensure(packages::BUILD)?;
     println!("==> building");
     let mut build = process::cargo(&config.root);
@@ -74,12 +93,12 @@ fn programs(config: &Config, arguments: &Arguments) -> Result<(PathBuf, PathBuf)
 }
 
 fn lacking() -> Result<Option<&'static str>> {
-    let missing = ["containerd", "runc", "nft", "ip"]
+    let missing = ["containerd", "runc", "nft", "ip", "busybox"]
         .iter()
         .any(|name| packages::find_program(name).is_none());
     Ok(match (packages::is_root()?, missing) {
         (false, _) => Some("this is not root"),
-        (true, true) => Some("containerd, runc, nftables or iproute2 is not installed"),
+        (true, true) => Some("containerd, runc, nftables, iproute2 or busybox is not installed"),
         (true, false) => None,
     })
 }
@@ -96,10 +115,26 @@ impl Place {
         let path = process::output(process::command("mktemp").args(["-d", "-t", "knarr-hostile.XXXXXX"]))?;
         let name = format!("knarr-hostile-{}", std::process::id());
         let host = with_node.then(|| Host::prepare(Some(name))).transpose()?;
-        Ok(Self {
+        let place = Self {
             scratch: PathBuf::from(path.trim()),
             host,
-        })
+        };
+        if place.host.is_some() {
+            place.mount_disk()?;
+        }
+        Ok(place)
+    }
+
+    /// The disk of pods and images, small enough to be filled by a pod; what the server stores has another one.
+    fn disk(&self) -> PathBuf {
+        self.data_dir().join("agent")
+    }
+
+    fn mount_disk(&self) -> Result<()> {
+        std::fs::create_dir_all(self.disk())?;
+        let mut mount = process::command("mount");
+        mount.args(["-t", "tmpfs", "-o", DISK, "none"]).arg(self.disk());
+        process::run(&mut mount).context("mounting the pods' disk")
     }
 
     fn data_dir(&self) -> PathBuf {
@@ -114,7 +149,7 @@ impl Place {
         };
         command.arg("--kubeconfig").arg(&kubeconfig);
         command.arg("--data-dir").arg(self.data_dir());
-        command.args(["--seconds", &(arguments.minutes * 60).to_string()]);
+        command.args(["--seconds", &arguments.duration().to_string()]);
         for word in &arguments.only {
             command.args(["--only", word]);
         }
@@ -151,6 +186,8 @@ impl Drop for Place {
                 removal::remove(&self.data_dir(), host, |_| {}).context("taking the cluster down")
         {
             println!("{error:#}");
+            // What is not taken down holds it.
+            let _ = process::run(process::command("umount").arg("--lazy").arg(self.disk()));
         }
         let _ = std::fs::remove_dir_all(&self.scratch);
     }

@@ -61,13 +61,12 @@ pub(crate) async fn read_within(body: Body, limit: usize) -> Result<Bytes, Regis
     })
 }
 
-/// Whether a body is decoded off the request's thread: a large one, and YAML of any size, whose aliases make it larger.
+/// Whether a body is heavy: a large one, and YAML of any size, whose aliases make it larger.
 pub(crate) fn is_heavy(format: Format, bytes: &[u8]) -> bool {
     format == Format::Yaml || bytes.len() >= LARGE_BODY_BYTES
 }
 
-/// Decodes a body by its content type, applies defaults and records it for the audit log; a heavy one off the request's
-/// thread.
+/// Decodes a body by its content type, applies defaults and records it for the audit log.
 pub(crate) async fn decode(
     ctx: &RequestContext,
     headers: &HeaderMap,
@@ -77,32 +76,10 @@ pub(crate) async fn decode(
     validation: FieldValidation,
 ) -> Result<Tree, RegistryError> {
     let format = negotiation::content(headers, offer)?;
-    if !is_heavy(format, &bytes) {
-        return defaulted(ctx, format, &bytes, expected, validation);
+    if is_heavy(format, &bytes) {
+        ctx.heavy().await?;
     }
-    let (within, gvk, schema) = (ctx.clone(), expected.gvk.clone(), Arc::clone(expected.schema));
-    let (ty, custom, defaults) = (expected.ty, expected.custom, expected.defaults);
-    let work = move || {
-        let expected = Expected {
-            gvk,
-            schema: &schema,
-            ty,
-            custom,
-            defaults,
-        };
-        defaulted(&within, format, &bytes, &expected, validation)
-    };
-    ctx.off_thread(work).await
-}
-
-fn defaulted(
-    ctx: &RequestContext,
-    format: Format,
-    bytes: &[u8],
-    expected: &Expected<'_>,
-    validation: FieldValidation,
-) -> Result<Tree, RegistryError> {
-    let mut tree = decode_as(ctx, format, bytes, expected, validation)?;
+    let mut tree = decode_as(ctx, format, &bytes, expected, validation)?;
     apply_defaults(&mut tree);
     (expected.defaults)(&mut tree);
     ctx.record(&tree);

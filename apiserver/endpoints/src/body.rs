@@ -1,14 +1,17 @@
 //! The body of a request or an answer: whole, framed on demand from shared slices, or a stream.
 
+use crate::heavy_frames::HeavyFrames;
 use crate::paced_body::PacedBody;
 use bytes::Bytes;
 use futures::Stream;
 use http_body::{Frame, SizeHint};
 use http_body_util::BodyExt;
+use machinery_runtime::Runtime;
 use parking_lot::Mutex;
 use std::any::Any;
 use std::collections::VecDeque;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 
 /// Why a body ended early.
@@ -16,7 +19,7 @@ pub type BodyError = Box<dyn std::error::Error + Send + Sync>;
 
 /// Produces a long body piece by piece, so that a list is never held as one text.
 pub trait FrameSource: Send {
-    /// The next piece; `None` at the end.
+    /// The next piece; `None` at the end. An empty one stands for work that has given nothing to send yet.
     fn next_frame(&mut self) -> Option<Bytes>;
     /// The exact number of bytes still to come, where it is known.
     fn remaining_bytes(&self) -> Option<u64>;
@@ -37,6 +40,7 @@ enum Inner {
     Empty,
     Chunks(VecDeque<Bytes>),
     Frames(Box<dyn FrameSource>),
+    Heavy(HeavyFrames),
     Paced(PacedBody),
     Stream(Pin<Box<dyn Stream<Item = Result<Bytes, BodyError>> + Send>>),
     Other(http_body_util::combinators::UnsyncBoxBody<Bytes, BodyError>),
@@ -48,6 +52,7 @@ impl std::fmt::Debug for Body {
             Inner::Empty => "Body(empty)",
             Inner::Chunks(_) => "Body(chunks)",
             Inner::Frames(_) => "Body(frames)",
+            Inner::Heavy(_) => "Body(heavy)",
             Inner::Paced(_) => "Body(paced)",
             Inner::Stream(_) => "Body(stream)",
             Inner::Other(_) => "Body(other)",
@@ -100,6 +105,32 @@ impl Body {
 
     pub(crate) fn paced(body: PacedBody) -> Self {
         Self::from(Inner::Paced(body))
+    }
+
+    /// Makes frames that are yet to be made in turn with other heavy work of this flow.
+    #[must_use]
+    pub(crate) fn in_turn(self, runtime: &Runtime, flow: &Arc<str>) -> Self {
+        let Self { inner, held } = self;
+        let inner = match inner.into_inner() {
+            Inner::Frames(source) => Inner::Heavy(HeavyFrames::new(source, runtime, flow)),
+            Inner::Paced(body) => {
+                body.change(|body| body.in_turn(runtime, flow));
+                Inner::Paced(body)
+            }
+            inner => inner,
+        };
+        Self {
+            inner: Mutex::new(inner),
+            held,
+        }
+    }
+
+    /// Whether it waits for work of the server's own.
+    pub(crate) fn is_in_the_making(&self) -> bool {
+        match &*self.inner.lock() {
+            Inner::Heavy(frames) => frames.is_in_the_making(),
+            _ => false,
+        }
     }
 
     /// Keeps this for as long as there is something to send.
@@ -214,7 +245,15 @@ impl http_body::Body for Body {
         match self.inner.get_mut() {
             Inner::Empty => Poll::Ready(None),
             Inner::Chunks(chunks) => Poll::Ready(chunks.pop_front().map(|chunk| Ok(Frame::data(chunk)))),
-            Inner::Frames(source) => Poll::Ready(source.next_frame().map(|chunk| Ok(Frame::data(chunk)))),
+            Inner::Frames(source) => loop {
+                match source.next_frame() {
+                    Some(chunk) if chunk.is_empty() => {}
+                    chunk => return Poll::Ready(chunk.map(|chunk| Ok(Frame::data(chunk)))),
+                }
+            },
+            Inner::Heavy(frames) => frames
+                .poll_frame(cx)
+                .map(|chunk| chunk.map(|chunk| Ok(Frame::data(chunk)))),
             Inner::Paced(body) => Pin::new(body).poll_frame(cx),
             Inner::Stream(stream) => stream
                 .as_mut()
@@ -229,6 +268,7 @@ impl http_body::Body for Body {
             Inner::Empty => true,
             Inner::Chunks(chunks) => chunks.is_empty(),
             Inner::Frames(source) => source.remaining_bytes() == Some(0),
+            Inner::Heavy(frames) => frames.is_over(),
             Inner::Paced(body) => body.is_end_stream(),
             Inner::Stream(_) => false,
             Inner::Other(body) => body.is_end_stream(),
@@ -243,7 +283,7 @@ impl http_body::Body for Body {
                 .remaining_bytes()
                 .map_or_else(SizeHint::default, SizeHint::with_exact),
             Inner::Paced(body) => body.size_hint(),
-            Inner::Stream(_) => SizeHint::default(),
+            Inner::Heavy(_) | Inner::Stream(_) => SizeHint::default(),
             Inner::Other(body) => body.size_hint(),
         }
     }

@@ -176,6 +176,9 @@ impl FrameSource for ListFrames {
     }
 }
 
+/// So much is compressed in one go, however little comes of it.
+const MAX_READ_BYTES: usize = 1 << 20;
+
 /// Any frames, compressed on the way.
 pub(crate) struct GzipFrames<S> {
     source: S,
@@ -195,11 +198,13 @@ impl<S: FrameSource> GzipFrames<S> {
 impl<S: FrameSource> FrameSource for GzipFrames<S> {
     fn next_frame(&mut self) -> Option<Bytes> {
         let encoder = self.encoder.as_mut()?;
+        let mut read = 0;
         while let Some(frame) = self.source.next_frame() {
             if encoder.write_all(&frame).is_err() {
                 return None;
             }
-            if encoder.get_ref().len() >= FRAME_BYTES {
+            read += frame.len();
+            if encoder.get_ref().len() >= FRAME_BYTES || read >= MAX_READ_BYTES {
                 return Some(Bytes::from(std::mem::take(encoder.get_mut())));
             }
         }

@@ -13,6 +13,7 @@ pub mod body;
 mod discovery;
 mod framing;
 mod handlers;
+mod heavy_frames;
 pub mod hooks;
 mod list_memory;
 mod memory_shares;

@@ -60,6 +60,10 @@ async fn watch(rest: Weak<Mutex<Rest>>, pace: ReadingPace, runtime: Runtime) {
         runtime.sleep(pace.interval).await;
         let Some(rest) = rest.upgrade() else { return };
         let mut rest = rest.lock();
+        // For what is not made yet no client waits of its own accord.
+        if rest.body.as_ref().is_some_and(Body::is_in_the_making) {
+            continue;
+        }
         if rest.read < due {
             tracing::debug!(
                 read = rest.read,
@@ -75,6 +79,14 @@ async fn watch(rest: Weak<Mutex<Rest>>, pace: ReadingPace, runtime: Runtime) {
 pub(crate) struct PacedBody {
     rest: Arc<Mutex<Rest>>,
     watching: TaskHandle<()>,
+}
+
+impl PacedBody {
+    /// Replaces the body by another form of it.
+    pub(crate) fn change(&self, change: impl FnOnce(Body) -> Body) {
+        let mut rest = self.rest.lock();
+        rest.body = rest.body.take().map(change);
+    }
 }
 
 impl http_body::Body for PacedBody {

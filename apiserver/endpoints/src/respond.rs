@@ -164,13 +164,18 @@ pub(crate) fn entry_answer(
 ) -> Result<http::Response<Body>, RegistryError> {
     let row = &store.row;
     let form = showing.form;
-    if form.view == View::Whole && form.format == Format::Json && !form.pretty && is_current(row, entry) {
+    if is_sent_as_stored(row, form, entry) {
         let slices = ObjectFrame::whole(row).slices(&entry.record, entry.revision);
         let newline = Bytes::from_static(b"\n");
         let all: VecDeque<Bytes> = slices.into_iter().chain([newline]).collect();
         return Ok(framed(status, form, Format::Json.media_type(), SliceFrames(all)));
     }
     tree_answer(&store.row.columns, showing, status, &store.decode(entry)?)
+}
+
+/// Whether an object's slices are the answer.
+pub(crate) fn is_sent_as_stored(row: &ResourceRow, form: Form, entry: &Entry) -> bool {
+    form.view == View::Whole && form.format == Format::Json && !form.pretty && is_current(row, entry)
 }
 
 /// Its slices can be sent as they are: same version, same schema.
@@ -328,8 +333,9 @@ fn joined(
 
 /// Whether a page is sent from the stored slices, without a copy of its own.
 pub(crate) fn is_shared(row: &ResourceRow, form: Form, page: &ListPage) -> bool {
-    let as_stored = form.view == View::Whole && form.format == Format::Json && !form.pretty;
-    as_stored && page.entries.iter().all(|entry| is_current(row, entry))
+    page.entries
+        .iter()
+        .all(|entry| is_sent_as_stored(row, form, entry))
 }
 
 fn whole_list(

@@ -2,7 +2,7 @@
 
 use crate::error::RegistryError;
 use machinery_meta::UserInfo;
-use machinery_runtime::Runtime;
+use machinery_runtime::{Runtime, Weight};
 use machinery_schema::Tree;
 use parking_lot::Mutex;
 use std::borrow::Cow;
@@ -25,6 +25,8 @@ pub struct RequestContext {
     /// `None` where the request is not audited.
     pub recorder: Option<Arc<dyn RequestRecorder>>,
     pub runtime: Runtime,
+    /// See [`RequestContext::heavy`].
+    pub weight: Weight,
 }
 
 /// The audit event of a request: takes what handlers read from its body.
@@ -51,6 +53,7 @@ impl RequestContext {
             audit: AuditAnnotations::default(),
             recorder: None,
             runtime,
+            weight: Weight::default(),
         }
     }
 
@@ -82,22 +85,57 @@ impl RequestContext {
     }
 }
 
-/// Bodies from this size on are decoded, patched and validated off the threads that serve requests.
+/// Bodies, and objects as they are stored, from this size on are heavy.
 pub const LARGE_BODY_BYTES: usize = 64 << 10;
 /// Objects that take as much as such bodies do once they are decoded.
 pub const LARGE_OBJECT_BYTES: usize = 4 * LARGE_BODY_BYTES;
 
 impl RequestContext {
-    /// Work in proportion to a large body or object, off the threads that serve requests.
+    /// What follows is work in proportion to something large: from here on the request goes on in turn with other heavy
+    /// ones, off the threads that serve requests. Each user has its own turns; the accounts of a namespace share theirs,
+    /// since whoever may make one makes a thousand.
     ///
     /// # Errors
-    /// What the work gives, and [`RegistryError::Internal`] where it panicked.
-    pub async fn off_thread<T: Send + 'static>(
-        &self,
-        work: impl FnOnce() -> Result<T, RegistryError> + Send + 'static,
-    ) -> Result<T, RegistryError> {
-        let ended = self.runtime.blocking(work).await;
-        ended.map_err(|ended| RegistryError::Internal(ended.to_string()))?
+    /// [`RegistryError::TooManyRequests`] where too many of the user's wait already, [`RegistryError::Timeout`] once the
+    /// deadline is over.
+    pub async fn heavy(&self) -> Result<(), RegistryError> {
+        if self.weight.is_heavy() {
+            return Ok(());
+        }
+        if self.runtime.is_simulated() {
+            // As all work off the one thread there is.
+            let _ = self.runtime.blocking(|| ()).await;
+        }
+        let flow = flow_of(&self.user);
+        if self.runtime.is_full_of_heavy(&flow) {
+            return Err(RegistryError::TooManyRequests {
+                message: "Too many requests, please try again later.".to_owned(),
+                seconds: 1,
+                causes: Vec::new(),
+            });
+        }
+        self.weight.become_heavy(|| flow).await;
+        self.in_time()
+    }
+
+    /// The same, where something has so many bytes that it is large.
+    ///
+    /// # Errors
+    /// As [`RequestContext::heavy`].
+    pub async fn heavy_from(&self, bytes: usize, large: usize) -> Result<(), RegistryError> {
+        match bytes < large {
+            true => Ok(()),
+            false => self.heavy().await,
+        }
+    }
+}
+
+/// Who takes turns.
+pub fn flow_of(user: &UserInfo) -> Arc<str> {
+    let account = user.name.strip_prefix("system:serviceaccount:");
+    match account.and_then(|account| account.split_once(':')) {
+        Some((namespace, _)) => format!("system:serviceaccounts:{namespace}").into(),
+        None => user.name.as_str().into(),
     }
 }
 

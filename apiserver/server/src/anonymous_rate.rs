@@ -1,4 +1,4 @@
-//! How many requests of nobody's one address may send. Probes are exempt from priority and fairness, and everybody may send
+//! How many requests of nobody's one address may send, those with credentials that prove nothing among them. Probes are exempt from priority and fairness, and everybody may send
 //! them: without a bound one client takes the threads of all.
 
 use parking_lot::Mutex;
@@ -37,6 +37,13 @@ impl AnonymousRate {
             *until = next;
         }
         takes
+    }
+
+    /// One that was taken was not nobody's.
+    pub(crate) fn give_back(&self, address: IpAddr) {
+        if let Some(until) = self.0.lock().get_mut(&address) {
+            *until = until.saturating_sub(Duration::from_secs(1) / REQUESTS_PER_SECOND);
+        }
     }
 }
 

@@ -58,6 +58,7 @@ impl Front {
             audit: Default::default(),
             recorder: None,
             runtime,
+            weight: Default::default(),
         };
         self.chain.handle(Exchange {
             request,

@@ -54,6 +54,7 @@ enum Class {
 #[derive(Debug)]
 pub(crate) struct Connection {
     address: IpAddr,
+    strangers: Arc<AnonymousRate>,
     activity: Mutex<Activity>,
     /// Cancelled when the connection gives way to another.
     pub(crate) closing: CancellationToken,
@@ -73,9 +74,10 @@ struct Activity {
 }
 
 impl Connection {
-    fn new(address: IpAddr, now: Duration) -> Self {
+    fn new(address: IpAddr, now: Duration, strangers: Arc<AnonymousRate>) -> Self {
         Self {
             address,
+            strangers,
             activity: Mutex::new(Activity {
                 class: Class::Stranger,
                 in_flight: 0,
@@ -86,6 +88,16 @@ impl Connection {
             }),
             closing: CancellationToken::new(),
         }
+    }
+
+    /// Whether one more request that nobody is known to have sent is taken.
+    pub(crate) fn takes_stranger(&self, now: Duration) -> bool {
+        self.strangers.takes(self.address, now)
+    }
+
+    /// One that was taken was somebody's.
+    pub(crate) fn give_back_stranger(&self) {
+        self.strangers.give_back(self.address);
     }
 
     /// Bytes have arrived.
@@ -163,7 +175,7 @@ pub(crate) struct Connections {
     /// Of connections that are open or still close.
     sockets: Arc<Semaphore>,
     open: Mutex<Open>,
-    anonymous: AnonymousRate,
+    strangers: Arc<AnonymousRate>,
 }
 
 #[derive(Debug, Default)]
@@ -179,7 +191,7 @@ impl Connections {
             sockets: Arc::new(Semaphore::new(limits.all + limits.all.div_ceil(CLOSING_PART))),
             limits,
             open: Mutex::default(),
-            anonymous: AnonymousRate::default(),
+            strangers: Arc::default(),
         })
     }
 
@@ -188,11 +200,6 @@ impl Connections {
     pub(crate) async fn socket(&self) -> Option<OwnedSemaphorePermit> {
         // It is never closed.
         Arc::clone(&self.sockets).acquire_owned().await.ok()
-    }
-
-    /// Whether one more request without credentials is taken on this connection.
-    pub(crate) fn takes_anonymous(&self, connection: &Connection, now: Duration) -> bool {
-        self.anonymous.takes(connection.address, now)
     }
 
     /// A place for a connection from this address; `None` where all are busy with more important ones.
@@ -209,7 +216,11 @@ impl Connections {
             Choice::Full => return None,
         }
         open.last += 1;
-        let (id, connection) = (open.last, Arc::new(Connection::new(address, now)));
+        let (id, connection) = (
+            open.last,
+            Connection::new(address, now, Arc::clone(&self.strangers)),
+        );
+        let connection = Arc::new(connection);
         open.connections.insert(id, Arc::clone(&connection));
         Some(Place {
             connections: Arc::clone(self),
@@ -438,7 +449,7 @@ mod tests {
 
     #[test]
     fn connections_end_when_idle_or_in_the_middle_of_a_head() {
-        let connection = Connection::new(address(1), seconds(0));
+        let connection = Connection::new(address(1), seconds(0), Arc::default());
         assert_eq!(connection.deadline(TIMEOUTS), Some(seconds(32)));
         connection.received(seconds(1));
         assert_eq!(connection.deadline(TIMEOUTS), Some(seconds(32)));

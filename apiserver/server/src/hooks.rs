@@ -71,17 +71,14 @@ fn member_json(object: &Tree, name: &str) -> String {
         .unwrap_or_default()
 }
 
-/// Work on a review; on a large one off the threads that serve requests.
-async fn on_review<T: Send + 'static>(
+/// Work on a review, a large one in turn with other heavy work.
+async fn on_review<T>(
     ctx: &RequestContext,
     review: &Tree,
-    work: impl FnOnce(&Tree) -> Result<T, RegistryError> + Send + 'static,
+    work: impl FnOnce(&Tree) -> Result<T, RegistryError>,
 ) -> Result<T, RegistryError> {
-    if review.arena_bytes() < LARGE_OBJECT_BYTES {
-        return work(review);
-    }
-    let own = review.clone();
-    ctx.off_thread(move || work(&own)).await
+    ctx.heavy_from(review.arena_bytes(), LARGE_OBJECT_BYTES).await?;
+    work(review)
 }
 
 #[async_trait]

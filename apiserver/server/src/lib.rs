@@ -9,6 +9,7 @@
 //!
 //! Not here: what kinds look like (`registry`), how bodies are read and written (`endpoints`).
 
+mod accepted_credentials;
 mod account_keys;
 mod admission;
 mod anonymous_rate;

@@ -1,5 +1,6 @@
 //! The TLS listener: bounded connections, bounded handshakes, HTTP/1.1 and 2 with upgrades.
 
+use crate::accepted_credentials::has_credentials;
 use crate::connection::Front;
 use crate::connections::{Connection, Connections, Place, Timeouts};
 use crate::exchange::Peer;
@@ -11,7 +12,6 @@ use apiserver_auth::authn::PeerCertificate;
 use apiserver_endpoints::{Body, BodyError};
 use arc_swap::ArcSwap;
 use bytes::Bytes;
-use http::header::{AUTHORIZATION, SEC_WEBSOCKET_PROTOCOL};
 use http_body::{Body as _, Frame, SizeHint};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
@@ -105,7 +105,6 @@ impl Listener {
             address,
             front: self.front.clone(),
             runtime: runtime.clone(),
-            connections: Arc::clone(&self.connections),
             timeouts: self.timeouts,
             stopping: self.stopping.clone(),
         };
@@ -180,7 +179,6 @@ struct Serving {
     address: SocketAddr,
     front: Front,
     runtime: Runtime,
-    connections: Arc<Connections>,
     timeouts: Timeouts,
     stopping: CancellationToken,
 }
@@ -204,7 +202,6 @@ impl Serving {
         let requests = Arc::clone(&connection);
         let unread = Unread::default();
         let of_requests = unread.clone();
-        let connections = Arc::clone(&self.connections);
         let service = hyper::service::service_fn(move |request: http::Request<hyper::body::Incoming>| {
             let in_flight = InFlight::begin(&requests, &runtime, request.version());
             let http2 = request.version() == http::Version::HTTP_2;
@@ -218,8 +215,8 @@ impl Serving {
                 false => Body::wrap(Noted::new(body, &of_requests)),
             });
             let unread = of_requests.clone();
-            let is_taken = || connections.takes_anonymous(&requests, runtime.monotonic());
-            let refusal = match has_credentials(&request, &peer) || is_taken() {
+            let is_taken = || requests.takes_stranger(runtime.monotonic());
+            let refusal = match has_credentials(request.headers(), &peer) || is_taken() {
                 true => host::refusal(&request),
                 false => Some(too_many_after(1)),
             };
@@ -292,14 +289,6 @@ impl Serving {
             }
         }
     }
-}
-
-/// Whether a request says whose it is, truly or not: by a certificate, a token, or a token of a WebSocket.
-fn has_credentials<B>(request: &http::Request<B>, peer: &Peer) -> bool {
-    let headers = request.headers();
-    peer.certificate.is_some()
-        || headers.contains_key(AUTHORIZATION)
-        || headers.contains_key(SEC_WEBSOCKET_PROTOCOL)
 }
 
 /// A request of a connection, until its answer has been handed out or it is given up.

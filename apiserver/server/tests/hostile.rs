@@ -13,7 +13,7 @@ use gate::GatedStorage;
 use http::{Method, Request};
 use http_body_util::Full;
 use serde_json::json;
-use std::sync::Arc;
+use std::sync::{Arc, mpsc};
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -25,6 +25,7 @@ const NO_MUTATION: &str = "apiserver_current_inflight_requests{request_kind=\"mu
 const WAITING: &str = "apiserver_current_inqueue_requests{request_kind=\"mutating\"}";
 /// How many have none because their bodies are still arriving.
 const ARRIVING: &str = "knarr_request_bodies_arriving{request_kind=\"mutating\"}";
+const RUNNING: &str = "knarr_heavy_work_tasks{state=\"running\"}";
 /// Longer than a test waits for anything.
 const LONG: Duration = Duration::from_secs(3_600);
 const SHORT: Duration = Duration::from_millis(300);
@@ -560,4 +561,112 @@ async fn a_body_that_does_not_go_on_is_not_waited_for() {
         stream.read_exact(&mut said).await.unwrap();
         assert_eq!(said.escape_ascii().to_string(), "HTTP/1.1 408 ");
     }
+}
+
+/// A request, and whether some of it was heavy work.
+async fn is_heavy(cluster: &Cluster, request: impl Future<Output = common::Answer>) -> bool {
+    const TURNS: &str = "knarr_heavy_work_turns_total";
+    let before = gauge(cluster, TURNS).await;
+    let answer = request.await;
+    assert!(answer.code.is_success(), "{}", answer.code);
+    gauge(cluster, TURNS).await > before
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn heavy_requests_are_made_off_the_threads_that_serve_others() {
+    let cluster = start().await;
+    let large = format!("{CONFIG_MAPS}/large");
+    let yaml = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: yaml}\n";
+    let send = |method, path: &str, content: &str, body: String| {
+        let ask = cluster.admin().header("content-type", content);
+        let path = path.to_owned();
+        async move { ask.send(method, &path, body.into()).await }
+    };
+    let get = |path: &str, accept: &str, encoding: &str| {
+        let ask = cluster.admin().header("accept", accept);
+        let (ask, path) = (ask.header("accept-encoding", encoding), path.to_owned());
+        async move { ask.get(&path).await }
+    };
+    let json = "application/json";
+    let post = send(Method::POST, CONFIG_MAPS, json, config_map("small", 100));
+    assert!(!is_heavy(&cluster, post).await);
+    let post = send(Method::POST, CONFIG_MAPS, json, config_map("large", 200_000));
+    assert!(is_heavy(&cluster, post).await);
+    let post = send(Method::POST, CONFIG_MAPS, "application/yaml", yaml.to_owned());
+    assert!(is_heavy(&cluster, post).await);
+    let merge = "application/merge-patch+json";
+    let patch = json!({"metadata": {"labels": {"a": "b"}}}).to_string();
+    let of_small = send(
+        Method::PATCH,
+        &format!("{CONFIG_MAPS}/small"),
+        merge,
+        patch.clone(),
+    );
+    assert!(!is_heavy(&cluster, of_small).await);
+    assert!(is_heavy(&cluster, send(Method::PATCH, &large, merge, patch)).await);
+    for path in [&large, CONFIG_MAPS] {
+        // As it is stored.
+        assert!(!is_heavy(&cluster, get(path, json, "identity")).await);
+        assert!(is_heavy(&cluster, get(path, json, "gzip")).await);
+        for form in ["application/yaml", "application/vnd.kubernetes.protobuf"] {
+            assert!(
+                is_heavy(&cluster, get(path, form, "identity")).await,
+                "{path} {form}"
+            );
+        }
+    }
+    let table = "application/json;as=Table;v=v1;g=meta.k8s.io";
+    assert!(is_heavy(&cluster, get(CONFIG_MAPS, table, "identity")).await);
+    let watch = format!("{CONFIG_MAPS}?watch=1&timeoutSeconds=1");
+    let protobuf = "application/vnd.kubernetes.protobuf;stream=watch";
+    assert!(!is_heavy(&cluster, get(&watch, json, "identity")).await);
+    assert!(is_heavy(&cluster, get(&watch, protobuf, "identity")).await);
+    let delete = send(Method::DELETE, &large, json, String::new());
+    assert!(is_heavy(&cluster, delete).await);
+}
+
+/// Holds every thread for heavy work until what it returns is dropped.
+async fn busy_with_heavy_work(cluster: &Cluster) -> Vec<mpsc::Sender<()>> {
+    let threads = std::thread::available_parallelism().map_or(1, usize::from).max(2);
+    let mut holds = Vec::new();
+    for number in 0..threads {
+        let (hold, held) = mpsc::channel::<()>();
+        let piece = cluster
+            .runtime
+            .heavy(format!("busy-{number}").into(), move || held.recv().is_ok());
+        cluster
+            .runtime
+            .spawn("test-heavy", async move { assert!(!piece.await) })
+            .detach();
+        holds.push(hold);
+    }
+    until_gauge(cluster, RUNNING, |count| count == threads).await;
+    holds
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn heavy_requests_wait_for_their_turn_without_seats() {
+    let cluster = with_single_seats().await;
+    let anna = trusted(&cluster, "anna").await;
+    let holds = busy_with_heavy_work(&cluster).await;
+    let (body, path) = ("{metadata: {name: heavy}}", CONFIG_MAPS);
+    let posting = async {
+        let ask = cluster
+            .as_identity(&anna)
+            .header("content-type", "application/yaml");
+        ask.send(Method::POST, path, body.into()).await
+    };
+    let others = async {
+        until_gauge(&cluster, "knarr_heavy_work_tasks{state=\"waiting\"}", |count| {
+            count > 0
+        })
+        .await;
+        // Another one of the level.
+        let bert = identity(&cluster, "bert", "people");
+        let refused = cluster.as_identity(&bert).post(path, config_map("x", 1));
+        refused.await.is(403);
+        drop(holds);
+    };
+    let (posted, ()) = futures::join!(posting, others);
+    posted.is(201);
 }

@@ -11,6 +11,9 @@ use conformance::hostile::{self, Options};
 use std::path::PathBuf;
 use std::time::Duration;
 
+/// A user's.
+const PATIENCE: Duration = Duration::from_secs(10);
+
 #[derive(Debug, Parser)]
 struct Arguments {
     /// Attacks by these orders and tells what came of it; what this program calls itself with.
@@ -31,6 +34,9 @@ struct Arguments {
     max_errors_percent: f64,
     #[arg(long, default_value_t = 2.0)]
     max_memory_factor: f64,
+    /// Each attack has this part of its clients; one has all.
+    #[arg(long, default_value_t = 1)]
+    part: usize,
     /// How far the attackers give way to other processes of this machine.
     #[arg(long, default_value_t = 5)]
     nice: u8,
@@ -65,7 +71,9 @@ async fn run() -> Result<()> {
         node: arguments.node,
         duration: Duration::from_secs(arguments.seconds),
         only: arguments.only,
+        part: arguments.part,
         nice: arguments.nice,
+        patience: PATIENCE,
         limits: Limits {
             errors_percent: arguments.max_errors_percent,
             memory_factor: arguments.max_memory_factor,

@@ -4,9 +4,9 @@
 //! Attackers are a process of their own that gives way to others: were they elsewhere, their own work would not take the
 //! server's time, nor the tenants'.
 
+use super::node_attacks::{filled_disk, killed, streams};
 use super::place::{self, Access};
 use crate::bench::connection::Target;
-use crate::bench::process;
 use anyhow::{Context, Result};
 use base64::Engine;
 use bytes::Bytes;
@@ -24,13 +24,13 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 /// What an attack knows.
 #[derive(Debug, Clone)]
-struct Scene {
-    mallory: Access,
+pub(super) struct Scene {
+    pub(super) mallory: Access,
     nobody: Target,
     /// A running pod of the attacker's, where there is a node.
-    pod: Option<String>,
+    pub(super) pod: Option<String>,
     /// The cluster's, where it has a node.
-    data_dir: Option<PathBuf>,
+    pub(super) data_dir: Option<PathBuf>,
 }
 
 /// An attack: one turn of one client.
@@ -66,7 +66,7 @@ const fn node_attack(
     }
 }
 
-static ATTACKS: [Attack; 15] = [
+static ATTACKS: [Attack; 16] = [
     attack("half-sent heads", 100, |scene, runtime| {
         Box::pin(half_sent_head(scene, runtime))
     }),
@@ -106,6 +106,9 @@ static ATTACKS: [Attack; 15] = [
     node_attack("agent and containerd killed", 1, |scene, runtime| {
         Box::pin(killed(scene, runtime))
     }),
+    node_attack("disk filled by a pod", 1, |scene, runtime| {
+        Box::pin(filled_disk(scene, runtime))
+    }),
 ];
 
 /// Turns of an attack that were begun and ended, and those that the server refused or broke off.
@@ -138,6 +141,8 @@ pub struct Orders {
     pub seconds: u64,
     /// Words that the names of attacks have; all attacks where there are none.
     pub only: Vec<String>,
+    /// Each attack has this part of its clients.
+    pub part: usize,
 }
 
 /// Attacks for the time that the orders say.
@@ -157,7 +162,7 @@ pub async fn attack_for_a_while(orders: Orders) -> Result<Vec<Outcome>> {
     let end = runtime.monotonic() + Duration::from_secs(orders.seconds);
     // Whoever is refused already has what there is.
     let _ = make_large(&scene).await;
-    let attackers = Attackers::begin(&runtime, &scene, &orders.only);
+    let attackers = Attackers::begin(&runtime, &scene, &orders.only, orders.part.max(1));
     runtime.sleep_until(end).await;
     Ok(attackers.end().await)
 }
@@ -165,11 +170,12 @@ pub async fn attack_for_a_while(orders: Orders) -> Result<Vec<Outcome>> {
 /// The attacks under way.
 struct Attackers {
     scope: Scope,
-    counts: Vec<(&'static Attack, Arc<Count>)>,
+    /// With the clients of each.
+    counts: Vec<(&'static Attack, usize, Arc<Count>)>,
 }
 
 impl Attackers {
-    fn begin(runtime: &Runtime, scene: &Scene, only: &[String]) -> Self {
+    fn begin(runtime: &Runtime, scene: &Scene, only: &[String], part: usize) -> Self {
         let scope = runtime.child_scope();
         let is_wanted = |attack: &&Attack| {
             let is_asked = only.is_empty() || only.iter().any(|word| attack.name.contains(word.as_str()));
@@ -178,11 +184,12 @@ impl Attackers {
         let mut counts = Vec::new();
         for attack in ATTACKS.iter().filter(is_wanted) {
             let count: Arc<Count> = Arc::default();
-            for _ in 0..attack.clients {
+            let clients = attack.clients.div_ceil(part);
+            for _ in 0..clients {
                 let client = keep(attack, scene.clone(), scope.runtime().clone(), Arc::clone(&count));
                 scope.runtime().spawn("attacker", client).detach();
             }
-            counts.push((attack, count));
+            counts.push((attack, clients, count));
         }
         Self { scope, counts }
     }
@@ -190,9 +197,9 @@ impl Attackers {
     /// Ends them all.
     async fn end(self) -> Vec<Outcome> {
         self.scope.stopped().await;
-        let outcome = |(attack, count): &(&'static Attack, Arc<Count>)| Outcome {
+        let outcome = |(attack, clients, count): &(&'static Attack, usize, Arc<Count>)| Outcome {
             name: attack.name.to_owned(),
-            clients: attack.clients,
+            clients: *clients,
             begun: count.begun.load(Ordering::Relaxed),
             turns: count.turns.load(Ordering::Relaxed),
             refused: count.refused.load(Ordering::Relaxed),
@@ -234,7 +241,7 @@ async fn half_sent_head(scene: Scene, runtime: Runtime) -> Result<()> {
     until_dropped(stream, &runtime).await
 }
 
-fn head(scene: &Scene, method: &str, path: &str, rest: &str) -> String {
+pub(super) fn head(scene: &Scene, method: &str, path: &str, rest: &str) -> String {
     let authorization = scene.mallory.target.authorization();
     format!("{method} {path} HTTP/1.1\r\nhost: x\r\nauthorization: {authorization}\r\n{rest}\r\n")
 }
@@ -421,47 +428,6 @@ async fn events(scene: Scene, runtime: Runtime) -> Result<()> {
                 event.to_string(),
             )
             .await?;
-    }
-    Ok(())
-}
-
-/// Streams to the attacker's own pod that nobody uses.
-async fn streams(scene: Scene, runtime: Runtime) -> Result<()> {
-    const WAYS: [&str; 3] = [
-        "exec?command=/hello&stdin=1&stdout=1",
-        "attach?stdin=1&stdout=1",
-        "portforward?ports=8080",
-    ];
-    let pod = scene.pod.clone().context("no pod")?;
-    let way = WAYS[usize::try_from(runtime.random_u64() % 3).unwrap_or(0)];
-    let protocol = match way.starts_with("port") {
-        true => "SPDY/3.1+portforward.k8s.io",
-        false => "v5.channel.k8s.io",
-    };
-    let rest = format!(
-        "connection: Upgrade\r\nupgrade: websocket\r\nsec-websocket-version: 13\r\nsec-websocket-key: dGhlIHNhbXBsZSBub25jZQ==\r\nsec-websocket-protocol: {protocol}\r\n"
-    );
-    let mut stream = scene.mallory.target.stream().await?;
-    let request = head(&scene, "GET", &format!("{pod}/{way}"), &rest);
-    stream.write_all(request.as_bytes()).await?;
-    stream.flush().await?;
-    let mut said = [0; 12];
-    stream.read_exact(&mut said).await?;
-    anyhow::ensure!(said.ends_with(b"101"), "{}", String::from_utf8_lossy(&said));
-    runtime.sleep(Duration::from_secs(20)).await;
-    Ok(())
-}
-
-/// Kills the agent and then the container runtime; both are to come back.
-async fn killed(scene: Scene, runtime: Runtime) -> Result<()> {
-    let data_dir = scene.data_dir.clone().context("no node")?;
-    for program in [process::AGENT, "containerd"] {
-        runtime.sleep(Duration::from_secs(15)).await;
-        let found = process::of_cluster(&data_dir)
-            .into_iter()
-            .find(|(name, _)| *name == program);
-        let (_, processes) = found.with_context(|| format!("no {program}"))?;
-        processes.kill()?;
     }
     Ok(())
 }

@@ -19,7 +19,7 @@ pub struct Limits {
 }
 
 const MEMORY_CONSTANT: u64 = 96 << 20;
-/// Memory may take so long to be given back.
+/// Memory may take so long to be given back, or a quarter of the time of the attacks where that is less.
 const SETTLING: Duration = Duration::from_secs(60);
 
 /// What processes hold.
@@ -108,8 +108,8 @@ impl Samples {
     }
 
     /// The least within the time that giving back may take.
-    pub(super) async fn note_after(&mut self, runtime: &Runtime) -> Result<()> {
-        let end = runtime.monotonic() + SETTLING;
+    pub(super) async fn note_after(&mut self, runtime: &Runtime, attacked: Duration) -> Result<()> {
+        let end = runtime.monotonic() + SETTLING.min(attacked / 4);
         self.of_server.after = Held::of(&self.server)?;
         while runtime.monotonic() < end && self.of_server.after.bytes > self.of_server.before.bytes {
             runtime.sleep(Duration::from_secs(1)).await;
@@ -143,6 +143,7 @@ impl Report {
             failures: Vec::new(),
         };
         report.tenants(tenants, limits);
+        report.compared(tenants);
         report.attacks(&attacks);
         report.processes(&samples, limits);
         if !is_ready {
@@ -151,6 +152,11 @@ impl Report {
                 .push("the server is not ready afterwards".to_owned());
         }
         report
+    }
+
+    pub(super) fn add_failure(&mut self, failure: Option<anyhow::Error>) {
+        self.failures
+            .extend(failure.map(|failure| format!("{failure:#}")));
     }
 
     pub fn text(&self) -> &str {
@@ -169,9 +175,9 @@ impl Report {
 
     fn tenants(&mut self, tenants: &[Tenant], limits: &Limits) {
         self.line(format_args!(
-            "| tenant | minute | phase | requests | errors | p50 | p99 | event p99 | rollout p99 |"
+            "| tenant | minute | phase | requests | retried | errors | p50 | p99 | event p99 | rollout p99 |"
         ));
-        self.line(format_args!("|---|---|---|---|---|---|---|---|---|"));
+        self.line(format_args!("|---|---|---|---|---|---|---|---|---|---|"));
         for tenant in tenants {
             let (mut requests, mut errors) = (0, 0);
             for (minute, period) in tenant.periods().iter().enumerate() {
@@ -202,10 +208,35 @@ impl Report {
     fn period(&mut self, name: &str, minute: usize, period: &Period) {
         let (p50, p99) = (part(&period.latencies, 50), part(&period.latencies, 99));
         let (events, rollouts) = (part(&period.events, 99), part(&period.rollouts, 99));
-        let (phase, requests, errors) = (period.phase, period.latencies.len(), period.errors);
+        let (phase, requests) = (period.phase, period.latencies.len());
+        let (retried, errors) = (period.retried, period.errors);
         self.line(format_args!(
-            "| {name} | {minute} | {phase} | {requests} | {errors} | {p50} | {p99} | {events} | {rollouts} |"
+            "| {name} | {minute} | {phase} | {requests} | {retried} | {errors} | {p50} | {p99} | {events} | {rollouts} |"
         ));
+    }
+
+    /// The control: the same tenants before and after the attacks, on the same machine.
+    fn compared(&mut self, tenants: &[Tenant]) {
+        self.line(format_args!(
+            "\n| tenant | alone p50 | alone p99 | attacked p50 | attacked p99 |"
+        ));
+        self.line(format_args!("|---|---|---|---|---|"));
+        for tenant in tenants {
+            let (mut alone, mut attacked) = (Vec::new(), Vec::new());
+            for period in tenant.periods() {
+                match period.phase {
+                    "attacked" => attacked.extend(period.latencies),
+                    _ => alone.extend(period.latencies),
+                }
+            }
+            let figures = [(&alone, 50), (&alone, 99), (&attacked, 50), (&attacked, 99)];
+            let [p50, p99, attacked_p50, attacked_p99] =
+                figures.map(|(values, percent)| part(values, percent));
+            let name = tenant.name;
+            self.line(format_args!(
+                "| {name} | {p50} | {p99} | {attacked_p50} | {attacked_p99} |"
+            ));
+        }
     }
 
     fn attacks(&mut self, attacks: &[Outcome]) {

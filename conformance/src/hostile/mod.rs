@@ -9,6 +9,7 @@
 
 pub mod attacks;
 pub mod figures;
+mod node_attacks;
 mod place;
 pub mod tenants;
 
@@ -40,8 +41,12 @@ pub struct Options {
     pub duration: Duration,
     /// Only these attacks; all where there are none.
     pub only: Vec<String>,
+    /// Each attack has this part of its clients; one has all.
+    pub part: usize,
     /// How far the attackers give way to other processes of this machine (`nice`).
     pub nice: u8,
+    /// How long a tenant waits for an answer.
+    pub patience: Duration,
     pub limits: Limits,
 }
 
@@ -57,7 +62,7 @@ pub async fn run(options: Options) -> Result<Report> {
     let scope = runtime.child_scope();
     let tenants: Vec<Tenant> = place::TENANTS
         .into_iter()
-        .map(|name| Tenant::begin(scope.runtime(), name, place.tenant(name)))
+        .map(|name| Tenant::begin(scope.runtime(), name, place.tenant(name), options.patience))
         .collect();
     let alone = (options.duration / 10).clamp(ALONE.0, ALONE.1);
     watch(&runtime, &mut samples, &tenants, "alone", alone).await?;
@@ -67,10 +72,16 @@ pub async fn run(options: Options) -> Result<Report> {
     let attacks = attackers.end().await?;
     samples.note_peak()?;
     watch(&runtime, &mut samples, &tenants, "after", alone).await?;
-    samples.note_after(&runtime).await?;
+    samples.note_after(&runtime, options.duration).await?;
     let is_ready = is_ready(&admin).await;
+    let failures = match options.node {
+        true => place::waited_for_pods(&runtime, &admin).await.err(),
+        false => None,
+    };
     scope.stopped().await;
-    Ok(Report::new(samples, &tenants, attacks, is_ready, &options.limits))
+    let mut report = Report::new(samples, &tenants, attacks, is_ready, &options.limits);
+    report.add_failure(failures);
+    Ok(report)
 }
 
 fn orders(place: &Place, options: &Options) -> Orders {
@@ -81,6 +92,7 @@ fn orders(place: &Place, options: &Options) -> Orders {
         data_dir: options.node.then(|| options.data_dir.clone()),
         seconds: options.duration.as_secs(),
         only: options.only.clone(),
+        part: options.part,
     }
 }
 

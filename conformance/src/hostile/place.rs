@@ -133,6 +133,25 @@ async fn pod(runtime: &Runtime, client: &mut Connection) -> Result<String> {
     Ok(path)
 }
 
+/// Waits until the tenants' pods run, whatever was done to their node.
+pub(super) async fn waited_for_pods(runtime: &Runtime, admin: &Target) -> Result<()> {
+    for tenant in TENANTS {
+        let path = format!("/apis/apps/v1/namespaces/{tenant}/deployments/web");
+        until(runtime, "the tenants' pods to be available", async || {
+            let Ok(mut client) = admin.connect().await else {
+                return false;
+            };
+            let Ok(answer) = client.call(Method::GET, &path, &[], Bytes::new()).await else {
+                return false;
+            };
+            let found: Value = serde_json::from_slice(&answer).unwrap_or_default();
+            found["status"]["availableReplicas"] == found["spec"]["replicas"]
+        })
+        .await?;
+    }
+    Ok(())
+}
+
 async fn until(runtime: &Runtime, what: &str, mut look: impl AsyncFnMut() -> bool) -> Result<()> {
     let waiting = async {
         while !look().await {

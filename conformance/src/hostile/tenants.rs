@@ -3,9 +3,12 @@
 use super::place::Access;
 use crate::bench::connection::Connection;
 use crate::bench::watch::Watch;
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use bytes::Bytes;
-use http::Method;
+use http::header::{CONTENT_TYPE, RETRY_AFTER};
+use http::response::Parts;
+use http::{Method, StatusCode};
+use http_body_util::BodyExt;
 use machinery_runtime::Runtime;
 use serde_json::{Value, json};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -14,8 +17,8 @@ use std::time::Duration;
 /// Between two rounds of requests: a tenant at work, not a load.
 const PAUSE: Duration = Duration::from_millis(20);
 const DEPLOYMENT_PAUSE: Duration = Duration::from_secs(2);
-/// A client gives up then.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// So often a client comes again by itself when it is told to, as client-go does.
+const MAX_RETRIES: usize = 10;
 /// Errors that are shown.
 const SHOWN: usize = 5;
 
@@ -29,6 +32,8 @@ pub struct Period {
     /// From a change of the Deployment until its controller has seen it.
     pub rollouts: Vec<Duration>,
     pub errors: u64,
+    /// Answers that said when to come again, and were followed.
+    pub retried: u64,
 }
 
 #[derive(Debug, Default)]
@@ -50,15 +55,18 @@ pub struct Tenant {
 struct Worker {
     access: Access,
     runtime: Runtime,
+    /// It gives an answer up then.
+    patience: Duration,
     figures: Arc<Mutex<Figures>>,
 }
 
 impl Tenant {
-    pub(super) fn begin(runtime: &Runtime, name: &'static str, access: Access) -> Self {
+    pub(super) fn begin(runtime: &Runtime, name: &'static str, access: Access, patience: Duration) -> Self {
         let figures: Arc<Mutex<Figures>> = Arc::default();
         let worker = Worker {
             access,
             runtime: runtime.clone(),
+            patience,
             figures: Arc::clone(&figures),
         };
         runtime
@@ -127,24 +135,44 @@ impl Worker {
         }
     }
 
-    /// One request, timed; a refusal is an error and the connection is kept.
+    /// One request, timed with all its attempts; a refusal is an error and the connection is kept.
     async fn timed(&self, client: &mut Connection, method: Method, path: &str, body: String) -> Result<()> {
         let begun = self.runtime.monotonic();
-        let call = async {
-            match body.is_empty() {
-                true => client.call(method, path, &[], Bytes::new()).await,
-                false => client.send_json(method, path, body).await,
-            }
-        };
-        match self.runtime.timeout(PATIENCE, call).await {
-            Ok(Ok(_)) => {
-                let took = self.runtime.monotonic() - begun;
-                self.note(|period| period.latencies.push(took));
-                Ok(())
-            }
-            Ok(Err(error)) => Err(error),
-            Err(_) => Err(anyhow::anyhow!("{path}: no answer in {PATIENCE:?}")),
+        self.answered(client, method, path, body).await?;
+        let took = self.runtime.monotonic() - begun;
+        self.note(|period| period.latencies.push(took));
+        Ok(())
+    }
+
+    /// The answer to a request, which is sent again where the server says when.
+    async fn answered(
+        &self,
+        client: &mut Connection,
+        method: Method,
+        path: &str,
+        body: String,
+    ) -> Result<Bytes> {
+        let body = Bytes::from(body);
+        for _ in 0..=MAX_RETRIES {
+            let attempt = self
+                .runtime
+                .timeout(self.patience, attempt(client, &method, path, &body));
+            let (head, answer) = attempt
+                .await
+                .with_context(|| format!("{method} {path}: no answer in {:?}", self.patience))??;
+            let Some(pause) = retry_after(&head) else {
+                let text = String::from_utf8_lossy(&answer);
+                ensure!(
+                    head.status.is_success(),
+                    "{method} {path}: {}: {text}",
+                    head.status
+                );
+                return Ok(answer);
+            };
+            self.note(|period| period.retried += 1);
+            self.runtime.sleep(pause).await;
         }
+        bail!("{method} {path}: refused {} times", MAX_RETRIES + 1)
     }
 
     async fn requests(&self) -> Result<()> {
@@ -191,8 +219,8 @@ impl Worker {
                     }
                 }
             };
-            let told = self.runtime.timeout(PATIENCE, told).await;
-            ensure!(told.is_ok(), "no event of {one} in {PATIENCE:?}");
+            let told = self.runtime.timeout(self.patience, told).await;
+            ensure!(told.is_ok(), "no event of {one} in {:?}", self.patience);
             told??;
             let took = self.runtime.monotonic() - begun;
             self.note(|period| period.events.push(took));
@@ -206,7 +234,8 @@ impl Worker {
     async fn rollouts(&self) -> Result<()> {
         let deployments = format!("/apis/apps/v1/namespaces/{}/deployments", self.access.namespace);
         let (mut client, one) = (self.access.target.connect().await?, format!("{deployments}/web"));
-        if client.call(Method::GET, &one, &[], Bytes::new()).await.is_err() {
+        let found = self.answered(&mut client, Method::GET, &one, String::new());
+        if found.await.is_err() {
             self.timed(&mut client, Method::POST, &deployments, deployment().to_string())
                 .await?;
         }
@@ -218,7 +247,8 @@ impl Worker {
                 .await?;
             let seen = async {
                 loop {
-                    let answer = client.call(Method::GET, &one, &[], Bytes::new()).await?;
+                    let found = self.answered(&mut client, Method::GET, &one, String::new());
+                    let answer = found.await?;
                     let object: Value = serde_json::from_slice(&answer)?;
                     if object["status"]["observedGeneration"] == object["metadata"]["generation"] {
                         return anyhow::Ok(());
@@ -226,14 +256,40 @@ impl Worker {
                     self.runtime.sleep(PAUSE).await;
                 }
             };
-            let seen = self.runtime.timeout(PATIENCE, seen).await;
-            ensure!(seen.is_ok(), "{one} was not reconciled in {PATIENCE:?}");
+            let seen = self.runtime.timeout(self.patience, seen).await;
+            ensure!(seen.is_ok(), "{one} was not reconciled in {:?}", self.patience);
             seen??;
             let took = self.runtime.monotonic() - begun;
             self.note(|period| period.rollouts.push(took));
             self.runtime.sleep(DEPLOYMENT_PAUSE).await;
         }
     }
+}
+
+async fn attempt(
+    client: &mut Connection,
+    method: &Method,
+    path: &str,
+    body: &Bytes,
+) -> Result<(Parts, Bytes)> {
+    let content = match *method {
+        Method::PATCH => "application/merge-patch+json",
+        _ => "application/json",
+    };
+    let headers = match body.is_empty() {
+        true => &[][..],
+        false => &[(CONTENT_TYPE, content)],
+    };
+    let answer = client.open(method.clone(), path, headers, body.clone()).await?;
+    let (head, body) = answer.into_parts();
+    Ok((head, body.collect().await?.to_bytes()))
+}
+
+/// When to come again, where an answer says that: what client-go follows.
+fn retry_after(head: &Parts) -> Option<Duration> {
+    let is_temporary = head.status == StatusCode::TOO_MANY_REQUESTS || head.status.is_server_error();
+    let seconds = head.headers.get(RETRY_AFTER).filter(|_| is_temporary)?;
+    Some(Duration::from_secs(seconds.to_str().ok()?.parse().ok()?))
 }
 
 fn deployment() -> Value {

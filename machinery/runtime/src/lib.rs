@@ -10,6 +10,9 @@
 //! blocking work are caught, logged and counted, tell their scopes ([`Scope::panicked`]), and fail the simulation that
 //! saw them. [`Runtime::supervise`] begins a component again that panicked.
 //!
+//! Work that takes long is bounded and fair: a future within [`Runtime::by_weight`] that becomes heavy goes on in
+//! turn with that of others, on threads that give way to those of requests.
+//!
 //! [`Lingering`] closes a connection so that its client can read the last answer; every listener of ours uses it. [`Places`] bounds
 //! connections by address.
 //!
@@ -17,6 +20,7 @@
 
 mod components;
 pub mod disk;
+mod heavy_work;
 mod linger;
 mod places;
 mod runtime;
@@ -24,9 +28,11 @@ mod scope;
 mod simulation;
 mod trace;
 mod watched;
+mod weight;
 
 pub use components::{Components, Election};
 pub use disk::{Disk, DiskFile, DiskLock, MemDisk, OpenMode, RealDisk, SimDisk, Space};
+pub use heavy_work::HeavyFigures;
 pub use linger::{Lingering, Unread};
 pub use places::{Place, Places};
 pub use runtime::{Elapsed, Runtime, WorkerStep};
@@ -34,3 +40,4 @@ pub use scope::{Scope, TaskEnded, TaskHandle};
 pub use simulation::{Simulation, seeds};
 pub use tokio_util::sync::CancellationToken;
 pub use watched::Watched;
+pub use weight::{ByWeight, Weight};

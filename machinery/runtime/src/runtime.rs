@@ -2,8 +2,10 @@
 
 use crate::components::Components;
 use crate::disk::Disk;
+use crate::heavy_work::{HeavyFigures, HeavyWork};
 use crate::scope::{Scope, ScopeInner, TaskEnded, TaskHandle, panic_message};
 use crate::simulation::World;
+use crate::weight::{ByWeight, Weight};
 use crate::{CancellationToken, RealDisk};
 use futures::FutureExt;
 use futures::future::BoxFuture;
@@ -29,6 +31,7 @@ pub struct Runtime {
     disk: Arc<dyn Disk>,
     pub(crate) scope: Arc<ScopeInner>,
     components: Arc<Components>,
+    heavy: HeavyWork,
 }
 
 /// Where answers come from.
@@ -74,12 +77,14 @@ impl Runtime {
             disk: Arc::new(RealDisk::new()),
             scope: ScopeInner::root(),
             components: Arc::default(),
+            heavy: HeavyWork::new(Handle::current()),
         }
     }
 
     pub(crate) fn simulated(world: Arc<World>, handle: Handle, disk: Arc<dyn Disk>) -> Self {
         Self {
             source: Source::Simulated(world),
+            heavy: HeavyWork::new(handle.clone()),
             handle,
             disk,
             scope: ScopeInner::root(),
@@ -321,6 +326,42 @@ impl Runtime {
                 })
             }
         }
+    }
+
+    /// A future that goes on among the heavy work of its flow once it becomes heavy ([`Weight::become_heavy`]), on threads
+    /// that give way to others, and bounded in how many there are at once. A simulation has one thread for all.
+    pub fn by_weight<T: Send + 'static>(
+        &self,
+        weight: &Weight,
+        future: BoxFuture<'static, T>,
+    ) -> ByWeight<T> {
+        let work = (!self.is_simulated()).then(|| (self.heavy.clone(), Arc::clone(&self.scope)));
+        ByWeight::new(weight.clone(), future, work)
+    }
+
+    /// One piece of heavy work of this flow, in turn.
+    pub fn heavy<T: Send + 'static>(
+        &self,
+        flow: Arc<str>,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> ByWeight<T> {
+        let weight = Weight::default();
+        let own = weight.clone();
+        let piece = async move {
+            own.become_heavy(|| flow).await;
+            work()
+        };
+        self.by_weight(&weight, Box::pin(piece))
+    }
+
+    /// Whether so much heavy work of a flow waits that it takes no more now.
+    pub fn is_full_of_heavy(&self, flow: &str) -> bool {
+        self.heavy.is_full(flow)
+    }
+
+    /// Heavy work on the machine.
+    pub fn heavy_figures(&self) -> HeavyFigures {
+        self.heavy.figures()
     }
 
     /// Runs `step` again and again, off the callers' threads, until it is [`WorkerStep::Done`]. After a panic, which is

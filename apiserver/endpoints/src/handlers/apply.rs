@@ -56,7 +56,6 @@ impl UpdatedObject for Authorized<'_> {
 }
 
 /// An apply under way.
-#[derive(Clone)]
 pub(super) struct Apply {
     pub(super) store: Store,
     pub(super) part: Part,
@@ -73,11 +72,8 @@ impl UpdatedObject for Apply {
         let size = live
             .map_or(0, Tree::arena_bytes)
             .max(self.configuration.arena_bytes());
-        if size < LARGE_OBJECT_BYTES {
-            return self.applied(live);
-        }
-        let (own, live) = (self.clone(), live.cloned());
-        ctx.off_thread(move || own.applied(live.as_ref())).await
+        ctx.heavy_from(size, LARGE_OBJECT_BYTES).await?;
+        self.applied(live)
     }
 
     fn tracks(&self) -> bool {

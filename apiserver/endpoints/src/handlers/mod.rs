@@ -28,11 +28,13 @@ use crate::shared_document::SharedDocuments;
 use crate::table::IncludeObject;
 use crate::version::VersionInfo;
 use crate::{discovery, openapi, status};
+use apiserver_registry::context::flow_of;
 use apiserver_registry::{
     Admission, Attributes, Door, Operation, Registry, RegistryError, RequestContext, ResourceRow, Scope,
     Store, SubresourceRole, Verb,
 };
 use futures::future::BoxFuture;
+use http::header::CONTENT_ENCODING;
 use http::{Method, Request, Response};
 use std::sync::Arc;
 
@@ -181,12 +183,18 @@ impl Endpoints {
     ) -> BoxFuture<'static, Response<Body>> {
         let endpoints = self.clone();
         let format = negotiation::of_errors(request.headers());
-        Box::pin(async move {
+        let (runtime, weight) = (ctx.runtime.clone(), ctx.weight.clone());
+        let (within, user) = (runtime.clone(), Arc::clone(&ctx.user));
+        let answer = Box::pin(async move {
             match endpoints.route(ctx, info, request).await {
+                Ok(response) if response.headers().contains_key(CONTENT_ENCODING) => {
+                    response.map(|body| body.in_turn(&within, &flow_of(&user)))
+                }
                 Ok(response) => response,
                 Err(error) => status::response(&error, format),
             }
-        })
+        });
+        Box::pin(runtime.by_weight(&weight, answer))
     }
 
     async fn route(

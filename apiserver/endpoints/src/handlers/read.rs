@@ -4,6 +4,7 @@ use super::Call;
 use crate::body::Body;
 use crate::list_memory::ListMemory;
 use crate::{params, respond};
+use apiserver_registry::context::LARGE_BODY_BYTES;
 use apiserver_registry::{RegistryError, ResourceRow};
 use http::{Response, StatusCode};
 use machinery_meta::field_selector::FieldSelector;
@@ -15,6 +16,9 @@ pub(crate) async fn get(call: &Call) -> Result<Response<Body>, RegistryError> {
         .store
         .get(&call.info.scope, &call.info.name, revision)
         .await?;
+    if !respond::is_sent_as_stored(call.row(), showing.form, &entry) {
+        call.ctx.heavy_from(entry.record.len(), LARGE_BODY_BYTES).await?;
+    }
     respond::entry_answer(&call.store, showing, StatusCode::OK, &entry)
 }
 
@@ -25,6 +29,10 @@ pub(crate) async fn list(call: &Call, memory: &ListMemory) -> Result<Response<Bo
     let page = call.store.list(&call.info.scope, &options).await?;
     let copied = !respond::is_shared(call.row(), showing.form, &page);
     let room = memory.admit(&call.ctx, &page, copied)?;
+    if copied {
+        let bytes = page.entries.iter().map(|entry| entry.record.len()).sum();
+        call.ctx.heavy_from(bytes, LARGE_BODY_BYTES).await?;
+    }
     Ok(room.with(respond::list(&call.store, showing, page)?))
 }
 

@@ -202,10 +202,9 @@ async fn configuration(
     bytes: Bytes,
     validation: FieldValidation,
 ) -> Result<Tree, RegistryError> {
-    let ctx = call.ctx.clone();
     // Whatever is no JSON is read as YAML.
-    let work = move || apply::configuration(&ctx, &SCALE, &bytes, validation);
-    call.ctx.off_thread(work).await
+    call.ctx.heavy().await?;
+    apply::configuration(&call.ctx, &SCALE, &bytes, validation)
 }
 
 fn expected() -> Result<Expected<'static>, RegistryError> {
@@ -232,7 +231,7 @@ async fn body(call: &mut Call, validation: FieldValidation) -> Result<Tree, Regi
     .await
 }
 
-/// A scale with a patch; a large one is applied off the request's thread.
+/// A scale with a patch.
 async fn patched(
     ctx: &RequestContext,
     kind: PatchType,
@@ -240,17 +239,10 @@ async fn patched(
     bytes: Bytes,
     validation: FieldValidation,
 ) -> Result<Tree, RegistryError> {
-    let (within, is_large) = (ctx.clone(), bytes.len() >= LARGE_BODY_BYTES);
-    let work = move || {
-        let patched = patch_errors::apply(&within, kind, &shown, &bytes, validation)?;
-        patch_errors::check_kind(&expected()?, kind, &shown, &bytes, &patched)?;
-        Ok(patched)
-    };
-    if is_large {
-        ctx.off_thread(work).await
-    } else {
-        work()
-    }
+    ctx.heavy_from(bytes.len(), LARGE_BODY_BYTES).await?;
+    let patched = patch_errors::apply(ctx, kind, &shown, &bytes, validation)?;
+    patch_errors::check_kind(&expected()?, kind, &shown, &bytes, &patched)?;
+    Ok(patched)
 }
 
 #[async_trait]

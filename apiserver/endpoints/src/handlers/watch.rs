@@ -9,6 +9,7 @@ use crate::negotiation::{Format, View};
 use crate::respond::{self, Showing};
 use crate::{params, status, table};
 use apiserver_registry::Entry;
+use apiserver_registry::context::flow_of;
 use apiserver_registry::{RegistryError, Store, WatchEvent, Watcher};
 use bytes::{BufMut, Bytes, BytesMut};
 use futures::future::{self, BoxFuture, FutureExt};
@@ -64,6 +65,7 @@ pub(crate) async fn watch(call: Call, pace: &Arc<Pace>) -> Result<Response<Body>
     let timeout = options.timeout.unwrap_or_else(|| MIN_WATCH + jitter(&runtime));
     let now = runtime.monotonic();
     let mut state = Streaming {
+        flow: flow_of(&call.ctx.user),
         writer: EventWriter::new(call.store, showing),
         watcher,
         end: now + timeout,
@@ -104,6 +106,8 @@ fn next_bookmark(now: Duration, end: Duration) -> Duration {
 }
 
 struct Streaming {
+    /// Whose heavy work its frames are.
+    flow: Arc<str>,
     writer: EventWriter,
     watcher: Watcher,
     end: Duration,
@@ -145,8 +149,13 @@ async fn step(mut state: Streaming) -> Option<(Frame, Streaming)> {
             return None;
         }
         if !state.pending.is_empty() {
-            let frame = state.frame();
-            return Some((frame, state));
+            if !state.is_heavy() {
+                let frame = state.frame();
+                return Some((frame, state));
+            }
+            let (runtime, flow) = (state.runtime.clone(), Arc::clone(&state.flow));
+            let made = runtime.heavy(flow, move || (state.frame(), state));
+            return Some(made.await);
         }
         if let Some(until) = state.rest() {
             tokio::select! {
@@ -209,13 +218,28 @@ impl Streaming {
         }
     }
 
+    /// About how many bytes the next frame has as JSON.
+    fn next_bytes(&self) -> usize {
+        let mut bytes = 0;
+        let within = |event: &&WatchEvent| {
+            let is_begun = bytes < FRAME_BYTES;
+            bytes += length_of(event);
+            is_begun
+        };
+        self.pending.iter().take_while(within).map(length_of).sum()
+    }
+
+    /// Whether the next frame is much work: what is not sent as it is stored is encoded anew.
+    fn is_heavy(&self) -> bool {
+        !self.writer.is_as_stored() && self.next_bytes() >= FRAME_BYTES
+    }
+
     fn frame(&mut self) -> Frame {
         if matches!(self.writer.showing.form.view, View::Table { .. }) {
             // Ages are those of the moment in which a row is told.
             self.writer.showing.now = self.runtime.now();
         }
-        let ahead: usize = self.pending.iter().map(length_of).sum();
-        let mut out = BytesMut::with_capacity(ahead.min(FRAME_BYTES));
+        let mut out = BytesMut::with_capacity(self.next_bytes().min(FRAME_BYTES));
         while out.len() < FRAME_BYTES {
             let Some(event) = self.pending.pop_front() else {
                 break;
@@ -271,6 +295,11 @@ impl EventWriter {
         }
     }
 
+    /// Whether events have the objects as they are stored; those of an older form are few.
+    fn is_as_stored(&self) -> bool {
+        self.showing.form.format == Format::Json && self.showing.form.view == View::Whole
+    }
+
     fn write(&mut self, event: &WatchEvent, out: &mut BytesMut) -> Result<(), RegistryError> {
         match event {
             WatchEvent::Added(entry) => self.entry("ADDED", entry, entry.revision, out),
@@ -296,7 +325,7 @@ impl EventWriter {
     ) -> Result<(), RegistryError> {
         let form = self.showing.form;
         let row = &self.store.row;
-        if form.format == Format::Json && form.view == View::Whole && respond::is_current(row, entry) {
+        if self.is_as_stored() && respond::is_current(row, entry) {
             out.reserve(self.frame.len(&entry.record, revision) + 48);
             out.put_slice(b"{\"type\":\"");
             out.put_slice(kind.as_bytes());

@@ -54,12 +54,10 @@ async fn take_body(call: &mut Call) -> Result<Bytes, RegistryError> {
 pub(super) async fn body_object(call: &mut Call, validation: FieldValidation) -> Result<Tree, RegistryError> {
     let bytes = take_body(call).await?;
     let format = negotiation::content(call.request.headers(), call.offer())?;
-    if !bodies::is_heavy(format, &bytes) {
-        return decoded(&call.ctx, call.row(), format, &bytes, validation);
+    if bodies::is_heavy(format, &bytes) {
+        call.ctx.heavy().await?;
     }
-    let (ctx, row) = (call.ctx.clone(), Arc::clone(&call.store.row));
-    let work = move || decoded(&ctx, &row, format, &bytes, validation);
-    call.ctx.off_thread(work).await
+    decoded(&call.ctx, call.row(), format, &bytes, validation)
 }
 
 fn decoded(
@@ -140,7 +138,6 @@ pub(super) async fn carry_out(
 const MAX_SEARCHED_BYTES: usize = 16 << 10;
 
 /// A patch under way: applied to the live object in every attempt.
-#[derive(Clone)]
 struct Patch {
     row: Arc<ResourceRow>,
     kind: PatchType,
@@ -179,10 +176,9 @@ async fn apply_configuration(
     showing: respond::Showing,
 ) -> Result<Response<Body>, RegistryError> {
     let validation = options.field_validation;
-    let (ctx, row) = (call.ctx.clone(), Arc::clone(&call.store.row));
-    let work = move || apply::configuration(&ctx, &row.gvk, &bytes, validation);
     // Whatever is no JSON is read as YAML.
-    let configuration = call.ctx.off_thread(work).await?;
+    call.ctx.heavy().await?;
+    let configuration = apply::configuration(&call.ctx, &call.row().gvk, &bytes, validation)?;
     let change = apply::Apply {
         store: call.store.clone(),
         part: part(call),
@@ -201,11 +197,10 @@ impl UpdatedObject for Patch {
         let Some(live) = live else {
             return Err(RegistryError::not_found(&self.row.group_resource(), &self.name));
         };
-        if self.bytes.len() < LARGE_BODY_BYTES && live.arena_bytes() < LARGE_OBJECT_BYTES {
-            return self.patched(ctx, live);
+        if self.bytes.len() >= LARGE_BODY_BYTES || live.arena_bytes() >= LARGE_OBJECT_BYTES {
+            ctx.heavy().await?;
         }
-        let (own, within, live) = (self.clone(), ctx.clone(), live.clone());
-        ctx.off_thread(move || own.patched(&within, &live)).await
+        self.patched(ctx, live)
     }
 }
 
@@ -247,13 +242,10 @@ pub(super) async fn delete_options(call: &mut Call) -> Result<DeleteOptions, Reg
     let (schema, ty) = machinery_api::schema_for("", "v1", "DeleteOptions")
         .ok_or_else(|| RegistryError::Internal("the table has no DeleteOptions".into()))?;
     let format = negotiation::content(call.request.headers(), Offer::ALL)?;
-    let is_heavy = bodies::is_heavy(format, &bytes);
-    let decode = move || bodies::decode_options(format, &bytes, schema, ty);
-    let tree = if is_heavy {
-        call.ctx.off_thread(decode).await?
-    } else {
-        decode()?
-    };
+    if bodies::is_heavy(format, &bytes) {
+        call.ctx.heavy().await?;
+    }
+    let tree = bodies::decode_options(format, &bytes, schema, ty)?;
     record_delete_options(&call.ctx, &tree);
     raw_delete_options(&tree).check()
 }

@@ -172,11 +172,8 @@ impl Store {
     }
 
     async fn validate_created(&self, ctx: &RequestContext, object: &Tree) -> Result<(), RegistryError> {
-        if object.arena_bytes() < LARGE_OBJECT_BYTES {
-            return self.validate_new(object);
-        }
-        let (store, object) = (self.clone(), object.clone());
-        ctx.off_thread(move || store.validate_new(&object)).await
+        ctx.heavy_from(object.arena_bytes(), LARGE_OBJECT_BYTES).await?;
+        self.validate_new(object)
     }
 
     fn validate_new(&self, object: &Tree) -> Result<(), RegistryError> {

@@ -3,7 +3,7 @@
 use super::deletion::{Deletable, DeletionStep, Mark, deletion_step};
 use super::{Committed, Store, Target, Written};
 use crate::admission::{Admitted, Door, Operation};
-use crate::context::RequestContext;
+use crate::context::{LARGE_BODY_BYTES, RequestContext};
 use crate::error::{OPTIMISTIC_LOCK_MESSAGE, RegistryError};
 use crate::metadata;
 use crate::options::{DeleteOptions, Preconditions};
@@ -58,6 +58,7 @@ impl Store {
             let Some(live) = self.read_entry(&key).await? else {
                 return Err(RegistryError::not_found(&self.row.group_resource(), name));
             };
+            ctx.heavy_from(live.record.len(), LARGE_BODY_BYTES).await?;
             let object = self.decode(&live)?;
             self.check_delete_preconditions(&options.preconditions, &object)?;
             let admitted = door.delete(ctx, attributes.clone(), &object).await?;

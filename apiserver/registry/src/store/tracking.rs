@@ -106,17 +106,10 @@ impl Store {
         live: &Tree,
         mut object: Tree,
     ) -> Result<Tree, RegistryError> {
-        if object.arena_bytes().max(live.arena_bytes()) < LARGE_OBJECT_BYTES {
-            managed_fields::track(self.subject(part), &writer, live, &mut object)
-                .map_err(managed_fields::refusal)?;
-            return Ok(object);
-        }
-        let (store, live) = (self.clone(), live.clone());
-        let work = move || {
-            managed_fields::track(store.subject(part), &writer, &live, &mut object)
-                .map_err(managed_fields::refusal)?;
-            Ok(object)
-        };
-        ctx.off_thread(work).await
+        let bytes = object.arena_bytes().max(live.arena_bytes());
+        ctx.heavy_from(bytes, LARGE_OBJECT_BYTES).await?;
+        managed_fields::track(self.subject(part), &writer, live, &mut object)
+            .map_err(managed_fields::refusal)?;
+        Ok(object)
     }
 }

@@ -2,7 +2,7 @@
 
 use super::{Committed, Store, Written};
 use crate::admission::{Admitted, Door, Operation};
-use crate::context::{LARGE_OBJECT_BYTES, RequestContext};
+use crate::context::{LARGE_BODY_BYTES, LARGE_OBJECT_BYTES, RequestContext};
 use crate::error::{OPTIMISTIC_LOCK_MESSAGE, RegistryError};
 use crate::managed_fields::{self, Subject};
 use crate::metadata;
@@ -137,6 +137,7 @@ impl Store {
         options: &UpdateOptions,
         door: Door<'_>,
     ) -> Result<Option<Written>, RegistryError> {
+        ctx.heavy_from(live.record.len(), LARGE_BODY_BYTES).await?;
         let old = self.decode(live)?;
         self.check_preconditions(&change.preconditions(), &old, target.name, live.key.as_str())?;
         let candidate = change.apply(ctx, Some(&old)).await?;
@@ -292,12 +293,9 @@ impl Store {
         object: &Tree,
         old: &Tree,
     ) -> Result<(), RegistryError> {
-        if object.arena_bytes().max(old.arena_bytes()) < LARGE_OBJECT_BYTES {
-            return self.validate_changed(ctx, part, object, old);
-        }
-        let (store, own, object, old) = (self.clone(), ctx.clone(), object.clone(), old.clone());
-        ctx.off_thread(move || store.validate_changed(&own, part, &object, &old))
-            .await
+        let bytes = object.arena_bytes().max(old.arena_bytes());
+        ctx.heavy_from(bytes, LARGE_OBJECT_BYTES).await?;
+        self.validate_changed(ctx, part, object, old)
     }
 
     fn validate_changed(

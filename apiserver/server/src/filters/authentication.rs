@@ -1,7 +1,8 @@
 //! Who asks; nobody gets further without an identity.
 
 use super::audit::Auditor;
-use super::refuse_request;
+use super::{refuse_request, too_many_after};
+use crate::accepted_credentials::AcceptedCredentials;
 use crate::exchange::{Exchange, Response};
 use crate::handler_chain::{Filter, Next};
 use crate::metrics::Metrics;
@@ -19,6 +20,7 @@ pub(crate) struct Authentication {
     metrics: Arc<Metrics>,
     auditor: Option<Arc<Auditor>>,
     of_proxies: Arc<FrontProxyHeaders>,
+    accepted: Arc<AcceptedCredentials>,
 }
 
 impl Authentication {
@@ -28,6 +30,7 @@ impl Authentication {
             metrics: Arc::clone(&core.metrics),
             auditor: core.audit.clone(),
             of_proxies: Arc::new(core.trust.proxies.headers().clone()),
+            accepted: Arc::default(),
         }
     }
 }
@@ -64,9 +67,13 @@ impl Filter for Authentication {
     fn call(&self, mut exchange: Exchange, next: Next) -> BoxFuture<'static, Response> {
         let (authenticators, metrics) = (self.authenticators.clone(), Arc::clone(&self.metrics));
         let (auditor, of_proxies) = (self.auditor.clone(), Arc::clone(&self.of_proxies));
+        let Some(attempt) = self.accepted.begin(&exchange) else {
+            return Box::pin(std::future::ready(too_many_after(1)));
+        };
         Box::pin(async move {
             match identify(&authenticators, &exchange).await {
                 Ok(user) => {
+                    attempt.ended(!user.in_group(UserInfo::UNAUTHENTICATED));
                     metrics.authenticated(true);
                     if let Some(connection) = &exchange.peer.connection {
                         connection.authenticated(&user);
@@ -76,6 +83,7 @@ impl Filter for Authentication {
                     next.run(exchange).await
                 }
                 Err(refusal) => {
+                    attempt.ended(false);
                     metrics.authenticated(false);
                     tracing::info!(reason = %refusal, request = %exchange.info, "unable to authenticate the request");
                     note(&exchange, refusal.remarks);

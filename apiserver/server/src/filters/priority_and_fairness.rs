@@ -2,7 +2,8 @@
 //!
 //! A request waits in a queue for a quarter of the time it has. Long-running requests have no seats, watches aside: those
 //! have some until their initial events are queued, whenever their clients read them. `--max-requests-inflight` and `--max-mutating-requests-inflight` together
-//! are the seats of the server; where both are 0 there is no limit.
+//! are the seats of the server; where both are 0 there is no limit. A request that becomes heavy gives its seats back: its
+//! turns are those of its user's heavy work.
 
 use super::too_many_after;
 use crate::exchange::{Exchange, Response};
@@ -236,6 +237,14 @@ impl Executing {
 
 fn execute(mut exchange: Exchange, next: Next, executing: Executing) -> BoxFuture<'static, Response> {
     exchange.request.extensions_mut().insert(executing.clone());
+    // Among the heavy work each user has their own turns. Seats that wait there, up to a hundred of a list, would be
+    // missing for those who need one for a moment.
+    let seats = Arc::downgrade(&executing.0);
+    exchange.context.weight.when_heavy(move || {
+        if let Some(executing) = seats.upgrade() {
+            drop(executing.0.lock().take());
+        }
+    });
     Box::pin(async move {
         let response = next.run(exchange).await;
         drop(executing);

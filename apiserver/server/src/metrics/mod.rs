@@ -6,6 +6,7 @@ mod authorization;
 mod components;
 mod encryption;
 mod health_checks;
+mod heavy_work;
 mod storage;
 
 pub(crate) use admission::AdmissionMetrics;
@@ -17,6 +18,7 @@ use apiserver_storage::Storage;
 use components::ComponentsCollector;
 use encryption::EncryptionCollector;
 use health_checks::HealthCheckMetrics;
+use heavy_work::HeavyWorkCollector;
 use machinery_runtime::Runtime;
 use prometheus::process_collector::ProcessCollector;
 use prometheus::{
@@ -227,6 +229,9 @@ impl Metrics {
         metrics
             .registry
             .register(Box::new(EncryptionCollector::new(storage)?))?;
+        metrics
+            .registry
+            .register(Box::new(HeavyWorkCollector::new(runtime.clone())?))?;
         metrics
             .registry
             .register(Box::new(ComponentsCollector::new(runtime)?))?;

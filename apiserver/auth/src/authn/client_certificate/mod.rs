@@ -46,6 +46,11 @@ impl PeerCertificate {
         })
     }
 
+    /// The peer's own certificate.
+    pub fn leaf(&self) -> &[u8] {
+        self.chain.first().map_or(&[], AsRef::as_ref)
+    }
+
     pub(super) fn chain(&self) -> &[CertificateDer<'static>] {
         &self.chain
     }

@@ -9,6 +9,7 @@ use crate::exchange::{Exchange, Response as Answer};
 use crate::filters::completion::Outcome;
 use apiserver_endpoints::RequestInfo;
 use apiserver_endpoints::status::Status;
+use apiserver_registry::context::{LARGE_BODY_BYTES, flow_of};
 use apiserver_registry::{RequestContext, RequestRecorder};
 use bytes::Bytes;
 use http::HeaderMap;
@@ -117,12 +118,20 @@ impl AuditEvent {
         status.is_some()
     }
 
-    pub(super) fn response_body(&self, headers: &HeaderMap, body: &Bytes) {
+    /// Records the answer; a large one, and YAML, is made among the user's heavy work.
+    pub(super) async fn response_body(&self, headers: &HeaderMap, body: &Bytes) {
         if body.len() > MAX_OBJECT_BYTES {
             return self.truncated();
         }
-        let object = objects::as_json(headers, body, self.0.decision.omit_managed_fields);
-        self.0.response.lock().object = object;
+        let (own, of_answer, text) = (&self.0, headers.clone(), body.clone());
+        let omit = own.decision.omit_managed_fields;
+        let is_heavy = body.len() >= LARGE_BODY_BYTES || objects::is_yaml(headers);
+        let work = move || objects::as_json(&of_answer, &text, omit);
+        let object = match is_heavy {
+            true => own.context.runtime.heavy(flow_of(&own.context.user), work).await,
+            false => work(),
+        };
+        own.response.lock().object = object;
     }
 
     /// Writes the last event, by how the request ended.

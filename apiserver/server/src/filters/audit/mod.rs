@@ -158,7 +158,7 @@ async fn read_answer(event: &AuditEvent, response: Response) -> Response {
     let Ok(bytes) = body.read_while(MAX_ANSWER_BYTES, |_| true).await else {
         return Response::from_parts(parts, body);
     };
-    event.response_body(&parts.headers, &bytes);
+    event.response_body(&parts.headers, &bytes).await;
     // What the body held (its memory's permit) it holds on.
     Response::from_parts(parts, Body::from(bytes).holding(body))
 }

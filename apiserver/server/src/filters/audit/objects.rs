@@ -11,9 +11,7 @@ use serde_json::value::RawValue;
 
 /// The body as JSON; `None` where it is none that can be told (an empty one, a text, an object of a kind nobody knows).
 pub(super) fn as_json(headers: &HeaderMap, body: &Bytes, omit_managed_fields: bool) -> Option<Box<RawValue>> {
-    let form = headers.get(CONTENT_TYPE)?.to_str().ok()?;
-    let media_type = form.split(';').next().unwrap_or_default().trim();
-    let json = match media_type {
+    let json = match media_type(headers)? {
         "application/vnd.kubernetes.protobuf" => from_protobuf(body)?,
         "application/yaml" | "application/apply-patch+yaml" => yaml_to_json(body).ok()?,
         json if json.ends_with("json") => std::str::from_utf8(body).ok()?.trim_end().to_owned(),
@@ -36,6 +34,16 @@ pub(super) fn in_one_line(json: String) -> Option<Box<RawValue>> {
         return Some(json);
     }
     RawValue::from_string(json.get().replace(breaks, " ")).ok()
+}
+
+fn media_type(headers: &HeaderMap) -> Option<&str> {
+    let form = headers.get(CONTENT_TYPE)?.to_str().ok()?;
+    Some(form.split(';').next().unwrap_or_default().trim())
+}
+
+/// Whether a body is read as YAML.
+pub(super) fn is_yaml(headers: &HeaderMap) -> bool {
+    media_type(headers).is_some_and(|form| form.ends_with("yaml"))
 }
 
 fn from_protobuf(body: &[u8]) -> Option<String> {

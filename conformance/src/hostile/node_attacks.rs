@@ -1,0 +1,94 @@
+//! Attacks on a node: streams held open, its programs killed, its disk filled.
+
+use super::attacks::{Scene, head};
+use crate::bench::connection::Connection;
+use crate::bench::process;
+use anyhow::{Context, Result};
+use bytes::Bytes;
+use http::Method;
+use machinery_runtime::Runtime;
+use serde_json::json;
+use std::time::Duration;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+/// Streams to the attacker's own pod that nobody uses.
+pub(super) async fn streams(scene: Scene, runtime: Runtime) -> Result<()> {
+    const WAYS: [&str; 3] = [
+        "exec?command=/hello&stdin=1&stdout=1",
+        "attach?stdin=1&stdout=1",
+        "portforward?ports=8080",
+    ];
+    let pod = scene.pod.clone().context("no pod")?;
+    let way = WAYS[usize::try_from(runtime.random_u64() % 3).unwrap_or(0)];
+    let protocol = match way.starts_with("port") {
+        true => "SPDY/3.1+portforward.k8s.io",
+        false => "v5.channel.k8s.io",
+    };
+    let rest = format!(
+        "connection: Upgrade\r\nupgrade: websocket\r\nsec-websocket-version: 13\r\nsec-websocket-key: dGhlIHNhbXBsZSBub25jZQ==\r\nsec-websocket-protocol: {protocol}\r\n"
+    );
+    let mut stream = scene.mallory.target.stream().await?;
+    let request = head(&scene, "GET", &format!("{pod}/{way}"), &rest);
+    stream.write_all(request.as_bytes()).await?;
+    stream.flush().await?;
+    let mut said = [0; 12];
+    stream.read_exact(&mut said).await?;
+    anyhow::ensure!(said.ends_with(b"101"), "{}", String::from_utf8_lossy(&said));
+    runtime.sleep(Duration::from_secs(20)).await;
+    Ok(())
+}
+
+/// A pod writes until its node's disk is full, is left alone for a while and deleted.
+pub(super) async fn filled_disk(scene: Scene, runtime: Runtime) -> Result<()> {
+    const PROGRAM: &str = "/bin/busybox";
+    let mut client = scene.mallory.target.connect().await?;
+    let name = format!("filler-{:x}", runtime.random_u64());
+    let pods = format!("/api/v1/namespaces/{}/pods", scene.mallory.namespace);
+    let container = json!({
+        "name": "filler", "image": "knarr.local/hello:latest", "imagePullPolicy": "IfNotPresent",
+        "command": [PROGRAM, "dd", "if=/dev/zero", "of=/filled/up", "bs=1M"],
+        "volumeMounts": [{"name": "program", "mountPath": PROGRAM}, {"name": "filled", "mountPath": "/filled"}],
+    });
+    let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": {
+        "restartPolicy": "Never", "terminationGracePeriodSeconds": 1, "containers": [container],
+        "volumes": [
+            {"name": "program", "hostPath": {"path": PROGRAM, "type": "File"}},
+            {"name": "filled", "emptyDir": {}},
+        ],
+    }});
+    client.send_json(Method::POST, &pods, pod.to_string()).await?;
+    let one = format!("{pods}/{name}");
+    let ended = until_phase(&mut client, &runtime, &one).await;
+    runtime.sleep(Duration::from_secs(10)).await;
+    client.call(Method::DELETE, &one, &[], Bytes::new()).await?;
+    ended?;
+    runtime.sleep(Duration::from_secs(10)).await;
+    Ok(())
+}
+
+/// Waits until a pod has run and failed.
+async fn until_phase(client: &mut Connection, runtime: &Runtime, pod: &str) -> Result<()> {
+    for _ in 0..60 {
+        let answer = client.call(Method::GET, pod, &[], Bytes::new()).await?;
+        let found: serde_json::Value = serde_json::from_slice(&answer)?;
+        if found["status"]["phase"] == "Failed" {
+            return Ok(());
+        }
+        runtime.sleep(Duration::from_secs(1)).await;
+    }
+    anyhow::bail!("{pod} has not filled the disk")
+}
+
+/// Kills the agent and then the container runtime; both are to come back.
+pub(super) async fn killed(scene: Scene, runtime: Runtime) -> Result<()> {
+    let data_dir = scene.data_dir.clone().context("no node")?;
+    for program in [process::AGENT, "containerd"] {
+        runtime.sleep(Duration::from_secs(15)).await;
+        let found = process::of_cluster(&data_dir)
+            .into_iter()
+            .find(|(name, _)| *name == program);
+        let (_, processes) = found.with_context(|| format!("no {program}"))?;
+        processes.kill()?;
+    }
+    Ok(())
+}
