@@ -4,8 +4,11 @@
 
 mod common;
 
+use bytes::Bytes;
 use common::{Cluster, start};
+use http::Method;
 use serde_json::json;
+use std::time::Duration;
 
 async fn token_for(cluster: &Cluster, seconds: i64) -> String {
     let account = json!({"apiVersion":"v1","kind":"ServiceAccount","metadata":{"name":"bot"}});
@@ -13,10 +16,44 @@ async fn token_for(cluster: &Cluster, seconds: i64) -> String {
         .admin()
         .post("/api/v1/namespaces/default/serviceaccounts", account.to_string())
         .await;
-    let asked = json!({"apiVersion":"authentication.k8s.io/v1","kind":"TokenRequest","spec":{"expirationSeconds":seconds}});
+    bound_token(cluster, json!({"expirationSeconds": seconds})).await
+}
+
+/// A token of the account `bot` as the spec of a request has it.
+async fn bound_token(cluster: &Cluster, spec: serde_json::Value) -> String {
+    let asked = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": spec});
     let path = "/api/v1/namespaces/default/serviceaccounts/bot/token";
     let answer = cluster.admin().post(path, asked.to_string()).await.is(201);
     answer.json()["status"]["token"].as_str().unwrap().to_owned()
+}
+
+/// Makes an object and asks for a token that is bound to it.
+async fn token_bound_to(cluster: &Cluster, plural: &str, object: serde_json::Value) -> String {
+    let path = format!("/api/v1/namespaces/default/{plural}");
+    let made = cluster
+        .admin()
+        .post(&path, object.to_string())
+        .await
+        .is(201)
+        .json();
+    let bound = json!({"apiVersion": "v1", "kind": made["kind"], "name": made["metadata"]["name"],
+        "uid": made["metadata"]["uid"]});
+    bound_token(cluster, json!({"boundObjectRef": bound})).await
+}
+
+async fn delete(cluster: &Cluster, path: &str) {
+    let path = format!("/api/v1/namespaces/default/{path}?gracePeriodSeconds=0");
+    cluster
+        .admin()
+        .send(Method::DELETE, &path, Bytes::new())
+        .await
+        .is(200);
+}
+
+/// What the server says to the holder of a token.
+async fn code_of(cluster: &Cluster, token: &str) -> u16 {
+    let answer = cluster.nobody().token(token).get("/api/v1/namespaces").await;
+    answer.code.as_u16()
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -102,7 +139,6 @@ async fn a_service_account_has_its_identity_and_no_more() {
         refused["message"],
         r#"pods is forbidden: User "system:serviceaccount:default:bot" cannot list resource "pods" in API group "" in the namespace "default""#
     );
-    // Deleting the account ends its tokens, once the server has stopped believing what it saw a moment ago.
     let binding = json!({"apiVersion":"rbac.authorization.k8s.io/v1","kind":"ClusterRoleBinding","metadata":{"name":"bot"},
         "roleRef":{"apiGroup":"rbac.authorization.k8s.io","kind":"ClusterRole","name":"system:node-proxier"},
         "subjects":[{"kind":"ServiceAccount","namespace":"default","name":"bot"}]});
@@ -129,6 +165,59 @@ async fn a_service_account_has_its_identity_and_no_more() {
         cluster.runtime.sleep(std::time::Duration::from_millis(5)).await;
     }
     assert_eq!(code, 200, "a binding counts soon");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn token_ends_with_its_account_pod_or_secret() {
+    let cluster = start().await;
+    // It has been shown, and is believed for ten seconds; the others are shown for the first time when it is too late.
+    let shown = token_for(&cluster, 3_600).await;
+    assert_eq!(code_of(&cluster, &shown).await, 403, "known, without rights");
+    let of_account = token_for(&cluster, 3_600).await;
+    let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"},
+        "spec": {"serviceAccountName": "bot", "containers": [{"name": "c", "image": "i"}]}});
+    let of_pod = token_bound_to(&cluster, "pods", pod.clone()).await;
+    let secret = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s"}});
+    let of_secret = token_bound_to(&cluster, "secrets", secret).await;
+    let of_another_pod = {
+        let mut other = pod.clone();
+        other["metadata"]["name"] = json!("q");
+        token_bound_to(&cluster, "pods", other).await
+    };
+
+    delete(&cluster, "pods/p").await;
+    assert_eq!(code_of(&cluster, &of_pod).await, 401, "its pod is gone");
+    // A pod of the same name is another one.
+    let pods = "/api/v1/namespaces/default/pods";
+    cluster.admin().post(pods, pod.to_string()).await.is(201);
+    assert_eq!(code_of(&cluster, &of_pod).await, 401, "its pod was another one");
+    delete(&cluster, "secrets/s").await;
+    assert_eq!(code_of(&cluster, &of_secret).await, 401, "its secret is gone");
+    let untouched = token_for(&cluster, 3_600).await;
+    assert_eq!(
+        code_of(&cluster, &untouched).await,
+        403,
+        "the account's other tokens stay"
+    );
+
+    delete(&cluster, "serviceaccounts/bot").await;
+    assert_eq!(code_of(&cluster, &of_account).await, 401, "its account is gone");
+    assert_eq!(
+        code_of(&cluster, &of_another_pod).await,
+        401,
+        "its account is gone, its pod is not"
+    );
+    // An account of the same name is another one, and its tokens are its own.
+    let fresh = token_for(&cluster, 3_600).await;
+    assert_eq!(code_of(&cluster, &fresh).await, 403);
+    assert_eq!(
+        code_of(&cluster, &of_account).await,
+        401,
+        "its account was another one"
+    );
+    while code_of(&cluster, &shown).await != 401 {
+        cluster.runtime.sleep(Duration::from_millis(100)).await;
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -3,17 +3,18 @@
 //! knows it.
 
 #![allow(clippy::unwrap_used, reason = "a test, helpers included")]
-#![allow(clippy::print_stdout, reason = "a skipped test says so")]
 
 mod common;
+mod own_address;
 
 use apiserver_auth::pki::{Pki, ServingIdentity, ServingNames, server_config};
 use apiserver_server::ServerConfig;
 use bytes::Bytes;
 use common::{Cluster, config, start, start_with};
 use http::Method;
+use own_address::own_address_or_namespace;
 use serde_json::json;
-use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -23,13 +24,6 @@ use tokio_rustls::TlsAcceptor;
 const PODS: &str = "/api/v1/namespaces/default/pods";
 const SERVICES: &str = "/api/v1/namespaces/default/services";
 const SLICES: &str = "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices";
-
-/// An address of this machine that is not the loopback's: requests are not passed on to that.
-fn own_address() -> Option<IpAddr> {
-    let socket = UdpSocket::bind("0.0.0.0:0").ok()?;
-    socket.connect("192.0.2.1:9").ok()?;
-    Some(socket.local_addr().ok()?.ip())
-}
 
 /// Serves with a certificate of an authority of its own, and tells whether it was shown one.
 async fn serve(cluster: &Cluster, address: IpAddr) -> SocketAddr {
@@ -116,8 +110,8 @@ async fn make_objects(cluster: &Cluster, at: SocketAddr) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn any_certificate_will_do_but_a_kubelets_and_only_kubelets_see_ours() {
-    let Some(address) = own_address().filter(|address| !address.is_loopback()) else {
-        println!("SKIPPED, not passed: this machine has no address but the loopback's");
+    let test = "any_certificate_will_do_but_a_kubelets_and_only_kubelets_see_ours";
+    let Some(address) = own_address_or_namespace(test) else {
         return;
     };
     let cluster = start().await;
@@ -160,15 +154,6 @@ async fn any_certificate_will_do_but_a_kubelets_and_only_kubelets_see_ours() {
             answer.body
         );
     }
-}
-
-/// An address of this machine that requests may be passed on to; says so where there is none.
-fn reachable_address() -> Option<IpAddr> {
-    let found = own_address().filter(|address| !address.is_loopback());
-    if found.is_none() {
-        println!("SKIPPED, not passed: this machine has no address but the loopback's");
-    }
-    found
 }
 
 /// What happened at a backend.
@@ -237,7 +222,7 @@ async fn answer(mut stream: TcpStream, events: mpsc::UnboundedSender<Event>) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn proxy_passes_requests_on_as_upstreams() {
-    let Some(address) = reachable_address() else {
+    let Some(address) = own_address_or_namespace("proxy_passes_requests_on_as_upstreams") else {
         return;
     };
     let cluster = start().await;
@@ -307,9 +292,12 @@ async fn proxy_passes_requests_on_as_upstreams() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn proxy_reaches_neither_this_machine_nor_the_server_itself() {
+    let test = "proxy_reaches_neither_this_machine_nor_the_server_itself";
+    let Some(other) = own_address_or_namespace(test) else {
+        return;
+    };
     let cluster = start().await;
     let port = cluster.address.port();
-    let other = own_address().map_or("127.0.0.1".to_owned(), |address| address.to_string());
     let node = async |name: &str, kind: &str, address: &str| {
         let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}});
         create(&cluster, "/api/v1/nodes", node).await;
@@ -322,7 +310,7 @@ async fn proxy_reaches_neither_this_machine_nor_the_server_itself() {
     node("loopback", "InternalIP", "127.0.0.1").await;
     node("named", "Hostname", "localhost").await;
     node("link", "InternalIP", "169.254.169.254").await;
-    node("itself", "InternalIP", &other).await;
+    node("itself", "InternalIP", &other.to_string()).await;
     node("service", "InternalIP", "10.96.0.1").await;
     for path in [
         "loopback/proxy/healthz",
@@ -396,7 +384,7 @@ async fn proxy_to_what_has_no_address_or_port_answers_as_upstreams() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn proxied_request_ends_with_its_client() {
-    let Some(address) = reachable_address() else {
+    let Some(address) = own_address_or_namespace("proxied_request_ends_with_its_client") else {
         return;
     };
     let cluster = start().await;
@@ -414,7 +402,7 @@ async fn proxied_request_ends_with_its_client() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn proxied_connections_are_bounded_by_user() {
-    let Some(address) = reachable_address() else {
+    let Some(address) = own_address_or_namespace("proxied_connections_are_bounded_by_user") else {
         return;
     };
     let config = ServerConfig {

@@ -5,6 +5,7 @@
 //! [`streaming`] takes connections over. [`healthz`] is the loopback port without either.
 
 pub mod auth;
+mod connection;
 mod figures;
 pub mod healthz;
 mod logs;
@@ -18,10 +19,8 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use hyper::body::{Body as _, Incoming};
-use hyper::service::service_fn;
-use hyper_util::rt::{TokioIo, TokioTimer};
-use machinery_runtime::{Lingering, Places, Runtime, Unread};
+use machinery_meta::UserInfo;
+use machinery_runtime::{Places, Runtime};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 use tokio_rustls::server::TlsStream;
@@ -29,11 +28,8 @@ use tokio_rustls::server::TlsStream;
 use crate::config::KubeletConfig;
 use crate::managers::ManagerContext;
 
-/// A client must finish its TLS handshake and its request's head in this time.
+/// A client must finish its TLS handshake in this time.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
-const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
-/// All headers of a request together, its address included: as the API server's, and what it adds to what it hands on.
-const HEAD_BYTES_MAX: usize = 136 << 10;
 
 /// The servers cannot listen.
 #[derive(Debug, thiserror::Error)]
@@ -129,41 +125,10 @@ pub async fn serve(context: ManagerContext, listeners: Listeners) {
     }
 }
 
-/// The socket below TLS.
-fn socket(stream: &mut TlsStream<TcpStream>) -> &mut TcpStream {
-    stream.get_mut().0
-}
-
 async fn serve_connection(server: Arc<routes::Server>, stream: TlsStream<TcpStream>, runtime: Runtime) {
-    let peer = stream
-        .get_ref()
-        .1
-        .peer_certificates()
-        .and_then(|chain| chain.first())
-        .and_then(auth::user_of);
-    let peer = Arc::new(peer);
-    let unread = Unread::default();
-    let of_requests = unread.clone();
-    let service = service_fn(move |request: http::Request<Incoming>| {
-        // No body is read here: one that comes is unread to its end.
-        of_requests.head_read(!request.body().is_end_stream());
-        let (server, peer, upgraded) = (server.clone(), peer.clone(), of_requests.clone());
-        async move {
-            let answer = server.handle(peer.as_ref().as_ref(), request).await;
-            if answer.status() == http::StatusCode::SWITCHING_PROTOCOLS {
-                upgraded.leave();
-            }
-            Ok::<_, std::convert::Infallible>(answer)
-        }
-    });
-    let stream = Lingering::new(stream, socket, runtime, &unread);
-    let connection = hyper::server::conn::http1::Builder::new()
-        .timer(TokioTimer::new())
-        .header_read_timeout(HEAD_TIMEOUT)
-        .max_buf_size(HEAD_BYTES_MAX)
-        .serve_connection(TokioIo::new(stream), service)
-        .with_upgrades();
-    if let Err(error) = connection.await {
-        tracing::debug!(error = %error, "kubelet connection ended");
-    }
+    let handle = move |peer: Arc<Option<UserInfo>>, request| {
+        let server = server.clone();
+        async move { server.handle(peer.as_ref().as_ref(), request).await }
+    };
+    connection::serve(stream, runtime, handle).await;
 }

@@ -288,3 +288,75 @@ fn escalation_by_aggregation_needs_resources_and_paths() {
     assert_eq!(check(vec![paths.clone()]), refused);
     assert_eq!(check(vec![resources, paths]), Ok(()));
 }
+
+/// Grants visited and rules compared by one decision.
+fn cost(rbac: &RbacAuthorizer, user: &UserInfo, namespace: &str) -> (usize, usize) {
+    let mut grants = 0;
+    rbac.0.read().visit(user, namespace, |_, _| grants += 1);
+    lookup::looked_at::RULES.with(|count| count.set(0));
+    assert!(!ask(rbac, user, "delete", namespace).is_allowed());
+    (grants, lookup::looked_at::RULES.with(std::cell::Cell::get))
+}
+
+#[test]
+fn rbac_decision_costs_what_its_user_holds() {
+    const BINDINGS: usize = 5_000;
+    let rbac = rbac();
+    let (dev, few) = (UserInfo::named("jane", ["dev"]), UserInfo::named("few", ["x"]));
+    let before = cost(&rbac, &dev, "a");
+    assert_eq!(before, (1, 1));
+    // 5,000 bindings of others in the cluster and in the namespace, each to a role of its own with 20 rules.
+    let rule = |at: usize| format!(r#"{{"verbs":["get"],"apiGroups":[""],"resources":["pods","r{at}"]}}"#);
+    let rules: Vec<String> = (0..20).map(rule).collect();
+    let role = format!(r#"{{"rules":[{}]}}"#, rules.join(","));
+    for at in 0..BINDINGS {
+        let (name, user) = (format!("b{at}"), format!(r#"{{"kind":"User","name":"u{at}"}}"#));
+        put(&rbac, "clusterroles", "", &name, &role);
+        put(
+            &rbac,
+            "clusterrolebindings",
+            "",
+            &name,
+            &bind("ClusterRole", &name, &user),
+        );
+        put(
+            &rbac,
+            "rolebindings",
+            "a",
+            &name,
+            &bind("ClusterRole", &name, &user),
+        );
+    }
+    assert_eq!(cost(&rbac, &dev, "a"), before, "others' bindings cost nothing");
+    // Of 20 rules of which each speaks of pods, 20 are compared: once for the cluster, once for the namespace.
+    let one = UserInfo::named("u7", ["x"]);
+    assert_eq!(cost(&rbac, &one, "a"), (2, 40));
+    assert_eq!(cost(&rbac, &one, "b"), (1, 20));
+
+    // A user who holds one role by 5,000 bindings: its rules are compared for the first few, not for each.
+    let subject = r#"{"kind":"User","name":"few"}"#;
+    for at in 0..BINDINGS {
+        put(
+            &rbac,
+            "rolebindings",
+            "a",
+            &format!("f{at}"),
+            &bind("ClusterRole", "b1", subject),
+        );
+    }
+    let (grants, compared) = cost(&rbac, &few, "a");
+    assert_eq!(grants, BINDINGS);
+    assert_eq!(compared, 20 * (FEW_GRANTS + 1));
+    // Of a role with 5,000 rules only those of the resource are compared.
+    let rules: Vec<String> = (0..BINDINGS)
+        .map(|at| format!(r#"{{"verbs":["*"],"apiGroups":[""],"resources":["r{at}"]}}"#))
+        .collect();
+    put(
+        &rbac,
+        "clusterroles",
+        "",
+        "view",
+        &format!(r#"{{"rules":[{}]}}"#, rules.join(",")),
+    );
+    assert_eq!(cost(&rbac, &dev, "a"), (1, 0));
+}
