@@ -136,7 +136,7 @@ impl Kind {
     }
 }
 
-/// What the kinds of each group differ in; one that is in none has neither traits nor rules of its own.
+/// What the kinds of each group differ in. Every kind that is stored is in one of these lists or has a strategy of its own.
 const GROUPS: [(&str, &[Kind]); 18] = [
     ("", core::KINDS),
     ("admissionregistration.k8s.io", extensions::ADMISSION),
@@ -172,6 +172,7 @@ impl TableStrategy {
     pub fn of(group: &'static str, plural: &'static str) -> Self {
         let listed = GROUPS.iter().find(|(own, _)| *own == group);
         let found = listed.and_then(|(_, kinds)| kinds.iter().find(|kind| kind.plural == plural));
+        // Reviews and the like, which are not stored, have neither traits nor rules.
         let (traits, rules) = found.map_or((Traits::PLAIN, Rules::NONE), |kind| (kind.traits, kind.rules));
         Self {
             traits,
@@ -386,6 +387,44 @@ fn requested_by(ctx: &RequestContext, object: &mut Tree) {
     for (key, values) in &ctx.user.extra {
         for value in values {
             object.push(&["spec", "extra", key], value.as_str());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Lists of kinds and the one table of kinds name the same: a name that is misspelt in a list would be a kind without
+    /// the rules that were written for it.
+    #[test]
+    fn kinds_of_the_lists_are_those_of_the_table() {
+        let table = machinery_api::table();
+        let listed: Vec<(&str, &str)> = GROUPS
+            .iter()
+            .flat_map(|(group, kinds)| kinds.iter().map(move |kind| (*group, kind.plural)))
+            .collect();
+        let known = |(group, plural): &(&str, &str)| {
+            let mut kinds = table.kinds().iter();
+            kinds.any(|kind| kind.gvk.group == *group && kind.plural == *plural)
+        };
+        let unknown: Vec<_> = listed.iter().filter(|kind| !known(kind)).collect();
+        assert!(unknown.is_empty(), "not in the table: {unknown:?}");
+        for (at, kind) in listed.iter().enumerate() {
+            assert!(!listed[..at].contains(kind), "{kind:?} is there twice");
+            let own = core::strategy(kind.0, kind.1).or_else(|| extensions::strategy(kind.0, kind.1));
+            assert!(
+                own.is_none(),
+                "{kind:?} has a strategy of its own: its line says nothing"
+            );
+        }
+        for kind in table.kinds().iter().filter(|kind| kind.etcd_prefix.is_some()) {
+            let (group, plural) = (kind.gvk.group.as_str(), kind.plural.as_str());
+            let own = core::strategy(group, plural).or_else(|| extensions::strategy(group, plural));
+            assert!(
+                own.is_some() || listed.contains(&(group, plural)),
+                "{group}/{plural} is stored and in no list: give it a line, of plain traits where it has no others"
+            );
         }
     }
 }

@@ -69,7 +69,7 @@ fn of_status(group: &str, plural: &str) -> Reset {
         ("certificates.k8s.io", "podcertificaterequests")
         | ("networking.k8s.io", "servicecidrs")
         | ("storagemigration.k8s.io", "storageversionmigrations")
-        | ("resource.k8s.io", "resourceclaims" | "devicetaintrules" | "resourcepoolstatusrequests")
+        | ("resource.k8s.io", "resourceclaims" | "devicetaintrules")
         | ("storage.k8s.io", "volumeattachments" | "csinodes")
         | ("flowcontrol.apiserver.k8s.io", "flowschemas" | "prioritylevelconfigurations")
         | ("admissionregistration.k8s.io", "validatingadmissionpolicies")

@@ -123,3 +123,19 @@ pub fn warning(group: &str, plural: &str) -> Option<String> {
 fn stored_only(path: &str, missing: &str) -> String {
     format!("{path}: stored but not enforced by this server yet: {missing}")
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kinds_that_are_not_enforced_are_in_the_table() {
+        let table = machinery_api::table();
+        for (group, plural, _) in NOT_ENFORCED {
+            let mut kinds = table.kinds().iter();
+            let known = kinds.any(|kind| kind.gvk.group == group && kind.plural == plural);
+            assert!(known, "{group}/{plural}");
+            assert!(warning(group, plural).is_some());
+        }
+    }
+}
