@@ -9,15 +9,15 @@ use serde_json::{Value, json};
 use super::fixture::{Placed, Sample};
 use super::record::Answers;
 use super::run::{Answer, Ask, Sender};
-use super::{OWN, record};
+use super::{OWN, custom, record};
 use crate::protobuf;
 
 /// The file of the answers.
 pub const FILE: &str = "tenants/forms.tsv";
 
 /// Kinds of each shape: with columns, without, with a scale, cluster-wide, served in two groups, with a status, with string
-/// data, without an update.
-const KINDS: [&str; 9] = [
+/// data, without an update, custom.
+const KINDS: [&str; 10] = [
     "pods",
     "configmaps",
     "deployments",
@@ -27,6 +27,8 @@ const KINDS: [&str; 9] = [
     "leases",
     "serviceaccounts",
     "clusterroles",
+    // Custom.
+    custom::NAMESPACED,
 ];
 
 const META: &str = "g=meta.k8s.io;v=v1";

@@ -17,6 +17,8 @@ use crate::facts::Facts;
 use fixture::Sample;
 use run::{Ask, Sender};
 
+mod bindings;
+mod custom;
 pub mod escalation;
 pub mod fixture;
 pub mod forms;
@@ -82,6 +84,7 @@ async fn prepare(root: &Path, sender: &Sender) -> Result<Vec<Sample>> {
 /// Everything that is asked as each user.
 fn requests(samples: &[Sample]) -> Result<Vec<Ask>> {
     let mut asks: Vec<Ask> = samples.iter().flat_map(requests::of).collect();
+    asks.extend(bindings::requests());
     asks.extend(escalation::requests());
     distinct(asks)
 }

@@ -289,10 +289,11 @@ impl UpdatedObject for ScaleChange {
             .map(|name| Step::Name(name))
             .collect();
         object.set(&steps, Value::Int(replicas(&scale)));
-        object.set_str(
-            &["metadata", "resourceVersion"],
-            metadata::resource_version(&scale),
-        );
+        // As upstream: a custom object's scale without a revision is of whichever is live.
+        let revision = metadata::resource_version(&scale);
+        if !(self.paths.custom && revision.is_empty()) {
+            object.set_str(&["metadata", "resourceVersion"], revision);
+        }
         Ok(object)
     }
 
