@@ -30,7 +30,7 @@ type Wrong = String;
 
 impl Api {
     async fn revision(&self) -> u64 {
-        self.registry.storage().current_revision().await.unwrap().0
+        self.registry.stored().current_revision().await.unwrap().0
     }
 
     async fn get(&self, path: &str) -> Result<Value, Wrong> {

@@ -81,7 +81,7 @@ async fn sent(api: &Api, door: Door, input: Vec<u8>) {
         assert_eq!(made.code, 201);
         settled(api).await;
     }
-    let revision = async || api.registry.storage().current_revision().await.unwrap();
+    let revision = async || api.registry.stored().current_revision().await.unwrap();
     let before = revision().await;
     let answer = api
         .ask(door.method.clone(), door.path, (door.form, JSON), input)

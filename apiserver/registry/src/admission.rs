@@ -4,14 +4,75 @@
 //! may only refuse what is about to be stored. The end is an [`Admitted`], which nothing else can make and which every
 //! write to storage and every hook behind the API takes, so that a handler that forgets admission does not compile.
 //!
-//! The server's own writes pass without plugins, each under a name ([`SystemWriter`]); a write that carries out what was
-//! admitted before (the pod of a Binding or an Eviction) follows that permit ([`Door::following`]).
+//! The server's own writes pass without plugins, each under a name ([`SystemWriter`]), by a door that only the owner of the
+//! storage has ([`SystemDoors`]); a write that carries out what was admitted before (the pod of a Binding or an Eviction)
+//! follows that permit ([`Door::following`]). The store commits what the permit names and nothing else.
+//!
+//! Outside of this crate there is no write without a permit. A registry shows what is stored, and does not hand out the
+//! storage that could be written to:
+//!
+//! ```
+//! fn revision(registry: &apiserver_registry::Registry) {
+//!     drop(registry.stored().current_revision());
+//! }
+//! ```
+//!
+//! ```compile_fail,E0624
+//! fn raw(registry: &apiserver_registry::Registry) {
+//!     drop(registry.storage().current_revision());
+//! }
+//! ```
+//!
+//! ```compile_fail,E0599
+//! fn write(registry: &apiserver_registry::Registry) {
+//!     drop(registry.stored().commit(Vec::new()));
+//! }
+//! ```
+//!
+//! A door without plugins is opened by the storage's owner, or by an eviction for the budget that counts it:
+//!
+//! ```
+//! use apiserver_registry::{Door, SystemDoors, SystemWriter};
+//! fn door(doors: SystemDoors) -> Door<'static> {
+//!     doors.door(SystemWriter::Startup)
+//! }
+//! ```
+//!
+//! ```compile_fail,E0624
+//! use apiserver_registry::{Door, SystemWriter};
+//! let door = Door::system(SystemWriter::Startup);
+//! ```
+//!
+//! ```compile_fail,E0423
+//! use apiserver_registry::SystemDoors;
+//! let doors = SystemDoors(());
+//! ```
+//!
+//! Nor is a permit made without a door, or a write committed without the verbs of [`Store`](crate::Store):
+//!
+//! ```compile_fail,E0451
+//! fn permit(attributes: apiserver_registry::Attributes) -> apiserver_registry::Admitted {
+//!     apiserver_registry::Admitted { attributes }
+//! }
+//! ```
+//!
+//! ```compile_fail,E0624
+//! async fn commit(
+//!     store: apiserver_registry::Store,
+//!     admitted: apiserver_registry::Admitted,
+//!     write: apiserver_storage::Write,
+//! ) {
+//!     drop(store.commit(&admitted, write, Vec::new()).await);
+//! }
+//! ```
 
 use crate::context::RequestContext;
 use crate::error::RegistryError;
+use apiserver_storage::{Expect, Op, Storage, Write};
 use async_trait::async_trait;
 use machinery_meta::{GroupVersionKind, GroupVersionResource};
 use machinery_schema::{Tree, apply_defaults};
+use std::sync::Arc;
 
 /// The operation admission is asked about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -77,6 +138,39 @@ pub enum SystemWriter {
     TokenTracking,
 }
 
+impl SystemWriter {
+    /// Whether an operation is of those that the writer is for.
+    fn is_for(self, attributes: &Attributes) -> bool {
+        let of = |group: &str, resource: &str, subresource: &str| {
+            attributes.operation == Operation::Update
+                && (&*attributes.resource.group, &*attributes.resource.resource) == (group, resource)
+                && attributes.subresource == subresource
+        };
+        match self {
+            Self::Startup | Self::CustomResources | Self::AllocatorRepair => true,
+            Self::DisruptionBudget => of("policy", "poddisruptionbudgets", "status"),
+            Self::TokenTracking => of("", "secrets", ""),
+        }
+    }
+}
+
+/// The right to write past the plugins: by a door that names the writer, or as [`MasterLeases`](crate::MasterLeases). The
+/// owner of the storage has it; a handler, which knows the registry alone, has not.
+#[derive(Debug, Clone, Copy)]
+pub struct SystemDoors(());
+
+impl SystemDoors {
+    /// The doors of whoever could write to the storage itself.
+    pub fn of(_storage: &Arc<dyn Storage>) -> Self {
+        Self(())
+    }
+
+    /// The door of the server's own writes.
+    pub fn door(self, writer: SystemWriter) -> Door<'static> {
+        Door::system(writer)
+    }
+}
+
 /// The way to an [`Admitted`].
 #[derive(Clone, Copy)]
 pub struct Door<'a>(Way<'a>);
@@ -115,6 +209,39 @@ impl Admitted {
     pub fn attributes(&self) -> &Attributes {
         &self.attributes
     }
+
+    /// The door by which a disruption budget counts the eviction that this permit is for.
+    ///
+    /// # Errors
+    /// The permit is for something else.
+    pub fn disruption_budget(&self) -> Result<Door<'static>, RegistryError> {
+        let Attributes {
+            operation,
+            resource,
+            subresource,
+            ..
+        } = &self.attributes;
+        let is_eviction = *operation == Operation::Create
+            && (&*resource.group, &*resource.resource, &**subresource) == ("", "pods", "eviction");
+        match is_eviction {
+            true => Ok(Door::system(SystemWriter::DisruptionBudget)),
+            false => Err(RegistryError::Internal(format!(
+                "no eviction, but {operation:?} of {resource:?} {subresource:?}, is counted by a budget"
+            ))),
+        }
+    }
+
+    /// Whether this write, of the object under `key`, is what was admitted.
+    pub(crate) fn permits(&self, write: &Write) -> bool {
+        let made = matches!((&write.op, write.expect), (Op::Put { .. }, Expect::Absent));
+        let changed = matches!(write.expect, Expect::At(_));
+        !self.attributes.dry_run
+            && match self.attributes.operation {
+                Operation::Create => made,
+                Operation::Update | Operation::Delete => changed,
+                Operation::Connect => false,
+            }
+    }
 }
 
 impl<'a> Door<'a> {
@@ -124,7 +251,7 @@ impl<'a> Door<'a> {
     }
 
     /// The door of the server's own writes.
-    pub const fn system(writer: SystemWriter) -> Self {
+    pub(crate) const fn system(writer: SystemWriter) -> Self {
         Self(Way::System(writer))
     }
 
@@ -141,6 +268,7 @@ impl<'a> Door<'a> {
         object: &mut Tree,
         old: Option<&Tree>,
     ) -> Result<Mutated<'a>, RegistryError> {
+        self.check(&attributes)?;
         if let Way::Chain(chain) = self.0 {
             chain.mutate(ctx, &attributes, object, old).await?;
             apply_defaults(object);
@@ -158,10 +286,22 @@ impl<'a> Door<'a> {
         attributes: Attributes,
         old: &Tree,
     ) -> Result<Admitted, RegistryError> {
+        self.check(&attributes)?;
         if let Way::Chain(chain) = self.0 {
             chain.validate(ctx, &attributes, None, Some(old)).await?;
         }
         Ok(Admitted { attributes })
+    }
+
+    /// A writer of the server's own writes what its name says.
+    fn check(self, attributes: &Attributes) -> Result<(), RegistryError> {
+        match self.0 {
+            Way::System(writer) if !writer.is_for(attributes) => Err(RegistryError::Internal(format!(
+                "{writer:?} does not write {:?} of {:?}",
+                attributes.operation, attributes.resource
+            ))),
+            _ => Ok(()),
+        }
     }
 
     /// Whether the write carries out what was admitted before.

@@ -3,7 +3,7 @@
 //! The name of an event follows from what it says, so that finding the same thing again raises its count and nothing has
 //! to be remembered.
 
-use crate::admission::{Door, SystemWriter};
+use crate::admission::Door;
 use crate::context::RequestContext;
 use crate::error::RegistryError;
 use crate::metadata;
@@ -23,7 +23,7 @@ const CLUSTER_EVENTS: &str = "default";
 /// Records the events of one component.
 #[derive(Debug)]
 pub struct EventRecorder {
-    writer: SystemWriter,
+    door: Door<'static>,
     ctx: RequestContext,
     events: Store,
     component: &'static str,
@@ -32,16 +32,17 @@ pub struct EventRecorder {
 }
 
 impl EventRecorder {
+    /// Events are written through this door.
     pub fn new(
         registry: &Registry,
-        writer: SystemWriter,
+        door: Door<'static>,
         component: &'static str,
         action: &'static str,
     ) -> Result<Self, RegistryError> {
         let user = UserInfo::named("system:apiserver", [UserInfo::MASTERS]);
         let events = registry.store("", "v1", "events");
         Ok(Self {
-            writer,
+            door,
             ctx: RequestContext::internal(user, registry.runtime().clone()),
             events: events.ok_or_else(|| RegistryError::Internal("events are not served".to_owned()))?,
             component,
@@ -90,7 +91,7 @@ impl EventRecorder {
         let (change, options) = (Replacement(event), UpdateOptions::default());
         let written = self
             .events
-            .update(&self.ctx, target, &change, &options, Door::system(self.writer));
+            .update(&self.ctx, target, &change, &options, self.door);
         written.await.map(drop)
     }
 
@@ -121,9 +122,8 @@ impl EventRecorder {
         apply_defaults(&mut event);
         row.strategy.defaults(&mut event);
         let options = CreateOptions::default();
-        let door = Door::system(self.writer);
         let scope = Scope::of(namespace);
-        let made = self.events.create(&self.ctx, &scope, event, &options, door);
+        let made = self.events.create(&self.ctx, &scope, event, &options, self.door);
         made.await.map(drop)
     }
 }

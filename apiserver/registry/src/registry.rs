@@ -3,6 +3,7 @@
 use crate::core::service::NodePorts;
 use crate::row::ResourceRow;
 use crate::store::Store;
+use crate::stored::Stored;
 use crate::values::ObjectValues;
 use apiserver_storage::Storage;
 use arc_swap::ArcSwap;
@@ -230,8 +231,18 @@ impl Registry {
         }))
     }
 
-    pub fn storage(&self) -> &Arc<dyn Storage> {
+    pub(crate) fn storage(&self) -> &Arc<dyn Storage> {
         &self.0.storage
+    }
+
+    /// What is stored, to be read.
+    pub fn stored(&self) -> Stored<'_> {
+        Stored::new(&self.0.storage)
+    }
+
+    /// Lets go of the storage: watches end, and nothing is read or written any more.
+    pub async fn close(&self) {
+        self.0.storage.close().await;
     }
 
     pub fn runtime(&self) -> &Runtime {

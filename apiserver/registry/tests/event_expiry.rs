@@ -5,9 +5,9 @@
 use apiserver_registry::options::{CreateOptions, DeleteOptions, RevisionMatch, UpdateOptions};
 use apiserver_registry::store::expiry;
 use apiserver_registry::{
-    Door, Part, Registry, Replacement, RequestContext, Scope, Store, SystemWriter, Target, kinds,
+    Door, Part, Registry, Replacement, RequestContext, Scope, Store, SystemDoors, SystemWriter, Target, kinds,
 };
-use apiserver_storage::{Key, LogStorage, Write};
+use apiserver_storage::{Key, LogStorage, Storage, Write};
 use machinery_meta::UserInfo;
 use machinery_runtime::{Runtime, Simulation};
 use machinery_schema::{Strictness, Tree, apply_defaults, decode_json};
@@ -16,8 +16,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 const MINUTE: Duration = Duration::from_secs(60);
-/// What admission says is not asked here.
-const DOOR: Door<'static> = Door::system(SystemWriter::Startup);
 
 fn scope() -> Scope {
     Scope::of("default")
@@ -27,6 +25,9 @@ struct World {
     runtime: Runtime,
     events: Store,
     registry: Registry,
+    storage: Arc<dyn Storage>,
+    /// What admission says is not asked here.
+    door: Door<'static>,
     ctx: RequestContext,
 }
 
@@ -37,12 +38,14 @@ where
     let simulation = Simulation::new(1);
     let runtime = simulation.runtime();
     simulation.run(async move {
-        let storage = Arc::new(LogStorage::memory(&runtime).await.unwrap());
-        let registry = Registry::new(storage, runtime.clone(), kinds::built_in());
+        let storage: Arc<dyn Storage> = Arc::new(LogStorage::memory(&runtime).await.unwrap());
+        let registry = Registry::new(storage.clone(), runtime.clone(), kinds::built_in());
         let user = UserInfo::named("tester", [UserInfo::MASTERS]);
         let world = World {
             events: registry.preferred_store("", "events").unwrap(),
             ctx: RequestContext::internal(user, runtime.clone()),
+            door: SystemDoors::of(&storage).door(SystemWriter::Startup),
+            storage,
             registry,
             runtime,
         };
@@ -68,7 +71,7 @@ impl World {
     async fn create(&self, finalizers: &[&str]) {
         let (event, options) = (self.event(1, finalizers), CreateOptions::default());
         let scope = scope();
-        let made = self.events.create(&self.ctx, &scope, event, &options, DOOR);
+        let made = self.events.create(&self.ctx, &scope, event, &options, self.door);
         made.await.unwrap();
     }
 
@@ -80,7 +83,7 @@ impl World {
             part: Part::Main,
         };
         let (event, options) = (Replacement(self.event(count, &[])), UpdateOptions::default());
-        let written = self.events.update(&self.ctx, target, &event, &options, DOOR);
+        let written = self.events.update(&self.ctx, target, &event, &options, self.door);
         written.await.unwrap();
     }
 
@@ -89,7 +92,7 @@ impl World {
         let record = self.events.encode(&self.event(1, &[])).unwrap();
         let key = Key::parse(&self.events.row.key("default", "e")).unwrap();
         let write = Write::create(key, record);
-        self.registry.storage().commit(vec![write]).await.unwrap();
+        self.storage.commit(vec![write]).await.unwrap();
     }
 
     async fn is_there(&self) -> bool {
@@ -125,7 +128,7 @@ fn event_marked_as_deleted_expires() {
         world.create(&["example.com/hold"]).await;
         let options = DeleteOptions::default();
         let scope = scope();
-        let deleted = world.events.delete(&world.ctx, &scope, "e", &options, DOOR);
+        let deleted = world.events.delete(&world.ctx, &scope, "e", &options, world.door);
         deleted.await.unwrap();
         assert!(world.is_there().await, "the finalizer holds it");
         world.wait(120).await;

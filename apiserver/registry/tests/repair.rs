@@ -4,8 +4,8 @@
 
 use apiserver_registry::core::service::{NodePorts, repair};
 use apiserver_registry::options::{CreateOptions, DeleteOptions, ListOptions, RevisionMatch};
-use apiserver_registry::{Door, Registry, RequestContext, Scope, Store, SystemWriter, kinds};
-use apiserver_storage::{Key, LogStorage, ReadAt, Write};
+use apiserver_registry::{Door, Registry, RequestContext, Scope, Store, SystemDoors, SystemWriter, kinds};
+use apiserver_storage::{Key, LogStorage, ReadAt, Storage, Write};
 use machinery_meta::UserInfo;
 use machinery_runtime::{Runtime, Simulation};
 use machinery_schema::{Ref, Strictness, Tree, apply_defaults, decode_json};
@@ -19,12 +19,12 @@ const BITMAP: &str = "/registry/ranges/servicenodeports";
 const A_MOMENT: Duration = Duration::from_secs(1);
 const A_ROUND: Duration = Duration::from_secs(181);
 
-/// What admission says is not asked here.
-const DOOR: Door<'static> = Door::system(SystemWriter::Startup);
-
 struct World {
     runtime: Runtime,
     registry: Registry,
+    storage: Arc<dyn Storage>,
+    /// What admission says is not asked here.
+    door: Door<'static>,
     ctx: RequestContext,
 }
 
@@ -40,13 +40,16 @@ where
         let runtime = runtime.clone();
         async move { LogStorage::memory(&runtime).await.unwrap() }
     });
+    let storage: Arc<dyn Storage> = Arc::new(made);
     let ports = NodePorts::new(30_000, 30_009);
-    let registry = Registry::with_node_ports(Arc::new(made), runtime.clone(), kinds::built_in(), ports);
+    let registry = Registry::with_node_ports(storage.clone(), runtime.clone(), kinds::built_in(), ports);
     let user = UserInfo::named("tester", [UserInfo::MASTERS]);
     let ctx = RequestContext::internal(user, runtime.clone());
     let world = Arc::new(World {
         runtime,
         registry,
+        door: SystemDoors::of(&storage).door(SystemWriter::Startup),
+        storage,
         ctx,
     });
     let (before, after) = (before(world.clone()), after(world.clone()));
@@ -88,7 +91,7 @@ impl World {
         let tree = Self::tree(&store, object);
         let options = CreateOptions::default();
         let made = store
-            .create(&self.ctx, &Scope::of(namespace), tree, &options, DOOR)
+            .create(&self.ctx, &Scope::of(namespace), tree, &options, self.door)
             .await;
         made.unwrap();
     }
@@ -100,8 +103,7 @@ impl World {
             "spec": spec});
         let record = store.encode(&Self::tree(&store, &object)).unwrap();
         let key = Key::parse(&store.row.key("default", name)).unwrap();
-        self.registry
-            .storage()
+        self.storage
             .commit(vec![Write::create(key, record)])
             .await
             .unwrap();
@@ -136,7 +138,7 @@ impl World {
         let store = self.store(("networking.k8s.io", "ipaddresses"));
         let options = DeleteOptions::default();
         store
-            .delete(&self.ctx, &Scope::Cluster, name, &options, DOOR)
+            .delete(&self.ctx, &Scope::Cluster, name, &options, self.door)
             .await
             .unwrap();
     }
@@ -144,10 +146,10 @@ impl World {
     /// A node port is taken from the others without a service, or given back.
     async fn clear_bitmap(&self) {
         let key = Key::parse(BITMAP).unwrap();
-        let found = self.registry.storage().get(&key, ReadAt::Latest).await.unwrap();
+        let found = self.storage.get(&key, ReadAt::Latest).await.unwrap();
         let entry = found.entry.unwrap();
         let write = Write::delete(entry.key.clone(), entry.revision);
-        self.registry.storage().commit(vec![write]).await.unwrap();
+        self.storage.commit(vec![write]).await.unwrap();
     }
 
     /// A node port for a new service, if it can be had.
@@ -158,7 +160,7 @@ impl World {
         let tree = Self::tree(&store, &object);
         let options = CreateOptions::default();
         store
-            .create(&self.ctx, &Scope::of("default"), tree, &options, DOOR)
+            .create(&self.ctx, &Scope::of("default"), tree, &options, self.door)
             .await
             .is_ok()
     }
@@ -387,15 +389,14 @@ fn a_leaked_port_is_given_back_after_three_rounds() {
             let store = world.store(("", "services"));
             let key = Key::parse(&store.row.key("default", "a")).unwrap();
             let entry = world
-                .registry
-                .storage()
+                .storage
                 .get(&key, ReadAt::Latest)
                 .await
                 .unwrap()
                 .entry
                 .unwrap();
             let write = Write::delete(key, entry.revision);
-            world.registry.storage().commit(vec![write]).await.unwrap();
+            world.storage.commit(vec![write]).await.unwrap();
         },
         async |world| {
             for round in 1..3 {

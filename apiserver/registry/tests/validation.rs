@@ -8,10 +8,10 @@
 
 use apiserver_registry::options::{CreateOptions, RevisionMatch, UpdateOptions};
 use apiserver_registry::{
-    Door, Part, Registry, RegistryError, Replacement, RequestContext, Scope, Store, SystemWriter, Target,
-    kinds,
+    Door, Part, Registry, RegistryError, Replacement, RequestContext, Scope, Store, SystemDoors,
+    SystemWriter, Target, kinds,
 };
-use apiserver_storage::LogStorage;
+use apiserver_storage::{LogStorage, Storage};
 use machinery_meta::{FieldError, UserInfo};
 use machinery_runtime::{Runtime, Simulation};
 use machinery_schema::{Strictness, Tree, apply_defaults, decode_json};
@@ -45,21 +45,21 @@ fn cases() -> Vec<(String, Vec<Case>)> {
 }
 
 /// A registry of one case, so that no case knows another.
-/// What admission says is not asked here.
-const DOOR: Door<'static> = Door::system(SystemWriter::Startup);
-
 struct World {
     registry: Registry,
+    /// What admission says is not asked here.
+    door: Door<'static>,
     ctx: RequestContext,
 }
 
 impl World {
     async fn new(runtime: &Runtime) -> Self {
-        let storage = LogStorage::memory(runtime).await.unwrap();
-        let registry = Registry::new(Arc::new(storage), runtime.clone(), kinds::built_in());
+        let storage: Arc<dyn Storage> = Arc::new(LogStorage::memory(runtime).await.unwrap());
+        let door = SystemDoors::of(&storage).door(SystemWriter::Startup);
+        let registry = Registry::new(storage, runtime.clone(), kinds::built_in());
         let user = UserInfo::named("tester", [UserInfo::MASTERS]);
         let ctx = RequestContext::internal(user, runtime.clone());
-        let world = Self { registry, ctx };
+        let world = Self { registry, door, ctx };
         let range = json!({"metadata": {"name": "kubernetes"}, "spec": {"cidrs": ["10.96.0.0/16"]}});
         let made = world.create("networking.k8s.io/v1 ServiceCIDR", &range).await;
         made.expect("a range of addresses");
@@ -96,7 +96,7 @@ impl World {
         let (tree, options) = (Self::tree(&store, object), CreateOptions::default());
         let namespace = object["metadata"]["namespace"].as_str().unwrap_or_default();
         store
-            .create(&self.ctx, &Scope::of(namespace), tree, &options, DOOR)
+            .create(&self.ctx, &Scope::of(namespace), tree, &options, self.door)
             .await?;
         Ok(())
     }
@@ -116,7 +116,7 @@ impl World {
         };
         let options = UpdateOptions::default();
         store
-            .update(&self.ctx, target, &Replacement(tree), &options, DOOR)
+            .update(&self.ctx, target, &Replacement(tree), &options, self.door)
             .await?;
         Ok(())
     }

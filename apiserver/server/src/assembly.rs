@@ -28,7 +28,7 @@ use apiserver_auth::token_request::TokenIssuer;
 use apiserver_egress::Dialer;
 use apiserver_endpoints::{Endpoints, ListMemory, VersionInfo};
 use apiserver_registry::core::service::NodePorts;
-use apiserver_registry::{Registry, RegistryError, kinds};
+use apiserver_registry::{Registry, RegistryError, SystemDoors, SystemWriter, kinds};
 use apiserver_storage::Storage;
 use machinery_meta::reader::ObjectReader;
 use machinery_runtime::{CancellationToken, Runtime};
@@ -57,7 +57,9 @@ pub(crate) async fn assemble(parts: Assembly<'_>, runtime: &Runtime) -> Result<A
     } = parts;
     let (first, last) = config.service_node_port_range;
     let node_ports = NodePorts::new(first, last);
-    let registry = Registry::with_node_ports(storage, runtime.clone(), kinds::built_in(), node_ports);
+    let doors = SystemDoors::of(&storage);
+    let own = Arc::clone(&storage);
+    let registry = Registry::with_node_ports(own, runtime.clone(), kinds::built_in(), node_ports);
     let nodes = Arc::new(NodeIndex::default());
     let reader: Arc<dyn ObjectReader> = Arc::new(RegistryReader::new(&registry));
     let rbac = Arc::new(RbacAuthorizer::default());
@@ -69,11 +71,12 @@ pub(crate) async fn assemble(parts: Assembly<'_>, runtime: &Runtime) -> Result<A
     });
     Arc::clone(&feed).start().await.map_err(feed_failed)?;
     let authorizers = authz::default_chain(&reader, &nodes, &rbac);
-    let metrics = Arc::new(Metrics::new(Arc::clone(registry.storage()), runtime.clone())?);
+    let metrics = Arc::new(Metrics::new(storage, runtime.clone())?);
     let decisions = DecisionsCollector::new(authorizers.clone())?;
     metrics.registry().register(Box::new(decisions))?;
     let keys = AccountKeys::load(&config, pki)?;
-    let tracker = SecretTokens::new(registry.clone(), runtime.clone(), metrics.registry())?;
+    let door = doors.door(SystemWriter::TokenTracking);
+    let tracker = SecretTokens::new(registry.clone(), door, runtime.clone(), metrics.registry())?;
     let parts = authenticators::Parts {
         config: &config,
         keys: &keys,
@@ -137,6 +140,7 @@ pub(crate) async fn assemble(parts: Assembly<'_>, runtime: &Runtime) -> Result<A
         began: runtime.now(),
         runtime: runtime.clone(),
         registry,
+        doors,
         authenticators,
         authorizers,
         trust,

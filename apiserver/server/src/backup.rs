@@ -33,7 +33,7 @@ pub(crate) fn answer(core: &Core, exchange: &Exchange) -> Response {
     if *exchange.request.method() != Method::GET {
         return refused(&RegistryError::MethodNotAllowed);
     }
-    let backup = match core.registry.storage().backup() {
+    let backup = match core.registry.stored().backup() {
         Ok(Some(backup)) => backup,
         Ok(None) => {
             let why = "objects are stored in etcd: make a snapshot of it with etcdctl";

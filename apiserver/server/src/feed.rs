@@ -136,7 +136,7 @@ impl AuthorizationFeed {
         let Some(after) = followed.iter().map(|own| own.revision).min() else {
             return std::future::pending().await;
         };
-        let watch = self.registry.storage().watch(WatchRequest { interests, after });
+        let watch = self.registry.stored().watch(WatchRequest { interests, after });
         let mut cursor = match watch.await {
             Ok(cursor) => cursor,
             Err(error) => return error,

@@ -50,7 +50,7 @@ fn record(core: &Core, root: &str, checks: &[Check], excluded: &[&str]) {
 }
 
 async fn checks(core: &Core, root: &str) -> Vec<Check> {
-    let storage = core.registry.storage().current_revision().await;
+    let storage = core.registry.stored().current_revision().await;
     let mut checks = vec![
         Check {
             name: "ping".into(),
@@ -65,7 +65,7 @@ async fn checks(core: &Core, root: &str) -> Vec<Check> {
             result: storage.map(|_| ()).map_err(|error| error.to_string()),
         },
     ];
-    if let Some(statistics) = core.registry.storage().statistics() {
+    if let Some(statistics) = core.registry.stored().statistics() {
         checks.push(Check {
             name: SPACE.into(),
             result: if statistics.full {

@@ -209,7 +209,7 @@ impl Hooks for ServerHooks {
     }
 
     async fn components(&self) -> Vec<Component> {
-        let storage = self.registry.storage().current_revision().await;
+        let storage = self.registry.stored().current_revision().await;
         let mut all = vec![Component {
             // Whatever it is, it stands where upstream has etcd.
             name: "etcd-0",

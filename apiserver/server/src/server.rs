@@ -25,7 +25,7 @@ use apiserver_auth::pki::{
 };
 use apiserver_egress::{Dialer, Own};
 use apiserver_endpoints::Endpoints;
-use apiserver_registry::Registry;
+use apiserver_registry::{Registry, SystemDoors};
 use apiserver_storage::Storage;
 use arc_swap::ArcSwap;
 use jiff::Timestamp;
@@ -98,6 +98,8 @@ pub(crate) struct Core {
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) openid: OpenId,
     pub(crate) trust: Arc<Trust>,
+    /// Doors of the server's own writes.
+    pub(crate) doors: SystemDoors,
     pub(crate) signing_key: SigningKey,
     pub(crate) audit: Option<Arc<Auditor>>,
     /// `None` where nothing is limited.
@@ -321,7 +323,7 @@ impl Server {
             // What is still under way is not waited for.
             let _ = runtime.timeout(AUDIT_FLUSH, audit.flush()).await;
         }
-        core.registry.storage().close().await;
+        core.registry.close().await;
         self.scope.stopped().await;
     }
 }

@@ -4,9 +4,7 @@ use apiserver_auth::authn::AuthnFuture;
 use apiserver_auth::authn::legacy_service_account::{LAST_USED_LABEL, TokenTracker, TokenUse};
 use apiserver_registry::options::UpdateOptions;
 use apiserver_registry::store::Target;
-use apiserver_registry::{
-    Door, Part, Registry, RegistryError, RequestContext, Scope, SystemWriter, UpdatedObject,
-};
+use apiserver_registry::{Door, Part, Registry, RegistryError, RequestContext, Scope, UpdatedObject};
 use async_trait::async_trait;
 use machinery_meta::UserInfo;
 use machinery_meta::reader::ReadObject;
@@ -18,6 +16,7 @@ use std::fmt;
 /// See the module.
 pub(crate) struct SecretTokens {
     registry: Registry,
+    door: Door<'static>,
     runtime: Runtime,
     legacy: IntCounter,
     auto_generated: IntCounter,
@@ -34,6 +33,7 @@ impl fmt::Debug for SecretTokens {
 impl SecretTokens {
     pub(crate) fn new(
         registry: Registry,
+        door: Door<'static>,
         runtime: Runtime,
         metrics: &prometheus::Registry,
     ) -> Result<Self, prometheus::Error> {
@@ -60,6 +60,7 @@ impl SecretTokens {
                 "Cumulative invalid auto-generated legacy tokens used",
             )?,
             registry,
+            door,
             runtime,
         })
     }
@@ -81,12 +82,9 @@ impl SecretTokens {
             uid: secret.header.uid.0.clone(),
             day,
         };
-        let (options, door) = (
-            UpdateOptions::default(),
-            Door::system(SystemWriter::TokenTracking),
-        );
+        let options = UpdateOptions::default();
         store
-            .update(&context, target, &change, &options, door)
+            .update(&context, target, &change, &options, self.door)
             .await
             .map(drop)
     }

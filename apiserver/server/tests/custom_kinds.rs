@@ -235,7 +235,7 @@ async fn objects_take_the_new_form_without_a_change() {
 async fn the_new_form_is_made_once() {
     let cluster = with_boats().await;
     let key = Key::parse("/registry/knarr.test/boats/default/skald").unwrap();
-    let storage = cluster.server.registry().storage().clone();
+    let storage = cluster.storage.clone();
     let before = storage.get(&key, ReadAt::Latest).await.unwrap().entry.unwrap();
     change_definition(
         &cluster,

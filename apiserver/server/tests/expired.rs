@@ -27,7 +27,7 @@ async fn with_a_past() -> (Cluster, Value) {
     let path = format!("{CONFIG_MAPS}?limit=2");
     let page = cluster.admin().get(&path).await.is(200).json();
     write(&cluster, "f").await;
-    let storage = cluster.server.registry().storage().clone();
+    let storage = cluster.storage.clone();
     let now = storage.current_revision().await.unwrap();
     storage.compact(now).await.unwrap();
     while storage.compacted_revision().await.unwrap() < now {

@@ -5,8 +5,8 @@ use apiserver_registry::conditions::{Condition, set_condition};
 use apiserver_registry::error::Cause;
 use apiserver_registry::options::{ListOptions, UpdateOptions};
 use apiserver_registry::{
-    Door, Part, RegistryError, RequestContext, ResourceRow, Store, SystemWriter, Target, UpdatedObject,
-    label_selector, metadata,
+    Admitted, Part, RegistryError, RequestContext, ResourceRow, Store, Target, UpdatedObject, label_selector,
+    metadata,
 };
 use async_trait::async_trait;
 use machinery_meta::{GroupResource, ObjectHeader};
@@ -31,7 +31,7 @@ pub(super) enum Verdict {
 /// Counts the eviction against the budget that covers the pod, if one does.
 pub(super) async fn ask(
     this: &Endpoints,
-    call: &Call,
+    (call, eviction): (&Call, &Admitted),
     pod: &Tree,
     dry_run: bool,
 ) -> Result<Verdict, RegistryError> {
@@ -50,7 +50,7 @@ pub(super) async fn ask(
         let budget = metadata::name(&budget).to_owned();
         return Ok(Verdict::Unhealthy { budget });
     }
-    take_one(call, &budgets, metadata::name(&budget), dry_run).await?;
+    take_one((call, eviction), &budgets, metadata::name(&budget), dry_run).await?;
     Ok(Verdict::Counted)
 }
 
@@ -87,7 +87,12 @@ fn number(budget: &Tree, field: &str) -> i64 {
     budget.at(&["status", field]).and_then(Ref::as_i64).unwrap_or(0)
 }
 
-async fn take_one(call: &Call, budgets: &Store, name: &str, dry_run: bool) -> Result<(), RegistryError> {
+async fn take_one(
+    (call, eviction): (&Call, &Admitted),
+    budgets: &Store,
+    name: &str,
+    dry_run: bool,
+) -> Result<(), RegistryError> {
     let change = TakeOne {
         row: Arc::clone(&budgets.row),
         name: name.to_owned(),
@@ -103,7 +108,7 @@ async fn take_one(call: &Call, budgets: &Store, name: &str, dry_run: bool) -> Re
         dry_run,
         ..UpdateOptions::default()
     };
-    let door = Door::system(SystemWriter::DisruptionBudget);
+    let door = eviction.disruption_budget()?;
     match budgets.update(&call.ctx, target, &change, &options, door).await {
         Ok(_) => Ok(()),
         Err(error) if error.is_conflict() => Err(RegistryError::Timeout(format!(

@@ -181,7 +181,8 @@ impl Eviction<'_> {
 
     /// Deletes a running pod as its budget allows.
     async fn delete_guarded(&self, this: &Endpoints, pod: &Tree) -> Result<(), RegistryError> {
-        let verdict = disruption_budget::ask(this, self.call, pod, self.options.dry_run).await?;
+        let asked = (self.call, &self.admitted);
+        let verdict = disruption_budget::ask(this, asked, pod, self.options.dry_run).await?;
         let Verdict::Unhealthy { budget } = verdict else {
             return self.mark_and_delete(self.options.clone()).await;
         };

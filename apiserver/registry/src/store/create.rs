@@ -100,8 +100,9 @@ impl Store {
         metadata::fill_new(&mut object, ctx);
         self.prepare_new(ctx, &mut object);
         self.validate_created(ctx, &object).await?;
-        let admitted = mutated.validate(ctx, &object, None).await?;
+        // A kind may give the name itself, as limit ranges do: the permit is for the object of that name.
         let name = metadata::name(&object).to_owned();
+        let admitted = mutated.named(&name).validate(ctx, &object, None).await?;
         for warning in self.row.strategy.warnings(object.root(), None) {
             ctx.warnings.add(warning);
         }

@@ -13,6 +13,9 @@ mod tracking;
 mod update;
 mod watch;
 
+#[cfg(test)]
+mod permit_tests;
+
 pub use delete::Deleted;
 pub use read::ListPage;
 pub use update::{Replacement, Target, UPDATE_ATTEMPTS, UpdatedObject};
@@ -183,7 +186,7 @@ impl Store {
         write: Write,
         with: Vec<Write>,
     ) -> Result<Committed, RegistryError> {
-        debug_assert_eq!(admitted.attributes().resource.resource, self.row.plural);
+        self.check_permit(admitted, &write)?;
         let key = write.key.clone();
         let mut group = with;
         group.push(write);
@@ -200,6 +203,28 @@ impl Store {
             Err(StorageError::Conflict { .. }) => Ok(Committed::Contended),
             Err(error) => Err(self.storage_error(&error)),
         }
+    }
+
+    /// A permit is for one operation on one object, and nothing else is written with it.
+    fn check_permit(&self, admitted: &Admitted, write: &Write) -> Result<(), RegistryError> {
+        let Attributes {
+            resource,
+            namespace,
+            name,
+            ..
+        } = admitted.attributes();
+        let own = self.row.group_version().resource(&self.row.plural);
+        let namespace = if self.row.namespaced { namespace } else { "" };
+        if *resource == own
+            && *write.key.as_str() == *self.row.key(namespace, name)
+            && admitted.permits(write)
+        {
+            return Ok(());
+        }
+        tracing::error!(key = %write.key, ?admitted, "a write that was not admitted is refused");
+        Err(RegistryError::Internal(
+            "the write is not the one that was admitted".to_owned(),
+        ))
     }
 
     /// Stores a record with the kind's time to live: every write grants it anew, as upstream's `TTLFunc` does.

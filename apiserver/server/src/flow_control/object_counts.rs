@@ -63,7 +63,7 @@ impl ObjectCounts {
             limit: SAMPLE,
             ..RangeOptions::default()
         };
-        let Ok(page) = self.registry.storage().range(&parsed, &options).await else {
+        let Ok(page) = self.registry.stored().range(&parsed, &options).await else {
             return;
         };
         let seen = page.entries.len() as u64;

@@ -3,7 +3,7 @@
 //! Those of built-in versions are made when the server starts, and left alone afterwards; those of custom versions
 //! come and go with their definitions. Both, and local ones that others made, are said to be available.
 
-use super::{DOOR, Place, Startup};
+use super::{Place, Startup};
 use apiserver_registry::conditions::Condition;
 use apiserver_registry::options::{DeleteOptions, Preconditions};
 use apiserver_registry::{Part, RegistryError, Scope, metadata};
@@ -174,7 +174,7 @@ async fn remove(facts: &Startup, service: &Tree) -> Result<(), RegistryError> {
     };
     let store = facts.store(place(name))?;
     let deleted = store
-        .delete(&facts.context(), &Scope::Cluster, name, &options, DOOR)
+        .delete(&facts.context(), &Scope::Cluster, name, &options, facts.door())
         .await;
     match deleted {
         Ok(_) | Err(RegistryError::NotFound { .. } | RegistryError::Conflict { .. }) => Ok(()),

@@ -4,7 +4,7 @@
 
 use super::Startup;
 use super::kubernetes_service::SERVICE;
-use apiserver_registry::{EventRecorder, RegistryError, SystemWriter};
+use apiserver_registry::{EventRecorder, RegistryError};
 use futures::future::BoxFuture;
 
 const COMPONENT: &str = "knarr-server";
@@ -25,7 +25,7 @@ pub(super) fn record(facts: &Startup) -> BoxFuture<'_, Result<(), RegistryError>
 }
 
 async fn follow(facts: Startup) -> Result<(), String> {
-    let recorder = EventRecorder::new(&facts.core.registry, SystemWriter::Startup, COMPONENT, "Restart");
+    let recorder = EventRecorder::new(&facts.core.registry, facts.door(), COMPONENT, "Restart");
     let recorder = recorder.map_err(|error| error.to_string())?;
     loop {
         let name = facts.core.runtime.components().next_failure().await;

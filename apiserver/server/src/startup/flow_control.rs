@@ -1,7 +1,7 @@
 //! The objects of priority and fairness: those of every cluster are kept as they should be, all of them are put in service,
 //! and each FlowSchema's condition `Dangling` tells whether its priority level is there.
 
-use super::{DOOR, Place, Startup};
+use super::{Place, Startup};
 use crate::flow_control::bootstrap::{self, AUTO_UPDATE, BootstrapObject, LEVELS, Revision, SCHEMAS};
 use crate::flow_control::objects::{FlowSchema, Metadata, PriorityLevelConfiguration};
 use apiserver_registry::conditions::Condition;
@@ -131,7 +131,7 @@ async fn remove_unwanted(
         let place = place(plural, &metadata.name);
         let (store, options) = (facts.store(place)?, DeleteOptions::default());
         let (context, scope) = (facts.context(), place.scope());
-        let deleted = store.delete(&context, &scope, place.name, &options, DOOR);
+        let deleted = store.delete(&context, &scope, place.name, &options, facts.door());
         match deleted.await {
             Err(error) if !error.is_not_found() => return Err(error),
             _ => {}

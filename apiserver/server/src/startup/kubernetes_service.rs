@@ -1,7 +1,7 @@
 //! The `kubernetes` service in `default`, its endpoints, and the ServiceCIDR its address comes from.
 
-use super::{Place, Startup, master_leases};
-use apiserver_registry::{Part, RegistryError};
+use super::{Place, Startup};
+use apiserver_registry::{MasterLeases, Part, RegistryError};
 use futures::future::BoxFuture;
 use machinery_schema::Ref;
 use std::net::IpAddr;
@@ -65,10 +65,11 @@ async fn look_again(facts: Startup) {
 
 /// Takes this server's address out, where other servers go on.
 pub(crate) async fn withdraw(facts: &Startup) -> Result<(), RegistryError> {
-    if !is_announced(facts) || !master_leases::give_up(facts).await? {
+    let Some(leases) = leases(facts).filter(|_| is_announced(facts)) else {
         return Ok(());
-    }
-    let others = master_leases::addresses(facts).await?;
+    };
+    leases.give_up(facts.advertised.ip()).await?;
+    let others = leases.addresses().await?;
     if others.is_empty() {
         // As upstream's: the last one leaves its address for its next start.
         return Ok(());
@@ -85,6 +86,11 @@ enum Ports {
     AsTheyAre,
 }
 
+/// The entries of this server and others; `None` where no other can be.
+fn leases(facts: &Startup) -> Option<MasterLeases<'_>> {
+    facts.core.registry.master_leases(facts.core.doors)
+}
+
 /// Nothing listens, or only this machine could reach it: nothing is announced.
 fn is_announced(facts: &Startup) -> bool {
     facts.advertised.port() != 0 && !facts.advertised.ip().is_loopback()
@@ -96,9 +102,13 @@ async fn reconcile(facts: &Startup, ports: Ports) -> Result<(), RegistryError> {
     if !is_announced(facts) {
         return Ok(());
     }
-    let addresses = match master_leases::renew(facts).await? {
-        true => master_leases::addresses(facts).await?,
-        false => vec![facts.advertised.ip()],
+    let address = facts.advertised.ip();
+    let addresses = match leases(facts) {
+        Some(leases) => {
+            leases.renew(address).await?;
+            leases.addresses().await?
+        }
+        None => vec![address],
     };
     endpoints(facts, &addresses, ports).await
 }
@@ -158,7 +168,7 @@ async fn service(facts: &Startup, ports: Ports) -> Result<(), RegistryError> {
 
 /// Whether other servers may be announced beside this one.
 fn is_shared(facts: &Startup) -> bool {
-    facts.core.registry.storage().shared().is_some()
+    facts.core.registry.stored().is_shared()
 }
 
 async fn endpoints(facts: &Startup, addresses: &[IpAddr], ports: Ports) -> Result<(), RegistryError> {

@@ -11,7 +11,6 @@ mod extension_authentication;
 mod flow_control;
 pub(crate) mod kubernetes_service;
 mod legacy_token_tracking;
-mod master_leases;
 mod rbac;
 mod time_to_live;
 
@@ -92,9 +91,6 @@ pub(crate) struct Place<'a> {
     pub(crate) name: &'a str,
 }
 
-/// The door of all these writes.
-const DOOR: Door<'static> = Door::system(SystemWriter::Startup);
-
 impl Place<'_> {
     pub(crate) fn scope(&self) -> Scope {
         Scope::of(self.namespace)
@@ -102,6 +98,11 @@ impl Place<'_> {
 }
 
 impl Startup {
+    /// The door of all these writes.
+    pub(crate) fn door(&self) -> Door<'static> {
+        self.core.doors.door(SystemWriter::Startup)
+    }
+
     pub(crate) fn context(&self) -> RequestContext {
         let user = UserInfo::named("system:apiserver", [UserInfo::MASTERS, UserInfo::AUTHENTICATED]);
         RequestContext::internal(user, self.core.runtime.clone())
@@ -164,7 +165,7 @@ impl Startup {
                     field_manager: manager(place, Part::Main).to_owned(),
                     ..CreateOptions::default()
                 },
-                DOOR,
+                self.door(),
             )
             .await;
         match created {
@@ -270,7 +271,7 @@ impl Startup {
             ..UpdateOptions::default()
         };
         let context = self.context();
-        let written = store.update(&context, target, change, &options, DOOR);
+        let written = store.update(&context, target, change, &options, self.door());
         written.await.map(drop)
     }
 }

@@ -1,6 +1,6 @@
 //! Upstream's default roles and bindings: what is missing is made, what lacks rules or subjects is completed.
 
-use super::{DOOR, Place, Startup};
+use super::{Place, Startup};
 use apiserver_auth::bootstrap::{self, DefaultObject, Missing};
 use apiserver_registry::options::DeleteOptions;
 use apiserver_registry::{Part, RegistryError};
@@ -45,7 +45,7 @@ async fn ensure(facts: &Startup, object: DefaultObject) -> Result<(), RegistryEr
                     &place.scope(),
                     name,
                     &DeleteOptions::default(),
-                    DOOR,
+                    facts.door(),
                 )
                 .await?;
             facts.create(place, json).await.map(|_| ())

@@ -23,6 +23,7 @@ pub struct Cluster {
     pub server: Server,
     pub runtime: Runtime,
     pub admin: Identity,
+    pub storage: Arc<dyn Storage>,
     pub address: SocketAddr,
     scope: Scope,
 }
@@ -67,7 +68,7 @@ pub async fn start_on(config: ServerConfig, storage: Arc<dyn Storage>) -> Cluste
 
 pub async fn start_in(scope: Scope, config: ServerConfig, storage: Arc<dyn Storage>) -> Cluster {
     let runtime = scope.runtime().clone();
-    let server = Server::builder(storage)
+    let server = Server::builder(Arc::clone(&storage))
         .config(config)
         .start(&runtime)
         .await
@@ -82,6 +83,7 @@ pub async fn start_in(scope: Scope, config: ServerConfig, storage: Arc<dyn Stora
         server,
         runtime,
         admin,
+        storage,
         address,
         scope,
     }

@@ -3,8 +3,7 @@
 use super::super::allocate::{address_object, store};
 use super::super::range::Range;
 use super::verdict::{self, Finding, Repair};
-use super::{RETRY, ROUND_EVERY, WRITER, context, core_store};
-use crate::admission::{Door, SystemWriter};
+use super::{DOOR, RETRY, ROUND_EVERY, context, core_store};
 use crate::context::RequestContext;
 use crate::error::RegistryError;
 use crate::event_recorder::EventRecorder;
@@ -57,8 +56,8 @@ impl AddressRepair {
             ctx: context(registry),
             services: core_store(registry, "services")?,
             addresses: store(registry, "ipaddresses")?,
-            of_services: EventRecorder::new(registry, WRITER, COMPONENT, SERVICE_ACTION)?,
-            of_addresses: EventRecorder::new(registry, WRITER, COMPONENT, ADDRESS_ACTION)?,
+            of_services: EventRecorder::new(registry, DOOR, COMPONENT, SERVICE_ACTION)?,
+            of_addresses: EventRecorder::new(registry, DOOR, COMPONENT, ADDRESS_ACTION)?,
         })
     }
 
@@ -252,13 +251,7 @@ impl AddressRepair {
         let name = metadata::name(&held.object);
         match self
             .addresses
-            .delete(
-                &self.ctx,
-                &Scope::Cluster,
-                name,
-                &options,
-                Door::system(SystemWriter::AllocatorRepair),
-            )
+            .delete(&self.ctx, &Scope::Cluster, name, &options, DOOR)
             .await
         {
             Ok(_) => Ok(true),

@@ -12,7 +12,7 @@ mod addresses;
 mod ports;
 mod verdict;
 
-use crate::admission::SystemWriter;
+use crate::admission::{Door, SystemWriter};
 use crate::context::RequestContext;
 use crate::error::RegistryError;
 use crate::registry::Registry;
@@ -52,7 +52,7 @@ pub async fn start(registry: &Registry) -> Result<(), RegistryError> {
 }
 
 /// The writer of all of it.
-const WRITER: SystemWriter = SystemWriter::AllocatorRepair;
+const DOOR: Door<'static> = Door::system(SystemWriter::AllocatorRepair);
 
 fn context(registry: &Registry) -> RequestContext {
     let user = UserInfo::named("system:apiserver", [UserInfo::MASTERS]);

@@ -2,7 +2,7 @@
 
 use super::super::port_range::PortRange;
 use super::super::ports::number;
-use super::{ROUND_EVERY, WRITER, context, core_store};
+use super::{DOOR, ROUND_EVERY, context, core_store};
 use crate::context::RequestContext;
 use crate::error::RegistryError;
 use crate::event_recorder::EventRecorder;
@@ -37,7 +37,7 @@ impl PortRepair {
             registry: registry.clone(),
             ctx: context(registry),
             services: core_store(registry, "services")?,
-            teller: EventRecorder::new(registry, WRITER, COMPONENT, "")?,
+            teller: EventRecorder::new(registry, DOOR, COMPONENT, "")?,
             leaks: Leaks::new(),
         })
     }
