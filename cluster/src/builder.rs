@@ -158,7 +158,10 @@ impl ClusterBuilder {
             fence: None,
         };
         let mut config = self.config;
-        config.root_ca = server.pki().cluster.certificate_pem().to_owned();
+        // What the owner adds comes behind the cluster's own authority.
+        config
+            .root_ca
+            .insert_str(0, server.pki().cluster.certificate_pem());
         let wanted = Wanted {
             controllers: self.controllers,
             config,

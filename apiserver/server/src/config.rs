@@ -2,6 +2,8 @@
 
 use crate::filters::audit::AuditLogConfig;
 use crate::front_proxy::RequestHeaderConfig;
+use crate::serving_certificates::{self, SniCertificate};
+use apiserver_auth::pki::{LOOPBACK_CLIENT_NAME, ServingNames};
 use ipnet::IpNet;
 use machinery_meta::syntax::{dns1123_subdomain, wildcard_dns1123_subdomain};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -19,6 +21,11 @@ pub struct ServerConfig {
     pub cert_dir: Option<PathBuf>,
     /// Further names and addresses in the serving certificate.
     pub tls_san: Vec<String>,
+    /// A chain, the leaf first, that is served in place of the server's own certificate, and its key.
+    pub tls_cert_file: Option<PathBuf>,
+    pub tls_private_key_file: Option<PathBuf>,
+    /// Certificates for clients that ask for certain names; earlier ones go before later ones.
+    pub tls_sni_cert_keys: Vec<SniCertificate>,
     pub service_cluster_ip_range: IpNet,
     pub service_node_port_range: (u16, u16),
     pub cluster_domain: String,
@@ -88,6 +95,9 @@ impl Default for ServerConfig {
             advertise_address: None,
             cert_dir: None,
             tls_san: Vec::new(),
+            tls_cert_file: None,
+            tls_private_key_file: None,
+            tls_sni_cert_keys: Vec::new(),
             service_cluster_ip_range: IpNet::new_assert(Ipv4Addr::new(10, 96, 0, 0).into(), 16),
             service_node_port_range: (30_000, 32_767),
             cluster_domain: "cluster.local".to_owned(),
@@ -180,6 +190,7 @@ impl ServerConfig {
                 "--service-account-jwks-uri {uri:?} is not an https:// URL"
             ));
         }
+        problems.extend(serving_certificates::check(self));
         problems.extend(self.request_header.check());
         if self.request_timeout.is_zero() {
             problems.push("--request-timeout must be above 0s: no request could be answered".to_owned());
@@ -223,12 +234,13 @@ impl ServerConfig {
     }
 
     /// Names and addresses the serving certificate answers to.
-    pub(crate) fn serving_names(&self, advertised: Option<IpAddr>) -> apiserver_auth::pki::ServingNames {
+    pub(crate) fn serving_names(&self, advertised: Option<IpAddr>) -> ServingNames {
         let domain = &self.cluster_domain;
-        let mut names: apiserver_auth::pki::ServingNames = [
+        let mut names: ServingNames = [
             "localhost".to_owned(),
             "127.0.0.1".to_owned(),
             "::1".to_owned(),
+            LOOPBACK_CLIENT_NAME.to_owned(),
             "kubernetes".to_owned(),
             "kubernetes.default".to_owned(),
             "kubernetes.default.svc".to_owned(),

@@ -9,6 +9,7 @@ use crate::host;
 use crate::linger::Noted;
 use crate::placed::Placed;
 use apiserver_auth::authn::PeerCertificate;
+use apiserver_auth::pki::ServingIdentity;
 use apiserver_endpoints::{Body, BodyError};
 use arc_swap::ArcSwap;
 use bytes::Bytes;
@@ -54,6 +55,8 @@ pub(crate) struct Listener {
     pub(crate) socket: TcpListener,
     /// What the next connection is greeted with.
     pub(crate) tls: Arc<ArcSwap<ServerConfig>>,
+    /// The certificates of that.
+    pub(crate) serving: Arc<ServingIdentity>,
     pub(crate) front: Front,
     pub(crate) runtime: Runtime,
     pub(crate) connections: Arc<Connections>,
@@ -77,7 +80,7 @@ impl Listener {
                     let place = self.connections.open(address.ip(), self.runtime.monotonic());
                     match place {
                         Some(place) => {
-                            let acceptor = TlsAcceptor::from(self.tls.load_full());
+                            let acceptor = self.acceptor(&stream);
                             self.begin(stream, address, acceptor, (place, socket));
                         }
                         None => tracing::debug!(%address, "no room for a connection"),
@@ -91,6 +94,14 @@ impl Listener {
                 }
             }
         }
+    }
+
+    fn acceptor(&self, stream: &TcpStream) -> TlsAcceptor {
+        let config = self.tls.load_full();
+        TlsAcceptor::from(match stream.local_addr() {
+            Ok(local) => self.serving.for_address(config, local.ip()),
+            Err(_) => config,
+        })
     }
 
     fn begin(

@@ -13,6 +13,7 @@ use crate::metrics::Metrics;
 use crate::openid::OpenId;
 use crate::renewal::Renewal;
 use crate::service::LocalService;
+use crate::serving_certificates::{self, PairError};
 use crate::startup::{self, Startup, StartupError};
 use crate::trust::{self, Trust};
 use apiserver_auth::authn::AuthenticatorChain;
@@ -68,6 +69,12 @@ pub enum ServerError {
         #[source]
         source: std::io::Error,
     },
+    #[error("{flag}")]
+    ServingCertificate {
+        flag: &'static str,
+        #[source]
+        source: PairError,
+    },
     #[error(transparent)]
     TokenFile(#[from] TokenFileError),
     #[error("listening on {address}")]
@@ -91,6 +98,8 @@ pub(crate) struct Core {
     pub(crate) config: ServerConfig,
     pub(crate) runtime: Runtime,
     pub(crate) registry: Registry,
+    /// Doors of the server's own writes.
+    pub(crate) doors: SystemDoors,
     pub(crate) feed: Arc<AuthorizationFeed>,
     pub(crate) endpoints: Endpoints,
     pub(crate) authenticators: AuthenticatorChain,
@@ -98,8 +107,6 @@ pub(crate) struct Core {
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) openid: OpenId,
     pub(crate) trust: Arc<Trust>,
-    /// Doors of the server's own writes.
-    pub(crate) doors: SystemDoors,
     pub(crate) signing_key: SigningKey,
     pub(crate) audit: Option<Arc<Auditor>>,
     /// `None` where nothing is limited.
@@ -188,6 +195,10 @@ impl Server {
             None => Arc::new(open_pki(&config, advertised, &runtime).await?),
         };
         let serving = ServingIdentity::new(&pki.serving, &provider)?;
+        let given = match &socket {
+            Some(_) => serving_certificates::open(&config, &serving, &runtime)?,
+            None => Vec::new(),
+        };
         let tls = client_config(pki.cluster.certificate(), &pki.kubelet_client, &provider)?;
         let unverified = unverified_client_config(&provider)?;
         let own = Own {
@@ -227,9 +238,11 @@ impl Server {
             let tls = Arc::new(ArcSwap::from_pointee(tls));
             watched = trust::greeted_anew(watched, &tls, &serving, &trust);
             watched.extend(trust::serving_files(&core.config, &pki, &serving));
+            watched.extend(given);
             let listener = Arc::new(Listener {
                 socket,
                 tls,
+                serving,
                 front: front.clone(),
                 runtime: runtime.clone(),
                 connections: Connections::new(Limits {

@@ -8,6 +8,7 @@ use apiserver_auth::authn::authorities::{AuthoritiesError, certificate_bundle};
 use apiserver_auth::authn::request_header::RequestHeader;
 use apiserver_auth::pki::{Identity, Pki, ServingIdentity, server_config};
 use arc_swap::ArcSwap;
+use pem::{EncodeConfig, LineEnding, Pem};
 use rustls::crypto::CryptoProvider;
 use rustls::pki_types::CertificateDer;
 use std::path::PathBuf;
@@ -45,6 +46,13 @@ impl Bundle {
             text,
         }))
     }
+}
+
+/// Certificates in PEM.
+pub(crate) fn bundle(certificates: &[CertificateDer<'_>]) -> String {
+    let lines = EncodeConfig::new().set_line_ending(LineEnding::LF);
+    let encode = |der: &CertificateDer<'_>| pem::encode_config(&Pem::new("CERTIFICATE", der.to_vec()), lines);
+    certificates.iter().map(encode).collect()
 }
 
 /// An authority of our own, and those of a bundle.

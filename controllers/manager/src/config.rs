@@ -26,7 +26,7 @@ pub struct Config {
     /// `--legacy-service-account-token-clean-up-period`: unused tokens of Secrets are marked invalid after this time, and
     /// deleted after as much again.
     pub legacy_token_clean_up_period: Duration,
-    /// `--root-ca-file`'s content, published to every namespace.
+    /// The cluster's authority, and what `--root-ca-file` adds, published to every namespace.
     pub root_ca: String,
 }
 

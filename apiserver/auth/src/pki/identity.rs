@@ -121,6 +121,11 @@ impl Identity {
         self.key.clone_key()
     }
 
+    /// Names and addresses in the certificate.
+    pub(super) fn names(&self) -> &ServingNames {
+        &self.names
+    }
+
     #[cfg(test)]
     pub(super) fn subject(&self) -> &Subject {
         &self.subject

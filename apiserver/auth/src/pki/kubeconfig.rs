@@ -1,6 +1,9 @@
 //! Kubeconfig files of our own making: one cluster, one user with a certificate, one context.
+//!
+//! They trust the cluster's own authority, and so ask for the server's own certificate by a name that it has whatever else
+//! the operator serves (`tls-server-name`).
 
-use super::{Identity, PkiError, write_private};
+use super::{Identity, LOOPBACK_CLIENT_NAME, PkiError, write_private};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use std::path::Path;
@@ -31,7 +34,7 @@ impl Kubeconfig<'_> {
         let key = STANDARD.encode(identity.key_pem());
         format!(
             "apiVersion: v1\nkind: Config\nclusters:\n- name: {cluster}\n  cluster:\n    server: {server}\n    \
-             certificate-authority-data: {authority}\nusers:\n- name: {user}\n  user:\n    \
+             tls-server-name: {LOOPBACK_CLIENT_NAME}\n    certificate-authority-data: {authority}\nusers:\n- name: {user}\n  user:\n    \
              client-certificate-data: {certificate}\n    client-key-data: {key}\ncontexts:\n- name: {context}\n  \
              context:\n    cluster: {cluster}\n    user: {user}\ncurrent-context: {context}\npreferences: {{}}\n"
         )

@@ -7,17 +7,21 @@
 
 mod authority;
 mod files;
+mod given;
 mod identity;
 mod kubeconfig;
+mod serving;
 mod shared;
 mod tls;
 
 pub use authority::Authority;
 pub use files::write_private;
+pub use given::{ServingCertificate, ServingCertificateError};
 pub use identity::Identity;
 pub use kubeconfig::Kubeconfig;
+pub use serving::{GivenCertificates, LOOPBACK_CLIENT_NAME, ServingIdentity};
 pub use shared::SharedKeys;
-pub use tls::{ServingIdentity, client_config, server_config, unverified_client_config};
+pub use tls::{client_config, server_config, unverified_client_config};
 
 use crate::jwt::{JwtError, SigningKey};
 use files::Store;

@@ -1,7 +1,6 @@
-//! rustls configurations of our certificates, with certificates that can be replaced while connections are served.
+//! rustls configurations of our certificates.
 
-use super::{Identity, PkiError};
-use arc_swap::ArcSwap;
+use super::{Identity, PkiError, ServingIdentity};
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::{
     CryptoProvider, WebPkiSupportedAlgorithms, verify_tls12_signature, verify_tls13_signature,
@@ -9,50 +8,12 @@ use rustls::crypto::{
 };
 use rustls::pki_types::{CertificateDer, ServerName, SubjectPublicKeyInfoDer, UnixTime};
 use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
-use rustls::server::{ClientHello, ResolvesServerCert};
-use rustls::sign::CertifiedKey;
 use rustls::{
     ClientConfig, DigitallySignedStruct, DistinguishedName, Error, RootCertStore, ServerConfig,
     SignatureScheme,
 };
 use std::sync::Arc;
 use x509_parser::prelude::{FromDer, X509Certificate, X509Version};
-
-/// The certificate a listener shows; replacing it changes what the next connection sees.
-#[derive(Debug)]
-pub struct ServingIdentity {
-    current: ArcSwap<CertifiedKey>,
-    provider: Arc<CryptoProvider>,
-}
-
-impl ServingIdentity {
-    pub fn new(identity: &Identity, provider: &Arc<CryptoProvider>) -> Result<Arc<Self>, PkiError> {
-        let current = ArcSwap::from_pointee(certified(identity, provider)?);
-        Ok(Arc::new(Self {
-            current,
-            provider: Arc::clone(provider),
-        }))
-    }
-
-    pub fn replace(&self, identity: &Identity) -> Result<(), PkiError> {
-        self.current.store(Arc::new(certified(identity, &self.provider)?));
-        Ok(())
-    }
-}
-
-fn certified(identity: &Identity, provider: &Arc<CryptoProvider>) -> Result<CertifiedKey, PkiError> {
-    Ok(CertifiedKey::from_der(
-        identity.chain().to_vec(),
-        identity.key(),
-        provider,
-    )?)
-}
-
-impl ResolvesServerCert for ServingIdentity {
-    fn resolve(&self, _hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
-        Some(self.current.load_full())
-    }
-}
 
 /// Checks that the peer holds the key of the certificate it shows, and of that certificate nothing.
 #[derive(Debug)]

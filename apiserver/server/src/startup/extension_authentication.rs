@@ -2,7 +2,7 @@
 //! the authorities that this server reads again, and together with those of other servers on the same storage.
 
 use super::{Place, RETRY, Startup};
-use crate::trust::Trust;
+use crate::trust::{Trust, bundle};
 use apiserver_auth::authn::authorities::certificate_bundle;
 use apiserver_registry::options::{Predicate, WatchOptions};
 use apiserver_registry::store::WatchEvent;
@@ -11,7 +11,6 @@ use futures::future::BoxFuture;
 use http::HeaderName;
 use jiff::{SignedDuration, Timestamp};
 use machinery_meta::FieldSelector;
-use pem::{EncodeConfig, LineEnding, Pem};
 use rustls::pki_types::CertificateDer;
 use serde_json::{Map, Value, json};
 use std::time::Duration;
@@ -179,10 +178,7 @@ fn combined(existing: Option<&Value>, own: Vec<CertificateDer<'static>>, now: Ti
             all.push(one);
         }
     }
-    let lines = EncodeConfig::new().set_line_ending(LineEnding::LF);
-    all.iter()
-        .map(|one| pem::encode_config(&Pem::new("CERTIFICATE", one.to_vec()), lines))
-        .collect()
+    bundle(&all)
 }
 
 fn has_ended(certificate: &[u8], now: Timestamp) -> bool {

@@ -62,9 +62,8 @@ pub(crate) struct ServerArguments {
     pub(crate) service_node_port_range: (u16, u16),
     #[arg(long, default_value = "cluster.local")]
     pub(crate) cluster_domain: String,
-    /// Further names and addresses in the serving certificate
-    #[arg(long, value_delimiter = ',')]
-    pub(crate) tls_san: Vec<String>,
+    #[command(flatten)]
+    pub(crate) serving: super::serving::ServingArguments,
     /// Keep objects in etcd instead of the data directory: scheme://ip:port, comma separated
     #[arg(long, value_delimiter = ',')]
     pub(crate) etcd_servers: Vec<String>,
@@ -138,7 +137,10 @@ impl ServerArguments {
             listen: Some(SocketAddr::new(self.bind_address, self.secure_port)),
             advertise_address: self.advertise_address,
             cert_dir: Some(paths.pki()),
-            tls_san: self.tls_san.clone(),
+            tls_san: self.serving.tls_san.clone(),
+            tls_cert_file: self.serving.tls_cert_file.clone(),
+            tls_private_key_file: self.serving.tls_private_key_file.clone(),
+            tls_sni_cert_keys: self.serving.tls_sni_cert_key.clone(),
             service_cluster_ip_range: self.service_cluster_ip_range,
             service_node_port_range: self.service_node_port_range,
             cluster_domain: self.cluster_domain.clone(),

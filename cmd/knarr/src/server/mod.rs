@@ -1,7 +1,7 @@
 //! `knarr server`: the control plane in the foreground, until a signal ends it.
 //!
 //! [`arguments`] has the flags, [`controllers`] those of the controllers, [`election`] those of their election among
-//! several servers, [`encryption`] those of encryption at rest, [`flags`] all of them as `/flagz` shows them, [`authorities`] what several servers share, [`paths`] what lies where in the data directory,
+//! several servers, [`encryption`] those of encryption at rest, [`serving`] those of serving certificates, [`flags`] all of them as `/flagz` shows them, [`authorities`] what several servers share, [`paths`] what lies where in the data directory,
 //! [`identities`] writes the kubeconfigs of administrator and node, [`agent_process`] keeps the node agent running, in a
 //! session of its own.
 
@@ -16,6 +16,7 @@ mod encryption;
 mod flags;
 mod identities;
 pub(crate) mod paths;
+mod serving;
 
 pub(crate) use arguments::ServerArguments;
 pub(crate) use encryption::load;
@@ -60,6 +61,7 @@ async fn serve(arguments: ServerArguments) -> anyhow::Result<()> {
     let paths = paths.with_agent_at(arguments.agent_data_dir.as_deref())?;
     (config.max_connections, config.max_proxied_connections) =
         open_files::connections_and_proxied(config.max_connections, config.max_proxied_connections);
+    let root_ca = arguments.serving.root_ca()?;
     let storage = open_storage(&arguments, &paths, &runtime).await?;
     let shared = storage.shared();
     if let Some(shared) = shared {
@@ -73,7 +75,10 @@ async fn serve(arguments: ServerArguments) -> anyhow::Result<()> {
         .server(|settings| *settings = config)
         .leader_election(election)
         .controllers(arguments.controllers.selection())
-        .controller_config(|settings| arguments.controllers.apply(settings));
+        .controller_config(|settings| {
+            arguments.controllers.apply(settings);
+            settings.root_ca = root_ca;
+        });
     if !arguments.disable_scheduler {
         builder = builder.scheduler();
     }
