@@ -175,7 +175,12 @@ pub(crate) fn entry_answer(
 
 /// Whether an object's slices are the answer.
 pub(crate) fn is_sent_as_stored(row: &ResourceRow, form: Form, entry: &Entry) -> bool {
-    form.view == View::Whole && form.format == Format::Json && !form.pretty && is_current(row, entry)
+    has_slices(form) && is_current(row, entry)
+}
+
+/// Whether the form is the one that storage keeps slices in.
+fn has_slices(form: Form) -> bool {
+    form.view == View::Whole && form.format == Format::Json && !form.pretty
 }
 
 /// Its slices can be sent as they are: same version, same schema.
@@ -333,9 +338,8 @@ fn joined(
 
 /// Whether a page is sent from the stored slices, without a copy of its own.
 pub(crate) fn is_shared(row: &ResourceRow, form: Form, page: &ListPage) -> bool {
-    page.entries
-        .iter()
-        .all(|entry| is_sent_as_stored(row, form, entry))
+    // Of an empty list the form alone decides.
+    has_slices(form) && page.entries.iter().all(|entry| is_current(row, entry))
 }
 
 fn whole_list(
