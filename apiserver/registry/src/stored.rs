@@ -1,5 +1,6 @@
 //! What is stored, without the writes: all that a holder of the registry alone gets of the storage.
 
+use apiserver_storage::encryption::Unopened;
 use apiserver_storage::{
     Backup, Key, Lookup, Page, Prefix, RangeOptions, ReadAt, Statistics, Storage, StorageError, WatchCursor,
     WatchRequest,
@@ -47,6 +48,11 @@ impl<'a> Stored<'a> {
     /// A backup of the state as it is now; `None` where the backend makes its own.
     pub fn backup(self) -> Result<Option<Backup>, StorageError> {
         self.0.backup()
+    }
+
+    /// Stored values that no key at hand decrypts.
+    pub fn unopened(self) -> Unopened {
+        self.0.unopened()
     }
 
     /// The backend's own figures; `None` where another process keeps them.

@@ -65,7 +65,7 @@ impl AuthorizationFeed {
                 continue;
             };
             let options = ListOptions {
-                revision: RevisionMatch::Any,
+                revision: RevisionMatch::MostRecent,
                 ..ListOptions::default()
             };
             let page = store.list(&Scope::of(""), &options).await?;

@@ -12,6 +12,9 @@ const SPACE: &str = "storage-space";
 /// Fails while a damaged file of the log is still needed, on its own as well: what is served comes from memory.
 const INTEGRITY: &str = "storage-integrity";
 
+/// Fails while there are stored values that no key decrypts, on its own as well: everything else is served.
+const ENCRYPTION: &str = "storage-encryption";
+
 struct Check {
     name: Cow<'static, str>,
     result: Result<(), String>,
@@ -65,6 +68,16 @@ async fn checks(core: &Core, root: &str) -> Vec<Check> {
             result: storage.map(|_| ()).map_err(|error| error.to_string()),
         },
     ];
+    let unopened = core.registry.stored().unopened().count;
+    checks.push(Check {
+        name: ENCRYPTION.into(),
+        result: if unopened == 0 {
+            Ok(())
+        } else {
+            // Anybody may read this, and the names of objects are not for everybody: the log has the first.
+            Err(format!("{unopened} stored values cannot be decrypted"))
+        },
+    });
     if let Some(statistics) = core.registry.stored().statistics() {
         checks.push(Check {
             name: SPACE.into(),
@@ -150,7 +163,7 @@ fn all(root: &str, checks: Vec<Check>, excluded: &[&str], verbose: bool) -> Resp
             _ if excluded.contains(&&*check.name) => writeln!(lines, "[+]{} excluded: ok", check.name),
             Ok(()) => writeln!(lines, "[+]{} ok", check.name),
             Err(why) => {
-                failed |= check.name != SPACE && check.name != INTEGRITY;
+                failed |= ![SPACE, INTEGRITY, ENCRYPTION].contains(&&*check.name);
                 tracing::warn!(check = %check.name, %why, "health check failed");
                 writeln!(lines, "[-]{} failed: reason withheld", check.name)
             }

@@ -42,14 +42,18 @@ impl RegistryReader {
         };
         let options = ListOptions {
             predicate,
-            revision: RevisionMatch::Any,
             ..ListOptions::default()
         };
-        let page = store
-            .list(&Scope::of(namespace), &options)
-            .await
-            .map_err(|error| failed(resource, namespace, &error))?;
-        Ok(page.entries)
+        let scope = Scope::of(namespace);
+        let mut page = store.list(&scope, &options).await;
+        if is_away(&page) {
+            let options = ListOptions {
+                revision: RevisionMatch::Any,
+                ..options
+            };
+            page = store.list(&scope, &options).await;
+        }
+        Ok(page.map_err(|error| failed(resource, namespace, &error))?.entries)
     }
 
     fn no_such(resource: &GroupResource, key: &str) -> ReadError {
@@ -59,6 +63,12 @@ impl RegistryReader {
             cause: "not served".to_owned(),
         }
     }
+}
+
+/// Whether storage has not answered: then the state in memory decides, as upstream's informers do, so that who is known
+/// may still read.
+fn is_away<T>(read: &Result<T, RegistryError>) -> bool {
+    matches!(read, Err(RegistryError::Unavailable(_)))
 }
 
 /// The object's JSON without type meta.
@@ -88,10 +98,12 @@ impl ObjectReader for RegistryReader {
                 .registry
                 .preferred_store(&resource.group, &resource.resource)
                 .ok_or_else(|| Self::no_such(resource, &key.name))?;
-            match store
-                .get(&Scope::of(&key.namespace), &key.name, RevisionMatch::Any)
-                .await
-            {
+            let scope = Scope::of(&key.namespace);
+            let mut found = store.get(&scope, &key.name, RevisionMatch::MostRecent).await;
+            if is_away(&found) {
+                found = store.get(&scope, &key.name, RevisionMatch::Any).await;
+            }
+            match found {
                 Ok(entry) => Ok(Some(read_object(&entry))),
                 Err(error) if error.is_not_found() => Ok(None),
                 // No object has a name that no path can hold; clients put such names into fields.

@@ -35,6 +35,9 @@ pub enum StorageError {
     /// Storage is stopped, unreachable, or out of time. Of a write it is not known whether it happened.
     #[error("storage is unavailable: {0}")]
     Unavailable(String),
+    /// Nobody answers at the addresses of etcd. Clients read these words and not the cause, which names addresses.
+    #[error("etcd is not reachable")]
+    Unreachable { cause: String },
     /// Storage was closed; a watch ends here, and goes on from its position elsewhere.
     #[error("storage is closed")]
     Closed,
@@ -52,8 +55,11 @@ pub enum StorageError {
     #[error("{what} has format version {found}, this program knows {oldest} and later ones")]
     OlderFormat { what: String, found: u32, oldest: u32 },
     /// The disk is full: nothing of the group was written. Reads, watches and deletions go on. The words are etcd's.
-    #[error("etcdserver: mvcc: database space exceeded")]
+    #[error("etcdserver: mvcc: database space exceeded (the disk of the data directory is full)")]
     NoSpace,
+    /// The same of etcd: its quota is used up.
+    #[error("etcdserver: mvcc: database space exceeded")]
+    QuotaExceeded,
     /// Another process has the data directory.
     #[error("data directory {0} is in use by another process")]
     Locked(String),
@@ -93,6 +99,15 @@ impl StorageError {
                 )
             }
             _ => false,
+        }
+    }
+
+    /// The error and its causes in one line, for logs and for the owner of the data.
+    pub fn chain(&self) -> String {
+        match self {
+            Self::Io { doing, source } => format!("{doing}: {source}"),
+            Self::Unreachable { cause } => format!("{self}: {cause}"),
+            other => other.to_string(),
         }
     }
 

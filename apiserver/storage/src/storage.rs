@@ -1,6 +1,6 @@
 //! The contract.
 
-use crate::encryption::Encryption;
+use crate::encryption::{Encryption, Unopened};
 use crate::{
     Backup, Entry, Event, Key, Prefix, Record, RecordCodec, Statistics, StorageError, WatchCursor,
     WatchRequest, Write,
@@ -73,6 +73,20 @@ pub trait Storage: Send + Sync + Debug {
     fn encryption(&self) -> Option<Arc<Encryption>> {
         None
     }
+
+    /// Stored values that no key at hand decrypts.
+    fn unopened(&self) -> Unopened {
+        Unopened::default()
+    }
+
+    /// Stored values that are decrypted now, and that another configuration would not decrypt.
+    fn lost_by(&self, _other: &Encryption) -> Unopened {
+        Unopened::default()
+    }
+
+    /// Follows a change of the encryption: values that were missed are looked at again, and a backend that keeps files
+    /// writes everything into new ones. Returns before that is done.
+    async fn encryption_replaced(&self) {}
 
     /// A backup of the state as it is now; `None` where the backend makes its own, as etcd does.
     ///

@@ -692,7 +692,10 @@ async fn closing(place: Place<'_>) {
         .commit(vec![place.write("a", Expect::Any, Some("2"))])
         .await;
     assert!(
-        matches!(refused, Err(StorageError::Unavailable(_) | StorageError::Closed)),
+        matches!(
+            refused,
+            Err(StorageError::Unavailable(_) | StorageError::Unreachable { .. } | StorageError::Closed)
+        ),
         "{refused:?}"
     );
 }

@@ -305,3 +305,98 @@ fn encrypted_backup_is_restored_and_read_offline_without_keys_as_it_is() {
         assert_eq!(all(&storage).await.unwrap(), 7);
     });
 }
+
+#[test]
+fn encryption_key_in_use_is_not_given_up_by_a_reload() {
+    story(|runtime, _| async move {
+        let keys = encryption(&runtime, ONE);
+        let storage = open(&runtime, Some(Arc::clone(&keys))).await;
+        fill(&storage).await;
+        storage
+            .commit(vec![put("/registry/configmaps/a/c", "")])
+            .await
+            .unwrap();
+        let reload = |providers: &str| {
+            let lost = |next: &Encryption| storage.lost_by(next);
+            keys.reload_unless_lost(Path::new("/enc"), &config(providers), lost)
+        };
+        let refused = reload(ONLY_TWO).unwrap_err().to_string();
+        let told = "7 stored values could no longer be decrypted, /registry/secrets/a/s0 first";
+        assert!(refused.starts_with(told), "{refused}");
+        assert_eq!(reload(TWO), Ok(true));
+        assert!(reload(ONLY_TWO).is_err(), "nothing is written anew yet");
+        fill(&storage).await;
+        assert_eq!(reload(ONLY_TWO), Ok(true));
+        assert!(storage.unopened().is_empty());
+        storage.close().await;
+        // A start is not refused; it says what it misses, and a reload may add the key.
+        let keys = encryption(&runtime, ONE);
+        let storage = open(&runtime, Some(Arc::clone(&keys))).await;
+        let missed = storage.unopened();
+        assert_eq!(missed.count, 7);
+        assert_eq!(missed.first.unwrap().as_str(), "/registry/secrets/a/s0");
+        let lost = |next: &Encryption| storage.lost_by(next);
+        let added = keys.reload_unless_lost(Path::new("/enc"), &config(TWO), lost);
+        assert_eq!(added, Ok(true));
+        assert!(storage.unopened().is_empty());
+        let lost = |next: &Encryption| storage.lost_by(next);
+        let removed = keys.reload_unless_lost(Path::new("/enc"), &config(ONE), lost);
+        assert!(removed.is_err(), "what was missed once counts as well");
+        storage.close().await;
+    });
+}
+
+/// From plain to encrypted: by a reload while the log is idle, by one while it is written, and by a start.
+#[test]
+fn encryption_replaced_leaves_nothing_of_the_former_one_after_the_retention() {
+    const PLAIN_FIRST: &str =
+        "[{identity: {}}, {aesgcm: {keys: [{name: one, secret: MTIzNDU2Nzg5MDEyMzQ1Ng==}]}}]";
+    for (idle, by_start) in [(true, false), (false, false), (true, true)] {
+        story(|runtime, disk| async move {
+            let keys = encryption(&runtime, PLAIN_FIRST);
+            let storage = open(&runtime, Some(Arc::clone(&keys))).await;
+            fill(&storage).await;
+            if idle {
+                // The floor is where the log ends.
+                runtime.sleep(Duration::from_secs(20)).await;
+            }
+            assert!(is_anywhere(&disk, PLAIN));
+            let storage = if by_start {
+                storage.close().await;
+                open(&runtime, Some(encryption(&runtime, ONE))).await
+            } else {
+                keys.reload(Path::new("/enc"), &config(ONE)).unwrap();
+                storage.encryption_replaced().await;
+                storage
+            };
+            runtime.sleep(Duration::from_secs(1)).await;
+            if !idle {
+                let late = vec![put("/registry/secrets/a/late", "")];
+                storage.commit(late).await.unwrap();
+            }
+            runtime.sleep(Duration::from_secs(11)).await;
+            assert!(!is_anywhere(&disk, PLAIN), "idle {idle}, by a start {by_start}");
+            storage.close().await;
+            drop(storage);
+            disk.crash();
+            let storage = open(&runtime, Some(encryption(&runtime, ONE))).await;
+            assert_eq!(all(&storage).await.unwrap(), if idle { 7 } else { 8 });
+            storage.close().await;
+        });
+    }
+}
+
+#[test]
+fn encrypted_records_outside_of_a_prefix_stay_as_they_are() {
+    story(|runtime, disk| async move {
+        let storage = open(&runtime, Some(encryption(&runtime, ONE))).await;
+        fill(&storage).await;
+        storage.close().await;
+        let mut state = OfflineState::open(&*disk, Path::new(DIR)).unwrap();
+        let other = encryption(&runtime, ONLY_TWO);
+        state.open_sealed_below("/registry/configmaps/", &other).unwrap();
+        assert!(state.open_sealed_below("/registry/secrets/a/", &other).is_err());
+        let closed = state.sealed(&other).filter(|(_, error)| error.is_some());
+        assert_eq!(closed.count(), 7);
+    });
+}

@@ -4,7 +4,7 @@
 
 use apiserver_storage::{
     Expect, Interest, Key, LogOptions, LogStorage, ObjectHeader, Op, Prefix, RangeOptions, ReadAt, Record,
-    Storage, StorageError, WatchRequest, Write,
+    Revision, Storage, StorageError, WatchRequest, Write,
 };
 use bytes::Bytes;
 use machinery_runtime::{Runtime, SimDisk, Simulation};
@@ -110,7 +110,10 @@ fn full_disk_refuses_writes_and_goes_on_with_deletions_reads_and_watches() {
         let written = fill(&runtime, &storage, &disk, 100_000).await;
         assert!(written > 5, "{written}");
         let refused = storage.commit(vec![put(0, 10, false)]).await.unwrap_err();
-        assert_eq!(refused.to_string(), "etcdserver: mvcc: database space exceeded");
+        assert_eq!(
+            refused.to_string(),
+            "etcdserver: mvcc: database space exceeded (the disk of the data directory is full)"
+        );
         assert_eq!(names(&storage).await, written as usize);
         let after = storage.current_revision().await.unwrap();
         let interests = vec![Interest::prefix(Prefix::parse("/").unwrap())];
@@ -151,6 +154,53 @@ fn full_disk_recovers_by_itself_when_there_is_room() {
         );
         storage.commit(vec![put(written, 3000, false)]).await.unwrap();
         assert_eq!(names(&storage).await, written as usize + 1);
+        storage.close().await;
+    });
+}
+
+/// Nobody else is on the disk. A power loss may come at any time meanwhile.
+#[test]
+fn full_disk_of_own_records_has_room_again_once_they_are_deleted() {
+    story(|runtime, disk| async move {
+        let mut storage = open(&runtime).await;
+        let room = 600_000;
+        let mut written = fill(&runtime, &storage, &disk, room).await;
+        for round in 0..4 {
+            assert!(written > 20, "{written}");
+            let before = storage.current_revision().await.unwrap();
+            for name in 0..written {
+                storage.commit(vec![delete(name)]).await.unwrap();
+            }
+            if round % 2 == 1 {
+                runtime
+                    .sleep(Duration::from_millis(runtime.random_u64() % 6000))
+                    .await;
+                drop(storage);
+                disk.crash();
+                storage = open(&runtime).await;
+                assert_eq!(names(&storage).await, 0);
+            }
+            runtime.sleep(RETRY * 4).await;
+            let statistics = storage.statistics().unwrap();
+            assert!(!statistics.full, "round {round}: {statistics:?}");
+            let files = disk.files().into_iter().map(|(path, _)| path);
+            let pieces = files.filter(|path| path.extension().is_some_and(|end| end == "room"));
+            assert_eq!(pieces.count(), 4, "round {round}");
+            assert_eq!(
+                storage.current_revision().await.unwrap().0,
+                before.0 + u64::from(written)
+            );
+            let interests = vec![Interest::prefix(Prefix::parse("/").unwrap())];
+            let after = Revision(1);
+            let late = storage.watch(WatchRequest { interests, after }).await;
+            assert!(matches!(late, Err(StorageError::Compacted { .. })));
+            let mut again = 0;
+            while !is_refused(storage.commit(vec![put(again, 3000, false)]).await) {
+                again += 1;
+                assert!(again < 1000, "the disk is never full");
+            }
+            written = again;
+        }
         storage.close().await;
     });
 }

@@ -76,6 +76,7 @@ fn read(disk: &SimDisk, skip_hash_check: bool) -> Result<SnapshotContent, Storag
         now: 0,
         skip_hash_check,
         encryption: None,
+        prefix: String::new(),
     };
     OfflineState::of_etcd_snapshot(disk, Path::new(FILE), &Text, &options)
 }

@@ -6,6 +6,7 @@
 mod support;
 
 use std::ffi::OsString;
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use support::{Launch, Server, tool_or_skip};
 
@@ -48,15 +49,7 @@ fn full_disk_refuses_writes_and_recovers_by_itself() {
         println!("SKIPPED, not passed: {test}: no mount namespace without root here");
         return;
     }
-    let dir = tempfile::tempdir().expect("a directory");
-    let mut launch = Launch::with(&["--controllers=-*", "--disable-scheduler"]);
-    launch.through = UNSHARE
-        .iter()
-        .chain(&[SCRIPT, "sh"])
-        .map(OsString::from)
-        .collect();
-    launch.through.push(dir.path().into());
-    let server = Server::start_in(dir, kubectl, launch);
+    let server = on_a_small_disk(kubectl);
     let large = server.dir.path().join("large");
     std::fs::write(&large, "y".repeat(900_000)).expect("written");
     let from = format!("--from-file={}", large.display());
@@ -92,6 +85,58 @@ fn full_disk_refuses_writes_and_recovers_by_itself() {
     });
     assert!(is_healthy("/readyz/storage-space"));
     all_are_there(&server, 1..acknowledged);
+}
+
+fn on_a_small_disk(kubectl: PathBuf) -> Server {
+    let dir = tempfile::tempdir().expect("a directory");
+    let mut launch = Launch::with(&["--controllers=-*", "--disable-scheduler"]);
+    launch.through = UNSHARE
+        .iter()
+        .chain(&[SCRIPT, "sh"])
+        .map(OsString::from)
+        .collect();
+    launch.through.push(dir.path().into());
+    Server::start_in(dir, kubectl, launch)
+}
+
+/// Nobody else is on the disk: room comes from what the server itself keeps of the deleted objects.
+#[test]
+fn full_disk_of_own_objects_has_room_again_once_they_are_deleted() {
+    let test = "full_disk_of_own_objects_has_room_again_once_they_are_deleted";
+    let Some(kubectl) = tool_or_skip(test, "kubectl") else {
+        return;
+    };
+    if !can_mount() {
+        println!("SKIPPED, not passed: {test}: no mount namespace without root here");
+        return;
+    }
+    let server = on_a_small_disk(kubectl);
+    let large = server.dir.path().join("large");
+    std::fs::write(&large, "y".repeat(880_000)).expect("written");
+    let from = format!("--from-file={}", large.display());
+    let create = |number: usize| {
+        let name = format!("large-{number}");
+        let made = server.try_kubectl(&["create", "configmap", &name, &from]);
+        made.status.success()
+    };
+    let metric = |name: &str| -> f64 {
+        let metrics = server.kubectl(&["get", "--raw", "/metrics"]);
+        let mut lines = metrics.lines().filter_map(|line| line.strip_prefix(name));
+        let value = lines.find_map(|rest| rest.trim().parse().ok());
+        value.expect("the metric is there")
+    };
+    let whole = metric("knarr_storage_reserve_bytes ");
+    for _ in 0..2 {
+        let mut made = (0..100).take_while(|number| create(*number)).count();
+        assert!((5..100).contains(&made), "{made}: {}", server.log());
+        while made > 0 {
+            made -= 1;
+            server.kubectl(&["delete", "configmap", &format!("large-{made}")]);
+        }
+        server.until("room on the disk, and the reserve", || {
+            metric("knarr_storage_full ") == 0.0 && metric("knarr_storage_reserve_bytes ") >= whole
+        });
+    }
 }
 
 fn all_are_there(server: &Server, numbers: std::ops::Range<usize>) {

@@ -4,13 +4,14 @@
 
 mod support;
 
+use nix::sys::signal::Signal;
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use support::etcd::Etcd;
 use support::upstream::Upstream;
-use support::{Server, free_port, tool_or_skip};
+use support::{Launch, Server, free_port, tool_or_skip};
 
 /// One of the two runs no loops: which of several does is decided by leases, and not here.
 const NO_LOOPS: [&str; 2] = ["--controllers=-*", "--disable-scheduler"];
@@ -291,4 +292,91 @@ fn etcd_is_reached_with_certificates_and_missed_with_advice() {
         said.contains("--etcd-cafile /nowhere/ca.pem: No such file"),
         "{said}"
     );
+}
+
+/// An etcd that is frozen, then one that is dead.
+#[test]
+fn etcd_away_reads_of_any_revision_and_watches_go_on_from_memory() {
+    let name = "etcd_away_reads_of_any_revision_and_watches_go_on_from_memory";
+    for signal in [Signal::SIGSTOP, Signal::SIGKILL] {
+        let Some((kubectl, etcd)) = tool_or_skip(name, "kubectl").zip(Etcd::start_or_skip(name)) else {
+            return;
+        };
+        let server = Server::start(
+            kubectl,
+            &[&["--etcd-servers", &etcd.endpoint][..], &NO_LOOPS].concat(),
+        );
+        server.kubectl(&["create", "configmap", "kept", "--from-literal=a=1"]);
+        server.kubectl(&[
+            "create",
+            "role",
+            "readers",
+            "--verb=get,list,watch",
+            "--resource=configmaps",
+        ]);
+        server.kubectl(&[
+            "create",
+            "rolebinding",
+            "readers",
+            "--role=readers",
+            "--user=reader",
+        ]);
+        let all = "/api/v1/namespaces/default/configmaps";
+        let raw = |path: &str| server.kubectl(&["get", "--as=reader", "--raw", path]);
+        server.until("the role to be known", || {
+            server
+                .try_kubectl(&["get", "--as=reader", "--raw", all])
+                .status
+                .success()
+        });
+        etcd.signal(signal);
+        for path in [
+            format!("{all}/kept?resourceVersion=0"),
+            format!("{all}?resourceVersion=0"),
+            format!("{all}?resourceVersion=0&limit=1"),
+            format!("{all}?resourceVersion=0&fieldSelector=metadata.name%3Dkept"),
+            format!("{all}?resourceVersion=0&watch=true&timeoutSeconds=1"),
+            format!(
+                "{all}?resourceVersion=0&watch=true&timeoutSeconds=1&sendInitialEvents=true\
+                 &resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true"
+            ),
+        ] {
+            let told = raw(&path);
+            assert!(told.contains(r#""name":"kept""#), "{path}: {told}");
+        }
+        let refused = server.refused(&["get", "--as=reader", "--raw", all]);
+        assert!(refused.contains("etcd is not reachable"), "{refused}");
+        for inner in ["127.0.0.1", "tcp", "transport", "gRPC", "tonic", "Connection"] {
+            assert!(!refused.contains(inner), "{refused}");
+        }
+    }
+}
+
+#[test]
+fn etcd_beside_a_directory_that_holds_objects_is_refused_unless_they_are_to_be_ignored() {
+    let name = "etcd_beside_a_directory_that_holds_objects_is_refused_unless_they_are_to_be_ignored";
+    let Some((kubectl, etcd)) = tool_or_skip(name, "kubectl").zip(Etcd::start_or_skip(name)) else {
+        return;
+    };
+    let mut server = Server::start(kubectl.clone(), &NO_LOOPS);
+    server.kubectl(&["create", "configmap", "kept"]);
+    server.stop();
+    let dir = server.dir.path().to_owned();
+    let flags = ["--etcd-servers", &etcd.endpoint];
+    std::fs::rename(dir.join("data"), dir.join("none")).expect("moved");
+    let said = complaint(&dir, &flags);
+    for part in [
+        "holds",
+        "objects",
+        "knarr storage backup",
+        "--format etcd",
+        "--ignore-local-objects",
+    ] {
+        assert!(said.contains(part), "{part}: {said}");
+    }
+    let other = tempfile::tempdir().expect("a directory");
+    std::fs::rename(dir.join("none"), other.path().join("data")).expect("moved");
+    let ignored = [&flags[..], &["--ignore-local-objects"], &NO_LOOPS].concat();
+    let server = Server::start_in(other, kubectl, Launch::with(&ignored));
+    server.refused(&["get", "configmap", "kept"]);
 }

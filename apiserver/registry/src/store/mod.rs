@@ -346,9 +346,11 @@ pub(crate) fn storage_error(error: &StorageError) -> RegistryError {
             RegistryError::Internal(untransformable(asked, cause))
         }
         // Upstream passes etcd's error on as it came.
-        StorageError::NoSpace => RegistryError::Unclassified(error.to_string()),
+        StorageError::NoSpace | StorageError::QuotaExceeded => RegistryError::Unclassified(error.to_string()),
         StorageError::Unavailable(reason) => RegistryError::Unavailable(reason.clone()),
-        StorageError::Closed => RegistryError::Unavailable(error.to_string()),
+        StorageError::Unreachable { .. } | StorageError::Closed => {
+            RegistryError::Unavailable(error.to_string())
+        }
         other => {
             tracing::error!(error = %other, "storage failed");
             RegistryError::Internal(other.to_string())

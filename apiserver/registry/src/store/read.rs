@@ -210,7 +210,9 @@ fn list_too_old() -> RegistryError {
 
 fn read_at(revision: RevisionMatch) -> ReadAt {
     match revision {
-        RevisionMatch::MostRecent | RevisionMatch::Any => ReadAt::Latest,
+        RevisionMatch::MostRecent => ReadAt::Latest,
+        // From memory, as upstream's watch cache: also while etcd is away.
+        RevisionMatch::Any => ReadAt::NotBefore(Revision::ZERO),
         RevisionMatch::NotOlderThan(revision) => ReadAt::NotBefore(revision),
         RevisionMatch::Exact(revision) => ReadAt::Exact(revision),
     }

@@ -5,7 +5,7 @@ use crate::error::RegistryError;
 use crate::options::{Predicate, WatchOptions};
 use crate::scope::Scope;
 use apiserver_storage::{
-    Entry, Event, Interest, Key, RangeOptions, ReadAt, StorageError, WatchCursor, WatchRequest,
+    Entry, Event, Interest, Key, Page, RangeOptions, ReadAt, StorageError, WatchCursor, WatchRequest,
 };
 use machinery_meta::Revision;
 use std::collections::VecDeque;
@@ -85,23 +85,15 @@ impl Store {
     ) -> Result<(Vec<Arc<Entry>>, Revision), RegistryError> {
         if !wants_state {
             return match options.since {
-                None | Some(Revision::ZERO) => {
+                None => {
                     let current = self.storage().current_revision().await;
                     Ok((Vec::new(), current.map_err(|error| self.storage_error(&error))?))
                 }
+                Some(Revision::ZERO) => Ok((Vec::new(), self.state(scope, options.since, 1).await?.revision)),
                 Some(since) => Ok((Vec::new(), since)),
             };
         }
-        let at = match options.since {
-            Some(since) if since > Revision::ZERO => ReadAt::NotBefore(since),
-            _ => ReadAt::Latest,
-        };
-        let range = RangeOptions {
-            at,
-            ..RangeOptions::default()
-        };
-        let page = self.storage().range(&self.prefix(scope)?, &range).await;
-        let page = page.map_err(|error| self.storage_error(&error))?;
+        let page = self.state(scope, options.since, 0).await?;
         let entries = page
             .entries
             .into_iter()
@@ -109,6 +101,22 @@ impl Store {
             .filter(|entry| options.predicate.matches(&entry.record.header))
             .collect();
         Ok((entries, page.revision))
+    }
+
+    /// A state no older than a revision; for zero the one in memory, also while etcd is away.
+    async fn state(
+        &self,
+        scope: &Scope,
+        since: Option<Revision>,
+        limit: usize,
+    ) -> Result<Page, RegistryError> {
+        let range = RangeOptions {
+            at: since.map_or(ReadAt::Latest, ReadAt::NotBefore),
+            limit,
+            ..RangeOptions::default()
+        };
+        let page = self.storage().range(&self.prefix(scope)?, &range).await;
+        page.map_err(|error| self.storage_error(&error))
     }
 
     /// Names, namespaces and nodes are dispatch keys: the watch is woken for those only.

@@ -36,7 +36,13 @@ const CONFIG: Family = (
     &["apiserver_id_hash", "hash"],
 );
 
-/// Publishes the counters of [`Storage::encryption`]; nothing where there is none.
+const UNOPENED: Family = (
+    "knarr_storage_unopened_values",
+    "Stored values that no key of the encryption configuration decrypts.",
+    &[],
+);
+
+/// Publishes the counters of [`Storage::encryption`], where there is one, and values that nobody decrypts.
 pub(super) struct EncryptionCollector {
     storage: Arc<dyn Storage>,
     descriptions: Vec<Desc>,
@@ -48,7 +54,7 @@ impl EncryptionCollector {
             let labels = labels.iter().map(|label| (*label).to_owned()).collect();
             Desc::new(name.into(), help.into(), labels, HashMap::new())
         };
-        let all = [OPERATIONS, DURATIONS, RELOADS, RELOADED, CONFIG];
+        let all = [OPERATIONS, DURATIONS, RELOADS, RELOADED, CONFIG, UNOPENED];
         let descriptions = all.into_iter().map(describe).collect::<Result<_, _>>()?;
         Ok(Self {
             storage,
@@ -63,8 +69,9 @@ impl Collector for EncryptionCollector {
     }
 
     fn collect(&self) -> Vec<MetricFamily> {
+        let unopened = unopened(&self.storage);
         let Some(encryption) = self.storage.encryption() else {
-            return Vec::new();
+            return vec![unopened];
         };
         let measures = encryption.measures();
         let families = [
@@ -77,12 +84,19 @@ impl Collector for EncryptionCollector {
                 MetricType::GAUGE,
                 vec![gauge(&CONFIG, &["", &measures.config_hash], 1.0)],
             ),
+            unopened,
         ];
         let filled = families
             .into_iter()
             .filter(|family| !family.get_metric().is_empty());
         filled.collect()
     }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "far below where it begins")]
+fn unopened(storage: &Arc<dyn Storage>) -> MetricFamily {
+    let count = storage.unopened().count as f64;
+    family(UNOPENED, MetricType::GAUGE, vec![gauge(&UNOPENED, &[], count)])
 }
 
 fn operations(measures: &EncryptionMeasures) -> MetricFamily {

@@ -34,6 +34,14 @@ pub const ENCRYPTED: &[u8] = b"k8s:enc:";
 #[derive(Clone, Copy, PartialEq, Eq, Default)]
 pub struct Seal(pub(crate) u64);
 
+/// Stored values that nobody can decrypt, or could not any more.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Unopened {
+    pub count: usize,
+    /// By the order of keys.
+    pub first: Option<Key>,
+}
+
 /// Group and plural of a resource.
 pub(crate) type Named<'a> = (&'a str, &'a str);
 
@@ -59,6 +67,35 @@ struct Current {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct EncryptionConfigError(pub(crate) String);
+
+impl Unopened {
+    /// Those at keys, which are in order.
+    pub(crate) fn of<'a>(keys: impl IntoIterator<Item = &'a Key>) -> Self {
+        let mut keys = keys.into_iter();
+        let Some(first) = keys.next() else {
+            return Self::default();
+        };
+        Self {
+            count: 1 + keys.count(),
+            first: Some(first.clone()),
+        }
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    /// A sentence of them, for logs: it names a key.
+    pub fn described(&self, what: &str) -> String {
+        let plural = if self.count == 1 { "" } else { "s" };
+        let first = self.first.as_ref().map(|key| format!(", {key} first"));
+        format!(
+            "{} stored value{plural} {what}{}",
+            self.count,
+            first.unwrap_or_default()
+        )
+    }
+}
 
 impl ResourceNames {
     /// Of prefixes (`/registry/pods/`), groups and plurals.
@@ -114,6 +151,58 @@ impl Encryption {
             .reloaded(loaded.is_ok(), self.runtime.now().as_second());
         *self.current.write() = loaded?;
         Ok(true)
+    }
+
+    /// The same, unless stored values would be lost: `lost` finds those that the new configuration does not decrypt.
+    pub fn reload_unless_lost(
+        &self,
+        path: &Path,
+        bytes: &[u8],
+        lost: impl FnOnce(&Self) -> Unopened,
+    ) -> Result<bool, EncryptionConfigError> {
+        if hash_of(bytes) == self.current.read().hash {
+            return Ok(false);
+        }
+        let loaded = self.without_loss(path, bytes, lost);
+        self.measures
+            .reloaded(loaded.is_ok(), self.runtime.now().as_second());
+        *self.current.write() = loaded?;
+        Ok(true)
+    }
+
+    fn without_loss(
+        &self,
+        path: &Path,
+        bytes: &[u8],
+        lost: impl FnOnce(&Self) -> Unopened,
+    ) -> Result<Current, EncryptionConfigError> {
+        let next = Self::new(&self.runtime, self.names.clone(), path, bytes)?;
+        let lost = lost(&next);
+        if lost.is_empty() {
+            return Ok(next.current.into_inner());
+        }
+        Err(EncryptionConfigError(format!(
+            "{}: the configuration in use stays; keep the old key behind the new one until everything is written anew",
+            lost.described("could no longer be decrypted")
+        )))
+    }
+
+    /// Whether there is the key that a value at this place was encrypted with; none is needed for a plain one where plain
+    /// values are taken.
+    pub(crate) fn has_key_of(&self, key: &Key, seal: Seal) -> bool {
+        let transformers = Arc::clone(&self.current.read().transformers);
+        let (group, resource) = self.names.of(key);
+        let transformer = transformers.of(group, resource);
+        transformer.map_or(seal == Seal::default(), |own| own.has(seal))
+    }
+
+    /// Whether a stored value can be decrypted; not counted.
+    pub(crate) fn can_open(&self, key: &Key, stored: &[u8]) -> bool {
+        let transformers = Arc::clone(&self.current.read().transformers);
+        let (group, resource) = self.names.of(key);
+        let identity = Transformer::identity();
+        let transformer = transformers.of(group, resource).unwrap_or(&identity);
+        transformer.open(key, stored).1.is_ok()
     }
 
     /// A reload that did not come to reading the file.

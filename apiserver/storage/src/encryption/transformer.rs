@@ -125,6 +125,14 @@ impl Transformer {
         }
     }
 
+    /// Whether one of the keys has written a value with this seal.
+    pub(super) fn has(&self, seal: Seal) -> bool {
+        self.providers.iter().any(|provider| match &**provider {
+            Provider::Identity => seal == Seal::default(),
+            Provider::Keys { keys, .. } => keys.iter().any(|key| key.seal == seal),
+        })
+    }
+
     /// The prefixes that wrote, and the stored value; `None` where it stays plain.
     pub(super) fn seal(&self, key: &Key, plain: &[u8]) -> (Vec<String>, Option<(Vec<u8>, Seal)>) {
         let Some(Provider::Keys { prefix, keys, .. }) = self.providers.first().map(|provider| &**provider)

@@ -196,7 +196,11 @@ impl Client {
     fn had<T>(&self, answer: Result<T, StorageError>) -> Option<T> {
         match answer {
             Ok(answer) => Some(answer),
-            Err(StorageError::Unavailable(_) | StorageError::Closed) if self.place == Place::Remote => None,
+            Err(StorageError::Unavailable(_) | StorageError::Unreachable { .. } | StorageError::Closed)
+                if self.place == Place::Remote =>
+            {
+                None
+            }
             Err(StorageError::Io { .. }) if self.place == Place::Here => None,
             Err(other) => panic!("{other}"),
         }
@@ -328,7 +332,10 @@ impl Client {
         assert!(
             matches!(
                 error,
-                StorageError::Unavailable(_) | StorageError::Closed | StorageError::Io { .. }
+                StorageError::Unavailable(_)
+                    | StorageError::Unreachable { .. }
+                    | StorageError::Closed
+                    | StorageError::Io { .. }
             ),
             "{error}"
         );

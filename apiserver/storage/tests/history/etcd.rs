@@ -139,7 +139,11 @@ async fn everything_kept_can_be_read(runtime: &Runtime, server: &Server, checker
                 continue;
             }
             // Also what is compacted, when nobody could say how far.
-            Err(StorageError::Unavailable(_) | StorageError::Compacted { .. }) => {
+            Err(
+                StorageError::Unavailable(_)
+                | StorageError::Unreachable { .. }
+                | StorageError::Compacted { .. },
+            ) => {
                 runtime.sleep(Duration::from_millis(1)).await;
                 continue;
             }

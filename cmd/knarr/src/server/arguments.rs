@@ -5,11 +5,12 @@ use super::paths::Paths;
 use anyhow::{Context, bail};
 use apiserver_server::{ADMISSION_PLUGINS, ServerConfig};
 use apiserver_storage::encryption::Encryption;
-use apiserver_storage::{EtcdOptions, EtcdStorage, Storage};
+use apiserver_storage::{EtcdOptions, EtcdStorage, OfflineState, Storage, StorageError};
 use clap::Args;
 use clap::builder::PossibleValuesParser;
 use ipnet::IpNet;
-use machinery_runtime::Runtime;
+use machinery_runtime::{RealDisk, Runtime};
+use std::io::ErrorKind;
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -67,6 +68,9 @@ pub(crate) struct ServerArguments {
     /// Keep objects in etcd instead of the data directory: scheme://ip:port, comma separated
     #[arg(long, value_delimiter = ',')]
     pub(crate) etcd_servers: Vec<String>,
+    /// With --etcd-servers: leave the objects that the data directory holds where they are, and serve those of etcd
+    #[arg(long, requires = "etcd_servers")]
+    pub(crate) ignore_local_objects: bool,
     /// The authority that signed etcd's certificates
     #[arg(long)]
     pub(crate) etcd_cafile: Option<PathBuf>,
@@ -184,11 +188,15 @@ impl ServerArguments {
     /// The etcd backend, when the flags ask for it.
     pub(crate) async fn etcd(
         &self,
+        paths: &Paths,
         runtime: &Runtime,
         encryption: Option<Arc<Encryption>>,
     ) -> anyhow::Result<Option<Arc<dyn Storage>>> {
         if self.etcd_servers.is_empty() {
             return Ok(None);
+        }
+        if !self.ignore_local_objects {
+            self.holds_no_objects(paths)?;
         }
         let read = |flag: &str, path: &Option<PathBuf>| {
             let path: Option<&Path> = path.as_deref();
@@ -215,7 +223,28 @@ impl ServerArguments {
             .await
             .with_context(silent)?;
         let answered = runtime.timeout(ETCD_PATIENCE, storage.current_revision()).await;
-        answered.with_context(silent)?.with_context(silent)?;
+        let answered = answered.with_context(silent)?;
+        answered
+            .map_err(|error| anyhow::anyhow!(error.chain()))
+            .with_context(silent)?;
         Ok(Some(Arc::new(storage)))
+    }
+
+    /// Refuses a data directory whose objects would be served no more.
+    fn holds_no_objects(&self, paths: &Paths) -> anyhow::Result<()> {
+        let dir = self.data_dir.display();
+        let held = match OfflineState::open(&RealDisk::new(), &paths.storage()) {
+            Ok(state) => state.entries().count().to_string(),
+            Err(StorageError::Io { source, .. }) if source.kind() == ErrorKind::NotFound => return Ok(()),
+            Err(error) => format!("unreadable ({})", error.chain()),
+        };
+        if held == "0" {
+            return Ok(());
+        }
+        bail!(
+            "--data-dir {dir} holds {held} objects, which a server with --etcd-servers does not serve: move them with \
+             `knarr storage backup FILE --format etcd --data-dir {dir}` and `etcdutl snapshot restore FILE`, or leave \
+             them where they are with --ignore-local-objects"
+        )
     }
 }

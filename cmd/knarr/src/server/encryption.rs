@@ -35,7 +35,7 @@ impl EncryptionArguments {
             }
             return Ok(None);
         };
-        Ok(Some(load(path, runtime)?))
+        load(path, runtime).map(Some)
     }
 
     /// Follows the file from now on, where the flags ask for it.
@@ -43,18 +43,17 @@ impl EncryptionArguments {
         let (Some(path), Some(encryption)) = (&self.encryption_provider_config, storage.encryption()) else {
             return;
         };
-        if self.encryption_provider_config_automatic_reload {
-            let (own, storage, path) = (runtime.clone(), Arc::clone(storage), path.clone());
-            let begin = move || {
-                follow(
-                    own.clone(),
-                    Arc::clone(&encryption),
-                    Arc::clone(&storage),
-                    path.clone(),
-                )
-            };
-            runtime.keep("encryption-config", begin).detach();
+        if !self.encryption_provider_config_automatic_reload {
+            return;
         }
+        let followed = Followed {
+            path: path.clone(),
+            encryption,
+            storage: Arc::clone(storage),
+            runtime: runtime.clone(),
+        };
+        let begin = move || follow(followed.clone());
+        runtime.keep("encryption-config", begin).detach();
     }
 }
 
@@ -67,31 +66,46 @@ pub(crate) fn load(path: &Path, runtime: &Runtime) -> anyhow::Result<Arc<Encrypt
     Ok(Arc::new(encryption))
 }
 
+/// A file and what it configures.
+#[derive(Clone)]
+struct Followed {
+    path: PathBuf,
+    encryption: Arc<Encryption>,
+    storage: Arc<dyn Storage>,
+    runtime: Runtime,
+}
+
 /// Takes the file's changes up, for ever, and what servers share with it. A file that cannot be used leaves what is in use.
-async fn follow(runtime: Runtime, encryption: Arc<Encryption>, storage: Arc<dyn Storage>, path: PathBuf) {
+async fn follow(followed: Followed) {
     let mut is_resealed = true;
     loop {
         if !is_resealed {
-            is_resealed = authorities::reseal(&*storage).await;
+            is_resealed = authorities::reseal(&*followed.storage).await;
         }
-        runtime.sleep(LOOK_INTERVAL).await;
-        let bytes = match std::fs::read(&path) {
-            Ok(bytes) => bytes,
-            Err(error) => {
-                encryption.reload_failed();
-                tracing::error!(%error, path = %path.display(), "error processing encryption config file");
-                continue;
-            }
-        };
-        match encryption.reload(&path, &bytes) {
-            Ok(false) => {}
-            Ok(true) => {
-                tracing::info!(path = %path.display(), "loaded new encryption config content");
+        followed.runtime.sleep(LOOK_INTERVAL).await;
+        let own = followed.clone();
+        // Whether values would be lost is looked up among all that are stored.
+        match followed.runtime.blocking(move || own.look()).await {
+            Ok(Ok(false)) => {}
+            Ok(Ok(true)) => {
+                tracing::info!(path = %followed.path.display(), "loaded new encryption config content");
+                followed.storage.encryption_replaced().await;
                 is_resealed = false;
             }
-            Err(error) => {
-                tracing::error!(%error, path = %path.display(), "error processing encryption config file");
-            }
+            Ok(Err(error)) => tracing::error!(
+                error = format!("{error:#}"), path = %followed.path.display(),
+                "error processing encryption config file"
+            ),
+            Err(ended) => tracing::error!(%ended, "the encryption config file was not looked at"),
         }
+    }
+}
+
+impl Followed {
+    /// Whether another configuration is in use now.
+    fn look(&self) -> anyhow::Result<bool> {
+        let bytes = std::fs::read(&self.path).inspect_err(|_| self.encryption.reload_failed())?;
+        let lost = |next: &Encryption| self.storage.lost_by(next);
+        Ok(self.encryption.reload_unless_lost(&self.path, &bytes, lost)?)
     }
 }

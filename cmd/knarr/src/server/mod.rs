@@ -122,7 +122,7 @@ async fn open_storage(
     runtime: &Runtime,
 ) -> anyhow::Result<Arc<dyn Storage>> {
     let encryption = arguments.encryption.open(runtime)?;
-    if let Some(storage) = arguments.etcd(runtime, encryption.clone()).await? {
+    if let Some(storage) = arguments.etcd(paths, runtime, encryption.clone()).await? {
         return Ok(storage);
     }
     let mut options = LogOptions::new(paths.storage());

@@ -48,7 +48,7 @@ pub(crate) async fn run(arguments: &BackupArguments, runtime: &Runtime) -> anyho
         let mut state =
             source::of_directory(&arguments.data_dir, arguments.kubeconfig.as_deref(), runtime).await?;
         let config = arguments.encryption_provider_config.as_deref();
-        let encryption = source::open_sealed(&mut state, config, runtime)?;
+        let encryption = source::open_sealed(&mut state, "", config, runtime)?;
         let codec = apiserver_server::built_in_values();
         let values = (&*codec, encryption.as_deref());
         let length = state

@@ -4,7 +4,7 @@ use crate::server::paths::Paths;
 use anyhow::{Context, bail};
 use apiserver_storage::{CheckReport, OfflineState, StorageError, check};
 use clap::Args;
-use machinery_runtime::RealDisk;
+use machinery_runtime::{RealDisk, Runtime};
 use std::fmt::Write as _;
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -19,20 +19,64 @@ pub(crate) struct CheckArguments {
     /// Check a backup instead
     #[arg(long)]
     from: Option<PathBuf>,
+    /// Say which encrypted objects its keys do not open
+    #[arg(long)]
+    encryption_provider_config: Option<PathBuf>,
 }
 
 /// The log makes up for what is damaged.
 const WORKED_AROUND: u8 = 2;
 /// A server does not start on it.
 const LOST: u8 = 3;
+/// Nothing is damaged, and some objects are encrypted with keys that the configuration does not have.
+const LOCKED: u8 = 4;
+/// So many of them are named.
+const MAX_NAMED: usize = 20;
 
-pub(crate) fn run(arguments: &CheckArguments) -> anyhow::Result<ExitCode> {
-    let (text, code) = match &arguments.from {
+pub(crate) fn run(arguments: &CheckArguments, runtime: &Runtime) -> anyhow::Result<ExitCode> {
+    let (mut text, mut code) = match &arguments.from {
         Some(file) => of_backup(file)?,
         None => of_directory(&arguments.data_dir)?,
     };
+    if code < LOST {
+        let (more, locked) = encrypted(arguments, runtime)?;
+        text += &more;
+        code = if locked && code == 0 { LOCKED } else { code };
+    }
     write!(std::io::stdout(), "{text}").context("writing to standard output")?;
     Ok(ExitCode::from(code))
+}
+
+/// Lines about encrypted objects, and whether the keys at hand leave some of them closed.
+fn encrypted(arguments: &CheckArguments, runtime: &Runtime) -> anyhow::Result<(String, bool)> {
+    let disk = RealDisk::new();
+    let state = match &arguments.from {
+        Some(file) => OfflineState::of_backup(&disk, file)?,
+        None => OfflineState::open(&disk, &Paths::new(&arguments.data_dir).storage())?,
+    };
+    let count = state.entries().filter(|entry| entry.record.is_sealed()).count();
+    let Some(config) = &arguments.encryption_provider_config else {
+        let plural = if count == 1 { " is" } else { "s are" };
+        let hint = "--encryption-provider-config FILE says whether its keys open all of them";
+        let text = format!("noted    {count} object{plural} encrypted: {hint}\n");
+        return Ok((if count == 0 { String::new() } else { text }, false));
+    };
+    let encryption = crate::server::load(config, runtime)?;
+    let closed = state.sealed(&encryption).filter_map(|(_, error)| error);
+    let closed: Vec<StorageError> = closed.collect();
+    let mut text = String::new();
+    for error in closed.iter().take(MAX_NAMED) {
+        // Writing to a string does not fail.
+        let _ = writeln!(text, "locked   {error}");
+    }
+    let what = if closed.is_empty() { "ok" } else { "locked" };
+    let _ = writeln!(
+        text,
+        "{what:<8} {} of {count} encrypted objects are opened by the keys of {}",
+        count - closed.len(),
+        config.display()
+    );
+    Ok((text, !closed.is_empty()))
 }
 
 fn of_backup(file: &Path) -> anyhow::Result<(String, u8)> {

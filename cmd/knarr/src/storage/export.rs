@@ -58,12 +58,13 @@ pub(crate) async fn run(arguments: &ExportArguments, runtime: &Runtime) -> anyho
                 encryption: config
                     .map(|path| crate::server::load(path, runtime))
                     .transpose()?,
+                prefix: &arguments.prefix,
             };
             source::of_file(&file, runtime)?
         }
         None => source::of_directory(&arguments.data_dir, arguments.kubeconfig.as_deref(), runtime).await?,
     };
-    source::open_sealed(&mut state, config, runtime)?;
+    source::open_sealed(&mut state, &arguments.prefix, config, runtime)?;
     let mut wanted = state.entries().filter(|entry| arguments.wants(entry));
     if let Some(sealed) = wanted.find(|entry| entry.record.is_sealed()) {
         bail!(
@@ -73,7 +74,12 @@ pub(crate) async fn run(arguments: &ExportArguments, runtime: &Runtime) -> anyho
     }
     let mut out = BufWriter::new(std::io::stdout().lock());
     let written = write_all(&state, arguments, &mut out).and_then(|()| out.flush());
-    written.context("writing to standard output")
+    written.context("writing to standard output")?;
+    if !state.entries().any(|entry| arguments.wants(entry)) {
+        let nothing = format!("0 objects have a key that begins with {}", arguments.prefix);
+        writeln!(std::io::stderr(), "{nothing}").context("writing to standard error")?;
+    }
+    Ok(())
 }
 
 fn write_all(state: &OfflineState, arguments: &ExportArguments, out: &mut dyn Write) -> std::io::Result<()> {

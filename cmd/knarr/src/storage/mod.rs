@@ -41,7 +41,7 @@ pub(crate) fn run(arguments: &StorageArguments) -> anyhow::Result<ExitCode> {
     executor.block_on(async {
         let runtime = Runtime::real();
         match &arguments.action {
-            Action::Check(arguments) => check::run(arguments),
+            Action::Check(arguments) => check::run(arguments, &runtime),
             Action::Backup(arguments) => done(backup::run(arguments, &runtime).await),
             Action::Restore(arguments) => done(restore::run(arguments, &runtime)),
             Action::Export(arguments) => done(export::run(arguments, &runtime).await),

@@ -38,6 +38,7 @@ pub(crate) fn run(arguments: &RestoreArguments, runtime: &Runtime) -> anyhow::Re
         path: &arguments.file,
         skip_hash_check: arguments.skip_hash_check,
         encryption: encryption.clone(),
+        prefix: "",
     };
     let state = source::of_file(&file, runtime)?;
     let options = RestoreOptions {

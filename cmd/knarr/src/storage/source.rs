@@ -70,6 +70,8 @@ pub(super) struct File<'a> {
     pub(super) skip_hash_check: bool,
     /// Opens what is encrypted.
     pub(super) encryption: Option<Arc<Encryption>>,
+    /// Of a snapshot, only objects whose key begins so.
+    pub(super) prefix: &'a str,
 }
 
 /// The state of a backup or of a snapshot of etcd, whichever the file is.
@@ -89,6 +91,7 @@ pub(super) fn of_file(file: &File<'_>, runtime: &Runtime) -> anyhow::Result<Offl
         now: now(runtime),
         skip_hash_check: file.skip_hash_check,
         encryption: file.encryption.clone(),
+        prefix: file.prefix.to_owned(),
     };
     let codec = apiserver_server::built_in_values();
     let content = OfflineState::of_etcd_snapshot(&disk, file.path, &*codec, &options)
@@ -99,9 +102,10 @@ pub(super) fn of_file(file: &File<'_>, runtime: &Runtime) -> anyhow::Result<Offl
     Ok(content.state)
 }
 
-/// Opens what is encrypted, where keys were given; what is left sealed is not plain text.
+/// Opens what is encrypted and whose key begins so, where keys were given; what is left sealed is not plain text.
 pub(super) fn open_sealed(
     state: &mut OfflineState,
+    prefix: &str,
     config: Option<&Path>,
     runtime: &Runtime,
 ) -> anyhow::Result<Option<Arc<Encryption>>> {
@@ -109,7 +113,7 @@ pub(super) fn open_sealed(
         return Ok(None);
     };
     let encryption = crate::server::load(config, runtime)?;
-    state.open_sealed(&encryption)?;
+    state.open_sealed_below(prefix, &encryption)?;
     Ok(Some(encryption))
 }
 

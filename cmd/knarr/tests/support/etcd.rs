@@ -106,6 +106,12 @@ impl Etcd {
         etcd
     }
 
+    /// Freezes it, or kills it: it answers nobody any more.
+    pub(crate) fn signal(&self, signal: Signal) {
+        let pid = i32::try_from(self.child.id()).expect("a process number");
+        kill(Pid::from_raw(pid), signal).expect("etcd runs");
+    }
+
     fn log(&self) -> String {
         std::fs::read_to_string(self.dir.path().join("log")).unwrap_or_default()
     }

@@ -6,6 +6,7 @@
 
 use super::mirror::{Listed, Mirror, Told};
 use super::remote::{Remote, key, number, revision, unsigned};
+use crate::encryption::Unopened;
 use crate::{Key, Prefix, StorageError};
 use etcd_client::{EventType, GetOptions, WatchOptions, WatchRequestSender, WatchResponse};
 use machinery_meta::Revision;
@@ -58,7 +59,10 @@ impl Follower {
                     self.mirror.compact(compacted);
                     gap = Gap::Compacted(compacted);
                 }
-                error => tracing::warn!(%error, "the watch of etcd ended; it is opened again"),
+                error => tracing::warn!(
+                    error = error.chain(),
+                    "the watch of etcd ended; it is opened again"
+                ),
             }
             if runtime.monotonic().saturating_sub(begun) > WORKED {
                 pause = FIRST_PAUSE;
@@ -86,6 +90,13 @@ impl Follower {
             self.mirror.cluster.store(cluster, Ordering::Relaxed);
             let listed = self.list().await?;
             tracing::info!(revision = %listed.live.revision, objects = listed.live.root.len(), "etcd is read");
+            let sealed = Unopened::of(&listed.sealed);
+            if !sealed.is_empty() {
+                tracing::error!(
+                    "{}: reads of them fail until --encryption-provider-config has their keys",
+                    sealed.described("cannot be decrypted")
+                );
+            }
             let after = listed.live.revision;
             self.mirror.replace(listed);
             return Ok(after);
@@ -157,7 +168,7 @@ impl Follower {
             for kv in answer.kvs() {
                 match key(kv).map(|key| (self.remote.entry(kv), key)) {
                     Ok((Ok(entry), key)) => listed.insert(key, entry),
-                    Ok((Err(error), key)) => listed.unreadable(key, &error),
+                    Ok((Err(error), key)) => listed.unreadable(key, unsigned(kv.mod_revision()), &error),
                     // Of a form nobody here could ask for.
                     Err(_) => {}
                 }
@@ -260,7 +271,7 @@ impl Follower {
                     Ok(entry) => Told::Put(entry),
                     Err(error) => {
                         tracing::error!(%error, "a stored value cannot be read");
-                        Told::Unread(key)
+                        Told::Unread(key, at)
                     }
                 },
             });
@@ -296,9 +307,14 @@ impl Listed {
         self.live.root.insert(key, entry);
     }
 
-    fn unreadable(&mut self, key: Key, error: &StorageError) {
-        tracing::error!(%error, "a stored value cannot be read");
-        self.unread.insert(key);
+    fn unreadable(&mut self, key: Key, revision: Revision, error: &StorageError) {
+        if let StorageError::Sealed { .. } = error {
+            // There may be as many as there are objects.
+            self.sealed.push(key.clone());
+        } else {
+            tracing::error!(%error, "a stored value cannot be read");
+        }
+        self.unread.insert(key, revision);
     }
 }
 

@@ -12,7 +12,7 @@ use futures::future::BoxFuture;
 use machinery_meta::Revision;
 use machinery_runtime::Runtime;
 use parking_lot::{Mutex, RwLock};
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -40,8 +40,8 @@ pub(super) struct Mirror {
 #[derive(Debug, Default)]
 struct State {
     live: Live,
-    /// Keys whose values nobody here can read. Reads of them go to etcd, and say why.
-    unread: BTreeSet<Key>,
+    /// Keys whose values nobody here can read, and the revisions of the values. Reads of them go to etcd, and say why.
+    unread: BTreeMap<Key, Revision>,
     /// The state was read once.
     listed: bool,
 }
@@ -51,7 +51,7 @@ struct State {
 pub(super) enum Told {
     Put(Arc<Entry>),
     /// The value cannot be read.
-    Unread(Key),
+    Unread(Key, Revision),
     Delete(Key, Revision),
 }
 
@@ -59,7 +59,9 @@ pub(super) enum Told {
 #[derive(Debug, Default)]
 pub(super) struct Listed {
     pub(super) live: Live,
-    pub(super) unread: BTreeSet<Key>,
+    pub(super) unread: BTreeMap<Key, Revision>,
+    /// Those of them that no key decrypts.
+    pub(super) sealed: Vec<Key>,
 }
 
 /// Changes dropped under one lock.
@@ -97,14 +99,33 @@ impl Mirror {
 
     pub(super) fn is_unread(&self, key: &Key) -> bool {
         let state = self.state.read();
-        !state.unread.is_empty() && state.unread.contains(key)
+        !state.unread.is_empty() && state.unread.contains_key(key)
     }
 
     pub(super) fn has_unread_below(&self, prefix: &Prefix) -> bool {
         let state = self.state.read();
         let from = (Bound::Included(prefix.as_str()), Bound::Unbounded);
         let first = state.unread.range::<str, _>(from).next();
-        first.is_some_and(|key| prefix.contains(key))
+        first.is_some_and(|(key, _)| prefix.contains(key))
+    }
+
+    /// Keys whose values nobody here can read.
+    pub(super) fn unread(&self) -> Vec<Key> {
+        self.state.read().unread.keys().cloned().collect()
+    }
+
+    /// Takes a value in that could not be read before, unless it has changed since.
+    pub(super) fn now_read(&self, entry: &Arc<Entry>) {
+        let mut state = self.state.write();
+        if state.unread.get(entry.key.as_str()) != Some(&entry.revision) {
+            return;
+        }
+        state.unread.remove(entry.key.as_str());
+        state.live.bytes += entry.record.len() as u64;
+        state.live.root.insert(entry.key.clone(), Arc::clone(entry));
+        drop(state);
+        // They are of a revision that lacks it.
+        drop(self.pins.lock().release(Revision(u64::MAX)));
     }
 
     pub(super) fn compacted(&self) -> Revision {
@@ -204,9 +225,9 @@ impl State {
         let (revision, key, entry) = match told {
             Told::Put(entry) => (entry.revision, entry.key.clone(), Some(entry)),
             Told::Delete(key, revision) => (revision, key, None),
-            Told::Unread(key) => {
+            Told::Unread(key, revision) => {
                 // What was there stays in the tree, as what the next change is seen to replace.
-                self.unread.insert(key);
+                self.unread.insert(key, revision);
                 return None;
             }
         };

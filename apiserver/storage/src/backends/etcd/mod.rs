@@ -24,7 +24,7 @@ mod together;
 mod transaction;
 
 use crate::cursor::FeedCursor;
-use crate::encryption::Encryption;
+use crate::encryption::{Encryption, Unopened};
 use crate::live::{self, Root};
 use crate::write::check_group;
 use crate::{
@@ -148,7 +148,9 @@ impl EtcdStorage {
     async fn checked(&self) -> Result<Revision, StorageError> {
         let known = self.mirror.revision().unwrap_or_default();
         let ask = || async {
-            let late = || StorageError::Unavailable("etcd has not answered in time".to_owned());
+            let late = || StorageError::Unreachable {
+                cause: format!("no answer in {CHECKED_WITHIN:?}"),
+            };
             self.within(CHECKED_WITHIN, self.remote.current())
                 .await
                 .ok_or_else(late)?
@@ -340,6 +342,34 @@ impl Storage for EtcdStorage {
 
     fn encryption(&self) -> Option<Arc<Encryption>> {
         self.remote.encryption.clone()
+    }
+
+    fn unopened(&self) -> Unopened {
+        Unopened::of(&self.mirror.unread())
+    }
+
+    fn lost_by(&self, other: &Encryption) -> Unopened {
+        let Some((root, _)) = self.mirror.now() else {
+            return Unopened::default();
+        };
+        let lost = root
+            .values()
+            .filter(|entry| !other.has_key_of(&entry.key, entry.seal));
+        Unopened::of(lost.map(|entry| &entry.key))
+    }
+
+    async fn encryption_replaced(&self) {
+        for key in self.mirror.unread() {
+            match self.get_directly(&key, Revision::ZERO).await {
+                Ok(found) => found.entry.iter().for_each(|entry| self.mirror.now_read(entry)),
+                Err(StorageError::Sealed { .. } | StorageError::Unreadable { .. }) => {}
+                Err(error) => {
+                    // Reads of what is left go to etcd as before.
+                    tracing::warn!(error = error.chain(), "values in etcd are not looked at again");
+                    return;
+                }
+            }
+        }
     }
 
     fn interpret_with(&self, codec: Arc<dyn RecordCodec>) {

@@ -214,7 +214,7 @@ pub(super) fn failed(error: etcd_client::Error) -> StorageError {
             compacted: Revision::ZERO,
         }
     } else if text.contains("database space exceeded") {
-        StorageError::NoSpace
+        StorageError::QuotaExceeded
     } else if text.contains("request is too large") || text.contains("too many operations") {
         let what = "a request to etcd".to_owned();
         StorageError::TooLarge {
@@ -223,7 +223,14 @@ pub(super) fn failed(error: etcd_client::Error) -> StorageError {
             limit: 0,
         }
     } else {
-        StorageError::Unavailable(format!("etcd: {text}"))
+        tracing::debug!(cause = %text, "etcd has not answered");
+        match error {
+            // etcd's own words, such as a leader that is missing.
+            etcd_client::Error::GRpcStatus(status) if status.message().starts_with("etcdserver: ") => {
+                StorageError::Unavailable(status.message().to_owned())
+            }
+            _ => StorageError::Unreachable { cause: text },
+        }
     }
 }
 

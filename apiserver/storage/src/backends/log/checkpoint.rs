@@ -79,6 +79,11 @@ impl Checkpoint {
         Revision(self.header.revision)
     }
 
+    /// Bytes of its records.
+    pub(super) fn bytes(&self) -> u64 {
+        self.end
+    }
+
     /// Opens a checkpoint and reads its index.
     pub(super) fn open(disk: &dyn Disk, path: &Path) -> Result<Self, StorageError> {
         let failed = || StorageError::io(format!("reading {}", path.display()));

@@ -6,6 +6,7 @@
 //! batches exactly as long as the disk takes, and there is one thread hop each way.
 
 use super::backup::Backup;
+use super::checkpointing::{self, Purpose};
 use super::files::{Appender, Files, Written};
 use super::options::LogOptions;
 use super::scrub::Scrubbed;
@@ -17,16 +18,17 @@ use crate::feed::{Feed, Slot};
 use crate::live::{Live, Pins};
 use crate::statistics::SyncTimes;
 use crate::write::{Frees, check_group};
-use crate::{Entry, Event, StorageError, Write};
+use crate::{Entry, Event, Key, StorageError, Write};
 use futures::future::BoxFuture;
 use machinery_meta::Revision;
 use machinery_runtime::{Runtime, WorkerStep};
 use parking_lot::{Mutex, RwLock};
+use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::Waker;
-use tokio::sync::Semaphore;
+use tokio::sync::{Notify, Semaphore};
 
 /// The running log.
 ///
@@ -48,6 +50,10 @@ pub(super) struct Engine {
     /// How many reads of the past may run at once.
     pub(super) past_reads: Semaphore,
     pub(super) checkpointing: AtomicBool,
+    /// Notified when one has ended.
+    pub(super) checkpointed: Notify,
+    /// Keys whose records were sealed when the log was opened, as long as no key opens them.
+    pub(super) sealed: Mutex<BTreeSet<Key>>,
     pub(super) syncs: SyncTimes,
     pub(super) scrubbed: Scrubbed,
     /// One backup at a time: each pins a whole state.
@@ -82,6 +88,8 @@ impl Engine {
     ) -> Self {
         let expiries = Expiries::of(&live, &runtime, options.longest_ttl);
         let encryption = options.encryption.clone();
+        let sealed = live.root.values().filter(|entry| entry.record.is_sealed());
+        let sealed = sealed.map(|entry| entry.key.clone()).collect();
         Self {
             runtime,
             options,
@@ -95,6 +103,8 @@ impl Engine {
             queue: Arc::new(Semaphore::new(QUEUE_UNITS)),
             past_reads: Semaphore::new(PAST_READS),
             checkpointing: AtomicBool::new(false),
+            checkpointed: Notify::new(),
+            sealed: Mutex::new(sealed),
             syncs: SyncTimes::default(),
             scrubbed: Scrubbed::default(),
             backups: Arc::new(Semaphore::new(1)),
@@ -364,7 +374,7 @@ impl Engine {
 
     /// A write or sync failed, or a worker panicked: nothing is certain any more, so nothing goes on.
     fn fatal(&self, batch: Vec<Group>, error: &StorageError) {
-        tracing::error!(%error, "storage failed, the process must end");
+        tracing::error!(error = error.chain(), "storage failed, the process must end");
         let unknown = StorageError::Unavailable(format!("storage failed: {error}"));
         let rest = self.writer.lock().fail(&unknown);
         self.end_watches();
@@ -411,10 +421,11 @@ impl Engine {
         self.files.close();
     }
 
-    /// Asks for a new segment, so that recovery from a checkpoint taken now reads little before it.
-    pub(super) fn begin_checkpoint(&self) {
+    /// Asks for a new segment, so that recovery from a checkpoint taken now reads little before it. On a full disk that
+    /// would take a piece of the reserve; the log goes on in such a piece anyway.
+    pub(super) fn begin_checkpoint(&self, purpose: Purpose) {
         let mut appender = self.appender.lock();
-        appender.roll = true;
+        appender.roll |= purpose != Purpose::Room;
         appender.since_checkpoint = 0;
     }
 
@@ -435,7 +446,7 @@ impl Engine {
             || self.scrubbed.heals.load(Ordering::Acquire);
         if due && !self.files.room.is_full() && !self.checkpointing.swap(true, Ordering::AcqRel) {
             self.scrubbed.heals.store(false, Ordering::Release);
-            super::upkeep::checkpoint(self);
+            drop(checkpointing::write(self, Purpose::Recovery));
         }
     }
 }

@@ -78,7 +78,30 @@ impl Files {
     }
 
     pub(super) fn add_checkpoint(&self, checkpoint: Arc<Checkpoint>) {
-        self.table.lock().checkpoints.push(checkpoint);
+        let mut table = self.table.lock();
+        // One of the same revision has taken the other's name.
+        table.checkpoints.retain(|own| own.path != checkpoint.path);
+        table.checkpoints.push(checkpoint);
+    }
+
+    /// The revision of the newest checkpoint, when history before it has files of its own.
+    pub(super) fn history_ends(&self) -> Option<Revision> {
+        let table = self.table.lock();
+        let newest = table.checkpoints.last()?;
+        let behind = table.segments_behind(newest.header.batch) > 0;
+        (behind || table.checkpoints.len() > 1).then(|| newest.revision())
+    }
+
+    /// Bytes of the files that a checkpoint of now makes superfluous.
+    pub(super) fn superseded_bytes(&self) -> Result<u64, StorageError> {
+        let (segments, checkpoints) = (self.segments(), self.checkpoints());
+        let ended = segments.split_last().map_or(&[][..], |(_, ended)| ended);
+        let mut bytes = checkpoints.iter().map(|checkpoint| checkpoint.bytes()).sum();
+        for segment in ended {
+            let failed = StorageError::io(format!("looking at {}", segment.path.display()));
+            bytes += segment.file.len().map_err(failed)?;
+        }
+        Ok(bytes)
     }
 
     /// Whether a file is still a part of the log.
@@ -160,12 +183,18 @@ impl Table {
                 gone.push(checkpoint)
             }
         }
+        let behind = self.segments_behind(batch);
+        segments.extend(self.segments.drain(..behind));
+        (segments, gone)
+    }
+
+    /// How many segments hold nothing but batches up to this one.
+    fn segments_behind(&self, batch: u64) -> usize {
         // A segment is behind the checkpoint when the one after it begins no later than the first batch that is not.
         let next = self
             .segments
             .partition_point(|segment| segment.header.first_batch <= batch + 1);
-        segments.extend(self.segments.drain(..next.saturating_sub(1)));
-        (segments, gone)
+        next.saturating_sub(1)
     }
 
     /// Segments whose only batch the next one repeats: a start without a write leaves such a one.

@@ -2,8 +2,9 @@
 //!
 //! A write passes through [`writer`] (compare, number, encode), [`engine`] (flush, publish) and [`files`] into a
 //! [`segment`]; once durable it changes [`crate::live`], the tree that reads use, and [`crate::feed`], the recent changes
-//! that cursors follow. [`past`] reads what memory no longer has, [`previous`] what was before each change. [`upkeep`] expires, compacts and writes
-//! [`checkpoint`]s. [`scrub`] reads them again now and then. [`room`] lets deletions go on when the disk is full.
+//! that cursors follow. [`past`] reads what memory no longer has, [`previous`] what was before each change. [`upkeep`] expires and compacts,
+//! [`checkpointing`] writes [`checkpoint`]s. [`scrub`] reads them again now and then. [`room`] lets deletions go on when the
+//! disk is full, and [`reclaim`] takes what they free. [`keys`] knows what no key opens.
 //! [`backup`] is a revision in one stream, [`restore`] makes a directory of it, [`offline`] reads one without a server. [`recovery`] turns the files back into all of this. [`format`] is what the files look like.
 //!
 //! Never: a change visible before it is durable, a flush while another runs, a file written in place.
@@ -11,15 +12,18 @@
 mod active;
 mod backup;
 mod checkpoint;
+mod checkpointing;
 mod directory;
 mod engine;
 mod files;
 mod format;
 mod header;
+mod keys;
 mod offline;
 mod options;
 mod past;
 mod previous;
+mod reclaim;
 mod recovery;
 mod restore;
 mod room;
@@ -40,13 +44,14 @@ pub use restore::{RestoreOptions, Restored, restore};
 pub use snapshot::{SnapshotContent, SnapshotOptions};
 
 use crate::cursor::FeedCursor;
-use crate::encryption::Encryption;
+use crate::encryption::{Encryption, Unopened};
 use crate::live::{self, PastList, Root};
 use crate::{
     Entry, Event, Key, Lookup, Page, Prefix, RangeOptions, ReadAt, Record, Statistics, Storage, StorageError,
     WatchCursor, WatchRequest, Write,
 };
 use async_trait::async_trait;
+use checkpointing::Purpose;
 use engine::Engine;
 use machinery_meta::Revision;
 use machinery_runtime::{MemDisk, Runtime, Scope};
@@ -96,8 +101,18 @@ impl LogStorage {
         own.keep("storage scrub", move || scrub::scrub(Arc::clone(&scrubbing)))
             .detach();
         let room = Arc::clone(&engine);
-        own.keep("storage room", move || upkeep::keep_room(Arc::clone(&room)))
+        own.keep("storage room", move || reclaim::keep_room(Arc::clone(&room)))
             .detach();
+        let unopened = engine.unopened();
+        if !unopened.is_empty() {
+            tracing::error!(
+                "{}: reads of them fail until --encryption-provider-config has their keys",
+                unopened.described("cannot be decrypted")
+            );
+        }
+        if engine.has_stale() {
+            encrypt_anew(&engine);
+        }
         Ok((Self { engine, scope }, report))
     }
 
@@ -139,7 +154,7 @@ impl LogStorage {
             .checkpointing
             .swap(true, std::sync::atomic::Ordering::AcqRel)
         {
-            upkeep::checkpoint(&self.engine);
+            drop(checkpointing::write(&self.engine, Purpose::Recovery));
         }
     }
 
@@ -178,6 +193,12 @@ impl LogStorage {
         self.engine.pins.lock().keep_list(at, prefix, &list);
         Ok(list)
     }
+}
+
+/// In the background.
+fn encrypt_anew(engine: &Arc<Engine>) {
+    let task = checkpointing::encrypt_anew(Arc::clone(engine));
+    engine.runtime.spawn("storage encryption", task).detach();
 }
 
 /// A state that can be read.
@@ -289,6 +310,18 @@ impl Storage for LogStorage {
 
     fn encryption(&self) -> Option<Arc<Encryption>> {
         self.engine.options.encryption.clone()
+    }
+
+    fn unopened(&self) -> Unopened {
+        self.engine.unopened()
+    }
+
+    fn lost_by(&self, other: &Encryption) -> Unopened {
+        self.engine.lost_by(other)
+    }
+
+    async fn encryption_replaced(&self) {
+        encrypt_anew(&self.engine);
     }
 
     fn backup(&self) -> Result<Option<Backup>, StorageError> {

@@ -104,10 +104,15 @@ impl OfflineState {
     ///
     /// Errors: [`StorageError::Sealed`] for the first object that no key opens.
     pub fn open_sealed(&mut self, encryption: &Encryption) -> Result<(), StorageError> {
+        self.open_sealed_below("", encryption)
+    }
+
+    /// The same for objects whose key begins so; the others stay as they are.
+    pub fn open_sealed_below(&mut self, start: &str, encryption: &Encryption) -> Result<(), StorageError> {
         let sealed: Vec<_> = self
             .root
             .values()
-            .filter(|entry| entry.record.is_sealed())
+            .filter(|entry| entry.key.as_str().starts_with(start) && entry.record.is_sealed())
             .cloned()
             .collect();
         for entry in sealed {
@@ -115,6 +120,15 @@ impl OfflineState {
             self.root.insert(opened.key.clone(), opened);
         }
         Ok(())
+    }
+
+    /// Objects that are encrypted, each with what keeps these keys from opening it, or without where they open it.
+    pub fn sealed<'a>(
+        &'a self,
+        encryption: &'a Encryption,
+    ) -> impl Iterator<Item = (&'a Entry, Option<StorageError>)> {
+        let sealed = self.root.values().filter(|entry| entry.record.is_sealed());
+        sealed.map(|entry| (&**entry, seal::opened(Some(encryption), entry).err()))
     }
 
     /// A backup of the state.
@@ -171,7 +185,7 @@ pub fn check(disk: &dyn Disk, dir: &Path) -> Result<CheckReport, StorageError> {
         let readable = OfflineState::open_damaged_unlocked(disk, dir);
         report.readable = readable.ok().filter(|revision| *revision > Revision::ZERO);
     }
-    report.start = started.map_err(|error| described(&error));
+    report.start = started.map_err(|error| error.chain());
     Ok(report)
 }
 
@@ -179,14 +193,6 @@ impl OfflineState {
     fn open_damaged_unlocked(disk: &dyn Disk, dir: &Path) -> Result<Revision, StorageError> {
         let (mut found, mut report, _) = look(disk, dir)?;
         Ok(recovery::load_what_is_whole(&mut found, &mut report)?.0.revision)
-    }
-}
-
-/// An error and its causes in one line.
-fn described(error: &StorageError) -> String {
-    match error {
-        StorageError::Io { doing, source } => format!("{doing}: {source}"),
-        other => other.to_string(),
     }
 }
 
@@ -235,7 +241,7 @@ impl Checked<'_> {
         let length = self.disk.open(&file, OpenMode::Read).and_then(|file| file.len());
         self.report.bytes += length.unwrap_or(0);
         if let Err(error) = read {
-            let problem = described(&error);
+            let problem = error.chain();
             self.report.findings.push(Finding { problem, file });
         }
     }

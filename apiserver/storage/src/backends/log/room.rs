@@ -149,6 +149,33 @@ impl Room {
         Ok(length)
     }
 
+    /// Bytes beyond what a checkpoint takes that it must free, so that it is worth its history.
+    pub(super) fn least_gain(&self) -> u64 {
+        2 * self.piece_bytes
+    }
+
+    /// Gives pieces back to the disk until so many bytes are free on it; none where all of them are not enough. A start
+    /// that finds neither pieces nor what was made in their place removes the latter first.
+    pub(super) fn lend(&self, needed: u64) -> Result<bool, StorageError> {
+        let looked = StorageError::io(format!("looking at the room of {}", self.dir.display()));
+        let available = self.disk.space(&self.dir).map_err(looked)?.available;
+        let missing = needed.saturating_sub(available);
+        let lent = {
+            let mut state = self.state.lock();
+            let count = missing.div_ceil(self.piece_bytes.max(1));
+            let Some(kept) = (state.pieces.len() as u64).checked_sub(count) else {
+                return Ok(false);
+            };
+            let kept = usize::try_from(kept).unwrap_or(usize::MAX);
+            state.pieces.split_off(kept)
+        };
+        for piece in lent {
+            let failed = StorageError::io(format!("removing {}", piece.display()));
+            self.disk.remove(&piece).map_err(failed)?;
+        }
+        Ok(true)
+    }
+
     /// Lays out the pieces that are missing, as far as there is room for them. A full disk is no longer full when enough
     /// of them are there and as much is left as one takes.
     pub(super) fn refill(&self) -> Result<(), StorageError> {

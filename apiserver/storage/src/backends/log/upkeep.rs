@@ -1,16 +1,13 @@
-//! What the log does by itself: expiry, compaction, checkpoints. Each sleeps until there is something to do.
+//! What the log does by itself: expiry and compaction. Each sleeps until there is something to do.
 
-use super::checkpoint::CheckpointWriter;
 use super::engine::Engine;
-use super::format::CheckpointHeader;
 use crate::live::Live;
 use crate::{Entry, Event, Interest, Key, Prefix, StorageError, Write};
 use machinery_meta::Revision;
-use machinery_runtime::{Runtime, TaskEnded, WorkerStep};
+use machinery_runtime::{Runtime, TaskEnded};
 use parking_lot::Mutex;
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 use tokio::sync::Notify;
 
@@ -31,7 +28,7 @@ struct Order {
 }
 
 /// Changes dropped from memory under one hold of the lock.
-const TRIM_STEP: usize = 256;
+pub(super) const TRIM_STEP: usize = 256;
 /// Entries deleted at once when their time has come.
 const EXPIRE_AT_ONCE: usize = 64;
 
@@ -145,28 +142,6 @@ pub(super) async fn expire(engine: Arc<Engine>) {
     }
 }
 
-/// Lays out the reserve, and looks for room as long as the disk is full. Ends with its scope.
-pub(super) async fn keep_room(engine: Arc<Engine>) {
-    let room = &engine.files.room;
-    loop {
-        let own = Arc::clone(&engine);
-        match engine.runtime.blocking(move || own.files.refill()).await {
-            Ok(Ok(())) => {}
-            Ok(Err(error)) => tracing::warn!(%error, "the reserve for a full disk is incomplete"),
-            Err(TaskEnded::Panicked(message)) => return engine.panicked("the reserve", &message),
-            Err(TaskEnded::Cancelled) => return,
-        }
-        if !room.is_whole() {
-            tracing::warn!("the disk of the data directory has no room for all of the reserve");
-        }
-        if room.is_full() {
-            engine.runtime.sleep(engine.options.space_retry).await;
-        } else {
-            room.filled.notified().await;
-        }
-    }
-}
-
 /// Keeps changes for the retention time and not much longer. Ends with its scope.
 pub(super) async fn compact_by_age(engine: Arc<Engine>) {
     if engine.options.retention.is_zero() {
@@ -245,71 +220,4 @@ pub(super) async fn compact(engine: &Arc<Engine>, floor: Revision) -> Result<(),
         Ok(Ok(())) | Err(TaskEnded::Cancelled) => {}
     }
     Ok(())
-}
-
-/// Writes a checkpoint of the state as it is now, in steps, off everyone's threads.
-pub(super) fn checkpoint(engine: &Arc<Engine>) {
-    let (own, owner) = (Arc::clone(engine), Arc::clone(engine));
-    let mut writer = None;
-    engine.begin_checkpoint();
-    let step = move || match checkpoint_step(&own, &mut writer) {
-        Ok(true) => {
-            own.checkpointing.store(false, Ordering::Release);
-            WorkerStep::Done
-        }
-        Ok(false) => WorkerStep::More,
-        Err(error) => {
-            // The log has everything; the next checkpoint is tried when as much again was written.
-            tracing::error!(%error, "a checkpoint failed");
-            if let Some(writer) = writer.take() {
-                writer.abandon();
-            }
-            own.checkpointing.store(false, Ordering::Release);
-            WorkerStep::Done
-        }
-    };
-    engine.runtime.worker("storage checkpoint", step, move |message| {
-        owner.panicked("a checkpoint", message)
-    });
-}
-
-/// `true` when there is nothing left to do.
-fn checkpoint_step(engine: &Engine, writer: &mut Option<CheckpointWriter>) -> Result<bool, StorageError> {
-    let Some(begun) = writer else {
-        let (compacted, live) = {
-            // Under one lock: a floor that the batch holds must not be missing beside it.
-            let feed = engine.feed.read();
-            (feed.compacted(), engine.live.read().clone())
-        };
-        let known = engine
-            .files
-            .checkpoints()
-            .last()
-            .map(|checkpoint| checkpoint.revision());
-        if known == Some(live.revision) {
-            return Ok(true);
-        }
-        let header = CheckpointHeader {
-            store: engine.files.store,
-            revision: live.revision.0,
-            compacted: compacted.0,
-            batch: live.batch,
-        };
-        let disk = Arc::clone(&engine.files.disk);
-        *writer = Some(CheckpointWriter::begin(
-            disk,
-            &engine.files.dir,
-            header,
-            (live.root, engine.options.encryption.clone()),
-        )?);
-        return Ok(false);
-    };
-    let Some(checkpoint) = begun.step()? else {
-        return Ok(false);
-    };
-    *writer = None;
-    engine.files.add_checkpoint(Arc::new(checkpoint));
-    let floor = engine.feed.read().compacted();
-    engine.files.prune(floor)?;
-    Ok(true)
 }

@@ -33,6 +33,8 @@ pub struct SnapshotOptions {
     pub skip_hash_check: bool,
     /// Opens what is encrypted.
     pub encryption: Option<Arc<Encryption>>,
+    /// Only objects whose key begins so are read.
+    pub prefix: String,
 }
 
 /// A snapshot as a state.
@@ -90,6 +92,9 @@ impl OfflineState {
             left_out: Vec::new(),
         };
         for (key, value) in newest {
+            if !key.starts_with(options.prefix.as_bytes()) {
+                continue;
+            }
             match entry(&key, value, (codec, options.encryption.as_deref()), &leases)? {
                 Some(entry) => drop(content.state.root.insert(entry.key.clone(), entry)),
                 None if content.left_out.len() < MAX_LEFT_OUT => {
