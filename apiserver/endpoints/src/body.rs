@@ -40,7 +40,7 @@ enum Inner {
     Empty,
     Chunks(VecDeque<Bytes>),
     Frames(Box<dyn FrameSource>),
-    Heavy(HeavyFrames),
+    Heavy(Box<HeavyFrames>),
     Paced(PacedBody),
     Stream(Pin<Box<dyn Stream<Item = Result<Bytes, BodyError>> + Send>>),
     Other(http_body_util::combinators::UnsyncBoxBody<Bytes, BodyError>),
@@ -112,7 +112,7 @@ impl Body {
     pub(crate) fn in_turn(self, runtime: &Runtime, flow: &Arc<str>) -> Self {
         let Self { inner, held } = self;
         let inner = match inner.into_inner() {
-            Inner::Frames(source) => Inner::Heavy(HeavyFrames::new(source, runtime, flow)),
+            Inner::Frames(source) => Inner::Heavy(Box::new(HeavyFrames::new(source, runtime, flow))),
             Inner::Paced(body) => {
                 body.change(|body| body.in_turn(runtime, flow));
                 Inner::Paced(body)
