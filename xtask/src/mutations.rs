@@ -96,7 +96,7 @@ const MUTATIONS: &[Mutation] = &[
     },
     Mutation {
         name: "the floor of a checkpoint is lost",
-        file: "upkeep.rs",
+        file: "checkpointing.rs",
         from: "compacted: compacted.0,",
         to: "compacted: compacted.0 / 2,",
         proof: STORY,

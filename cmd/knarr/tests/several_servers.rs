@@ -224,6 +224,7 @@ fn several_servers_refuse_a_data_directory_of_another_cluster() {
         .args([
             "server",
             "--disable-agent",
+            "--ignore-local-objects",
             "--bind-address",
             "127.0.0.1",
             "--secure-port",

@@ -6,12 +6,14 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 /// Tasks that end with what they belong to, or with the component that spawned them.
-const OF_ONE_THING: [&str; 24] = [
+const OF_ONE_THING: &[&str] = &[
     "attach connection",
     // The scope of their component begins again whole.
     "dns address",
     "dns upstream",
     "dns zone",
+    // Followers are told of its end, whatever ended it.
+    "end of a followed container",
     "forwarded connection",
     "forwarded port",
     "healthz connection",
