@@ -1,6 +1,5 @@
 //! An address of this machine that is not the loopback's: requests are not passed on to that.
 
-use std::io::Write;
 use std::net::{IpAddr, Ipv4Addr, UdpSocket};
 use std::process::Command;
 
@@ -23,7 +22,7 @@ pub(crate) fn own_address_or_namespace(test: &str) -> Option<IpAddr> {
         let why = "this machine has no address but the loopback's, and cannot make a network namespace";
         // Whoever names the tools says that nothing is to be skipped.
         assert!(std::env::var("KNARR_TOOLS").is_err(), "{why}");
-        writeln!(std::io::stderr(), "SKIPPED, not passed: {test}: {why}").unwrap();
+        eprintln!("SKIPPED, not passed: {test}: {why}");
         return None;
     }
     let mut again = in_namespace(&format!("exec \"$0\" --exact {test} --nocapture"));
