@@ -1,0 +1,82 @@
+//! Reads: pages of a list, and states of the past.
+
+use super::{Place, value};
+use crate::{RangeOptions, ReadAt, Revision, StorageError};
+
+/// A list read in pages is one list, whatever happens meanwhile.
+pub(super) async fn paging(place: Place<'_>) {
+    assert_eq!(place.list(RangeOptions::default()).await.unwrap(), (vec![], 0));
+    for name in ["e", "a", "c", "b", "d"] {
+        place.put(name, name).await;
+    }
+    let first = RangeOptions {
+        limit: 2,
+        ..RangeOptions::default()
+    };
+    let page = place.storage().range(&place.prefix(), &first).await.unwrap();
+    assert_eq!((page.entries.len(), page.remaining), (2, 3));
+    place.remove("c").await;
+    place.put("bb", "bb").await;
+    place.put("d", "changed").await;
+    let next = |after: &str, limit| RangeOptions {
+        at: ReadAt::Exact(page.revision),
+        start_after: Some(place.key(after)),
+        limit,
+    };
+    assert_eq!(
+        place.list(next("b", 2)).await.unwrap(),
+        (vec!["c".to_owned(), "d".to_owned()], 1)
+    );
+    assert_eq!(place.list(next("d", 2)).await.unwrap(), (vec!["e".to_owned()], 0));
+    assert_eq!(place.list(next("e", 0)).await.unwrap(), (vec![], 0));
+    let (all, _) = place.list(RangeOptions::default()).await.unwrap();
+    assert_eq!(all, ["a", "b", "bb", "changed", "e"]);
+    assert_eq!(place.storage().count(&place.prefix()).await.unwrap(), 5);
+}
+
+/// Exact, not before, and the future.
+pub(super) async fn past_states(place: Place<'_>) {
+    let mut states = Vec::new();
+    for step in 0..20 {
+        let name = ["a", "b", "c"][step % 3];
+        let revision = if step % 7 == 6 {
+            place.remove(name).await
+        } else {
+            place.put(name, &step.to_string()).await
+        };
+        states.push((revision, place.list(RangeOptions::default()).await.unwrap().0));
+    }
+    for (revision, state) in &states {
+        let options = RangeOptions {
+            at: ReadAt::Exact(*revision),
+            ..RangeOptions::default()
+        };
+        assert_eq!(place.list(options).await.unwrap().0, *state, "at {revision}");
+        let found = place
+            .storage()
+            .get(&place.key("a"), ReadAt::Exact(*revision))
+            .await
+            .unwrap();
+        let found = found.entry.map(|entry| value(&entry.record));
+        assert!(found.is_none_or(|found| state.contains(&found)), "at {revision}");
+    }
+    let newest = &states.last().unwrap().1;
+    let options = RangeOptions {
+        at: ReadAt::NotBefore(states[0].0),
+        ..RangeOptions::default()
+    };
+    assert_eq!(place.list(options).await.unwrap().0, *newest);
+    let future = Revision(place.current().await.0 + 1000);
+    for at in [ReadAt::Exact(future), ReadAt::NotBefore(future)] {
+        let answer = place
+            .list(RangeOptions {
+                at,
+                ..RangeOptions::default()
+            })
+            .await;
+        assert!(
+            matches!(answer, Err(StorageError::Future { .. })),
+            "{at:?}: {answer:?}"
+        );
+    }
+}
