@@ -13,8 +13,7 @@ use apiserver_storage::{
     Record, Revision, Storage, Uid, WatchRequest, Write,
 };
 use bytes::Bytes;
-use machinery_runtime::{Disk, DiskFile, DiskLock, OpenMode, RealDisk, Runtime, Space};
-use std::io;
+use machinery_runtime::{DiskCall, ObservedDisk, RealDisk, Runtime};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -99,10 +98,13 @@ fn resident() -> f64 {
 async fn commits(dir: &Path, writers: usize) {
     const FOR: Duration = Duration::from_secs(4);
     let syncs = Arc::new(AtomicU64::new(0));
-    let runtime = Runtime::real().with_disk(Arc::new(Counting {
-        disk: RealDisk::new(),
-        syncs: Arc::clone(&syncs),
-    }));
+    let counted = Arc::clone(&syncs);
+    let disk = ObservedDisk::new(RealDisk::new(), move |_, call| {
+        if matches!(call, DiskCall::Sync | DiskCall::SyncDir) {
+            counted.fetch_add(1, Ordering::Relaxed);
+        }
+    });
+    let runtime = Runtime::real().with_disk(Arc::new(disk));
     let storage = Arc::new(LogStorage::open(&runtime, LogOptions::new(dir)).await.unwrap().0);
     let (cpu_before, syncs_before, start) = (cpu(), syncs.load(Ordering::Relaxed), runtime.monotonic());
     let tasks: Vec<_> = (0..writers)
@@ -268,83 +270,5 @@ async fn watches() {
             told as f64 / (runtime.monotonic() - start).as_secs_f64(),
         );
         storage.close().await;
-    }
-}
-
-/// The machine's disk, with its syncs counted.
-#[derive(Debug)]
-struct Counting {
-    disk: RealDisk,
-    syncs: Arc<AtomicU64>,
-}
-
-#[derive(Debug)]
-struct CountingFile {
-    file: Box<dyn DiskFile>,
-    syncs: Arc<AtomicU64>,
-}
-
-impl Disk for Counting {
-    fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Box<dyn DiskFile>> {
-        Ok(Box::new(CountingFile {
-            file: self.disk.open(path, mode)?,
-            syncs: Arc::clone(&self.syncs),
-        }))
-    }
-
-    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
-        self.disk.rename(from, to)
-    }
-
-    fn remove(&self, path: &Path) -> io::Result<()> {
-        self.disk.remove(path)
-    }
-
-    fn list(&self, dir: &Path) -> io::Result<Vec<String>> {
-        self.disk.list(dir)
-    }
-
-    fn create_dir_all(&self, dir: &Path) -> io::Result<()> {
-        self.disk.create_dir_all(dir)
-    }
-
-    fn sync_dir(&self, dir: &Path) -> io::Result<()> {
-        self.syncs.fetch_add(1, Ordering::Relaxed);
-        self.disk.sync_dir(dir)
-    }
-
-    fn space(&self, dir: &Path) -> io::Result<Space> {
-        self.disk.space(dir)
-    }
-
-    fn lock(&self, path: &Path) -> io::Result<Box<dyn DiskLock>> {
-        self.disk.lock(path)
-    }
-}
-
-impl DiskFile for CountingFile {
-    fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
-        self.file.write_at(offset, bytes)
-    }
-
-    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<usize> {
-        self.file.read_at(offset, buffer)
-    }
-
-    fn sync_data(&self) -> io::Result<()> {
-        self.syncs.fetch_add(1, Ordering::Relaxed);
-        self.file.sync_data()
-    }
-
-    fn allocate(&self, length: u64) -> io::Result<()> {
-        self.file.allocate(length)
-    }
-
-    fn truncate(&self, length: u64) -> io::Result<()> {
-        self.file.truncate(length)
-    }
-
-    fn len(&self) -> io::Result<u64> {
-        self.file.len()
     }
 }

@@ -7,9 +7,7 @@ use apiserver_storage::{
     StorageError, Write,
 };
 use bytes::Bytes;
-use machinery_runtime::{Disk, DiskFile, DiskLock, MemDisk, OpenMode, Runtime, Space};
-use std::io;
-use std::path::Path;
+use machinery_runtime::{DiskCall, MemDisk, ObservedDisk, Runtime};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Duration;
@@ -23,88 +21,18 @@ const IN_SYNC: u8 = 1;
 const IN_CHECKPOINT: u8 = 2;
 const IN_READ: u8 = 3;
 
-#[derive(Debug, Default)]
-struct Panicking {
-    disk: MemDisk,
-    at: Arc<AtomicU8>,
-}
-
-#[derive(Debug)]
-struct PanickingFile {
-    file: Box<dyn DiskFile>,
-    checkpoint: bool,
-    at: Arc<AtomicU8>,
-}
-
-impl PanickingFile {
-    fn panic_at(&self, place: u8) {
-        assert!(self.at.load(Ordering::SeqCst) != place, "as told");
-    }
-}
-
-impl DiskFile for PanickingFile {
-    fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
-        if self.checkpoint {
-            self.panic_at(IN_CHECKPOINT);
-        }
-        self.file.write_at(offset, bytes)
-    }
-
-    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<usize> {
-        self.panic_at(IN_READ);
-        self.file.read_at(offset, buffer)
-    }
-
-    fn sync_data(&self) -> io::Result<()> {
-        self.panic_at(IN_SYNC);
-        self.file.sync_data()
-    }
-
-    fn truncate(&self, length: u64) -> io::Result<()> {
-        self.file.truncate(length)
-    }
-
-    fn len(&self) -> io::Result<u64> {
-        self.file.len()
-    }
-}
-
-impl Disk for Panicking {
-    fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Box<dyn DiskFile>> {
-        Ok(Box::new(PanickingFile {
-            file: self.disk.open(path, mode)?,
-            checkpoint: path.extension().is_some_and(|ext| ext == "tmp"),
-            at: Arc::clone(&self.at),
-        }))
-    }
-
-    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
-        self.disk.rename(from, to)
-    }
-
-    fn remove(&self, path: &Path) -> io::Result<()> {
-        self.disk.remove(path)
-    }
-
-    fn list(&self, dir: &Path) -> io::Result<Vec<String>> {
-        self.disk.list(dir)
-    }
-
-    fn create_dir_all(&self, dir: &Path) -> io::Result<()> {
-        self.disk.create_dir_all(dir)
-    }
-
-    fn sync_dir(&self, dir: &Path) -> io::Result<()> {
-        self.disk.sync_dir(dir)
-    }
-
-    fn lock(&self, path: &Path) -> io::Result<Box<dyn DiskLock>> {
-        self.disk.lock(path)
-    }
-
-    fn space(&self, dir: &Path) -> io::Result<Space> {
-        self.disk.space(dir)
-    }
+/// A disk in memory that panics at a place.
+fn panicking(at: &Arc<AtomicU8>) -> ObservedDisk {
+    let at = Arc::clone(at);
+    ObservedDisk::new(MemDisk::default(), move |path, call| {
+        let place = match call {
+            DiskCall::Write if path.extension().is_some_and(|kind| kind == "tmp") => IN_CHECKPOINT,
+            DiskCall::Read(_) => IN_READ,
+            DiskCall::Sync => IN_SYNC,
+            DiskCall::Write | DiskCall::SyncDir => return,
+        };
+        assert!(at.load(Ordering::SeqCst) != place, "as wanted");
+    })
 }
 
 fn write(value: usize) -> Vec<Write> {
@@ -120,9 +48,8 @@ fn write(value: usize) -> Vec<Write> {
 /// Ten writes, then `act` on a disk that panics there; the owner is told by this worker, once, and every later write is refused
 /// at once.
 async fn ends<F: Future<Output = ()>>(at: u8, worker: &str, act: impl FnOnce(Arc<LogStorage>) -> F) {
-    let disk = Panicking::default();
-    let place = Arc::clone(&disk.at);
-    let runtime = Runtime::real().with_disk(Arc::new(disk));
+    let place = Arc::new(AtomicU8::new(NOWHERE));
+    let runtime = Runtime::real().with_disk(Arc::new(panicking(&place)));
     let (told, mut hears) = tokio::sync::mpsc::unbounded_channel();
     let options = LogOptions {
         history_bytes: 0,
@@ -141,7 +68,7 @@ async fn ends<F: Future<Output = ()>>(at: u8, worker: &str, act: impl FnOnce(Arc
     let story = async {
         act(Arc::clone(&storage)).await;
         let fatal = hears.recv().await.unwrap();
-        assert!(fatal.contains("as told") && fatal.contains(worker), "{fatal}");
+        assert!(fatal.contains("as wanted") && fatal.contains(worker), "{fatal}");
         let refused = storage.commit(write(100)).await;
         assert!(
             matches!(refused, Err(StorageError::Unavailable(_))),

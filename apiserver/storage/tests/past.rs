@@ -12,86 +12,10 @@ use apiserver_storage::{
 };
 use bytes::Bytes;
 use machinery_fuzz::Random;
-use machinery_runtime::{Disk, DiskFile, DiskLock, MemDisk, OpenMode, Runtime, Simulation, Space};
-use std::io;
-use std::path::Path;
+use machinery_runtime::{DiskCall, MemDisk, ObservedDisk, Runtime, Simulation};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
-
-/// A disk in memory that counts what is read of it.
-#[derive(Debug, Default)]
-struct Counting {
-    disk: MemDisk,
-    read: Arc<AtomicU64>,
-}
-
-#[derive(Debug)]
-struct CountingFile {
-    file: Box<dyn DiskFile>,
-    read: Arc<AtomicU64>,
-}
-
-impl DiskFile for CountingFile {
-    fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
-        self.file.write_at(offset, bytes)
-    }
-
-    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<usize> {
-        let read = self.file.read_at(offset, buffer)?;
-        self.read.fetch_add(read as u64, Ordering::Relaxed);
-        Ok(read)
-    }
-
-    fn sync_data(&self) -> io::Result<()> {
-        self.file.sync_data()
-    }
-
-    fn truncate(&self, length: u64) -> io::Result<()> {
-        self.file.truncate(length)
-    }
-
-    fn len(&self) -> io::Result<u64> {
-        self.file.len()
-    }
-}
-
-impl Disk for Counting {
-    fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Box<dyn DiskFile>> {
-        Ok(Box::new(CountingFile {
-            file: self.disk.open(path, mode)?,
-            read: Arc::clone(&self.read),
-        }))
-    }
-
-    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
-        self.disk.rename(from, to)
-    }
-
-    fn remove(&self, path: &Path) -> io::Result<()> {
-        self.disk.remove(path)
-    }
-
-    fn list(&self, dir: &Path) -> io::Result<Vec<String>> {
-        self.disk.list(dir)
-    }
-
-    fn create_dir_all(&self, dir: &Path) -> io::Result<()> {
-        self.disk.create_dir_all(dir)
-    }
-
-    fn sync_dir(&self, dir: &Path) -> io::Result<()> {
-        self.disk.sync_dir(dir)
-    }
-
-    fn lock(&self, path: &Path) -> io::Result<Box<dyn DiskLock>> {
-        self.disk.lock(path)
-    }
-
-    fn space(&self, dir: &Path) -> io::Result<Space> {
-        self.disk.space(dir)
-    }
-}
 
 fn options() -> LogOptions {
     LogOptions {
@@ -227,7 +151,7 @@ fn past_watch_is_told_what_the_writers_were_told() {
 /// Twelve megabytes stand before twelve changes of some bytes.
 #[tokio::test]
 async fn past_watch_is_told_deletions_of_large_objects() {
-    let runtime = Runtime::real().with_disk(Arc::new(Counting::default()));
+    let runtime = Runtime::real().with_disk(Arc::new(MemDisk::default()));
     let storage = LogStorage::open(&runtime, options()).await.unwrap().0;
     let mut expected = Vec::new();
     for name in 0..12 {
@@ -253,10 +177,13 @@ async fn past_watch_reads_little_more_than_it_tells() {
     const OBJECTS: usize = 4_000;
     const BYTES: usize = 1_000;
     let read = Arc::new(AtomicU64::new(0));
-    let runtime = Runtime::real().with_disk(Arc::new(Counting {
-        read: Arc::clone(&read),
-        ..Counting::default()
-    }));
+    let counted = Arc::clone(&read);
+    let disk = ObservedDisk::new(MemDisk::default(), move |_, call| {
+        if let DiskCall::Read(bytes) = call {
+            counted.fetch_add(bytes as u64, Ordering::Relaxed);
+        }
+    });
+    let runtime = Runtime::real().with_disk(Arc::new(disk));
     let in_one_segment = LogOptions {
         segment_bytes: 64 << 20,
         checkpoint_bytes: 64 << 20,

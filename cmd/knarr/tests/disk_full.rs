@@ -6,7 +6,6 @@
 mod support;
 
 use std::ffi::OsString;
-use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use support::{Launch, Server, tool_or_skip};
 
@@ -41,15 +40,9 @@ fn can_mount() -> bool {
 
 #[test]
 fn full_disk_refuses_writes_and_recovers_by_itself() {
-    let test = "full_disk_refuses_writes_and_recovers_by_itself";
-    let Some(kubectl) = tool_or_skip(test, "kubectl") else {
+    let Some(server) = on_a_small_disk("full_disk_refuses_writes_and_recovers_by_itself") else {
         return;
     };
-    if !can_mount() {
-        println!("SKIPPED, not passed: {test}: no mount namespace without root here");
-        return;
-    }
-    let server = on_a_small_disk(kubectl);
     let large = server.dir.path().join("large");
     std::fs::write(&large, "y".repeat(900_000)).expect("written");
     let from = format!("--from-file={}", large.display());
@@ -91,7 +84,13 @@ fn full_disk_refuses_writes_and_recovers_by_itself() {
     all_are_there(&server, 1..acknowledged);
 }
 
-fn on_a_small_disk(kubectl: PathBuf) -> Server {
+/// A server whose data directory is on a disk of 24 MB; or `None` after saying what is skipped.
+fn on_a_small_disk(test: &str) -> Option<Server> {
+    let kubectl = tool_or_skip(test, "kubectl")?;
+    if !can_mount() {
+        support::kubectl::skipped(test, "no mount namespace without root here");
+        return None;
+    }
     let dir = tempfile::tempdir().expect("a directory");
     let mut launch = Launch::with(&["--controllers=-*", "--disable-scheduler"]);
     launch.through = UNSHARE
@@ -100,21 +99,16 @@ fn on_a_small_disk(kubectl: PathBuf) -> Server {
         .map(OsString::from)
         .collect();
     launch.through.push(dir.path().into());
-    Server::start_in(dir, kubectl, launch)
+    Some(Server::start_in(dir, kubectl, launch))
 }
 
 /// Nobody else is on the disk: room comes from what the server itself keeps of the deleted objects.
 #[test]
 fn full_disk_of_own_objects_has_room_again_once_they_are_deleted() {
-    let test = "full_disk_of_own_objects_has_room_again_once_they_are_deleted";
-    let Some(kubectl) = tool_or_skip(test, "kubectl") else {
+    let Some(server) = on_a_small_disk("full_disk_of_own_objects_has_room_again_once_they_are_deleted")
+    else {
         return;
     };
-    if !can_mount() {
-        println!("SKIPPED, not passed: {test}: no mount namespace without root here");
-        return;
-    }
-    let server = on_a_small_disk(kubectl);
     let large = server.dir.path().join("large");
     std::fs::write(&large, "y".repeat(880_000)).expect("written");
     let from = format!("--from-file={}", large.display());

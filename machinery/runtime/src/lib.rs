@@ -31,7 +31,9 @@ mod watched;
 mod weight;
 
 pub use components::{Components, Election};
-pub use disk::{Disk, DiskFile, DiskLock, MemDisk, OpenMode, RealDisk, SimDisk, Space};
+pub use disk::{
+    Disk, DiskCall, DiskFile, DiskLock, MemDisk, ObservedDisk, OpenMode, RealDisk, SimDisk, Space,
+};
 pub use heavy_work::HeavyFigures;
 pub use linger::{Lingering, Unread};
 pub use places::{Place, Places};

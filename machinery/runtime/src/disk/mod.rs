@@ -9,10 +9,12 @@
 //! about what is on the disk, and a later sync that succeeds does not repair it.
 
 mod mem;
+mod observed;
 mod real;
 mod sim;
 
 pub use mem::MemDisk;
+pub use observed::{DiskCall, ObservedDisk};
 pub use real::RealDisk;
 pub use sim::{SECTOR_BYTES, SimDisk};
 
