@@ -176,7 +176,7 @@ type Programs = BTreeMap<(String, Option<String>), Program>;
 #[derive(Debug, PartialEq, Eq)]
 struct Program {
     path: PathBuf,
-    /// Where cargo starts the tests of its crate.
+    /// Directory in which cargo starts the tests of its crate.
     folder: PathBuf,
 }
 
@@ -198,7 +198,7 @@ fn build(config: &Config, profile: &str, wanted: &[&Targets]) -> Result<Programs
     Ok(built(&process::output(&mut cargo)?))
 }
 
-/// What cargo says that it has built.
+/// Message of cargo about what it has built.
 fn built(messages: &str) -> Programs {
     let messages = messages.lines().filter_map(|line| {
         let message: serde_json::Value = serde_json::from_str(line).ok()?;

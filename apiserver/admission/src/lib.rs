@@ -79,7 +79,7 @@ impl AdmissionChain {
         self.observer = Some(observer);
     }
 
-    /// How many plugins there are.
+    /// Number of plugins.
     pub fn len(&self) -> usize {
         self.plugins.len()
     }

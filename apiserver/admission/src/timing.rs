@@ -1,4 +1,4 @@
-//! How long plugins take, told to an [`Observer`] where there is one.
+//! Durations of plugins, told to an [`Observer`] where there is one.
 
 use crate::Operation;
 use std::fmt;
@@ -23,7 +23,7 @@ pub trait Observer: fmt::Debug + Send + Sync {
     fn step(&self, step: Step, rejected: bool, operation: Operation, took: Duration);
 }
 
-/// What became of a request at one plugin.
+/// Outcome of a request at one plugin.
 #[derive(Debug, Clone, Copy)]
 pub struct PluginRun {
     pub at: usize,

@@ -57,7 +57,7 @@ impl Objects {
             .insert((GroupResource::new(group, resource), key), object);
     }
 
-    /// How many objects were read one by one since this was asked last.
+    /// Returns the number of objects that were read one by one since the last call.
     pub(crate) fn take_read(&self) -> usize {
         std::mem::take(&mut self.0.lock().read)
     }

@@ -61,7 +61,7 @@ pub(crate) async fn read_within(body: Body, limit: usize) -> Result<Bytes, Regis
     })
 }
 
-/// Whether a body is heavy: a large one, and YAML of any size, whose aliases make it larger.
+/// Reports whether a body is heavy: a large one, and YAML of any size, whose aliases make it larger.
 pub(crate) fn is_heavy(format: Format, bytes: &[u8]) -> bool {
     format == Format::Yaml || bytes.len() >= LARGE_BODY_BYTES
 }

@@ -125,7 +125,7 @@ impl Body {
         }
     }
 
-    /// Whether it waits for work of the server's own.
+    /// Reports whether it waits for work of the server's own.
     pub(crate) fn is_in_the_making(&self) -> bool {
         match &*self.inner.lock() {
             Inner::Heavy(frames) => frames.is_in_the_making(),

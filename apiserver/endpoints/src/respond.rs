@@ -173,12 +173,12 @@ pub(crate) fn entry_answer(
     tree_answer(&store.row.columns, showing, status, &store.decode(entry)?)
 }
 
-/// Whether an object's slices are the answer.
+/// Reports whether an object's slices are the answer.
 pub(crate) fn is_sent_as_stored(row: &ResourceRow, form: Form, entry: &Entry) -> bool {
     has_slices(form) && is_current(row, entry)
 }
 
-/// Whether the form is the one that storage keeps slices in.
+/// Reports whether the form is the one that storage keeps slices in.
 fn has_slices(form: Form) -> bool {
     form.view == View::Whole && form.format == Format::Json && !form.pretty
 }

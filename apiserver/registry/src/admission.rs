@@ -139,7 +139,7 @@ pub enum SystemWriter {
 }
 
 impl SystemWriter {
-    /// Whether an operation is of those that the writer is for.
+    /// Reports whether an operation is of those that the writer is for.
     fn is_for(self, attributes: &Attributes) -> bool {
         let of = |group: &str, resource: &str, subresource: &str| {
             attributes.operation == Operation::Update
@@ -231,7 +231,7 @@ impl Admitted {
         }
     }
 
-    /// Whether this write, of the object under `key`, is what was admitted.
+    /// Reports whether this write, of the object under `key`, is what was admitted.
     pub(crate) fn permits(&self, write: &Write) -> bool {
         let made = matches!((&write.op, write.expect), (Op::Put { .. }, Expect::Absent));
         let changed = matches!(write.expect, Expect::At(_));

@@ -34,7 +34,7 @@ pub trait RequestRecorder: fmt::Debug + Send + Sync {
     /// An object in the request's body, decoded and defaulted.
     fn object(&self, object: &Tree);
 
-    /// Whether patches are recorded.
+    /// Reports whether patches are recorded.
     fn wants_patches(&self) -> bool;
 
     /// A patch in the request's body, as JSON.
@@ -91,7 +91,7 @@ pub const LARGE_BODY_BYTES: usize = 64 << 10;
 pub const LARGE_OBJECT_BYTES: usize = 4 * LARGE_BODY_BYTES;
 
 impl RequestContext {
-    /// What follows is work in proportion to something large: from here on the request goes on in turn with other heavy
+    /// Says that the following is work in proportion to something large: from here on the request goes on in turn with other heavy
     /// ones, off the threads that serve requests. Each user has its own turns; the accounts of a namespace share theirs,
     /// since whoever may make one makes a thousand.
     ///
@@ -130,7 +130,7 @@ impl RequestContext {
     }
 }
 
-/// Who takes turns.
+/// Owner of the turns.
 pub fn flow_of(user: &UserInfo) -> Arc<str> {
     let account = user.name.strip_prefix("system:serviceaccount:");
     match account.and_then(|account| account.split_once(':')) {

@@ -1,4 +1,4 @@
-//! Which servers of a shared store are alive, as upstream's lease reconciler has it: each keeps an entry under its address
+//! Leases of the servers of a shared store, as upstream's lease reconciler has it: each keeps an entry under its address
 //! that goes by itself soon after the server has.
 
 use crate::admission::SystemDoors;

@@ -235,7 +235,7 @@ impl Registry {
         &self.0.storage
     }
 
-    /// What is stored, to be read.
+    /// Returns the storage for reading only.
     pub fn stored(&self) -> Stored<'_> {
         Stored::new(&self.0.storage)
     }

@@ -1,4 +1,4 @@
-//! What is stored, without the writes: all that a holder of the registry alone gets of the storage.
+//! Storage without its writes: all that a holder of the registry alone gets of the storage.
 
 use apiserver_storage::encryption::Unopened;
 use apiserver_storage::{
@@ -60,7 +60,7 @@ impl<'a> Stored<'a> {
         self.0.statistics()
     }
 
-    /// Whether other servers may use the same storage.
+    /// Reports whether other servers may use the same storage.
     pub fn is_shared(self) -> bool {
         self.0.shared().is_some()
     }

@@ -136,7 +136,7 @@ impl Kind {
     }
 }
 
-/// What the kinds of each group differ in. Every kind that is stored is in one of these lists or has a strategy of its own.
+/// Differences of the kinds of each group. Every kind that is stored is in one of these lists or has a strategy of its own.
 const GROUPS: [(&str, &[Kind]); 18] = [
     ("", core::KINDS),
     ("admissionregistration.k8s.io", extensions::ADMISSION),

@@ -26,7 +26,7 @@ struct World {
     events: Store,
     registry: Registry,
     storage: Arc<dyn Storage>,
-    /// What admission says is not asked here.
+    /// Skips admission.
     door: Door<'static>,
     ctx: RequestContext,
 }

@@ -23,7 +23,7 @@ struct World {
     runtime: Runtime,
     registry: Registry,
     storage: Arc<dyn Storage>,
-    /// What admission says is not asked here.
+    /// Skips admission.
     door: Door<'static>,
     ctx: RequestContext,
 }

@@ -47,7 +47,7 @@ fn cases() -> Vec<(String, Vec<Case>)> {
 /// A registry of one case, so that no case knows another.
 struct World {
     registry: Registry,
-    /// What admission says is not asked here.
+    /// Skips admission.
     door: Door<'static>,
     ctx: RequestContext,
 }

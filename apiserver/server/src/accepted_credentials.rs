@@ -51,7 +51,7 @@ impl Digests {
     }
 }
 
-/// Whether a request says whose it is, truly or not: by a certificate, a token, or a token of a WebSocket.
+/// Reports whether a request says whose it is, truly or not: by a certificate, a token, or a token of a WebSocket.
 pub(crate) fn has_credentials(headers: &HeaderMap, peer: &Peer) -> bool {
     peer.certificate.is_some()
         || headers.contains_key(AUTHORIZATION)
@@ -117,7 +117,7 @@ struct Of {
 }
 
 impl Attempt {
-    /// Whether the credentials proved somebody's identity.
+    /// Reports whether the credentials proved somebody's identity.
     pub(crate) fn ended(self, is_accepted: bool) {
         let Some(of) = self.of else { return };
         let mut digests = of.accepted.digests.lock();
@@ -166,7 +166,7 @@ mod tests {
             }
         }
 
-        /// Whether a request with this token is authenticated at all.
+        /// Reports whether a request with this token is authenticated at all.
         fn sends(&self, token: &str, is_accepted: bool) -> bool {
             let request = http::Request::get("/api").header(AUTHORIZATION, token);
             let request = request.body(Body::empty()).unwrap();
@@ -202,7 +202,7 @@ mod tests {
             }
             assert_eq!(address.taken_of_invented(1_000), 400);
             assert!(address.sends("Bearer anna", true), "who is known is served");
-            assert!(!address.sends("Bearer bert", true), "nobody knows him yet");
+            assert!(!address.sends("Bearer bert", true), "bert is not known yet");
             // A token that is not good any more is like any other.
             assert!(address.sends("Bearer anna", false));
             assert!(!address.sends("Bearer anna", true));

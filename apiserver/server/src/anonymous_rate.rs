@@ -1,4 +1,4 @@
-//! How many requests of nobody's one address may send, those with credentials that prove nothing among them. Probes are exempt from priority and fairness, and everybody may send
+//! Rate of requests without an identity from one address, those with credentials that prove nothing among them. Probes are exempt from priority and fairness, and everybody may send
 //! them: without a bound one client takes the threads of all.
 
 use parking_lot::Mutex;

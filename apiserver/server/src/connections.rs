@@ -90,7 +90,7 @@ impl Connection {
         }
     }
 
-    /// Whether one more request that nobody is known to have sent is taken.
+    /// Reports whether one more request that nobody is known to have sent is taken.
     pub(crate) fn takes_stranger(&self, now: Duration) -> bool {
         self.strangers.takes(self.address, now)
     }

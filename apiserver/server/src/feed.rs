@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 const PODS: &str = "pods";
-/// What a node may read goes by these.
+/// Kinds that decide what a node may read.
 const OF_NODES: [&str; 2] = [PODS, "persistentvolumes"];
 /// Changes taken at once.
 const BATCH: usize = 256;

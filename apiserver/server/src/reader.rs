@@ -65,7 +65,7 @@ impl RegistryReader {
     }
 }
 
-/// Whether storage has not answered: then the state in memory decides, as upstream's informers do, so that who is known
+/// Reports whether storage has not answered: then the state in memory decides, as upstream's informers do, so that who is known
 /// may still read.
 fn is_away<T>(read: &Result<T, RegistryError>) -> bool {
     matches!(read, Err(RegistryError::Unavailable(_)))

@@ -115,7 +115,7 @@ pub(crate) struct Core {
     pub(crate) mutations: Scope,
     pub(crate) started: AtomicBool,
     pub(crate) stopping: CancellationToken,
-    /// When the server began.
+    /// Time at which the server began.
     pub(crate) began: Timestamp,
 }
 

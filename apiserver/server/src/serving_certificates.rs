@@ -64,7 +64,7 @@ impl FromStr for SniCertificate {
 #[derive(Debug, Clone)]
 struct Pair {
     flag: &'static str,
-    /// What it is for, as upstream's errors say it.
+    /// Purpose, as upstream's errors name it.
     purpose: &'static str,
     certificate: PathBuf,
     key: PathBuf,

@@ -50,7 +50,7 @@ async fn delete(cluster: &Cluster, path: &str) {
         .is(200);
 }
 
-/// What the server says to the holder of a token.
+/// Answer of the server to the holder of a token.
 async fn code_of(cluster: &Cluster, token: &str) -> u16 {
     let answer = cluster.nobody().token(token).get("/api/v1/namespaces").await;
     answer.code.as_u16()

@@ -292,7 +292,7 @@ impl Slot {
         key.is_some_and(|key| self.interests.iter().any(|interest| interest.target.covers(key)))
     }
 
-    /// Whether a change of this key is wanted for what it is in one version, whatever the other is.
+    /// Reports whether a change of this key is wanted for what it is in one version, whatever the other is.
     pub(crate) fn wants_version(&self, key: &Key, version: Option<&Entry>) -> bool {
         self.interests
             .iter()

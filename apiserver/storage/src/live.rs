@@ -1,4 +1,4 @@
-//! What is there now, and what is kept of what was.
+//! State of now, and what is kept of former ones.
 
 pub(crate) use crate::root::Root;
 use crate::{Entry, Event, Key, Prefix, RangeOptions, Record};

@@ -16,7 +16,7 @@ const MAX_BLOCK: usize = 256;
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Root {
     entries: OrdMap<Key, Arc<Entry>>,
-    /// How many entries there are from a key on up to the key of the next block.
+    /// Returns the number of entries from a key on up to the key of the next block.
     /// Invariant: no block is empty, none is larger than [`MAX_BLOCK`], and no entry lies before the first.
     blocks: OrdMap<Key, usize>,
 }
@@ -102,7 +102,7 @@ impl Root {
             .take_while(move |entry| prefix.contains(&entry.key))
     }
 
-    /// How many these are.
+    /// Number of these.
     pub(crate) fn count_below(&self, prefix: &Prefix, start_after: Option<&Key>) -> u64 {
         let start = start(prefix, start_after);
         let (Bound::Included(from) | Bound::Excluded(from)) = start else {
@@ -162,7 +162,7 @@ mod tests {
         Key::parse(text).unwrap()
     }
 
-    /// What the type's comment says of blocks.
+    /// Asserts what the type's comment says of blocks.
     fn check_blocks(root: &Root) {
         assert_eq!(root.blocks.values().sum::<usize>(), root.len());
         let firsts: Vec<&Key> = root.blocks.keys().collect();

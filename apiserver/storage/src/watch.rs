@@ -130,7 +130,7 @@ impl Interest {
 }
 
 impl Interest {
-    /// Whether the version before a change, or the one after it, is enough to know that the event is to be told.
+    /// Reports whether the version before a change, or the one after it, is enough to know that the event is to be told.
     pub(crate) fn matches_version(&self, key: &Key, version: Option<&Entry>) -> bool {
         self.target.covers(key)
             && self.field.as_ref().is_none_or(|(path, value)| {

@@ -67,7 +67,7 @@ pub(crate) struct AgentArguments {
     /// How many pods fit
     #[arg(long, default_value_t = 110)]
     max_pods: u32,
-    /// How many processes a pod may have; -1 bounds all pods together only [default: 4096, and on a small machine a
+    /// Processes that a pod may have; -1 bounds all pods together only [default: 4096, and on a small machine a
     /// quarter of what all pods together may have]
     #[arg(long, allow_negative_numbers = true)]
     pod_max_pids: Option<i64>,

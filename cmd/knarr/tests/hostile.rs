@@ -1,7 +1,7 @@
 //! A short form of the hostile hour (`docs/security.md`), without a node: two tenants at work while others attack the server
 //! by every way there is. `cargo xtask hostile` is the long one.
 //!
-//! What is asserted depends on no time: no request of a tenant's fails (one that the server asks to come again for is sent
+//! Assertions depend on no time: no request of a tenant's fails (one that the server asks to come again for is sent
 //! again, as client-go does), the server's memory comes back, and it never ends. Latencies are printed beside those of the
 //! same tenants alone.
 

@@ -45,7 +45,7 @@ pub struct Options {
     pub part: usize,
     /// How far the attackers give way to other processes of this machine (`nice`).
     pub nice: u8,
-    /// How long a tenant waits for an answer.
+    /// Longest wait of a tenant for an answer.
     pub patience: Duration,
     pub limits: Limits,
 }

@@ -15,7 +15,7 @@ const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitio
 /// The kind in namespaces.
 pub(super) const NAMESPACED: &str = "boats";
 const CLUSTER_WIDE: &str = "harbours";
-/// How often a server is asked whether it serves them, and how long it has in between.
+/// Number of questions whether a server serves them, and the pause in between.
 const ATTEMPTS: u32 = 200;
 const PAUSE: Duration = Duration::from_millis(100);
 

@@ -56,7 +56,7 @@ pub trait ObjectReader: Send + Sync {
         })
     }
 
-    /// Which objects match, by key, and the version that each is in now; a store need not copy any of them.
+    /// Returns the keys of the objects that match, and the version that each is in now; a store need not copy any of them.
     fn versions<'a>(
         &'a self,
         resource: &'a GroupResource,

@@ -54,7 +54,7 @@ impl Unread {
         self.0.foreign.store(true, Ordering::Relaxed);
     }
 
-    /// Whether the client is still sending a request that has been answered.
+    /// Reports whether the client is still sending a request that has been answered.
     pub fn is_unread(&self) -> bool {
         self.lingers()
     }

@@ -354,7 +354,7 @@ impl Runtime {
         self.by_weight(&weight, Box::pin(piece))
     }
 
-    /// Whether so much heavy work of a flow waits that it takes no more now.
+    /// Reports whether so much heavy work of a flow waits that it takes no more now.
     pub fn is_full_of_heavy(&self, flow: &str) -> bool {
         self.heavy.is_full(flow)
     }

@@ -78,7 +78,7 @@ mod tests {
             *value = 3;
             false
         });
-        assert!(futures::poll!(waiting.next()).is_pending(), "nobody was woken");
+        assert!(futures::poll!(waiting.next()).is_pending(), "no waiter was woken");
         value.replace(2);
         let order: Vec<_> = waiting.collect().await;
         assert_eq!(order, (0..100).map(|number| (number, 2)).collect::<Vec<_>>());

@@ -12,7 +12,7 @@ use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll, ready};
 use tokio::sync::oneshot;
 
-/// Whether a future is heavy, and of which flow. All clones are of the same future.
+/// Weight of a future: heavy or not, and of which flow. All clones are of the same future.
 #[derive(Clone, Default)]
 pub struct Weight(Arc<Inner>);
 
@@ -76,7 +76,7 @@ enum Place<T> {
     /// On the thread that polls.
     Here {
         future: BoxFuture<'static, T>,
-        /// Where it may go, and the scope that waits for it there; `None` where nothing is moved.
+        /// Place where it may go, and the scope that waits for it there; `None` where nothing is moved.
         work: Option<(HeavyWork, Arc<ScopeInner>)>,
     },
     There {

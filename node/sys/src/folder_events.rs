@@ -40,7 +40,7 @@ struct Folder {
     watches: usize,
 }
 
-/// How often a folder has changed, and whether it is gone.
+/// Number of changes of a folder, and whether it is gone.
 #[derive(Debug, Clone, Copy, Default)]
 struct State {
     changes: u64,

@@ -154,7 +154,7 @@ impl Current {
         verified
     }
 
-    /// Whether an authority itself has signed a leaf of X.509 version 1. `webpki` reads none; Go takes them, and
+    /// Reports whether an authority itself has signed a leaf of X.509 version 1. `webpki` reads none; Go takes them, and
     /// `openssl x509 -req` makes them where it is given no extensions.
     fn signed_version_one(&self, chain: &[CertificateDer<'_>], now: Timestamp) -> bool {
         let Some(Ok((_, leaf))) = chain.first().map(|leaf| X509Certificate::from_der(leaf)) else {

@@ -135,7 +135,7 @@ fn bearer_token(headers: &HeaderMap) -> Result<Option<String>, Refusal> {
     }
 }
 
-/// What stands between the first blank after `Bearer` and the next, as upstream splits it: nothing where two blanks follow
+/// Returns what stands between the first blank after `Bearer` and the next, as upstream splits it: nothing where two blanks follow
 /// each other.
 fn bearer_word(headers: &HeaderMap) -> Option<&str> {
     let value = headers.get(http::header::AUTHORIZATION)?.to_str().ok()?;

@@ -103,7 +103,7 @@ struct Counted {
     denied: AtomicU64,
 }
 
-/// How often an authorizer had the last word.
+/// Counts of decisions by the authorizer that made them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DecisionCount {
     pub mode: &'static str,

@@ -117,7 +117,7 @@ impl ServingIdentity {
         self.given.store(Arc::new(Given::new(given)));
     }
 
-    /// What verifies and signs.
+    /// Verifies and signs.
     pub fn provider(&self) -> &Arc<CryptoProvider> {
         &self.provider
     }

@@ -229,7 +229,7 @@ impl Streaming {
         self.pending.iter().take_while(within).map(length_of).sum()
     }
 
-    /// Whether the next frame is much work: what is not sent as it is stored is encoded anew.
+    /// Reports whether the next frame is much work: what is not sent as it is stored is encoded anew.
     fn is_heavy(&self) -> bool {
         !self.writer.is_as_stored() && self.next_bytes() >= FRAME_BYTES
     }
@@ -295,7 +295,7 @@ impl EventWriter {
         }
     }
 
-    /// Whether events have the objects as they are stored; those of an older form are few.
+    /// Reports whether events have the objects as they are stored; those of an older form are few.
     fn is_as_stored(&self) -> bool {
         self.showing.form.format == Format::Json && self.showing.form.view == View::Whole
     }

@@ -8,7 +8,7 @@ use machinery_meta::{GroupVersionKind, GroupVersionResource, UserInfo};
 use machinery_runtime::Simulation;
 use machinery_schema::{Strictness, decode_json};
 
-/// What a permit is asked for.
+/// Write that a permit is asked for.
 fn attributes(operation: Operation, (group, resource): (&str, &str), place: (&str, &str)) -> Attributes {
     let (namespace, name) = place;
     Attributes {
@@ -41,7 +41,7 @@ impl World {
         self.store.key(&Scope::of("ours"), "a").unwrap()
     }
 
-    /// Whether the config map `ours/a` is created with a permit for this.
+    /// Reports whether the config map `ours/a` is created with a permit for this.
     async fn creates(&self, attributes: Attributes) -> bool {
         let permit = self.permit(self.door, attributes).await.unwrap();
         let write = self.store.put(

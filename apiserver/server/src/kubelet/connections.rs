@@ -35,7 +35,7 @@ pub(super) struct Wanted<'a> {
     pub(super) stream: Option<(&'a str, &'a str)>,
 }
 
-/// What connections are counted by.
+/// Key that connections are counted by.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 enum Counted {
     All,
@@ -82,7 +82,7 @@ impl ProxiedConnections {
         })
     }
 
-    /// How many there may be of each that this one counts for.
+    /// Returns the limits of each key that this one counts for.
     fn bounds(&self, wanted: Wanted<'_>, open: &HashMap<Counted, usize>) -> Vec<(Counted, usize)> {
         let half = self.most.div_ceil(2);
         let user: Arc<str> = wanted.user.name.as_str().into();

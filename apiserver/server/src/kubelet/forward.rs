@@ -217,7 +217,7 @@ fn passage(headers: &mut HeaderMap, links: Links, is_head: bool) -> Option<(Codi
     Some((coding, links))
 }
 
-/// Whether the client takes trailers, which Go's proxy tells the other side.
+/// Reports whether the client takes trailers, which Go's proxy tells the other side.
 fn takes_trailers(headers: &HeaderMap) -> bool {
     let values = headers.get_all(TE).iter().filter_map(|value| value.to_str().ok());
     values

@@ -1,4 +1,4 @@
-//! How long admission took, by plugin and as a whole, under upstream's names.
+//! Durations of admission, by plugin and as a whole, under upstream's names.
 
 use apiserver_admission::{Observer, Operation, PluginRun, Step};
 use machinery_runtime::Runtime;

@@ -2,7 +2,7 @@
 
 use prometheus::{IntCounterVec, IntGaugeVec, Opts, Registry};
 
-/// What each check of `/healthz`, `/livez` and `/readyz` gave when these paths were last asked for.
+/// Results of each check of `/healthz`, `/livez` and `/readyz` gave when these paths were last asked for.
 #[derive(Debug)]
 pub(crate) struct HealthCheckMetrics {
     registry: Registry,

@@ -187,7 +187,7 @@ impl Encryption {
         )))
     }
 
-    /// Whether there is the key that a value at this place was encrypted with; none is needed for a plain one where plain
+    /// Reports whether there is the key that a value at this place was encrypted with; none is needed for a plain one where plain
     /// values are taken.
     pub(crate) fn has_key_of(&self, key: &Key, seal: Seal) -> bool {
         let transformers = Arc::clone(&self.current.read().transformers);
@@ -196,7 +196,7 @@ impl Encryption {
         transformer.map_or(seal == Seal::default(), |own| own.has(seal))
     }
 
-    /// Whether a stored value can be decrypted; not counted.
+    /// Reports whether a stored value can be decrypted; not counted.
     pub(crate) fn can_open(&self, key: &Key, stored: &[u8]) -> bool {
         let transformers = Arc::clone(&self.current.read().transformers);
         let (group, resource) = self.names.of(key);

@@ -16,7 +16,7 @@ pub(super) struct Transformers(HashMap<(String, String), Transformer>);
 /// The providers of a resource.
 pub(super) struct Transformer {
     providers: Vec<Arc<Provider>>,
-    /// Where none of them knows a value.
+    /// Error where none of them knows a value.
     unknown: &'static str,
 }
 
@@ -125,7 +125,7 @@ impl Transformer {
         }
     }
 
-    /// Whether one of the keys has written a value with this seal.
+    /// Reports whether one of the keys has written a value with this seal.
     pub(super) fn has(&self, seal: Seal) -> bool {
         self.providers.iter().any(|provider| match &**provider {
             Provider::Identity => seal == Seal::default(),

@@ -25,7 +25,7 @@ pub(crate) struct ServerArguments {
     /// Where everything is kept
     #[arg(long, default_value = super::DEFAULT_DATA_DIR)]
     pub(crate) data_dir: PathBuf,
-    /// Where the node agent, containerd and pods keep their files, on another disk for instance; by default `agent` below
+    /// Directory of the files of the node agent, containerd and pods, on another disk for instance; by default `agent` below
     /// the data directory, which is a link to it otherwise
     #[arg(long)]
     pub(crate) agent_data_dir: Option<PathBuf>,

@@ -102,7 +102,7 @@ async fn follow(followed: Followed) {
 }
 
 impl Followed {
-    /// Whether another configuration is in use now.
+    /// Reports whether another configuration is in use now.
     fn look(&self) -> anyhow::Result<bool> {
         let bytes = std::fs::read(&self.path).inspect_err(|_| self.encryption.reload_failed())?;
         let lost = |next: &Encryption| self.storage.lost_by(next);

@@ -1,4 +1,4 @@
-//! What lies where below `--data-dir`, and the agent's files, which may lie elsewhere.
+//! Paths below `--data-dir`, and of the agent's files, which may lie elsewhere.
 
 use anyhow::{Context, ensure};
 use std::fs;
@@ -26,7 +26,7 @@ impl Paths {
     /// `cargo xtask down` find them.
     ///
     /// # Errors
-    /// Where an agent has files already, other than there: they are not moved.
+    /// An agent has files already, other than there: they are not moved.
     pub(crate) fn with_agent_at(mut self, elsewhere: Option<&Path>) -> anyhow::Result<Self> {
         let link = self.data.join("agent");
         let linked = fs::symlink_metadata(&link).is_ok_and(|found| found.is_symlink());

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 /// As many as upstream remembers; the oldest goes first.
 const REMEMBERED_MAX: usize = 500;
 
-/// What a reference says and where: another that says the same uid of another object is another claim.
+/// Claim of a reference, and its place: another that says the same uid of another object is another claim.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Claim {
     namespace: Box<str>,

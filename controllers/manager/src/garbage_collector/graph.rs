@@ -59,7 +59,7 @@ impl Claimants {
         }
     }
 
-    /// Whether none is left.
+    /// Reports whether none is left.
     fn remove(&mut self, uid: &ShortUid) -> bool {
         match self {
             Self::One(own) => own == uid,
@@ -120,7 +120,7 @@ impl Node {
 }
 
 impl Nodes {
-    /// Whether dependents are to be looked at, of those that are known.
+    /// Reports whether dependents are to be looked at, of those that are known.
     fn looks<'a>(&'a self, dependents: &'a BTreeSet<ShortUid>) -> impl Iterator<Item = Key> + 'a {
         let entries = dependents.iter().filter_map(|uid| self.seen.get(uid));
         entries.map(|entry| entry.node.look())
@@ -219,7 +219,7 @@ impl Graph {
         uids.iter().flat_map(|uid| self.gone(uid)).collect()
     }
 
-    /// How many objects it knows, those included that are only claimed.
+    /// Returns the number of objects it knows, those included that are only claimed.
     #[cfg(test)]
     pub(super) fn len(&self) -> usize {
         let nodes = self.lock();

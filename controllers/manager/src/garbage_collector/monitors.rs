@@ -138,7 +138,7 @@ impl Monitors {
         !state.running.is_empty() && state.running.values().all(|monitor| monitor.store.has_synced())
     }
 
-    /// Whether objects of a resource come and go through a store.
+    /// Reports whether objects of a resource come and go through a store.
     pub(super) fn watches(&self, resource: &ApiResource) -> bool {
         let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         state.running.contains_key(resource)

@@ -63,13 +63,13 @@ pub(super) struct Collector {
     pub(super) begun: Begun,
 }
 
-/// What was found by looks that go on, by uid. A look that is done or finds its object gone takes its own away.
+/// Findings of looks that go on, by uid. A look that is done or finds its object gone takes its own away.
 #[derive(Debug, Default)]
 pub(super) struct Begun(Mutex<BTreeMap<Uid, Progress>>);
 
 #[derive(Debug)]
 pub(super) enum Progress {
-    /// Which owners of this version of the object are absent.
+    /// Absent owners of this version of the object.
     Owners(Revision, Vec<bool>),
     /// The last dependent that was set free.
     Orphaned(Uid),

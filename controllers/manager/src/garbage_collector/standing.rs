@@ -1,11 +1,11 @@
-//! How the owners of an object stand, by the graph, by what is known to be absent, and by the live API.
+//! Standing of the owners of an object, by the graph, by what is known to be absent, and by the live API.
 
 use super::graph::FOREGROUND;
 use super::reconcile::{Collector, LOOKUPS_PER_TURN};
 use machinery_meta::{ObjectHeader, ObjectKey, OwnerRef};
 use machinery_reconcile::ReconcileError;
 
-/// How an owner stands: there, there but waiting for this dependent to go, or not there.
+/// Standing of an owner: there, there but waiting for this dependent to go, or not there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Standing {
     Solid,
@@ -13,7 +13,7 @@ pub(super) enum Standing {
     Dangling,
 }
 
-/// How all owners of an object stand, in its order.
+/// Standing of all owners of an object, in its order.
 #[derive(Debug, Default)]
 pub(super) struct Standings {
     all: Vec<Standing>,
@@ -38,7 +38,7 @@ impl Standings {
 }
 
 impl Collector {
-    /// How all owners stand; nothing where this turn's lookups were not enough. Those that are absent are noted.
+    /// Returns how all owners stand; nothing where this turn's lookups were not enough. Those that are absent are noted.
     pub(super) async fn standings(
         &self,
         header: &ObjectHeader,
@@ -65,7 +65,7 @@ impl Collector {
         Ok(Some(found))
     }
 
-    /// How an owner stands as far as the graph and what is known to be absent tell.
+    /// Returns how an owner stands as far as the graph and what is known to be absent tell.
     fn known_standing(&self, owner: &OwnerRef, dependent: &ObjectKey) -> Option<Standing> {
         let Some(node) = self.graph.get(&owner.uid) else {
             let absent = self.absent.has(owner, &dependent.namespace);
@@ -82,7 +82,7 @@ impl Collector {
         })
     }
 
-    /// How an owner stands that the graph does not know. `unseen` is set where it is there and will be known.
+    /// Returns how an owner stands that the graph does not know. `unseen` is set where it is there and will be known.
     async fn live_standing(
         &self,
         owner: &OwnerRef,

@@ -15,7 +15,7 @@ use tokio::runtime::Handle;
 
 /// Threads without work end after this long.
 const KEEP_ALIVE: Duration = Duration::from_secs(1);
-/// How far the threads give way to others of the process (`nice`): about a third of what these get.
+/// Niceness by which the threads give way to others of the process (`nice`): about a third of what these get.
 const NICENESS: i32 = 5;
 /// Tasks of one flow that may wait, and tasks of all from which on a flow has one at a time.
 const MAX_WAITING_OF_FLOW: usize = 128;
@@ -44,7 +44,7 @@ struct Shared {
     turns: Mutex<Turns>,
     woken: Condvar,
     threads: usize,
-    /// What the tasks' timers and sockets belong to.
+    /// Runtime that the tasks' timers and sockets belong to.
     handle: Handle,
 }
 
@@ -81,7 +81,7 @@ impl HeavyWork {
         self.0.turns.lock().figures()
     }
 
-    /// Whether a flow has so many tasks waiting that it is to come again later.
+    /// Reports whether a flow has so many tasks waiting that it is to come again later.
     pub(crate) fn is_full(&self, flow: &str) -> bool {
         self.0.turns.lock().is_full(flow)
     }
@@ -152,7 +152,7 @@ struct Turns {
     flows: HashMap<Arc<str>, Flow>,
     /// A flow has so many threads at most.
     of_flow: usize,
-    /// What the flow that was served last had used before.
+    /// Time that the flow that was served last had used before.
     used: Duration,
     /// Counts tasks, in the order in which they came.
     last: u64,

@@ -166,7 +166,7 @@ impl Follower {
         }
     }
 
-    /// Whether the container runs no longer, and everything it wrote is in the log.
+    /// Reports whether the container runs no longer, and everything it wrote is in the log.
     pub(super) fn has_ended(&self) -> bool {
         self.ended.is_cancelled()
     }

@@ -1,4 +1,4 @@
-//! What pods and volumes need on their nodes, so that a node's read of a secret costs a look into a table and not a walk over
+//! Index of what pods and volumes need on their nodes, so that a node's read of a secret costs a look into a table and not a walk over
 //! its pods.
 //!
 //! The server feeds it every change of pods and PersistentVolumes. A change of a pod is noted by its header alone; what the
@@ -50,7 +50,7 @@ struct NodePods {
     pods: BTreeMap<ObjectKey, PodNeeds>,
     /// Pods that changed since they were read.
     unread: BTreeSet<ObjectKey>,
-    /// How many pods of a namespace need an object.
+    /// Numbers of pods of a namespace that need an object.
     needs: HashMap<Box<str>, HashMap<Need, usize>>,
 }
 
@@ -120,21 +120,21 @@ impl NodeIndex {
             .collect()
     }
 
-    /// What a pod of a node needs, by one version of it. Without effect when the pod went.
+    /// Records what a pod of a node needs, by one version of it. Without effect when the pod went.
     pub(super) fn read(&self, node: &str, key: &ObjectKey, revision: Revision, needs: BTreeSet<Need>) {
         if let Some(own) = self.pods.write().nodes.get_mut(node) {
             own.read(key, revision, needs);
         }
     }
 
-    /// Whether what a pod of a node needs was read from this version of it.
+    /// Reports whether what a pod of a node needs was read from this version of it.
     pub(super) fn has_read(&self, node: &str, key: &ObjectKey, revision: Revision) -> bool {
         let pods = self.pods.read();
         let pod = pods.nodes.get(node).and_then(|own| own.pods.get(key));
         pod.is_some_and(|pod| pod.read == revision)
     }
 
-    /// Whether a pod of the node that was read needs an object of its namespace.
+    /// Reports whether a pod of the node that was read needs an object of its namespace.
     pub(super) fn is_needed(&self, node: &str, namespace: &str, need: &Need) -> bool {
         let pods = self.pods.read();
         let needs = pods.nodes.get(node).and_then(|own| own.needs.get(namespace));
@@ -169,7 +169,7 @@ impl NodeIndex {
         claims.collect()
     }
 
-    /// Whether the volume was read from this version.
+    /// Reports whether the volume was read from this version.
     pub(super) fn has_read_volume(&self, name: &str, revision: Revision) -> bool {
         let volumes = self.volumes.read();
         volumes.read.get(name).is_some_and(|own| own.revision == revision)

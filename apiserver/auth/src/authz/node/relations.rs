@@ -71,7 +71,7 @@ impl NodeAuthorizer {
         readable(group, kind, &found.json)
     }
 
-    /// Whether a pod of the node needs an object of its namespace. The index may be a moment behind: where it knows of
+    /// Reports whether a pod of the node needs an object of its namespace. The index may be a moment behind: where it knows of
     /// none, pods of the node whose last version it has not read are looked at.
     async fn any_pod(&self, node: &str, namespace: &str, need: Need) -> bool {
         if need.1.is_empty() {
@@ -84,7 +84,7 @@ impl NodeAuthorizer {
         self.unseen(node, namespace).await.contains(&need)
     }
 
-    /// What pods of the node need whose last version the index has not read.
+    /// Returns what pods of the node need whose last version the index has not read.
     async fn unseen(&self, node: &str, namespace: &str) -> BTreeSet<Need> {
         let of_node = FieldSelector::equals("spec.nodeName", node);
         let pods = GroupResource::new("", "pods");
@@ -155,7 +155,7 @@ impl NodeAuthorizer {
         found
     }
 
-    /// Whether the claim names the volume, and the volume the claim and the secret, now.
+    /// Reports whether the claim names the volume, and the volume the claim and the secret, now.
     async fn is_bound(&self, volume: &str, claim: &ObjectKey, secret: &ObjectKey) -> bool {
         let (resource, kind) = ("persistentvolumeclaims", "PersistentVolumeClaim");
         let found = self
@@ -196,7 +196,7 @@ fn unreadable<T: Default>(error: ReadError) -> T {
     T::default()
 }
 
-/// What a pod needs on a node: nothing, where it is bound to another one or the node itself wrote it.
+/// Returns what a pod needs on a node: nothing, where it is bound to another one or the node itself wrote it.
 fn needs_of(node: &str, json: &[u8]) -> BTreeSet<Need> {
     let Some(pod) = readable("", "Pod", json) else {
         return BTreeSet::new();

@@ -1,4 +1,4 @@
-//! What is recorded of a request at each of its stages.
+//! Audit events of a request, one at each of its stages.
 
 use super::Auditor;
 use super::client::{source_addresses, user_agent};

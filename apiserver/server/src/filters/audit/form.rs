@@ -93,7 +93,7 @@ impl<'a> User<'a> {
     }
 }
 
-/// What the object in the body calls itself.
+/// Name, namespace, uid and version that the object in the body has.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Identity {
     namespace: String,

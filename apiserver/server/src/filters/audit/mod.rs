@@ -133,7 +133,7 @@ impl Filter for Audit {
     }
 }
 
-/// Whether the answer is an object: other paths serve texts and documents.
+/// Reports whether the answer is an object: other paths serve texts and documents.
 fn answers_with_object(exchange: &Exchange) -> bool {
     let info = &exchange.info;
     let is_discovery = ["/api", "/apis"].iter().any(|root| {

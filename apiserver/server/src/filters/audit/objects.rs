@@ -41,7 +41,7 @@ fn media_type(headers: &HeaderMap) -> Option<&str> {
     Some(form.split(';').next().unwrap_or_default().trim())
 }
 
-/// Whether a body is read as YAML.
+/// Reports whether a body is read as YAML.
 pub(super) fn is_yaml(headers: &HeaderMap) -> bool {
     media_type(headers).is_some_and(|form| form.ends_with("yaml"))
 }

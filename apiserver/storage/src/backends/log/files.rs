@@ -188,7 +188,7 @@ impl Table {
         (segments, gone)
     }
 
-    /// How many segments hold nothing but batches up to this one.
+    /// Returns the number of segments that hold nothing but batches up to this one.
     fn segments_behind(&self, batch: u64) -> usize {
         // A segment is behind the checkpoint when the one after it begins no later than the first batch that is not.
         let next = self

@@ -36,7 +36,7 @@ impl Engine {
         entry.seal != Seal::default() && !other.has_key_of(&entry.key, entry.seal)
     }
 
-    /// Whether records lie on the disk otherwise than they would be written now.
+    /// Reports whether records lie on the disk otherwise than they would be written now.
     pub(super) fn has_stale(&self) -> bool {
         let Some(encryption) = &self.options.encryption else {
             return false;

@@ -73,7 +73,7 @@ impl Changes {
     }
 }
 
-/// What was found of the versions before some changes.
+/// Versions before some changes, as far as they were found.
 #[derive(Debug, Default)]
 pub(super) struct Versions {
     kept: HashMap<Revision, Arc<Entry>>,
@@ -82,7 +82,7 @@ pub(super) struct Versions {
 }
 
 impl Versions {
-    /// Whether the version before a change is wanted and not kept.
+    /// Reports whether the version before a change is wanted and not kept.
     pub(super) fn is_too_much(&self, change: &Change) -> bool {
         matches!(change.previous, Previous::At(revision) if self.too_much.contains(&revision))
     }

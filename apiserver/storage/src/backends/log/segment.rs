@@ -357,7 +357,7 @@ impl Segment {
         Ok(())
     }
 
-    /// Where the next batch may begin, when the one at `offset` ends before a revision by its head.
+    /// Returns where the next batch may begin, when the one at `offset` ends before a revision by its head.
     fn behind_batch_before(&self, offset: u64, revision: Revision) -> Result<Option<u64>, StorageError> {
         let start = format::batch_start(offset);
         let head = self.read(start, BATCH_HEADER_BYTES as u64)?;

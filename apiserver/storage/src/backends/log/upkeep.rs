@@ -1,4 +1,4 @@
-//! What the log does by itself: expiry and compaction. Each sleeps until there is something to do.
+//! Upkeep of the log by itself: expiry and compaction. Each sleeps until there is something to do.
 
 use super::engine::Engine;
 use crate::live::Live;

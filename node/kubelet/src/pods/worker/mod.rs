@@ -161,7 +161,7 @@ pub struct PodWorker {
     /// Nothing runs any more and nothing will.
     ended: bool,
     cleaned: bool,
-    /// How often volumes could not be set up since they last could.
+    /// Failures in a row of setting up volumes.
     volume_failures: u32,
     /// What the runtime said last was known to be old.
     behind: bool,
@@ -501,7 +501,7 @@ impl PodWorker {
     }
 }
 
-/// How long after so many failures of volumes in a row the next try is; without one, how long after another failed step.
+/// Returns the pause before the next try after so many failures of volumes in a row; without one, how long after another failed step.
 fn volume_pause(failures: u32) -> Duration {
     let doublings = failures.saturating_sub(1).min(8);
     RETRY_AFTER

@@ -401,7 +401,7 @@ async fn encrypting(etcd: &Etcd, runtime: &Runtime, providers: &[&str]) -> (Etcd
     (through(etcd.transport(), runtime, options).await, own)
 }
 
-/// What lies in etcd, as a client of etcd reads it.
+/// Values in etcd, as a client of etcd reads them.
 async fn stored_value(storage: &EtcdStorage) -> String {
     let mut kv = storage.remote.kv().unwrap();
     let answer = kv.get("/knarr/registry/keys", None).await.unwrap();
