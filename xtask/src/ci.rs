@@ -13,7 +13,7 @@ pub(crate) fn run(config: &Config, _: &Arguments) -> Result<()> {
     step("fmt");
     cargo(config, &["fmt", "--all", "--check"])?;
     step("tidy");
-    tidy::run(config, &tidy::Arguments {})?;
+    tidy::run(config, &tidy::Arguments::default())?;
     step("codegen --check");
     let table_only = !config.tools.join("kube-apiserver").is_file();
     if table_only {

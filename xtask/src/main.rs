@@ -50,7 +50,7 @@ enum Command {
     Test(test::Arguments),
     /// Everything CI checks.
     Ci(ci::Arguments),
-    /// Layering, licences, reasons of dependencies, length of files.
+    /// Check arrows between crates, numbers and links of pages, licences, reasons of dependencies, length of files.
     Tidy(tidy::Arguments),
     /// Break the log engine in many places, one by one; each time a proof must fail (some twenty minutes).
     Mutations(mutations::Arguments),

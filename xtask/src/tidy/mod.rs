@@ -1,0 +1,189 @@
+//! `cargo xtask tidy`: rules that no compiler checks. The arrows between crates and their figure ([`arrows`]), the numbers
+//! and links of the pages ([`pages`]), the licences and the reasons of dependencies, the length of files, and paths of one
+//! machine in the tree.
+
+mod arrows;
+mod pages;
+
+use crate::config::Config;
+use crate::process;
+use anyhow::{Context, Result, bail};
+use serde::Deserialize;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+
+/// Whether tidy may mend what it draws.
+#[derive(Debug, Default, clap::Args)]
+pub(crate) struct Arguments {
+    /// Redraw the figure of crates in ARCHITECTURE.md instead of reporting that it is out of date.
+    #[arg(long)]
+    write: bool,
+}
+
+pub(crate) fn run(config: &Config, arguments: &Arguments) -> Result<()> {
+    let metadata = metadata(config)?;
+    let texts = texts(config)?;
+    let mut problems = arrows::forbidden(&metadata);
+    problems.extend(arrows::figure(config, &metadata, arguments.write)?);
+    problems.extend(licences(&metadata));
+    problems.extend(reasons(config, &metadata)?);
+    problems.extend(pages::decisions(&texts));
+    problems.extend(pages::links(&texts, |path| {
+        config.root.join(path).try_exists().unwrap_or(false)
+    }));
+    problems.extend(pages::unenforced(&texts));
+    problems.extend(files(&texts));
+    for problem in &problems {
+        println!("{problem}");
+    }
+    if !problems.is_empty() {
+        bail!("{} findings", problems.len());
+    }
+    Ok(())
+}
+
+#[derive(Debug, Deserialize)]
+struct Metadata {
+    packages: Vec<Package>,
+    workspace_members: Vec<String>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Package {
+    id: String,
+    name: String,
+    license: Option<String>,
+    license_file: Option<String>,
+    dependencies: Vec<Dependency>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Dependency {
+    name: String,
+    kind: Option<String>,
+    path: Option<String>,
+}
+
+fn metadata(config: &Config) -> Result<Metadata> {
+    let mut command = process::cargo(&config.root);
+    command.args(["metadata", "--format-version", "1", "--locked"]);
+    serde_json::from_str(&process::output(&mut command)?).context("reading cargo metadata")
+}
+
+impl Metadata {
+    fn ours(&self) -> impl Iterator<Item = &Package> {
+        self.packages
+            .iter()
+            .filter(|package| self.workspace_members.contains(&package.id))
+    }
+}
+
+/// Licences under which a dependency may come.
+const LICENCES: [&str; 16] = [
+    "MIT",
+    "MIT-0",
+    "Apache-2.0",
+    "Apache-2.0 WITH LLVM-exception",
+    "BSD-2-Clause",
+    "BSD-3-Clause",
+    "ISC",
+    "Zlib",
+    "Unicode-3.0",
+    "CC0-1.0",
+    "Unlicense",
+    "BSL-1.0",
+    "0BSD",
+    "MPL-2.0",
+    "MPL-2.0+",
+    "CDLA-Permissive-2.0",
+];
+
+fn licences(metadata: &Metadata) -> Vec<String> {
+    let acceptable = |expression: &str| {
+        let any = expression.replace('/', " OR ").replace(['(', ')'], "");
+        any.split(" OR ")
+            .any(|all| all.split(" AND ").all(|one| LICENCES.contains(&one.trim())))
+    };
+    let foreign = metadata
+        .packages
+        .iter()
+        .filter(|package| !metadata.workspace_members.contains(&package.id));
+    foreign
+        .filter(|package| match &package.license {
+            Some(expression) => !acceptable(expression),
+            None => package.license_file.is_none(),
+        })
+        .map(|package| {
+            format!(
+                "{}: licence {:?} is not on the list in xtask/src/tidy/mod.rs",
+                package.name, package.license
+            )
+        })
+        .collect()
+}
+
+/// Every direct dependency has its line in `docs/dependencies.md`, and every line its dependency.
+fn reasons(config: &Config, metadata: &Metadata) -> Result<Vec<String>> {
+    let page = std::fs::read_to_string(config.root.join("docs/dependencies.md"))?;
+    let explained: BTreeSet<&str> = page
+        .lines()
+        .filter_map(|line| line.strip_prefix("| ")?.split_once(" |"))
+        .flat_map(|(names, _)| names.split(", "))
+        .filter(|name| *name != "crate")
+        .collect();
+    let used: BTreeSet<&str> = metadata
+        .ours()
+        .flat_map(|package| &package.dependencies)
+        .filter(|dependency| dependency.path.is_none())
+        .map(|dependency| dependency.name.as_str())
+        .collect();
+    let unexplained = used
+        .difference(&explained)
+        .map(|name| format!("docs/dependencies.md: no line for {name}"));
+    let unused = explained
+        .difference(&used)
+        .map(|name| format!("docs/dependencies.md: nobody uses {name}"));
+    Ok(unexplained.chain(unused).collect())
+}
+
+/// A file longer than this is two subjects, unless it is one long table.
+const MAX_LINES: usize = 700;
+
+/// The text files that git tracks, by path from the root.
+fn texts(config: &Config) -> Result<BTreeMap<String, String>> {
+    let listed = process::output(
+        process::command("git")
+            .current_dir(&config.root)
+            .args(["ls-files"]),
+    )?;
+    let text = |name: &str| {
+        Some((
+            name.to_owned(),
+            std::fs::read_to_string(config.root.join(name)).ok()?,
+        ))
+    };
+    Ok(listed.lines().filter_map(text).collect())
+}
+
+fn files(texts: &BTreeMap<String, String>) -> Vec<String> {
+    let machines = ["work", "root"].map(|folder| format!("/{folder}/"));
+    let mut problems = Vec::new();
+    for (name, text) in texts.iter().filter(|(name, _)| !name.ends_with(".lock")) {
+        if machines.iter().any(|path| text.contains(path)) {
+            problems.push(format!("{name}: names a path of one machine"));
+        }
+        let table = text.lines().take(12).any(|line| line.contains("one long table"));
+        let lines = text.lines().count();
+        if name.ends_with(".rs") && lines > MAX_LINES && !table && !is_test(name) {
+            problems.push(format!("{name}: {lines} lines; is it two subjects?"));
+        }
+    }
+    problems
+}
+
+fn is_test(name: &str) -> bool {
+    let path = Path::new(name);
+    path.ends_with("tests.rs")
+        || path.ends_with("suite.rs")
+        || path.components().any(|part| part.as_os_str() == "tests")
+}

@@ -1,0 +1,192 @@
+//! Pages that point at each other: decisions have one number each, an index and no dead reference; links lead to files;
+//! the README's table names what the server stores without effect.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Component, Path, PathBuf};
+
+/// Text files by path from the root.
+type Texts = BTreeMap<String, String>;
+
+const DECISIONS: &str = "docs/decisions/";
+
+/// Decisions whose number, heading or line in the index is wrong, and references to decisions that are not there.
+pub(super) fn decisions(texts: &Texts) -> Vec<String> {
+    let mut problems = Vec::new();
+    let mut numbers = BTreeMap::<&str, &str>::new();
+    let index = texts.get("docs/decisions/README.md").map_or("", String::as_str);
+    for (path, text) in texts {
+        let Some(name) = path.strip_prefix(DECISIONS).filter(|name| *name != "README.md") else {
+            continue;
+        };
+        let number = name.split('-').next().unwrap_or_default();
+        if let Some(other) = numbers.insert(number, name) {
+            problems.push(format!("{path}: {other} has this number"));
+        }
+        if !text.starts_with(&format!("# {number}: ")) {
+            problems.push(format!("{path}: begins with something else than `# {number}: `"));
+        }
+        let lines = index.lines();
+        if lines
+            .filter(|line| line.starts_with(&format!("| [{number}]({name}) |")))
+            .count()
+            != 1
+        {
+            problems.push(format!(
+                "docs/decisions/README.md: not one line `| [{number}]({name}) |`"
+            ));
+        }
+    }
+    for (path, text) in texts {
+        for number in references(text).filter(|number| !numbers.contains_key(number)) {
+            problems.push(format!("{path}: there is no decision {number}"));
+        }
+    }
+    problems
+}
+
+/// Numbers of four digits after the word decision, in prose and in paths.
+fn references(text: &str) -> impl Iterator<Item = &str> {
+    let after = text.split("ecision").skip(1);
+    after.filter_map(|rest| {
+        let rest = rest.strip_prefix('s').unwrap_or(rest);
+        let number = rest.strip_prefix([' ', '/'])?.get(..4)?;
+        number.bytes().all(|byte| byte.is_ascii_digit()).then_some(number)
+    })
+}
+
+/// Links of Markdown pages to files that are not there.
+pub(super) fn links(texts: &Texts, exists: impl Fn(&Path) -> bool) -> Vec<String> {
+    let mut problems = Vec::new();
+    for (path, text) in texts.iter().filter(|(path, _)| path.ends_with(".md")) {
+        let folder = Path::new(path).parent().unwrap_or(Path::new(""));
+        for target in targets(text) {
+            let file = target.split('#').next().unwrap_or_default();
+            let elsewhere = file.is_empty() || file.contains(':');
+            if !elsewhere && !exists(&plain(&folder.join(file))) {
+                problems.push(format!("{path}: the link to {target} leads nowhere"));
+            }
+        }
+    }
+    problems
+}
+
+/// What the links of a page point at; blocks of code have none.
+fn targets(text: &str) -> impl Iterator<Item = &str> {
+    let prose = text.split("```").step_by(2);
+    prose.flat_map(|part| {
+        part.split("](")
+            .skip(1)
+            .filter_map(|rest| Some(rest.split_once(')')?.0))
+    })
+}
+
+const UNENFORCED: &str = "apiserver/registry/src/not_enforced/mod.rs";
+
+/// Differences between the server's list of resources without effect and the last column of the README's table.
+pub(super) fn unenforced(texts: &Texts) -> Vec<String> {
+    let list = between(texts, UNENFORCED, "const NOT_ENFORCED", "];");
+    let strings: Vec<&str> = list.split('"').skip(1).step_by(2).collect();
+    let listed: BTreeSet<&str> = strings.chunks_exact(3).map(|entry| entry[1]).collect();
+    let table = between(texts, "README.md", "| stored without effect |\n", "\n\n");
+    let cells = table
+        .lines()
+        .filter_map(|line| line.strip_suffix('|')?.rsplit_once('|'));
+    let shown: BTreeSet<&str> = cells
+        .flat_map(|(_, cell)| cell.split('`').skip(1).step_by(2))
+        .collect();
+    let missing = listed.difference(&shown);
+    let missing =
+        missing.map(|name| format!("README.md: the table of features lacks `{name}`, which has no effect"));
+    let wrong = shown.difference(&listed);
+    missing
+        .chain(wrong.map(|name| format!("README.md: `{name}` is not in {UNENFORCED}")))
+        .collect()
+}
+
+fn between<'t>(texts: &'t Texts, path: &str, begin: &str, end: &str) -> &'t str {
+    let text = texts.get(path).map_or("", String::as_str);
+    let rest = text.split_once(begin).map_or("", |(_, rest)| rest);
+    rest.split_once(end).map_or(rest, |(part, _)| part)
+}
+
+/// The path without `.` and `..`.
+fn plain(path: &Path) -> PathBuf {
+    let mut plain = PathBuf::new();
+    for part in path.components() {
+        match part {
+            Component::ParentDir => drop(plain.pop()),
+            Component::CurDir => {}
+            other => plain.push(other),
+        }
+    }
+    plain
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn texts(files: &[(&str, &str)]) -> Texts {
+        let owned = |(path, text): &(&str, &str)| ((*path).to_owned(), (*text).to_owned());
+        files.iter().map(owned).collect()
+    }
+
+    #[track_caller]
+    fn check_decisions(files: &[(&str, &str)], expected: &[&str]) {
+        assert_eq!(decisions(&texts(files)), expected);
+    }
+
+    #[test]
+    fn decisions_have_one_number_one_heading_and_one_line() {
+        let index = ("docs/decisions/README.md", "| [0001](0001-a.md) | A |\n");
+        let first = ("docs/decisions/0001-a.md", "# 0001: A\n");
+        check_decisions(&[index, first], &[]);
+        check_decisions(
+            &[index, first, ("docs/decisions/0001-b.md", "# 1. B\n")],
+            &[
+                "docs/decisions/0001-b.md: 0001-a.md has this number",
+                "docs/decisions/0001-b.md: begins with something else than `# 0001: `",
+                "docs/decisions/README.md: not one line `| [0001](0001-b.md) |`",
+            ],
+        );
+        check_decisions(
+            &[
+                index,
+                first,
+                (
+                    "a.rs",
+                    "// decision 0001, `docs/decisions/0002-b.md`, decisions of 0003\n",
+                ),
+            ],
+            &["a.rs: there is no decision 0002"],
+        );
+    }
+
+    #[test]
+    fn readme_names_the_resources_without_effect() {
+        let list = "const NOT_ENFORCED: [(&str, &str, &str); 2] = [\n(\"\", \"limitranges\", \"limits\"),\n(\"apps\", \"daemonsets\", \"none\"),\n];";
+        let table = |cell: &str| {
+            format!("| feature | stored without effect |\n|---|---|\n| a `b` |{cell}|\n\n| c | `d` |\n")
+        };
+        let check = |cell: &str| unenforced(&texts(&[(UNENFORCED, list), ("README.md", &table(cell))]));
+        assert_eq!(check("`limitranges` `daemonsets`"), Vec::<String>::new());
+        assert_eq!(
+            check("`limitranges` `deployments`"),
+            [
+                "README.md: the table of features lacks `daemonsets`, which has no effect".to_owned(),
+                format!("README.md: `deployments` is not in {UNENFORCED}"),
+            ]
+        );
+    }
+
+    #[test]
+    fn links_lead_to_files() {
+        let page =
+            "[a](../a.md#part) [b](b.md) [c](https://c) [d](#part)\n```sh\n[e](e.md)\n```\n[f](f.md)\n";
+        let there = ["a.md", "docs/b.md"].map(Path::new);
+        assert_eq!(
+            links(&texts(&[("docs/page.md", page)]), |path| there.contains(&path)),
+            ["docs/page.md: the link to f.md leads nowhere"]
+        );
+    }
+}
