@@ -347,7 +347,7 @@ fn kubelet_config(arguments: &AgentArguments, kubeconfig: &std::path::Path) -> a
         container_log_max_bytes: arguments.container_log_max_size,
         container_log_max_files: arguments.container_log_max_files,
         port: arguments.port,
-        healthz_port: arguments.healthz_port,
+        healthz_port: Some(arguments.healthz_port).filter(|port| *port != 0),
         tls: given.or_else(|| in_folder(own_certificate::CERTIFICATE).zip(in_folder(own_certificate::KEY))),
         client_ca: arguments
             .client_ca_file

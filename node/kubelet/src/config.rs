@@ -37,8 +37,8 @@ pub struct KubeletConfig {
     pub port: u16,
     /// Connections to it that are served at once; more wait in the kernel's queue.
     pub max_connections: usize,
-    /// The loopback health port; 0 is none.
-    pub healthz_port: u16,
+    /// The loopback health port, where there is one; 0 is any that is free.
+    pub healthz_port: Option<u16>,
     /// Serving certificate and key in PEM; without it one is made and signed by itself.
     pub tls: Option<(PathBuf, PathBuf)>,
     /// Who may sign client certificates, in PEM.
@@ -69,7 +69,7 @@ impl KubeletConfig {
             pod_max_pids: None,
             port: 10250,
             max_connections: 1_024,
-            healthz_port: 10248,
+            healthz_port: Some(10248),
             tls: None,
             client_ca: None,
             container_runtime_endpoint: data_dir.join("containerd/containerd.sock"),

@@ -2,9 +2,8 @@
 
 use std::sync::{Arc, OnceLock};
 
-use k8s_openapi::api::core::v1::Node;
 use kube::Client;
-use machinery_runtime::Runtime;
+use machinery_runtime::{Runtime, Watched};
 use node_cri::{CriClient, CriError, v1};
 use node_sys::cgroup::Cgroups;
 use node_sys::mount::{LinuxMounter, Mounter};
@@ -21,7 +20,7 @@ use crate::containers::tiers;
 use crate::images::ImageManager;
 use crate::managers::{ManagerContext, rows};
 use crate::node::facts::{self, Health, NodeFacts};
-use crate::node::registration::register;
+use crate::node::registration::Registration;
 use crate::pods::admission::Abilities;
 use crate::pods::resize::room::Room;
 use crate::pods::source::Pods;
@@ -52,6 +51,7 @@ pub enum KubeletError {
 #[derive(Debug)]
 pub struct Kubelet {
     port: Option<u16>,
+    healthz_port: Option<u16>,
 }
 
 /// A machine as the agent works with it: its own, or a model of one.
@@ -68,8 +68,8 @@ pub struct Host {
 }
 
 impl Kubelet {
-    /// Starts everything; returns once the node is registered and the managers run. `container_runtime` ends when the
-    /// runtime can be asked. The node is registered meanwhile, so that its pods' network is there when the runtime is.
+    /// Starts everything; returns once the managers run. `container_runtime` ends when the runtime can be asked. The node
+    /// is registered meanwhile, so that its pods' network is there when the runtime is, or later, when the API server is.
     pub async fn start<E: From<KubeletError>>(
         runtime: Runtime,
         config: KubeletConfig,
@@ -79,19 +79,42 @@ impl Kubelet {
         let config = Arc::new(prepare(config)?);
         let client = bounded(client, runtime.clone());
         let facts = NodeFacts::observe(&config);
-        let registered = async { Ok(register(&runtime, &client, &config, &facts).await) };
-        let (node, ()) = futures::try_join!(registered, container_runtime)?;
-        let listeners = Listeners::bind(&config).await.map_err(KubeletError::Server)?;
+        let registration = Registration::begin(&runtime, &client, &config, &facts);
+        container_runtime.await?;
         let host = Host {
             cri: CriClient::new(&config.container_runtime_endpoint),
             cgroups: node_sys::cgroup::detect(),
             mounter: Arc::new(LinuxMounter),
             facts,
         };
-        let context = assemble(runtime, config, client, host, node).await?;
-        let port = listeners.port;
+        Ok(Self::with_servers(runtime, config, client, host, registration).await?)
+    }
+
+    /// Starts everything on a given machine.
+    pub async fn start_serving_on(
+        runtime: Runtime,
+        config: KubeletConfig,
+        client: Client,
+        host: Host,
+    ) -> Result<Self, KubeletError> {
+        let config = Arc::new(prepare(config)?);
+        let client = bounded(client, runtime.clone());
+        let registration = Registration::begin(&runtime, &client, &config, &host.facts);
+        Self::with_servers(runtime, config, client, host, registration).await
+    }
+
+    async fn with_servers(
+        runtime: Runtime,
+        config: Arc<KubeletConfig>,
+        client: Client,
+        host: Host,
+        registration: Registration,
+    ) -> Result<Self, KubeletError> {
+        let listeners = Listeners::bind(&config).await.map_err(KubeletError::Server)?;
+        let context = assemble(runtime, config, client, host, registration).await?;
+        let (port, healthz_port) = (listeners.port(), listeners.healthz_port());
         serve(&context, listeners);
-        Ok(Self { port: Some(port) })
+        Ok(Self { port, healthz_port })
     }
 
     /// Starts everything but the servers, on a given machine.
@@ -103,14 +126,22 @@ impl Kubelet {
     ) -> Result<Self, KubeletError> {
         let config = Arc::new(prepare(config)?);
         let client = bounded(client, runtime.clone());
-        let node = register(&runtime, &client, &config, &host.facts).await;
-        assemble(runtime, config, client, host, node).await?;
-        Ok(Self { port: None })
+        let registration = Registration::begin(&runtime, &client, &config, &host.facts);
+        assemble(runtime, config, client, host, registration).await?;
+        Ok(Self {
+            port: None,
+            healthz_port: None,
+        })
     }
 
     /// The port of the authenticated server, where it has one.
     pub fn port(&self) -> Option<u16> {
         self.port
+    }
+
+    /// The loopback health port, where it has one.
+    pub fn healthz_port(&self) -> Option<u16> {
+        self.healthz_port
     }
 }
 
@@ -120,7 +151,7 @@ async fn assemble(
     config: Arc<KubeletConfig>,
     client: Client,
     mut host: Host,
-    node: Node,
+    registration: Registration,
 ) -> Result<ManagerContext, KubeletError> {
     ask_runtime(&host.cri, &mut host.facts)
         .await
@@ -131,9 +162,8 @@ async fn assemble(
     let cgroups = host.cgroups.as_ref();
     tiers::make(cgroups, &config.cgroup_root, reserve, &host.facts.machine).map_err(KubeletError::Cgroups)?;
     tiers::limit_others(cgroups, reserve).map_err(refused)?;
-    let node = Arc::new(node);
     let facts = host.facts.clone();
-    let workers = worker_context(&runtime, &config, &client, host, &node);
+    let workers = worker_context(&runtime, &config, &client, host);
     let pods = Pods::new(workers.clone());
     wake_on_change(&workers, &pods);
     let context = ManagerContext {
@@ -141,7 +171,7 @@ async fn assemble(
         client,
         config,
         facts,
-        node,
+        registration,
         pods,
         workers,
     };
@@ -215,7 +245,6 @@ fn worker_context(
     config: &Arc<KubeletConfig>,
     client: &Client,
     host: Host,
-    node: &Arc<Node>,
 ) -> Arc<WorkerContext> {
     let Host {
         cri,
@@ -255,7 +284,7 @@ fn worker_context(
         },
     };
     let own = facts::node(config, &facts, &Health::unknown(), runtime.now());
-    let context = WorkerContext {
+    Arc::new(WorkerContext {
         runtime: runtime.clone(),
         client: client.clone(),
         control,
@@ -265,10 +294,9 @@ fn worker_context(
         room: Room::default(),
         preempt: OnceLock::new(),
         node: parking_lot::Mutex::new(Arc::new(own)),
+        node_known: Watched::new(false),
         owners: parking_lot::Mutex::default(),
         exited: parking_lot::Mutex::default(),
         followed: Arc::default(),
-    };
-    context.update_node((**node).clone());
-    Arc::new(context)
+    })
 }

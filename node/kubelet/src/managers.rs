@@ -9,6 +9,7 @@ use machinery_runtime::Runtime;
 
 use crate::config::KubeletConfig;
 use crate::node::facts::NodeFacts;
+use crate::node::registration::Registration;
 use crate::node::status::StatusKeeper;
 use crate::pods::source::Pods;
 use crate::pods::worker::WorkerContext;
@@ -25,8 +26,8 @@ pub struct ManagerContext {
     pub config: Arc<KubeletConfig>,
     /// What the machine is.
     pub facts: NodeFacts,
-    /// The Node object as registered.
-    pub node: Arc<Node>,
+    /// The Node object, once it is registered.
+    pub registration: Registration,
     /// The workers.
     pub pods: Arc<Pods>,
     /// What the workers share.
@@ -41,6 +42,13 @@ impl std::fmt::Debug for ManagerContext {
     }
 }
 
+impl ManagerContext {
+    /// Waits until the node is registered, and returns the object as it was then.
+    pub async fn registered(&self) -> Arc<Node> {
+        self.registration.registered().await
+    }
+}
+
 /// A manager: its name and how it runs until the agent ends.
 #[derive(Debug, Clone, Copy)]
 pub struct ManagerRow {
@@ -50,8 +58,9 @@ pub struct ManagerRow {
     pub run: fn(ManagerContext) -> BoxFuture<'static, ()>,
 }
 
-/// All of them, in start order. The servers follow ([`crate::server`]).
-pub fn rows() -> [ManagerRow; 9] {
+/// All of them, in start order. The servers follow ([`crate::server`]). Those that speak of the node wait for its
+/// registration, and no other does.
+pub fn rows() -> [ManagerRow; 10] {
     [
         ManagerRow {
             name: "component events",
@@ -59,16 +68,20 @@ pub fn rows() -> [ManagerRow; 9] {
         },
         ManagerRow {
             name: "node status",
-            run: |context| Box::pin(status_keeper(&context).run((*context.node).clone())),
+            run: |context| {
+                Box::pin(async move {
+                    let node = context.registered().await;
+                    status_keeper(&context).run((*node).clone()).await;
+                })
+            },
         },
         ManagerRow {
             name: "node lease",
             run: |context| {
-                Box::pin(node::lease::renew(
-                    context.runtime,
-                    context.client,
-                    (*context.node).clone(),
-                ))
+                Box::pin(async move {
+                    let node = context.registered().await;
+                    node::lease::renew(context.runtime, context.client, (*node).clone()).await;
+                })
             },
         },
         ManagerRow {
@@ -82,6 +95,10 @@ pub fn rows() -> [ManagerRow; 9] {
         ManagerRow {
             name: "pod watch",
             run: |context| Box::pin(context.pods.follow_api(context.config.node_name.clone())),
+        },
+        ManagerRow {
+            name: "saved pods",
+            run: |context| Box::pin(context.pods.go_on_with_saved()),
         },
         ManagerRow {
             name: "relist",

@@ -85,6 +85,15 @@ fn normal(payload: &Payload) -> Result<Cow<'_, Payload>, VolumeError> {
     Ok(normal)
 }
 
+/// Whether what was shown below `target` is there to its last name.
+pub fn is_whole(target: &Path) -> bool {
+    let is_linked = |entry: std::io::Result<std::fs::DirEntry>| {
+        entry.is_ok_and(|entry| target.join(entry.file_name()).symlink_metadata().is_ok())
+    };
+    let entries = std::fs::read_dir(target.join(DATA));
+    entries.is_ok_and(|mut entries| entries.all(is_linked))
+}
+
 /// Shows exactly `payload` below `target`; says whether anything had to change.
 ///
 /// `stamp` names the content's folder when it is written; it must not repeat for other content.

@@ -25,4 +25,4 @@ mod sub_path;
 
 pub use error::VolumeError;
 pub use payload::{ObjectSource, TokenRequest};
-pub use set::{NodeResources, VolumeSet};
+pub use set::{Failure, NodeResources, VolumeSet};

@@ -36,6 +36,9 @@ impl NodeResources {
     }
 }
 
+/// A volume's name, and why it could not be set up.
+pub type Failure = (String, VolumeError);
+
 /// Sets up and takes down the volumes of one pod below its folder.
 #[derive(Clone)]
 pub struct VolumeSet {
@@ -90,30 +93,38 @@ impl VolumeSet {
             .join(&volume.name)
     }
 
-    /// Makes every volume's content appear, or brings it up to date. Errors carry the volume's name.
-    pub async fn set_up(&self, pod: &Pod) -> Result<(), (String, VolumeError)> {
+    /// Makes every volume's content appear, or brings it up to date. Where the API server cannot be asked for it, what was
+    /// shown before stays; these volumes are returned with the reason. Errors carry the volume's name.
+    pub async fn set_up(&self, pod: &Pod) -> Result<Vec<Failure>, Failure> {
         let volumes = pod.spec.as_ref().and_then(|spec| spec.volumes.as_deref());
         let mut all = Vec::new();
         for volume in volumes.unwrap_or_default() {
-            let content = self.content(pod, volume).await;
-            all.push((
-                volume.clone(),
-                content.map_err(|error| (volume.name.clone(), error))?,
-            ));
+            let content = match self.content(pod, volume).await {
+                Ok(content) => content,
+                Err(error @ VolumeError::Source(_)) => Content::Before(error),
+                Err(error) => return Err((volume.name.clone(), error)),
+            };
+            all.push((volume.clone(), content));
         }
         if all.is_empty() {
-            return Ok(());
+            return Ok(Vec::new());
         }
         let (set, group) = (self.clone(), fs_group(pod));
         let current = Arc::new(Mutex::new(String::new()));
         let begun = current.clone();
         let work = move || {
-            all.into_iter().try_for_each(|(volume, content)| {
+            let mut old = Vec::new();
+            for (volume, content) in all {
                 begun.lock().clone_from(&volume.name);
                 let path = set.host_path(&volume);
-                set.show(&path, content, group)
-                    .map_err(|error| (volume.name, error))
-            })
+                match content {
+                    Content::Before(why) if atomic_writer::is_whole(&path) => old.push((volume.name, why)),
+                    content => set
+                        .show(&path, content, group)
+                        .map_err(|error| (volume.name, error))?,
+                }
+            }
+            Ok(old)
         };
         let outcome = self.lane.run("setting up volumes", work).await;
         outcome.unwrap_or_else(|error| Err((current.lock().clone(), error.into())))
@@ -154,6 +165,7 @@ impl VolumeSet {
                 return empty_dir::set_up(path, &source, mounter, group, self.memory_bytes_max);
             }
             Content::Host(source) => return host_path::set_up(&source).map(drop),
+            Content::Before(why) => return Err(why),
             Content::Files {
                 payload,
                 in_memory,
@@ -224,6 +236,8 @@ impl VolumeSet {
 enum Content {
     Empty(EmptyDirVolumeSource),
     Host(HostPathVolumeSource),
+    /// What it showed before, as the API server cannot be asked.
+    Before(VolumeError),
     Files {
         payload: Payload,
         in_memory: bool,
@@ -257,6 +271,8 @@ mod tests {
     use async_trait::async_trait;
     use k8s_openapi::api::core::v1::{ConfigMap, Secret};
     use node_sys::mount::MountError;
+    use std::collections::BTreeMap;
+    use std::sync::atomic::{AtomicBool, Ordering};
     use std::sync::mpsc::{Receiver, Sender, channel};
     use std::time::Duration;
 
@@ -285,12 +301,23 @@ mod tests {
         }
     }
 
-    struct NoObjects;
+    /// One ConfigMap, as long as the API server is there.
+    #[derive(Default)]
+    struct Api {
+        away: AtomicBool,
+    }
 
     #[async_trait]
-    impl ObjectSource for NoObjects {
+    impl ObjectSource for Api {
         async fn config_map(&self, _: &str, _: &str) -> Result<Option<ConfigMap>, VolumeError> {
-            Ok(None)
+            if self.away.load(Ordering::Relaxed) {
+                return Err(VolumeError::Source("away".into()));
+            }
+            let data = BTreeMap::from([("key".to_owned(), "value".to_owned())]);
+            Ok(Some(ConfigMap {
+                data: Some(data),
+                ..ConfigMap::default()
+            }))
         }
 
         async fn secret(&self, _: &str, _: &str) -> Result<Option<Secret>, VolumeError> {
@@ -302,7 +329,7 @@ mod tests {
         }
     }
 
-    fn set(folder: &Path, deadline: Duration) -> (VolumeSet, Sender<()>) {
+    fn set(folder: &Path, deadline: Duration) -> (VolumeSet, Arc<Api>, Sender<()>) {
         let (release, released) = channel();
         let runtime = Runtime::real();
         let lane = BlockingLane::with_deadline(runtime.clone(), deadline);
@@ -311,20 +338,21 @@ mod tests {
         });
         let node = NodeResources::default();
         let folder = folder.join("pod");
-        let set = VolumeSet::new(runtime, lane, folder, mounter, Arc::new(NoObjects), node, 1 << 20);
-        (set, release)
+        let api = Arc::new(Api::default());
+        let set = VolumeSet::new(runtime, lane, folder, mounter, api.clone(), node, 1 << 20);
+        (set, api, release)
     }
 
-    fn pod() -> Pod {
-        let volume = serde_json::json!({"name": "memory", "emptyDir": {"medium": "Memory"}});
+    fn pod(volume: &serde_json::Value) -> Pod {
         serde_json::from_value(serde_json::json!({"spec": {"containers": [], "volumes": [volume]}})).unwrap()
     }
 
     #[tokio::test]
     async fn volume_on_a_dead_file_system_stops_no_thread_of_the_executor() {
         let folder = tempfile::tempdir().unwrap();
-        let (set, release) = set(folder.path(), Duration::from_millis(20));
-        let (volume, error) = set.set_up(&pod()).await.unwrap_err();
+        let (set, _, release) = set(folder.path(), Duration::from_millis(20));
+        let pod = pod(&serde_json::json!({"name": "memory", "emptyDir": {"medium": "Memory"}}));
+        let (volume, error) = set.set_up(&pod).await.unwrap_err();
         assert_eq!(volume, "memory");
         assert!(matches!(error, VolumeError::Blocking(_)), "{error}");
         assert!(
@@ -334,5 +362,24 @@ mod tests {
         release.send(()).unwrap();
         while set.tear_down().await.is_err() {}
         assert!(!set.pod_folder().try_exists().unwrap());
+    }
+
+    #[tokio::test]
+    async fn volume_stays_as_it_was_while_the_api_server_is_away() {
+        let folder = tempfile::tempdir().unwrap();
+        let (set, api, _release) = set(folder.path(), Duration::from_secs(60));
+        let pod = pod(&serde_json::json!({"name": "map", "configMap": {"name": "m"}}));
+        let volume = &pod.spec.as_ref().unwrap().volumes.as_ref().unwrap()[0];
+        let file = set.host_path(volume).join("key");
+        api.away.store(true, Ordering::Relaxed);
+        assert_eq!(set.set_up(&pod).await.unwrap_err().0, "map", "it never was there");
+        api.away.store(false, Ordering::Relaxed);
+        assert!(set.set_up(&pod).await.unwrap().is_empty());
+        api.away.store(true, Ordering::Relaxed);
+        let old = set.set_up(&pod).await.unwrap();
+        assert_eq!((old[0].0.as_str(), old.len()), ("map", 1));
+        assert_eq!(std::fs::read_to_string(&file).unwrap(), "value");
+        std::fs::remove_file(file).unwrap();
+        set.set_up(&pod).await.unwrap_err();
     }
 }

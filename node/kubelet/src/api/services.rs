@@ -4,16 +4,19 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
-use k8s_openapi::api::core::v1::Service;
+use k8s_openapi::api::core::v1::{Pod, Service};
 use kube::Client;
 use kube::api::Api;
 use machinery_runtime::{Runtime, Watched};
 use parking_lot::Mutex;
 
 use super::watch::{Change, follow};
+use crate::pods::{namespace, spec, uid};
 
-/// How long the first container waits for the services to be known; upstream waits as well.
+/// How long a container waits for the services to be known.
 const SYNC_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long it waits where the agent before this one has left what it knew.
+const SYNC_TIMEOUT_REMEMBERED: Duration = Duration::from_secs(1);
 /// The namespace and name of the API server's own service, which every pod learns about.
 const MASTER: (&str, &str) = ("default", "kubernetes");
 
@@ -31,6 +34,8 @@ pub struct Services {
     runtime: Runtime,
     table: Arc<Mutex<HashMap<(String, String), ServiceAddress>>>,
     synced: Arc<Watched<bool>>,
+    /// Variables of pods as the agent before this one knew them, by uid.
+    remembered: Arc<Mutex<HashMap<String, BTreeMap<String, String>>>>,
 }
 
 impl Services {
@@ -66,26 +71,51 @@ impl Services {
             runtime: runtime.clone(),
             table,
             synced,
+            remembered: Arc::default(),
         }
     }
 
-    /// The variables of a namespace's services (all of them only when linked) and of the API server's.
-    pub async fn variables(&self, namespace: &str, linked: bool) -> BTreeMap<String, String> {
-        // Without them the container still starts, as it would had the services come later.
-        let _ = self
-            .runtime
-            .timeout(SYNC_TIMEOUT, self.synced.wait_for(|synced| *synced))
-            .await;
+    /// The variables of a pod's containers. None where the services are not known, now or from the agent before this one:
+    /// what a container learns at its start stays with it.
+    pub async fn variables(&self, pod: &Pod) -> Option<BTreeMap<String, String>> {
+        let remembered = self.remembered.lock().contains_key(uid(pod));
+        let patience = match remembered {
+            true => SYNC_TIMEOUT_REMEMBERED,
+            false => SYNC_TIMEOUT,
+        };
+        let synced = self.synced.wait_for(|synced| *synced);
+        // Without them what is remembered counts.
+        let _ = self.runtime.timeout(patience, synced).await;
+        self.known(pod)
+    }
+
+    /// The variables of a pod as far as they are known now: of its namespace's services where it wants them, and of the
+    /// API server's.
+    pub fn known(&self, pod: &Pod) -> Option<BTreeMap<String, String>> {
+        if !self.synced.get() {
+            return self.remembered.lock().get(uid(pod)).cloned();
+        }
+        let linked = spec(pod).enable_service_links != Some(false);
         let table = self.table.lock();
         let mut chosen: BTreeMap<&str, &ServiceAddress> = BTreeMap::new();
         for ((found, name), service) in table.iter() {
             let is_master = (found.as_str(), name.as_str()) == MASTER;
-            let local = linked && found == namespace;
+            let local = linked && found == namespace(pod);
             if local || (is_master && !chosen.contains_key(name.as_str())) {
                 chosen.insert(name, service);
             }
         }
-        chosen.values().flat_map(|service| service.variables()).collect()
+        Some(chosen.values().flat_map(|service| service.variables()).collect())
+    }
+
+    /// Takes over what the agent before this one knew for a pod.
+    pub fn remember(&self, uid: &str, variables: BTreeMap<String, String>) {
+        self.remembered.lock().insert(uid.to_owned(), variables);
+    }
+
+    /// The pod is gone.
+    pub fn forget_pod(&self, uid: &str) {
+        self.remembered.lock().remove(uid);
     }
 }
 

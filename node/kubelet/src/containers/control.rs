@@ -23,10 +23,12 @@ use crate::pods::admission::Abilities;
 use crate::pods::ephemeral::target_of;
 use crate::pods::observed::{ObservedPod, ObservedSandbox};
 use crate::pods::plan::{Start, container_named};
-use crate::pods::{namespace, spec, uid};
+use crate::pods::{spec, uid};
 
 /// A postStart hook may run as long as it likes; this only bounds a hook that hangs for ever.
 const POST_START_TIMEOUT: Duration = Duration::from_secs(3600);
+/// Upstream's words.
+const NO_SERVICES: &str = "services have not yet been read at least once, cannot construct envvars";
 
 /// Acts on the runtime for all pods.
 pub struct ContainerControl {
@@ -240,8 +242,8 @@ impl ContainerControl {
         with: PodFacilities<'_>,
     ) -> Result<String, StartError> {
         let target = target_id(pod, &container.name, with.observed)?;
-        let linked = spec(pod).enable_service_links != Some(false);
-        let services = self.services.variables(namespace(pod), linked).await;
+        let services = self.services.variables(pod).await;
+        let services = services.ok_or_else(|| StartError::config(NO_SERVICES))?;
         let ips = self.addresses(pod, with.sandbox);
         let sources = EnvSources {
             objects: with.objects,

@@ -7,10 +7,11 @@ const REASON: &str = "ComponentRestarted";
 
 /// Tells of each failure, for ever. The panic's message goes to the log only.
 pub async fn tell(context: ManagerContext) {
+    let node = context.registered().await;
     loop {
         let name = context.runtime.components().next_failure().await;
         let message = format!("Component {name} of the node agent failed and begins again; its log says why");
         let events = &context.workers.events;
-        events.node(&context.node, EventKind::Warning, REASON, message);
+        events.node(&node, EventKind::Warning, REASON, message);
     }
 }

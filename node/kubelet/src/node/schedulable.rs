@@ -7,8 +7,12 @@ use crate::api::events::EventKind;
 use crate::api::watch::{Change, follow};
 use crate::managers::ManagerContext;
 
-/// Follows our own object, for ever. A node counts as open until it is seen closed.
+/// Follows our own object, for ever, once it is registered. A node counts as open until it is seen closed.
 pub async fn watch(context: ManagerContext) {
+    let registered = context.registered().await;
+    if !context.workers.node_is_known() {
+        context.workers.update_node((*registered).clone());
+    }
     let api: Api<Node> = Api::all(context.client.clone());
     let selector = format!("metadata.name={}", context.config.node_name);
     let mut closed = false;
@@ -23,7 +27,7 @@ pub async fn watch(context: ManagerContext) {
             let now = is_closed(&node);
             if now != closed {
                 closed = now;
-                say(&context, now);
+                say(&context, &registered, now);
             }
         }
     };
@@ -34,12 +38,12 @@ fn is_closed(node: &Node) -> bool {
     node.spec.as_ref().and_then(|spec| spec.unschedulable) == Some(true)
 }
 
-fn say(context: &ManagerContext, closed: bool) {
+fn say(context: &ManagerContext, node: &Node, closed: bool) {
     let reason = match closed {
         true => "NodeNotSchedulable",
         false => "NodeSchedulable",
     };
     let text = format!("Node {} status is now: {reason}", context.config.node_name);
     let events = &context.workers.events;
-    events.node(&context.node, EventKind::Normal, reason, text);
+    events.node(node, EventKind::Normal, reason, text);
 }

@@ -3,6 +3,7 @@
 //! [`source`] follows the pods bound to this node and keeps one worker per uid. A [`worker`] goes round:
 //! observe the runtime ([`observed`]), decide ([`plan`]), act, write the [`status`] if it differs.
 //! [`admission`] rejects what this node never runs, [`preemption`] chooses who ends for a critical pod; [`backoff`] says when a container that keeps ending may start again; [`termination`] takes a pod down.
+//! [`saved`] is what the next agent goes on with while the API server is away.
 //! [`resize`] changes what running containers may use. [`ephemeral`] knows the containers that are put into a pod later, to look at it.
 //!
 //! Never: two workers for one pod, a decision on state older than the one just read, a status written
@@ -16,6 +17,7 @@ pub mod observed;
 pub mod plan;
 pub mod preemption;
 pub mod resize;
+pub mod saved;
 pub mod source;
 pub mod status;
 pub mod status_patch;

@@ -14,6 +14,7 @@ use parking_lot::Mutex;
 
 use super::observed::label;
 use super::resize::room::Share;
+use super::saved::{SavedPod, load_all};
 use super::uid;
 use super::worker::{Inbox, PodWorker, WorkerContext, has_begun};
 use crate::api::watch::{Change, follow};
@@ -21,6 +22,8 @@ use crate::containers::files;
 
 /// The safety net under the event stream.
 const RELIST_AFTER: Duration = Duration::from_secs(60);
+/// How long the API server has to tell of the pods before those that an agent left on the disk count.
+const SAVED_AFTER: Duration = Duration::from_secs(5);
 /// Ends remembered until a worker has seen them; those of others' containers are never seen.
 const EXITED_MAX: usize = 4096;
 /// Between two tries to reach containerd.
@@ -35,6 +38,8 @@ pub struct Pods {
     inboxes: Mutex<BTreeMap<String, Arc<Inbox>>>,
     /// The API server has told us of all pods once.
     synced: Watched<bool>,
+    /// The same, held while all pods are taken in: what it says replaces what was saved, never the other way round.
+    listed: Mutex<bool>,
 }
 
 impl Pods {
@@ -44,6 +49,7 @@ impl Pods {
             context,
             inboxes: Mutex::default(),
             synced: Watched::new(false),
+            listed: Mutex::new(false),
         };
         Arc::new(pods)
     }
@@ -94,8 +100,9 @@ impl Pods {
         }
     }
 
-    /// Follows the pods bound to this node, for ever.
+    /// Follows the pods bound to this node, for ever. None is admitted to a node that is not known.
     pub async fn follow_api(self: Arc<Self>, node_name: String) {
+        self.context.node_known.wait_for(|known| *known).await;
         let api: Api<Pod> = Api::all(self.context.client.clone());
         let selector = Some(format!("spec.nodeName={node_name}"));
         let runtime = self.context.runtime.clone();
@@ -106,6 +113,8 @@ impl Pods {
     fn hear(self: &Arc<Self>, change: Change<Pod>) {
         match change {
             Change::All(pods) => {
+                let mut listed = self.listed.lock();
+                *listed = true;
                 let present: BTreeSet<String> = pods.iter().map(|pod| uid(pod).to_string()).collect();
                 self.hold_begun(&pods);
                 pods.into_iter().for_each(|pod| self.set(pod));
@@ -122,11 +131,44 @@ impl Pods {
         }
     }
 
+    /// Where the API server does not tell of the pods, the agent goes on with those that the agent before it left on the
+    /// disk: what crashes is started again, and probes are made. It ends when that has begun.
+    pub async fn go_on_with_saved(self: Arc<Self>) {
+        let runtime = self.context.runtime.clone();
+        let told = self.synced.wait_for(|synced| *synced);
+        if runtime.timeout(SAVED_AFTER, told).await.is_ok() {
+            return;
+        }
+        let config = self.context.control.config.clone();
+        let saved = runtime.blocking(move || load_all(&config)).await;
+        self.take_up(saved.unwrap_or_default());
+    }
+
+    fn take_up(self: &Arc<Self>, saved: Vec<SavedPod>) {
+        let listed = self.listed.lock();
+        if *listed {
+            return;
+        }
+        let pods = saved.len();
+        tracing::info!(
+            pods,
+            "the API server is away, pods of the agent before this one go on"
+        );
+        for known in &saved {
+            if let Some(variables) = &known.services {
+                let services = &self.context.control.services;
+                services.remember(uid(&known.pod), variables.clone());
+            }
+        }
+        self.hold_begun(saved.iter().map(|known| &known.pod));
+        saved.into_iter().for_each(|known| self.set(known.pod));
+    }
+
     /// Pods that have begun keep their place: none that is new takes it before their workers have looked.
-    fn hold_begun(&self, pods: &[Pod]) {
+    fn hold_begun<'a>(&self, pods: impl IntoIterator<Item = &'a Pod>) {
         let inboxes = self.inboxes.lock();
         let begun = pods
-            .iter()
+            .into_iter()
             .filter(|pod| has_begun(pod) && !is_to_end(pod) && !inboxes.contains_key(uid(pod)));
         begun.for_each(|pod| self.context.room.hold(uid(pod), Share::of(pod)));
     }
@@ -224,24 +266,30 @@ impl Pods {
     }
 
     /// Looks at everything the runtime has from time to time: wakes workers whose containers changed
-    /// unheard, and removes what belongs to no pod. For ever.
+    /// unheard, and, once all pods are known, removes what belongs to none. For ever.
     pub async fn relist(self: Arc<Self>) {
         let runtime = self.context.runtime.clone();
-        self.synced.wait_for(|synced| *synced).await;
         let mut seen = BTreeMap::new();
         loop {
+            let synced = self.synced.get();
             match self.states().await {
                 Ok(states) => {
                     let changed = states
                         .iter()
                         .filter(|(uid, state)| seen.get(*uid) != Some(*state));
                     changed.for_each(|(uid, _)| self.wake_to_list(uid));
-                    self.remove_strangers(states.keys().cloned().collect()).await;
+                    if synced {
+                        self.remove_strangers(states.keys().cloned().collect()).await;
+                    }
                     seen = states;
                 }
                 Err(error) => tracing::debug!(error = %error, "runtime not listed"),
             }
-            runtime.sleep(RELIST_AFTER).await;
+            tokio::select! {
+                biased;
+                _ = self.synced.wait_for(|now| *now && !synced) => {}
+                () = runtime.sleep(RELIST_AFTER) => {}
+            }
         }
     }
 
@@ -295,7 +343,7 @@ impl Pods {
 }
 
 /// Whether a pod as the API server has it is to run no longer.
-fn is_to_end(pod: &Pod) -> bool {
+pub(super) fn is_to_end(pod: &Pod) -> bool {
     let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
     pod.metadata.deletion_timestamp.is_some() || matches!(phase, Some("Succeeded" | "Failed"))
 }

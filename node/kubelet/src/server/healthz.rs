@@ -11,7 +11,7 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use machinery_runtime::{Lingering, Runtime, Unread};
 use tokio::sync::Semaphore;
 
-use super::Listeners;
+use super::{Listeners, components};
 use crate::managers::ManagerContext;
 
 /// Questions at a time; who comes later waits to be accepted.
@@ -59,11 +59,5 @@ fn answer(runtime: &Runtime, path: &str) -> (u16, String) {
     if path != "/healthz" {
         return (404, "404 page not found\n".to_owned());
     }
-    let all = runtime.components().all().into_iter();
-    let down: Vec<&str> = all.filter_map(|(name, down)| down.map(|_| name)).collect();
-    if down.is_empty() {
-        (200, "ok".to_owned())
-    } else {
-        (500, format!("components are down: {}\n", down.join(", ")))
-    }
+    components::health(runtime)
 }

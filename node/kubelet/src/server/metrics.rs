@@ -8,6 +8,7 @@ use jiff::Timestamp;
 use node_cri::v1;
 use node_sys::cgroup::CgroupStats;
 
+use super::components;
 use super::figures::{ContainerFigures, Figures, PodFigures, gather};
 use super::routes::{Body, with_type};
 use crate::managers::ManagerContext;
@@ -48,6 +49,7 @@ pub(super) async fn metrics(context: &ManagerContext) -> Response<Body> {
             "kubelet_preemptions{{preemption_signal=\"{resource}\"}} {count}"
         );
     }
+    components::metrics(context.runtime.components(), &mut out);
     with_type(StatusCode::OK, TEXT_FORMAT, out.into())
 }
 

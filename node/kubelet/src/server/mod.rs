@@ -5,6 +5,7 @@
 //! [`streaming`] takes connections over. [`healthz`] is the loopback port without either.
 
 pub mod auth;
+mod components;
 mod connection;
 mod figures;
 pub mod healthz;
@@ -51,8 +52,6 @@ pub enum ServerError {
 /// Sockets that listen, and the TLS they speak. Each is taken by the manager that serves it.
 #[derive(Debug, Clone)]
 pub struct Listeners {
-    /// The authenticated server's port.
-    pub port: u16,
     main: Arc<TcpListener>,
     health: Option<Arc<TcpListener>>,
     tls: Arc<rustls::ServerConfig>,
@@ -67,21 +66,30 @@ impl Listeners {
             std::net::IpAddr::V6(_) => SocketAddr::from(([0_u16; 8], config.port)),
         };
         let main = listen(any).await?;
-        let port = main
-            .local_addr()
-            .map(|address| address.port())
-            .unwrap_or(config.port);
         let health = match config.healthz_port {
-            0 => None,
-            port => Some(Arc::new(listen(SocketAddr::from(([127, 0, 0, 1], port))).await?)),
+            None => None,
+            Some(port) => Some(Arc::new(listen(SocketAddr::from(([127, 0, 0, 1], port))).await?)),
         };
         Ok(Self {
-            port,
             main: Arc::new(main),
             health,
             tls,
         })
     }
+
+    /// The authenticated server's port.
+    pub fn port(&self) -> Option<u16> {
+        port_of(&self.main)
+    }
+
+    /// The loopback health port.
+    pub fn healthz_port(&self) -> Option<u16> {
+        self.health.as_deref().and_then(port_of)
+    }
+}
+
+fn port_of(listener: &TcpListener) -> Option<u16> {
+    listener.local_addr().ok().map(|address| address.port())
 }
 
 async fn listen(address: SocketAddr) -> Result<TcpListener, ServerError> {

@@ -13,7 +13,7 @@ use machinery_meta::UserInfo;
 
 use super::auth::{Delegated, Refusal, subresources_of, verb_of};
 use super::streaming::{self, Places};
-use super::{logs, metrics, stats};
+use super::{components, logs, metrics, stats};
 use crate::managers::ManagerContext;
 
 /// The body of every answer.
@@ -98,7 +98,10 @@ impl Server {
         let query = Query::parse(request.uri().query().unwrap_or_default());
         let context = &self.context;
         Ok(match parts.as_slice() {
-            ["healthz" | "livez" | "readyz"] => text(StatusCode::OK, "ok"),
+            ["healthz" | "livez" | "readyz"] => {
+                let (code, words) = components::health(&context.runtime);
+                text(StatusCode::from_u16(code).unwrap_or_default(), words)
+            }
             ["pods"] => self.pods(),
             ["stats", "summary"] => stats::summary(context).await,
             ["metrics"] => metrics::metrics(context).await,

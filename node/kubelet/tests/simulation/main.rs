@@ -13,8 +13,10 @@
     reason = "a test, helpers included; its numbers are small"
 )]
 
+mod away;
 mod critical;
 mod machine;
+mod panics;
 mod pods;
 mod return_of_the_runtime;
 mod rules;
@@ -42,6 +44,20 @@ fn node_does_the_same_again_with_the_same_seed() {
 fn critical_pod_finds_room_on_a_full_node() {
     for seed in seeds(3) {
         critical::tell(seed);
+    }
+}
+
+#[test]
+fn agent_that_starts_while_the_api_is_away_keeps_its_pods_going() {
+    for seed in seeds(6) {
+        away::tell_of_running(seed);
+    }
+}
+
+#[test]
+fn agent_that_starts_while_the_api_is_away_starts_nothing_that_was_ending() {
+    for seed in seeds(6) {
+        away::tell_of_ending(seed);
     }
 }
 

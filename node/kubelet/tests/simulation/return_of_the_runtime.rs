@@ -17,28 +17,11 @@ pub(crate) fn tell(seed: u64) {
     simulation.run(async move {
         let world = world.await;
         world.create::<Pod>(pod(&world, "p", "stubborn")).await.unwrap();
-        let first = running(&world, Duration::from_secs(60)).await;
+        let first = world.until_running("p", "", Duration::from_secs(60)).await;
         world.containerd.kill();
         world.containerd.crash(&first, 1);
         world.runtime.sleep(Duration::from_secs(5)).await;
         world.containerd.begin();
-        let second = running(&world, PATIENCE).await;
-        assert_ne!(first, second);
+        world.until_running("p", &first, PATIENCE).await;
     });
-}
-
-/// The id of the one container that runs.
-async fn running(world: &World, patience: Duration) -> String {
-    let until = world.runtime.monotonic() + patience;
-    loop {
-        let containers = world.containerd.containers().into_iter();
-        if let Some(found) = containers.into_iter().find(|found| found.runs) {
-            return found.id;
-        }
-        assert!(
-            world.runtime.monotonic() < until,
-            "nothing runs after {patience:?}"
-        );
-        world.runtime.sleep(Duration::from_millis(500)).await;
-    }
 }

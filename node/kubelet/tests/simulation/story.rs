@@ -111,7 +111,7 @@ impl Telling {
 
     async fn meet_fate(&mut self) {
         let pause = Duration::from_millis(1 + self.world.dice(40_000));
-        match self.world.dice(4) {
+        match self.world.dice(5) {
             0 => {
                 self.world.end_agent().await;
                 self.pass(pause).await;
@@ -123,10 +123,14 @@ impl Telling {
                 self.world.containerd.begin();
             }
             2 => {
-                self.world.faults.set(cluster::Rates {
-                    lose_request: 1000,
-                    ..cluster::Rates::SOME
-                });
+                self.world.take_api_away();
+                self.pass(pause).await;
+                self.world.break_things();
+            }
+            3 => {
+                self.world.take_api_away();
+                self.world.end_agent().await;
+                self.world.start_agent();
                 self.pass(pause).await;
                 self.world.break_things();
             }

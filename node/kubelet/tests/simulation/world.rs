@@ -83,6 +83,35 @@ impl World {
         self.folder.path()
     }
 
+    /// No request reaches the API server any more.
+    pub(crate) fn take_api_away(&self) {
+        self.faults.set(Rates {
+            lose_request: 1000,
+            ..Rates::NONE
+        });
+    }
+
+    /// The id of the one container of a pod that runs.
+    pub(crate) fn running(&self, pod: &str) -> Option<String> {
+        let containers = self.containerd.containers().into_iter();
+        let mut of_pod =
+            containers.filter(|found| found.runs && found.labels["io.kubernetes.pod.name"] == pod);
+        of_pod.next().map(|found| found.id)
+    }
+
+    /// Waits until a container of a pod runs that is not this one, and returns it.
+    pub(crate) async fn until_running(&self, pod: &str, not: &str, patience: Duration) -> String {
+        let until = self.runtime.monotonic() + patience;
+        loop {
+            if let Some(found) = self.running(pod).filter(|id| id != not) {
+                return found;
+            }
+            let now = self.runtime.monotonic();
+            assert!(now < until, "nothing of {pod} runs after {patience:?}");
+            self.runtime.sleep(Duration::from_millis(500)).await;
+        }
+    }
+
     /// Everything goes wrong now and then.
     pub(crate) fn break_things(&self) {
         self.faults.set(Rates {
@@ -114,14 +143,7 @@ impl World {
     pub(crate) fn start_agent(&mut self) {
         let scope = self.runtime.child_scope();
         let runtime = scope.runtime().clone();
-        let client = self.cluster.component_as(UserInfo::node(NODE)).kube().clone();
-        let config = self.config();
-        let host = Host {
-            cri: CriClient::connect_through(self.containerd.transport(), "/model".into()),
-            cgroups: self.groups.clone(),
-            mounter: self.mounts.clone(),
-            facts: facts(),
-        };
+        let (client, config, host) = (self.node_client(), self.config(), self.host());
         let agent = async move {
             let (own, again) = (runtime.clone(), Duration::from_secs(1));
             loop {
@@ -142,7 +164,22 @@ impl World {
         self.agent = Some(scope);
     }
 
-    fn config(&self) -> KubeletConfig {
+    /// The machine below the agent.
+    pub(crate) fn host(&self) -> Host {
+        Host {
+            cri: CriClient::connect_through(self.containerd.transport(), "/model".into()),
+            cgroups: self.groups.clone(),
+            mounter: self.mounts.clone(),
+            facts: facts(),
+        }
+    }
+
+    /// The API as the agent has it.
+    pub(crate) fn node_client(&self) -> kube::Client {
+        self.cluster.component_as(UserInfo::node(NODE)).kube().clone()
+    }
+
+    pub(crate) fn config(&self) -> KubeletConfig {
         let resolv_conf = self.folder.path().join("resolv.conf");
         std::fs::write(&resolv_conf, "nameserver 192.0.2.53\n").unwrap();
         KubeletConfig {

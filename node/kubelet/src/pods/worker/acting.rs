@@ -152,18 +152,23 @@ impl PodWorker {
         }
     }
 
+    /// Whether each volume is there. One that stays as it was is, and is brought up to date later.
     pub(super) async fn set_up_volumes(&mut self, pod: &Pod) -> bool {
         let outcome = self.volumes.set_up(pod).await;
-        if let Err((volume, error)) = &outcome {
+        let (failed, are_there) = match outcome {
+            Ok(old) => (old, true),
+            Err(failure) => (vec![failure], false),
+        };
+        for (volume, error) in &failed {
             let text = format!("MountVolume.SetUp failed for volume \"{volume}\" : {error}");
             self.context
                 .events
                 .pod(pod, EventKind::Warning, "FailedMount", text);
         }
-        self.volume_failures = match outcome {
-            Ok(()) => 0,
-            Err(_) => self.volume_failures.saturating_add(1),
+        self.volume_failures = match failed.is_empty() {
+            true => 0,
+            false => self.volume_failures.saturating_add(1),
         };
-        outcome.is_ok()
+        are_there
     }
 }

@@ -25,6 +25,7 @@ impl PodWorker {
         pod: &Arc<Pod>,
         observed: &ObservedPod,
     ) -> Result<Next, node_cri::CriError> {
+        self.forget_saved().await;
         self.probes.stop_liveness_and_startup();
         let still =
             observed.running().next().is_some() || observed.sandboxes.iter().any(|sandbox| sandbox.ready);
@@ -170,6 +171,7 @@ impl PodWorker {
         pod: &Arc<Pod>,
         observed: &ObservedPod,
     ) -> Result<Next, node_cri::CriError> {
+        self.forget_saved().await;
         self.probes.stop();
         let grace = grace_period(pod).min(1);
         termination::stop_all(&self.context.control, pod, observed, grace, Hook::Run).await?;

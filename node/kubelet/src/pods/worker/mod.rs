@@ -1,13 +1,16 @@
 //! One pod's worker: observe, decide, act, report; then wait to be woken. [`acting`] carries a plan out, [`ending`]
-//! has how it ends, [`resizing`] how its resources change, [`reporting`] what is said of it.
+//! has how it ends, [`resizing`] how its resources change, [`reporting`] what is said of it, [`saving`] what of it
+//! outlives the agent.
 
 mod acting;
 mod ending;
 mod reporting;
 mod resizing;
+mod saving;
 
 use acting::Acted;
 pub(super) use reporting::has_begun;
+use saving::Saved;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::{Arc, OnceLock};
@@ -15,7 +18,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Node, Pod, PodStatus};
-use machinery_runtime::{CancellationToken, Runtime};
+use machinery_runtime::{CancellationToken, Runtime, Watched};
 use node_sys::blocking::BlockingLane;
 use node_sys::mount::Mounter;
 use node_volume::{ObjectSource, VolumeSet};
@@ -74,8 +77,10 @@ pub struct WorkerContext {
     pub room: Room,
     /// Ends the pod with this uid for a critical one.
     pub preempt: OnceLock<WakePod>,
-    /// The newest version of the Node object.
+    /// The newest version of the Node object; what the agent says itself until the API server has told of it.
     pub node: Mutex<Arc<Node>>,
+    /// The API server has told of the Node object.
+    pub node_known: Watched<bool>,
     /// Containers and sandboxes that containerd told have ended, and that no worker has seen ended yet.
     pub exited: Mutex<HashSet<String>>,
     /// Containers whose logs are followed.
@@ -98,6 +103,13 @@ impl WorkerContext {
             status.allocatable = before.and_then(|before| before.allocatable.clone());
         }
         *known = Arc::new(node);
+        drop(known);
+        self.node_known.replace(true);
+    }
+
+    /// Whether the API server has told of the Node object.
+    pub fn node_is_known(&self) -> bool {
+        self.node_known.get()
     }
 }
 
@@ -167,6 +179,8 @@ pub struct PodWorker {
     behind: bool,
     /// What the runtime had at the last look, as long as nothing was made or removed since.
     last_seen: Option<ObservedPod>,
+    /// What of the pod is on the disk for the next agent.
+    saved: Saved,
 }
 
 impl std::fmt::Debug for PodWorker {
@@ -219,6 +233,7 @@ impl PodWorker {
             volume_failures: 0,
             behind: false,
             last_seen: None,
+            saved: Saved::default(),
         }
     }
 
@@ -241,6 +256,7 @@ impl PodWorker {
         self.probes.stop();
         self.context.objects.forget_pod(&self.uid);
         self.context.control.images.forget_pod(&self.uid);
+        self.context.control.services.forget_pod(&self.uid);
         self.context.room.release(&self.uid);
         self.context.owners.lock().retain(|_, owner| *owner != self.uid);
     }
@@ -457,10 +473,12 @@ impl PodWorker {
     ) -> Result<Next, node_cri::CriError> {
         self.resize_done(pod);
         let written = self.report(pod, observed, false).await;
-        if has_object_volumes(pod) {
+        // A server that takes no status has no objects either, and is tried again before long.
+        if written && has_object_volumes(pod) {
             self.set_up_volumes(pod).await;
         }
         self.collect_ended(observed).await;
+        self.save().await;
         let mut times = vec![
             plan.look_again,
             self.deadline(pod),

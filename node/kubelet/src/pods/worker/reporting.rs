@@ -177,7 +177,7 @@ impl PodWorker {
     }
 }
 
-fn revision_of(pod: &Pod) -> u64 {
+pub(super) fn revision_of(pod: &Pod) -> u64 {
     pod.metadata
         .resource_version
         .as_ref()

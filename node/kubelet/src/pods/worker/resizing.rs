@@ -240,7 +240,7 @@ impl PodWorker {
         self.record = Some(record);
     }
 
-    fn folder(&self) -> std::path::PathBuf {
+    pub(super) fn folder(&self) -> std::path::PathBuf {
         files::pod_folder(&self.context.control.config, &self.uid)
     }
 
