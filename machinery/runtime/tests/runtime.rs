@@ -280,6 +280,26 @@ fn full_disk_takes_a_part_of_a_write_and_removing_makes_room() {
 }
 
 #[test]
+fn crowded_disk_gives_nobody_what_was_given_back() {
+    let dir = Path::new("/d");
+    let disk = machinery_runtime::SimDisk::new(1);
+    for name in ["a", "b"] {
+        let file = disk.open(&dir.join(name), OpenMode::CreateNew).unwrap();
+        file.allocate(1000).unwrap();
+    }
+    disk.crowd();
+    disk.remove(&dir.join("b")).unwrap();
+    assert_eq!(disk.space(dir).unwrap().available, 0);
+    let file = disk.open(&dir.join("a"), OpenMode::ReadWrite).unwrap();
+    file.write_at(500, &[1; 500]).unwrap();
+    assert!(file.write_at(1000, &[1]).is_err());
+    file.truncate(600).unwrap();
+    assert!(file.write_at(600, &[1]).is_err(), "others have it now");
+    disk.make_room();
+    file.write_at(600, &[1]).unwrap();
+}
+
+#[test]
 fn crash_may_lose_directories_with_all_that_is_in_them() {
     let (dir, path) = (Path::new("/var/lib/knarr"), Path::new("/var/lib/knarr/file"));
     let (mut lost, mut kept) = (0, 0);

@@ -65,8 +65,11 @@ async fn lives(runtime: Runtime, disk: Arc<SimDisk>) -> Counts {
         assert_eq!(damaged, Vec::<String>::new(), "the scrub finds what is not there");
         instance.end(ending, &runtime, &disk).await;
         if reserved && runtime.random_u64().is_multiple_of(8) {
-            // Somebody fills the disk while nothing runs.
-            disk.fill_after(runtime.random_u64() % 2_000);
+            // Somebody fills the disk while nothing runs, and may take what others give back from then on.
+            match runtime.random_u64() % 4_000 {
+                room @ ..2_000 => disk.fill_after(room),
+                _ => disk.crowd(),
+            }
         }
     }
     disk.make_room();
@@ -87,7 +90,8 @@ async fn mishaps(runtime: &Runtime, disk: &SimDisk, storage: &dyn Storage) {
     // Without the reserve nothing is promised about the next start.
     let reserved = storage.statistics().unwrap().reserve_bytes == instance::RESERVE_BYTES;
     match draw(6) {
-        0 | 1 if reserved => disk.fill_after(draw(60_000)),
+        0 if reserved => disk.fill_after(draw(60_000)),
+        1 if reserved => disk.crowd(),
         2 => disk.make_room(),
         3 => disk.fail_reads(20),
         4 => {

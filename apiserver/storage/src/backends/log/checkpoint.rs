@@ -301,16 +301,42 @@ impl CheckpointWriter {
         Self::begin_as(disk, dir, draft, header, state)
     }
 
+    /// The same in a blank file that has the room for it.
+    pub(super) fn begin_in(
+        disk: Arc<dyn Disk>,
+        dir: &Path,
+        blank: &Path,
+        header: CheckpointHeader,
+        state: (Root, Option<Arc<Encryption>>),
+    ) -> Result<Self, StorageError> {
+        let draft = Checkpoint::draft_path(dir, header.revision);
+        let failed = StorageError::io(format!("renaming {}", blank.display()));
+        // Before anything is written, and before it is renamed again: it has one name at any time.
+        let renamed = disk.rename(blank, &draft).and_then(|()| disk.sync_dir(dir));
+        renamed.map_err(failed)?;
+        Self::begin_at(disk, dir, (draft, OpenMode::ReadWrite), header, state)
+    }
+
     /// The same with a name of the caller's until it is finished.
     pub(super) fn begin_as(
         disk: Arc<dyn Disk>,
         dir: &Path,
         path: PathBuf,
         header: CheckpointHeader,
+        state: (Root, Option<Arc<Encryption>>),
+    ) -> Result<Self, StorageError> {
+        Self::begin_at(disk, dir, (path, OpenMode::CreateNew), header, state)
+    }
+
+    fn begin_at(
+        disk: Arc<dyn Disk>,
+        dir: &Path,
+        (path, mode): (PathBuf, OpenMode),
+        header: CheckpointHeader,
         (root, encryption): (Root, Option<Arc<Encryption>>),
     ) -> Result<Self, StorageError> {
         let failed = || StorageError::io(format!("creating {}", path.display()));
-        let file = disk.open(&path, OpenMode::CreateNew).map_err(failed())?;
+        let file = disk.open(&path, mode).map_err(failed())?;
         if let Err(error) = file.write_at(0, &FileHeader::Checkpoint(header).encode()) {
             // A draft that stays would be in the way of the next one.
             disk.remove(&path).map_err(failed())?;
@@ -394,10 +420,19 @@ impl CheckpointWriter {
         self.write(&out)?;
         let path = Checkpoint::final_path(&self.dir, self.header.revision);
         let failed = || StorageError::io(format!("finishing {}", path.display()));
+        if self.file.len().map_err(failed())? > self.offset {
+            // The end of the file is the end of a checkpoint.
+            self.file.truncate(self.offset).map_err(failed())?;
+        }
         self.file.sync_data().map_err(failed())?;
         self.disk.rename(&self.draft, &path).map_err(failed())?;
         self.disk.sync_dir(&self.dir).map_err(failed())?;
         Checkpoint::open(&*self.disk, &path)
+    }
+
+    /// Ends it; the file of what was written so far.
+    pub(super) fn into_draft(self) -> PathBuf {
+        self.draft
     }
 
     /// Removes what was written so far.

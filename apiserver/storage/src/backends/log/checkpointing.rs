@@ -57,7 +57,7 @@ pub(super) fn write(engine: &Arc<Engine>, purpose: Purpose) -> oneshot::Receiver
     let (own, owner) = (Arc::clone(engine), Arc::clone(engine));
     let (told, finished) = oneshot::channel();
     let (mut writer, mut told) = (None, Some(told));
-    engine.begin_checkpoint(purpose);
+    engine.begin_checkpoint();
     let step = move || {
         let ended = match step(&own, purpose, &mut writer) {
             Ok(false) => return WorkerStep::More,
@@ -66,11 +66,12 @@ pub(super) fn write(engine: &Arc<Engine>, purpose: Purpose) -> oneshot::Receiver
                 // The log has everything; the next checkpoint is tried when as much again was written.
                 tracing::error!(error = error.chain(), "a checkpoint failed");
                 if let Some(writer) = writer.take() {
-                    writer.abandon();
+                    note(own.files.room.discard(&writer.into_draft()));
                 }
                 Err(error)
             }
         };
+        note(own.files.room.end_loan());
         release(&own);
         if let Some(told) = told.take() {
             drop(told.send(ended));
@@ -81,6 +82,12 @@ pub(super) fn write(engine: &Arc<Engine>, purpose: Purpose) -> oneshot::Receiver
         owner.panicked("a checkpoint", message)
     });
     finished
+}
+
+fn note(discarded: Result<(), StorageError>) {
+    if let Err(error) = discarded {
+        tracing::warn!(error = error.chain(), "cannot remove an unfinished checkpoint");
+    }
 }
 
 /// `true` when there is nothing left to do.
@@ -119,7 +126,13 @@ fn begin(engine: &Engine, purpose: Purpose) -> Result<Option<CheckpointWriter>, 
     if known == Some(live.revision) && purpose != Purpose::Encryption {
         return Ok(None);
     }
-    has_room(engine, &live)?;
+    let loan = engine.files.room.take_loan();
+    if loan.is_none() {
+        has_room(engine, &live)?;
+    }
+    if purpose != Purpose::Room {
+        engine.end_segment();
+    }
     let compacted = if purpose == Purpose::Room {
         live.revision
     } else {
@@ -132,8 +145,12 @@ fn begin(engine: &Engine, purpose: Purpose) -> Result<Option<CheckpointWriter>, 
         batch: live.batch,
     };
     let disk = Arc::clone(&engine.files.disk);
-    let state = (live.root, engine.options.encryption.clone());
-    CheckpointWriter::begin(disk, &engine.files.dir, header, state).map(Some)
+    let (dir, state) = (&engine.files.dir, (live.root, engine.options.encryption.clone()));
+    let begun = match loan {
+        Some(loan) => CheckpointWriter::begin_in(disk, dir, &loan, header, state),
+        None => CheckpointWriter::begin(disk, dir, header, state),
+    };
+    begun.map(Some)
 }
 
 /// A checkpoint that does not fit is not begun: it would take the last room from everybody for nothing.

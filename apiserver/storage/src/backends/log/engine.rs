@@ -421,12 +421,15 @@ impl Engine {
         self.files.close();
     }
 
+    /// The next checkpoint is due when as much again was written, whatever becomes of this one.
+    pub(super) fn begin_checkpoint(&self) {
+        self.appender.lock().since_checkpoint = 0;
+    }
+
     /// Asks for a new segment, so that recovery from a checkpoint taken now reads little before it. On a full disk that
-    /// would take a piece of the reserve; the log goes on in such a piece anyway.
-    pub(super) fn begin_checkpoint(&self, purpose: Purpose) {
-        let mut appender = self.appender.lock();
-        appender.roll |= purpose != Purpose::Room;
-        appender.since_checkpoint = 0;
+    /// takes a piece of the reserve: only for a checkpoint that has room.
+    pub(super) fn end_segment(&self) {
+        self.appender.lock().roll = true;
     }
 
     /// Begins a backup of what is published now.

@@ -43,7 +43,7 @@ pub(super) struct Appender {
     next_batch: u64,
     next_index: u64,
     segment_bytes: u64,
-    /// The segment is a piece of the reserve and ends here.
+    /// The segment has no more room than this: it is a piece of the reserve, or a start on a full disk went on in it.
     limit: u64,
     /// Begin a new segment before the next batch.
     pub(super) roll: bool,
@@ -126,13 +126,18 @@ impl Files {
         *self.table.lock() = Table::default();
     }
 
-    /// Gives room that ended segments do not need to the reserve. So a full disk lends a piece to each start only once.
+    /// Gives room that ended segments do not need to the reserve, where it makes a piece: a segment that was one stays as
+    /// long, so that it can be one again.
     pub(super) fn refill(&self) -> Result<(), StorageError> {
         if self.room.is_full() {
             let segments = self.segments();
             let ended = segments.split_last().map_or(&[][..], |(_, ended)| ended);
-            for segment in ended {
-                segment.trim()?;
+            let blank = ended
+                .iter()
+                .map(|segment| segment.blank_bytes())
+                .sum::<Result<u64, _>>()?;
+            if blank > 0 && self.room.makes_a_piece(blank) {
+                ended.iter().try_for_each(|segment| segment.trim())?;
             }
         }
         self.room.refill()
@@ -147,18 +152,25 @@ impl Files {
         if segments.is_empty() && checkpoints.is_empty() {
             return Ok(());
         }
-        let paths = segments
-            .iter()
-            .map(|segment| &segment.path)
-            .chain(checkpoints.iter().map(|c| &c.path));
-        for path in paths {
-            self.disk
-                .remove(path)
-                .map_err(StorageError::io(format!("removing {}", path.display())))?;
+        for segment in segments {
+            self.discard(&segment.path.clone(), segment)?;
+        }
+        for checkpoint in checkpoints {
+            self.discard(&checkpoint.path.clone(), checkpoint)?;
         }
         self.disk
             .sync_dir(&self.dir)
             .map_err(StorageError::io(format!("syncing {}", self.dir.display())))
+    }
+
+    /// Takes a file away. One that somebody still reads stays as it is until then.
+    fn discard<T>(&self, path: &Path, file: Arc<T>) -> Result<(), StorageError> {
+        if Arc::into_inner(file).is_some() {
+            return self.room.discard(path);
+        }
+        self.disk
+            .remove(path)
+            .map_err(StorageError::io(format!("removing {}", path.display())))
     }
 }
 
@@ -218,9 +230,35 @@ impl Table {
     }
 }
 
-/// Makes a segment that holds `batch` or nothing: where the disk has room, otherwise in a piece of the reserve, as long as
-/// more than `leave` of them are there. The segment, and where it must end.
+/// Where a segment of a disk that has room must end.
+const NO_LIMIT: u64 = u64::MAX;
+
+/// Makes a segment that holds `batch` or nothing, where the disk has room. The segment, and where it must end.
 pub(super) fn new_segment(
+    (disk, dir): (&dyn Disk, &Path),
+    room: &Room,
+    header: SegmentHeader,
+    batch: &[u8],
+) -> Result<Option<(Arc<Segment>, u64)>, StorageError> {
+    if room.is_full() {
+        return Ok(None);
+    }
+    match Segment::create(disk, dir, header, batch) {
+        Ok(segment) => return Ok(Some((Arc::new(segment), NO_LIMIT))),
+        Err(error) if error.is_no_space() => room.fill(),
+        Err(error) => return Err(error),
+    }
+    let path = Segment::path(dir, header.index);
+    match disk.remove(&path) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            Err(StorageError::io(format!("removing {}", path.display()))(error))
+        }
+        Ok(()) | Err(_) => Ok(None),
+    }
+}
+
+/// The same in a piece of the reserve, as long as more than `leave` of them are there.
+pub(super) fn segment_in_reserve(
     (disk, dir): (&dyn Disk, &Path),
     room: &Room,
     header: SegmentHeader,
@@ -228,19 +266,6 @@ pub(super) fn new_segment(
     leave: usize,
 ) -> Result<(Arc<Segment>, u64), StorageError> {
     let path = Segment::path(dir, header.index);
-    if !room.is_full() {
-        match Segment::create(disk, dir, header, batch) {
-            Ok(segment) => return Ok((Arc::new(segment), u64::MAX)),
-            Err(error) if error.is_no_space() => room.fill(),
-            Err(error) => return Err(error),
-        }
-        match disk.remove(&path) {
-            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-                return Err(StorageError::io(format!("removing {}", path.display()))(error));
-            }
-            Ok(()) | Err(_) => {}
-        }
-    }
     let limit = room.take(leave, &path)?;
     let segment = Segment::create_in(disk, dir, header, batch)?;
     Ok((Arc::new(segment), limit))
@@ -273,6 +298,11 @@ impl Appender {
         batch_start(self.offset) + (batch_bytes + TRAILER.len()) as u64 > self.limit
     }
 
+    /// Room of the reserve is used to its end.
+    fn is_long_enough(&self) -> bool {
+        self.limit == NO_LIMIT && self.offset >= self.segment_bytes
+    }
+
     /// Writes one batch. `bytes` begins with room for the header and ends with the last record.
     ///
     /// Errors: [`StorageError::is_no_space`] when the batch is not there as a whole; the next one begins a new segment with
@@ -284,7 +314,7 @@ impl Appender {
         records: u32,
         first_revision: u64,
     ) -> Result<Written, StorageError> {
-        if self.roll || self.offset >= self.segment_bytes || self.is_beyond(bytes.len()) {
+        if self.roll || self.is_long_enough() || self.is_beyond(bytes.len()) {
             self.begin_segment(files, first_revision)?;
         }
         if self.is_beyond(bytes.len()) {
@@ -370,7 +400,10 @@ impl Appender {
             first_revision,
         };
         let place = (&*files.disk, files.dir.as_path());
-        let (segment, limit) = new_segment(place, &files.room, header, &[], FOR_RECOVERY)?;
+        let (segment, limit) = match new_segment(place, &files.room, header, &[])? {
+            Some(begun) => begun,
+            None => segment_in_reserve(place, &files.room, header, &[], FOR_RECOVERY)?,
+        };
         let named = ActiveHeader {
             store: files.store,
             index: header.index,

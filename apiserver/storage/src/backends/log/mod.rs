@@ -4,7 +4,7 @@
 //! [`segment`]; once durable it changes [`crate::live`], the tree that reads use, and [`crate::feed`], the recent changes
 //! that cursors follow. [`past`] reads what memory no longer has, [`previous`] what was before each change. [`upkeep`] expires and compacts,
 //! [`checkpointing`] writes [`checkpoint`]s. [`scrub`] reads them again now and then. [`room`] lets deletions go on when the
-//! disk is full, and [`reclaim`] takes what they free. [`keys`] knows what no key opens.
+//! disk is full, and [`reclaim`] takes what they free; [`resume`] lets a start go on where the log ends. [`keys`] knows what no key opens.
 //! [`backup`] is a revision in one stream, [`restore`] makes a directory of it, [`offline`] reads one without a server. [`recovery`] turns the files back into all of this. [`format`] is what the files look like.
 //!
 //! Never: a change visible before it is durable, a flush while another runs, a file written in place.
@@ -26,6 +26,7 @@ mod previous;
 mod reclaim;
 mod recovery;
 mod restore;
+mod resume;
 mod room;
 mod scrub;
 mod seal;

@@ -1,7 +1,8 @@
 //! Room on a full disk, from what the log itself has on it: history, and records of what was changed or deleted since.
 //!
 //! As long as the disk is full, history behind the newest checkpoint goes before its time. Where a checkpoint of what is
-//! left frees much more than it takes, it is written in the room of the reserve, and everything before it goes.
+//! left frees much more than it takes, it is written in the room of the reserve, and everything before it goes. Nothing of
+//! that is free in between: somebody else may take every byte in the moment in which it is.
 
 use super::checkpointing::{self, Purpose, needed_bytes};
 use super::engine::Engine;
@@ -87,7 +88,7 @@ async fn make_room(engine: &Arc<Engine>) -> Result<(), TaskEnded> {
     Ok(())
 }
 
-/// Gives as much of the reserve back to the disk as a checkpoint takes, where that frees more than it takes.
+/// Lends as much of the reserve as a checkpoint takes, where that frees more than it takes.
 fn lend(engine: &Engine) -> Result<bool, StorageError> {
     let (files, needed) = (&engine.files, needed_bytes(&engine.live.read()));
     if files.superseded_bytes()? < needed + files.room.least_gain() {

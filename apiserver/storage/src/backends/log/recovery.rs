@@ -3,9 +3,10 @@
 use super::active::Active;
 use super::checkpoint::Checkpoint;
 use super::directory::{self, Found, lock};
-use super::files::{Appender, Files, Table, new_segment};
-use super::format::{ActiveHeader, SegmentHeader, Stored};
+use super::files::{Appender, Files, Table, new_segment, segment_in_reserve};
+use super::format::{ActiveHeader, SECTOR, SegmentHeader, Stored};
 use super::options::LogOptions;
+use super::resume::resume;
 use super::room::Room;
 use super::seal;
 use super::segment::{Batch, Segment};
@@ -62,11 +63,14 @@ pub(super) fn recover(
     let mut report = RecoveryReport::default();
     let names = directory::names(&*disk, &dir)?;
     let room = Room::find(Arc::clone(&disk), &dir, &names, options.reserve_bytes);
+    let unfinished = room.unfinished(&names);
     let active = Active::open(&*disk, &dir, &mut report)?;
     let mut found = Found::open((&*disk, &dir), OpenMode::ReadWrite, names, active.found())?;
-    for leftover in &found.leftovers {
-        let failed = StorageError::io(format!("removing {}", leftover.display()));
-        disk.remove(leftover).map_err(failed)?;
+    // A name that an earlier run did not get durable might come back, for a file that has another one by then.
+    disk.sync_dir(&dir)
+        .map_err(StorageError::io(format!("syncing {}", dir.display())))?;
+    for leftover in unfinished.iter().chain(&found.leftovers) {
+        room.discard(leftover)?;
     }
     report.problems.append(&mut found.problems);
     if found.is_fresh() {
@@ -88,17 +92,16 @@ pub(super) fn recover(
         next_batch,
         last,
         live: &live,
+        newest: found.segments.last().cloned(),
     };
-    let mut begun = plan.begin(&*disk, &dir, &room, &active);
-    if matches!(begun, Err(StorageError::NoSpace)) {
-        // Starts that the power cut short have used the reserve up; what they did not need of it comes back.
-        found.segments.iter().try_for_each(|segment| segment.trim())?;
-        room.refill()?;
-        begun = plan.begin(&*disk, &dir, &room, &active);
-    }
-    let begun = begun?;
+    let begun = plan.begin((&*disk, &dir), &room, &active)?;
     let mut segments = found.segments;
-    segments.push(Arc::clone(&begun.0));
+    if segments
+        .last()
+        .is_none_or(|newest| !Arc::ptr_eq(newest, &begun.0))
+    {
+        segments.push(Arc::clone(&begun.0));
+    }
     let next_batch = next_batch.max(begun.0.header.first_batch);
     let appender = Appender::new(begun, next_batch, next_index + 1, options.segment_bytes);
     let files = Files {
@@ -358,18 +361,30 @@ struct SegmentPlan<'a> {
     next_batch: u64,
     last: Option<Batch>,
     live: &'a Live,
+    newest: Option<Arc<Segment>>,
 }
 
+/// A segment, and where it must end.
+type Begun = (Arc<Segment>, u64);
+
 impl SegmentPlan<'_> {
-    /// Begins the segment that will be appended to, and where it must end. It repeats the last batch: after a failed sync
-    /// or a kill that batch may be readable without being on the disk, and nobody may see it before it is.
-    fn begin(
-        &self,
-        disk: &dyn Disk,
-        dir: &Path,
-        room: &Room,
-        active: &Active,
-    ) -> Result<(Arc<Segment>, u64), StorageError> {
+    /// Begins the segment that will be appended to.
+    fn begin(&self, place: (&dyn Disk, &Path), room: &Room, active: &Active) -> Result<Begun, StorageError> {
+        let begun = self.segment(place, room)?;
+        let named = ActiveHeader {
+            store: self.store,
+            index: begun.0.header.index,
+        };
+        active.name(place.0, place.1, named)?;
+        Ok(begun)
+    }
+
+    /// A new one where the disk has room. On a full disk the newest one, as long as much of a piece is left in it, since
+    /// others may take whatever a start gives back; then one in a piece of the reserve; without a piece the newest again.
+    ///
+    /// A new one repeats the last batch: after a failed sync or a kill that batch may be readable without being on the
+    /// disk, and nobody may see it before it is.
+    fn segment(&self, place: (&dyn Disk, &Path), room: &Room) -> Result<Begun, StorageError> {
         let (first_batch, first_revision, bytes) = match &self.last {
             Some(last) => (last.header.batch, last.header.first_revision, &last.bytes[..]),
             None => (self.next_batch, self.live.revision.0 + 1, &[][..]),
@@ -380,12 +395,34 @@ impl SegmentPlan<'_> {
             first_batch,
             first_revision,
         };
-        let begun = new_segment((disk, dir), room, header, bytes, 0)?;
-        let named = ActiveHeader {
-            store: self.store,
-            index: self.index,
+        let newest = self.end_of_log();
+        if newest.is_some() && room.is_short() {
+            room.fill();
+        }
+        if let Some(begun) = new_segment(place, room, header, bytes)? {
+            return Ok(begun);
+        }
+        let go_on = |newest: &Arc<Segment>| {
+            let limit = resume(place, newest, self.last.as_ref());
+            limit.map(|limit| (Arc::clone(newest), limit))
         };
-        active.name(disk, dir, named)?;
-        Ok(begun)
+        match newest {
+            Some(newest) if room.is_worth_going_on(newest.blank_bytes()?) => go_on(newest),
+            Some(newest) => match segment_in_reserve(place, room, header, bytes, 0) {
+                Err(error) if error.is_no_space() => go_on(newest),
+                begun => begun,
+            },
+            None => segment_in_reserve(place, room, header, bytes, 0),
+        }
+    }
+
+    /// The newest segment, where the next batch follows what is in it.
+    fn end_of_log(&self) -> Option<&Arc<Segment>> {
+        let newest = self.newest.as_ref()?;
+        let next = match &self.last {
+            Some(last) if newest.end() > SECTOR as u64 => last.header.batch + 1,
+            Some(_) | None => newest.header.first_batch,
+        };
+        (next == self.next_batch).then_some(newest)
     }
 }

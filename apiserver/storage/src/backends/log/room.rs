@@ -3,10 +3,13 @@
 //! Beside the log lie a few pieces: blank files that have their blocks. When the disk refuses a write, the log goes on in
 //! a piece, which becomes a segment by its name. So deletions, compaction and the next start need no room of the disk,
 //! and nobody else on it can take this room away. The pieces are laid out again when there is room.
+//!
+//! Room that is free for a moment on a full disk is somebody else's. So a file that the log needs no more becomes a piece
+//! by a rename, where one is missing, and a checkpoint that makes room is written in what was one.
 
 use super::format::SECTOR;
 use crate::StorageError;
-use machinery_runtime::{Disk, OpenMode};
+use machinery_runtime::{Disk, DiskFile, OpenMode};
 use parking_lot::Mutex;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -30,8 +33,14 @@ pub(super) struct Room {
 #[derive(Debug, Default)]
 struct State {
     pieces: Vec<PathBuf>,
+    /// Pieces that are being made.
+    begun: u64,
     next: u64,
     refused: u64,
+    /// A file that was a piece and has room for the next checkpoint.
+    loan: Option<PathBuf>,
+    /// Somebody else had the room of a piece that was given back.
+    contended: bool,
 }
 
 /// What metrics tell of it.
@@ -42,6 +51,9 @@ pub(super) struct Gauge {
     pub(super) reserve_bytes: u64,
 }
 
+/// How the name of a piece ends, and of one that may not be blank.
+const PIECE: &str = ".room";
+const UNFINISHED: &str = ".used";
 /// A reserve is laid out in so many pieces.
 const PIECES: u64 = 4;
 /// A small file system gives no larger part of it to a piece.
@@ -50,6 +62,12 @@ const PART_OF_DISK: u64 = 64;
 pub(super) const FOR_RECOVERY: usize = 1;
 /// With fewer pieces than this only deletions are written, and the disk counts as full.
 const ENOUGH: usize = 2;
+/// A start that finds less free makes no new file of it: what it may write then is what it must.
+const LEAST_FREE: u64 = 256 << 10;
+/// A start goes on where the log ends as long as this part of a piece is left there.
+const PART_TO_GO_ON: u64 = 4;
+/// Zeros written at once.
+const BLANK_STEP: u64 = 256 << 10;
 
 impl Room {
     /// The pieces that an earlier run has laid out, among the names in the directory.
@@ -59,15 +77,17 @@ impl Room {
             Ok(space) => (space.total / PART_OF_DISK).min(reserve_bytes / PIECES),
             Err(_) => reserve_bytes / PIECES,
         };
-        let numbers: Vec<u64> = names.iter().filter_map(|name| Self::number_of(name)).collect();
-        let pieces = numbers.iter().map(|number| Self::path(dir, *number)).collect();
+        let numbers =
+            |ending: &'static str| names.iter().filter_map(move |name| Self::number_of(name, ending));
+        let pieces = numbers(PIECE).map(|number| Self::path(dir, number)).collect();
+        let last = numbers(PIECE).chain(numbers(UNFINISHED)).max();
         Self {
             disk,
             dir: dir.to_owned(),
             piece_bytes,
             state: Mutex::new(State {
                 pieces,
-                next: numbers.iter().max().map_or(0, |last| last + 1),
+                next: last.map_or(0, |last| last + 1),
                 ..State::default()
             }),
             full: AtomicBool::new(false),
@@ -76,15 +96,47 @@ impl Room {
     }
 
     fn path(dir: &Path, number: u64) -> PathBuf {
-        dir.join(format!("reserve-{number:016x}.room"))
+        dir.join(format!("reserve-{number:016x}{PIECE}"))
     }
 
-    fn number_of(name: &str) -> Option<u64> {
-        u64::from_str_radix(name.strip_prefix("reserve-")?.strip_suffix(".room")?, 16).ok()
+    fn unfinished_path(&self, number: u64) -> PathBuf {
+        self.dir.join(format!("reserve-{number:016x}{UNFINISHED}"))
+    }
+
+    fn number_of(name: &str, ending: &str) -> Option<u64> {
+        u64::from_str_radix(name.strip_prefix("reserve-")?.strip_suffix(ending)?, 16).ok()
+    }
+
+    /// Pieces that an earlier run has begun to make or lent, among the names in the directory.
+    pub(super) fn unfinished(&self, names: &[String]) -> Vec<PathBuf> {
+        let unfinished = names
+            .iter()
+            .filter(|name| Self::number_of(name, UNFINISHED).is_some());
+        unfinished.map(|name| self.dir.join(name)).collect()
     }
 
     pub(super) fn is_full(&self) -> bool {
         self.full.load(Ordering::Acquire)
+    }
+
+    /// Whether next to nothing is free; `false` where the file system does not tell.
+    pub(super) fn is_short(&self) -> bool {
+        let least = self.piece_bytes.min(LEAST_FREE);
+        self.disk
+            .space(&self.dir)
+            .is_ok_and(|space| space.available < least)
+    }
+
+    /// Whether so many bytes left behind the end of the log spare a start a piece.
+    pub(super) fn is_worth_going_on(&self, left: u64) -> bool {
+        left >= self.piece_bytes / PART_TO_GO_ON
+    }
+
+    /// Whether so many bytes are room for a piece, together with what is free.
+    pub(super) fn makes_a_piece(&self, bytes: u64) -> bool {
+        let space = self.disk.space(&self.dir);
+        let available = space.map_or(0, |space| space.available);
+        available.saturating_add(bytes) >= self.piece_bytes
     }
 
     /// Whether every piece is there.
@@ -154,26 +206,131 @@ impl Room {
         2 * self.piece_bytes
     }
 
-    /// Gives pieces back to the disk until so many bytes are free on it; none where all of them are not enough. A start
-    /// that finds neither pieces nor what was made in their place removes the latter first.
+    /// Lends so many bytes to the next checkpoint ([`Room::take_loan`]) where they are not free: a piece, made longer by the
+    /// room of others where it takes more. `false`, and nothing lent, where all of that is not enough, or where somebody
+    /// else had the room of such a piece first: no other one is risked then as long as the disk is full.
     pub(super) fn lend(&self, needed: u64) -> Result<bool, StorageError> {
         let looked = StorageError::io(format!("looking at the room of {}", self.dir.display()));
         let available = self.disk.space(&self.dir).map_err(looked)?.available;
         let missing = needed.saturating_sub(available);
-        let lent = {
+        let mut lent = {
             let mut state = self.state.lock();
             let count = missing.div_ceil(self.piece_bytes.max(1));
             let Some(kept) = (state.pieces.len() as u64).checked_sub(count) else {
                 return Ok(false);
             };
+            if count > 1 && state.contended {
+                return Ok(false);
+            }
             let kept = usize::try_from(kept).unwrap_or(usize::MAX);
             state.pieces.split_off(kept)
         };
-        for piece in lent {
-            let failed = StorageError::io(format!("removing {}", piece.display()));
-            self.disk.remove(&piece).map_err(failed)?;
+        let Some(piece) = lent.pop() else {
+            return Ok(true);
+        };
+        let failed = || StorageError::io(format!("lending {}", piece.display()));
+        let loan = self.next_unfinished();
+        self.disk.rename(&piece, &loan).map_err(failed())?;
+        // Before anything is written: a piece that gets its old name back is blank.
+        self.disk.sync_dir(&self.dir).map_err(failed())?;
+        if self.make_longer(&loan, needed, &mut lent).map_err(failed())? {
+            self.state.lock().loan = Some(loan);
+            return Ok(true);
+        }
+        {
+            let mut state = self.state.lock();
+            state.contended = true;
+            state.pieces.append(&mut lent);
+        }
+        self.discard(&loan)?;
+        Ok(false)
+    }
+
+    /// Gives a blank file its blocks up to `needed`, with what is free and with the room of other pieces, one by one.
+    fn make_longer(&self, path: &Path, needed: u64, lent: &mut Vec<PathBuf>) -> std::io::Result<bool> {
+        let file = self.disk.open(path, OpenMode::ReadWrite)?;
+        loop {
+            let room_of_others = lent.len() as u64 * self.piece_bytes;
+            match file.allocate(needed.saturating_sub(room_of_others)) {
+                Err(error) if is_no_space(error.kind()) => return Ok(false),
+                allocated => allocated?,
+            }
+            match lent.pop() {
+                Some(piece) => self.disk.remove(&piece)?,
+                None => return Ok(true),
+            }
+        }
+    }
+
+    fn next_unfinished(&self) -> PathBuf {
+        let mut state = self.state.lock();
+        state.next += 1;
+        self.unfinished_path(state.next)
+    }
+
+    /// The blank file that was lent, for whoever writes in it under another name.
+    pub(super) fn take_loan(&self) -> Option<PathBuf> {
+        self.state.lock().loan.take()
+    }
+
+    /// Takes a loan back that nobody has used.
+    pub(super) fn end_loan(&self) -> Result<(), StorageError> {
+        self.take_loan().map_or(Ok(()), |loan| self.discard(&loan))
+    }
+
+    /// Takes a file away that nobody has open: where the disk is full it becomes a missing piece of the reserve.
+    pub(super) fn discard(&self, path: &Path) -> Result<(), StorageError> {
+        let gone = match self.recycle(path) {
+            Ok(false) => self.disk.remove(path),
+            recycled => recycled.map(drop),
+        };
+        gone.map_err(StorageError::io(format!("removing {}", path.display())))
+    }
+
+    /// Makes a piece of a file. `false`: it has its name still.
+    fn recycle(&self, path: &Path) -> std::io::Result<bool> {
+        if !self.is_full() && !self.is_short() {
+            return Ok(false);
+        }
+        let Some(number) = self.begin_piece() else {
+            return Ok(false);
+        };
+        let unfinished = self.unfinished_path(number);
+        if self.disk.rename(path, &unfinished).is_err() {
+            self.end_piece(None);
+            return Ok(false);
+        }
+        // Before it is blanked: a file that gets its old name back is whole.
+        let made = self
+            .disk
+            .sync_dir(&self.dir)
+            .and_then(|()| self.finish_piece(number));
+        self.end_piece(made.is_ok().then_some(number));
+        match made {
+            // It was too short, and nothing is free to make it longer.
+            Err(error) if is_no_space(error.kind()) => self.disk.remove(&unfinished)?,
+            made => made?,
         }
         Ok(true)
+    }
+
+    /// The number of a piece that is missing; [`Room::end_piece`] follows.
+    fn begin_piece(&self) -> Option<u64> {
+        let mut state = self.state.lock();
+        if self.piece_bytes == 0 || state.pieces.len() as u64 + state.begun >= PIECES {
+            return None;
+        }
+        state.begun += 1;
+        state.next += 1;
+        Some(state.next)
+    }
+
+    fn end_piece(&self, made: Option<u64>) {
+        let mut state = self.state.lock();
+        state.begun -= 1;
+        state
+            .pieces
+            .extend(made.map(|number| Self::path(&self.dir, number)));
     }
 
     /// Lays out the pieces that are missing, as far as there is room for them. A full disk is no longer full when enough
@@ -195,6 +352,7 @@ impl Room {
         }
         if self.is_full() && self.has_enough() && space.available >= self.piece_bytes {
             self.full.store(false, Ordering::Release);
+            self.state.lock().contended = false;
             tracing::info!(dir = %self.dir.display(), "there is space on the disk again: everything is written");
         }
         Ok(())
@@ -202,17 +360,15 @@ impl Room {
 
     /// One more piece; `false` when there is no room for it.
     fn lay_out(&self) -> Result<bool, StorageError> {
-        let path = {
-            let mut state = self.state.lock();
-            state.next += 1;
-            Self::path(&self.dir, state.next)
+        let Some(number) = self.begin_piece() else {
+            return Ok(false);
         };
-        match self.make_piece(&path) {
-            Ok(()) => {
-                self.state.lock().pieces.push(path);
-                Ok(true)
-            }
+        let made = self.make_piece(number);
+        self.end_piece(made.is_ok().then_some(number));
+        match made {
+            Ok(()) => Ok(true),
             Err(error) => {
+                let path = self.unfinished_path(number);
                 let removed = self.disk.remove(&path);
                 if is_no_space(error.kind()) {
                     return Ok(false);
@@ -225,12 +381,45 @@ impl Room {
         }
     }
 
-    fn make_piece(&self, path: &Path) -> std::io::Result<()> {
-        let file = self.disk.open(path, OpenMode::CreateNew)?;
+    fn make_piece(&self, number: u64) -> std::io::Result<()> {
+        self.disk
+            .open(&self.unfinished_path(number), OpenMode::CreateNew)?;
+        self.finish_piece(number)
+    }
+
+    /// Makes a piece of an unfinished one. What it holds is overwritten: it is never read as records, nor left lying on
+    /// the disk, as far as the file system writes in place.
+    fn finish_piece(&self, number: u64) -> std::io::Result<()> {
+        let unfinished = self.unfinished_path(number);
+        let file = self.disk.open(&unfinished, OpenMode::ReadWrite)?;
+        let length = file.len()?;
+        if length > self.piece_bytes {
+            file.truncate(self.piece_bytes)?;
+        }
         file.allocate(self.piece_bytes)?;
+        let used = length.min(self.piece_bytes);
+        if blank(&*file, 0, used)? < used {
+            return Err(ErrorKind::StorageFull.into());
+        }
         file.sync_data()?;
+        self.disk.rename(&unfinished, &Self::path(&self.dir, number))?;
         self.disk.sync_dir(&self.dir)
     }
+}
+
+/// Writes zeros up to `until` or to where there is no room for them: there it ends.
+pub(super) fn blank(file: &dyn DiskFile, from: u64, until: u64) -> std::io::Result<u64> {
+    let zeros = vec![0; usize::try_from(BLANK_STEP).expect("a constant")];
+    let mut at = from;
+    while at < until {
+        let count = usize::try_from(until - at).unwrap_or(usize::MAX).min(zeros.len());
+        match file.write_at(at, &zeros[..count]) {
+            Err(error) if is_no_space(error.kind()) => break,
+            written => written?,
+        }
+        at += count as u64;
+    }
+    Ok(at)
 }
 
 /// Whether the disk, or the owner's part of it, is full.

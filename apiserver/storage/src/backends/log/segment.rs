@@ -264,17 +264,26 @@ impl Segment {
         self.extent.lock().end
     }
 
+    /// Bytes of the room behind the last batch; none where nobody has read so far.
+    pub(super) fn blank_bytes(&self) -> Result<u64, StorageError> {
+        let end = {
+            let extent = self.extent.lock();
+            if extent.unread_until.is_some() {
+                return Ok(0);
+            }
+            extent.end
+        };
+        let failed = StorageError::io(format!("looking at {}", self.path.display()));
+        Ok(self.file.len().map_err(failed)?.saturating_sub(end))
+    }
+
     /// Gives the blank room behind the last batch back. For segments that nothing is appended to any more.
     pub(super) fn trim(&self) -> Result<(), StorageError> {
-        let (end, unread) = {
-            let extent = self.extent.lock();
-            (extent.end, extent.unread_until.is_some())
-        };
-        let failed = || StorageError::io(format!("cutting {}", self.path.display()));
-        if unread || self.file.len().map_err(failed())? <= end {
+        if self.blank_bytes()? == 0 {
             return Ok(());
         }
-        self.file.truncate(end).map_err(failed())?;
+        let failed = || StorageError::io(format!("cutting {}", self.path.display()));
+        self.file.truncate(self.end()).map_err(failed())?;
         self.file.sync_data().map_err(failed())
     }
 

@@ -14,6 +14,8 @@ pub(super) struct Faults {
     power: Power,
     /// Bytes that all files together may have.
     pub(super) capacity: u64,
+    /// Nothing is free at any time.
+    pub(super) crowded: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -56,11 +58,20 @@ impl SimDisk {
     pub fn fill_after(&self, bytes: u64) {
         let mut shared = self.shared.lock();
         shared.faults.capacity = shared.used().saturating_add(bytes);
+        shared.faults.crowded = false;
+    }
+
+    /// From now on somebody else takes every byte in the moment in which it is free: files keep the room that they have,
+    /// and none gets more, whatever others give back.
+    pub fn crowd(&self) {
+        self.shared.lock().faults.crowded = true;
     }
 
     /// There is room without end.
     pub fn make_room(&self) {
-        self.shared.lock().faults.capacity = u64::MAX;
+        let mut shared = self.shared.lock();
+        shared.faults.capacity = u64::MAX;
+        shared.faults.crowded = false;
     }
 
     /// The power goes in the middle of what is done: after so many more writes, syncs and changes of names. From then on
@@ -90,6 +101,7 @@ impl Default for Faults {
             reads: 0,
             power: Power::On,
             capacity: u64::MAX,
+            crowded: false,
         }
     }
 }

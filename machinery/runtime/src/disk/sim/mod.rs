@@ -26,7 +26,7 @@ pub const SECTOR_BYTES: usize = 512;
 /// A power loss ([`SimDisk::crash`]) keeps, of every 512-byte sector, some state between the last sync and now, and of
 /// the names in a directory (of files and directories) any subset of the changes since [`Disk::sync_dir`]. A failed sync
 /// leaves its writes readable but never durable, as Linux does: a later sync that succeeds does not bring them to the
-/// disk. A full disk ([`SimDisk::fill_after`]) refuses writes, or takes a part of them first.
+/// disk. A full disk ([`SimDisk::fill_after`], [`SimDisk::crowd`]) refuses writes, or takes a part of them first.
 /// Handles opened before a crash are dead: every call on them fails, so a task that outlives its instance cannot write.
 #[derive(Debug)]
 pub struct SimDisk {
@@ -154,6 +154,9 @@ impl Shared {
     }
 
     fn available(&self) -> u64 {
+        if self.faults.crowded {
+            return 0;
+        }
         self.faults.capacity.saturating_sub(self.used())
     }
 
