@@ -54,7 +54,10 @@ const TARGETS: [Targets; 12] = [
         one_in: 1_000,
         ..targets("apiserver-endpoints", &["answered"])
     },
-    targets("apiserver-auth", &["no_change_of_a_token_verifies"]),
+    targets(
+        "apiserver-auth",
+        &["no_change_of_a_token_verifies", "certificates_of_any_bytes"],
+    ),
     targets("apiserver-server", &["html_of_any_bytes"]),
     targets("apiserver-storage", &["any_record_is_answered"]),
     targets(

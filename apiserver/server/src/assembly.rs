@@ -11,7 +11,7 @@ use crate::flow_control::metrics::FlowControlMetrics;
 use crate::flow_control::utilization::UtilizationCollector;
 use crate::hooks::ServerHooks;
 use crate::kubelet::{Kubelets, ProxiedConnections};
-use crate::metrics::{DecisionsCollector, Metrics};
+use crate::metrics::{DecisionsCollector, Metrics, client_certificate_lifetimes};
 use crate::openid::{self, OpenId};
 use crate::reader::RegistryReader;
 use crate::server::{Core, ServerError};
@@ -74,6 +74,9 @@ pub(crate) async fn assemble(parts: Assembly<'_>, runtime: &Runtime) -> Result<A
     let metrics = Arc::new(Metrics::new(storage, runtime.clone())?);
     let decisions = DecisionsCollector::new(authorizers.clone())?;
     metrics.registry().register(Box::new(decisions))?;
+    trust
+        .clients
+        .measure_lifetimes(client_certificate_lifetimes(metrics.registry())?);
     let keys = AccountKeys::load(&config, pki)?;
     let door = doors.door(SystemWriter::TokenTracking);
     let tracker = SecretTokens::new(registry.clone(), door, runtime.clone(), metrics.registry())?;

@@ -17,7 +17,7 @@ use crate::serving_certificates::{self, PairError};
 use crate::startup::{self, Startup, StartupError};
 use crate::trust::{self, Trust};
 use apiserver_auth::authn::AuthenticatorChain;
-use apiserver_auth::authn::authorities::AuthoritiesError;
+use apiserver_auth::authn::AuthoritiesError;
 use apiserver_auth::authn::token_file::TokenFileError;
 use apiserver_auth::authz::AuthorizerChain;
 use apiserver_auth::jwt::{self, JwtError, LegacyClaims, SigningKey};
@@ -208,7 +208,7 @@ impl Server {
         let dialer = Dialer::new(Arc::new(tls), Arc::new(unverified), own, runtime.clone());
         let port = local_address.map_or(0, |address| address.port());
         let advertised_at = SocketAddr::new(advertised, port);
-        let (trust, mut watched) = Trust::open(&config, &pki, &provider)?;
+        let (trust, mut watched) = Trust::open(&config, &pki)?;
         let parts = Assembly {
             config,
             storage,

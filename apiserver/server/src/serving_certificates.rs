@@ -5,7 +5,7 @@ use crate::config::ServerConfig;
 use crate::file_reload::{self, WatchedFiles};
 use crate::server::ServerError;
 use crate::trust;
-use apiserver_auth::authn::authorities::{AuthoritiesError, certificate_bundle};
+use apiserver_auth::authn::{AuthoritiesError, certificate_bundle};
 use apiserver_auth::pki::{GivenCertificates, ServingCertificate, ServingCertificateError, ServingIdentity};
 use machinery_runtime::Runtime;
 use parking_lot::Mutex;

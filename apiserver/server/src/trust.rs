@@ -3,13 +3,11 @@
 use crate::config::ServerConfig;
 use crate::file_reload::{self, WatchedFiles};
 use crate::server::ServerError;
-use apiserver_auth::authn::ClientCertificates;
-use apiserver_auth::authn::authorities::{AuthoritiesError, certificate_bundle};
 use apiserver_auth::authn::request_header::RequestHeader;
+use apiserver_auth::authn::{AuthoritiesError, ClientCertificates, certificate_bundle};
 use apiserver_auth::pki::{Identity, Pki, ServingIdentity, server_config};
 use arc_swap::ArcSwap;
 use pem::{EncodeConfig, LineEnding, Pem};
-use rustls::crypto::CryptoProvider;
 use rustls::pki_types::CertificateDer;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -70,7 +68,6 @@ impl Trust {
     pub(crate) fn open(
         config: &ServerConfig,
         pki: &Pki,
-        provider: &Arc<CryptoProvider>,
     ) -> Result<(Arc<Self>, Vec<WatchedFiles>), ServerError> {
         let clients = Bundle::read("--client-ca-file", config.client_ca_file.as_ref())?;
         let proxy_ca = config.request_header.client_ca_file.as_ref();
@@ -84,19 +81,21 @@ impl Trust {
         let all = |own, bundle: &Option<Bundle>| {
             with_own(own, bundle.as_ref().map(|own| own.text.as_str())).map_err(failed(bundle))
         };
+        let front_proxies = RequestHeader::new(
+            &all(&own_proxies, &proxies)?,
+            config.request_header.names(),
+            config.request_header.headers(),
+        )
+        .map_err(failed(&proxies))?;
         let trust = Arc::new(Self {
             clients: Arc::new(
-                ClientCertificates::new(&all(&own_clients, &clients)?, provider).map_err(failed(&clients))?,
+                ClientCertificates::new(&all(&own_clients, &clients)?).map_err(failed(&clients))?,
             ),
-            proxies: Arc::new(
-                RequestHeader::new(
-                    &all(&own_proxies, &proxies)?,
-                    config.request_header.names(),
-                    config.request_header.headers(),
-                    provider,
-                )
-                .map_err(failed(&proxies))?,
-            ),
+            proxies: Arc::new(if proxies.is_some() {
+                front_proxies.refusing_others()
+            } else {
+                front_proxies
+            }),
             changed: Notify::new(),
             own_clients,
             own_proxies,

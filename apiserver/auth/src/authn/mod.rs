@@ -5,7 +5,6 @@
 //! credentials were refused is never treated as anonymous.
 
 pub mod anonymous;
-pub mod authorities;
 pub mod bootstrap_token;
 pub mod client_certificate;
 pub mod legacy_service_account;
@@ -14,7 +13,8 @@ pub mod service_account;
 pub mod token;
 pub mod token_file;
 
-pub use client_certificate::{ClientCertificates, PeerCertificate};
+pub use crate::x509::{AuthoritiesError, PeerCertificate, certificate_bundle};
+pub use client_certificate::ClientCertificates;
 pub use request_header::FrontProxyHeaders;
 pub use token::TokenAuthenticators;
 
@@ -119,21 +119,24 @@ impl AuthenticatorChain {
     }
 
     async fn identify(&self, credentials: &Credentials<'_>) -> Result<Authenticated, Refusal> {
-        let mut refused: Option<Refusal> = None;
+        let (mut reasons, mut remarks) = (Vec::new(), Remarks::default());
         for authenticator in &self.0 {
             // Anonymous stands last and takes only requests that brought nothing.
-            if refused.is_some() && authenticator.name() == anonymous::NAME {
+            if !reasons.is_empty() && authenticator.name() == anonymous::NAME {
                 break;
             }
             match authenticator.authenticate(credentials).await {
                 Outcome::Pass => {}
                 Outcome::User(found) => return Ok(found),
                 Outcome::Refused(refusal) => {
-                    refused.get_or_insert(refusal);
+                    reasons.push(refusal.reason);
+                    remarks.annotations.extend(refusal.remarks.annotations);
+                    remarks.warnings.extend(refusal.remarks.warnings);
                 }
             }
         }
-        Err(refused.unwrap_or_else(|| Refusal::new("no credentials were given")))
+        let reason = crate::aggregated(reasons).unwrap_or_else(|| "no credentials were given".to_owned());
+        Err(Refusal { reason, remarks })
     }
 }
 

@@ -3,7 +3,6 @@ use crate::authn::{Authenticator, ClientCertificates, Credentials, Outcome, Peer
 use http::HeaderMap;
 use jiff::SignedDuration;
 use std::os::unix::fs::PermissionsExt;
-use std::sync::Arc;
 
 fn now() -> Timestamp {
     "2026-11-21T12:00:00Z".parse().unwrap()
@@ -106,12 +105,11 @@ fn kubelet_client_of_an_earlier_release_is_made_anew() {
 
 #[test]
 fn a_client_certificate_names_a_user() {
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
     let (ours, theirs) = (
         Pki::generate(&names(), now()).unwrap(),
         Pki::generate(&names(), now()).unwrap(),
     );
-    let authenticator = ClientCertificates::new(&[ours.cluster.certificate().clone()], &provider).unwrap();
+    let authenticator = ClientCertificates::new(&[ours.cluster.certificate().clone()]).unwrap();
     let ask = |identity: &Identity, at: Timestamp| {
         let peer = PeerCertificate::new(identity.chain()).unwrap();
         let headers = HeaderMap::new();

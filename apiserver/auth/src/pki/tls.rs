@@ -1,19 +1,14 @@
 //! rustls configurations of our certificates.
 
 use super::{Identity, PkiError, ServingIdentity};
+use crate::x509::RequestClientCertificate;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::{
     CryptoProvider, WebPkiSupportedAlgorithms, verify_tls12_signature, verify_tls13_signature,
-    verify_tls13_signature_with_raw_key,
 };
-use rustls::pki_types::{CertificateDer, ServerName, SubjectPublicKeyInfoDer, UnixTime};
-use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
-use rustls::{
-    ClientConfig, DigitallySignedStruct, DistinguishedName, Error, RootCertStore, ServerConfig,
-    SignatureScheme,
-};
+use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::{ClientConfig, DigitallySignedStruct, Error, RootCertStore, ServerConfig, SignatureScheme};
 use std::sync::Arc;
-use x509_parser::prelude::{FromDer, X509Certificate, X509Version};
 
 /// Checks that the peer holds the key of the certificate it shows, and of that certificate nothing.
 #[derive(Debug)]
@@ -54,79 +49,13 @@ impl ServerCertVerifier for AnyCertificate {
     }
 }
 
-/// Asks for a client certificate and checks that the peer holds its key. Whether the certificate is one of ours is
-/// the authenticator's question: a bad one gets an answer with a reason instead of a broken handshake.
-#[derive(Debug)]
-struct AskForCertificate {
-    hints: Vec<DistinguishedName>,
-    algorithms: WebPkiSupportedAlgorithms,
-}
-
-impl ClientCertVerifier for AskForCertificate {
-    fn client_auth_mandatory(&self) -> bool {
-        false
-    }
-
-    fn root_hint_subjects(&self) -> &[DistinguishedName] {
-        &self.hints
-    }
-
-    fn verify_client_cert(
-        &self,
-        _leaf: &CertificateDer<'_>,
-        _rest: &[CertificateDer<'_>],
-        _now: UnixTime,
-    ) -> Result<ClientCertVerified, Error> {
-        Ok(ClientCertVerified::assertion())
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signed: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        verify_tls12_signature(message, certificate, signed, &self.algorithms)
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signed: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        match version_one_key(certificate) {
-            Some(key) => verify_tls13_signature_with_raw_key(message, &key, signed, &self.algorithms),
-            None => verify_tls13_signature(message, certificate, signed, &self.algorithms),
-        }
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.algorithms.supported_schemes()
-    }
-}
-
-/// The key of a certificate of X.509 version 1, which rustls does not read.
-fn version_one_key(certificate: &CertificateDer<'_>) -> Option<SubjectPublicKeyInfoDer<'static>> {
-    let (_, parsed) = X509Certificate::from_der(certificate).ok()?;
-    let key = parsed.public_key().raw.to_vec();
-    (parsed.version() == X509Version::V1).then(|| key.into())
-}
-
 /// HTTP/2 and 1.1 over TLS 1.2 or 1.3, with optional client certificates.
 pub fn server_config(
     serving: Arc<ServingIdentity>,
     client_authorities: &[CertificateDer<'static>],
 ) -> Result<ServerConfig, PkiError> {
     let provider = Arc::clone(&serving.provider);
-    let mut roots = RootCertStore::empty();
-    for authority in client_authorities {
-        roots.add(authority.clone())?;
-    }
-    let ask = AskForCertificate {
-        hints: roots.subjects(),
-        algorithms: provider.signature_verification_algorithms,
-    };
+    let ask = RequestClientCertificate::new(client_authorities, provider.signature_verification_algorithms);
     let mut config = ServerConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()?
         .with_client_cert_verifier(Arc::new(ask))

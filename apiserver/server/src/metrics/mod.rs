@@ -3,6 +3,7 @@
 mod admission;
 mod audit;
 mod authorization;
+mod client_certificates;
 mod components;
 mod encryption;
 mod health_checks;
@@ -12,6 +13,7 @@ mod storage;
 pub(crate) use admission::AdmissionMetrics;
 pub(crate) use audit::AuditMetrics;
 pub(crate) use authorization::DecisionsCollector;
+pub(crate) use client_certificates::client_certificate_lifetimes;
 
 use apiserver_endpoints::RequestInfo;
 use apiserver_storage::Storage;

@@ -3,7 +3,7 @@
 
 use super::{Place, RETRY, Startup};
 use crate::trust::{Trust, bundle};
-use apiserver_auth::authn::authorities::certificate_bundle;
+use apiserver_auth::authn::certificate_bundle;
 use apiserver_registry::options::{Predicate, WatchOptions};
 use apiserver_registry::store::WatchEvent;
 use apiserver_registry::{Part, RegistryError};

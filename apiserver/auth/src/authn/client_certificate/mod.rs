@@ -1,140 +1,70 @@
 //! Client certificates: the common name is the user, the organizations are the groups.
 //!
-//! The TLS layer asks for a certificate and checks only that the peer holds its key; the chain is verified here, so that
-//! a bad certificate is answered with 401 and not with a broken handshake.
+//! The TLS layer requests a certificate and checks only that the peer holds its key; the chain is verified here, so that
+//! a bad certificate is answered with 401 and not with a broken handshake. One that names nobody passes.
 
-use super::authorities::{Authorities, AuthoritiesError, Kept};
 use super::{Authenticator, AuthnFuture, Credentials, Outcome, Refusal, authenticated};
+use crate::x509::{Authorities, AuthoritiesError, PeerCertificate};
 use jiff::Timestamp;
-use machinery_meta::UserInfo;
-use ring::digest;
-use rustls::crypto::CryptoProvider;
 use rustls::pki_types::CertificateDer;
-use std::fmt::Write as _;
-use std::sync::Arc;
-use x509_parser::prelude::{FromDer, X509Certificate, X509Name};
+use std::fmt;
+use std::sync::OnceLock;
 
-/// Upstream's object identifier for a user's uid in a subject.
-const UID_OID: &str = "1.3.6.1.4.1.57683.2";
+/// Takes how long a certificate that came with a request still counts, in seconds.
+type Lifetimes = Box<dyn Fn(f64) + Send + Sync>;
 
-/// The chain a connection presented, and whom it was found to name.
-#[derive(Debug)]
-pub struct PeerCertificate {
-    chain: Vec<CertificateDer<'static>>,
-    as_client: Kept<Verified>,
-    /// The common name of a front proxy.
-    pub(super) as_proxy: Kept<String>,
+/// Verifies chains against authorities that can be replaced while running.
+pub struct ClientCertificates {
+    authorities: Authorities,
+    lifetimes: OnceLock<Lifetimes>,
 }
 
-#[derive(Debug, Clone)]
-struct Verified {
-    user: UserInfo,
-    not_after: Timestamp,
+impl fmt::Debug for ClientCertificates {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ClientCertificates").finish_non_exhaustive()
+    }
 }
 
-impl PeerCertificate {
-    /// `None` when the peer sent no certificate.
-    pub fn new(chain: &[CertificateDer<'_>]) -> Option<Self> {
-        if chain.is_empty() {
-            return None;
-        }
-        let chain = chain.iter().map(|one| one.clone().into_owned()).collect();
-        Some(Self {
-            chain,
-            as_client: Kept::default(),
-            as_proxy: Kept::default(),
+impl ClientCertificates {
+    pub fn new(authorities: &[CertificateDer<'static>]) -> Result<Self, AuthoritiesError> {
+        Ok(Self {
+            authorities: Authorities::new(authorities.to_vec())?,
+            lifetimes: OnceLock::new(),
         })
     }
 
-    /// The peer's own certificate.
-    pub fn leaf(&self) -> &[u8] {
-        self.chain.first().map_or(&[], AsRef::as_ref)
-    }
-
-    pub(super) fn chain(&self) -> &[CertificateDer<'static>] {
-        &self.chain
-    }
-}
-
-/// Verifies chains against authorities that can be replaced while running.
-#[derive(Debug)]
-pub struct ClientCertificates(Authorities);
-
-impl ClientCertificates {
-    pub fn new(
-        authorities: &[CertificateDer<'static>],
-        provider: &Arc<CryptoProvider>,
-    ) -> Result<Self, AuthoritiesError> {
-        Authorities::new(authorities.to_vec(), provider).map(Self)
+    /// Measures how long certificates still count, good ones and others, with every request that comes with one. The first
+    /// measure stays.
+    pub fn measure_lifetimes(&self, lifetimes: impl Fn(f64) + Send + Sync + 'static) {
+        drop(self.lifetimes.set(Box::new(lifetimes)));
     }
 
     /// From now on these authorities count, for connections that are open too.
     pub fn replace(&self, authorities: &[CertificateDer<'static>]) -> Result<(), AuthoritiesError> {
-        self.0.replace(authorities.to_vec())
+        self.authorities.replace(authorities.to_vec())
     }
 
     pub fn authorities(&self) -> Vec<CertificateDer<'static>> {
-        self.0.certificates()
+        self.authorities.certificates()
     }
 
     fn identify(&self, peer: &PeerCertificate, now: Timestamp) -> Outcome {
-        let verified = self.0.verified(peer.chain(), &peer.as_client, now, read);
-        match verified {
-            Err(refusal) => Outcome::Refused(refusal),
-            Ok(verified) if verified.not_after < now => {
-                Outcome::Refused(Refusal::new("the client certificate has expired"))
+        if let (Some(lifetimes), Some(end)) = (self.lifetimes.get(), peer.not_after()) {
+            lifetimes(end.duration_since(now).as_secs_f64());
+        }
+        let verified = match self.authorities.verified(peer, now) {
+            Ok(verified) => verified,
+            Err(why) => {
+                let own = peer.identifier();
+                return Outcome::Refused(Refusal::new(format!("verifying certificate {own} failed: {why}")));
             }
-            Ok(verified) => Outcome::User(authenticated(verified.user)),
+        };
+        match &verified.user {
+            Ok(Some(user)) => Outcome::User(authenticated(user.clone())),
+            Ok(None) => Outcome::Pass,
+            Err(why) => Outcome::Refused(Refusal::new(why.to_string())),
         }
     }
-}
-
-/// The common name of a subject. Go takes the last one, and so do those that check requests for certificates.
-pub(super) fn common_name<'a>(subject: &'a X509Name<'_>) -> &'a str {
-    let last = subject.iter_common_name().last();
-    last.and_then(|one| one.as_str().ok()).unwrap_or_default()
-}
-
-fn read(leaf: &[u8]) -> Result<Verified, Refusal> {
-    let unreadable = |_| Refusal::new("the client certificate cannot be read");
-    let (_, certificate) = X509Certificate::from_der(leaf).map_err(unreadable)?;
-    let subject = certificate.subject();
-    let name = common_name(subject);
-    if name.is_empty() {
-        // Upstream's common name conversion passes on such a certificate.
-        return Err(Refusal::new("the client certificate names no user"));
-    }
-    let groups = subject
-        .iter_organization()
-        .filter_map(|one| one.as_str().ok())
-        .map(str::to_owned)
-        .collect();
-    let uid = subject
-        .iter_attributes()
-        .find(|attribute| attribute.attr_type().to_id_string() == UID_OID)
-        .and_then(|attribute| attribute.as_str().ok())
-        .unwrap_or_default();
-    let mut user = UserInfo {
-        name: name.to_owned(),
-        uid: uid.to_owned(),
-        groups,
-        ..UserInfo::default()
-    };
-    user.extra.insert(
-        "authentication.kubernetes.io/credential-id".to_owned(),
-        vec![credential_id(leaf)],
-    );
-    let not_after =
-        Timestamp::from_second(certificate.validity().not_after.timestamp()).unwrap_or(Timestamp::MAX);
-    Ok(Verified { user, not_after })
-}
-
-fn credential_id(certificate: &[u8]) -> String {
-    let mut id = "X509SHA256=".to_owned();
-    for byte in digest::digest(&digest::SHA256, certificate).as_ref() {
-        let _ = write!(id, "{byte:02x}");
-    }
-    id
 }
 
 impl Authenticator for ClientCertificates {

@@ -3,7 +3,8 @@ use crate::pki::{Identity, Pki, ServingNames};
 use crate::testing::block_on;
 use http::HeaderMap;
 use jiff::SignedDuration;
-use rcgen::{CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, KeyPair};
+use parking_lot::Mutex;
+use std::sync::Arc;
 
 fn now() -> Timestamp {
     "2026-11-21T12:00:00Z".parse().unwrap()
@@ -14,12 +15,11 @@ fn pki() -> Pki {
 }
 
 fn authenticator(authorities: &[&Pki]) -> ClientCertificates {
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
     let authorities: Vec<_> = authorities
         .iter()
         .map(|pki| pki.cluster.certificate().clone())
         .collect();
-    ClientCertificates::new(&authorities, &provider).unwrap()
+    ClientCertificates::new(&authorities).unwrap()
 }
 
 fn name(authenticator: &ClientCertificates, peer: &PeerCertificate, at: Timestamp) -> Option<String> {
@@ -67,19 +67,21 @@ fn client_certificate_is_looked_at_again_on_a_long_connection() {
 }
 
 #[test]
-fn client_certificate_with_two_common_names_is_its_last() {
-    // Only a common name each, one behind the other: what Go makes of such a subject is the last one.
-    let mut params = CertificateParams::default();
-    let mut subject = DistinguishedName::new();
-    // `DistinguishedName` has one value of a type, so the second common name is given by its number.
-    subject.push(DnType::CommonName, "first");
-    subject.push(DnType::CustomDnType(vec![2, 5, 4, 3]), "last");
-    params.distinguished_name = subject;
-    params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
-    let key = KeyPair::generate().unwrap();
-    let certificate = params.self_signed(&key).unwrap();
-    let found = read(certificate.der()).unwrap();
-    assert_eq!(found.user.name, "last");
+fn client_certificate_is_measured_with_every_request() {
+    let (ours, theirs) = (pki(), pki());
+    let authenticator = authenticator(&[&ours]);
+    let measured = Arc::new(Mutex::new(Vec::new()));
+    let own = Arc::clone(&measured);
+    authenticator.measure_lifetimes(move |seconds| own.lock().push(seconds));
+    let known = peer(&ours.cluster.client("ann", None, now()).unwrap());
+    let unknown = peer(&theirs.cluster.client("ben", None, now()).unwrap());
+    // To midnight, a year from then.
+    let year = 364.5 * 86_400.0;
+    let hour = SignedDuration::from_hours(1);
+    name(&authenticator, &known, now());
+    name(&authenticator, &known, now().checked_add(hour).unwrap());
+    name(&authenticator, &unknown, now());
+    assert_eq!(*measured.lock(), [year, year - 3_600.0, year]);
 }
 
 /// Made by `openssl req -x509` and `openssl x509 -req` without extensions; nobody has the keys any more.
@@ -94,9 +96,8 @@ fn version_one(file: &str) -> rustls::pki_types::CertificateDer<'static> {
 
 #[test]
 fn client_certificate_of_version_one_is_its_authoritys() {
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
     let users = |authority: &str, leaf: &str, at: &str| {
-        let authenticator = ClientCertificates::new(&[version_one(authority)], &provider).unwrap();
+        let authenticator = ClientCertificates::new(&[version_one(authority)]).unwrap();
         let peer = PeerCertificate::new(&[version_one(leaf)]).unwrap();
         name(&authenticator, &peer, at.parse().unwrap())
     };

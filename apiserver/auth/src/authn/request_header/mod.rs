@@ -1,14 +1,10 @@
 //! A front proxy that proved itself with a certificate names the user in headers (`--requestheader-*`).
 
-use super::authorities::{Authorities, AuthoritiesError};
-use super::client_certificate::common_name;
 use super::{Authenticator, AuthnFuture, Credentials, Outcome, Refusal, authenticated};
+use crate::x509::{Authorities, AuthoritiesError};
 use http::{HeaderMap, HeaderName, HeaderValue};
 use machinery_meta::UserInfo;
-use rustls::crypto::CryptoProvider;
 use rustls::pki_types::CertificateDer;
-use std::sync::Arc;
-use x509_parser::prelude::{FromDer, X509Certificate};
 
 /// Headers in which front proxies name a user; all but the prefixes in asking order.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -102,6 +98,7 @@ pub struct RequestHeader {
     authorities: Authorities,
     allowed_names: Vec<String>,
     headers: FrontProxyHeaders,
+    refuses_others: bool,
 }
 
 impl RequestHeader {
@@ -110,13 +107,23 @@ impl RequestHeader {
         authorities: &[CertificateDer<'static>],
         allowed_names: Vec<String>,
         headers: FrontProxyHeaders,
-        provider: &Arc<CryptoProvider>,
     ) -> Result<Self, AuthoritiesError> {
         Ok(Self {
-            authorities: Authorities::new(authorities.to_vec(), provider)?,
+            authorities: Authorities::new(authorities.to_vec())?,
             allowed_names,
             headers,
+            refuses_others: false,
         })
+    }
+
+    /// Refuses the certificates of those who are no front proxies, as upstream does where it is given front proxies: a peer whom
+    /// another authenticator knows is still that one, and nobody else is anonymous.
+    #[must_use]
+    pub fn refusing_others(self) -> Self {
+        Self {
+            refuses_others: true,
+            ..self
+        }
     }
 
     /// From now on these authorities count, for connections that are open too.
@@ -140,17 +147,20 @@ impl RequestHeader {
         let names_user = |name: &HeaderName| credentials.headers.contains_key(name);
         let Some(peer) = credentials
             .peer
-            .filter(|_| self.headers.username.iter().any(names_user))
+            .filter(|_| self.refuses_others || self.headers.username.iter().any(names_user))
         else {
             return Outcome::Pass;
         };
-        let proxy = self
-            .authorities
-            .verified(peer.chain(), &peer.as_proxy, credentials.now, proxy_name);
-        // A peer that is no front proxy may still be someone by its certificate: pass, never refuse.
-        let allowed = |name: &String| self.allowed_names.is_empty() || self.allowed_names.contains(name);
-        if !proxy.is_ok_and(|name| allowed(&name)) {
-            return Outcome::Pass;
+        let refused = |why: String| match self.refuses_others {
+            true => Outcome::Refused(Refusal::new(why)),
+            false => Outcome::Pass,
+        };
+        let name = match self.authorities.verified(peer, credentials.now) {
+            Ok(proxy) => proxy.common_name.clone(),
+            Err(why) => return refused(why.to_string()),
+        };
+        if !self.allowed_names.is_empty() && !self.allowed_names.contains(&name) {
+            return refused(format!("x509: subject with cn={name} is not in the allowed list"));
         }
         match self.headers.user(credentials.headers) {
             Ok(Some(user)) => Outcome::User(authenticated(user)),
@@ -158,12 +168,6 @@ impl RequestHeader {
             Err(refusal) => Outcome::Refused(refusal),
         }
     }
-}
-
-fn proxy_name(leaf: &[u8]) -> Result<String, Refusal> {
-    let unreadable = |_| Refusal::new("the certificate of the front proxy cannot be read");
-    let (_, certificate) = X509Certificate::from_der(leaf).map_err(unreadable)?;
-    Ok(common_name(certificate.subject()).to_owned())
 }
 
 impl Authenticator for RequestHeader {

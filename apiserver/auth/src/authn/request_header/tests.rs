@@ -1,6 +1,6 @@
 use super::*;
 use crate::authn::{PeerCertificate, forget_credentials};
-use crate::pki::{Identity, Pki, ServingNames};
+use crate::pki::{Authority, Identity, Pki, ServingNames};
 use crate::testing::{block_on, yaml};
 use jiff::Timestamp;
 use serde::Deserialize;
@@ -99,10 +99,9 @@ impl Proxy {
     }
 
     fn authenticator(&self, allowed: &[&str]) -> RequestHeader {
-        let provider = Arc::new(rustls::crypto::ring::default_provider());
         let allowed = allowed.iter().map(|name| (*name).to_owned()).collect();
         let authority = [self.trusted.front_proxy.certificate().clone()];
-        RequestHeader::new(&authority, allowed, FrontProxyHeaders::default(), &provider).unwrap()
+        RequestHeader::new(&authority, allowed, FrontProxyHeaders::default()).unwrap()
     }
 }
 
@@ -185,4 +184,33 @@ fn usual_and_own_headers_of_front_proxies_are_forgotten() {
         headers.keys().map(HeaderName::as_str).collect::<Vec<_>>(),
         ["accept"]
     );
+}
+
+#[test]
+fn front_proxies_of_an_operator_refuse_other_certificates() {
+    let setup = Proxy::new();
+    let (own, strict) = (
+        setup.authenticator(&["proxy"]),
+        setup.authenticator(&["proxy"]).refusing_others(),
+    );
+    let client = |authority: &Authority, name: &str| peer(&authority.client(name, None, now()).unwrap());
+    let named = client(&setup.trusted.front_proxy, "other");
+    let stranger = client(&setup.trusted.cluster, "proxy");
+    let unknown = "x509: certificate signed by unknown authority";
+    for (peer, why) in [
+        (&named, "x509: subject with cn=other is not in the allowed list"),
+        (&stranger, unknown),
+    ] {
+        for user in [b"" as &[u8], b"Bob"] {
+            assert!(matches!(ask(&own, Some(peer), user), Outcome::Pass));
+            let Outcome::Refused(refusal) = ask(&strict, Some(peer), user) else {
+                panic!("refused")
+            };
+            assert_eq!(refusal.reason, why);
+        }
+    }
+    let proxy = client(&setup.trusted.front_proxy, "proxy");
+    assert!(matches!(ask(&strict, Some(&proxy), b""), Outcome::Pass));
+    assert!(matches!(ask(&strict, Some(&proxy), b"Bob"), Outcome::User(_)));
+    assert!(matches!(ask(&strict, None, b"Bob"), Outcome::Pass));
 }

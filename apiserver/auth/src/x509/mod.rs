@@ -1,0 +1,34 @@
+//! Client certificates: what a peer presented in its TLS handshake, whether an authority vouches for it, and whom it names.
+//!
+//! The handshake requests a certificate and checks that the peer has its key ([`RequestClientCertificate`]). Each request is then
+//! authenticated with the connection's [`PeerCertificate`] by [`Authorities`]: `chain` looks for a way to an authority by the rules
+//! of Go's `crypto/x509`, which upstream's servers go by, and [`Verified`] has the user. Findings are kept with the connection.
+//!
+//! Every byte of a certificate is a stranger's until its chain is verified: reading is linear in its length, a chain has
+//! at most [`MAX_CERTIFICATES`], and verifying it costs at most [`MAX_SIGNATURE_CHECKS`].
+//!
+//! Never here: clocks, sockets, files. Time is passed in.
+
+mod authorities;
+mod certificate;
+mod chain;
+mod constraints;
+mod der;
+mod extensions;
+mod handshake;
+mod name;
+mod peer;
+mod signature;
+mod user;
+
+pub use authorities::{Authorities, AuthoritiesError, certificate_bundle};
+pub use chain::{MAX_CERTIFICATES, MAX_SIGNATURE_CHECKS, Unverified};
+pub use der::Malformed;
+pub use handshake::RequestClientCertificate;
+pub use peer::{PeerCertificate, Verified};
+pub use user::UserError;
+
+#[cfg(test)]
+mod testing;
+#[cfg(test)]
+mod tests;

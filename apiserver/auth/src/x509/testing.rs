@@ -1,0 +1,57 @@
+//! Certificates made for tests.
+
+use rcgen::{
+    BasicConstraints, CertificateParams, CertifiedIssuer, DistinguishedName, DnType, DnValue,
+    ExtendedKeyUsagePurpose, IsCa, KeyPair, KeyUsagePurpose,
+};
+use rustls::pki_types::CertificateDer;
+
+pub(crate) type Authority = CertifiedIssuer<'static, KeyPair>;
+
+/// From 2026 to the end of 2035.
+pub(crate) fn params(name: &str) -> CertificateParams {
+    let mut params = CertificateParams::default();
+    params.distinguished_name = subject(&[(DnType::CommonName, name.into())]);
+    params.not_before = rcgen::date_time_ymd(2026, 1, 1);
+    params.not_after = rcgen::date_time_ymd(2036, 1, 1);
+    params
+}
+
+pub(crate) fn subject(parts: &[(DnType, DnValue)]) -> DistinguishedName {
+    let mut subject = DistinguishedName::new();
+    for (kind, value) in parts {
+        subject.push(kind.clone(), value.clone());
+    }
+    subject
+}
+
+/// What `openssl` and `cfssl` make of an authority.
+pub(crate) fn authority_params(name: &str) -> CertificateParams {
+    let mut params = params(name);
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    params.key_usages = vec![KeyUsagePurpose::DigitalSignature, KeyUsagePurpose::KeyCertSign];
+    params
+}
+
+pub(crate) fn client_params(name: &str) -> CertificateParams {
+    let mut params = params(name);
+    params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
+    params.use_authority_key_identifier_extension = true;
+    params
+}
+
+fn key() -> KeyPair {
+    KeyPair::generate().unwrap()
+}
+
+pub(crate) fn root(params: CertificateParams) -> Authority {
+    CertifiedIssuer::self_signed(params, key()).unwrap()
+}
+
+pub(crate) fn intermediate(params: CertificateParams, by: &Authority) -> Authority {
+    CertifiedIssuer::signed_by(params, key(), by).unwrap()
+}
+
+pub(crate) fn leaf(params: &CertificateParams, by: &Authority) -> CertificateDer<'static> {
+    params.signed_by(&key(), by).unwrap().der().clone()
+}
