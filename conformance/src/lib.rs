@@ -1,7 +1,7 @@
 //! Black-box checks that know only the API.
 //!
-//! - [`differential`]: the same requests go to the real kube-apiserver and to ours, and the answers must be the same.
-//! - [`tenants`], [`owners`]: requests whose answers by the real kube-apiserver are data, with which ours are compared.
+//! - [`differential`], [`tenants`], [`owners`]: requests whose answers by the real kube-apiserver are data, with which ours
+//!   are compared.
 //! - [`suite`]: results of upstream's conformance suite, and the promise that a spec which passed goes on passing.
 //! - [`facts`]: what is known of the built-in kinds, read from `machinery/api/facts`; [`protobuf`] writes and reads
 //!   objects by it, independently of the product's own codec.

@@ -4,10 +4,11 @@
 
 use std::path::{Path, PathBuf};
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 use clap::Parser;
-use conformance::differential::{case, client::Client, known, run};
-use conformance::facts::Facts;
+use conformance::differential::outcome::Outcome;
+use conformance::differential::report::failure;
+use conformance::differential::{Suite, known};
 use conformance::owners;
 use conformance::suite;
 use conformance::tenants::{self, run as run_tenants};
@@ -27,12 +28,15 @@ enum Arguments {
 
 #[derive(Debug, clap::Args)]
 struct Diff {
-    /// The kubeconfig of the real kube-apiserver.
+    /// The kubeconfig of the real kube-apiserver; without, its recorded answers are read.
     #[arg(long)]
-    upstream: PathBuf,
+    upstream: Option<PathBuf>,
     /// The kubeconfig of our server.
-    #[arg(long)]
-    ours: PathBuf,
+    #[arg(long, required_unless_present = "record")]
+    ours: Option<PathBuf>,
+    /// Write upstream's answers into `conformance/recordings`.
+    #[arg(long, requires = "upstream", conflicts_with = "ours")]
+    record: bool,
     /// Only cases whose id contains one of these.
     #[arg(long)]
     only: Vec<String>,
@@ -143,51 +147,40 @@ fn judge(lines: &[String]) -> Result<()> {
 
 async fn diff(arguments: &Diff) -> Result<()> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let facts = Facts::read(&root.join("../machinery/api/facts"))?;
-    let mut cases = case::read_all(&root.join("cases"), &facts)?;
-    if !arguments.only.is_empty() {
-        cases.retain(|case| arguments.only.iter().any(|part| case.id.contains(part)));
-    }
-    let runtime = Runtime::real();
-    let runner = run::Runner {
-        facts,
-        upstream: Client::new(&arguments.upstream, &runtime).await?,
-        ours: Client::new(&arguments.ours, &runtime).await?,
-        runtime,
+    let suite = Suite::read(root, &arguments.only)?;
+    let upstream = match &arguments.upstream {
+        Some(kubeconfig) => Some(suite.server(kubeconfig).await?),
+        None => None,
     };
+    let Some(ours) = &arguments.ours else {
+        let recorded = suite.record(&upstream.context("--upstream")?).await?;
+        println!("{recorded} cases recorded");
+        return Ok(());
+    };
+    let ours = suite.server(ours).await?;
     let known = match &arguments.known {
         Some(path) => known::read(path)?,
         None => known::read(&root.join("known_differences.tsv"))?,
     };
-    let mut shown = 0;
-    let outcomes = runner
-        .run(&cases, |outcome| {
-            let failed = known::unexplained(outcome, &known).next().is_some();
-            if failed && shown < arguments.show {
-                shown += 1;
-                println!("{}\n  {}", outcome.id, outcome.differences.join("\n  "));
-            }
-        })
-        .await;
+    let (mut shown, for_telling) = (0, known.clone());
+    let tell = |outcome: &Outcome| {
+        if let Some(text) = failure(outcome, &for_telling)
+            && shown < arguments.show
+        {
+            shown += 1;
+            println!("{text}");
+        }
+    };
+    let report = match upstream {
+        None => suite.replay(&ours, known, tell).await?,
+        Some(upstream) => suite.live(upstream, &ours, known, tell).await,
+    };
     if let Some(path) = &arguments.report {
-        let lines = outcomes
-            .iter()
-            .filter(|outcome| known::unexplained(outcome, &known).next().is_some())
-            .map(|outcome| format!("{}\n  {}\n", outcome.id, outcome.differences.join("\n  ")));
+        let lines = report.failures().map(|text| format!("{text}\n"));
         std::fs::write(path, lines.collect::<String>())?;
     }
-    let judgement = known::judge(&outcomes, &known);
-    for entry in &judgement.stale {
-        println!(
-            "{} differs no more in {}: remove it from the known differences",
-            entry.case, entry.line
-        );
-    }
-    println!(
-        "{} passed, {} failed, {} differ only as known",
-        judgement.passed, judgement.failed, judgement.known
-    );
-    if judgement.failed > 0 || !judgement.stale.is_empty() {
+    println!("{}", report.summary());
+    if !report.is_good() {
         bail!("the answers differ");
     }
     Ok(())

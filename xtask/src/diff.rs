@@ -1,7 +1,9 @@
-//! `cargo xtask diff`: the differential cases of `conformance/cases`, the real kube-apiserver against ours.
+//! `cargo xtask diff`: the differential cases of `conformance/cases`. Our answers are compared with those recorded of the
+//! real kube-apiserver, or with one that runs beside.
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use anyhow::Result;
 
@@ -15,19 +17,25 @@ pub(crate) struct Arguments {
     /// Only cases whose id contains this; may be given more than once.
     #[arg(long)]
     only: Vec<String>,
+    /// Compare with a kube-apiserver that runs beside ours, not with recorded answers.
+    #[arg(long)]
+    live: bool,
+    /// Send the cases to a kube-apiserver and write its answers into `conformance/recordings`.
+    #[arg(long, conflicts_with_all = ["live", "knarr"])]
+    record: bool,
+    /// Compare a kube-apiserver with its own recorded answers: what differs then is a fault of the case or of the masks.
+    #[arg(long, conflicts_with_all = ["live", "knarr", "record"])]
+    upstream_again: bool,
     /// The kubeconfig of a running server of ours. Without it one is started from the binary of this tree.
     #[arg(long)]
     knarr: Option<PathBuf>,
-    /// The kubeconfig of a running kube-apiserver. Without it one is started.
+    /// The kubeconfig of a running kube-apiserver. Without it one is started where one is asked for.
     #[arg(long)]
     upstream: Option<PathBuf>,
     /// Start the release binary.
     #[arg(long)]
     release: bool,
-    /// Compare upstream with itself: whatever differs then is a fault of the case or of the masks.
-    #[arg(long)]
-    upstream_twice: bool,
-    /// Show at most so many failing cases in full; all of them are in target/diff/report.txt.
+    /// Show at most so many failing cases; all of them are in target/diff/report.txt.
     #[arg(long, default_value_t = 40)]
     show: usize,
 }
@@ -43,47 +51,63 @@ pub(crate) fn run(config: &Config, arguments: &Arguments) -> Result<()> {
         "--bin",
         "conformance",
     ]))?;
-    let start = |name: &str| {
-        println!("starting kube-apiserver ({name}) …");
-        Upstream::start(config, &work.join(name), upstream::Options::default())
-    };
-    let upstream = match &arguments.upstream {
-        Some(_) => None,
-        None => Some(start("upstream")?),
-    };
-    let left = match (&arguments.upstream, &upstream) {
-        (Some(path), _) => path.clone(),
-        (_, Some(upstream)) => upstream.kubeconfig.clone(),
-        _ => unreachable!("one of the two is there"),
-    };
-    let (_second, _subject, right);
-    if arguments.upstream_twice {
-        let second = start("upstream-again")?;
-        right = second.kubeconfig.clone();
-        _second = second;
-    } else if let Some(path) = &arguments.knarr {
-        right = path.clone();
-    } else {
-        let subject = Subject::start(config, &work.join("knarr"), arguments.release)?;
-        right = subject.kubeconfig.clone();
-        _subject = subject;
-    }
     let mut command = process::command(config.root.join("target/debug/conformance"));
-    command
-        .arg("diff")
-        .arg("--upstream")
-        .arg(left)
-        .arg("--ours")
-        .arg(right)
-        .args(["--show", &arguments.show.to_string()])
-        .arg("--report")
-        .arg(work.join("report.txt"));
+    command.arg("diff");
     for only in &arguments.only {
         command.args(["--only", only]);
     }
-    if arguments.upstream_twice {
+    command.args(["--show", &arguments.show.to_string()]);
+    command.arg("--report").arg(work.join("report.txt"));
+    // They live until the command has ended.
+    let (_upstream, _subject);
+    if arguments.record || arguments.upstream_again || arguments.live {
+        let flag = if arguments.upstream_again {
+            "--ours"
+        } else {
+            "--upstream"
+        };
+        _upstream = add_upstream(config, arguments, &work, command.arg(flag))?;
+    }
+    if arguments.record {
+        command.arg("--record");
+    } else if arguments.upstream_again {
         // The known differences are ours.
         command.args(["--known", "/dev/null"]);
+    } else {
+        _subject = add_ours(config, arguments, &work, command.arg("--ours"))?;
     }
     process::run(&mut command)
+}
+
+/// Adds the kubeconfig of a kube-apiserver, which is started where none is given.
+fn add_upstream(
+    config: &Config,
+    arguments: &Arguments,
+    work: &Path,
+    command: &mut Command,
+) -> Result<Option<Upstream>> {
+    if let Some(kubeconfig) = &arguments.upstream {
+        command.arg(kubeconfig);
+        return Ok(None);
+    }
+    println!("starting kube-apiserver …");
+    let upstream = Upstream::start(config, &work.join("upstream"), upstream::Options::default())?;
+    command.arg(&upstream.kubeconfig);
+    Ok(Some(upstream))
+}
+
+/// Adds the kubeconfig of a server of ours, which is started where none is given.
+fn add_ours(
+    config: &Config,
+    arguments: &Arguments,
+    work: &Path,
+    command: &mut Command,
+) -> Result<Option<Subject>> {
+    if let Some(kubeconfig) = &arguments.knarr {
+        command.arg(kubeconfig);
+        return Ok(None);
+    }
+    let subject = Subject::start(config, &work.join("knarr"), arguments.release)?;
+    command.arg(&subject.kubeconfig);
+    Ok(Some(subject))
 }

@@ -60,7 +60,7 @@ enum Command {
     Tools(tools::Arguments),
     /// Make the facts and the table of built-in kinds again, or check that they are up to date.
     Codegen(codegen::Arguments),
-    /// Send the same requests to the real kube-apiserver and to ours, and compare the answers.
+    /// Send the differential cases to our server, and compare its answers with the recorded ones of the real kube-apiserver.
     Diff(diff::Arguments),
     /// Record what tenants get at the real kube-apiserver; the tests of `conformance` compare ours with it.
     Tenants(tenants::Arguments),

@@ -5,8 +5,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
-use serde::Deserialize;
-use serde_json::Value;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
 
 use crate::facts::{Facts, Resource};
 
@@ -20,6 +20,42 @@ pub struct Case {
     pub steps: Vec<Step>,
     /// What the placeholders `{object}`, `{collection}`, `{item}`, `{name}` of a life stand for.
     pub subject: Option<Subject>,
+    /// Reason why recorded answers cannot stand for a running kube-apiserver: such a case runs with `--live` only.
+    pub live_only: Option<String>,
+}
+
+impl Case {
+    /// Hash of all that decides the requests and the masks of this case; recorded answers to another one are stale.
+    pub fn fingerprint(&self) -> Result<String> {
+        let steps = self.steps.iter().map(Step::told).collect::<Result<Vec<_>>>()?;
+        let subject = self.subject.as_ref();
+        let parts = json!({
+            "requires": self.requires,
+            "steps": steps,
+            "object": subject.map(|subject| &subject.object),
+            "collection": subject.map(|subject| subject.resource.collection("{ns}")),
+        });
+        Ok(format!("{:016x}", hash(&parts.to_string())))
+    }
+
+    /// The namespace that the case runs in. It follows from the id, so that other cases can come and go.
+    #[must_use]
+    pub fn namespace(&self) -> String {
+        format!("case-{:08x}", hash(&self.id) & 0xffff_ffff)
+    }
+
+    /// A number for names that are addresses, of at most four digits.
+    #[must_use]
+    pub fn index(&self) -> u64 {
+        1 + hash(&self.id) % 9_999
+    }
+}
+
+/// FNV-1a: the same on every machine and with every compiler.
+fn hash(text: &str) -> u64 {
+    text.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+    })
 }
 
 /// The object whose life a case tells.
@@ -30,7 +66,7 @@ pub struct Subject {
 }
 
 /// One request and what becomes of its answer.
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Step {
     /// `METHOD path`.
@@ -79,6 +115,27 @@ fn yes() -> bool {
     true
 }
 
+impl Step {
+    /// The request as the case has it, or the watch that the step finishes.
+    #[must_use]
+    pub fn line(&self) -> String {
+        match &self.finish {
+            Some(watch) => format!("(watch {watch:?} ends)"),
+            None => self.request.clone(),
+        }
+    }
+
+    /// What the case file says of this step, without defaults: a new member of [`Step`] makes no recording stale.
+    fn told(&self) -> Result<Value> {
+        let defaults = serde_json::to_value(serde_json::from_value::<Self>(json!({}))?)?;
+        let mut told = serde_json::to_value(self)?;
+        if let Some(members) = told.as_object_mut() {
+            members.retain(|name, value| defaults.get(name) != Some(value));
+        }
+        Ok(told)
+    }
+}
+
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct File {
@@ -97,9 +154,10 @@ struct File {
 }
 
 #[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct Told {
     name: String,
+    live_only: Option<String>,
     #[serde(default)]
     requires: Vec<Value>,
     steps: Vec<Step>,
@@ -107,8 +165,9 @@ struct Told {
 
 /// A life that any object can live: `cases/life/<name>.yaml`.
 #[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct Life {
+    live_only: Option<String>,
     #[serde(default)]
     verbs: Vec<String>,
     subresource: Option<String>,
@@ -138,6 +197,7 @@ pub fn read_all(folder: &Path, facts: &Facts) -> Result<Vec<Case>> {
             requires: file.requires.iter().cloned().chain(told.requires).collect(),
             steps: told.steps,
             subject: None,
+            live_only: told.live_only,
         }));
     }
     cases.sort_by(|a, b| a.id.cmp(&b.id));
@@ -188,6 +248,7 @@ fn add_lives(
                     object: object.clone(),
                     resource: resource.clone(),
                 }),
+                live_only: life.live_only.clone(),
             });
         }
     }
@@ -236,6 +297,12 @@ mod tests {
         assert!(cases.len() >= 300, "only {} cases", cases.len());
         let ids: BTreeSet<_> = cases.iter().map(|case| &case.id).collect();
         assert_eq!(ids.len(), cases.len(), "an id is used twice");
+        let namespaces: BTreeSet<_> = cases.iter().map(Case::namespace).collect();
+        assert_eq!(
+            namespaces.len(),
+            cases.len(),
+            "two cases share a namespace: rename one"
+        );
         let stems_of = |resource: &Resource| {
             cases
                 .iter()
@@ -256,5 +323,41 @@ mod tests {
                 );
             }
         }
+    }
+
+    #[test]
+    fn fingerprint_changes_with_requests_alone() {
+        let case = |step: Value, id: &str| Case {
+            id: id.to_owned(),
+            requires: Vec::new(),
+            steps: vec![serde_json::from_value(step).unwrap()],
+            subject: None,
+            live_only: None,
+        };
+        let of = |step: Value| case(step, "a:b").fingerprint().unwrap();
+        let plain = of(json!({"request": "GET /"}));
+        assert_eq!(plain, "ee32a2bcb9fb34c1");
+        assert_eq!(
+            plain,
+            of(json!({"request": "GET /", "compare": true, "ignore": []}))
+        );
+        assert_ne!(plain, of(json!({"request": "GET /", "body": {}})));
+        assert_ne!(plain, of(json!({"request": "GET /", "ignore": ["a"]})));
+        let renamed = case(json!({"request": "GET /"}), "c:d").fingerprint().unwrap();
+        assert_eq!(plain, renamed);
+    }
+
+    #[test]
+    fn numbers_in_addresses_of_cases_differ() {
+        let facts = Facts::read(&folder("../machinery/api/facts")).unwrap();
+        let cases = read_all(&folder("cases"), &facts).unwrap();
+        let numbered: Vec<u64> = cases
+            .iter()
+            .filter(|case| format!("{case:?}").contains("{index}"))
+            .map(Case::index)
+            .collect();
+        let different: BTreeSet<_> = numbered.iter().collect();
+        assert!(!numbered.is_empty());
+        assert_eq!(different.len(), numbered.len(), "rename a case: {numbered:?}");
     }
 }

@@ -22,7 +22,7 @@ const COMPARED_HEADERS: &[&str] = &[
 ];
 
 /// What is compared of an answer.
-#[derive(Debug)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Seen {
     pub status: u16,
     pub headers: Vec<(String, String)>,

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 
-use super::run::Outcome;
+use super::outcome::Outcome;
 
 /// Differences of one sort that are accepted, for now or for good.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -74,13 +74,14 @@ pub fn unexplained<'a>(outcome: &'a Outcome, known: &'a [Known]) -> impl Iterato
         .filter(move |line| !is_step(line) && !is_known(line))
 }
 
-fn is_step(line: &str) -> bool {
+pub(super) fn is_step(line: &str) -> bool {
     line.starts_with("step ")
 }
 
-/// Sorts outcomes into passed, known and failed. Entries are stale only when their cases were run.
+/// Sorts outcomes into passed, known and failed. Entries are stale only when their cases were run: of a `whole` run those
+/// of several cases as well.
 #[must_use]
-pub fn judge(outcomes: &[Outcome], known: &[Known]) -> Judgement {
+pub fn judge(outcomes: &[Outcome], known: &[Known], whole: bool) -> Judgement {
     let mut judgement = Judgement::default();
     for outcome in outcomes {
         if outcome.differences.is_empty() {
@@ -96,7 +97,8 @@ pub fn judge(outcomes: &[Outcome], known: &[Known]) -> Judgement {
             let mut lines = outcome.differences.iter().filter(|line| !is_step(line));
             lines.any(|line| entry.explains(&outcome.id, line))
         };
-        let was_run = outcomes.iter().any(|outcome| matches(&entry.case, &outcome.id));
+        let may_be_of_others = !whole && entry.case.contains('*');
+        let was_run = !may_be_of_others && outcomes.iter().any(|outcome| matches(&entry.case, &outcome.id));
         !was_run || outcomes.iter().any(seen)
     };
     judgement.stale = known.iter().filter(|entry| !is_needed(entry)).cloned().collect();
@@ -169,8 +171,11 @@ mod tests {
             entry("a:one", "status:*"),
             entry("not-run:*", "*"),
         ];
-        let judgement = judge(&outcomes, &known);
+        let judgement = judge(&outcomes, &known, true);
         assert_eq!((judgement.passed, judgement.known, judgement.failed), (1, 1, 1));
         assert_eq!(judgement.stale, [known[1].clone()]);
+        let elsewhere = [entry("*", "seen only in other cases")];
+        assert_eq!(judge(&outcomes, &elsewhere, true).stale, elsewhere);
+        assert_eq!(judge(&outcomes, &elsewhere, false).stale, []);
     }
 }

@@ -1,10 +1,10 @@
-//! Running cases.
+//! The steps of a case, taken on one server.
 
 use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use futures::StreamExt;
 use http::Request;
 use machinery_runtime::{Runtime, TaskHandle};
 use serde_json::{Value, json};
@@ -17,9 +17,6 @@ use super::template::{self, Variables};
 use crate::facts::Facts;
 use crate::protobuf;
 
-/// How many cases run at a time.
-const CASES_AT_A_TIME: usize = 4;
-
 /// Who asks, where a step does not say; the kubeconfigs of the two servers name different users.
 const ADMIN: &str = "admin";
 const ADMINS: &str = "system:masters";
@@ -28,21 +25,26 @@ const ADMINS: &str = "system:masters";
 const UNTIL_ATTEMPTS: usize = 50;
 const UNTIL_PAUSE: Duration = Duration::from_millis(200);
 
-/// Both servers, and what is known of the kinds.
-#[derive(Debug)]
-pub struct Runner {
-    pub facts: Facts,
-    pub upstream: Client,
-    pub ours: Client,
+/// One server that answers cases, and what is known of the kinds.
+#[derive(Debug, Clone)]
+pub struct Server {
+    pub facts: Arc<Facts>,
+    pub client: Client,
     pub runtime: Runtime,
 }
 
-/// What became of a case.
-#[derive(Debug)]
-pub struct Outcome {
-    pub id: String,
-    /// Readable lines; none when the two servers answered alike.
-    pub differences: Vec<String>,
+/// The masked answers of one server to the compared steps of a case.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Transcript(pub Vec<StepAnswer>);
+
+/// The masked answer to one step.
+#[derive(Debug, Clone, PartialEq)]
+pub struct StepAnswer {
+    /// From 1.
+    pub step: usize,
+    /// Method and path.
+    pub request: String,
+    pub seen: Seen,
 }
 
 /// One server within one case.
@@ -53,67 +55,54 @@ struct Side<'a> {
     watches: HashMap<String, TaskHandle<Result<Answer>>>,
 }
 
-impl Runner {
-    /// Runs all, telling each outcome as it comes.
-    pub async fn run(&self, cases: &[Case], mut tell: impl FnMut(&Outcome)) -> Vec<Outcome> {
-        let mut outcomes = Vec::with_capacity(cases.len());
-        let mut running = futures::stream::iter(cases.iter().enumerate())
-            .map(|(index, case)| self.run_case(index, case))
-            .buffer_unordered(CASES_AT_A_TIME);
-        while let Some(outcome) = running.next().await {
-            tell(&outcome);
-            outcomes.push(outcome);
-        }
-        outcomes.sort_by(|a, b| a.id.cmp(&b.id));
-        outcomes
-    }
-
-    async fn run_case(&self, index: usize, case: &Case) -> Outcome {
-        let differences = match self.steps(index, case).await {
-            Ok(differences) => differences,
-            Err(problem) => vec![format!("the case could not be run: {problem:#}")],
-        };
-        Outcome {
-            id: case.id.clone(),
-            differences,
-        }
-    }
-
-    async fn steps(&self, index: usize, case: &Case) -> Result<Vec<String>> {
-        let mut upstream = self.side(&self.upstream, index, case);
-        let mut ours = self.side(&self.ours, index, case);
-        self.prepare(&mut upstream, case)
-            .await
-            .context("preparing upstream")?;
-        self.prepare(&mut ours, case).await.context("preparing ours")?;
-        let mut lines = Vec::new();
-        for (number, step) in case.steps.iter().enumerate() {
-            let (left, right) = futures::join!(self.step(&mut upstream, step), self.step(&mut ours, step));
-            let (left, right) = (left.context("upstream")?, right.context("ours")?);
-            let (Some(left), Some(right)) = (left, right) else {
-                continue;
-            };
-            if !step.compare {
-                continue;
-            }
-            let found = compare::differences(&left, &right);
-            if !found.is_empty() {
-                lines.push(format!(
-                    "step {}: {}",
-                    number + 1,
-                    upstream.variables.text(&step.request)
-                ));
-                lines.extend(found.into_iter().map(|line| format!("    {line}")));
+impl Server {
+    /// Takes all steps of a case in a namespace of its own.
+    ///
+    /// # Errors
+    /// A step that cannot be sent, whose answer does not come, or that waits for what never happens.
+    pub async fn answers(&self, case: &Case) -> Result<Transcript> {
+        let mut side = self.side(case);
+        self.prepare(&mut side, case).await.context("preparing")?;
+        let mut answers = Vec::new();
+        for (index, step) in case.steps.iter().enumerate() {
+            let line = side.variables.text(&step.line());
+            let number = index + 1;
+            let seen = self
+                .step(&mut side, step)
+                .await
+                .with_context(|| format!("step {number}: {line}"))?;
+            if let Some(seen) = seen
+                && step.compare
+            {
+                answers.push(StepAnswer {
+                    step: number,
+                    request: line,
+                    seen,
+                });
             }
         }
-        Ok(lines)
+        Ok(Transcript(answers))
     }
 
-    fn side<'a>(&self, client: &'a Client, index: usize, case: &Case) -> Side<'a> {
-        let namespace = format!("case-{index}");
+    /// The version of the server.
+    ///
+    /// # Errors
+    /// An answer that has none.
+    pub async fn version(&self) -> Result<String> {
+        let request = Request::get("/version").body(Vec::new())?;
+        let answer = self.client.send(request, false).await?;
+        let body: Value = serde_json::from_slice(&answer.body)?;
+        let version = body["gitVersion"]
+            .as_str()
+            .context("/version has no gitVersion")?;
+        Ok(version.to_owned())
+    }
+
+    fn side<'a>(&'a self, case: &Case) -> Side<'a> {
+        let namespace = case.namespace();
         let mut variables = Variables::default();
         variables.set("ns", namespace.clone().into());
-        variables.set("index", index.into());
+        variables.set("index", case.index().into());
         if let Some(subject) = &case.subject {
             let object = variables.value(&subject.object);
             let name = object["metadata"]["name"].clone();
@@ -127,7 +116,7 @@ impl Runner {
             variables.set("item", item.into());
         }
         Side {
-            client,
+            client: &self.client,
             variables,
             mask: Mask::new(self.runtime.now()),
             watches: HashMap::new(),
@@ -165,7 +154,7 @@ impl Runner {
         Ok(())
     }
 
-    /// Takes a step on one side; nothing when there is no answer to see yet.
+    /// Takes a step; nothing when there is no answer to see yet.
     async fn step(&self, side: &mut Side<'_>, step: &Step) -> Result<Option<Seen>> {
         let answer = if let Some(name) = &step.finish {
             let watch = side
