@@ -103,7 +103,7 @@ impl Suite {
         tell: impl FnMut(&Outcome),
     ) -> Report {
         let cases: Vec<&Case> = self.cases.iter().collect();
-        let outcomes = outcome::compare_all(&cases, &Upstream::Live(upstream), ours, tell).await;
+        let outcomes = outcome::compare_all(&cases, &Upstream::Live(Box::new(upstream)), ours, tell).await;
         Report::new(outcomes, known, Vec::new(), self.whole)
     }
 

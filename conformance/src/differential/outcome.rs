@@ -17,7 +17,7 @@ pub enum Upstream {
     /// The files below `conformance/recordings`.
     Recorded(Recordings),
     /// A running kube-apiserver, recorded into memory.
-    Live(Server),
+    Live(Box<Server>),
 }
 
 /// The result of one case.
