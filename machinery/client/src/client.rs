@@ -13,7 +13,7 @@ use http::{Method, Request, Response, header};
 use http_body_util::BodyExt;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Status;
 use kube::client::Body;
-use machinery_meta::{ObjectKey, Revision, Uid};
+use machinery_meta::{ObjectKey, Revision, Uid, syntax};
 use machinery_runtime::Runtime;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -201,11 +201,7 @@ impl Client {
         resource: &ApiResource,
         key: &ObjectKey,
     ) -> BoxFuture<'static, Result<Bytes, ClientError>> {
-        self.call(
-            Method::GET,
-            resource.object_path(&key.namespace, &key.name, ""),
-            None,
-        )
+        self.call(Method::GET, path_of(resource, key, ""), None)
     }
 
     /// Reads and decodes an object.
@@ -237,12 +233,8 @@ impl Client {
         namespace: &str,
         object: &impl Serialize,
     ) -> BoxFuture<'static, Result<Bytes, ClientError>> {
-        self.send_body(
-            Method::POST,
-            resource.collection_path(namespace),
-            "application/json",
-            object,
-        )
+        let path = Ok(resource.collection_path(namespace));
+        self.send_body(Method::POST, path, "application/json", object)
     }
 
     /// Posts to a subresource: `binding`, `eviction`, `token`.
@@ -253,7 +245,7 @@ impl Client {
         subresource: &str,
         object: &impl Serialize,
     ) -> BoxFuture<'static, Result<Bytes, ClientError>> {
-        let path = resource.object_path(&key.namespace, &key.name, subresource);
+        let path = path_of(resource, key, subresource);
         self.send_body(Method::POST, path, "application/json", object)
     }
 
@@ -265,7 +257,7 @@ impl Client {
         subresource: &str,
         object: &impl Serialize,
     ) -> BoxFuture<'static, Result<Bytes, ClientError>> {
-        let path = resource.object_path(&key.namespace, &key.name, subresource);
+        let path = path_of(resource, key, subresource);
         self.send_body(Method::PUT, path, "application/json", object)
     }
 
@@ -278,16 +270,14 @@ impl Client {
         patch: &Patch,
         body: &impl Serialize,
     ) -> BoxFuture<'static, Result<Bytes, ClientError>> {
-        let mut path = resource.object_path(&key.namespace, &key.name, subresource);
+        let mut path = path_of(resource, key, subresource);
         let content_type = match patch {
             Patch::Json => "application/json-patch+json",
             Patch::Merge => "application/merge-patch+json",
             Patch::Strategic => "application/strategic-merge-patch+json",
             Patch::Apply { manager, force } => {
-                path = with_query(
-                    &path,
-                    &[("fieldManager", manager.clone()), ("force", force.to_string())],
-                );
+                let query = [("fieldManager", manager.clone()), ("force", force.to_string())];
+                path = path.map(|path| with_query(&path, &query));
                 "application/apply-patch+yaml"
             }
         };
@@ -301,7 +291,7 @@ impl Client {
         key: &ObjectKey,
         options: &DeleteOptions,
     ) -> BoxFuture<'static, Result<Bytes, ClientError>> {
-        let path = resource.object_path(&key.namespace, &key.name, "");
+        let path = path_of(resource, key, "");
         self.send_body(Method::DELETE, path, "application/json", &options.body())
     }
 
@@ -313,7 +303,7 @@ impl Client {
         query: &[(&str, String)],
         options: &DeleteOptions,
     ) -> BoxFuture<'static, Result<Bytes, ClientError>> {
-        let path = with_query(&resource.collection_path(namespace), query);
+        let path = Ok(with_query(&resource.collection_path(namespace), query));
         self.send_body(Method::DELETE, path, "application/json", &options.body())
     }
 
@@ -323,7 +313,7 @@ impl Client {
         path: &str,
         query: &[(&str, String)],
     ) -> BoxFuture<'static, Result<Bytes, ClientError>> {
-        self.call(Method::GET, with_query(path, query), None)
+        self.call(Method::GET, Ok(with_query(path, query)), None)
     }
 
     /// Reads any path in the form that `accept` names.
@@ -364,7 +354,7 @@ impl Client {
     fn send_body(
         &self,
         method: Method,
-        path: String,
+        path: Result<String, ClientError>,
         content_type: &'static str,
         body: &impl Serialize,
     ) -> BoxFuture<'static, Result<Bytes, ClientError>> {
@@ -382,9 +372,13 @@ impl Client {
     fn call(
         &self,
         method: Method,
-        path: String,
+        path: Result<String, ClientError>,
         body: Option<(&'static str, Vec<u8>)>,
     ) -> BoxFuture<'static, Result<Bytes, ClientError>> {
+        let path = match path {
+            Ok(path) => path,
+            Err(error) => return Box::pin(async move { Err(error) }),
+        };
         let request = self
             .request(method, &path)
             .header(header::ACCEPT, "application/json");
@@ -427,6 +421,24 @@ impl Client {
             seconds: REQUEST_TIMEOUT.as_secs(),
         })
     }
+}
+
+/// The path of an object. References that tenants write hold any text as a name: one with a slash would be the path of
+/// a subresource or of another namespace's object.
+fn path_of(resource: &ApiResource, key: &ObjectKey, subresource: &str) -> Result<String, ClientError> {
+    let names = [&key.namespace, &key.name];
+    let rules = names.map(|name| (name, syntax::path_segment_name(name)));
+    let empty = key.name.is_empty().then(|| vec!["may not be empty".to_owned()]);
+    let mut all = rules
+        .into_iter()
+        .chain(empty.map(|problems| (&key.name, problems)));
+    if let Some((name, problems)) = all.find(|(_, problems)| !problems.is_empty()) {
+        return Err(ClientError::Name {
+            name: name.clone(),
+            problems: problems.join(", "),
+        });
+    }
+    Ok(resource.object_path(&key.namespace, &key.name, subresource))
 }
 
 /// Decodes an answer; `what` names it where it cannot be.
@@ -493,15 +505,20 @@ pub fn with_query(path: &str, query: &[(&str, String)]) -> String {
         out.push(if at == 0 && !path.contains('?') { '?' } else { '&' });
         out.push_str(name);
         out.push('=');
-        for byte in value.bytes() {
-            if byte.is_ascii_alphanumeric() || b"-_.~".contains(&byte) {
-                out.push(char::from(byte));
-            } else {
-                out.push_str(&format!("%{byte:02X}"));
-            }
-        }
+        push_encoded(&mut out, value, b"-_.~");
     }
     out
+}
+
+/// Appends text, percent-encoded but for letters, digits and these.
+pub(crate) fn push_encoded(out: &mut String, text: &str, plain: &[u8]) {
+    for byte in text.bytes() {
+        if byte.is_ascii_alphanumeric() || plain.contains(&byte) {
+            out.push(char::from(byte));
+        } else {
+            out.push_str(&format!("%{byte:02X}"));
+        }
+    }
 }
 
 #[cfg(test)]
@@ -518,6 +535,27 @@ mod tests {
             with_query("/x", &query),
             "/x?labelSelector=a%20in%20%28b%2Cc%29&limit=5"
         );
+    }
+
+    #[test]
+    fn requests_are_for_no_other_path_than_the_objects() {
+        let simulation = machinery_runtime::Simulation::new(1);
+        let runtime = simulation.runtime();
+        simulation.run(async move {
+            let service = tower::service_fn(|request: Request<Body>| async move {
+                let path = request.uri().to_string();
+                Ok::<_, std::convert::Infallible>(Response::new(http_body_util::Full::new(Bytes::from(path))))
+            });
+            let client = Client::in_process(service, runtime);
+            let pods = ApiResource::of::<k8s_openapi::api::core::v1::Pod>();
+            let get = |name: &str| client.get(&pods, &ObjectKey::new("n", name));
+            for name in ["", ".", "..", "p/proxy/admin", "../../m/pods/p", "p%2Fexec"] {
+                let refused = get(name).await.unwrap_err();
+                assert!(matches!(&refused, ClientError::Name { .. }), "{name}: {refused}");
+            }
+            let path = get("p?watch=1#x y").await.unwrap();
+            assert_eq!(path, "/api/v1/namespaces/n/pods/p%3Fwatch=1%23x%20y");
+        });
     }
 
     #[test]

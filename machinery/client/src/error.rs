@@ -35,6 +35,14 @@ pub enum ClientError {
     /// The request could not be built.
     #[error("building the request")]
     Request(#[from] http::Error),
+    /// No object has such a name, so that it is asked for at no path.
+    #[error("invalid resource name {name:?}: {problems}")]
+    Name {
+        /// The name, or the namespace.
+        name: String,
+        /// Why it is none.
+        problems: String,
+    },
     /// The kubeconfig cannot be used.
     #[error("reading the kubeconfig: {0}")]
     Config(String),
@@ -101,7 +109,7 @@ impl ClientError {
     pub fn leaves_open(&self) -> bool {
         match self {
             Self::Status(_) => self.code() >= 500,
-            Self::Request(_) | Self::Config(_) => false,
+            Self::Request(_) | Self::Name { .. } | Self::Config(_) => false,
             Self::Transport(_) | Self::TimedOut { .. } | Self::Decode { .. } | Self::TooLarge { .. } => true,
         }
     }

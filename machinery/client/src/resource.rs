@@ -1,5 +1,6 @@
 //! Which resource is meant and how its paths are written.
 
+use crate::client::push_encoded;
 use k8s_openapi::NamespaceResourceScope;
 use machinery_meta::{GroupKind, GroupResource, GroupVersionKind, GroupVersionResource};
 use std::any::TypeId;
@@ -87,7 +88,8 @@ impl ApiResource {
     pub fn object_path(&self, namespace: &str, name: &str, subresource: &str) -> String {
         let mut path = self.collection_path(namespace);
         path.push('/');
-        path.push_str(name);
+        // As Go's client writes a path's segment.
+        push_encoded(&mut path, name, b"-_.~$&+:=@");
         if !subresource.is_empty() {
             path.push('/');
             path.push_str(subresource);
@@ -189,5 +191,8 @@ mod tests {
         let node = ApiResource::of::<Node>();
         assert!(!node.namespaced);
         assert_eq!(node.object_path("", "n", ""), "/api/v1/nodes/n");
+        // A name of a reference is any text.
+        let path = node.object_path("", "a:b c?d#é", "");
+        assert_eq!(path, "/api/v1/nodes/a:b%20c%3Fd%23%C3%A9");
     }
 }
