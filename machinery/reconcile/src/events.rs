@@ -4,7 +4,7 @@
 //! while there are some; what does not fit is dropped and counted.
 
 use machinery_client::{ApiResource, Client, Patch};
-use machinery_meta::ObjectKey;
+use machinery_meta::{ObjectKey, syntax};
 use parking_lot::Mutex;
 use serde_json::json;
 use std::collections::{BTreeMap, VecDeque};
@@ -279,7 +279,11 @@ impl Inner {
                 Err(error) => return Err(error),
             }
         }
-        let name = format!("{}.{:x}", item.same.about.key.name, item.at.as_nanosecond());
+        let mut name = format!("{}.{:x}", item.same.about.key.name, item.at.as_nanosecond());
+        if !syntax::dns1123_subdomain(&name).is_empty() {
+            // Roles and the like have names that an event may not have.
+            name = self.client.runtime().uuid().to_string();
+        }
         self.client
             .create(&resource, namespace, &self.body(item, &name))
             .await?;
