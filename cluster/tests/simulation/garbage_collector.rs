@@ -1,11 +1,13 @@
 //! Objects own each other in every shape, cycles too, and are deleted in all three ways: nothing goes that somebody
 //! still owns, a foreground deletion waits for what blocks it, an orphaned object stays, and nothing unowned is left.
+//! Some references are wrong: of a uid long gone, of another name, or of a cluster-scoped object, which always stays.
 
 use crate::Story;
 use crate::model::{Change, Model, Seen};
 use crate::runner::tell;
 use crate::world::World;
 use k8s_openapi::api::core::v1::ConfigMap;
+use k8s_openapi::api::rbac::v1::ClusterRole;
 use machinery_client::Propagation;
 use machinery_meta::{OwnerRef, Uid};
 use serde_json::{Value, json};
@@ -64,6 +66,9 @@ impl Story for Collected {
     }
 
     fn holds(&mut self, model: &Model, change: &Change) -> Result<(), String> {
+        if change.gone("ClusterRole").is_some_and(|own| is_told(own)) {
+            return Err("an object went whose owner cannot be asked for".to_owned());
+        }
         let Some(own) = change.gone("ConfigMap") else {
             return Ok(());
         };
@@ -78,7 +83,7 @@ impl Story for Collected {
         {
             return Err(format!("{} was in the way", left.key));
         }
-        let holds_on = |owner: &&OwnerRef| model.by_uid(&owner.uid.0).is_some_and(|owner| !waits(owner));
+        let holds_on = |owner: &&OwnerRef| owner_of(model, owner).is_some_and(|owner| !waits(owner));
         match own.owners.iter().find(holds_on) {
             Some(owner) if !self.deleted.contains(&own.uid) => Err(format!("{} still owns it", owner.name)),
             _ if own.owners.is_empty() && !self.deleted.contains(&own.uid) => {
@@ -90,7 +95,7 @@ impl Story for Collected {
 
     fn settled(&self, model: &Model) -> Result<(), String> {
         for own in objects(model) {
-            let lives = |owner: &OwnerRef| model.by_uid(&owner.uid.0).is_some();
+            let lives = |owner: &OwnerRef| owner_of(model, owner).is_some();
             if own.is_deleting() || !(own.owners.is_empty() || own.owners.iter().any(lives)) {
                 return Err(format!("{:?} is left", own.at("/metadata")));
             }
@@ -122,7 +127,17 @@ impl Collected {
 fn objects(model: &Model) -> impl Iterator<Item = &Arc<Seen>> {
     model
         .all("ConfigMap")
-        .filter(|own| own.namespace() == "default" && own.label("told") == Some("yes"))
+        .filter(|own| own.namespace() == "default" && is_told(own))
+}
+
+fn is_told(own: &Seen) -> bool {
+    own.label("told") == Some("yes")
+}
+
+/// The object that a reference means, by all that it says.
+fn owner_of<'a>(model: &'a Model, owner: &OwnerRef) -> Option<&'a Arc<Seen>> {
+    let found = model.by_uid(&owner.uid.0);
+    found.filter(|own| own.name() == &*owner.name)
 }
 
 fn is_owned(own: &Seen, by: &Seen) -> bool {
@@ -134,20 +149,25 @@ fn waits(own: &Seen) -> bool {
     own.is_deleting() && own.finalizers.iter().any(|name| &**name == "foregroundDeletion")
 }
 
-/// Owned by this object; now and then by one of its name that is long gone.
+/// Owned by this object; now and then by one of its name that is long gone, or by none of the name.
 fn reference(world: &World, owner: &Seen) -> Value {
     let uid = if world.once_in(8) {
         world.runtime.uuid().to_string()
     } else {
         owner.uid.0.clone()
     };
-    json!({"apiVersion": "v1", "kind": "ConfigMap", "name": owner.name(), "uid": uid,
+    let name = if world.once_in(8) { "another" } else { owner.name() };
+    json!({"apiVersion": "v1", "kind": "ConfigMap", "name": name, "uid": uid,
         "blockOwnerDeletion": world.once_in(2)})
 }
 
 async fn make(world: &World, owners: Vec<Value>) {
     let name = format!("o{}", world.dice(u64::MAX));
     let metadata = json!({"name": name, "labels": {"told": "yes"}, "ownerReferences": owners});
+    if !owners.is_empty() && world.once_in(6) {
+        let role = json!({"metadata": metadata, "rules": []});
+        return world.create::<ClusterRole>(role).await.unwrap();
+    }
     world
         .create::<ConfigMap>(json!({"metadata": metadata}))
         .await

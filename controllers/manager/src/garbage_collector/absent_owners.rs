@@ -1,5 +1,6 @@
-//! Owners that were asked for and are not there. A uid is given once, so what is absent stays so.
+//! Owners that were asked for and are not there, or that were seen to go. A uid is given once, so what is absent stays so.
 
+use super::graph::Node;
 use machinery_meta::{OwnerRef, Uid};
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -40,8 +41,25 @@ impl Claim {
 }
 
 impl AbsentOwners {
+    /// Remembers an owner as a reference names it; the namespace is empty for cluster-scoped kinds.
     pub(super) fn add(&self, owner: &OwnerRef, namespace: &str) {
-        let claim = Arc::new(Claim::of(owner, namespace));
+        self.add_claim(Claim::of(owner, namespace));
+    }
+
+    /// Remembers an object that is gone.
+    pub(super) fn add_node(&self, node: &Node) {
+        let header = &node.header;
+        self.add_claim(Claim {
+            namespace: header.key.namespace.as_str().into(),
+            api_version: node.resource.api_version().into(),
+            kind: (*node.resource.kind).into(),
+            name: header.key.name.as_str().into(),
+            uid: header.uid.clone(),
+        });
+    }
+
+    fn add_claim(&self, claim: Claim) {
+        let claim = Arc::new(claim);
         let mut own = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if !own.all.insert(claim.clone()) {
             return;
@@ -54,9 +72,10 @@ impl AbsentOwners {
         }
     }
 
+    /// Reports whether an owner is known to be absent, be it cluster-scoped or of the dependent's namespace.
     pub(super) fn has(&self, owner: &OwnerRef, namespace: &str) -> bool {
         let own = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        own.all.contains(&Claim::of(owner, namespace))
+        own.all.contains(&Claim::of(owner, "")) || own.all.contains(&Claim::of(owner, namespace))
     }
 }
 
@@ -72,6 +91,13 @@ mod tests {
             uid: Uid(number.to_string()),
             ..OwnerRef::default()
         }
+    }
+
+    #[test]
+    fn absent_cluster_scoped_owners_are_absent_for_every_namespace() {
+        let absent = AbsentOwners::default();
+        absent.add(&owner(0), "");
+        assert!(absent.has(&owner(0), "n") && absent.has(&owner(0), "") && !absent.has(&owner(1), "n"));
     }
 
     #[test]

@@ -1,5 +1,9 @@
-//! Who owns whom, by uid. Pure but for its lock; changes answer which objects are to be looked at.
+//! Who owns whom, by uid. Pure but for its lock; a change returns its effects on others.
+//!
+//! References are text of tenants: an object is the owner that a reference means only where kind, name and namespace agree
+//! with the uid. Objects out of reach (of another namespace) neither hold an owner nor are orphaned by it.
 
+use super::dispatch::{Effects, ForeignOwner};
 use super::reconcile::{Key, Object};
 use super::uids::ShortUid;
 use machinery_client::ApiResource;
@@ -39,6 +43,13 @@ struct Entry {
 enum Claimants {
     One(ShortUid),
     Many(BTreeSet<ShortUid>),
+}
+
+/// What a deletion waits for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Waits {
+    Orphaning,
+    Dependents,
 }
 
 /// An object.
@@ -89,15 +100,21 @@ impl Node {
 
     /// It waits for its dependents to go.
     pub(super) fn waits_for_dependents(&self) -> bool {
-        self.is_deleting() && self.has_finalizer(FOREGROUND)
+        waits_for_dependents(&self.header)
     }
 
-    fn waits_for_orphaning(&self) -> bool {
-        self.is_deleting() && self.has_finalizer(ORPHAN)
+    /// Reports whether this object is the owner that a reference from a namespace means.
+    pub(super) fn is_meant(&self, owner: &OwnerRef, namespace: &str) -> bool {
+        self.reaches(namespace)
+            && *owner.kind == *self.resource.kind
+            && *owner.name == *self.header.key.name
+            && is_api_version(&self.resource, &owner.api_version)
     }
 
-    fn has_finalizer(&self, name: &str) -> bool {
-        self.header.finalizers.iter().any(|own| &**own == name)
+    /// Reports whether an object of this namespace may have this one as its owner.
+    fn reaches(&self, namespace: &str) -> bool {
+        let own = &self.header.key.namespace;
+        own.is_empty() || own == namespace
     }
 
     /// Whether this object's reference to `owner` makes the owner's foreground deletion wait.
@@ -120,6 +137,15 @@ impl Node {
 }
 
 impl Nodes {
+    /// Takes out what is known of an object: its header, where it was seen, and those that claim it.
+    fn take(&mut self, uid: &ShortUid) -> (Option<Arc<ObjectHeader>>, BTreeSet<ShortUid>) {
+        if let Some(entry) = self.seen.remove(uid) {
+            return (Some(entry.node.header), entry.dependents);
+        }
+        let claimants = self.claimed.remove(uid);
+        (None, claimants.map_or_else(BTreeSet::new, Claimants::into_set))
+    }
+
     /// Reports whether dependents are to be looked at, of those that are known.
     fn looks<'a>(&'a self, dependents: &'a BTreeSet<ShortUid>) -> impl Iterator<Item = Key> + 'a {
         let entries = dependents.iter().filter_map(|uid| self.seen.get(uid));
@@ -149,66 +175,82 @@ impl Graph {
         };
         let from = after.map_or(Bound::Unbounded, |uid| Bound::Excluded(ShortUid::from(uid)));
         let behind = entry.dependents.range((from, Bound::Unbounded));
-        let known = behind.filter_map(|uid| Some(nodes.seen.get(uid)?.node.clone()));
-        known.take(most).collect()
+        let known = behind.filter_map(|uid| nodes.seen.get(uid).map(|own| &own.node));
+        let own = known.filter(|own| entry.node.reaches(&own.header.key.namespace));
+        own.take(most).cloned().collect()
     }
 
-    /// An object was seen; answers what is to be looked at. One whose owners are all there and staying is not: that it
-    /// is to be will be known from the owner.
-    pub(super) fn seen(&self, resource: &Arc<ApiResource>, header: &Arc<ObjectHeader>) -> Vec<Key> {
+    /// An object changed in its store.
+    pub(super) fn changed(
+        &self,
+        resource: &Arc<ApiResource>,
+        old: Option<&Arc<ObjectHeader>>,
+        new: Option<&Arc<ObjectHeader>>,
+    ) -> Effects {
+        match (new, old) {
+            (Some(new), _) => self.seen(resource, new),
+            (None, Some(old)) => self.gone(&old.uid),
+            (None, None) => Effects::default(),
+        }
+    }
+
+    /// An object was seen. One whose owners are all there and staying is not looked at: that it is to be will be known
+    /// from the owner.
+    pub(super) fn seen(&self, resource: &Arc<ApiResource>, header: &Arc<ObjectHeader>) -> Effects {
         let mut nodes = self.lock();
-        let mut wake = Vec::new();
+        let mut effects = Effects::default();
         let uid = ShortUid::from(&header.uid);
-        let (before, dependents) = match nodes.seen.remove(&uid) {
-            Some(entry) => (Some(entry.node.header), entry.dependents),
-            None => (
-                None,
-                nodes
-                    .claimed
-                    .remove(&uid)
-                    .map_or_else(BTreeSet::new, Claimants::into_set),
-            ),
-        };
+        let (before, dependents) = nodes.take(&uid);
         let old: &[OwnerRef] = before.as_ref().map_or(&[], |before| &before.owners);
-        link(&mut nodes, header, old, &mut wake);
+        link(&mut nodes, header, old, &mut effects.looks);
         let node = Node {
             resource: resource.clone(),
             header: header.clone(),
         };
-        let new_owners = before
-            .as_ref()
-            .is_none_or(|before| before.owners != header.owners);
-        if node.waits_for_orphaning() {
-            wake.push(Key::Orphan(node.object()));
-        } else if node.waits_for_dependents() {
-            wake.extend(nodes.looks(&dependents));
-            wake.push(node.look());
-        } else if new_owners && !owners_stay(&nodes, header) {
-            wake.push(node.look());
+        if before.is_none() {
+            misled(&nodes, &node, &dependents, &mut effects);
+        }
+        let new_owners = before.is_none() || *old != *header.owners;
+        if new_owners {
+            effects.foreign.extend(foreign_owner(&nodes, &node, old));
+        }
+        let waits = waits_for(header);
+        // Once: an object that waits may be written often, and its dependents be many.
+        let begins = before.as_ref().is_none_or(|before| waits_for(before) != waits);
+        match waits {
+            Some(Waits::Orphaning) if begins => effects.looks.push(Key::Orphan(node.object())),
+            Some(Waits::Dependents) if begins => {
+                effects.looks.extend(nodes.looks(&dependents));
+                effects.looks.push(node.look());
+            }
+            None if new_owners && !owners_stay(&nodes, header) => effects.looks.push(node.look()),
+            _ => {}
         }
         nodes.seen.insert(uid, Entry { node, dependents });
-        wake
+        effects
     }
 
     /// An object is gone; its dependents are to be looked at, and owners that waited for it.
-    pub(super) fn gone(&self, uid: &Uid) -> Vec<Key> {
+    pub(super) fn gone(&self, uid: &Uid) -> Effects {
         let mut nodes = self.lock();
+        let mut effects = Effects::default();
         let short = ShortUid::from(uid);
         let Some(entry) = nodes.seen.remove(&short) else {
-            return Vec::new();
+            return effects;
         };
-        let mut wake: Vec<Key> = nodes.looks(&entry.dependents).collect();
+        effects.looks.extend(nodes.looks(&entry.dependents));
         for owner in entry.node.owners() {
-            unlink(&mut nodes, &owner.uid, &short, &mut wake);
+            unlink(&mut nodes, &owner.uid, &short, &mut effects.looks);
         }
+        effects.gone = (!entry.dependents.is_empty()).then_some(entry.node);
         // Those who go on claiming it do so without its being there.
         for dependent in entry.dependents {
             claim(&mut nodes, short.clone(), dependent);
         }
-        wake
+        effects
     }
 
-    /// Everything of a resource is gone, because the resource is.
+    /// Everything of a resource is out of sight, because the resource is. Its objects may come back.
     pub(super) fn resource_gone(&self, resource: &ApiResource) -> Vec<Key> {
         let uids: Vec<Uid> = {
             let nodes = self.lock();
@@ -216,7 +258,7 @@ impl Graph {
             let of = all.filter(|node| *node.resource == *resource);
             of.map(|node| node.header.uid.clone()).collect()
         };
-        uids.iter().flat_map(|uid| self.gone(uid)).collect()
+        uids.iter().flat_map(|uid| self.gone(uid).looks).collect()
     }
 
     /// Returns the number of objects it knows, those included that are only claimed.
@@ -227,16 +269,73 @@ impl Graph {
     }
 }
 
-/// Whether every owner is there, is not on its way out and is one this object may have.
+/// Whether every owner is there, is not on its way out and is what its reference says.
 fn owners_stay(nodes: &Nodes, header: &ObjectHeader) -> bool {
     header.owners.iter().all(|owner| {
-        let node = nodes.seen.get(&(&owner.uid).into()).map(|entry| &entry.node);
-        node.is_some_and(|node| {
-            let namespace = &node.header.key.namespace;
-            let within_reach = namespace.is_empty() || *namespace == header.key.namespace;
-            within_reach && !node.is_deleting()
-        })
+        let entry = nodes.seen.get(&(&owner.uid).into());
+        entry.is_some_and(|own| own.node.is_meant(owner, &header.key.namespace) && !own.node.is_deleting())
     })
+}
+
+/// Returns the first new reference to an object that is there and not what the reference says, where that is one of
+/// another namespace. Upstream looks no further either, so that an object is reported once, however many owners it names.
+fn foreign_owner(nodes: &Nodes, node: &Node, old: &[OwnerRef]) -> Option<ForeignOwner> {
+    let namespace = &node.header.key.namespace;
+    let known: BTreeSet<&Uid> = old.iter().map(|own| &own.uid).collect();
+    let added = node.owners().iter().filter(|own| !known.contains(&own.uid));
+    let mut seen = added.filter_map(|own| Some((own, &nodes.seen.get(&(&own.uid).into())?.node)));
+    let (reference, owner) = seen.find(|(own, owner)| !owner.is_meant(own, namespace))?;
+    (!owner.reaches(namespace)).then(|| ForeignOwner {
+        dependent: node.clone(),
+        owner: reference.uid.clone(),
+    })
+}
+
+/// Adds those that claimed an owner before it was seen, and said of it what it is not.
+fn misled(nodes: &Nodes, owner: &Node, dependents: &BTreeSet<ShortUid>, effects: &mut Effects) {
+    for dependent in dependents
+        .iter()
+        .filter_map(|uid| nodes.seen.get(uid).map(|own| &own.node))
+    {
+        let namespace = &dependent.header.key.namespace;
+        let owners = dependent.owners().iter();
+        let mut claims = owners.filter(|own| own.uid == owner.header.uid);
+        if claims.all(|own| owner.is_meant(own, namespace)) {
+            continue;
+        }
+        if !owner.reaches(namespace) {
+            effects.foreign.push(ForeignOwner {
+                dependent: dependent.clone(),
+                owner: owner.header.uid.clone(),
+            });
+        }
+        effects.looks.push(dependent.look());
+    }
+}
+
+/// What the object's deletion waits for now; its dependents are set free before any would be deleted.
+fn waits_for(header: &ObjectHeader) -> Option<Waits> {
+    if !header.is_deleting() {
+        None
+    } else if has_finalizer(header, ORPHAN) {
+        Some(Waits::Orphaning)
+    } else {
+        has_finalizer(header, FOREGROUND).then_some(Waits::Dependents)
+    }
+}
+
+/// Whether the object's deletion waits for its dependents to go.
+pub(super) fn waits_for_dependents(header: &ObjectHeader) -> bool {
+    waits_for(header) == Some(Waits::Dependents)
+}
+
+pub(super) fn has_finalizer(header: &ObjectHeader, name: &str) -> bool {
+    header.finalizers.iter().any(|own| &**own == name)
+}
+
+fn is_api_version(resource: &ApiResource, text: &str) -> bool {
+    let (group, version) = text.split_once('/').unwrap_or(("", text));
+    *group == *resource.group && *version == *resource.version
 }
 
 fn claim(nodes: &mut Nodes, owner: ShortUid, dependent: ShortUid) {

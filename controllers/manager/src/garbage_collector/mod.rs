@@ -1,34 +1,48 @@
 //! Deletes what nobody owns any more, in whichever order its owners asked for: background, foreground, orphan.
 //!
 //! Watches: every resource that discovery says can be listed, watched and deleted, custom ones included, by headers
-//! only; a change of CRDs or APIServices asks discovery again. The [`graph`] holds who owns whom. What looks ownerless
-//! there is asked for at the live API before anything is deleted, and every delete carries the uid and revision it was
-//! decided on. Cycles under foreground deletion are opened by unblocking one reference.
+//! only; a change of CRDs or APIServices asks discovery again. Looks begin once all stores are filled, or after half a
+//! minute. The [`graph`] holds who owns whom. What looks ownerless there is asked for at the live API before anything is
+//! deleted, and every delete carries the uid and revision it was decided on. Cycles under foreground deletion are opened by
+//! unblocking references. A cluster-scoped object that names a namespaced owner is never collected.
 //! Whoever may write objects may invent thousands of owners: they take little memory, namespaces take turns, and a turn asks
 //! for so many objects and no more.
 //! Never: polls discovery, decodes more than metadata.
 
 mod absent_owners;
+#[cfg(test)]
+mod api;
+#[cfg(test)]
+mod bench;
+#[cfg(test)]
+mod conflicting;
+mod dispatch;
 mod graph;
+mod live;
+#[cfg(test)]
+mod looks;
 mod monitors;
 mod reconcile;
 mod standing;
+#[cfg(test)]
+mod stores;
 #[cfg(test)]
 mod tests;
 #[cfg(test)]
 mod turns;
 mod uids;
+mod writes;
 
 use crate::all::ControllerRow;
 use crate::context::ControllerContext;
-use absent_owners::AbsentOwners;
+use dispatch::Dispatcher;
 use futures::future::BoxFuture;
 use graph::Graph;
 use machinery_client::{Client, Informers};
-use machinery_reconcile::Controller;
+use machinery_reconcile::{Controller, EventRecorder};
 use machinery_runtime::Runtime;
 use monitors::Monitors;
-use reconcile::{Begun, Collector, Key};
+use reconcile::{Collector, Key};
 use std::sync::Arc;
 
 pub(crate) const ROW: ControllerRow = ControllerRow {
@@ -44,7 +58,7 @@ const WORKERS: usize = 20;
 fn start(context: &ControllerContext) -> BoxFuture<'static, ()> {
     let client = context.client(ROW.service_account);
     let (controller, collector) = assemble(&context.informers, client, &context.runtime);
-    let controller = Monitors::watch_kinds(&context.informers, controller);
+    collector.monitors.watch_kinds(&controller.queue());
     controller.queue().add(Key::Discovery);
     controller.run(collector)
 }
@@ -54,13 +68,10 @@ fn assemble(informers: &Informers, client: Client, runtime: &Runtime) -> (Contro
     let graph = Arc::new(Graph::default());
     let queue = controller.queue();
     queue.take_turns_by(Key::namespace);
-    let collector = Collector {
-        client,
-        runtime: runtime.clone(),
-        graph: graph.clone(),
-        monitors: Arc::new(Monitors::new(informers.clone(), graph, queue)),
-        absent: AbsentOwners::default(),
-        begun: Begun::default(),
-    };
+    queue.add(Key::Stores);
+    let recorder = EventRecorder::new(client.clone(), ROW.name);
+    let dispatcher = Arc::new(Dispatcher::new(queue, recorder));
+    let monitors = Monitors::new(informers.clone(), graph.clone(), dispatcher.clone());
+    let collector = Collector::new(client, runtime.clone(), graph, monitors, dispatcher);
     (controller, collector)
 }

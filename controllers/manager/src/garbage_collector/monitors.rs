@@ -1,13 +1,14 @@
 //! One header store per resource that can be collected; discovery says which.
 
+use super::dispatch::Dispatcher;
 use super::graph::Graph;
-use super::reconcile::{Collector, Key};
+use super::reconcile::Key;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use k8s_openapi::kube_aggregator::pkg::apis::apiregistration::v1::APIService;
 use machinery_client::discovery::Discovered;
 use machinery_client::{ApiResource, HeaderStore, Informers, ListWatch, Subscription};
 use machinery_meta::OwnerRef;
-use machinery_reconcile::{Controller, WorkQueue};
+use machinery_reconcile::WorkQueue;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -18,13 +19,15 @@ const IGNORED: [(&str, &str); 2] = [("", "events"), ("events.k8s.io", "events")]
 pub(super) struct Monitors {
     informers: Informers,
     graph: Arc<Graph>,
-    queue: WorkQueue<Key>,
+    dispatcher: Arc<Dispatcher>,
     state: Mutex<State>,
 }
 
 #[derive(Default)]
 struct State {
     running: BTreeMap<ApiResource, Monitor>,
+    /// Stores whose changes ask discovery again.
+    _of_kinds: Vec<Monitor>,
     /// Every served resource by `apiVersion` and kind.
     kinds: BTreeMap<(String, String), Arc<ApiResource>>,
 }
@@ -36,29 +39,42 @@ struct Monitor {
 }
 
 impl Monitors {
-    pub(super) fn new(informers: Informers, graph: Arc<Graph>, queue: WorkQueue<Key>) -> Self {
+    pub(super) fn new(informers: Informers, graph: Arc<Graph>, dispatcher: Arc<Dispatcher>) -> Self {
         Self {
             informers,
             graph,
-            queue,
+            dispatcher,
             state: Mutex::default(),
         }
     }
 
-    /// Changes of CRDs and APIServices ask discovery again.
-    pub(super) fn watch_kinds(
-        informers: &Informers,
-        controller: Controller<Collector>,
-    ) -> Controller<Collector> {
-        let definitions = informers.of::<CustomResourceDefinition, ()>();
-        let services = informers.of::<APIService, ()>();
-        controller
-            .watches(&definitions, |_| [Key::Discovery])
-            .watches(&services, |_| [Key::Discovery])
+    /// Changes of CRDs and APIServices ask discovery again. Nothing waits for these two stores: one that never lists
+    /// would end all collection.
+    pub(super) fn watch_kinds(&self, queue: &WorkQueue<Key>) {
+        let sources = [
+            ListWatch::of::<CustomResourceDefinition>(),
+            ListWatch::of::<APIService>(),
+        ];
+        let watched = sources.map(|source| {
+            let (store, queue) = (self.informers.headers(source), queue.clone());
+            let subscription = store.on_header_change(Box::new(move |_| queue.add(Key::Discovery)));
+            Monitor {
+                store,
+                _subscription: subscription,
+            }
+        });
+        self.state
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            ._of_kinds = watched.into();
     }
 
     /// Starts and ends stores so that they are those of what is served.
     pub(super) fn serve(&self, discovered: &Discovered) {
+        if discovered.resources.is_empty() {
+            // No server serves nothing; upstream waits for the next answer too.
+            return;
+        }
         let wanted: BTreeSet<ApiResource> = discovered
             .resources
             .iter()
@@ -98,7 +114,7 @@ impl Monitors {
                 .running
                 .remove(&resource);
             drop(monitor);
-            self.wake(self.graph.resource_gone(&resource));
+            self.dispatcher.look_at(self.graph.resource_gone(&resource));
         }
         for resource in missing {
             let monitor = self.monitor(&resource);
@@ -112,14 +128,10 @@ impl Monitors {
 
     fn monitor(&self, resource: &ApiResource) -> Monitor {
         let store = self.informers.headers(ListWatch::all(resource.clone()));
-        let (graph, queue, resource) = (self.graph.clone(), self.queue.clone(), Arc::new(resource.clone()));
+        let (graph, dispatcher) = (self.graph.clone(), self.dispatcher.clone());
+        let resource = Arc::new(resource.clone());
         let subscription = store.on_header_change(Box::new(move |change| {
-            let wake = match (change.new, change.old) {
-                (Some(new), _) => graph.seen(&resource, new),
-                (None, Some(old)) => graph.gone(&old.uid),
-                (None, None) => Vec::new(),
-            };
-            wake.into_iter().for_each(|key| queue.add(key));
+            dispatcher.carry_out(graph.changed(&resource, change.old, change.new));
         }));
         Monitor {
             store,
@@ -127,21 +139,10 @@ impl Monitors {
         }
     }
 
-    /// Puts keys in line.
-    pub(super) fn wake(&self, keys: Vec<Key>) {
-        keys.into_iter().for_each(|key| self.queue.add(key));
-    }
-
     /// Whether every store has its first list.
     pub(super) fn have_synced(&self) -> bool {
         let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         !state.running.is_empty() && state.running.values().all(|monitor| monitor.store.has_synced())
-    }
-
-    /// Reports whether objects of a resource come and go through a store.
-    pub(super) fn watches(&self, resource: &ApiResource) -> bool {
-        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        state.running.contains_key(resource)
     }
 
     /// The resource that an owner reference means.

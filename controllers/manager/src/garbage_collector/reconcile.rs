@@ -3,19 +3,20 @@
 //! A look asks for no more than so many objects, and goes on from there in its next turn: namespaces take turns, so that
 //! one with thousands of invented owners does not keep the others waiting.
 
-use super::absent_owners::AbsentOwners;
+use super::dispatch::Dispatcher;
 use super::graph::{FOREGROUND, Graph, Node, ORPHAN};
+use super::live::Live;
 use super::monitors::Monitors;
-use super::standing::Standing;
+use super::standing::{Findings, Standing};
+use super::writes::propagation_of;
 use futures::future::BoxFuture;
-use machinery_client::object::parse_header;
-use machinery_client::{ApiResource, Client, ClientError, DeleteOptions, Patch, Precondition, Propagation};
-use machinery_meta::{ObjectHeader, ObjectKey, OwnerRef, Revision, Uid};
+use machinery_client::{ApiResource, Client, Propagation};
+use machinery_meta::{ObjectKey, Revision, Uid};
 use machinery_reconcile::{Outcome, ReconcileError, Reconciler};
 use machinery_runtime::Runtime;
-use serde_json::json;
+use serde_json::{Value, json};
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 /// What to look at.
@@ -23,6 +24,8 @@ use std::time::Duration;
 pub(super) enum Key {
     /// What is served.
     Discovery,
+    /// Whether the stores are filled, so that looks begin.
+    Stores,
     /// Whether an object is to be deleted.
     Delete(Object),
     /// Whose dependents are to be set free.
@@ -40,14 +43,20 @@ impl Key {
     /// Namespaces take turns.
     pub(super) fn namespace(&self) -> &str {
         match self {
-            Self::Discovery => "",
+            Self::Discovery | Self::Stores => "",
             Self::Delete(object) | Self::Orphan(object) => &object.namespace,
         }
     }
 }
 
-/// How soon an object is looked at again while stores are still being filled.
+/// How soon the stores are asked again, and an object whose owner's store is not filled is looked at again; the latter
+/// takes twice as long each time.
 const STORES_FILLING: Duration = Duration::from_millis(200);
+/// The longest wait of an object for what may never come, as upstream's queue has it.
+const LONGEST_WAIT: Duration = Duration::from_secs(1000);
+/// Looks begin after this time though a store is not filled (upstream's `initialSyncTimeout`): owners it may hold are
+/// asked for at the live API.
+pub(super) const INITIAL_SYNC_TIMEOUT: Duration = Duration::from_secs(30);
 /// Objects that a look asks for.
 pub(super) const LOOKUPS_PER_TURN: usize = 32;
 /// A new CRD is served a moment after it says so.
@@ -55,24 +64,34 @@ const DISCOVERY_AGAIN: Duration = Duration::from_secs(2);
 
 pub(super) struct Collector {
     pub(super) client: Client,
-    pub(super) runtime: Runtime,
+    runtime: Runtime,
     pub(super) graph: Arc<Graph>,
-    pub(super) monitors: Arc<Monitors>,
-    pub(super) absent: AbsentOwners,
+    pub(super) monitors: Monitors,
+    pub(super) dispatcher: Arc<Dispatcher>,
+    /// When the stores were first asked for.
+    began: OnceLock<Duration>,
     /// Looks that go on in their next turn.
-    pub(super) begun: Begun,
+    begun: Begun,
 }
 
 /// Findings of looks that go on, by uid. A look that is done or finds its object gone takes its own away.
 #[derive(Debug, Default)]
-pub(super) struct Begun(Mutex<BTreeMap<Uid, Progress>>);
+struct Begun(Mutex<BTreeMap<Uid, Progress>>);
 
 #[derive(Debug)]
-pub(super) enum Progress {
-    /// Absent owners of this version of the object.
-    Owners(Revision, Vec<bool>),
+enum Progress {
+    Owners(Owners),
     /// The last dependent that was set free.
     Orphaned(Uid),
+}
+
+/// Findings about the owners of one version of an object.
+#[derive(Debug)]
+struct Owners {
+    of: Revision,
+    absent: Vec<bool>,
+    /// How often it waited for what may come.
+    waits: u32,
 }
 
 impl Begun {
@@ -86,19 +105,14 @@ impl Begun {
     }
 }
 
-/// The live state of an object.
-type Live = (ObjectHeader, Revision);
-
 impl Reconciler for Collector {
     type Key = Key;
 
     fn reconcile<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<Outcome, ReconcileError>> {
         Box::pin(async move {
-            if matches!(key, Key::Delete(_) | Key::Orphan(_)) && !self.monitors.have_synced() {
-                return Ok(Outcome::RequeueAfter(STORES_FILLING));
-            }
             match key {
                 Key::Discovery => self.discover().await,
+                Key::Stores => Ok(self.begin()),
                 Key::Delete(object) => self.look(&object.uid).await,
                 Key::Orphan(object) => self.orphan(&object.uid).await,
             }
@@ -107,6 +121,38 @@ impl Reconciler for Collector {
 }
 
 impl Collector {
+    pub(super) fn new(
+        client: Client,
+        runtime: Runtime,
+        graph: Arc<Graph>,
+        monitors: Monitors,
+        dispatcher: Arc<Dispatcher>,
+    ) -> Self {
+        Self {
+            client,
+            runtime,
+            graph,
+            monitors,
+            dispatcher,
+            began: OnceLock::new(),
+            begun: Begun::default(),
+        }
+    }
+
+    /// Lets looks begin once all stores are filled, or have had long enough: one that never is ends no collection.
+    fn begin(&self) -> Outcome {
+        let now = self.runtime.monotonic();
+        let waited = now.saturating_sub(*self.began.get_or_init(|| now));
+        if !self.monitors.have_synced() {
+            if waited < INITIAL_SYNC_TIMEOUT {
+                return Outcome::RequeueAfter(STORES_FILLING);
+            }
+            tracing::info!("not all resource monitors could be synced, proceeding anyways");
+        }
+        self.dispatcher.begin();
+        Outcome::Done
+    }
+
     async fn discover(&self) -> Result<Outcome, ReconcileError> {
         let discovered = self
             .client
@@ -133,44 +179,35 @@ impl Collector {
         if node.is_deleting() && !node.waits_for_dependents() {
             return Ok(Outcome::Done);
         }
-        let live = self.live(&node.resource, &node.header.key).await;
-        let live = live?.filter(|(header, _)| header.uid == *uid);
-        let Some((header, revision)) = live else {
-            // The store will say so, or cannot.
-            self.monitors.wake(self.graph.gone(uid));
-            return Ok(Outcome::Done);
+        let live = self.live(&node.resource, &node.header.key).await?;
+        let Some(live) = live.filter(|live| live.header.uid == *uid) else {
+            return Ok(self.lost(uid));
         };
         if node.waits_for_dependents() {
-            return self.foreground(uid, &node.resource, &header, revision).await;
+            return self.foreground(&node.resource, live).await;
         }
-        if header.owners.is_empty() || header.is_deleting() {
+        if live.header.owners.is_empty() || live.header.is_deleting() {
             return Ok(Outcome::Done);
         }
-        let absent = match begun {
-            Some(Progress::Owners(of, absent)) if of == revision => absent,
-            _ => vec![false; header.owners.len()],
+        let owners = match begun {
+            Some(Progress::Owners(owners)) if owners.of == live.revision => owners,
+            _ => Owners {
+                of: live.revision,
+                absent: vec![false; live.header.owners.len()],
+                waits: 0,
+            },
         };
-        self.judge(&node.resource, &header, revision, absent).await
+        self.judge(&node.resource, live, owners).await
     }
 
+    /// Reads an object; nothing where it is not there.
     pub(super) async fn live(
         &self,
         resource: &ApiResource,
         key: &ObjectKey,
     ) -> Result<Option<Live>, ReconcileError> {
-        let namespace = if resource.namespaced {
-            key.namespace.as_str()
-        } else {
-            ""
-        };
-        match self
-            .client
-            .get(resource, &ObjectKey::new(namespace, &key.name))
-            .await
-        {
-            Ok(body) => parse_header(&body)
-                .map(Some)
-                .map_err(|error| ReconcileError::Unusable(error.to_string())),
+        match self.client.get(resource, key).await.and_then(Live::parse) {
+            Ok(live) => Ok(Some(live)),
             Err(error) if error.is_not_found() => Ok(None),
             Err(error) => Err(ReconcileError::doing("reading an object")(error)),
         }
@@ -180,69 +217,72 @@ impl Collector {
     async fn judge(
         &self,
         resource: &ApiResource,
-        header: &ObjectHeader,
-        revision: Revision,
-        mut absent: Vec<bool>,
+        live: Live,
+        mut owners: Owners,
     ) -> Result<Outcome, ReconcileError> {
-        let found = match self.standings(header, &mut absent).await {
-            Ok(Some(found)) => found,
+        let uid = &live.header.uid;
+        let found = match self.standings(&live.header, &mut owners.absent).await {
+            Ok(Findings::All(found)) => found,
+            Ok(Findings::Invalid) => return Ok(Outcome::Done),
+            Ok(Findings::Unresolved) => return Ok(self.wait(uid, owners)),
             unfinished => {
-                self.begun.put(&header.uid, Progress::Owners(revision, absent));
+                self.begun.put(uid, Progress::Owners(owners));
                 return unfinished.map(|_| Outcome::RequeueAfter(Duration::ZERO));
             }
         };
         if found.has(Standing::Solid) {
             if !found.all(Standing::Solid) {
-                let kept = found.owners(header, Standing::Solid);
-                self.write_owners(resource, header, revision, &kept).await?;
+                let kept = found.keep(live.references()?, Standing::Solid);
+                self.write_owners(resource, &live, &kept).await?;
             }
             return Ok(match found.unseen {
-                true => Outcome::RequeueAfter(STORES_FILLING),
+                true => self.wait(uid, owners),
                 false => Outcome::Done,
             });
         }
-        let mut propagation = propagation_of(header);
-        let waits = found.has(Standing::Waiting);
-        let dependents = match waits {
-            true => self.graph.dependents(&header.uid),
+        let dependents = match found.has(Standing::Waiting) {
+            true => self.graph.dependents(uid),
             false => Vec::new(),
         };
-        if !dependents.is_empty() {
-            if dependents.iter().any(Node::waits_for_dependents) {
-                // Two that wait for each other: this one stops blocking its owners.
-                let open = header.owners.iter().cloned();
-                let open: Vec<_> = open
-                    .map(|owner| OwnerRef {
-                        block_owner_deletion: false,
-                        ..owner
-                    })
-                    .collect();
-                self.write_owners(resource, header, revision, &open).await?;
-                return Ok(Outcome::RequeueAfter(STORES_FILLING));
-            }
-            propagation = Propagation::Foreground;
+        if dependents.is_empty() {
+            let propagation = propagation_of(&live.header);
+            return self.delete(resource, &live, live.revision, propagation).await;
         }
-        self.delete(resource, header, revision, propagation).await
+        let mut revision = live.revision;
+        let blocks = live.header.owners.iter().any(|own| own.block_owner_deletion);
+        if blocks && dependents.iter().any(Node::waits_for_dependents) {
+            // Two that wait for each other: this one stops blocking its owners.
+            match self
+                .write_owners(resource, &live, &unblocked(live.references()?))
+                .await?
+            {
+                Some(written) => revision = written,
+                None => return Ok(self.lost(uid)),
+            }
+        }
+        self.delete(resource, &live, revision, Propagation::Foreground)
+            .await
+    }
+
+    /// The object is looked at again after a while, longer each time: nobody says when what it waits for comes.
+    fn wait(&self, uid: &Uid, mut owners: Owners) -> Outcome {
+        let wait = STORES_FILLING.saturating_mul(2_u32.saturating_pow(owners.waits));
+        owners.waits += 1;
+        self.begun.put(uid, Progress::Owners(owners));
+        Outcome::RequeueAfter(wait.min(LONGEST_WAIT))
     }
 
     /// An object that waits for its dependents: lets it go once none blocks it.
-    async fn foreground(
-        &self,
-        uid: &Uid,
-        resource: &ApiResource,
-        header: &ObjectHeader,
-        revision: Revision,
-    ) -> Result<Outcome, ReconcileError> {
+    async fn foreground(&self, resource: &ApiResource, live: Live) -> Result<Outcome, ReconcileError> {
+        let uid = &live.header.uid;
         let dependents = self.graph.dependents(uid);
         let blocking: Vec<_> = dependents.into_iter().filter(|own| own.blocks(uid)).collect();
         if blocking.is_empty() {
-            return self
-                .remove_finalizer(resource, header, revision, FOREGROUND)
-                .await;
+            return self.remove_finalizer(resource, live, FOREGROUND).await;
         }
         let waiting = blocking.iter().filter(|own| !own.is_deleting());
-        self.monitors
-            .wake(waiting.map(|own| Key::Delete(own.object())).collect());
+        self.dispatcher
+            .look_at(waiting.map(|own| Key::Delete(own.object())).collect());
         Ok(Outcome::Done)
     }
 
@@ -273,126 +313,37 @@ impl Collector {
             return failed.map_or(Ok(Outcome::RequeueAfter(Duration::ZERO)), Err);
         }
         let live = self.live(&node.resource, &node.header.key).await?;
-        match live.filter(|(header, _)| header.uid == *uid) {
-            Some((header, revision)) => {
-                self.remove_finalizer(&node.resource, &header, revision, ORPHAN)
-                    .await
-            }
-            None => Ok(Outcome::Done),
+        match live.filter(|live| live.header.uid == *uid) {
+            Some(live) => self.remove_finalizer(&node.resource, live, ORPHAN).await,
+            None => Ok(self.lost(uid)),
         }
     }
 
     /// Takes the owner from a dependent's references.
     async fn set_free(&self, owner: &Uid, dependent: &Node) -> Result<(), ReconcileError> {
         let live = self.live(&dependent.resource, &dependent.header.key).await?;
-        let Some((header, revision)) = live.filter(|(header, _)| header.uid == dependent.header.uid) else {
+        let Some(live) = live.filter(|live| live.header.uid == dependent.header.uid) else {
             return Ok(());
         };
-        let others = header.owners.iter().filter(|own| own.uid != *owner);
-        let kept: Vec<_> = others.cloned().collect();
-        if kept.len() == header.owners.len() {
+        let owners = &live.header.owners;
+        if owners.iter().all(|own| own.uid != *owner) {
             return Ok(());
         }
-        self.write_owners(&dependent.resource, &header, revision, &kept)
+        let all = live.references()?.into_iter().zip(owners);
+        let others = all.filter(|(_, own)| own.uid != *owner);
+        let kept: Vec<Value> = others.map(|(reference, _)| reference).collect();
+        self.write_owners(&dependent.resource, &live, &kept)
             .await
+            .map(drop)
     }
+}
 
-    async fn remove_finalizer(
-        &self,
-        resource: &ApiResource,
-        header: &ObjectHeader,
-        revision: Revision,
-        finalizer: &str,
-    ) -> Result<Outcome, ReconcileError> {
-        let kept: Vec<&str> = header
-            .finalizers
-            .iter()
-            .map(|own| &**own)
-            .filter(|own| *own != finalizer)
-            .collect();
-        if kept.len() == header.finalizers.len() {
-            return Ok(Outcome::Done);
+/// The references, none of which blocks its owner.
+fn unblocked(mut references: Vec<Value>) -> Vec<Value> {
+    for reference in &mut references {
+        if reference["blockOwnerDeletion"] == json!(true) {
+            reference["blockOwnerDeletion"] = json!(false);
         }
-        let body = json!({"metadata": {"resourceVersion": revision.to_string(), "finalizers": kept}});
-        let patched = self
-            .client
-            .patch(resource, &header.key, "", &Patch::Merge, &body)
-            .await;
-        done(patched.map(drop), "removing a finalizer")
     }
-
-    async fn write_owners(
-        &self,
-        resource: &ApiResource,
-        header: &ObjectHeader,
-        revision: Revision,
-        owners: &[OwnerRef],
-    ) -> Result<(), ReconcileError> {
-        let owners: Vec<_> = owners.iter().map(owner_json).collect();
-        let body = json!({"metadata": {
-            "uid": header.uid.0, "resourceVersion": revision.to_string(), "ownerReferences": owners}});
-        let patched = self
-            .client
-            .patch(resource, &header.key, "", &Patch::Merge, &body)
-            .await;
-        done(patched.map(drop), "writing owner references").map(drop)
-    }
-
-    async fn delete(
-        &self,
-        resource: &ApiResource,
-        header: &ObjectHeader,
-        revision: Revision,
-        propagation: Propagation,
-    ) -> Result<Outcome, ReconcileError> {
-        let precondition = Precondition {
-            uid: Some(header.uid.clone()),
-            revision: Some(revision),
-        };
-        let options = DeleteOptions {
-            precondition,
-            propagation: Some(propagation),
-            grace_period_seconds: None,
-        };
-        done(
-            self.client
-                .delete(resource, &header.key, &options)
-                .await
-                .map(drop),
-            "deleting what nobody owns",
-        )
-    }
-}
-
-/// What the object itself asked for by its finalizers.
-fn propagation_of(header: &ObjectHeader) -> Propagation {
-    let has = |name: &str| header.finalizers.iter().any(|own| &**own == name);
-    if has(ORPHAN) {
-        Propagation::Orphan
-    } else if has(FOREGROUND) {
-        Propagation::Foreground
-    } else {
-        Propagation::Background
-    }
-}
-
-fn owner_json(owner: &OwnerRef) -> serde_json::Value {
-    let mut out = json!({
-        "apiVersion": &*owner.api_version, "kind": &*owner.kind, "name": &*owner.name, "uid": owner.uid.0,
-    });
-    if owner.controller {
-        out["controller"] = json!(true);
-    }
-    if owner.block_owner_deletion {
-        out["blockOwnerDeletion"] = json!(true);
-    }
-    out
-}
-
-/// Gone is as good as done; a conflict is tried again.
-fn done(result: Result<(), ClientError>, doing: &'static str) -> Result<Outcome, ReconcileError> {
-    match result {
-        Err(error) if !error.is_not_found() => Err(ReconcileError::doing(doing)(error)),
-        _ => Ok(Outcome::Done),
-    }
+    references
 }

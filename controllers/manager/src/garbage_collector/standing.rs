@@ -1,11 +1,12 @@
 //! Standing of the owners of an object, by the graph, by what is known to be absent, and by the live API.
 
-use super::graph::FOREGROUND;
+use super::graph::waits_for_dependents;
 use super::reconcile::{Collector, LOOKUPS_PER_TURN};
-use machinery_meta::{ObjectHeader, ObjectKey, OwnerRef};
+use machinery_meta::{ObjectHeader, ObjectKey, OwnerRef, syntax};
 use machinery_reconcile::ReconcileError;
+use serde_json::Value;
 
-/// Standing of an owner: there, there but waiting for this dependent to go, or not there.
+/// Standing of an owner: there, there but waiting for its dependents to go, or not there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Standing {
     Solid,
@@ -21,6 +22,25 @@ pub(super) struct Standings {
     pub(super) unseen: bool,
 }
 
+/// Findings about the owners of an object.
+#[derive(Debug)]
+pub(super) enum Findings {
+    All(Standings),
+    /// This turn's lookups were not enough.
+    Unfinished,
+    /// One is of a kind that is not served, or has a name that no object has: it may be served later.
+    Unresolved,
+    /// A cluster-scoped object names an owner of a namespaced kind, and not where: nothing is known, now or later.
+    Invalid,
+}
+
+/// Finding about one owner.
+enum Finding {
+    Stands(Standing),
+    Unresolved,
+    Invalid,
+}
+
 impl Standings {
     pub(super) fn has(&self, standing: Standing) -> bool {
         self.all.contains(&standing)
@@ -30,20 +50,21 @@ impl Standings {
         self.all.iter().all(|own| *own == standing)
     }
 
-    pub(super) fn owners(&self, header: &ObjectHeader, standing: Standing) -> Vec<OwnerRef> {
-        let owners = header.owners.iter().zip(&self.all);
-        let of = owners.filter(|(_, own)| **own == standing);
-        of.map(|(owner, _)| owner.clone()).collect()
+    /// Keeps the references to owners of this standing.
+    pub(super) fn keep(&self, references: Vec<Value>, standing: Standing) -> Vec<Value> {
+        let all = references.into_iter().zip(&self.all);
+        let of = all.filter(|(_, own)| **own == standing);
+        of.map(|(reference, _)| reference).collect()
     }
 }
 
 impl Collector {
-    /// Returns how all owners stand; nothing where this turn's lookups were not enough. Those that are absent are noted.
+    /// Returns how all owners stand. Those that are absent are noted.
     pub(super) async fn standings(
         &self,
         header: &ObjectHeader,
         absent: &mut [bool],
-    ) -> Result<Option<Standings>, ReconcileError> {
+    ) -> Result<Findings, ReconcileError> {
         let mut found = Standings::default();
         let mut lookups = 0;
         for (owner, absent) in header.owners.iter().zip(absent) {
@@ -51,66 +72,73 @@ impl Collector {
                 true => Some(Standing::Dangling),
                 false => self.known_standing(owner, &header.key),
             };
-            let standing = match known {
-                Some(standing) => standing,
-                None if lookups == LOOKUPS_PER_TURN => return Ok(None),
+            let finding = match known {
+                Some(standing) => Finding::Stands(standing),
+                None if lookups == LOOKUPS_PER_TURN => return Ok(Findings::Unfinished),
                 None => {
                     lookups += 1;
                     self.live_standing(owner, &header.key, &mut found.unseen).await?
                 }
             };
+            let standing = match finding {
+                Finding::Stands(standing) => standing,
+                Finding::Unresolved => return Ok(Findings::Unresolved),
+                Finding::Invalid => return Ok(Findings::Invalid),
+            };
             *absent = standing == Standing::Dangling;
             found.all.push(standing);
         }
-        Ok(Some(found))
+        Ok(Findings::All(found))
     }
 
-    /// Returns how an owner stands as far as the graph and what is known to be absent tell.
+    /// Returns how an owner stands as far as the graph and what is known to be absent tell. The uid alone tells nothing:
+    /// what has it may be of another kind, name or namespace than the reference says.
     fn known_standing(&self, owner: &OwnerRef, dependent: &ObjectKey) -> Option<Standing> {
-        let Some(node) = self.graph.get(&owner.uid) else {
-            let absent = self.absent.has(owner, &dependent.namespace);
-            return absent.then_some(Standing::Dangling);
-        };
-        // A namespaced owner of another namespace is no owner.
-        let namespace = &node.header.key.namespace;
-        if !namespace.is_empty() && *namespace != dependent.namespace {
-            return Some(Standing::Dangling);
+        let namespace = &dependent.namespace;
+        let node = self.graph.get(&owner.uid);
+        match node.filter(|node| node.is_meant(owner, namespace)) {
+            Some(node) if node.waits_for_dependents() => Some(Standing::Waiting),
+            Some(_) => Some(Standing::Solid),
+            None => {
+                let absent = self.dispatcher.absent.has(owner, namespace);
+                absent.then_some(Standing::Dangling)
+            }
         }
-        Some(match node.waits_for_dependents() && owner.block_owner_deletion {
-            true => Standing::Waiting,
-            false => Standing::Solid,
-        })
     }
 
-    /// Returns how an owner stands that the graph does not know. `unseen` is set where it is there and will be known.
+    /// Returns how an owner stands that the graph does not know so. `unseen` is set where it is there and
+    /// the graph does not have it under any version.
     async fn live_standing(
         &self,
         owner: &OwnerRef,
         dependent: &ObjectKey,
         unseen: &mut bool,
-    ) -> Result<Standing, ReconcileError> {
+    ) -> Result<Finding, ReconcileError> {
         let Some(resource) = self.monitors.resource_of(owner) else {
-            // Its kind may be served later; upstream waits for that too.
-            return Err(ReconcileError::Unusable(format!(
-                "kind {} of an owner is not served",
-                owner.kind
-            )));
+            return Ok(Finding::Unresolved);
         };
         if resource.namespaced && dependent.namespace.is_empty() {
-            return Ok(Standing::Dangling);
+            return Ok(Finding::Invalid);
         }
-        let key = ObjectKey::new(&dependent.namespace, &*owner.name);
-        let live = self.live(&resource, &key).await?;
-        let Some((live, _)) = live.filter(|(header, _)| header.uid == owner.uid) else {
-            self.absent.add(owner, &dependent.namespace);
-            return Ok(Standing::Dangling);
+        if !syntax::path_segment_name(&owner.name).is_empty() {
+            return Ok(Finding::Unresolved);
+        }
+        let namespace = if resource.namespaced {
+            &*dependent.namespace
+        } else {
+            ""
         };
-        // It may be gone again before its store has it, so that nobody would say so.
-        *unseen |= self.monitors.watches(&resource);
-        let waits = live.is_deleting() && live.finalizers.iter().any(|own| &**own == FOREGROUND);
-        Ok(match waits && owner.block_owner_deletion {
+        let key = ObjectKey::new(namespace, &*owner.name);
+        let live = self.live(&resource, &key).await?;
+        let Some(live) = live.filter(|live| live.header.uid == owner.uid) else {
+            self.dispatcher.absent.add(owner, namespace);
+            return Ok(Finding::Stands(Standing::Dangling));
+        };
+        // It may be gone again before its store has it, or have no store, so that nobody would say so.
+        *unseen |= self.graph.get(&owner.uid).is_none();
+        Ok(Finding::Stands(match waits_for_dependents(&live.header) {
             true => Standing::Waiting,
             false => Standing::Solid,
-        })
+        }))
     }
 }
