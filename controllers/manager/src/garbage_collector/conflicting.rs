@@ -29,6 +29,8 @@ const OLD_DEPLOYMENT: Id = id(
 );
 /// No such object: the uid is the Deployment's.
 const SECRET: Id = id("v1", "Secret", "ns1", "secretname", "deploymentuid1");
+const SECRET_OF_POD2: Id = id("v1", "Secret", "ns1", "podname2", "poduid2");
+const NAMESAKE_OF_POD2: Id = id("v1", "Pod", "ns1", "podname3", "poduid2");
 const BAD_CHILD: Id = id("v1", "Pod", "ns1", "badpod", "badpoduid");
 const GOOD_CHILD: Id = id("v1", "Pod", "ns1", "goodpod", "goodpoduid");
 
@@ -406,7 +408,6 @@ fn owners_of_another_kind_own_nothing_and_keep_their_own() {
         ],
         expected(),
     );
-    // The order in which the old graph took the Secret's claim for the Deployment's.
     check(
         "good parent, then bad child",
         &[
@@ -418,6 +419,22 @@ fn owners_of_another_kind_own_nothing_and_keep_their_own() {
         ],
         expected(),
     );
+    let of_a_secret = &[
+        Have(POD2, None),
+        See(POD2, None),
+        Have(BAD_CHILD, Some(SECRET_OF_POD2)),
+        See(BAD_CHILD, Some(SECRET_OF_POD2)),
+        Work,
+    ];
+    check("kind alone differs", of_a_secret, expected());
+    let of_a_name = &[
+        Have(POD2, None),
+        See(POD2, None),
+        Have(BAD_CHILD, Some(NAMESAKE_OF_POD2)),
+        See(BAD_CHILD, Some(NAMESAKE_OF_POD2)),
+        Work,
+    ];
+    check("name alone differs", of_a_name, expected());
 }
 
 /// Upstream's issue 114603: who writes an object fast does not keep it.
