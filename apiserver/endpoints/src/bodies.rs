@@ -10,7 +10,7 @@ use http::HeaderMap;
 use machinery_meta::{FieldError, FieldPath, GroupKind, GroupVersion, GroupVersionKind};
 use machinery_schema::{
     DecodeError, Decoded, Schema, Strictness, Tree, TypeId, apply_defaults, decode_json, decode_protobuf,
-    decode_yaml,
+    decode_yaml, yaml,
 };
 use std::sync::Arc;
 
@@ -61,9 +61,9 @@ pub(crate) async fn read_within(body: Body, limit: usize) -> Result<Bytes, Regis
     })
 }
 
-/// Reports whether a body is heavy: a large one, and YAML of any size, whose aliases make it larger.
+/// Reports whether a body is heavy: a large one, and YAML whose length does not bound the work that it makes.
 pub(crate) fn is_heavy(format: Format, bytes: &[u8]) -> bool {
-    format == Format::Yaml || bytes.len() >= LARGE_BODY_BYTES
+    bytes.len() >= LARGE_BODY_BYTES || (format == Format::Yaml && !yaml::is_short(bytes))
 }
 
 /// Decodes a body by its content type, applies defaults and records it for the audit log.

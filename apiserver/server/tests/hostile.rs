@@ -9,6 +9,7 @@ use apiserver_server::ServerConfig;
 use apiserver_storage::{LogStorage, Storage};
 use bytes::Bytes;
 use common::{Cluster, config, post_head, start, start_on, start_with};
+use futures::StreamExt;
 use gate::GatedStorage;
 use http::{Method, Request};
 use http_body_util::Full;
@@ -25,6 +26,7 @@ const NO_MUTATION: &str = "apiserver_current_inflight_requests{request_kind=\"mu
 const WAITING: &str = "apiserver_current_inqueue_requests{request_kind=\"mutating\"}";
 /// How many have none because their bodies are still arriving.
 const ARRIVING: &str = "knarr_request_bodies_arriving{request_kind=\"mutating\"}";
+const APPLY: &str = "application/apply-patch+yaml";
 const RUNNING: &str = "knarr_heavy_work_tasks{state=\"running\"}";
 /// Longer than a test waits for anything.
 const LONG: Duration = Duration::from_secs(3_600);
@@ -576,7 +578,8 @@ async fn is_heavy(cluster: &Cluster, request: impl Future<Output = common::Answe
 async fn heavy_requests_are_made_off_the_threads_that_serve_others() {
     let cluster = start().await;
     let large = format!("{CONFIG_MAPS}/large");
-    let yaml = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: yaml}\n";
+    let yaml = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: yaml, labels: {a: &a b, c: *a}}\n";
+    let short = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: short}\n";
     let send = |method, path: &str, content: &str, body: String| {
         let ask = cluster.admin().header("content-type", content);
         let path = path.to_owned();
@@ -592,8 +595,20 @@ async fn heavy_requests_are_made_off_the_threads_that_serve_others() {
     assert!(!is_heavy(&cluster, post).await);
     let post = send(Method::POST, CONFIG_MAPS, json, config_map("large", 200_000));
     assert!(is_heavy(&cluster, post).await);
+    let post = send(Method::POST, CONFIG_MAPS, "application/yaml", short.to_owned());
+    assert!(!is_heavy(&cluster, post).await);
     let post = send(Method::POST, CONFIG_MAPS, "application/yaml", yaml.to_owned());
     assert!(is_heavy(&cluster, post).await);
+    for (name, body, expected) in [
+        ("short", short.to_owned(), false),
+        ("yaml", yaml.to_owned(), true),
+        ("small", config_map("small", 10_000), false),
+        ("large", config_map("large", 200_000), true),
+    ] {
+        let path = format!("{CONFIG_MAPS}/{name}?fieldManager=m&force=true");
+        let applied = send(Method::PATCH, &path, APPLY, body);
+        assert_eq!(is_heavy(&cluster, applied).await, expected, "{name}");
+    }
     let merge = "application/merge-patch+json";
     let patch = json!({"metadata": {"labels": {"a": "b"}}}).to_string();
     let of_small = send(
@@ -649,7 +664,7 @@ async fn heavy_requests_wait_for_their_turn_without_seats() {
     let cluster = with_single_seats().await;
     let anna = trusted(&cluster, "anna").await;
     let holds = busy_with_heavy_work(&cluster).await;
-    let (body, path) = ("{metadata: {name: heavy}}", CONFIG_MAPS);
+    let (body, path) = ("{metadata: {name: &n heavy, labels: {n: *n}}}", CONFIG_MAPS);
     let posting = async {
         let ask = cluster
             .as_identity(&anna)
@@ -669,4 +684,24 @@ async fn heavy_requests_wait_for_their_turn_without_seats() {
     };
     let (posted, ()) = futures::join!(posting, others);
     posted.is(201);
+}
+
+/// As Flux, Argo CD and client-go's `Apply` send them, all of one flow.
+#[tokio::test(flavor = "multi_thread")]
+async fn small_applies_of_one_user_wait_for_no_heavy_work() {
+    let cluster = start().await;
+    let _holds = busy_with_heavy_work(&cluster).await;
+    let applies = (0..200).map(|number| {
+        let name = format!("applied-{number}");
+        let ask = cluster.admin().header("content-type", APPLY);
+        async move {
+            let path = format!("{CONFIG_MAPS}/{name}?fieldManager=flux");
+            let body = config_map(&name, 100);
+            ask.send(Method::PATCH, &path, body.into()).await.is(201);
+        }
+    });
+    futures::stream::iter(applies)
+        .buffer_unordered(16)
+        .collect::<Vec<()>>()
+        .await;
 }

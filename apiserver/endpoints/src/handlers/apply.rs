@@ -3,13 +3,13 @@
 use crate::bodies;
 use crate::hooks::Hooks;
 use crate::request_info::RequestInfo;
-use apiserver_registry::context::LARGE_OBJECT_BYTES;
+use apiserver_registry::context::{LARGE_BODY_BYTES, LARGE_OBJECT_BYTES};
 use apiserver_registry::managed_fields::{self, ApplyError, Subject, Writer};
 use apiserver_registry::options::{FieldValidation, Preconditions};
 use apiserver_registry::{Part, RegistryError, RequestContext, Store, UpdatedObject, metadata};
 use async_trait::async_trait;
 use machinery_meta::{GroupVersion, GroupVersionKind};
-use machinery_schema::yaml::decode_document;
+use machinery_schema::yaml::{Document, decode_document, decode_short_document};
 use machinery_schema::{DecodeError, Kind, Tree, apply_defaults};
 
 /// Any change; making a missing object takes the right to create.
@@ -130,15 +130,34 @@ pub(super) fn refusal(error: ApplyError) -> RegistryError {
     }
 }
 
+/// Reads the document in a body; a long one, and one that may grow, among the heavy work.
+async fn document(ctx: &RequestContext, bytes: &[u8]) -> Result<Document, RegistryError> {
+    let short = match bytes.len() < LARGE_BODY_BYTES {
+        true => decode_short_document(bytes),
+        false => None,
+    };
+    let read = match short {
+        Some(read) => read,
+        None => {
+            ctx.heavy().await?;
+            decode_document(bytes)
+        }
+    };
+    read.map_err(|error| unreadable(&error.to_string()))
+}
+
+fn unreadable(problem: &str) -> RegistryError {
+    RegistryError::BadRequest(format!("error decoding patch: {problem}"))
+}
+
 /// Reads a configuration: an object of the kind without managed fields.
-pub(super) fn configuration(
+pub(super) async fn configuration(
     ctx: &RequestContext,
     gvk: &GroupVersionKind,
     bytes: &[u8],
     validation: FieldValidation,
 ) -> Result<Tree, RegistryError> {
-    let unreadable = |problem: &str| RegistryError::BadRequest(format!("error decoding patch: {problem}"));
-    let document = decode_document(bytes).map_err(|error| unreadable(&error.to_string()))?;
+    let document = document(ctx, bytes).await?;
     refuse_duplicate(ctx, document.duplicate, validation)?;
     let tree = document.tree;
     ctx.record_patch(|| tree.root().to_json().into());

@@ -190,21 +190,11 @@ async fn patch(call: &mut Call) -> Result<(Wanted, UpdateOptions), RegistryError
         return Ok((Wanted::Patched { kind, bytes }, options));
     };
     let applied = Configuration {
-        scale: configuration(call, bytes, options.field_validation).await?,
+        scale: apply::configuration(&call.ctx, &SCALE, &bytes, options.field_validation).await?,
         writer: call.store.writer(&call.ctx, &options.field_manager),
         force: options.force,
     };
     Ok((Wanted::Applied(applied), options))
-}
-
-async fn configuration(
-    call: &Call,
-    bytes: Bytes,
-    validation: FieldValidation,
-) -> Result<Tree, RegistryError> {
-    // Whatever is no JSON is read as YAML.
-    call.ctx.heavy().await?;
-    apply::configuration(&call.ctx, &SCALE, &bytes, validation)
 }
 
 fn expected() -> Result<Expected<'static>, RegistryError> {

@@ -176,9 +176,7 @@ async fn apply_configuration(
     showing: respond::Showing,
 ) -> Result<Response<Body>, RegistryError> {
     let validation = options.field_validation;
-    // Whatever is no JSON is read as YAML.
-    call.ctx.heavy().await?;
-    let configuration = apply::configuration(&call.ctx, &call.row().gvk, &bytes, validation)?;
+    let configuration = apply::configuration(&call.ctx, &call.row().gvk, &bytes, validation).await?;
     let change = apply::Apply {
         store: call.store.clone(),
         part: part(call),

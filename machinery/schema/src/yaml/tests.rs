@@ -1,6 +1,6 @@
 //! Reading YAML: meaning, duplicates, documents, words, bombs.
 
-use super::{decode_document, duplicate_key, yaml_to_json};
+use super::{SHORT_BYTES, decode_document, decode_short_document, duplicate_key, yaml_to_json};
 
 #[track_caller]
 fn check(yaml: &str, expected: &str) {
@@ -68,6 +68,32 @@ fn documents_are_read_as_json_first() {
     assert_eq!(read(&deep), plain(&deep));
     assert!(read(&format!("{}1", r#"{"a":"#.repeat(257))).is_err());
     assert!(decode_document(b"{\"a\":\"\xff\"}").is_err());
+}
+
+#[test]
+fn short_documents_are_those_whose_length_bounds_the_work_that_they_make() {
+    let is_short = |text: &str| {
+        let short = decode_short_document(text.as_bytes());
+        if let Some(short) = &short {
+            let whole = decode_document(text.as_bytes());
+            assert_eq!(format!("{short:?}"), format!("{whole:?}"), "{text:.99}");
+        }
+        short.is_some()
+    };
+    let long = |text: &str| format!("{text}{}", " ".repeat(SHORT_BYTES));
+    for text in ["a: b", "verbs: ['*']", "run: a && b", "a: [", r#"{"a":1,"a":2}"#] {
+        assert!(is_short(text), "{text}");
+    }
+    // As JSON, whatever its texts say.
+    for text in [r#"{"a":"&x *x <<"}"#, "{\"a\":1.5}", &"{\"a\":".repeat(300)] {
+        assert!(is_short(&long(text)), "{text}");
+    }
+    for text in ["a: b\n", "{a: b}", r#"{"a":1,"a":2}"#, "{"] {
+        assert!(!is_short(&long(text)), "{text}");
+    }
+    for text in ["u: &a 1\nv: *a", "{u: &a 1, v: *a}", "w: {<<: {a: b}}"] {
+        assert!(!is_short(text), "{text}");
+    }
 }
 
 #[test]
