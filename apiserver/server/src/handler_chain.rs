@@ -17,6 +17,7 @@ pub(crate) trait Filter: Send + Sync {
 /// The filters of a server.
 pub(crate) fn rows(core: &Arc<Core>) -> Vec<Box<dyn Filter>> {
     vec![
+        Box::new(audit::BeforeAnswer::new(core)),
         Box::new(head::Head),
         Box::new(panic_recovery::PanicRecovery),
         Box::new(measure::Measure::new(core)),

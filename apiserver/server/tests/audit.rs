@@ -380,6 +380,35 @@ rules:
     assert!(!text.contains("\"secrets\"") && !text.contains("RequestReceived"));
 }
 
+/// What a server that is killed now has recorded.
+#[tokio::test(flavor = "multi_thread")]
+async fn audit_of_a_request_is_written_before_it_goes_on_and_before_its_answer() {
+    let server = audited(None).await;
+    let stages = |name: &str| {
+        let text = std::fs::read_to_string(log_of(&server.folder)).unwrap();
+        let of_it = |line: &&str| line.contains("\"username\":\"admin\"") && line.contains(name);
+        text.lines().filter(of_it).count()
+    };
+    let admin = || server.cluster.admin();
+    for at in 0..50 {
+        let name = format!("answered-{at}-");
+        let path = format!("{CONFIG_MAPS}/{name}x");
+        admin().get(&path).await.is(404);
+        assert_eq!(stages(&name), 2, "{name}");
+    }
+    admin().post(CONFIG_MAPS, config_map("held")).await.is(201);
+    let begun = server.storage.close_gate("/registry/configmaps/default/held");
+    let path = format!("{CONFIG_MAPS}/held");
+    let deleting = admin().send(Method::DELETE, &path, Bytes::new());
+    let look = async {
+        begun.await.unwrap();
+        assert_eq!(stages("configmaps/held"), 1);
+        server.storage.open_gate();
+    };
+    futures::join!(deleting, look).0.is(200);
+    assert_eq!(stages("configmaps/held"), 2);
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn audit_log_is_complete_after_shutdown() {
     let server = audited(None).await;

@@ -1,10 +1,11 @@
 //! Audit events of a request, one at each of its stages.
 
-use super::Auditor;
 use super::client::{source_addresses, user_agent};
 use super::form::{AuthenticationMetadata, Event, Identity, ObjectRef, ResponseStatus, User};
+use super::log::Written;
 use super::objects;
 use super::policy::{Decision, Level, Stage};
+use super::{Auditor, LastLine};
 use crate::exchange::{Exchange, Response as Answer};
 use crate::filters::completion::Outcome;
 use apiserver_endpoints::RequestInfo;
@@ -15,7 +16,7 @@ use bytes::Bytes;
 use http::HeaderMap;
 use jiff::Timestamp;
 use machinery_meta::UserInfo;
-use machinery_schema::{Tree, encode_json};
+use machinery_schema::{Tree, encode_json, yaml};
 use parking_lot::Mutex;
 use serde_json::value::RawValue;
 use std::collections::BTreeMap;
@@ -36,6 +37,8 @@ pub(crate) struct AuditEvent(Arc<State>);
 struct State {
     auditor: Arc<Auditor>,
     decision: Decision,
+    /// Where the answer waits for the last event.
+    last: Option<LastLine>,
     context: RequestContext,
     info: Arc<RequestInfo>,
     uri: String,
@@ -63,6 +66,7 @@ impl AuditEvent {
         Self(Arc::new(State {
             auditor: Arc::clone(auditor),
             decision,
+            last: exchange.request.extensions().get().cloned(),
             context: exchange.context.clone(),
             info: Arc::clone(&exchange.info),
             uri: path.to_owned(),
@@ -118,14 +122,15 @@ impl AuditEvent {
         status.is_some()
     }
 
-    /// Records the answer; a large one, and YAML, is made among the user's heavy work.
+    /// Records the answer; a large one, and YAML that is long, is read among the user's heavy work.
     pub(super) async fn response_body(&self, headers: &HeaderMap, body: &Bytes) {
         if body.len() > MAX_OBJECT_BYTES {
             return self.truncated();
         }
         let (own, of_answer, text) = (&self.0, headers.clone(), body.clone());
         let omit = own.decision.omit_managed_fields;
-        let is_heavy = body.len() >= LARGE_BODY_BYTES || objects::is_yaml(headers);
+        let is_yaml = objects::is_yaml(headers) && !yaml::is_short(body);
+        let is_heavy = body.len() >= LARGE_BODY_BYTES || is_yaml;
         let work = move || objects::as_json(&of_answer, &text, omit);
         let object = match is_heavy {
             true => own.context.runtime.heavy(flow_of(&own.context.user), work).await,
@@ -152,20 +157,31 @@ impl AuditEvent {
             let mut response = self.0.response.lock();
             response.status = response.status.take().filter(|_| is_known).or(Some(status));
         }
-        self.write(stage);
+        if let (Some(written), Some(last)) = (self.line(stage), &self.0.last) {
+            last.set(written);
+        }
     }
 
     /// Writes the event of a stage, unless the policy leaves it out.
-    pub(super) fn write(&self, stage: Stage) {
+    pub(super) async fn write(&self, stage: Stage) {
+        if let Some(written) = self.line(stage) {
+            written.done().await;
+        }
+    }
+
+    fn line(&self, stage: Stage) -> Option<Written> {
         let state = &*self.0;
         if state.decision.omit_stages.contains(&stage) {
-            return;
+            return None;
         }
         let mut annotations = state.annotations.lock();
         annotations.extend(state.context.audit.take());
         match serde_json::to_string(&state.event(stage, &state.response.lock(), &annotations)) {
-            Ok(line) => state.auditor.write(line + "\n"),
-            Err(error) => tracing::error!(%error, "an audit event cannot be written"),
+            Ok(line) => Some(state.auditor.write(line + "\n")),
+            Err(error) => {
+                tracing::error!(%error, "an audit event cannot be written");
+                None
+            }
         }
     }
 }

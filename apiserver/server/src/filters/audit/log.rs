@@ -1,11 +1,15 @@
 //! The audit log: lines of a file, which is renamed when it is full, as upstream's (lumberjack) does it.
 //!
+//! As in upstream's mode `blocking`, a request goes on once its line is written, and its answer is sent after its last
+//! line. Lines that come while others are written are written next, all at once. A line is written when the kernel has
+//! it; none is synchronised to the disk.
+//!
 //! No line is dropped while the server runs. A request whose first line finds [`QUEUE`] lines waiting waits until some are
 //! written; the further lines of a request that has begun are always taken, so that there are at most as many more as
 //! requests in progress. A file that cannot be written to is told in the log and in `apiserver_audit_error_total`.
 
 use jiff::{SignedDuration, Timestamp};
-use machinery_runtime::{CancellationToken, Runtime};
+use machinery_runtime::Runtime;
 use prometheus::IntCounterVec;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
@@ -14,7 +18,7 @@ use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use tokio::sync::{Notify, mpsc};
+use tokio::sync::{Notify, mpsc, oneshot};
 
 /// Lines that wait to be written; more requests wait for room.
 const QUEUE: usize = 4_096;
@@ -61,11 +65,23 @@ pub(crate) struct AuditLog {
     backlog: Arc<Backlog>,
 }
 
+/// A line, or none, and the receiver of the news that everything up to it is written.
 #[derive(Debug)]
-enum Item {
-    Line(String),
-    /// Cancelled once everything before it is written.
-    Flush(CancellationToken),
+struct Item {
+    line: Option<String>,
+    written: oneshot::Sender<()>,
+}
+
+/// A line on its way to the file.
+#[derive(Debug)]
+pub(super) struct Written(oneshot::Receiver<()>);
+
+impl Written {
+    /// Resolves when the line is written, or could not be.
+    pub(super) async fn done(self) {
+        // A server that has ended writes nothing any more.
+        let _ = self.0.await;
+    }
 }
 
 #[derive(Debug, Default)]
@@ -85,7 +101,7 @@ impl AuditLog {
             items,
             file: Some(file),
             unwritten: Arc::default(),
-            flushes: Vec::new(),
+            waiting: Vec::new(),
             backlog: Arc::clone(&backlog),
             runtime: runtime.clone(),
             errors,
@@ -110,20 +126,24 @@ impl AuditLog {
         }
     }
 
-    pub(crate) fn write(&self, line: String) {
+    pub(super) fn write(&self, line: String) -> Written {
         self.backlog.lines.fetch_add(1, Ordering::AcqRel);
+        self.send(Some(line))
+    }
+
+    fn send(&self, line: Option<String>) -> Written {
+        let (written, told) = oneshot::channel();
+        let is_line = line.is_some();
         // Only a server that has ended takes none.
-        if self.lines.send(Item::Line(line)).is_err() {
+        if self.lines.send(Item { line, written }).is_err() && is_line {
             tracing::error!("an audit event came after the end of the audit log");
         }
+        Written(told)
     }
 
     /// Resolves when what was written before is in the file.
     pub(crate) async fn flush(&self) {
-        let written = CancellationToken::new();
-        if self.lines.send(Item::Flush(written.clone())).is_ok() {
-            written.cancelled().await;
-        }
+        self.send(None).done().await;
     }
 }
 
@@ -134,7 +154,7 @@ struct Writer {
     /// `None` after a panic while it was written to.
     file: Option<RotatedFile>,
     unwritten: Arc<Vec<String>>,
-    flushes: Vec<CancellationToken>,
+    waiting: Vec<oneshot::Sender<()>>,
     backlog: Arc<Backlog>,
     runtime: Runtime,
     errors: IntCounterVec,
@@ -143,14 +163,17 @@ struct Writer {
 impl Writer {
     /// Until there is nobody left to write a line.
     async fn run(&mut self) -> Result<(), String> {
-        while !self.unwritten.is_empty() || !self.flushes.is_empty() || self.take().await {
+        while !self.waiting.is_empty() || self.take().await {
             self.write().await?;
             self.backlog
                 .lines
                 .fetch_sub(self.unwritten.len(), Ordering::AcqRel);
             self.unwritten = Arc::default();
             self.backlog.written.notify_waiters();
-            self.flushes.drain(..).for_each(|written| written.cancel());
+            for written in self.waiting.drain(..) {
+                // A client that went waits no more.
+                let _ = written.send(());
+            }
         }
         Ok(())
     }
@@ -158,14 +181,9 @@ impl Writer {
     async fn take(&mut self) -> bool {
         let mut batch = Vec::new();
         let any = self.items.recv_many(&mut batch, QUEUE).await > 0;
-        let mut lines = Vec::new();
-        for item in batch {
-            match item {
-                Item::Line(line) => lines.push(line),
-                Item::Flush(written) => self.flushes.push(written),
-            }
-        }
-        self.unwritten = Arc::new(lines);
+        let (lines, waiting): (Vec<_>, _) = batch.into_iter().map(|item| (item.line, item.written)).unzip();
+        self.unwritten = Arc::new(lines.into_iter().flatten().collect());
+        self.waiting = waiting;
         any
     }
 
@@ -382,13 +400,32 @@ mod tests {
         assert_eq!(lines_of(&folder.path().join("audit-notes.log")), 1);
     }
 
+    fn open(path: &Path) -> AuditLog {
+        let errors = IntCounterVec::new(prometheus::Opts::new("e", "e"), &["plugin"]).unwrap();
+        AuditLog::open(AuditLogConfig::new(path.to_owned()), &Runtime::real(), errors).unwrap()
+    }
+
+    #[tokio::test]
+    async fn audit_log_tells_of_a_line_when_it_is_in_the_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("audit");
+        let log = open(&path);
+        let written: Vec<_> = (0..100).map(|_| log.write("{}\n".to_owned())).collect();
+        assert_eq!(lines_of(&path), 0, "the writer has had no turn");
+        for (number, written) in written.into_iter().enumerate() {
+            written.done().await;
+            assert!(lines_of(&path) > number);
+        }
+        // A file that cannot be written to keeps nobody.
+        let full = open(Path::new("/dev/full"));
+        full.write("{}\n".to_owned()).done().await;
+    }
+
     #[tokio::test]
     async fn audit_log_requests_wait_for_room_and_no_line_is_lost() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("audit");
-        let runtime = Runtime::real();
-        let errors = IntCounterVec::new(prometheus::Opts::new("e", "e"), &["plugin"]).unwrap();
-        let log = AuditLog::open(AuditLogConfig::new(path.clone()), &runtime, errors).unwrap();
+        let log = open(&path);
         // The writer has no turn before the first wait.
         for _ in 0..QUEUE + 10 {
             log.write("{}\n".to_owned());

@@ -1,8 +1,10 @@
 //! Audit: an event for every request that the policy names, at each of its stages.
 //!
 //! [`RequestReceived`](policy::Stage) is written before anything else happens and waits while the log is behind. Handlers
-//! record the objects they decode from bodies, answers carry their `Status` beside the bytes. The last event is written by the request's [`Completion`], whatever its client does meanwhile; a mutation without its client
-//! tells what became of it. Long-running requests have an event for their beginning too.
+//! record the objects they decode from bodies, answers carry their `Status` beside the bytes. The last event is written by
+//! the request's [`Completion`], whatever its client does meanwhile; a mutation without its client tells what became of it.
+//! An answer leaves after its last event is written ([`BeforeAnswer`]). Long-running requests have an event for their
+//! beginning, before which their answer does not begin, and one for their end.
 
 mod client;
 mod event;
@@ -24,9 +26,10 @@ use apiserver_endpoints::Body;
 use futures::future::BoxFuture;
 use http::header::ACCEPT_ENCODING;
 use http_body::Body as _;
-use log::AuditLog;
+use log::{AuditLog, Written};
 use machinery_meta::UserInfo;
 use machinery_runtime::Runtime;
+use parking_lot::Mutex;
 use policy::{Decision, Level, Policy, Stage};
 use std::sync::Arc;
 
@@ -71,7 +74,7 @@ impl Auditor {
         self.log.room().await;
         let event = AuditEvent::new(self, decision, exchange);
         event.answered(answer);
-        event.write(Stage::ResponseStarted);
+        event.write(Stage::ResponseStarted).await;
     }
 
     fn decide(&self, user: Option<&UserInfo>, exchange: &Exchange) -> Decision {
@@ -80,9 +83,55 @@ impl Auditor {
         decision
     }
 
-    fn write(&self, line: String) {
+    fn write(&self, line: String) -> Written {
         self.metrics.written();
-        self.log.write(line);
+        self.log.write(line)
+    }
+}
+
+/// The last event of a request on its way to the file.
+#[derive(Debug, Clone, Default)]
+struct LastLine(Arc<Mutex<Option<Written>>>);
+
+impl LastLine {
+    fn set(&self, written: Written) {
+        *self.0.lock() = Some(written);
+    }
+
+    fn take(&self) -> Option<Written> {
+        self.0.lock().take()
+    }
+}
+
+/// Lets an answer leave once the last event of its request is written: a server that is killed has recorded what it
+/// answered. A mutation that goes on after its answer is recorded later.
+pub(crate) struct BeforeAnswer {
+    is_audited: bool,
+}
+
+impl BeforeAnswer {
+    pub(crate) fn new(core: &Arc<Core>) -> Self {
+        Self {
+            is_audited: core.audit.is_some(),
+        }
+    }
+}
+
+impl Filter for BeforeAnswer {
+    fn call(&self, mut exchange: Exchange, next: Next) -> BoxFuture<'static, Response> {
+        if !self.is_audited {
+            return next.run(exchange);
+        }
+        let last = LastLine::default();
+        exchange.request.extensions_mut().insert(last.clone());
+        Box::pin(async move {
+            let response = next.run(exchange).await;
+            let written = last.take();
+            if let Some(written) = written {
+                written.done().await;
+            }
+            response
+        })
     }
 }
 
@@ -106,7 +155,7 @@ impl Filter for Audit {
         Box::pin(async move {
             auditor.log.room().await;
             let event = AuditEvent::new(&auditor, decision, &exchange);
-            event.write(Stage::RequestReceived);
+            event.write(Stage::RequestReceived).await;
             if let Some(completion) = Completion::of(&exchange) {
                 let last = event.clone();
                 completion.observe(move |outcome| last.ended(outcome));
@@ -122,7 +171,7 @@ impl Filter for Audit {
             let response = next.run(exchange).await;
             let is_told = event.answered(&response);
             if long_running {
-                event.write(Stage::ResponseStarted);
+                event.write(Stage::ResponseStarted).await;
                 return response;
             }
             if is_told || !reads_answer {
