@@ -1,8 +1,9 @@
 //! Which form an answer takes (`Accept`) and a body has (`Content-Type`).
 
+use crate::request_info::Query;
 use apiserver_registry::RegistryError;
-use http::HeaderMap;
-use http::header::{ACCEPT, ACCEPT_ENCODING, CONTENT_TYPE};
+use http::header::{ACCEPT, ACCEPT_ENCODING, CONTENT_TYPE, USER_AGENT};
+use http::{HeaderMap, Request};
 
 /// A serialization.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
@@ -122,9 +123,42 @@ pub fn accept(headers: &HeaderMap, offer: Offer) -> Result<Form, RegistryError> 
     }
 }
 
-/// The format of an answer that says what went wrong: the accepted one; JSON where it was to be a view of something, and
+/// The form of an answer that says what went wrong.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct ErrorForm {
+    pub format: Format,
+    pub pretty: bool,
+}
+
+/// The form of an answer that says what went wrong, in the accepted format; JSON where it was to be a view of something, and
 /// for whoever accepts nothing there is.
-pub fn of_errors(headers: &HeaderMap) -> Format {
+pub fn of_errors<B>(request: &Request<B>) -> ErrorForm {
+    let (uri, headers) = (request.uri(), request.headers());
+    let says = uri.query().is_some_and(|query| query.contains("pretty"));
+    ErrorForm {
+        format: error_format(headers),
+        pretty: match says {
+            true => wants_pretty(&Query::of(uri), headers),
+            false => is_of_human(headers),
+        },
+    }
+}
+
+/// Humans' clients get indented JSON.
+pub(crate) fn wants_pretty(query: &Query, headers: &HeaderMap) -> bool {
+    match query.get("pretty") {
+        Some(text) => !matches!(text, "false" | "0"),
+        None => is_of_human(headers),
+    }
+}
+
+fn is_of_human(headers: &HeaderMap) -> bool {
+    let agent = headers.get(USER_AGENT).and_then(|agent| agent.to_str().ok());
+    let known = ["curl", "Wget", "Mozilla/5.0"];
+    agent.is_some_and(|agent| known.iter().any(|known| agent.starts_with(known)))
+}
+
+fn error_format(headers: &HeaderMap) -> Format {
     let text = header_text(headers, &ACCEPT);
     let known =
         |clause: &Clause<'_>| Format::parse(clause.media_type).filter(|_| clause.parameters.is_empty());
@@ -308,7 +342,7 @@ mod tests {
         ] {
             let mut headers = HeaderMap::new();
             headers.insert(ACCEPT, accepted.parse().unwrap());
-            assert_eq!(of_errors(&headers), expected, "{accepted}");
+            assert_eq!(error_format(&headers), expected, "{accepted}");
         }
     }
 

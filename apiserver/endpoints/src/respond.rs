@@ -37,9 +37,10 @@ pub(crate) fn framed(
     let long = source
         .remaining_bytes()
         .is_none_or(|bytes| bytes >= GZIP_FROM_BYTES);
-    builder = builder.header(VARY, "Accept-Encoding, Origin");
     if form.gzip && long {
-        builder = builder.header(CONTENT_ENCODING, "gzip");
+        builder = builder
+            .header(CONTENT_ENCODING, "gzip")
+            .header(VARY, "Accept-Encoding");
         return builder
             .body(Body::frames(GzipFrames::new(source)))
             .expect("headers are well formed");
@@ -78,8 +79,9 @@ fn json_text(
     }
     if form.pretty {
         json = pretty(&json);
+    } else {
+        json.push(b'\n');
     }
-    json.push(b'\n');
     Ok(bytes(status, form, Format::Json.media_type(), json))
 }
 

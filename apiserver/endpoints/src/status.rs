@@ -1,7 +1,7 @@
 //! The only maker of `Status` answers, in upstream's reasons and words.
 
 use crate::body::Body;
-use crate::negotiation::Format;
+use crate::negotiation::{ErrorForm, Format};
 use apiserver_registry::RegistryError;
 use apiserver_registry::error::Cause;
 use http::header::{CONTENT_TYPE, RETRY_AFTER};
@@ -258,7 +258,12 @@ pub fn of(error: &RegistryError) -> Status {
         ),
         E::Unavailable(message) => Status::failure(503, "ServiceUnavailable", message, None),
         E::Unauthorized(message) => Status::failure(401, "Unauthorized", message, None),
-        E::TooLargePatch(message) => Status::failure(413, "RequestEntityTooLarge", message, None),
+        E::TooLargePatch(message) => Status::failure(
+            413,
+            "RequestEntityTooLarge",
+            format!("Request entity too large: {message}"),
+            None,
+        ),
         E::Unprocessable(_) => Status::failure(422, "Invalid", error.to_string(), Some(Details::default())),
         E::Internal(message) => internal(message),
         E::Unclassified(message) => Status::failure(500, "", message, None),
@@ -369,21 +374,23 @@ fn invalid(kind: &GroupKind, name: &str, errors: &[FieldError]) -> Status {
     )
 }
 
-/// The whole answer to an error, in the format [`negotiation::of_errors`](crate::negotiation::of_errors) found. The
+/// The whole answer to an error, in the form [`negotiation::of_errors`](crate::negotiation::of_errors) found. The
 /// [`Status`] is among its extensions, for the audit log.
-pub fn response(error: &RegistryError, format: Format) -> http::Response<Body> {
+pub fn response(error: &RegistryError, form: ErrorForm) -> http::Response<Body> {
     let status = of(error);
     let seconds = status
         .details
         .as_ref()
         .map_or(0, |details| details.retry_after_seconds);
-    let mut response = written(status.code, status.to_json(), seconds, format);
+    let mut response = written(status.code, status.to_json(), seconds, form);
     response.extensions_mut().insert(status);
     response
 }
 
-fn written(code: u16, json: String, retry_after_seconds: u32, format: Format) -> http::Response<Body> {
+fn written(code: u16, json: String, retry_after_seconds: u32, form: ErrorForm) -> http::Response<Body> {
+    let format = form.format;
     let (format, body) = match format {
+        Format::Json if form.pretty => (format, crate::discovery::indented(&json)),
         Format::Json => (format, (json + "\n").into_bytes()),
         Format::Yaml => (format, crate::yaml::from_json(json.as_bytes())),
         Format::Protobuf => match crate::protobuf::from_json("Status", json.as_bytes()) {

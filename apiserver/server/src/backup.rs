@@ -29,7 +29,7 @@ impl FrameSource for Pieces {
 }
 
 pub(crate) fn answer(core: &Core, exchange: &Exchange) -> Response {
-    let refused = |error: &RegistryError| refuse_request(exchange.request.headers(), error);
+    let refused = |error: &RegistryError| refuse_request(exchange, error);
     if *exchange.request.method() != Method::GET {
         return refused(&RegistryError::MethodNotAllowed);
     }

@@ -53,7 +53,7 @@ impl Core {
         }
         let headers = exchange.request.headers();
         if let Some(page) = debug_pages::answer(self, path, headers) {
-            return Some(page.unwrap_or_else(|error| refuse_request(headers, &error)));
+            return Some(page.unwrap_or_else(|error| refuse_request(exchange, &error)));
         }
         let query = exchange.request.uri().query().unwrap_or_default();
         if let Some(control) = &self.flow_control
@@ -69,7 +69,7 @@ impl Core {
         }
         if let Some(response) = self.openid.answer(path) {
             let is_read = *exchange.request.method() == http::Method::GET;
-            let refused = || refuse_request(exchange.request.headers(), &RegistryError::MethodNotAllowed);
+            let refused = || refuse_request(exchange, &RegistryError::MethodNotAllowed);
             return Some(if is_read { response } else { refused() });
         }
         health::answer(self, path, query).await

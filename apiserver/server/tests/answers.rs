@@ -30,6 +30,7 @@ const CLASSES: &str = "/apis/scheduling.k8s.io/v1/priorityclasses";
 const ACCESS: &str = "/apis/authorization.k8s.io/v1/subjectaccessreviews";
 const SELF_ACCESS: &str = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
 const LOCAL_ACCESS: &str = "/apis/authorization.k8s.io/v1/namespaces/default/localsubjectaccessreviews";
+const BOTH: &str = r#"is invalid: spec: Invalid value: {\"Path\":\"/x\",\"Verb\":\"get\"}: exactly one of nonResourceAttributes or resourceAttributes must be specified"#;
 const NO_METHOD: &str = "the server does not allow this method on the requested resource";
 const OTHER_NAMESPACE: &str =
     "the namespace of the provided object does not match the namespace sent on the request";
@@ -78,6 +79,10 @@ const QUESTIONS: &[Question] = &[
     ("GET", "/apis//apps/v1", JSON, "", 404, "404 page not found"),
     ("GET", ACCESS, JSON, "", 405, NO_METHOD),
     ("DELETE", ACCESS, JSON, "", 405, NO_METHOD),
+    ("POST", ACCESS, JSON, r#"{"spec":{"user":"x","resourceAttributes":{"verb":"get"},"nonResourceAttributes":{"path":"/x","verb":"get"}}}"#, 422, BOTH),
+    ("POST", SELF_ACCESS, JSON, r#"{"spec":{"resourceAttributes":{"verb":"get"},"nonResourceAttributes":{"path":"/x","verb":"get"}}}"#, 422, BOTH),
+    ("POST", SELF_ACCESS, JSON, r#"{"spec":{}}"#, 422, r#"is invalid: spec: Invalid value: null: exactly one of nonResourceAttributes or resourceAttributes must be specified"#),
+    ("POST", LOCAL_ACCESS, JSON, r#"{"metadata":{"namespace":"default"},"spec":{"user":"x","nonResourceAttributes":{"path":"/x","verb":"get"}}}"#, 422, r#"spec.nonResourceAttributes: Invalid value: {\"Path\":\"/x\",\"Verb\":\"get\"}: disallowed on this kind of request"#),
     ("GET", "/apis/authorization.k8s.io/v1/subjectaccessreviews?watch=1", JSON, "", 405, NO_METHOD),
     ("GET", "/apis/authorization.k8s.io/v1/subjectaccessreviews/x", JSON, "", 404, "the server could not find the requested resource"),
     ("POST", ACCESS, JSON, r#"{"metadata":{"name":"x"},"spec":{"user":"u","resourceAttributes":{"verb":"get"}}}"#, 422, "metadata: Invalid value: {\\\"name\\\":\\\"x\\\",\\\"managedFields\\\":[{"),
@@ -118,5 +123,79 @@ async fn a_patch_of_the_kind_alone_is_no_change() {
             .send(Method::PATCH, C, Bytes::from_static(patch.as_bytes()))
             .await;
         assert_eq!(patched.is(200).json(), made, "{patch}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn patch_of_too_many_operations_is_refused_in_upstreams_words() {
+    let cluster = start().await;
+    let map = r#"{"metadata":{"name":"c"}}"#;
+    cluster.admin().post(CONFIG_MAPS, map).await.is(201);
+    let test = r#"{"op":"test","path":"/a","value":1}"#;
+    let patch = format!("[{}]", vec![test; 10_001].join(","));
+    let ask = cluster.admin().header("content-type", PATCH);
+    let refused = ask.send(Method::PATCH, C, patch.into()).await.is(413).json();
+    assert_eq!(
+        refused["message"],
+        "Request entity too large: The allowed maximum operations in a JSON patch is 10000, got 10001"
+    );
+}
+
+/// Errors as well as objects, for those who read them: curl, Wget and browsers, and whoever says so.
+#[tokio::test(flavor = "multi_thread")]
+async fn answers_to_humans_are_indented() {
+    let cluster = start().await;
+    let namespaces = "/api/v1/namespaces";
+    for (agent, query, is_pretty) in [
+        ("curl/8.0", "", true),
+        ("Mozilla/5.0 (X11)", "", true),
+        ("Wget", "", true),
+        ("curl/8.0", "?pretty=0", false),
+        ("kubectl/v1.37.1", "", false),
+        ("kubectl/v1.37.1", "?pretty=true", true),
+    ] {
+        let ask = || cluster.admin().header("user-agent", agent);
+        let path = |path: &str| format!("{path}{query}");
+        let answers = [
+            (
+                ask().header("impersonate-user", "x").get(&path(namespaces)).await,
+                403,
+            ),
+            (ask().get(&path("/api/v1/namespaces/none")).await, 404),
+            (ask().get(&path("/api/v1/namespaces/default")).await, 200),
+        ];
+        for (answer, code) in answers {
+            let answer = answer.is(code);
+            let (begins, ends) = match is_pretty {
+                true => ("{\n  \"kind\": ", "\n}"),
+                false => ("{\"kind\":", "}\n"),
+            };
+            assert!(answer.body.starts_with(begins), "{agent} {code} {}", answer.body);
+            assert!(answer.body.ends_with(ends), "{agent} {code} {}", answer.body);
+        }
+        let nobody = cluster.nobody().header("user-agent", agent).token("wrong");
+        let refused = nobody.get(&path(namespaces)).await.is(401);
+        assert_eq!(
+            refused.body.contains("\n  \"reason\": \"Unauthorized\""),
+            is_pretty
+        );
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn answers_vary_by_encoding_where_they_are_encoded() {
+    let cluster = start().await;
+    let map = format!(
+        r#"{{"metadata":{{"name":"c"}},"data":{{"k":"{}"}}}}"#,
+        "v".repeat(200_000)
+    );
+    cluster.admin().post(CONFIG_MAPS, map).await.is(201);
+    for (encoding, expected) in [("identity", None), ("gzip", Some("Accept-Encoding"))] {
+        let ask = || cluster.admin().header("accept-encoding", encoding);
+        let large = ask().get(C).await.is(200);
+        let vary = large.headers.get("vary").map(|vary| vary.to_str().unwrap());
+        assert_eq!(vary, expected);
+        let small = ask().get("/api/v1/namespaces/default").await.is(200);
+        assert!(!small.headers.contains_key("vary"));
     }
 }

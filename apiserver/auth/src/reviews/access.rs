@@ -1,14 +1,14 @@
 //! May somebody do something? `SubjectAccessReview` and its local and self forms.
 
 use super::selectors;
-use super::spec::SubjectAccessReviewSpec;
+use super::spec::{NonResourceAttributes, SubjectAccessReviewSpec};
 use super::{Asked, ReviewError, Reviewer};
 use crate::authz::attributes::{ResourceTarget, Target};
 use crate::authz::{Attributes, Decision};
 use machinery_meta::field::Shown;
 use machinery_meta::{FieldError, FieldPath, UserInfo};
 use serde::Serialize;
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -50,7 +50,7 @@ pub(super) async fn local(
         problems.push(FieldError::invalid(&path, value, "must match metadata.namespace"));
     }
     if spec.non_resource_attributes.is_some() {
-        let value = Shown(as_json(&spec.non_resource_attributes));
+        let value = shown(spec.non_resource_attributes.as_ref());
         let path = path.child("nonResourceAttributes");
         problems.push(FieldError::invalid(
             &path,
@@ -69,8 +69,10 @@ pub(super) async fn own(reviewer: &Reviewer, asked: Asked<'_>, spec: &[u8]) -> R
     decide(reviewer, asked.user, &spec, problems).await
 }
 
-fn as_json<T: Serialize>(value: &T) -> String {
-    serde_json::to_string(value).unwrap_or_default()
+/// Attributes as upstream shows them, in the members of its internal type.
+fn shown(attributes: Option<&NonResourceAttributes>) -> Shown {
+    let json = attributes.map_or(Value::Null, |own| json!({"Path": own.path, "Verb": own.verb}));
+    Shown(json.to_string())
 }
 
 fn check(spec: &SubjectAccessReviewSpec) -> Vec<FieldError> {
@@ -101,7 +103,7 @@ fn check_metadata(metadata: &str, ignored: &[&str], message: &str) -> Option<Fie
 
 fn check_attributes(spec: &SubjectAccessReviewSpec) -> Option<FieldError> {
     let one = spec.resource_attributes.is_some() != spec.non_resource_attributes.is_some();
-    let shown = Shown(as_json(&spec.non_resource_attributes));
+    let shown = shown(spec.non_resource_attributes.as_ref());
     let message = "exactly one of nonResourceAttributes or resourceAttributes must be specified";
     (!one).then(|| FieldError::invalid(&FieldPath::new("spec"), shown, message))
 }

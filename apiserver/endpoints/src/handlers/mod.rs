@@ -112,7 +112,7 @@ impl Call {
 
     fn showing_of(&self, offer: Offer) -> Result<Showing, RegistryError> {
         let mut form = negotiation::accept(self.request.headers(), offer)?;
-        form.pretty = wants_pretty(&self.query, &self.request);
+        form.pretty = negotiation::wants_pretty(&self.query, self.request.headers());
         Ok(Showing {
             form,
             include: IncludeObject::parse(self.query.get("includeObject"))?,
@@ -125,24 +125,6 @@ impl Call {
         let mut showing = self.showing()?;
         showing.form.view = View::Whole;
         Ok(showing)
-    }
-}
-
-/// Humans' clients get indented JSON.
-pub(crate) fn wants_pretty(query: &Query, request: &Request<Body>) -> bool {
-    match query.get("pretty") {
-        Some(text) => !matches!(text, "false" | "0"),
-        None => {
-            let agent = request
-                .headers()
-                .get(http::header::USER_AGENT)
-                .and_then(|v| v.to_str().ok());
-            agent.is_some_and(|agent| {
-                ["curl", "Wget", "Mozilla/5.0"]
-                    .iter()
-                    .any(|known| agent.starts_with(known))
-            })
-        }
     }
 }
 
@@ -182,7 +164,7 @@ impl Endpoints {
         request: Request<Body>,
     ) -> BoxFuture<'static, Response<Body>> {
         let endpoints = self.clone();
-        let format = negotiation::of_errors(request.headers());
+        let form = negotiation::of_errors(&request);
         let (runtime, weight) = (ctx.runtime.clone(), ctx.weight.clone());
         let (within, user) = (runtime.clone(), Arc::clone(&ctx.user));
         let answer = Box::pin(async move {
@@ -191,7 +173,7 @@ impl Endpoints {
                     response.map(|body| body.in_turn(&within, &flow_of(&user)))
                 }
                 Ok(response) => response,
-                Err(error) => status::response(&error, format),
+                Err(error) => status::response(&error, form),
             }
         });
         Box::pin(runtime.by_weight(&weight, answer))
@@ -390,6 +372,6 @@ pub(crate) fn small_form(request: &Request<Body>) -> Result<Form, RegistryError>
             views: false,
         },
     )?;
-    form.pretty = wants_pretty(&Query::of(request.uri()), request);
+    form.pretty = negotiation::wants_pretty(&Query::of(request.uri()), request.headers());
     Ok(form)
 }

@@ -88,7 +88,7 @@ impl Filter for Authentication {
                     tracing::info!(reason = %refusal, request = %exchange.info, "unable to authenticate the request");
                     note(&exchange, refusal.remarks);
                     let unauthorized = RegistryError::Unauthorized("Unauthorized".to_owned());
-                    let response = refuse_request(exchange.request.headers(), &unauthorized);
+                    let response = refuse_request(&exchange, &unauthorized);
                     if let Some(auditor) = &auditor {
                         auditor.refused_early(&exchange, &response).await;
                     }

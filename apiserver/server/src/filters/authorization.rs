@@ -86,7 +86,7 @@ impl Filter for Authorization {
             });
             match checked.await {
                 Ok(()) => next.run(exchange).await,
-                Err(error) => forbid(exchange.request.headers(), &error),
+                Err(error) => forbid(&exchange, &error),
             }
         })
     }

@@ -6,7 +6,7 @@
 //! discarded holds a seat, however few the level has.
 
 use super::priority_and_fairness::Executing;
-use super::{class_of, refuse, too_many};
+use super::{class_of, refuse_request, too_many};
 use crate::exchange::{Exchange, Response};
 use crate::handler_chain::{Filter, Next};
 use crate::server::Core;
@@ -172,7 +172,7 @@ impl Filter for ReadBody {
             let executing = exchange.request.extensions().get::<Executing>().cloned();
             let executing = executing.as_ref();
             if is_too_large(&body) {
-                let answer = refuse(&RegistryError::TooLarge(MAX_BODY_BYTES));
+                let answer = refuse_request(&exchange, &RegistryError::TooLarge(MAX_BODY_BYTES));
                 return answer_after_discarding(body, &runtime, executing, answer).await;
             }
             let why = match read_seated(&mut body, &arrival, executing, &runtime, pace_interval).await {
@@ -188,10 +188,14 @@ impl Filter for ReadBody {
             let answer = match why {
                 Unread::NoSeats(answer) => return answer,
                 Unread::TooSlow => {
-                    return refuse(&RegistryError::SlowBody);
+                    return refuse_request(&exchange, &RegistryError::SlowBody);
                 }
-                Unread::Body(ReadBodyError::Broken(why)) => return refuse(&RegistryError::BadRequest(why)),
-                Unread::Body(ReadBodyError::TooLarge(limit)) => refuse(&RegistryError::TooLarge(limit)),
+                Unread::Body(ReadBodyError::Broken(why)) => {
+                    return refuse_request(&exchange, &RegistryError::BadRequest(why));
+                }
+                Unread::Body(ReadBodyError::TooLarge(limit)) => {
+                    refuse_request(&exchange, &RegistryError::TooLarge(limit))
+                }
                 Unread::Body(ReadBodyError::NotAdmitted) => too_many(),
             };
             answer_after_discarding(body, &runtime, executing, answer).await

@@ -49,7 +49,7 @@ impl Filter for RequestDeadline {
         };
         let auditor = self.auditor.clone();
         Box::pin(async move {
-            let response = refuse_request(exchange.request.headers(), &error);
+            let response = refuse_request(&exchange, &error);
             if let Some(auditor) = auditor {
                 auditor.refused_early(&exchange, &response).await;
             }

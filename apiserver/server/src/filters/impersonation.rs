@@ -71,15 +71,14 @@ impl Filter for Impersonation {
 }
 
 fn refusal(exchange: &Exchange, error: &ImpersonationError) -> Response {
-    let headers = exchange.request.headers();
     let bad = RegistryError::BadRequest(error.to_string());
     match error {
         ImpersonationError::Forbidden(forbidden) => {
             let detail = forbidden.detail.clone();
             let error = RegistryError::forbidden(&forbidden.resource, &forbidden.name, detail);
-            forbid(headers, &error)
+            forbid(exchange, &error)
         }
-        ImpersonationError::WithoutUser(_) => forbid(headers, &bad),
-        ImpersonationError::TooMany | ImpersonationError::NotText => refuse_request(headers, &bad),
+        ImpersonationError::WithoutUser(_) => forbid(exchange, &bad),
+        ImpersonationError::TooMany | ImpersonationError::NotText => refuse_request(exchange, &bad),
     }
 }

@@ -17,10 +17,9 @@ pub(crate) mod warnings;
 pub(crate) mod websocket;
 
 use crate::exchange::{Exchange, Response};
-use apiserver_endpoints::negotiation::{Format, of_errors};
+use apiserver_endpoints::negotiation::{ErrorForm, of_errors};
 use apiserver_endpoints::{Body, UserClass, status};
 use apiserver_registry::RegistryError;
-use http::HeaderMap;
 
 /// The class of the user who sends this; components in this process are of the system.
 pub(crate) fn class_of(exchange: &Exchange) -> UserClass {
@@ -32,17 +31,17 @@ pub(crate) fn class_of(exchange: &Exchange) -> UserClass {
 
 /// The answer to an error where nobody knows any more what was accepted.
 pub(crate) fn refuse(error: &RegistryError) -> Response {
-    status::response(error, Format::Json)
+    status::response(error, ErrorForm::default())
 }
 
-/// The answer to an error in the format that the request accepts.
-pub(crate) fn refuse_request(request: &HeaderMap, error: &RegistryError) -> Response {
-    status::response(error, of_errors(request))
+/// The answer to an error in the form that the request accepts.
+pub(crate) fn refuse_request(exchange: &Exchange, error: &RegistryError) -> Response {
+    status::response(error, of_errors(&exchange.request))
 }
 
 /// The answer to somebody who may not do this at all; upstream's filters mark it so.
-pub(crate) fn forbid(request: &HeaderMap, error: &RegistryError) -> Response {
-    let mut response = refuse_request(request, error);
+pub(crate) fn forbid(exchange: &Exchange, error: &RegistryError) -> Response {
+    let mut response = refuse_request(exchange, error);
     response.headers_mut().insert(
         "x-content-type-options",
         http::HeaderValue::from_static("nosniff"),
