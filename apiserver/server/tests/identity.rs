@@ -4,9 +4,12 @@
 
 mod common;
 
+use apiserver_auth::jwt::{self, SigningKey};
 use bytes::Bytes;
 use common::{Cluster, start};
 use http::Method;
+use http_body_util::{BodyExt, Full};
+use hyper_util::rt::TokioIo;
 use serde_json::json;
 use std::time::Duration;
 
@@ -488,4 +491,49 @@ async fn a_node_sees_its_own_and_nothing_else() {
         .get("/api/v1/pods?fieldSelector=spec.nodeName%3Dn1")
         .await
         .is(200);
+}
+
+/// Answers to tokens, one after the other on one connection.
+async fn codes_of(cluster: &Cluster, tokens: impl Iterator<Item = String>) -> Vec<u16> {
+    let stream = TokioIo::new(cluster.connect(None).await);
+    let (mut sender, connection) = hyper::client::conn::http1::handshake(stream).await.unwrap();
+    let serving = async move { drop(connection.await) };
+    cluster.runtime.spawn("test-connection", serving).detach();
+    let mut codes = Vec::new();
+    for token in tokens {
+        let request = http::Request::get("/api/v1/namespaces")
+            .header("host", "test")
+            .header("authorization", format!("Bearer {token}"));
+        sender.ready().await.unwrap();
+        let request = request.body(Full::new(Bytes::new())).unwrap();
+        let answer = sender.send_request(request).await.unwrap();
+        codes.push(answer.status().as_u16());
+        answer.into_body().collect().await.unwrap();
+    }
+    codes
+}
+
+/// A client that shares its address with somebody who guesses: with an old token it fetches a new one, with a new one it
+/// comes again.
+#[tokio::test(flavor = "multi_thread")]
+async fn token_that_is_over_is_unauthorized_whoever_guesses_beside_it() {
+    let cluster = start().await;
+    let now = cluster.runtime.now().as_second();
+    let key = SigningKey::generate().unwrap();
+    let over = |number: i64| jwt::sign(&key, &json!({"exp": now - 3_600, "jti": number})).unwrap();
+    let known = token_for(&cluster, 3_600).await;
+    assert_eq!(code_of(&cluster, &known).await, 403);
+    let mut rounds = 0;
+    loop {
+        let tokens = (0..200).flat_map(|number| [format!("guess-{number}-{rounds}"), over(number)]);
+        let codes = codes_of(&cluster, tokens).await;
+        let (guesses, old): (Vec<_>, Vec<_>) = codes.chunks(2).map(|pair| (pair[0], pair[1])).unzip();
+        assert!(old.iter().all(|code| *code == 401), "{old:?}");
+        if guesses.contains(&429) {
+            break;
+        }
+        rounds += 1;
+        assert!(rounds < 1_000, "guesses are not bounded");
+    }
+    assert_eq!(code_of(&cluster, &known).await, 403, "who is known is served");
 }

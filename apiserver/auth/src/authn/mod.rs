@@ -7,6 +7,7 @@
 pub mod anonymous;
 pub mod bootstrap_token;
 pub mod client_certificate;
+mod expired;
 pub mod legacy_service_account;
 pub mod request_header;
 pub mod service_account;
@@ -15,6 +16,7 @@ pub mod token_file;
 
 pub use crate::x509::{AuthoritiesError, PeerCertificate, certificate_bundle};
 pub use client_certificate::ClientCertificates;
+pub use expired::have_expired;
 pub use request_header::FrontProxyHeaders;
 pub use token::TokenAuthenticators;
 

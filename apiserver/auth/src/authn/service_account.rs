@@ -11,7 +11,7 @@ use std::fmt;
 use std::sync::Arc;
 
 /// Clocks may differ by this much, as upstream allows.
-const LEEWAY_SECONDS: i64 = 60;
+pub(super) const LEEWAY_SECONDS: i64 = 60;
 
 /// See the module.
 pub struct ServiceAccountTokens {

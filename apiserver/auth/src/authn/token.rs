@@ -128,7 +128,7 @@ fn digest_of(token: &str) -> Digest {
 }
 
 /// The token of a request: `Authorization: Bearer`, or a WebSocket subprotocol where browsers cannot set headers.
-fn bearer_token(headers: &HeaderMap) -> Result<Option<String>, Refusal> {
+pub(super) fn bearer_token(headers: &HeaderMap) -> Result<Option<String>, Refusal> {
     match bearer_word(headers).filter(|token| !token.is_empty()) {
         Some(token) => Ok(Some(token.to_owned())),
         None => websocket_token(headers),

@@ -8,7 +8,7 @@ use crate::handler_chain::{Filter, Next};
 use crate::metrics::Metrics;
 use crate::server::Core;
 use apiserver_auth::authn::{
-    AuthenticatorChain, Credentials, FrontProxyHeaders, Refusal, Remarks, forget_credentials,
+    AuthenticatorChain, Credentials, FrontProxyHeaders, Refusal, Remarks, forget_credentials, have_expired,
 };
 use apiserver_registry::RegistryError;
 use futures::future::BoxFuture;
@@ -42,15 +42,32 @@ async fn identify(
     if let Some(identity) = &exchange.peer.identity {
         return Ok(Arc::clone(identity));
     }
-    let credentials = Credentials {
+    let found = authenticators.authenticate(&credentials(exchange)).await?;
+    note(exchange, found.remarks);
+    Ok(Arc::new(found.user))
+}
+
+fn credentials(exchange: &Exchange) -> Credentials<'_> {
+    Credentials {
         peer: exchange.peer.certificate.as_deref(),
         headers: exchange.request.headers(),
         path: &exchange.info.path,
         now: exchange.context.runtime.now(),
-    };
-    let found = authenticators.authenticate(&credentials).await?;
-    note(exchange, found.remarks);
-    Ok(Arc::new(found.user))
+    }
+}
+
+fn unauthorized(exchange: &Exchange) -> Response {
+    let error = RegistryError::Unauthorized("Unauthorized".to_owned());
+    refuse_request(exchange, &error)
+}
+
+/// The answer where the address has used up its share: credentials that are over by their own word are refused without a
+/// check, others are to come again (decision 0055).
+fn unchecked(exchange: &Exchange) -> Response {
+    match have_expired(&credentials(exchange)) {
+        true => unauthorized(exchange),
+        false => too_many_after(1),
+    }
 }
 
 /// Hands remarks on credentials to the audit log and to the client.
@@ -68,7 +85,7 @@ impl Filter for Authentication {
         let (authenticators, metrics) = (self.authenticators.clone(), Arc::clone(&self.metrics));
         let (auditor, of_proxies) = (self.auditor.clone(), Arc::clone(&self.of_proxies));
         let Some(attempt) = self.accepted.begin(&exchange) else {
-            return Box::pin(std::future::ready(too_many_after(1)));
+            return Box::pin(std::future::ready(unchecked(&exchange)));
         };
         Box::pin(async move {
             match identify(&authenticators, &exchange).await {
@@ -87,8 +104,7 @@ impl Filter for Authentication {
                     metrics.authenticated(false);
                     tracing::info!(reason = %refusal, request = %exchange.info, "unable to authenticate the request");
                     note(&exchange, refusal.remarks);
-                    let unauthorized = RegistryError::Unauthorized("Unauthorized".to_owned());
-                    let response = refuse_request(&exchange, &unauthorized);
+                    let response = unauthorized(&exchange);
                     if let Some(auditor) = &auditor {
                         auditor.refused_early(&exchange, &response).await;
                     }
