@@ -6,7 +6,7 @@ use crate::connections::{Connection, Connections, Place, Timeouts};
 use crate::exchange::Peer;
 use crate::filters::too_many_after;
 use crate::host;
-use crate::linger::Noted;
+use crate::linger::{Noted, Rest};
 use crate::placed::Placed;
 use apiserver_auth::authn::PeerCertificate;
 use apiserver_auth::pki::ServingIdentity;
@@ -14,6 +14,7 @@ use apiserver_endpoints::{Body, BodyError};
 use arc_swap::ArcSwap;
 use bytes::Bytes;
 use http_body::{Body as _, Frame, SizeHint};
+use hyper::ext::ReasonPhrase;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
 use machinery_runtime::{CancellationToken, Lingering, Runtime, Unread};
@@ -46,6 +47,11 @@ const KEEP_ALIVE_TIMEOUT: Duration = Duration::from_secs(15);
 const CLOSING_GRACE: Duration = Duration::from_millis(500);
 /// After an error of `accept` (no descriptors left, say) nothing is gained by trying at once.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+
+/// Reason phrase of status 413, as Go writes it.
+fn too_large() -> ReasonPhrase {
+    ReasonPhrase::from_static(b"Request Entity Too Large")
+}
 
 /// How often it is said, at most, that connections cannot be accepted.
 const COMPLAINT_INTERVAL: Duration = Duration::from_secs(30);
@@ -221,12 +227,16 @@ impl Serving {
             if http2 {
                 of_requests.leave();
             }
+            // A client that waits to be asked for its body is answered instead.
+            let rest = (!request.headers().contains_key(http::header::EXPECT)).then(Rest::default);
+            let left = rest.clone().unwrap_or_default();
             let request = request.map(|body| match http2 || body.is_end_stream() {
                 true => Body::wrap(body),
-                false => Body::wrap(Noted::new(body, &of_requests)),
+                false => Body::wrap(Noted::new(body, &of_requests, &left)),
             });
-            let unread = of_requests.clone();
-            let is_taken = || requests.takes_stranger(runtime.monotonic());
+            let (unread, runtime) = (of_requests.clone(), runtime.clone());
+            let now = runtime.monotonic();
+            let is_taken = || requests.takes_stranger(now);
             let refusal = match has_credentials(request.headers(), &peer) || is_taken() {
                 true => host::refusal(&request),
                 false => Some(too_many_after(1)),
@@ -239,6 +249,12 @@ impl Serving {
                 let mut answer = answer.await;
                 if answer.status() == http::StatusCode::SWITCHING_PROTOCOLS {
                     unread.leave();
+                }
+                if let Some(rest) = rest.filter(|_| unread.is_unread()) {
+                    rest.read(&unread, &runtime).await;
+                }
+                if !http2 && answer.status() == http::StatusCode::PAYLOAD_TOO_LARGE {
+                    answer.extensions_mut().insert(too_large());
                 }
                 // The connection ends with such an answer: its client must not send another request on it.
                 if unread.is_unread() {

@@ -228,3 +228,61 @@ async fn connection_of_http2_that_floods_with_control_frames_is_closed() {
     }
     asked_once(&cluster).await;
 }
+
+/// Reads an answer: its head, and as many bytes as that says.
+async fn answer(stream: &mut TlsStream<TcpStream>) -> String {
+    let mut head = Vec::new();
+    while !head.ends_with(b"\r\n\r\n") {
+        head.push(stream.read_u8().await.unwrap());
+    }
+    let head = String::from_utf8(head).unwrap().to_lowercase();
+    let length = head
+        .lines()
+        .find_map(|line| line.strip_prefix("content-length: "));
+    let mut body = vec![0; length.unwrap().parse().unwrap()];
+    stream.read_exact(&mut body).await.unwrap();
+    head
+}
+
+/// As Go's server: a body of 256 KiB is read after the answer is known, a longer one ends the connection.
+#[tokio::test(flavor = "multi_thread")]
+async fn connection_goes_on_after_an_answer_that_left_a_small_body_unread() {
+    let cluster = start_with(config()).await;
+    let head = |more: &str| {
+        format!(
+            "POST /api/v1/namespaces/default/configmaps HTTP/1.1\r\nhost: x\r\nimpersonate-user: x\r\ncontent-type: application/json\r\n{more}\r\n"
+        )
+    };
+    let sized = |bytes: usize| head(&format!("content-length: {bytes}\r\n")) + &" ".repeat(bytes);
+    let chunked = head("transfer-encoding: chunked\r\n") + "2\r\n{}\r\n0\r\n\r\n";
+    let mut stream = cluster.connect(Some(&cluster.admin)).await;
+    for request in [sized(2), sized(200_000), chunked, sized(2)] {
+        stream.write_all(request.as_bytes()).await.unwrap();
+        stream.flush().await.unwrap();
+        let head = answer(&mut stream).await;
+        assert!(head.starts_with("http/1.1 403 "), "{head}");
+        assert!(!head.contains("connection: close"), "{head}");
+    }
+    let asking = head("expect: 100-continue\r\ncontent-length: 2\r\n");
+    for request in [sized(300_000), asking] {
+        let mut stream = cluster.connect(Some(&cluster.admin)).await;
+        stream.write_all(request.as_bytes()).await.unwrap();
+        stream.flush().await.unwrap();
+        let head = answer(&mut stream).await;
+        assert!(head.starts_with("http/1.1 403 "), "{head}");
+        assert!(head.contains("connection: close\r\n"), "{head}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn answer_to_a_body_that_is_too_large_has_the_phrase_of_go() {
+    let cluster = start_with(config()).await;
+    let head =
+        "POST /api/v1/namespaces/default/configmaps HTTP/1.1\r\nhost: x\r\ncontent-length: 4000000\r\n\r\n";
+    let mut stream = cluster.sent(head.to_owned() + &" ".repeat(4_000_000)).await;
+    let head = answer(&mut stream).await;
+    assert!(
+        head.starts_with("http/1.1 413 request entity too large\r\n"),
+        "{head}"
+    );
+}
