@@ -319,6 +319,18 @@ pub struct RawDeleteOptions {
     pub orphan_dependents: Option<bool>,
     pub uid: Option<String>,
     pub resource_version: Option<String>,
+    /// Whether there are preconditions, be they empty.
+    pub has_preconditions: bool,
+    pub ignore_store_read_error: Option<bool>,
+}
+
+const IGNORE_STORE_READ_ERROR: &str = "ignoreStoreReadErrorWithClusterBreakingPotential";
+
+/// The refusal of a deletecollection of objects that cannot be read.
+pub(crate) fn unreadable_collection() -> RegistryError {
+    let detail = "is not allowed with DELETECOLLECTION, try again after removing the option";
+    let problem = FieldError::invalid(&FieldPath::new(IGNORE_STORE_READ_ERROR), true, detail);
+    RegistryError::invalid_options("DeleteOptions", vec![problem])
 }
 
 impl RawDeleteOptions {
@@ -333,7 +345,27 @@ impl RawDeleteOptions {
                 .map(|_| query.boolean("orphanDependents")),
             uid: None,
             resource_version: None,
+            has_preconditions: false,
+            ignore_store_read_error: query
+                .get(IGNORE_STORE_READ_ERROR)
+                .map(|_| query.boolean(IGNORE_STORE_READ_ERROR)),
         })
+    }
+
+    /// Options that say how an object is deleted, of which nothing is known where it cannot be read.
+    fn check_ignoring(&self, problems: &mut Vec<FieldError>) {
+        let set = [
+            (self.propagation_policy.is_some(), "propagationPolicy"),
+            (self.orphan_dependents.is_some(), "orphanDependents"),
+            (self.grace_period_seconds.is_some(), "gracePeriodSeconds"),
+            (self.has_preconditions, "preconditions"),
+        ];
+        let ignores = self.ignore_store_read_error == Some(true);
+        for (_, name) in set.into_iter().filter(|(is_set, _)| ignores && *is_set) {
+            let detail = format!("cannot be set together with .{name}");
+            let path = FieldPath::new(IGNORE_STORE_READ_ERROR);
+            problems.push(FieldError::invalid(&path, true, detail));
+        }
     }
 
     /// Checks and takes it over.
@@ -357,6 +389,7 @@ impl RawDeleteOptions {
             }
         };
         let dry_run = dry_run(self.dry_run.iter().map(String::as_str), &mut problems);
+        self.check_ignoring(&mut problems);
         if !problems.is_empty() {
             return Err(RegistryError::invalid_options("DeleteOptions", problems));
         }
@@ -369,6 +402,7 @@ impl RawDeleteOptions {
                 uid: self.uid.map(Uid),
                 resource_version: self.resource_version,
             },
+            unreadable: self.ignore_store_read_error == Some(true),
         })
     }
 }

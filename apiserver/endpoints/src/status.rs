@@ -266,6 +266,16 @@ pub fn of(error: &RegistryError) -> Status {
         ),
         E::Unprocessable(_) => Status::failure(422, "Invalid", error.to_string(), Some(Details::default())),
         E::Internal(message) => internal(message),
+        E::StorageRead {
+            resource,
+            message,
+            causes,
+        } => Status::failure(
+            500,
+            "StorageReadError",
+            message,
+            Some(Details::of(resource, "list").causes(causes)),
+        ),
         E::Unclassified(message) => Status::failure(500, "", message, None),
         E::Answered { code, resource, name } => answered(*code, resource, name),
         E::SlowBody => Status::failure(408, "Timeout", error.to_string(), None),

@@ -96,6 +96,13 @@ pub enum RegistryError {
     Unprocessable(String),
     #[error("{0}")]
     Internal(String),
+    /// Stored objects of a list that cannot be read, each with its key.
+    #[error("{message}")]
+    StorageRead {
+        resource: GroupResource,
+        message: String,
+        causes: Vec<Cause>,
+    },
     /// A failure upstream has no reason for: 500 with these words and nothing else.
     #[error("{0}")]
     Unclassified(String),

@@ -99,4 +99,7 @@ pub struct DeleteOptions {
     /// The old spelling of `propagation`.
     pub orphan_dependents: Option<bool>,
     pub preconditions: Preconditions,
+    /// The delete is of an object that cannot be read, and of no other
+    /// (`ignoreStoreReadErrorWithClusterBreakingPotential`).
+    pub unreadable: bool,
 }

@@ -85,9 +85,54 @@ pub enum StorageError {
     /// A stored value could not be turned into a record, or a record into a value.
     #[error("value of {key} is unreadable: {cause}")]
     Unreadable { key: String, cause: String },
+    /// Values of a range that cannot be read: [`Self::Sealed`] and [`Self::Unreadable`], in the order of their keys, and
+    /// whether there may be more than these.
+    #[error("{} values of a range cannot be read, the first one: {}", .found.len(), first_of(.found))]
+    UnreadableRange {
+        found: Arc<[StorageError]>,
+        is_cut: bool,
+    },
+}
+
+/// As many values of a range that cannot be read are named; upstream's number.
+const MAX_UNREADABLE: usize = 100;
+
+fn first_of(found: &[StorageError]) -> String {
+    found.first().map(StorageError::to_string).unwrap_or_default()
+}
+
+/// Entries of a range.
+///
+/// Errors: [`StorageError::UnreadableRange`], where some of them cannot be read.
+pub(crate) fn all_readable(
+    entries: impl Iterator<Item = Result<Arc<Entry>, StorageError>>,
+) -> Result<Vec<Arc<Entry>>, StorageError> {
+    let (mut readable, mut found) = (Vec::new(), Vec::new());
+    for entry in entries {
+        match entry {
+            Ok(entry) => readable.push(entry),
+            Err(error) if error.is_unreadable() => found.push(error),
+            Err(error) => return Err(error),
+        }
+        if found.len() >= MAX_UNREADABLE {
+            break;
+        }
+    }
+    if found.is_empty() {
+        return Ok(readable);
+    }
+    Err(StorageError::UnreadableRange {
+        is_cut: found.len() >= MAX_UNREADABLE,
+        found: found.into(),
+    })
 }
 
 impl StorageError {
+    /// Reports whether a value is there that nobody can read.
+    pub fn is_unreadable(&self) -> bool {
+        matches!(self, Self::Sealed { .. } | Self::Unreadable { .. })
+    }
+
     /// Whether a write failed only because there is no room for it.
     pub(crate) fn is_no_space(&self) -> bool {
         match self {

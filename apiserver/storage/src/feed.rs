@@ -430,6 +430,10 @@ impl Dispatch {
 
 impl FieldIndex {
     fn each(&self, event: &Event, tell: &mut impl FnMut(&Slot)) {
+        if event.is_unreadable() {
+            self.values.values().flatten().for_each(|slot| tell(slot));
+            return;
+        }
         let value = |entry: &Option<_>| {
             let entry: &Arc<Entry> = entry.as_ref()?;
             self.values.get(entry.record.header.field(&self.path)?)

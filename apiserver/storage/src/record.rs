@@ -56,6 +56,15 @@ impl Record {
         second.is_empty() && third.is_empty() && first.starts_with(ENCRYPTED)
     }
 
+    /// A record in the place of a value that nobody here can read.
+    pub(crate) fn unreadable() -> Self {
+        Self {
+            parts: [Bytes::from_static(ENCRYPTED), Bytes::new(), Bytes::new()],
+            fingerprint: 0,
+            header: Arc::new(ObjectHeader::default()),
+        }
+    }
+
     /// Whether there are no bytes at all.
     pub fn is_empty(&self) -> bool {
         self.len() == 0

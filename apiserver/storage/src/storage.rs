@@ -25,7 +25,15 @@ pub trait Storage: Send + Sync + Debug {
     async fn get(&self, key: &Key, at: ReadAt) -> Result<Lookup, StorageError>;
 
     /// Entries below a prefix, in the order of their keys.
+    ///
+    /// Errors: [`StorageError::UnreadableRange`], where some of them cannot be read.
     async fn range(&self, prefix: &Prefix, options: &RangeOptions) -> Result<Page, StorageError>;
+
+    /// Revision of the value at a key, whether the value can be read or not.
+    async fn stored_revision(&self, key: &Key) -> Result<Option<Revision>, StorageError> {
+        let found = self.get(key, ReadAt::Latest).await?;
+        Ok(found.entry.map(|entry| entry.revision))
+    }
 
     /// How many keys are below a prefix now.
     async fn count(&self, prefix: &Prefix) -> Result<u64, StorageError>;

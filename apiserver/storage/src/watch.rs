@@ -134,7 +134,9 @@ impl Interest {
     pub(crate) fn matches_version(&self, key: &Key, version: Option<&Entry>) -> bool {
         self.target.covers(key)
             && self.field.as_ref().is_none_or(|(path, value)| {
-                version.is_some_and(|entry| entry.record.header.field(path) == Some(&**value))
+                version.is_some_and(|entry| {
+                    entry.record.is_sealed() || entry.record.header.field(path) == Some(&**value)
+                })
             })
     }
 }
@@ -151,9 +153,18 @@ impl Target {
 
 impl Event {
     fn had_or_has(&self, path: &str, value: &str) -> bool {
-        let both = [&self.entry, &self.previous];
-        both.into_iter()
-            .flatten()
-            .any(|entry| entry.record.header.field(path) == Some(value))
+        self.is_unreadable()
+            || self
+                .versions()
+                .any(|entry| entry.record.header.field(path) == Some(value))
+    }
+
+    fn versions(&self) -> impl Iterator<Item = &Arc<Entry>> {
+        [&self.entry, &self.previous].into_iter().flatten()
+    }
+
+    /// Reports whether nobody can say which fields the object has or had: the change concerns every watch of the key.
+    pub(crate) fn is_unreadable(&self) -> bool {
+        self.versions().any(|entry| entry.record.is_sealed())
     }
 }

@@ -110,6 +110,7 @@ async fn all(storage: &LogStorage) -> Result<usize, StorageError> {
 fn cause(error: &StorageError) -> &str {
     match error {
         StorageError::Sealed { cause, .. } => cause,
+        StorageError::UnreadableRange { found, .. } => cause(&found[0]),
         other => panic!("{other}"),
     }
 }
@@ -191,6 +192,43 @@ fn encrypted_record_without_its_key_is_an_error_until_the_key_is_there() {
             .unwrap();
         other.reload(Path::new("/enc"), &config(TWO)).unwrap();
         assert_eq!(all(&storage).await.unwrap(), 8);
+    });
+}
+
+#[test]
+fn encrypted_record_without_its_key_is_deleted_and_watches_of_it_end() {
+    story(|runtime, _| async move {
+        let storage = open(&runtime, Some(encryption(&runtime, ONE))).await;
+        fill(&storage).await;
+        storage.close().await;
+        let storage = open(&runtime, Some(encryption(&runtime, ONLY_TWO))).await;
+        match all(&storage).await.unwrap_err() {
+            StorageError::UnreadableRange { found, is_cut } => assert_eq!((found.len(), is_cut), (7, false)),
+            other => panic!("{other}"),
+        }
+        let one = Key::parse(&format!("{SECRET}1")).unwrap();
+        let stored = storage.stored_revision(&one).await.unwrap().unwrap();
+        let now = storage.current_revision().await.unwrap();
+        let interest = Interest::prefix(Prefix::parse("/registry/secrets/").unwrap());
+        let mut cursors = Vec::new();
+        for interest in [interest.clone(), interest.with_field("type", "another")] {
+            let request = WatchRequest {
+                interests: vec![interest],
+                after: now,
+            };
+            cursors.push(storage.watch(request).await.unwrap());
+        }
+        let deleted = storage.commit(vec![Write::delete(one.clone(), stored)]).await;
+        assert!(deleted.unwrap()[0].is_delete());
+        for cursor in &mut cursors {
+            let ended = cursor.next_batch(1).await.unwrap_err();
+            assert_eq!(cause(&ended), "no matching prefix found");
+        }
+        assert_eq!(storage.unopened().count, 6);
+        storage.close().await;
+        let storage = open(&runtime, Some(encryption(&runtime, ONE))).await;
+        assert_eq!(all(&storage).await.unwrap(), 6);
+        assert_eq!(storage.stored_revision(&one).await.unwrap(), None);
     });
 }
 

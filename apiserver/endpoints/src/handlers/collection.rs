@@ -15,6 +15,9 @@ pub(crate) async fn delete_collection(
     let select = params::list(&call.query, "")?;
     super::read::check_fields(call.row(), &select.predicate.fields)?;
     let options = delete_options(&mut call).await?;
+    if options.unreadable {
+        return Err(params::unreadable_collection());
+    }
     for warning in call.row().strategy.delete_warnings(&options) {
         call.ctx.warnings.add(warning);
     }

@@ -100,6 +100,7 @@ fn delete_options_of(eviction: &Tree) -> Result<DeleteOptions, RegistryError> {
             .and_then(Ref::as_bool),
         uid: text(&["deleteOptions", "preconditions", "uid"]),
         resource_version: text(&["deleteOptions", "preconditions", "resourceVersion"]),
+        ..RawDeleteOptions::default()
     }
     .check()
 }

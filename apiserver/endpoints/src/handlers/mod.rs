@@ -15,6 +15,7 @@ mod read;
 mod review;
 mod scale;
 mod token;
+mod unreadable;
 mod watch;
 mod write;
 

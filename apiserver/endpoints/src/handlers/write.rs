@@ -1,6 +1,6 @@
 //! create, update, patch, delete.
 
-use super::{Call, Endpoints, apply};
+use super::{Call, Endpoints, apply, unreadable};
 use crate::bodies::{self, Expected};
 use crate::body::Body;
 use crate::negotiation::{self, Format, Offer, PatchType};
@@ -275,12 +275,19 @@ fn raw_delete_options(tree: &Tree) -> RawDeleteOptions {
         orphan_dependents: tree.get("orphanDependents").and_then(Ref::as_bool),
         uid: text(&["preconditions", "uid"]),
         resource_version: text(&["preconditions", "resourceVersion"]),
+        has_preconditions: tree.get("preconditions").is_some_and(|own| !own.is_null()),
+        ignore_store_read_error: tree
+            .get("ignoreStoreReadErrorWithClusterBreakingPotential")
+            .and_then(Ref::as_bool),
     }
 }
 
 pub(crate) async fn delete(this: Endpoints, mut call: Call) -> Result<Response<Body>, RegistryError> {
     let showing = call.showing()?;
     let options = delete_options(&mut call).await?;
+    if options.unreadable {
+        return unreadable::delete(&this, &call, showing, options.dry_run).await;
+    }
     for warning in call.row().strategy.delete_warnings(&options) {
         call.ctx.warnings.add(warning);
     }

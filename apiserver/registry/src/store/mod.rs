@@ -10,6 +10,7 @@ pub mod deletion;
 pub mod expiry;
 mod read;
 mod tracking;
+mod unreadable;
 mod update;
 mod watch;
 
@@ -316,16 +317,13 @@ impl Store {
     }
 
     pub(crate) fn storage_error(&self, error: &StorageError) -> RegistryError {
-        storage_error(error)
+        match error {
+            StorageError::UnreadableRange { found, is_cut } => {
+                unreadable::list_error(&self.row.group_resource(), found, *is_cut)
+            }
+            other => storage_error(other),
+        }
     }
-}
-
-/// Upstream's words for an object whose key is missing or wrong.
-pub(crate) fn untransformable(key: &str, cause: &str) -> String {
-    format!(
-        "StorageError: corrupt object, Code: 7, Key: {key}, ResourceVersion: 0, \
-         AdditionalErrorMsg: data from the storage is not transformable revision=0: {cause}"
-    )
 }
 
 /// What a failed storage operation means to a client.
@@ -343,7 +341,7 @@ pub(crate) fn storage_error(error: &StorageError) -> RegistryError {
         StorageError::Sealed { key, cause } => {
             tracing::error!(%error, "failed to decrypt data");
             let asked = key.as_str().strip_prefix("/registry").unwrap_or(key.as_str());
-            RegistryError::Internal(untransformable(asked, cause))
+            RegistryError::Internal(unreadable::untransformable(asked, cause))
         }
         // Upstream passes etcd's error on as it came.
         StorageError::NoSpace | StorageError::QuotaExceeded => RegistryError::Unclassified(error.to_string()),

@@ -189,13 +189,6 @@ impl Store {
                 }
             }
             StorageError::Compacted { .. } => list_too_old(),
-            StorageError::Sealed { key, cause } => {
-                tracing::error!(%error, "failed to decrypt data");
-                let (plural, why) = (&self.row.plural, super::untransformable(key.as_str(), cause));
-                RegistryError::Internal(format!(
-                    "failed to read one or more {plural} from the storage: {why}"
-                ))
-            }
             other => self.storage_error(other),
         }
     }

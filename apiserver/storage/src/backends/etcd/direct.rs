@@ -2,6 +2,7 @@
 
 use super::EtcdStorage;
 use super::remote::{self, number};
+use crate::error::all_readable;
 use crate::{Entry, Key, Lookup, Page, Prefix, RangeOptions, StorageError};
 use etcd_client::GetOptions;
 use machinery_meta::Revision;
@@ -64,7 +65,7 @@ impl EtcdStorage {
         prefix: &Prefix,
         at: Revision,
         limit: usize,
-    ) -> Result<(Vec<Arc<Entry>>, Revision, u64), StorageError> {
+    ) -> Result<Chunk, StorageError> {
         let options = GetOptions::new()
             .with_range(prefix.end())
             .with_limit(i64::try_from(limit).unwrap_or(i64::MAX))
@@ -73,17 +74,22 @@ impl EtcdStorage {
             .remote
             .waiting(self.remote.kv()?.get(start, Some(options)))
             .await?;
-        let entries: Result<Vec<_>, _> = answer.kvs().iter().map(|kv| self.remote.entry(kv)).collect();
-        let entries = entries?;
+        let entries: Vec<_> = answer.kvs().iter().map(|kv| self.remote.entry(kv)).collect();
         let left = u64::try_from(answer.count())
             .unwrap_or(0)
             .saturating_sub(entries.len() as u64);
+        let last = answer.kvs().last().map(|kv| kv.key().to_vec());
         let revision = if at == Revision::ZERO {
             remote::revision(answer.header())
         } else {
             at
         };
-        Ok((entries, revision, left))
+        Ok(Chunk {
+            entries,
+            last,
+            revision,
+            left,
+        })
     }
 
     /// A range at one revision, in as many requests as it takes.
@@ -97,31 +103,34 @@ impl EtcdStorage {
             .start_after
             .as_ref()
             .filter(|key| key.as_str() > prefix.as_str());
-        let mut start = after.map_or_else(|| prefix.as_str().as_bytes().to_vec(), following);
-        let mut page = Page {
-            entries: Vec::new(),
-            revision: asked,
-            remaining: 0,
-        };
+        let start = after.map(|key| following(key.as_str().as_bytes().to_vec()));
+        let mut start = start.unwrap_or_else(|| prefix.as_str().as_bytes().to_vec());
+        let (mut entries, mut revision) = (Vec::new(), asked);
         loop {
             let wanted = if options.limit == 0 {
                 self.range_chunk
             } else {
-                options.limit - page.entries.len()
+                options.limit - entries.len()
             };
             let chunk = self
-                .chunk(start, prefix, page.revision, wanted.min(self.range_chunk))
+                .chunk(start, prefix, revision, wanted.min(self.range_chunk))
                 .await;
-            let (entries, revision, left) = match chunk {
+            let chunk = match chunk {
                 Ok(chunk) => chunk,
-                Err(error) => return Err(self.explain(error, page.revision).await),
+                Err(error) => return Err(self.explain(error, revision).await),
             };
-            page.entries.extend(entries);
-            (page.revision, page.remaining) = (revision, left);
-            let full = options.limit != 0 && page.entries.len() >= options.limit;
-            match page.entries.last() {
-                Some(last) if left > 0 && !full => start = following(&last.key),
-                _ => return Ok(page),
+            entries.extend(chunk.entries);
+            revision = chunk.revision;
+            let full = options.limit != 0 && entries.len() >= options.limit;
+            match chunk.last {
+                Some(last) if chunk.left > 0 && !full => start = following(last),
+                _ => {
+                    return Ok(Page {
+                        entries: all_readable(entries.into_iter())?,
+                        revision,
+                        remaining: chunk.left,
+                    });
+                }
             }
         }
     }
@@ -140,9 +149,19 @@ impl EtcdStorage {
     }
 }
 
+/// Answer to one request of a range.
+struct Chunk {
+    /// With the errors of values that cannot be read.
+    entries: Vec<Result<Arc<Entry>, StorageError>>,
+    /// Key of the last one.
+    last: Option<Vec<u8>>,
+    revision: Revision,
+    /// Keys that follow.
+    left: u64,
+}
+
 /// The first key after this one.
-fn following(key: &Key) -> Vec<u8> {
-    let mut bytes = key.as_str().as_bytes().to_vec();
-    bytes.push(0);
-    bytes
+fn following(mut key: Vec<u8>) -> Vec<u8> {
+    key.push(0);
+    key
 }

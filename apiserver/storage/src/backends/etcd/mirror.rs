@@ -5,6 +5,7 @@
 use super::past::Past;
 use super::remote::Remote;
 use crate::cursor::{Changes, PastEvents};
+use crate::encryption::Seal;
 use crate::feed::{Feed, Slot};
 use crate::live::{Live, Pins, Root};
 use crate::{Entry, Event, Key, Prefix, Record, StorageError};
@@ -231,8 +232,12 @@ impl State {
                 return None;
             }
         };
-        self.unread.remove(key.as_str());
+        let unread = self.unread.remove(key.as_str());
         let previous = self.live.root.get(key.as_str()).cloned();
+        if let (None, None, Some(unread)) = (&entry, &previous, unread) {
+            self.live.revision = revision;
+            return Some(Arc::new(unread_is_gone(key, unread, revision)));
+        }
         if entry.is_none() && previous.is_none() {
             return None;
         }
@@ -244,6 +249,24 @@ impl State {
         });
         self.live.apply(&event);
         Some(event)
+    }
+}
+
+/// The deletion of a value that could not be read. A client may know the object from before: every watch of it ends here.
+fn unread_is_gone(key: Key, unread: Revision, revision: Revision) -> Event {
+    let previous = Entry {
+        key: key.clone(),
+        revision: unread,
+        created: unread,
+        expires: None,
+        record: Record::unreadable(),
+        seal: Seal::default(),
+    };
+    Event {
+        revision,
+        key,
+        entry: None,
+        previous: Some(Arc::new(previous)),
     }
 }
 
@@ -266,5 +289,15 @@ impl Changes for Mirror {
             }
             read
         })
+    }
+
+    fn readable(&self, events: Vec<Arc<Event>>) -> Result<Vec<Arc<Event>>, StorageError> {
+        match events.iter().find(|event| event.is_unreadable()) {
+            None => Ok(events),
+            Some(event) => Err(StorageError::Sealed {
+                key: event.key.clone(),
+                cause: "an object that could not be read was deleted".to_owned(),
+            }),
+        }
     }
 }

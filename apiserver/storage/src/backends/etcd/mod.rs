@@ -39,7 +39,7 @@ use machinery_meta::Revision;
 use machinery_runtime::{Runtime, Scope};
 use mirror::Mirror;
 pub use options::EtcdOptions;
-use remote::{Remote, failed, number};
+use remote::{Remote, failed, number, unsigned};
 use std::future::Future;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -269,6 +269,15 @@ impl Storage for EtcdStorage {
             Held::Memory(..) => self.range_directly(prefix, options, Revision::ZERO).await,
             Held::Etcd(at) => self.range_directly(prefix, options, at).await,
         }
+    }
+
+    async fn stored_revision(&self, key: &Key) -> Result<Option<Revision>, StorageError> {
+        self.is_ours(key)?;
+        let answer = self
+            .remote
+            .waiting(self.remote.kv()?.get(key.as_str(), None))
+            .await?;
+        Ok(answer.kvs().first().map(|kv| unsigned(kv.mod_revision())))
     }
 
     async fn count(&self, prefix: &Prefix) -> Result<u64, StorageError> {

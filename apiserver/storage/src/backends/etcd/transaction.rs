@@ -70,13 +70,14 @@ impl EtcdStorage {
         let changes = group.into_iter().filter(|write| !matches!(write.op, Op::Check));
         let mut events = Vec::new();
         for (write, response) in changes.zip(responses) {
-            let previous = match &response {
-                TxnOpResponse::Put(put) => put.prev_key().map(|kv| self.remote.entry(kv)),
-                TxnOpResponse::Delete(delete) => delete.prev_kvs().first().map(|kv| self.remote.entry(kv)),
+            let replaced = match &response {
+                TxnOpResponse::Put(put) => put.prev_key(),
+                TxnOpResponse::Delete(delete) => delete.prev_kvs().first(),
                 TxnOpResponse::Get(_) | TxnOpResponse::Txn(_) => None,
             };
-            let previous = previous.transpose()?;
-            let created = previous.as_ref().map_or(revision, |previous| previous.created);
+            let created = replaced.map_or(revision, |kv| remote::unsigned(kv.create_revision()));
+            // It is written: a value that could not be read does not make a failure of it.
+            let previous = replaced.and_then(|kv| self.remote.entry(kv).ok());
             let entry = match write.op {
                 Op::Put { record, ttl } => {
                     let key = write.key.clone();

@@ -46,6 +46,7 @@ pub use snapshot::{SnapshotContent, SnapshotOptions};
 
 use crate::cursor::FeedCursor;
 use crate::encryption::{Encryption, Unopened};
+use crate::error::all_readable;
 use crate::live::{self, PastList, Root};
 use crate::{
     Entry, Event, Key, Lookup, Page, Prefix, RangeOptions, ReadAt, Record, Statistics, Storage, StorageError,
@@ -246,8 +247,7 @@ impl Storage for LogStorage {
         match self.resolve(options.at)? {
             At::Now(root, revision) => {
                 let (page, remaining) = live::page(&root, prefix, options);
-                let page = page.iter().map(|entry| self.engine.readable(entry));
-                let page = page.collect::<Result<Vec<_>, _>>()?;
+                let page = all_readable(page.iter().map(|entry| self.engine.readable(entry)))?;
                 if remaining > 0 {
                     self.engine.pins.lock().pin(revision, &root);
                 }
@@ -267,12 +267,17 @@ impl Storage for LogStorage {
                     .take(limit)
                     .map(|entry| self.engine.readable(entry));
                 Ok(Page {
-                    entries: entries.collect::<Result<_, _>>()?,
+                    entries: all_readable(entries)?,
                     revision,
                     remaining,
                 })
             }
         }
+    }
+
+    async fn stored_revision(&self, key: &Key) -> Result<Option<Revision>, StorageError> {
+        let live = self.engine.live.read();
+        Ok(live.root.get(key.as_str()).map(|entry| entry.revision))
     }
 
     async fn count(&self, prefix: &Prefix) -> Result<u64, StorageError> {

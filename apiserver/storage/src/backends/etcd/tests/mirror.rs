@@ -340,11 +340,14 @@ fn unreadable_value_is_told_to_who_asks_for_it_and_stops_nobody_else() {
             let things = Prefix::parse("/registry/things/").unwrap();
             storage.range(&things, &RangeOptions::default()).await
         };
-        for answer in [get(&storage, "a").await.err(), list().await.err()] {
-            assert!(
-                matches!(answer, Some(StorageError::Unreadable { .. })),
-                "{answer:?}"
-            );
+        let answer = get(&storage, "a").await;
+        assert!(
+            matches!(answer, Err(StorageError::Unreadable { .. })),
+            "{answer:?}"
+        );
+        match list().await.unwrap_err() {
+            StorageError::UnreadableRange { found, is_cut } => assert_eq!((found.len(), is_cut), (1, false)),
+            other => panic!("{other}"),
         }
         assert_eq!(get(&storage, "b").await.unwrap().as_deref(), Some("2"));
         let elsewhere = Prefix::parse("/registry/other/").unwrap();
@@ -371,6 +374,50 @@ fn unreadable_value_is_told_to_who_asks_for_it_and_stops_nobody_else() {
         }
         let texts: Vec<String> = told.iter().map(|event| value(&event.object().record)).collect();
         assert_eq!(texts, ["1", "2", "1"]);
+    });
+}
+
+/// Clients may know the object from a time at which it could be read.
+#[test]
+fn unreadable_value_is_deleted_and_watches_of_it_end() {
+    simulated(async |runtime| {
+        let etcd = Etcd::start(&runtime, Weather::calm());
+        let storage = on_the_model(&etcd, &runtime).await;
+        let options = EtcdOptions {
+            endpoints: vec!["http://model".to_owned()],
+            ..EtcdOptions::default()
+        };
+        let scribbling = EtcdStorage::connect_through(&runtime, &options, etcd.transport())
+            .await
+            .unwrap();
+        scribbling.interpret_with(Arc::new(Scribble));
+        put(&storage, "a", "1").await;
+        put(&scribbling, "a", "?").await;
+        let late = on_the_model(&etcd, &runtime).await;
+        let stored = late.stored_revision(&key("a")).await.unwrap().unwrap();
+        let mut known = watch(&storage, stored).await.unwrap();
+        let interest = Interest::prefix(Prefix::parse("/registry/things/").unwrap());
+        let interests = vec![interest.with_field("spec.nodeName", "n7")];
+        let request = WatchRequest {
+            interests,
+            after: stored,
+        };
+        let mut unknown = late.watch(request).await.unwrap();
+        let wrong = vec![Write::delete(key("a"), Revision(stored.0 - 1))];
+        assert!(late.commit(wrong).await.is_err());
+        let events = late.commit(vec![Write::delete(key("a"), stored)]).await.unwrap();
+        assert!(events[0].is_delete() && events[0].previous.is_none());
+        assert_eq!(late.stored_revision(&key("a")).await.unwrap(), None);
+        assert_eq!(get(&late, "a").await.unwrap(), None);
+        assert_eq!(value(&known.next_batch(1).await.unwrap()[0].object().record), "1");
+        let ended = unknown.next_batch(1).await.unwrap_err();
+        assert!(matches!(ended, StorageError::Sealed { .. }), "{ended}");
+        let mut late_watch = watch(&late, events[0].revision).await.unwrap();
+        put(&late, "a", "2").await;
+        assert_eq!(
+            value(&late_watch.next_batch(1).await.unwrap()[0].object().record),
+            "2"
+        );
     });
 }
 

@@ -1,0 +1,50 @@
+//! Deletes of objects that cannot be read (`ignoreStoreReadErrorWithClusterBreakingPotential`).
+
+use super::write::status_answer;
+use super::{Call, Endpoints};
+use crate::body::Body;
+use crate::respond::Showing;
+use crate::status::{Details, Status};
+use apiserver_registry::RegistryError;
+use http::{Response, StatusCode};
+
+/// Verb that such a delete takes beside `delete`.
+const VERB: &str = "unsafe-delete-ignore-read-errors";
+const ANNOTATION: &str = "apiserver.k8s.io/unsafe-delete-ignore-read-error";
+
+pub(super) async fn delete(
+    this: &Endpoints,
+    call: &Call,
+    showing: Showing,
+    dry_run: bool,
+) -> Result<Response<Body>, RegistryError> {
+    call.ctx.audit.add(ANNOTATION, "");
+    authorize(this, call).await?;
+    let (scope, name) = (&call.info.scope, call.info.name.as_str());
+    call.store
+        .delete_unreadable(&call.ctx, (scope, name), dry_run, this.door())
+        .await?;
+    let details = Details {
+        name: name.to_owned(),
+        kind: call.row().gvk.kind.clone(),
+        ..Details::default()
+    };
+    let mut status = Status::success(Some(details));
+    status.code = StatusCode::OK.as_u16();
+    status_answer(showing, &status)
+}
+
+async fn authorize(this: &Endpoints, call: &Call) -> Result<(), RegistryError> {
+    let refused = match this.0.hooks.authorize(&call.ctx, VERB, &call.info).await {
+        Ok(()) => return Ok(()),
+        Err(refused) => refused,
+    };
+    match refused {
+        RegistryError::Forbidden { resource, name, .. } => {
+            // The authorizer's own reason stays in its log: it names rules of others.
+            let detail = format!("not permitted to do {VERB:?}, reason: ");
+            Err(RegistryError::forbidden(&resource, &name, detail))
+        }
+        other => Err(other),
+    }
+}
