@@ -28,6 +28,9 @@ pub trait Plugin: Send + Sync {
     /// Upstream's name, as `--enable-admission-plugins` has it.
     fn name(&self) -> &'static str;
 
+    /// Upstream's steps of this plugin: its time is counted in these alone.
+    fn steps(&self) -> &'static [Step];
+
     /// Whether the plugin has anything to say about such a request.
     fn handles(&self, request: &Request<'_>) -> bool;
 
@@ -106,7 +109,8 @@ impl AdmissionChain {
         let mut done = Ok(());
         for (at, plugin) in self.asked(request) {
             done = plugin.mutate(request, object, old).await;
-            timing.plugin(at, plugin.name(), done.is_err());
+            let step = counted_step(plugin, Step::Admit, request.operation);
+            timing.plugin(at, plugin.name(), step, done.is_err());
             if done.is_err() {
                 break;
             }
@@ -125,12 +129,24 @@ impl AdmissionChain {
         let mut done = Ok(());
         for (at, plugin) in self.asked(request) {
             done = plugin.validate(request, object, old).await;
-            timing.plugin(at, plugin.name(), done.is_err());
+            let step = counted_step(plugin, Step::Validate, request.operation);
+            timing.plugin(at, plugin.name(), step, done.is_err());
             if done.is_err() {
                 break;
             }
         }
         timing.ended(done.is_err());
         done
+    }
+}
+
+/// The step that the time of a plugin is counted in. A delete has no object that could be changed, so that plugins of
+/// upstream's first step look at it in the second.
+fn counted_step(plugin: &dyn Plugin, step: Step, operation: Operation) -> Option<Step> {
+    let own = plugin.steps();
+    let is_late = step == Step::Validate && operation == Operation::Delete && own == [Step::Admit];
+    match is_late {
+        true => Some(Step::Admit),
+        false => own.contains(&step).then_some(step),
     }
 }

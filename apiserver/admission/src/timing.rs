@@ -53,16 +53,19 @@ impl<'a> Timing<'a> {
         }
     }
 
-    pub(crate) fn plugin(&mut self, at: usize, name: &'static str, rejected: bool) {
+    /// Counts the time of a plugin, where it has the step.
+    pub(crate) fn plugin(&mut self, at: usize, name: &'static str, step: Option<Step>, rejected: bool) {
         let Some(observer) = self.observer else { return };
         let now = observer.now();
-        let ran = PluginRun {
-            at,
-            name,
-            step: self.step,
-            rejected,
-        };
-        observer.plugin(ran, self.operation, now.saturating_sub(self.last));
+        if let Some(step) = step {
+            let ran = PluginRun {
+                at,
+                name,
+                step,
+                rejected,
+            };
+            observer.plugin(ran, self.operation, now.saturating_sub(self.last));
+        }
         self.last = now;
     }
 

@@ -12,6 +12,7 @@ use std::any::Any;
 use std::collections::VecDeque;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll};
 
 /// Why a body ended early.
@@ -32,6 +33,8 @@ pub struct Body {
     inner: Mutex<Inner>,
     /// Let go of when the body is, never read.
     held: Vec<Box<dyn Any + Send + Sync>>,
+    /// Takes the bytes that have been sent.
+    sent: Option<Arc<AtomicU64>>,
 }
 
 #[derive(Default)]
@@ -65,6 +68,7 @@ impl From<Inner> for Body {
         Self {
             inner: Mutex::new(inner),
             held: Vec::new(),
+            sent: None,
         }
     }
 }
@@ -110,7 +114,7 @@ impl Body {
     /// Makes frames that are yet to be made in turn with other heavy work of this flow.
     #[must_use]
     pub(crate) fn in_turn(self, runtime: &Runtime, flow: &Arc<str>) -> Self {
-        let Self { inner, held } = self;
+        let Self { inner, held, sent } = self;
         let inner = match inner.into_inner() {
             Inner::Frames(source) => Inner::Heavy(Box::new(HeavyFrames::new(source, runtime, flow))),
             Inner::Paced(body) => {
@@ -122,6 +126,7 @@ impl Body {
         Self {
             inner: Mutex::new(inner),
             held,
+            sent,
         }
     }
 
@@ -137,6 +142,13 @@ impl Body {
     #[must_use]
     pub fn holding(mut self, held: impl Any + Send + Sync) -> Self {
         self.held.push(Box::new(held));
+        self
+    }
+
+    /// Adds the bytes of each piece that is sent to `sent`.
+    #[must_use]
+    pub fn counting(mut self, sent: Arc<AtomicU64>) -> Self {
+        self.sent = Some(sent);
         self
     }
 
@@ -242,13 +254,13 @@ impl http_body::Body for Body {
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
-        match self.inner.get_mut() {
+        let polled = match self.inner.get_mut() {
             Inner::Empty => Poll::Ready(None),
             Inner::Chunks(chunks) => Poll::Ready(chunks.pop_front().map(|chunk| Ok(Frame::data(chunk)))),
             Inner::Frames(source) => loop {
                 match source.next_frame() {
                     Some(chunk) if chunk.is_empty() => {}
-                    chunk => return Poll::Ready(chunk.map(|chunk| Ok(Frame::data(chunk)))),
+                    chunk => break Poll::Ready(chunk.map(|chunk| Ok(Frame::data(chunk)))),
                 }
             },
             Inner::Heavy(frames) => frames
@@ -260,7 +272,12 @@ impl http_body::Body for Body {
                 .poll_next(cx)
                 .map(|item| item.map(|chunk| chunk.map(Frame::data))),
             Inner::Other(body) => Pin::new(body).poll_frame(cx),
+        };
+        if let (Some(sent), Poll::Ready(Some(Ok(frame)))) = (&self.sent, &polled) {
+            let bytes = frame.data_ref().map_or(0, Bytes::len);
+            sent.fetch_add(bytes as u64, Ordering::Relaxed);
         }
+        polled
     }
 
     fn is_end_stream(&self) -> bool {

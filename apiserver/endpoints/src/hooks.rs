@@ -6,6 +6,7 @@ use apiserver_registry::row::{ResourceRow, Subresource};
 use apiserver_registry::{Admitted, RegistryError, RequestContext};
 use async_trait::async_trait;
 use machinery_schema::Tree;
+use std::sync::Arc;
 
 /// A request to a streaming subresource (`log`, `exec`, `attach`, `portforward`, `proxy`).
 #[derive(Debug)]
@@ -23,6 +24,11 @@ pub struct Component {
     pub name: &'static str,
     /// What is wrong where it is not well.
     pub health: Result<(), String>,
+}
+
+/// Takes the size of each event that is sent to a watcher.
+pub trait WatchEvents: Send + Sync {
+    fn sent(&self, bytes: usize);
 }
 
 /// Filled by the server.
@@ -55,6 +61,11 @@ pub trait Hooks: Send + Sync {
 
     /// The parts of the control plane that this process runs or uses, in order of their names.
     async fn components(&self) -> Vec<Component>;
+
+    /// Counts events of a kind; called once for each watch.
+    fn watch_events(&self, _: &ResourceRow) -> Option<Arc<dyn WatchEvents>> {
+        None
+    }
 
     /// Streams to a kubelet, or proxies to a pod, service or node.
     async fn connect(

@@ -33,8 +33,8 @@ mod version;
 pub mod yaml;
 
 pub use body::{Body, BodyError, FrameSource};
-pub use handlers::Endpoints;
-pub use hooks::{Component, ConnectRequest, Hooks, NoHooks};
+pub use handlers::{Endpoints, is_routed};
+pub use hooks::{Component, ConnectRequest, Hooks, NoHooks, WatchEvents};
 pub use list_memory::ListMemory;
 pub use memory_shares::{HeldMemory, MemoryShares};
 pub use paced_body::{ReadingPace, paced};

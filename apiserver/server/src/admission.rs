@@ -92,7 +92,7 @@ impl AdmissionChain {
         metrics: &Metrics,
         runtime: &Runtime,
     ) -> Result<Self, prometheus::Error> {
-        let observer = AdmissionMetrics::new(metrics.registry(), runtime.clone(), self.plugins.len())?;
+        let observer = AdmissionMetrics::new(metrics.families(), runtime.clone(), self.plugins.len())?;
         self.plugins.observe(observer);
         Ok(self)
     }

@@ -34,7 +34,7 @@ use machinery_meta::reader::ObjectReader;
 use machinery_runtime::{CancellationToken, Runtime};
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, AtomicUsize};
 
 /// What a server is assembled from.
 pub(crate) struct Assembly<'a> {
@@ -107,6 +107,7 @@ pub(crate) async fn assemble(parts: Assembly<'_>, runtime: &Runtime) -> Result<A
             connections: ProxiedConnections::new(config.max_proxied_connections),
         },
         registry: registry.clone(),
+        watches: Arc::clone(&metrics.watches),
         components: config.components.clone(),
     };
     let unenforced = Unenforced {
@@ -139,6 +140,7 @@ pub(crate) async fn assemble(parts: Assembly<'_>, runtime: &Runtime) -> Result<A
         metrics,
         mutations: runtime.child_scope(),
         started: AtomicBool::new(false),
+        finished_steps: AtomicUsize::new(0),
         stopping: CancellationToken::new(),
         began: runtime.now(),
         runtime: runtime.clone(),

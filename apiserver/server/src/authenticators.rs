@@ -39,13 +39,10 @@ impl Parts<'_> {
             Arc::clone(reader),
             keys.clone(),
             config.audiences(),
-            self.tracker,
+            Arc::clone(&self.tracker),
         )));
-        kinds.push(Arc::new(ServiceAccountTokens::new(
-            Arc::clone(reader),
-            keys.clone(),
-            config.issuers(),
-        )));
+        let projected = ServiceAccountTokens::new(Arc::clone(reader), keys.clone(), config.issuers());
+        kinds.push(Arc::new(projected.tracked(self.tracker)));
         kinds.push(Arc::new(BootstrapTokens::new(Arc::clone(reader))));
         Ok(TokenAuthenticators::new(kinds, config.audiences()))
     }

@@ -43,6 +43,15 @@ pub(crate) fn answer(
     }))
 }
 
+/// Group and version of the object that answers a request to one of these pages; empty for text.
+pub(crate) fn object_version(path: &str, headers: &HeaderMap) -> (&'static str, &'static str) {
+    let page = if path == "/statusz" { "Statusz" } else { "Flagz" };
+    match form(headers, page) {
+        Ok(Form::Json | Form::Yaml) => (GROUP, VERSION),
+        _ => ("", ""),
+    }
+}
+
 /// The first form in the order of the client that there is.
 fn form(headers: &HeaderMap, page: &str) -> Result<Form, RegistryError> {
     let accepted = headers

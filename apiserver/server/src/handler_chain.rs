@@ -2,37 +2,69 @@
 
 use crate::exchange::{Exchange, Response};
 use crate::filters::{
-    audit, authentication, authorization, body, cache_control, deadline, detach, head, impersonation,
+    audit, authentication, authorization, body, cache_control, count, deadline, detach, head, impersonation,
     measure, panic_recovery, priority_and_fairness, warnings, websocket,
 };
+use crate::metrics::FILTERS;
 use crate::server::Core;
 use futures::future::BoxFuture;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// One step of the way; it answers itself or asks the next.
 pub(crate) trait Filter: Send + Sync {
     fn call(&self, exchange: Exchange, next: Next) -> BoxFuture<'static, Response>;
 }
 
+/// A filter in its place.
+pub(crate) struct Row {
+    filter: Box<dyn Filter>,
+    /// The place of its name among [`FILTERS`], where its time is counted.
+    timed: Option<usize>,
+}
+
+impl Row {
+    fn timed(filter: impl Filter + 'static, name: &str) -> Self {
+        Self {
+            timed: FILTERS.iter().position(|own| *own == name),
+            ..Self::of(filter)
+        }
+    }
+
+    fn of(filter: impl Filter + 'static) -> Self {
+        Self {
+            filter: Box::new(filter),
+            timed: None,
+        }
+    }
+}
+
 /// The filters of a server.
-pub(crate) fn rows(core: &Arc<Core>) -> Vec<Box<dyn Filter>> {
+pub(crate) fn rows(core: &Arc<Core>) -> Vec<Row> {
     vec![
-        Box::new(audit::BeforeAnswer::new(core)),
-        Box::new(head::Head),
-        Box::new(panic_recovery::PanicRecovery),
-        Box::new(measure::Measure::new(core)),
-        Box::new(cache_control::CacheControl),
-        Box::new(warnings::Warnings),
-        Box::new(deadline::RequestDeadline::new(core)),
-        Box::new(authentication::Authentication::new(core)),
-        Box::new(audit::Audit::new(core)),
-        Box::new(impersonation::Impersonation::new(core)),
-        Box::new(deadline::Timeout),
-        Box::new(priority_and_fairness::PriorityAndFairness::new(core)),
-        Box::new(authorization::Authorization::new(core)),
-        Box::new(body::ReadBody::new(core)),
-        Box::new(detach::Detach::new(core)),
-        Box::new(websocket::WebSocket::new(core)),
+        Row::of(audit::BeforeAnswer::new(core)),
+        Row::of(head::Head),
+        Row::of(panic_recovery::PanicRecovery),
+        Row::of(measure::Measure),
+        Row::of(cache_control::CacheControl),
+        Row::of(warnings::Warnings),
+        Row::of(deadline::RequestDeadline::new(core)),
+        Row::timed(authentication::Authentication::new(core), "authentication"),
+        Row::timed(audit::Audit::new(core), "audit"),
+        Row::timed(
+            impersonation::Impersonation::new(core),
+            "constrainedimpersonation",
+        ),
+        Row::of(deadline::Timeout),
+        Row::timed(
+            priority_and_fairness::PriorityAndFairness::new(core),
+            "priorityandfairness",
+        ),
+        Row::timed(authorization::Authorization::new(core), "authorization"),
+        Row::of(count::Count::new(core)),
+        Row::of(body::ReadBody::new(core)),
+        Row::of(detach::Detach::new(core)),
+        Row::of(websocket::WebSocket::new(core)),
     ]
 }
 
@@ -41,11 +73,13 @@ pub(crate) fn rows(core: &Arc<Core>) -> Vec<Box<dyn Filter>> {
 pub(crate) struct Next {
     chain: Arc<HandlerChain>,
     at: usize,
+    /// Monotonic time at which the filter before was called, where its time is counted.
+    since: Duration,
 }
 
 /// Filters and what stands behind them.
 pub(crate) struct HandlerChain {
-    rows: Vec<Box<dyn Filter>>,
+    rows: Vec<Row>,
     core: Arc<Core>,
 }
 
@@ -61,16 +95,19 @@ impl HandlerChain {
         Next {
             chain: Arc::clone(self),
             at: 0,
+            since: Duration::ZERO,
         }
         .run(exchange)
     }
 }
 
 impl Next {
-    pub(crate) fn run(self, exchange: Exchange) -> BoxFuture<'static, Response> {
+    pub(crate) fn run(mut self, exchange: Exchange) -> BoxFuture<'static, Response> {
         let chain = Arc::clone(&self.chain);
-        match chain.rows.get(self.at) {
-            Some(filter) => filter.call(
+        let row = chain.rows.get(self.at);
+        self.note_time(&chain, row);
+        match row {
+            Some(row) => row.filter.call(
                 exchange,
                 Self {
                     at: self.at + 1,
@@ -79,5 +116,19 @@ impl Next {
             ),
             None => chain.core.answer(exchange),
         }
+    }
+
+    /// Counts the time of the filter before, which hands the request on now.
+    fn note_time(&mut self, chain: &HandlerChain, row: Option<&Row>) {
+        let before = self.at.checked_sub(1).and_then(|at| chain.rows.get(at)?.timed);
+        if before.is_none() && row.is_none_or(|row| row.timed.is_none()) {
+            return;
+        }
+        let now = chain.core.runtime.monotonic();
+        if let Some(filter) = before {
+            let took = now.saturating_sub(self.since);
+            chain.core.metrics.access.filtered(filter, took);
+        }
+        self.since = now;
     }
 }

@@ -1,10 +1,13 @@
 //! `/healthz`, `/livez`, `/readyz`: named checks, one by one at `/readyz/<name>`, all with `?verbose`.
 
 use crate::server::Core;
-use apiserver_endpoints::Body;
+use crate::startup;
+use apiserver_endpoints::{Body, Query};
 use http::{HeaderValue, Response, StatusCode};
 use std::borrow::Cow;
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
+use std::sync::atomic::Ordering;
 
 /// Fails while the disk is full, on its own and not for the whole: a server that still reads and deletes must be reached,
 /// or nobody could make room.
@@ -27,15 +30,11 @@ pub(crate) async fn answer(core: &Core, path: &str, query: &str) -> Option<Respo
         .next()
         .filter(|root| ["healthz", "livez", "readyz"].contains(root))?;
     let checks = checks(core, root).await;
-    let excluded: Vec<&str> = query
-        .split('&')
-        .filter_map(|pair| pair.strip_prefix("exclude="))
-        .collect();
+    let query = Query::parse(query);
+    let excluded: Vec<&str> = query.all("exclude").collect();
     match parts.next() {
         None => {
-            let verbose = query
-                .split('&')
-                .any(|pair| pair == "verbose" || pair.starts_with("verbose="));
+            let verbose = query.get("verbose").is_some();
             record(core, root, &checks, &excluded);
             Some(all(root, checks, &excluded, verbose))
         }
@@ -54,6 +53,7 @@ fn record(core: &Core, root: &str, checks: &[Check], excluded: &[&str]) {
 
 async fn checks(core: &Core, root: &str) -> Vec<Check> {
     let storage = core.registry.stored().current_revision().await;
+    let storage = storage.map(|_| ()).map_err(|error| error.to_string());
     let mut checks = vec![
         Check {
             name: "ping".into(),
@@ -65,9 +65,24 @@ async fn checks(core: &Core, root: &str) -> Vec<Check> {
         },
         Check {
             name: "etcd".into(),
-            result: storage.map(|_| ()).map_err(|error| error.to_string()),
+            result: storage.clone(),
         },
     ];
+    if root == "readyz" {
+        checks.push(Check {
+            name: "etcd-readiness".into(),
+            result: storage,
+        });
+        checks.push(Check {
+            name: "informer-sync".into(),
+            result: or_unfinished(has_started(core)),
+        });
+    }
+    let finished = core.finished_steps.load(Ordering::Acquire);
+    checks.extend(startup::hooks().map(|(hook, step)| Check {
+        name: format!("poststarthook/{hook}").into(),
+        result: or_unfinished(step < finished),
+    }));
     let unopened = core.registry.stored().unopened().count;
     checks.push(Check {
         name: ENCRYPTION.into(),
@@ -96,15 +111,10 @@ async fn checks(core: &Core, root: &str) -> Vec<Check> {
         });
     }
     if root == "readyz" {
-        let started = core.started.load(std::sync::atomic::Ordering::Acquire);
         let stopping = core.is_stopping();
         checks.push(Check {
             name: "poststarthook/start-knarr".into(),
-            result: if started {
-                Ok(())
-            } else {
-                Err("not finished".to_owned())
-            },
+            result: or_unfinished(has_started(core)),
         });
         checks.push(Check {
             name: "shutdown".into(),
@@ -121,6 +131,14 @@ async fn checks(core: &Core, root: &str) -> Vec<Check> {
         }));
     }
     checks
+}
+
+fn has_started(core: &Core) -> bool {
+    core.started.load(Ordering::Acquire)
+}
+
+fn or_unfinished(is_finished: bool) -> Result<(), String> {
+    is_finished.then_some(()).ok_or_else(|| "not finished".to_owned())
 }
 
 fn text(code: StatusCode, text: String) -> Response<Body> {
@@ -154,6 +172,14 @@ fn one(check: Check) -> Response<Body> {
     }
 }
 
+/// Names that no check has, quoted and sorted.
+fn unknown(checks: &[Check], excluded: &[&str]) -> String {
+    let is_unknown = |name: &&str| checks.iter().all(|check| check.name != **name);
+    let unknown: BTreeSet<&str> = excluded.iter().copied().filter(is_unknown).collect();
+    let quoted: Vec<String> = unknown.into_iter().map(|name| format!("{name:?}")).collect();
+    quoted.join(",")
+}
+
 fn all(root: &str, checks: Vec<Check>, excluded: &[&str], verbose: bool) -> Response<Body> {
     let mut lines = String::new();
     let mut failed = false;
@@ -168,6 +194,13 @@ fn all(root: &str, checks: Vec<Check>, excluded: &[&str], verbose: bool) -> Resp
                 writeln!(lines, "[-]{} failed: reason withheld", check.name)
             }
         };
+    }
+    let unknown = unknown(&checks, excluded);
+    if !unknown.is_empty() {
+        let _ = writeln!(
+            lines,
+            "warn: some health checks cannot be excluded: no matches for {unknown}"
+        );
     }
     match (failed, verbose) {
         (true, _) => text(

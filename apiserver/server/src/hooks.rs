@@ -1,13 +1,14 @@
 //! What the endpoints ask the rest of the server: reviews, tokens, streams to kubelets.
 
 use crate::kubelet::Kubelets;
+use crate::metrics::WatchMetrics;
 use apiserver_auth::authz::attributes::{ResourceTarget, Target};
 use apiserver_auth::authz::{Attributes, Forbidden};
 use apiserver_auth::reviews::{Asked, ReviewError, Reviewer};
 use apiserver_auth::token_request::{Account, TokenIssuer, TokenRequestError, TokenRequestSpec};
-use apiserver_endpoints::{Body, Component, ConnectRequest, Hooks, RequestInfo};
+use apiserver_endpoints::{Body, Component, ConnectRequest, Hooks, RequestInfo, WatchEvents};
 use apiserver_registry::context::LARGE_OBJECT_BYTES;
-use apiserver_registry::{Admitted, Registry, RegistryError, RequestContext};
+use apiserver_registry::{Admitted, Registry, RegistryError, RequestContext, ResourceRow};
 use async_trait::async_trait;
 use machinery_meta::reader::ObjectReader;
 use machinery_meta::{FieldError, GroupKind};
@@ -22,6 +23,7 @@ pub(crate) struct ServerHooks {
     pub(crate) reader: Arc<dyn ObjectReader>,
     pub(crate) kubelets: Kubelets,
     pub(crate) registry: Registry,
+    pub(crate) watches: Arc<WatchMetrics>,
     /// What runs in this process beside the server.
     pub(crate) components: Vec<&'static str>,
 }
@@ -83,6 +85,10 @@ async fn on_review<T>(
 
 #[async_trait]
 impl Hooks for ServerHooks {
+    fn watch_events(&self, row: &ResourceRow) -> Option<Arc<dyn WatchEvents>> {
+        self.watches.of(row)
+    }
+
     async fn review(
         &self,
         ctx: &RequestContext,

@@ -137,8 +137,14 @@ impl Listener {
                 };
                 match shaken {
                     Ok(Ok(stream)) => serving.run(stream, place).await,
-                    Ok(Err(error)) => tracing::debug!(%address, %error, "TLS handshake"),
-                    Err(_) => tracing::debug!(%address, "TLS handshake took too long"),
+                    Ok(Err(error)) => {
+                        serving.front.core.metrics.handshake_failed();
+                        tracing::debug!(%address, %error, "TLS handshake");
+                    }
+                    Err(_) => {
+                        serving.front.core.metrics.handshake_failed();
+                        tracing::debug!(%address, "TLS handshake took too long");
+                    }
                 }
             })
             .detach();

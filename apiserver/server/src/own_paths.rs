@@ -40,6 +40,13 @@ impl Core {
 
     async fn own(&self, exchange: &Exchange) -> Option<Response> {
         let path = exchange.info.path.as_str();
+        if path == "/metrics" && *exchange.request.method() == http::Method::DELETE {
+            self.metrics.reset();
+            let form = HeaderValue::from_static("text/plain; charset=utf-8");
+            let mut response = Response::new(Body::from("metrics reset\n"));
+            response.headers_mut().insert(http::header::CONTENT_TYPE, form);
+            return Some(response);
+        }
         let metrics = match path {
             "/metrics" => Some(self.metrics.render()),
             "/metrics/slis" => Some(self.metrics.health_checks.render()),

@@ -34,7 +34,7 @@ use machinery_meta::UserInfo;
 use machinery_runtime::{CancellationToken, Runtime, Scope};
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 use tokio::net::TcpListener;
 
@@ -114,6 +114,8 @@ pub(crate) struct Core {
     /// Mutations live here, so that shutdown can wait for them.
     pub(crate) mutations: Scope,
     pub(crate) started: AtomicBool,
+    /// Start-up steps that are done.
+    pub(crate) finished_steps: AtomicUsize,
     pub(crate) stopping: CancellationToken,
     /// Time at which the server began.
     pub(crate) began: Timestamp,
@@ -257,6 +259,12 @@ impl Server {
             });
             let run = move || Arc::clone(&listener).run();
             runtime.keep("listener", run).detach();
+        }
+        if local_address.is_some() {
+            let (objects, registry) = (core.metrics.objects.clone(), core.registry.clone());
+            let counting = runtime.clone();
+            let run = move || objects.clone().keep_counting(registry.clone(), counting.clone());
+            runtime.keep("object-counts", run).detach();
         }
         if !watched.is_empty() {
             let interval = core.config.file_reload_interval;

@@ -2,7 +2,7 @@
 //! otherwise.
 
 use super::objects::pod_of;
-use crate::{AdmissionError, Operation, Plugin, Request};
+use crate::{AdmissionError, Operation, Plugin, Request, Step};
 use async_trait::async_trait;
 use machinery_schema::{Ref, Tree};
 
@@ -28,6 +28,10 @@ impl DefaultTolerationSeconds {
 impl Plugin for DefaultTolerationSeconds {
     fn name(&self) -> &'static str {
         "DefaultTolerationSeconds"
+    }
+
+    fn steps(&self) -> &'static [Step] {
+        &[Step::Admit]
     }
 
     fn handles(&self, request: &Request<'_>) -> bool {

@@ -1,7 +1,7 @@
 //! DenyServiceExternalIPs: no service asks for external addresses that it does not have. Whoever may write services could
 //! take others' traffic with them (CVE-2020-8554), so it is on here (decision 0044); upstream leaves it off.
 
-use crate::{AdmissionError, Operation, Plugin, Request};
+use crate::{AdmissionError, Operation, Plugin, Request, Step};
 use async_trait::async_trait;
 use machinery_schema::{Ref, Tree};
 
@@ -16,6 +16,10 @@ fn addresses(service: &Tree) -> impl Iterator<Item = &str> {
 impl Plugin for DenyServiceExternalIps {
     fn name(&self) -> &'static str {
         "DenyServiceExternalIPs"
+    }
+
+    fn steps(&self) -> &'static [Step] {
+        &[Step::Validate]
     }
 
     fn handles(&self, request: &Request<'_>) -> bool {

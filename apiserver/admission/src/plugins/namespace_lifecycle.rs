@@ -2,7 +2,7 @@
 //! namespaces are not deleted.
 
 use super::objects::find;
-use crate::{AdmissionError, Operation, Plugin, Request};
+use crate::{AdmissionError, Operation, Plugin, Request, Step};
 use async_trait::async_trait;
 use machinery_meta::GroupResource;
 use machinery_meta::reader::ObjectReader;
@@ -28,6 +28,10 @@ fn is_review(request: &Request<'_>) -> bool {
 impl Plugin for NamespaceLifecycle {
     fn name(&self) -> &'static str {
         "NamespaceLifecycle"
+    }
+
+    fn steps(&self) -> &'static [Step] {
+        &[Step::Admit]
     }
 
     fn handles(&self, request: &Request<'_>) -> bool {

@@ -1,7 +1,7 @@
 //! PodTopologyLabels: a pod has the zone and the region of its node as labels, from the moment it is bound.
 
 use super::objects::find;
-use crate::{AdmissionError, Operation, Plugin, Request};
+use crate::{AdmissionError, Operation, Plugin, Request, Step};
 use async_trait::async_trait;
 use machinery_meta::reader::ObjectReader;
 use machinery_schema::Tree;
@@ -38,6 +38,10 @@ struct Metadata {
 impl Plugin for PodTopologyLabels {
     fn name(&self) -> &'static str {
         "PodTopologyLabels"
+    }
+
+    fn steps(&self) -> &'static [Step] {
+        &[Step::Admit]
     }
 
     fn handles(&self, request: &Request<'_>) -> bool {

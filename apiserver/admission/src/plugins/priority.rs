@@ -2,7 +2,7 @@
 //! system's own classes stay.
 
 use super::objects::find;
-use crate::{AdmissionError, Operation, Plugin, Request};
+use crate::{AdmissionError, Operation, Plugin, Request, Step};
 use async_trait::async_trait;
 use machinery_meta::reader::{ObjectReader, ReadObject};
 use machinery_meta::{GroupResource, ObjectHeader};
@@ -102,6 +102,10 @@ struct Metadata {
 impl Plugin for Priority {
     fn name(&self) -> &'static str {
         "Priority"
+    }
+
+    fn steps(&self) -> &'static [Step] {
+        &[Step::Admit, Step::Validate]
     }
 
     fn handles(&self, request: &Request<'_>) -> bool {

@@ -38,6 +38,10 @@ impl Plugin for RuntimeClass {
         "RuntimeClass"
     }
 
+    fn steps(&self) -> &'static [crate::Step] {
+        &[crate::Step::Admit, crate::Step::Validate]
+    }
+
     fn handles(&self, request: &Request<'_>) -> bool {
         request.operation == Operation::Create && request.is("", "pods")
     }

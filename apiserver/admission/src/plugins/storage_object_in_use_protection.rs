@@ -1,7 +1,7 @@
 //! StorageObjectInUseProtection: volumes, claims and attribute classes carry a finalizer until nobody uses them.
 //! The protection controllers take it away.
 
-use crate::{AdmissionError, Operation, Plugin, Request};
+use crate::{AdmissionError, Operation, Plugin, Request, Step};
 use async_trait::async_trait;
 use machinery_schema::{Ref, Tree};
 
@@ -29,6 +29,10 @@ fn finalizer(request: &Request<'_>) -> Option<&'static str> {
 impl Plugin for StorageObjectInUseProtection {
     fn name(&self) -> &'static str {
         "StorageObjectInUseProtection"
+    }
+
+    fn steps(&self) -> &'static [Step] {
+        &[Step::Admit]
     }
 
     fn handles(&self, request: &Request<'_>) -> bool {

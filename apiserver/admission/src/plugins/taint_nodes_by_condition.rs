@@ -1,7 +1,7 @@
 //! TaintNodesByCondition: a node that registers is not ready, so nothing is placed on it before it is.
 
 use super::objects::push_json;
-use crate::{AdmissionError, Operation, Plugin, Request};
+use crate::{AdmissionError, Operation, Plugin, Request, Step};
 use async_trait::async_trait;
 use machinery_schema::{Ref, Tree};
 
@@ -13,6 +13,10 @@ pub(super) struct TaintNodesByCondition;
 impl Plugin for TaintNodesByCondition {
     fn name(&self) -> &'static str {
         "TaintNodesByCondition"
+    }
+
+    fn steps(&self) -> &'static [Step] {
+        &[Step::Admit]
     }
 
     fn handles(&self, request: &Request<'_>) -> bool {

@@ -1,5 +1,5 @@
 use super::*;
-use crate::{AdmissionChain, AdmissionError, Operation, Request};
+use crate::{AdmissionChain, AdmissionError, Operation, Request, Step, counted_step};
 use machinery_meta::reader::{ReadFuture, ReadObject};
 use machinery_meta::{GroupResource, ObjectHeader, ObjectKey, Revision, Uid, UserInfo};
 use machinery_schema::Tree;
@@ -287,4 +287,29 @@ fn plugins_have_the_names_that_flags_take() {
     let all = all(&reader, &permissions, Arc::new(|| 0));
     let names: Vec<&str> = all.iter().map(|plugin| plugin.name()).collect();
     assert_eq!(names, super::NAMES);
+}
+
+/// Upstream's plugins by the interfaces that they implement.
+#[test]
+fn plugin_steps_are_upstreams() {
+    let (admit, validate) = (&[Step::Admit][..], &[Step::Validate][..]);
+    let both = &[Step::Admit, Step::Validate][..];
+    let expected = [
+        admit, both, admit, admit, both, admit, admit, both, admit, validate,
+    ];
+    let reader: Arc<dyn ObjectReader> = Arc::new(Objects::default());
+    let permissions: Arc<dyn Permissions> = Arc::new(NoRights);
+    let plugins = all(&reader, &permissions, Arc::new(|| 0));
+    assert_eq!(plugins.len(), NAMES.len());
+    for (plugin, expected) in plugins.iter().zip(expected) {
+        let name = plugin.name();
+        assert_eq!(plugin.steps(), expected, "{name}");
+        let counted = |step, operation| counted_step(&**plugin, step, operation);
+        let validates = expected.contains(&Step::Validate);
+        let found = counted(Step::Validate, Operation::Create);
+        assert_eq!(found, validates.then_some(Step::Validate), "{name}");
+        let of_delete = if validates { Step::Validate } else { Step::Admit };
+        let found = counted(Step::Validate, Operation::Delete);
+        assert_eq!(found, Some(of_delete), "{name}");
+    }
 }

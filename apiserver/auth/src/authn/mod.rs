@@ -75,6 +75,8 @@ impl Authenticated {
     }
 }
 
+const WITHOUT_CREDENTIALS: &str = "no credentials were given";
+
 /// Credentials that are no good. The reason goes to the log; the client learns `Unauthorized`.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{reason}")]
@@ -89,6 +91,11 @@ impl Refusal {
             reason: reason.into(),
             remarks: Remarks::default(),
         }
+    }
+
+    /// Reports whether there were no credentials at all.
+    pub fn is_without_credentials(&self) -> bool {
+        self.reason == WITHOUT_CREDENTIALS
     }
 }
 
@@ -137,7 +144,7 @@ impl AuthenticatorChain {
                 }
             }
         }
-        let reason = crate::aggregated(reasons).unwrap_or_else(|| "no credentials were given".to_owned());
+        let reason = crate::aggregated(reasons).unwrap_or_else(|| WITHOUT_CREDENTIALS.to_owned());
         Err(Refusal { reason, remarks })
     }
 }

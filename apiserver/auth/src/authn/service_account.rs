@@ -1,5 +1,6 @@
 //! Service account tokens: signature, issuer, audience, times, and that account and bound objects still exist.
 
+use super::legacy_service_account::{TokenTracker, TokenUse};
 use super::token::{TokenAuthenticator, accepted};
 use super::{Authenticated, AuthnFuture, Outcome, Refusal, Remarks};
 use crate::jwt::{self, Claims, ObjectClaim, VerifyingKey};
@@ -19,6 +20,8 @@ pub struct ServiceAccountTokens {
     keys: Vec<VerifyingKey>,
     /// The first one signs; tokens of the others are still accepted.
     issuers: Vec<String>,
+    /// Takes the uses of projected tokens.
+    tracker: Option<Arc<dyn TokenTracker>>,
 }
 
 impl fmt::Debug for ServiceAccountTokens {
@@ -35,7 +38,15 @@ impl ServiceAccountTokens {
             reader,
             keys,
             issuers,
+            tracker: None,
         }
+    }
+
+    /// Has the uses of projected tokens counted.
+    #[must_use]
+    pub fn tracked(mut self, tracker: Arc<dyn TokenTracker>) -> Self {
+        self.tracker = Some(tracker);
+        self
     }
 
     async fn identify(&self, token: &str, audiences: &[String], now: Timestamp) -> Outcome {
@@ -60,11 +71,25 @@ impl ServiceAccountTokens {
         let good_for = accepted(&claims.aud, audiences)?;
         check_times(&claims, now)?;
         self.check_objects(&claims, now).await?;
+        self.count(&claims, now);
         Ok(Authenticated {
             user: user(&claims),
             audiences: Some(good_for),
             remarks: remarks(&claims, now),
         })
+    }
+
+    /// Tokens without a time of renewal are not those of a pod, and not counted.
+    fn count(&self, claims: &Claims, now: Timestamp) {
+        let after = claims.kubernetes.warnafter.filter(|after| *after != 0);
+        if let Some((tracker, after)) = self.tracker.as_ref().zip(after) {
+            let is_stale = now.as_second() > after;
+            tracker.count(if is_stale {
+                TokenUse::Stale
+            } else {
+                TokenUse::Valid
+            });
+        }
     }
 
     async fn check_objects(&self, claims: &Claims, now: Timestamp) -> Result<(), Refusal> {

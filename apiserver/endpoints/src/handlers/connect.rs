@@ -14,7 +14,7 @@ pub(super) async fn connect(
     call: Call,
     sub: &Subresource,
 ) -> Result<Response<Body>, RegistryError> {
-    if !connects(sub, &call) {
+    if !connects(sub, &call.info, call.request.method()) {
         return Err(RegistryError::MethodNotAllowed);
     }
     let mut options = options(&call, sub)?;
@@ -42,7 +42,7 @@ pub(super) async fn log(
     call: Call,
     sub: &Subresource,
 ) -> Result<Response<Body>, RegistryError> {
-    if !connects(sub, &call) {
+    if !connects(sub, &call.info, call.request.method()) {
         return Err(RegistryError::MethodNotAllowed);
     }
     let request = ConnectRequest {
@@ -63,10 +63,10 @@ fn opens_a_process(info: &RequestInfo) -> bool {
 
 /// Whether a connection may be asked for by this method. Proxies take every method, as their verbs say; those they have no
 /// verb for are of what stands behind them.
-fn connects(sub: &Subresource, call: &Call) -> bool {
-    match *call.request.method() {
+pub(super) fn connects(sub: &Subresource, info: &RequestInfo, method: &Method) -> bool {
+    match *method {
         Method::HEAD | Method::OPTIONS => sub.verbs.has(Verb::Delete),
-        _ => Verb::parse(&call.info.verb).is_some_and(|verb| sub.verbs.has(verb)),
+        _ => Verb::parse(&info.verb).is_some_and(|verb| sub.verbs.has(verb)),
     }
 }
 

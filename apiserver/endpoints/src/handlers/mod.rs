@@ -13,11 +13,14 @@ mod eviction;
 mod pace;
 mod read;
 mod review;
+mod routed;
 mod scale;
 mod token;
 mod unreadable;
 mod watch;
 mod write;
+
+pub use routed::is_routed;
 
 use crate::body::Body;
 use crate::hooks::Hooks;
@@ -261,7 +264,7 @@ impl Endpoints {
         match verb {
             Verb::Get => read::get(&call).await,
             Verb::List => read::list(&call, &self.0.list_memory).await,
-            Verb::Watch => watch::watch(call, &self.0.pace).await,
+            Verb::Watch => watch::watch(call, &self.0).await,
             // A create names no object, everything else does.
             Verb::Create if !call.info.name.is_empty() => Err(RegistryError::MethodNotAllowed),
             Verb::Create => Box::pin(write::create(self, call)).await,

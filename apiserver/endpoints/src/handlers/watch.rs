@@ -1,10 +1,11 @@
 //! watch: a stream of events, each a line of JSON, with bookmarks and an end.
 
-use super::Call;
 use super::pace::Pace;
 use super::read::check_fields;
+use super::{Call, Inner};
 use crate::body::{Body, BodyError};
 use crate::framing::ObjectFrame;
+use crate::hooks::WatchEvents;
 use crate::negotiation::{Format, View};
 use crate::respond::{self, Showing};
 use crate::{params, status, table};
@@ -37,7 +38,7 @@ const TIMER_GRAIN: Duration = Duration::from_millis(1);
 /// Says that the initial state is complete.
 const INITIAL_END_ANNOTATION: &str = "k8s.io/initial-events-end";
 
-pub(crate) async fn watch(call: Call, pace: &Arc<Pace>) -> Result<Response<Body>, RegistryError> {
+pub(crate) async fn watch(call: Call, endpoints: &Inner) -> Result<Response<Body>, RegistryError> {
     let showing = call.showing()?;
     let name = if call.info.verb == "watch" && call.query.get("fieldSelector").is_none() {
         call.info.name.as_str()
@@ -65,6 +66,7 @@ pub(crate) async fn watch(call: Call, pace: &Arc<Pace>) -> Result<Response<Body>
     let timeout = options.timeout.unwrap_or_else(|| MIN_WATCH + jitter(&runtime));
     let now = runtime.monotonic();
     let mut state = Streaming {
+        sent: endpoints.hooks.watch_events(call.row()),
         flow: flow_of(&call.ctx.user),
         writer: EventWriter::new(call.store, showing),
         watcher,
@@ -73,7 +75,7 @@ pub(crate) async fn watch(call: Call, pace: &Arc<Pace>) -> Result<Response<Body>
         told: Revision::ZERO,
         pending: VecDeque::new(),
         over: false,
-        pace: Arc::clone(pace),
+        pace: Arc::clone(&endpoints.pace),
         free_at: now,
         timer: (Duration::ZERO, future::pending().boxed()),
         ended,
@@ -106,6 +108,8 @@ fn next_bookmark(now: Duration, end: Duration) -> Duration {
 }
 
 struct Streaming {
+    /// Takes the size of each event.
+    sent: Option<Arc<dyn WatchEvents>>,
     /// Whose heavy work its frames are.
     flow: Arc<str>,
     writer: EventWriter,
@@ -245,12 +249,18 @@ impl Streaming {
                 break;
             };
             self.told = self.told.max(revision_of(&event));
-            if let Err(error) = self.writer.write(&event, &mut out) {
-                self.writer.fail(&error, &mut out);
-                self.over = true;
+            let before = out.len();
+            let written = self.writer.write(&event, &mut out);
+            if let Err(error) = &written {
+                self.writer.fail(error, &mut out);
+            }
+            if let Some(sent) = &self.sent {
+                sent.sent(out.len() - before);
+            }
+            self.over |= written.is_err() || matches!(&event, WatchEvent::Failed(_));
+            if written.is_err() {
                 break;
             }
-            self.over |= matches!(&event, WatchEvent::Failed(_));
         }
         Ok(out.freeze())
     }

@@ -5,7 +5,7 @@ use super::{refuse_request, too_many_after};
 use crate::accepted_credentials::AcceptedCredentials;
 use crate::exchange::{Exchange, Response};
 use crate::handler_chain::{Filter, Next};
-use crate::metrics::Metrics;
+use crate::metrics::{Identified, Metrics};
 use crate::server::Core;
 use apiserver_auth::authn::{
     AuthenticatorChain, Credentials, FrontProxyHeaders, Refusal, Remarks, forget_credentials, have_expired,
@@ -88,10 +88,14 @@ impl Filter for Authentication {
             return Box::pin(std::future::ready(unchecked(&exchange)));
         };
         Box::pin(async move {
-            match identify(&authenticators, &exchange).await {
+            let runtime = exchange.context.runtime.clone();
+            let begun = runtime.monotonic();
+            let identified = identify(&authenticators, &exchange).await;
+            let took = runtime.monotonic().saturating_sub(begun);
+            match identified {
                 Ok(user) => {
                     attempt.ended(!user.in_group(UserInfo::UNAUTHENTICATED));
-                    metrics.authenticated(true);
+                    metrics.access.identified(Identified::User(&user.name), took);
                     if let Some(connection) = &exchange.peer.connection {
                         connection.authenticated(&user);
                     }
@@ -101,7 +105,11 @@ impl Filter for Authentication {
                 }
                 Err(refusal) => {
                     attempt.ended(false);
-                    metrics.authenticated(false);
+                    let outcome = match refusal.is_without_credentials() {
+                        true => Identified::Nobody,
+                        false => Identified::Refused,
+                    };
+                    metrics.access.identified(outcome, took);
                     tracing::info!(reason = %refusal, request = %exchange.info, "unable to authenticate the request");
                     note(&exchange, refusal.remarks);
                     let response = unauthorized(&exchange);

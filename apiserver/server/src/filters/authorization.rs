@@ -4,19 +4,26 @@ use super::audit::AuditEvent;
 use super::forbid;
 use crate::exchange::{Exchange, Response};
 use crate::handler_chain::{Filter, Next};
+use crate::metrics::{Decided, Metrics};
 use crate::server::Core;
 use apiserver_auth::authz::attributes::{ResourceTarget, Target};
-use apiserver_auth::authz::{Attributes, AuthorizerChain, Forbidden};
+use apiserver_auth::authz::{Attributes, AuthorizerChain, Decision, Forbidden};
 use apiserver_registry::RegistryError;
 use futures::future::BoxFuture;
 use machinery_meta::{FieldSelector, LabelSelector};
 use std::sync::Arc;
 
-pub(crate) struct Authorization(AuthorizerChain);
+pub(crate) struct Authorization {
+    authorizers: AuthorizerChain,
+    metrics: Arc<Metrics>,
+}
 
 impl Authorization {
     pub(crate) fn new(core: &Arc<Core>) -> Self {
-        Self(core.authorizers.clone())
+        Self {
+            authorizers: core.authorizers.clone(),
+            metrics: Arc::clone(&core.metrics),
+        }
     }
 }
 
@@ -57,10 +64,20 @@ pub(super) async fn with_attributes<T>(
 
 async fn check(
     authorizers: &AuthorizerChain,
+    metrics: &Metrics,
     exchange: &Exchange,
     attributes: &Attributes<'_>,
 ) -> Result<(), RegistryError> {
+    let runtime = &exchange.context.runtime;
+    let begun = runtime.monotonic();
     let decision = authorizers.authorize(attributes).await;
+    let took = runtime.monotonic().saturating_sub(begun);
+    let outcome = match &decision {
+        Decision::Allow(_) => Decided::Allowed,
+        Decision::Deny(_) => Decided::Denied,
+        Decision::NoOpinion(_) => Decided::NoOpinion,
+    };
+    metrics.access.decided(outcome, took);
     if let Some(event) = AuditEvent::of(exchange) {
         let said = if decision.is_allowed() { "allow" } else { "forbid" };
         event.annotate("authorization.k8s.io/decision", said);
@@ -79,10 +96,10 @@ async fn check(
 
 impl Filter for Authorization {
     fn call(&self, exchange: Exchange, next: Next) -> BoxFuture<'static, Response> {
-        let authorizers = self.0.clone();
+        let (authorizers, metrics) = (self.authorizers.clone(), Arc::clone(&self.metrics));
         Box::pin(async move {
             let checked = with_attributes(&exchange, async |attributes| {
-                check(&authorizers, &exchange, attributes).await
+                check(&authorizers, &metrics, &exchange, attributes).await
             });
             match checked.await {
                 Ok(()) => next.run(exchange).await,

@@ -8,6 +8,8 @@ use crate::exchange::Exchange;
 use parking_lot::Mutex;
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::time::Duration;
 
 /// See the module.
 #[derive(Debug, Clone, Default)]
@@ -38,6 +40,10 @@ type Observer = Box<dyn FnOnce(Outcome) + Send>;
 #[derive(Default)]
 struct Inner {
     outcome: Mutex<Option<Outcome>>,
+    /// Monotonic time at which it came.
+    begun: Duration,
+    /// Nanoseconds it waited for seats.
+    queued: Arc<AtomicU64>,
     observers: Mutex<Vec<Observer>>,
 }
 
@@ -53,6 +59,24 @@ impl Completion {
     /// That of a request on its way.
     pub(crate) fn of(exchange: &Exchange) -> Option<Self> {
         exchange.request.extensions().get::<Self>().cloned()
+    }
+
+    pub(crate) fn begun(at: Duration) -> Self {
+        Self(Arc::new(Inner {
+            outcome: Mutex::default(),
+            begun: at,
+            queued: Arc::default(),
+            observers: Mutex::default(),
+        }))
+    }
+
+    pub(crate) fn begun_at(&self) -> Duration {
+        self.0.begun
+    }
+
+    /// Nanoseconds it waited for seats, as they are counted.
+    pub(crate) fn queued(&self) -> Arc<AtomicU64> {
+        Arc::clone(&self.0.queued)
     }
 
     /// Calls this once the request has ended.

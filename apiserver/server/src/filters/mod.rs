@@ -6,6 +6,7 @@ pub(crate) mod authorization;
 pub(crate) mod body;
 pub(crate) mod cache_control;
 pub(crate) mod completion;
+pub(crate) mod count;
 pub(crate) mod deadline;
 pub(crate) mod detach;
 pub(crate) mod head;

@@ -5,6 +5,7 @@
 //! are the seats of the server; where both are 0 there is no limit. A request that becomes heavy gives its seats back: its
 //! turns are those of its user's heavy work.
 
+use super::completion::Completion;
 use super::too_many_after;
 use crate::exchange::{Exchange, Response};
 use crate::flow_control::controller::{Classified, Schema};
@@ -13,9 +14,10 @@ use crate::flow_control::utilization::{InPhase, Phase};
 use crate::flow_control::work_estimate::ListRequest;
 use crate::flow_control::{FlowControl, Seats, Start};
 use crate::handler_chain::{Filter, Next};
-use crate::metrics::{GaugeGuard, Metrics};
+use crate::metrics::{GaugeGuard, Metrics, RequestLabels};
 use crate::server::Core;
 use apiserver_endpoints::Query;
+use apiserver_registry::Registry;
 use futures::future::BoxFuture;
 use http::header::ACCEPT;
 use http::{HeaderName, Uri};
@@ -23,6 +25,7 @@ use machinery_meta::FieldSelector;
 use machinery_runtime::Runtime;
 use parking_lot::Mutex;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 /// Of the time a request has, it waits this part at most.
@@ -36,6 +39,7 @@ pub(crate) struct PriorityAndFairness {
     control: Option<Arc<FlowControl>>,
     request_timeout: Duration,
     metrics: Arc<Metrics>,
+    registry: Registry,
 }
 
 impl PriorityAndFairness {
@@ -44,6 +48,7 @@ impl PriorityAndFairness {
             control: core.flow_control.clone(),
             request_timeout: core.config.request_timeout,
             metrics: Arc::clone(&core.metrics),
+            registry: core.registry.clone(),
         }
     }
 
@@ -65,6 +70,7 @@ impl PriorityAndFairness {
             },
             kind,
             deadline: exchange.context.deadline.unwrap_or(by_default),
+            queued: Completion::of(exchange).map_or_else(Arc::default, |own| own.queued()),
             runtime,
         }
     }
@@ -79,10 +85,16 @@ impl Filter for PriorityAndFairness {
         let asking = self.asking(&exchange);
         let watched = self.control.clone().filter(|_| is_watch);
         let list = list_request(&exchange, is_watch);
+        let registry = self.registry.clone();
         Box::pin(async move {
             let granted = match asking.seats(list).await {
                 Ok(granted) => granted,
-                Err(rejected) => return rejected,
+                Err(rejected) => {
+                    let labels = RequestLabels::of_dropped(&registry, &exchange);
+                    let series = asking.metrics.requests.series(&labels);
+                    series.code(rejected.status().as_u16());
+                    return rejected;
+                }
             };
             let executing = Executing(Arc::new((Mutex::new(Some(granted.place)), asking)));
             // A watcher is counted to its end.
@@ -107,6 +119,8 @@ struct Asking {
     digest: Digest,
     kind: &'static str,
     deadline: Duration,
+    /// Nanoseconds that the request waited.
+    queued: Arc<AtomicU64>,
     runtime: Runtime,
 }
 
@@ -135,7 +149,10 @@ impl Asking {
             Start::Wait(wait) => {
                 let _in_queue = self.metrics.in_queue(self.kind);
                 let _waiting = InPhase::begin(control, Phase::Waiting, self.kind);
-                wait.seats(self.waiting_limit()).await
+                let begun = self.runtime.monotonic();
+                let seats = wait.seats(self.waiting_limit()).await;
+                self.note_wait(self.runtime.monotonic().saturating_sub(begun));
+                seats
             }
         };
         if seats.is_none() {
@@ -157,6 +174,11 @@ impl Asking {
             _executing: executing,
         };
         Granted { place, schema }
+    }
+
+    fn note_wait(&self, waited: Duration) {
+        let nanoseconds = u64::try_from(waited.as_nanos()).unwrap_or(u64::MAX);
+        self.queued.fetch_add(nanoseconds, Ordering::Relaxed);
     }
 
     fn waiting_limit(&self) -> Duration {

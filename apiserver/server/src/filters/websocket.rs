@@ -4,6 +4,7 @@
 //! Handlers know nothing of it: the request goes on without its wish to switch, and where the answer is a stream the
 //! connection is taken over and the stream sent in messages. Refusals of a handshake are those of Go's package.
 
+use super::count::UnderWay;
 use crate::exchange::{Exchange, Response};
 use crate::handler_chain::{Filter, Next};
 use crate::server::Core;
@@ -62,6 +63,7 @@ impl Filter for WebSocket {
             return next.run(exchange);
         };
         let asked = take_headers(exchange.request.headers_mut());
+        let under_way = exchange.request.extensions_mut().remove::<UnderWay>();
         let runtime = self.0.clone();
         Box::pin(async move {
             let response = next.run(exchange).await;
@@ -72,7 +74,11 @@ impl Filter for WebSocket {
             match handshake(&asked, is_log) {
                 Ok(answer) => {
                     let body = response.into_body();
-                    let task = carry(runtime.clone(), connection, body, messages);
+                    let carried = carry(runtime.clone(), connection, body, messages);
+                    let task = async move {
+                        carried.await;
+                        drop(under_way);
+                    };
                     runtime.spawn("websocket", task).detach();
                     answer
                 }

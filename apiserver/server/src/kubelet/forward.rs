@@ -4,6 +4,7 @@ use super::connections::Permit;
 use super::links::Links;
 use super::page::{Coding, Page};
 use super::path::ProxiedPath;
+use crate::filters::count::UnderWay;
 use apiserver_egress::{Destination, Dialer, EgressError, tunnel};
 use apiserver_endpoints::Body;
 use apiserver_registry::RegistryError;
@@ -51,6 +52,7 @@ impl Forwarding<'_> {
     /// Sends the request; joins the connections when the other side switches protocols.
     pub(super) async fn send(self, mut request: Request<Body>) -> Result<Response<Body>, RegistryError> {
         let client = request.extensions_mut().remove::<OnUpgrade>();
+        let under_way = request.extensions_mut().remove::<UnderWay>();
         let upgrade = request.headers().get(UPGRADE).cloned();
         let upgrade = upgrade.filter(|_| client.is_some());
         if upgrade.is_none() && self.proxied.is_none() && self.subresource != "log" {
@@ -67,7 +69,7 @@ impl Forwarding<'_> {
                 return Err(RegistryError::Unavailable(message));
             };
             let upstream = hyper::upgrade::on(&mut response);
-            tunnel(self.dialer.runtime(), client, upstream, self.permit);
+            tunnel(self.dialer.runtime(), client, upstream, (self.permit, under_way));
             let (parts, _) = response.into_parts();
             return Ok(Response::from_parts(parts, Body::empty()));
         }

@@ -1,59 +1,52 @@
 //! Durations of admission, by plugin and as a whole, under upstream's names.
 
+use super::families::{Families, HistogramCells};
 use apiserver_admission::{Observer, Operation, PluginRun, Step};
 use machinery_runtime::Runtime;
-use prometheus::{Histogram, HistogramOpts, HistogramVec, Registry};
-use std::sync::{Arc, OnceLock};
+use prometheus::{HistogramOpts, HistogramVec};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Upstream's buckets, in seconds.
 const BUCKETS: [f64; 6] = [0.005, 0.025, 0.1, 0.5, 1.0, 2.5];
 const OPERATIONS: usize = 4;
-
-/// Histograms of one plugin, or of the whole, by step, operation and rejection: found once, then observed without a look
-/// at their labels.
-type Cells = [OnceLock<Histogram>; 2 * OPERATIONS * 2];
+/// Of one plugin, or of the whole: by step, operation and rejection.
+const PLACES: usize = 2 * OPERATIONS * 2;
 
 /// Told by the plugins' chain.
 #[derive(Debug)]
 pub(crate) struct AdmissionMetrics {
     runtime: Runtime,
-    steps: HistogramVec,
-    plugins: HistogramVec,
-    step_cells: Cells,
-    plugin_cells: Vec<Cells>,
-}
-
-fn histograms(name: &str, help: &str, labels: &[&str]) -> Result<HistogramVec, prometheus::Error> {
-    let options = HistogramOpts::new(name, help).buckets(BUCKETS.to_vec());
-    HistogramVec::new(options, labels)
+    steps: Arc<HistogramCells>,
+    plugins: Arc<HistogramCells>,
 }
 
 impl AdmissionMetrics {
     /// `plugins` is how many there are.
     pub(crate) fn new(
-        registry: &Registry,
+        families: &Families,
         runtime: Runtime,
         plugins: usize,
     ) -> Result<Arc<Self>, prometheus::Error> {
-        let metrics = Self {
+        let histograms = |name: &str, help: &str, labels: &[&str], count| {
+            let options = HistogramOpts::new(name, help).buckets(BUCKETS.to_vec());
+            families.cells(HistogramVec::new(options, labels)?, count)
+        };
+        Ok(Arc::new(Self {
             runtime,
             steps: histograms(
                 "apiserver_admission_step_admission_duration_seconds",
-                "Seconds that all admission plugins took, by step, operation and rejection.",
+                "[STABLE] Admission sub-step latency histogram in seconds, broken out for each operation and API resource and step type (validate or admit).",
                 &["type", "operation", "rejected"],
+                PLACES,
             )?,
             plugins: histograms(
                 "apiserver_admission_controller_admission_duration_seconds",
-                "Seconds that an admission plugin took, by step, operation and rejection.",
+                "[STABLE] Admission controller latency histogram in seconds, identified by name and broken out for each operation and API resource and type (validate or admit).",
                 &["name", "type", "operation", "rejected"],
+                plugins * PLACES,
             )?,
-            step_cells: Cells::default(),
-            plugin_cells: (0..plugins).map(|_| Cells::default()).collect(),
-        };
-        registry.register(Box::new(metrics.steps.clone()))?;
-        registry.register(Box::new(metrics.plugins.clone()))?;
-        Ok(Arc::new(metrics))
+        }))
     }
 }
 
@@ -79,20 +72,16 @@ impl Observer for AdmissionMetrics {
     }
 
     fn plugin(&self, ran: PluginRun, operation: Operation, took: Duration) {
-        let (cell, [of_step, of_operation, of_rejection]) = labels(ran.step, operation, ran.rejected);
-        let Some(cell) = self.plugin_cells.get(ran.at).and_then(|cells| cells.get(cell)) else {
-            return;
-        };
+        let (place, [of_step, of_operation, of_rejection]) = labels(ran.step, operation, ran.rejected);
         let all = [ran.name, of_step, of_operation, of_rejection];
-        cell.get_or_init(|| self.plugins.with_label_values(&all))
-            .observe(took.as_secs_f64());
+        let place = ran.at * PLACES + place;
+        self.plugins
+            .with(place, &all, |own| own.observe(took.as_secs_f64()));
     }
 
     fn step(&self, step: Step, rejected: bool, operation: Operation, took: Duration) {
-        let (cell, all) = labels(step, operation, rejected);
-        if let Some(cell) = self.step_cells.get(cell) {
-            cell.get_or_init(|| self.steps.with_label_values(&all))
-                .observe(took.as_secs_f64());
-        }
+        let (place, all) = labels(step, operation, rejected);
+        self.steps
+            .with(place, &all, |own| own.observe(took.as_secs_f64()));
     }
 }

@@ -1,5 +1,6 @@
 //! Encryption at rest, by upstream's names.
 
+use super::identity;
 use apiserver_storage::Storage;
 use apiserver_storage::encryption::EncryptionMeasures;
 use prometheus::core::{Collector, Desc};
@@ -22,17 +23,17 @@ const DURATIONS: Family = (
 );
 const RELOADS: Family = (
     "apiserver_encryption_config_controller_automatic_reloads_total",
-    "Reloads of the encryption configuration, by outcome.",
+    "[ALPHA] Total number of reload successes and failures of encryption configuration split by apiserver identity.",
     &["status", "apiserver_id_hash"],
 );
 const RELOADED: Family = (
     "apiserver_encryption_config_controller_automatic_reload_last_timestamp_seconds",
-    "When the encryption configuration was last reloaded, by outcome.",
+    "[ALPHA] Timestamp of the last successful or failed automatic reload of encryption configuration split by apiserver identity.",
     &["status", "apiserver_id_hash"],
 );
 const CONFIG: Family = (
     "apiserver_encryption_config_controller_last_config_info",
-    "The encryption configuration in use, by its hash.",
+    "[ALPHA] Information about the last applied encryption configuration with hash as label, split by apiserver identity.",
     &["apiserver_id_hash", "hash"],
 );
 
@@ -46,6 +47,8 @@ const UNOPENED: Family = (
 pub(super) struct EncryptionCollector {
     storage: Arc<dyn Storage>,
     descriptions: Vec<Desc>,
+    /// SHA-256 of the server's identity.
+    server: String,
 }
 
 impl EncryptionCollector {
@@ -59,6 +62,7 @@ impl EncryptionCollector {
         Ok(Self {
             storage,
             descriptions,
+            server: identity::hash(),
         })
     }
 }
@@ -77,12 +81,12 @@ impl Collector for EncryptionCollector {
         let families = [
             operations(&measures),
             durations(&measures),
-            reloads(&measures),
-            reloaded(&measures),
+            reloads(&measures, &self.server),
+            reloaded(&measures, &self.server),
             family(
                 CONFIG,
                 MetricType::GAUGE,
-                vec![gauge(&CONFIG, &["", &measures.config_hash], 1.0)],
+                vec![gauge(&CONFIG, &[&self.server, &measures.config_hash], 1.0)],
             ),
             unopened,
         ];
@@ -131,16 +135,16 @@ fn durations(measures: &EncryptionMeasures) -> MetricFamily {
     family(DURATIONS, MetricType::HISTOGRAM, metrics.collect())
 }
 
-fn reloads(measures: &EncryptionMeasures) -> MetricFamily {
+fn reloads(measures: &EncryptionMeasures, server: &str) -> MetricFamily {
     let metrics = measures.reloads.iter();
-    let metrics = metrics.map(|(status, (count, _))| counter(&RELOADS, &[status, ""], *count));
+    let metrics = metrics.map(|(status, (count, _))| counter(&RELOADS, &[status, server], *count));
     family(RELOADS, MetricType::COUNTER, metrics.collect())
 }
 
 #[expect(clippy::cast_precision_loss, reason = "seconds since 1970 are exact")]
-fn reloaded(measures: &EncryptionMeasures) -> MetricFamily {
+fn reloaded(measures: &EncryptionMeasures, server: &str) -> MetricFamily {
     let metrics = measures.reloads.iter();
-    let metrics = metrics.map(|(status, (_, at))| gauge(&RELOADED, &[status, ""], *at as f64));
+    let metrics = metrics.map(|(status, (_, at))| gauge(&RELOADED, &[status, server], *at as f64));
     family(RELOADED, MetricType::GAUGE, metrics.collect())
 }
 

@@ -27,6 +27,7 @@ use machinery_meta::UserInfo;
 use machinery_schema::{Strictness, Tree, apply_defaults, decode_json, merge_patch};
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 /// How long to wait before a watch that ended is made again.
@@ -51,33 +52,95 @@ pub(crate) struct Startup {
 
 type Step = for<'a> fn(&'a Startup) -> BoxFuture<'a, Result<(), RegistryError>>;
 
+/// A step.
+struct Row {
+    name: &'static str,
+    /// Upstream's hooks that do the same; `/livez/poststarthook/<hook>` tells whether they are done.
+    hooks: &'static [&'static str],
+    run: Step,
+}
+
+const fn row(name: &'static str, hooks: &'static [&'static str], run: Step) -> Row {
+    Row { name, hooks, run }
+}
+
 /// In order.
-const STEPS: [(&str, Step); 13] = [
-    ("system namespaces", default_objects::namespaces),
-    ("priority classes", default_objects::priority_classes),
-    ("flow control", flow_control::keep),
-    ("custom resources", custom_resources::serve),
-    ("API services", api_services::keep),
-    ("bootstrap RBAC", rbac::reconcile),
-    ("kubernetes service", kubernetes_service::keep),
-    ("cluster DNS service", dns_service::reconcile),
-    ("service allocator repair", allocator_repair::start),
-    (
+static STEPS: [Row; 13] = [
+    row(
+        "system namespaces",
+        &["start-system-namespaces-controller"],
+        default_objects::namespaces,
+    ),
+    row(
+        "priority classes",
+        &["scheduling/bootstrap-system-priority-classes"],
+        default_objects::priority_classes,
+    ),
+    row(
+        "flow control",
+        &[
+            "priority-and-fairness-config-producer",
+            "priority-and-fairness-config-consumer",
+        ],
+        flow_control::keep,
+    ),
+    row(
+        "custom resources",
+        &[
+            "start-apiextensions-informers",
+            "start-apiextensions-controllers",
+            "crd-informer-synced",
+        ],
+        custom_resources::serve,
+    ),
+    row(
+        "API services",
+        &[
+            "kube-apiserver-autoregistration",
+            "apiservice-registration-controller",
+        ],
+        api_services::keep,
+    ),
+    row("bootstrap RBAC", &["rbac/bootstrap-roles"], rbac::reconcile),
+    row(
+        "kubernetes service",
+        &["bootstrap-controller"],
+        kubernetes_service::keep,
+    ),
+    row("cluster DNS service", &[], dns_service::reconcile),
+    row(
+        "service allocator repair",
+        &["start-service-ip-repair-controllers"],
+        allocator_repair::start,
+    ),
+    row(
         "extension-apiserver-authentication",
+        &["start-cluster-authentication-info-controller"],
         extension_authentication::keep,
     ),
-    ("legacy token tracking", legacy_token_tracking::reconcile),
-    ("times to live", time_to_live::sweep),
-    ("events of components", component_events::record),
+    row(
+        "legacy token tracking",
+        &["start-legacy-token-tracking-controller"],
+        legacy_token_tracking::reconcile,
+    ),
+    row("times to live", &[], time_to_live::sweep),
+    row("events of components", &[], component_events::record),
 ];
+
+/// Upstream's hooks, each with the place of its step.
+pub(crate) fn hooks() -> impl Iterator<Item = (&'static str, usize)> {
+    let steps = STEPS.iter().enumerate();
+    steps.flat_map(|(at, step)| step.hooks.iter().map(move |hook| (*hook, at)))
+}
 
 /// Runs all steps.
 pub(crate) async fn run(facts: &Startup) -> Result<(), StartupError> {
-    for (step, run) in STEPS {
-        run(facts).await.map_err(|error| StartupError {
-            step,
+    for (at, step) in STEPS.iter().enumerate() {
+        (step.run)(facts).await.map_err(|error| StartupError {
+            step: step.name,
             message: apiserver_endpoints::status::of(&error).message,
         })?;
+        facts.core.finished_steps.store(at + 1, Ordering::Release);
     }
     Ok(())
 }

@@ -19,13 +19,16 @@ use crate::Key;
 use config::EncryptionConfiguration;
 use machinery_runtime::Runtime;
 use measures::Measures;
-use parking_lot::RwLock;
+use parking_lot::{Mutex, RwLock};
 use sha2::{Digest, Sha256};
 use std::collections::HashMap;
 use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 use transformer::{Transformer, Transformers};
+
+/// In the place of the content of a file that could not be read.
+const UNREADABLE: &str = "unreadable";
 
 /// What every encrypted value begins with.
 pub const ENCRYPTED: &[u8] = b"k8s:enc:";
@@ -55,6 +58,8 @@ pub struct Encryption {
     names: ResourceNames,
     current: RwLock<Current>,
     measures: Measures,
+    /// SHA-256 of the last content that was refused; empty where the last one was taken.
+    refused: Mutex<String>,
 }
 
 struct Current {
@@ -138,19 +143,16 @@ impl Encryption {
             names,
             current: RwLock::new(Current::of(path, bytes)?),
             measures: Measures::default(),
+            refused: Mutex::default(),
         })
     }
 
     /// Replaces the configuration when the bytes are others than before; whether they were. An error leaves it as it is.
     pub fn reload(&self, path: &Path, bytes: &[u8]) -> Result<bool, EncryptionConfigError> {
-        if hash_of(bytes) == self.current.read().hash {
+        if self.is_in_use(bytes) {
             return Ok(false);
         }
-        let loaded = Current::of(path, bytes);
-        self.measures
-            .reloaded(loaded.is_ok(), self.runtime.now().as_second());
-        *self.current.write() = loaded?;
-        Ok(true)
+        self.settle(bytes, Current::of(path, bytes))
     }
 
     /// The same, unless stored values would be lost: `lost` finds those that the new configuration does not decrypt.
@@ -160,14 +162,45 @@ impl Encryption {
         bytes: &[u8],
         lost: impl FnOnce(&Self) -> Unopened,
     ) -> Result<bool, EncryptionConfigError> {
-        if hash_of(bytes) == self.current.read().hash {
+        if self.is_in_use(bytes) {
             return Ok(false);
         }
         let loaded = self.without_loss(path, bytes, lost);
+        self.settle(bytes, loaded)
+    }
+
+    /// Reports whether this is the content in use; one that was refused before is over then.
+    fn is_in_use(&self, bytes: &[u8]) -> bool {
+        let is_in_use = hash_of(bytes) == self.current.read().hash;
+        if is_in_use {
+            self.refused.lock().clear();
+        }
+        is_in_use
+    }
+
+    /// Takes a configuration into use. A refusal is an error once for each content, and counted once: whoever looks at the
+    /// file again and again finds the same.
+    fn settle(
+        &self,
+        bytes: &[u8],
+        loaded: Result<Current, EncryptionConfigError>,
+    ) -> Result<bool, EncryptionConfigError> {
+        if loaded.is_err() && !self.is_first_refusal(&hash_of(bytes)) {
+            return Ok(false);
+        }
         self.measures
             .reloaded(loaded.is_ok(), self.runtime.now().as_second());
         *self.current.write() = loaded?;
+        self.refused.lock().clear();
         Ok(true)
+    }
+
+    /// Notes a content that was refused; reports whether it is another than the last one.
+    fn is_first_refusal(&self, content: &str) -> bool {
+        let mut refused = self.refused.lock();
+        let is_first = *refused != content;
+        content.clone_into(&mut refused);
+        is_first
     }
 
     fn without_loss(
@@ -205,9 +238,13 @@ impl Encryption {
         transformer.open(key, stored).1.is_ok()
     }
 
-    /// A reload that did not come to reading the file.
-    pub fn reload_failed(&self) {
-        self.measures.reloaded(false, self.runtime.now().as_second());
+    /// Counts a reload that could not read the file; reports whether the one before could.
+    pub fn reload_failed(&self) -> bool {
+        let is_first = self.is_first_refusal(UNREADABLE);
+        if is_first {
+            self.measures.reloaded(false, self.runtime.now().as_second());
+        }
+        is_first
     }
 
     /// The stored form of a value, and the key it is encrypted with; `None` where it stays plain.

@@ -141,6 +141,26 @@ fn encryption_chooses_by_resource_group_and_wildcard() {
     }
 }
 
+/// The same content is refused once; another one, or the same after a good one, again.
+fn encryption_reload_refusals_count_once(encryption: &Encryption, in_use: &[u8]) {
+    let path = Path::new("/enc.yaml");
+    let failures = || encryption.measures().reloads["failure"].0;
+    let before = failures();
+    assert_eq!(
+        encryption.reload(path, b"nonsense: ["),
+        Ok(false),
+        "refused before"
+    );
+    assert_eq!(failures(), before);
+    encryption.reload(path, b"other nonsense: [").unwrap_err();
+    assert_eq!(failures(), before + 1);
+    assert_eq!(encryption.reload(path, in_use), Ok(false));
+    encryption.reload(path, b"other nonsense: [").unwrap_err();
+    assert_eq!(failures(), before + 2, "the good one lay between");
+    assert!(encryption.reload_failed() && !encryption.reload_failed());
+    assert_eq!(failures(), before + 3);
+}
+
 #[test]
 fn encryption_is_rotated_by_a_reload_and_tells_what_is_stale() {
     let encryption = with("[secrets]", &[GCM, IDENTITY]);
@@ -164,6 +184,7 @@ fn encryption_is_rotated_by_a_reload_and_tells_what_is_stale() {
         .map(|(status, (count, _))| (*status, *count))
         .collect();
     assert_eq!(reloads, [("failure", 1), ("success", 1)]);
+    encryption_reload_refusals_count_once(&encryption, next.as_bytes());
     let opened = measures
         .operations
         .iter()

@@ -102,9 +102,13 @@ async fn follow(followed: Followed) {
 }
 
 impl Followed {
-    /// Reports whether another configuration is in use now.
+    /// Reports whether another configuration is in use now. The same fault is an error once.
     fn look(&self) -> anyhow::Result<bool> {
-        let bytes = std::fs::read(&self.path).inspect_err(|_| self.encryption.reload_failed())?;
+        let bytes = match std::fs::read(&self.path) {
+            Ok(bytes) => bytes,
+            Err(_) if !self.encryption.reload_failed() => return Ok(false),
+            Err(error) => return Err(error.into()),
+        };
         let lost = |next: &Encryption| self.storage.lost_by(next);
         Ok(self.encryption.reload_unless_lost(&self.path, &bytes, lost)?)
     }

@@ -13,7 +13,7 @@ mod tests;
 
 use super::objects::find;
 use crate::permissions::Permissions;
-use crate::{AdmissionError, Operation, Plugin, Request};
+use crate::{AdmissionError, Operation, Plugin, Request, Step};
 use async_trait::async_trait;
 use machinery_api::read_stored;
 use machinery_meta::GroupResource;
@@ -157,6 +157,10 @@ fn missing(group: &str, singular: &str, name: &str) -> AdmissionError {
 impl Plugin for NodeRestriction {
     fn name(&self) -> &'static str {
         "NodeRestriction"
+    }
+
+    fn steps(&self) -> &'static [Step] {
+        &[Step::Admit]
     }
 
     fn handles(&self, request: &Request<'_>) -> bool {

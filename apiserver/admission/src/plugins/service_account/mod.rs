@@ -5,7 +5,7 @@ mod secrets;
 
 use super::Random;
 use super::objects::{MIRROR_POD, annotation, find, pod_of};
-use crate::{AdmissionError, Operation, Plugin, Request};
+use crate::{AdmissionError, Operation, Plugin, Request, Step};
 use async_trait::async_trait;
 use machinery_meta::reader::ObjectReader;
 use machinery_schema::{Mut, Ref, Tree};
@@ -106,6 +106,10 @@ struct Named {
 impl Plugin for ServiceAccount {
     fn name(&self) -> &'static str {
         "ServiceAccount"
+    }
+
+    fn steps(&self) -> &'static [Step] {
+        &[Step::Admit, Step::Validate]
     }
 
     fn handles(&self, request: &Request<'_>) -> bool {

@@ -36,6 +36,10 @@ pub enum TokenUse {
     ManuallyCreated,
     /// One that is marked invalid, and was refused.
     Invalidated,
+    /// A projected token before the time at which its client should have renewed it.
+    Valid,
+    /// A projected token after that time.
+    Stale,
 }
 
 /// Keeps a record of the use of tokens.

@@ -1,0 +1,118 @@
+//! Counts and times requests that have passed all checks, under upstream's metric names: as there, the handler counts, and
+//! what a filter refuses is not counted.
+
+use super::completion::{Completion, Outcome};
+use crate::exchange::{Exchange, Response};
+use crate::handler_chain::{Filter, Next};
+use crate::metrics::{GaugeGuard, Metrics, RequestLabels, RequestSeries};
+use crate::server::Core;
+use apiserver_registry::Registry;
+use futures::future::BoxFuture;
+use http_body::Body as _;
+use machinery_runtime::Runtime;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU16, AtomicU64, Ordering};
+use std::time::Duration;
+
+pub(crate) struct Count {
+    metrics: Arc<Metrics>,
+    registry: Registry,
+}
+
+impl Count {
+    pub(crate) fn new(core: &Arc<Core>) -> Self {
+        Self {
+            metrics: Arc::clone(&core.metrics),
+            registry: core.registry.clone(),
+        }
+    }
+}
+
+/// A request under way. It is counted when the last holder lets go of it: the request's completion, and what goes on
+/// after an answer that switches protocols.
+#[derive(Clone)]
+pub(crate) struct UnderWay {
+    _counted: Arc<Counted>,
+}
+
+struct Counted {
+    series: Arc<RequestSeries>,
+    runtime: Runtime,
+    begun: Duration,
+    /// Nanoseconds.
+    queued: Arc<AtomicU64>,
+    code: AtomicU16,
+    _long_running: Option<GaugeGuard>,
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        let took = self.runtime.monotonic().saturating_sub(self.begun);
+        let queued = Duration::from_nanos(self.queued.load(Ordering::Relaxed));
+        let code = *self.code.get_mut();
+        self.series.ended(code, took.as_secs_f64(), queued.as_secs_f64());
+        if code == Outcome::Abandoned.code() {
+            self.series.aborted();
+        }
+    }
+}
+
+/// Bytes of an answer that is made while it is sent.
+struct Sent {
+    series: Arc<RequestSeries>,
+    bytes: Arc<AtomicU64>,
+}
+
+impl Drop for Sent {
+    fn drop(&mut self) {
+        self.series.sized(self.bytes.load(Ordering::Relaxed));
+    }
+}
+
+impl Filter for Count {
+    fn call(&self, mut exchange: Exchange, next: Next) -> BoxFuture<'static, Response> {
+        let labels = RequestLabels::of(&self.registry, &exchange);
+        let counted = labels.zip(Completion::of(&exchange));
+        let Some((labels, completion)) = counted else {
+            return next.run(exchange);
+        };
+        let series = self.metrics.requests.series(&labels);
+        begin(&mut exchange, &completion, &series);
+        if !labels.reads {
+            return next.run(exchange);
+        }
+        Box::pin(async move { sized(next.run(exchange).await, series) })
+    }
+}
+
+fn begin(exchange: &mut Exchange, completion: &Completion, series: &Arc<RequestSeries>) {
+    let is_long = exchange.is_long_running();
+    let counted = Arc::new(Counted {
+        series: Arc::clone(series),
+        runtime: exchange.context.runtime.clone(),
+        begun: completion.begun_at(),
+        queued: completion.queued(),
+        code: AtomicU16::new(0),
+        _long_running: is_long.then(|| GaugeGuard::new(series.long_running())),
+    });
+    if is_long {
+        let under_way = UnderWay {
+            _counted: Arc::clone(&counted),
+        };
+        exchange.request.extensions_mut().insert(under_way);
+    }
+    completion.observe(move |outcome| counted.code.store(outcome.code(), Ordering::Relaxed));
+}
+
+/// Counts the bytes of an answer.
+fn sized(response: Response, series: Arc<RequestSeries>) -> Response {
+    if let Some(bytes) = response.body().size_hint().exact() {
+        series.sized(bytes);
+        return response;
+    }
+    let bytes = Arc::new(AtomicU64::new(0));
+    response.map(|body| {
+        let body = body.counting(Arc::clone(&bytes));
+        body.holding(Sent { series, bytes })
+    })
+}

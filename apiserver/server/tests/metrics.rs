@@ -1,0 +1,359 @@
+//! `/metrics` beside upstream's families, and the labels under which requests are counted.
+
+mod common;
+
+use bytes::Bytes;
+use common::{Cluster, start};
+use http::Method;
+use serde_json::json;
+use std::collections::{BTreeMap, BTreeSet};
+
+const MAPS: &str = "/api/v1/namespaces/default/configmaps";
+
+/// A family as it is served.
+#[derive(Debug, Default)]
+struct Family {
+    kind: String,
+    help: String,
+    labels: BTreeSet<String>,
+    buckets: Vec<f64>,
+}
+
+fn families(text: &str) -> BTreeMap<String, Family> {
+    let mut found: BTreeMap<String, Family> = BTreeMap::new();
+    let mut name = String::new();
+    for line in text.lines() {
+        let mut parts = line.splitn(4, ' ');
+        match (parts.next(), parts.next(), parts.next(), parts.next()) {
+            (Some("#"), Some("HELP"), Some(own), help) => {
+                found.entry(own.into()).or_default().help = help.unwrap_or_default().into();
+            }
+            (Some("#"), Some("TYPE"), Some(own), kind) => {
+                name = own.into();
+                found.entry(own.into()).or_default().kind = kind.unwrap_or_default().into();
+            }
+            _ => read_sample(line, found.entry(name.clone()).or_default()),
+        }
+    }
+    found
+}
+
+fn read_sample(line: &str, family: &mut Family) {
+    let Some((_, labels)) = line.split_once('{') else {
+        return;
+    };
+    let Some((labels, _)) = labels.rsplit_once('}') else {
+        return;
+    };
+    for label in labels.split("\",") {
+        let (name, value) = label.split_once("=\"").unwrap();
+        if name != "le" {
+            family.labels.insert(name.to_owned());
+        } else if let Ok(bound) = value.trim_matches('"').parse::<f64>()
+            && bound.is_finite()
+            && family.buckets.last().is_none_or(|last| *last < bound)
+        {
+            family.buckets.push(bound);
+        }
+    }
+}
+
+async fn metrics(cluster: &Cluster) -> String {
+    cluster.admin().get("/metrics").await.is(200).body
+}
+
+/// The value of the one sample that has all these parts.
+fn sample(text: &str, parts: &[&str]) -> Option<f64> {
+    let mut lines = text
+        .lines()
+        .filter(|line| !line.starts_with('#') && parts.iter().all(|part| line.contains(part)));
+    let found = lines.next()?;
+    assert_eq!(lines.next(), None, "{parts:?}");
+    found.rsplit_once(' ')?.1.parse().ok()
+}
+
+async fn ask(cluster: &Cluster, method: Method, path: &str, form: &'static str, body: &str) -> u16 {
+    let ask = cluster.admin();
+    let ask = match form {
+        "" => ask,
+        form => ask.header("content-type", form),
+    };
+    ask.send(method, path, Bytes::from(body.to_owned()))
+        .await
+        .code
+        .as_u16()
+}
+
+async fn make_map(cluster: &Cluster, name: &str) {
+    let body = json!({"metadata": {"name": name}}).to_string();
+    cluster.admin().post(MAPS, body).await.is(201);
+}
+
+/// Asks for something of each family.
+async fn exercise(cluster: &Cluster) {
+    make_map(cluster, "a").await;
+    cluster.admin().get(&format!("{MAPS}?limit=1")).await.is(200);
+    cluster
+        .admin()
+        .get(&format!("{MAPS}?watch=1&timeoutSeconds=1"))
+        .await
+        .is(200);
+    cluster.admin().get("/api/v1/componentstatuses").await.is(200);
+    cluster.nobody().token("nonsense").get(MAPS).await.is(401);
+    cluster.nobody().get(MAPS).await.is(403);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn metric_families_are_upstreams() {
+    let cluster = start().await;
+    exercise(&cluster).await;
+    // The count of objects begins with the server; a long-running request is one that goes on.
+    let watch = format!("GET {MAPS}?watch=1 HTTP/1.1\r\nhost: x\r\n\r\n");
+    let _watching = cluster.sent(watch).await;
+    let mut text = metrics(&cluster).await;
+    while !text.contains("apiserver_resource_objects{") || !text.contains("apiserver_longrunning_requests{") {
+        cluster.runtime.sleep(std::time::Duration::from_millis(5)).await;
+        text = metrics(&cluster).await;
+    }
+    let found = families(&text);
+    let mut differing = Vec::new();
+    let mut compared = 0;
+    for line in include_str!("../testdata/metrics.tsv").lines() {
+        let [name, kind, labels, buckets, stability, help] = line.split('\t').collect::<Vec<_>>()[..] else {
+            continue;
+        };
+        compared += 1;
+        let Some(own) = found.get(name) else {
+            differing.push(format!("{name} is absent"));
+            continue;
+        };
+        let of_upstream = Family {
+            kind: kind.to_owned(),
+            help: format!("[{stability}] {help}"),
+            labels: labels
+                .split(',')
+                .filter(|own| !own.is_empty())
+                .map(str::to_owned)
+                .collect(),
+            buckets: buckets.split(',').filter_map(|own| own.parse().ok()).collect(),
+        };
+        if format!("{own:?}") != format!("{of_upstream:?}") {
+            differing.push(format!(
+                "{name}\n  upstream: {of_upstream:?}\n  ours:     {own:?}"
+            ));
+        }
+    }
+    assert!(compared > 20);
+    assert!(differing.is_empty(), "{}", differing.join("\n"));
+}
+
+/// Method, address, media type, body; the labels of the request's counter, and its code.
+type Counted = (
+    &'static str,
+    &'static str,
+    &'static str,
+    &'static str,
+    &'static str,
+);
+
+#[rustfmt::skip]
+const COUNTED: [Counted; 14] = [
+    ("POST", MAPS, "application/json", r#"{"metadata":{"name":"b"}}"#, r#"code="201",component="apiserver",dry_run="",group="",resource="configmaps",scope="resource",subresource="",verb="POST",version="v1""#),
+    ("POST", "/api/v1/namespaces/default/configmaps?dryRun=All&dryRun=All", "application/json", r#"{"metadata":{"name":"c"}}"#, r#"code="201",component="apiserver",dry_run="All",group="",resource="configmaps",scope="resource",subresource="",verb="POST",version="v1""#),
+    ("POST", "/api/v1/namespaces/default/configmaps?dryRun=Some", "application/json", r#"{"metadata":{"name":"c"}}"#, r#"code="422",component="apiserver",dry_run="invalid",group="",resource="configmaps",scope="resource",subresource="",verb="POST",version="v1""#),
+    ("GET", MAPS, "", "", r#"code="200",component="apiserver",dry_run="",group="",resource="configmaps",scope="namespace",subresource="",verb="LIST",version="v1""#),
+    ("GET", "/api/v1/namespaces/default/configmaps?fieldSelector=metadata.name%3Db", "", "", r#"code="200",component="apiserver",dry_run="",group="",resource="configmaps",scope="namespace",subresource="",verb="LIST",version="v1""#),
+    ("GET", "/api/v1/configmaps", "", "", r#"code="200",component="apiserver",dry_run="",group="",resource="configmaps",scope="cluster",subresource="",verb="LIST",version="v1""#),
+    ("GET", "/api/v1/namespaces/default/configmaps/b", "", "", r#"code="200",component="apiserver",dry_run="",group="",resource="configmaps",scope="resource",subresource="",verb="GET",version="v1""#),
+    ("GET", "/api/v1/namespaces/default/configmaps?watch=1&timeoutSeconds=1", "", "", r#"code="200",component="apiserver",dry_run="",group="",resource="configmaps",scope="namespace",subresource="",verb="WATCH",version="v1""#),
+    ("PATCH", "/api/v1/namespaces/default/configmaps/b?fieldManager=m", "application/apply-patch+yaml", "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: b}\n", r#"code="200",component="apiserver",dry_run="",group="",resource="configmaps",scope="resource",subresource="",verb="APPLY",version="v1""#),
+    ("PATCH", "/api/v1/namespaces/default/configmaps/b", "application/merge-patch+json", "{}", r#"code="200",component="apiserver",dry_run="",group="",resource="configmaps",scope="resource",subresource="",verb="PATCH",version="v1""#),
+    ("GET", "/api/v1/namespaces/default/pods/none/log", "", "", r#"code="404",component="apiserver",dry_run="",group="",resource="pods",scope="resource",subresource="log",verb="CONNECT",version="v1""#),
+    ("POST", "/api/v1/namespaces/default/pods/none/exec?command=ls", "", "", r#"code="404",component="apiserver",dry_run="",group="",resource="pods",scope="resource",subresource="exec",verb="CONNECT",version="v1""#),
+    ("DELETE", MAPS, "", "", r#"code="200",component="apiserver",dry_run="",group="",resource="configmaps",scope="namespace",subresource="",verb="DELETE",version="v1""#),
+    ("GET", "/readyz", "", "", r#"code="200",component="",dry_run="",group="",resource="",scope="",subresource="/readyz",verb="GET",version="""#),
+];
+
+#[tokio::test(flavor = "multi_thread")]
+async fn request_labels_are_upstreams() {
+    let cluster = start().await;
+    for (method, path, form, body, labels) in COUNTED {
+        let counter = format!("apiserver_request_total{{{labels}}} ");
+        let before = sample(&metrics(&cluster).await, &[&counter]).unwrap_or(0.0);
+        let code = ask(&cluster, method.parse().unwrap(), path, form, body).await;
+        assert!(
+            labels.contains(&format!("code=\"{code}\"")),
+            "{method} {path}: {code}"
+        );
+        // A stream is counted when its body is let go of, which may be after the client has read it.
+        let mut text = metrics(&cluster).await;
+        let watches = labels.contains("WATCH");
+        while watches && sample(&text, &[&counter]).is_none() {
+            cluster.runtime.sleep(std::time::Duration::from_millis(5)).await;
+            text = metrics(&cluster).await;
+        }
+        let after = sample(&text, &[&counter]);
+        assert!(
+            after.is_some_and(|after| after > before),
+            "{method} {path}: {before} {after:?}"
+        );
+        let timed = labels.split_once(',').unwrap().1;
+        let timed = format!("apiserver_request_duration_seconds_count{{{timed}}} ");
+        assert!(sample(&text, &[&timed]) >= after, "{timed}");
+    }
+}
+
+/// What a filter refuses, and what has no route, is not counted: clients cannot make series.
+#[tokio::test(flavor = "multi_thread")]
+async fn requests_without_a_route_are_not_counted() {
+    let cluster = start().await;
+    cluster.nobody().token("nonsense").get(MAPS).await.is(401);
+    cluster.nobody().get("/apis/apps/v1/deployments").await.is(403);
+    for (method, path) in [
+        ("GET", "/apis/made.up/v1/things"),
+        ("GET", "/api/v1/made-up"),
+        ("GET", "/api/v1/namespaces/default/pods/x/made-up"),
+        ("PUT", MAPS),
+        ("OPTIONS", "/api/v1/namespaces/default/configmaps/x"),
+        ("GET", "/made/up"),
+    ] {
+        ask(&cluster, method.parse().unwrap(), path, "application/json", "{}").await;
+    }
+    let text = metrics(&cluster).await;
+    for absent in [
+        "made",
+        "code=\"401\"",
+        "code=\"403\"",
+        "code=\"405\"",
+        "resource=\"deployments\"",
+    ] {
+        let mut counted = text
+            .lines()
+            .filter(|line| line.starts_with("apiserver_request_total{"));
+        let found = counted.find(|line| line.contains(absent) && line.contains("component=\"apiserver\""));
+        assert_eq!(found, None, "{absent}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn authentication_metrics_tell_bad_credentials_from_none() {
+    let cluster = start().await;
+    let before = metrics(&cluster).await;
+    let refused = r#"authentication_attempts{result="error"}"#;
+    assert_eq!(sample(&before, &[refused]), None);
+    cluster.nobody().token("nonsense").get("/version").await.is(401);
+    cluster.nobody().get("/version").await.is(200);
+    let after = metrics(&cluster).await;
+    assert_eq!(sample(&after, &[refused]), Some(1.0));
+    assert_eq!(
+        sample(&after, &[r#"authentication_attempts{result="failure"}"#]),
+        None
+    );
+    let timed = r#"authentication_duration_seconds_count{result="error"}"#;
+    assert_eq!(sample(&after, &[timed]), Some(1.0));
+    assert!(sample(&after, &[r#"authenticated_user_requests{username="admin"}"#]) >= Some(1.0));
+    assert!(sample(&after, &[r#"authenticated_user_requests{username="other"}"#]) >= Some(1.0));
+    assert!(sample(&after, &[r#"authorization_attempts_total{result="allowed"}"#]) >= Some(2.0));
+    for filter in [
+        "authentication",
+        "constrainedimpersonation",
+        "priorityandfairness",
+        "authorization",
+    ] {
+        let count = format!("apiserver_request_filter_duration_seconds_count{{filter=\"{filter}\"}}");
+        assert!(sample(&after, &[&count]) >= Some(2.0), "{filter}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn authentication_of_nobody_counts_as_a_failure() {
+    let config = apiserver_server::ServerConfig {
+        anonymous_paths: Some(vec!["/livez".to_owned()]),
+        ..common::config()
+    };
+    let cluster = common::start_with(config).await;
+    cluster.nobody().get("/version").await.is(401);
+    let text = metrics(&cluster).await;
+    assert_eq!(
+        sample(&text, &[r#"authentication_attempts{result="failure"}"#]),
+        Some(1.0)
+    );
+    assert_eq!(
+        sample(&text, &[r#"authentication_attempts{result="error"}"#]),
+        None
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn response_sizes_and_watch_events_are_counted_in_bytes() {
+    let cluster = start().await;
+    make_map(&cluster, "a").await;
+    let got = cluster.admin().get(&format!("{MAPS}/a")).await.is(200);
+    let watch = cluster
+        .admin()
+        .get(&format!(
+            "{MAPS}?watch=1&timeoutSeconds=1&fieldSelector=metadata.name%3Da"
+        ))
+        .await
+        .is(200);
+    let text = metrics(&cluster).await;
+    let of_get = [
+        "apiserver_response_sizes_sum{",
+        "resource=\"configmaps\"",
+        "verb=\"GET\"",
+    ];
+    let bytes = |answer: &common::Answer| Some(u32::try_from(answer.body.len()).unwrap().into());
+    assert_eq!(sample(&text, &of_get), bytes(&got));
+    let of_post = [
+        "apiserver_response_sizes_sum{",
+        "resource=\"configmaps\"",
+        "verb=\"POST\"",
+    ];
+    assert_eq!(sample(&text, &of_post), None, "those of reads alone");
+    let events = r#"apiserver_watch_events_total{group="",resource="configmaps",version="v1"}"#;
+    assert_eq!(sample(&text, &[events]), Some(1.0));
+    let sizes = r#"apiserver_watch_events_sizes_sum{group="",resource="configmaps",version="v1"}"#;
+    assert_eq!(sample(&text, &[sizes]), bytes(&watch));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn metrics_reset_begins_counts_anew() {
+    let cluster = start().await;
+    make_map(&cluster, "a").await;
+    let created = [
+        "apiserver_request_total{",
+        "resource=\"configmaps\"",
+        "verb=\"POST\"",
+    ];
+    assert_eq!(sample(&metrics(&cluster).await, &created), Some(1.0));
+    let admitted = "apiserver_admission_step_admission_duration_seconds_count{";
+    assert!(metrics(&cluster).await.contains(admitted));
+    let reset = cluster
+        .admin()
+        .send(Method::DELETE, "/metrics", Bytes::new())
+        .await
+        .is(200);
+    assert_eq!(reset.body, "metrics reset\n");
+    assert_eq!(reset.headers["content-type"], "text/plain; charset=utf-8");
+    let text = metrics(&cluster).await;
+    assert_eq!(sample(&text, &created), None);
+    make_map(&cluster, "b").await;
+    let text = metrics(&cluster).await;
+    assert_eq!(
+        sample(&text, &created),
+        Some(1.0),
+        "and what is kept at hand counts again"
+    );
+    let creates = [
+        admitted,
+        "operation=\"CREATE\"",
+        "rejected=\"false\"",
+        "type=\"admit\"",
+    ];
+    assert!(sample(&text, &creates) >= Some(1.0));
+    cluster
+        .nobody()
+        .send(Method::DELETE, "/metrics", Bytes::new())
+        .await
+        .is(403);
+}
