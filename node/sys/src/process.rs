@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 
 use nix::errno::Errno;
-use nix::fcntl::{AT_FDCWD, OFlag, open, renameat};
+use nix::fcntl::{AT_FDCWD, OFlag, RenameFlags, open, renameat, renameat2};
 use nix::sys::socket::{
     AddressFamily, SockFlag, SockType, UnixAddr, UnixCredentials, connect, getsockopt, socket, sockopt,
 };
@@ -147,11 +147,17 @@ pub fn spare_from_oom(pid: u32) -> bool {
     written.is_ok()
 }
 
+/// Length of every record, so that one is written over another.
+const RECORD_BYTES: usize = 128;
+
 /// A pid file that a process writes of itself between fork and exec: there is no moment at which the program runs
 /// and its starter, should it die, has left no record of it.
+///
+/// The record of the last start stays beside it as the file for the next one, and all have one length: a program that
+/// ends while pods fill the disk is started again without any room.
 #[derive(Debug)]
 pub(crate) struct OwnRecord {
-    temporary: CString,
+    spare: CString,
     path: CString,
     boot_id: &'static str,
 }
@@ -159,10 +165,10 @@ pub(crate) struct OwnRecord {
 impl OwnRecord {
     pub(crate) fn prepare(pid_file: &Path) -> std::io::Result<Self> {
         let c_path = |path: &Path| CString::new(path.as_os_str().as_bytes()).map_err(std::io::Error::other);
-        let mut temporary = pid_file.to_path_buf().into_os_string();
-        temporary.push(".tmp");
+        let mut spare = pid_file.to_path_buf().into_os_string();
+        spare.push(".tmp");
         Ok(Self {
-            temporary: c_path(&PathBuf::from(temporary))?,
+            spare: c_path(&PathBuf::from(spare))?,
             path: c_path(pid_file)?,
             boot_id: &BOOT_ID,
         })
@@ -175,21 +181,28 @@ impl OwnRecord {
         let invalid = || std::io::Error::from(std::io::ErrorKind::InvalidData);
         let stat = std::str::from_utf8(&stat[..read]).map_err(|_| invalid())?;
         let (_, start_time) = parse_stat(stat).ok_or_else(invalid)?;
-        let mut line = [0_u8; 128];
-        let mut rest = &mut line[..];
-        writeln!(rest, "{} {start_time} {}", std::process::id(), self.boot_id)?;
-        let left = rest.len();
-        let written = &line[..line.len() - left];
-        let file = open_in_child(&self.temporary, OFlag::O_WRONLY | OFlag::O_CREAT | OFlag::O_TRUNC)?;
-        if nix::unistd::write(&file, written)? != written.len() {
+        let mut line = [b' '; RECORD_BYTES];
+        line[RECORD_BYTES - 1] = b'\n';
+        let mut rest = &mut line[..RECORD_BYTES - 1];
+        write!(rest, "{} {start_time} {}", std::process::id(), self.boot_id)?;
+        self.write_spare(&line)?;
+        let (spare, path) = (self.spare.as_c_str(), self.path.as_c_str());
+        if renameat2(AT_FDCWD, spare, AT_FDCWD, path, RenameFlags::RENAME_EXCHANGE).is_ok() {
+            return Ok(());
+        }
+        renameat(AT_FDCWD, spare, AT_FDCWD, path)?;
+        // The first record, or a file system that exchanges no names: the next start's file is made while there is room.
+        let _ = self.write_spare(&line);
+        Ok(())
+    }
+
+    /// Writes over what is there, so that a full disk has the room already.
+    fn write_spare(&self, line: &[u8]) -> std::io::Result<()> {
+        let file = open_in_child(&self.spare, OFlag::O_WRONLY | OFlag::O_CREAT)?;
+        if nix::unistd::write(&file, line)? != line.len() {
             return Err(Errno::ENOSPC.into());
         }
-        Ok(renameat(
-            AT_FDCWD,
-            self.temporary.as_c_str(),
-            AT_FDCWD,
-            self.path.as_c_str(),
-        )?)
+        Ok(nix::unistd::ftruncate(&file, i64::try_from(line.len()).unwrap_or_default())?)
     }
 }
 

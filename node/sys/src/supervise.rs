@@ -95,7 +95,8 @@ mod tests {
         assert_eq!(sleeper.running(), None);
         let first = sleeper.ensure().unwrap();
         let record = std::fs::read_to_string(&sleeper.daemon.pid_file).unwrap();
-        assert_eq!(record, first.to_text(), "it wrote its own record");
+        let recorded = ProcessIdentity::from_text(&record);
+        assert_eq!(recorded.as_ref(), Some(&first), "it wrote its own record");
         assert_eq!(sleeper.ensure().unwrap(), first, "found by its record");
         let scope = Runtime::real().child_scope();
         let watch = sleeper.clone().keep_running(scope.runtime().clone());

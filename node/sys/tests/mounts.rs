@@ -9,8 +9,11 @@ use std::path::Path;
 
 use nix::mount::{MsFlags, mount};
 use nix::sched::{CloneFlags, CpuSet, sched_setaffinity, setns, unshare};
+use nix::sys::signal::Signal;
 use nix::unistd::Pid;
+use node_sys::exec::Daemon;
 use node_sys::mount_namespace::enter;
+use node_sys::supervise::Supervised;
 
 const OWN: &str = "/proc/thread-self/ns/mnt";
 
@@ -129,4 +132,42 @@ fn sleeper_in_a_namespace_of_its_own() -> std::process::Child {
     let mut said = [0; 2];
     std::io::Read::read_exact(child.stdout.as_mut().unwrap(), &mut said).unwrap();
     child
+}
+
+#[test]
+#[ignore = "needs root: mounts a small disk"]
+fn supervised_is_started_again_on_a_full_disk() {
+    on_a_machine(|_, path| {
+        let disk = path.join("disk");
+        std::fs::create_dir(&disk).unwrap();
+        let size = Some("size=64k");
+        mount(Some("tmpfs"), &disk, Some("tmpfs"), MsFlags::empty(), size).unwrap();
+        let mut executor = tokio::runtime::Builder::new_current_thread();
+        let executor = executor.enable_all().build().unwrap();
+        let _entered = executor.enter();
+        let sleeper = Supervised {
+            name: "sleeper",
+            daemon: Daemon {
+                program: "sleep".into(),
+                args: vec!["1000".into()],
+                env: Vec::new(),
+                log: disk.join("log"),
+                pid_file: disk.join("pid"),
+            },
+            socket: None,
+        };
+        let mut running = sleeper.ensure().unwrap();
+        let filled = std::fs::write(disk.join("filled"), vec![1; 1 << 20]);
+        assert_eq!(
+            filled.unwrap_err().kind(),
+            std::io::ErrorKind::StorageFull
+        );
+        for _ in 0..3 {
+            assert!(running.signal(Signal::SIGKILL));
+            executor.block_on(running.ended()).unwrap();
+            running = sleeper.ensure().unwrap();
+            assert_eq!(sleeper.running().as_ref(), Some(&running), "it left its record");
+        }
+        running.signal(Signal::SIGKILL);
+    });
 }
