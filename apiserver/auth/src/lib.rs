@@ -6,7 +6,7 @@
 //! members of `system:masters`, the node authorizer, RBAC. Both sides read objects through
 //! [`ObjectReader`](machinery_meta::reader::ObjectReader); roles and bindings are kept compiled, change by change.
 //!
-//! Beside them: [`x509`] (client certificates, requested and verified), [`pki`] (our own certificate authorities and keys), [`jwt`] and [`token_request`] (service account
+//! Beside them: [`pki`] (our own certificate authorities and keys), [`jwt`] and [`token_request`] (service account
 //! tokens), [`reviews`] (the logic of the review kinds), [`bootstrap`] (upstream's default roles and bindings).
 //!
 //! Never here: HTTP responses, `Status` objects, storage. Time is always passed in.
@@ -20,7 +20,6 @@ pub mod pki;
 pub mod reviews;
 pub mod token_request;
 mod trusted;
-pub mod x509;
 
 #[cfg(test)]
 mod testing;

@@ -188,6 +188,11 @@ fn serve(context: &ManagerContext, listeners: Listeners) {
     let (own, main) = (context.clone(), listeners.clone());
     let begin = move || server::serve(own.clone(), main.clone());
     context.runtime.keep("kubelet server", begin).detach();
+    if let Some(clients) = listeners.clients.clone() {
+        let runtime = context.runtime.clone();
+        let begin = move || Arc::clone(&clients).follow(runtime.clone());
+        context.runtime.keep("client authorities", begin).detach();
+    }
     let own = context.clone();
     let begin = move || server::healthz::serve(own.clone(), listeners.clone());
     context.runtime.keep("healthz server", begin).detach();

@@ -202,7 +202,10 @@ impl OwnRecord {
         if nix::unistd::write(&file, line)? != line.len() {
             return Err(Errno::ENOSPC.into());
         }
-        Ok(nix::unistd::ftruncate(&file, i64::try_from(line.len()).unwrap_or_default())?)
+        Ok(nix::unistd::ftruncate(
+            &file,
+            i64::try_from(line.len()).unwrap_or_default(),
+        )?)
     }
 }
 

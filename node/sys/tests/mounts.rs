@@ -158,10 +158,7 @@ fn supervised_is_started_again_on_a_full_disk() {
         };
         let mut running = sleeper.ensure().unwrap();
         let filled = std::fs::write(disk.join("filled"), vec![1; 1 << 20]);
-        assert_eq!(
-            filled.unwrap_err().kind(),
-            std::io::ErrorKind::StorageFull
-        );
+        assert_eq!(filled.unwrap_err().kind(), std::io::ErrorKind::StorageFull);
         for _ in 0..3 {
             assert!(running.signal(Signal::SIGKILL));
             executor.block_on(running.ended()).unwrap();

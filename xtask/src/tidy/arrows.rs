@@ -41,6 +41,7 @@ fn allowed() -> BTreeMap<&'static str, &'static [&'static str]> {
         ("machinery-meta", &[] as &[&str]),
         ("machinery-fuzz", &[]),
         ("machinery-runtime", &[]),
+        ("machinery-x509", &["machinery-meta"]),
         ("machinery-schema", &["machinery-meta"]),
         ("machinery-api", &["machinery-meta", "machinery-schema"]),
         ("machinery-semantics", &["machinery-meta", "machinery-api"]),
@@ -71,6 +72,7 @@ fn allowed() -> BTreeMap<&'static str, &'static [&'static str]> {
                 "machinery-meta",
                 "machinery-schema",
                 "machinery-api",
+                "machinery-x509",
                 "apiserver-egress",
             ],
         ),
@@ -121,6 +123,7 @@ fn allowed() -> BTreeMap<&'static str, &'static [&'static str]> {
             "node-kubelet",
             &[
                 "machinery-meta",
+                "machinery-x509",
                 "machinery-api",
                 "machinery-semantics",
                 "machinery-client",

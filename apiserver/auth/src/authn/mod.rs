@@ -14,9 +14,9 @@ pub mod service_account;
 pub mod token;
 pub mod token_file;
 
-pub use crate::x509::{AuthoritiesError, PeerCertificate, certificate_bundle};
 pub use client_certificate::ClientCertificates;
 pub use expired::have_expired;
+pub use machinery_x509::{AuthoritiesError, PeerCertificate, certificate_bundle};
 pub use request_header::FrontProxyHeaders;
 pub use token::TokenAuthenticators;
 

@@ -1,7 +1,7 @@
 //! rustls configurations of our certificates.
 
 use super::{Identity, PkiError, ServingIdentity};
-use crate::x509::RequestClientCertificate;
+use machinery_x509::RequestClientCertificate;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::{
     CryptoProvider, WebPkiSupportedAlgorithms, verify_tls12_signature, verify_tls13_signature,

@@ -12,7 +12,6 @@ use kube::api::{Api, PostParams};
 use machinery_meta::UserInfo;
 use machinery_runtime::Runtime;
 use parking_lot::Mutex;
-use rustls::pki_types::CertificateDer;
 use sha2::{Digest, Sha256};
 
 /// Upstream's cache times: of tokens, of a yes, of a no.
@@ -23,24 +22,6 @@ const DENIED_AGE_MAX: Duration = Duration::from_secs(30);
 const TOKEN_BYTES_MAX: usize = 16 << 10;
 /// Answers remembered; where more are still good, all are forgotten.
 const REMEMBERED_MAX: usize = 1024;
-
-/// The user a client certificate names: its last common name, as Go and the API server have it, with its organisations
-/// as groups.
-pub fn user_of(certificate: &CertificateDer<'_>) -> Option<UserInfo> {
-    let (_, parsed) = x509_parser::parse_x509_certificate(certificate).ok()?;
-    let subject = parsed.subject();
-    let name = subject.iter_common_name().last()?.as_str().ok()?.to_string();
-    let groups = subject
-        .iter_organization()
-        .filter_map(|group| group.as_str().ok().map(str::to_string));
-    let mut user = UserInfo {
-        name,
-        groups: groups.collect(),
-        ..UserInfo::default()
-    };
-    user.groups.push("system:authenticated".into());
-    Some(user)
-}
 
 /// Why a request is refused.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -138,11 +119,11 @@ impl Delegated {
     /// Who asks: the certificate's user, or the token's.
     pub async fn authenticate(
         &self,
-        peer: Option<&UserInfo>,
+        known: Option<UserInfo>,
         bearer: Option<&str>,
     ) -> Result<UserInfo, Refusal> {
-        if let Some(peer) = peer {
-            return Ok(peer.clone());
+        if let Some(known) = known {
+            return Ok(known);
         }
         let token = bearer.ok_or(Refusal::Unauthorized)?;
         if token.len() > TOKEN_BYTES_MAX {
@@ -326,23 +307,6 @@ mod tests {
             remembered.put(digest(&number.to_string()), false, at(121), age);
             assert!(held() <= REMEMBERED_MAX);
         }
-    }
-
-    #[test]
-    fn users_of_two_common_names_are_the_last() {
-        let key = rcgen::KeyPair::generate().unwrap();
-        let mut certificate = rcgen::CertificateParams::default();
-        certificate.distinguished_name = rcgen::DistinguishedName::new();
-        for (kind, name) in [
-            (rcgen::DnType::CommonName, "system:apiserver"),
-            (rcgen::DnType::OrganizationName, "blue"),
-            (rcgen::DnType::CustomDnType(vec![2, 5, 4, 3]), "mallory"),
-        ] {
-            certificate.distinguished_name.push(kind, name);
-        }
-        let user = user_of(certificate.self_signed(&key).unwrap().der()).unwrap();
-        assert_eq!(user.name, "mallory");
-        assert_eq!(user.groups, ["blue", "system:authenticated"]);
     }
 
     #[test]

@@ -1,20 +1,17 @@
-//! One connection of port 10250: its peer, its requests and its end.
+//! One connection of port 10250: its requests and its end.
 
 use std::convert::Infallible;
 use std::future::Future;
-use std::sync::Arc;
 use std::time::Duration;
 
 use http::{Request, Response, StatusCode};
 use hyper::body::{Body as _, Incoming};
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
-use machinery_meta::UserInfo;
 use machinery_runtime::{Lingering, Runtime, Unread};
 use tokio::net::TcpStream;
 use tokio_rustls::server::TlsStream;
 
-use super::auth;
 use super::routes::Body;
 
 /// A client must send its request's head in this time.
@@ -27,20 +24,18 @@ fn socket(stream: &mut TlsStream<TcpStream>) -> &mut TcpStream {
     stream.get_mut().0
 }
 
-/// Answers the requests of a connection; the user is the one that its certificate names.
+/// Answers the requests of a connection.
 pub(super) async fn serve<H, A>(stream: TlsStream<TcpStream>, runtime: Runtime, handle: H)
 where
-    H: Fn(Arc<Option<UserInfo>>, Request<Incoming>) -> A,
+    H: Fn(Request<Incoming>) -> A,
     A: Future<Output = Response<Body>>,
 {
-    let chain = stream.get_ref().1.peer_certificates();
-    let peer = Arc::new(chain.and_then(|chain| chain.first()).and_then(auth::user_of));
     let unread = Unread::default();
     let of_requests = unread.clone();
     let service = service_fn(move |request: Request<Incoming>| {
         // No body is read here: one that comes is unread to its end.
         of_requests.head_read(!request.body().is_end_stream());
-        let (answer, upgraded) = (handle(peer.clone(), request), of_requests.clone());
+        let (answer, upgraded) = (handle(request), of_requests.clone());
         async move {
             let answer = answer.await;
             if answer.status() == StatusCode::SWITCHING_PROTOCOLS {
@@ -66,6 +61,7 @@ mod tests {
     use super::*;
     use rustls::pki_types::{PrivateKeyDer, ServerName};
     use rustls::{ClientConfig, RootCertStore, ServerConfig};
+    use std::sync::Arc;
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     use tokio::net::TcpListener;
     use tokio_rustls::{TlsAcceptor, TlsConnector};
@@ -107,8 +103,7 @@ mod tests {
         let serving = async move {
             let (stream, _) = listener.accept().await.unwrap();
             let stream = TlsAcceptor::from(Arc::new(server)).accept(stream).await.unwrap();
-            serve(stream, of_server, |peer, _| async move {
-                assert_eq!(*peer, None);
+            serve(stream, of_server, |_| async move {
                 super::super::routes::text(StatusCode::UNAUTHORIZED, "Unauthorized")
             })
             .await;

@@ -1,10 +1,11 @@
 //! Port 10250: logs, exec, attach, port-forward, the node's pods and figures, for those who may.
 //!
-//! A connection is TLS; who speaks is known by client certificate or by a bearer token that the API
+//! A connection is TLS; who speaks is known by client certificate ([`clients`]) or by a bearer token that the API
 //! server reviews ([`auth`]); whether they may is the API server's to say. [`routes`] then answers, and
 //! [`streaming`] takes connections over. [`healthz`] is the loopback port without either.
 
 pub mod auth;
+pub mod clients;
 mod components;
 mod connection;
 mod figures;
@@ -20,14 +21,15 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use machinery_meta::UserInfo;
 use machinery_runtime::{Places, Runtime};
+use machinery_x509::PeerCertificate;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 use tokio_rustls::server::TlsStream;
 
 use crate::config::KubeletConfig;
 use crate::managers::ManagerContext;
+use clients::Clients;
 
 /// A client must finish its TLS handshake in this time.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
@@ -55,12 +57,15 @@ pub struct Listeners {
     main: Arc<TcpListener>,
     health: Option<Arc<TcpListener>>,
     tls: Arc<rustls::ServerConfig>,
+    /// `None` where no authority of clients is known.
+    pub(crate) clients: Option<Arc<Clients>>,
 }
 
 impl Listeners {
     /// Binds both ports.
     pub async fn bind(config: &KubeletConfig) -> Result<Self, ServerError> {
         let tls = Arc::new(tls::server_config(config)?);
+        let clients = config.client_ca.clone().map(Clients::open).transpose()?;
         let any = match config.node_ip {
             std::net::IpAddr::V4(_) => SocketAddr::from(([0, 0, 0, 0], config.port)),
             std::net::IpAddr::V6(_) => SocketAddr::from(([0_u16; 8], config.port)),
@@ -74,6 +79,7 @@ impl Listeners {
             main: Arc::new(main),
             health,
             tls,
+            clients,
         })
     }
 
@@ -102,8 +108,8 @@ async fn listen(address: SocketAddr) -> Result<TcpListener, ServerError> {
 pub async fn serve(context: ManagerContext, listeners: Listeners) {
     let listener = Arc::clone(&listeners.main);
     let acceptor = tokio_rustls::TlsAcceptor::from(listeners.tls.clone());
-    let server = Arc::new(routes::Server::new(context.clone()));
-    // Half of the places are kept for those who show a certificate.
+    let server = Arc::new(routes::Server::new(context.clone(), listeners.clients.clone()));
+    // Half of the places are kept for those who are known by their certificate.
     let all = context.config.max_connections;
     let (strangers, known) = (Places::new(all / 2), Arc::new(Semaphore::new(all.div_ceil(2))));
     loop {
@@ -119,8 +125,14 @@ pub async fn serve(context: ManagerContext, listeners: Listeners) {
             let Some(Ok(Ok(stream))) = closing.run_until_cancelled(handshake).await else {
                 return;
             };
-            if stream.get_ref().1.peer_certificates().is_none() {
-                let serving = serve_connection(server, stream, runtime);
+            let peer = stream
+                .get_ref()
+                .1
+                .peer_certificates()
+                .and_then(PeerCertificate::new);
+            let peer = peer.map(Arc::new);
+            if server.known(peer.as_deref()).is_none() {
+                let serving = serve_connection(server, stream, peer, runtime);
                 closing.run_until_cancelled(serving).await;
                 return;
             }
@@ -128,15 +140,20 @@ pub async fn serve(context: ManagerContext, listeners: Listeners) {
                 return tracing::debug!(%address, "no room for a connection");
             };
             drop(place);
-            serve_connection(server, stream, runtime).await;
+            serve_connection(server, stream, peer, runtime).await;
         });
     }
 }
 
-async fn serve_connection(server: Arc<routes::Server>, stream: TlsStream<TcpStream>, runtime: Runtime) {
-    let handle = move |peer: Arc<Option<UserInfo>>, request| {
-        let server = server.clone();
-        async move { server.handle(peer.as_ref().as_ref(), request).await }
+async fn serve_connection(
+    server: Arc<routes::Server>,
+    stream: TlsStream<TcpStream>,
+    peer: Option<Arc<PeerCertificate>>,
+    runtime: Runtime,
+) {
+    let handle = move |request| {
+        let (server, peer) = (server.clone(), peer.clone());
+        async move { server.handle(peer.as_deref(), request).await }
     };
     connection::serve(stream, runtime, handle).await;
 }

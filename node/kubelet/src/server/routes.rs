@@ -10,8 +10,10 @@ use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
 use machinery_meta::UserInfo;
+use machinery_x509::PeerCertificate;
 
 use super::auth::{Delegated, Refusal, subresources_of, verb_of};
+use super::clients::Clients;
 use super::streaming::{self, Places};
 use super::{components, logs, metrics, stats};
 use crate::managers::ManagerContext;
@@ -24,6 +26,7 @@ pub type Body = UnsyncBoxBody<Bytes, Infallible>;
 pub struct Server {
     pub(super) context: ManagerContext,
     delegated: Delegated,
+    clients: Option<Arc<Clients>>,
     places: Arc<Places>,
 }
 
@@ -50,18 +53,25 @@ pub(super) fn with_type(status: StatusCode, content_type: &'static str, bytes: B
 
 impl Server {
     /// Answers with what these managers know.
-    pub fn new(context: ManagerContext) -> Self {
+    pub fn new(context: ManagerContext, clients: Option<Arc<Clients>>) -> Self {
         let node = context.config.node_name.clone();
         let delegated = Delegated::new(context.runtime.clone(), context.client.clone(), node);
         Self {
             context,
             delegated,
+            clients,
             places: Arc::default(),
         }
     }
 
-    /// Answers one request of a connection whose certificate named `peer`.
-    pub async fn handle(&self, peer: Option<&UserInfo>, request: Request<Incoming>) -> Response<Body> {
+    /// The user whom a certificate names at this moment.
+    pub fn known(&self, peer: Option<&PeerCertificate>) -> Option<UserInfo> {
+        let clients = self.clients.as_ref()?;
+        clients.user(peer, self.context.runtime.now())
+    }
+
+    /// Answers one request of a connection on which the client presented these certificates.
+    pub async fn handle(&self, peer: Option<&PeerCertificate>, request: Request<Incoming>) -> Response<Body> {
         match self.admit(peer, &request).await {
             Ok(()) => self.route(request).await.unwrap_or_else(|refusal| *refusal),
             Err(Refusal::Unauthorized) => text(StatusCode::UNAUTHORIZED, "Unauthorized"),
@@ -73,14 +83,21 @@ impl Server {
         }
     }
 
-    async fn admit(&self, peer: Option<&UserInfo>, request: &Request<Incoming>) -> Result<(), Refusal> {
+    async fn admit(
+        &self,
+        peer: Option<&PeerCertificate>,
+        request: &Request<Incoming>,
+    ) -> Result<(), Refusal> {
         let header = request
             .headers()
             .get("authorization")
             .and_then(|value| value.to_str().ok());
         let user = self
             .delegated
-            .authenticate(peer, header.and_then(|value| value.strip_prefix("Bearer ")))
+            .authenticate(
+                self.known(peer),
+                header.and_then(|value| value.strip_prefix("Bearer ")),
+            )
             .await?;
         let subresources = subresources_of(request.uri().path());
         self.delegated

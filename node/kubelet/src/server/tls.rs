@@ -1,12 +1,11 @@
-//! The serving certificate and whose client certificates are believed.
+//! The serving certificate, and the request for the client's.
 
 use std::path::Path;
 use std::sync::Arc;
 
-use rustls::RootCertStore;
+use machinery_x509::RequestClientCertificate;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use rustls::server::WebPkiClientVerifier;
 
 use super::ServerError;
 use crate::config::KubeletConfig;
@@ -23,14 +22,10 @@ pub(super) fn server_config(config: &KubeletConfig) -> Result<rustls::ServerConf
         .map_err(failed)?;
     let builder = match &config.client_ca {
         None => builder.with_no_client_auth(),
-        Some(path) => {
-            let mut roots = RootCertStore::empty();
-            roots.add_parsable_certificates(certificates(path)?);
-            let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider)
-                .allow_unauthenticated()
-                .build()
-                .map_err(|error| ServerError::Tls(format!("{}: {error}", path.display())))?;
-            builder.with_client_cert_verifier(verifier)
+        // Names no authorities: they may change, and clients keep certificates of others to themselves.
+        Some(_) => {
+            let request = RequestClientCertificate::new(&[], provider.signature_verification_algorithms);
+            builder.with_client_cert_verifier(Arc::new(request))
         }
     };
     let mut tls = builder.with_single_cert(chain, key).map_err(failed)?;
@@ -64,4 +59,56 @@ fn self_signed(
     let key = PrivateKeyDer::try_from(made.signing_key.serialize_der())
         .map_err(|error| ServerError::Tls(error.to_string()))?;
     Ok((vec![made.cert.der().clone()], key))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustls::pki_types::ServerName;
+    use rustls::{ClientConfig, RootCertStore};
+    use tokio_rustls::{TlsAcceptor, TlsConnector};
+
+    /// Upstream's `tls.RequestClientCert`: the certificate is the requests' business, and a token may still tell who asks.
+    #[tokio::test]
+    async fn handshake_takes_certificates_that_no_authority_vouches_for() {
+        let folder = tempfile::tempdir().unwrap();
+        let write = |name: &str, text: String| {
+            let path = folder.path().join(name);
+            std::fs::write(&path, text).unwrap();
+            path
+        };
+        let made = |name: &str| rcgen::generate_simple_self_signed([name.to_owned()]).unwrap();
+        let (serving, client, authority) = (made("localhost"), made("stranger"), made("authority"));
+        let config = KubeletConfig {
+            tls: Some((
+                write("kubelet.crt", serving.cert.pem()),
+                write("kubelet.key", serving.signing_key.serialize_pem()),
+            )),
+            client_ca: Some(write("client-ca.crt", authority.cert.pem())),
+            ..KubeletConfig::for_data_dir(folder.path().to_owned())
+        };
+        let acceptor = TlsAcceptor::from(Arc::new(server_config(&config).unwrap()));
+        let mut roots = RootCertStore::empty();
+        roots.add(serving.cert.der().clone()).unwrap();
+        let key = PrivateKeyDer::try_from(client.signing_key.serialize_der()).unwrap();
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let tls = ClientConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_root_certificates(roots)
+            .with_client_auth_cert(vec![client.cert.der().clone()], key)
+            .unwrap();
+        let (near, far) = tokio::io::duplex(64 << 10);
+        let name = ServerName::try_from("localhost").unwrap();
+        let connector = TlsConnector::from(Arc::new(tls));
+        let (accepted, connected) = tokio::join!(acceptor.accept(far), connector.connect(name, near));
+        connected.unwrap();
+        let presented = accepted
+            .unwrap()
+            .get_ref()
+            .1
+            .peer_certificates()
+            .map(<[_]>::to_vec);
+        assert_eq!(presented, Some(vec![client.cert.der().clone()]));
+    }
 }

@@ -4,8 +4,8 @@
 //! a bad certificate is answered with 401 and not with a broken handshake. One that names nobody passes.
 
 use super::{Authenticator, AuthnFuture, Credentials, Outcome, Refusal, authenticated};
-use crate::x509::{Authorities, AuthoritiesError, PeerCertificate};
 use jiff::Timestamp;
+use machinery_x509::{Authorities, AuthoritiesError, PeerCertificate};
 use rustls::pki_types::CertificateDer;
 use std::fmt;
 use std::sync::OnceLock;

@@ -1,9 +1,9 @@
 //! A front proxy that proved itself with a certificate names the user in headers (`--requestheader-*`).
 
 use super::{Authenticator, AuthnFuture, Credentials, Outcome, Refusal, authenticated};
-use crate::x509::{Authorities, AuthoritiesError};
 use http::{HeaderMap, HeaderName, HeaderValue};
 use machinery_meta::UserInfo;
+use machinery_x509::{Authorities, AuthoritiesError};
 use rustls::pki_types::CertificateDer;
 
 /// Headers in which front proxies name a user; all but the prefixes in asking order.

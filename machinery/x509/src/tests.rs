@@ -1,10 +1,6 @@
-use crate::x509::certificate::Certificate;
-use crate::x509::testing::{
-    Authority, authority_params, client_params, intermediate, leaf, params, root, subject,
-};
-use crate::x509::{
-    Authorities, MAX_CERTIFICATES, Malformed, PeerCertificate, Unverified, UserError, Verified,
-};
+use crate::certificate::Certificate;
+use crate::testing::{Authority, authority_params, client_params, intermediate, leaf, params, root, subject};
+use crate::{Authorities, MAX_CERTIFICATES, Malformed, PeerCertificate, Unverified, UserError, Verified};
 use jiff::Timestamp;
 use rcgen::{
     BasicConstraints, CertificateParams, CustomExtension, DnType, DnValue, ExtendedKeyUsagePurpose as Usage,

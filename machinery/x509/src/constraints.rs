@@ -2,9 +2,9 @@
 //!
 //! They are about alternative names; the common name, which is the user's, is not bound by them.
 
-use crate::x509::certificate::Certificate;
-use crate::x509::chain::Unverified;
-use crate::x509::der::{Malformed, Reader, SEQUENCE, constructed, context};
+use crate::certificate::Certificate;
+use crate::chain::Unverified;
+use crate::der::{Malformed, Reader, SEQUENCE, constructed, context};
 
 /// Comparisons of names with constraints for one chain; Go's limit, until it sorted them.
 const MAX_COMPARISONS: usize = 250_000;
@@ -93,7 +93,7 @@ impl<'a> NameConstraints<'a> {
 
     /// Checks all names of a certificate below.
     fn check(&self, names: &GeneralNames<'_>) -> Result<(), Unverified> {
-        let refused = |name: &str| Err(Unverified::Name(crate::x509::peer::shortened(name)));
+        let refused = |name: &str| Err(Unverified::Name(crate::peer::shortened(name)));
         for address in &names.addresses {
             if !self.allows(|own| &own.networks, |network| holds(network, address)) {
                 return refused("an address");

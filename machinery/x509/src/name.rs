@@ -1,6 +1,6 @@
 //! Distinguished names.
 
-use crate::x509::der::{Malformed, Reader, SEQUENCE, SET};
+use crate::der::{Malformed, Reader, SEQUENCE, SET};
 use std::borrow::Cow;
 
 /// `commonName`, `organizationName` and upstream's user identifier (1.3.6.1.4.1.57683.2).

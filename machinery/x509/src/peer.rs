@@ -1,8 +1,8 @@
 //! The certificates of a connection's peer, and findings about them.
 
-use crate::x509::certificate::Certificate;
-use crate::x509::chain::Unverified;
-use crate::x509::user::UserError;
+use crate::certificate::Certificate;
+use crate::chain::Unverified;
+use crate::user::UserError;
 use jiff::Timestamp;
 use machinery_meta::UserInfo;
 use parking_lot::Mutex;

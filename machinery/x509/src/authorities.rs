@@ -1,10 +1,10 @@
 //! Certificate authorities that can be replaced while a server runs.
 
-use crate::x509::certificate::Certificate;
-use crate::x509::chain::{MAX_CERTIFICATES, Search, Unverified, Validity};
-use crate::x509::der::Malformed;
-use crate::x509::peer::{Finding, PeerCertificate, Verified};
-use crate::x509::user;
+use crate::certificate::Certificate;
+use crate::chain::{MAX_CERTIFICATES, Search, Unverified, Validity};
+use crate::der::Malformed;
+use crate::peer::{Finding, PeerCertificate, Verified};
+use crate::user;
 use arc_swap::ArcSwap;
 use jiff::Timestamp;
 use rustls::pki_types::CertificateDer;

@@ -1,6 +1,6 @@
 //! The part of a TLS handshake that requests a certificate.
 
-use crate::x509::certificate::Certificate;
+use crate::certificate::Certificate;
 use rustls::client::danger::HandshakeSignatureValid;
 use rustls::crypto::{WebPkiSupportedAlgorithms, verify_tls13_signature_with_raw_key};
 use rustls::pki_types::{CertificateDer, SubjectPublicKeyInfoDer, UnixTime};
@@ -23,7 +23,7 @@ impl RequestClientCertificate {
     pub fn new(authorities: &[CertificateDer<'_>], algorithms: WebPkiSupportedAlgorithms) -> Self {
         let name = |one: &CertificateDer<'_>| {
             let own = Certificate::read(one).ok()?;
-            let mut subject = crate::x509::der::Reader::new(own.subject);
+            let mut subject = crate::der::Reader::new(own.subject);
             Some(DistinguishedName::in_sequence(subject.element()?.content))
         };
         Self {

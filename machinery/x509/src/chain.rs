@@ -4,9 +4,9 @@
 //! certificate with extended key usages must have clients' or any among them, an authority counts within its own validity, and a
 //! leaf that is in the bundle itself is good.
 
-use crate::x509::certificate::Certificate;
-use crate::x509::constraints;
-use crate::x509::der::Malformed;
+use crate::certificate::Certificate;
+use crate::constraints;
+use crate::der::Malformed;
 use jiff::Timestamp;
 
 /// Certificates that a peer may present, its own included.

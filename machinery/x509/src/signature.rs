@@ -3,7 +3,7 @@
 //! Not among them, and taken by Go: RSA keys below 2,048 bits, the curves P-224 and P-521, SHA-512 with a curve. Go does not take
 //! MD5 and SHA-1 either.
 
-use crate::x509::der::{Malformed, Reader, SEQUENCE, constructed};
+use crate::der::{Malformed, Reader, SEQUENCE, constructed};
 use ring::signature::{
     ECDSA_P256_SHA256_ASN1, ECDSA_P256_SHA384_ASN1, ECDSA_P384_SHA256_ASN1, ECDSA_P384_SHA384_ASN1, ED25519,
     RSA_PKCS1_2048_8192_SHA256, RSA_PKCS1_2048_8192_SHA384, RSA_PKCS1_2048_8192_SHA512,

@@ -1,7 +1,7 @@
 //! Extensions of a certificate: those that say something about whom it may vouch for, as Go's `processExtensions` reads them.
 
-use crate::x509::constraints::{GeneralNames, NameConstraints};
-use crate::x509::der::{Malformed, OCTET_STRING, Reader, SEQUENCE, context};
+use crate::constraints::{GeneralNames, NameConstraints};
+use crate::der::{Malformed, OCTET_STRING, Reader, SEQUENCE, context};
 use std::collections::BTreeSet;
 
 /// All extensions that are read here, but for one, are `id-ce` (2.5.29) and a number.

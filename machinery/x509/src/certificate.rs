@@ -1,9 +1,9 @@
 //! One certificate, read as Go's `x509.ParseCertificate` reads it.
 
-use crate::x509::der::{BIT_STRING, Malformed, Reader, SEQUENCE, constructed, context};
-use crate::x509::extensions::Extensions;
-use crate::x509::name::Name;
-use crate::x509::signature::{self, PublicKey, SignatureAlgorithm};
+use crate::der::{BIT_STRING, Malformed, Reader, SEQUENCE, constructed, context};
+use crate::extensions::Extensions;
+use crate::name::Name;
+use crate::signature::{self, PublicKey, SignatureAlgorithm};
 use jiff::Timestamp;
 
 /// What it says. Everything is borrowed from its bytes, but for the few texts that are not kept as UTF-8.
