@@ -13,17 +13,20 @@ use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Component, Path, PathBuf};
+use std::sync::Arc;
 
 use crate::VolumeError;
 
 const DATA: &str = "..data";
 const DATA_NEW: &str = "..data_tmp";
+/// No system call takes a longer path.
+const PATH_BYTES_MAX: usize = 4096;
 
 /// One file to show.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct FileContent {
-    /// Its bytes.
-    pub data: Vec<u8>,
+    /// Its bytes, shared by all files of one key.
+    pub data: Arc<[u8]>,
     /// Its permission bits.
     pub mode: u32,
     /// Who owns it, when not we.
@@ -37,6 +40,12 @@ pub type Payload = BTreeMap<String, FileContent>;
 /// leaves the volume, collides with our own names, or names no file.
 pub fn normal_path(path: &str) -> Result<String, VolumeError> {
     let refused = |why: &str| Err(VolumeError::Invalid(format!("invalid path {path:?}: {why}")));
+    if path.len() > PATH_BYTES_MAX {
+        return Err(VolumeError::Invalid(format!(
+            "invalid path of {} bytes: must not be longer than {PATH_BYTES_MAX}",
+            path.len()
+        )));
+    }
     if path.is_empty() {
         return refused("must not be empty");
     }
@@ -221,7 +230,7 @@ mod tests {
 
     fn payload(files: &[(&str, &str)]) -> Payload {
         let file = |text: &str| FileContent {
-            data: text.into(),
+            data: text.as_bytes().into(),
             mode: 0o640,
             owner: None,
         };
@@ -283,6 +292,7 @@ mod tests {
             "./",
             "./.",
             "a\0b",
+            &"a/".repeat(PATH_BYTES_MAX),
         ] {
             let error = normal_path(path).unwrap_err().to_string();
             assert!(!error.contains('\0'), "{error:?}");

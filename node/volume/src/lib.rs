@@ -8,7 +8,7 @@
 //! |---|---|---|
 //! | emptyDir | `empty_dir` | a folder, or a memory file system |
 //! | hostPath | `host_path` | a path of the machine, checked or made |
-//! | configMap, secret, downwardAPI, projected | `payload` | files from API objects, replaced as a whole by [`atomic_writer`] |
+//! | configMap, secret, downwardAPI, projected | `payload` | files from API objects, as many as there is `room` for, replaced as a whole by [`atomic_writer`] |
 //! | a part of any of them (`subPath`) | `sub_path` | opened without leaving the volume, and bound from what was opened |
 //!
 //! Objects come through [`ObjectSource`]; nothing here talks to the API server, and nothing here
@@ -20,6 +20,7 @@ mod empty_dir;
 mod error;
 mod host_path;
 pub mod payload;
+mod room;
 mod set;
 mod sub_path;
 

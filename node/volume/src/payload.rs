@@ -1,6 +1,7 @@
 //! The files of configMap, secret, downwardAPI and projected volumes.
 
-use std::collections::BTreeMap;
+use std::collections::HashMap;
+use std::sync::Arc;
 
 use async_trait::async_trait;
 use k8s_openapi::api::core::v1::{
@@ -9,6 +10,7 @@ use k8s_openapi::api::core::v1::{
 };
 
 use crate::atomic_writer::{FileContent, Payload};
+use crate::room::Room;
 use crate::{NodeResources, VolumeError, downward};
 
 /// Upstream's mode where neither the item nor the volume says one.
@@ -36,9 +38,9 @@ pub struct TokenRequest {
 #[async_trait]
 pub trait ObjectSource: Send + Sync {
     /// A ConfigMap.
-    async fn config_map(&self, namespace: &str, name: &str) -> Result<Option<ConfigMap>, VolumeError>;
+    async fn config_map(&self, namespace: &str, name: &str) -> Result<Option<Arc<ConfigMap>>, VolumeError>;
     /// A Secret.
-    async fn secret(&self, namespace: &str, name: &str) -> Result<Option<Secret>, VolumeError>;
+    async fn secret(&self, namespace: &str, name: &str) -> Result<Option<Arc<Secret>>, VolumeError>;
     /// A token, fresh enough to be used.
     async fn token(&self, request: &TokenRequest) -> Result<String, VolumeError>;
 }
@@ -50,59 +52,75 @@ pub(crate) struct PayloadContext<'a> {
     pub(crate) node: &'a NodeResources,
 }
 
+/// A volume's files while they are gathered, within its own room and that of all of the pod's volumes.
+struct Files<'a> {
+    payload: Payload,
+    volume: Room,
+    pod: &'a mut Room,
+}
+
+impl Files<'_> {
+    /// Before the bytes are copied.
+    fn take(&mut self, bytes: usize) -> Result<(), VolumeError> {
+        self.volume.take(bytes)?;
+        self.pod.take(bytes)
+    }
+}
+
 /// The payload of an API volume; `None` if the volume is of another type.
 pub(crate) async fn of_volume(
     context: &PayloadContext<'_>,
     volume: &Volume,
+    room: &mut Room,
 ) -> Result<Option<Payload>, VolumeError> {
-    let mut payload = Payload::new();
+    let mut files = Files {
+        payload: Payload::new(),
+        volume: Room::of_volume(),
+        pod: room,
+    };
     let namespace = context.pod.metadata.namespace.as_deref().unwrap_or_default();
     if let Some(source) = &volume.config_map {
         let optional = source.optional == Some(true);
         let object = context.objects.config_map(namespace, &source.name).await?;
-        let data = config_map_data(object, &source.name, optional)?;
+        let data = Data::of_config_map(object.as_deref(), &source.name, optional)?;
         project(
-            &mut payload,
+            &mut files,
             &data,
             &Wanted::new("config", &source.items, source.default_mode, optional),
         )?;
     } else if let Some(source) = &volume.secret {
         let optional = source.optional == Some(true);
         let name = source.secret_name.as_deref().unwrap_or_default();
-        let data = secret_data(context.objects.secret(namespace, name).await?, name, optional)?;
+        let object = context.objects.secret(namespace, name).await?;
+        let data = Data::of_secret(object.as_deref(), name, optional)?;
         project(
-            &mut payload,
+            &mut files,
             &data,
             &Wanted::new("secret", &source.items, source.default_mode, optional),
         )?;
     } else if let Some(source) = &volume.downward_api {
-        downward_files(
-            &mut payload,
-            context,
-            source.items.as_deref(),
-            source.default_mode,
-        )?;
+        downward_files(&mut files, context, source.items.as_deref(), source.default_mode)?;
     } else if let Some(source) = &volume.projected {
-        projected(&mut payload, context, source).await?;
+        projected(&mut files, context, source).await?;
     } else {
         return Ok(None);
     }
-    Ok(Some(payload))
+    Ok(Some(files.payload))
 }
 
 async fn projected(
-    payload: &mut Payload,
+    files: &mut Files<'_>,
     context: &PayloadContext<'_>,
     source: &ProjectedVolumeSource,
 ) -> Result<(), VolumeError> {
     for part in source.sources.iter().flatten() {
-        projection(payload, context, part, source.default_mode).await?;
+        projection(files, context, part, source.default_mode).await?;
     }
     Ok(())
 }
 
 async fn projection(
-    payload: &mut Payload,
+    files: &mut Files<'_>,
     context: &PayloadContext<'_>,
     part: &VolumeProjection,
     mode: Option<i32>,
@@ -111,31 +129,28 @@ async fn projection(
     if let Some(source) = &part.config_map {
         let optional = source.optional == Some(true);
         let object = context.objects.config_map(namespace, &source.name).await?;
-        let data = config_map_data(object, &source.name, optional)?;
+        let data = Data::of_config_map(object.as_deref(), &source.name, optional)?;
         project(
-            payload,
+            files,
             &data,
             &Wanted::new("config", &source.items, mode, optional),
         )?;
     }
     if let Some(source) = &part.secret {
         let optional = source.optional == Some(true);
-        let data = secret_data(
-            context.objects.secret(namespace, &source.name).await?,
-            &source.name,
-            optional,
-        )?;
+        let object = context.objects.secret(namespace, &source.name).await?;
+        let data = Data::of_secret(object.as_deref(), &source.name, optional)?;
         project(
-            payload,
+            files,
             &data,
             &Wanted::new("secret", &source.items, mode, optional),
         )?;
     }
     if let Some(source) = &part.downward_api {
-        downward_files(payload, context, source.items.as_deref(), mode)?;
+        downward_files(files, context, source.items.as_deref(), mode)?;
     }
     if let Some(source) = &part.service_account_token {
-        token(payload, context, source, mode).await?;
+        token(files, context, source, mode).await?;
     }
     if part.cluster_trust_bundle.is_some() || part.pod_certificate.is_some() {
         return Err(VolumeError::Invalid(
@@ -146,7 +161,7 @@ async fn projection(
 }
 
 async fn token(
-    payload: &mut Payload,
+    files: &mut Files<'_>,
     context: &PayloadContext<'_>,
     source: &ServiceAccountTokenProjection,
     mode: Option<i32>,
@@ -167,13 +182,17 @@ async fn token(
         ),
     };
     let data = context.objects.token(&request).await?.into_bytes();
+    files.take(data.len())?;
     let group = spec
         .and_then(|spec| spec.security_context.as_ref())
         .and_then(|context| context.fs_group);
     let owner = only_user(pod);
     let private = group.is_some() || owner.is_some();
     let mode = if private { PRIVATE_MODE } else { bits(mode) };
-    payload.insert(source.path.clone(), FileContent { data, mode, owner });
+    let data = data.into();
+    files
+        .payload
+        .insert(source.path.clone(), FileContent { data, mode, owner });
     Ok(())
 }
 
@@ -228,27 +247,29 @@ fn bits(mode: Option<i32>) -> u32 {
     u32::try_from(mode.unwrap_or(DEFAULT_MODE)).unwrap_or(0o644) & 0o777
 }
 
-fn project(
-    payload: &mut Payload,
-    data: &BTreeMap<String, Vec<u8>>,
-    wanted: &Wanted<'_>,
-) -> Result<(), VolumeError> {
-    let file = |data: &[u8], mode| FileContent {
-        data: data.to_vec(),
+fn project(files: &mut Files<'_>, data: &Data<'_>, wanted: &Wanted<'_>) -> Result<(), VolumeError> {
+    let file = |data: Arc<[u8]>, mode| FileContent {
+        data,
         mode: bits(mode),
         owner: None,
     };
     let Some(items) = wanted.items else {
-        payload.extend(
-            data.iter()
-                .map(|(key, value)| (key.clone(), file(value, wanted.mode))),
-        );
-        return Ok(());
+        return data.entries().try_for_each(|(key, value)| {
+            files.take(value.len())?;
+            files
+                .payload
+                .insert(key.to_owned(), file(value.into(), wanted.mode));
+            Ok(())
+        });
     };
+    let mut shared: HashMap<&str, Arc<[u8]>> = HashMap::new();
     for item in items {
         match data.get(&item.key) {
             Some(value) => {
-                payload.insert(item.path.clone(), file(value, item.mode.or(wanted.mode)));
+                files.take(value.len())?;
+                let value = shared.entry(&item.key).or_insert_with(|| value.into());
+                let content = file(value.clone(), item.mode.or(wanted.mode));
+                files.payload.insert(item.path.clone(), content);
             }
             None if wanted.optional => {}
             None => {
@@ -262,49 +283,60 @@ fn project(
     Ok(())
 }
 
-fn config_map_data(
-    object: Option<ConfigMap>,
-    name: &str,
-    optional: bool,
-) -> Result<BTreeMap<String, Vec<u8>>, VolumeError> {
-    let Some(object) = object else {
-        return missing("configmap", name, optional);
-    };
-    let text = object
-        .data
-        .into_iter()
-        .flatten()
-        .map(|(key, value)| (key, value.into_bytes()));
-    Ok(text
-        .chain(
-            object
-                .binary_data
-                .into_iter()
-                .flatten()
-                .map(|(key, value)| (key, value.0)),
+/// The keys and values of an object.
+enum Data<'a> {
+    ConfigMap(&'a ConfigMap),
+    Secret(&'a Secret),
+    Nothing,
+}
+
+impl<'a> Data<'a> {
+    fn of_config_map(object: Option<&'a ConfigMap>, name: &str, optional: bool) -> Result<Self, VolumeError> {
+        object.map_or_else(
+            || missing("configmap", name, optional),
+            |object| Ok(Self::ConfigMap(object)),
         )
-        .collect())
+    }
+
+    fn of_secret(object: Option<&'a Secret>, name: &str, optional: bool) -> Result<Self, VolumeError> {
+        object.map_or_else(
+            || missing("secret", name, optional),
+            |object| Ok(Self::Secret(object)),
+        )
+    }
+
+    fn get(&self, key: &str) -> Option<&'a [u8]> {
+        match self {
+            Self::ConfigMap(object) => {
+                let binary = object.binary_data.as_ref().and_then(|data| data.get(key));
+                let text = || object.data.as_ref().and_then(|data| data.get(key));
+                let binary = binary.map(|value| value.0.as_slice());
+                binary.or_else(|| text().map(String::as_bytes))
+            }
+            Self::Secret(object) => {
+                let value = object.data.as_ref().and_then(|data| data.get(key));
+                value.map(|value| value.0.as_slice())
+            }
+            Self::Nothing => None,
+        }
+    }
+
+    fn entries(&self) -> impl Iterator<Item = (&'a str, &'a [u8])> {
+        let (text, binary) = match self {
+            Self::ConfigMap(object) => (object.data.as_ref(), object.binary_data.as_ref()),
+            Self::Secret(object) => (None, object.data.as_ref()),
+            Self::Nothing => (None, None),
+        };
+        let text = text.into_iter().flatten();
+        let binary = binary.into_iter().flatten();
+        text.map(|(key, value)| (key.as_str(), value.as_bytes()))
+            .chain(binary.map(|(key, value)| (key.as_str(), value.0.as_slice())))
+    }
 }
 
-fn secret_data(
-    object: Option<Secret>,
-    name: &str,
-    optional: bool,
-) -> Result<BTreeMap<String, Vec<u8>>, VolumeError> {
-    let Some(object) = object else {
-        return missing("secret", name, optional);
-    };
-    Ok(object
-        .data
-        .into_iter()
-        .flatten()
-        .map(|(key, value)| (key, value.0))
-        .collect())
-}
-
-fn missing(kind: &'static str, name: &str, optional: bool) -> Result<BTreeMap<String, Vec<u8>>, VolumeError> {
+fn missing<'a>(kind: &'static str, name: &str, optional: bool) -> Result<Data<'a>, VolumeError> {
     if optional {
-        return Ok(BTreeMap::new());
+        return Ok(Data::Nothing);
     }
     Err(VolumeError::ObjectNotFound {
         kind,
@@ -313,7 +345,7 @@ fn missing(kind: &'static str, name: &str, optional: bool) -> Result<BTreeMap<St
 }
 
 fn downward_files(
-    payload: &mut Payload,
+    files: &mut Files<'_>,
     context: &PayloadContext<'_>,
     items: Option<&[DownwardAPIVolumeFile]>,
     mode: Option<i32>,
@@ -327,12 +359,119 @@ fn downward_files(
         } else {
             continue;
         };
+        files.take(text.len())?;
         let file = FileContent {
-            data: text.into_bytes(),
+            data: text.into_bytes().into(),
             mode: bits(item.mode.or(mode)),
             owner: None,
         };
-        payload.insert(item.path.clone(), file);
+        files.payload.insert(item.path.clone(), file);
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+
+    /// Every ConfigMap holds one key, `big`, of a MiB; every token is `token`.
+    struct Api(Arc<ConfigMap>);
+
+    impl Api {
+        fn new() -> Self {
+            let data = [("big".to_owned(), "x".repeat(1 << 20))].into();
+            Self(Arc::new(ConfigMap {
+                data: Some(data),
+                ..ConfigMap::default()
+            }))
+        }
+    }
+
+    #[async_trait]
+    impl ObjectSource for Api {
+        async fn config_map(&self, _: &str, _: &str) -> Result<Option<Arc<ConfigMap>>, VolumeError> {
+            Ok(Some(self.0.clone()))
+        }
+
+        async fn secret(&self, _: &str, _: &str) -> Result<Option<Arc<Secret>>, VolumeError> {
+            Ok(None)
+        }
+
+        async fn token(&self, _: &TokenRequest) -> Result<String, VolumeError> {
+            Ok("token".into())
+        }
+    }
+
+    async fn made(volume: Value, room: &mut Room) -> Result<Payload, VolumeError> {
+        let context = PayloadContext {
+            pod: &Pod::default(),
+            objects: &Api::new(),
+            node: &NodeResources::default(),
+        };
+        let volume = serde_json::from_value(volume).unwrap();
+        Ok(of_volume(&context, &volume, room).await?.unwrap())
+    }
+
+    async fn refusal(volume: Value) -> String {
+        let made = made(volume, &mut Room::of_pod()).await;
+        made.unwrap_err().to_string()
+    }
+
+    fn items(count: usize) -> Vec<Value> {
+        (0..count)
+            .map(|at| json!({"key": "big", "path": at.to_string()}))
+            .collect()
+    }
+
+    fn config_map(files: usize) -> Value {
+        json!({"name": "v", "configMap": {"name": "m", "items": items(files)}})
+    }
+
+    const TOO_LARGE: &str = "a volume must not hold more than 33554432 bytes from API objects";
+
+    #[tokio::test]
+    async fn volume_of_one_key_under_many_names_is_bounded_and_its_bytes_are_there_once() {
+        let made = made(config_map(32), &mut Room::of_pod()).await.unwrap();
+        assert_eq!(made.len(), 32);
+        assert!(made.values().all(|file| Arc::ptr_eq(&file.data, &made["0"].data)));
+        assert_eq!(refusal(config_map(33)).await, TOO_LARGE);
+    }
+
+    #[tokio::test]
+    async fn volume_of_many_sources_is_bounded() {
+        let whole = vec![json!({"configMap": {"name": "m"}}); 33];
+        let volume = json!({"name": "v", "projected": {"sources": whole}});
+        assert_eq!(
+            refusal(volume).await,
+            TOO_LARGE,
+            "also where each replaces the one before"
+        );
+        let token = |at: usize| json!({"serviceAccountToken": {"path": at.to_string()}});
+        let tokens: Vec<Value> = (0..10_001).map(token).collect();
+        let volume = json!({"name": "v", "projected": {"sources": tokens}});
+        assert_eq!(
+            refusal(volume).await,
+            "a volume must not hold more than 10000 files from API objects"
+        );
+        let field = |at: usize| json!({"path": at.to_string(), "fieldRef": {"fieldPath": "metadata.labels"}});
+        let fields: Vec<Value> = (0..10_001).map(field).collect();
+        let volume = json!({"name": "v", "downwardAPI": {"items": fields}});
+        assert_eq!(
+            refusal(volume).await,
+            "a volume must not hold more than 10000 files from API objects"
+        );
+    }
+
+    #[tokio::test]
+    async fn volumes_of_a_pod_are_bounded_together() {
+        let mut room = Room::of_pod();
+        made(config_map(32), &mut room).await.unwrap();
+        made(config_map(32), &mut room).await.unwrap();
+        let error = made(config_map(1), &mut room).await.unwrap_err().to_string();
+        assert_eq!(
+            error,
+            "a pod's volumes must not hold more than 67108864 bytes from API objects"
+        );
+    }
 }

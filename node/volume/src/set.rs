@@ -12,6 +12,7 @@ use parking_lot::Mutex;
 
 use crate::atomic_writer::Payload;
 use crate::payload::{self, ObjectSource, PayloadContext};
+use crate::room::Room;
 use crate::{VolumeError, atomic_writer, empty_dir, host_path, sub_path};
 
 /// What a node has to give: the answer to a limit that is not set.
@@ -98,8 +99,9 @@ impl VolumeSet {
     pub async fn set_up(&self, pod: &Pod) -> Result<Vec<Failure>, Failure> {
         let volumes = pod.spec.as_ref().and_then(|spec| spec.volumes.as_deref());
         let mut all = Vec::new();
+        let mut room = Room::of_pod();
         for volume in volumes.unwrap_or_default() {
-            let content = match self.content(pod, volume).await {
+            let content = match self.content(pod, volume, &mut room).await {
                 Ok(content) => content,
                 Err(error @ VolumeError::Source(_)) => Content::Before(error),
                 Err(error) => return Err((volume.name.clone(), error)),
@@ -131,7 +133,7 @@ impl VolumeSet {
     }
 
     /// What a volume is to hold, as far as it is known outside of this machine's disk.
-    async fn content(&self, pod: &Pod, volume: &Volume) -> Result<Content, VolumeError> {
+    async fn content(&self, pod: &Pod, volume: &Volume, room: &mut Room) -> Result<Content, VolumeError> {
         if let Some(source) = &volume.empty_dir {
             return Ok(Content::Empty(source.clone()));
         }
@@ -143,7 +145,7 @@ impl VolumeSet {
             objects: self.objects.as_ref(),
             node: &self.node,
         };
-        let Some(payload) = payload::of_volume(&context, volume).await? else {
+        let Some(payload) = payload::of_volume(&context, volume, room).await? else {
             return Err(VolumeError::Invalid(format!(
                 "volume {:?} has a type this node does not provide",
                 volume.name
@@ -309,18 +311,18 @@ mod tests {
 
     #[async_trait]
     impl ObjectSource for Api {
-        async fn config_map(&self, _: &str, _: &str) -> Result<Option<ConfigMap>, VolumeError> {
+        async fn config_map(&self, _: &str, _: &str) -> Result<Option<Arc<ConfigMap>>, VolumeError> {
             if self.away.load(Ordering::Relaxed) {
                 return Err(VolumeError::Source("away".into()));
             }
             let data = BTreeMap::from([("key".to_owned(), "value".to_owned())]);
-            Ok(Some(ConfigMap {
+            Ok(Some(Arc::new(ConfigMap {
                 data: Some(data),
                 ..ConfigMap::default()
-            }))
+            })))
         }
 
-        async fn secret(&self, _: &str, _: &str) -> Result<Option<Secret>, VolumeError> {
+        async fn secret(&self, _: &str, _: &str) -> Result<Option<Arc<Secret>>, VolumeError> {
             Ok(None)
         }
 

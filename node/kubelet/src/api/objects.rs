@@ -31,8 +31,9 @@ const RENEW_AGAIN_AFTER: Duration = Duration::from_secs(10);
 /// Wakes the worker of the pod with this uid.
 pub type WakePod = Arc<dyn Fn(&str) + Send + Sync>;
 
-/// `None` until the first answer; then the object, its absence, or why it cannot be had.
-type Slot<K> = Option<Result<Option<K>, String>>;
+/// `None` until the first answer; then the object, its absence, or why it cannot be had. All who ask share it: a pod may
+/// name one object ten thousand times.
+type Slot<K> = Option<Result<Option<Arc<K>>, String>>;
 
 #[derive(Debug)]
 struct Followed<K> {
@@ -122,7 +123,7 @@ impl Objects {
         uid: &str,
         namespace: &str,
         name: &str,
-    ) -> Result<Option<K>, VolumeError>
+    ) -> Result<Option<Arc<K>>, VolumeError>
     where
         K: Clone
             + std::fmt::Debug
@@ -170,8 +171,8 @@ impl Objects {
         let task = self.runtime.spawn("object watch", async move {
             let tell = |change: Change<K>| {
                 let next = match change {
-                    Change::All(mut found) => Ok(found.pop()),
-                    Change::Set(object) => Ok(Some(object)),
+                    Change::All(mut found) => Ok(found.pop().map(Arc::new)),
+                    Change::Set(object) => Ok(Some(Arc::new(object))),
                     Change::Gone(_) => Ok(None),
                     Change::Failed(reason) => {
                         // What was known stays known; only a first answer may be a failure.
@@ -284,13 +285,13 @@ struct PodObjects {
 
 #[async_trait]
 impl ObjectSource for PodObjects {
-    async fn config_map(&self, namespace: &str, name: &str) -> Result<Option<ConfigMap>, VolumeError> {
+    async fn config_map(&self, namespace: &str, name: &str) -> Result<Option<Arc<ConfigMap>>, VolumeError> {
         self.objects
             .get(|objects| &objects.config_maps, &self.uid, namespace, name)
             .await
     }
 
-    async fn secret(&self, namespace: &str, name: &str) -> Result<Option<Secret>, VolumeError> {
+    async fn secret(&self, namespace: &str, name: &str) -> Result<Option<Arc<Secret>>, VolumeError> {
         self.objects
             .get(|objects| &objects.secrets, &self.uid, namespace, name)
             .await

@@ -1,12 +1,14 @@
-//! A container's environment: service variables, envFrom, env, and `$(NAME)` in its values.
+//! A container's environment: service variables, envFrom, and env.
 
-use std::collections::BTreeMap;
+use std::borrow::Cow;
+use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
 
 use k8s_openapi::api::core::v1::{Container, EnvVar, EnvVarSource, Pod};
 use node_volume::{NodeResources, ObjectSource, downward};
 
 use super::StartError;
+use super::arguments::{Argument, ArgumentRoom};
 use crate::pods::{namespace, spec};
 
 /// What the environment may refer to beside the pod itself.
@@ -38,43 +40,87 @@ pub async fn environment(
     container: &Container,
     sources: EnvSources<'_>,
 ) -> Result<Vec<(String, String)>, StartError> {
-    let mut known = BTreeMap::new();
-    from_objects(&mut known, pod, container, sources).await?;
-    let mut declared: Vec<(String, String)> = Vec::new();
+    let mut room = ArgumentRoom::new();
+    let mut defined = Defined::default();
+    for (name, value) in sources.services {
+        room.take(Argument::Variable(name), value.len())?;
+        defined.given.insert(name.clone(), value.clone());
+    }
+    from_objects(&mut defined, &mut room, pod, container, sources).await?;
     for variable in container.env.iter().flatten() {
+        let argument = Argument::Variable(&variable.name);
         let value = match (&variable.value, &variable.value_from) {
             (_, Some(source)) => match referred(pod, container, variable, source, sources).await? {
-                Some(value) => value,
+                Some(value) => {
+                    room.take(argument, value.len())?;
+                    value
+                }
                 None => continue,
             },
-            (value, None) => expand(value.as_deref().unwrap_or_default(), |name| {
-                let own = declared
-                    .iter()
-                    .rev()
-                    .find(|(known, _)| known == name)
-                    .map(|(_, value)| value);
-                own.or_else(|| known.get(name))
-                    .or_else(|| sources.services.get(name))
-                    .cloned()
-            }),
+            (value, None) => room.expand(argument, value.as_deref().unwrap_or_default(), |name| {
+                defined.value(name)
+            })?,
         };
-        declared.retain(|(name, _)| *name != variable.name);
-        declared.push((variable.name.clone(), value));
+        defined.declare(&variable.name, value);
     }
-    let mut all: BTreeMap<String, String> = sources.services.clone();
-    all.extend(known);
-    declared.iter().for_each(|(name, _)| drop(all.remove(name)));
-    Ok(all.into_iter().chain(declared).collect())
+    Ok(defined.into_pairs())
+}
+
+/// Variables while they are defined, each found by its name.
+#[derive(Default)]
+struct Defined<'a> {
+    /// The services' and the objects'.
+    given: BTreeMap<String, String>,
+    /// The container's own in their order; `None` where a later one has the name.
+    declared: Vec<Option<(&'a str, String)>>,
+    places: HashMap<&'a str, usize>,
+}
+
+impl<'a> Defined<'a> {
+    fn value(&self, name: &str) -> Option<&str> {
+        let own = self.places.get(name).and_then(|at| self.declared[*at].as_ref());
+        own.map(|(_, value)| value.as_str())
+            .or_else(|| self.given.get(name).map(String::as_str))
+    }
+
+    fn declare(&mut self, name: &'a str, value: String) {
+        if let Some(earlier) = self.places.insert(name, self.declared.len()) {
+            self.declared[earlier] = None;
+        }
+        self.declared.push(Some((name, value)));
+    }
+
+    fn into_pairs(self) -> Vec<(String, String)> {
+        let Self {
+            given,
+            declared,
+            places,
+        } = self;
+        let given = given
+            .into_iter()
+            .filter(|(name, _)| !places.contains_key(name.as_str()));
+        let declared = declared.into_iter().flatten();
+        given
+            .chain(declared.map(|(name, value)| (name.to_owned(), value)))
+            .collect()
+    }
 }
 
 async fn from_objects(
-    known: &mut BTreeMap<String, String>,
+    defined: &mut Defined<'_>,
+    room: &mut ArgumentRoom,
     pod: &Pod,
     container: &Container,
     sources: EnvSources<'_>,
 ) -> Result<(), StartError> {
+    let mut define = |prefix: &str, key: &str, value: &str| {
+        let name = format!("{prefix}{key}");
+        room.take(Argument::Variable(&name), value.len())?;
+        defined.given.insert(name, value.to_owned());
+        Ok::<(), StartError>(())
+    };
     for source in container.env_from.iter().flatten() {
-        let prefix = source.prefix.clone().unwrap_or_default();
+        let prefix = source.prefix.as_deref().unwrap_or_default();
         if let Some(wanted) = &source.config_map_ref {
             let found = sources
                 .objects
@@ -82,13 +128,10 @@ async fn from_objects(
                 .await
                 .map_err(StartError::config)?;
             match found {
-                Some(found) => known.extend(
-                    found
-                        .data
-                        .into_iter()
-                        .flatten()
-                        .map(|(key, value)| (format!("{prefix}{key}"), value)),
-                ),
+                Some(found) => {
+                    let mut data = found.data.iter().flatten();
+                    data.try_for_each(|(key, value)| define(prefix, key, value))?;
+                }
                 None if wanted.optional == Some(true) => {}
                 None => return Err(not_found("configmap", &wanted.name)),
             }
@@ -100,13 +143,10 @@ async fn from_objects(
                 .await
                 .map_err(StartError::config)?;
             match found {
-                Some(found) => known.extend(
-                    found
-                        .data
-                        .into_iter()
-                        .flatten()
-                        .map(|(key, value)| (format!("{prefix}{key}"), text(value.0))),
-                ),
+                Some(found) => {
+                    let mut data = found.data.iter().flatten();
+                    data.try_for_each(|(key, value)| define(prefix, key, &text(&value.0)))?;
+                }
                 None if wanted.optional == Some(true) => {}
                 None => return Err(not_found("secret", &wanted.name)),
             }
@@ -115,8 +155,8 @@ async fn from_objects(
     Ok(())
 }
 
-fn text(bytes: Vec<u8>) -> String {
-    String::from_utf8_lossy(&bytes).into_owned()
+fn text(bytes: &[u8]) -> Cow<'_, str> {
+    String::from_utf8_lossy(bytes)
 }
 
 fn not_found(kind: &str, name: &str) -> StartError {
@@ -152,7 +192,11 @@ async fn referred(
                 Err(not_found("configmap", &wanted.name))
             };
         };
-        let value = found.data.and_then(|mut data| data.remove(&wanted.key));
+        let value = found
+            .data
+            .as_ref()
+            .and_then(|data| data.get(&wanted.key))
+            .cloned();
         return key_or(
             value,
             optional,
@@ -174,10 +218,8 @@ async fn referred(
                 Err(not_found("secret", &wanted.name))
             };
         };
-        let value = found
-            .data
-            .and_then(|mut data| data.remove(&wanted.key))
-            .map(|bytes| text(bytes.0));
+        let value = found.data.as_ref().and_then(|data| data.get(&wanted.key));
+        let value = value.map(|bytes| text(&bytes.0).into_owned());
         return key_or(
             value,
             optional,
@@ -216,47 +258,120 @@ fn pod_field(pod: &Pod, path: &str, sources: EnvSources<'_>) -> Result<String, S
     })
 }
 
-/// Replaces `$(NAME)` by its value where there is one; `$$` stands for a dollar sign.
-pub fn expand(input: &str, value: impl Fn(&str) -> Option<String>) -> String {
-    let mut out = String::with_capacity(input.len());
-    let mut rest = input;
-    while let Some(at) = rest.find('$') {
-        out.push_str(&rest[..at]);
-        let after = &rest[at + 1..];
-        if let Some(tail) = after.strip_prefix('$') {
-            out.push('$');
-            rest = tail;
-        } else if let Some((name, tail)) = after.strip_prefix('(').and_then(|inner| inner.split_once(')')) {
-            match value(name) {
-                Some(value) => out.push_str(&value),
-                None => out.push_str(&rest[at..at + name.len() + 3]),
-            }
-            rest = tail;
-        } else {
-            out.push('$');
-            rest = after;
-        }
-    }
-    out.push_str(rest);
-    out
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::sync::Arc;
 
-    #[track_caller]
-    fn check(input: &str, expected: &str) {
-        let value = |name: &str| (name == "A").then(|| "1".to_string());
-        assert_eq!(expand(input, value), expected);
+    use async_trait::async_trait;
+    use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+    use node_volume::VolumeError;
+    use serde_json::{Value, json};
+
+    /// Every ConfigMap holds one key, `big`, of 120 KiB.
+    struct Api(Arc<ConfigMap>);
+
+    impl Api {
+        fn new() -> Self {
+            let data = BTreeMap::from([("big".to_owned(), "x".repeat(120 << 10))]);
+            Self(Arc::new(ConfigMap {
+                data: Some(data),
+                ..ConfigMap::default()
+            }))
+        }
     }
 
-    #[test]
-    fn references_expand_as_upstreams() {
-        check("x-$(A)-y", "x-1-y");
-        check("$(B)", "$(B)");
-        check("$$(A)", "$(A)");
-        check("$(A", "$(A");
-        check("$A 5$", "$A 5$");
+    #[async_trait]
+    impl ObjectSource for Api {
+        async fn config_map(&self, _: &str, _: &str) -> Result<Option<Arc<ConfigMap>>, VolumeError> {
+            Ok(Some(self.0.clone()))
+        }
+
+        async fn secret(&self, _: &str, _: &str) -> Result<Option<Arc<Secret>>, VolumeError> {
+            Ok(None)
+        }
+
+        async fn token(&self, _: &node_volume::TokenRequest) -> Result<String, VolumeError> {
+            Err(VolumeError::Source("none".into()))
+        }
+    }
+
+    async fn made(container: &Value) -> Result<Vec<(String, String)>, StartError> {
+        let pod = serde_json::from_value(json!({"spec": {"containers": [container]}})).unwrap();
+        let sources = EnvSources {
+            objects: &Api::new(),
+            services: &BTreeMap::from([("S".to_owned(), "service".to_owned())]),
+            pod_ips: &[],
+            node_ip: [127, 0, 0, 1].into(),
+            node: &NodeResources::default(),
+        };
+        environment(&pod, &spec(&pod).containers[0], sources).await
+    }
+
+    async fn check_refused(container: Value, expected: &str) {
+        let error = made(&container).await.unwrap_err();
+        assert_eq!(
+            (error.reason, error.message.as_str()),
+            ("CreateContainerConfigError", expected)
+        );
+    }
+
+    const TOO_LARGE: &str =
+        "arguments and environment are larger than 2097152 bytes together, the most that Linux takes";
+
+    #[tokio::test]
+    async fn environment_refers_to_what_is_declared_before_and_later_names_win() {
+        let env = json!([
+            {"name": "A", "value": "1"}, {"name": "B", "value": "$(A)$(S)$(C)"}, {"name": "A", "value": "$(A)2"},
+            {"name": "S", "value": "own"}, {"name": "C", "value": "$(A)$(S)"}
+        ]);
+        let made = made(&json!({"name": "c", "env": env})).await.unwrap();
+        let made: Vec<(&str, &str)> = made
+            .iter()
+            .map(|(name, value)| (name.as_str(), value.as_str()))
+            .collect();
+        assert_eq!(
+            made,
+            [("B", "1service$(C)"), ("A", "12"), ("S", "own"), ("C", "12own")]
+        );
+    }
+
+    #[tokio::test]
+    async fn environment_that_doubles_itself_is_refused_at_the_variable_that_grows_too_long() {
+        // Not so many that a node without the bound would die of them.
+        let mut env = vec![json!({"name": "E0", "value": "xxx"})];
+        env.extend((1..24).map(|at| {
+            let value = format!("$(E{before})$(E{before})", before = at - 1);
+            json!({"name": format!("E{at}"), "value": value})
+        }));
+        let container = json!({"name": "c", "env": env});
+        check_refused(
+            container,
+            "environment variable \"E16\" is longer than 131072 bytes, the most that Linux takes",
+        )
+        .await;
+    }
+
+    #[tokio::test]
+    async fn environment_of_one_large_key_under_many_names_is_refused() {
+        let source = json!({"configMapKeyRef": {"name": "m", "key": "big"}});
+        let env: Vec<Value> = (0..40)
+            .map(|at| json!({"name": format!("V{at}"), "valueFrom": source}))
+            .collect();
+        made(&json!({"name": "c", "env": env[..17]})).await.unwrap();
+        check_refused(
+            json!({"name": "c", "env": env}),
+            &format!("environment variable \"V17\": {TOO_LARGE}"),
+        )
+        .await;
+        let from: Vec<Value> = (0..40)
+            .map(|at| json!({"prefix": format!("P{at}"), "configMapRef": {"name": "m"}}))
+            .collect();
+        let container = json!({"name": "c", "envFrom": from});
+        check_refused(
+            container,
+            &format!("environment variable \"P17big\": {TOO_LARGE}"),
+        )
+        .await;
     }
 }

@@ -7,11 +7,14 @@ use k8s_openapi::api::core::v1::{Container, Pod, Volume, VolumeMount};
 use node_cri::v1;
 use node_volume::VolumeSet;
 
-use super::env::expand;
+use super::arguments::{Argument, ArgumentRoom, expand};
 use super::{StartError, resources, security};
 use crate::pods::observed::{annotation, label};
 use crate::pods::plan::container_hash;
 use crate::pods::{name, namespace, spec, uid};
+
+/// No system call takes a longer path.
+const PATH_BYTES_MAX: usize = 4096;
 
 /// Everything a container's configuration is made from.
 #[derive(Debug)]
@@ -47,13 +50,12 @@ pub struct ContainerInput<'a> {
 /// What the runtime is asked for.
 pub fn config(input: &ContainerInput<'_>) -> Result<v1::ContainerConfig, StartError> {
     let container = input.container;
-    let lookup = |name: &str| {
-        let found = input.environment.iter().find(|(known, _)| known == name);
-        found.map(|(_, value)| value.clone())
-    };
-    let expanded = |words: &Option<Vec<String>>| -> Vec<String> {
-        words.iter().flatten().map(|word| expand(word, lookup)).collect()
-    };
+    let environment = input.environment.iter();
+    let values: HashMap<&str, &str> = environment
+        .map(|(name, value)| (name.as_str(), value.as_str()))
+        .collect();
+    let lookup = |name: &str| values.get(name).copied();
+    let (command, args) = words(container, input.environment, lookup)?;
     let mut security =
         security::container_context(input.pod, container, input.image_user, input.seccomp_root)?;
     if let (Some(target), Some(namespaces)) = (input.target, &mut security.namespace_options) {
@@ -69,8 +71,8 @@ pub fn config(input: &ContainerInput<'_>) -> Result<v1::ContainerConfig, StartEr
             user_specified_image: container.image.clone().unwrap_or_default(),
             ..v1::ImageSpec::default()
         }),
-        command: expanded(&container.command),
-        args: expanded(&container.args),
+        command,
+        args,
         working_dir: container.working_dir.clone().unwrap_or_default(),
         envs: input
             .environment
@@ -93,6 +95,28 @@ pub fn config(input: &ContainerInput<'_>) -> Result<v1::ContainerConfig, StartEr
         }),
         ..v1::ContainerConfig::default()
     })
+}
+
+/// `command` and `args`, as far as the environment leaves room for them.
+fn words<'v>(
+    container: &Container,
+    environment: &[(String, String)],
+    lookup: impl Fn(&str) -> Option<&'v str> + Copy,
+) -> Result<(Vec<String>, Vec<String>), StartError> {
+    let mut room = ArgumentRoom::new();
+    for (name, value) in environment {
+        room.take(Argument::Variable(name), value.len())?;
+    }
+    let mut expanded = |field, words: &Option<Vec<String>>| -> Result<Vec<String>, StartError> {
+        let words = words.iter().flatten().enumerate();
+        words
+            .map(|(at, word)| room.expand(Argument::Word(field, at), word, lookup))
+            .collect()
+    };
+    Ok((
+        expanded("command", &container.command)?,
+        expanded("args", &container.args)?,
+    ))
 }
 
 fn labels(input: &ContainerInput<'_>) -> HashMap<String, String> {
@@ -129,9 +153,9 @@ fn annotations(input: &ContainerInput<'_>) -> HashMap<String, String> {
         .collect()
 }
 
-fn mounts(
+fn mounts<'v>(
     input: &ContainerInput<'_>,
-    lookup: impl Fn(&str) -> Option<String> + Copy,
+    lookup: impl Fn(&str) -> Option<&'v str> + Copy,
 ) -> Result<Vec<v1::Mount>, StartError> {
     let mut mounts = Vec::new();
     for (place, mount) in input.container.volume_mounts.iter().flatten().enumerate() {
@@ -154,11 +178,11 @@ fn mounts(
     Ok(mounts)
 }
 
-fn volume_mount(
+fn volume_mount<'v>(
     input: &ContainerInput<'_>,
     place: usize,
     mount: &VolumeMount,
-    lookup: impl Fn(&str) -> Option<String> + Copy,
+    lookup: impl Fn(&str) -> Option<&'v str> + Copy,
 ) -> Result<v1::Mount, StartError> {
     if mount.recursive_read_only.as_deref() == Some("Enabled") {
         // containerd before 2.0 would leave what is mounted below writable; no node of ours says it can do it.
@@ -226,17 +250,59 @@ fn is_of_objects(volume: &Volume) -> bool {
 }
 
 /// A sub path must not be left with an unknown reference in it.
-fn expand_all(template: &str, lookup: impl Fn(&str) -> Option<String>) -> Result<String, StartError> {
+fn expand_all<'v>(template: &str, lookup: impl Fn(&str) -> Option<&'v str>) -> Result<String, StartError> {
     let missing = std::cell::RefCell::new(None);
-    let value = expand(template, |name| {
+    let value = expand(template, PATH_BYTES_MAX, |name| {
         let found = lookup(name);
         if found.is_none() {
             missing.replace(Some(name.to_string()));
         }
         found
     });
-    match missing.into_inner() {
-        Some(name) => Err(StartError::config(format!("missing value for {name:?}"))),
-        None => Ok(value),
+    if let Some(name) = missing.into_inner() {
+        return Err(StartError::config(format!("missing value for {name:?}")));
+    }
+    let too_long = || format!("subPathExpr makes a path longer than {PATH_BYTES_MAX} bytes");
+    value.ok_or_else(|| StartError::config(too_long()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sub_path_has_all_its_references_and_ends_where_a_path_does() {
+        let value = "x".repeat(100);
+        let lookup = |name: &str| (name == "A").then_some(value.as_str());
+        assert_eq!(expand_all("a/$(A)", lookup).unwrap(), format!("a/{value}"));
+        let refused = |template: &str| expand_all(template, lookup).unwrap_err().message;
+        assert_eq!(refused("$(A)/$(B)"), "missing value for \"B\"");
+        assert_eq!(
+            refused(&"$(A)".repeat(41)),
+            "subPathExpr makes a path longer than 4096 bytes"
+        );
+    }
+
+    #[test]
+    fn arguments_have_the_room_that_the_environment_leaves() {
+        let container = |args: usize| Container {
+            command: Some(vec!["run".into(), "$(A)".into()]),
+            args: Some(vec!["$(A)".into(); args]),
+            ..Container::default()
+        };
+        let environment = [("A".to_owned(), "x".repeat(120 << 10))];
+        let made = |args: usize| {
+            words(&container(args), &environment, |name| {
+                (name == "A").then_some(environment[0].1.as_str())
+            })
+        };
+        let (command, args) = made(15).unwrap();
+        assert_eq!((command[1].len(), args.len()), (120 << 10, 15));
+        let error = made(40).unwrap_err();
+        assert_eq!(error.reason, "CreateContainerConfigError");
+        assert!(
+            error.message.starts_with("args[15]: arguments and environment"),
+            "{error}"
+        );
     }
 }

@@ -1,5 +1,7 @@
 //! Registry credentials from pull secrets: which of them fit an image, in the order they are tried. Pure.
 
+use std::borrow::Borrow;
+
 use k8s_openapi::api::core::v1::Secret;
 use node_cri::v1::AuthConfig;
 use serde::Serialize;
@@ -20,8 +22,11 @@ const DEFAULT_REGISTRY: &str = "index.docker.io";
 
 /// The credentials of a pod's pull secrets that fit a repository. Longer keys are more particular and come first; for
 /// equal keys the secrets' own order holds, as in upstream's keyring.
-pub(super) fn for_repository(secrets: &[Secret], repository: &str) -> Vec<Credential> {
-    let mut all: Vec<(String, Credential)> = secrets.iter().flat_map(entries).collect();
+pub(super) fn for_repository<S: Borrow<Secret>>(secrets: &[S], repository: &str) -> Vec<Credential> {
+    let mut all: Vec<(String, Credential)> = secrets
+        .iter()
+        .flat_map(|secret| entries(secret.borrow()))
+        .collect();
     all.sort_by(|(one, _), (other, _)| other.cmp(one));
     let fitting: Vec<Credential> = all
         .iter()
@@ -95,15 +100,28 @@ fn matches(key: &str, repository: &str) -> bool {
             .all(|(glob, part)| fits(glob.as_bytes(), part.as_bytes()))
 }
 
-/// `*` stands for any letters, `?` for one.
+/// `*` stands for any letters, `?` for one. Of several `*` the last alone tries again: no more steps than one length times the other.
 fn fits(glob: &[u8], text: &[u8]) -> bool {
-    match (glob, text) {
-        ([], []) => true,
-        ([b'*', rest @ ..], _) => (0..=text.len()).any(|at| fits(rest, &text[at..])),
-        ([b'?', glob @ ..], [_, text @ ..]) => fits(glob, text),
-        ([one, glob @ ..], [other, text @ ..]) => one == other && fits(glob, text),
-        _ => false,
+    let (mut at, mut read) = (0, 0);
+    let mut star: Option<(usize, usize)> = None;
+    while read < text.len() {
+        match (glob.get(at), star) {
+            (Some(b'*'), _) => {
+                star = Some((at, read));
+                at += 1;
+            }
+            (Some(one), _) if *one == b'?' || *one == text[read] => {
+                at += 1;
+                read += 1;
+            }
+            (_, Some((before, taken))) => {
+                star = Some((before, taken + 1));
+                (at, read) = (before + 1, taken + 1);
+            }
+            _ => return false,
+        }
     }
+    glob[at..].iter().all(|left| *left == b'*')
 }
 
 fn is_default_registry(repository: &str) -> bool {
@@ -249,5 +267,27 @@ mod tests {
         }
         assert_eq!(full_name("busybox:1"), "docker.io/library/busybox:1");
         assert_eq!(full_name("host:5000/app@sha256:ab"), "host:5000/app@sha256:ab");
+    }
+
+    #[test]
+    fn pull_secret_with_many_stars_is_compared_in_few_steps() {
+        let fits = |glob: &str, text: &str| super::fits(glob.as_bytes(), text.as_bytes());
+        for (glob, text) in [
+            ("", ""),
+            ("*", ""),
+            ("a*", "a"),
+            ("*a", "ba"),
+            ("a*b?d*", "axbxbcd"),
+            ("**", "x"),
+        ] {
+            assert!(fits(glob, text), "{glob} {text}");
+        }
+        for (glob, text) in [("", "a"), ("?", ""), ("a*", "b"), ("*a", "ab"), ("a*b?d", "axbd")] {
+            assert!(!fits(glob, text), "{glob} {text}");
+        }
+        let text = "a".repeat(250);
+        assert!(fits(&"a*".repeat(100), &text));
+        // With a try for each star in each place this would not end.
+        assert!(!fits(&format!("{}b", "a*".repeat(100)), &text));
     }
 }

@@ -1,7 +1,7 @@
 //! Images: there when a container needs them, by its pull policy, with back-off after a failure; and for those pods
 //! alone that could have pulled them ([`pull_records`]).
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -323,7 +323,10 @@ impl ImageManager {
     /// The credentials of a pod's secrets for an image.
     async fn credentials(&self, pulling: Wanted<'_>) -> Vec<Credential> {
         let mut secrets = Vec::new();
-        for reference in spec(pulling.pod).image_pull_secrets.iter().flatten() {
+        let mut seen = HashSet::new();
+        let references = spec(pulling.pod).image_pull_secrets.iter().flatten();
+        // Each once, however often the pod names it.
+        for reference in references.filter(|reference| seen.insert(reference.name.as_str())) {
             // One that is missing is as good as one that does not fit.
             let found = pulling
                 .objects

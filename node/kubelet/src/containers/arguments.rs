@@ -1,0 +1,179 @@
+//! The room that Linux has for a program's arguments and environment, and `$(NAME)` in them.
+//!
+//! A container beyond it could not be started; it is refused before its text fills the agent's memory.
+
+use std::fmt;
+
+use super::StartError;
+
+/// The longest string, its NUL included (`MAX_ARG_STRLEN`).
+const STRING_BYTES_MAX: usize = 128 << 10;
+/// All strings and the pointers to them: a quarter of a stack of 8 MiB (`ARG_MAX`).
+const ALL_BYTES_MAX: usize = 2 << 20;
+/// The NUL of a string, and the pointer to it.
+const STRING_OVERHEAD_BYTES: usize = 1 + 8;
+/// As much of a variable's name is told.
+const NAME_CHARS_TOLD: usize = 253;
+
+/// One string of a program's arguments and environment.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Argument<'a> {
+    /// A variable of this name.
+    Variable(&'a str),
+    /// An element of `command` or `args`.
+    Word(&'static str, usize),
+}
+
+impl Argument<'_> {
+    /// What the string has before the value.
+    fn prefix_bytes(self) -> usize {
+        match self {
+            Self::Variable(name) => name.len() + 1,
+            Self::Word(..) => 0,
+        }
+    }
+}
+
+impl fmt::Display for Argument<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Variable(name) => {
+                let told: String = name.chars().take(NAME_CHARS_TOLD).collect();
+                write!(f, "environment variable {told:?}")
+            }
+            Self::Word(field, at) => write!(f, "{field}[{at}]"),
+        }
+    }
+}
+
+/// The room that is left.
+#[derive(Debug)]
+pub(super) struct ArgumentRoom {
+    bytes_left: usize,
+}
+
+impl ArgumentRoom {
+    /// A program's whole room.
+    pub(super) fn new() -> Self {
+        Self {
+            bytes_left: ALL_BYTES_MAX,
+        }
+    }
+
+    /// Takes the room of a string.
+    pub(super) fn take(&mut self, argument: Argument<'_>, value_bytes: usize) -> Result<(), StartError> {
+        let bytes = argument.prefix_bytes().saturating_add(value_bytes);
+        if bytes >= STRING_BYTES_MAX {
+            return Err(too_long(argument));
+        }
+        let left = self.bytes_left.checked_sub(bytes + STRING_OVERHEAD_BYTES);
+        self.bytes_left = left.ok_or_else(|| too_much(argument))?;
+        Ok(())
+    }
+
+    /// Expands a value, no further than there is room, and takes its room.
+    pub(super) fn expand<'v>(
+        &mut self,
+        argument: Argument<'_>,
+        input: &str,
+        value: impl Fn(&str) -> Option<&'v str>,
+    ) -> Result<String, StartError> {
+        let expanded = expand(input, STRING_BYTES_MAX, value).ok_or_else(|| too_long(argument))?;
+        self.take(argument, expanded.len())?;
+        Ok(expanded)
+    }
+}
+
+fn too_long(argument: Argument<'_>) -> StartError {
+    StartError::config(format!(
+        "{argument} is longer than {STRING_BYTES_MAX} bytes, the most that Linux takes"
+    ))
+}
+
+fn too_much(argument: Argument<'_>) -> StartError {
+    StartError::config(format!(
+        "{argument}: arguments and environment are larger than {ALL_BYTES_MAX} bytes together, the most that Linux takes"
+    ))
+}
+
+/// Replaces `$(NAME)` by its value where there is one; `$$` stands for a dollar sign. `None` where that makes more bytes.
+pub(super) fn expand<'v>(input: &str, bytes_max: usize, value: impl Fn(&str) -> Option<&'v str>) -> Option<String> {
+    let mut out = String::new();
+    let mut push = |text: &str| {
+        let fits = out.len() + text.len() <= bytes_max;
+        fits.then(|| out.push_str(text))
+    };
+    let mut rest = input;
+    // Behind the last parenthesis nothing is searched for one again and again.
+    let last = input.rfind(')').map_or("", |at| &input[at..]).len();
+    while let Some(at) = rest.find('$') {
+        push(&rest[..at])?;
+        let after = &rest[at + 1..];
+        let reference = after
+            .strip_prefix('(')
+            .filter(|inner| inner.len() >= last && last > 0);
+        if let Some(tail) = after.strip_prefix('$') {
+            push("$")?;
+            rest = tail;
+        } else if let Some((name, tail)) = reference.and_then(|inner| inner.split_once(')')) {
+            push(value(name).unwrap_or(&rest[at..at + name.len() + 3]))?;
+            rest = tail;
+        } else {
+            push("$")?;
+            rest = after;
+        }
+    }
+    push(rest)?;
+    Some(out)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(input: &str, expected: &str) {
+        let value = |name: &str| (name == "A").then_some("1");
+        assert_eq!(expand(input, 16, value).as_deref(), Some(expected));
+    }
+
+    #[test]
+    fn references_expand_as_upstreams() {
+        check("x-$(A)-y", "x-1-y");
+        check("$(B)", "$(B)");
+        check("$$(A)", "$(A)");
+        check("$(A", "$(A");
+        check("$(A)$(A", "1$(A");
+        check("$($(A)", "$($(A)");
+        check("$(A)$($$", "1$($");
+        check("$A 5$", "$A 5$");
+    }
+
+    #[test]
+    fn expansion_ends_where_it_grows_too_large() {
+        let asked = std::cell::Cell::new(0);
+        let value = |_: &str| {
+            asked.set(asked.get() + 1);
+            Some("1234")
+        };
+        assert_eq!(expand("$(A)$(A)", 8, value).as_deref(), Some("12341234"));
+        asked.set(0);
+        assert_eq!(expand(&"$(A)".repeat(100), 8, value), None);
+        assert_eq!(asked.get(), 3, "what does not fit is looked up once");
+    }
+
+    #[test]
+    fn room_is_taken_up_to_the_last_byte() {
+        let longest = STRING_BYTES_MAX - 1;
+        let mut room = ArgumentRoom::new();
+        room.take(Argument::Variable("A"), longest - 1).unwrap_err();
+        for at in 0..15 {
+            room.take(Argument::Word("args", at), longest).unwrap();
+        }
+        let left = ALL_BYTES_MAX - 15 * (longest + STRING_OVERHEAD_BYTES) - STRING_OVERHEAD_BYTES;
+        room.take(Argument::Word("args", 15), left + 1).unwrap_err();
+        room.take(Argument::Word("args", 15), left).unwrap();
+        let error = room.take(Argument::Word("args", 16), 0).unwrap_err();
+        assert!(error.message.starts_with("args[16]: "), "{error}");
+    }
+}
