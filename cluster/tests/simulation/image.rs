@@ -71,7 +71,7 @@ impl Image {
         }
     }
 
-    /// Copies the files to an empty disk.
+    /// Copies the files to an empty disk, durably: also the names of the folders.
     pub(crate) fn write_to(&self, disk: &dyn Disk) {
         for (name, bytes) in &self.files {
             let folder = name.parent().unwrap();
@@ -79,7 +79,9 @@ impl Image {
             let file = disk.open(name, OpenMode::CreateNew).unwrap();
             file.write_at(0, bytes).unwrap();
             file.sync_data().unwrap();
-            disk.sync_dir(folder).unwrap();
+            for above in folder.ancestors() {
+                disk.sync_dir(above).unwrap();
+            }
         }
     }
 }
