@@ -264,7 +264,7 @@ impl Server {
             let (objects, registry) = (core.metrics.objects.clone(), core.registry.clone());
             let counting = runtime.clone();
             let run = move || objects.clone().keep_counting(registry.clone(), counting.clone());
-            runtime.keep("object-counts", run).detach();
+            runtime.keep("stored object counts", run).detach();
         }
         if !watched.is_empty() {
             let interval = core.config.file_reload_interval;

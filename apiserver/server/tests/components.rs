@@ -43,7 +43,7 @@ enum Proof {
     Runs,
 }
 
-const PROOFS: [(&str, Proof); 18] = [
+const PROOFS: [(&str, Proof); 19] = [
     ("API services", Proof::RegistersVersions),
     ("audit", Proof::Audits),
     ("authorities of extensions", Proof::Runs),
@@ -62,6 +62,7 @@ const PROOFS: [(&str, Proof); 18] = [
     ("storage expiry", Proof::Runs),
     ("storage room", Proof::Runs),
     ("storage scrub", Proof::Runs),
+    ("stored object counts", Proof::Runs),
 ];
 
 /// Tasks of the server that belong to one request, connection or object, or end by themselves.

@@ -1,5 +1,7 @@
 //! `/metrics` beside upstream's families, and the labels under which requests are counted.
 
+#![allow(clippy::unwrap_used, reason = "a test, helpers included")]
+
 mod common;
 
 use bytes::Bytes;
