@@ -1,5 +1,7 @@
 //! Health checks, by upstream's names.
 
+#![allow(clippy::unwrap_used, reason = "a test, helpers included")]
+
 mod common;
 
 use common::start;

@@ -381,7 +381,7 @@ fn encryption_of_upstreams_server_and_ours_is_one_in_one_etcd() {
     assert_eq!(said(&ours.try_kubectl(&get)), expected);
     let list = said(&ours.try_kubectl(&["get", "poddisruptionbudgets"]));
     assert!(
-        list.contains("failed to read one or more poddisruptionbudgets from the storage"),
+        list.contains("failed to read one or more poddisruptionbudgets.policy from the storage"),
         "{list}"
     );
     drop((ours, upstream));
