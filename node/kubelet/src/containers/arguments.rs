@@ -97,7 +97,11 @@ fn too_much(argument: Argument<'_>) -> StartError {
 }
 
 /// Replaces `$(NAME)` by its value where there is one; `$$` stands for a dollar sign. `None` where that makes more bytes.
-pub(super) fn expand<'v>(input: &str, bytes_max: usize, value: impl Fn(&str) -> Option<&'v str>) -> Option<String> {
+pub(super) fn expand<'v>(
+    input: &str,
+    bytes_max: usize,
+    value: impl Fn(&str) -> Option<&'v str>,
+) -> Option<String> {
     let mut out = String::new();
     let mut push = |text: &str| {
         let fits = out.len() + text.len() <= bytes_max;
