@@ -29,7 +29,9 @@ pub(crate) fn a_fork_bomb_is_bounded_by_its_pod(cluster: &Cluster) {
     let story = cluster.namespace("bomb");
     pod(&story, "good", "sleep 100000");
     pod(&story, "bomb", BOMB);
-    story.wait("pod/good", "condition=Ready");
+    for name in ["pod/good", "pod/bomb"] {
+        story.wait(name, "condition=Ready");
+    }
     let mut begun = String::new();
     story.until("the bomb to stop", || {
         begun = story.kubectl(&["logs", "bomb"]);
