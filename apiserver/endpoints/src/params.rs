@@ -319,7 +319,7 @@ pub struct RawDeleteOptions {
     pub orphan_dependents: Option<bool>,
     pub uid: Option<String>,
     pub resource_version: Option<String>,
-    /// Whether there are preconditions, be they empty.
+    /// Set where there are preconditions, be they empty.
     pub has_preconditions: bool,
     pub ignore_store_read_error: Option<bool>,
 }

@@ -380,7 +380,7 @@ rules:
     assert!(!text.contains("\"secrets\"") && !text.contains("RequestReceived"));
 }
 
-/// What a server that is killed now has recorded.
+/// Reads the log as a server that is killed now would leave it.
 #[tokio::test(flavor = "multi_thread")]
 async fn audit_of_a_request_is_written_before_it_goes_on_and_before_its_answer() {
     let server = audited(None).await;

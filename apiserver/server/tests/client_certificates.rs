@@ -25,7 +25,7 @@ const COMMON_NAME: &[u8] = &[0x55, 4, 3];
 /// 1.3.6.1.4.1.57683.2.
 const USER_ID: &[u8] = &[0x2b, 6, 1, 4, 1, 0x83, 0xc2, 0x53, 2];
 
-/// What a request is answered with that its user has no right to.
+/// The answer to a request that its user has no right to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Answer {
     User,

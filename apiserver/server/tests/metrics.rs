@@ -205,7 +205,7 @@ async fn request_labels_are_upstreams() {
     }
 }
 
-/// What a filter refuses, and what has no route, is not counted: clients cannot make series.
+/// Requests that a filter refuses, and those without a route, are not counted: clients cannot make series.
 #[tokio::test(flavor = "multi_thread")]
 async fn requests_without_a_route_are_not_counted() {
     let cluster = start().await;

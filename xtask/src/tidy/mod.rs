@@ -142,7 +142,7 @@ fn reasons(config: &Config, metadata: &Metadata) -> Result<Vec<String>> {
         .map(|name| format!("docs/dependencies.md: no line for {name}"));
     let unused = explained
         .difference(&used)
-        .map(|name| format!("docs/dependencies.md: nobody uses {name}"));
+        .map(|name| format!("docs/dependencies.md: {name} is no dependency of the workspace"));
     Ok(unexplained.chain(unused).collect())
 }
 

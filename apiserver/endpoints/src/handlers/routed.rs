@@ -1,4 +1,4 @@
-//! Whether a request has a route: only such requests are counted under their resource.
+//! Routed requests: only requests that have a route are counted under their resource.
 
 use super::{check_scope, connect};
 use crate::request_info::RequestInfo;

@@ -12,7 +12,7 @@ use crate::strategy::Part;
 use apiserver_storage::{Key, ReadAt, StorageError, Write};
 use machinery_meta::GroupResource;
 
-/// What stands at a key.
+/// The state of a key in storage.
 enum Found {
     Nothing,
     Readable,

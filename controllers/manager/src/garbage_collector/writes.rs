@@ -117,7 +117,7 @@ impl Collector {
         match sent {
             Ok(()) => Ok(Outcome::Done),
             Err(error) if error.is_not_found() => Ok(self.lost(&header.uid)),
-            Err(error) => Err(ReconcileError::doing("deleting what nobody owns")(error)),
+            Err(error) => Err(ReconcileError::doing("deleting an object without owners")(error)),
         }
     }
 

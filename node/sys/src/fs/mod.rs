@@ -43,7 +43,7 @@ pub fn usage(path: &Path) -> std::io::Result<FsUsage> {
 }
 
 /// Replaces a file so that a reader sees the old or the new content, never a part. A file that is so already stays as
-/// it is: who starts again on a full disk needs no room for what it wrote before.
+/// it is: a program that starts again on a full disk needs no room for its unchanged files.
 pub fn write_atomically(path: &Path, content: &[u8], mode: u32) -> std::io::Result<()> {
     let has_mode = |meta: std::fs::Metadata| meta.is_file() && meta.permissions().mode() & 0o7777 == mode;
     if std::fs::symlink_metadata(path).is_ok_and(has_mode) && holds(path, content).unwrap_or_default() {

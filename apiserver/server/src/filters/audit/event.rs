@@ -37,7 +37,7 @@ pub(crate) struct AuditEvent(Arc<State>);
 struct State {
     auditor: Arc<Auditor>,
     decision: Decision,
-    /// Where the answer waits for the last event.
+    /// The last event, which the answer waits for.
     last: Option<LastLine>,
     context: RequestContext,
     info: Arc<RequestInfo>,

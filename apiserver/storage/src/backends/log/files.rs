@@ -230,7 +230,7 @@ impl Table {
     }
 }
 
-/// Where a segment of a disk that has room must end.
+/// The limit of a segment on a disk that has room.
 const NO_LIMIT: u64 = u64::MAX;
 
 /// Makes a segment that holds `batch` or nothing, where the disk has room. The segment, and where it must end.

@@ -51,7 +51,7 @@ pub(super) struct Gauge {
     pub(super) reserve_bytes: u64,
 }
 
-/// How the name of a piece ends, and of one that may not be blank.
+/// The endings of names: of a piece, and of one that may not be blank.
 const PIECE: &str = ".room";
 const UNFINISHED: &str = ".used";
 /// A reserve is laid out in so many pieces.
@@ -119,7 +119,7 @@ impl Room {
         self.full.load(Ordering::Acquire)
     }
 
-    /// Whether next to nothing is free; `false` where the file system does not tell.
+    /// Returns whether next to nothing is free; `false` where the file system does not tell.
     pub(super) fn is_short(&self) -> bool {
         let least = self.piece_bytes.min(LEAST_FREE);
         self.disk
@@ -127,12 +127,12 @@ impl Room {
             .is_ok_and(|space| space.available < least)
     }
 
-    /// Whether so many bytes left behind the end of the log spare a start a piece.
+    /// Returns whether so many bytes left behind the end of the log spare a start a piece.
     pub(super) fn is_worth_going_on(&self, left: u64) -> bool {
         left >= self.piece_bytes / PART_TO_GO_ON
     }
 
-    /// Whether so many bytes are room for a piece, together with what is free.
+    /// Returns whether so many bytes are room for a piece, together with the free ones.
     pub(super) fn makes_a_piece(&self, bytes: u64) -> bool {
         let space = self.disk.space(&self.dir);
         let available = space.map_or(0, |space| space.available);
