@@ -47,7 +47,7 @@ const CLUSTERS: usize = 100;
 const TIMES: usize = 2;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_hundred_clusters_leave_nothing_behind() {
+async fn cluster_hundred_leave_nothing_behind() {
     // The first two hundreds pay for what a process needs once, and for how much the allocator ever had: after five
     // rounds it has no more than after the second.
     let tasks = tokio::runtime::Handle::current().metrics().num_alive_tasks();

@@ -114,7 +114,7 @@ async fn token_of_a_secret_lives_and_ends_with_its_account() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_deployment_becomes_pods_on_a_node() {
+async fn deployment_becomes_pods_on_a_node() {
     let cluster = Cluster::builder()
         .controllers(Selection::Default)
         .scheduler()

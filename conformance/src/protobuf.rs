@@ -450,7 +450,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_written_is_read() {
+    fn protobuf_written_message_is_read() {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../machinery/api/facts");
         let facts = Facts::read(&folder).unwrap();
         let object = json!({

@@ -45,7 +45,7 @@ const TARGETS: [Targets; 13] = [
         program: Some("fuzz"),
         ..targets("machinery-meta", &["answered"])
     },
-    targets("apiserver-registry", &["is_answered"]),
+    targets("apiserver-registry", &["fuzz_never_panics"]),
     Targets {
         program: Some("fuzz"),
         ..targets("apiserver-endpoints", &["answered"])
@@ -55,27 +55,30 @@ const TARGETS: [Targets; 13] = [
         one_in: 1_000,
         ..targets("apiserver-endpoints", &["answered"])
     },
-    targets("apiserver-auth", &["no_change_of_a_token_verifies"]),
+    targets("apiserver-auth", &["jwt_altered_token_does_not_verify"]),
     targets("apiserver-server", &["html_of_any_bytes"]),
-    targets("apiserver-storage", &["any_record_is_answered"]),
+    targets("apiserver-storage", &["log_format_record_fuzz_never_panics"]),
     targets(
         "node-kubelet",
         &[
-            "any_block_is_answered",
-            "any_bytes_are_answered",
-            "any_line_is_answered",
+            "spdy_headers_fuzz_never_panics",
+            "spdy_frame_fuzz_never_panics",
+            "log_line_fuzz_never_panics",
         ],
     ),
-    targets("node-cri", &["any_archive_is_answered"]),
-    targets("node-dns", &["any_message", "answer_to_another_question_is_none"]),
+    targets("node-cri", &["archive_fuzz_never_panics"]),
+    targets(
+        "node-dns",
+        &["fuzz_never_panics", "answer_to_another_question_is_none"],
+    ),
     targets(
         "node-sys",
         &[
             "flow_is_read_and_named",
-            "written_messages_are_read_again",
+            "netlink_messages_round_trip",
             "element_is_read_with_the_time",
-            "an_error_of_any_message",
-            "news_of_what_was_taken",
+            "nftables_error_of_any_message",
+            "nftables_watch_reports_removed",
             "routes_of_ours_are_read",
         ],
     ),

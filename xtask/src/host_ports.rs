@@ -85,7 +85,7 @@ COMMIT
     }
 
     #[test]
-    fn the_shared_chains_stay_as_long_as_another_uses_them() {
+    fn host_ports_shared_chains_stay_while_used() {
         let removal = removal(&format!("{OURS_SAVED}{OTHERS}"));
         assert!(removal.contains("-X CNI-DN-1\nCOMMIT"), "{removal}");
         assert!(!removal.contains("PREROUTING"), "{removal}");

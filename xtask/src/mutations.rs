@@ -32,7 +32,7 @@ struct Mutation {
     proof: &'static [&'static str],
 }
 
-const STORY: &[&str] = &["--test", "history", "nothing_acknowledged"];
+const STORY: &[&str] = &["--test", "history", "history_acknowledged"];
 const FLIPS: &[&str] = &["--test", "history", "flips"];
 const FULL: &[&str] = &["--test", "full_disk"];
 const PANICS: &[&str] = &["--test", "panics"];

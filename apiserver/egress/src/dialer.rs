@@ -304,7 +304,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn dialer_gives_up_on_an_answer_that_does_not_begin() {
+    async fn dialer_times_out_before_the_response_begins() {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let port = listener.local_addr().expect("an address").port();
         let silent = async {

@@ -67,7 +67,7 @@ async fn join(runtime: &Runtime, client: impl AsyncRead + AsyncWrite, upstream: 
         }
     };
     if heard != Ended::Refused && runtime.timeout(PARTING_TIMEOUT, outward).await.is_err() {
-        tracing::debug!("a client did not close its half of a tunnel");
+        tracing::debug!("tunnel closed: the client kept its half open");
     }
 }
 
@@ -94,7 +94,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn the_last_words_of_one_who_no_longer_listens_are_heard() {
+    async fn tunnel_last_bytes_after_half_close_are_delivered() {
         let runtime = Runtime::real();
         let (mut client, near) = tokio::io::duplex(64);
         let (mut upstream, far) = tokio::io::duplex(64);
@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn who_has_said_all_may_still_listen() {
+    async fn tunnel_half_closed_side_still_receives() {
         let runtime = Runtime::real();
         let (mut client, near) = tokio::io::duplex(64);
         let (mut upstream, far) = tokio::io::duplex(64);

@@ -67,7 +67,7 @@ async fn watch(rest: Weak<Mutex<Rest>>, pace: ReadingPace, runtime: Runtime) {
         if rest.read < due {
             tracing::debug!(
                 read = rest.read,
-                "a client does not read its answer, which is given up"
+                "response abandoned: the client reads too slowly"
             );
             rest.body = None;
             return;
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn paced_body_that_nobody_reads_is_given_up() {
+    fn paced_body_not_read_is_abandoned() {
         let simulation = machinery_runtime::Simulation::new(1);
         let runtime = simulation.runtime();
         simulation.run(async move {

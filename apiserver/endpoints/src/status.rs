@@ -430,7 +430,7 @@ mod tests {
     }
 
     #[test]
-    fn words_are_upstreams() {
+    fn status_messages_match_upstream() {
         let pods = GroupResource::new("", "pods");
         check(
             &RegistryError::not_found(&pods, "a"),

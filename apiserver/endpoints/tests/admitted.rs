@@ -332,7 +332,7 @@ fn cases() -> Vec<Case> {
 }
 
 #[tokio::test]
-async fn admission_is_told_of_every_write_and_connection() {
+async fn admission_is_called_for_every_write_and_connection() {
     let api = Api::new(Runtime::real()).await;
     let mut wrong = Vec::new();
     for Case(method, path, content, body, told) in cases() {
@@ -348,7 +348,7 @@ async fn admission_is_told_of_every_write_and_connection() {
 }
 
 #[tokio::test]
-async fn admission_is_not_told_of_reads() {
+async fn admission_is_not_called_for_reads() {
     let api = Api::new(Runtime::real()).await;
     api.ask(
         Method::POST,

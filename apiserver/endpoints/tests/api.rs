@@ -39,7 +39,7 @@ impl Api {
 const MAPS: &str = "/api/v1/namespaces/default/configmaps";
 
 #[tokio::test]
-async fn an_object_lives_its_life() {
+async fn object_life_cycle_over_http() {
     let api = Api::new().await;
     let made = api
         .create(
@@ -113,7 +113,7 @@ async fn lists_go_on_where_they_ended() {
 }
 
 #[tokio::test]
-async fn a_watch_tells_state_and_changes() {
+async fn watch_delivers_state_and_changes() {
     let api = Api::new().await;
     api.create(MAPS, r#"{"metadata":{"name":"a","labels":{"x":"1"}}}"#)
         .await;
@@ -221,7 +221,7 @@ async fn until(api: &Api, path: &str, code: u16) -> String {
 }
 
 #[tokio::test]
-async fn a_definition_serves_its_objects_and_takes_them_along() {
+async fn definition_serves_its_objects_and_deletes_them() {
     let api = Api::new().await;
     apiserver_registry::custom::start(&api.0.registry).await.unwrap();
     let definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
@@ -356,7 +356,7 @@ async fn openapi_v2_is_one_document() {
 }
 
 #[tokio::test]
-async fn a_configuration_is_applied_by_its_manager() {
+async fn apply_configuration_has_its_manager() {
     let api = Api::new().await;
     let path = format!("{MAPS}/applied");
     let apply = |query: &str, body: &str| {
@@ -418,7 +418,7 @@ async fn a_configuration_is_applied_by_its_manager() {
 
 /// As upstream's `connecter.ConnectMethods()`: whoever may patch a subresource must not get a shell by it.
 #[tokio::test]
-async fn a_connection_is_asked_for_by_its_methods_alone() {
+async fn connect_accepts_its_methods_only() {
     let api = Api::new().await;
     let methods = ["GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS"];
     for (subresource, taken) in [
@@ -440,7 +440,7 @@ async fn a_connection_is_asked_for_by_its_methods_alone() {
 }
 
 #[test]
-fn every_word_of_a_query_is_kept() {
+fn query_keeps_every_word() {
     let words: Vec<String> = (0..1_000).map(|word| format!("command={word}")).collect();
     let query = apiserver_endpoints::Query::parse(&format!("{}&stdout=true", words.join("&")));
     assert_eq!(query.all("command").count(), 1_000);
@@ -449,7 +449,7 @@ fn every_word_of_a_query_is_kept() {
 
 /// What is stored must be read again, whatever an annotation says.
 #[tokio::test]
-async fn an_annotation_that_is_no_metric_says_nothing() {
+async fn hpa_annotation_without_metric_is_ignored() {
     let api = Api::new().await;
     let path = "/namespaces/default/horizontalpodautoscalers";
     for (name, text) in [

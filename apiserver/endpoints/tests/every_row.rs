@@ -478,7 +478,7 @@ impl<'a> Life<'a> {
 }
 
 #[test]
-fn every_row_lives_one_life() {
+fn every_row_life_cycle() {
     let simulation = Simulation::new(1);
     let runtime = simulation.runtime();
     let wrong: Vec<String> = simulation.run(async move {

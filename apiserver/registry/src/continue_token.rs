@@ -143,7 +143,7 @@ mod tests {
     use machinery_fuzz::fuzz;
 
     #[test]
-    fn any_token_is_answered() {
+    fn continue_token_fuzz_never_panics() {
         let good = ContinueToken::new(12, "default/a\0".into()).encode();
         fuzz(
             [good.as_str(), "e30", "eyJ2IjoibWV0YS5rOHMuaW8vdjEifQ=="],
@@ -160,13 +160,13 @@ mod tests {
     }
 
     #[test]
-    fn tokens_come_back() {
+    fn continue_token_round_trips() {
         let token = ContinueToken::new(12, "default/a\0".into());
         assert_eq!(ContinueToken::decode(&token.encode()), Ok(token));
     }
 
     #[test]
-    fn broken_tokens_are_told_in_upstreams_words() {
+    fn continue_token_errors_match_upstream() {
         for (token, problem) in [
             ("", "unexpected end of JSON input"),
             ("!!", "illegal base64 data at input byte 0"),

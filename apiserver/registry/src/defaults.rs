@@ -634,7 +634,7 @@ mod tests {
     }
 
     #[test]
-    fn defaults_look_at_other_fields() {
+    fn defaults_depend_on_other_fields() {
         let deployment = r#"{"spec":{"template":{"spec":{"containers":[{"name":"a","image":"b"}]}}}}"#;
         let path = &["spec", "strategy"];
         check(
@@ -665,7 +665,7 @@ mod tests {
     }
 
     #[test]
-    fn every_line_leads_somewhere_in_some_version_of_its_kind() {
+    fn defaults_every_line_resolves_in_some_version() {
         let table = machinery_api::table();
         for (name, _) in LINES {
             let (group, plural) = name.split_once('/').unwrap();

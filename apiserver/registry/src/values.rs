@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn a_definition_of_upstreams_is_read() {
+    fn values_upstream_definition_is_read() {
         let json = r#"{"kind":"CustomResourceDefinition","apiVersion":"apiextensions.k8s.io/v1beta1","metadata":{"name":"b.g"},"spec":{"group":"g","version":"v1","names":{"plural":"b","kind":"B"},"scope":"Namespaced","validation":{"openAPIV3Schema":{"type":"object"}},"versions":[{"name":"v1","served":true,"storage":true}],"preserveUnknownFields":false},"status":{"conditions":[],"acceptedNames":{"plural":"b","kind":"B"},"storedVersions":["v1"]}}"#;
         check(
             "/registry/apiextensions.k8s.io/customresourcedefinitions/b.g",
@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_serves_is_kept_by_its_own_type() {
+    fn values_unserved_value_is_kept_by_its_type() {
         let range = r#"{"kind":"RangeAllocation","apiVersion":"v1","metadata":{},"range":"30000-32767","data":"AQ=="}"#;
         check(
             "/registry/ranges/servicenodeports",
@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn any_value_is_answered() {
+    fn values_fuzz_never_panics() {
         let json = r#"{"kind":"Pod","apiVersion":"v1","metadata":{"name":"web","namespace":"shop"},"spec":{"containers":[{"name":"c"}]}}"#;
         let (schema, ty) = machinery_api::schema_for("", "v1", "Pod").unwrap();
         let pod = decode_json(schema, ty, json.as_bytes(), Strictness::Ignore)
@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_read_says_why() {
+    fn values_unreadable_value_has_reason() {
         let key = Key::parse("/registry/pods/shop/web").unwrap();
         for (value, expected) in [
             (&b"k8s:enc:aescbc:v1:key1:xx"[..], "encrypted"),

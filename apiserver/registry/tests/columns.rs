@@ -15,7 +15,7 @@ fn heads(resource: &str) -> Vec<&'static str> {
 }
 
 #[test]
-fn every_kind_has_upstreams_heads_and_a_cell_below_each() {
+fn columns_every_kind_has_upstream_headers_and_cells() {
     for row in kinds::built_in() {
         let resource = format!("{}/{}/{}", row.gvk.group, row.gvk.version, row.plural);
         let own: Vec<&str> = row.columns.heads.iter().map(|head| head.name.as_str()).collect();

@@ -202,7 +202,7 @@ const ADDRESSES: &str = "1x, ipallocator-repair-controller";
 const PORTS: &str = "1x, portallocator-repair-controller";
 
 #[test]
-fn a_lost_address_comes_back() {
+fn repair_lost_address_is_restored() {
     story(
         async |world| {
             world
@@ -225,7 +225,7 @@ fn a_lost_address_comes_back() {
 }
 
 #[test]
-fn an_address_of_somebody_else_is_made_anew() {
+fn repair_address_of_another_owner_is_recreated() {
     story(
         async |world| {
             for (name, address) in [("a", "10.96.0.7"), ("b", "10.96.0.8"), ("c", "10.96.0.9")] {
@@ -267,7 +267,7 @@ fn an_address_of_somebody_else_is_made_anew() {
 }
 
 #[test]
-fn addresses_nobody_has_go_after_their_grace() {
+fn repair_unused_addresses_are_released_after_a_grace_period() {
     story(
         async |world| {
             world
@@ -317,7 +317,7 @@ fn addresses_nobody_has_go_after_their_grace() {
 }
 
 #[test]
-fn what_only_users_can_repair_is_told_to_them() {
+fn repair_reports_problems_that_need_a_user() {
     story(
         async |world| {
             world
@@ -381,7 +381,7 @@ fn ports_that_services_have_are_taken_again() {
 }
 
 #[test]
-fn a_leaked_port_is_given_back_after_three_rounds() {
+fn repair_leaked_port_is_released_after_three_rounds() {
     story(
         async |world| {
             assert!(world.takes_port("a", 30_001).await);

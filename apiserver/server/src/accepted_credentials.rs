@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn accepted_credentials_pay_nothing_and_invented_ones_as_strangers_do() {
+    fn accepted_credentials_are_exempt_from_the_anonymous_rate() {
         let simulation = Simulation::new(1);
         let address = Address::new(simulation.runtime());
         simulation.run(async move {

@@ -48,7 +48,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_says_once_whom_it_is_for() {
+    fn host_header_is_unique() {
         check(Version::HTTP_11, &["127.0.0.1:6443"], false);
         check(Version::HTTP_11, &["[::1]:6443"], false);
         check(Version::HTTP_11, &[""], false);

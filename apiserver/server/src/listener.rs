@@ -89,7 +89,7 @@ impl Listener {
                             let acceptor = self.acceptor(&stream);
                             self.begin(stream, address, acceptor, (place, socket));
                         }
-                        None => tracing::debug!(%address, "no room for a connection"),
+                        None => tracing::debug!(%address, "connection limit reached, refusing a connection"),
                     }
                 }
                 Err(error) => {
@@ -299,7 +299,7 @@ impl Serving {
                 tracing::debug!(address = %self.address, error = &*error, "connection ended");
             }
             None => {
-                tracing::debug!(address = %self.address, "connection closed, its client did not take leave")
+                tracing::debug!(address = %self.address, "connection closed by the client without a TLS close")
             }
         }
     }
@@ -405,7 +405,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_happens_all_the_time_is_said_now_and_then() {
+    fn log_throttle_reports_suppressed_lines() {
         let mut complaints = Complaints::default();
         let later = |part: u32| COMPLAINT_INTERVAL * part / 4;
         assert_eq!(complaints.due(later(0)), Some(0));

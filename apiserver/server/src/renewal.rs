@@ -47,7 +47,7 @@ impl Renewal {
             match self.renew().await {
                 Ok(next) => due = next,
                 Err(error) => {
-                    tracing::error!(%error, "renewing certificates");
+                    tracing::error!(%error, "renewing certificates failed");
                     self.runtime.sleep(RETRY).await;
                 }
             }
@@ -61,7 +61,7 @@ impl Renewal {
         self.serving.replace(&pki.serving)?;
         let tls = client_config(pki.cluster.certificate(), &pki.kubelet_client, &self.provider)?;
         self.dialer.replace(Arc::new(tls));
-        tracing::info!(serving_until = %pki.serving.not_after(), "certificates are new");
+        tracing::info!(serving_until = %pki.serving.not_after(), "certificates renewed");
         Ok(pki.renew_at())
     }
 }

@@ -329,9 +329,9 @@ impl Server {
         match runtime.timeout(WITHDRAWN_WITHIN, withdrawn).await {
             Ok(Ok(())) => {}
             Ok(Err(error)) => {
-                tracing::warn!(%error, "the address of this server stays announced for a while")
+                tracing::warn!(%error, "removing this server's endpoint failed; it expires with its lease")
             }
-            Err(_) => tracing::warn!("the address of this server stays announced for a while"),
+            Err(_) => tracing::warn!("removing this server's endpoint failed; it expires with its lease"),
         }
         if runtime
             .timeout(core.config.shutdown_grace, core.mutations.drained())

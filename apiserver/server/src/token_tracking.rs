@@ -135,7 +135,7 @@ impl TokenTracker for SecretTokens {
         Box::pin(async move {
             if let Err(error) = self.label(secret, day).await {
                 let secret = &secret.header.key;
-                tracing::error!(%error, %secret, "noting the last use of a service account token");
+                tracing::error!(%error, %secret, "recording the last use of a service account token failed");
             }
         })
     }

@@ -110,7 +110,7 @@ async fn upstreams_answers_to_what_is_asked_rarely() {
 
 /// What a patch says of the kind is not written.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_patch_of_the_kind_alone_is_no_change() {
+async fn patch_of_kind_alone_changes_nothing() {
     let cluster = start().await;
     let body = r#"{"metadata":{"name":"c"}}"#;
     let made = cluster.admin().post(CONFIG_MAPS, body).await.is(201).json();

@@ -80,7 +80,7 @@ fn config_map(name: &str) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn audit_tells_of_a_write_whose_client_hung_up() {
+async fn audit_records_a_write_whose_client_left() {
     let server = audited(None).await;
     let cluster = &server.cluster;
     cluster
@@ -112,7 +112,7 @@ async fn audit_tells_of_a_write_whose_client_hung_up() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn audit_tells_of_a_client_that_left_while_sending() {
+async fn audit_records_a_client_that_left_while_sending() {
     let server = audited(None).await;
     let path = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
     let head = post_head(path, &" ".repeat(1_000));
@@ -129,7 +129,7 @@ async fn audit_tells_of_a_client_that_left_while_sending() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn audit_tells_who_failed_to_authenticate() {
+async fn audit_records_failed_authentication() {
     let server = audited(None).await;
     server
         .cluster
@@ -338,7 +338,7 @@ async fn audit_of_a_watch_has_a_beginning_and_an_end() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn audit_policy_decides_what_is_told() {
+async fn audit_policy_decides_levels_and_stages() {
     const POLICY: &str = r#"
 apiVersion: audit.k8s.io/v1
 kind: Policy

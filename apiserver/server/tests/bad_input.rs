@@ -232,7 +232,7 @@ async fn bad_selectors_tokens_and_revisions_of_lists_are_refused() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_expired_token_is_nobodys() {
+async fn token_expired_is_unauthorized() {
     let cluster = start().await;
     let account = json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "bot"}});
     let path = "/api/v1/namespaces/default/serviceaccounts";
@@ -341,7 +341,7 @@ async fn names_that_no_object_can_have() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_binding_is_of_the_pod_in_its_address() {
+async fn binding_names_the_pod_of_its_address() {
     let cluster = start().await;
     let pods = "/api/v1/namespaces/default/pods";
     let bind = async |name: Value, target: Value| {
@@ -362,7 +362,7 @@ async fn a_binding_is_of_the_pod_in_its_address() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn every_answer_names_its_request() {
+async fn audit_id_is_in_every_answer() {
     let cluster = start().await;
     let audit_id = |answer: Answer| answer.headers["audit-id"].to_str().unwrap().to_owned();
     let made = audit_id(cluster.nobody().get("/healthz").await);

@@ -120,7 +120,7 @@ async fn until_json(cluster: &Cluster, path: &str, is_right: impl Fn(&Value) -> 
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn component_that_panics_is_down_and_works_again() {
+async fn component_panic_is_reported_and_the_component_restarted() {
     let folder = tempfile::tempdir().unwrap();
     let cluster = cluster(&folder).await;
     let known: Vec<&str> = PROOFS.iter().map(|(name, _)| *name).collect();

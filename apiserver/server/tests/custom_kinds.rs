@@ -232,7 +232,7 @@ async fn objects_take_the_new_form_without_a_change() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_new_form_is_made_once() {
+async fn conversion_of_stored_form_happens_once() {
     let cluster = with_boats().await;
     let key = Key::parse("/registry/knarr.test/boats/default/skald").unwrap();
     let storage = cluster.storage.clone();
@@ -260,7 +260,7 @@ async fn the_new_form_is_made_once() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_field_that_becomes_selectable_selects_old_objects() {
+async fn selectable_field_added_later_selects_old_objects() {
     let cluster = with_boats().await;
     let mut versions = definition(&json!({"oars": {"type": "integer"}, "flag": {"type": "string"}}))["spec"]
         ["versions"]
@@ -282,7 +282,7 @@ async fn a_field_that_becomes_selectable_selects_old_objects() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_definition_waits_for_its_objects_and_takes_no_more() {
+async fn definition_being_deleted_waits_for_objects_and_accepts_none() {
     let cluster = with_boats().await;
     let hold = |finalizers: Value| {
         let patch = json!({"metadata": {"finalizers": finalizers}}).to_string();
@@ -337,7 +337,7 @@ async fn a_definition_waits_for_its_objects_and_takes_no_more() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_a_custom_group_does_not_have_is_a_page() {
+async fn unknown_resource_of_custom_group_is_plain_404() {
     let cluster = with_boats().await;
     let page = cluster
         .admin()

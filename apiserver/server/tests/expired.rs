@@ -41,7 +41,7 @@ fn revision(page: &Value) -> &str {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_list_of_then_is_gone() {
+async fn expired_revision_list_is_gone() {
     let (cluster, page) = with_a_past().await;
     let path = format!(
         "{CONFIG_MAPS}?resourceVersion={}&resourceVersionMatch=Exact",
@@ -62,7 +62,7 @@ async fn a_list_of_then_is_gone() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_page_goes_on_with_the_token_of_the_refusal() {
+async fn expired_continue_token_of_refusal_continues() {
     let (cluster, page) = with_a_past().await;
     let next = |token: &Value| format!("{CONFIG_MAPS}?limit=100&continue={}", token.as_str().unwrap());
     let path = next(&page["metadata"]["continue"]);
@@ -87,7 +87,7 @@ async fn a_page_goes_on_with_the_token_of_the_refusal() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_watch_from_then_is_told_and_ends() {
+async fn expired_revision_watch_gets_error_and_ends() {
     let (cluster, page) = with_a_past().await;
     let path = format!("{CONFIG_MAPS}?watch=1&resourceVersion={}", revision(&page));
     let told = cluster.admin().get(&path).await.is(200).json();

@@ -73,7 +73,7 @@ fn config_map(name: &str, bytes: usize) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_sends_a_head_too_slowly_is_let_go() {
+async fn head_sent_too_slowly_closes_connection() {
     let cluster = impatient().await;
     let beginnings: [&[u8]; 4] = [
         b"",
@@ -129,7 +129,7 @@ async fn requests_taken_back_at_once_leave_nothing_behind() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_write_that_has_begun_ends_without_its_client() {
+async fn write_that_began_finishes_without_its_client() {
     let runtime = machinery_runtime::Runtime::real();
     let gated = Arc::new(GatedStorage::new(LogStorage::memory(&runtime).await.unwrap()));
     let cluster = start_on(config(), Arc::clone(&gated) as Arc<dyn Storage>).await;
@@ -210,7 +210,7 @@ async fn write_without_its_client_keeps_its_seats() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn no_write_is_begun_after_its_time() {
+async fn write_after_deadline_is_not_begun() {
     let runtime = machinery_runtime::Runtime::real();
     let gated = Arc::new(GatedStorage::new(LogStorage::memory(&runtime).await.unwrap()));
     let cluster = start_on(config(), Arc::clone(&gated) as Arc<dyn Storage>).await;
@@ -312,7 +312,7 @@ async fn list_memory_is_shared_between_users() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn list_that_nobody_reads_is_given_up() {
+async fn list_not_read_is_abandoned() {
     let cluster = with_large_objects(SHORT).await;
     let anna = identity(&cluster, "anna", "people");
     let mut slow = unread_list(&cluster, &anna).await;
@@ -327,7 +327,7 @@ async fn list_that_nobody_reads_is_given_up() {
 
 /// A chunked body is as long as it turns out to be.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_body_without_a_length_is_bounded_too() {
+async fn body_without_length_is_bounded() {
     let cluster = start().await;
     let mut stream = cluster.connect(Some(&cluster.admin)).await;
     let head = format!(
@@ -397,7 +397,7 @@ async fn patient() -> Cluster {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_is_refused_while_it_sends_hears_why() {
+async fn refusal_reaches_client_that_still_sends() {
     let cluster = start().await;
     let somebody = identity(&cluster, "somebody", "somebodies");
     let large = config_map("large", 8 << 20);
@@ -426,7 +426,7 @@ async fn answer_to_half_a_body_says_that_its_connection_ends() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn half_sent_bodies_keep_nobody_else_from_writing() {
+async fn half_sent_bodies_do_not_block_other_writers() {
     const WHOLE: usize = 3 << 20;
     /// An eighth of the memory of bodies is a user's: so many halves it has room for.
     const FITTING: usize = 5;
@@ -538,7 +538,7 @@ async fn half_sent_bodies_of_one_user_are_bounded_in_number() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn requests_without_limit_are_not_counted_out() {
+async fn requests_in_flight_unlimited_is_never_exhausted() {
     let cluster = start_with(ServerConfig {
         body_pace_interval: LONG,
         max_requests_inflight: 0,
@@ -552,7 +552,7 @@ async fn requests_without_limit_are_not_counted_out() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_body_that_does_not_go_on_is_not_waited_for() {
+async fn body_that_stalls_is_refused() {
     let cluster = start_with(ServerConfig {
         body_pace_interval: SHORT,
         ..config()

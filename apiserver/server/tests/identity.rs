@@ -60,7 +60,7 @@ async fn code_of(cluster: &Cluster, token: &str) -> u16 {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn without_credentials_only_health_is_open() {
+async fn anonymous_request_reaches_health_only() {
     let cluster = start().await;
     for path in ["/healthz", "/livez", "/readyz", "/version"] {
         cluster.nobody().get(path).await.is(200);
@@ -115,7 +115,7 @@ async fn bad_credentials_are_unauthorized() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_service_account_has_its_identity_and_no_more() {
+async fn service_account_identity_has_its_rights_only() {
     let cluster = start().await;
     let token = token_for(&cluster, 3_600).await;
     let me = json!({"apiVersion":"authentication.k8s.io/v1","kind":"SelfSubjectReview"});
@@ -455,7 +455,7 @@ async fn constrained_impersonation_allows_some_requests_as_some_users() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_node_sees_its_own_and_nothing_else() {
+async fn node_identity_reads_its_own_objects_only() {
     let cluster = start().await;
     let node = cluster
         .server

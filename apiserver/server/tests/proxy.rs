@@ -109,8 +109,8 @@ async fn make_objects(cluster: &Cluster, at: SocketAddr) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn any_certificate_will_do_but_a_kubelets_and_only_kubelets_see_ours() {
-    let test = "any_certificate_will_do_but_a_kubelets_and_only_kubelets_see_ours";
+async fn proxy_kubelet_client_certificate_is_shown_to_kubelets_only() {
+    let test = "proxy_kubelet_client_certificate_is_shown_to_kubelets_only";
     let Some(address) = own_address_or_namespace(test) else {
         return;
     };

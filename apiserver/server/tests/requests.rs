@@ -71,7 +71,7 @@ async fn debug_pages_and_metrics_of_health_and_admission_are_there() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_fresh_server_has_what_every_cluster_has() {
+async fn fresh_server_has_default_objects() {
     let cluster = start().await;
     let count = |list: serde_json::Value| list["items"].as_array().unwrap().len();
     assert_eq!(
@@ -113,7 +113,7 @@ async fn a_fresh_server_has_what_every_cluster_has() {
 
 /// Over HTTP/2, where a body after the answer to HEAD breaks the stream.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_question_for_the_head_gets_no_body() {
+async fn head_request_gets_no_body() {
     let cluster = start().await;
     let mut sender = cluster.http2().await;
     let request = http::Request::head("https://test/healthz").body(Full::default());
@@ -198,7 +198,7 @@ async fn unreadable_requests_get_upstreams_answers() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_client_that_leaves_while_sending_has_changed_nothing() {
+async fn client_leaving_during_body_changes_nothing() {
     let cluster = start().await;
     let body = config_map("half");
     let half = &body[..body.len() / 2];
@@ -207,7 +207,7 @@ async fn a_client_that_leaves_while_sending_has_changed_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_client_that_leaves_after_sending_changes_all_or_nothing() {
+async fn client_leaving_after_body_changes_all_or_nothing() {
     let cluster = start().await;
     for at in 0..20 {
         let body = config_map(&format!("left-{at}"));
@@ -235,7 +235,7 @@ async fn dropping_a_server_ends_it() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_not_enforced_is_told_however_it_comes() {
+async fn unenforced_warning_is_sent_for_every_form() {
     let cluster = start().await;
     let budgets = "/apis/policy/v1/namespaces/default/poddisruptionbudgets";
     let budget = |name: &str| {

@@ -48,7 +48,7 @@ async fn watcher(cluster: &Cluster) -> TlsStream<TcpStream> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_does_not_read_a_watch_costs_nothing_and_misses_nothing() {
+async fn slow_watcher_uses_no_memory_and_loses_no_event() {
     let cluster = start().await;
     for number in 0..OBJECTS {
         write(&cluster, &format!("map-{number}"), 0).await;

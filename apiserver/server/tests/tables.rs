@@ -46,7 +46,7 @@ async fn until(cluster: &Cluster, path: &str, wanted: impl Fn(u16, &Value) -> bo
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn every_served_version_is_a_local_api_service() {
+async fn api_service_exists_for_every_served_version() {
     let cluster = start().await;
     let (heads, rows) = table(&cluster, SERVICES).await;
     assert_eq!(heads, ["Name", "Service", "Available", "Age"]);
@@ -166,7 +166,7 @@ async fn flow_schemas_are_shown_by_precedence_and_say_what_they_miss() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_scale_has_columns() {
+async fn table_of_scale_has_columns() {
     let cluster = start().await;
     let sets = "/apis/apps/v1/namespaces/default/replicasets";
     let set = json!({
@@ -181,7 +181,7 @@ async fn a_scale_has_columns() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_row_says_how_its_pod_ended() {
+async fn table_row_shows_how_pod_ended() {
     let cluster = start().await;
     let of = |kind: &str, name: &str| json!({"apiVersion": "v1", "kind": kind, "metadata": {"name": name}});
     let accounts = "/api/v1/namespaces/default/serviceaccounts";

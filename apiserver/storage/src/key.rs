@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn the_end_of_a_prefix_follows_every_key_below_it() {
+    fn key_prefix_end_follows_every_key_below() {
         let prefix = Prefix::parse("/registry/pods/").unwrap();
         for below in [
             "/registry/pods/a",

@@ -24,7 +24,7 @@ pub struct Statistics {
     pub full: bool,
     /// Writes refused because of that.
     pub refused_writes: u64,
-    /// Bytes of the disk that are kept for deletions and the next start.
+    /// Bytes of the disk reserve for deletions and restarts.
     pub reserve_bytes: u64,
     /// Bytes of all segments of the log.
     pub log_bytes: u64,

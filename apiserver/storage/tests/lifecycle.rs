@@ -45,7 +45,7 @@ fn descriptors(dir: &Path) -> usize {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_hundred_stores_leave_no_task_and_no_descriptor() {
+async fn storage_hundred_stores_leave_no_task_or_descriptor() {
     let (scope, dir) = (Runtime::real().child_scope(), tempfile::tempdir().unwrap());
     let runtime = scope.runtime();
     for store in 0..100 {
@@ -71,7 +71,7 @@ async fn a_hundred_stores_leave_no_task_and_no_descriptor() {
 }
 
 #[tokio::test]
-async fn a_directory_has_one_user_at_a_time() {
+async fn directory_lock_admits_one_user() {
     let (runtime, dir) = (Runtime::real(), tempfile::tempdir().unwrap());
     let options = LogOptions::new(dir.path().join("data"));
     let (storage, _) = LogStorage::open(&runtime, options.clone()).await.unwrap();
@@ -88,7 +88,7 @@ async fn a_directory_has_one_user_at_a_time() {
 }
 
 #[tokio::test]
-async fn a_newer_format_is_refused_by_name() {
+async fn log_newer_format_is_refused_by_name() {
     let (runtime, dir) = (Runtime::real(), tempfile::tempdir().unwrap());
     let (storage, _) = LogStorage::open(&runtime, LogOptions::new(dir.path()))
         .await

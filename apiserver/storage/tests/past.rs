@@ -111,7 +111,7 @@ fn group(random: &mut Random) -> Vec<Write> {
 
 /// The model is what the writers were told.
 #[test]
-fn past_watch_is_told_what_the_writers_were_told() {
+fn past_watch_delivers_what_writers_acknowledged() {
     for seed in 0..8 {
         let simulation = Simulation::new(seed);
         let runtime = simulation.runtime();
@@ -173,7 +173,7 @@ async fn past_watch_is_told_deletions_of_large_objects() {
 
 /// Four thousand objects on a hundred nodes, each changed twice; what watches of all of it read of the disk, by bytes told.
 #[tokio::test]
-async fn past_watch_reads_little_more_than_it_tells() {
+async fn past_watch_reads_little_more_than_it_delivers() {
     const OBJECTS: usize = 4_000;
     const BYTES: usize = 1_000;
     let read = Arc::new(AtomicU64::new(0));

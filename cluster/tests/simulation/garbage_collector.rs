@@ -175,6 +175,6 @@ async fn make(world: &World, owners: Vec<Value>) {
 }
 
 #[test]
-fn what_nobody_owns_goes_and_nothing_else() {
+fn garbage_collector_scenario() {
     tell(Collected::default);
 }

@@ -135,6 +135,6 @@ async fn release(world: &World, object: &Seen) {
 }
 
 #[test]
-fn namespaces_go_empty_and_only_when_asked() {
+fn namespace_scenario() {
     tell(|| Namespaces);
 }

@@ -70,6 +70,6 @@ impl Story for Ranges {
 }
 
 #[test]
-fn nodes_never_share_addresses() {
+fn node_ipam_scenario() {
     tell(|| Ranges);
 }

@@ -283,7 +283,7 @@ fn given_up(node: &Seen) -> bool {
 }
 
 #[test]
-fn nodes_are_given_up_when_they_are_lost() {
+fn node_lifecycle_scenario() {
     tell(|| Lifecycle {
         runtime: None,
         next: 0,

@@ -110,6 +110,6 @@ fn ended(model: &Model) -> usize {
 }
 
 #[test]
-fn pods_nobody_else_removes_go() {
+fn pod_gc_scenario() {
     tell(Collected::default);
 }

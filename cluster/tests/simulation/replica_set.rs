@@ -122,13 +122,13 @@ pub(crate) fn deleted_once(mutations: &[Request]) -> Result<(), String> {
 }
 
 #[test]
-fn replica_sets_have_the_pods_they_ask_for() {
+fn replica_set_scenario() {
     tell(|| ReplicaSets);
 }
 
 /// A seed decides everything: told twice, everything happens in the same order at the same time.
 #[test]
-fn a_seed_told_twice_is_the_same_story() {
+fn simulation_seed_is_deterministic() {
     assert_eq!(tell_one(ReplicaSets, 7), tell_one(ReplicaSets, 7));
     assert_ne!(tell_one(ReplicaSets, 7), tell_one(ReplicaSets, 8));
 }

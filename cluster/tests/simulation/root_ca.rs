@@ -68,6 +68,6 @@ impl Story for RootCa {
 }
 
 #[test]
-fn every_namespace_has_the_authority() {
+fn root_ca_scenario() {
     tell(|| RootCa);
 }

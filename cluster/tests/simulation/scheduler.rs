@@ -130,6 +130,6 @@ fn used(model: &Model, node: &str) -> (u64, u64) {
 }
 
 #[test]
-fn no_node_is_given_more_than_it_has() {
+fn scheduler_scenario() {
     tell(Placed::default);
 }

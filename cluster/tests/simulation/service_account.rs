@@ -53,6 +53,6 @@ impl Story for Accounts {
 }
 
 #[test]
-fn every_namespace_has_its_account() {
+fn service_account_scenario() {
     tell(|| Accounts);
 }

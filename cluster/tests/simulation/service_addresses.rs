@@ -168,6 +168,6 @@ fn service(world: &World, name: &str) -> Value {
 }
 
 #[test]
-fn services_keep_their_addresses() {
+fn service_addresses_scenario() {
     tell(|| Addresses);
 }

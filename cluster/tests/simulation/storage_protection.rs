@@ -171,6 +171,6 @@ async fn change_claim(world: &World, model: &Model, name: &str) {
 }
 
 #[test]
-fn nothing_goes_while_it_is_used() {
+fn storage_protection_scenario() {
     tell(Protection::default);
 }

@@ -30,10 +30,10 @@ const DNS_ADDRESS_INDEX: usize = 10;
 /// Flags of `knarr agent`; names are the kubelet's where it has them.
 #[derive(Args, Debug, Clone)]
 pub(crate) struct AgentArguments {
-    /// Everything the agent writes lies below
+    /// Data directory of the agent
     #[arg(long, default_value = "/var/lib/knarr/agent")]
     data_dir: PathBuf,
-    /// How to reach the API server, as system:node:NAME [default: kubeconfig in the data directory]
+    /// Kubeconfig for the API server, as system:node:NAME [default: kubeconfig in the data directory]
     #[arg(long)]
     kubeconfig: Option<PathBuf>,
     /// The Node object's name [default: the host's name]
@@ -61,20 +61,20 @@ pub(crate) struct AgentArguments {
     /// More labels of the node: name=value,…
     #[arg(long, value_delimiter = ',', value_parser = label)]
     node_labels: Vec<(String, String)>,
-    /// Where pod cgroups are made
+    /// Parent cgroup of pods
     #[arg(long, default_value = "/")]
     cgroup_root: String,
-    /// How many pods fit
+    /// Maximum number of pods on this node
     #[arg(long, default_value_t = 110)]
     max_pods: u32,
     /// Processes that a pod may have; -1 bounds all pods together only [default: 4096, and on a small machine a
     /// quarter of what all pods together may have]
     #[arg(long, allow_negative_numbers = true)]
     pod_max_pids: Option<i64>,
-    /// A container's log is rotated at this size (such as 10Mi)
+    /// Maximum size of a container log file before it is rotated (for example 10Mi)
     #[arg(long, default_value = "10Mi", value_parser = log_size)]
     container_log_max_size: u64,
-    /// How many files of a container's log are kept
+    /// Maximum number of log files of a container
     #[arg(long, default_value_t = 5)]
     container_log_max_files: usize,
     #[command(flatten)]
@@ -88,22 +88,22 @@ pub(crate) struct AgentArguments {
     /// Serving certificate [default: kubelet.crt in the data directory, else one of its own making]
     #[arg(long, requires = "tls_private_key_file")]
     tls_cert_file: Option<PathBuf>,
-    /// Its key
+    /// Private key of --tls-cert-file
     #[arg(long)]
     tls_private_key_file: Option<PathBuf>,
-    /// Who may sign client certificates [default: client-ca.crt in the data directory]
+    /// Bundle of authorities of client certificates [default: client-ca.crt in the data directory]
     #[arg(long)]
     client_ca_file: Option<PathBuf>,
-    /// The socket of a container runtime that is somebody else's [default: a containerd of our own]
+    /// Socket of an external container runtime [default: the agent's own containerd]
     #[arg(long)]
     container_runtime_endpoint: Option<String>,
     /// Folder of the CNI plugins
     #[arg(long, default_value = "/usr/lib/cni")]
     cni_bin_dir: PathBuf,
-    /// No service rules
+    /// Disable the service proxy
     #[arg(long)]
     disable_proxy: bool,
-    /// No DNS server
+    /// Disable the DNS server
     #[arg(long)]
     disable_dns: bool,
 }

@@ -5,17 +5,17 @@ use node_kubelet::node::reserve::{Amounts, Reserve, Thresholds, parse_amounts, p
 
 #[derive(Args, Debug, Clone)]
 pub(crate) struct ReserveArguments {
-    /// What Kubernetes' own programs have (e.g. cpu=200m,memory=500Mi,ephemeral-storage=1Gi,pid=1000)
+    /// Resources reserved for Kubernetes' own programs (e.g. cpu=200m,memory=500Mi,ephemeral-storage=1Gi,pid=1000)
     #[arg(long, default_value = "", value_parser = parse_amounts)]
     kube_reserved: Amounts,
-    /// What all other programs have (e.g. cpu=200m,memory=500Mi,ephemeral-storage=1Gi,pid=1000)
+    /// Resources reserved for the other programs of the machine (e.g. cpu=200m,memory=500Mi,ephemeral-storage=1Gi,pid=1000)
     #[arg(long, default_value = "", value_parser = parse_amounts)]
     system_reserved: Amounts,
     /// Levels below which the node says that it runs short (e.g. memory.available<1Gi,nodefs.available<10%); pods may
     /// ask for what is above [default: upstream's]
     #[arg(long, value_parser = parse_thresholds)]
     eviction_hard: Option<Thresholds>,
-    /// What is enforced: none, pods, system-reserved, system-reserved-compressible, kube-reserved, kube-reserved-compressible
+    /// Levels of node allocatable that are enforced: none, pods, system-reserved, system-reserved-compressible, kube-reserved, kube-reserved-compressible
     #[arg(long, value_delimiter = ',', default_value = "pods")]
     enforce_node_allocatable: Vec<String>,
     /// The group of Kubernetes' own programs, which exists

@@ -9,10 +9,10 @@ use std::path::{Path, PathBuf};
 /// Flags of `knarr check`.
 #[derive(Args, Debug, Clone)]
 pub(crate) struct CheckArguments {
-    /// Only what the control plane needs
+    /// Check the requirements of the control plane only
     #[arg(long)]
     disable_agent: bool,
-    /// Where everything will lie
+    /// Data directory to check
     #[arg(long, default_value = "/var/lib/knarr")]
     data_dir: PathBuf,
     /// Folder of the CNI plugins
@@ -70,7 +70,7 @@ pub(crate) fn run(arguments: &CheckArguments) -> anyhow::Result<()> {
         let mark = match finding.grade {
             Grade::Well => "ok     ",
             Grade::Advice => "advice ",
-            Grade::Lacking => "lacking",
+            Grade::Lacking => "missing",
         };
         writeln!(std::io::stdout(), "{mark}  {}", finding.text).context("writing to standard output")?;
     }
@@ -80,7 +80,7 @@ pub(crate) fn run(arguments: &CheckArguments) -> anyhow::Result<()> {
         .count();
     if count > 0 {
         let things = if count == 1 { "thing is" } else { "things are" };
-        bail!("{count} {things} lacking on this machine, see the lines above");
+        bail!("{count} requirements are not met, see the lines above");
     }
     Ok(())
 }

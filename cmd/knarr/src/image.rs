@@ -27,15 +27,15 @@ pub(crate) struct ImageArguments {
 
 #[derive(Subcommand, Debug, Clone)]
 enum Action {
-    /// Brings in the images of archives in OCI layout
+    /// Imports images from archives in OCI layout
     Import {
         /// The archives
         #[arg(required = true)]
         archives: Vec<PathBuf>,
     },
-    /// Lists the images that are there
+    /// Lists images
     Ls,
-    /// Writes the archive of an image that knarr brings along
+    /// Writes the archive of a built-in image
     Build {
         /// Which
         image: Built,

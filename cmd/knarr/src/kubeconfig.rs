@@ -13,7 +13,7 @@ pub(crate) struct KubeconfigArguments {
     /// The server's data directory
     #[arg(long, default_value = crate::server::DEFAULT_DATA_DIR)]
     data_dir: PathBuf,
-    /// Where clients reach the server
+    /// Address of the server
     #[arg(long, default_value = "https://127.0.0.1:6443")]
     server: String,
     /// Write it to a file instead of printing it

@@ -39,7 +39,7 @@ pub static MALLOC_CONF: &[u8; 63] = b"narenas:2,dirty_decay_ms:500,muzzy_decay_m
 struct Arguments {
     #[command(subcommand)]
     command: Command,
-    /// More in the log: 2 shows every request.
+    /// Log verbosity: 2 logs every request.
     #[arg(short = 'v', long = "v", global = true, default_value_t = 0)]
     verbosity: u8,
 }
@@ -50,15 +50,15 @@ enum Command {
     Server(Box<server::ServerArguments>),
     /// Runs the node agent in the foreground: pods, their network, service rules and DNS
     Agent(Box<agent::AgentArguments>),
-    /// Images without a registry
+    /// Imports, lists and builds images without a registry
     Image(image::ImageArguments),
-    /// Says what this machine lacks to be a node, and what to do about it
+    /// Checks the requirements of a node on this machine
     Check(check::CheckArguments),
     /// Checks, saves, restores and exports what a server has stored
     Storage(storage::StorageArguments),
     /// Prints a kubeconfig for the administrator of a server on this machine
     Kubeconfig(kubeconfig::KubeconfigArguments),
-    /// Says what this binary is
+    /// Prints the version
     Version,
 }
 

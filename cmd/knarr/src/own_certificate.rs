@@ -71,7 +71,7 @@ mod tests {
     }
 
     #[test]
-    fn an_agent_ends_for_a_newer_certificate_when_its_own_is_old() {
+    fn agent_exits_for_a_newer_certificate_when_its_own_is_old() {
         let simulation = Simulation::new(1);
         let runtime = simulation.runtime();
         let folder = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! `knarr check`: one line per finding, each with what to do, and a failure when something is lacking.
+//! `knarr check`: one line per finding, each with what to do, and a failure when something is missing.
 
 #![allow(clippy::disallowed_methods, reason = "tests stand outside the product")]
 
@@ -20,13 +20,13 @@ fn lines(output: &Output) -> Vec<(String, String)> {
 }
 
 #[test]
-fn every_finding_is_a_line_with_a_grade() {
+fn check_every_finding_is_a_line_with_a_grade() {
     let output = check(&[]);
     let lines = lines(&output);
     assert!(lines.len() > 8, "{lines:?}");
     for (grade, text) in &lines {
         assert!(
-            ["ok", "advice", "lacking"].contains(&grade.as_str()) && !text.is_empty(),
+            ["ok", "advice", "missing"].contains(&grade.as_str()) && !text.is_empty(),
             "{grade} {text}"
         );
     }
@@ -34,15 +34,15 @@ fn every_finding_is_a_line_with_a_grade() {
         let told = |text: &String| text.starts_with(&format!("{program} is "));
         assert!(lines.iter().any(|(_, text)| told(text)), "{program}");
     }
-    let lacking = lines.iter().filter(|(grade, _)| grade == "lacking").count();
-    assert_eq!(output.status.success(), lacking == 0);
+    let missing = lines.iter().filter(|(grade, _)| grade == "missing").count();
+    assert_eq!(output.status.success(), missing == 0);
     let complaint = String::from_utf8_lossy(&output.stderr).into_owned();
-    let expected = format!("knarr: {lacking} things are lacking on this machine, see the lines above\n");
-    assert_eq!(complaint, if lacking == 0 { String::new() } else { expected });
+    let expected = format!("knarr: {missing} things are missing on this machine, see the lines above\n");
+    assert_eq!(complaint, if missing == 0 { String::new() } else { expected });
 }
 
 #[test]
-fn what_is_lacking_comes_with_advice() {
+fn check_missing_requirements_come_with_advice() {
     let long = format!("/tmp/{}", "long/".repeat(20));
     let cases: [(&[&str], &str); 2] = [
         (
@@ -61,14 +61,14 @@ fn what_is_lacking_comes_with_advice() {
         assert!(
             found
                 .iter()
-                .any(|(grade, text)| grade == "lacking" && text.ends_with(advice)),
+                .any(|(grade, text)| grade == "missing" && text.ends_with(advice)),
             "{found:?}"
         );
     }
 }
 
 #[test]
-fn the_control_plane_alone_needs_little() {
+fn check_control_plane_alone_needs_little() {
     let folder = tempfile::tempdir().expect("a folder");
     let output = check(&[
         "--disable-agent",
@@ -90,13 +90,13 @@ fn the_control_plane_alone_needs_little() {
 }
 
 #[test]
-fn who_is_not_root_is_told_what_to_do() {
+fn check_without_root_says_what_to_do() {
     if !nix::unistd::geteuid().is_root() {
         let found = lines(&check(&[]));
         assert!(
             found
                 .iter()
-                .any(|(grade, text)| grade == "lacking" && text.starts_with("not root: run as root"))
+                .any(|(grade, text)| grade == "missing" && text.starts_with("not root: run as root"))
         );
         return;
     }
@@ -117,7 +117,7 @@ fn who_is_not_root_is_told_what_to_do() {
     assert!(
         found
             .iter()
-            .any(|(grade, text)| grade == "lacking" && text == advice),
+            .any(|(grade, text)| grade == "missing" && text == advice),
         "{found:?}"
     );
     assert!(!output.status.success());

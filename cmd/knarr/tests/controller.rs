@@ -268,8 +268,8 @@ fn seen(server: &Server, name: &str) -> (String, String) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn a_controller_of_kube_rs_does_its_work() {
-    let Some(mut server) = Server::start_or_skip("a_controller_of_kube_rs_does_its_work") else {
+async fn kube_rs_controller_works() {
+    let Some(mut server) = Server::start_or_skip("kube_rs_controller_works") else {
         return;
     };
     server.feed(&["apply"], MANIFESTS);

@@ -17,8 +17,8 @@ use support::{Launch, Server, free_port, tool_or_skip};
 const NO_LOOPS: [&str; 2] = ["--controllers=-*", "--disable-scheduler"];
 
 #[test]
-fn two_servers_on_one_etcd_see_each_others_writes() {
-    let name = "two_servers_on_one_etcd_see_each_others_writes";
+fn etcd_two_servers_see_each_others_writes() {
+    let name = "etcd_two_servers_see_each_others_writes";
     let Some((kubectl, etcd)) = tool_or_skip(name, "kubectl").zip(Etcd::start_or_skip(name)) else {
         return;
     };
@@ -142,8 +142,8 @@ spec:
 const BOAT: &str = "{apiVersion: knarr.test/v1, kind: Boat, metadata: {name: ormen}, spec: {oars: 34}}";
 
 #[test]
-fn what_upstreams_server_stored_is_ours_and_the_other_way_round() {
-    let name = "what_upstreams_server_stored_is_ours_and_the_other_way_round";
+fn etcd_objects_of_upstream_are_read_and_the_reverse() {
+    let name = "etcd_objects_of_upstream_are_read_and_the_reverse";
     let Some(etcd) = Etcd::start_or_skip(name) else {
         return;
     };

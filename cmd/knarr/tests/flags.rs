@@ -21,7 +21,7 @@ fn knarr(arguments: &[&str]) -> Output {
 }
 
 #[test]
-fn every_flag_of_the_server_is_heard() {
+fn flags_every_server_flag_has_effect() {
     let files = tempfile::tempdir().expect("a folder");
     let file = |name: &str| files.path().join(name).display().to_string();
     std::fs::write(file("tokens"), format!("{TOKEN},robot,42,\"robots,tinkers\"\n")).expect("tokens");
@@ -44,7 +44,7 @@ fn every_flag_of_the_server_is_heard() {
         "--request-timeout=1m9s".to_owned(),
     ];
     let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
-    let Some(server) = Server::start_with_or_skip("every_flag_of_the_server_is_heard", &flags) else {
+    let Some(server) = Server::start_with_or_skip("flags_every_server_flag_has_effect", &flags) else {
         return;
     };
     addresses_are_of_the_ranges(&server);
@@ -131,10 +131,10 @@ fn audited(server: &Server, log: &Path) {
 }
 
 #[test]
-fn the_control_plane_needs_no_root() {
+fn flags_control_plane_needs_no_root() {
     if !nix::unistd::geteuid().is_root() {
         return skipped(
-            "the_control_plane_needs_no_root",
+            "flags_control_plane_needs_no_root",
             "the others have shown it: this is not root",
         );
     }
@@ -196,7 +196,7 @@ fn the_control_plane_needs_no_root() {
 }
 
 #[test]
-fn mistakes_are_told_in_a_line() {
+fn command_line_errors_are_one_line() {
     let cases: [(&[&str], &str); 7] = [
         (
             &["server", "--service-cluster-ip-range", "bad"],
@@ -231,7 +231,7 @@ fn mistakes_are_told_in_a_line() {
 }
 
 #[test]
-fn it_says_what_it_is() {
+fn version_names_release_and_platform() {
     let version = text(&knarr(&["version"]).stdout);
     assert!(
         version.starts_with("knarr v") && version.contains("Kubernetes v1.37."),

@@ -80,33 +80,27 @@ fn check(test: &str, page: &str) {
 }
 
 #[test]
-fn users_page_says_what_works() {
-    check(
-        "users_page_says_what_works",
-        include_str!("../../../docs/users.md"),
-    );
+fn page_users_commands_work() {
+    check("page_users_commands_work", include_str!("../../../docs/users.md"));
 }
 
 #[test]
-fn audit_page_says_what_works() {
-    check(
-        "audit_page_says_what_works",
-        include_str!("../../../docs/audit.md"),
-    );
+fn page_audit_commands_work() {
+    check("page_audit_commands_work", include_str!("../../../docs/audit.md"));
 }
 
 #[test]
-fn admission_page_says_what_works() {
+fn page_admission_commands_work() {
     check(
-        "admission_page_says_what_works",
+        "page_admission_commands_work",
         include_str!("../../../docs/admission.md"),
     );
 }
 
 #[test]
-fn fairness_page_says_what_works() {
+fn page_fairness_commands_work() {
     check(
-        "fairness_page_says_what_works",
+        "page_fairness_commands_work",
         include_str!("../../../docs/fairness.md"),
     );
 }

@@ -11,8 +11,8 @@ use support::Server;
 use support::python::python_or_skip;
 
 #[test]
-fn the_python_client_does_its_work() {
-    let test = "the_python_client_does_its_work";
+fn python_client_works() {
+    let test = "python_client_works";
     let Some((python, server)) = python_or_skip(test).zip(Server::start_or_skip(test)) else {
         return;
     };

@@ -250,8 +250,8 @@ fn commands_of_the_page() -> Vec<&'static str> {
 }
 
 #[test]
-fn several_servers_page_says_what_works() {
-    let name = "several_servers_page_says_what_works";
+fn page_several_servers_commands_work() {
+    let name = "page_several_servers_commands_work";
     let Some((kubectl, etcd)) = tool_or_skip(name, "kubectl").zip(Etcd::start_or_skip(name)) else {
         return;
     };

@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_listed_is_known_and_what_is_not_seen_is_stale() {
+    fn known_differences_listed_are_known_and_unseen_are_stale() {
         let entry = |case: &str, line: &str| Known {
             case: case.into(),
             line: line.into(),

@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn only_times_of_the_run_are_masked() {
+    fn mask_covers_times_of_the_run_only() {
         check(
             json!({"a": "2026-11-21T11:59:58Z", "b": "2020-01-01T00:00:00Z", "c": "2026-11-21T11:59:58.000001Z"}),
             &json!({"a": "<time>", "b": "2020-01-01T00:00:00Z", "c": "<precise time>"}),

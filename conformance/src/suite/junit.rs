@@ -90,7 +90,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_report_is_read() {
+    fn junit_report_is_read() {
         let report = r#"<testsuites><testsuite name="s">
 <testcase name="[SynchronizedBeforeSuite]" classname="c" status="passed" time="1.5"></testcase>
 <testcase name="[It] [sig-apps] Job should &#34;work&#34; [Conformance] [sig-apps, Conformance]" classname="c" status="passed" time="2.5"><system-err>x</system-err></testcase>

@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn a_promise_and_a_written_reason_stay() {
+    fn suite_results_keep_promises_and_reasons() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("results.tsv");
         let rows = "a\tpass\t1.0\t\nb\tfail\t\tnot built: quotas\nc\tfail\t1.0\tolder\n";

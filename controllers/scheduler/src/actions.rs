@@ -88,7 +88,7 @@ impl Actions {
                 Err(error) if !error.leaves_open() && error.code() != TOO_MANY_REQUESTS => return false,
                 Err(ClientError::Decode { .. }) => return false,
                 Err(error) => {
-                    tracing::debug!(pod = %pod.key, error = %error.chain(), "whether it was bound is not known yet");
+                    tracing::debug!(pod = %pod.key, error = %error.chain(), "binding outcome unknown");
                     self.runtime.sleep(TRY_AGAIN).await;
                 }
             }
@@ -129,7 +129,7 @@ impl Actions {
         match self.client.delete(&self.pods, &victim.key, &options).await {
             Err(error) if error.is_not_found() || error.is_conflict() => {}
             Err(error) => {
-                tracing::warn!(victim = %victim.key, error = %error.chain(), "a victim was not deleted");
+                tracing::warn!(victim = %victim.key, error = %error.chain(), "deleting a preemption victim failed");
             }
             Ok(_) => {
                 let note = format!("Preempted by pod {} on node {node}", pod.uid());

@@ -64,7 +64,7 @@ impl Recorder {
             .bytes()
             .fold(0usize, |sum, byte| sum.wrapping_mul(31).wrapping_add(byte.into()));
         if self.senders[sum % self.senders.len()].try_send(telling).is_err() {
-            tracing::debug!("an event was dropped: too many are waiting");
+            tracing::debug!("event dropped: the queue is full");
         }
     }
 }

@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_term_matches_nothing() {
+    fn selector_empty_term_matches_nothing() {
         let selector: NodeSelector = serde_json::from_str(r#"{"nodeSelectorTerms":[{}]}"#).unwrap();
         assert!(!node_selector_matches(&selector, "n", &Labels::new()));
         assert!(labels_match(Some(&LabelSelector::default()), &Labels::new()));

@@ -145,7 +145,7 @@ fn nodes_are_rejected_in_upstream_words() {
 }
 
 #[test]
-fn a_pod_that_names_its_nodes_is_tried_there_only() {
+fn node_name_affinity_limits_candidates() {
     let named = |name: &str| {
         json!({"affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms":
             [{"matchFields": [{"key": "metadata.name", "operator": "In", "values": [name]}]}]}}}})
@@ -181,7 +181,7 @@ fn tolerated_taints_and_preferences() {
 }
 
 #[test]
-fn the_emptier_node_is_better_and_host_ports_exclude() {
+fn scores_prefer_emptier_node_and_host_ports_exclude() {
     let mut world = World::new(json!([{"name": "a"}, {"name": "b"}]));
     world.runs(json!({"cpu": "2"}), "a");
     assert_eq!(
@@ -198,7 +198,7 @@ fn the_emptier_node_is_better_and_host_ports_exclude() {
 }
 
 #[test]
-fn a_shape_is_caught_up_when_rows_change() {
+fn shape_cache_catches_up_with_changed_rows() {
     let mut world = World::new(json!([{"name": "a", "cpu": "1"}]));
     let pod = make_pod("p", json!({"cpu": "1"}));
     assert_eq!(world.place(&pod), Ok("a".to_owned()));
@@ -361,7 +361,7 @@ fn preemption_spares_budgets_where_it_can() {
 }
 
 #[test]
-fn promised_room_is_respected_by_lesser_pods() {
+fn nominated_room_is_respected_by_lower_priority() {
     let mut world = World::new(json!([{"name": "a"}]));
     let promised = make_pod("promised", json!({"cpu": "3", "priority": 10}));
     world.nominations.add(&promised, "a");
@@ -375,7 +375,7 @@ fn promised_room_is_respected_by_lesser_pods() {
 }
 
 #[test]
-fn the_queue_orders_backs_off_and_wakes() {
+fn queue_orders_backs_off_and_wakes() {
     let second = Duration::from_secs;
     let mut queue = Queue::default();
     let low = make_pod("low", json!({}));
@@ -448,7 +448,7 @@ fn claim(scheduler: &mut Scheduler, claim: Claim) {
 
 /// What upstream's scheduler said of the same pods.
 #[test]
-fn a_pod_waits_for_its_claims() {
+fn claim_missing_keeps_pod_pending() {
     let of = |message: &'static str| Err(message);
     let data = || with_claim("data");
     check_claim(
@@ -507,7 +507,7 @@ fn a_pod_waits_for_its_claims() {
 }
 
 #[test]
-fn a_pod_goes_where_its_volumes_are() {
+fn volume_affinity_places_pod_near_volumes() {
     let in_zone = |zone: &str| {
         let zones = json!([{"key": "topology.kubernetes.io/zone", "operator": "In", "values": [zone]}]);
         Some(serde_json::from_value(json!({"nodeSelectorTerms": [{"matchExpressions": zones}]})).unwrap())
@@ -526,7 +526,7 @@ fn a_pod_goes_where_its_volumes_are() {
 }
 
 #[test]
-fn a_claim_that_comes_wakes_its_pod() {
+fn claim_created_wakes_its_pod() {
     let mut scheduler = Scheduler::default();
     let node = make_node(&json!({"name": "n1"}));
     scheduler.node_changed("n1", Some(&node), Duration::ZERO);

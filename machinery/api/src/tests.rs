@@ -3,7 +3,7 @@
 use machinery_schema::{Shape, Strictness, Tree, decode_json, encode_json};
 
 #[test]
-fn every_stored_kind_has_metadata_and_a_list() {
+fn table_every_stored_kind_has_metadata_and_list() {
     for kind in crate::table().kinds() {
         let schema = crate::schema();
         assert_eq!(schema.ty(kind.ty).shape, Shape::Struct, "{}", kind.gvk);
@@ -19,7 +19,7 @@ fn every_stored_kind_has_metadata_and_a_list() {
 }
 
 #[test]
-fn the_zero_value_of_every_kind_is_its_own_normal_form() {
+fn table_zero_value_is_its_normal_form() {
     for kind in crate::table().kinds() {
         let tree = Tree::new(crate::schema(), kind.ty);
         let mut text = Vec::new();
@@ -107,7 +107,7 @@ fn custom_resource_definitions_keep_their_forms() {
 }
 
 #[test]
-fn every_kind_survives_protobuf_with_every_field_set() {
+fn protobuf_every_kind_round_trips_with_all_fields() {
     for kind in crate::table().kinds() {
         for seed in 0..3 {
             let full = crate::samples::full(kind.ty, seed);

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 #[test]
-fn the_blob_is_made_of_these_facts() {
+fn table_blob_matches_facts() {
     let facts = Path::new(env!("CARGO_MANIFEST_DIR")).join("facts");
     let mut files = BTreeMap::new();
     for folder in ["", "types/"] {

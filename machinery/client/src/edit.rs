@@ -69,7 +69,7 @@ mod tests {
     use k8s_openapi::api::core::v1::Pod;
 
     #[test]
-    fn everything_else_stays() {
+    fn edit_keeps_other_members() {
         let json =
             br#"{"metadata":{"name":"a","new":{"x":1e3}},"spec":{"unknown":[1,null]},"status":{"old":1}}"#;
         let mut edit = Edit::of(&ApiResource::of::<Pod>(), json).unwrap();

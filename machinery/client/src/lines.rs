@@ -49,7 +49,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_come_whole_however_the_body_was_cut() {
+    fn lines_are_complete_however_the_body_is_split() {
         let body = b"{\"a\":1}\n\n{\"b\":2}\n{\"c\"";
         for size in 1..body.len() {
             let mut lines = Lines::default();

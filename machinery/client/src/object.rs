@@ -242,7 +242,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_header_is_read_without_decoding_the_rest() {
+    fn header_is_read_without_decoding_the_rest() {
         let json = br#"{"kind":"Pod","metadata":{"name":"a","namespace":"n","uid":"u","resourceVersion":"7",
             "labels":{"b":"2","a":"1"},"ownerReferences":[{"apiVersion":"apps/v1","kind":"ReplicaSet","name":"r",
             "uid":"x","controller":true}]},"spec":{"deep":[1,2,{"x":null}]}}"#;

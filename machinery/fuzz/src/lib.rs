@@ -252,7 +252,7 @@ mod tests {
     use std::cell::{Cell, RefCell};
 
     #[test]
-    fn the_same_seed_makes_the_same_bytes() {
+    fn fuzz_same_seed_makes_same_bytes() {
         let make = || Random::new(7).mutate(b"hello world", b"other");
         assert_eq!(make(), make());
         assert_ne!(make(), Random::new(8).mutate(b"hello world", b"other"));
@@ -284,7 +284,7 @@ mod tests {
 
     #[test]
     #[should_panic(expected = "seed ")]
-    fn what_breaks_is_told() {
+    fn fuzz_failure_is_reported() {
         let count = Cell::new(0);
         fuzz(["x"], |_| {
             count.set(count.get() + 1);

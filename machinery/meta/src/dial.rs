@@ -58,7 +58,7 @@ mod tests {
     }
 
     #[test]
-    fn words_are_gos() {
+    fn dial_errors_match_go() {
         let system = Error::from_raw_os_error;
         check(
             "10.0.0.1",

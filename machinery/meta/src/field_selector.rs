@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn refuses_what_it_cannot_understand() {
+    fn field_selector_unsupported_syntax_is_refused() {
         let error = FieldSelector::parse("nonsense").expect_err("refused");
         assert_eq!(
             error.to_string(),
@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn an_absent_field_is_empty() {
+    fn field_selector_absent_field_is_empty() {
         let header = ObjectHeader::default();
         assert!(
             FieldSelector::parse("spec.nodeName=")

@@ -387,7 +387,7 @@ mod tests {
     }
 
     #[test]
-    fn speaks_upstreams_words() {
+    fn syntax_messages_match_upstream() {
         assert_eq!(
             qualified_name("a b"),
             [

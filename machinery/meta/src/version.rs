@@ -11,7 +11,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn both_name_the_same_release() {
+    fn version_both_forms_name_same_release() {
         assert!(
             GIT_VERSION.starts_with(&format!("{KUBERNETES}+knarr.")),
             "{GIT_VERSION}"

@@ -199,7 +199,7 @@ impl<R: Reconciler> Controller<R> {
             for cache in std::mem::take(&mut self.caches) {
                 cache.await;
             }
-            tracing::debug!(controller = self.name, "caches are filled");
+            tracing::debug!(controller = self.name, "caches synced");
             let reconciler = Arc::new(reconciler);
             let mut running = FuturesUnordered::new();
             loop {
@@ -268,9 +268,9 @@ fn rest_after(looked: Duration) -> Duration {
 fn log(controller: &'static str, key: &impl Debug, error: &ReconcileError, failures: u32) {
     let error_chain = error.chain();
     if error.is_conflict() || failures < WARN_FROM_FAILURE {
-        tracing::debug!(controller, ?key, failures, error = %error_chain, "will be tried again");
+        tracing::debug!(controller, ?key, failures, error = %error_chain, "reconcile failed, requeued");
     } else {
-        tracing::warn!(controller, ?key, failures, error = %error_chain, "keeps failing");
+        tracing::warn!(controller, ?key, failures, error = %error_chain, "reconcile keeps failing");
     }
 }
 
@@ -302,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn rests_are_in_proportion_and_bounded() {
+    fn cooldowns_are_proportional_and_bounded() {
         assert_eq!(rest_after(Duration::from_micros(200)), Duration::ZERO);
         assert_eq!(rest_after(Duration::from_millis(4)), Duration::from_millis(76));
         assert_eq!(rest_after(Duration::from_secs(3)), LONGEST_REST);
@@ -341,7 +341,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failing_key_is_tried_again_and_others_go_on() {
+    fn driver_failing_key_is_retried_and_others_continue() {
         let simulation = Simulation::new(3);
         let runtime = simulation.runtime();
         let seen = Arc::new(Mutex::new(Vec::new()));

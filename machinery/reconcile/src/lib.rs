@@ -5,7 +5,7 @@
 //! - An error means: again, after a growing wait. Waiting is not an error but [`Outcome::RequeueAfter`].
 //! - What was asked for but not seen yet is remembered in [`Expectations`], so that nothing is asked for twice.
 //! - What it wrote last of the object it looks at is remembered in [`OwnWrites`], so that no look is at what was before.
-//! - Nothing starts before its caches are filled, everything is bounded, and the clock is the `Runtime`'s.
+//! - Nothing starts before its caches are synced, everything is bounded, and the clock is the `Runtime`'s.
 
 pub mod driver;
 pub mod events;

@@ -47,7 +47,7 @@ mod tests {
     use machinery_client::object::object_of;
 
     #[test]
-    fn an_object_is_behind_until_the_write_is_seen_or_a_later_one() {
+    fn write_tracker_is_stale_until_write_or_later_is_seen() {
         let text = |revision: u64| {
             format!(r#"{{"metadata":{{"namespace":"n","name":"a","resourceVersion":"{revision}"}}}}"#)
         };

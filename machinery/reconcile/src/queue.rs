@@ -300,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_is_in_line_once_and_never_with_two_workers() {
+    fn queue_key_is_present_once_and_has_one_worker() {
         let simulation = Simulation::new(1);
         let queue = queue(&simulation.runtime());
         simulation.run(async move {
@@ -318,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn shares_of_the_keys_take_turns() {
+    fn queue_shards_take_turns() {
         let simulation = Simulation::new(1);
         let queue = WorkQueue::<&'static str>::new(simulation.runtime(), Arc::default());
         queue.take_turns_by(|key| &key[..1]);
@@ -344,7 +344,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_that_rests_is_in_line_once_and_not_before_its_time() {
+    fn queue_key_in_cooldown_is_present_once_and_not_early() {
         let simulation = Simulation::new(1);
         let runtime = simulation.runtime();
         let queue = queue(&runtime);

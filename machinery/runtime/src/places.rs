@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn places_of_one_address_are_a_part_of_all() {
+    fn connection_slots_of_one_address_are_bounded() {
         let places = Places::new(64);
         let other = places.enter(address(2));
         let crowd: Vec<Place> = (0..1_000).map(|_| places.enter(address(1))).collect();
@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn places_of_many_addresses_give_way_to_one_that_has_few() {
+    fn connection_slots_evict_from_the_busiest_address() {
         let places = Places::new(64);
         let server = places.enter(address(1));
         let crowd: Vec<Place> = (0..2_000)
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn places_that_are_left_are_free() {
+    fn connection_slots_are_freed_on_drop() {
         let places = Places::new(8);
         for _ in 0..100 {
             let place = places.enter(address(1));

@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_value_that_is_so_already_is_not_waited_for() {
+    async fn watched_value_already_met_returns_at_once() {
         assert_eq!(Watched::new("so").wait_for(|value| *value == "so").await, "so");
     }
 }

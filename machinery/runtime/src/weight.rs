@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn weight_hands_a_panic_to_who_waits() {
+    async fn weight_propagates_panics_to_the_waiter() {
         let (runtime, weight) = (Runtime::real(), Weight::default());
         let own = weight.clone();
         let future = async move {

@@ -39,12 +39,12 @@ async fn a_stopped_scope_leaves_nothing(runtime: Runtime) {
 }
 
 #[tokio::test]
-async fn a_stopped_scope_leaves_nothing_on_the_machine() {
+async fn scope_stopped_leaves_nothing_on_machine() {
     a_stopped_scope_leaves_nothing(Runtime::real()).await;
 }
 
 #[test]
-fn a_stopped_scope_leaves_nothing_in_a_simulation() {
+fn scope_stopped_leaves_nothing_in_simulation() {
     let simulation = Simulation::new(1);
     simulation.run(a_stopped_scope_leaves_nothing(simulation.runtime()));
 }
@@ -67,7 +67,7 @@ async fn draining_waits_for_tasks_to_finish() {
 }
 
 #[tokio::test]
-async fn a_panic_stays_in_its_task() {
+async fn panic_stays_in_its_task() {
     let runtime = Runtime::real();
     let ended = runtime.spawn("panics", async { panic!("as told") }).await;
     assert_eq!(ended, Err(TaskEnded::Panicked("as told".to_owned())));
@@ -120,7 +120,7 @@ async fn component_that_panics_begins_again_and_is_down_meanwhile() {
 
 #[test]
 #[should_panic(expected = "as told")]
-fn a_panic_fails_the_simulation() {
+fn simulation_panic_fails_the_run() {
     let simulation = Simulation::new(3);
     let runtime = simulation.runtime();
     simulation.run(async move {
@@ -166,7 +166,7 @@ fn outcome(seed: u64) -> (Vec<u64>, u64) {
 }
 
 #[test]
-fn a_seed_decides_everything() {
+fn simulation_seed_decides_everything() {
     let mut orders = std::collections::BTreeSet::new();
     for seed in 0..20 {
         let first = outcome(seed);
@@ -203,7 +203,7 @@ fn time_stands_still_until_all_wait() {
 }
 
 #[test]
-fn a_crash_keeps_what_was_synced_and_any_part_of_the_rest() {
+fn disk_crash_keeps_synced_bytes_and_any_prefix_of_the_rest() {
     let (dir, path) = (Path::new("/d"), Path::new("/d/file"));
     let mut kept_all = 0;
     let mut kept_none = 0;
@@ -237,7 +237,7 @@ fn a_crash_keeps_what_was_synced_and_any_part_of_the_rest() {
 }
 
 #[test]
-fn a_crash_may_lose_names_that_were_not_synced() {
+fn disk_crash_may_lose_unsynced_names() {
     let mut found = std::collections::BTreeSet::new();
     for seed in 0..50 {
         let disk = machinery_runtime::SimDisk::new(seed);
@@ -369,7 +369,7 @@ fn wall_clock_of_a_simulation_jumps_and_the_monotonic_one_does_not() {
 }
 
 #[test]
-fn a_failed_sync_is_not_repaired_by_the_next() {
+fn disk_failed_sync_is_not_repaired_by_the_next() {
     let path = Path::new("/d/file");
     let disk = machinery_runtime::SimDisk::new(9);
     let file = disk.open(path, OpenMode::CreateNew).unwrap();

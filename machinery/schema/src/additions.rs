@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_is_set_wherever_the_path_leads() {
+    fn additions_missing_member_is_set_at_any_path() {
         let lines = [
             "spec.restartPolicy=\"Always\"",
             "spec.containers[].image=\"none\"",
@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_that_leads_nowhere_is_refused() {
+    fn additions_unresolved_line_is_refused() {
         let schema = pod_schema();
         for line in [
             "spec.nothing=1",

@@ -93,7 +93,7 @@ mod tests {
     use crate::{Strictness, apply_defaults, decode_json};
 
     #[test]
-    fn what_was_said_stays() {
+    fn defaults_keep_given_values() {
         let schema = pod_schema();
         let text = r#"{"spec":{"containers":[{"ports":[{"containerPort":1},{"containerPort":2,"protocol":"UDP"}]}]}}"#;
         let mut tree = decode_json(&schema, pod_type(&schema), text.as_bytes(), Strictness::Ignore)

@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn a_gated_field_goes_unless_it_is_in_use() {
+    fn feature_gate_drops_unused_field() {
         let (with, without) = (
             r#"[{"name":"a","resources":{},"stdin":true}]"#,
             r#"[{"name":"a","resources":{}}]"#,

@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn an_endpoint_being_deleted_serves_but_is_not_ready() {
+    fn endpoint_being_deleted_serves_and_is_not_ready() {
         let state = EndpointState::of_pod(true, true, false);
         assert_eq!(
             state,

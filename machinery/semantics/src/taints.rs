@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn the_shortest_stay_counts() {
+    fn toleration_shortest_window_counts() {
         let taints = [taint("a", "", NO_EXECUTE), taint("b", "", NO_EXECUTE)];
         let exists = |key, seconds| toleration(key, "Exists", "", NO_EXECUTE, seconds);
         assert_eq!(stay(&taints, &[exists("a", None)]), Stay::Leave);

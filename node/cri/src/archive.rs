@@ -309,7 +309,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_written_is_read_back() {
+    fn archive_written_is_read_back() {
         let long = format!("{}/{}", "d".repeat(90), "f".repeat(60));
         let mut tar = TarWriter::new(Vec::new());
         tar.folder("etc", 0o755).unwrap();
@@ -353,7 +353,7 @@ mod tests {
     }
 
     #[test]
-    fn any_archive_is_answered() {
+    fn archive_fuzz_never_panics() {
         let image = ImageSource {
             names: vec!["example/a:1".into()],
             layer: vec![1; 700],
@@ -375,7 +375,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cut_archive_is_an_error_not_an_end() {
+    fn archive_truncated_is_an_error() {
         let mut tar = TarWriter::new(Vec::new());
         tar.file("a", 0o644, &[1; 2000]).unwrap();
         let bytes = tar.finish().unwrap();

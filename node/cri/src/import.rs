@@ -273,7 +273,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_manifest_keeps_its_parts_and_an_index_names_images() {
+    fn image_manifest_keeps_parts_and_index_names_images() {
         let manifest = br#"{"config":{"digest":"sha256:c"},"layers":[{"digest":"sha256:l"}]}"#;
         let labels = children(manifest);
         assert_eq!(labels["containerd.io/gc.ref.content.config"], "sha256:c");

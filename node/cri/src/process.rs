@@ -309,7 +309,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_exec_keeps_everything_but_the_command() {
+    fn exec_process_changes_command_only() {
         let container = br#"{"process":{"args":["a"],"cwd":"/w","env":["X=1"],"user":{"uid":7}}}"#;
         let options = ProcessOptions {
             command: vec!["sh".into()],

@@ -303,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn any_message_is_read_or_refused() {
+    fn dns_cache_message_fuzz_never_panics() {
         let sample = message(3, [&[(1, 20, A)], &[(6, 20, &soa(20)[..])]]);
         machinery_fuzz::fuzz([sample], |input| {
             if input.len() < HEADER {

@@ -72,7 +72,7 @@ fn run(
         }
         loop {
             if let Err(error) = server.serve(&config).await {
-                tracing::warn!(%error, address = %config.address(), "not listening for names; trying again");
+                tracing::warn!(%error, address = %config.address(), "listening failed, retrying");
             }
             runtime.sleep(RETRY).await;
         }
@@ -100,15 +100,12 @@ async fn load_saved(path: PathBuf, domain: &str, zone: &RwLock<Zone>, runtime: &
     let domain = domain.to_owned();
     match runtime.blocking(move || saved::load(&path, &domain)).await {
         Ok(Ok(loaded)) => {
-            tracing::info!(
-                services = loaded.services().count(),
-                "names of the last run are answered"
-            );
+            tracing::info!(services = loaded.services().count(), "serving the saved zone");
             *zone.write().expect("nothing panics while it is held") = loaded;
         }
         Ok(Err(SavedError::File(error))) if error.kind() == io::ErrorKind::NotFound => {}
-        Ok(Err(error)) => tracing::warn!(%error, "names of the last run were not read"),
-        Err(error) => tracing::warn!(%error, "names of the last run were not read"),
+        Ok(Err(error)) => tracing::warn!(%error, "reading the saved zone failed"),
+        Err(error) => tracing::warn!(%error, "reading the saved zone failed"),
     }
 }
 
@@ -122,9 +119,9 @@ async fn keep_saved(path: PathBuf, zone: Arc<RwLock<Zone>>, runtime: Runtime) {
             match runtime.blocking(move || saved::save(&zone, &path)).await {
                 Ok(Ok(())) => saved = Some(serial),
                 Ok(Err(error)) => {
-                    tracing::warn!(%error, cause = error.source(), "names were not saved for the next start")
+                    tracing::warn!(%error, cause = error.source(), "saving the zone failed")
                 }
-                Err(error) => tracing::warn!(%error, "names were not saved for the next start"),
+                Err(error) => tracing::warn!(%error, "saving the zone failed"),
             }
         }
         runtime.sleep(SAVE_INTERVAL).await;
@@ -169,7 +166,7 @@ fn forget_gone(zone: &RwLock<Zone>, services: &Informer<Service>) {
 async fn keep_address(exec: &dyn Exec, address: Ipv4Addr) {
     let spec = CommandSpec::new("ip").args(["address", "replace", &format!("{address}/32"), "dev", "lo"]);
     if let Err(error) = exec.run(spec).await.and_then(|output| output.success("ip")) {
-        tracing::warn!(%error, "the cluster's DNS address was not given to this node");
+        tracing::warn!(%error, "adding the cluster DNS address failed");
     }
 }
 

@@ -40,10 +40,7 @@ impl Forwarder {
     pub fn set_upstream(&self, addresses: &[SocketAddr]) {
         let mut upstream = self.upstream.write().expect("nothing panics while it is held");
         if !upstream.addresses().eq(addresses.iter().copied()) {
-            tracing::info!(
-                ?addresses,
-                "names that are not the cluster's are asked of these servers"
-            );
+            tracing::info!(?addresses, "upstream name servers");
             *upstream = Arc::new(Upstream::new(addresses));
         }
     }

@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn a_question_is_read_and_kept_as_it_came() {
+    fn dns_question_is_read_and_kept_unchanged() {
         let query = parse(&message(&["Web", "NS"], kind::A)).unwrap();
         assert_eq!(
             (query.id, &*query.name, query.kind, query.udp_size),
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn any_message_is_answered() {
+    fn dns_query_fuzz_never_panics() {
         let mut with_edns = message(&["web", "default", "svc"], kind::SRV);
         with_edns[11] = 1;
         with_edns.extend([0, 0, 41, 16, 0, 0, 0, 0, 0, 0, 0]);
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn no_bytes_are_too_strange() {
+    fn dns_query_random_bytes_never_panic() {
         assert_eq!(parse(&[]), Err(Unreadable::Ignore));
         assert_eq!(parse(&[0; 11]), Err(Unreadable::Ignore));
         assert_eq!(parse(&[0; 12]), Err(Unreadable::Malformed(0)));

@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn shares_leave_room_for_the_next_address() {
+    fn source_slots_leave_one_for_the_next_address() {
         let shares = Shares::new(64);
         let greedy: Vec<Vec<Share>> = (1..=4).map(|last| take_all(&shares, address(last))).collect();
         assert_eq!(greedy.iter().map(Vec::len).collect::<Vec<_>>(), [32, 16, 8, 4]);
@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn shares_come_back() {
+    fn source_slots_are_released_on_drop() {
         let shares = Shares::new(8);
         let held = take_all(&shares, address(1));
         assert_eq!(held.len(), 4);

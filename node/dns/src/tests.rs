@@ -230,7 +230,7 @@ fn aliases_are_followed_where_they_lead() {
 }
 
 #[test]
-fn what_a_service_brought_goes_with_it() {
+fn dns_zone_drops_records_with_their_service() {
     let mut zone = zone();
     for name in ["web", "db", "out", "in"] {
         zone.set(&ObjectKey::new("ns", name), None, [].iter());
@@ -307,7 +307,7 @@ async fn questions_over_udp_are_answered_and_others_refused() {
 }
 
 #[tokio::test]
-async fn a_connection_is_answered_as_often_as_it_asks_and_in_full() {
+async fn dns_connection_answers_every_question_in_full() {
     let runtime = Runtime::real();
     let server = server(big_zone(), &[], &runtime);
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();

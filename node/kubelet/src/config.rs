@@ -25,11 +25,11 @@ pub struct KubeletConfig {
     pub resolv_conf: PathBuf,
     /// Labels of the Node object beyond our own.
     pub node_labels: BTreeMap<String, String>,
-    /// Where pod cgroups are made; `/` unless several nodes share a machine.
+    /// Parent cgroup of pods; `/` unless several nodes share a machine.
     pub cgroup_root: String,
     /// What is kept from pods.
     pub reserve: Reserve,
-    /// How many pods fit.
+    /// Maximum number of pods on this node.
     pub max_pods: u32,
     /// Processes of one pod, upstream's `podPidsLimit`: none below 1. Without it [`Reserve::pod_pids`] says.
     pub pod_max_pids: Option<i64>,
@@ -49,7 +49,7 @@ pub struct KubeletConfig {
     pub version: String,
     /// A container's log is rotated at this size.
     pub container_log_max_bytes: u64,
-    /// How many files of a container's log are kept.
+    /// Maximum number of log files of a container.
     pub container_log_max_files: usize,
 }
 

@@ -120,7 +120,7 @@ fn tell_new(errors: &[NetworkError], told: &mut Vec<String>) {
     let now: Vec<String> = errors.iter().map(ToString::to_string).collect();
     for (error, text) in errors.iter().zip(&now).filter(|(_, text)| !told.contains(text)) {
         let cause = std::error::Error::source(error).map(ToString::to_string);
-        tracing::warn!(error = %text, cause, "a part of the pod network was not written; trying again");
+        tracing::warn!(error = %text, cause, "writing CNI configuration or routes failed, retrying");
     }
     *told = now;
 }
@@ -181,7 +181,7 @@ impl Network {
                 source,
             })?;
         self.written.conflist = Some(conflist.clone());
-        tracing::info!(path = %path.display(), "pods can have addresses");
+        tracing::info!(path = %path.display(), "CNI configuration written");
         Ok(())
     }
 

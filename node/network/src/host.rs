@@ -8,8 +8,8 @@ use std::path::Path;
 pub(crate) fn prepare(settings: &Path, note: &Path) {
     for (name, value, optional) in SYSCTLS {
         match set(settings, note, name, value) {
-            Err(error) if !optional => tracing::warn!(%name, %error, "a setting of the host was not made"),
-            Err(error) => tracing::debug!(%name, %error, "a setting of the host was not made"),
+            Err(error) if !optional => tracing::warn!(%name, %error, "applying a host setting failed"),
+            Err(error) => tracing::debug!(%name, %error, "applying a host setting failed"),
             Ok(()) => {}
         }
     }
@@ -36,7 +36,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_the_host_had_at_first_is_noted_once() {
+    fn host_original_settings_are_recorded_once() {
         let folder = tempfile::tempdir().unwrap();
         let (settings, note) = (folder.path().join("sys"), folder.path().join("note"));
         let forward = settings.join("net/ipv4/ip_forward");

@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn a_node_serves_its_own_range_and_passes_on_to_the_others() {
+    fn routes_serve_own_range_and_forward_to_other_nodes() {
         let (here, there, new) = (
             node("10.244.0.0/24", "1.1.1.1"),
             node("10.244.1.0/24", "1.1.1.2"),
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_range_nothing_is_written() {
+    fn routes_without_range_are_not_written() {
         let own = node("", "1.1.1.1");
         assert_eq!(plan(&config(), [("here", &own)].into_iter()), Plan::default());
     }

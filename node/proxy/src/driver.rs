@@ -187,8 +187,10 @@ impl Proxy {
         if !work.flows.is_empty() {
             match kernel.forget_flows(work.flows).await {
                 Ok(0) => {}
-                Ok(flows) => tracing::debug!(flows, "flows to endpoints that are gone were forgotten"),
-                Err(error) => tracing::warn!(%error, "flows to endpoints that are gone were not forgotten"),
+                Ok(flows) => tracing::debug!(flows, "conntrack entries of removed endpoints deleted"),
+                Err(error) => {
+                    tracing::warn!(%error, "deleting conntrack entries of removed endpoints failed")
+                }
             }
         }
         Ok(())
@@ -197,7 +199,7 @@ impl Proxy {
     /// The whole table, with the clients that stay where they are.
     async fn rebuild(&mut self, kernel: &dyn Kernel) -> Result<(), KernelError> {
         let notes: Vec<Note> = kernel.notes().await.unwrap_or_else(|error| {
-            tracing::warn!(%error, "clients that stay with an endpoint were not read");
+            tracing::warn!(%error, "reading session affinity failed");
             Vec::new()
         });
         let notes: Vec<Note> = notes

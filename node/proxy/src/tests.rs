@@ -59,7 +59,7 @@ fn check(spec: Json, endpoints: Json, expected: &[&str]) {
 }
 
 #[test]
-fn a_service_is_a_few_elements() {
+fn proxy_service_is_a_few_elements() {
     check(
         json!({"clusterIP": "10.96.0.5", "ports": [{"port": 80, "protocol": "TCP", "nodePort": 30080}]}),
         json!([{"addresses": ["10.244.0.2"], "nodeName": "here"}, {"addresses": ["10.244.1.2"], "conditions": {"ready": true}}]),
@@ -82,7 +82,7 @@ fn a_service_is_a_few_elements() {
 }
 
 #[test]
-fn nobody_there_is_refused_and_nobody_here_is_dropped() {
+fn proxy_service_without_endpoints_is_rejected_or_dropped() {
     check(
         json!({"clusterIP": "10.96.0.5", "ports": [{"port": 80}]}),
         json!([{"addresses": ["10.244.0.2"], "conditions": {"ready": false}}]),
@@ -146,7 +146,7 @@ fn source_ranges_restrict_addresses_of_the_balancer_alone() {
 }
 
 #[test]
-fn a_slice_without_endpoints_says_null() {
+fn proxy_slice_without_endpoints_is_null() {
     assert!(slice(&Json::Null, &Json::Null).endpoints.is_empty());
 }
 
@@ -179,7 +179,7 @@ fn terminating_endpoints_serve_when_nobody_is_ready() {
 }
 
 #[test]
-fn many_endpoints_share_slots_evenly() {
+fn proxy_many_endpoints_share_slots_evenly() {
     let endpoints: Vec<Json> = (1..=50)
         .map(|last| json!({"addresses": [format!("10.244.0.{last}")]}))
         .collect();
@@ -193,7 +193,7 @@ fn many_endpoints_share_slots_evenly() {
 }
 
 #[test]
-fn a_change_is_only_what_differs() {
+fn proxy_change_is_the_difference_only() {
     let mut elements = Elements::default();
     let (first, second): (Arc<str>, Arc<str>) = (Arc::from("ns/a"), Arc::from("ns/b"));
     let key = Key::Service(Frontend::NodePort(Protocol::Tcp, 30080), Scope::Cluster);

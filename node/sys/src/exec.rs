@@ -270,21 +270,21 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_program_gets_input_and_gives_output() {
+    async fn exec_program_gets_input_and_returns_output() {
         let spec = CommandSpec::new("cat").stdin("hello");
         let output = SystemExec.run(spec).await.unwrap();
         assert_eq!((output.code, output.stdout.as_slice()), (0, b"hello".as_slice()));
     }
 
     #[tokio::test]
-    async fn a_failure_carries_its_complaint() {
+    async fn exec_failure_carries_standard_error() {
         let spec = CommandSpec::new("sh").args(["-c", "echo no such thing >&2; exit 3"]);
         let error = SystemExec.run(spec).await.unwrap().success("sh").unwrap_err();
         assert_eq!(error.to_string(), "sh failed with exit status 3: no such thing");
     }
 
     #[tokio::test]
-    async fn a_missing_program_is_named() {
+    async fn exec_missing_program_is_named() {
         let error = SystemExec
             .run(CommandSpec::new("/nonexistent"))
             .await

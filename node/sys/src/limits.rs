@@ -36,7 +36,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_may_be_open_is_what_the_owner_allows() {
+    fn limits_open_files_follow_the_owner() {
         let allowed = raise_open_files().unwrap();
         let (soft, hard) = getrlimit(Resource::RLIMIT_NOFILE).unwrap();
         assert_eq!((soft, hard), (allowed, allowed));

@@ -241,7 +241,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn written_messages_are_read_again() {
+    fn netlink_messages_round_trip() {
         let mut writer = Writer::default();
         let start = writer.begin(7, REQUEST);
         writer.raw(&[2, 0, 0, 0]);

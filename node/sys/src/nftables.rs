@@ -254,7 +254,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_batch_is_framed_as_the_kernel_reads_it() {
+    fn nftables_batch_is_framed_for_the_kernel() {
         let mut batch = ElementBatch::new("t");
         batch.element(
             ElementVerb::Add,
@@ -301,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn an_error_of_any_message_is_an_error() {
+    fn nftables_error_of_any_message_is_returned() {
         let answer = |sequence: u32, code: i32| {
             let mut out = 36u32.to_ne_bytes().to_vec();
             out.extend([2, 0, 0, 0]);

@@ -100,8 +100,7 @@ impl TableGuard {
     /// Outside a tokio runtime.
     pub fn open(table: &str) -> Self {
         let watch = TableWatch::open(table);
-        let warn =
-            |error: &io::Error| tracing::warn!(table, %error, "rules are not watched: nobody repairs them");
+        let warn = |error: &io::Error| tracing::warn!(table, %error, "watching nftables failed: external changes are not repaired");
         Self {
             watch: watch.inspect_err(warn).ok(),
         }
@@ -119,7 +118,7 @@ impl TableGuard {
                 Ok(()) => {
                     tracing::warn!(
                         table = watch.table,
-                        "somebody else changed our rules; writing them again"
+                        "nftables rules changed externally, rewriting"
                     );
                     return;
                 }
@@ -164,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn news_of_what_was_taken_from_the_table_disturb() {
+    fn nftables_watch_reports_removed_elements() {
         let disturbed = |bytes: &[u8]| messages(bytes).any(|message| disturbs(&message, "ours"));
         for (kind, family, table, expected) in [
             (2, IPV4, "ours", true),

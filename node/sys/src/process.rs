@@ -142,7 +142,7 @@ const OOM_SCORE_ADJ: &str = "-999";
 pub fn spare_from_oom(pid: u32) -> bool {
     let written = std::fs::write(format!("/proc/{pid}/oom_score_adj"), OOM_SCORE_ADJ);
     if let Err(error) = &written {
-        tracing::debug!(pid, %error, "the kernel does not spare this process when memory runs out");
+        tracing::debug!(pid, %error, "setting the OOM score failed");
     }
     written.is_ok()
 }
@@ -227,7 +227,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn our_own_process_is_alive_and_knows_itself_again() {
+    fn process_identity_of_self_is_alive() {
         let me = ProcessIdentity::of(std::process::id()).unwrap();
         assert!(me.is_alive());
         assert_eq!(ProcessIdentity::from_text(&me.to_text()), Some(me.clone()));
@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_with_parentheses_does_not_confuse() {
+    fn process_stat_name_with_parentheses_is_parsed() {
         let stat = "7 (a) b (c) S 1 7 7 0 -1 4 0 0 0 0 0 0 0 0 20 0 1 0 4242 0 0";
         assert_eq!(parse_stat(stat), Some(('S', 4242)));
     }

@@ -55,7 +55,7 @@ impl Supervised {
                 Ok(running) => {
                     // An error means that it had ended before it could be watched.
                     let _ = running.ended().await;
-                    tracing::warn!(name = self.name, pid = running.pid, "ended, starting it again");
+                    tracing::warn!(name = self.name, pid = running.pid, "process exited, restarting");
                 }
                 Err(error) => tracing::error!(name = self.name, %error, "not started"),
             }

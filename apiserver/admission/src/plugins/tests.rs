@@ -154,7 +154,7 @@ fn create(resource: &'static str, namespace: &'static str) -> Case {
 }
 
 #[test]
-fn a_pod_gets_what_upstream_gives_it() {
+fn pod_defaults_match_upstream() {
     let pod = create("pods", "a")
         .run(r#"{"metadata":{"name":"p"},"spec":{"containers":[{"name":"c"}],"priorityClassName":"high"}}"#);
     let pod = pod.unwrap();
@@ -184,14 +184,14 @@ fn a_pod_gets_what_upstream_gives_it() {
 }
 
 #[test]
-fn a_pod_may_do_without_a_token() {
+fn pod_automount_token_can_be_disabled() {
     let pod = create("pods", "a")
         .run(r#"{"spec":{"containers":[{"name":"c"}],"automountServiceAccountToken":false}}"#);
     assert!(pod.unwrap().at(&["spec", "volumes"]).is_none());
 }
 
 #[test]
-fn namespaces_are_looked_at() {
+fn namespace_life_cycle_is_enforced() {
     let object = r#"{"metadata":{"name":"x"}}"#;
     assert!(create("configmaps", "a").run(object).is_ok());
     assert!(matches!(
@@ -215,7 +215,7 @@ fn namespaces_are_looked_at() {
 }
 
 #[test]
-fn a_new_node_is_not_ready() {
+fn node_created_has_not_ready_taint() {
     let node = create("nodes", "").run(r#"{"metadata":{"name":"n1"}}"#).unwrap();
     assert_eq!(
         node.at(&["spec", "taints"]).unwrap().to_json(),
@@ -224,7 +224,7 @@ fn a_new_node_is_not_ready() {
 }
 
 #[test]
-fn a_runtime_class_shapes_its_pods() {
+fn pod_runtime_class_is_applied() {
     let run = |spec: &str| {
         let object = format!(r#"{{"spec":{{"containers":[{{"name":"c"}}],{spec}}}}}"#);
         create("pods", "a").run(&object)

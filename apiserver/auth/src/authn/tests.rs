@@ -105,7 +105,7 @@ fn bound(kind: &str, name: &str, uid: &str) -> TokenRequestSpec {
 }
 
 #[test]
-fn an_issued_token_names_its_account() {
+fn token_issued_names_its_account() {
     let setup = self::setup();
     let token = setup.issue(&bound("Pod", "pod", "uid-pod")).unwrap();
     let user = setup.ask(Some(&token), after(10)).unwrap();
@@ -210,7 +210,7 @@ fn requests_are_checked() {
 }
 
 #[test]
-fn a_browsers_token_is_read_once_and_handed_to_nobody() {
+fn bearer_token_of_browser_is_read_once_and_removed() {
     let setup = setup();
     let token = setup.issue(&TokenRequestSpec::default()).unwrap();
     let encoded = URL_SAFE_NO_PAD.encode(&token);

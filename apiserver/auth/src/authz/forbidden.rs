@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn words_are_upstreams() {
+    fn forbidden_message_matches_upstream() {
         let pods = ResourceTarget {
             version: "v1",
             resource: "pods",

@@ -88,7 +88,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_policy_is_complete_and_readable() {
+    fn bootstrap_policy_is_complete_and_parses() {
         let objects = default_objects();
         let count = |resource| {
             objects

@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_is_missing_is_added() {
+    fn bootstrap_reconcile_adds_only_missing_rules() {
         let pods = r#"{"verbs":["get"],"apiGroups":[""],"resources":["pods"]}"#;
         let nodes = r#"{"verbs":["get"],"apiGroups":[""],"resources":["nodes"]}"#;
         let both = format!("{{AUTO,\"rules\":[{pods},{nodes}]}}");

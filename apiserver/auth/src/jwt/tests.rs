@@ -9,7 +9,7 @@ fn claims() -> Claims {
 }
 
 #[test]
-fn what_is_signed_verifies_and_nothing_else() {
+fn jwt_signed_token_verifies_and_no_other() {
     let (key, other) = (SigningKey::generate().unwrap(), SigningKey::generate().unwrap());
     let token = sign(&key, &claims()).unwrap();
     assert_eq!(unverified_issuer(&token).as_deref(), Some("us"));
@@ -29,7 +29,7 @@ fn what_is_signed_verifies_and_nothing_else() {
 }
 
 #[test]
-fn no_change_of_a_token_verifies() {
+fn jwt_altered_token_does_not_verify() {
     let key = SigningKey::generate().unwrap();
     let keys = [key.public().clone()];
     let token = sign(&key, &claims()).unwrap();

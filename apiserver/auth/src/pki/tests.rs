@@ -29,7 +29,7 @@ fn folder(name: &str) -> std::path::PathBuf {
 }
 
 #[test]
-fn what_is_there_is_kept_and_private() {
+fn pki_existing_files_are_kept_and_private() {
     let folder = folder("kept");
     let first = Pki::open(&folder, &names(), now()).unwrap();
     let again = Pki::open(&folder, &names(), now()).unwrap();
@@ -49,7 +49,7 @@ fn what_is_there_is_kept_and_private() {
 }
 
 #[test]
-fn leaves_are_renewed_in_time_and_for_new_names() {
+fn certificates_are_renewed_in_time_and_for_new_names() {
     let folder = folder("renewed");
     let first = Pki::open(&folder, &names(), now()).unwrap();
     let mut more = names();
@@ -104,7 +104,7 @@ fn kubelet_client_of_an_earlier_release_is_made_anew() {
 }
 
 #[test]
-fn a_client_certificate_names_a_user() {
+fn client_certificate_names_a_user() {
     let (ours, theirs) = (
         Pki::generate(&names(), now()).unwrap(),
         Pki::generate(&names(), now()).unwrap(),

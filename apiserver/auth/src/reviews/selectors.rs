@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn selectors_that_do_not_read_are_told() {
+    fn selectors_that_do_not_parse_are_reported() {
         let told = |of: &SelectorAttributes| {
             (
                 errors(&fields(of), &Understood::default()),

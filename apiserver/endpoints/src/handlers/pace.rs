@@ -81,7 +81,7 @@ mod tests {
     use std::time::Duration;
 
     #[test]
-    fn watches_rest_a_multiple_of_their_lateness() {
+    fn watch_delay_is_a_multiple_of_delivery_lag() {
         let pace = Pace::default();
         let at = |millis: u64| Duration::from_millis(1_000 + millis);
         let late = Duration::from_millis;

@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn who_signs_does_not_approve() {
+    fn signing_signer_cannot_approve() {
         let request = |status: &str| Tree::from_json(&format!(r#"{{"status":{status}}}"#)).unwrap();
         let messages = |new: &str, old: &str| -> Vec<String> {
             let found = validate_status(request(new).root(), request(old).root());
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn a_decision_stays_and_there_is_one() {
+    fn signing_decision_is_single_and_final() {
         check(&[], &["Approved", "Other"], &[]);
         check(
             &["Approved"],

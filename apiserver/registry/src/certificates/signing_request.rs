@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn a_decision_has_its_time_and_changes_nothing_else() {
+    fn signing_decision_has_time_and_changes_nothing_else() {
         let old = request(
             r#"{"request":"a"}"#,
             r#"{"certificate":"c","conditions":[{"type":"Approved","status":"True","lastTransitionTime":"1"}]}"#,

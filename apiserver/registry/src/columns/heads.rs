@@ -65,7 +65,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_resource_has_columns_and_every_text_is_there() {
+    fn columns_every_resource_has_headers_and_texts() {
         let resources = HEADS.lines().filter(|line| !line.starts_with(['=', '\t']));
         for resource in resources {
             let heads = of_resource(resource).unwrap();

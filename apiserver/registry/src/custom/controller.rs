@@ -71,7 +71,7 @@ impl Definitions {
     async fn run(self) {
         loop {
             if let Err(error) = self.follow().await {
-                tracing::warn!(%error, "following definitions failed");
+                tracing::warn!(%error, "watching CustomResourceDefinitions failed");
             }
             self.ctx.runtime.sleep(RETRY).await;
         }
@@ -114,7 +114,7 @@ impl Definitions {
             return;
         }
         if let Err(error) = self.settle(&name).await {
-            tracing::warn!(%error, definition = name, "settling a definition's names failed");
+            tracing::warn!(%error, definition = name, "accepting the names of a CustomResourceDefinition failed");
         }
         if self.serve(definition) {
             self.renew_objects(definition).await;
@@ -212,7 +212,7 @@ impl Definitions {
         };
         for entry in page.entries {
             if let Err(error) = self.settle(&entry.record.header.key.name).await {
-                tracing::warn!(%error, "settling a definition's names failed");
+                tracing::warn!(%error, "accepting the names of a CustomResourceDefinition failed");
             }
         }
     }

@@ -112,7 +112,7 @@ const OTHER: &str =
     r#"{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"x"},"data":{"k":"v3","z":"q"}}"#;
 
 #[test]
-fn what_is_left_out_goes() {
+fn owners_field_left_out_is_removed() {
     check(
         "configmaps",
         &[("m1", FIRST, false), ("m1", LESS, false)],
@@ -146,7 +146,7 @@ fn fields_of_others_are_conflicts_unless_forced() {
 }
 
 #[test]
-fn the_same_value_is_shared() {
+fn owners_equal_value_is_shared() {
     check(
         "configmaps",
         &[
@@ -171,7 +171,7 @@ const OTHER_LABEL: &str =
     r#"{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"x","labels":{"c":"d"}}}"#;
 
 #[test]
-fn a_services_ports_are_told_apart() {
+fn owners_service_ports_are_distinct() {
     let service = |ports: &str| {
         format!(
             r#"{{"apiVersion":"v1","kind":"Service","metadata":{{"name":"x"}},"spec":{{"selector":{{"a":"b"}},"ports":[{ports}]}}}}"#
@@ -219,7 +219,7 @@ fn other_writes_take_fields_too() {
 }
 
 #[test]
-fn what_was_there_before_the_first_apply_has_an_owner() {
+fn owners_fields_before_first_apply_have_an_owner() {
     let row = row("configmaps");
     let live = object(
         &row,
@@ -237,7 +237,7 @@ fn what_was_there_before_the_first_apply_has_an_owner() {
 }
 
 #[test]
-fn record_begins_with_the_create() {
+fn owners_record_begins_with_the_create() {
     let row = row("configmaps");
     let made = updated(&row, &writer("upd"), None, object(&row, FIRST));
     assert_eq!(
@@ -302,7 +302,7 @@ fn time_moves_with_every_change_of_a_manager() {
 }
 
 #[test]
-fn time_alone_is_no_change() {
+fn owners_time_alone_is_no_change() {
     let row = row("configmaps");
     let made = updated(&row, &writer("upd"), None, object(&row, FIRST));
     let mut same = made.clone();
@@ -437,7 +437,7 @@ fn record_has_a_bound() {
 }
 
 #[test]
-fn a_status_has_owners_of_its_own() {
+fn owners_status_has_its_own() {
     let row = row("deployments");
     let live = object(
         &row,

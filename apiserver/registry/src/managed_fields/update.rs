@@ -24,7 +24,7 @@ pub fn track(subject: Subject<'_>, writer: &Writer, live: &Tree, object: &mut Tr
     };
     if entries::store(subject, object, owners).is_err() {
         // As upstream does with an object that its record makes too large.
-        tracing::warn!(kind = %subject.gvk.kind, "an object's owners are forgotten: there are too many");
+        tracing::warn!(kind = %subject.gvk.kind, "managed fields dropped: too many entries");
     }
     Ok(())
 }

@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn every_rule() {
+    fn deletion_step_table() {
         use GarbagePolicy::{Background, Orphan, Unsupported};
         let plain = || finalized(&[]);
         check(plain(), DeleteOptions::default(), Background, "remove");

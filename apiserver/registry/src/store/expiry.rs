@@ -23,7 +23,7 @@ pub fn start_sweep(registry: &Registry) {
 async fn sweep_once(registry: Registry) {
     match sweep(&registry).await {
         Ok(0) => {}
-        Ok(swept) => tracing::info!(objects = swept, "objects without a time to live were given one"),
+        Ok(swept) => tracing::info!(objects = swept, "time to live added to stored objects"),
         Err(error) => tracing::warn!(%error, "giving objects a time to live failed, the next start goes on"),
     }
 }

@@ -73,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn says_what_is_so_since_when_and_why() {
+    fn conditions_have_status_time_and_reason() {
         let since = r#""lastTransitionTime":"2020-01-01T00:00:00Z""#;
         check(
             &format!(

@@ -318,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stream_is_cut_where_its_parts_end() {
+    fn websocket_stream_is_split_at_its_frames() {
         cut(
             Messages::Lines,
             b"{1}\n{2}\n{3",
@@ -357,7 +357,7 @@ mod tests {
     }
 
     #[test]
-    fn hands_are_shaken_as_go_shakes_them() {
+    fn websocket_handshake_matches_go() {
         const KEY: (&str, &str) = ("sec-websocket-key", "dGhlIHNhbXBsZSBub25jZQ==");
         const NEW: (&str, &str) = ("sec-websocket-version", "13");
         const FROM: (&str, &str) = ("origin", "https://console");

@@ -24,7 +24,7 @@ impl ComponentsCollector {
         );
         let restarts = Opts::new(
             "knarr_component_restarts_total",
-            "Times that a component was begun again after a panic or an error.",
+            "Restarts of components after a panic or an error.",
         );
         let leads = Opts::new(
             "leader_election_master_status",

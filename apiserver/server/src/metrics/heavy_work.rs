@@ -17,12 +17,9 @@ impl HeavyWorkCollector {
     pub(super) fn new(runtime: Runtime) -> Result<Self, prometheus::Error> {
         let tasks = Opts::new(
             "knarr_heavy_work_tasks",
-            "Requests with much to decode or encode, by whether they wait for their turn or run.",
+            "Heavy requests, by state: waiting or running.",
         );
-        let turns = Opts::new(
-            "knarr_heavy_work_turns_total",
-            "Turns that requests with much to decode or encode have had on a thread.",
-        );
+        let turns = Opts::new("knarr_heavy_work_turns_total", "Time slices of heavy requests.");
         let seconds = Opts::new(
             "knarr_heavy_work_seconds_total",
             "Time for which requests with much to decode or encode were on a thread.",

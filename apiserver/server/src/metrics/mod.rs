@@ -114,7 +114,7 @@ impl Metrics {
             )?,
             arriving: gauge(
                 "knarr_request_bodies_arriving",
-                "Requests that have no seats because their bodies are still arriving, by kind.",
+                "Requests whose bodies are being received and that hold no seat, by request kind.",
             )?,
             dropped: counter(
                 "apiserver_dropped_requests_total",

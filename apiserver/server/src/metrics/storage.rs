@@ -25,7 +25,7 @@ const REFUSED: (&str, &str) = (
 );
 const RESERVE: (&str, &str) = (
     "knarr_storage_reserve_bytes",
-    "Bytes of the disk that are kept for deletions and the next start.",
+    "Bytes of the disk reserve for deletions and restarts.",
 );
 const LOG: (&str, &str) = ("knarr_storage_log_bytes", "Bytes of all segments of the log.");
 const COMPACTED: (&str, &str) = (
@@ -40,10 +40,7 @@ const SCRUBBED: (&str, &str) = (
     "knarr_storage_scrubbed_bytes_total",
     "Bytes of the log that the scrub has read again.",
 );
-const SCRUBS: (&str, &str) = (
-    "knarr_storage_scrubs_total",
-    "Times that the scrub has read all of the log again.",
-);
+const SCRUBS: (&str, &str) = ("knarr_storage_scrubs_total", "Completed scrubs of the log.");
 
 /// Publishes [`Storage::statistics`]; nothing where the backend has none.
 pub(super) struct StorageCollector {

@@ -108,7 +108,7 @@ const CONDITION: &str = r#","status":{"conditions":[{"type":"Failed"}]}"#;
 const REQUESTS: &str = "certificatesigningrequests";
 
 #[tokio::test]
-async fn a_right_is_had_by_the_signers_name_or_its_domain() {
+async fn signer_right_matches_name_or_domain() {
     let writes = [
         (
             "approve",
@@ -193,7 +193,7 @@ async fn other_writes_need_no_right() {
 
 /// What is asked of a request is what it was made with, not what the write says.
 #[tokio::test]
-async fn the_signer_is_that_of_the_stored_request() {
+async fn signer_is_taken_from_stored_request() {
     let write = Write {
         resource: "certificatesigningrequests/approval",
         object: named("b.io/s", CONDITION),
@@ -204,7 +204,7 @@ async fn the_signer_is_that_of_the_stored_request() {
 }
 
 #[tokio::test]
-async fn nobody_asks_for_a_masters_certificate() {
+async fn signing_request_for_masters_is_refused() {
     let of = |signer: &str| Write {
         resource: REQUESTS,
         object: format!(

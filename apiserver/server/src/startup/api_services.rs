@@ -234,7 +234,7 @@ mod tests {
     use apiserver_registry::kinds;
 
     #[test]
-    fn every_built_in_version_has_a_priority() {
+    fn api_service_priority_exists_for_every_version() {
         let wanted = built_in();
         for row in kinds::built_in() {
             let (group, version) = (&row.gvk.group, &row.gvk.version);

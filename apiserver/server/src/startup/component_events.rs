@@ -35,7 +35,7 @@ async fn follow(facts: Startup) -> Result<(), String> {
                     format!("Component {name} failed and begins again; the log of the server says why");
                 recorder.warn(&service, REASON, &message).await;
             }
-            Ok(None) => tracing::debug!(name, "there is no object to tell a failure of a component of"),
+            Ok(None) => tracing::debug!(name, "no object to record a component failure on"),
             Err(error) => tracing::warn!(%error, name, "the event of a failed component was not recorded"),
         }
     }

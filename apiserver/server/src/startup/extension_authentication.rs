@@ -40,7 +40,7 @@ pub(super) fn keep(facts: &Startup) -> BoxFuture<'_, Result<(), RegistryError>> 
             async move {
                 loop {
                     if let Err(error) = follow(&facts).await {
-                        tracing::warn!(%error, "keeping the ConfigMap of authorities failed");
+                        tracing::warn!(%error, "reconciling the extension-apiserver-authentication ConfigMap failed");
                     }
                     facts.core.runtime.sleep(RETRY).await;
                 }

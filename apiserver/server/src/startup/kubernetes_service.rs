@@ -58,7 +58,7 @@ async fn look_again(facts: Startup) {
             () = facts.core.runtime.sleep(LOOK_EVERY) => {}
         }
         if let Err(error) = reconcile(&facts, Ports::AsTheyAre).await {
-            tracing::warn!(%error, "keeping the kubernetes service failed");
+            tracing::warn!(%error, "reconciling the kubernetes service failed");
         }
     }
 }

@@ -268,7 +268,7 @@ impl Startup {
             async move {
                 loop {
                     if let Err(error) = facts.follow(resources, reconcile).await {
-                        tracing::warn!(%error, task, "keeping objects failed");
+                        tracing::warn!(%error, task, "reconciling built-in objects failed");
                     }
                     facts.core.runtime.sleep(RETRY).await;
                 }

@@ -163,13 +163,13 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_log_in_memory() {
+    async fn storage_suite_on_memory_log() {
         let runtime = Runtime::real();
         all(&subject(LogStorage::memory(&runtime).await.unwrap(), runtime)).await;
     }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-    async fn the_log_on_disk() {
+    async fn storage_suite_on_disk_log() {
         let (runtime, dir) = (Runtime::real(), tempfile::tempdir().unwrap());
         let (storage, _) = LogStorage::open(&runtime, LogOptions::new(dir.path()))
             .await
@@ -179,7 +179,7 @@ mod tests {
 
     /// With a history of nothing, so that every catching up reads the log.
     #[test]
-    fn the_log_in_simulations() {
+    fn storage_suite_on_simulated_log() {
         for seed in 0..4 {
             let simulation = Simulation::new(seed);
             let runtime = simulation.runtime();

@@ -117,7 +117,7 @@ fn bits(file: u64, length: u64, written: u64) -> BTreeSet<u64> {
 }
 
 #[test]
-fn a_flipped_bit_anywhere_is_found_and_reported() {
+fn log_flipped_bit_is_found_and_reported() {
     let (files, objects) = written();
     let mut kinds = BTreeSet::new();
     let mut flipped = 0;
@@ -145,7 +145,7 @@ fn a_flipped_bit_anywhere_is_found_and_reported() {
 
 /// A file that somebody removed or emptied is missed, whichever it is.
 #[test]
-fn a_lost_file_of_the_log_is_found() {
+fn log_lost_file_is_found() {
     let (files, objects) = written();
     for lost in 0..files.len() {
         let path = &files[lost].0;

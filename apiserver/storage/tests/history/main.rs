@@ -134,7 +134,7 @@ fn tell(default: u64, live: fn(u64) -> (u64, Counts), met: fn(&Counts) -> Vec<u6
 }
 
 #[test]
-fn nothing_acknowledged_or_shown_is_lost() {
+fn history_acknowledged_or_visible_is_never_lost() {
     tell(DEFAULT_SEEDS, live_through, |total| {
         let writes = [total.acknowledged, total.uncertain_kept, total.uncertain_lost];
         let reads = [total.reads, total.told, total.catching_up, total.compacted];
@@ -145,7 +145,7 @@ fn nothing_acknowledged_or_shown_is_lost() {
 }
 
 #[test]
-fn nothing_is_missed_or_told_twice_over_etcd() {
+fn history_etcd_watch_loses_and_repeats_nothing() {
     tell(etcd::DEFAULT_SEEDS, etcd::live_through, |total| {
         let writes = [total.acknowledged, total.uncertain_kept, total.uncertain_lost];
         let reads = [total.reads, total.compacted, total.too_late];
@@ -155,7 +155,7 @@ fn nothing_is_missed_or_told_twice_over_etcd() {
 }
 
 #[test]
-fn a_seed_runs_the_same_twice() {
+fn history_seed_is_deterministic() {
     for seed in 0..4 {
         assert_eq!(live_through(seed).0, live_through(seed).0, "seed {seed}");
         assert_eq!(

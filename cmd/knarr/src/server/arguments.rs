@@ -22,7 +22,7 @@ const ETCD_PATIENCE: Duration = Duration::from_secs(20);
 /// See the module.
 #[derive(Debug, Args)]
 pub(crate) struct ServerArguments {
-    /// Where everything is kept
+    /// Data directory
     #[arg(long, default_value = super::DEFAULT_DATA_DIR)]
     pub(crate) data_dir: PathBuf,
     /// Directory of the files of the node agent, containerd and pods, on another disk for instance; by default `agent` below
@@ -41,20 +41,20 @@ pub(crate) struct ServerArguments {
     /// Write the administrator's kubeconfig here as well
     #[arg(long)]
     pub(crate) write_kubeconfig: Option<PathBuf>,
-    /// Only the control plane: start no node agent (no root needed)
+    /// Run the control plane only, without a node agent (root is not needed)
     #[arg(long)]
     pub(crate) disable_agent: bool,
     #[command(flatten)]
     pub(crate) controllers: ControllerArguments,
     #[command(flatten)]
     pub(crate) election: super::election::ElectionArguments,
-    /// Run no scheduler: pods wait until somebody binds them
+    /// Disable the scheduler: pods stay pending until they are bound by other means
     #[arg(long)]
     pub(crate) disable_scheduler: bool,
     /// The node's name; the host name when absent
     #[arg(long)]
     pub(crate) hostname_override: Option<String>,
-    /// Below which cgroup the node's pods get theirs
+    /// Parent cgroup of pods
     #[arg(long, default_value = "/")]
     pub(crate) cgroup_root: String,
     #[arg(long, default_value = "10.96.0.0/16")]
@@ -80,12 +80,12 @@ pub(crate) struct ServerArguments {
     /// Private key in PEM of --etcd-certfile
     #[arg(long, requires = "etcd_certfile")]
     pub(crate) etcd_keyfile: Option<PathBuf>,
-    /// Time between compactions of etcd, such as 5m0s; 0s leaves them to somebody else
+    /// Interval between etcd compactions (for example 5m0s); 0s disables them
     #[arg(long, value_parser = duration, default_value = "5m0s")]
     pub(crate) etcd_compaction_interval: Duration,
     #[command(flatten)]
     pub(crate) encryption: super::encryption::EncryptionArguments,
-    /// Time between reads of all stored bytes, to find damage early; 0s never reads them
+    /// Interval between scrubs of the stored bytes, which find damage early; 0s disables them
     #[arg(long, value_parser = duration, default_value = "24h0m0s")]
     pub(crate) storage_scrub_interval: Duration,
     /// File of users with a bearer token each, read at the start: lines of token,user,uid,"group1,group2"
@@ -114,7 +114,7 @@ pub(crate) struct ServerArguments {
     /// Admission plugins that do not run, such as DenyServiceExternalIPs
     #[arg(long, value_delimiter = ',', value_parser = PossibleValuesParser::new(ADMISSION_PLUGINS))]
     pub(crate) disable_admission_plugins: Vec<String>,
-    /// Accepted for upstream's sake: every admission plugin runs that is not disabled
+    /// Accepted for compatibility; all admission plugins that are not disabled are enabled
     #[arg(long, value_delimiter = ',', value_parser = PossibleValuesParser::new(ADMISSION_PLUGINS))]
     pub(crate) enable_admission_plugins: Vec<String>,
     #[command(flatten)]
@@ -123,7 +123,7 @@ pub(crate) struct ServerArguments {
     pub(crate) max_requests_inflight: usize,
     #[arg(long, default_value_t = 200)]
     pub(crate) max_mutating_requests_inflight: usize,
-    /// Time a request may take that is no watch and no stream, such as 1m0s
+    /// Timeout of requests other than watches and streams (for example 1m0s)
     #[arg(long, value_parser = duration, default_value = "1m0s")]
     pub(crate) request_timeout: Duration,
 }

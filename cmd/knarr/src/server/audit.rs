@@ -10,16 +10,16 @@ pub(crate) struct AuditArguments {
     /// Write a JSON line about every request to this file; - is the standard output
     #[arg(long)]
     audit_log_path: Option<PathBuf>,
-    /// Days that full audit logs are kept; 0 keeps them
+    /// Maximum number of days to retain old audit log files; 0 retains them
     #[arg(long, default_value_t = 366)]
     audit_log_maxage: u32,
-    /// Full audit logs that are kept; 0 keeps all
+    /// Maximum number of old audit log files to retain; 0 retains all
     #[arg(long, default_value_t = 100)]
     audit_log_maxbackup: usize,
-    /// Megabytes at which an audit log is full
+    /// Maximum size in megabytes of an audit log file before it is rotated
     #[arg(long, default_value_t = 100)]
     audit_log_maxsize: u64,
-    /// A Policy of audit.k8s.io/v1; without, all requests are recorded at level Metadata
+    /// File with an audit.k8s.io/v1 Policy; by default all requests are recorded at level Metadata
     #[arg(long, requires = "audit_log_path")]
     pub(crate) audit_policy_file: Option<PathBuf>,
 }

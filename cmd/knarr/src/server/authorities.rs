@@ -48,7 +48,7 @@ pub(super) async fn reseal(storage: &dyn Storage) -> bool {
             true
         }
         Err(error) => {
-            tracing::warn!(%error, "encrypting the authorities in etcd anew");
+            tracing::warn!(%error, "re-encrypting the authorities in etcd failed");
             false
         }
     }

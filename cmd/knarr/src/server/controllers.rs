@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn without_flags_the_settings_stay_as_they_are() {
+    fn controller_settings_keep_defaults_without_flags() {
         let mut config = Config::default();
         parse(&[]).unwrap().apply(&mut config);
         assert_eq!(config, Config::default());

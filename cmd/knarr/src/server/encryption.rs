@@ -13,10 +13,10 @@ use std::time::Duration;
 /// See the module.
 #[derive(Debug, Args)]
 pub(crate) struct EncryptionArguments {
-    /// An EncryptionConfiguration of apiserver.config.k8s.io/v1: how objects are encrypted where they are stored
+    /// File with an apiserver.config.k8s.io/v1 EncryptionConfiguration for encryption at rest
     #[arg(long)]
     encryption_provider_config: Option<PathBuf>,
-    /// Follow changes of that file while the server runs
+    /// Reload the encryption configuration when the file changes
     #[arg(long)]
     encryption_provider_config_automatic_reload: bool,
 }

@@ -51,7 +51,7 @@ impl Identities<'_> {
             own_certificate::due(at, self.runtime).await;
             match self.write_all() {
                 Ok(next) => {
-                    tracing::info!("kubeconfigs are written anew");
+                    tracing::info!("kubeconfigs renewed");
                     at = next;
                 }
                 Err(error) => {

@@ -12,12 +12,12 @@ use std::path::{Path, PathBuf};
 /// See the module.
 #[derive(Args, Debug)]
 pub(crate) struct BackupArguments {
-    /// The file to make; it must not be there
+    /// File to write; it must not exist
     file: PathBuf,
     /// The server's data directory
     #[arg(long, default_value = crate::server::DEFAULT_DATA_DIR)]
     data_dir: PathBuf,
-    /// Ask the server that this kubeconfig names instead of reading a data directory
+    /// Read from the server of this kubeconfig instead of a data directory
     #[arg(long)]
     kubeconfig: Option<PathBuf>,
     /// What to write

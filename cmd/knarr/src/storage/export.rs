@@ -14,7 +14,7 @@ pub(crate) struct ExportArguments {
     /// The server's data directory
     #[arg(long, default_value = crate::server::DEFAULT_DATA_DIR)]
     data_dir: PathBuf,
-    /// Ask the server that this kubeconfig names instead of reading a data directory
+    /// Read from the server of this kubeconfig instead of a data directory
     #[arg(long, conflicts_with = "from")]
     kubeconfig: Option<PathBuf>,
     /// Read a backup, or a snapshot of etcd, instead
@@ -23,13 +23,13 @@ pub(crate) struct ExportArguments {
     /// Take a snapshot without a hash
     #[arg(long, requires = "from")]
     skip_hash_check: bool,
-    /// Only objects whose key begins so, such as /registry/secrets/default/
+    /// Prefix of the keys to export (for example /registry/secrets/default/)
     #[arg(long, default_value = "/")]
     prefix: String,
     /// Opens objects that are encrypted; without, the first of them ends the export
     #[arg(long)]
     encryption_provider_config: Option<PathBuf>,
-    /// How to write them
+    /// Output format
     #[arg(short, long, value_enum, default_value_t = Output::Yaml)]
     output: Output,
 }

@@ -22,7 +22,7 @@ pub(crate) struct StorageArguments {
 
 #[derive(Subcommand, Debug)]
 enum Action {
-    /// Reads everything in a data directory or a backup and says what is damaged, where, and what to do
+    /// Checks a data directory or a backup, and names each damage with its remedy
     Check(check::CheckArguments),
     /// Saves one revision of all objects to a file, while the server runs or while it does not
     Backup(backup::BackupArguments),

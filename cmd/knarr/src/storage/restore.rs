@@ -18,7 +18,7 @@ pub(crate) struct RestoreArguments {
     /// The data directory to begin; it must hold no objects
     #[arg(long)]
     data_dir: PathBuf,
-    /// How many revisions to pass over, so that no client takes a revision for one that it saw before
+    /// Number of revisions to skip, so that no revision is reused
     #[arg(long, default_value_t = 1_000_000_000)]
     bump_revision: u64,
     /// Take a file without a hash, such as one copied from etcd's data directory

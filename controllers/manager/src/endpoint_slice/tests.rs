@@ -98,14 +98,14 @@ fn slices_change_as_little_as_they_can() {
 }
 
 #[test]
-fn a_service_without_endpoints_keeps_an_empty_slice() {
+fn endpoint_slice_of_service_without_endpoints_is_empty() {
     let plan = plan(desired(&service(), &[], |_| None), &labels(&service()), &[]);
     assert_eq!(plan.create.len(), 1);
     assert!(plan.create[0].1.is_empty() && plan.create[0].2.is_empty());
 }
 
 #[test]
-fn a_service_labels_its_slices() {
+fn endpoint_slice_has_labels_of_its_service() {
     let mut changed = json!({"metadata": {"name": "web", "namespace": "n", "labels": {"team": "a"}},
         "spec": {"selector": {"app": "web"}, "ports": [{"name": "http", "port": 80, "targetPort": 8080, "protocol": "TCP"}],
         "ipFamilies": ["IPv4"]}});

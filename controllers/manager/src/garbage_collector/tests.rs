@@ -72,7 +72,7 @@ fn changes_wake_whom_they_concern() {
 }
 
 #[test]
-fn an_owner_gone_leaves_dependents_to_be_looked_at() {
+fn owner_removed_enqueues_dependents() {
     let (graph, pods) = (Graph::default(), Arc::new(ApiResource::of::<Pod>()));
     seen(&graph, &pods, &object("parent", &[], None));
     seen(&graph, &pods, &object("a", &[("parent", false)], None));
@@ -84,7 +84,7 @@ fn an_owner_gone_leaves_dependents_to_be_looked_at() {
 }
 
 #[test]
-fn what_an_owner_keeps_is_not_looked_at() {
+fn owner_alive_keeps_dependents_unqueued() {
     let (graph, pods) = (Graph::default(), Arc::new(ApiResource::of::<Pod>()));
     seen(&graph, &pods, &object("parent", &[], None));
     assert_eq!(seen(&graph, &pods, &object("a", &[("parent", true)], None)), []);
@@ -105,7 +105,7 @@ fn what_an_owner_keeps_is_not_looked_at() {
 }
 
 #[test]
-fn an_owner_elsewhere_is_no_owner() {
+fn owner_in_another_namespace_is_no_owner() {
     let (graph, pods) = (Graph::default(), Arc::new(ApiResource::of::<Pod>()));
     let mut parent = (*object("parent", &[], None)).clone();
     parent.key.namespace = "another".to_owned();

@@ -84,7 +84,7 @@ fn parallelism_and_completions_bound_the_pods() {
 }
 
 #[test]
-fn a_pod_that_ended_is_counted_once() {
+fn job_finished_pod_is_counted_once() {
     let plain = job(json!({}), json!({}));
     // Seen first: on the list, not in the count.
     let first = round(&plain, &[pod("a", "Succeeded", true, None)]);

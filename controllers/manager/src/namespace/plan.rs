@@ -119,7 +119,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn conditions_say_what_is_in_the_way() {
+    fn namespace_conditions_name_what_blocks_deletion() {
         let now = "2026-01-01T00:00:00Z".parse().unwrap();
         let findings = Findings {
             remaining: [("pods.".to_owned(), 2)].into(),

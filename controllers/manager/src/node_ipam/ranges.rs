@@ -95,7 +95,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn parts_are_given_once() {
+    fn node_range_is_allocated_once() {
         let ranges = Ranges::parse("10.244.0.0/22", 24).unwrap();
         let mut taken = ranges.nothing_taken();
         taken.add("10.244.1.0/24");
@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn whatever_overlaps_takes() {
+    fn node_range_overlap_is_taken() {
         check("10.244.0.128/25", Some("10.244.1.0/24"));
         check("10.244.0.0/23", Some("10.244.2.0/24"));
         check("10.0.0.0/8", None);

@@ -294,7 +294,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_watch_that_is_behind_gives_no_signs_of_life() {
+    fn heartbeat_stale_watch_is_no_heartbeat() {
         let mut sign = Sign::of(&ObjectReference::new(
             &ApiResource::of::<Node>(),
             &ObjectKey::new("", "n"),

@@ -71,7 +71,7 @@ fn conditions_become_taints() {
 }
 
 #[test]
-fn a_silent_node_vouches_for_nothing() {
+fn heartbeat_silent_node_is_not_evidence() {
     let conditions = silenced(&node("True", json!({})), now()).unwrap();
     assert_eq!(conditions.len(), 4);
     assert!(conditions.iter().all(|own| own.status == "Unknown"));

@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn the_more_is_lost_the_slower_nodes_are_given_up() {
+    fn eviction_rate_falls_as_more_nodes_are_lost() {
         check(10, 0, ZoneState::Normal, 0.1);
         check(1, 2, ZoneState::Normal, 0.1);
         check(2, 3, ZoneState::PartialDisruption, 0.0);
@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn a_zone_gives_up_one_node_at_a_time() {
+    fn eviction_zone_evicts_one_node_at_a_time() {
         let (zones, config) = (zones(3, 2), Config::default());
         let at = Duration::from_secs;
         assert_eq!(zones.permit("z", at(100), &config), Permit::Now);
@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn while_nobody_is_ready_nobody_is_given_up() {
+    fn eviction_stops_when_no_node_is_ready() {
         let (zones, config) = (zones(1, 1), Config::default());
         let unready = Standing {
             zone: "z".to_owned(),

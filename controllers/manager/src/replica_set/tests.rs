@@ -119,7 +119,7 @@ fn claims() {
 }
 
 #[test]
-fn nothing_is_scaled_before_everything_asked_for_is_seen() {
+fn replica_set_waits_for_expectations_before_scaling() {
     let mut snapshot = snapshot(&set(3), vec![]);
     snapshot.settled = false;
     assert_eq!(plan(&snapshot).create, 0);

@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn a_range_that_stays_is_held_and_ready() {
+    fn service_cidr_kept_is_protected_and_ready() {
         let mut own = cidr("a", "10.0.0.0/24", None);
         check(&own, &[], &[], &Step::SayReady);
         own["status"] = json!({"conditions": [{"type": "Ready", "status": "True", "message": READY}]});
@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn a_range_goes_when_no_address_needs_it() {
+    fn service_cidr_is_removed_when_unused() {
         let own = cidr("a", "10.0.0.0/24", Some("2026-01-01T00:00:00Z"));
         let wider = cidr("b", "10.0.0.0/16", None);
         let half = cidr("c", "10.0.0.0/25", None);
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn a_range_stays_for_its_grace() {
+    fn service_cidr_stays_for_its_grace_period() {
         let own = cidr("a", "10.0.0.0/24", Some("2026-01-01T00:00:57Z"));
         check(&own, &[], &[], &Step::Wait(Duration::from_secs(7)));
         let mut told = cidr("a", "10.0.0.0/24", Some("2026-01-01T00:00:57Z"));

@@ -25,7 +25,7 @@ fn check_references(value: &Value, schemas: &Value) {
 }
 
 #[test]
-fn every_group_version_is_whole() {
+fn openapi_v3_every_group_version_is_complete() {
     for group in crate::table().groups() {
         for version in &group.versions {
             let document = document(&group.name, version, &[]);
@@ -40,7 +40,7 @@ fn every_group_version_is_whole() {
 }
 
 #[test]
-fn a_deployment_is_explained() {
+fn openapi_explains_a_deployment() {
     let document = document("apps", "v1", &[]);
     let own = &document["components"]["schemas"]["io.k8s.api.apps.v1.DeploymentSpec"];
     assert!(
@@ -128,7 +128,7 @@ fn widget(schema: &str) -> CustomKind<'_> {
 }
 
 #[test]
-fn the_v2_document_is_whole() {
+fn openapi_v2_document_is_complete() {
     let schema = r#"{"type":"object","properties":{
         "spec":{"type":"object","properties":{"size":{"type":"integer","default":3}}},
         "template":{"type":"object","x-kubernetes-embedded-resource":true}}}"#;
@@ -160,7 +160,7 @@ fn the_v2_document_is_whole() {
 }
 
 #[test]
-fn a_kind_that_keeps_unknown_members_names_none_in_v2() {
+fn openapi_v2_kind_with_unknown_members_names_none() {
     let schema = r#"{"type":"object","x-kubernetes-preserve-unknown-fields":true,"properties":{"spec":{"type":"object"}}}"#;
     let document: Value = serde_json::from_slice(&whole(vec![widget(schema)], v2::Form::Json)).unwrap();
     let own = &document["definitions"]["com.example.v1.Widget"];

@@ -76,7 +76,7 @@ pub(crate) async fn run(client: Client, runtime: Runtime, source: ListWatch, sin
             Err(error) => {
                 let resource = &reflector.source.resource;
                 if error.is_expired() {
-                    tracing::debug!(%resource, "the revision to watch from is gone, listing again");
+                    tracing::debug!(%resource, "watch revision expired, listing again");
                     reflector.position = Position::Expired;
                 } else {
                     tracing::warn!(%resource, error = %error.chain(), "list or watch failed");
@@ -165,7 +165,7 @@ impl Reflector {
                 Ok(Some(Err(error))) if self.pending.is_some() => return Err(error),
                 Ok(Some(Err(error))) => {
                     let resource = &self.source.resource;
-                    tracing::debug!(%resource, error = %error.chain(), "a watch broke");
+                    tracing::debug!(%resource, error = %error.chain(), "watch interrupted");
                     return Ok(self.ended(start));
                 }
                 Ok(None) => return Ok(self.ended(start)),

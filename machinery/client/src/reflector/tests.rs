@@ -89,7 +89,7 @@ fn watch(says: &'static str, breaks: bool) -> Watch {
 }
 
 #[test]
-fn a_watch_that_said_something_is_resumed_at_once_however_it_ended() {
+fn reflector_watch_that_delivered_is_resumed_at_once() {
     let (told, asked) = reflect(vec![
         watch(START, true),
         watch(NEWS, true),
@@ -102,7 +102,7 @@ fn a_watch_that_said_something_is_resumed_at_once_however_it_ended() {
 }
 
 #[test]
-fn a_watch_that_ends_at_once_and_says_nothing_is_asked_for_later_and_later() {
+fn reflector_watch_that_ends_empty_is_retried_with_backoff() {
     let silent = || watch(NOTHING, true);
     let (_, asked) = reflect(vec![watch(START, false), silent(), silent(), silent(), silent()]);
     let waits: Vec<u64> = asked.windows(2).skip(1).map(|pair| pair[1] - pair[0]).collect();

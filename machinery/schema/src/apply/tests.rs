@@ -62,7 +62,7 @@ fn check_fields(json: &str, expected: &str) {
 }
 
 #[test]
-fn a_document_has_its_fields() {
+fn field_set_of_a_document() {
     check_fields(
         r#"{"data":{"k":"v","l":"w"}}"#,
         r#"{"f:data":{"f:k":{},"f:l":{}}}"#,
@@ -81,7 +81,7 @@ fn check_merge(live: &str, configuration: &str, expected: &str) {
 }
 
 #[test]
-fn a_configuration_is_merged() {
+fn apply_configuration_is_merged() {
     check_merge(
         r#"{"data":{"a":"1","b":"2"}}"#,
         r#"{"data":{"b":"3","c":"4"}}"#,
@@ -163,7 +163,7 @@ fn check_problems(json: &str, expected: &[&str]) {
 }
 
 #[test]
-fn a_configuration_must_fit() {
+fn apply_configuration_must_match_schema() {
     check_problems(r#"{"data":{"k":"v"},"spec":{"ports":[{"port":80}]}}"#, &[]);
     check_problems(r#"{"bogus":1}"#, &[".bogus: field not declared in schema"]);
     check_problems(

@@ -394,7 +394,7 @@ mod tests {
     use super::{STOPS, first_stop};
 
     #[test]
-    fn eight_bytes_are_looked_at_as_one_is() {
+    fn json_scan_of_eight_bytes_matches_scan_of_one() {
         for byte in 0..=u8::MAX {
             for other in [
                 b'a',

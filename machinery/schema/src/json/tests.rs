@@ -54,7 +54,7 @@ fn documents_decode_as_upstream_decodes_them() {
 }
 
 #[test]
-fn three_slices_make_the_object() {
+fn json_three_slices_make_the_object() {
     let schema = pod_schema();
     let text = r#"{"kind":"Pod","apiVersion":"v1","metadata":{"name":"a","resourceVersion":"7","generation":2},"spec":{"containers":null},"status":{}}"#;
     let tree = decode_json(&schema, pod_type(&schema), text.as_bytes(), Strictness::Ignore)

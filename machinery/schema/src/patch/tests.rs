@@ -68,7 +68,7 @@ fn patches_change_objects_as_upstreams_do() {
 
 /// Nothing of a patch costs more than in proportion to its size: an arena that grew with the square of it was gigabytes.
 #[test]
-fn many_members_leave_little_behind() {
+fn patch_many_members_leave_little_garbage() {
     const MEMBERS: usize = 20_000;
     let schema = pod_schema();
     let flat =

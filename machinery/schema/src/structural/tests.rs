@@ -44,7 +44,7 @@ fn text(errors: &[machinery_meta::FieldError]) -> Vec<String> {
 }
 
 #[test]
-fn what_is_not_structural_is_named() {
+fn structural_violations_are_named() {
     for case in file().structural {
         let schema = Tree::from_json(&case.schema.to_string()).unwrap();
         let errors = check_structural(schema.root(), &FieldPath::new("schema"), &mut Patterns::default());

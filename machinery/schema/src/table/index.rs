@@ -130,7 +130,7 @@ mod tests {
     use super::NameIndex;
 
     #[test]
-    fn every_name_is_found_and_no_other() {
+    fn table_index_finds_every_name_and_no_other() {
         let names = [
             "a",
             "ab",

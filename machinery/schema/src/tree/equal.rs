@@ -43,7 +43,7 @@ mod tests {
     use crate::Tree;
 
     #[test]
-    fn the_order_of_members_does_not_matter() {
+    fn tree_equality_ignores_member_order() {
         let one = Tree::from_json(r#"{"a":1,"b":[{"x":null,"y":2.5}]}"#).unwrap();
         let two = Tree::from_json(r#"{"b":[{"y":2.5,"x":null}],"a":1}"#).unwrap();
         assert!(one == two);

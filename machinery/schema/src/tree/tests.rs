@@ -2,7 +2,7 @@ use crate::testing::{pod_schema, pod_type};
 use crate::{Kind, Step, Tree, Value};
 
 #[test]
-fn what_is_set_is_read() {
+fn tree_set_value_is_read() {
     let schema = pod_schema();
     let mut tree = Tree::new(&schema, pod_type(&schema));
     tree.set_str(&["status", "phase"], "Pending");
@@ -87,7 +87,7 @@ fn lists_change() {
 }
 
 #[test]
-fn a_blob_holds_the_whole_schema() {
+fn blob_holds_the_whole_schema() {
     let schema = pod_schema();
     let blob = crate::table::blob::write(&schema);
     let again = crate::table::blob::read(&blob).unwrap();

@@ -97,7 +97,7 @@ fn short_documents_are_those_whose_length_bounds_the_work_that_they_make() {
 }
 
 #[test]
-fn only_the_first_document_is_read() {
+fn yaml_first_document_only_is_read() {
     check("a: 1\n---\nb: [\n", r#"{"a":1}"#);
     check("# c\n%YAML 1.1\n---\na: 1\n...\nb\n", r#"{"a":1}"#);
     check("a: |\n  ---\n  x\n", r#"{"a":"---\nx\n"}"#);
@@ -106,7 +106,7 @@ fn only_the_first_document_is_read() {
 }
 
 #[test]
-fn tabs_are_told_as_go_tells_them() {
+fn yaml_tab_errors_match_go() {
     for (yaml, problem) in [
         (
             "a: b\n\tc: d\n",

@@ -193,7 +193,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_service_is_known_by_upstreams_variables() {
+    fn service_variables_match_upstream() {
         let ports = vec![(Some("http".to_string()), "TCP".to_string(), 80)];
         let service = ServiceAddress {
             name: "my-web".into(),

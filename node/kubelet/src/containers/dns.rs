@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_asks_the_cluster_first() {
+    fn pod_dns_asks_cluster_first() {
         let node = NodeDns {
             cluster_dns: vec!["10.96.0.10".parse().unwrap()],
             cluster_domain: "cluster.local".into(),
@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn the_hosts_file_names_the_pod() {
+    fn hosts_file_names_the_pod() {
         let pod = pod(
             r#"{"metadata":{"name":"p","namespace":"n"},"spec":{"containers":[],"hostname":"h","subdomain":"s",
                 "hostAliases":[{"ip":"1.2.3.4","hostnames":["a","b"]}]}}"#,

@@ -106,7 +106,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_failed_command_is_told_in_upstreams_words() {
+    fn hook_failure_message_matches_upstream() {
         let command = ["sh", "-c", "exit 3"].map(String::from);
         let whose = r#"for Container "c" in Pod "badpost_f(u)" failed - error"#;
         let told = |stderr: &[u8]| {

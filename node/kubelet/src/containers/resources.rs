@@ -323,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pods_group_has_room_for_the_runtimes_overhead() {
+    fn pod_cgroup_includes_runtime_overhead() {
         let mut pod =
             pod(r#"{"limits":{"cpu":"200m","memory":"64Mi"},"requests":{"cpu":"200m","memory":"64Mi"}}"#);
         let amounts = |cpu: &str, memory: &str| {

@@ -271,7 +271,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_containers_own_profile_goes_before_its_pods() {
+    fn security_container_profile_precedes_pod_profile() {
         let text = r#"{"spec":{"securityContext":{"supplementalGroupsPolicy":"Strict",
             "appArmorProfile":{"type":"RuntimeDefault"}},"containers":[{"name":"a"},{"name":"b","securityContext":
             {"appArmorProfile":{"type":"Localhost","localhostProfile":"strict"}}}]}}"#;
@@ -291,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn an_open_proc_is_for_pods_with_users_of_their_own() {
+    fn security_unmasked_proc_needs_user_namespace() {
         let pod = |host_users: &str| -> Pod {
             let text = format!(
                 r#"{{"spec":{{{host_users}"containers":[{{"name":"c","securityContext":{{"procMount":"Unmasked"}}}}]}}}}"#

@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_is_the_pods_own_is_allowed() {
+    fn sysctl_namespaced_only_is_allowed() {
         let kernel = "6.1.0-13-amd64";
         check("", "net.ipv4.tcp_syncookies", kernel, None);
         check("", "net/ipv4/tcp_syncookies", kernel, None);

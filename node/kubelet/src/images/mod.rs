@@ -171,7 +171,7 @@ impl ImageManager {
         let write = move || records.add(&repository, &image_ref, with);
         let written = self.runtime.blocking(write).await;
         if !matches!(written, Ok(Ok(()))) {
-            tracing::warn!("who may use a pulled image is not recorded; it will be pulled again");
+            tracing::warn!("recording the pull of an image failed; it will be pulled again");
         }
     }
 
@@ -285,7 +285,7 @@ impl ImageManager {
             };
             let finish = move || under_way.finished(&found.id, pulled);
             if let Ok(Err(error)) = self.runtime.blocking(finish).await {
-                tracing::warn!(%error, "who may use a pulled image is not recorded; it will be pulled again");
+                tracing::warn!(%error, "recording the pull of an image failed; it will be pulled again");
             }
         }
         Ok(present)

@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn log_follower_hears_of_an_end_without_its_event() {
+    fn log_follower_ends_without_the_exit_event() {
         simulated(|runtime| async move {
             let (logs, container) = (Arc::new(FollowedLogs::default()), Container::default());
             let mut follower = logs.follow(&runtime, "id", Path::new("/nowhere/0.log"), container.running());

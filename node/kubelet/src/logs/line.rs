@@ -52,7 +52,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn any_line_is_answered() {
+    fn log_line_fuzz_never_panics() {
         machinery_fuzz::fuzz(
             [
                 "2026-11-21T12:00:00.1Z stderr P:x a b ",
@@ -67,7 +67,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_are_taken_apart() {
+    fn log_lines_are_parsed() {
         let line = parse(b"2026-11-21T12:00:00.1Z stderr P a b ").unwrap();
         assert_eq!(
             (line.stream, line.partial, line.text),

@@ -283,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn the_wanted_part_is_found() {
+    fn log_reader_finds_requested_part() {
         let options = LogOptions::default;
         assert_eq!(read(LOG, options()), "one\ntwo-three\n");
         assert_eq!(

@@ -38,7 +38,7 @@ pub async fn keep_small(runtime: Runtime, cri: CriClient, config: Arc<KubeletCon
     loop {
         rotation.runtime.sleep(LOOK_AFTER).await;
         if let Err(error) = rotation.look().await {
-            tracing::debug!(error = %error, "logs not looked at");
+            tracing::debug!(error = %error, "checking container logs failed");
         }
     }
 }

@@ -239,7 +239,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_short_silence_of_the_runtime_says_nothing_of_the_node() {
+    fn node_status_survives_short_runtime_outage() {
         let well = Health {
             runtime_ready: true,
             network_ready: true,

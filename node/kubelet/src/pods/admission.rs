@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn a_protection_that_is_not_there_is_refused() {
+    fn admission_unsupported_protection_is_refused() {
         let armor = Some((
             "AppArmor",
             "Cannot enforce AppArmor: AppArmor is not enabled on the host",
@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn who_runs_already_is_left_alone() {
+    fn admission_running_pod_is_not_evaluated_again() {
         let text = r#"{"spec":{"containers":[],"securityContext":{"appArmorProfile":{"type":"RuntimeDefault"}}},
             "status":{"phase":"Running"}}"#;
         let pod: Pod = serde_json::from_str(text).unwrap();

@@ -65,7 +65,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn delays_double_and_are_forgotten() {
+    fn backoff_doubles_and_resets() {
         let at = |second: i64| Timestamp::from_second(1_000_000 + second).unwrap();
         let mut backoff = BackOff::default();
         assert_eq!(backoff.waiting("c", at(0), at(0)), None);

@@ -127,7 +127,7 @@ impl Pods {
             }
             Change::Set(pod) => self.set(pod),
             Change::Gone(pod) => self.gone(uid(&pod)),
-            Change::Failed(reason) => tracing::debug!(reason, "pods not heard of"),
+            Change::Failed(reason) => tracing::debug!(reason, "watching pods failed"),
         }
     }
 

@@ -123,7 +123,7 @@ fn init_containers_go_first_one_by_one() {
 }
 
 #[test]
-fn a_sidecar_runs_beside_and_ends_with_the_others() {
+fn sidecar_runs_beside_and_ends_after_containers() {
     check_plan(SIDECAR, &[], &["x"], &[], false);
     check_plan(SIDECAR, &["x:run"], &["a"], &[], false);
     check_plan(SIDECAR, &["a:run", "x:exit:0"], &["x"], &[], false);
@@ -133,7 +133,7 @@ fn a_sidecar_runs_beside_and_ends_with_the_others() {
 const DEBUGGED: &str = r#"{"initContainers":[{"name":"x","image":"i"}],"containers":[{"name":"b","image":"i"},{"name":"a","image":"i"}],"ephemeralContainers":[{"name":"d","image":"i"}]}"#;
 
 #[test]
-fn an_ephemeral_container_starts_once_and_waits_for_nobody() {
+fn ephemeral_container_starts_once_without_waiting() {
     check_plan(DEBUGGED, &[], &["d", "x"], &[], false);
     check_plan(DEBUGGED, &["x:run"], &["d"], &[], false);
     check_plan(DEBUGGED, &["d:run", "x:exit:0"], &["b", "a"], &[], false);
@@ -154,7 +154,7 @@ fn an_ephemeral_container_starts_once_and_waits_for_nobody() {
 }
 
 #[test]
-fn an_ephemeral_container_keeps_no_pod_going() {
+fn ephemeral_container_does_not_keep_pod_running() {
     let spec = r#"{"restartPolicy":"Never","containers":[{"name":"a","image":"i"}],"ephemeralContainers":[{"name":"d","image":"i"}]}"#;
     check_plan(spec, &["d:run", "a:exit:0"], &[], &[], true);
     check_plan(spec, &["a:exit:0"], &[], &[], true);
@@ -179,7 +179,7 @@ fn statuses_have_the_order_and_members_of_upstreams() {
 }
 
 #[test]
-fn a_container_that_never_ran_has_times_of_the_epoch() {
+fn container_never_started_has_epoch_times() {
     let pod = pod(ONE);
     let mut observed = observed(&pod, &["a:exit:128"]);
     observed.containers[0].started_at = None;
@@ -192,7 +192,7 @@ fn a_container_that_never_ran_has_times_of_the_epoch() {
 }
 
 #[test]
-fn a_container_that_keeps_ending_waits() {
+fn container_crash_loop_backs_off() {
     let pod = pod(ONE);
     let observed = observed(&pod, &["a:exit:1"]);
     let mut backoff = BackOff::default();
@@ -214,7 +214,7 @@ fn a_container_that_keeps_ending_waits() {
 }
 
 #[test]
-fn a_container_that_fails_its_liveness_probe_is_replaced() {
+fn liveness_failure_restarts_container() {
     let pod = pod(
         r#"{"containers":[{"name":"a","image":"i","livenessProbe":{"terminationGracePeriodSeconds":3}}]}"#,
     );
@@ -320,7 +320,7 @@ fn phases_are_upstreams() {
 }
 
 #[test]
-fn a_waiting_container_shows_why_and_how_it_ended() {
+fn container_waiting_shows_reason_and_last_state() {
     let pod = pod(ONE);
     let status = status_of(
         &pod,
@@ -345,7 +345,7 @@ fn a_waiting_container_shows_why_and_how_it_ended() {
 }
 
 #[test]
-fn last_words_stay_when_their_file_has_gone() {
+fn termination_message_stays_when_its_file_is_gone() {
     let pod = pod(ONE_NEVER);
     let mut observed = observed(&pod, &["a:exit:2"]);
     observed.containers[0].message = "bye".into();
@@ -365,7 +365,7 @@ fn last_words_stay_when_their_file_has_gone() {
 }
 
 #[test]
-fn a_deadline_is_told_when_nothing_runs_any_more() {
+fn deadline_is_reported_when_nothing_runs() {
     let pod = pod(ONE_NEVER);
     let failure = ("DeadlineExceeded".to_string(), "too long".to_string());
     let before = PodStatus::default();
@@ -406,7 +406,7 @@ fn changed_resources_are_told_or_asked_for_by_a_restart() {
 }
 
 #[test]
-fn a_patch_takes_away_a_condition_that_has_gone() {
+fn status_patch_removes_vanished_condition() {
     let pod = pod(ONE);
     let before = status_of(&pod, &observed(&pod, &[]), &[], false);
     let mut after = before.clone();
@@ -418,7 +418,7 @@ fn a_patch_takes_away_a_condition_that_has_gone() {
 }
 
 #[test]
-fn a_patch_names_only_what_differs() {
+fn status_patch_names_differences_only() {
     let pod = pod(ONE);
     let before = status_of(&pod, &observed(&pod, &[]), &[], false);
     let mut after = before.clone();

@@ -118,7 +118,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_answer_is_well_only_where_it_says_serving() {
+    fn grpc_probe_succeeds_on_serving_only() {
         let unhealthy = |name: &str| Err(format!("service unhealthy (responded with \"{name}\")"));
         let cases: [(&[u8], Result<(), String>); 6] = [
             (&[0, 0, 0, 0, 2, 8, 1], Ok(())),
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_without_the_method_is_named() {
+    fn grpc_probe_missing_method_is_named() {
         let mut last = http::HeaderMap::new();
         assert_eq!(refusal(&last), Ok(()));
         last.insert("grpc-status", http::HeaderValue::from_static("12"));

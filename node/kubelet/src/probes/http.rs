@@ -296,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn a_redirect_is_resolved_against_where_it_was_met() {
+    fn http_probe_redirect_is_resolved_against_its_page() {
         check("/a/b?c", "/d?e", Some("http://10.0.0.1:8080/d?e"));
         check("/a/b?c", "d", Some("http://10.0.0.1:8080/a/d"));
         check("/a/b?c", "?e", Some("http://10.0.0.1:8080/a/b?e"));

@@ -293,7 +293,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn answers_are_forgotten_in_time_and_never_many() {
+    fn auth_cache_expires_and_is_bounded() {
         let remembered = Remembered::<TokenDigest, bool>::default();
         let (age, at) = (TOKEN_AGE_MAX, Duration::from_secs);
         remembered.put(digest("one"), true, at(0), age);
@@ -310,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_is_one_of_the_nodes_subresources() {
+    fn auth_path_maps_to_node_subresource() {
         for (path, expected) in [
             ("/stats/summary", &["stats"][..]),
             ("/metrics", &["metrics"]),

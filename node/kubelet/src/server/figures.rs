@@ -144,7 +144,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_has_ended_is_left_out() {
+    fn metrics_ended_containers_are_left_out() {
         let labels = |name: &str| {
             HashMap::from([
                 (label::POD_UID.to_owned(), "u".to_owned()),

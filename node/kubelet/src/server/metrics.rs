@@ -56,7 +56,7 @@ pub(super) async fn metrics(context: &ManagerContext) -> Response<Body> {
 /// What the node, its pods and their containers use, in upstream's names.
 pub(super) async fn resource(context: &ManagerContext) -> Response<Body> {
     let figures = gather(context).await.map_err(|message| {
-        tracing::warn!(error = %message, "the runtime does not tell what containers use");
+        tracing::warn!(error = %message, "reading container statistics failed");
     });
     let text = resource_text(figures.as_ref().ok());
     with_type(StatusCode::OK, TEXT_FORMAT, text.into())
@@ -209,7 +209,7 @@ mod tests {
     use std::sync::Arc;
 
     #[test]
-    fn figures_are_told_in_upstreams_names() {
+    fn metrics_names_match_upstream() {
         let used = |seconds: u64| CgroupStats {
             cpu_usage_nanoseconds: seconds * 1_000_000_000,
             memory_working_set_bytes: seconds << 20,

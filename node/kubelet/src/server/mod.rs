@@ -137,7 +137,7 @@ pub async fn serve(context: ManagerContext, listeners: Listeners) {
                 return;
             }
             let Ok(_permit) = known.try_acquire_owned() else {
-                return tracing::debug!(%address, "no room for a connection");
+                return tracing::debug!(%address, "connection limit reached, refusing a connection");
             };
             drop(place);
             serve_connection(server, stream, peer, runtime).await;

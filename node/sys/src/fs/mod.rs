@@ -168,7 +168,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_we_keep_is_nothing_for_others() {
+    fn fs_own_files_are_private() {
         let root = std::env::temp_dir().join(format!("knarr-private-{}", std::process::id()));
         let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
         let (others, own) = (root.join("others"), root.join("others/own"));
@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_from_outside_stays_inside() {
+    fn fs_outside_path_stays_below_root() {
         let folder = tempfile::tempdir().unwrap();
         let root = folder.path().canonicalize().unwrap().join("volume");
         std::fs::create_dir_all(root.join("in")).unwrap();

@@ -55,7 +55,7 @@ fn client_authorities_may_be_many_and_are_replaced_under_open_connections() {
 }
 
 #[test]
-fn client_certificate_is_looked_at_again_on_a_long_connection() {
+fn client_certificate_is_verified_again_on_a_long_connection() {
     let ours = pki();
     let authenticator = authenticator(&[&ours]);
     // Ours ends after ten years, a leaf that it signs in the last of them later still.

@@ -170,7 +170,7 @@ fn front_proxy_authorities_are_replaced_under_open_connections() {
 }
 
 #[test]
-fn usual_and_own_headers_of_front_proxies_are_forgotten() {
+fn front_proxy_headers_are_removed_after_authentication() {
     let own = FrontProxyHeaders {
         username: vec![HeaderName::from_static("x-our-user")],
         ..FrontProxyHeaders::default()

@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rule_matches_as_upstreams() {
+    fn rule_matches_as_upstream() {
         let user = UserInfo::default();
         let cases = [
             (rule("get", "''", "pods", ""), "get", "", "pods", "", "x", true),

@@ -158,7 +158,7 @@ fn rbac_change_counts_at_once() {
 }
 
 #[test]
-fn rbac_replaced_resource_forgets_what_is_gone() {
+fn rbac_replaced_resource_drops_removed_objects() {
     let rbac = rbac();
     let dev = UserInfo::named("jane", ["dev"]);
     assert!(ask(&rbac, &dev, "get", "a").is_allowed());

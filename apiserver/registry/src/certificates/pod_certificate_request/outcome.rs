@@ -310,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn a_certificate_is_for_the_key_that_was_asked_for() {
+    fn pod_certificate_is_for_the_requested_key() {
         let (key, other) = (KeyPair::generate().unwrap(), KeyPair::generate().unwrap());
         let issued = |key: &KeyPair, name: &str, times: &str| {
             let chain = certificate(key, name);
@@ -346,7 +346,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_is_given_once_and_with_nothing_else() {
+    fn pod_certificate_outcome_is_set_once_alone() {
         let key = KeyPair::generate().unwrap();
         check(&key, "{}", &answered("Denied", ""), &[]);
         check(

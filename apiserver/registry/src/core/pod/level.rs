@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_pod_leaves_open_follows_from_its_limits_and_its_containers() {
+    fn pod_level_defaults_follow_limits_and_containers() {
         check(
             &one("{}", r#"{"limits":{"cpu":"1","memory":"1Gi"}}"#),
             r#"{"limits":{"cpu":"1","memory":"1Gi"},"requests":{"cpu":"1","memory":"1Gi"}}"#,

@@ -65,7 +65,7 @@ mod tests {
     }
 
     #[test]
-    fn a_resize_changes_resources_and_nothing_else() {
+    fn pod_resize_changes_resources_only() {
         let old = pod(
             r#"{"containers":[{"name":"a","image":"i","resources":{}},{"name":"b","image":"i"}],"nodeName":"n"}"#,
         );

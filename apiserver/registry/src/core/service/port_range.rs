@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn bits_come_back() {
+    fn port_range_bitmap_round_trips() {
         let mut range = range(NodePorts::default());
         for port in [30000, 30001, 32767] {
             range.set(port, true);
@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn ports_stay_taken_in_another_range() {
+    fn port_range_keeps_allocations_outside_the_range() {
         let mut wide = range(NodePorts::new(100, 300));
         for port in [100, 200, 300] {
             wide.set(port, true);
@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_range_has_no_port_left() {
+    fn port_range_full_has_no_free_port() {
         let mut two = range(NodePorts::new(7, 8));
         two.set(7, true);
         assert_eq!(two.free(0), Some(8));

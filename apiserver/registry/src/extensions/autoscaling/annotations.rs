@@ -362,7 +362,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_measured_and_how_to_behave_come_back() {
+    fn hpa_metrics_and_behavior_round_trip() {
         both_ways(
             r#"{"status":{"currentMetrics":[{"type":"Resource","resource":{"name":"cpu","current":{"averageUtilization":5,"averageValue":"1"}}}]}}"#,
             CURRENT_METRICS,

@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_shared_goes_to_each_version() {
+    fn crd_v1beta1_shared_fields_go_to_each_version() {
         check(
             json!({"group": "g", "version": "v1", "preserveUnknownFields": false,
                 "validation": {"openAPIV3Schema": {"type": "object"}},
@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn a_definition_of_one_version_has_a_list_of_one() {
+    fn crd_v1beta1_single_version_becomes_list_of_one() {
         let hook = json!({"url": "https://x"});
         check(
             json!({"version": "v1", "conversion": {"strategy": "Webhook", "webhookClientConfig": hook, "conversionReviewVersions": ["v1"]}}),

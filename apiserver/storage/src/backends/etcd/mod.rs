@@ -374,7 +374,7 @@ impl Storage for EtcdStorage {
                 Err(StorageError::Sealed { .. } | StorageError::Unreadable { .. }) => {}
                 Err(error) => {
                     // Reads of what is left go to etcd as before.
-                    tracing::warn!(error = error.chain(), "values in etcd are not looked at again");
+                    tracing::warn!(error = error.chain(), "rechecking values in etcd failed");
                     return;
                 }
             }

@@ -54,7 +54,7 @@ mod tests {
     }
 
     #[test]
-    fn requests_of_many_are_two_and_none_is_answered_from_before_it_asked() {
+    fn shared_read_serves_waiters_with_one_request_each_round() {
         let simulation = Simulation::new(1);
         let runtime = simulation.runtime();
         simulation.run(async move {

@@ -534,7 +534,7 @@ mod tests {
     }
 
     #[test]
-    fn any_record_is_answered() {
+    fn log_format_record_fuzz_never_panics() {
         let key = Key::parse("/registry/pods/default/web").unwrap();
         let entry = Entry {
             key: key.clone(),

@@ -113,7 +113,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_header_comes_back() {
+    fn log_header_round_trips() {
         let full = ObjectHeader {
             key: ObjectKey::new("default", "web"),
             uid: Uid("u".to_owned()),

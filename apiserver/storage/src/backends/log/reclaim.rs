@@ -82,7 +82,7 @@ async fn make_room(engine: &Arc<Engine>) -> Result<(), TaskEnded> {
         checkpointing::release(engine);
         return lent.map(drop);
     }
-    tracing::info!("the disk is full: what was deleted is given up, and the history with it");
+    tracing::info!("the disk is full: history is discarded to reclaim space");
     // An error is in the log; the next look is in a few seconds.
     drop(checkpointing::write(engine, Purpose::Room).await);
     Ok(())

@@ -168,7 +168,7 @@ impl Room {
         if !self.full.swap(true, Ordering::AcqRel) {
             tracing::error!(
                 dir = %self.dir.display(),
-                "no space left on the disk of the data directory: only deletions are written until there is"
+                "no space left on the disk of the data directory: accepting deletions only"
             );
             self.filled.notify_one();
         }
@@ -353,7 +353,7 @@ impl Room {
         if self.is_full() && self.has_enough() && space.available >= self.piece_bytes {
             self.full.store(false, Ordering::Release);
             self.state.lock().contended = false;
-            tracing::info!(dir = %self.dir.display(), "there is space on the disk again: everything is written");
+            tracing::info!(dir = %self.dir.display(), "space is available again: accepting all writes");
         }
         Ok(())
     }

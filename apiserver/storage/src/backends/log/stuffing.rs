@@ -58,7 +58,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn stuffed_bytes_come_back_and_have_no_zero() {
+    fn stuffing_round_trips_without_zero_bytes() {
         let all: Vec<u8> = (0..=255).chain([0; 2000]).chain([1; 9]).collect();
         let mut out = b"head".to_vec();
         out.extend_from_slice(&all);
@@ -71,7 +71,7 @@ mod tests {
     }
 
     #[test]
-    fn every_run_of_a_sector_is_found_wherever_it_begins() {
+    fn stuffing_every_sector_run_is_found_at_any_offset() {
         for start in 0..600 {
             let mut bytes = vec![b'x'; 2000];
             bytes[start..start + 490].fill(0);

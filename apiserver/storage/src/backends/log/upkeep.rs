@@ -131,7 +131,7 @@ pub(super) async fn expire(engine: Arc<Engine>) {
                 Ok(_) | Err(StorageError::Conflict { .. }) => {}
                 Err(StorageError::NoSpace) => refused = true,
                 Err(error) => {
-                    tracing::debug!(%error, "expiry ends");
+                    tracing::debug!(%error, "expiry stopped");
                     return;
                 }
             }
@@ -160,7 +160,7 @@ pub(super) async fn compact_by_age(engine: Arc<Engine>) {
         match compact(&engine, noted).await {
             Ok(()) | Err(StorageError::NoSpace) => {}
             Err(error) => {
-                tracing::debug!(%error, "compaction ends");
+                tracing::debug!(%error, "compaction stopped");
                 return;
             }
         }

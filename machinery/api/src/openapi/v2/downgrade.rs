@@ -114,7 +114,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_schema_loses_what_v2_cannot_say() {
+    fn openapi_v2_schema_loses_unsupported_keywords() {
         let mut own = json!({
             "type": "object",
             "properties": {
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn a_body_becomes_a_parameter() {
+    fn openapi_v2_body_becomes_a_parameter() {
         let mut item = json!({"post": {
             "requestBody": {"required": true, "content": {"*/*": {"schema": {"$ref": "#/components/schemas/a.B"}}}},
             "parameters": [{"name": "dryRun", "in": "query", "schema": {"type": "string"}}],

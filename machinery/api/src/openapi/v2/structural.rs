@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn what_v2_cannot_say_is_left_out() {
+    fn openapi_v2_unsupported_structural_keywords_are_dropped() {
         check(
             json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true, "properties": {"a": {"type": "string"}}}),
             &json!({"x-kubernetes-preserve-unknown-fields": true}),

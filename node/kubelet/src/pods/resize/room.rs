@@ -350,7 +350,7 @@ mod tests {
     }
 
     #[test]
-    fn who_finds_no_room_is_woken_when_another_leaves() {
+    fn resize_waiting_pod_is_woken_when_resources_free_up() {
         let (room, node) = (Room::default(), allocatable(json!({"cpu": "1", "memory": "1"})));
         let wake = Arc::new(Notify::new());
         room.hold("a", share(json!({"cpu": "500m"})));

@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn what_grows_grows_in_the_group_first_and_what_shrinks_last() {
+    fn resize_order_grows_pod_first_and_shrinks_it_last() {
         assert_eq!(
             told(&[("a", "100m", "64Mi")], &[("a", "200m", "128Mi")]),
             [

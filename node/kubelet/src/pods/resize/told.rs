@@ -129,7 +129,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn events_say_what_upstream_says() {
+    fn resize_events_match_upstream() {
         let pod = serde_json::json!({"metadata": {}, "spec": {"containers": [
             {"name": "c0", "resources": {"limits": {"cpu": "100m"}, "requests": {"cpu": "100m"}}}]}});
         let pod: Pod = serde_json::from_value(pod).unwrap();
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn conditions_come_and_go() {
+    fn resize_conditions_are_set_and_removed() {
         let told = |reason: &str| Told {
             reason: reason.to_owned(),
             message: String::new(),

@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn a_message_has_its_channel_before_it() {
+    fn websocket_message_begins_with_channel() {
         let bytes = Message::Binary(Bytes::from_static(b"\x01ab"));
         goes_and_comes("v5.channel.k8s.io", b"\x01ab", &bytes);
         goes_and_comes("", b"\x01ab", &bytes);
@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn early_clients_hear_of_failures_alone() {
+    fn websocket_early_protocols_report_failures_only() {
         assert!(early_verdict(br#"{"status":"Success"}"#).is_empty());
         assert_eq!(
             early_verdict(br#"{"status":"Failure","message":"exit code 3"}"#),

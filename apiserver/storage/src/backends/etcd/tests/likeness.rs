@@ -322,7 +322,7 @@ async fn connected(runtime: &Runtime, process: &Process) -> Client {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_model_answers_as_a_real_etcd_does() {
+async fn etcd_model_answers_as_real_etcd() {
     for seed in 0..SCRIPTS {
         let Some(process) = Process::start() else { return };
         let runtime = Runtime::real();

@@ -319,7 +319,7 @@ impl RecordCodec for Scribble {
 }
 
 #[test]
-fn unreadable_value_is_told_to_who_asks_for_it_and_stops_nobody_else() {
+fn etcd_unreadable_value_fails_its_own_reads_only() {
     simulated(async |runtime| {
         let etcd = Etcd::start(&runtime, Weather::calm());
         let storage = on_the_model(&etcd, &runtime).await;

@@ -68,7 +68,7 @@ async fn through(transport: Transport, runtime: &Runtime, options: EtcdOptions) 
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_suite_on_a_real_etcd() {
+async fn storage_suite_on_real_etcd() {
     let Some(process) = Process::start() else { return };
     let runtime = Runtime::real();
     let storage = Arc::new(on(&process, &runtime).await);
@@ -86,7 +86,7 @@ const LONG_ENOUGH: Duration = Duration::from_secs(120);
 
 /// Late, in small pieces, from members that are behind: the contract is the same.
 #[test]
-fn the_suite_on_a_model_of_etcd() {
+fn storage_suite_on_etcd_model() {
     for seed in seeds(DEFAULT_SEEDS) {
         let simulation = Simulation::new(seed);
         let runtime = simulation.runtime();
@@ -134,7 +134,7 @@ fn watch_outlives_a_loss_of_the_leader() {
 
 /// Closing refuses what comes, and answers for what was taken up.
 #[test]
-fn a_write_that_was_taken_up_is_finished() {
+fn etcd_accepted_write_is_finished() {
     let simulation = Simulation::new(1);
     let runtime = simulation.runtime();
     let delay = Duration::from_millis(20);
@@ -163,7 +163,7 @@ fn a_write_that_was_taken_up_is_finished() {
 
 /// Who waits for a revision is answered although it is compacted before the wait has begun.
 #[test]
-fn a_revision_that_is_gone_was_reached() {
+fn etcd_lost_revision_was_reached() {
     for seed in seeds(DEFAULT_SEEDS) {
         let simulation = Simulation::new(seed);
         let runtime = simulation.runtime();

@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn frames_survive_the_way() {
+    fn spdy_frames_round_trip() {
         let block = Bytes::from_static(b"block");
         check(Frame::SynStream {
             id: 1,
@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn any_bytes_are_answered() {
+    fn spdy_frame_fuzz_never_panics() {
         let mut good = BytesMut::new();
         let block = Bytes::from_static(b"block");
         for frame in [

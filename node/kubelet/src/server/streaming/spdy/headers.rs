@@ -152,14 +152,14 @@ mod tests {
     const WINDOW_BYTES: usize = 64 << 10;
 
     #[test]
-    fn the_dictionary_is_the_one_all_others_have() {
+    fn spdy_dictionary_is_the_standard_one() {
         assert_eq!(dictionary().len(), 1423);
         let mut compress = Compress::new(Compression::default(), true);
         assert_eq!(compress.set_dictionary(&dictionary()).unwrap(), 0xe3c6_a7c2);
     }
 
     #[test]
-    fn blocks_survive_the_way() {
+    fn spdy_header_blocks_round_trip() {
         let (mut writer, mut reader) = (HeaderWriter::default(), HeaderReader::default());
         for headers in [
             vec![("streamtype", "stdin")],
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn any_block_is_answered() {
+    fn spdy_headers_fuzz_never_panics() {
         let plain = HeaderWriter::default().write(&[("streamtype", "stdin"), ("port", "80")]);
         let mut compress = Compress::new(Compression::best(), true);
         compress.set_dictionary(&dictionary()).unwrap();

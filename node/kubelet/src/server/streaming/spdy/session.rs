@@ -311,7 +311,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn two_sides_talk_over_one_connection() {
+    async fn spdy_session_two_sides_exchange_data() {
         let runtime = Runtime::real();
         let (left, right) = tokio::io::duplex(1024);
         let mut client = SpdySession::client(&runtime, left);
