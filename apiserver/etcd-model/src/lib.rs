@@ -3,12 +3,13 @@
 //! [`Etcd::transport`] stands where `etcd-client` has its connections, so the product's own code and the real client
 //! above it are what runs. A request is decoded by tonic's server half ([`serve`]); a write is agreed on and applied by
 //! every member in its own time ([`members`], [`store`]); a watch is a stream of its own ([`stream`], [`watchers`]).
-//! With a simulated runtime the seed decides the [`Weather`]: delays, lost answers, broken streams, members that are
+//! With a simulated runtime the seed decides the [`FaultProfile`]: delays, lost answers, broken streams, members that are
 //! behind or cut off, slow readers that become victims, and who is too late for a compaction.
 //!
 //! What it does not know it refuses by name. That it is honest is shown beside the backend that uses it: the same
 //! operations on a real etcd get the same answers.
 
+mod fault_profile;
 mod members;
 mod messages;
 mod refusals;
@@ -17,11 +18,11 @@ mod signal;
 mod store;
 mod stream;
 mod watchers;
-mod weather;
 
-pub use weather::Weather;
+pub use fault_profile::FaultProfile;
 
 use etcd_client::{BalancedChannelBuilder, Channel};
+use fault_profile::FaultInjector;
 use machinery_runtime::{Runtime, Scope};
 use members::Members;
 use messages::EventType;
@@ -32,7 +33,6 @@ use std::sync::atomic::Ordering;
 use tokio::sync::mpsc;
 use tonic::transport::{Endpoint, channel::Change};
 use tower::util::BoxCloneSyncService;
-use weather::Felt;
 
 /// A cluster of members. Dropping it ends everything that belongs to it.
 #[derive(Debug)]
@@ -64,9 +64,9 @@ pub struct Transport {
 
 impl Etcd {
     /// An empty etcd at revision one.
-    pub fn start(runtime: &Runtime, weather: Weather) -> Self {
+    pub fn start(runtime: &Runtime, weather: FaultProfile) -> Self {
         let scope = runtime.child_scope();
-        let felt = Felt {
+        let felt = FaultInjector {
             runtime: scope.runtime().clone(),
             weather,
         };

@@ -3,11 +3,11 @@
 //! A command is agreed on when it is appended; a member answers for it when it has applied it, and reads wait until
 //! the member has applied what was agreed before them. A member that is cut off applies nothing meanwhile.
 
+use crate::fault_profile::FaultInjector;
 use crate::messages::{Event, TxnResponse};
 use crate::signal::Signal;
 use crate::store::{Command, Store};
 use crate::watchers::Watchers;
-use crate::weather::Felt;
 use parking_lot::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
@@ -16,7 +16,7 @@ use tonic::Status;
 
 #[derive(Debug)]
 pub(crate) struct Members {
-    pub(crate) felt: Felt,
+    pub(crate) felt: FaultInjector,
     agreed: Mutex<Agreed>,
     /// How many commands are agreed on.
     length: Signal<usize>,
@@ -55,7 +55,7 @@ const FAIR_WEATHER: Duration = Duration::from_millis(200);
 const MAJORITY_OF: usize = 3;
 
 impl Members {
-    pub(crate) fn start(felt: Felt) -> Arc<Self> {
+    pub(crate) fn start(felt: FaultInjector) -> Arc<Self> {
         let member = |_| Member {
             state: Mutex::new(State {
                 store: Store::new(),
@@ -194,7 +194,7 @@ impl Members {
         let applied = &self.members[member].applied;
         loop {
             self.length.until(|length| length > applied.get()).await;
-            self.felt.rest(self.felt.weather.lag).await;
+            self.felt.delay(self.felt.weather.lag).await;
             self.until_cut_off(member, false).await;
             // One at a time, so that watchers and readers see every state there is.
             let done = applied.get();
@@ -226,10 +226,10 @@ impl Members {
     /// Cuts one member off for a while, again and again.
     async fn part(&self) {
         loop {
-            self.felt.rest(FAIR_WEATHER).await;
+            self.felt.delay(FAIR_WEATHER).await;
             let member = self.any();
             self.cut_off(member, true);
-            self.felt.rest(self.felt.weather.partition).await;
+            self.felt.delay(self.felt.weather.partition).await;
             self.cut_off(member, false);
         }
     }

@@ -103,7 +103,7 @@ impl Stream {
             requests,
             out,
         } = self;
-        let told = tell(members, *member, asked, revision, messages, out);
+        let told = deliver(members, *member, asked, revision, messages, out);
         tokio::select! {
             biased;
             end = cut_off(members, *member, *needs_leader) => end,
@@ -144,12 +144,12 @@ async fn broken(members: &Members) -> End {
     if members.felt.weather.break_one_in == 0 {
         return pending().await;
     }
-    members.felt.rest(LONGEST_LIFE).await;
+    members.felt.delay(LONGEST_LIFE).await;
     End::Said(refusals::lost())
 }
 
 /// Sends what the watcher is given, at the reader's pace.
-async fn tell(
+async fn deliver(
     members: &Members,
     member: usize,
     asked: &WatchCreate,
@@ -164,7 +164,7 @@ async fn tell(
     };
     let mut next = Some(created);
     while let Some(response) = next {
-        members.felt.rest(members.felt.weather.delay).await;
+        members.felt.delay(members.felt.weather.delay).await;
         if members.felt.breaks() {
             return if members.felt.one_in(2) {
                 End::Quiet

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
-use machinery_runtime::{Runtime, Unread};
+use machinery_runtime::{Runtime, UnreadFlag};
 use parking_lot::Mutex;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -20,10 +20,10 @@ const MAX_REST_BYTES: u64 = 256 << 10;
 const REST_WITHIN: Duration = Duration::from_secs(1);
 
 /// A request's body that notes its end, and leaves what was not read of it.
-pub(crate) struct Noted {
+pub(crate) struct TrackedBody {
     /// `None` once it is left.
     body: Option<Incoming>,
-    unread: Unread,
+    unread: UnreadFlag,
     rest: Rest,
 }
 
@@ -31,8 +31,8 @@ pub(crate) struct Noted {
 #[derive(Clone, Default)]
 pub(crate) struct Rest(Arc<Mutex<Option<Incoming>>>);
 
-impl Noted {
-    pub(crate) fn new(body: Incoming, unread: &Unread, rest: &Rest) -> Self {
+impl TrackedBody {
+    pub(crate) fn new(body: Incoming, unread: &UnreadFlag, rest: &Rest) -> Self {
         Self {
             body: Some(body),
             unread: unread.clone(),
@@ -41,7 +41,7 @@ impl Noted {
     }
 }
 
-impl Drop for Noted {
+impl Drop for TrackedBody {
     fn drop(&mut self) {
         let rest = self.body.take().filter(|body| !body.is_end_stream());
         *self.rest.0.lock() = rest;
@@ -50,7 +50,7 @@ impl Drop for Noted {
 
 impl Rest {
     /// Reads what is left, where that is little and comes soon.
-    pub(crate) async fn read(&self, unread: &Unread, runtime: &Runtime) {
+    pub(crate) async fn read(&self, unread: &UnreadFlag, runtime: &Runtime) {
         let left = self.0.lock().take();
         let Some(mut body) = left.filter(|body| body.size_hint().lower() <= MAX_REST_BYTES) else {
             return;
@@ -69,7 +69,7 @@ impl Rest {
     }
 }
 
-impl Body for Noted {
+impl Body for TrackedBody {
     type Data = Bytes;
     type Error = hyper::Error;
 

@@ -6,7 +6,7 @@ use crate::connections::{Connection, Connections, Place, Timeouts};
 use crate::exchange::Peer;
 use crate::filters::too_many_after;
 use crate::host;
-use crate::linger::{Noted, Rest};
+use crate::linger::{Rest, TrackedBody};
 use crate::placed::Placed;
 use apiserver_auth::authn::PeerCertificate;
 use apiserver_auth::pki::ServingIdentity;
@@ -17,7 +17,7 @@ use http_body::{Body as _, Frame, SizeHint};
 use hyper::ext::ReasonPhrase;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
-use machinery_runtime::{CancellationToken, Lingering, Runtime, Unread};
+use machinery_runtime::{CancellationToken, LingeringClose, Runtime, UnreadFlag};
 use rustls::ServerConfig;
 use std::net::SocketAddr;
 use std::pin::Pin;
@@ -223,7 +223,7 @@ impl Serving {
         };
         let (front, runtime) = (self.front.clone(), self.runtime.clone());
         let requests = Arc::clone(&connection);
-        let unread = Unread::default();
+        let unread = UnreadFlag::default();
         let of_requests = unread.clone();
         let service = hyper::service::service_fn(move |request: http::Request<hyper::body::Incoming>| {
             let in_flight = InFlight::begin(&requests, &runtime, request.version());
@@ -238,7 +238,7 @@ impl Serving {
             let left = rest.clone().unwrap_or_default();
             let request = request.map(|body| match http2 || body.is_end_stream() {
                 true => Body::wrap(body),
-                false => Body::wrap(Noted::new(body, &of_requests, &left)),
+                false => Body::wrap(TrackedBody::new(body, &of_requests, &left)),
             });
             let (unread, runtime) = (of_requests.clone(), runtime.clone());
             let now = runtime.monotonic();
@@ -271,7 +271,7 @@ impl Serving {
             }
         });
         let builder = builder();
-        let lingering = Lingering::new(stream, socket, self.runtime.clone(), &unread);
+        let lingering = LingeringClose::new(stream, socket, self.runtime.clone(), &unread);
         let mut serving = std::pin::pin!(builder.serve_connection_with_upgrades(
             TokioIo::new(Placed::new(lingering, place, self.runtime.clone())),
             service

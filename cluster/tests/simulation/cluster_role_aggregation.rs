@@ -1,10 +1,10 @@
 //! Roles come, change and go, and somebody writes into the aggregated ones: those end up with the rules of the roles
 //! they select, and never have one that nobody gave.
 
-use crate::Story;
-use crate::model::{Change, Model, Seen};
-use crate::runner::tell;
-use crate::world::World;
+use crate::Scenario;
+use crate::model::{Change, ObjectVersion, ReferenceModel};
+use crate::runner::run_seeds;
+use crate::simulated_cluster::World;
 use k8s_openapi::api::rbac::v1::ClusterRole;
 use serde_json::{Value, json};
 
@@ -16,7 +16,7 @@ struct Aggregated {
 
 const AGGREGATED: [&str; 2] = ["all-a", "all-b"];
 
-impl Story for Aggregated {
+impl Scenario for Aggregated {
     const CONTROLLERS: &'static [&'static str] = &["clusterrole-aggregation-controller"];
     const STEPS: u32 = 30;
 
@@ -35,7 +35,7 @@ impl Story for Aggregated {
         }
     }
 
-    async fn act(&mut self, world: &World, model: &Model) {
+    async fn step(&mut self, world: &World, model: &ReferenceModel) {
         let name = format!("r{}", world.dice(4));
         let verb = ["get", "list", "watch", "create"][usize::try_from(world.dice(4)).unwrap()];
         let rules = json!([{"apiGroups": [""], "resources": ["pods"], "verbs": [verb]}]);
@@ -62,7 +62,7 @@ impl Story for Aggregated {
         }
     }
 
-    fn holds(&mut self, _: &Model, change: &Change) -> Result<(), String> {
+    fn check_invariant(&mut self, _: &ReferenceModel, change: &Change) -> Result<(), String> {
         let Some(role) = change
             .after
             .as_ref()
@@ -75,7 +75,7 @@ impl Story for Aggregated {
         foreign.map_or(Ok(()), |rule| Err(format!("nobody gave {rule}")))
     }
 
-    fn settled(&self, model: &Model) -> Result<(), String> {
+    fn check_converged(&self, model: &ReferenceModel) -> Result<(), String> {
         for role in model
             .all("ClusterRole")
             .filter(|own| !own.list(SELECTORS).is_empty())
@@ -94,11 +94,12 @@ impl Story for Aggregated {
 const SELECTORS: &str = "/aggregationRule/clusterRoleSelectors";
 
 /// The rules of all selected roles, each once.
-fn expected(model: &Model, role: &Seen) -> Vec<Value> {
+fn expected(model: &ReferenceModel, role: &ObjectVersion) -> Vec<Value> {
     let mut rules: Vec<Value> = Vec::new();
     for selector in role.list(SELECTORS) {
         let labels = selector["matchLabels"].as_object().unwrap();
-        let selected = |own: &Seen| labels.iter().all(|(key, value)| own.label(key) == value.as_str());
+        let selected =
+            |own: &ObjectVersion| labels.iter().all(|(key, value)| own.label(key) == value.as_str());
         for other in model
             .all("ClusterRole")
             .filter(|own| own.uid != role.uid && selected(own))
@@ -117,5 +118,5 @@ fn expected(model: &Model, role: &Seen) -> Vec<Value> {
 
 #[test]
 fn aggregated_roles_have_the_rules_they_select() {
-    tell(Aggregated::default);
+    run_seeds(Aggregated::default);
 }

@@ -2,11 +2,11 @@
 //! sizes of its sets never add up to more than the surge allows, and what is available never falls below the minimum.
 //! `Recreate` never has pods of two templates.
 
-use crate::Story;
-use crate::model::{Change, Model, Seen};
+use crate::Scenario;
+use crate::model::{Change, ObjectVersion, ReferenceModel};
 use crate::replica_set::template;
-use crate::runner::tell;
-use crate::world::World;
+use crate::runner::run_seeds;
+use crate::simulated_cluster::World;
 use k8s_openapi::api::apps::v1::Deployment;
 use machinery_meta::ObjectKey;
 use serde_json::{Value, json};
@@ -41,7 +41,7 @@ async fn new_template(world: &World) {
 }
 
 /// Pods come up one by one, and those that are to go end.
-async fn tend(world: &World, model: &Model, up_one_in: u64) {
+async fn run_nodes(world: &World, model: &ReferenceModel, up_one_in: u64) {
     for pod in model.all("Pod") {
         if pod.is_deleting() {
             world.pod_has_ended(pod).await;
@@ -51,11 +51,11 @@ async fn tend(world: &World, model: &Model, up_one_in: u64) {
     }
 }
 
-fn sets(model: &Model) -> impl Iterator<Item = &Arc<Seen>> {
+fn sets(model: &ReferenceModel) -> impl Iterator<Item = &Arc<ObjectVersion>> {
     model.all("ReplicaSet")
 }
 
-fn image(object: &Seen) -> &str {
+fn image(object: &ObjectVersion) -> &str {
     let template = if object.kind == "Pod" {
         ""
     } else {
@@ -64,7 +64,7 @@ fn image(object: &Seen) -> &str {
     object.text(&format!("/spec{template}/containers/0/image"))
 }
 
-fn settled(model: &Model) -> Result<(), String> {
+fn check_converged(model: &ReferenceModel) -> Result<(), String> {
     let own = model.get("Deployment", "default", "a").ok_or("no deployment")?;
     let replicas = own.number("/spec/replicas");
     let counts = [
@@ -102,7 +102,7 @@ struct Rolling {
     was_available: bool,
 }
 
-impl Story for Rolling {
+impl Scenario for Rolling {
     const CONTROLLERS: &'static [&'static str] = CONTROLLERS;
     const STEPS: u32 = 100;
     const STEP_MILLIS: u64 = 300;
@@ -115,7 +115,7 @@ impl Story for Rolling {
             .unwrap();
     }
 
-    async fn act(&mut self, world: &World, _: &Model) {
+    async fn step(&mut self, world: &World, _: &ReferenceModel) {
         match world.dice(40) {
             0..3 => new_template(world).await,
             3 => {
@@ -128,15 +128,15 @@ impl Story for Rolling {
         }
     }
 
-    async fn tend(&mut self, world: &World, model: &Model) {
-        tend(world, model, 4).await;
+    async fn run_nodes(&mut self, world: &World, model: &ReferenceModel) {
+        run_nodes(world, model, 4).await;
     }
 
-    async fn end(&mut self, world: &World) {
+    async fn final_step(&mut self, world: &World) {
         change(world, json!({"paused": false})).await;
     }
 
-    fn holds(&mut self, model: &Model, _: &Change) -> Result<(), String> {
+    fn check_invariant(&mut self, model: &ReferenceModel, _: &Change) -> Result<(), String> {
         let Some(own) = model.get("Deployment", "default", "a") else {
             return Ok(());
         };
@@ -155,14 +155,14 @@ impl Story for Rolling {
         Ok(())
     }
 
-    fn settled(&self, model: &Model) -> Result<(), String> {
-        settled(model)
+    fn check_converged(&self, model: &ReferenceModel) -> Result<(), String> {
+        check_converged(model)
     }
 }
 
 struct Recreating;
 
-impl Story for Recreating {
+impl Scenario for Recreating {
     const CONTROLLERS: &'static [&'static str] = CONTROLLERS;
     const STEPS: u32 = 40;
 
@@ -173,7 +173,7 @@ impl Story for Recreating {
         world.create::<Deployment>(own).await.unwrap();
     }
 
-    async fn act(&mut self, world: &World, _: &Model) {
+    async fn step(&mut self, world: &World, _: &ReferenceModel) {
         match world.dice(5) {
             0 => new_template(world).await,
             1 => change(world, json!({"replicas": 1 + world.dice(4)})).await,
@@ -181,11 +181,11 @@ impl Story for Recreating {
         }
     }
 
-    async fn tend(&mut self, world: &World, model: &Model) {
-        tend(world, model, 3).await;
+    async fn run_nodes(&mut self, world: &World, model: &ReferenceModel) {
+        run_nodes(world, model, 3).await;
     }
 
-    fn holds(&mut self, model: &Model, change: &Change) -> Result<(), String> {
+    fn check_invariant(&mut self, model: &ReferenceModel, change: &Change) -> Result<(), String> {
         let Some(pod) = change.made("Pod") else {
             return Ok(());
         };
@@ -195,14 +195,14 @@ impl Story for Recreating {
         other.map_or(Ok(()), |other| Err(format!("{} is still there", other.key)))
     }
 
-    fn settled(&self, model: &Model) -> Result<(), String> {
-        settled(model)
+    fn check_converged(&self, model: &ReferenceModel) -> Result<(), String> {
+        check_converged(model)
     }
 }
 
 #[test]
 fn rolling_updates_keep_their_bounds() {
-    tell(|| Rolling {
+    run_seeds(|| Rolling {
         largest: 4,
         smallest: 4,
         was_available: false,
@@ -211,5 +211,5 @@ fn rolling_updates_keep_their_bounds() {
 
 #[test]
 fn recreated_pods_never_meet_their_successors() {
-    tell(|| Recreating);
+    run_seeds(|| Recreating);
 }

@@ -1,11 +1,11 @@
 //! Pods come, become ready, unready and go, while the service's selector changes: Endpoints and EndpointSlices end up
 //! with the same addresses, the right ones, and those of pods that stay ready are never missing in between.
 
-use crate::Story;
-use crate::model::{Change, Model, Seen};
+use crate::Scenario;
+use crate::model::{Change, ObjectVersion, ReferenceModel};
 use crate::replica_set::template;
-use crate::runner::tell;
-use crate::world::World;
+use crate::runner::run_seeds;
+use crate::simulated_cluster::World;
 use k8s_openapi::api::core::v1::{Pod, Service};
 use machinery_meta::ObjectKey;
 use serde_json::{Value, json};
@@ -23,7 +23,7 @@ struct Served {
 
 const STEADY: [&str; 2] = ["10.0.1.1", "10.0.1.2"];
 
-impl Story for Served {
+impl Scenario for Served {
     const CONTROLLERS: &'static [&'static str] = &["endpoints-controller", "endpointslice-controller"];
     const STEPS: u32 = 30;
 
@@ -38,7 +38,7 @@ impl Story for Served {
         }
     }
 
-    async fn act(&mut self, world: &World, model: &Model) {
+    async fn step(&mut self, world: &World, model: &ReferenceModel) {
         let others = model.all("Pod").filter(|pod| pod.label("steady").is_none());
         let pod = world.pick(others.cloned().collect());
         let label = ["a", "b", "c"][usize::try_from(world.dice(3)).unwrap()];
@@ -71,7 +71,7 @@ impl Story for Served {
         }
     }
 
-    fn holds(&mut self, model: &Model, change: &Change) -> Result<(), String> {
+    fn check_invariant(&mut self, model: &ReferenceModel, change: &Change) -> Result<(), String> {
         for (kind, have) in [
             ("Endpoints", in_endpoints(model, "steady")),
             ("EndpointSlice", in_slices(model, "steady")),
@@ -89,7 +89,7 @@ impl Story for Served {
         Ok(())
     }
 
-    fn settled(&self, model: &Model) -> Result<(), String> {
+    fn check_converged(&self, model: &ReferenceModel) -> Result<(), String> {
         for service in ["steady", "other"] {
             let expected = expected(model, service);
             let (endpoints, slices) = (in_endpoints(model, service), in_slices(model, service));
@@ -109,7 +109,7 @@ impl Story for Served {
     }
 }
 
-fn address_of(pod: &Seen) -> String {
+fn address_of(pod: &ObjectVersion) -> String {
     let number: u64 = pod.name().trim_start_matches('p').parse().unwrap();
     format!("10.0.2.{number}")
 }
@@ -133,7 +133,7 @@ async fn say(world: &World, pod: &ObjectKey, address: &str, ready: bool) {
     world.patch_status::<Pod>(pod, status).await;
 }
 
-fn expected(model: &Model, service: &str) -> Addresses {
+fn expected(model: &ReferenceModel, service: &str) -> Addresses {
     let selector = model
         .get("Service", "default", service)
         .map(|own| own.text("/spec/selector/app").to_owned());
@@ -147,7 +147,7 @@ fn expected(model: &Model, service: &str) -> Addresses {
         .collect()
 }
 
-fn in_endpoints(model: &Model, service: &str) -> Addresses {
+fn in_endpoints(model: &ReferenceModel, service: &str) -> Addresses {
     let mut out = Addresses::new();
     let own = model.get("Endpoints", "default", service);
     for subset in own.map_or(&[][..], |own| own.list("/subsets")) {
@@ -159,9 +159,9 @@ fn in_endpoints(model: &Model, service: &str) -> Addresses {
     out
 }
 
-fn in_slices(model: &Model, service: &str) -> Addresses {
+fn in_slices(model: &ReferenceModel, service: &str) -> Addresses {
     let mut out = Addresses::new();
-    let of = |own: &&std::sync::Arc<Seen>| own.label("kubernetes.io/service-name") == Some(service);
+    let of = |own: &&std::sync::Arc<ObjectVersion>| own.label("kubernetes.io/service-name") == Some(service);
     for endpoint in model
         .all("EndpointSlice")
         .filter(of)
@@ -176,5 +176,5 @@ fn in_slices(model: &Model, service: &str) -> Addresses {
 
 #[test]
 fn addresses_are_right_and_steady() {
-    tell(Served::default);
+    run_seeds(Served::default);
 }

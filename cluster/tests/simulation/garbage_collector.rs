@@ -2,10 +2,10 @@
 //! still owns, a foreground deletion waits for what blocks it, an orphaned object stays, and nothing unowned is left.
 //! Some references are wrong: of a uid long gone, of another name, or of a cluster-scoped object, which always stays.
 
-use crate::Story;
-use crate::model::{Change, Model, Seen};
-use crate::runner::tell;
-use crate::world::World;
+use crate::Scenario;
+use crate::model::{Change, ObjectVersion, ReferenceModel};
+use crate::runner::run_seeds;
+use crate::simulated_cluster::World;
 use k8s_openapi::api::core::v1::ConfigMap;
 use k8s_openapi::api::rbac::v1::ClusterRole;
 use machinery_client::Propagation;
@@ -25,7 +25,7 @@ struct Collected {
     changed: BTreeMap<Uid, Duration>,
 }
 
-impl Story for Collected {
+impl Scenario for Collected {
     const CONTROLLERS: &'static [&'static str] = &["garbage-collector-controller"];
     const STEPS: u32 = 40;
     const STEP_MILLIS: u64 = 8_000;
@@ -36,7 +36,7 @@ impl Story for Collected {
         }
     }
 
-    async fn act(&mut self, world: &World, model: &Model) {
+    async fn step(&mut self, world: &World, model: &ReferenceModel) {
         let staying: Vec<_> = objects(model).filter(|own| !own.is_deleting()).cloned().collect();
         let now = world.runtime.monotonic();
         for own in objects(model) {
@@ -65,14 +65,14 @@ impl Story for Collected {
         }
     }
 
-    fn holds(&mut self, model: &Model, change: &Change) -> Result<(), String> {
+    fn check_invariant(&mut self, model: &ReferenceModel, change: &Change) -> Result<(), String> {
         if change.gone("ClusterRole").is_some_and(|own| is_told(own)) {
             return Err("an object went whose owner cannot be asked for".to_owned());
         }
         let Some(own) = change.gone("ConfigMap") else {
             return Ok(());
         };
-        let blocking = |other: &&Arc<Seen>| {
+        let blocking = |other: &&Arc<ObjectVersion>| {
             other
                 .owners
                 .iter()
@@ -93,7 +93,7 @@ impl Story for Collected {
         }
     }
 
-    fn settled(&self, model: &Model) -> Result<(), String> {
+    fn check_converged(&self, model: &ReferenceModel) -> Result<(), String> {
         for own in objects(model) {
             let lives = |owner: &OwnerRef| owner_of(model, owner).is_some();
             if own.is_deleting() || !(own.owners.is_empty() || own.owners.iter().any(lives)) {
@@ -105,9 +105,9 @@ impl Story for Collected {
 }
 
 impl Collected {
-    async fn delete(&mut self, world: &World, model: &Model, own: &Seen, way: u64) {
+    async fn delete(&mut self, world: &World, model: &ReferenceModel, own: &ObjectVersion, way: u64) {
         let now = world.runtime.monotonic();
-        let known = |other: &Seen| {
+        let known = |other: &ObjectVersion| {
             self.changed
                 .get(&other.uid)
                 .is_some_and(|at| now - *at > KNOWN_AFTER)
@@ -124,33 +124,33 @@ impl Collected {
     }
 }
 
-fn objects(model: &Model) -> impl Iterator<Item = &Arc<Seen>> {
+fn objects(model: &ReferenceModel) -> impl Iterator<Item = &Arc<ObjectVersion>> {
     model
         .all("ConfigMap")
         .filter(|own| own.namespace() == "default" && is_told(own))
 }
 
-fn is_told(own: &Seen) -> bool {
+fn is_told(own: &ObjectVersion) -> bool {
     own.label("told") == Some("yes")
 }
 
 /// The object that a reference means, by all that it says.
-fn owner_of<'a>(model: &'a Model, owner: &OwnerRef) -> Option<&'a Arc<Seen>> {
+fn owner_of<'a>(model: &'a ReferenceModel, owner: &OwnerRef) -> Option<&'a Arc<ObjectVersion>> {
     let found = model.by_uid(&owner.uid.0);
     found.filter(|own| own.name() == &*owner.name)
 }
 
-fn is_owned(own: &Seen, by: &Seen) -> bool {
+fn is_owned(own: &ObjectVersion, by: &ObjectVersion) -> bool {
     own.owners.iter().any(|owner| owner.uid == by.uid)
 }
 
 /// Its deletion waits for its dependents.
-fn waits(own: &Seen) -> bool {
+fn waits(own: &ObjectVersion) -> bool {
     own.is_deleting() && own.finalizers.iter().any(|name| &**name == "foregroundDeletion")
 }
 
 /// Owned by this object; now and then by one of its name that is long gone, or by none of the name.
-fn reference(world: &World, owner: &Seen) -> Value {
+fn reference(world: &World, owner: &ObjectVersion) -> Value {
     let uid = if world.once_in(8) {
         world.runtime.uuid().to_string()
     } else {
@@ -176,5 +176,5 @@ async fn make(world: &World, owners: Vec<Value>) {
 
 #[test]
 fn garbage_collector_scenario() {
-    tell(Collected::default);
+    run_seeds(Collected::default);
 }

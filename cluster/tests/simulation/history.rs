@@ -1,4 +1,4 @@
-//! The last things that happened, for whoever has to find out why a story failed.
+//! The last things that happened, for whoever has to find out why a scenario failed.
 
 use crate::model::Change;
 use serde_json::Value;
@@ -10,11 +10,11 @@ use std::time::Duration;
 const TOLD: usize = 100;
 
 #[derive(Default)]
-pub(crate) struct History {
+pub(crate) struct Trace {
     changes: VecDeque<(Duration, Change)>,
 }
 
-impl History {
+impl Trace {
     /// Remembers a change that was seen at this time.
     pub(crate) fn add(&mut self, at: Duration, change: Change) {
         // A count of an event that goes up tells nothing.
@@ -28,7 +28,7 @@ impl History {
     }
 }
 
-impl Display for History {
+impl Display for Trace {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (at, change) in &self.changes {
             let object = change.latest();

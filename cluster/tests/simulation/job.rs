@@ -2,10 +2,10 @@
 //! every success counted once, and with indexes never two at one index. Where containers start again in their pods, no
 //! pod follows the one that has used up the tries.
 
-use crate::Story;
-use crate::model::{Change, Model, Seen};
-use crate::runner::tell;
-use crate::world::World;
+use crate::Scenario;
+use crate::model::{Change, ObjectVersion, ReferenceModel};
+use crate::runner::run_seeds;
+use crate::simulated_cluster::World;
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::Pod;
 use machinery_meta::{ObjectKey, Uid};
@@ -28,7 +28,7 @@ struct Jobs {
     counted: i64,
 }
 
-impl Story for Jobs {
+impl Scenario for Jobs {
     const CONTROLLERS: &'static [&'static str] = &["job-controller"];
     const STEPS: u32 = 25;
 
@@ -40,7 +40,7 @@ impl Story for Jobs {
         world.create::<Job>(job).await.unwrap();
     }
 
-    async fn act(&mut self, world: &World, model: &Model) {
+    async fn step(&mut self, world: &World, model: &ReferenceModel) {
         let pod = world.pick(active(model).cloned().collect());
         match (world.dice(8), pod) {
             (0, _) => change(world, json!({"parallelism": 1 + world.dice(3)})).await,
@@ -53,11 +53,11 @@ impl Story for Jobs {
         }
     }
 
-    async fn end(&mut self, world: &World) {
+    async fn final_step(&mut self, world: &World) {
         change(world, json!({"suspend": false})).await;
     }
 
-    async fn tend(&mut self, world: &World, model: &Model) {
+    async fn run_nodes(&mut self, world: &World, model: &ReferenceModel) {
         for pod in active(model) {
             if world.once_in(5) {
                 world.pod_is(pod, "Succeeded").await;
@@ -65,7 +65,7 @@ impl Story for Jobs {
         }
     }
 
-    fn holds(&mut self, model: &Model, change: &Change) -> Result<(), String> {
+    fn check_invariant(&mut self, model: &ReferenceModel, change: &Change) -> Result<(), String> {
         let Some(job) = model.get("Job", "default", "a") else {
             return Ok(());
         };
@@ -90,7 +90,7 @@ impl Story for Jobs {
         Ok(())
     }
 
-    fn settled(&self, model: &Model) -> Result<(), String> {
+    fn check_converged(&self, model: &ReferenceModel) -> Result<(), String> {
         let job = model.get("Job", "default", "a").ok_or("no job")?;
         let counted = job.number("/status/succeeded");
         // An index that succeeded twice (its first pod was deleted before it was counted) counts once.
@@ -106,7 +106,7 @@ impl Story for Jobs {
                 job.at("/status")
             ));
         }
-        let held = |pod: &&Arc<Seen>| !pod.finalizers.is_empty() || pod.is_active_pod();
+        let held = |pod: &&Arc<ObjectVersion>| !pod.finalizers.is_empty() || pod.is_active_pod();
         model
             .all("Pod")
             .find(held)
@@ -115,7 +115,7 @@ impl Story for Jobs {
 }
 
 impl Jobs {
-    fn within_bounds(&self, model: &Model) -> Result<(), String> {
+    fn within_bounds(&self, model: &ReferenceModel) -> Result<(), String> {
         let at_work = active(model).count() as i64;
         if at_work > self.allowed {
             return Err(format!("{at_work} at work, {} allowed", self.allowed));
@@ -141,7 +141,7 @@ async fn change(world: &World, spec: serde_json::Value) {
         .await;
 }
 
-fn active(model: &Model) -> impl Iterator<Item = &Arc<Seen>> {
+fn active(model: &ReferenceModel) -> impl Iterator<Item = &Arc<ObjectVersion>> {
     model.all("Pod").filter(|pod| pod.is_active_pod())
 }
 
@@ -151,7 +151,7 @@ struct Restarting {
     used_up: bool,
 }
 
-impl Story for Restarting {
+impl Scenario for Restarting {
     const CONTROLLERS: &'static [&'static str] = &["job-controller"];
     const STEPS: u32 = 12;
 
@@ -161,10 +161,10 @@ impl Story for Restarting {
         world.create::<Job>(job).await.unwrap();
     }
 
-    async fn act(&mut self, _: &World, _: &Model) {}
+    async fn step(&mut self, _: &World, _: &ReferenceModel) {}
 
     // Also while the world comes to rest: where components died and the power went, the pod may come only then.
-    async fn tend(&mut self, world: &World, model: &Model) {
+    async fn run_nodes(&mut self, world: &World, model: &ReferenceModel) {
         for pod in active(model) {
             let restarts = pod.number(RESTART_COUNT) + 1;
             let containers =
@@ -174,7 +174,7 @@ impl Story for Restarting {
         }
     }
 
-    fn holds(&mut self, model: &Model, change: &Change) -> Result<(), String> {
+    fn check_invariant(&mut self, model: &ReferenceModel, change: &Change) -> Result<(), String> {
         if self.used_up && change.made("Pod").is_some() {
             return Err("made after the tries were used up".to_owned());
         }
@@ -182,7 +182,7 @@ impl Story for Restarting {
         Ok(())
     }
 
-    fn settled(&self, model: &Model) -> Result<(), String> {
+    fn check_converged(&self, model: &ReferenceModel) -> Result<(), String> {
         let job = model.get("Job", "default", "a").ok_or("no job")?;
         let counted = (job.number("/status/failed"), job.number("/status/active"));
         if job.condition("Failed") != "True" || counted != (1, 0) || model.all("Pod").next().is_some() {
@@ -194,17 +194,17 @@ impl Story for Restarting {
 
 #[test]
 fn restarted_containers_use_up_the_tries() {
-    tell(Restarting::default);
+    run_seeds(Restarting::default);
 }
 
 #[test]
 fn jobs_count_every_pod_once() {
-    tell(Jobs::default);
+    run_seeds(Jobs::default);
 }
 
 #[test]
 fn indexed_jobs_have_one_pod_at_an_index() {
-    tell(|| Jobs {
+    run_seeds(|| Jobs {
         indexed: true,
         ..Jobs::default()
     });

@@ -1,7 +1,7 @@
 //! Controllers under a seeded world: one thread, paused time, late, lost and broken messages, components that start
 //! anew, power that goes, the production server.
 //!
-//! One file per controller, each a [`Story`]: objects to begin with, a seeded sequence of what users and nodes do, an
+//! One file per controller, each a [`Scenario`]: objects to begin with, a seeded sequence of what users and nodes do, an
 //! invariant asked at every revision, and what must be true when the world has come to rest. `KNARR_SEEDS` says which
 //! seeds are told: `1000` (the first thousand), `5000..6000`, or one by `KNARR_SEED=10`. A failing run names its seed.
 //!
@@ -18,12 +18,12 @@
     reason = "a test, helpers included; its numbers are small"
 )]
 
+mod disk_snapshot;
 mod history;
-mod image;
 mod model;
 mod node;
 mod runner;
-mod world;
+mod simulated_cluster;
 
 mod cluster_role_aggregation;
 mod deployment;
@@ -43,4 +43,4 @@ mod service_addresses;
 mod storage_protection;
 mod ttl_after_finished;
 
-use runner::Story;
+use runner::Scenario;

@@ -14,13 +14,13 @@ const BATCH: usize = 64;
 
 /// An object as one revision left it.
 #[derive(Debug)]
-pub(crate) struct Seen {
+pub(crate) struct ObjectVersion {
     pub(crate) kind: String,
     entry: Arc<Entry>,
     value: OnceLock<Value>,
 }
 
-impl Deref for Seen {
+impl Deref for ObjectVersion {
     type Target = ObjectHeader;
 
     fn deref(&self) -> &ObjectHeader {
@@ -28,7 +28,7 @@ impl Deref for Seen {
     }
 }
 
-impl Seen {
+impl ObjectVersion {
     fn new(entry: &Arc<Entry>) -> Self {
         let head: Value = serde_json::from_slice(&[b"{", &entry.record.parts[0][..], b"\"x\":0}"].concat())
             .unwrap_or_else(|_| panic!("{:?} begins with its kind", entry.record.parts[0]));
@@ -109,7 +109,7 @@ impl Seen {
     }
 
     /// Whether `owner` controls it.
-    pub(crate) fn is_controlled_by(&self, owner: &Seen) -> bool {
+    pub(crate) fn is_controlled_by(&self, owner: &ObjectVersion) -> bool {
         self.controller().is_some_and(|own| own.uid == owner.uid)
     }
 }
@@ -117,13 +117,13 @@ impl Seen {
 /// One revision's change.
 #[derive(Debug)]
 pub(crate) struct Change {
-    pub(crate) before: Option<Arc<Seen>>,
-    pub(crate) after: Option<Arc<Seen>>,
+    pub(crate) before: Option<Arc<ObjectVersion>>,
+    pub(crate) after: Option<Arc<ObjectVersion>>,
 }
 
 impl Change {
     /// The object now, or as it last was.
-    pub(crate) fn latest(&self) -> &Arc<Seen> {
+    pub(crate) fn latest(&self) -> &Arc<ObjectVersion> {
         self.after.as_ref().or(self.before.as_ref()).unwrap()
     }
 
@@ -132,14 +132,14 @@ impl Change {
     }
 
     /// The object as it was, where it is gone now.
-    pub(crate) fn gone(&self, kind: &str) -> Option<&Arc<Seen>> {
+    pub(crate) fn gone(&self, kind: &str) -> Option<&Arc<ObjectVersion>> {
         self.before
             .as_ref()
             .filter(|before| self.after.is_none() && before.kind == kind)
     }
 
     /// The object, where it was not there before.
-    pub(crate) fn made(&self, kind: &str) -> Option<&Arc<Seen>> {
+    pub(crate) fn made(&self, kind: &str) -> Option<&Arc<ObjectVersion>> {
         self.after
             .as_ref()
             .filter(|after| self.before.is_none() && after.kind == kind)
@@ -148,47 +148,50 @@ impl Change {
 
 /// Every object, as of one revision.
 #[derive(Debug, Default)]
-pub(crate) struct Model {
-    kinds: BTreeMap<String, BTreeMap<ObjectKey, Arc<Seen>>>,
+pub(crate) struct ReferenceModel {
+    kinds: BTreeMap<String, BTreeMap<ObjectKey, Arc<ObjectVersion>>>,
     revision: Revision,
 }
 
-impl Model {
+impl ReferenceModel {
     /// The objects of a kind, in the order of their keys.
-    pub(crate) fn all(&self, kind: &str) -> impl Iterator<Item = &Arc<Seen>> {
+    pub(crate) fn all(&self, kind: &str) -> impl Iterator<Item = &Arc<ObjectVersion>> {
         self.kinds.get(kind).into_iter().flat_map(BTreeMap::values)
     }
 
-    pub(crate) fn get(&self, kind: &str, namespace: &str, name: &str) -> Option<&Arc<Seen>> {
+    pub(crate) fn get(&self, kind: &str, namespace: &str, name: &str) -> Option<&Arc<ObjectVersion>> {
         self.kinds.get(kind)?.get(&ObjectKey::new(namespace, name))
     }
 
     /// Every object in a namespace.
-    pub(crate) fn inside(&self, namespace: &str) -> impl Iterator<Item = &Arc<Seen>> {
+    pub(crate) fn inside(&self, namespace: &str) -> impl Iterator<Item = &Arc<ObjectVersion>> {
         let all = self.kinds.values().flat_map(BTreeMap::values);
         all.filter(move |own| own.namespace() == namespace)
     }
 
     /// The object with this uid.
-    pub(crate) fn by_uid(&self, uid: &str) -> Option<&Arc<Seen>> {
+    pub(crate) fn by_uid(&self, uid: &str) -> Option<&Arc<ObjectVersion>> {
         let mut all = self.kinds.values().flat_map(BTreeMap::values);
         all.find(|own| own.uid.0 == uid)
     }
 
     /// Pods in a namespace that an owner controls.
-    pub(crate) fn pods_of(&self, owner: &Seen) -> impl Iterator<Item = &Arc<Seen>> {
+    pub(crate) fn pods_of(&self, owner: &ObjectVersion) -> impl Iterator<Item = &Arc<ObjectVersion>> {
         self.all("Pod").filter(move |pod| pod.is_controlled_by(owner))
     }
 
     fn put(&mut self, event: &Event) -> Change {
-        let after = event.entry.as_ref().map(|entry| Arc::new(Seen::new(entry)));
+        let after = event
+            .entry
+            .as_ref()
+            .map(|entry| Arc::new(ObjectVersion::new(entry)));
         let before = match (&after, &event.previous) {
             (Some(after), _) => {
                 let kind = self.kinds.entry(after.kind.clone()).or_default();
                 kind.insert(after.key.clone(), after.clone())
             }
             (None, Some(previous)) => {
-                let previous = Seen::new(previous);
+                let previous = ObjectVersion::new(previous);
                 self.kinds
                     .get_mut(&previous.kind)
                     .and_then(|kind| kind.remove(&previous.key))
@@ -203,7 +206,7 @@ impl Model {
 /// Reads the log from where it last was.
 pub(crate) struct Observer {
     cursor: Box<dyn WatchCursor>,
-    pub(crate) model: Model,
+    pub(crate) model: ReferenceModel,
 }
 
 impl Observer {
@@ -214,12 +217,12 @@ impl Observer {
             .range(&prefix, &apiserver_storage::RangeOptions::default())
             .await
             .unwrap();
-        let mut model = Model {
+        let mut model = ReferenceModel {
             revision: page.revision,
-            ..Model::default()
+            ..ReferenceModel::default()
         };
         for entry in &page.entries {
-            let seen = Seen::new(entry);
+            let seen = ObjectVersion::new(entry);
             let kind = model.kinds.entry(seen.kind.clone()).or_default();
             kind.insert(seen.key.clone(), Arc::new(seen));
         }
@@ -239,7 +242,7 @@ impl Observer {
     }
 
     /// Takes every change up to now, in order.
-    pub(crate) async fn catch_up(&mut self, mut each: impl FnMut(&Model, Change)) {
+    pub(crate) async fn catch_up(&mut self, mut each: impl FnMut(&ReferenceModel, Change)) {
         loop {
             let cursor = &mut self.cursor;
             let batch = poll_fn(|context| match cursor.poll_batch(context, BATCH) {

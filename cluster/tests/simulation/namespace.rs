@@ -1,11 +1,11 @@
 //! Namespaces with content of every sort are deleted and made anew: nothing goes from one that stays, pods go first,
 //! and none goes before it is empty.
 
-use crate::Story;
-use crate::model::{Change, Model, Seen};
+use crate::Scenario;
+use crate::model::{Change, ObjectVersion, ReferenceModel};
 use crate::replica_set::template;
-use crate::runner::tell;
-use crate::world::World;
+use crate::runner::run_seeds;
+use crate::simulated_cluster::World;
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Pod, Secret, ServiceAccount};
 use machinery_meta::ObjectKey;
 use serde_json::json;
@@ -15,7 +15,7 @@ const HOLD: &str = "example.com/hold";
 
 struct Namespaces;
 
-impl Story for Namespaces {
+impl Scenario for Namespaces {
     const CONTROLLERS: &'static [&'static str] = &["namespace-controller"];
     const STEPS: u32 = 40;
 
@@ -25,7 +25,7 @@ impl Story for Namespaces {
         }
     }
 
-    async fn act(&mut self, world: &World, model: &Model) {
+    async fn step(&mut self, world: &World, model: &ReferenceModel) {
         let number = world.dice(3);
         let name = format!("n{number}");
         let Some(own) = model.get("Namespace", "", &name) else {
@@ -57,7 +57,7 @@ impl Story for Namespaces {
         };
     }
 
-    async fn tend(&mut self, world: &World, model: &Model) {
+    async fn run_nodes(&mut self, world: &World, model: &ReferenceModel) {
         let going = ["Pod", "ConfigMap", "Secret"]
             .iter()
             .flat_map(|kind| model.all(kind));
@@ -68,7 +68,7 @@ impl Story for Namespaces {
         }
     }
 
-    fn holds(&mut self, model: &Model, change: &Change) -> Result<(), String> {
+    fn check_invariant(&mut self, model: &ReferenceModel, change: &Change) -> Result<(), String> {
         if let Some(namespace) = change.gone("Namespace") {
             let left = model.inside(namespace.name()).next();
             return left.map_or(Ok(()), |left| Err(format!("{} {} is left", left.kind, left.key)));
@@ -93,14 +93,14 @@ impl Story for Namespaces {
         Ok(())
     }
 
-    fn settled(&self, model: &Model) -> Result<(), String> {
+    fn check_converged(&self, model: &ReferenceModel) -> Result<(), String> {
         nothing_is_going(model)
     }
 }
 
 /// No namespace waits to be emptied.
-pub(crate) fn nothing_is_going(model: &Model) -> Result<(), String> {
-    let going = |own: &&Arc<Seen>| own.is_deleting();
+pub(crate) fn nothing_is_going(model: &ReferenceModel) -> Result<(), String> {
+    let going = |own: &&Arc<ObjectVersion>| own.is_deleting();
     let left = model.all("Namespace").find(going);
     left.map_or(Ok(()), |own| {
         Err(format!("{} is still there: {:?}", own.key, own.at("/status")))
@@ -121,7 +121,7 @@ async fn make(world: &World, number: u64) {
 }
 
 /// Whoever holds an object that is going lets go of it, and nodes end pods.
-async fn release(world: &World, object: &Seen) {
+async fn release(world: &World, object: &ObjectVersion) {
     if object.kind == "Pod" && object.text("/spec/nodeName") == "n" {
         world.pod_has_ended(object).await;
     }
@@ -136,5 +136,5 @@ async fn release(world: &World, object: &Seen) {
 
 #[test]
 fn namespace_scenario() {
-    tell(|| Namespaces);
+    run_seeds(|| Namespaces);
 }

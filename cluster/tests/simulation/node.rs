@@ -1,7 +1,7 @@
 //! What a node agent says of its pods.
 
-use crate::model::Seen;
-use crate::world::World;
+use crate::model::ObjectVersion;
+use crate::simulated_cluster::World;
 use k8s_openapi::api::core::v1::{Node, Pod};
 use machinery_client::DeleteOptions;
 use machinery_meta::ObjectKey;
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 impl World {
     /// The pod runs and is ready; one that has ended stays so, as every node agent has it.
-    pub(crate) async fn pod_is_ready(&self, pod: &Seen) {
+    pub(crate) async fn pod_is_ready(&self, pod: &ObjectVersion) {
         if pod.is_ended_pod() {
             return;
         }
@@ -18,12 +18,12 @@ impl World {
     }
 
     /// The pod is in this phase.
-    pub(crate) async fn pod_is(&self, pod: &Seen, phase: &str) {
+    pub(crate) async fn pod_is(&self, pod: &ObjectVersion, phase: &str) {
         self.patch_status::<Pod>(&pod.key, json!({"phase": phase})).await;
     }
 
     /// The node has ended a pod that was to go.
-    pub(crate) async fn pod_has_ended(&self, pod: &Seen) {
+    pub(crate) async fn pod_has_ended(&self, pod: &ObjectVersion) {
         let options = DeleteOptions {
             grace_period_seconds: Some(0),
             ..DeleteOptions::uid(&pod.uid)

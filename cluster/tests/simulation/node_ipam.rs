@@ -1,10 +1,10 @@
 //! Nodes come and go, more than there are ranges: no two ever share addresses, no node's range changes, and in the end
 //! every node has one.
 
-use crate::Story;
-use crate::model::{Change, Model};
-use crate::runner::tell;
-use crate::world::World;
+use crate::Scenario;
+use crate::model::{Change, ReferenceModel};
+use crate::runner::run_seeds;
+use crate::simulated_cluster::World;
 use controllers_manager::Config;
 use k8s_openapi::api::core::v1::Node;
 use machinery_meta::ObjectKey;
@@ -16,7 +16,7 @@ const CIDR: &str = "/spec/podCIDR";
 
 struct Ranges;
 
-impl Story for Ranges {
+impl Scenario for Ranges {
     const CONTROLLERS: &'static [&'static str] = &["node-ipam-controller"];
     const STEPS: u32 = 30;
 
@@ -27,7 +27,7 @@ impl Story for Ranges {
 
     async fn begin(&mut self, _: &World) {}
 
-    async fn act(&mut self, world: &World, model: &Model) {
+    async fn step(&mut self, world: &World, model: &ReferenceModel) {
         let name = format!("n{}", world.dice(NODES));
         match model.get("Node", "", &name) {
             None => world.create_node(&name, 1000, 10).await,
@@ -36,7 +36,7 @@ impl Story for Ranges {
         }
     }
 
-    async fn end(&mut self, world: &World) {
+    async fn final_step(&mut self, world: &World) {
         for number in RANGES as u64..NODES {
             world
                 .delete::<Node>(&ObjectKey::cluster(format!("n{number}")))
@@ -44,7 +44,7 @@ impl Story for Ranges {
         }
     }
 
-    fn holds(&mut self, model: &Model, change: &Change) -> Result<(), String> {
+    fn check_invariant(&mut self, model: &ReferenceModel, change: &Change) -> Result<(), String> {
         let Some(after) = change.after.as_ref().filter(|own| own.kind == "Node") else {
             return Ok(());
         };
@@ -63,7 +63,7 @@ impl Story for Ranges {
         }
     }
 
-    fn settled(&self, model: &Model) -> Result<(), String> {
+    fn check_converged(&self, model: &ReferenceModel) -> Result<(), String> {
         let without = model.all("Node").find(|own| own.text(CIDR).is_empty());
         without.map_or(Ok(()), |own| Err(format!("{} has no range", own.name())))
     }
@@ -71,5 +71,5 @@ impl Story for Ranges {
 
 #[test]
 fn node_ipam_scenario() {
-    tell(|| Ranges);
+    run_seeds(|| Ranges);
 }

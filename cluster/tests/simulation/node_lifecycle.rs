@@ -2,11 +2,11 @@
 //! as everybody: no node is believed lost that is heard, no pod leaves that may stay, and in the end taints, pods and
 //! nodes say the same.
 
-use crate::Story;
-use crate::model::{Change, Model, Seen};
+use crate::Scenario;
+use crate::model::{Change, ObjectVersion, ReferenceModel};
 use crate::replica_set::template;
-use crate::runner::tell;
-use crate::world::World;
+use crate::runner::run_seeds;
+use crate::simulated_cluster::World;
 use controllers_manager::Config;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::coordination::v1::Lease;
@@ -47,7 +47,7 @@ struct Lifecycle {
     last_tainted: BTreeMap<String, Duration>,
 }
 
-impl Story for Lifecycle {
+impl Scenario for Lifecycle {
     const CONTROLLERS: &'static [&'static str] = &["node-lifecycle-controller", "taint-eviction-controller"];
     const STEPS: u32 = 40;
     const STEP_MILLIS: u64 = 20_000;
@@ -68,7 +68,7 @@ impl Story for Lifecycle {
         }
     }
 
-    async fn act(&mut self, world: &World, model: &Model) {
+    async fn step(&mut self, world: &World, model: &ReferenceModel) {
         let name = format!("n{}", world.dice(NODES));
         let state = match world.dice(9) {
             0 => State::Silent,
@@ -85,7 +85,7 @@ impl Story for Lifecycle {
         self.speak(world, node).await;
     }
 
-    async fn tend(&mut self, world: &World, model: &Model) {
+    async fn run_nodes(&mut self, world: &World, model: &ReferenceModel) {
         for node in model.all("Node") {
             self.speak(world, node).await;
         }
@@ -102,7 +102,7 @@ impl Story for Lifecycle {
         }
     }
 
-    fn holds(&mut self, model: &Model, change: &Change) -> Result<(), String> {
+    fn check_invariant(&mut self, model: &ReferenceModel, change: &Change) -> Result<(), String> {
         let now = self.runtime.as_ref().unwrap().monotonic();
         let Some(after) = &change.after else { return Ok(()) };
         if after.kind == "Node" {
@@ -130,7 +130,7 @@ impl Story for Lifecycle {
         }
     }
 
-    fn settled(&self, model: &Model) -> Result<(), String> {
+    fn check_converged(&self, model: &ReferenceModel) -> Result<(), String> {
         let unready = self
             .states
             .values()
@@ -165,7 +165,7 @@ impl Lifecycle {
     }
 
     /// What a node says: its lease, and its readiness where that is not what it should be.
-    async fn speak(&mut self, world: &World, node: &Seen) {
+    async fn speak(&mut self, world: &World, node: &ObjectVersion) {
         let state = self.state(node.name());
         if state == State::Silent {
             return;
@@ -208,7 +208,7 @@ impl Lifecycle {
         world.create::<Pod>(pod).await.unwrap();
     }
 
-    fn is_rightly_lost(&self, change: &Change, after: &Seen) -> Result<(), String> {
+    fn is_rightly_lost(&self, change: &Change, after: &ObjectVersion) -> Result<(), String> {
         let Some(before) = &change.before else {
             return Ok(());
         };
@@ -223,7 +223,7 @@ impl Lifecycle {
 
     /// A node that becomes unknown gave no sign of life for the grace period before the controller decided so. What it
     /// said after that, while the controller's words were on their way, nobody could know.
-    fn is_rightly_silent(&self, before: &Seen, after: &Seen) -> Result<(), String> {
+    fn is_rightly_silent(&self, before: &ObjectVersion, after: &ObjectVersion) -> Result<(), String> {
         let decided = ready_time(after, "lastTransitionTime").unwrap();
         let renewed = self.renewed.get(after.name()).into_iter().flatten();
         let last = renewed.filter(|at| **at <= decided).max().copied();
@@ -237,7 +237,7 @@ impl Lifecycle {
     }
 
     /// Conditions and taints say what the node does.
-    fn is_right(&self, node: &Seen, unready: usize) -> Result<(), String> {
+    fn is_right(&self, node: &ObjectVersion, unready: usize) -> Result<(), String> {
         let (ready, key) = match self.state(node.name()) {
             State::Alive => ("True", None),
             State::NotReady => ("False", Some(NOT_READY)),
@@ -269,13 +269,13 @@ fn taint(own: &Value) -> (&str, &str) {
 }
 
 /// One of the times of a node's `Ready`.
-fn ready_time(node: &Seen, name: &str) -> Option<Timestamp> {
+fn ready_time(node: &ObjectVersion, name: &str) -> Option<Timestamp> {
     let conditions = node.list("/status/conditions");
     let ready = conditions.iter().find(|own| own["type"] == "Ready")?;
     ready[name].as_str()?.parse().ok()
 }
 
-fn given_up(node: &Seen) -> bool {
+fn given_up(node: &ObjectVersion) -> bool {
     node.list("/spec/taints")
         .iter()
         .map(taint)
@@ -284,7 +284,7 @@ fn given_up(node: &Seen) -> bool {
 
 #[test]
 fn node_lifecycle_scenario() {
-    tell(|| Lifecycle {
+    run_seeds(|| Lifecycle {
         runtime: None,
         next: 0,
         states: BTreeMap::new(),

@@ -1,11 +1,11 @@
 //! Nodes vanish, pods end, and some are deleted before they had a node: what nobody else removes goes, and nothing
 //! else does.
 
-use crate::Story;
-use crate::model::{Change, Model, Seen};
+use crate::Scenario;
+use crate::model::{Change, ObjectVersion, ReferenceModel};
 use crate::replica_set::template;
-use crate::runner::tell;
-use crate::world::World;
+use crate::runner::run_seeds;
+use crate::simulated_cluster::World;
 use controllers_manager::Config;
 use k8s_openapi::api::core::v1::{Node, Pod};
 use machinery_meta::Uid;
@@ -24,7 +24,7 @@ struct Collected {
     orphaned: BTreeSet<Uid>,
 }
 
-impl Story for Collected {
+impl Scenario for Collected {
     const CONTROLLERS: &'static [&'static str] = &["pod-garbage-collector-controller"];
     const STEPS: u32 = 40;
     const STEP_MILLIS: u64 = 15_000;
@@ -39,7 +39,7 @@ impl Story for Collected {
         }
     }
 
-    async fn act(&mut self, world: &World, model: &Model) {
+    async fn step(&mut self, world: &World, model: &ReferenceModel) {
         let node = format!("n{}", world.dice(2));
         let pod = world.pick(model.all("Pod").cloned().collect());
         match (world.dice(6), pod) {
@@ -64,14 +64,14 @@ impl Story for Collected {
         }
     }
 
-    async fn tend(&mut self, world: &World, model: &Model) {
-        let has_node = |pod: &Seen| model.get("Node", "", pod.text("/spec/nodeName")).is_some();
+    async fn run_nodes(&mut self, world: &World, model: &ReferenceModel) {
+        let has_node = |pod: &ObjectVersion| model.get("Node", "", pod.text("/spec/nodeName")).is_some();
         for pod in model.all("Pod").filter(|pod| pod.is_deleting() && has_node(pod)) {
             world.pod_has_ended(pod).await;
         }
     }
 
-    fn holds(&mut self, model: &Model, change: &Change) -> Result<(), String> {
+    fn check_invariant(&mut self, model: &ReferenceModel, change: &Change) -> Result<(), String> {
         for pod in model.all("Pod") {
             let node = pod.text("/spec/nodeName");
             if !node.is_empty() && model.get("Node", "", node).is_none() {
@@ -88,8 +88,8 @@ impl Story for Collected {
         Err("nobody asked for it to go".to_owned())
     }
 
-    fn settled(&self, model: &Model) -> Result<(), String> {
-        let lost = |pod: &&Arc<Seen>| {
+    fn check_converged(&self, model: &ReferenceModel) -> Result<(), String> {
+        let lost = |pod: &&Arc<ObjectVersion>| {
             let node = pod.text("/spec/nodeName");
             pod.is_deleting() || (!node.is_empty() && model.get("Node", "", node).is_none())
         };
@@ -105,11 +105,11 @@ impl Story for Collected {
     }
 }
 
-fn ended(model: &Model) -> usize {
+fn ended(model: &ReferenceModel) -> usize {
     model.all("Pod").filter(|pod| pod.is_ended_pod()).count()
 }
 
 #[test]
 fn pod_gc_scenario() {
-    tell(Collected::default);
+    run_seeds(Collected::default);
 }

@@ -1,10 +1,10 @@
 //! Sizes change, pods vanish, fail, are given away and found, while messages are lost: two sets of one selector never
 //! make more pods than were asked for, and in the end have as many as they ask for.
 
-use crate::Story;
-use crate::model::{Change, Model, Seen};
-use crate::runner::{tell, tell_one};
-use crate::world::World;
+use crate::Scenario;
+use crate::model::{Change, ObjectVersion, ReferenceModel};
+use crate::runner::{run_seed, run_seeds};
+use crate::simulated_cluster::World;
 use cluster::Request;
 use k8s_openapi::api::apps::v1::ReplicaSet;
 use k8s_openapi::api::core::v1::Pod;
@@ -21,7 +21,7 @@ pub(crate) fn template(labels: &Value) -> Value {
     json!({"metadata": {"labels": labels}, "spec": {"containers": [{"name": "c", "image": "i"}]}})
 }
 
-impl Story for ReplicaSets {
+impl Scenario for ReplicaSets {
     const CONTROLLERS: &'static [&'static str] = &["replicaset-controller"];
 
     async fn begin(&mut self, world: &World) {
@@ -33,7 +33,7 @@ impl Story for ReplicaSets {
         }
     }
 
-    async fn act(&mut self, world: &World, model: &Model) {
+    async fn step(&mut self, world: &World, model: &ReferenceModel) {
         let Some(pod) = world.pick(model.all("Pod").cloned().collect()) else {
             return scale(world).await;
         };
@@ -54,7 +54,7 @@ impl Story for ReplicaSets {
         }
     }
 
-    fn holds(&mut self, model: &Model, change: &Change) -> Result<(), String> {
+    fn check_invariant(&mut self, model: &ReferenceModel, change: &Change) -> Result<(), String> {
         let Some(pod) = change.made("Pod") else {
             return Ok(());
         };
@@ -67,7 +67,7 @@ impl Story for ReplicaSets {
         Ok(())
     }
 
-    fn settled(&self, model: &Model) -> Result<(), String> {
+    fn check_converged(&self, model: &ReferenceModel) -> Result<(), String> {
         for set in model.all("ReplicaSet") {
             let (wanted, active) = (set.number("/spec/replicas"), active(model, set));
             let ready = model.pods_of(set).filter(|pod| pod.is_ready_pod()).count() as i64;
@@ -83,7 +83,7 @@ impl Story for ReplicaSets {
                 ));
             }
         }
-        let astray = |pod: &&Arc<Seen>| {
+        let astray = |pod: &&Arc<ObjectVersion>| {
             pod.is_active_pod() && (pod.label("app") == Some("a")) != pod.controller().is_some()
         };
         model
@@ -105,7 +105,7 @@ async fn scale(world: &World) {
         .await;
 }
 
-fn active(model: &Model, owner: &Seen) -> i64 {
+fn active(model: &ReferenceModel, owner: &ObjectVersion) -> i64 {
     model.pods_of(owner).filter(|pod| pod.is_active_pod()).count() as i64
 }
 
@@ -123,12 +123,12 @@ pub(crate) fn deleted_once(mutations: &[Request]) -> Result<(), String> {
 
 #[test]
 fn replica_set_scenario() {
-    tell(|| ReplicaSets);
+    run_seeds(|| ReplicaSets);
 }
 
 /// A seed decides everything: told twice, everything happens in the same order at the same time.
 #[test]
 fn simulation_seed_is_deterministic() {
-    assert_eq!(tell_one(ReplicaSets, 7), tell_one(ReplicaSets, 7));
-    assert_ne!(tell_one(ReplicaSets, 7), tell_one(ReplicaSets, 8));
+    assert_eq!(run_seed(ReplicaSets, 7), run_seed(ReplicaSets, 7));
+    assert_ne!(run_seed(ReplicaSets, 7), run_seed(ReplicaSets, 8));
 }

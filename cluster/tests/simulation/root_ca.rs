@@ -1,12 +1,12 @@
 //! Namespaces come and go and somebody changes and deletes what is published: every namespace that stays has the
 //! cluster's authority, unaltered.
 
-use crate::Story;
-use crate::image::Image;
-use crate::model::{Change, Model};
+use crate::Scenario;
+use crate::disk_snapshot::Image;
+use crate::model::{Change, ReferenceModel};
 use crate::namespace::nothing_is_going;
-use crate::runner::tell;
-use crate::world::World;
+use crate::runner::run_seeds;
+use crate::simulated_cluster::World;
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
 use machinery_meta::ObjectKey;
 use serde_json::json;
@@ -15,13 +15,13 @@ const NAME: &str = "kube-root-ca.crt";
 
 struct RootCa;
 
-impl Story for RootCa {
+impl Scenario for RootCa {
     const CONTROLLERS: &'static [&'static str] =
         &["root-ca-certificate-publisher-controller", "namespace-controller"];
 
     async fn begin(&mut self, _: &World) {}
 
-    async fn act(&mut self, world: &World, model: &Model) {
+    async fn step(&mut self, world: &World, model: &ReferenceModel) {
         let name = format!("n{}", world.dice(3));
         let published = ObjectKey::new(name.clone(), NAME);
         match (world.dice(4), model.get("Namespace", "", &name)) {
@@ -44,7 +44,7 @@ impl Story for RootCa {
         }
     }
 
-    fn holds(&mut self, model: &Model, change: &Change) -> Result<(), String> {
+    fn check_invariant(&mut self, model: &ReferenceModel, change: &Change) -> Result<(), String> {
         let Some(published) = change.made("ConfigMap") else {
             return Ok(());
         };
@@ -54,7 +54,7 @@ impl Story for RootCa {
         }
     }
 
-    fn settled(&self, model: &Model) -> Result<(), String> {
+    fn check_converged(&self, model: &ReferenceModel) -> Result<(), String> {
         nothing_is_going(model)?;
         let right = json!({"ca.crt": Image::get().keys.cluster.certificate_pem()});
         for namespace in model.all("Namespace") {
@@ -69,5 +69,5 @@ impl Story for RootCa {
 
 #[test]
 fn root_ca_scenario() {
-    tell(|| RootCa);
+    run_seeds(|| RootCa);
 }

@@ -1,9 +1,9 @@
-//! Tells a story once per seed.
+//! Runs a scenario once per seed.
 
-use crate::history::History;
-use crate::image::Image;
-use crate::model::{Change, Model, Observer};
-use crate::world::{Setting, World};
+use crate::disk_snapshot::Image;
+use crate::history::Trace;
+use crate::model::{Change, Observer, ReferenceModel};
+use crate::simulated_cluster::{Setting, World};
 use cluster::{Rates, Request};
 use controllers_manager::Config;
 use machinery_runtime::{Simulation, seeds};
@@ -24,8 +24,8 @@ const TEND_EVERY: Duration = Duration::from_secs(10);
 /// How often a healing world is looked at.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
-/// One controller's story.
-pub(crate) trait Story: Send + 'static {
+/// A controller's scenario.
+pub(crate) trait Scenario: Send + 'static {
     /// Controllers that run.
     const CONTROLLERS: &'static [&'static str];
     /// Whether the scheduler runs.
@@ -42,23 +42,23 @@ pub(crate) trait Story: Send + 'static {
     fn begin(&mut self, world: &World) -> impl Future<Output = ()> + Send;
 
     /// One thing that a user does.
-    fn act(&mut self, world: &World, model: &Model) -> impl Future<Output = ()> + Send;
+    fn step(&mut self, world: &World, model: &ReferenceModel) -> impl Future<Output = ()> + Send;
 
     /// What nodes do, all the time, also while the world comes to rest.
-    fn tend(&mut self, _world: &World, _model: &Model) -> impl Future<Output = ()> + Send {
+    fn run_nodes(&mut self, _world: &World, _model: &ReferenceModel) -> impl Future<Output = ()> + Send {
         async {}
     }
 
     /// The last thing that users do.
-    fn end(&mut self, _world: &World) -> impl Future<Output = ()> + Send {
+    fn final_step(&mut self, _world: &World) -> impl Future<Output = ()> + Send {
         async {}
     }
 
     /// What is true at every revision.
-    fn holds(&mut self, model: &Model, change: &Change) -> Result<(), String>;
+    fn check_invariant(&mut self, model: &ReferenceModel, change: &Change) -> Result<(), String>;
 
     /// What is true in the end.
-    fn settled(&self, model: &Model) -> Result<(), String>;
+    fn check_converged(&self, model: &ReferenceModel) -> Result<(), String>;
 
     /// What is true of everything that components sent and the server answered.
     fn sent(&self, _mutations: &[Request]) -> Result<(), String> {
@@ -66,20 +66,20 @@ pub(crate) trait Story: Send + 'static {
     }
 }
 
-/// Tells the story of each seed that is asked for.
-pub(crate) fn tell<S: Story>(story: impl Fn() -> S) {
+/// Runs the scenario for each requested seed.
+pub(crate) fn run_seeds<S: Scenario>(scenario: impl Fn() -> S) {
     for seed in seeds(DEFAULT_SEEDS) {
-        tell_one(story(), seed);
+        run_seed(scenario(), seed);
     }
 }
 
-/// Tells the story of one seed; answers the hash of everything that happened.
-pub(crate) fn tell_one<S: Story>(story: S, seed: u64) -> u64 {
+/// Runs the scenario with one seed; returns the hash of everything that happened.
+pub(crate) fn run_seed<S: Scenario>(scenario: S, seed: u64) -> u64 {
     // Made by a simulation of its own, so before this one runs.
     Image::get();
     let simulation = Simulation::new(seed);
     let mut config = Config::default();
-    story.configure(&mut config);
+    scenario.configure(&mut config);
     let setting = Setting {
         controllers: S::CONTROLLERS,
         scheduler: S::SCHEDULER,
@@ -89,37 +89,37 @@ pub(crate) fn tell_one<S: Story>(story: S, seed: u64) -> u64 {
     simulation.run(async move {
         let world = world.await;
         let observer = Observer::new(&*world.storage).await;
-        let telling = Telling {
-            story,
+        let telling = Run {
+            scenario,
             world,
             observer,
-            history: History::default(),
+            history: Trace::default(),
         };
         telling.run().await;
     });
     simulation.trace_hash()
 }
 
-struct Telling<S> {
-    story: S,
+struct Run<S> {
+    scenario: S,
     world: World,
     observer: Observer,
-    history: History,
+    history: Trace,
 }
 
-impl<S: Story> Telling<S> {
+impl<S: Scenario> Run<S> {
     async fn run(mut self) {
-        self.story.begin(&self.world).await;
+        self.scenario.begin(&self.world).await;
         for _ in 0..S::STEPS {
             let pause = 1 + self.world.dice(S::STEP_MILLIS);
             self.pass(Duration::from_millis(pause)).await;
             self.meet_fate().await;
-            self.story.act(&self.world, &self.observer.model).await;
+            self.scenario.step(&self.world, &self.observer.model).await;
         }
-        self.story.end(&self.world).await;
+        self.scenario.final_step(&self.world).await;
         self.world.faults.set(Rates::NONE);
         self.come_to_rest().await;
-        self.stay_quiet().await;
+        self.check_quiescent().await;
     }
 
     /// Time passes, and nodes go on; whatever was written meanwhile keeps the invariant.
@@ -129,16 +129,16 @@ impl<S: Story> Telling<S> {
             time -= step;
             self.world.runtime.sleep(step).await;
             self.look().await;
-            self.story.tend(&self.world, &self.observer.model).await;
+            self.scenario.run_nodes(&self.world, &self.observer.model).await;
             self.look().await;
         }
     }
 
     async fn look(&mut self) {
-        let (story, history) = (&mut self.story, &mut self.history);
+        let (scenario, history) = (&mut self.scenario, &mut self.history);
         let now = self.world.runtime.monotonic();
-        let each = |model: &Model, change: Change| {
-            let broken = story.holds(model, &change);
+        let each = |model: &ReferenceModel, change: Change| {
+            let broken = scenario.check_invariant(model, &change);
             let (kind, key) = (change.latest().kind.clone(), change.latest().key.clone());
             history.add(now, change);
             if let Err(broken) = broken {
@@ -163,7 +163,7 @@ impl<S: Story> Telling<S> {
         let start = self.world.runtime.monotonic();
         loop {
             self.pass(LOOK_EVERY).await;
-            let Err(why) = self.story.settled(&self.observer.model) else {
+            let Err(why) = self.scenario.check_converged(&self.observer.model) else {
                 return;
             };
             let waited = self.world.runtime.monotonic() - start;
@@ -172,15 +172,15 @@ impl<S: Story> Telling<S> {
     }
 
     /// A world at rest stays so, and nobody writes.
-    async fn stay_quiet(&mut self) {
+    async fn check_quiescent(&mut self) {
         self.pass(QUIET).await;
         let before = self.world.faults.mutations().len();
         self.pass(QUIET).await;
-        if let Err(why) = self.story.settled(&self.observer.model) {
+        if let Err(why) = self.scenario.check_converged(&self.observer.model) {
             panic!("was at rest, and then: {why}\n{}", self.history);
         }
         let mutations = self.world.faults.mutations();
-        if let Err(why) = self.story.sent(&mutations) {
+        if let Err(why) = self.scenario.sent(&mutations) {
             panic!("{why}");
         }
         assert_eq!(

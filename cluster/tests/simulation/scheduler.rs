@@ -1,10 +1,10 @@
 //! Pods and nodes come and go, nodes are cordoned: no node is ever given more than it has, no pod is placed twice, and
 //! in the end only those wait that fit nowhere.
 
-use crate::Story;
-use crate::model::{Change, Model, Seen};
-use crate::runner::tell;
-use crate::world::World;
+use crate::Scenario;
+use crate::model::{Change, ObjectVersion, ReferenceModel};
+use crate::runner::run_seeds;
+use crate::simulated_cluster::World;
 use k8s_openapi::api::core::v1::{Node, Pod};
 use machinery_meta::ObjectKey;
 use serde_json::json;
@@ -19,7 +19,7 @@ struct Placed {
     next: u64,
 }
 
-impl Story for Placed {
+impl Scenario for Placed {
     const CONTROLLERS: &'static [&'static str] = &[];
     const SCHEDULER: bool = true;
     const STEPS: u32 = 40;
@@ -30,7 +30,7 @@ impl Story for Placed {
         }
     }
 
-    async fn act(&mut self, world: &World, model: &Model) {
+    async fn step(&mut self, world: &World, model: &ReferenceModel) {
         let node = format!("n{}", world.dice(NODES));
         let pod = world.pick(model.all("Pod").cloned().collect());
         match (world.dice(10), pod) {
@@ -59,14 +59,14 @@ impl Story for Placed {
         }
     }
 
-    async fn tend(&mut self, world: &World, model: &Model) {
-        let on_node = |pod: &&Arc<Seen>| !pod.text("/spec/nodeName").is_empty();
+    async fn run_nodes(&mut self, world: &World, model: &ReferenceModel) {
+        let on_node = |pod: &&Arc<ObjectVersion>| !pod.text("/spec/nodeName").is_empty();
         for pod in model.all("Pod").filter(|pod| pod.is_deleting()).filter(on_node) {
             world.pod_has_ended(pod).await;
         }
     }
 
-    fn holds(&mut self, model: &Model, change: &Change) -> Result<(), String> {
+    fn check_invariant(&mut self, model: &ReferenceModel, change: &Change) -> Result<(), String> {
         let Some(after) = change.after.as_ref().filter(|own| own.kind == "Pod") else {
             return Ok(());
         };
@@ -87,7 +87,7 @@ impl Story for Placed {
         Ok(())
     }
 
-    fn settled(&self, model: &Model) -> Result<(), String> {
+    fn check_converged(&self, model: &ReferenceModel) -> Result<(), String> {
         let waiting = model
             .all("Pod")
             .filter(|pod| pod.is_active_pod() && pod.text("/spec/nodeName").is_empty());
@@ -116,13 +116,13 @@ async fn make_node(world: &World, name: &str) {
     world.patch::<Node>(&ObjectKey::cluster(name), body).await;
 }
 
-fn request(pod: &Seen) -> u64 {
+fn request(pod: &ObjectVersion) -> u64 {
     let text = pod.text("/spec/containers/0/resources/requests/cpu");
     text.trim_end_matches('m').parse().unwrap()
 }
 
 /// Thousandths of a processor and pods that a node has given away.
-fn used(model: &Model, node: &str) -> (u64, u64) {
+fn used(model: &ReferenceModel, node: &str) -> (u64, u64) {
     let on = model
         .all("Pod")
         .filter(|pod| pod.text("/spec/nodeName") == node && !pod.is_ended_pod());
@@ -131,5 +131,5 @@ fn used(model: &Model, node: &str) -> (u64, u64) {
 
 #[test]
 fn scheduler_scenario() {
-    tell(Placed::default);
+    run_seeds(Placed::default);
 }

@@ -1,23 +1,23 @@
 //! Namespaces come and go and somebody deletes accounts: every namespace that stays has its account, none that goes
 //! is given one.
 
-use crate::Story;
-use crate::model::{Change, Model};
+use crate::Scenario;
+use crate::model::{Change, ReferenceModel};
 use crate::namespace::nothing_is_going;
-use crate::runner::tell;
-use crate::world::World;
+use crate::runner::run_seeds;
+use crate::simulated_cluster::World;
 use k8s_openapi::api::core::v1::{Namespace, ServiceAccount};
 use machinery_meta::ObjectKey;
 use serde_json::json;
 
 struct Accounts;
 
-impl Story for Accounts {
+impl Scenario for Accounts {
     const CONTROLLERS: &'static [&'static str] = &["serviceaccount-controller", "namespace-controller"];
 
     async fn begin(&mut self, _: &World) {}
 
-    async fn act(&mut self, world: &World, model: &Model) {
+    async fn step(&mut self, world: &World, model: &ReferenceModel) {
         let name = format!("n{}", world.dice(3));
         match (world.dice(3), model.get("Namespace", "", &name)) {
             (_, None) => world
@@ -33,7 +33,7 @@ impl Story for Accounts {
         }
     }
 
-    fn holds(&mut self, model: &Model, change: &Change) -> Result<(), String> {
+    fn check_invariant(&mut self, model: &ReferenceModel, change: &Change) -> Result<(), String> {
         let Some(account) = change.made("ServiceAccount") else {
             return Ok(());
         };
@@ -43,7 +43,7 @@ impl Story for Accounts {
         }
     }
 
-    fn settled(&self, model: &Model) -> Result<(), String> {
+    fn check_converged(&self, model: &ReferenceModel) -> Result<(), String> {
         nothing_is_going(model)?;
         let without = model
             .all("Namespace")
@@ -54,5 +54,5 @@ impl Story for Accounts {
 
 #[test]
 fn service_account_scenario() {
-    tell(|| Accounts);
+    run_seeds(|| Accounts);
 }

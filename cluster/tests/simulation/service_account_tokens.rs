@@ -1,10 +1,10 @@
 //! Accounts and Secrets for their tokens come and go: every such Secret that stays has a token of the account that it names,
 //! and none is kept for an account that is gone.
 
-use crate::Story;
-use crate::model::{Change, Model};
-use crate::runner::tell;
-use crate::world::World;
+use crate::Scenario;
+use crate::model::{Change, ReferenceModel};
+use crate::runner::run_seeds;
+use crate::simulated_cluster::World;
 use k8s_openapi::api::core::v1::{Secret, ServiceAccount};
 use machinery_meta::ObjectKey;
 use serde_json::json;
@@ -14,12 +14,12 @@ const UID: &str = "/metadata/annotations/kubernetes.io~1service-account.uid";
 
 struct Tokens;
 
-impl Story for Tokens {
+impl Scenario for Tokens {
     const CONTROLLERS: &'static [&'static str] = &["serviceaccount-token-controller"];
 
     async fn begin(&mut self, _: &World) {}
 
-    async fn act(&mut self, world: &World, model: &Model) {
+    async fn step(&mut self, world: &World, model: &ReferenceModel) {
         let account = format!("bot{}", world.dice(2));
         let secret = format!("token{}", world.dice(3));
         match (world.dice(4), model.get("ServiceAccount", "default", &account)) {
@@ -40,7 +40,7 @@ impl Story for Tokens {
     }
 
     /// A token stays what it is, whoever writes the Secret.
-    fn holds(&mut self, _: &Model, change: &Change) -> Result<(), String> {
+    fn check_invariant(&mut self, _: &ReferenceModel, change: &Change) -> Result<(), String> {
         let (Some(before), Some(after)) = (&change.before, &change.after) else {
             return Ok(());
         };
@@ -51,7 +51,7 @@ impl Story for Tokens {
         Ok(())
     }
 
-    fn settled(&self, model: &Model) -> Result<(), String> {
+    fn check_converged(&self, model: &ReferenceModel) -> Result<(), String> {
         for secret in model.all("Secret").filter(|own| !own.text(NAME).is_empty()) {
             let account = model.get("ServiceAccount", "default", secret.text(NAME));
             let Some(account) = account.filter(|own| own.uid.0 == secret.text(UID)) else {
@@ -67,5 +67,5 @@ impl Story for Tokens {
 
 #[test]
 fn tokens_of_secrets_are_their_accounts() {
-    tell(|| Tokens);
+    run_seeds(|| Tokens);
 }

@@ -2,10 +2,10 @@
 //! share a node port, no range goes before its addresses, and in the end each service has its address, no address is
 //! left over, and every range is ready.
 
-use crate::Story;
-use crate::model::{Change, Model, Seen};
-use crate::runner::tell;
-use crate::world::World;
+use crate::Scenario;
+use crate::model::{Change, ObjectVersion, ReferenceModel};
+use crate::runner::run_seeds;
+use crate::simulated_cluster::World;
 use k8s_openapi::api::core::v1::Service;
 use k8s_openapi::api::networking::v1::{IPAddress, ServiceCIDR};
 use serde_json::{Value, json};
@@ -24,14 +24,14 @@ const FINALIZER: &str = "networking.k8s.io/service-cidr-finalizer";
 
 struct Addresses;
 
-impl Story for Addresses {
+impl Scenario for Addresses {
     const CONTROLLERS: &'static [&'static str] = &["service-cidr-controller"];
     const STEPS: u32 = 40;
     const STEP_MILLIS: u64 = 8_000;
 
     async fn begin(&mut self, _: &World) {}
 
-    async fn act(&mut self, world: &World, model: &Model) {
+    async fn step(&mut self, world: &World, model: &ReferenceModel) {
         let (name, range) = RANGES[usize::try_from(world.dice(3)).unwrap()];
         match world.dice(7) {
             0 => match model.get("ServiceCIDR", "", name) {
@@ -54,7 +54,7 @@ impl Story for Addresses {
         }
     }
 
-    fn holds(&mut self, model: &Model, change: &Change) -> Result<(), String> {
+    fn check_invariant(&mut self, model: &ReferenceModel, change: &Change) -> Result<(), String> {
         let mut ports = BTreeMap::new();
         for service in model.all("Service") {
             for port in service
@@ -80,7 +80,7 @@ impl Story for Addresses {
         }
     }
 
-    fn settled(&self, model: &Model) -> Result<(), String> {
+    fn check_converged(&self, model: &ReferenceModel) -> Result<(), String> {
         for service in model.all("Service") {
             let address = service.text("/spec/clusterIP");
             let held = model.get("IPAddress", "", address);
@@ -108,7 +108,7 @@ impl Story for Addresses {
 }
 
 /// A range that stays is ready; one that goes is needed, and says so.
-fn is_right(model: &Model, cidr: &Seen) -> Result<(), String> {
+fn is_right(model: &ReferenceModel, cidr: &ObjectVersion) -> Result<(), String> {
     let needed = || {
         model
             .all("IPAddress")
@@ -122,13 +122,13 @@ fn is_right(model: &Model, cidr: &Seen) -> Result<(), String> {
 }
 
 /// The address is in a range that stays.
-fn has_range(model: &Model, address: &Seen) -> bool {
+fn has_range(model: &ReferenceModel, address: &ObjectVersion) -> bool {
     model
         .all("ServiceCIDR")
         .any(|cidr| !cidr.is_deleting() && is_in(cidr, address))
 }
 
-fn is_in(cidr: &Seen, address: &Seen) -> bool {
+fn is_in(cidr: &ObjectVersion, address: &ObjectVersion) -> bool {
     let bits = |text: &str| u32::from(text.parse::<Ipv4Addr>().unwrap());
     let range = cidr.list("/spec/cidrs")[0].as_str().unwrap();
     let (base, length) = range.split_once('/').unwrap();
@@ -137,8 +137,8 @@ fn is_in(cidr: &Seen, address: &Seen) -> bool {
 }
 
 /// Of the default range, which always stays: who deletes the last trace of an address frees its range.
-async fn delete_an_address(world: &World, model: &Model) {
-    let of_default = |own: &&Arc<Seen>| own.name().starts_with("10.96.");
+async fn delete_an_address(world: &World, model: &ReferenceModel) {
+    let of_default = |own: &&Arc<ObjectVersion>| own.name().starts_with("10.96.");
     let addresses = model.all("IPAddress").filter(of_default).cloned();
     if let Some(own) = world.pick(addresses.collect()) {
         world.delete::<IPAddress>(&own.key).await;
@@ -169,5 +169,5 @@ fn service(world: &World, name: &str) -> Value {
 
 #[test]
 fn service_addresses_scenario() {
-    tell(|| Addresses);
+    run_seeds(|| Addresses);
 }

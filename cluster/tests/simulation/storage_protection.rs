@@ -1,11 +1,11 @@
 //! Volumes, claims, attribute classes and pods come and go: nothing goes while somebody uses it, and in the end all goes
 //! that was deleted and is not used.
 
-use crate::Story;
-use crate::model::{Change, Model, Seen};
+use crate::Scenario;
+use crate::model::{Change, ObjectVersion, ReferenceModel};
 use crate::replica_set::template;
-use crate::runner::tell;
-use crate::world::World;
+use crate::runner::run_seeds;
+use crate::simulated_cluster::World;
 use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim, Pod};
 use k8s_openapi::api::storage::v1::VolumeAttributesClass;
 use serde_json::{Value, json};
@@ -23,7 +23,7 @@ struct Protection {
     pods: u64,
 }
 
-impl Story for Protection {
+impl Scenario for Protection {
     const CONTROLLERS: &'static [&'static str] = &[
         "persistentvolume-protection-controller",
         "persistentvolumeclaim-protection-controller",
@@ -33,7 +33,7 @@ impl Story for Protection {
 
     async fn begin(&mut self, _: &World) {}
 
-    async fn act(&mut self, world: &World, model: &Model) {
+    async fn step(&mut self, world: &World, model: &ReferenceModel) {
         let name = format!("x{}", world.dice(NAMES));
         let pod = world.pick(model.all("Pod").cloned().collect());
         match (world.dice(8), pod) {
@@ -53,7 +53,7 @@ impl Story for Protection {
         }
     }
 
-    fn holds(&mut self, model: &Model, change: &Change) -> Result<(), String> {
+    fn check_invariant(&mut self, model: &ReferenceModel, change: &Change) -> Result<(), String> {
         for (kind, finalizer) in PROTECTED {
             if let Some(made) = change.made(kind)
                 && !made.finalizers.iter().any(|own| &**own == finalizer)
@@ -69,7 +69,7 @@ impl Story for Protection {
         Ok(())
     }
 
-    fn settled(&self, model: &Model) -> Result<(), String> {
+    fn check_converged(&self, model: &ReferenceModel) -> Result<(), String> {
         let protected = PROTECTED.iter().flat_map(|(kind, _)| model.all(kind));
         let left = protected
             .filter(|own| own.is_deleting())
@@ -80,7 +80,7 @@ impl Story for Protection {
 
 impl Protection {
     /// A pod of a claim that stays; no scheduler would give a node to one whose claim goes.
-    async fn use_claim(&mut self, world: &World, model: &Model, name: &str) {
+    async fn use_claim(&mut self, world: &World, model: &ReferenceModel, name: &str) {
         if model
             .get("PersistentVolumeClaim", "default", name)
             .is_none_or(|own| own.is_deleting())
@@ -99,11 +99,11 @@ impl Protection {
 }
 
 /// Who uses it.
-fn user_of(model: &Model, own: &Seen) -> Option<String> {
+fn user_of(model: &ReferenceModel, own: &ObjectVersion) -> Option<String> {
     match own.kind.as_str() {
         "PersistentVolume" => (own.text("/status/phase") == "Bound").then(|| "a claim".to_owned()),
         "PersistentVolumeClaim" => {
-            let uses = |pod: &Seen| {
+            let uses = |pod: &ObjectVersion| {
                 !pod.text("/spec/nodeName").is_empty()
                     && !pod.is_ended_pod()
                     && pod.text("/spec/volumes/0/persistentVolumeClaim/claimName") == own.name()
@@ -124,7 +124,7 @@ fn user_of(model: &Model, own: &Seen) -> Option<String> {
 }
 
 /// A class that stays, for a new volume or claim to speak of.
-fn class(world: &World, model: &Model, spec: &mut Value) {
+fn class(world: &World, model: &ReferenceModel, spec: &mut Value) {
     let staying = model
         .all("VolumeAttributesClass")
         .filter(|own| !own.is_deleting());
@@ -134,7 +134,7 @@ fn class(world: &World, model: &Model, spec: &mut Value) {
     }
 }
 
-async fn change_volume(world: &World, model: &Model, name: &str) {
+async fn change_volume(world: &World, model: &ReferenceModel, name: &str) {
     let Some(own) = model.get("PersistentVolume", "", name) else {
         let mut spec = json!({"capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"],
             "csi": {"driver": "d.example.com", "volumeHandle": name}});
@@ -157,7 +157,7 @@ async fn change_volume(world: &World, model: &Model, name: &str) {
     }
 }
 
-async fn change_claim(world: &World, model: &Model, name: &str) {
+async fn change_claim(world: &World, model: &ReferenceModel, name: &str) {
     match model.get("PersistentVolumeClaim", "default", name) {
         Some(own) => world.delete::<PersistentVolumeClaim>(&own.key).await,
         None => {
@@ -172,5 +172,5 @@ async fn change_claim(world: &World, model: &Model, name: &str) {
 
 #[test]
 fn storage_protection_scenario() {
-    tell(Protection::default);
+    run_seeds(Protection::default);
 }

@@ -1,10 +1,10 @@
 //! Jobs finish, and their time to live is changed now and then: none goes before its time, and in the end none is left
 //! whose time has come.
 
-use crate::Story;
-use crate::model::{Change, Model, Seen};
-use crate::runner::tell;
-use crate::world::World;
+use crate::Scenario;
+use crate::model::{Change, ObjectVersion, ReferenceModel};
+use crate::runner::run_seeds;
+use crate::simulated_cluster::World;
 use k8s_openapi::api::batch::v1::Job;
 use machinery_meta::ObjectKey;
 use serde_json::json;
@@ -21,7 +21,7 @@ struct Finished {
     now: Option<jiff::Timestamp>,
 }
 
-impl Story for Finished {
+impl Scenario for Finished {
     const CONTROLLERS: &'static [&'static str] = &[
         "job-controller",
         "ttl-after-finished-controller",
@@ -32,7 +32,7 @@ impl Story for Finished {
 
     async fn begin(&mut self, _: &World) {}
 
-    async fn act(&mut self, world: &World, model: &Model) {
+    async fn step(&mut self, world: &World, model: &ReferenceModel) {
         let name = format!("j{}", world.dice(JOBS));
         let ttl = TTLS[usize::try_from(world.dice(4)).unwrap()];
         let key = ObjectKey::new("default", &*name);
@@ -59,7 +59,7 @@ impl Story for Finished {
         }
     }
 
-    async fn tend(&mut self, world: &World, model: &Model) {
+    async fn run_nodes(&mut self, world: &World, model: &ReferenceModel) {
         self.now = Some(world.runtime.now());
         for pod in model.all("Pod") {
             if pod.is_deleting() {
@@ -70,7 +70,7 @@ impl Story for Finished {
         }
     }
 
-    fn holds(&mut self, _: &Model, change: &Change) -> Result<(), String> {
+    fn check_invariant(&mut self, _: &ReferenceModel, change: &Change) -> Result<(), String> {
         let Some(before) = change
             .before
             .as_ref()
@@ -95,8 +95,9 @@ impl Story for Finished {
         }
     }
 
-    fn settled(&self, model: &Model) -> Result<(), String> {
-        let late = |job: &Seen| job.is_deleting() || due(job).is_some_and(|due| Some(due) < self.now);
+    fn check_converged(&self, model: &ReferenceModel) -> Result<(), String> {
+        let late =
+            |job: &ObjectVersion| job.is_deleting() || due(job).is_some_and(|due| Some(due) < self.now);
         if let Some(job) = model.all("Job").find(|job| late(job)) {
             return Err(format!("{} is left", job.name()));
         }
@@ -108,7 +109,7 @@ impl Story for Finished {
 }
 
 /// When a finished Job is to go.
-fn due(job: &Seen) -> Option<jiff::Timestamp> {
+fn due(job: &ObjectVersion) -> Option<jiff::Timestamp> {
     let ttl = job.at("/spec/ttlSecondsAfterFinished")?.as_i64()?;
     let conditions = job.list("/status/conditions").iter();
     let mut ends = conditions
@@ -122,5 +123,5 @@ fn due(job: &Seen) -> Option<jiff::Timestamp> {
 
 #[test]
 fn finished_jobs_go_at_their_time() {
-    tell(Finished::default);
+    run_seeds(Finished::default);
 }

@@ -4,8 +4,8 @@
 //! Attackers are a process of their own that gives way to others: were they elsewhere, their own work would not take the
 //! server's time, nor the tenants'.
 
+use super::fixture::{self, Access};
 use super::node_attacks::{filled_disk, killed, streams};
-use super::place::{self, Access};
 use crate::bench::connection::Target;
 use anyhow::{Context, Result};
 use base64::Engine;
@@ -152,7 +152,7 @@ pub struct Orders {
 pub async fn attack_for_a_while(orders: Orders) -> Result<Vec<Outcome>> {
     let runtime = Runtime::real();
     let server = Target::from_kubeconfig(&orders.kubeconfig)?;
-    let (mallory, nobody) = place::attackers(&server, orders.token)?;
+    let (mallory, nobody) = fixture::attackers(&server, orders.token)?;
     let scene = Scene {
         mallory,
         nobody,

@@ -9,8 +9,8 @@
 
 pub mod attacks;
 pub mod figures;
+mod fixture;
 mod node_attacks;
-mod place;
 pub mod tenants;
 
 use crate::bench::connection::Target;
@@ -18,8 +18,8 @@ use crate::bench::server::Server;
 use anyhow::{Context, Result};
 use attacks::{Orders, Outcome};
 use figures::{Limits, Report, Samples};
+use fixture::Fixture;
 use machinery_runtime::Runtime;
-use place::Place;
 use std::path::PathBuf;
 use std::process::Stdio;
 use std::time::Duration;
@@ -57,10 +57,10 @@ pub struct Options {
 pub async fn run(options: Options) -> Result<Report> {
     let runtime = Runtime::real();
     let (server, admin, _) = Server::start(options.command.clone(), options.kubeconfig.clone()).await?;
-    let place = Place::prepare(&runtime, &admin, options.node).await?;
+    let place = Fixture::prepare(&runtime, &admin, options.node).await?;
     let mut samples = Samples::new(server.processes(), options.node.then(|| options.data_dir.clone()));
     let scope = runtime.child_scope();
-    let tenants: Vec<Tenant> = place::TENANTS
+    let tenants: Vec<Tenant> = fixture::TENANTS
         .into_iter()
         .map(|name| Tenant::begin(scope.runtime(), name, place.tenant(name), options.patience))
         .collect();
@@ -75,7 +75,7 @@ pub async fn run(options: Options) -> Result<Report> {
     samples.note_after(&runtime, options.duration).await?;
     let is_ready = is_ready(&admin).await;
     let failures = match options.node {
-        true => place::waited_for_pods(&runtime, &admin).await.err(),
+        true => fixture::waited_for_pods(&runtime, &admin).await.err(),
         false => None,
     };
     scope.stopped().await;
@@ -84,7 +84,7 @@ pub async fn run(options: Options) -> Result<Report> {
     Ok(report)
 }
 
-fn orders(place: &Place, options: &Options) -> Orders {
+fn orders(place: &Fixture, options: &Options) -> Orders {
     Orders {
         kubeconfig: options.kubeconfig.clone(),
         token: place.attacker_token(),

@@ -1,6 +1,6 @@
 //! A tenant at work: requests one after the other, a watch that must tell of them, and a Deployment that must move.
 
-use super::place::Access;
+use super::fixture::Access;
 use crate::bench::connection::Connection;
 use crate::bench::watch::Watch;
 use anyhow::{Context, Result, bail, ensure};

@@ -6,7 +6,7 @@ use futures::future::BoxFuture;
 
 /// What there is to know about a controller.
 #[derive(Debug, Clone, Copy)]
-pub struct ControllerRow {
+pub struct ControllerDescriptor {
     /// Upstream's name.
     pub name: &'static str,
     /// The service account it writes as; empty where it writes as the controller manager itself.
@@ -18,7 +18,7 @@ pub struct ControllerRow {
 }
 
 /// The rows, in starting order.
-pub fn rows() -> &'static [ControllerRow] {
+pub fn rows() -> &'static [ControllerDescriptor] {
     &[
         crate::namespace::ROW,
         crate::service_account::ROW,

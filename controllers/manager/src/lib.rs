@@ -32,7 +32,7 @@ mod service_cidr;
 mod storage_protection;
 mod ttl_after_finished;
 
-pub use all::{ControllerRow, rows};
+pub use all::{ControllerDescriptor, rows};
 pub use config::Config;
 pub use context::{ControllerContext, TokenOf, TokenSigner};
 /// The election of the server that runs them.

@@ -1,6 +1,6 @@
 //! Carries decisions out: binding, the pod's condition, preemption.
 
-use crate::events::{Recorder, Telling};
+use crate::events::{PendingEvent, Recorder};
 use crate::pod::PodInfo;
 use crate::scheduler::{Preemption, SCHEDULER_NAME};
 use k8s_openapi::api::core::v1::Pod;
@@ -60,7 +60,7 @@ impl Actions {
             "Successfully assigned {}/{} to {node}",
             pod.key.namespace, pod.key.name
         );
-        self.tell(pod, None, "Scheduled", "Binding", note);
+        self.record(pod, None, "Scheduled", "Binding", note);
         Ok(())
     }
 
@@ -133,7 +133,7 @@ impl Actions {
             }
             Ok(_) => {
                 let note = format!("Preempted by pod {} on node {node}", pod.uid());
-                self.tell(victim, Some(pod), "Preempted", "Preempting", note);
+                self.record(victim, Some(pod), "Preempted", "Preempting", note);
             }
         }
     }
@@ -185,7 +185,7 @@ impl Actions {
         format!("{:.0}", self.runtime.now()).into()
     }
 
-    fn tell(
+    fn record(
         &self,
         pod: &Arc<PodInfo>,
         related: Option<&Arc<PodInfo>>,
@@ -194,7 +194,7 @@ impl Actions {
         note: String,
     ) {
         let (pod, related) = (Arc::clone(pod), related.cloned());
-        self.recorder.tell(Telling {
+        self.recorder.record(PendingEvent {
             pod,
             related,
             warning: false,
@@ -206,7 +206,7 @@ impl Actions {
 
     fn warn(&self, pod: &Arc<PodInfo>, note: String) {
         let (reason, action) = ("FailedScheduling", "Scheduling");
-        self.recorder.tell(Telling {
+        self.recorder.record(PendingEvent {
             pod: Arc::clone(pod),
             related: None,
             warning: true,

@@ -2,7 +2,9 @@
 
 use crate::diagnosis::Diagnosis;
 use crate::evaluation::{ABSENT, Evaluation, Evaluations, FEASIBLE, Failure};
-use crate::framework::{Cycle, Filter, MAX_NODE_SCORE, NodeNames, Normalize, Rejection, Row, Scope};
+use crate::framework::{
+    Cycle, Filter, MAX_NODE_SCORE, NodeNames, Normalize, PluginRegistration, Rejection, Scope,
+};
 use crate::nodes::{NodeId, NodeTable};
 use crate::pod::PodInfo;
 use std::collections::HashMap;
@@ -10,7 +12,7 @@ use std::sync::Arc;
 
 /// The pod fits nowhere.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Unplaced {
+pub enum FitError {
     /// There is no node at all.
     NoNodes,
     /// Every node was rejected; on `resolvable` ones it may help to preempt.
@@ -20,7 +22,7 @@ pub enum Unplaced {
     },
 }
 
-impl Unplaced {
+impl FitError {
     /// Upstream's words.
     pub fn message(&self) -> String {
         match self {
@@ -77,19 +79,19 @@ impl Nominations {
 /// The plugins of one profile and what they answered so far.
 #[derive(Debug)]
 pub struct Algorithm {
-    rows: Vec<Row>,
+    rows: Vec<PluginRegistration>,
     evaluations: Evaluations,
 }
 
 impl Algorithm {
-    pub fn new(rows: Vec<Row>) -> Self {
+    pub fn new(rows: Vec<PluginRegistration>) -> Self {
         Self {
             rows,
             evaluations: Evaluations::default(),
         }
     }
 
-    pub fn rows(&self) -> &[Row] {
+    pub fn rows(&self) -> &[PluginRegistration] {
         &self.rows
     }
 
@@ -100,15 +102,15 @@ impl Algorithm {
         nodes: &mut NodeTable,
         nominations: &Nominations,
         random: u64,
-    ) -> Result<NodeId, Unplaced> {
+    ) -> Result<NodeId, FitError> {
         if nodes.node_count() == 0 {
-            return Err(Unplaced::NoNodes);
+            return Err(FitError::NoNodes);
         }
         for row in &self.rows {
             row.plugin.prepare(pod, nodes);
         }
         let (allowed, naming) = self.named_nodes(pod, nodes)?;
-        let promised = self.promised(pod, nodes, nominations);
+        let promised = self.nominated(pod, nodes, nominations);
         let nodes = &*nodes;
         let cycle = Cycle { pod, nodes };
         let allowed = allowed.as_ref().map(|names| (names, &naming[..]));
@@ -183,7 +185,7 @@ impl Algorithm {
         &self,
         pod: &PodInfo,
         nodes: &NodeTable,
-    ) -> Result<(NodeNames, Vec<&'static str>), Unplaced> {
+    ) -> Result<(NodeNames, Vec<&'static str>), FitError> {
         let mut allowed: NodeNames = None;
         let mut naming = Vec::new();
         for row in &self.rows {
@@ -200,7 +202,7 @@ impl Algorithm {
     }
 
     /// Nodes on which the pod would not fit beside the pods promised to them.
-    fn promised(
+    fn nominated(
         &self,
         pod: &PodInfo,
         nodes: &mut NodeTable,
@@ -221,17 +223,20 @@ impl Algorithm {
     }
 }
 
-fn refused(plugin: &'static str, rejection: &Rejection, nodes: &NodeTable) -> Unplaced {
+fn refused(plugin: &'static str, rejection: &Rejection, nodes: &NodeTable) -> FitError {
     let mut diagnosis = Diagnosis::new(nodes.node_count());
     diagnosis.pre_filter_message = Some(rejection.reasons.join(", "));
     diagnosis.plugins.insert(plugin);
-    Unplaced::Unfit {
+    FitError::Unfit {
         diagnosis: Box::new(diagnosis),
         resolvable: Vec::new(),
     }
 }
 
-fn cluster_filters<'a>(rows: &[Row], cycle: Cycle<'a>) -> Vec<(&'static str, Box<dyn Filter + 'a>)> {
+fn cluster_filters<'a>(
+    rows: &[PluginRegistration],
+    cycle: Cycle<'a>,
+) -> Vec<(&'static str, Box<dyn Filter + 'a>)> {
     let rows = rows.iter().filter(|row| row.plugin.scope() == Scope::Cluster);
     rows.filter_map(|row| Some((row.plugin.name(), row.plugin.filter(cycle)?)))
         .collect()
@@ -268,7 +273,7 @@ fn feasible(evaluation: &Evaluation, overlay: &Overlay<'_>) -> Vec<NodeId> {
         .collect()
 }
 
-fn diagnose(evaluation: &Evaluation, overlay: &Overlay<'_>, nodes: &NodeTable) -> Unplaced {
+fn diagnose(evaluation: &Evaluation, overlay: &Overlay<'_>, nodes: &NodeTable) -> FitError {
     let mut diagnosis = Diagnosis::new(nodes.node_count());
     let mut resolvable = Vec::new();
     let mut counts = vec![0; evaluation.failures.len()];
@@ -305,7 +310,7 @@ fn diagnose(evaluation: &Evaluation, overlay: &Overlay<'_>, nodes: &NodeTable) -
         diagnosis.add(&failure.rejection, count);
         diagnosis.plugins.insert(failure.plugin);
     }
-    Unplaced::Unfit {
+    FitError::Unfit {
         diagnosis: Box::new(diagnosis),
         resolvable,
     }

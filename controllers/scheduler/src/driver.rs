@@ -169,7 +169,7 @@ struct Driver {
 }
 
 /// What the loop woke up for.
-enum Woken {
+enum WakeReason {
     Changed(Changed),
     Done(Outcome),
     Decide,
@@ -183,14 +183,14 @@ impl Driver {
             let due = self.scheduler.next_wake().filter(|_| may);
             let wait = wait(&self.runtime, may && self.scheduler.has_work(now), due);
             let woken = tokio::select! { biased;
-                Some(outcome) = results.recv() => Woken::Done(outcome),
-                changed = self.sources.changed() => Woken::Changed(changed),
-                () = wait => Woken::Decide,
+                Some(outcome) = results.recv() => WakeReason::Done(outcome),
+                changed = self.sources.changed() => WakeReason::Changed(changed),
+                () = wait => WakeReason::Decide,
             };
             match woken {
-                Woken::Changed(changed) => self.take_in(changed),
-                Woken::Done(outcome) => self.finished(outcome),
-                Woken::Decide => {
+                WakeReason::Changed(changed) => self.take_in(changed),
+                WakeReason::Done(outcome) => self.finished(outcome),
+                WakeReason::Decide => {
                     self.decide();
                     tokio::task::yield_now().await;
                 }

@@ -1,6 +1,6 @@
 //! What the single-node plugins answer for one pod shape, kept and brought up to date row by row.
 
-use crate::framework::{Cycle, Filter, Normalize, Rejection, Row, Scope, Score};
+use crate::framework::{Cycle, Filter, Normalize, PluginRegistration, Rejection, Scope, Score};
 use crate::nodes::{NodeId, NodeTable};
 use crate::pod::{PodInfo, Shape};
 use std::collections::{BTreeSet, HashMap};
@@ -50,7 +50,7 @@ impl Evaluation {
     /// Brings every changed row up to date.
     fn update(
         &mut self,
-        rows: &[Row],
+        rows: &[PluginRegistration],
         cycle: Cycle<'_>,
         allowed: Option<(&BTreeSet<Box<str>>, &[&'static str])>,
     ) {
@@ -153,7 +153,7 @@ struct Pass<'a> {
 }
 
 impl<'a> Pass<'a> {
-    fn new(rows: &[Row], cycle: Cycle<'a>) -> Self {
+    fn new(rows: &[PluginRegistration], cycle: Cycle<'a>) -> Self {
         let mut pass = Self {
             filters: Vec::new(),
             fixed: Vec::new(),
@@ -200,7 +200,7 @@ impl Evaluations {
     /// The evaluation of the pod's shape, brought up to date.
     pub fn of(
         &mut self,
-        rows: &[Row],
+        rows: &[PluginRegistration],
         pod: &PodInfo,
         nodes: &NodeTable,
         allowed: Option<(&BTreeSet<Box<str>>, &[&'static str])>,

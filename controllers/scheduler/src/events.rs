@@ -24,7 +24,7 @@ const WRITERS: usize = 4;
 
 /// One thing to tell.
 #[derive(Debug)]
-pub(crate) struct Telling {
+pub(crate) struct PendingEvent {
     pub(crate) pod: Arc<PodInfo>,
     pub(crate) related: Option<Arc<PodInfo>>,
     pub(crate) warning: bool,
@@ -36,7 +36,7 @@ pub(crate) struct Telling {
 /// Takes events; cheap to clone.
 #[derive(Debug, Clone)]
 pub(crate) struct Recorder {
-    senders: Vec<mpsc::Sender<Telling>>,
+    senders: Vec<mpsc::Sender<PendingEvent>>,
 }
 
 impl Recorder {
@@ -57,7 +57,7 @@ impl Recorder {
     }
 
     /// One pod's events go through one writer, so that they stay in order.
-    pub(crate) fn tell(&self, telling: Telling) {
+    pub(crate) fn record(&self, telling: PendingEvent) {
         let sum = telling
             .pod
             .uid()
@@ -71,7 +71,7 @@ impl Recorder {
 
 type SeriesKey = (Box<str>, &'static str, &'static str);
 
-async fn write(client: Client, runtime: Runtime, mut receiver: mpsc::Receiver<Telling>) {
+async fn write(client: Client, runtime: Runtime, mut receiver: mpsc::Receiver<PendingEvent>) {
     let resource = ApiResource::of::<Event>();
     let mut series: HashMap<SeriesKey, (ObjectKey, u32)> = HashMap::new();
     while let Some(telling) = receiver.recv().await {
@@ -105,7 +105,7 @@ async fn write(client: Client, runtime: Runtime, mut receiver: mpsc::Receiver<Te
     }
 }
 
-fn event(telling: &Telling, name: &str, time: jiff::Timestamp) -> Value {
+fn event(telling: &PendingEvent, name: &str, time: jiff::Timestamp) -> Value {
     let mut event = json!({
         "apiVersion": "events.k8s.io/v1", "kind": "Event",
         "metadata": {"name": name, "namespace": telling.pod.key.namespace},

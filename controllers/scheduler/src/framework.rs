@@ -141,7 +141,7 @@ pub trait Plugin: Send + Sync + Debug {
 
 /// A plugin in its place: the order of rows is the order of asking.
 #[derive(Debug)]
-pub struct Row {
+pub struct PluginRegistration {
     pub plugin: Box<dyn Plugin>,
     pub weight: i64,
 }

@@ -34,7 +34,7 @@ pub struct Candidate {
 
 /// Nobody has to go because nothing would help; the message says why, in upstream's words.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct NotHelpful(pub String);
+pub struct PreemptionImpossible(pub String);
 
 /// Finds the best node to preempt on among those where other pods are in the way.
 pub fn find(
@@ -44,7 +44,7 @@ pub fn find(
     resolvable: &[NodeId],
     nominations: &Nominations,
     budgets: &Budgets,
-) -> Result<Candidate, NotHelpful> {
+) -> Result<Candidate, PreemptionImpossible> {
     eligible(pod, nodes, resolvable)?;
     let mut diagnosis = Diagnosis::new(nodes.node_count());
     diagnosis.add_reason(
@@ -62,12 +62,12 @@ pub fn find(
         }
     }
     let best = candidates.into_iter().min_by_key(rank);
-    best.ok_or_else(|| NotHelpful(diagnosis.message()))
+    best.ok_or_else(|| PreemptionImpossible(diagnosis.message()))
 }
 
-fn eligible(pod: &PodInfo, nodes: &NodeTable, resolvable: &[NodeId]) -> Result<(), NotHelpful> {
+fn eligible(pod: &PodInfo, nodes: &NodeTable, resolvable: &[NodeId]) -> Result<(), PreemptionImpossible> {
     if &*pod.pod.spec.preemption_policy == "Never" {
-        return Err(NotHelpful(
+        return Err(PreemptionImpossible(
             "not eligible due to preemptionPolicy=Never.".to_owned(),
         ));
     }
@@ -77,7 +77,7 @@ fn eligible(pod: &PodInfo, nodes: &NodeTable, resolvable: &[NodeId]) -> Result<(
     };
     let leaving = |own: &Arc<PodInfo>| own.priority() < pod.priority() && terminates_by_preemption(&own.pod);
     if nodes.pods[node].iter().any(leaving) {
-        return Err(NotHelpful(
+        return Err(PreemptionImpossible(
             "not eligible due to a terminating pod on the nominated node.".to_owned(),
         ));
     }

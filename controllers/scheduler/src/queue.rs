@@ -23,7 +23,7 @@ type ActiveKey = (Reverse<i32>, Duration, u64);
 type TimeKey = (Duration, u64);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Place {
+enum QueuePosition {
     Active(ActiveKey),
     Backoff(TimeKey),
     Unschedulable(TimeKey),
@@ -34,7 +34,7 @@ enum Place {
 #[derive(Debug)]
 struct Entry {
     pod: Arc<PodInfo>,
-    place: Place,
+    place: QueuePosition,
     /// When the pod first became active; keeps its turn among equals.
     since: Duration,
     failures: u32,
@@ -47,7 +47,7 @@ struct Entry {
 
 /// A pod taken to be tried.
 #[derive(Debug, Clone)]
-pub struct Popped {
+pub struct QueuedPod {
     pub pod: Arc<PodInfo>,
     pub attempts: u32,
 }
@@ -97,7 +97,7 @@ impl Queue {
             let key = pod.key.clone();
             let entry = Entry {
                 pod,
-                place: Place::Gated,
+                place: QueuePosition::Gated,
                 since: now,
                 failures: 0,
                 failed_at: Duration::ZERO,
@@ -123,11 +123,11 @@ impl Queue {
                     self.set(pod, gated, now);
                 }
             }
-            Place::Gated if !gated => self.activate(&key, now),
-            Place::Unschedulable(_) if changed && entry.wakes_on.meets(ClusterEvents::POD_SELF) => {
+            QueuePosition::Gated if !gated => self.activate(&key, now),
+            QueuePosition::Unschedulable(_) if changed && entry.wakes_on.meets(ClusterEvents::POD_SELF) => {
                 self.wake(&key, now);
             }
-            Place::Active(_) if reordered => {
+            QueuePosition::Active(_) if reordered => {
                 self.leave(&key);
                 self.activate(&key, now);
             }
@@ -143,7 +143,7 @@ impl Queue {
 
     /// The next pod to try. When none is active, one that backs off after a rejection is tried early, as upstream
     /// does: the scheduler has nothing better to do.
-    pub fn pop(&mut self, now: Duration) -> Option<Popped> {
+    pub fn pop(&mut self, now: Duration) -> Option<QueuedPod> {
         self.flush(now);
         let key = match self.active.pop_first() {
             Some((_, key)) => key,
@@ -158,9 +158,9 @@ impl Queue {
             }
         };
         let entry = self.entries.get_mut(&key)?;
-        entry.place = Place::InFlight;
+        entry.place = QueuePosition::InFlight;
         self.happened = ClusterEvents::NONE;
-        Some(Popped {
+        Some(QueuedPod {
             pod: Arc::clone(&entry.pod),
             attempts: entry.failures + 1,
         })
@@ -178,7 +178,7 @@ impl Queue {
             return;
         }
         let time = self.time_key(now);
-        self.enter(key, Place::Unschedulable(time));
+        self.enter(key, QueuePosition::Unschedulable(time));
     }
 
     /// Placing or binding went wrong: it is tried again after backing off.
@@ -192,7 +192,7 @@ impl Queue {
         let entry = self
             .entries
             .get_mut(key)
-            .filter(|entry| entry.place == Place::InFlight)?;
+            .filter(|entry| entry.place == QueuePosition::InFlight)?;
         entry.failures = entry.failures.saturating_add(1);
         entry.failed_at = now;
         entry.by_error = by_error;
@@ -259,7 +259,7 @@ impl Queue {
         let due = entry.failed_at + backoff(entry.failures);
         if due > now {
             let time = self.time_key(due);
-            self.enter(key, Place::Backoff(time));
+            self.enter(key, QueuePosition::Backoff(time));
         } else {
             self.activate(key, now);
         }
@@ -273,7 +273,7 @@ impl Queue {
         if entry.failures > 0 {
             entry.since = now;
         }
-        let place = Place::Active((Reverse(entry.pod.priority()), entry.since, self.sequence));
+        let place = QueuePosition::Active((Reverse(entry.pod.priority()), entry.since, self.sequence));
         self.enter(key, place);
     }
 
@@ -282,25 +282,25 @@ impl Queue {
         (time, self.sequence)
     }
 
-    fn enter(&mut self, key: &ObjectKey, place: Place) {
+    fn enter(&mut self, key: &ObjectKey, place: QueuePosition) {
         let Some(entry) = self.entries.get_mut(key) else {
             return;
         };
         entry.place = place;
         match place {
-            Place::Active(order) => self.active.insert(order, key.clone()),
-            Place::Backoff(time) => self.backoff.insert(time, key.clone()),
-            Place::Unschedulable(time) => self.unschedulable.insert(time, key.clone()),
-            Place::Gated | Place::InFlight => None,
+            QueuePosition::Active(order) => self.active.insert(order, key.clone()),
+            QueuePosition::Backoff(time) => self.backoff.insert(time, key.clone()),
+            QueuePosition::Unschedulable(time) => self.unschedulable.insert(time, key.clone()),
+            QueuePosition::Gated | QueuePosition::InFlight => None,
         };
     }
 
     fn leave(&mut self, key: &ObjectKey) {
         match self.entries.get(key).map(|entry| entry.place) {
-            Some(Place::Active(order)) => self.active.remove(&order),
-            Some(Place::Backoff(time)) => self.backoff.remove(&time),
-            Some(Place::Unschedulable(time)) => self.unschedulable.remove(&time),
-            Some(Place::Gated | Place::InFlight) | None => None,
+            Some(QueuePosition::Active(order)) => self.active.remove(&order),
+            Some(QueuePosition::Backoff(time)) => self.backoff.remove(&time),
+            Some(QueuePosition::Unschedulable(time)) => self.unschedulable.remove(&time),
+            Some(QueuePosition::Gated | QueuePosition::InFlight) | None => None,
         };
     }
 }

@@ -1,6 +1,6 @@
 //! The scheduler as a value: changes go in, decisions come out.
 
-use crate::algorithm::{Algorithm, Nominations, Unplaced};
+use crate::algorithm::{Algorithm, FitError, Nominations};
 use crate::framework::ClusterEvents;
 use crate::nodes::{NodeChange, NodeId, NodeTable};
 use crate::object::{LabelSelector, Labels, Node};
@@ -203,18 +203,18 @@ impl Scheduler {
         }
     }
 
-    fn rejected(&mut self, pod: Arc<PodInfo>, unplaced: Unplaced, now: Duration) -> Decision {
+    fn rejected(&mut self, pod: Arc<PodInfo>, unplaced: FitError, now: Duration) -> Decision {
         let (mut diagnosis, resolvable) = match unplaced {
-            Unplaced::NoNodes => {
+            FitError::NoNodes => {
                 self.queue.reject(&pod.key, ClusterEvents::ANY, now);
-                let message = Unplaced::NoNodes.message();
+                let message = FitError::NoNodes.message();
                 return Decision::Reject {
                     pod,
                     message,
                     preemption: None,
                 };
             }
-            Unplaced::Unfit {
+            FitError::Unfit {
                 diagnosis,
                 resolvable,
             } => (diagnosis, resolvable),

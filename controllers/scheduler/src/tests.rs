@@ -305,7 +305,7 @@ fn preempt(
         .algorithm
         .place(pod, &mut world.nodes, &world.nominations, 0)
         .unwrap_err();
-    let crate::algorithm::Unplaced::Unfit { resolvable, .. } = unplaced else {
+    let crate::algorithm::FitError::Unfit { resolvable, .. } = unplaced else {
         panic!("no nodes")
     };
     let (algorithm, nodes) = (&mut world.algorithm, &mut world.nodes);

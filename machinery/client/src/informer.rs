@@ -5,7 +5,7 @@
 //! late is told the present objects as additions. A handler may read any store but subscribe to none.
 
 use crate::client::Client;
-use crate::object::{Arrived, Object, Slices};
+use crate::object::{Object, RawObject, Slices};
 use crate::projection::{IndexName, Projection};
 use crate::reflector::{self, Sink};
 use crate::resource::ListWatch;
@@ -85,8 +85,8 @@ struct Handlers<P> {
 }
 
 impl<P: Projection> Shared<P> {
-    fn parse(&self, arrived: Arrived) -> Option<Arc<Object<P>>> {
-        let Arrived {
+    fn parse(&self, arrived: RawObject) -> Option<Arc<Object<P>>> {
+        let RawObject {
             header,
             revision,
             bytes,
@@ -159,7 +159,7 @@ impl<P: Projection> Shared<P> {
 }
 
 impl<P: Projection> Sink for Shared<P> {
-    fn upsert(&self, object: Arrived) {
+    fn upsert(&self, object: RawObject) {
         let key = object.header.key.clone();
         match self.parse(object) {
             Some(object) => self.put(&self.handlers.lock(), object),
@@ -173,7 +173,7 @@ impl<P: Projection> Sink for Shared<P> {
         self.take(&handlers, key);
     }
 
-    fn replace(&self, objects: Vec<Arrived>) {
+    fn replace(&self, objects: Vec<RawObject>) {
         let objects: Vec<_> = objects
             .into_iter()
             .filter_map(|object| self.parse(object))

@@ -115,7 +115,7 @@ pub fn object_of<P: crate::projection::Projection>(json: &str) -> Result<Object<
 
 /// An object just read: its header, and the bytes it came in.
 #[derive(Debug)]
-pub(crate) struct Arrived {
+pub(crate) struct RawObject {
     pub(crate) header: ObjectHeader,
     pub(crate) revision: Revision,
     pub(crate) bytes: Slices,

@@ -121,11 +121,11 @@ impl<R: Reconciler> Debug for Controller<R> {
 /// Reconciliations at a time, where a controller does not say otherwise.
 pub const DEFAULT_WORKERS: usize = 5;
 /// A key rests so many times as long as it was looked at, so that looking takes at most a twentieth of a core.
-const REST_FACTOR: u32 = 19;
+const COOLDOWN_FACTOR: u32 = 19;
 /// A shorter rest would save nothing.
 const SHORTEST_REST: Duration = Duration::from_millis(5);
 /// Nothing rests longer, whatever kept a look from its end.
-const LONGEST_REST: Duration = Duration::from_secs(1);
+const MAX_COOLDOWN: Duration = Duration::from_secs(1);
 /// From this failure on a failing key is logged as a warning.
 const WARN_FROM_FAILURE: u32 = 4;
 
@@ -224,7 +224,7 @@ impl<R: Reconciler> Controller<R> {
             let begun = runtime.monotonic();
             // One object that a reconciler cannot bear must not end it for all the others.
             let reconciliation = runtime.catch(name, async { reconciler.reconcile(&key).await });
-            let (looked, outcome) = timed_look(&runtime, reconciliation).await;
+            let (looked, outcome) = time_first_poll(&runtime, reconciliation).await;
             let outcome = outcome.unwrap_or_else(|ended| Err(ReconcileError::Unusable(ended.to_string())));
             stats.reconciled(runtime.monotonic().saturating_sub(begun), outcome.is_err());
             match outcome {
@@ -238,14 +238,14 @@ impl<R: Reconciler> Controller<R> {
                     log(name, &key, &error, queue.failures(&key));
                 }
             }
-            queue.done_resting(&key, rest_after(looked));
+            queue.done_with_cooldown(&key, cooldown_after(looked));
         })
     }
 }
 
 /// What a reconciliation came to, and how long it looked before it first had to wait: what comes after are requests,
 /// and waiting for them is no work.
-async fn timed_look<T>(runtime: &Runtime, reconciliation: impl Future<Output = T>) -> (Duration, T) {
+async fn time_first_poll<T>(runtime: &Runtime, reconciliation: impl Future<Output = T>) -> (Duration, T) {
     let mut reconciliation = pin!(reconciliation);
     let begun = runtime.monotonic();
     let first = futures::poll!(reconciliation.as_mut());
@@ -256,8 +256,8 @@ async fn timed_look<T>(runtime: &Runtime, reconciliation: impl Future<Output = T
     }
 }
 
-fn rest_after(looked: Duration) -> Duration {
-    let rest = looked.saturating_mul(REST_FACTOR).min(LONGEST_REST);
+fn cooldown_after(looked: Duration) -> Duration {
+    let rest = looked.saturating_mul(COOLDOWN_FACTOR).min(MAX_COOLDOWN);
     if rest < SHORTEST_REST {
         Duration::ZERO
     } else {
@@ -303,9 +303,12 @@ mod tests {
 
     #[test]
     fn cooldowns_are_proportional_and_bounded() {
-        assert_eq!(rest_after(Duration::from_micros(200)), Duration::ZERO);
-        assert_eq!(rest_after(Duration::from_millis(4)), Duration::from_millis(76));
-        assert_eq!(rest_after(Duration::from_secs(3)), LONGEST_REST);
+        assert_eq!(cooldown_after(Duration::from_micros(200)), Duration::ZERO);
+        assert_eq!(
+            cooldown_after(Duration::from_millis(4)),
+            Duration::from_millis(76)
+        );
+        assert_eq!(cooldown_after(Duration::from_secs(3)), MAX_COOLDOWN);
     }
 
     struct Fragile(Arc<Mutex<Vec<u32>>>);

@@ -47,7 +47,7 @@ struct Inner<K> {
 }
 
 struct State<K> {
-    ready: Lines<K>,
+    ready: Shards<K>,
     /// Keys in `ready`, or to be put there once their worker is done.
     dirty: BTreeSet<K>,
     working: BTreeSet<K>,
@@ -64,7 +64,7 @@ impl<K: Ord + Clone> WorkQueue<K> {
     /// An empty queue on this runtime's clock.
     pub fn new(runtime: Runtime, stats: Arc<ControllerStats>) -> Self {
         let state = State {
-            ready: Lines::new(),
+            ready: Shards::new(),
             dirty: BTreeSet::new(),
             working: BTreeSet::new(),
             delayed: BTreeMap::new(),
@@ -84,7 +84,7 @@ impl<K: Ord + Clone> WorkQueue<K> {
     }
 
     /// Gives each share of the keys a line of its own, such as each namespace; the lines take turns.
-    pub fn take_turns_by(&self, share: fn(&K) -> &str) {
+    pub fn share_by(&self, share: fn(&K) -> &str) {
         self.inner.state.lock().ready.share = share;
     }
 
@@ -151,11 +151,11 @@ impl<K: Ord + Clone> WorkQueue<K> {
 
     /// The key's worker is done; if it was added meanwhile it is in line again.
     pub fn done(&self, key: &K) {
-        self.done_resting(key, Duration::ZERO);
+        self.done_with_cooldown(key, Duration::ZERO);
     }
 
     /// As [`WorkQueue::done`], but the key is not in line again before it has rested so long.
-    pub fn done_resting(&self, key: &K, rest: Duration) {
+    pub fn done_with_cooldown(&self, key: &K, rest: Duration) {
         let now = self.inner.runtime.monotonic();
         if self.inner.state.lock().done(key, now, rest) {
             self.inner.changed.notify_one();
@@ -180,7 +180,7 @@ impl<K: Ord + Clone> WorkQueue<K> {
 }
 
 /// Keys in line: in one, unless shares of them take turns.
-struct Lines<K> {
+struct Shards<K> {
     share: fn(&K) -> &str,
     /// Shares whose line is not empty, the next first.
     turns: VecDeque<String>,
@@ -188,7 +188,7 @@ struct Lines<K> {
     len: usize,
 }
 
-impl<K> Lines<K> {
+impl<K> Shards<K> {
     fn new() -> Self {
         Self {
             share: |_| "",
@@ -321,7 +321,7 @@ mod tests {
     fn queue_shards_take_turns() {
         let simulation = Simulation::new(1);
         let queue = WorkQueue::<&'static str>::new(simulation.runtime(), Arc::default());
-        queue.take_turns_by(|key| &key[..1]);
+        queue.share_by(|key| &key[..1]);
         simulation.run(async move {
             let all = ["a1", "a2", "a3", "b1", "b2", "c1"];
             all.iter().for_each(|key| queue.add(key));
@@ -353,7 +353,7 @@ mod tests {
             queue.add(1);
             assert_eq!(queue.next().await, 1);
             queue.add(1);
-            queue.done_resting(&1, rest);
+            queue.done_with_cooldown(&1, rest);
             queue.add(1);
             queue.add(2);
             assert_eq!(queue.next().await, 2, "others do not wait for it");

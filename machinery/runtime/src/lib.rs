@@ -13,16 +13,16 @@
 //! Work that takes long is bounded and fair: a future within [`Runtime::by_weight`] that becomes heavy goes on in
 //! turn with that of others, on threads that give way to those of requests.
 //!
-//! [`Lingering`] closes a connection so that its client can read the last answer; every listener of ours uses it. [`Places`] bounds
+//! [`LingeringClose`] closes a connection so that its client can read the last answer; every listener of ours uses it. [`ConnectionSlots`] bounds
 //! connections by address.
 //!
 //! This crate is the only place that may call `tokio::spawn`, `Instant::now` and their kin; clippy says so.
 
 mod components;
+mod connection_slots;
 pub mod disk;
 mod heavy_work;
 mod linger;
-mod places;
 mod runtime;
 mod scope;
 mod simulation;
@@ -31,12 +31,12 @@ mod watched;
 mod weight;
 
 pub use components::{Components, Election};
+pub use connection_slots::{ConnectionSlot, ConnectionSlots};
 pub use disk::{
     Disk, DiskCall, DiskFile, DiskLock, MemDisk, ObservedDisk, OpenMode, RealDisk, SimDisk, Space,
 };
 pub use heavy_work::HeavyFigures;
-pub use linger::{Lingering, Unread};
-pub use places::{Place, Places};
+pub use linger::{LingeringClose, UnreadFlag};
 pub use runtime::{Elapsed, Runtime, WorkerStep};
 pub use scope::{Scope, TaskEnded, TaskHandle};
 pub use simulation::{Simulation, seeds};

@@ -5,7 +5,7 @@
 //! with that. So such a connection is closed in one direction and read for a while in the other, as Go's server does
 //! (`closeWriteAndWait` of `net/http`).
 //!
-//! A listener wraps each connection in [`Lingering`] and tells its [`Unread`] of heads and bodies that were read.
+//! A listener wraps each connection in [`LingeringClose`] and tells its [`UnreadFlag`] of heads and bodies that were read.
 
 use crate::Runtime;
 use futures::future::BoxFuture;
@@ -29,7 +29,7 @@ const CHUNK_BYTES: usize = 16 << 10;
 ///
 /// It has one from the first byte of a request on, so that a head that is refused while it is read counts as well.
 #[derive(Debug, Clone, Default)]
-pub struct Unread(Arc<Flags>);
+pub struct UnreadFlag(Arc<Flags>);
 
 #[derive(Debug, Default)]
 struct Flags {
@@ -38,7 +38,7 @@ struct Flags {
     foreign: AtomicBool,
 }
 
-impl Unread {
+impl UnreadFlag {
     /// The head of a request has been read, and a body follows or not.
     pub fn head_read(&self, body_follows: bool) {
         self.0.unread.store(body_follows, Ordering::Relaxed);
@@ -69,17 +69,17 @@ impl Unread {
 }
 
 /// A connection that is read for a while after its last answer, where its client is still sending.
-pub struct Lingering<S> {
+pub struct LingeringClose<S> {
     stream: S,
     /// The socket below the stream: what TLS makes of the rest no longer matters.
     socket: fn(&mut S) -> &mut TcpStream,
     runtime: Runtime,
-    unread: Unread,
+    unread: UnreadFlag,
     /// Runs from the moment that nothing more is sent.
     limit: Option<BoxFuture<'static, ()>>,
 }
 
-impl<S> fmt::Debug for Lingering<S> {
+impl<S> fmt::Debug for LingeringClose<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Lingering")
             .field("unread", &self.unread)
@@ -87,9 +87,14 @@ impl<S> fmt::Debug for Lingering<S> {
     }
 }
 
-impl<S> Lingering<S> {
+impl<S> LingeringClose<S> {
     /// Wraps a connection, of which `socket` is the transport.
-    pub fn new(stream: S, socket: fn(&mut S) -> &mut TcpStream, runtime: Runtime, unread: &Unread) -> Self {
+    pub fn new(
+        stream: S,
+        socket: fn(&mut S) -> &mut TcpStream,
+        runtime: Runtime,
+        unread: &UnreadFlag,
+    ) -> Self {
         Self {
             stream,
             socket,
@@ -114,7 +119,7 @@ impl<S> Lingering<S> {
     }
 }
 
-impl<S: AsyncRead + Unpin> AsyncRead for Lingering<S> {
+impl<S: AsyncRead + Unpin> AsyncRead for LingeringClose<S> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -129,7 +134,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Lingering<S> {
     }
 }
 
-impl<S: AsyncWrite + Unpin> AsyncWrite for Lingering<S> {
+impl<S: AsyncWrite + Unpin> AsyncWrite for LingeringClose<S> {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         Pin::new(&mut self.stream).poll_write(cx, bytes)
     }
@@ -171,13 +176,13 @@ mod tests {
     const BODY_BYTES: usize = 16 << 20;
 
     /// Answers a client that sends a large body behind eight bytes, after what `told` says of those.
-    async fn answer_early(told: fn(&Unread)) -> (io::Result<()>, io::Result<String>) {
+    async fn answer_early(told: fn(&UnreadFlag)) -> (io::Result<()>, io::Result<String>) {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let address = listener.local_addr().expect("an address");
         let server = async {
             let (stream, _) = listener.accept().await.expect("a connection");
-            let unread = Unread::default();
-            let mut stream = Lingering::new(stream, |stream| stream, Runtime::real(), &unread);
+            let unread = UnreadFlag::default();
+            let mut stream = LingeringClose::new(stream, |stream| stream, Runtime::real(), &unread);
             stream.read_exact(&mut [0; 8]).await.expect("a head");
             told(&unread);
             stream.write_all(b"refused").await.expect("room");
@@ -196,7 +201,7 @@ mod tests {
     #[tokio::test]
     async fn lingering_close_lets_a_client_read_its_answer() {
         // A head that was refused while it came, and a body that nobody read.
-        for told in [(|_| ()) as fn(&Unread), |unread| unread.head_read(true)] {
+        for told in [(|_| ()) as fn(&UnreadFlag), |unread| unread.head_read(true)] {
             let (sent, answer) = answer_early(told).await;
             sent.expect("all was taken");
             assert_eq!(answer.expect("an answer"), "refused");
@@ -206,7 +211,7 @@ mod tests {
     #[tokio::test]
     async fn lingering_close_is_for_unread_requests_alone() {
         for told in [
-            (|unread| unread.head_read(false)) as fn(&Unread),
+            (|unread| unread.head_read(false)) as fn(&UnreadFlag),
             |unread| unread.body_read(),
             |unread| unread.leave(),
         ] {

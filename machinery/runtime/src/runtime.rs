@@ -4,7 +4,7 @@ use crate::components::Components;
 use crate::disk::Disk;
 use crate::heavy_work::{HeavyFigures, HeavyWork};
 use crate::scope::{Scope, ScopeInner, TaskEnded, TaskHandle, panic_message};
-use crate::simulation::World;
+use crate::simulation::SimulationState;
 use crate::weight::{ByWeight, Weight};
 use crate::{CancellationToken, RealDisk};
 use futures::FutureExt;
@@ -38,7 +38,7 @@ pub struct Runtime {
 #[derive(Clone)]
 enum Source {
     Real { started: Instant },
-    Simulated(Arc<World>),
+    Simulated(Arc<SimulationState>),
 }
 
 /// What a [`Runtime::worker`] wants next.
@@ -81,7 +81,7 @@ impl Runtime {
         }
     }
 
-    pub(crate) fn simulated(world: Arc<World>, handle: Handle, disk: Arc<dyn Disk>) -> Self {
+    pub(crate) fn simulated(world: Arc<SimulationState>, handle: Handle, disk: Arc<dyn Disk>) -> Self {
         Self {
             source: Source::Simulated(world),
             heavy: HeavyWork::new(handle.clone()),
@@ -296,7 +296,7 @@ impl Runtime {
     /// A future's output, or its panic, which is logged and counted under this name and goes no further.
     pub async fn catch<F: Future>(&self, name: &'static str, future: F) -> Result<F::Output, TaskEnded> {
         let caught = AssertUnwindSafe(future).catch_unwind().await;
-        caught.map_err(|payload| TaskEnded::Panicked(Panics::of(self, name).tell(&*payload)))
+        caught.map_err(|payload| TaskEnded::Panicked(Panics::of(self, name).record_panic(&*payload)))
     }
 
     /// The components of this instance and what became of them; also those that never panicked.
@@ -490,7 +490,7 @@ struct Panics {
     name: &'static str,
     components: Arc<Components>,
     scope: Arc<ScopeInner>,
-    world: Option<Arc<World>>,
+    world: Option<Arc<SimulationState>>,
 }
 
 impl Panics {
@@ -509,14 +509,14 @@ impl Panics {
 
     fn catch<T>(&self, work: impl FnOnce() -> T) -> Result<T, TaskEnded> {
         catch_unwind(AssertUnwindSafe(work)).map_err(|payload| {
-            let message = self.tell(&*payload);
+            let message = self.record_panic(&*payload);
             self.scope.panicked();
             TaskEnded::Panicked(message)
         })
     }
 
     /// Logs and counts a panic; its message.
-    fn tell(&self, payload: &(dyn Any + Send)) -> String {
+    fn record_panic(&self, payload: &(dyn Any + Send)) -> String {
         let message = panic_message(payload);
         tracing::error!(task = self.name, %message, "task panicked");
         if let Some(world) = &self.world {
@@ -530,7 +530,7 @@ impl Panics {
 /// A spawned future: ends when its scope does, keeps a panic to itself, and in a simulation is polled in seeded order.
 struct Task<T> {
     panics: Panics,
-    world: Option<(Arc<World>, u64)>,
+    world: Option<(Arc<SimulationState>, u64)>,
     cancelled: Pin<Box<WaitForCancellationFutureOwned>>,
     future: Option<Pin<Box<dyn Future<Output = T> + Send>>>,
 }

@@ -21,14 +21,14 @@ use tokio::time::Instant;
 /// the others, so that seeds explore different orders of the same program.
 pub struct Simulation {
     seed: u64,
-    world: Arc<World>,
+    world: Arc<SimulationState>,
     disk: Arc<SimDisk>,
     tokio: tokio::runtime::Runtime,
 }
 
 /// What a simulated [`Runtime`] asks.
 #[derive(Debug)]
-pub(crate) struct World {
+pub(crate) struct SimulationState {
     pub(crate) trace: Trace,
     random: Mutex<ChaCha8Rng>,
     tasks: AtomicU64,
@@ -87,7 +87,7 @@ impl Simulation {
         let started = tokio.block_on(async { Instant::now() });
         let mut random = ChaCha8Rng::seed_from_u64(seed);
         let disk = Arc::new(SimDisk::new(random.next_u64()));
-        let world = World {
+        let world = SimulationState {
             trace: Trace::new(seed),
             random: Mutex::new(random),
             tasks: AtomicU64::new(0),
@@ -168,7 +168,7 @@ impl fmt::Debug for Simulation {
     }
 }
 
-impl World {
+impl SimulationState {
     pub(crate) fn monotonic(&self) -> Duration {
         Instant::now().duration_since(self.started)
     }

@@ -69,10 +69,10 @@ impl std::fmt::Debug for Weight {
 /// A future where its weight says; dropped, it ends.
 pub struct ByWeight<T> {
     weight: Weight,
-    place: Place<T>,
+    place: FutureState<T>,
 }
 
-enum Place<T> {
+enum FutureState<T> {
     /// On the thread that polls.
     Here {
         future: BoxFuture<'static, T>,
@@ -94,12 +94,12 @@ impl<T> ByWeight<T> {
     ) -> Self {
         Self {
             weight,
-            place: Place::Here { future, work },
+            place: FutureState::Here { future, work },
         }
     }
 }
 
-impl<T: Send + 'static> Place<T> {
+impl<T: Send + 'static> FutureState<T> {
     fn moved(self, flow: Arc<str>) -> Self {
         let Self::Here {
             future,
@@ -128,15 +128,15 @@ impl<T: Send + 'static> Future for ByWeight<T> {
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<T> {
         let own = &mut *self;
-        if let Place::Here { future, .. } = &mut own.place {
+        if let FutureState::Here { future, .. } = &mut own.place {
             let polled = future.as_mut().poll(cx);
             let Some(flow) = own.weight.flow().filter(|_| polled.is_pending()) else {
                 return polled;
             };
             let flow = Arc::clone(flow);
-            own.place = std::mem::replace(&mut own.place, Place::Moving).moved(flow);
+            own.place = std::mem::replace(&mut own.place, FutureState::Moving).moved(flow);
         }
-        let Place::There { result, .. } = &mut own.place else {
+        let FutureState::There { result, .. } = &mut own.place else {
             return Poll::Pending;
         };
         match ready!(Pin::new(result).poll(cx)) {

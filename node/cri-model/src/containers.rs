@@ -2,7 +2,7 @@
 
 use crate::program::Program;
 use crate::sandboxes::has_labels;
-use crate::seen::Happening;
+use crate::seen::RuntimeEvent;
 use crate::serve::Context;
 use crate::store::{Container, Phase, Store};
 use crate::{Machine, refusals};
@@ -113,7 +113,7 @@ async fn make(
     machine.store.lock().containers.insert(id.to_owned(), container);
     machine.step(context).await?;
     machine.with(id, |container| container.complete = true);
-    machine.note(Happening::Created(id.to_owned(), labels));
+    machine.note(RuntimeEvent::Created(id.to_owned(), labels));
     machine.changed();
     Ok(())
 }
@@ -168,7 +168,7 @@ pub(crate) async fn start(
     });
     machine.changed();
     if begun.is_err() && machine.with(&id, |container| container.process.is_none()) == Some(true) {
-        machine.note(Happening::Ended(id, NOT_STARTED));
+        machine.note(RuntimeEvent::Ended(id, NOT_STARTED));
     }
     begun?;
     Ok(v1::StartContainerResponse {})
@@ -203,7 +203,7 @@ async fn begin(machine: &Arc<Machine>, context: &Context, id: &str) -> Result<()
     let process = machine.begin_process(id, program);
     let at = process.started_at;
     machine.with(id, |container| container.process = Some(process));
-    machine.note(Happening::Started(id.to_owned(), labels));
+    machine.note(RuntimeEvent::Started(id.to_owned(), labels));
     machine.publish_start(id);
     machine.lag().await;
     machine.with(id, |container| {
@@ -544,7 +544,7 @@ impl Machine {
         drop(store);
         if let (Some(_), Some(group)) = (removed, group) {
             let _ = self.groups.remove(&group);
-            self.note(Happening::Removed(id.to_owned()));
+            self.note(RuntimeEvent::Removed(id.to_owned()));
         }
         self.changed();
     }

@@ -5,12 +5,13 @@
 //! ([`sandboxes`], [`containers`], [`images`]) on one state ([`store`]). Processes live beside the daemon ([`process`]):
 //! they end while it is dead, and it finds that when it begins again ([`Containerd::begin`]). A container runs a
 //! [`Program`], which is also a shell script, so that the real containerd runs the same. With a simulated runtime the
-//! seed decides the [`Weather`]: slow, lost and hanging calls, failing steps, lost events, bookkeeping behind its events.
+//! seed decides the [`FaultProfile`]: slow, lost and hanging calls, failing steps, lost events, bookkeeping behind its events.
 //!
 //! Answers are containerd 1.6's; the suite `likeness` of `node-kubelet` compares both. Unknown calls are refused by name.
 
 mod containers;
 mod events;
+mod fault_profile;
 mod images;
 mod process;
 mod program;
@@ -19,11 +20,10 @@ mod sandboxes;
 mod seen;
 mod serve;
 mod store;
-mod weather;
 
+pub use fault_profile::FaultProfile;
 pub use program::Program;
-pub use seen::{Happening, SeenContainer, SeenSandbox};
-pub use weather::Weather;
+pub use seen::{RuntimeEvent, SeenContainer, SeenSandbox};
 
 use machinery_runtime::{CancellationToken, Runtime, Scope};
 use node_cri::Transport;
@@ -47,14 +47,14 @@ pub(crate) struct Machine {
     /// Clock and tasks of what outlives the daemon.
     pub(crate) runtime: Runtime,
     pub(crate) groups: Arc<dyn Cgroups>,
-    pub(crate) weather: Mutex<Weather>,
+    pub(crate) weather: Mutex<FaultProfile>,
     pub(crate) store: Mutex<Store>,
     /// The daemon's present life; none while it is dead.
     life: Mutex<Option<Life>>,
     /// Wakes those who wait for a change of the state, in the order in which they came.
     changes: Notify,
     pub(crate) subscribers: events::Subscribers,
-    pub(crate) happenings: Mutex<Vec<Happening>>,
+    pub(crate) happenings: Mutex<Vec<RuntimeEvent>>,
     /// Calls so far, by path.
     pub(crate) calls: Mutex<BTreeMap<String, usize>>,
 }
@@ -68,7 +68,7 @@ pub(crate) struct Life {
 
 impl Containerd {
     /// A runtime without images, whose containers have their groups in `groups`.
-    pub fn start(runtime: &Runtime, weather: Weather, groups: Arc<dyn Cgroups>) -> Self {
+    pub fn start(runtime: &Runtime, weather: FaultProfile, groups: Arc<dyn Cgroups>) -> Self {
         let scope = runtime.child_scope();
         let machine = Machine {
             runtime: scope.runtime().clone(),
@@ -97,7 +97,7 @@ impl Containerd {
     }
 
     /// Changes the weather.
-    pub fn set_weather(&self, weather: Weather) {
+    pub fn set_weather(&self, weather: FaultProfile) {
         *self.machine.weather.lock() = weather;
     }
 
@@ -162,7 +162,7 @@ impl Containerd {
     }
 
     /// Everything that was made, started, ended and removed so far.
-    pub fn happenings(&self) -> Vec<Happening> {
+    pub fn happenings(&self) -> Vec<RuntimeEvent> {
         self.machine.happenings.lock().clone()
     }
 }
@@ -185,7 +185,7 @@ impl Machine {
             .collect()
     }
 
-    pub(crate) fn note(&self, happening: Happening) {
+    pub(crate) fn note(&self, happening: RuntimeEvent) {
         self.happenings.lock().push(happening);
     }
 

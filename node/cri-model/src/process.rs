@@ -2,7 +2,7 @@
 
 use crate::Machine;
 use crate::program::Program;
-use crate::seen::Happening;
+use crate::seen::RuntimeEvent;
 use crate::store::Phase;
 use std::sync::Arc;
 use std::time::Duration;
@@ -53,7 +53,7 @@ impl Machine {
         if !ended {
             return;
         }
-        self.note(Happening::Ended(id.to_owned(), exit_code));
+        self.note(RuntimeEvent::Ended(id.to_owned(), exit_code));
         if let Some((runtime, _)) = self.life() {
             let (machine, id) = (Arc::clone(self), id.to_owned());
             let hear = async move {

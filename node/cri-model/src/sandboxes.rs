@@ -1,7 +1,7 @@
 //! Sandboxes: made in steps, each of which may be the daemon's last.
 
 use crate::program::Program;
-use crate::seen::Happening;
+use crate::seen::RuntimeEvent;
 use crate::serve::Context;
 use crate::store::{Phase, Sandbox, Store};
 use crate::{Machine, containers, refusals};
@@ -78,7 +78,7 @@ async fn make(
         sandbox.phase = Phase::Running;
     });
     started.ok_or_else(refusals::cancelled)?;
-    machine.note(Happening::SandboxStarted(id.to_owned(), labels));
+    machine.note(RuntimeEvent::SandboxStarted(id.to_owned(), labels));
     machine.publish_start(id);
     machine.step(context).await?;
     machine.with_sandbox(id, |sandbox| sandbox.complete = true);
@@ -259,7 +259,7 @@ impl Machine {
         drop(store);
         if let Some(sandbox) = removed {
             let _ = self.groups.remove(&sandbox.group(id));
-            self.note(Happening::Removed(id.to_owned()));
+            self.note(RuntimeEvent::Removed(id.to_owned()));
         }
         self.changed();
     }

@@ -31,7 +31,7 @@ pub struct SeenSandbox {
 
 /// Something that happened, to a container unless it says otherwise.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Happening {
+pub enum RuntimeEvent {
     /// A sandbox's process started: id and labels.
     SandboxStarted(String, HashMap<String, String>),
     /// Made: id and labels.

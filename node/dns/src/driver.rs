@@ -58,7 +58,7 @@ fn run(
         let zone = Arc::new(RwLock::new(Zone::new(&config.cluster_domain)));
         let forwarder = Forwarder::new(&config.upstream, runtime.clone());
         let server = Server::new(Arc::clone(&zone), Arc::clone(&forwarder), runtime.clone());
-        let keep = keep_current(config.clone(), zone, informers, runtime.clone());
+        let keep = follow_zone(config.clone(), zone, informers, runtime.clone());
         runtime.spawn("dns zone", keep).detach();
         if let Some(path) = config.resolv_conf.clone() {
             let follow = follow_resolv_conf(path, config.cluster_dns, forwarder, runtime.clone());
@@ -67,7 +67,7 @@ fn run(
         let address = config.cluster_dns;
         if !address.is_loopback() {
             keep_address(&*exec, address).await;
-            let keep = keep_rules(exec, address, runtime.clone());
+            let keep = maintain_rules(exec, address, runtime.clone());
             runtime.spawn("dns address", keep).detach();
         }
         loop {
@@ -80,7 +80,7 @@ fn run(
 }
 
 /// The zone of the last run, then that of the API server, saved when it has changed.
-async fn keep_current(config: DnsConfig, zone: Arc<RwLock<Zone>>, informers: Informers, runtime: Runtime) {
+async fn follow_zone(config: DnsConfig, zone: Arc<RwLock<Zone>>, informers: Informers, runtime: Runtime) {
     if let Some(path) = config.saved_zone.clone() {
         load_saved(path, &config.cluster_domain, &zone, &runtime).await;
     }
@@ -89,9 +89,9 @@ async fn keep_current(config: DnsConfig, zone: Arc<RwLock<Zone>>, informers: Inf
     services.synced().await;
     slices.synced().await;
     let _following = follow(&zone, &services, &slices);
-    forget_gone(&zone, &services);
+    remove_stale_services(&zone, &services);
     match config.saved_zone {
-        Some(path) => keep_saved(path, zone, runtime).await,
+        Some(path) => save_changes(path, zone, runtime).await,
         None => std::future::pending().await,
     }
 }
@@ -110,7 +110,7 @@ async fn load_saved(path: PathBuf, domain: &str, zone: &RwLock<Zone>, runtime: &
 }
 
 /// Writes the zone whenever it has changed, and not more often than every [`SAVE_INTERVAL`].
-async fn keep_saved(path: PathBuf, zone: Arc<RwLock<Zone>>, runtime: Runtime) {
+async fn save_changes(path: PathBuf, zone: Arc<RwLock<Zone>>, runtime: Runtime) {
     let mut saved = None;
     loop {
         let serial = zone.read().expect("nothing panics while it is held").serial();
@@ -149,7 +149,7 @@ fn read_bounded(path: &Path) -> io::Result<String> {
 }
 
 /// Services of the last run that are no more.
-fn forget_gone(zone: &RwLock<Zone>, services: &Informer<Service>) {
+fn remove_stale_services(zone: &RwLock<Zone>, services: &Informer<Service>) {
     let mut zone = zone.write().expect("nothing panics while it is held");
     let gone: Vec<ObjectKey> = zone
         .services()
@@ -171,7 +171,7 @@ async fn keep_address(exec: &dyn Exec, address: Ipv4Addr) {
 }
 
 /// Writes the rules, and the address, again when somebody else took them away.
-async fn keep_rules(exec: Arc<dyn Exec>, address: Ipv4Addr, runtime: Runtime) {
+async fn maintain_rules(exec: Arc<dyn Exec>, address: Ipv4Addr, runtime: Runtime) {
     let mut guard = TableGuard::open(TABLE);
     let mut written = false;
     loop {

@@ -28,7 +28,7 @@ pub mod query;
 pub mod resolve;
 pub mod saved;
 pub mod server;
-pub mod shares;
+pub mod source_slots;
 #[cfg(test)]
 mod tests;
 pub mod upstream;

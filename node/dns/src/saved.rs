@@ -3,7 +3,7 @@
 //! One file, replaced whole: a line with the version, the cluster domain and a checksum, then one line of JSON per
 //! service. What cannot be read to the end is not used at all.
 
-use crate::zone::{Brought, Record, Zone};
+use crate::zone::{OwnedRecord, Record, Zone};
 use machinery_meta::ObjectKey;
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
@@ -30,7 +30,7 @@ pub enum SavedError {
 }
 
 #[derive(Serialize, Deserialize)]
-struct Line<'a> {
+struct SavedLine<'a> {
     #[serde(borrow)]
     namespace: Cow<'a, str>,
     #[serde(borrow)]
@@ -106,7 +106,7 @@ fn encode(zone: &Zone) -> Result<Vec<u8>, SavedError> {
         let records = brought
             .iter()
             .filter_map(|(name, record)| Some((Cow::Borrowed(&**name), Saved::of(record)?)));
-        let line = Line {
+        let line = SavedLine {
             namespace: Cow::Borrowed(&key.namespace),
             service: Cow::Borrowed(&key.name),
             records: records.collect(),
@@ -134,10 +134,10 @@ fn decode(bytes: &[u8], domain: &str) -> Result<Zone, SavedError> {
     }
     let mut zone = Zone::new(domain);
     for line in lines.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
-        let line: Line<'_> = serde_json::from_slice(line).map_err(|_| SavedError::Damaged)?;
+        let line: SavedLine<'_> = serde_json::from_slice(line).map_err(|_| SavedError::Damaged)?;
         let key = ObjectKey::new(&*line.namespace, &*line.service);
         let records = line.records.into_iter();
-        let brought: Brought = records
+        let brought: OwnedRecord = records
             .map(|(name, saved)| (name.into(), saved.record()))
             .collect();
         zone.put(&key, brought);

@@ -1,12 +1,12 @@
 //! Sockets. One task answers datagrams, names of the cluster and remembered ones at once; what has to be asked
-//! elsewhere and every connection gets a task of its own, of which each client has its share ([`Shares`]).
+//! elsewhere and every connection gets a task of its own, of which each client has its share ([`SourceSlots`]).
 
 use crate::answer::{Answer, bare, code};
 use crate::config::DnsConfig;
 use crate::forward::Forwarder;
 use crate::query::{Query, Unreadable, parse};
 use crate::resolve::{Resolution, resolve};
-use crate::shares::{Share, Shares};
+use crate::source_slots::{SourceSlot, SourceSlots};
 use crate::zone::Zone;
 use machinery_runtime::Runtime;
 use std::io;
@@ -32,8 +32,8 @@ pub struct Server {
     zone: Arc<RwLock<Zone>>,
     forwarder: Arc<Forwarder>,
     runtime: Runtime,
-    forwarding: Arc<Shares>,
-    connections: Arc<Shares>,
+    forwarding: Arc<SourceSlots>,
+    connections: Arc<SourceSlots>,
 }
 
 /// What is known about an answer without waiting.
@@ -50,8 +50,8 @@ impl Server {
             zone,
             forwarder,
             runtime,
-            forwarding: Shares::new(MAX_FORWARDED),
-            connections: Shares::new(MAX_CONNECTIONS),
+            forwarding: SourceSlots::new(MAX_FORWARDED),
+            connections: SourceSlots::new(MAX_CONNECTIONS),
         })
     }
 
@@ -109,7 +109,7 @@ impl Server {
     }
 
     /// A place among the questions that are asked elsewhere, or the answer of who has no more of them.
-    fn share(&self, client: IpAddr, step: &Step) -> Result<Option<Share>, Vec<u8>> {
+    fn share(&self, client: IpAddr, step: &Step) -> Result<Option<SourceSlot>, Vec<u8>> {
         let (Step::Forward(query) | Step::Follow(query, _)) = step else {
             return Ok(None);
         };

@@ -55,14 +55,14 @@ impl Record {
 }
 
 /// A name and one of its records, as a service brings it.
-pub(crate) type Brought = BTreeSet<(Box<str>, Record)>;
+pub(crate) type OwnedRecord = BTreeSet<(Box<str>, Record)>;
 
 /// The names of one cluster domain, and the reverse names of its addresses.
 #[derive(Debug)]
 pub struct Zone {
     domain: Arc<str>,
     names: HashMap<Box<str>, Vec<Record>>,
-    by_service: HashMap<ObjectKey, Brought>,
+    by_service: HashMap<ObjectKey, OwnedRecord>,
     serial: u32,
     /// Whether a name that is not here does not exist.
     complete: bool,
@@ -127,7 +127,7 @@ impl Zone {
     }
 
     /// Services with what they brought.
-    pub(crate) fn brought_by_service(&self) -> impl Iterator<Item = (&ObjectKey, &Brought)> {
+    pub(crate) fn brought_by_service(&self) -> impl Iterator<Item = (&ObjectKey, &OwnedRecord)> {
         self.by_service.iter()
     }
 
@@ -146,12 +146,12 @@ impl Zone {
         service: Option<&Service>,
         slices: impl Iterator<Item = &'a Slice>,
     ) {
-        let after = service.map_or_else(Brought::new, |service| self.brought(key, service, slices));
+        let after = service.map_or_else(OwnedRecord::new, |service| self.brought(key, service, slices));
         self.put(key, after);
     }
 
     /// Replaces what a service brought.
-    pub(crate) fn put(&mut self, key: &ObjectKey, after: Brought) {
+    pub(crate) fn put(&mut self, key: &ObjectKey, after: OwnedRecord) {
         let before = self.by_service.remove(key).unwrap_or_default();
         if before == after {
             if !after.is_empty() {
@@ -184,10 +184,10 @@ impl Zone {
         key: &ObjectKey,
         service: &Service,
         slices: impl Iterator<Item = &'a Slice>,
-    ) -> Brought {
+    ) -> OwnedRecord {
         let namespace = format!("{}.svc.{}", key.namespace, self.domain);
         let name = format!("{}.{namespace}", key.name);
-        let mut out = Brought::new();
+        let mut out = OwnedRecord::new();
         if let Some(target) = &service.external_name {
             let target = target.trim_end_matches('.').to_ascii_lowercase();
             out.insert((name.into(), Record::Cname(target.into())));
@@ -235,7 +235,7 @@ pub(crate) fn is_below(name: &str, domain: &str) -> bool {
 }
 
 /// A service with addresses of its own.
-fn cluster(out: &mut Brought, name: &str, service: &Service) {
+fn cluster(out: &mut OwnedRecord, name: &str, service: &Service) {
     let target: Arc<str> = name.into();
     for address in &service.addresses {
         out.insert((name.into(), Record::address(*address)));
@@ -247,7 +247,7 @@ fn cluster(out: &mut Brought, name: &str, service: &Service) {
 }
 
 /// A headless service is its ready endpoints; without any its name is unknown.
-fn headless<'a>(out: &mut Brought, name: &str, slices: impl Iterator<Item = &'a Slice>) {
+fn headless<'a>(out: &mut OwnedRecord, name: &str, slices: impl Iterator<Item = &'a Slice>) {
     for slice in slices {
         for endpoint in slice.endpoints.iter().filter(|one| one.ready) {
             let host = match &endpoint.hostname {
@@ -270,7 +270,7 @@ fn headless<'a>(out: &mut Brought, name: &str, slices: impl Iterator<Item = &'a 
 }
 
 /// Named ports only, as the specification has it.
-fn srv(out: &mut Brought, name: &str, port_name: &str, protocol: &str, port: u16, target: &Arc<str>) {
+fn srv(out: &mut OwnedRecord, name: &str, port_name: &str, protocol: &str, port: u16, target: &Arc<str>) {
     if port_name.is_empty() {
         return;
     }

@@ -3,7 +3,7 @@
 //! Watches: ClusterRoles; a change of any wakes every aggregated one. Rules are joined in the order of the roles'
 //! names, each once, as upstream joins them.
 
-use crate::all::ControllerRow;
+use crate::all::ControllerDescriptor;
 use crate::context::ControllerContext;
 use futures::future::BoxFuture;
 use k8s_openapi::api::rbac::v1::{AggregationRule, ClusterRole};
@@ -15,7 +15,7 @@ use serde::Deserialize;
 use serde_json::Value;
 use std::sync::Arc;
 
-pub(crate) const ROW: ControllerRow = ControllerRow {
+pub(crate) const ROW: ControllerDescriptor = ControllerDescriptor {
     name: "clusterrole-aggregation-controller",
     service_account: "clusterrole-aggregation-controller",
     default: true,

@@ -16,7 +16,7 @@ mod status;
 #[cfg(test)]
 mod tests;
 
-use crate::all::ControllerRow;
+use crate::all::ControllerDescriptor;
 use crate::context::ControllerContext;
 use crate::views::{DeploymentView, PodView, ReplicaSetView};
 use futures::future::BoxFuture;
@@ -27,7 +27,7 @@ use machinery_meta::ObjectKey;
 use machinery_reconcile::{Controller, Expectations};
 use reconcile::DeploymentReconciler;
 
-pub(crate) const ROW: ControllerRow = ControllerRow {
+pub(crate) const ROW: ControllerDescriptor = ControllerDescriptor {
     name: "deployment-controller",
     service_account: "deployment-controller",
     default: true,

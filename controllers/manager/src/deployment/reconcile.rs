@@ -13,7 +13,7 @@ use machinery_client::object::parse_header;
 use machinery_client::{ApiResource, Client, ClientError, DeleteOptions, Edit, IndexName, Informer, Patch};
 use machinery_meta::ObjectKey;
 use machinery_reconcile::{
-    EventRecorder, Expectations, ObjectReference, Outcome, OwnWrites, ReconcileError, Reconciler,
+    EventRecorder, Expectations, ObjectReference, Outcome, ReconcileError, Reconciler, WriteTracker,
 };
 use machinery_runtime::Runtime;
 use serde_json::json;
@@ -28,7 +28,7 @@ pub(super) struct DeploymentReconciler {
     pub(super) pods: Informer<PodView>,
     /// Sets made and changed and not seen yet: sizes decided without them would break the bounds.
     pub(super) expectations: Expectations<ObjectKey>,
-    pub(super) own_writes: OwnWrites,
+    pub(super) own_writes: WriteTracker,
 }
 
 impl Reconciler for DeploymentReconciler {
@@ -41,7 +41,7 @@ impl Reconciler for DeploymentReconciler {
                 self.own_writes.forget(key);
                 return Ok(Outcome::Done);
             };
-            if self.own_writes.is_behind(&deployment) || !self.has_seen_its_own_doing(key).await? {
+            if self.own_writes.cache_is_stale(&deployment) || !self.has_seen_its_own_doing(key).await? {
                 // What is missing will wake us.
                 return Ok(Outcome::Done);
             }
@@ -244,7 +244,7 @@ impl DeploymentReconciler {
             .update(&resource, deployment.key(), "status", edit.body())
             .await;
         let written = updated.map_err(ReconcileError::doing("writing the revision"))?;
-        self.own_writes.wrote(deployment.key(), &written);
+        self.own_writes.record_write(deployment.key(), &written);
         Ok(true)
     }
 
@@ -405,7 +405,7 @@ impl DeploymentReconciler {
                 .update(&resource, deployment.key(), "status", edit.body())
                 .await
             {
-                Ok(written) => self.own_writes.wrote(deployment.key(), &written),
+                Ok(written) => self.own_writes.record_write(deployment.key(), &written),
                 Err(error) if error.is_not_found() => {}
                 Err(error) => return Err(ReconcileError::doing("writing status")(error)),
             }

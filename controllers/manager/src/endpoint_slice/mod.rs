@@ -10,7 +10,7 @@ mod reconcile;
 mod tests;
 mod view;
 
-use crate::all::ControllerRow;
+use crate::all::ControllerDescriptor;
 use crate::context::ControllerContext;
 use crate::views::{NodeView, PodView, ServiceView};
 use futures::future::BoxFuture;
@@ -21,7 +21,7 @@ use machinery_meta::ObjectKey;
 use machinery_reconcile::Controller;
 use view::SliceView;
 
-pub(crate) const ROW: ControllerRow = ControllerRow {
+pub(crate) const ROW: ControllerDescriptor = ControllerDescriptor {
     name: "endpointslice-controller",
     service_account: "endpointslice-controller",
     default: true,

@@ -4,7 +4,7 @@
 
 mod plan;
 
-use crate::all::ControllerRow;
+use crate::all::ControllerDescriptor;
 use crate::context::ControllerContext;
 use crate::endpoint_slice::services_of_pod;
 use crate::pod_control::reference;
@@ -13,13 +13,13 @@ use futures::future::BoxFuture;
 use k8s_openapi::api::core::v1::{Endpoints, Pod, Service};
 use machinery_client::{ApiResource, Client, ClientError, Edit, IndexName, Informer, Object, Projection};
 use machinery_meta::{ObjectHeader, ObjectKey};
-use machinery_reconcile::{Controller, EventRecorder, Outcome, OwnWrites, ReconcileError, Reconciler};
+use machinery_reconcile::{Controller, EventRecorder, Outcome, ReconcileError, Reconciler, WriteTracker};
 use plan::{Subset, subsets};
 use serde::Deserialize;
 use serde_json::json;
 use std::collections::BTreeMap;
 
-pub(crate) const ROW: ControllerRow = ControllerRow {
+pub(crate) const ROW: ControllerDescriptor = ControllerDescriptor {
     name: "endpoints-controller",
     service_account: "endpoint-controller",
     default: true,
@@ -51,7 +51,7 @@ fn start(context: &ControllerContext) -> BoxFuture<'static, ()> {
         services,
         pods,
         endpoints,
-        own_writes: OwnWrites::default(),
+        own_writes: WriteTracker::default(),
     })
 }
 
@@ -90,7 +90,7 @@ struct EndpointsReconciler {
     services: Informer<ServiceView>,
     pods: Informer<PodView>,
     endpoints: Informer<EndpointsView>,
-    own_writes: OwnWrites,
+    own_writes: WriteTracker,
 }
 
 impl Reconciler for EndpointsReconciler {
@@ -135,7 +135,10 @@ impl EndpointsReconciler {
 
     async fn write(&self, service: &Object<ServiceView>) -> Result<(), ClientError> {
         let own = self.endpoints.get(service.key());
-        if own.as_ref().is_some_and(|own| self.own_writes.is_behind(own)) {
+        if own
+            .as_ref()
+            .is_some_and(|own| self.own_writes.cache_is_stale(own))
+        {
             return Ok(());
         }
         let pods = self.pods.by_index(IndexName::NAMESPACE, service.namespace());
@@ -170,7 +173,7 @@ impl EndpointsReconciler {
             .client
             .update(&resource, service.key(), "", edit.body())
             .await?;
-        self.own_writes.wrote(service.key(), &written);
+        self.own_writes.record_write(service.key(), &written);
         Ok(())
     }
 

@@ -131,7 +131,7 @@ impl Node {
         }
     }
 
-    fn look(&self) -> Key {
+    fn attempt_key(&self) -> Key {
         Key::Delete(self.object())
     }
 }
@@ -147,9 +147,9 @@ impl Nodes {
     }
 
     /// Reports whether dependents are to be looked at, of those that are known.
-    fn looks<'a>(&'a self, dependents: &'a BTreeSet<ShortUid>) -> impl Iterator<Item = Key> + 'a {
+    fn dependent_keys<'a>(&'a self, dependents: &'a BTreeSet<ShortUid>) -> impl Iterator<Item = Key> + 'a {
         let entries = dependents.iter().filter_map(|uid| self.seen.get(uid));
-        entries.map(|entry| entry.node.look())
+        entries.map(|entry| entry.node.attempt_key())
     }
 }
 
@@ -220,10 +220,10 @@ impl Graph {
         match waits {
             Some(Waits::Orphaning) if begins => effects.looks.push(Key::Orphan(node.object())),
             Some(Waits::Dependents) if begins => {
-                effects.looks.extend(nodes.looks(&dependents));
-                effects.looks.push(node.look());
+                effects.looks.extend(nodes.dependent_keys(&dependents));
+                effects.looks.push(node.attempt_key());
             }
-            None if new_owners && !owners_stay(&nodes, header) => effects.looks.push(node.look()),
+            None if new_owners && !owners_stay(&nodes, header) => effects.looks.push(node.attempt_key()),
             _ => {}
         }
         nodes.seen.insert(uid, Entry { node, dependents });
@@ -238,7 +238,7 @@ impl Graph {
         let Some(entry) = nodes.seen.remove(&short) else {
             return effects;
         };
-        effects.looks.extend(nodes.looks(&entry.dependents));
+        effects.looks.extend(nodes.dependent_keys(&entry.dependents));
         for owner in entry.node.owners() {
             unlink(&mut nodes, &owner.uid, &short, &mut effects.looks);
         }
@@ -309,7 +309,7 @@ fn misled(nodes: &Nodes, owner: &Node, dependents: &BTreeSet<ShortUid>, effects:
                 owner: owner.header.uid.clone(),
             });
         }
-        effects.looks.push(dependent.look());
+        effects.looks.push(dependent.attempt_key());
     }
 }
 
@@ -364,7 +364,7 @@ fn link(nodes: &mut Nodes, header: &Arc<ObjectHeader>, old: &[OwnerRef], wake: &
         entry.dependents.insert(uid.clone());
         let unblocked = !owner.block_owner_deletion && blocked.contains(&owner.uid);
         if unblocked && entry.node.waits_for_dependents() {
-            wake.push(entry.node.look());
+            wake.push(entry.node.attempt_key());
         }
     }
     if old.is_empty() {
@@ -381,7 +381,7 @@ fn unlink(nodes: &mut Nodes, owner: &Uid, dependent: &ShortUid, wake: &mut Vec<K
     if let Some(entry) = nodes.seen.get_mut(&owner) {
         entry.dependents.remove(dependent);
         if entry.node.waits_for_dependents() {
-            wake.push(entry.node.look());
+            wake.push(entry.node.attempt_key());
         }
     } else if nodes
         .claimed

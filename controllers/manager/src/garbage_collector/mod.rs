@@ -22,18 +22,18 @@ mod live;
 #[cfg(test)]
 mod looks;
 mod monitors;
+#[cfg(test)]
+mod namespace_shares;
+mod owner_state;
 mod reconcile;
-mod standing;
 #[cfg(test)]
 mod stores;
 #[cfg(test)]
 mod tests;
-#[cfg(test)]
-mod turns;
 mod uids;
 mod writes;
 
-use crate::all::ControllerRow;
+use crate::all::ControllerDescriptor;
 use crate::context::ControllerContext;
 use dispatch::Dispatcher;
 use futures::future::BoxFuture;
@@ -45,7 +45,7 @@ use monitors::Monitors;
 use reconcile::{Collector, Key};
 use std::sync::Arc;
 
-pub(crate) const ROW: ControllerRow = ControllerRow {
+pub(crate) const ROW: ControllerDescriptor = ControllerDescriptor {
     name: "garbage-collector-controller",
     service_account: "generic-garbage-collector",
     default: true,
@@ -67,7 +67,7 @@ fn assemble(informers: &Informers, client: Client, runtime: &Runtime) -> (Contro
     let controller = Controller::<Collector>::new(ROW.name, runtime.clone()).workers(WORKERS);
     let graph = Arc::new(Graph::default());
     let queue = controller.queue();
-    queue.take_turns_by(Key::namespace);
+    queue.share_by(Key::namespace);
     queue.add(Key::Stores);
     let recorder = EventRecorder::new(client.clone(), ROW.name);
     let dispatcher = Arc::new(Dispatcher::new(queue, recorder));

@@ -7,7 +7,7 @@ use super::dispatch::Dispatcher;
 use super::graph::{FOREGROUND, Graph, Node, ORPHAN};
 use super::live::Live;
 use super::monitors::Monitors;
-use super::standing::{Findings, Standing};
+use super::owner_state::{Findings, OwnerState};
 use super::writes::propagation_of;
 use futures::future::BoxFuture;
 use machinery_client::{ApiResource, Client, Propagation};
@@ -71,12 +71,12 @@ pub(super) struct Collector {
     /// When the stores were first asked for.
     began: OnceLock<Duration>,
     /// Looks that go on in their next turn.
-    begun: Begun,
+    begun: OngoingAttempts,
 }
 
 /// Findings of looks that go on, by uid. A look that is done or finds its object gone takes its own away.
 #[derive(Debug, Default)]
-struct Begun(Mutex<BTreeMap<Uid, Progress>>);
+struct OngoingAttempts(Mutex<BTreeMap<Uid, Progress>>);
 
 #[derive(Debug)]
 enum Progress {
@@ -94,7 +94,7 @@ struct Owners {
     waits: u32,
 }
 
-impl Begun {
+impl OngoingAttempts {
     fn take(&self, uid: &Uid) -> Option<Progress> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(uid)
     }
@@ -113,7 +113,7 @@ impl Reconciler for Collector {
             match key {
                 Key::Discovery => self.discover().await,
                 Key::Stores => Ok(self.begin()),
-                Key::Delete(object) => self.look(&object.uid).await,
+                Key::Delete(object) => self.attempt_to_delete(&object.uid).await,
                 Key::Orphan(object) => self.orphan(&object.uid).await,
             }
         })
@@ -135,7 +135,7 @@ impl Collector {
             monitors,
             dispatcher,
             began: OnceLock::new(),
-            begun: Begun::default(),
+            begun: OngoingAttempts::default(),
         }
     }
 
@@ -171,7 +171,7 @@ impl Collector {
         Ok(Outcome::Done)
     }
 
-    async fn look(&self, uid: &Uid) -> Result<Outcome, ReconcileError> {
+    async fn attempt_to_delete(&self, uid: &Uid) -> Result<Outcome, ReconcileError> {
         let begun = self.begun.take(uid);
         let Some(node) = self.graph.get(uid) else {
             return Ok(Outcome::Done);
@@ -230,9 +230,9 @@ impl Collector {
                 return unfinished.map(|_| Outcome::RequeueAfter(Duration::ZERO));
             }
         };
-        if found.has(Standing::Solid) {
-            if !found.all(Standing::Solid) {
-                let kept = found.keep(live.references()?, Standing::Solid);
+        if found.has(OwnerState::Solid) {
+            if !found.all(OwnerState::Solid) {
+                let kept = found.keep(live.references()?, OwnerState::Solid);
                 self.write_owners(resource, &live, &kept).await?;
             }
             return Ok(match found.unseen {
@@ -240,7 +240,7 @@ impl Collector {
                 false => Outcome::Done,
             });
         }
-        let dependents = match found.has(Standing::Waiting) {
+        let dependents = match found.has(OwnerState::Waiting) {
             true => self.graph.dependents(uid),
             false => Vec::new(),
         };

@@ -15,7 +15,7 @@ mod reconcile;
 mod tests;
 mod tracking;
 
-use crate::all::ControllerRow;
+use crate::all::ControllerDescriptor;
 use crate::context::ControllerContext;
 use crate::pod_control::PodControl;
 use crate::views::{JobView, PodView};
@@ -26,7 +26,7 @@ use machinery_meta::ObjectKey;
 use machinery_reconcile::Controller;
 use reconcile::{JobReconciler, Key};
 
-pub(crate) const ROW: ControllerRow = ControllerRow {
+pub(crate) const ROW: ControllerDescriptor = ControllerDescriptor {
     name: "job-controller",
     service_account: "job-controller",
     default: true,

@@ -33,7 +33,7 @@ pub(super) struct Plan {
     /// Good news or not, the reason and the message.
     pub(super) events: Vec<(bool, String, String)>,
     /// When to look again, should nothing happen before.
-    pub(super) look_again: Option<Timestamp>,
+    pub(super) requeue_at: Option<Timestamp>,
 }
 
 /// The waits between new tries of a failing Job, doubling.
@@ -265,7 +265,7 @@ fn work(snapshot: &Snapshot, tracked: &Tracked, active: Vec<PodRef>, terminating
     if job.suspend != was.unwrap_or(false) {
         suspend_or_resume(snapshot, plan);
     }
-    plan.look_again = deadline(snapshot);
+    plan.requeue_at = deadline(snapshot);
     if job.suspend {
         plan.delete = active;
         plan.status.start_time = None;
@@ -290,7 +290,7 @@ fn work(snapshot: &Snapshot, tracked: &Tracked, active: Vec<PodRef>, terminating
         return;
     }
     if let Some(at) = backoff_until(snapshot, tracked).filter(|at| *at > snapshot.now) {
-        plan.look_again = Some(plan.look_again.map_or(at, |known| known.min(at)));
+        plan.requeue_at = Some(plan.requeue_at.map_or(at, |known| known.min(at)));
         return;
     }
     plan.create = if job.indexed {

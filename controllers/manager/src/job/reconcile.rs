@@ -11,7 +11,7 @@ use k8s_openapi::api::{batch::v1::Job, core::v1::Pod};
 use machinery_client::{ApiResource, Client, ClientError, Edit, IndexName, Informer, Object, Patch};
 use machinery_meta::ObjectKey;
 use machinery_reconcile::{
-    Expectations, ObjectReference, Outcome, OwnWrites, ReconcileError, Reconciler, names,
+    Expectations, ObjectReference, Outcome, ReconcileError, Reconciler, WriteTracker, names,
 };
 use machinery_runtime::Runtime;
 use serde_json::json;
@@ -37,7 +37,7 @@ pub(super) struct JobReconciler {
     pub(super) jobs: Informer<JobView>,
     pub(super) pods: Informer<PodView>,
     pub(super) expectations: Expectations<ObjectKey>,
-    pub(super) own_writes: OwnWrites,
+    pub(super) own_writes: WriteTracker,
 }
 
 impl Reconciler for JobReconciler {
@@ -77,7 +77,7 @@ impl JobReconciler {
             self.own_writes.forget(key);
             return Ok(Outcome::Done);
         };
-        if job.managed_elsewhere || self.own_writes.is_behind(&job) {
+        if job.managed_elsewhere || self.own_writes.cache_is_stale(&job) {
             return Ok(Outcome::Done);
         }
         let owner = reference(&ApiResource::of::<Job>(), &job.header);
@@ -96,7 +96,7 @@ impl JobReconciler {
         self.write_status(&snapshot, &owner, &plan).await?;
         self.release_all(&plan).await?;
         managed?;
-        Ok(self.when_again(&plan))
+        Ok(self.requeue(&plan))
     }
 
     async fn manage(
@@ -211,7 +211,7 @@ impl JobReconciler {
         {
             Err(error) if error.is_not_found() => return Ok(()),
             Err(error) => return Err(ReconcileError::doing("writing status")(error)),
-            Ok(written) => self.own_writes.wrote(job.key(), &written),
+            Ok(written) => self.own_writes.record_write(job.key(), &written),
         }
         for (good, reason, message) in &plan.events {
             let recorder = self.pod_control.recorder();
@@ -246,8 +246,8 @@ impl JobReconciler {
         }
     }
 
-    fn when_again(&self, plan: &Plan) -> Outcome {
-        let Some(at) = plan.look_again else {
+    fn requeue(&self, plan: &Plan) -> Outcome {
+        let Some(at) = plan.requeue_at else {
             return Outcome::Done;
         };
         let wait = at.duration_since(self.runtime.now());

@@ -230,5 +230,5 @@ fn failures_wait_before_the_next_try() {
     failed["metadata"]["creationTimestamp"] = json!("2025-12-31T23:59:55Z");
     let plan = round(&job(json!({"backoffLimit": 6}), json!({"failed": 1})), &[failed]);
     assert_eq!(plan.create, []);
-    assert_eq!(plan.look_again.unwrap().to_string(), "2026-01-01T00:00:05Z");
+    assert_eq!(plan.requeue_at.unwrap().to_string(), "2026-01-01T00:00:05Z");
 }

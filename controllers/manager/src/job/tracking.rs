@@ -10,7 +10,7 @@ use super::failure_policy::{Verdict, judge};
 use super::indexes;
 use super::plan::{PodRef, Snapshot};
 use super::{FINALIZER, has_finalizer};
-use crate::views::job::Uncounted;
+use crate::views::job::UncountedTerminatedPods;
 use crate::views::{JobStatus, Phase};
 use std::collections::BTreeSet;
 
@@ -22,7 +22,7 @@ const MAX_UNCOUNTED: usize = 500;
 pub(super) struct Tracked {
     pub(super) succeeded: i32,
     pub(super) failed: i32,
-    pub(super) uncounted: Uncounted,
+    pub(super) uncounted: UncountedTerminatedPods,
     pub(super) completed: BTreeSet<u32>,
     pub(super) failed_indexes: BTreeSet<u32>,
     /// Pods whose finalizer may go once the list is written.

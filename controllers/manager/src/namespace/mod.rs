@@ -8,7 +8,7 @@ mod content;
 mod plan;
 mod reconcile;
 
-use crate::all::ControllerRow;
+use crate::all::ControllerDescriptor;
 use crate::context::ControllerContext;
 use crate::views::NamespaceView;
 use futures::future::BoxFuture;
@@ -16,7 +16,7 @@ use k8s_openapi::api::core::v1::Namespace;
 use machinery_client::Informer;
 use machinery_reconcile::Controller;
 
-pub(crate) const ROW: ControllerRow = ControllerRow {
+pub(crate) const ROW: ControllerDescriptor = ControllerDescriptor {
     name: "namespace-controller",
     service_account: "namespace-controller",
     default: true,

@@ -6,7 +6,7 @@
 
 mod ranges;
 
-use crate::all::ControllerRow;
+use crate::all::ControllerDescriptor;
 use crate::context::ControllerContext;
 use crate::pod_control::reference;
 use crate::views::NodeView;
@@ -20,7 +20,7 @@ use serde_json::json;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
 
-pub(crate) const ROW: ControllerRow = ControllerRow {
+pub(crate) const ROW: ControllerDescriptor = ControllerDescriptor {
     name: "node-ipam-controller",
     service_account: "node-controller",
     default: true,
@@ -98,14 +98,14 @@ impl Reconciler for Allocator {
         Box::pin(async move {
             let node = self.nodes.get(key);
             let Some(node) = node.as_ref().filter(|node| node.pod_cidrs.is_empty()) else {
-                self.settled(key, node.is_none());
+                self.is_allocated(key, node.is_none());
                 return Ok(Outcome::Done);
             };
             // In line before looking, so that a range that becomes free meanwhile is heard of.
             let new = self.waiting.with(|nodes| nodes.insert(key.clone()));
             let Some(range) = self.choose(key) else {
                 if new {
-                    self.tell(node);
+                    self.record_event(node);
                 }
                 return Ok(Outcome::Done);
             };
@@ -128,7 +128,7 @@ impl Reconciler for Allocator {
 
 impl Allocator {
     /// The node has its range, or is gone: with a range perhaps that nobody has seen.
-    fn settled(&self, key: &ObjectKey, gone: bool) {
+    fn is_allocated(&self, key: &ObjectKey, gone: bool) {
         self.waiting.with(|nodes| nodes.remove(key));
         let given = self
             .given
@@ -140,7 +140,7 @@ impl Allocator {
         }
     }
 
-    fn tell(&self, node: &Object<NodeView>) {
+    fn record_event(&self, node: &Object<NodeView>) {
         let about = reference(&ApiResource::of::<Node>(), &node.header);
         let message = format!("Node {} status is now: CIDRNotAvailable", node.name());
         self.recorder.normal(&about, "CIDRNotAvailable", message);

@@ -81,7 +81,7 @@ impl Reconciler for Evictor {
             let Some(node) = self.nodes.get(&ObjectKey::cluster(&*pod.node)) else {
                 return Ok(Outcome::Done);
             };
-            match leaves_at(&node.taints, &pod, self.runtime.now()) {
+            match evicted_at(&node.taints, &pod, self.runtime.now()) {
                 None => Ok(Outcome::Done),
                 Some(at) if at > self.runtime.now() => {
                     let wait = at.duration_since(self.runtime.now());
@@ -96,7 +96,7 @@ impl Reconciler for Evictor {
 }
 
 /// When a pod has to leave; `None` when it may stay. Its time runs from the newest taint.
-pub(super) fn leaves_at(taints: &[Taint], pod: &PodView, now: Timestamp) -> Option<Timestamp> {
+pub(super) fn evicted_at(taints: &[Taint], pod: &PodView, now: Timestamp) -> Option<Timestamp> {
     match stay(taints, &pod.tolerations) {
         Stay::Forever => None,
         Stay::Leave => Some(now),

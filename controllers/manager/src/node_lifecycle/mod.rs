@@ -18,7 +18,7 @@ mod reconcile;
 mod tests;
 mod zones;
 
-use crate::all::ControllerRow;
+use crate::all::ControllerDescriptor;
 use crate::context::ControllerContext;
 use crate::views::{NodeView, PodView};
 use futures::future::BoxFuture;
@@ -28,19 +28,19 @@ use machinery_client::{Informer, ListWatch, Object, Projection};
 use machinery_meta::{ObjectHeader, ObjectKey};
 use machinery_reconcile::Controller;
 use plan::readiness;
-use reconcile::Heard;
+use reconcile::HeartbeatTracker;
 use serde::Deserialize;
 use std::sync::Arc;
-use zones::{Shift, Standing, Zones};
+use zones::{NodeHealth, Shift, Zones};
 
-pub(crate) const ROW: ControllerRow = ControllerRow {
+pub(crate) const ROW: ControllerDescriptor = ControllerDescriptor {
     name: "node-lifecycle-controller",
     service_account: "node-controller",
     default: true,
     start,
 };
 
-pub(crate) const EVICTION_ROW: ControllerRow = ControllerRow {
+pub(crate) const EVICTION_ROW: ControllerDescriptor = ControllerDescriptor {
     name: "taint-eviction-controller",
     service_account: "node-controller",
     default: true,
@@ -83,14 +83,14 @@ fn start(context: &ControllerContext) -> BoxFuture<'static, ()> {
         .informers
         .informer(ListWatch::of::<Lease>().in_namespace(LEASE_NAMESPACE));
     let pods: Informer<PodView> = context.informers.of::<Pod, _>();
-    let (zones, heard) = (Arc::new(Zones::default()), Arc::new(Heard::default()));
+    let (zones, heard) = (Arc::new(Zones::default()), Arc::new(HeartbeatTracker::default()));
     let (told, (known, all)) = (zones.clone(), (heard.clone(), nodes.clone()));
     let controller = Controller::new(ROW.name, context.runtime.clone())
         .needs(&pods)
         .watches(&nodes, move |change| {
             let shift = told.stands(change.key(), change.new.as_deref().and_then(standing));
-            if shift == Shift::Heard {
-                known.forget_silence();
+            if shift == Shift::HeartbeatTracker {
+                known.reset_heartbeats();
             }
             let waiting = if shift == Shift::None {
                 Vec::new()
@@ -115,9 +115,9 @@ fn start(context: &ControllerContext) -> BoxFuture<'static, ()> {
 }
 
 /// Where a node stands, unless it says that it does not count.
-fn standing(node: &Object<NodeView>) -> Option<Standing> {
+fn standing(node: &Object<NodeView>) -> Option<NodeHealth> {
     let counts = node.header.label(EXCLUDED).is_none();
-    counts.then(|| Standing {
+    counts.then(|| NodeHealth {
         zone: zone(node),
         ready: readiness(node) == "True",
     })

@@ -69,7 +69,7 @@ pub(super) fn readiness(node: &NodeView) -> &str {
 
 /// What is to become of the `NoExecute` taint of a node that is not ready.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum GiveUp {
+pub(super) enum EvictionTaint {
     /// It gets one: its pods are to leave.
     Yes,
     /// It keeps what it has; one for the wrong reason becomes one for the right.
@@ -89,7 +89,7 @@ pub(super) fn reason(node: &NodeView) -> Option<&'static str> {
 }
 
 /// Whether the node has been given up.
-pub(super) fn is_given_up(node: &NodeView) -> bool {
+pub(super) fn is_tainted_no_execute(node: &NodeView) -> bool {
     node.taints.iter().any(is_giving_up)
 }
 
@@ -98,7 +98,7 @@ fn is_giving_up(taint: &Taint) -> bool {
 }
 
 /// The taints a node is to have, where they are not what it has.
-pub(super) fn taints(node: &NodeView, give_up: GiveUp, now: Timestamp) -> Option<Vec<Taint>> {
+pub(super) fn taints(node: &NodeView, give_up: EvictionTaint, now: Timestamp) -> Option<Vec<Taint>> {
     let mut wanted: Vec<(&str, &str)> = Vec::new();
     wanted.extend(reason(node).map(|key| (key, NO_SCHEDULE)));
     for (kind, key) in PRESSURES {
@@ -110,9 +110,9 @@ pub(super) fn taints(node: &NodeView, give_up: GiveUp, now: Timestamp) -> Option
         wanted.push((UNSCHEDULABLE, NO_SCHEDULE));
     }
     let leave = match give_up {
-        GiveUp::Yes => true,
-        GiveUp::NotYet => is_given_up(node),
-        GiveUp::Stopped => false,
+        EvictionTaint::Yes => true,
+        EvictionTaint::NotYet => is_tainted_no_execute(node),
+        EvictionTaint::Stopped => false,
     };
     wanted.extend(reason(node).filter(|_| leave).map(|key| (key, NO_EXECUTE)));
     let owned = |taint: &Taint| {

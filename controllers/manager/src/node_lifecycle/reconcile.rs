@@ -1,6 +1,6 @@
 //! Notes when a node was last heard of, and writes what follows.
 
-use super::plan::{GiveUp, is_given_up, reason, silenced, taints};
+use super::plan::{EvictionTaint, is_tainted_no_execute, reason, silenced, taints};
 use super::zones::{Permit, Zones};
 use super::{LEASE_NAMESPACE, LeaseView, zone};
 use crate::config::Config;
@@ -19,12 +19,12 @@ use std::time::Duration;
 
 /// When nodes' signs of life changed, by our own clock: the nodes' clocks prove nothing.
 #[derive(Debug, Default)]
-pub(super) struct Heard {
-    nodes: Mutex<BTreeMap<ObjectKey, Sign>>,
+pub(super) struct HeartbeatTracker {
+    nodes: Mutex<BTreeMap<ObjectKey, LastHeartbeat>>,
 }
 
 #[derive(Debug)]
-struct Sign {
+struct LastHeartbeat {
     about: ObjectReference,
     /// Of `Ready`, which comes with the node's status.
     heartbeat: String,
@@ -45,7 +45,7 @@ enum Renewal<'a> {
     Read(&'a str),
 }
 
-impl Sign {
+impl LastHeartbeat {
     fn of(about: &ObjectReference) -> Self {
         Self {
             about: about.clone(),
@@ -70,13 +70,13 @@ impl Sign {
     }
 }
 
-impl Heard {
-    fn with<T>(&self, look: impl FnOnce(&mut BTreeMap<ObjectKey, Sign>) -> T) -> T {
+impl HeartbeatTracker {
+    fn with<T>(&self, look: impl FnOnce(&mut BTreeMap<ObjectKey, LastHeartbeat>) -> T) -> T {
         look(&mut self.nodes.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Nobody has been silent so far.
-    pub(super) fn forget_silence(&self) {
+    pub(super) fn reset_heartbeats(&self) {
         self.with(|nodes| nodes.values_mut().for_each(|own| own.at = None));
     }
 }
@@ -90,7 +90,7 @@ pub(super) struct NodeReconciler {
     pub(super) leases: Informer<LeaseView>,
     pub(super) pods: Informer<PodView>,
     pub(super) zones: Arc<Zones>,
-    pub(super) heard: Arc<Heard>,
+    pub(super) heard: Arc<HeartbeatTracker>,
 }
 
 impl Reconciler for NodeReconciler {
@@ -107,17 +107,17 @@ impl Reconciler for NodeReconciler {
                 Some(_) => self.config.node_monitor_grace_period,
                 None => self.config.node_startup_grace_period,
             };
-            let mut left = grace.saturating_sub(self.silent_for(
+            let mut left = grace.saturating_sub(self.heartbeat_age(
                 &node,
                 &about,
-                Renewal::Told(&self.told_renewal(&node)),
+                Renewal::Told(&self.watched_renewal(&node)),
             ));
             if left.is_zero()
                 && let Some(conditions) = silenced(&node, self.runtime.now())
             {
                 // What was told may be old, for a watch can be behind: the lease itself has the last word.
                 let renewed = self.read_renewal(&node).await?;
-                left = grace.saturating_sub(self.silent_for(&node, &about, Renewal::Read(&renewed)));
+                left = grace.saturating_sub(self.heartbeat_age(&node, &about, Renewal::Read(&renewed)));
                 if left.is_zero() {
                     self.believe_lost(&node, &about, &conditions).await?;
                     // The node's own event brings the taints.
@@ -147,7 +147,7 @@ impl NodeReconciler {
     }
 
     /// When the node last renewed its lease, as far as the watch has told.
-    fn told_renewal(&self, node: &Object<NodeView>) -> String {
+    fn watched_renewal(&self, node: &Object<NodeView>) -> String {
         let lease = self.leases.get(&lease_of(node));
         lease.map_or_else(String::new, |lease| lease.renewed().to_owned())
     }
@@ -163,11 +163,18 @@ impl NodeReconciler {
     }
 
     /// How long the node has given no sign of life; a new sign starts the clock again.
-    fn silent_for(&self, node: &Object<NodeView>, about: &ObjectReference, renewal: Renewal<'_>) -> Duration {
+    fn heartbeat_age(
+        &self,
+        node: &Object<NodeView>,
+        about: &ObjectReference,
+        renewal: Renewal<'_>,
+    ) -> Duration {
         let now = self.runtime.monotonic();
         let (new, at) = self.heard.with(|nodes| {
             let new = nodes.get(node.key()).is_none_or(|own| own.about.uid != about.uid);
-            let entry = nodes.entry(node.key().clone()).or_insert_with(|| Sign::of(about));
+            let entry = nodes
+                .entry(node.key().clone())
+                .or_insert_with(|| LastHeartbeat::of(about));
             if entry.has_moved(&node.heartbeat, renewal) || new {
                 entry.at = None;
                 entry.about = about.clone();
@@ -218,7 +225,7 @@ impl NodeReconciler {
 
     /// Writes the taints that follow; answers when to ask again for the permit to give the node up.
     async fn write_taints(&self, node: &Object<NodeView>) -> Result<Option<Duration>, ReconcileError> {
-        let (give_up, ask_again) = self.give_up(node);
+        let (give_up, ask_again) = self.eviction_permit(node);
         let Some(taints) = taints(node, give_up, self.runtime.now()) else {
             return Ok(ask_again);
         };
@@ -235,20 +242,20 @@ impl NodeReconciler {
         Ok(ask_again)
     }
 
-    fn give_up(&self, node: &Object<NodeView>) -> (GiveUp, Option<Duration>) {
+    fn eviction_permit(&self, node: &Object<NodeView>) -> (EvictionTaint, Option<Duration>) {
         if self.zones.is_all_lost() {
-            return (GiveUp::Stopped, None);
+            return (EvictionTaint::Stopped, None);
         }
-        if reason(node).is_none() || is_given_up(node) {
-            return (GiveUp::NotYet, None);
+        if reason(node).is_none() || is_tainted_no_execute(node) {
+            return (EvictionTaint::NotYet, None);
         }
         match self
             .zones
             .permit(&zone(node), self.runtime.monotonic(), &self.config)
         {
-            Permit::Now => (GiveUp::Yes, None),
-            Permit::In(wait) => (GiveUp::NotYet, Some(wait)),
-            Permit::Never => (GiveUp::NotYet, None),
+            Permit::Now => (EvictionTaint::Yes, None),
+            Permit::In(wait) => (EvictionTaint::NotYet, Some(wait)),
+            Permit::Never => (EvictionTaint::NotYet, None),
         }
     }
 
@@ -295,7 +302,7 @@ mod tests {
 
     #[test]
     fn heartbeat_stale_watch_is_no_heartbeat() {
-        let mut sign = Sign::of(&ObjectReference::new(
+        let mut sign = LastHeartbeat::of(&ObjectReference::new(
             &ApiResource::of::<Node>(),
             &ObjectKey::new("", "n"),
             "u",

@@ -1,6 +1,6 @@
 //! Tables for silence and taints.
 
-use super::plan::{GiveUp, readiness, silenced, taints};
+use super::plan::{EvictionTaint, readiness, silenced, taints};
 use crate::views::NodeView;
 use jiff::Timestamp;
 use machinery_client::Projection;
@@ -20,7 +20,7 @@ fn node(ready: &str, change: Value) -> NodeView {
 }
 
 #[track_caller]
-fn check(node: &NodeView, give_up: GiveUp, expected: Option<&[&str]>) {
+fn check(node: &NodeView, give_up: EvictionTaint, expected: Option<&[&str]>) {
     let taints = taints(node, give_up, now());
     let got = taints.map(|all| {
         all.iter()
@@ -33,27 +33,31 @@ fn check(node: &NodeView, give_up: GiveUp, expected: Option<&[&str]>) {
 
 #[test]
 fn conditions_become_taints() {
-    check(&node("True", json!({})), GiveUp::NotYet, None);
+    check(&node("True", json!({})), EvictionTaint::NotYet, None);
     check(
         &node("False", json!({})),
-        GiveUp::NotYet,
+        EvictionTaint::NotYet,
         Some(&["node.kubernetes.io/not-ready:NoSchedule"]),
     );
     let both = [
         "node.kubernetes.io/unreachable:NoSchedule",
         "node.kubernetes.io/unreachable:NoExecute",
     ];
-    check(&node("Unknown", json!({})), GiveUp::Yes, Some(&both));
+    check(&node("Unknown", json!({})), EvictionTaint::Yes, Some(&both));
     let cordoned = json!({"unschedulable": true});
     check(
         &node("True", cordoned),
-        GiveUp::NotYet,
+        EvictionTaint::NotYet,
         Some(&["node.kubernetes.io/unschedulable:NoSchedule"]),
     );
     let recovered = json!({"taints": [
         {"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"},
         {"key": "own", "effect": "NoExecute"}]});
-    check(&node("True", recovered), GiveUp::NotYet, Some(&["own:NoExecute"]));
+    check(
+        &node("True", recovered),
+        EvictionTaint::NotYet,
+        Some(&["own:NoExecute"]),
+    );
     let unreachable = json!({"taints": [{"key": "node.kubernetes.io/unreachable", "effect": "NoExecute"}]});
     let swapped = [
         "node.kubernetes.io/not-ready:NoSchedule",
@@ -61,13 +65,17 @@ fn conditions_become_taints() {
     ];
     check(
         &node("False", unreachable.clone()),
-        GiveUp::NotYet,
+        EvictionTaint::NotYet,
         Some(&swapped),
     );
-    check(&node("False", unreachable), GiveUp::Stopped, Some(&swapped[..1]));
+    check(
+        &node("False", unreachable),
+        EvictionTaint::Stopped,
+        Some(&swapped[..1]),
+    );
     // One that has not reported yet.
-    check(&NodeView::default(), GiveUp::NotYet, None);
-    check(&NodeView::default(), GiveUp::Yes, None);
+    check(&NodeView::default(), EvictionTaint::NotYet, None);
+    check(&NodeView::default(), EvictionTaint::Yes, None);
 }
 
 #[test]

@@ -43,13 +43,13 @@ pub(super) struct Zones {
 
 #[derive(Debug, Default)]
 struct State {
-    nodes: BTreeMap<ObjectKey, Standing>,
+    nodes: BTreeMap<ObjectKey, NodeHealth>,
     zones: BTreeMap<String, Zone>,
 }
 
 /// Where a node is, and how it does.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Standing {
+pub(super) struct NodeHealth {
     pub(super) zone: String,
     pub(super) ready: bool,
 }
@@ -99,7 +99,7 @@ impl State {
         self.zones.values().all(|zone| zone.ready == 0)
     }
 
-    fn count(&mut self, standing: &Standing, by: impl Fn(&mut usize)) {
+    fn count(&mut self, standing: &NodeHealth, by: impl Fn(&mut usize)) {
         let zone = self.zones.entry(standing.zone.clone()).or_default();
         by(if standing.ready {
             &mut zone.ready
@@ -120,7 +120,7 @@ pub(super) enum Shift {
     /// A node became ready or unready, came or went: nodes that wait for a permit are to ask again.
     Zone,
     /// The first node is ready after none was: the silence of the others was ours.
-    Heard,
+    HeartbeatTracker,
 }
 
 impl Zones {
@@ -129,7 +129,7 @@ impl Zones {
     }
 
     /// A node is in this zone and does so; `None` where it is gone, or does not count.
-    pub(super) fn stands(&self, node: &ObjectKey, standing: Option<Standing>) -> Shift {
+    pub(super) fn stands(&self, node: &ObjectKey, standing: Option<NodeHealth>) -> Shift {
         self.with(|state| {
             let known = state.nodes.get(node).cloned();
             if known == standing {
@@ -145,7 +145,7 @@ impl Zones {
                 state.nodes.insert(node.clone(), standing);
             }
             if was_lost && !state.is_all_lost() {
-                Shift::Heard
+                Shift::HeartbeatTracker
             } else {
                 Shift::Zone
             }
@@ -187,7 +187,7 @@ mod tests {
     fn zones(ready: usize, unready: usize) -> Zones {
         let zones = Zones::default();
         for number in 0..ready + unready {
-            let standing = Standing {
+            let standing = NodeHealth {
                 zone: "z".to_owned(),
                 ready: number < ready,
             };
@@ -229,11 +229,11 @@ mod tests {
     #[test]
     fn eviction_stops_when_no_node_is_ready() {
         let (zones, config) = (zones(1, 1), Config::default());
-        let unready = Standing {
+        let unready = NodeHealth {
             zone: "z".to_owned(),
             ready: false,
         };
-        let ready = Standing {
+        let ready = NodeHealth {
             ready: true,
             ..unready.clone()
         };
@@ -241,7 +241,7 @@ mod tests {
         assert_eq!(zones.stands(&first, Some(unready.clone())), Shift::Zone);
         assert_eq!(zones.permit("z", Duration::ZERO, &config), Permit::Never);
         assert_eq!(zones.stands(&first, Some(unready)), Shift::None);
-        assert_eq!(zones.stands(&first, Some(ready)), Shift::Heard);
+        assert_eq!(zones.stands(&first, Some(ready)), Shift::HeartbeatTracker);
         assert_eq!(zones.stands(&first, None), Shift::Zone);
         assert!(zones.is_all_lost());
     }

@@ -4,7 +4,7 @@
 //! Watches: pods and nodes. A pod of a missing node waits [`QUARANTINE`], then the live API is asked for the node.
 //! Never: looks at pods on a timer.
 
-use crate::all::ControllerRow;
+use crate::all::ControllerDescriptor;
 use crate::context::ControllerContext;
 use crate::views::{NodeView, PodView, seconds};
 use futures::future::BoxFuture;
@@ -18,7 +18,7 @@ use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-pub(crate) const ROW: ControllerRow = ControllerRow {
+pub(crate) const ROW: ControllerDescriptor = ControllerDescriptor {
     name: "pod-garbage-collector-controller",
     service_account: "pod-garbage-collector",
     default: true,

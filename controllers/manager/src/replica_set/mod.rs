@@ -11,7 +11,7 @@ mod status;
 #[cfg(test)]
 mod tests;
 
-use crate::all::ControllerRow;
+use crate::all::ControllerDescriptor;
 use crate::context::ControllerContext;
 use crate::pod_control::PodControl;
 use crate::views::{PodView, ReplicaSetView};
@@ -22,7 +22,7 @@ use machinery_meta::ObjectKey;
 use machinery_reconcile::Controller;
 use reconcile::ReplicaSetReconciler;
 
-pub(crate) const ROW: ControllerRow = ControllerRow {
+pub(crate) const ROW: ControllerDescriptor = ControllerDescriptor {
     name: "replicaset-controller",
     service_account: "replicaset-controller",
     default: true,

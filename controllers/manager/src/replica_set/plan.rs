@@ -40,7 +40,7 @@ pub(super) struct Plan {
     /// Whether everything asked for earlier has been seen.
     pub(super) settled: bool,
     /// When a ready pod is to be looked at again because it becomes available.
-    pub(super) look_again: Option<Timestamp>,
+    pub(super) requeue_at: Option<Timestamp>,
 }
 
 /// Decides.
@@ -53,7 +53,7 @@ pub(super) fn plan(snapshot: &Snapshot) -> Plan {
     if snapshot.settled && !snapshot.set.header.is_deleting() {
         scale(snapshot, &mut plan);
     }
-    plan.look_again = next_available(snapshot, &plan.active);
+    plan.requeue_at = next_available(snapshot, &plan.active);
     plan
 }
 

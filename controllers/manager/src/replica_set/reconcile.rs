@@ -11,7 +11,7 @@ use k8s_openapi::api::apps::v1::ReplicaSet;
 use machinery_client::{ApiResource, Client, ClientError, Edit, IndexName, Informer, Object};
 use machinery_meta::ObjectKey;
 use machinery_reconcile::{
-    Expectations, ObjectReference, Outcome, OwnWrites, ReconcileError, Reconciler, names,
+    Expectations, ObjectReference, Outcome, ReconcileError, Reconciler, WriteTracker, names,
 };
 use machinery_runtime::Runtime;
 use std::sync::Arc;
@@ -26,7 +26,7 @@ pub(super) struct ReplicaSetReconciler {
     pub(super) sets: Informer<ReplicaSetView>,
     pub(super) pods: Informer<PodView>,
     pub(super) expectations: Expectations<ObjectKey>,
-    pub(super) own_writes: OwnWrites,
+    pub(super) own_writes: WriteTracker,
 }
 
 impl Reconciler for ReplicaSetReconciler {
@@ -39,7 +39,7 @@ impl Reconciler for ReplicaSetReconciler {
                 self.own_writes.forget(key);
                 return Ok(Outcome::Done);
             };
-            if self.own_writes.is_behind(&set) {
+            if self.own_writes.cache_is_stale(&set) {
                 return Ok(Outcome::Done);
             }
             let owner = reference(&ApiResource::of::<ReplicaSet>(), &set.header);
@@ -52,7 +52,7 @@ impl Reconciler for ReplicaSetReconciler {
                 .await?;
             match failure {
                 Some((_, error)) => Err(error),
-                None => Ok(self.when_again(&plan)),
+                None => Ok(self.requeue(&plan)),
             }
         })
     }
@@ -241,7 +241,7 @@ impl ReplicaSetReconciler {
             .await
         {
             Ok(written) => {
-                self.own_writes.wrote(set.key(), &written);
+                self.own_writes.record_write(set.key(), &written);
                 Ok(())
             }
             Err(error) if error.is_not_found() => Ok(()),
@@ -249,8 +249,8 @@ impl ReplicaSetReconciler {
         }
     }
 
-    fn when_again(&self, plan: &Plan) -> Outcome {
-        let Some(at) = plan.look_again else {
+    fn requeue(&self, plan: &Plan) -> Outcome {
+        let Some(at) = plan.requeue_at else {
             return Outcome::Done;
         };
         let wait = at.duration_since(self.runtime.now());

@@ -2,7 +2,7 @@
 //!
 //! Watches: namespaces (the key), the ConfigMaps of that name.
 
-use crate::all::ControllerRow;
+use crate::all::ControllerDescriptor;
 use crate::config::Config;
 use crate::context::ControllerContext;
 use crate::views::NamespaceView;
@@ -17,7 +17,7 @@ use serde_json::json;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-pub(crate) const ROW: ControllerRow = ControllerRow {
+pub(crate) const ROW: ControllerDescriptor = ControllerDescriptor {
     name: "root-ca-certificate-publisher-controller",
     service_account: "root-ca-cert-publisher",
     default: true,

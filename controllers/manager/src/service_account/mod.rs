@@ -2,7 +2,7 @@
 //!
 //! Watches: namespaces (the key), ServiceAccounts (the going of `default` wakes its namespace).
 
-use crate::all::ControllerRow;
+use crate::all::ControllerDescriptor;
 use crate::context::ControllerContext;
 use crate::views::NamespaceView;
 use futures::future::BoxFuture;
@@ -12,7 +12,7 @@ use machinery_meta::ObjectKey;
 use machinery_reconcile::{Controller, Outcome, ReconcileError, Reconciler};
 use serde_json::json;
 
-pub(crate) const ROW: ControllerRow = ControllerRow {
+pub(crate) const ROW: ControllerDescriptor = ControllerDescriptor {
     name: "serviceaccount-controller",
     service_account: "service-account-controller",
     default: true,

@@ -3,7 +3,7 @@
 
 use super::token_secrets;
 use super::views::{AccountView, TokenView};
-use crate::all::ControllerRow;
+use crate::all::ControllerDescriptor;
 use crate::config::Config;
 use crate::context::ControllerContext;
 use futures::future::BoxFuture;
@@ -21,7 +21,7 @@ use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::Duration;
 
-pub(crate) const ROW: ControllerRow = ControllerRow {
+pub(crate) const ROW: ControllerDescriptor = ControllerDescriptor {
     name: "legacy-serviceaccount-token-cleaner-controller",
     service_account: "legacy-service-account-token-cleaner",
     default: true,

@@ -10,7 +10,7 @@ mod views;
 
 pub(crate) use cleaner::ROW as CLEANER_ROW;
 
-use crate::all::ControllerRow;
+use crate::all::ControllerDescriptor;
 use crate::config::Config;
 use crate::context::{ControllerContext, TokenOf, TokenSigner};
 use base64::Engine as _;
@@ -26,7 +26,7 @@ use serde_json::{Value, json};
 use std::sync::Arc;
 use views::{AccountView, BY_ACCOUNT, TokenView};
 
-pub(crate) const ROW: ControllerRow = ControllerRow {
+pub(crate) const ROW: ControllerDescriptor = ControllerDescriptor {
     name: "serviceaccount-token-controller",
     service_account: "",
     default: true,
@@ -122,7 +122,7 @@ impl Reconciler for Tokens {
             }
             let secret = self.secrets.get(&key.secret).filter(|own| *own.uid() == key.uid);
             let (doing, done) = match &secret {
-                None => ("removing a secret's reference", self.forget(key).await),
+                None => ("removing a secret's reference", self.remove_secret(key).await),
                 Some(secret) => match self.account(key).await {
                     Ok(None) => ("deleting a service account token", self.delete(key).await),
                     Ok(Some(uid)) => (
@@ -218,7 +218,7 @@ impl Tokens {
     }
 
     /// Takes a Secret that is gone out of the list of its account.
-    async fn forget(&self, key: &TokenKey) -> Result<(), ClientError> {
+    async fn remove_secret(&self, key: &TokenKey) -> Result<(), ClientError> {
         let account = self.accounts.get(&key.account());
         let lists = account.filter(|own| key.is_of(own.uid()) && own.lists(&key.secret.name));
         if lists.is_none() {

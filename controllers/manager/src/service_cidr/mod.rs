@@ -8,7 +8,7 @@
 mod plan;
 mod view;
 
-use crate::all::ControllerRow;
+use crate::all::ControllerDescriptor;
 use crate::context::ControllerContext;
 use crate::pod_control::reference;
 use crate::views::seconds;
@@ -24,7 +24,7 @@ use serde_json::{Value, json};
 use std::time::Duration;
 use view::{AddressView, CidrView};
 
-pub(crate) const ROW: ControllerRow = ControllerRow {
+pub(crate) const ROW: ControllerDescriptor = ControllerDescriptor {
     name: "service-cidr-controller",
     service_account: "service-cidrs-controller",
     default: true,
@@ -105,8 +105,8 @@ impl Reconciler for Cidrs {
                 Step::Nothing => Ok(Outcome::Done),
                 Step::Wait(rest) => Ok(Outcome::RequeueAfter(rest)),
                 Step::Hold => self.hold(&cidr).await,
-                Step::SayReady => self.say_ready(&cidr).await,
-                Step::SayUsed => self.say(&cidr, "False", TERMINATING, STILL_USED).await,
+                Step::SayReady => self.set_ready(&cidr).await,
+                Step::SayUsed => self.set_condition(&cidr, "False", TERMINATING, STILL_USED).await,
                 Step::Release => self.release(&cidr).await,
             }
         })
@@ -132,8 +132,8 @@ impl Cidrs {
         )
     }
 
-    async fn say_ready(&self, cidr: &Object<CidrView>) -> Result<Outcome, ReconcileError> {
-        let said = self.say(cidr, "True", "", READY).await;
+    async fn set_ready(&self, cidr: &Object<CidrView>) -> Result<Outcome, ReconcileError> {
+        let said = self.set_condition(cidr, "True", "", READY).await;
         if said.is_err() {
             let about = reference(&ApiResource::of::<ServiceCIDR>(), &cidr.header);
             let message = "The ServiceCIDR Status can not be set to Ready=True";
@@ -143,7 +143,7 @@ impl Cidrs {
         said
     }
 
-    async fn say(
+    async fn set_condition(
         &self,
         cidr: &Object<CidrView>,
         status: &str,

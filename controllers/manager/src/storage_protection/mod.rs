@@ -7,7 +7,7 @@
 
 mod views;
 
-use crate::all::ControllerRow;
+use crate::all::ControllerDescriptor;
 use crate::context::ControllerContext;
 use crate::views::PodView;
 use futures::future::BoxFuture;
@@ -22,19 +22,19 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 use views::StorageView;
 
-pub(crate) const VOLUME_ROW: ControllerRow = ControllerRow {
+pub(crate) const VOLUME_ROW: ControllerDescriptor = ControllerDescriptor {
     name: "persistentvolume-protection-controller",
     service_account: "pv-protection-controller",
     default: true,
     start: start_volumes,
 };
-pub(crate) const CLAIM_ROW: ControllerRow = ControllerRow {
+pub(crate) const CLAIM_ROW: ControllerDescriptor = ControllerDescriptor {
     name: "persistentvolumeclaim-protection-controller",
     service_account: "pvc-protection-controller",
     default: true,
     start: start_claims,
 };
-pub(crate) const ATTRIBUTES_ROW: ControllerRow = ControllerRow {
+pub(crate) const ATTRIBUTES_ROW: ControllerDescriptor = ControllerDescriptor {
     name: "volumeattributesclass-protection-controller",
     service_account: "volumeattributesclass-protection-controller",
     default: true,

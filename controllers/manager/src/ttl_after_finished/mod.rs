@@ -2,7 +2,7 @@
 //!
 //! Watches: Jobs. Each waits for its own time; before deleting, the live Job is asked once more.
 
-use crate::all::ControllerRow;
+use crate::all::ControllerDescriptor;
 use crate::context::ControllerContext;
 use crate::views::JobView;
 use futures::future::BoxFuture;
@@ -15,7 +15,7 @@ use machinery_reconcile::{Controller, Outcome, ReconcileError, Reconciler};
 use machinery_runtime::Runtime;
 use std::time::Duration;
 
-pub(crate) const ROW: ControllerRow = ControllerRow {
+pub(crate) const ROW: ControllerDescriptor = ControllerDescriptor {
     name: "ttl-after-finished-controller",
     service_account: "ttl-after-finished-controller",
     default: true,

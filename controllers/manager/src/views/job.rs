@@ -80,7 +80,7 @@ pub struct JobStatus {
     pub failed_indexes: Option<String>,
     /// Pods counted in neither number yet.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub uncounted_terminated_pods: Option<Uncounted>,
+    pub uncounted_terminated_pods: Option<UncountedTerminatedPods>,
     /// Ready pods.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ready: Option<i32>,
@@ -89,7 +89,7 @@ pub struct JobStatus {
 /// Uids of pods that have ended, hold the Job's finalizer, and are not in its counts yet.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct Uncounted {
+pub struct UncountedTerminatedPods {
     /// Ended well.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub succeeded: Vec<String>,

@@ -15,10 +15,10 @@ mod scheduling_gates;
 mod taint_toleration;
 mod volume_binding;
 
-use crate::framework::{Plugin, Row};
+use crate::framework::{Plugin, PluginRegistration};
 
 /// The default profile.
-pub fn default_rows() -> Vec<Row> {
+pub fn default_rows() -> Vec<PluginRegistration> {
     vec![
         row(scheduling_gates::SchedulingGates, 0),
         row(node_name::NodeName, 0),
@@ -38,8 +38,8 @@ pub fn default_rows() -> Vec<Row> {
     ]
 }
 
-fn row(plugin: impl Plugin + 'static, weight: i64) -> Row {
-    Row {
+fn row(plugin: impl Plugin + 'static, weight: i64) -> PluginRegistration {
+    PluginRegistration {
         plugin: Box::new(plugin),
         weight,
     }

@@ -11,7 +11,7 @@ mod tests;
 use crate::client::Client;
 use crate::error::ClientError;
 use crate::lines::{LineTooLong, Lines, MAX_LINE_BYTES};
-use crate::object::{Arrived, Slices, parse_header};
+use crate::object::{RawObject, Slices, parse_header};
 use crate::resource::ListWatch;
 use bytes::Bytes;
 use futures::StreamExt;
@@ -28,11 +28,11 @@ use std::time::Duration;
 /// Where a reflector puts what it learns.
 pub(crate) trait Sink: Send + Sync {
     /// An object was added or changed.
-    fn upsert(&self, object: Arrived);
+    fn upsert(&self, object: RawObject);
     /// An object is gone.
     fn delete(&self, key: &ObjectKey);
     /// These are all objects there are.
-    fn replace(&self, objects: Vec<Arrived>);
+    fn replace(&self, objects: Vec<RawObject>);
     /// Everything up to this revision has been told.
     fn reached(&self, revision: Revision);
 }
@@ -113,7 +113,7 @@ struct Reflector {
     /// Whether the server has not refused `sendInitialEvents` yet.
     watch_list: bool,
     /// Initial events collected so far, until their end bookmark.
-    pending: Option<BTreeMap<ObjectKey, Arrived>>,
+    pending: Option<BTreeMap<ObjectKey, RawObject>>,
     /// Whether the last stream carried an event.
     heard: bool,
 }
@@ -225,10 +225,10 @@ impl Reflector {
         match (&*event.kind, parse_header(object.as_bytes())) {
             ("ADDED" | "MODIFIED" | "DELETED", Ok((header, revision))) => {
                 let gone = event.kind == "DELETED";
-                self.tell(
+                self.deliver(
                     sink,
                     gone,
-                    Arrived {
+                    RawObject {
                         header,
                         revision,
                         bytes,
@@ -251,7 +251,7 @@ impl Reflector {
         tracing::warn!(%resource, %error, "an object that cannot be read was left out");
     }
 
-    fn tell(&mut self, sink: &dyn Sink, gone: bool, object: Arrived) {
+    fn deliver(&mut self, sink: &dyn Sink, gone: bool, object: RawObject) {
         if let Some(pending) = &mut self.pending {
             if gone {
                 pending.remove(&object.header.key);
@@ -321,7 +321,7 @@ impl Reflector {
         Ok(())
     }
 
-    fn page<'a>(&self, body: &'a Bytes, objects: &mut Vec<Arrived>) -> Result<ListMeta<'a>, ClientError> {
+    fn page<'a>(&self, body: &'a Bytes, objects: &mut Vec<RawObject>) -> Result<ListMeta<'a>, ClientError> {
         let decode = |source| ClientError::Decode {
             what: "a list".to_owned(),
             source,
@@ -332,7 +332,7 @@ impl Reflector {
                 Ok((header, revision)) => {
                     let start = item.get().as_ptr() as usize - body.as_ptr() as usize;
                     let bytes = Slices(vec![body.slice(start..start + item.get().len())]);
-                    objects.push(Arrived {
+                    objects.push(RawObject {
                         header,
                         revision,
                         bytes,

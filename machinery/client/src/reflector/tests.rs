@@ -13,9 +13,9 @@ use std::sync::Arc;
 struct Told(Mutex<Vec<u64>>);
 
 impl Sink for Told {
-    fn upsert(&self, _: Arrived) {}
+    fn upsert(&self, _: RawObject) {}
     fn delete(&self, _: &ObjectKey) {}
-    fn replace(&self, _: Vec<Arrived>) {}
+    fn replace(&self, _: Vec<RawObject>) {}
     fn reached(&self, revision: Revision) {
         self.0.lock().push(revision.0);
     }

@@ -8,7 +8,7 @@ use http::{Request, Response, StatusCode};
 use hyper::body::{Body as _, Incoming};
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
-use machinery_runtime::{Lingering, Runtime, Unread};
+use machinery_runtime::{LingeringClose, Runtime, Unread};
 use tokio::net::TcpStream;
 use tokio_rustls::server::TlsStream;
 
@@ -44,7 +44,7 @@ where
             Ok::<_, Infallible>(answer)
         }
     });
-    let stream = Lingering::new(stream, socket, runtime, &unread);
+    let stream = LingeringClose::new(stream, socket, runtime, &unread);
     let connection = hyper::server::conn::http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(HEAD_TIMEOUT)

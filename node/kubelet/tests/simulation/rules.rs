@@ -3,7 +3,7 @@
 use crate::pods::PURPOSE;
 use crate::world::World;
 use k8s_openapi::api::core::v1::{ContainerStatus, Pod};
-use node_cri_model::Happening;
+use node_cri_model::RuntimeEvent;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 const UID: &str = "io.kubernetes.pod.uid";
@@ -45,13 +45,13 @@ impl Moments {
     }
 
     /// No two containers of one name in one pod run at once, nor two sandboxes of one pod; no container starts twice.
-    fn take(&mut self, happening: &Happening) -> Result<(), String> {
+    fn take(&mut self, happening: &RuntimeEvent) -> Result<(), String> {
         match happening {
-            Happening::Created(id, labels) => {
+            RuntimeEvent::Created(id, labels) => {
                 *self.created.entry(place(labels)).or_default() += 1;
                 self.places.insert(id.clone(), place(labels));
             }
-            Happening::Started(id, labels) | Happening::SandboxStarted(id, labels) => {
+            RuntimeEvent::Started(id, labels) | RuntimeEvent::SandboxStarted(id, labels) => {
                 let place = place(labels);
                 self.places.insert(id.clone(), place.clone());
                 if let Some(other) = self.running.insert(place.clone(), id.clone()) {
@@ -63,16 +63,16 @@ impl Moments {
                 }
                 started.push(id.clone());
             }
-            Happening::Ended(id, code) => {
+            RuntimeEvent::Ended(id, code) => {
                 self.exits.insert(id.clone(), *code);
                 self.running.retain(|_, running| running != id);
             }
             // One that never ran is no run of its container.
-            Happening::Removed(id) if !self.exits.contains_key(id) => {
+            RuntimeEvent::Removed(id) if !self.exits.contains_key(id) => {
                 let place = self.places.get(id).cloned().unwrap_or_default();
                 self.created.entry(place).and_modify(|count| *count -= 1);
             }
-            Happening::Removed(_) => {}
+            RuntimeEvent::Removed(_) => {}
         }
         Ok(())
     }
@@ -86,13 +86,13 @@ impl Moments {
     }
 }
 
-fn line(at: f64, happening: &Happening, places: &BTreeMap<String, Place>) -> String {
+fn line(at: f64, happening: &RuntimeEvent, places: &BTreeMap<String, Place>) -> String {
     let short = |id: &str| id[..6].to_owned();
     match happening {
-        Happening::SandboxStarted(id, labels) => {
+        RuntimeEvent::SandboxStarted(id, labels) => {
             format!("{at:8.2} sandbox {} of {}", short(id), labels[POD_NAME])
         }
-        Happening::Created(id, labels) => {
+        RuntimeEvent::Created(id, labels) => {
             format!(
                 "{at:8.2} created {} of {}/{}",
                 short(id),
@@ -100,7 +100,7 @@ fn line(at: f64, happening: &Happening, places: &BTreeMap<String, Place>) -> Str
                 labels[CONTAINER]
             )
         }
-        Happening::Started(id, labels) => {
+        RuntimeEvent::Started(id, labels) => {
             format!(
                 "{at:8.2} started {} of {}/{}",
                 short(id),
@@ -108,10 +108,10 @@ fn line(at: f64, happening: &Happening, places: &BTreeMap<String, Place>) -> Str
                 labels[CONTAINER]
             )
         }
-        Happening::Ended(id, code) => {
+        RuntimeEvent::Ended(id, code) => {
             format!("{at:8.2} ended {} {:?} with {code}", short(id), places.get(id))
         }
-        Happening::Removed(id) => format!("{at:8.2} removed {} {:?}", short(id), places.get(id)),
+        RuntimeEvent::Removed(id) => format!("{at:8.2} removed {} {:?}", short(id), places.get(id)),
     }
 }
 

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 /// An address may hold as many as are free (the dynamic threshold of shared switch buffers, with factor one): one
 /// busy address gets half of all, `n` of them get an `n + 1`th each, and as much is left for whoever comes next.
 #[derive(Debug)]
-pub struct Shares {
+pub struct SourceSlots {
     total: usize,
     state: Mutex<State>,
 }
@@ -22,12 +22,12 @@ struct State {
 
 /// One place; it is given back when dropped.
 #[derive(Debug)]
-pub struct Share {
-    shares: Arc<Shares>,
+pub struct SourceSlot {
+    shares: Arc<SourceSlots>,
     source: IpAddr,
 }
 
-impl Shares {
+impl SourceSlots {
     pub fn new(total: usize) -> Arc<Self> {
         Arc::new(Self {
             total,
@@ -36,7 +36,7 @@ impl Shares {
     }
 
     /// A place for this address, unless it holds its share already.
-    pub fn take(self: &Arc<Self>, source: IpAddr) -> Option<Share> {
+    pub fn take(self: &Arc<Self>, source: IpAddr) -> Option<SourceSlot> {
         let source = source.to_canonical();
         let mut state = self.state.lock().expect("nothing panics while it is held");
         let free = self.total - state.used;
@@ -46,14 +46,14 @@ impl Shares {
         }
         state.used += 1;
         state.by_source.insert(source, held + 1);
-        Some(Share {
+        Some(SourceSlot {
             shares: Arc::clone(self),
             source,
         })
     }
 }
 
-impl Drop for Share {
+impl Drop for SourceSlot {
     fn drop(&mut self) {
         let mut state = self.shares.state.lock().expect("nothing panics while it is held");
         state.used -= 1;
@@ -73,21 +73,21 @@ mod tests {
         Ipv4Addr::new(10, 244, 0, last).into()
     }
 
-    fn take_all(shares: &Arc<Shares>, source: IpAddr) -> Vec<Share> {
+    fn take_all(shares: &Arc<SourceSlots>, source: IpAddr) -> Vec<SourceSlot> {
         std::iter::from_fn(|| shares.take(source)).collect()
     }
 
     #[test]
     fn source_slots_leave_one_for_the_next_address() {
-        let shares = Shares::new(64);
-        let greedy: Vec<Vec<Share>> = (1..=4).map(|last| take_all(&shares, address(last))).collect();
+        let shares = SourceSlots::new(64);
+        let greedy: Vec<Vec<SourceSlot>> = (1..=4).map(|last| take_all(&shares, address(last))).collect();
         assert_eq!(greedy.iter().map(Vec::len).collect::<Vec<_>>(), [32, 16, 8, 4]);
         assert!(shares.take(address(5)).is_some());
     }
 
     #[test]
     fn source_slots_are_released_on_drop() {
-        let shares = Shares::new(8);
+        let shares = SourceSlots::new(8);
         let held = take_all(&shares, address(1));
         assert_eq!(held.len(), 4);
         drop(held);

@@ -51,12 +51,12 @@ async fn cluster_hundred_leave_nothing_behind() {
     // The first two hundreds pay for what a process needs once, and for how much the allocator ever had: after five
     // rounds it has no more than after the second.
     let tasks = tokio::runtime::Handle::current().metrics().num_alive_tasks();
-    a_hundred(tasks).await;
-    a_hundred(tasks).await;
+    hundred_clusters(tasks).await;
+    hundred_clusters(tasks).await;
     let before = process();
     let mut running = before;
     for _ in 0..TIMES {
-        running = a_hundred(tasks).await;
+        running = hundred_clusters(tasks).await;
     }
     let after = process();
     println!("threads, descriptors, bytes: before {before:?}, with {CLUSTERS} {running:?}, after {after:?}");
@@ -69,7 +69,7 @@ async fn cluster_hundred_leave_nothing_behind() {
 }
 
 /// Starts them, lets each serve, drops them and waits until their tasks have ended; what the process had with all of them.
-async fn a_hundred(tasks: usize) -> (usize, usize, usize) {
+async fn hundred_clusters(tasks: usize) -> (usize, usize, usize) {
     let mut all = Vec::new();
     for _ in 0..CLUSTERS {
         all.push(start_and_serve().await);

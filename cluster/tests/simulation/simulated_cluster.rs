@@ -1,6 +1,6 @@
 //! A cluster behind faults on a disk that can lose its power, and a client that is behind none.
 
-use crate::image::{Image, open};
+use crate::disk_snapshot::{Image, open};
 use apiserver_storage::LogStorage;
 use cluster::{Cluster, Faults, Rates, Selection};
 use controllers_manager::Config;

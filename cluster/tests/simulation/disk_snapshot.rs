@@ -1,5 +1,5 @@
 //! A started server, made once per process: its disk and its keys. Every world begins as a copy of it, so that a seed
-//! pays for its story and not for the start of a server.
+//! pays for its scenario and not for the start of a server.
 
 use apiserver_server::pki::Pki;
 use apiserver_storage::{LogOptions, LogStorage};
@@ -46,7 +46,7 @@ impl Image {
                 .start()
                 .await
                 .unwrap();
-            // Without it no pod is admitted, and most stories are not about who makes it.
+            // Without it no pod is admitted, and most scenarios are not about who makes it.
             let account =
                 json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default"}});
             let accounts = ApiResource::of::<ServiceAccount>();

@@ -16,7 +16,7 @@ const PART_OF_ADDRESS: usize = 8;
 
 /// A bounded number of places.
 #[derive(Debug)]
-pub struct Places {
+pub struct ConnectionSlots {
     limit: usize,
     open: Mutex<Open>,
 }
@@ -28,16 +28,16 @@ struct Open {
     all: BTreeMap<u64, (IpAddr, CancellationToken)>,
 }
 
-/// A place among [`Places`], for as long as it is kept.
+/// A place among [`ConnectionSlots`], for as long as it is kept.
 #[derive(Debug)]
-pub struct Place {
-    of: Arc<Places>,
+pub struct ConnectionSlot {
+    of: Arc<ConnectionSlots>,
     id: u64,
     /// Cancelled when the connection gives way to another.
     pub closing: CancellationToken,
 }
 
-impl Places {
+impl ConnectionSlots {
     /// Makes so many places, at least one; an address has an eighth of them.
     pub fn new(limit: usize) -> Arc<Self> {
         Arc::new(Self {
@@ -47,7 +47,7 @@ impl Places {
     }
 
     /// Returns a place for a connection from this address.
-    pub fn enter(self: &Arc<Self>, address: IpAddr) -> Place {
+    pub fn enter(self: &Arc<Self>, address: IpAddr) -> ConnectionSlot {
         let address = address.to_canonical();
         let mut open = self.open.lock();
         if let Some(id) = self.in_the_way(&open.all, address)
@@ -58,7 +58,7 @@ impl Places {
         open.last += 1;
         let (id, closing) = (open.last, CancellationToken::new());
         open.all.insert(id, (address, closing.clone()));
-        Place {
+        ConnectionSlot {
             of: Arc::clone(self),
             id,
             closing,
@@ -82,7 +82,7 @@ impl Places {
     }
 }
 
-impl Drop for Place {
+impl Drop for ConnectionSlot {
     fn drop(&mut self) {
         self.of.open.lock().all.remove(&self.id);
     }
@@ -97,7 +97,7 @@ mod tests {
         Ipv4Addr::new(10, 244, 0, last).into()
     }
 
-    fn held(places: &[Place]) -> usize {
+    fn held(places: &[ConnectionSlot]) -> usize {
         places
             .iter()
             .filter(|place| !place.closing.is_cancelled())
@@ -106,9 +106,9 @@ mod tests {
 
     #[test]
     fn connection_slots_of_one_address_are_bounded() {
-        let places = Places::new(64);
+        let places = ConnectionSlots::new(64);
         let other = places.enter(address(2));
-        let crowd: Vec<Place> = (0..1_000).map(|_| places.enter(address(1))).collect();
+        let crowd: Vec<ConnectionSlot> = (0..1_000).map(|_| places.enter(address(1))).collect();
         assert_eq!(held(&crowd), 8);
         assert!(!crowd.last().unwrap().closing.is_cancelled(), "the newest stay");
         assert!(!other.closing.is_cancelled());
@@ -116,9 +116,9 @@ mod tests {
 
     #[test]
     fn connection_slots_evict_from_the_busiest_address() {
-        let places = Places::new(64);
+        let places = ConnectionSlots::new(64);
         let server = places.enter(address(1));
-        let crowd: Vec<Place> = (0..2_000)
+        let crowd: Vec<ConnectionSlot> = (0..2_000)
             .map(|number| places.enter(address(u8::try_from(2 + number % 16).unwrap())))
             .collect();
         assert_eq!(held(&crowd), 63);
@@ -130,7 +130,7 @@ mod tests {
 
     #[test]
     fn connection_slots_are_freed_on_drop() {
-        let places = Places::new(8);
+        let places = ConnectionSlots::new(8);
         for _ in 0..100 {
             let place = places.enter(address(1));
             assert!(!place.closing.is_cancelled());

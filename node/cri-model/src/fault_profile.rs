@@ -6,7 +6,7 @@ use tonic::Status;
 
 /// Faults and delays of a [`Containerd`](crate::Containerd). A rate of zero is never.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Weather {
+pub struct FaultProfile {
     /// The longest a request or an answer is under way.
     pub delay: Duration,
     /// The longest a step of an operation takes.
@@ -23,9 +23,9 @@ pub struct Weather {
     pub lose_event_one_in: u64,
 }
 
-impl Weather {
+impl FaultProfile {
     /// At once and always.
-    pub fn calm() -> Self {
+    pub fn none() -> Self {
         Self::default()
     }
 
@@ -35,7 +35,7 @@ impl Weather {
             delay: Duration::from_millis(20),
             work: Duration::from_millis(300),
             lag: Duration::from_millis(100),
-            ..Self::calm()
+            ..Self::none()
         }
     }
 
@@ -52,7 +52,7 @@ impl Weather {
 }
 
 impl Machine {
-    fn weather(&self) -> Weather {
+    fn weather(&self) -> FaultProfile {
         self.weather.lock().clone()
     }
 
@@ -61,7 +61,7 @@ impl Machine {
         count != 0 && self.runtime.random_u64().is_multiple_of(count)
     }
 
-    async fn rest(&self, most: Duration) {
+    async fn delay(&self, most: Duration) {
         let micros = u64::try_from(most.as_micros()).unwrap_or(u64::MAX);
         if micros > 0 {
             let pause = Duration::from_micros(self.runtime.random_u64() % micros);
@@ -72,7 +72,7 @@ impl Machine {
     /// A request's or an answer's way.
     pub(crate) async fn way(&self) -> Result<(), Status> {
         let weather = self.weather();
-        self.rest(weather.delay).await;
+        self.delay(weather.delay).await;
         if self.one_in(weather.break_one_in) {
             return Err(refusals::lost());
         }
@@ -80,7 +80,7 @@ impl Machine {
     }
 
     pub(crate) async fn lag(&self) {
-        self.rest(self.weather().lag).await;
+        self.delay(self.weather().lag).await;
     }
 
     pub(crate) fn loses_event(&self) -> bool {
@@ -90,7 +90,7 @@ impl Machine {
     /// A step of an operation, which may take long, fail, or hang until the caller goes.
     pub(crate) async fn step(&self, context: &crate::serve::Context) -> Result<(), Status> {
         let weather = self.weather();
-        self.rest(weather.work).await;
+        self.delay(weather.work).await;
         if self.one_in(weather.hang_one_in) {
             context.cancelled.cancelled().await;
             return Err(refusals::cancelled());

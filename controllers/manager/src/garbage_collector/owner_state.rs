@@ -8,7 +8,7 @@ use serde_json::Value;
 
 /// Standing of an owner: there, there but waiting for its dependents to go, or not there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Standing {
+pub(super) enum OwnerState {
     Solid,
     Waiting,
     Dangling,
@@ -16,8 +16,8 @@ pub(super) enum Standing {
 
 /// Standing of all owners of an object, in its order.
 #[derive(Debug, Default)]
-pub(super) struct Standings {
-    all: Vec<Standing>,
+pub(super) struct OwnerStates {
+    all: Vec<OwnerState>,
     /// One is there that the graph does not know yet.
     pub(super) unseen: bool,
 }
@@ -25,7 +25,7 @@ pub(super) struct Standings {
 /// Findings about the owners of an object.
 #[derive(Debug)]
 pub(super) enum Findings {
-    All(Standings),
+    All(OwnerStates),
     /// This turn's lookups were not enough.
     Unfinished,
     /// One is of a kind that is not served, or has a name that no object has: it may be served later.
@@ -36,22 +36,22 @@ pub(super) enum Findings {
 
 /// Finding about one owner.
 enum Finding {
-    Stands(Standing),
+    Stands(OwnerState),
     Unresolved,
     Invalid,
 }
 
-impl Standings {
-    pub(super) fn has(&self, standing: Standing) -> bool {
+impl OwnerStates {
+    pub(super) fn has(&self, standing: OwnerState) -> bool {
         self.all.contains(&standing)
     }
 
-    pub(super) fn all(&self, standing: Standing) -> bool {
+    pub(super) fn all(&self, standing: OwnerState) -> bool {
         self.all.iter().all(|own| *own == standing)
     }
 
     /// Keeps the references to owners of this standing.
-    pub(super) fn keep(&self, references: Vec<Value>, standing: Standing) -> Vec<Value> {
+    pub(super) fn keep(&self, references: Vec<Value>, standing: OwnerState) -> Vec<Value> {
         let all = references.into_iter().zip(&self.all);
         let of = all.filter(|(_, own)| **own == standing);
         of.map(|(reference, _)| reference).collect()
@@ -65,19 +65,20 @@ impl Collector {
         header: &ObjectHeader,
         absent: &mut [bool],
     ) -> Result<Findings, ReconcileError> {
-        let mut found = Standings::default();
+        let mut found = OwnerStates::default();
         let mut lookups = 0;
         for (owner, absent) in header.owners.iter().zip(absent) {
             let known = match *absent {
-                true => Some(Standing::Dangling),
-                false => self.known_standing(owner, &header.key),
+                true => Some(OwnerState::Dangling),
+                false => self.cached_owner_state(owner, &header.key),
             };
             let finding = match known {
                 Some(standing) => Finding::Stands(standing),
                 None if lookups == LOOKUPS_PER_TURN => return Ok(Findings::Unfinished),
                 None => {
                     lookups += 1;
-                    self.live_standing(owner, &header.key, &mut found.unseen).await?
+                    self.live_owner_state(owner, &header.key, &mut found.unseen)
+                        .await?
                 }
             };
             let standing = match finding {
@@ -85,7 +86,7 @@ impl Collector {
                 Finding::Unresolved => return Ok(Findings::Unresolved),
                 Finding::Invalid => return Ok(Findings::Invalid),
             };
-            *absent = standing == Standing::Dangling;
+            *absent = standing == OwnerState::Dangling;
             found.all.push(standing);
         }
         Ok(Findings::All(found))
@@ -93,22 +94,22 @@ impl Collector {
 
     /// Returns how an owner stands as far as the graph and what is known to be absent tell. The uid alone tells nothing:
     /// what has it may be of another kind, name or namespace than the reference says.
-    fn known_standing(&self, owner: &OwnerRef, dependent: &ObjectKey) -> Option<Standing> {
+    fn cached_owner_state(&self, owner: &OwnerRef, dependent: &ObjectKey) -> Option<OwnerState> {
         let namespace = &dependent.namespace;
         let node = self.graph.get(&owner.uid);
         match node.filter(|node| node.is_meant(owner, namespace)) {
-            Some(node) if node.waits_for_dependents() => Some(Standing::Waiting),
-            Some(_) => Some(Standing::Solid),
+            Some(node) if node.waits_for_dependents() => Some(OwnerState::Waiting),
+            Some(_) => Some(OwnerState::Solid),
             None => {
                 let absent = self.dispatcher.absent.has(owner, namespace);
-                absent.then_some(Standing::Dangling)
+                absent.then_some(OwnerState::Dangling)
             }
         }
     }
 
     /// Returns how an owner stands that the graph does not know so. `unseen` is set where it is there and
     /// the graph does not have it under any version.
-    async fn live_standing(
+    async fn live_owner_state(
         &self,
         owner: &OwnerRef,
         dependent: &ObjectKey,
@@ -132,13 +133,13 @@ impl Collector {
         let live = self.live(&resource, &key).await?;
         let Some(live) = live.filter(|live| live.header.uid == owner.uid) else {
             self.dispatcher.absent.add(owner, namespace);
-            return Ok(Finding::Stands(Standing::Dangling));
+            return Ok(Finding::Stands(OwnerState::Dangling));
         };
         // It may be gone again before its store has it, or have no store, so that nobody would say so.
         *unseen |= self.graph.get(&owner.uid).is_none();
         Ok(Finding::Stands(match waits_for_dependents(&live.header) {
-            true => Standing::Waiting,
-            false => Standing::Solid,
+            true => OwnerState::Waiting,
+            false => OwnerState::Solid,
         }))
     }
 }

@@ -26,14 +26,14 @@ pub(super) struct Access {
 
 /// What was made for the hour.
 #[derive(Debug)]
-pub(super) struct Place {
+pub(super) struct Fixture {
     tenants: BTreeMap<&'static str, Access>,
     attacker_token: String,
     /// The address of a pod of the attacker's that runs, where there is a node.
     pub(super) pod: Option<String>,
 }
 
-impl Place {
+impl Fixture {
     pub(super) async fn prepare(runtime: &Runtime, admin: &Target, node: bool) -> Result<Self> {
         let mut client = admin.connect().await?;
         let mut tenants = BTreeMap::new();

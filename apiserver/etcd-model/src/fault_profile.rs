@@ -5,7 +5,7 @@ use std::time::Duration;
 
 /// What may happen to those who use an [`Etcd`](crate::Etcd).
 #[derive(Debug, Clone)]
-pub struct Weather {
+pub struct FaultProfile {
     /// Members; each applies the one order of commands in its own time and serves some of the requests.
     pub members: usize,
     /// The longest a member rests before it applies what is there.
@@ -31,9 +31,9 @@ pub struct Weather {
     pub restore_one_in: u64,
 }
 
-impl Weather {
+impl FaultProfile {
     /// One member, nothing lost, etcd's own sizes.
-    pub fn calm() -> Self {
+    pub fn none() -> Self {
         Self {
             members: 1,
             lag: Duration::ZERO,
@@ -62,7 +62,7 @@ impl Weather {
             batch_revisions: size(5),
             rounds: Duration::from_micros(500 + below(10_000)),
             progress_one_in: 1 + below(8),
-            ..Self::calm()
+            ..Self::none()
         }
     }
 
@@ -80,12 +80,12 @@ impl Weather {
 
 /// The weather as it is felt: everything drawn from the runtime, so from the seed.
 #[derive(Debug, Clone)]
-pub(crate) struct Felt {
+pub(crate) struct FaultInjector {
     pub(crate) runtime: Runtime,
-    pub(crate) weather: Weather,
+    pub(crate) weather: FaultProfile,
 }
 
-impl Felt {
+impl FaultInjector {
     pub(crate) fn below(&self, count: u64) -> u64 {
         self.runtime.random_u64() % count.max(1)
     }
@@ -99,7 +99,7 @@ impl Felt {
         self.one_in(self.weather.break_one_in)
     }
 
-    pub(crate) async fn rest(&self, most: Duration) {
+    pub(crate) async fn delay(&self, most: Duration) {
         let micros = u64::try_from(most.as_micros()).unwrap_or(u64::MAX);
         if micros > 0 {
             self.runtime

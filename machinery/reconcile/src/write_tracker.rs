@@ -11,20 +11,20 @@ use std::collections::BTreeMap;
 
 /// The revisions of own writes that were not seen yet, by object.
 #[derive(Debug, Default)]
-pub struct OwnWrites {
+pub struct WriteTracker {
     unseen: Mutex<BTreeMap<ObjectKey, Revision>>,
 }
 
-impl OwnWrites {
+impl WriteTracker {
     /// The server answered a write of this object so.
-    pub fn wrote(&self, key: &ObjectKey, answer: &[u8]) {
+    pub fn record_write(&self, key: &ObjectKey, answer: &[u8]) {
         if let Ok((_, revision)) = parse_header(answer) {
             self.unseen.lock().insert(key.clone(), revision);
         }
     }
 
     /// Whether this is the object before the last write. Its event is still to come and wakes whoever looks.
-    pub fn is_behind<P>(&self, object: &Object<P>) -> bool {
+    pub fn cache_is_stale<P>(&self, object: &Object<P>) -> bool {
         let mut unseen = self.unseen.lock();
         let behind = unseen
             .get(object.key())
@@ -52,13 +52,13 @@ mod tests {
             format!(r#"{{"metadata":{{"namespace":"n","name":"a","resourceVersion":"{revision}"}}}}"#)
         };
         let object = |revision| object_of::<()>(&text(revision)).unwrap();
-        let (own, key) = (OwnWrites::default(), ObjectKey::new("n", "a"));
-        assert!(!own.is_behind(&object(3)));
-        own.wrote(&key, text(5).as_bytes());
-        assert!(own.is_behind(&object(4)));
-        assert!(!own.is_behind(&object(6)));
-        own.wrote(&key, text(8).as_bytes());
+        let (own, key) = (WriteTracker::default(), ObjectKey::new("n", "a"));
+        assert!(!own.cache_is_stale(&object(3)));
+        own.record_write(&key, text(5).as_bytes());
+        assert!(own.cache_is_stale(&object(4)));
+        assert!(!own.cache_is_stale(&object(6)));
+        own.record_write(&key, text(8).as_bytes());
         own.forget(&key);
-        assert!(!own.is_behind(&object(7)));
+        assert!(!own.cache_is_stale(&object(7)));
     }
 }
