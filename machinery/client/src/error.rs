@@ -90,9 +90,14 @@ impl ClientError {
         self.reason() == "Invalid"
     }
 
-    /// The revision asked for is no longer (410), or not yet, to be had.
+    /// The revision asked for is no longer to be had.
     pub fn is_expired(&self) -> bool {
         self.code() == 410 || matches!(self.reason(), "Expired" | "Gone")
+    }
+
+    /// The revision asked for is beyond the server's newest: it has come back with an older state.
+    pub fn is_revision_too_large(&self) -> bool {
+        self.has_cause("ResourceVersionTooLarge")
     }
 
     /// Whether the `Status` names this cause, such as `NamespaceTerminating`.

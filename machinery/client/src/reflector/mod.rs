@@ -2,7 +2,8 @@
 //!
 //! ```text
 //! start: watch with sendInitialEvents ── refused ──> list in pages, then watch from its revision
-//! the stream ends or breaks: watch again from the last revision seen · 410: start again · any error: back off first
+//! the stream ends or breaks: watch again from the last revision seen
+//! 410, or a revision that the server does not have yet: start again · any error: back off first
 //! ```
 
 #[cfg(test)]
@@ -75,8 +76,8 @@ pub(crate) async fn run(client: Client, runtime: Runtime, source: ListWatch, sin
             Ok(Ended::WatchListRefused) => continue,
             Err(error) => {
                 let resource = &reflector.source.resource;
-                if error.is_expired() {
-                    tracing::debug!(%resource, "watch revision expired, listing again");
+                if error.is_expired() || error.is_revision_too_large() {
+                    tracing::debug!(%resource, error = %error.chain(), "revision not available, listing again");
                     reflector.position = Position::Expired;
                 } else {
                     tracing::warn!(%resource, error = %error.chain(), "list or watch failed");
@@ -90,7 +91,7 @@ pub(crate) async fn run(client: Client, runtime: Runtime, source: ListWatch, sin
 enum Position {
     /// Nothing was listed yet.
     Unknown,
-    /// The last revision is too old to resume from; the next list must be fresh.
+    /// The last revision cannot be resumed from (too old, or beyond the server's newest); the next list must be fresh.
     Expired,
     /// Everything up to here is in the sink.
     At(Revision),

@@ -38,8 +38,30 @@ const NEWS: &str = concat!(
     "\n"
 );
 
+/// A server whose newest revision is 2 says so to a watch from a later one.
+const TOO_LARGE: &str = concat!(
+    r#"{"type":"ERROR","object":{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Timeout","code":504,"#,
+    r#""message":"Timeout: Too large resource version: 9, current: 2","#,
+    r#""details":{"causes":[{"reason":"ResourceVersionTooLarge","message":"Too large resource version"}]}}}"#,
+    "\n"
+);
+
+/// A request to watch.
+struct Asked {
+    /// Seconds after the start, rounded down.
+    at: u64,
+    /// It asked for everything there is first.
+    is_fresh: bool,
+}
+
 /// Revisions reached, and how long after the start each watch was asked for, in seconds rounded down.
 fn reflect(watches: Vec<Watch>) -> (Vec<u64>, Vec<u64>) {
+    let (told, asked) = observe(watches);
+    (told, asked.iter().map(|asked| asked.at).collect())
+}
+
+/// Revisions reached, and the requests to watch.
+fn observe(watches: Vec<Watch>) -> (Vec<u64>, Vec<Asked>) {
     let simulation = Simulation::new(1);
     let runtime = simulation.runtime();
     simulation.run(async move {
@@ -48,8 +70,11 @@ fn reflect(watches: Vec<Watch>) -> (Vec<u64>, Vec<u64>) {
         let (mut left, times, clock) = (watches.into_iter(), asked.clone(), runtime.clone());
         let (done, all_asked) = futures::channel::oneshot::channel::<()>();
         let mut done = Some(done);
-        let server = tower::service_fn(move |_: http::Request<Body>| {
-            times.lock().push(clock.monotonic().as_secs());
+        let server = tower::service_fn(move |request: http::Request<Body>| {
+            times.lock().push(Asked {
+                at: clock.monotonic().as_secs(),
+                is_fresh: request.uri().to_string().contains("sendInitialEvents=true"),
+            });
             let next = left.next();
             if next.is_none() {
                 drop(done.take());
@@ -63,7 +88,7 @@ fn reflect(watches: Vec<Watch>) -> (Vec<u64>, Vec<u64>) {
         );
         let _ = all_asked.await;
         let told = told.0.lock().clone();
-        let asked = asked.lock().clone();
+        let asked = std::mem::take(&mut *asked.lock());
         (told, asked)
     })
 }
@@ -107,4 +132,15 @@ fn reflector_watch_that_ends_empty_is_retried_with_backoff() {
     let (_, asked) = reflect(vec![watch(START, false), silent(), silent(), silent(), silent()]);
     let waits: Vec<u64> = asked.windows(2).skip(1).map(|pair| pair[1] - pair[0]).collect();
     assert!(waits.is_sorted() && waits.last() > waits.first(), "{waits:?}");
+}
+
+#[test]
+fn reflector_revision_beyond_the_servers_newest_is_listed_anew() {
+    let (_, asked) = observe(vec![
+        watch(START, true),
+        watch(TOO_LARGE, false),
+        watch(START, true),
+    ]);
+    let fresh: Vec<bool> = asked.iter().map(|asked| asked.is_fresh).collect();
+    assert_eq!(fresh, [true, false, true, false]);
 }
