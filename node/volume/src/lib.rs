@@ -11,10 +11,11 @@
 //! | configMap, secret, downwardAPI, projected | `payload` | files from API objects, as many as there is `room` for, replaced as a whole by [`atomic_writer`] |
 //! | a part of any of them (`subPath`) | `sub_path` | opened without leaving the volume, and bound from what was opened |
 //!
-//! Objects come through [`ObjectSource`]; nothing here talks to the API server, and nothing here
+//! A pod with more volumes, mounts or tokens than `bounds` has is refused. Objects come through [`ObjectSource`]; nothing here talks to the API server, and nothing here
 //! decides whether a pod may start.
 
 pub mod atomic_writer;
+mod bounds;
 pub mod downward;
 mod empty_dir;
 mod error;

@@ -13,7 +13,7 @@ use parking_lot::Mutex;
 use crate::atomic_writer::Payload;
 use crate::payload::{self, ObjectSource, PayloadContext};
 use crate::room::Room;
-use crate::{VolumeError, atomic_writer, empty_dir, host_path, sub_path};
+use crate::{VolumeError, atomic_writer, bounds, empty_dir, host_path, sub_path};
 
 /// What a node has to give: the answer to a limit that is not set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -98,6 +98,7 @@ impl VolumeSet {
     /// shown before stays; these volumes are returned with the reason. Errors carry the volume's name.
     pub async fn set_up(&self, pod: &Pod) -> Result<Vec<Failure>, Failure> {
         let volumes = pod.spec.as_ref().and_then(|spec| spec.volumes.as_deref());
+        bounds::check(pod)?;
         let mut all = Vec::new();
         let mut room = Room::of_pod();
         for volume in volumes.unwrap_or_default() {

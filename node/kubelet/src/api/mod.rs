@@ -1,11 +1,12 @@
 //! What the kubelet says to and hears from the API server.
 //!
 //! [`watch`] follows a selection of objects, [`objects`] the ConfigMaps and Secrets that pods here
-//! refer to, [`services`] the addresses containers learn from their environment; [`events`] tells what
+//! refer to, with [`object_shares`] of them, [`services`] the addresses containers learn from their environment; [`events`] tells what
 //! happened. [`deadline`] ends requests that get no answer. Nothing is listed that the Node authorizer would refuse.
 
 pub mod deadline;
 pub mod events;
+mod object_shares;
 pub mod objects;
 mod printable;
 pub mod services;

@@ -1,8 +1,8 @@
 //! ConfigMaps, Secrets and tokens for the pods of this node.
 //!
 //! An object is followed by name from the first time a pod asks for it, until no pod here refers to it
-//! any more; a change wakes the pods that use it. Tokens are kept per pod and asked for again when four
-//! fifths of their time have passed.
+//! any more; a change wakes the pods that use it. [`object_shares`](super::object_shares) bounds how many.
+//! Tokens are kept per pod and asked for again when four fifths of their time have passed.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, OnceLock};
@@ -18,6 +18,7 @@ use machinery_runtime::{Runtime, TaskHandle, Watched};
 use node_volume::{ObjectSource, VolumeError};
 use parking_lot::Mutex;
 
+use super::object_shares::ObjectShares;
 use super::watch::{Change, follow};
 
 /// How long a pod waits for the first answer about an object.
@@ -64,6 +65,7 @@ pub struct Objects {
     client: Client,
     config_maps: Table<ConfigMap>,
     secrets: Table<Secret>,
+    shares: ObjectShares,
     tokens: Mutex<HashMap<node_volume::TokenRequest, Token>>,
     wake: OnceLock<WakePod>,
 }
@@ -82,6 +84,7 @@ impl Objects {
             client,
             config_maps: Table::default(),
             secrets: Table::default(),
+            shares: ObjectShares::default(),
             tokens: Mutex::default(),
             wake: OnceLock::new(),
         }
@@ -102,8 +105,9 @@ impl Objects {
 
     /// The pod is gone: what only it used is no longer followed.
     pub fn forget_pod(&self, uid: &str) {
-        release(&self.config_maps, uid);
-        release(&self.secrets, uid);
+        release(&self.config_maps, uid, &self.shares);
+        release(&self.secrets, uid, &self.shares);
+        self.shares.forget_pod(uid);
         self.tokens.lock().retain(|request, _| request.pod.1 != uid);
     }
 
@@ -136,6 +140,10 @@ impl Objects {
         let current = {
             let mut table = table(self).lock();
             let key = (namespace.to_string(), name.to_string());
+            let known = table.get(&key);
+            if !known.is_some_and(|followed| followed.pods.lock().contains(uid)) {
+                self.shares.take(uid, namespace, known.is_none())?;
+            }
             let followed = table.entry(key).or_insert_with(|| self.start(namespace, name));
             followed.pods.lock().insert(uid.to_string());
             followed.current.clone()
@@ -267,12 +275,13 @@ impl Objects {
     }
 }
 
-fn release<K>(table: &Table<K>, uid: &str) {
-    table.lock().retain(|_, followed| {
+fn release<K>(table: &Table<K>, uid: &str, shares: &ObjectShares) {
+    table.lock().retain(|(namespace, _), followed| {
         let mut pods = followed.pods.lock();
         pods.remove(uid);
         if pods.is_empty() {
             followed.task.abort();
+            shares.ended(namespace);
         }
         !pods.is_empty()
     });

@@ -58,8 +58,8 @@ pub async fn stream(
                     return Ok(());
                 }
             }
-            (Found::End, None) => return Ok(()),
-            (Found::End, Some(_)) if last_look => return Ok(()),
+            (Found::End, None) => return send_rest(reading, &out).await,
+            (Found::End, Some(_)) if last_look => return send_rest(reading, &out).await,
             // Once it has ended, what it wrote last is read and that is all.
             (Found::End, Some(follower)) if follower.has_ended() => last_look = true,
             (Found::End, Some(follower)) => {
@@ -75,6 +75,15 @@ pub async fn stream(
             return Ok(());
         }
     }
+}
+
+/// Sends what stands behind the last line end. A follower of upstream's never shows that.
+async fn send_rest(mut reading: Reading, out: &mpsc::Sender<Bytes>) -> std::io::Result<()> {
+    let rest = reading.filter.take_rest(&mut reading.pending);
+    if !rest.is_empty() {
+        drop(out.send(rest.into()).await);
+    }
+    Ok(())
 }
 
 async fn off_the_executor<T: Send + 'static>(
@@ -169,26 +178,40 @@ impl Filter {
             None => return out,
         };
         for raw in pending[..end].split_inclusive(|byte| *byte == b'\n') {
-            let raw = raw.strip_suffix(b"\n").unwrap_or(raw);
-            if let Some(line) = line::parse(raw)
-                && self.wants(&line)
-            {
-                if self.options.timestamps {
-                    out.extend_from_slice(line.time.as_bytes());
-                    out.push(b' ');
-                }
-                out.extend_from_slice(line.text);
-                if !line.partial {
-                    out.push(b'\n');
-                }
-            }
+            self.write(&mut out, raw.strip_suffix(b"\n").unwrap_or(raw), true);
         }
         pending.drain(..end);
+        self.cut(&mut out);
+        out
+    }
+
+    /// The wanted text of a last line without its end. One that breaks off before its text is none.
+    fn take_rest(&mut self, pending: &mut Vec<u8>) -> Vec<u8> {
+        let mut out = Vec::new();
+        self.write(&mut out, &std::mem::take(pending), false);
+        self.cut(&mut out);
+        out
+    }
+
+    fn write(&self, out: &mut Vec<u8>, raw: &[u8], has_end: bool) {
+        let Some(line) = line::parse(raw).filter(|line| self.wants(line)) else {
+            return;
+        };
+        if self.options.timestamps {
+            out.extend_from_slice(line.time.as_bytes());
+            out.push(b' ');
+        }
+        out.extend_from_slice(line.text);
+        if has_end && !line.partial {
+            out.push(b'\n');
+        }
+    }
+
+    fn cut(&mut self, out: &mut Vec<u8>) {
         if let Some(left) = &mut self.left {
             out.truncate(*left);
             *left -= out.len();
         }
-        out
     }
 
     fn wants(&self, line: &LogLine<'_>) -> bool {
@@ -280,6 +303,47 @@ mod tests {
         stream(&runtime, path, options, follower, sender).await.unwrap();
         assert_eq!(pieces.recv().await.unwrap(), "one\ntwo-three\n");
         assert_eq!(pieces.recv().await, None);
+    }
+
+    /// What is sent of a log that nobody writes any more.
+    async fn sent(text: &str, options: LogOptions) -> String {
+        let (runtime, folder) = (Runtime::real(), tempfile::tempdir().unwrap());
+        let path = folder.path().join("0.log");
+        std::fs::write(&path, text).unwrap();
+        let follower = options.follow.then(|| Follower::of_an_ended_one(&runtime));
+        let (sender, mut pieces) = mpsc::channel(4);
+        stream(&runtime, path, options, follower, sender).await.unwrap();
+        let mut all = Vec::new();
+        while let Some(piece) = pieces.recv().await {
+            all.extend_from_slice(&piece);
+        }
+        String::from_utf8(all).unwrap()
+    }
+
+    #[tokio::test]
+    async fn log_line_without_its_end_is_shown_last() {
+        let cut = format!("{LOG}2026-11-21T12:00:03.1Z stdout F fo");
+        let wanted = |follow, tail, limit_bytes| LogOptions {
+            follow,
+            tail,
+            limit_bytes,
+            ..LogOptions::default()
+        };
+        for follow in [false, true] {
+            assert_eq!(sent(&cut, wanted(follow, None, None)).await, "one\ntwo-three\nfo");
+            assert_eq!(sent(&cut, wanted(follow, Some(1), None)).await, "fo");
+            assert_eq!(sent(&cut, wanted(follow, Some(1), Some(1))).await, "f");
+            let headless = &cut[..cut.len() - " stdout F fo".len()];
+            assert_eq!(
+                sent(headless, wanted(follow, None, None)).await,
+                "one\ntwo-three\n"
+            );
+        }
+        let old = LogOptions {
+            since: "2026-11-21T12:00:04Z".parse().ok(),
+            ..LogOptions::default()
+        };
+        assert_eq!(sent(&cut, old).await, "");
     }
 
     #[test]

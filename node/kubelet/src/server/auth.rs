@@ -1,7 +1,9 @@
-//! Who asks, and whether they may. Both are the API server's to say, remembered for a short while.
+//! Authentication of tokens and authorization of requests: both are the API server's to say, at the rate of
+//! [`super::reviews`], and remembered for a short while.
 
 use std::collections::{BTreeMap, HashMap};
 use std::hash::Hash;
+use std::net::IpAddr;
 use std::time::Duration;
 
 use http::Method;
@@ -14,10 +16,14 @@ use machinery_runtime::Runtime;
 use parking_lot::Mutex;
 use sha2::{Digest, Sha256};
 
+use super::reviews::Reviews;
+
 /// Upstream's cache times: of tokens, of a yes, of a no.
 const TOKEN_AGE_MAX: Duration = Duration::from_secs(120);
 const ALLOWED_AGE_MAX: Duration = Duration::from_secs(300);
 const DENIED_AGE_MAX: Duration = Duration::from_secs(30);
+/// The API server answers a review in this time, or has not answered.
+const REVIEW_TIMEOUT: Duration = Duration::from_secs(10);
 /// Longer tokens are nobody's: those of service accounts have about a thousand bytes.
 const TOKEN_BYTES_MAX: usize = 16 << 10;
 /// Answers remembered; where more are still good, all are forgotten.
@@ -30,7 +36,9 @@ pub enum Refusal {
     Unauthorized,
     /// They may not.
     Forbidden(String),
-    /// It could not be found out.
+    /// The client's share of reviews is used up.
+    TooMany,
+    /// The authorizer could not be asked.
     Unavailable(String),
 }
 
@@ -93,6 +101,8 @@ pub struct Delegated {
     /// Tokens that are nobody's have a table of their own: invented ones displace no others.
     nobodys: Remembered<TokenDigest, ()>,
     decisions: Remembered<Question, bool>,
+    token_reviews: Reviews<IpAddr, TokenDigest, Option<UserInfo>>,
+    access_reviews: Reviews<String, Question, bool>,
 }
 
 impl std::fmt::Debug for Delegated {
@@ -113,14 +123,17 @@ impl Delegated {
             tokens: Remembered::default(),
             nobodys: Remembered::default(),
             decisions: Remembered::default(),
+            token_reviews: Reviews::default(),
+            access_reviews: Reviews::default(),
         }
     }
 
-    /// Who asks: the certificate's user, or the token's.
+    /// The certificate's user, or that of the token which came from this address.
     pub async fn authenticate(
         &self,
         known: Option<UserInfo>,
         bearer: Option<&str>,
+        address: IpAddr,
     ) -> Result<UserInfo, Refusal> {
         if let Some(known) = known {
             return Ok(known);
@@ -136,7 +149,9 @@ impl Delegated {
         if self.nobodys.get(&key, now).is_some() {
             return Err(Refusal::Unauthorized);
         }
-        match self.review(token).await? {
+        let review = self.review(token);
+        let asked = self.token_reviews.ask(address.to_canonical(), key, now, review);
+        match asked.await? {
             Some(user) => {
                 self.tokens.put(key, user.clone(), now, TOKEN_AGE_MAX);
                 Ok(user)
@@ -148,8 +163,11 @@ impl Delegated {
         }
     }
 
-    /// Whose token the API server says it is.
-    async fn review(&self, token: &str) -> Result<Option<UserInfo>, Refusal> {
+    /// Sends a review. An answer with an error is a refusal that is not remembered, as upstream's is not.
+    fn review(
+        &self,
+        token: &str,
+    ) -> impl Future<Output = Result<Option<UserInfo>, Refusal>> + Send + 'static {
         let spec = TokenReviewSpec {
             token: token.to_string(),
             audiences: None,
@@ -158,22 +176,30 @@ impl Delegated {
             spec,
             ..TokenReview::default()
         };
-        let answer = Api::<TokenReview>::all(self.client.clone())
-            .create(&PostParams::default(), &review)
-            .await;
-        let status = answer
-            .map_err(|error| Refusal::Unavailable(error.to_string()))?
-            .status
-            .unwrap_or_default();
-        Ok((status.authenticated == Some(true)).then(|| {
-            let user = status.user.unwrap_or_default();
-            UserInfo {
-                name: user.username.unwrap_or_default(),
-                uid: user.uid.unwrap_or_default(),
-                groups: user.groups.unwrap_or_default(),
-                extra: user.extra.unwrap_or_default(),
+        let (client, runtime) = (self.client.clone(), self.runtime.clone());
+        async move {
+            let answer = created(&runtime, &client, &review).await;
+            let status = answer.map(|review| review.status.unwrap_or_default());
+            let failed = match &status {
+                Ok(status) if status.authenticated == Some(true) => None,
+                Ok(status) => status.error.as_ref().filter(|error| !error.is_empty()),
+                Err(error) => Some(error),
+            };
+            if let Some(error) = failed {
+                tracing::debug!(error, "unable to authenticate the request due to an error");
+                return Err(Refusal::Unauthorized);
             }
-        }))
+            let known = status.ok().filter(|status| status.authenticated == Some(true));
+            Ok(known.map(|status| {
+                let user = status.user.unwrap_or_default();
+                UserInfo {
+                    name: user.username.unwrap_or_default(),
+                    uid: user.uid.unwrap_or_default(),
+                    groups: user.groups.unwrap_or_default(),
+                    extra: user.extra.unwrap_or_default(),
+                }
+            }))
+        }
     }
 
     /// Whether a user may do this to one of the node's subresources; any of those given is enough.
@@ -214,6 +240,25 @@ impl Delegated {
         if let Some(known) = self.decisions.get(&key, now) {
             return Ok(known);
         }
+        let review = self.access_review(user, verb, subresource);
+        let asked = self
+            .access_reviews
+            .ask(user.name.clone(), key.clone(), now, review);
+        let allowed = asked.await?;
+        let age = match allowed {
+            true => ALLOWED_AGE_MAX,
+            false => DENIED_AGE_MAX,
+        };
+        self.decisions.put(key, allowed, now, age);
+        Ok(allowed)
+    }
+
+    fn access_review(
+        &self,
+        user: &UserInfo,
+        verb: &'static str,
+        subresource: &'static str,
+    ) -> impl Future<Output = Result<bool, Refusal>> + Send + 'static {
         let attributes = ResourceAttributes {
             verb: Some(verb.into()),
             version: Some("v1".into()),
@@ -234,19 +279,36 @@ impl Delegated {
             spec,
             ..SubjectAccessReview::default()
         };
-        let answer = Api::<SubjectAccessReview>::all(self.client.clone())
-            .create(&PostParams::default(), &review)
-            .await;
-        let status = answer
-            .map_err(|error| Refusal::Unavailable(error.to_string()))?
-            .status
-            .unwrap_or_default();
-        let age = match status.allowed {
-            true => ALLOWED_AGE_MAX,
-            false => DENIED_AGE_MAX,
-        };
-        self.decisions.put(key, status.allowed, now, age);
-        Ok(status.allowed)
+        let (client, runtime) = (self.client.clone(), self.runtime.clone());
+        let failed = format!(
+            "Authorization error (user={}, verb={verb}, resource=nodes, subresource={subresource})",
+            user.name
+        );
+        async move {
+            let answer = created(&runtime, &client, &review).await;
+            let answer = answer.map_err(|error| {
+                tracing::warn!(error, "authorization error");
+                Refusal::Unavailable(failed)
+            });
+            Ok(answer?.status.unwrap_or_default().allowed)
+        }
+    }
+}
+
+/// What the API server makes of a review.
+async fn created<K>(runtime: &Runtime, client: &Client, review: &K) -> Result<K, String>
+where
+    K: kube::Resource<DynamicType = (), Scope = k8s_openapi::ClusterResourceScope>
+        + Clone
+        + std::fmt::Debug
+        + serde::Serialize
+        + serde::de::DeserializeOwned,
+{
+    let (api, parameters) = (Api::<K>::all(client.clone()), PostParams::default());
+    let sent = api.create(&parameters, review);
+    match runtime.timeout(REVIEW_TIMEOUT, sent).await {
+        Ok(answer) => answer.map_err(|error| error.to_string()),
+        Err(_) => Err("timed out waiting for the API server".to_owned()),
     }
 }
 
@@ -291,6 +353,10 @@ pub fn subresources_of(path: &str) -> &'static [&'static str] {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use http_body_util::Full;
+    use serde_json::json;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
 
     #[test]
     fn auth_cache_expires_and_is_bounded() {
@@ -307,6 +373,91 @@ mod tests {
             remembered.put(digest(&number.to_string()), false, at(121), age);
             assert!(held() <= REMEMBERED_MAX);
         }
+    }
+
+    const POD: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(10, 244, 0, 2));
+    const MONITOR: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(10, 244, 0, 3));
+
+    /// An API server that knows the token `good`, has an error for what begins with `bad`, and answers no review of `late`.
+    fn delegated(runtime: &Runtime, reviewed: &Arc<AtomicUsize>) -> Delegated {
+        let reviewed = reviewed.clone();
+        let service = tower::service_fn(move |request: http::Request<kube::client::Body>| {
+            reviewed.fetch_add(1, Ordering::Relaxed);
+            async move {
+                let body = request.into_body().collect_bytes().await.unwrap();
+                let mut review: serde_json::Value = serde_json::from_slice(&body).unwrap();
+                let token = review["spec"]["token"].as_str().unwrap_or_default().to_owned();
+                if token.starts_with("late") {
+                    std::future::pending::<()>().await;
+                }
+                let error = token.starts_with("bad").then_some("invalid bearer token");
+                review["status"] =
+                    json!({"authenticated": token == "good", "user": {"username": token}, "error": error});
+                let body = Full::new(bytes::Bytes::from(review.to_string()));
+                Ok::<_, std::io::Error>(http::Response::new(body))
+            }
+        });
+        Delegated::new(runtime.clone(), Client::new(service, "default"), "node".into())
+    }
+
+    fn story<F: Future<Output = ()> + Send + 'static>(
+        story: impl FnOnce(Runtime, Arc<Delegated>, Arc<AtomicUsize>) -> F + Send + 'static,
+    ) {
+        let simulation = machinery_runtime::Simulation::new(1);
+        let (runtime, reviewed) = (simulation.runtime(), Arc::<AtomicUsize>::default());
+        simulation.run(async move {
+            let delegated = Arc::new(delegated(&runtime, &reviewed));
+            story(runtime, delegated, reviewed).await;
+        });
+    }
+
+    #[test]
+    fn tokens_that_a_pod_invents_are_reviewed_at_a_rate() {
+        story(|_, delegated, reviewed| async move {
+            let mut refusals = Vec::new();
+            for number in 0..1_000 {
+                let token = format!("bad {number}");
+                refusals.push(delegated.authenticate(None, Some(&token), POD).await.unwrap_err());
+            }
+            assert_eq!(reviewed.load(Ordering::Relaxed), 20);
+            assert!(refusals[..20].iter().all(|why| *why == Refusal::Unauthorized));
+            assert!(refusals[20..].iter().all(|why| *why == Refusal::TooMany));
+            let user = delegated.authenticate(None, Some("good"), MONITOR).await.unwrap();
+            assert_eq!(user.name, "good");
+            let again = delegated.authenticate(None, Some("good"), POD).await;
+            assert!(again.is_ok(), "no review is needed for it");
+        });
+    }
+
+    #[test]
+    fn tokens_of_nobody_are_remembered_and_errors_are_not() {
+        story(|runtime, delegated, reviewed| async move {
+            for (token, reviews) in [("nobody's", 1), ("nobody's", 1), ("bad", 2), ("bad", 3)] {
+                let refused = delegated.authenticate(None, Some(token), POD).await;
+                assert_eq!(refused, Err(Refusal::Unauthorized));
+                assert_eq!(reviewed.load(Ordering::Relaxed), reviews, "{token}");
+            }
+            runtime.sleep(TOKEN_AGE_MAX).await;
+            drop(delegated.authenticate(None, Some("nobody's"), POD).await);
+            assert_eq!(reviewed.load(Ordering::Relaxed), 4);
+        });
+    }
+
+    #[test]
+    fn tokens_without_an_answer_hold_few_reviews_for_a_short_time() {
+        story(|runtime, delegated, reviewed| async move {
+            let began = runtime.monotonic();
+            let tokens: Vec<String> = (0..50).map(|number| format!("late {}", number % 10)).collect();
+            let asked = tokens
+                .iter()
+                .map(|token| delegated.authenticate(None, Some(token), POD));
+            let refused = futures::future::join_all(asked).await;
+            assert_eq!(reviewed.load(Ordering::Relaxed), 4);
+            let count = |why: Refusal| refused.iter().filter(|got| **got == Err(why.clone())).count();
+            assert_eq!((count(Refusal::Unauthorized), count(Refusal::TooMany)), (20, 30));
+            assert_eq!(runtime.monotonic() - began, REVIEW_TIMEOUT);
+            assert!(delegated.authenticate(None, Some("good"), POD).await.is_ok());
+        });
     }
 
     #[test]

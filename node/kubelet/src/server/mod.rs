@@ -1,7 +1,7 @@
 //! Port 10250: logs, exec, attach, port-forward, the node's pods and figures, for those who may.
 //!
 //! A connection is TLS; who speaks is known by client certificate ([`clients`]) or by a bearer token that the API
-//! server reviews ([`auth`]); whether they may is the API server's to say. [`routes`] then answers, and
+//! server reviews ([`auth`], at the rate of [`reviews`]); whether they may is the API server's to say. [`routes`] then answers, and
 //! [`streaming`] takes connections over. [`healthz`] is the loopback port without either.
 
 pub mod auth;
@@ -10,8 +10,10 @@ mod components;
 mod connection;
 mod figures;
 pub mod healthz;
+mod known_places;
 mod logs;
 mod metrics;
+mod reviews;
 pub mod routes;
 mod stats;
 pub mod streaming;
@@ -24,12 +26,13 @@ use std::time::Duration;
 use machinery_runtime::{Places, Runtime};
 use machinery_x509::PeerCertificate;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Semaphore;
 use tokio_rustls::server::TlsStream;
 
 use crate::config::KubeletConfig;
 use crate::managers::ManagerContext;
 use clients::Clients;
+use known_places::KnownPlaces;
+use routes::Caller;
 
 /// A client must finish its TLS handshake in this time.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
@@ -111,7 +114,7 @@ pub async fn serve(context: ManagerContext, listeners: Listeners) {
     let server = Arc::new(routes::Server::new(context.clone(), listeners.clients.clone()));
     // Half of the places are kept for those who are known by their certificate.
     let all = context.config.max_connections;
-    let (strangers, known) = (Places::new(all / 2), Arc::new(Semaphore::new(all.div_ceil(2))));
+    let (strangers, known) = (Places::new(all / 2), KnownPlaces::new(all.div_ceil(2)));
     loop {
         let Ok((stream, address)) = listener.accept().await else {
             context.runtime.sleep(Duration::from_millis(50)).await;
@@ -130,17 +133,21 @@ pub async fn serve(context: ManagerContext, listeners: Listeners) {
                 .1
                 .peer_certificates()
                 .and_then(PeerCertificate::new);
-            let peer = peer.map(Arc::new);
-            if server.known(peer.as_deref()).is_none() {
-                let serving = serve_connection(server, stream, peer, runtime);
+            let user = server.known(peer.as_ref());
+            let caller = Arc::new(Caller {
+                peer,
+                address: address.ip(),
+            });
+            let serving = serve_connection(server, stream, caller, runtime);
+            let Some(user) = user else {
                 closing.run_until_cancelled(serving).await;
                 return;
-            }
-            let Ok(_permit) = known.try_acquire_owned() else {
-                return tracing::debug!(%address, "connection limit reached, refusing a connection");
+            };
+            let Some(own) = known.enter(&user.name, address.ip()) else {
+                return tracing::debug!(%address, user = user.name, "connection limit reached, refusing a connection");
             };
             drop(place);
-            serve_connection(server, stream, peer, runtime).await;
+            own.closing.run_until_cancelled(serving).await;
         });
     }
 }
@@ -148,12 +155,12 @@ pub async fn serve(context: ManagerContext, listeners: Listeners) {
 async fn serve_connection(
     server: Arc<routes::Server>,
     stream: TlsStream<TcpStream>,
-    peer: Option<Arc<PeerCertificate>>,
+    caller: Arc<Caller>,
     runtime: Runtime,
 ) {
     let handle = move |request| {
-        let (server, peer) = (server.clone(), peer.clone());
-        async move { server.handle(peer.as_deref(), request).await }
+        let (server, caller) = (server.clone(), caller.clone());
+        async move { server.handle(&caller, request).await }
     };
     connection::serve(stream, runtime, handle).await;
 }

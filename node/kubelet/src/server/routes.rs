@@ -2,10 +2,12 @@
 
 use std::collections::HashMap;
 use std::convert::Infallible;
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use http::{Request, Response, StatusCode};
+use http::header::{AUTHORIZATION, RETRY_AFTER};
+use http::{HeaderValue, Request, Response, StatusCode};
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
@@ -28,6 +30,15 @@ pub struct Server {
     delegated: Delegated,
     clients: Option<Arc<Clients>>,
     places: Arc<Places>,
+}
+
+/// The other side of a connection.
+#[derive(Debug)]
+pub struct Caller {
+    /// The certificate of its handshake.
+    pub peer: Option<PeerCertificate>,
+    /// Where it comes from.
+    pub address: IpAddr,
 }
 
 /// A short answer of text.
@@ -70,43 +81,24 @@ impl Server {
         clients.user(peer, self.context.runtime.now())
     }
 
-    /// Answers one request of a connection on which the client presented these certificates.
-    pub async fn handle(&self, peer: Option<&PeerCertificate>, request: Request<Incoming>) -> Response<Body> {
-        match self.admit(peer, &request).await {
+    /// Answers one request of this caller's connection.
+    pub async fn handle(&self, caller: &Caller, request: Request<Incoming>) -> Response<Body> {
+        match self.admit(caller, &request).await {
             Ok(()) => self.route(request).await.unwrap_or_else(|refusal| *refusal),
-            Err(Refusal::Unauthorized) => text(StatusCode::UNAUTHORIZED, "Unauthorized"),
-            Err(Refusal::Forbidden(why)) => text(StatusCode::FORBIDDEN, why),
-            Err(Refusal::Unavailable(why)) => text(
-                StatusCode::INTERNAL_SERVER_ERROR,
-                format!("Authorization error: {why}"),
-            ),
+            Err(refusal) => refused(refusal),
         }
     }
 
-    async fn admit(
-        &self,
-        peer: Option<&PeerCertificate>,
-        request: &Request<Incoming>,
-    ) -> Result<(), Refusal> {
-        let header = request
-            .headers()
-            .get("authorization")
-            .and_then(|value| value.to_str().ok());
-        let user = self
-            .delegated
-            .authenticate(
-                self.known(peer),
-                header.and_then(|value| value.strip_prefix("Bearer ")),
-            )
-            .await?;
-        let subresources = subresources_of(request.uri().path());
-        self.delegated
-            .authorize(
-                &user,
-                verb_of(request.method(), request.uri().path()),
-                subresources,
-            )
-            .await
+    async fn admit(&self, caller: &Caller, request: &Request<Incoming>) -> Result<(), Refusal> {
+        let header = request.headers().get(AUTHORIZATION);
+        let token = header
+            .and_then(|value| value.to_str().ok())
+            .and_then(|value| value.strip_prefix("Bearer "));
+        let known = self.known(caller.peer.as_ref());
+        let user = self.delegated.authenticate(known, token, caller.address).await?;
+        let path = request.uri().path();
+        let verb = verb_of(request.method(), path);
+        self.delegated.authorize(&user, verb, subresources_of(path)).await
     }
 
     async fn route(&self, request: Request<Incoming>) -> Result<Response<Body>, Box<Response<Body>>> {
@@ -158,6 +150,21 @@ impl Server {
             .map(|pod| (**pod).clone())
             .collect();
         json(&serde_json::json!({"kind": "PodList", "apiVersion": "v1", "metadata": {}, "items": items}))
+    }
+}
+
+fn refused(refusal: Refusal) -> Response<Body> {
+    match refusal {
+        Refusal::Unauthorized => text(StatusCode::UNAUTHORIZED, "Unauthorized"),
+        Refusal::Forbidden(why) => text(StatusCode::FORBIDDEN, why),
+        Refusal::TooMany => {
+            let words = "Too many requests, please try again later.\n";
+            let mut answer = text(StatusCode::TOO_MANY_REQUESTS, words);
+            let headers = answer.headers_mut();
+            headers.insert(RETRY_AFTER, HeaderValue::from_static("1"));
+            answer
+        }
+        Refusal::Unavailable(why) => text(StatusCode::INTERNAL_SERVER_ERROR, why),
     }
 }
 

@@ -15,6 +15,7 @@
 
 mod away;
 mod critical;
+mod greedy;
 mod machine;
 mod panics;
 mod pods;
@@ -44,6 +45,13 @@ fn node_does_the_same_again_with_the_same_seed() {
 fn critical_pod_finds_room_on_a_full_node() {
     for seed in seeds(3) {
         critical::tell(seed);
+    }
+}
+
+#[test]
+fn pods_that_want_too_many_objects_or_volumes_are_told_and_others_run() {
+    for seed in seeds(2) {
+        greedy::tell(seed);
     }
 }
 

@@ -42,8 +42,8 @@ use crate::probes::ProbeManager;
 
 /// After a failed step the pod is looked at again after this long, as upstream's.
 const RETRY_AFTER: Duration = Duration::from_secs(10);
-/// Volumes that fail are tried less and less often, down to upstream's interval.
-const VOLUME_RETRY_AFTER_MAX: Duration = Duration::from_secs(122);
+/// Volumes that fail are tried less and less often: upstream's first and last pause (`exponentialbackoff`).
+const VOLUME_RETRY_AFTER: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(122));
 /// After a failed write to the API server.
 const RETRY_WRITE_AFTER: Duration = Duration::from_secs(1);
 /// Volumes of objects are brought up to date at this interval even if no change was heard.
@@ -521,10 +521,11 @@ impl PodWorker {
 
 /// Returns the pause before the next try after so many failures of volumes in a row; without one, how long after another failed step.
 fn volume_pause(failures: u32) -> Duration {
-    let doublings = failures.saturating_sub(1).min(8);
-    RETRY_AFTER
-        .saturating_mul(1 << doublings)
-        .min(VOLUME_RETRY_AFTER_MAX)
+    let Some(doublings) = failures.checked_sub(1) else {
+        return RETRY_AFTER;
+    };
+    let (first, last) = VOLUME_RETRY_AFTER;
+    first.saturating_mul(1 << doublings.min(8)).min(last)
 }
 
 /// How much of the node's memory a pod may use.
@@ -542,4 +543,22 @@ fn has_object_volumes(pod: &Pod) -> bool {
             || volume.projected.is_some()
             || volume.downward_api.is_some()
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn volumes_that_fail_are_tried_again_as_upstreams() {
+        let pauses: Vec<u128> = (1..=10)
+            .map(|failures| volume_pause(failures).as_millis())
+            .collect();
+        let expected = [
+            500, 1_000, 2_000, 4_000, 8_000, 16_000, 32_000, 64_000, 122_000, 122_000,
+        ];
+        assert_eq!(pauses, expected);
+        assert_eq!(volume_pause(u32::MAX), VOLUME_RETRY_AFTER.1);
+        assert_eq!(volume_pause(0), RETRY_AFTER, "another step failed");
+    }
 }

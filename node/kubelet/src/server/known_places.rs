@@ -1,0 +1,174 @@
+//! Places for connections whose client is known by certificate, shared by user and, within a user, by address.
+//!
+//! Where all are taken, a new connection takes the place of the newest of the user that has most, if that leaves the user
+//! with no fewer than the client's own; the same holds among the addresses of one user. Whoever has most finds no place.
+
+use std::collections::{BTreeMap, HashMap};
+use std::hash::Hash;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use machinery_runtime::CancellationToken;
+use parking_lot::Mutex;
+
+/// A bounded number of places.
+#[derive(Debug)]
+pub(super) struct KnownPlaces {
+    limit: usize,
+    open: Mutex<Open>,
+}
+
+#[derive(Debug, Default)]
+struct Open {
+    last: u64,
+    /// By age: the oldest first.
+    all: BTreeMap<u64, Held>,
+}
+
+#[derive(Debug)]
+struct Held {
+    user: Arc<str>,
+    address: IpAddr,
+    closing: CancellationToken,
+}
+
+/// A place among [`KnownPlaces`], for as long as it is kept.
+#[derive(Debug)]
+pub(super) struct KnownPlace {
+    of: Arc<KnownPlaces>,
+    id: u64,
+    /// Cancelled when the connection gives way to another.
+    pub(super) closing: CancellationToken,
+}
+
+impl KnownPlaces {
+    /// Makes so many places.
+    pub(super) fn new(limit: usize) -> Arc<Self> {
+        Arc::new(Self {
+            limit,
+            open: Mutex::default(),
+        })
+    }
+
+    /// Returns a place for a connection of this user from this address, if the user's share has one.
+    pub(super) fn enter(self: &Arc<Self>, user: &str, address: IpAddr) -> Option<KnownPlace> {
+        let address = address.to_canonical();
+        let mut open = self.open.lock();
+        if open.all.len() >= self.limit {
+            let id = open.in_the_way(user, address)?;
+            open.all.remove(&id)?.closing.cancel();
+        }
+        open.last += 1;
+        let (id, closing) = (open.last, CancellationToken::new());
+        let held = Held {
+            user: user.into(),
+            address,
+            closing: closing.clone(),
+        };
+        open.all.insert(id, held);
+        let of = Arc::clone(self);
+        Some(KnownPlace { of, id, closing })
+    }
+}
+
+impl Open {
+    /// The connection that a new one of this user and address takes the place of.
+    fn in_the_way(&self, user: &str, address: IpAddr) -> Option<u64> {
+        let users = counts(self.all.values().map(|held| &*held.user));
+        let richer = has_most(&users).filter(|most| users[most] > 1 + held_by(&users, &user));
+        let of_user = |user: &str| {
+            counts(
+                self.all
+                    .values()
+                    .filter(|held| *held.user == *user)
+                    .map(|held| held.address),
+            )
+        };
+        let (from, of) = match richer {
+            Some(richer) => (richer, has_most(&of_user(richer))?),
+            None => {
+                let own = of_user(user);
+                let richer = has_most(&own).filter(|most| own[most] > 1 + held_by(&own, &address));
+                (user, richer?)
+            }
+        };
+        let mut newest = self.all.iter().rev();
+        newest
+            .find(|(_, held)| *held.user == *from && held.address == of)
+            .map(|(id, _)| *id)
+    }
+}
+
+fn counts<K: Hash + Eq>(holders: impl Iterator<Item = K>) -> HashMap<K, usize> {
+    let mut counts = HashMap::new();
+    for holder in holders {
+        *counts.entry(holder).or_default() += 1;
+    }
+    counts
+}
+
+fn held_by<K: Hash + Eq>(counts: &HashMap<K, usize>, holder: &K) -> usize {
+    counts.get(holder).copied().unwrap_or_default()
+}
+
+fn has_most<K: Copy>(counts: &HashMap<K, usize>) -> Option<K> {
+    let most = counts.iter().max_by_key(|(_, count)| **count);
+    most.map(|(holder, _)| *holder)
+}
+
+impl Drop for KnownPlace {
+    fn drop(&mut self) {
+        self.of.open.lock().all.remove(&self.id);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::Ipv4Addr;
+
+    fn address(last: u8) -> IpAddr {
+        Ipv4Addr::new(10, 0, 0, last).into()
+    }
+
+    fn many(places: &Arc<KnownPlaces>, user: &str, from: u8, count: usize) -> Vec<KnownPlace> {
+        let enter = |_| places.enter(user, address(from));
+        (0..count).filter_map(enter).collect()
+    }
+
+    fn held(places: &[KnownPlace]) -> usize {
+        let open = |place: &&KnownPlace| !place.closing.is_cancelled();
+        places.iter().filter(open).count()
+    }
+
+    #[test]
+    fn known_places_of_one_user_give_way_to_another_user() {
+        let places = KnownPlaces::new(64);
+        let node = many(&places, "system:node:other", 2, 1_000);
+        assert_eq!(held(&node), 64, "as long as nobody else comes");
+        let server = many(&places, "kube-apiserver-kubelet-client", 1, 1_000);
+        assert_eq!((held(&node), held(&server)), (32, 32));
+        assert!(!node[0].closing.is_cancelled(), "the oldest stay");
+        assert!(places.enter("system:node:other", address(2)).is_none());
+    }
+
+    #[test]
+    fn known_places_of_one_address_give_way_to_another_address_of_the_user() {
+        let places = KnownPlaces::new(64);
+        let one = many(&places, "kube-apiserver-kubelet-client", 1, 1_000);
+        let other = many(&places, "kube-apiserver-kubelet-client", 2, 1_000);
+        assert_eq!((held(&one), held(&other)), (32, 32));
+        let node = places.enter("system:node:other", address(1)).unwrap();
+        assert!(!node.closing.is_cancelled());
+        assert_eq!(held(&one) + held(&other), 63);
+    }
+
+    #[test]
+    fn known_places_that_are_left_are_free() {
+        let places = KnownPlaces::new(4);
+        for _ in 0..3 {
+            assert_eq!(many(&places, "a", 1, 100).len(), 4);
+        }
+        assert!(places.open.lock().all.is_empty());
+    }
+}

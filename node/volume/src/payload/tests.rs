@@ -1,0 +1,102 @@
+use super::*;
+use serde_json::{Value, json};
+
+/// Every ConfigMap holds one key, `big`, of a MiB; every token is `token`.
+struct Api(Arc<ConfigMap>);
+
+impl Api {
+    fn new() -> Self {
+        let data = [("big".to_owned(), "x".repeat(1 << 20))].into();
+        Self(Arc::new(ConfigMap {
+            data: Some(data),
+            ..ConfigMap::default()
+        }))
+    }
+}
+
+#[async_trait]
+impl ObjectSource for Api {
+    async fn config_map(&self, _: &str, _: &str) -> Result<Option<Arc<ConfigMap>>, VolumeError> {
+        Ok(Some(self.0.clone()))
+    }
+
+    async fn secret(&self, _: &str, _: &str) -> Result<Option<Arc<Secret>>, VolumeError> {
+        Ok(None)
+    }
+
+    async fn token(&self, _: &TokenRequest) -> Result<String, VolumeError> {
+        Ok("token".into())
+    }
+}
+
+async fn made(volume: Value, room: &mut Room) -> Result<Payload, VolumeError> {
+    let context = PayloadContext {
+        pod: &Pod::default(),
+        objects: &Api::new(),
+        node: &NodeResources::default(),
+    };
+    let volume = serde_json::from_value(volume).unwrap();
+    Ok(of_volume(&context, &volume, room).await?.unwrap())
+}
+
+async fn refusal(volume: Value) -> String {
+    let made = made(volume, &mut Room::of_pod()).await;
+    made.unwrap_err().to_string()
+}
+
+fn items(count: usize) -> Vec<Value> {
+    (0..count)
+        .map(|at| json!({"key": "big", "path": at.to_string()}))
+        .collect()
+}
+
+fn config_map(files: usize) -> Value {
+    json!({"name": "v", "configMap": {"name": "m", "items": items(files)}})
+}
+
+const TOO_LARGE: &str = "a volume must not hold more than 33554432 bytes from API objects";
+
+#[tokio::test]
+async fn volume_of_one_key_under_many_names_is_bounded_and_its_bytes_are_there_once() {
+    let made = made(config_map(32), &mut Room::of_pod()).await.unwrap();
+    assert_eq!(made.len(), 32);
+    assert!(made.values().all(|file| Arc::ptr_eq(&file.data, &made["0"].data)));
+    assert_eq!(refusal(config_map(33)).await, TOO_LARGE);
+}
+
+#[tokio::test]
+async fn volume_of_many_sources_is_bounded() {
+    let whole = vec![json!({"configMap": {"name": "m"}}); 33];
+    let volume = json!({"name": "v", "projected": {"sources": whole}});
+    assert_eq!(
+        refusal(volume).await,
+        TOO_LARGE,
+        "also where each replaces the one before"
+    );
+    let token = |at: usize| json!({"serviceAccountToken": {"path": at.to_string()}});
+    let tokens: Vec<Value> = (0..10_001).map(token).collect();
+    let volume = json!({"name": "v", "projected": {"sources": tokens}});
+    assert_eq!(
+        refusal(volume).await,
+        "a volume must not hold more than 10000 files from API objects"
+    );
+    let field = |at: usize| json!({"path": at.to_string(), "fieldRef": {"fieldPath": "metadata.labels"}});
+    let fields: Vec<Value> = (0..10_001).map(field).collect();
+    let volume = json!({"name": "v", "downwardAPI": {"items": fields}});
+    assert_eq!(
+        refusal(volume).await,
+        "a volume must not hold more than 10000 files from API objects"
+    );
+}
+
+#[tokio::test]
+async fn volumes_of_a_pod_are_bounded_together() {
+    let mut room = Room::of_pod();
+    made(config_map(32), &mut room).await.unwrap();
+    made(config_map(32), &mut room).await.unwrap();
+    let error = made(config_map(1), &mut room).await.unwrap_err().to_string();
+    assert_eq!(
+        error,
+        "a pod's volumes must not hold more than 67108864 bytes from API objects"
+    );
+}
