@@ -1,7 +1,7 @@
 //! Health check ports of services with `externalTrafficPolicy: Local`: a balancer asks each node whether the service
 //! has an endpoint there.
 
-use machinery_runtime::{Places, Runtime, Scope};
+use machinery_runtime::{ConnectionSlots, Runtime, Scope};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::io;
@@ -95,7 +95,7 @@ struct State {
 }
 
 async fn listen(port: u16, state: Arc<State>, runtime: Runtime) {
-    let places = Places::new(MAX_CONNECTIONS);
+    let places = ConnectionSlots::new(MAX_CONNECTIONS);
     loop {
         match TcpListener::bind((Ipv4Addr::UNSPECIFIED, port)).await {
             Ok(listener) => serve(&listener, &state, &places, &runtime).await,
@@ -107,7 +107,7 @@ async fn listen(port: u16, state: Arc<State>, runtime: Runtime) {
     }
 }
 
-async fn serve(listener: &TcpListener, state: &Arc<State>, places: &Arc<Places>, runtime: &Runtime) {
+async fn serve(listener: &TcpListener, state: &Arc<State>, places: &Arc<ConnectionSlots>, runtime: &Runtime) {
     loop {
         let Ok((stream, address)) = listener.accept().await else {
             runtime.sleep(RETRY).await;

@@ -8,7 +8,7 @@ use http::{Request, Response, StatusCode};
 use hyper::body::{Body as _, Incoming};
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
-use machinery_runtime::{LingeringClose, Runtime, Unread};
+use machinery_runtime::{LingeringClose, Runtime, UnreadFlag};
 use tokio::net::TcpStream;
 use tokio_rustls::server::TlsStream;
 
@@ -30,7 +30,7 @@ where
     H: Fn(Request<Incoming>) -> A,
     A: Future<Output = Response<Body>>,
 {
-    let unread = Unread::default();
+    let unread = UnreadFlag::default();
     let of_requests = unread.clone();
     let service = service_fn(move |request: Request<Incoming>| {
         // No body is read here: one that comes is unread to its end.

@@ -8,7 +8,7 @@ use http_body_util::Full;
 use hyper::body::{Body as _, Incoming};
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
-use machinery_runtime::{LingeringClose, Runtime, Unread};
+use machinery_runtime::{LingeringClose, Runtime, UnreadFlag};
 use tokio::sync::Semaphore;
 
 use super::{Listeners, components};
@@ -37,7 +37,7 @@ pub async fn serve(context: ManagerContext, listeners: Listeners) {
         let runtime = context.runtime.clone();
         context.runtime.spawn("healthz connection", async move {
             let _permit = permit;
-            let unread = Unread::default();
+            let unread = UnreadFlag::default();
             let stream = LingeringClose::new(stream, |stream| stream, runtime.clone(), &unread);
             let service = service_fn(|request: http::Request<Incoming>| {
                 unread.head_read(!request.body().is_end_stream());

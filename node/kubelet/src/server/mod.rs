@@ -10,7 +10,7 @@ mod components;
 mod connection;
 mod figures;
 pub mod healthz;
-mod known_places;
+mod known_slots;
 mod logs;
 mod metrics;
 mod reviews;
@@ -23,7 +23,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use machinery_runtime::{Places, Runtime};
+use machinery_runtime::{ConnectionSlots, Runtime};
 use machinery_x509::PeerCertificate;
 use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::server::TlsStream;
@@ -31,7 +31,7 @@ use tokio_rustls::server::TlsStream;
 use crate::config::KubeletConfig;
 use crate::managers::ManagerContext;
 use clients::Clients;
-use known_places::KnownPlaces;
+use known_slots::KnownSlots;
 use routes::Caller;
 
 /// A client must finish its TLS handshake in this time.
@@ -114,7 +114,7 @@ pub async fn serve(context: ManagerContext, listeners: Listeners) {
     let server = Arc::new(routes::Server::new(context.clone(), listeners.clients.clone()));
     // Half of the places are kept for those who are known by their certificate.
     let all = context.config.max_connections;
-    let (strangers, known) = (Places::new(all / 2), KnownPlaces::new(all.div_ceil(2)));
+    let (strangers, known) = (ConnectionSlots::new(all / 2), KnownSlots::new(all.div_ceil(2)));
     loop {
         let Ok((stream, address)) = listener.accept().await else {
             context.runtime.sleep(Duration::from_millis(50)).await;

@@ -14,7 +14,7 @@ mod suite;
 
 use machinery_runtime::{Runtime, Simulation};
 use node_cri::CriClient;
-use node_cri_model::{Containerd, Weather};
+use node_cri_model::{Containerd, FaultProfile};
 use place::{Daemon, IMAGE, Place};
 use real::RealContainerd;
 use std::path::Path;
@@ -82,9 +82,9 @@ fn model_of_containerd_answers_as_recorded() {
         let simulation = Simulation::new(seed);
         let runtime = simulation.runtime();
         let weather = if seed == 0 {
-            Weather::calm()
+            FaultProfile::none()
         } else {
-            Weather::slow()
+            FaultProfile::slow()
         };
         let answered = simulation.run(async move {
             let folder = tempfile::tempdir().unwrap();

@@ -5,7 +5,7 @@ use crate::rules::{Moments, settled};
 use crate::world::World;
 use k8s_openapi::api::core::v1::Pod;
 use machinery_runtime::Simulation;
-use node_cri_model::{Happening, Program};
+use node_cri_model::{Program, RuntimeEvent};
 use serde_json::{Value, json};
 use std::time::Duration;
 
@@ -68,7 +68,7 @@ pub(crate) fn tell_of_ending(seed: u64) {
         let happened = world.containerd.happenings();
         let starts = happened
             .iter()
-            .filter(|one| matches!(one, Happening::Started(..)))
+            .filter(|one| matches!(one, RuntimeEvent::Started(..)))
             .count();
         assert_eq!(starts, 1, "it was deleted");
         world.heal();

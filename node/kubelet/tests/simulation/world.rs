@@ -9,7 +9,7 @@ use machinery_client::{ApiResource, Client, ClientError, DeleteOptions, Patch};
 use machinery_meta::{ObjectKey, UserInfo};
 use machinery_runtime::{Runtime, Scope};
 use node_cri::CriClient;
-use node_cri_model::{Containerd, Weather};
+use node_cri_model::{Containerd, FaultProfile};
 use node_kubelet::node::facts::NodeFacts;
 use node_kubelet::{Host, Kubelet, KubeletConfig};
 use node_sys::machine::Machine;
@@ -47,7 +47,7 @@ impl World {
         let groups = Arc::new(ModelGroups::new(runtime.clone()));
         let mut world = Self {
             client: cluster.admin(),
-            containerd: Containerd::start(&runtime, Weather::slow(), groups.clone()),
+            containerd: Containerd::start(&runtime, FaultProfile::slow(), groups.clone()),
             mounts: Arc::new(ModelMounts::new(runtime.clone())),
             folder: tempfile::tempdir().unwrap(),
             agent: None,
@@ -118,7 +118,7 @@ impl World {
             hang: 4,
             ..Rates::SOME
         });
-        self.containerd.set_weather(Weather::stormy());
+        self.containerd.set_weather(FaultProfile::stormy());
         self.mounts.fail_one_in(20);
         self.groups.fail_one_in(40);
     }
@@ -127,7 +127,7 @@ impl World {
     pub(crate) fn heal(&self) {
         self.faults.set(Rates::NONE);
         self.containerd.begin();
-        self.containerd.set_weather(Weather::slow());
+        self.containerd.set_weather(FaultProfile::slow());
         self.mounts.fail_one_in(0);
         self.groups.fail_one_in(0);
     }

@@ -1,7 +1,7 @@
-//! Places for connections whose client is known by certificate, shared by user and, within a user, by address.
+//! Slots for connections whose client is known by certificate, shared by user and, within a user, by address.
 //!
-//! Where all are taken, a new connection takes the place of the newest of the user that has most, if that leaves the user
-//! with no fewer than the client's own; the same holds among the addresses of one user. Whoever has most finds no place.
+//! Where all are taken, a new connection takes the slot of the newest of the user that has most, if that leaves the user
+//! with no fewer than the client's own; the same holds among the addresses of one user. Whoever has most finds no slot.
 
 use std::collections::{BTreeMap, HashMap};
 use std::hash::Hash;
@@ -11,9 +11,9 @@ use std::sync::Arc;
 use machinery_runtime::CancellationToken;
 use parking_lot::Mutex;
 
-/// A bounded number of places.
+/// A bounded number of slots.
 #[derive(Debug)]
-pub(super) struct KnownPlaces {
+pub(super) struct KnownSlots {
     limit: usize,
     open: Mutex<Open>,
 }
@@ -32,17 +32,17 @@ struct Held {
     closing: CancellationToken,
 }
 
-/// A place among [`KnownPlaces`], for as long as it is kept.
+/// A slot among [`KnownSlots`], for as long as it is kept.
 #[derive(Debug)]
-pub(super) struct KnownPlace {
-    of: Arc<KnownPlaces>,
+pub(super) struct KnownSlot {
+    of: Arc<KnownSlots>,
     id: u64,
     /// Cancelled when the connection gives way to another.
     pub(super) closing: CancellationToken,
 }
 
-impl KnownPlaces {
-    /// Makes so many places.
+impl KnownSlots {
+    /// Makes so many slots.
     pub(super) fn new(limit: usize) -> Arc<Self> {
         Arc::new(Self {
             limit,
@@ -50,8 +50,8 @@ impl KnownPlaces {
         })
     }
 
-    /// Returns a place for a connection of this user from this address, if the user's share has one.
-    pub(super) fn enter(self: &Arc<Self>, user: &str, address: IpAddr) -> Option<KnownPlace> {
+    /// Returns a slot for a connection of this user from this address, if the user's share has one.
+    pub(super) fn enter(self: &Arc<Self>, user: &str, address: IpAddr) -> Option<KnownSlot> {
         let address = address.to_canonical();
         let mut open = self.open.lock();
         if open.all.len() >= self.limit {
@@ -67,12 +67,12 @@ impl KnownPlaces {
         };
         open.all.insert(id, held);
         let of = Arc::clone(self);
-        Some(KnownPlace { of, id, closing })
+        Some(KnownSlot { of, id, closing })
     }
 }
 
 impl Open {
-    /// The connection that a new one of this user and address takes the place of.
+    /// The connection that a new one of this user and address takes the slot of.
     fn in_the_way(&self, user: &str, address: IpAddr) -> Option<u64> {
         let users = counts(self.all.values().map(|held| &*held.user));
         let richer = has_most(&users).filter(|most| users[most] > 1 + held_by(&users, &user));
@@ -116,7 +116,7 @@ fn has_most<K: Copy>(counts: &HashMap<K, usize>) -> Option<K> {
     most.map(|(holder, _)| *holder)
 }
 
-impl Drop for KnownPlace {
+impl Drop for KnownSlot {
     fn drop(&mut self) {
         self.of.open.lock().all.remove(&self.id);
     }
@@ -131,44 +131,44 @@ mod tests {
         Ipv4Addr::new(10, 0, 0, last).into()
     }
 
-    fn many(places: &Arc<KnownPlaces>, user: &str, from: u8, count: usize) -> Vec<KnownPlace> {
-        let enter = |_| places.enter(user, address(from));
+    fn many(slots: &Arc<KnownSlots>, user: &str, from: u8, count: usize) -> Vec<KnownSlot> {
+        let enter = |_| slots.enter(user, address(from));
         (0..count).filter_map(enter).collect()
     }
 
-    fn held(places: &[KnownPlace]) -> usize {
-        let open = |place: &&KnownPlace| !place.closing.is_cancelled();
-        places.iter().filter(open).count()
+    fn held(slots: &[KnownSlot]) -> usize {
+        let open = |slot: &&KnownSlot| !slot.closing.is_cancelled();
+        slots.iter().filter(open).count()
     }
 
     #[test]
-    fn known_places_of_one_user_give_way_to_another_user() {
-        let places = KnownPlaces::new(64);
-        let node = many(&places, "system:node:other", 2, 1_000);
+    fn known_slots_of_one_user_give_way_to_another_user() {
+        let slots = KnownSlots::new(64);
+        let node = many(&slots, "system:node:other", 2, 1_000);
         assert_eq!(held(&node), 64, "as long as nobody else comes");
-        let server = many(&places, "kube-apiserver-kubelet-client", 1, 1_000);
+        let server = many(&slots, "kube-apiserver-kubelet-client", 1, 1_000);
         assert_eq!((held(&node), held(&server)), (32, 32));
         assert!(!node[0].closing.is_cancelled(), "the oldest stay");
-        assert!(places.enter("system:node:other", address(2)).is_none());
+        assert!(slots.enter("system:node:other", address(2)).is_none());
     }
 
     #[test]
-    fn known_places_of_one_address_give_way_to_another_address_of_the_user() {
-        let places = KnownPlaces::new(64);
-        let one = many(&places, "kube-apiserver-kubelet-client", 1, 1_000);
-        let other = many(&places, "kube-apiserver-kubelet-client", 2, 1_000);
+    fn known_slots_of_one_address_give_way_to_another_address_of_the_user() {
+        let slots = KnownSlots::new(64);
+        let one = many(&slots, "kube-apiserver-kubelet-client", 1, 1_000);
+        let other = many(&slots, "kube-apiserver-kubelet-client", 2, 1_000);
         assert_eq!((held(&one), held(&other)), (32, 32));
-        let node = places.enter("system:node:other", address(1)).unwrap();
+        let node = slots.enter("system:node:other", address(1)).unwrap();
         assert!(!node.closing.is_cancelled());
         assert_eq!(held(&one) + held(&other), 63);
     }
 
     #[test]
-    fn known_places_that_are_left_are_free() {
-        let places = KnownPlaces::new(4);
+    fn known_slots_that_are_left_are_free() {
+        let slots = KnownSlots::new(4);
         for _ in 0..3 {
-            assert_eq!(many(&places, "a", 1, 100).len(), 4);
+            assert_eq!(many(&slots, "a", 1, 100).len(), 4);
         }
-        assert!(places.open.lock().all.is_empty());
+        assert!(slots.open.lock().all.is_empty());
     }
 }
