@@ -5,8 +5,10 @@ use crate::negotiation::{ErrorForm, Format};
 use apiserver_registry::RegistryError;
 use apiserver_registry::error::Cause;
 use http::header::{CONTENT_TYPE, RETRY_AFTER};
-use machinery_meta::{FieldError, GroupKind, GroupResource};
+use machinery_meta::{FieldError, FieldPath, GroupKind, GroupResource};
 use serde::Serialize;
+use std::borrow::Cow;
+use std::collections::HashSet;
 
 /// `v1.Status` of meta/v1.
 #[derive(Debug, Clone, Serialize)]
@@ -351,20 +353,41 @@ fn internal(message: &str) -> Status {
     )
 }
 
+/// What the problems of one object may say in an answer; of more the answer says how many they are.
+const MAX_TOLD_BYTES: usize = 1 << 20;
+/// About what a cause takes beside its words.
+const CAUSE_BYTES: usize = 64;
+
+/// The first problems, which have room; the first of all has.
+fn told(errors: &[FieldError]) -> &[FieldError] {
+    let mut bytes = 0;
+    let room = errors.iter().position(|error| {
+        bytes += CAUSE_BYTES + error.path.as_str().len() + error.detail.len();
+        bytes += error.value.as_ref().map_or(0, String::len);
+        bytes > MAX_TOLD_BYTES
+    });
+    &errors[..room.map_or(errors.len(), |at| at.max(1))]
+}
+
 fn invalid(kind: &GroupKind, name: &str, errors: &[FieldError]) -> Status {
-    let mut sentences: Vec<String> = Vec::new();
-    for error in errors {
-        let sentence = error.to_string();
-        if !sentences.contains(&sentence) {
-            sentences.push(sentence);
-        }
+    let mut told = Cow::Borrowed(told(errors));
+    if told.len() < errors.len() {
+        let detail = format!(
+            "too many problems, {} more are not listed",
+            errors.len() - told.len()
+        );
+        told.to_mut()
+            .push(FieldError::forbidden(&FieldPath::root(), detail));
     }
+    let mut known = HashSet::new();
+    let mut sentences: Vec<String> = told.iter().map(ToString::to_string).collect();
+    sentences.retain(|sentence| known.insert(sentence.clone()));
     let all = match sentences.as_slice() {
         [] => String::new(),
         [one] => format!(": {one}"),
         more => format!(": [{}]", more.join(", ")),
     };
-    let causes = errors.iter().map(|error| StatusCause {
+    let causes = told.iter().map(|error| StatusCause {
         reason: error.kind.reason().to_owned(),
         message: error.message(),
         field: error.path.to_string(),
@@ -422,7 +445,6 @@ fn written(code: u16, json: String, retry_after_seconds: u32, form: ErrorForm) -
 #[cfg(test)]
 mod tests {
     use super::*;
-    use machinery_meta::FieldPath;
 
     #[track_caller]
     fn check(error: &RegistryError, expected: &str) {
@@ -453,6 +475,36 @@ mod tests {
                 )],
             },
             r#"{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":"Pod \"a\" is invalid: spec.containers: Required value","reason":"Invalid","details":{"name":"a","kind":"Pod","causes":[{"reason":"FieldValueRequired","message":"Required value","field":"spec.containers"}]},"code":422}"#,
+        );
+    }
+    fn refused(count: usize, value: &str) -> Status {
+        let problem = |at| FieldError::invalid(&FieldPath::new("a").index(at), value, "is wrong");
+        of(&RegistryError::Invalid {
+            kind: GroupKind {
+                group: String::new(),
+                kind: "Pod".into(),
+            },
+            name: "a".into(),
+            errors: (0..count).map(problem).collect(),
+        })
+    }
+
+    #[test]
+    fn problems_beyond_a_bound_are_counted() {
+        let all = refused(1000, "v").to_json();
+        assert!(
+            all.contains("a[999]: Invalid value"),
+            "an ordinary answer has all of them"
+        );
+        assert!(!all.contains("not listed"));
+        let some = refused(200_000, "v").to_json();
+        assert!(some.len() < 4 << 20, "{} bytes", some.len());
+        let last = r#" more are not listed","field":"<nil>"}]},"code":422}"#;
+        assert!(some.ends_with(last), "{}", &some[some.len() - 200..]);
+        let large = refused(2, &"v".repeat(MAX_TOLD_BYTES)).to_json();
+        assert!(
+            large.contains("a[0]") && large.contains("1 more are not listed"),
+            "the first is told whatever it shows"
         );
     }
 }

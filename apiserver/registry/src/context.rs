@@ -6,6 +6,7 @@ use machinery_runtime::{Runtime, Weight};
 use machinery_schema::Tree;
 use parking_lot::Mutex;
 use std::borrow::Cow;
+use std::collections::HashSet;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -142,27 +143,66 @@ pub fn flow_of(user: &UserInfo) -> Arc<str> {
 /// What upstream says of a request that was not answered in time.
 pub const TIME_IS_UP: &str = "request did not complete within the allotted timeout";
 
-/// More warnings than this are dropped, and longer ones cut, as upstream does.
-const MAX_WARNINGS: usize = 64;
-const MAX_WARNING_BYTES: usize = 4 * 1024;
+/// Warnings that say more than this are cut, each to so much, and the rest is dropped, as upstream does.
+const MAX_WARNING_CHARACTERS: usize = 4 * 1024;
+const CUT_WARNING_CHARACTERS: usize = 256;
+
+/// How much is left of a warning that is cut.
+pub(crate) fn cut_length(warning: &str) -> usize {
+    warning.chars().take(CUT_WARNING_CHARACTERS).count()
+}
+
+/// Whether warnings that have so many characters once they are cut leave no room for others.
+pub(crate) fn fill_warnings(cut: usize) -> bool {
+    cut > MAX_WARNING_CHARACTERS
+}
 
 /// Warnings of one request, in order, without repeats.
 #[derive(Debug, Clone, Default)]
-pub struct Warnings(Arc<Mutex<Vec<String>>>);
+pub struct Warnings(Arc<Mutex<Recorded>>);
+
+/// Upstream's recorder of warnings.
+#[derive(Debug, Default)]
+struct Recorded {
+    all: Vec<String>,
+    known: HashSet<String>,
+    characters: usize,
+    is_cutting: bool,
+}
+
+impl Recorded {
+    fn add(&mut self, text: String) {
+        let full = self.is_cutting && self.characters >= MAX_WARNING_CHARACTERS;
+        if text.is_empty() || full || !self.known.insert(text.clone()) {
+            return;
+        }
+        self.all.push(text);
+        let last = self.all.len() - 1;
+        if self.is_cutting {
+            cut(&mut self.all[last]);
+        }
+        self.characters += self.all[last].chars().count();
+        if self.characters > MAX_WARNING_CHARACTERS && !self.is_cutting {
+            self.is_cutting = true;
+            self.all.iter_mut().for_each(cut);
+            self.characters = self.all.iter().map(|own| own.chars().count()).sum();
+        }
+    }
+}
+
+fn cut(warning: &mut String) {
+    if let Some((end, _)) = warning.char_indices().nth(CUT_WARNING_CHARACTERS) {
+        warning.truncate(end);
+    }
+}
 
 impl Warnings {
     pub fn add(&self, text: impl Into<String>) {
-        let text: String = text.into();
-        let mut all = self.0.lock();
-        let total: usize = all.iter().map(String::len).sum();
-        let full = all.len() >= MAX_WARNINGS || total + text.len() > MAX_WARNING_BYTES;
-        if !text.is_empty() && !full && !all.contains(&text) {
-            all.push(text);
-        }
+        self.0.lock().add(text.into());
     }
 
     pub fn take(&self) -> Vec<String> {
-        std::mem::take(&mut *self.0.lock())
+        std::mem::take(&mut *self.0.lock()).all
     }
 }
 
@@ -177,5 +217,31 @@ impl AuditAnnotations {
 
     pub fn take(&self) -> Vec<(String, String)> {
         std::mem::take(&mut *self.0.lock())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{CUT_WARNING_CHARACTERS, MAX_WARNING_CHARACTERS, Warnings};
+
+    #[track_caller]
+    fn check(given: &[(usize, usize)], expected: &[usize]) {
+        let warnings = Warnings::default();
+        for (count, length) in given {
+            (0..*count).for_each(|at| warnings.add(format!("{at:é>length$}")));
+        }
+        let lengths: Vec<usize> = warnings.take().iter().map(|own| own.chars().count()).collect();
+        assert_eq!(lengths, expected);
+    }
+
+    #[test]
+    fn warnings_are_cut_once_they_say_too_much() {
+        check(&[(1, MAX_WARNING_CHARACTERS)], &[MAX_WARNING_CHARACTERS]);
+        check(&[(2, 2048)], &[2048; 2]);
+        // All are cut, the one that was too much as well, and go on until as much is said again.
+        check(&[(3, 2048)], &[CUT_WARNING_CHARACTERS; 3]);
+        check(&[(30, 2048)], &[CUT_WARNING_CHARACTERS; 16]);
+        check(&[(200, 40)], &[40; 103]);
+        check(&[(1, 5), (1, 5)], &[5]);
     }
 }

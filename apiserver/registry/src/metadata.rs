@@ -5,11 +5,13 @@ use crate::error::RegistryError;
 use crate::managed_fields;
 use crate::row::ResourceRow;
 use crate::strategy::Strategy;
+use crate::validation::Errors;
 use jiff::Timestamp;
 use machinery_meta::field::Shown;
 use machinery_meta::{FieldError, FieldPath, syntax};
 use machinery_runtime::Runtime;
 use machinery_schema::{Mut, Ref, Step, Tree, Value};
+use std::collections::HashSet;
 
 /// Names generated from a base have this many random characters after it.
 /// The member that says how many seconds an object may take to end.
@@ -270,9 +272,9 @@ pub fn validate_new(object: &Tree, row: &ResourceRow, strategy: &dyn Strategy) -
 /// What is wrong with changed metadata.
 pub fn validate_changed(object: &Tree, old: &Tree, row: &ResourceRow) -> Vec<FieldError> {
     let path = FieldPath::new("metadata");
-    let mut problems = validate_common(object, row, &path);
+    let mut problems = validate_common(object, row, &path).into_list();
     if time(old, "deletionTimestamp").is_some() {
-        let before = finalizers(old);
+        let before: HashSet<String> = finalizers(old).into_iter().collect();
         let added: Vec<String> = finalizers(object)
             .into_iter()
             .filter(|f| !before.contains(f))
@@ -321,11 +323,11 @@ pub fn validate_changed(object: &Tree, old: &Tree, row: &ResourceRow) -> Vec<Fie
     problems
 }
 
-fn validate_common(object: &Tree, row: &ResourceRow, path: &FieldPath) -> Vec<FieldError> {
+fn validate_common(object: &Tree, row: &ResourceRow, path: &FieldPath) -> Errors {
     let Some(meta) = meta(object) else {
-        return Vec::new();
+        return Errors::new();
     };
-    let mut problems = Vec::new();
+    let mut problems = Errors::new();
     let generation = meta.get("generation").and_then(Ref::as_i64).unwrap_or(0);
     if generation < 0 {
         let detail = "must be greater than or equal to 0";
@@ -347,8 +349,8 @@ fn validate_common(object: &Tree, row: &ResourceRow, path: &FieldPath) -> Vec<Fi
 }
 
 /// Keys are qualified names, values are label values.
-pub fn validate_labels(labels: Ref<'_>, path: &FieldPath) -> Vec<FieldError> {
-    let mut problems = Vec::new();
+pub fn validate_labels(labels: Ref<'_>, path: &FieldPath) -> Errors {
+    let mut problems = Errors::new();
     for (key, value) in labels.entries() {
         for detail in syntax::qualified_name(key) {
             problems.push(FieldError::invalid(path, key, detail));
@@ -361,8 +363,8 @@ pub fn validate_labels(labels: Ref<'_>, path: &FieldPath) -> Vec<FieldError> {
     problems
 }
 
-fn validate_annotations(annotations: Ref<'_>, path: &FieldPath) -> Vec<FieldError> {
-    let mut problems = Vec::new();
+fn validate_annotations(annotations: Ref<'_>, path: &FieldPath) -> Errors {
+    let mut problems = Errors::new();
     let mut total = 0;
     for (key, value) in annotations.entries() {
         for detail in syntax::qualified_name(&key.to_lowercase()) {
@@ -376,8 +378,8 @@ fn validate_annotations(annotations: Ref<'_>, path: &FieldPath) -> Vec<FieldErro
     problems
 }
 
-fn validate_owners(meta: Ref<'_>, path: &FieldPath) -> Vec<FieldError> {
-    let mut problems = Vec::new();
+fn validate_owners(meta: Ref<'_>, path: &FieldPath) -> Errors {
+    let mut problems = Errors::new();
     let mut controller: Option<(&str, &str)> = None;
     for (at, owner) in meta.list("ownerReferences").enumerate() {
         let path = path.index(at);
@@ -405,7 +407,7 @@ fn validate_owners(meta: Ref<'_>, path: &FieldPath) -> Vec<FieldError> {
         }
         if owner.str("kind") == "Event" && matches!(api_version, "v1" | "events.k8s.io/v1") {
             let detail = format!("{api_version}, Kind=Event is disallowed from being an owner");
-            problems.push(FieldError::invalid(&path, Shown(owner.to_json()), detail));
+            problems.note(|| FieldError::invalid(&path, owner, detail));
         }
         if owner.get("controller").and_then(Ref::as_bool) == Some(true) {
             if let Some((kind, name)) = controller {
@@ -417,11 +419,8 @@ fn validate_owners(meta: Ref<'_>, path: &FieldPath) -> Vec<FieldError> {
                     owner.str("name")
                 );
                 let list = path.as_str().rsplit_once('[').map_or("", |(list, _)| list);
-                problems.push(FieldError::invalid(
-                    &FieldPath::new(list),
-                    Shown(list_json(meta)),
-                    detail,
-                ));
+                let all = meta.get("ownerReferences");
+                problems.note(|| FieldError::invalid(&FieldPath::new(list), all, detail));
             } else {
                 controller = Some((owner.str("kind"), owner.str("name")));
             }
@@ -430,12 +429,8 @@ fn validate_owners(meta: Ref<'_>, path: &FieldPath) -> Vec<FieldError> {
     problems
 }
 
-fn list_json(meta: Ref<'_>) -> String {
-    meta.get("ownerReferences").map(Ref::to_json).unwrap_or_default()
-}
-
-fn validate_finalizers(meta: Ref<'_>, qualified: bool, path: &FieldPath) -> Vec<FieldError> {
-    let mut problems = Vec::new();
+fn validate_finalizers(meta: Ref<'_>, qualified: bool, path: &FieldPath) -> Errors {
+    let mut problems = Errors::new();
     let (mut orphan, mut foreground) = (false, false);
     for (at, finalizer) in meta.list("finalizers").enumerate() {
         let text = finalizer.as_str().unwrap_or_default();
@@ -450,9 +445,9 @@ fn validate_finalizers(meta: Ref<'_>, qualified: bool, path: &FieldPath) -> Vec<
         foreground |= text == crate::store::deletion::FINALIZER_FOREGROUND;
     }
     if orphan && foreground {
-        let list = meta.get("finalizers").map(Ref::to_json).unwrap_or_default();
+        let list = meta.get("finalizers");
         let detail = "finalizer orphan and foregroundDeletion cannot be both set";
-        problems.push(FieldError::invalid(path, Shown(list), detail));
+        problems.push(FieldError::invalid(path, list, detail));
     }
     problems
 }

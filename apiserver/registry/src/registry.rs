@@ -64,6 +64,13 @@ pub(crate) struct Custom {
     rows: Vec<Arc<ResourceRow>>,
 }
 
+/// Where groups and versions stand among the others, while rows are added.
+#[derive(Default)]
+struct Places {
+    groups: HashMap<String, usize>,
+    versions: HashMap<(usize, String), usize>,
+}
+
 impl Rows {
     pub fn get(&self, group: &str, version: &str, plural: &str) -> Option<&Arc<ResourceRow>> {
         self.by_resource.get(group)?.get(version)?.get(plural)
@@ -114,36 +121,31 @@ impl Rows {
             .chain(rows.custom.values().flat_map(|known| &known.rows))
             .cloned()
             .collect();
+        let mut places = Places::default();
         for row in all {
-            rows.add(row);
+            rows.add(row, &mut places);
         }
         rows.sort();
         rows
     }
 
-    fn add(&mut self, row: Arc<ResourceRow>) {
+    fn add(&mut self, row: Arc<ResourceRow>, places: &mut Places) {
         let (group, version) = (&row.gvk.group, &row.gvk.version);
-        let at = match self.groups.iter().position(|own| own.name == *group) {
-            Some(at) => at,
-            None => {
-                self.groups.push(Group {
-                    name: group.clone(),
-                    versions: Vec::new(),
-                });
-                self.groups.len() - 1
-            }
-        };
+        let at = *places.groups.entry(group.clone()).or_insert_with(|| {
+            self.groups.push(Group {
+                name: group.clone(),
+                versions: Vec::new(),
+            });
+            self.groups.len() - 1
+        });
         let versions = &mut self.groups[at].versions;
-        let at = match versions.iter().position(|own| own.name == *version) {
-            Some(at) => at,
-            None => {
-                versions.push(Version {
-                    name: version.clone(),
-                    resources: Vec::new(),
-                });
-                versions.len() - 1
-            }
-        };
+        let at = *places.versions.entry((at, version.clone())).or_insert_with(|| {
+            versions.push(Version {
+                name: version.clone(),
+                resources: Vec::new(),
+            });
+            versions.len() - 1
+        });
         versions[at].resources.push(Arc::clone(&row));
         if !row.virtual_kind {
             let stored = self.by_prefix.entry(row.stored.prefix.clone());

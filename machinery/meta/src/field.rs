@@ -101,7 +101,7 @@ impl FieldErrorKind {
 }
 
 /// One problem of one field. `Display` is upstream's whole sentence: `spec.x: Invalid value: "v": detail`.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct FieldError {
     pub kind: FieldErrorKind,
     pub path: FieldPath,
@@ -234,6 +234,13 @@ macro_rules! bare { ($($t:ty),*) => { $(impl FieldValue for $t {
     fn shown(&self) -> String { self.to_string() }
 })* } }
 bare!(i32, i64, u32, u64, usize, bool, f64);
+
+/// `null` where there is none.
+impl<T: FieldValue> FieldValue for Option<T> {
+    fn shown(&self) -> String {
+        self.as_ref().map_or_else(|| "null".to_owned(), FieldValue::shown)
+    }
+}
 
 /// A value that is already in its printed form (an object as JSON, say).
 #[derive(Debug)]

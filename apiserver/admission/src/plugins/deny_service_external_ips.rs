@@ -4,6 +4,7 @@
 use crate::{AdmissionError, Operation, Plugin, Request, Step};
 use async_trait::async_trait;
 use machinery_schema::{Ref, Tree};
+use std::collections::HashSet;
 
 pub(super) struct DenyServiceExternalIps;
 
@@ -33,8 +34,8 @@ impl Plugin for DenyServiceExternalIps {
         old: Option<&Tree>,
     ) -> Result<(), AdmissionError> {
         let Some(service) = object else { return Ok(()) };
-        let had = |address: &str| old.is_some_and(|old| addresses(old).any(|own| own == address));
-        if addresses(service).all(had) {
+        let had: HashSet<&str> = old.into_iter().flat_map(addresses).collect();
+        if addresses(service).all(|address| had.contains(address)) {
             return Ok(());
         }
         Err(AdmissionError::forbidden(

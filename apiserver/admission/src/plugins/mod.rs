@@ -11,6 +11,7 @@ mod runtime_class;
 mod service_account;
 mod storage_object_in_use_protection;
 mod taint_nodes_by_condition;
+mod tolerations;
 
 use crate::Plugin;
 use crate::permissions::Permissions;

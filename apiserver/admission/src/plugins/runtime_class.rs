@@ -1,6 +1,7 @@
 //! RuntimeClass: a pod's runtime class must exist, and gives the pod its overhead, node selector and tolerations.
 
 use super::objects::{find, push_json};
+use super::tolerations;
 use crate::{AdmissionError, Operation, Plugin, Request};
 use async_trait::async_trait;
 use machinery_meta::Quantity;
@@ -129,44 +130,9 @@ fn tolerate(pod: &mut Tree, class: &Tree) {
         return;
     };
     let all: Vec<Ref<'_>> = own.into_iter().chain([wanted]).flat_map(Ref::items).collect();
-    let mut merged: Vec<Ref<'_>> = Vec::new();
-    for (at, one) in all.iter().enumerate() {
-        let before = merged.iter().any(|other| covers(*other, *one));
-        let after = all[at + 1..]
-            .iter()
-            .any(|other| other != one && covers(*other, *one));
-        if !before && !after {
-            merged.push(*one);
-        }
-    }
-    let texts: Vec<String> = merged.into_iter().map(Ref::to_json).collect();
+    let texts: Vec<String> = tolerations::merged(&all).into_iter().map(Ref::to_json).collect();
     pod.remove(&["spec", "tolerations"]);
     for text in texts {
         push_json(pod, &["spec", "tolerations"], &text);
     }
-}
-
-/// Whether the first tolerates all that the second does.
-fn covers(one: Ref<'_>, other: Ref<'_>) -> bool {
-    if one == other {
-        return true;
-    }
-    let exists = one.str("operator") == "Exists";
-    let same = |name: &str| one.str(name) == other.str(name);
-    let any_key = exists && one.str("key").is_empty();
-    if !same("key") && !any_key {
-        return false;
-    }
-    if !same("effect") && !one.str("effect").is_empty() {
-        return false;
-    }
-    if one.str("effect") == "NoExecute"
-        && let Some(own) = one.get("tolerationSeconds").and_then(Ref::as_i64)
-    {
-        let theirs = other.get("tolerationSeconds").and_then(Ref::as_i64);
-        if theirs.is_none_or(|theirs| theirs > own) {
-            return false;
-        }
-    }
-    exists || (matches!(one.str("operator"), "" | "Equal") && same("operator") && same("value"))
 }

@@ -7,6 +7,7 @@ use base64::engine::general_purpose::STANDARD;
 use machinery_meta::FieldError;
 use machinery_meta::field::Shown;
 use machinery_schema::Ref;
+use std::collections::HashSet;
 
 /// Conditions that are true where they are there, and never go.
 const LASTING: [&str; 3] = ["Approved", "Denied", "Failed"];
@@ -66,9 +67,10 @@ fn conditions(errors: &mut Errors, new_request: Ref<'_>, old_request: Ref<'_>) {
     let status = Path::of("status");
     let path = status.child("conditions");
     let (new, old) = (types(new_request), types(old_request));
+    let (mut seen, repeated) = (HashSet::new(), repeats(&old));
     for (index, (kind, status)) in new.iter().enumerate() {
         one(errors, &path.index(index), kind, status);
-        if new[..index].iter().any(|(other, _)| other == kind) && !repeats(&old) {
+        if !seen.insert(kind) && !repeated {
             errors.duplicate(&path.index(index).child("type"), *kind);
         }
     }
@@ -125,7 +127,8 @@ fn count(conditions: &[(&str, &str)], kind: &str) -> usize {
 }
 
 fn repeats(conditions: &[(&str, &str)]) -> bool {
-    conditions.iter().any(|(kind, _)| count(conditions, kind) > 1)
+    let mut seen = HashSet::new();
+    conditions.iter().any(|(kind, _)| !seen.insert(kind))
 }
 
 /// Whether it is approved and denied at once.

@@ -9,7 +9,7 @@ use base64::engine::general_purpose::STANDARD;
 use machinery_meta::field::Shown;
 use machinery_meta::{FieldError, syntax};
 use machinery_schema::{Ref, Step, Tree};
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 
 /// Ten minutes.
 const MIN_SECONDS: i64 = 600;
@@ -110,31 +110,32 @@ fn keep_decisions(object: &mut Tree, old: &Tree) {
         if new.len() != before.len() {
             continue;
         }
+        let kept: Vec<Ref<'_>> = conditions(old).map(|(_, own)| own).collect();
         for (to, from) in new.into_iter().zip(before) {
-            if let Some((_, kept)) = conditions(old).nth(from) {
-                object.set(&condition_step(to), kept);
-            }
+            object.set(&condition_step(to), kept[from]);
         }
     }
 }
 
 fn stamp(object: &mut Tree, old: &Tree, now: &str) {
     let mut missing = Vec::new();
+    fn key(own: Ref<'_>) -> [&str; 2] {
+        ["type", "status"].map(|name| own.str(name))
+    }
+    let mut since = HashMap::new();
+    for (_, own) in conditions(old) {
+        let time = own.str("lastTransitionTime");
+        if !time.is_empty() {
+            since.entry(key(own)).or_insert(time);
+        }
+    }
     for (at, condition) in conditions(object) {
         if condition.str("lastUpdateTime").is_empty() {
             missing.push((at, "lastUpdateTime", now.to_owned()));
         }
         if condition.str("lastTransitionTime").is_empty() {
-            let same = |own: &Ref<'_>| {
-                ["type", "status"]
-                    .iter()
-                    .all(|name| own.str(name) == condition.str(name))
-            };
-            let since = conditions(old).map(|(_, own)| own).filter(same);
-            let mut since = since
-                .map(|own| own.str("lastTransitionTime"))
-                .filter(|time| !time.is_empty());
-            missing.push((at, "lastTransitionTime", since.next().unwrap_or(now).to_owned()));
+            let since = since.get(&key(condition)).copied().unwrap_or(now);
+            missing.push((at, "lastTransitionTime", since.to_owned()));
         }
     }
     for (at, name, time) in missing {

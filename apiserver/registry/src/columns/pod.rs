@@ -4,6 +4,7 @@ use super::words::{NONE, int, name, object_age, or};
 use super::{Cell, Completed, KindCells, age};
 use jiff::Timestamp;
 use machinery_schema::Ref;
+use std::collections::HashSet;
 
 /// How a kind's rows say that an object has run its course.
 pub(super) fn completed(group: &str, plural: &str) -> Option<fn(Ref<'_>) -> Option<Completed>> {
@@ -73,7 +74,7 @@ fn is_true(pod: Ref<'_>, kind: &str) -> bool {
 }
 
 /// Init containers that keep running.
-fn sidecars<'a>(pod: Ref<'a>) -> Vec<&'a str> {
+fn sidecars<'a>(pod: Ref<'a>) -> HashSet<&'a str> {
     let inits = pod
         .get("spec")
         .into_iter()
@@ -84,7 +85,7 @@ fn sidecars<'a>(pod: Ref<'a>) -> Vec<&'a str> {
         .collect()
 }
 
-fn tally(pod: Ref<'_>, sidecars: &[&str]) -> Tally {
+fn tally(pod: Ref<'_>, sidecars: &HashSet<&str>) -> Tally {
     let phase = pod.str_at(&["status", "phase"]);
     let own_reason = pod.str_at(&["status", "reason"]);
     let mut tally = Tally {
@@ -130,7 +131,7 @@ fn ended(terminated: Ref<'_>) -> String {
 }
 
 /// Whether initialization has not finished; the reason then says how far it is.
-fn tally_inits(pod: Ref<'_>, sidecars: &[&str], tally: &mut Tally, of_sidecars: &mut Tally) -> bool {
+fn tally_inits(pod: Ref<'_>, sidecars: &HashSet<&str>, tally: &mut Tally, of_sidecars: &mut Tally) -> bool {
     let total = pod.at(&["spec", "initContainers"]).map_or(0, Ref::len);
     let statuses = pod
         .get("status")
@@ -138,7 +139,7 @@ fn tally_inits(pod: Ref<'_>, sidecars: &[&str], tally: &mut Tally, of_sidecars: 
         .flat_map(|status| status.list("initContainerStatuses"));
     for (at, status) in statuses.enumerate() {
         count_restarts(status, tally);
-        let sidecar = sidecars.contains(&status.str("name"));
+        let sidecar = sidecars.contains(status.str("name"));
         if sidecar {
             count_restarts(status, of_sidecars);
         }
@@ -202,6 +203,8 @@ fn readiness_gates(pod: Ref<'_>) -> String {
     if gates.is_empty() {
         return NONE.into();
     }
-    let passed = gates.iter().filter(|gate| is_true(pod, gate)).count();
+    let met = conditions(pod).filter(|c| c.str("status") == "True");
+    let met: HashSet<&str> = met.map(|c| c.str("type")).collect();
+    let passed = gates.iter().filter(|gate| met.contains(*gate)).count();
     format!("{passed}/{}", gates.len())
 }

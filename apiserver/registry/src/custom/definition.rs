@@ -12,6 +12,7 @@ use crate::verbs::{Verb, Verbs};
 use machinery_meta::{FieldPath, GroupVersionKind};
 use machinery_schema::structural::{self, CompiledSchema, Patterns};
 use machinery_schema::{Ref, Schema, Strictness, Tree, TypeId, apply_defaults, decode_json, encode_json};
+use std::collections::HashSet;
 use std::sync::Arc;
 
 /// All that the rows of a definition are made of.
@@ -193,13 +194,14 @@ fn scale_paths(version: Ref<'_>) -> Option<ScalePaths> {
 /// Selectable fields of every version: headers are made from the stored form, whichever version writes.
 fn selectable(spec: Ref<'_>) -> Vec<Selectable> {
     let mut all: Vec<Selectable> = Vec::new();
+    let mut known = HashSet::new();
     for field in spec
         .list("versions")
         .flat_map(|version| version.list("selectableFields"))
     {
         let label = field.str("jsonPath").trim_start_matches('.').to_owned();
         let path = JsonPath::parse(field.str("jsonPath")).and_then(|path| path.members());
-        if let Some(path) = path.filter(|_| !all.iter().any(|own| own.label == label)) {
+        if let Some(path) = path.filter(|_| known.insert(label.clone())) {
             all.push(Selectable {
                 label,
                 path,

@@ -3,12 +3,13 @@
 use crate::conditions::{Condition, set_condition};
 use crate::extensions::crd::approval;
 use machinery_schema::{Ref, Tree};
+use std::collections::HashSet;
 
 /// The names in use by other definitions of the same group.
 #[derive(Debug, Default)]
 pub(super) struct Taken {
-    pub(super) resources: Vec<String>,
-    pub(super) kinds: Vec<String>,
+    pub(super) resources: HashSet<String>,
+    pub(super) kinds: HashSet<String>,
 }
 
 impl Taken {
@@ -33,8 +34,8 @@ impl Taken {
 
 /// A conflict: the condition's reason and message.
 pub(super) fn conflict(names: Ref<'_>, taken: &Taken) -> Option<(&'static str, String)> {
-    let resource = |name: &str| !name.is_empty() && taken.resources.iter().any(|own| own == name);
-    let kind = |name: &str| !name.is_empty() && taken.kinds.iter().any(|own| own == name);
+    let resource = |name: &str| !name.is_empty() && taken.resources.contains(name);
+    let kind = |name: &str| !name.is_empty() && taken.kinds.contains(name);
     let in_use = |name: &str| format!("{name:?} is already in use");
     for (field, reason) in [("plural", "PluralConflict"), ("singular", "SingularConflict")] {
         if resource(names.str(field)) {

@@ -3,6 +3,7 @@
 use super::fields::Fields;
 use super::manager;
 use super::{Subject, Writer, forget};
+use crate::validation::Errors;
 use jiff::Timestamp;
 use machinery_meta::{FieldError, FieldPath};
 use machinery_schema::apply::{FieldSet, Steps};
@@ -259,8 +260,8 @@ pub(super) fn store(subject: Subject<'_>, object: &mut Tree, mut owners: Vec<Ent
 }
 
 /// What is wrong with a record that an object carries (upstream's `ValidateManagedFields`).
-pub(crate) fn problems(record: Ref<'_>, path: &FieldPath) -> Vec<FieldError> {
-    let mut problems = Vec::new();
+pub(crate) fn problems(record: Ref<'_>, path: &FieldPath) -> Errors {
+    let mut problems = Errors::new();
     for (at, entry) in record.items().enumerate() {
         let path = path.index(at);
         let manager = entry.str("manager");

@@ -1,5 +1,6 @@
 //! The name of a manager.
 
+use crate::validation::Errors;
 use machinery_meta::field::Shown;
 use machinery_meta::{FieldError, FieldPath};
 use machinery_schema::leaf::{go_quote, is_printable};
@@ -30,19 +31,18 @@ pub fn manager_of(named: &str, agent: &str) -> String {
 
 /// What is wrong with the name of a manager.
 pub fn problems(manager: &str, path: &FieldPath) -> Vec<FieldError> {
-    let mut problems = Vec::new();
+    let mut problems = Errors::new();
     if manager.len() > MAX_MANAGER_BYTES {
         problems.push(FieldError::too_long(path, MAX_MANAGER_BYTES));
     }
     for (at, character) in manager.char_indices().filter(|(_, own)| !is_printable(*own)) {
-        let shown = Shown(go_quote(manager));
         let detail = format!(
             "invalid character U+{:04X} (at position {at})",
             u32::from(character)
         );
-        problems.push(FieldError::invalid(path, shown, detail));
+        problems.note(|| FieldError::invalid(path, Shown(go_quote(manager)), detail));
     }
-    problems
+    problems.into_list()
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@ use crate::validation::{Errors, Path, conditions, dns_label, interface_address, 
 use machinery_meta::FieldError;
 use machinery_meta::field::Shown;
 use machinery_schema::{Mut, Ref, Tree};
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 
 const MAX_CONSUMERS: usize = 256;
 const MAX_BINDING_CONDITIONS: usize = 4;
@@ -63,7 +63,7 @@ pub fn validate_status(new: Ref<'_>, old: Ref<'_>) -> Vec<FieldError> {
 
 /// What is reported of devices goes with them.
 pub(crate) fn drop_released(new: &mut Tree, old: &Tree) {
-    let status = |tree: &Tree| -> Vec<[String; 4]> {
+    let status = |tree: &Tree| -> HashSet<[String; 4]> {
         let held = tree.get("status").and_then(given);
         devices_of(held).iter().map(|id| id.map(str::to_owned)).collect()
     };
@@ -89,7 +89,7 @@ fn device_id(device: Ref<'_>) -> DeviceId<'_> {
     ["driver", "pool", "device", "shareID"].map(|name| device.str(name))
 }
 
-fn devices_of(held: Option<Ref<'_>>) -> Vec<DeviceId<'_>> {
+fn devices_of(held: Option<Ref<'_>>) -> HashSet<DeviceId<'_>> {
     let results = held.and_then(|held| held.at(&["devices", "results"]));
     results.into_iter().flat_map(Ref::items).map(device_id).collect()
 }
@@ -149,7 +149,7 @@ fn reports(
     declared: &mut Errors,
     path: &Path<'_>,
     status: Ref<'_>,
-    held: &[DeviceId<'_>],
+    held: &HashSet<DeviceId<'_>>,
 ) {
     let at = path.child("devices");
     let mut seen = BTreeSet::new();
@@ -168,7 +168,7 @@ fn report(
     declared: &mut Errors,
     path: &Path<'_>,
     device: Ref<'_>,
-    held: &[DeviceId<'_>],
+    held: &HashSet<DeviceId<'_>>,
 ) {
     driver_name(errors, &path.child("driver"), device.str("driver"));
     pool_name(errors, &path.child("pool"), device.str("pool"));
@@ -290,13 +290,15 @@ fn binding(problems: &mut Problems, path: &Path<'_>, own: Ref<'_>) {
         }
     }
     let errors = &mut problems.seen;
+    let known: HashSet<&&str> = ready.iter().collect();
     for (name, items) in [(READY, &ready), (BROKEN, &broken)] {
         let at = path.child(name);
+        let mut seen = HashSet::new();
         for (index, item) in items.iter().enumerate() {
-            if items[..index].contains(item) {
+            if !seen.insert(item) {
                 errors.duplicate(&at.index(index), *item);
             }
-            if name == BROKEN && ready.contains(item) {
+            if name == BROKEN && known.contains(item) {
                 let detail = "bindingFailureConditions must not overlap with bindingConditions";
                 errors.invalid(&at.index(index), *item, detail);
             }

@@ -30,6 +30,7 @@ use crate::registry::Registry;
 use crate::row::ResourceRow;
 use crate::scope::Scope;
 use crate::strategy::{Change, path_segment_problems};
+use crate::validation::each_once;
 use apiserver_storage::encryption::Seal;
 use apiserver_storage::{Entry, Expect, Key, Op, Prefix, ReadAt, Record, Storage, StorageError, Write};
 use machinery_meta::{FieldError, Revision};
@@ -302,12 +303,7 @@ impl Store {
             return Ok(());
         }
         // The same problem of two members with one path is told once.
-        let mut errors: Vec<FieldError> = Vec::with_capacity(found.len());
-        for error in found {
-            if !errors.contains(&error) {
-                errors.push(error);
-            }
-        }
+        let errors = each_once(Vec::new(), found);
         Err(RegistryError::Invalid {
             // Upstream validates the stored kind: an event of either version is an `Event` of the core group.
             kind: self.row.stored.gvk.group_kind(),

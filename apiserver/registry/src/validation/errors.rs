@@ -3,6 +3,7 @@
 use super::Path;
 use machinery_meta::field::FieldValue;
 use machinery_meta::{FieldError, FieldErrorKind};
+use std::collections::HashSet;
 
 /// Problems in the order in which they were found.
 #[derive(Debug, Default)]
@@ -32,17 +33,23 @@ impl Errors {
     }
 
     pub fn push(&mut self, error: FieldError) {
+        self.note(|| error);
+    }
+
+    /// A problem that is worded only where there is room to tell it: it may show a list that has thousands of them.
+    pub fn note(&mut self, worded: impl FnOnce() -> FieldError) {
         if self.is_full() {
             return;
         }
-        self.bytes +=
-            error.detail.len() + error.value.as_ref().map_or(0, String::len) + size_of::<FieldError>();
+        let error = worded();
+        let shown = error.value.as_ref().map_or(0, String::len);
+        self.bytes += error.path.as_str().len() + error.detail.len() + shown + size_of::<FieldError>();
         self.list.push(error);
     }
 
     /// What else was found.
-    pub fn extend(&mut self, others: Self) {
-        others.list.into_iter().for_each(|error| self.push(error));
+    pub fn extend(&mut self, others: impl IntoIterator<Item = FieldError>) {
+        others.into_iter().for_each(|error| self.push(error));
     }
 
     /// Whether so much is wrong that no more is noted: the object is refused anyway.
@@ -51,21 +58,23 @@ impl Errors {
     }
 
     pub fn required(&mut self, path: &Path<'_>, detail: &str) {
-        self.push(FieldError::required(&path.render(), detail));
+        self.note(|| FieldError::required(&path.render(), detail));
     }
 
     pub fn forbidden(&mut self, path: &Path<'_>, detail: &str) {
-        self.push(FieldError::forbidden(&path.render(), detail));
+        self.note(|| FieldError::forbidden(&path.render(), detail));
     }
 
     pub fn invalid(&mut self, path: &Path<'_>, value: impl FieldValue, detail: impl Into<String>) {
-        self.push(FieldError::invalid(&path.render(), value, detail));
+        self.note(|| FieldError::invalid(&path.render(), value, detail));
     }
 
     /// A problem of something whose value says nothing about it.
     pub fn invalid_unshown(&mut self, path: &Path<'_>, detail: &str) {
-        let shown = FieldError::invalid(&path.render(), "", detail);
-        self.push(FieldError { value: None, ..shown });
+        self.note(|| FieldError {
+            value: None,
+            ..FieldError::invalid(&path.render(), "", detail)
+        });
     }
 
     /// One problem for each sentence of a syntax rule.
@@ -76,32 +85,47 @@ impl Errors {
     }
 
     pub fn duplicate(&mut self, path: &Path<'_>, value: impl FieldValue) {
-        self.push(FieldError::duplicate(&path.render(), value));
+        self.note(|| FieldError::duplicate(&path.render(), value));
     }
 
     pub fn not_found(&mut self, path: &Path<'_>, value: impl FieldValue) {
-        self.push(FieldError::not_found(&path.render(), value));
+        self.note(|| FieldError::not_found(&path.render(), value));
     }
 
     pub fn not_supported(&mut self, path: &Path<'_>, value: impl FieldValue, supported: &[&str]) {
-        self.list
-            .push(FieldError::not_supported(&path.render(), value, supported));
+        self.note(|| FieldError::not_supported(&path.render(), value, supported));
     }
 
     pub fn too_long(&mut self, path: &Path<'_>, max_bytes: usize) {
-        self.push(FieldError::too_long(&path.render(), max_bytes));
+        self.note(|| FieldError::too_long(&path.render(), max_bytes));
     }
 
     pub fn too_many_characters(&mut self, path: &Path<'_>, max: usize) {
-        self.push(FieldError::too_many_characters(&path.render(), max));
+        self.note(|| FieldError::too_many_characters(&path.render(), max));
     }
 
     pub fn too_many(&mut self, path: &Path<'_>, actual: usize, max: usize) {
-        self.push(FieldError::too_many(&path.render(), actual, max));
+        self.note(|| FieldError::too_many(&path.render(), actual, max));
     }
 
     /// How many problems are of this kind.
     pub fn count(&self, kind: FieldErrorKind) -> usize {
         self.list.iter().filter(|error| error.kind == kind).count()
     }
+}
+
+impl IntoIterator for Errors {
+    type Item = FieldError;
+    type IntoIter = std::vec::IntoIter<FieldError>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.list.into_iter()
+    }
+}
+
+/// The problems of one list, and those of another that are not told yet.
+pub fn each_once(mut all: Vec<FieldError>, more: Vec<FieldError>) -> Vec<FieldError> {
+    let mut told: HashSet<FieldError> = all.iter().cloned().collect();
+    all.extend(more.into_iter().filter(|problem| told.insert(problem.clone())));
+    all
 }

@@ -2,6 +2,7 @@
 
 use super::{Errors, Path, dns_subdomain, legacy_ip};
 use machinery_schema::Ref;
+use std::collections::HashSet;
 use std::net::IpAddr;
 
 const MODES: [&str; 2] = ["Proxy", "VIP"];
@@ -11,10 +12,11 @@ pub fn load_balancer(errors: &mut Errors, object: Ref<'_>, old: Ref<'_>, with_mo
     let path = Path::of("status.loadBalancer.ingress");
     let ingress = |object| Ref::at(object, &["status", "loadBalancer"]);
     let listed = |object| ingress(object).into_iter().flat_map(|own| own.list("ingress"));
+    let before: HashSet<&str> = listed(old).map(|point| point.str("ip")).collect();
     for (index, point) in listed(object).enumerate() {
         let at = path.index(index);
         let ip = point.str("ip");
-        if !ip.is_empty() && !listed(old).any(|before| before.str("ip") == ip) {
+        if !ip.is_empty() && !before.contains(ip) {
             legacy_ip(errors, &at.child("ip"), ip);
         }
         if with_mode {

@@ -17,7 +17,7 @@ mod webhooks;
 
 pub use addresses::{cidr, interface_address, ip_problems, is_pair, legacy_cidr, legacy_ip, lenient_ip};
 pub use conditions::conditions;
-pub use errors::Errors;
+pub use errors::{Errors, each_once};
 pub use load_balancer::load_balancer;
 pub use names::{dns_label, dns_subdomain, domain_prefixed_path, qualified};
 pub use path::Path;

@@ -7,7 +7,7 @@ use crate::Tree;
 use crate::table::{FieldSpec, ListType, MapType, Schema, SchemaBuilder, Shape, TypeId};
 use crate::tree::{Kind, Ref};
 use machinery_meta::{FieldError, FieldPath};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
 /// A custom kind's schema, ready for the engines.
@@ -143,13 +143,16 @@ impl<'p> Compiler<'p> {
             self.describe(id, schema);
             return Ok(id);
         }
+        let required: HashSet<&str> = schema.list("required").filter_map(Ref::as_str).collect();
         let mut fields = BTreeMap::new();
         for (name, property) in properties.into_iter().flat_map(Ref::entries) {
             if embedded && matches!(name, "metadata" | "apiVersion" | "kind") {
                 continue;
             }
             let ty = self.value(property, depth + 1)?;
-            fields.insert(name.to_owned(), field(name, ty, property, schema));
+            let mut field = field(name, ty, property);
+            field.required = required.contains(name);
+            fields.insert(name.to_owned(), field);
         }
         let fields = if embedded {
             self.type_meta(fields)
@@ -188,12 +191,11 @@ impl<'p> Compiler<'p> {
     }
 }
 
-fn field(name: &str, ty: TypeId, property: Ref<'_>, parent: Ref<'_>) -> FieldSpec {
+fn field(name: &str, ty: TypeId, property: Ref<'_>) -> FieldSpec {
     FieldSpec {
         name: name.to_owned(),
         ty,
         omitempty: true,
-        required: parent.list("required").any(|own| own.as_str() == Some(name)),
         list_type: list_type(property),
         map_type: map_type(property),
         map_keys: strings(property, "x-kubernetes-list-map-keys"),

@@ -6,6 +6,7 @@ use super::MAX_SCHEMA_DEPTH;
 use crate::tree::{Kind, Ref};
 use machinery_meta::field::Shown;
 use machinery_meta::{FieldError, FieldPath};
+use std::collections::HashSet;
 
 const TYPES: [&str; 6] = ["array", "boolean", "integer", "number", "object", "string"];
 const UNSUPPORTED: [&str; 6] = [
@@ -25,6 +26,8 @@ const REASONS: [&str; 4] = [
 const LIST_TYPE: &str = "x-kubernetes-list-type";
 const LIST_MAP_KEYS: &str = "x-kubernetes-list-map-keys";
 const MAP_TYPE: &str = "x-kubernetes-map-type";
+/// A list is shown with each of its problems until it was shown so often.
+const MAX_SHOWN_BYTES: usize = 4 << 20;
 
 /// Every such thing in the `JSONSchemaProps` of a whole object.
 pub fn check_openapi(schema: Ref<'_>, path: &FieldPath) -> Vec<FieldError> {
@@ -250,16 +253,24 @@ impl Check {
 
     fn keys(&mut self, keys: &[&str], items: Ref<'_>, path: &FieldPath) {
         let at = path.child(LIST_MAP_KEYS);
-        let shown = || Shown(serde_json::to_string(keys).unwrap_or_default());
-        for (index, key) in keys.iter().enumerate() {
+        let listed = serde_json::to_string(keys).unwrap_or_default();
+        let mut told = 0;
+        // Each such problem shows all keys.
+        let mut wrong = |errors: &mut Vec<FieldError>, problem: &str| {
+            if told <= MAX_SHOWN_BYTES {
+                told += listed.len();
+                errors.push(FieldError::invalid(&at, Shown(listed.clone()), problem));
+            }
+        };
+        let required: HashSet<&str> = items.list("required").filter_map(Ref::as_str).collect();
+        let mut seen = HashSet::new();
+        for key in keys {
             let own_path = path.child("items").child("properties").key(key);
-            if keys[..index].contains(key) {
-                let problem = "must not contain duplicate entries";
-                self.errors.push(FieldError::invalid(&at, shown(), problem));
+            if !seen.insert(key) {
+                wrong(&mut self.errors, "must not contain duplicate entries");
             }
             let Some(property) = items.at(&["properties", key]) else {
-                let problem = "entries must all be names of item properties";
-                self.errors.push(FieldError::invalid(&at, shown(), problem));
+                wrong(&mut self.errors, "entries must all be names of item properties");
                 continue;
             };
             if matches!(property.str("type"), "array" | "object") {
@@ -269,8 +280,7 @@ impl Check {
                     "must be a scalar type if parent array's x-kubernetes-list-type is map",
                 ));
             }
-            let required = items.list("required").any(|own| own.as_str() == Some(*key));
-            if !required && !is_said(property, "default") {
+            if !required.contains(key) && !is_said(property, "default") {
                 let problem = "this property is in x-kubernetes-list-map-keys, so it must have a default or be a required property";
                 self.required(&own_path.child("default"), problem);
             }

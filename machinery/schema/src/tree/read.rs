@@ -32,6 +32,13 @@ impl std::fmt::Debug for Ref<'_> {
     }
 }
 
+/// As JSON, which is written only where a problem is told.
+impl machinery_meta::field::FieldValue for Ref<'_> {
+    fn shown(&self) -> String {
+        self.to_json()
+    }
+}
+
 impl<'a> Ref<'a> {
     pub fn kind(self) -> Kind {
         match self.node.tag() {

@@ -1,10 +1,11 @@
 //! Secrets that a pod may name: none in a mirror pod, and those that the account lists where the account insists.
 
-use super::Account;
+use super::{Account, Named};
 use crate::AdmissionError;
 use crate::plugins::objects::parse_bool;
 use machinery_api::pod::PodView;
 use machinery_schema::{Ref, Tree};
+use std::collections::HashSet;
 
 /// Annotation of an account whose pods may name no secrets but the account's own.
 const ENFORCE: &str = "kubernetes.io/enforce-mountable-secrets";
@@ -34,9 +35,14 @@ pub(super) fn check_mirror(pod: &Tree) -> Result<(), AdmissionError> {
     Ok(())
 }
 
+fn names(listed: &[Named]) -> HashSet<&str> {
+    listed.iter().map(|own| own.name.as_str()).collect()
+}
+
 /// The secrets of an account as the limit on its pods.
 pub(super) struct Limit<'a> {
-    account: &'a Account,
+    mountable: HashSet<&'a str>,
+    pulled_with: HashSet<&'a str>,
     name: &'a str,
 }
 
@@ -45,7 +51,11 @@ impl<'a> Limit<'a> {
     pub(super) fn of(account: &'a Account, name: &'a str) -> Option<Self> {
         let annotation = account.metadata.annotations.get(ENFORCE)?;
         let is_enforced = parse_bool(annotation).unwrap_or(false);
-        is_enforced.then_some(Self { account, name })
+        is_enforced.then(|| Self {
+            mountable: names(&account.secrets),
+            pulled_with: names(&account.image_pull_secrets),
+            name,
+        })
     }
 
     /// Refuses a new pod that names others.
@@ -61,7 +71,7 @@ impl<'a> Limit<'a> {
         let pulled = pod.at(&["spec", "imagePullSecrets"]);
         for (index, secret) in pulled.into_iter().flat_map(Ref::items).enumerate() {
             let name = secret.str("name");
-            if !self.account.image_pull_secrets.iter().any(|own| own.name == name) {
+            if !self.pulled_with.contains(name) {
                 return Err(AdmissionError::forbidden(format!(
                     "imagePullSecrets[{index}].name=\"{name}\" is not allowed because service account {} does not reference that imagePullSecret",
                     self.name
@@ -97,7 +107,7 @@ impl<'a> Limit<'a> {
     }
 
     fn check(&self, secret: &str, what: &str) -> Result<(), AdmissionError> {
-        if self.account.secrets.iter().any(|own| own.name == secret) {
+        if self.mountable.contains(secret) {
             return Ok(());
         }
         Err(AdmissionError::forbidden(format!(

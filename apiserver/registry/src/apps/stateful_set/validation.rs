@@ -9,6 +9,7 @@ use crate::validation::{
 use machinery_meta::FieldError;
 use machinery_meta::field::Shown;
 use machinery_schema::{Ref, Tree, Value};
+use std::collections::HashSet;
 
 const NAMED: Named = Named {
     in_selector: "statefulset",
@@ -119,13 +120,14 @@ fn as_the_controller_makes_it(spec: Ref<'_>, template: Ref<'_>) -> Tree {
         .list("volumeClaimTemplates")
         .map(|claim| claim.str_at(&["metadata", "name"]))
         .collect();
+    let claimed: HashSet<&str> = claims.iter().copied().collect();
     made.with(&["spec"], |mut spec| {
         spec.remove("subdomain");
         spec.remove("hostname");
         let own: Vec<Tree> = spec
             .as_ref()
             .list("volumes")
-            .filter(|volume| !claims.contains(&volume.str("name")))
+            .filter(|volume| !claimed.contains(volume.str("name")))
             .map(Ref::to_tree)
             .collect();
         if claims.is_empty() {

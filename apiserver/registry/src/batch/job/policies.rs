@@ -20,12 +20,13 @@ const STATUSES: [&str; 3] = ["False", "True", "Unknown"];
 pub(super) fn failure(errors: &mut Errors, path: &Path<'_>, policy: Ref<'_>, spec: Ref<'_>) {
     let rules = path.child("rules");
     too_many(errors, &rules, policy.list("rules").len(), MAX_RULES);
+    let containers = containers(spec);
     for (index, rule) in policy.list("rules").enumerate() {
         let at = rules.index(index);
         action(errors, &at.child("action"), rule.str("action"), spec);
         let (codes, conditions) = (rule.get("onExitCodes"), rule.list("onPodConditions").len());
         if let Some(codes) = codes {
-            exit_codes(errors, &at.child("onExitCodes"), codes, spec);
+            exit_codes(errors, &at.child("onExitCodes"), codes, &containers);
         }
         pod_conditions(errors, &at.child("onPodConditions"), rule);
         match (codes, conditions) {
@@ -83,11 +84,11 @@ fn pod_conditions(errors: &mut Errors, path: &Path<'_>, rule: Ref<'_>) {
     }
 }
 
-fn exit_codes(errors: &mut Errors, path: &Path<'_>, codes: Ref<'_>, spec: Ref<'_>) {
+fn exit_codes(errors: &mut Errors, path: &Path<'_>, codes: Ref<'_>, containers: &HashSet<&str>) {
     let operator = codes.str("operator");
     required_one_of(errors, &path.child("operator"), operator, &OPERATORS);
     if let Some(name) = codes.get("containerName").and_then(Ref::as_str)
-        && !has_container(spec, name)
+        && !containers.contains(name)
     {
         let detail = "must be one of the container or initContainer names in the pod template";
         errors.invalid(&path.child("containerName"), name, detail);
@@ -113,12 +114,13 @@ fn exit_codes(errors: &mut Errors, path: &Path<'_>, codes: Ref<'_>, spec: Ref<'_
     }
 }
 
-fn has_container(spec: Ref<'_>, name: &str) -> bool {
+fn containers(spec: Ref<'_>) -> HashSet<&str> {
     let pod = spec.at(&["template", "spec"]);
     ["containers", "initContainers"]
         .iter()
         .flat_map(|list| pod.into_iter().flat_map(move |pod| pod.list(list)))
-        .any(|container| container.str("name") == name)
+        .map(|container| container.str("name"))
+        .collect()
 }
 
 /// Every problem of a success policy; `spec` is the job's, which is indexed.

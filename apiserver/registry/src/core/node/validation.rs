@@ -2,7 +2,7 @@
 
 use crate::core::pod::validation::resources;
 use crate::core::pod::validation::scheduling::taints;
-use crate::validation::{Errors, Path, is_pair, legacy_cidr, present};
+use crate::validation::{Errors, Path, each_once, is_pair, legacy_cidr, present};
 use machinery_meta::FieldError;
 use machinery_meta::field::Shown;
 use machinery_schema::Ref;
@@ -31,13 +31,7 @@ pub fn validate(node: Ref<'_>) -> Vec<FieldError> {
 
 /// Every problem of a changed Node: a pod range and a provider once given stay.
 pub fn validate_update(node: Ref<'_>, old: Ref<'_>) -> Vec<FieldError> {
-    let mut all = validate(node);
-    for problem in validate_status(node, old) {
-        if !all.contains(&problem) {
-            all.push(problem);
-        }
-    }
-    all
+    each_once(validate(node), validate_status(node, old))
 }
 
 /// Every problem of a changed status, and of what stays in any change.

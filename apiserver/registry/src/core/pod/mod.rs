@@ -2,6 +2,7 @@
 
 pub(crate) mod defaults;
 pub(crate) mod level;
+mod port_warnings;
 pub(crate) mod qos;
 pub(crate) mod resize;
 pub mod validation;

@@ -1,5 +1,7 @@
 //! What a client should know about a pod (or a template of one) that is fine as it stands.
 
+use super::port_warnings::Ports;
+use crate::context::{cut_length, fill_warnings};
 use crate::not_enforced;
 use crate::validation::{Path, present, quantity};
 use machinery_schema::Ref;
@@ -116,12 +118,16 @@ pub(crate) fn of(path: &Path<'_>, pod: Ref<'_>) -> Vec<String> {
         );
     }
     warnings.pod_affinity(&at.child("affinity"), spec);
-    warnings.0.extend(not_enforced::pod(&at, spec));
-    warnings.0
+    warnings.all.extend(not_enforced::pod(&at, spec));
+    warnings.all
 }
 
 #[derive(Default)]
-struct Warnings(Vec<String>);
+pub(super) struct Warnings {
+    all: Vec<String>,
+    /// Of all, once they are cut.
+    characters: usize,
+}
 
 fn deprecated_label(key: &str) -> Option<&'static str> {
     let known = DEPRECATED_LABELS.iter().find(|(label, _)| *label == key);
@@ -129,8 +135,20 @@ fn deprecated_label(key: &str) -> Option<&'static str> {
 }
 
 impl Warnings {
-    fn add(&mut self, path: &Path<'_>, message: &str) {
-        self.0.push(format!("{}: {message}", path.render()));
+    pub(super) fn add(&mut self, path: &Path<'_>, message: &str) {
+        if self.is_full() {
+            return;
+        }
+        let text = format!("{}: {message}", path.render());
+        if !self.all.contains(&text) {
+            self.characters += cut_length(&text);
+            self.all.push(text);
+        }
+    }
+
+    /// A client is told no more than this.
+    pub(super) fn is_full(&self) -> bool {
+        fill_warnings(self.characters)
     }
 
     /// Labels of nodes that have a successor.
@@ -305,38 +323,6 @@ impl Warnings {
                     self.null_selector(&at.index(index).child("podAffinityTerm"), term);
                 }
             }
-        }
-    }
-}
-
-/// Ports seen so far, by number and protocol: host address, host port and where.
-#[derive(Default)]
-struct Ports(HashMap<(i64, String), Vec<HostPort>>);
-
-/// Host address, host port and where it stands.
-type HostPort = (String, i64, String);
-
-impl Ports {
-    fn look_at(&mut self, warnings: &mut Warnings, path: &Path<'_>, container: Ref<'_>) {
-        for (index, port) in container.list("ports").enumerate() {
-            let number = |name: &str| port.get(name).and_then(Ref::as_i64).unwrap_or(0);
-            let (ip, host) = (port.str("hostIP").to_owned(), number("hostPort"));
-            let at = path.index(index);
-            let key = (number("containerPort"), port.str("protocol").to_owned());
-            let others = self.0.entry(key).or_default();
-            for (other_ip, other_host, other) in others.iter() {
-                let how = if ip == *other_ip && host == *other_host {
-                    "duplicate"
-                } else if host == 0 || *other_host == 0 {
-                    "overlapping"
-                } else if host == *other_host && ip.is_empty() != other_ip.is_empty() {
-                    "dangerously ambiguous"
-                } else {
-                    continue;
-                };
-                warnings.add(&at, &format!("{how} port definition with {other}"));
-            }
-            others.push((ip, host, at.render().to_string()));
         }
     }
 }

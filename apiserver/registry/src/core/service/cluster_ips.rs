@@ -1,8 +1,8 @@
 //! The addresses of a service within its cluster, and their families: what they may be, and what of them stays.
 
 use crate::validation::{Errors, Path, immutable, is_pair, legacy_ip, one_of, present};
-use machinery_meta::field::Shown;
 use machinery_schema::Ref;
+use std::collections::HashSet;
 use std::net::IpAddr;
 
 const FAMILIES: [&str; 2] = ["IPv4", "IPv6"];
@@ -13,10 +13,6 @@ fn listed<'a>(spec: Ref<'a>, name: &str) -> Vec<&'a str> {
     spec.list(name)
         .map(|own| own.as_str().unwrap_or_default())
         .collect()
-}
-
-fn shown(spec: Ref<'_>, name: &str) -> Shown {
-    Shown(present(spec, name).map_or_else(|| "null".into(), Ref::to_json))
 }
 
 /// The service has no address, and says so.
@@ -34,10 +30,11 @@ pub(super) fn validate(errors: &mut Errors, path: &Path<'_>, spec: Ref<'_>, old:
     families(errors, &path.child("ipFamilies"), spec);
     one_of(errors, path, spec, "ipFamilyPolicy", &POLICIES, None);
     let known = old.map_or(Vec::new(), |old| listed(old, "clusterIPs"));
+    let known = known.into_iter().collect();
     if addresses(errors, &at, spec, &known) && !is_headless(spec) {
         if ips.len() == 2 && !is_pair(&ips) {
             let detail = "may specify no more than one IP for each IP family";
-            errors.invalid(&at, shown(spec, "clusterIPs"), detail);
+            errors.invalid(&at, present(spec, "clusterIPs"), detail);
         }
         matching_families(errors, &at, spec);
     }
@@ -52,23 +49,24 @@ fn first_is_single(errors: &mut Errors, path: &Path<'_>, spec: Ref<'_>, first: O
         (Some(first), single) if first == single => return,
         (Some(_), _) => "first value must match `clusterIP`",
     };
-    errors.invalid(path, shown(spec, "clusterIPs"), detail);
+    errors.invalid(path, present(spec, "clusterIPs"), detail);
 }
 
 fn families(errors: &mut Errors, path: &Path<'_>, spec: Ref<'_>) {
     let families = listed(spec, "ipFamilies");
+    let mut seen = HashSet::new();
     for (index, family) in families.iter().enumerate() {
         if !FAMILIES.contains(family) {
             errors.not_supported(&path.index(index), *family, &FAMILIES);
         }
-        if families[..index].contains(family) {
+        if !seen.insert(family) {
             errors.duplicate(&path.index(index), *family);
         }
     }
 }
 
 /// Each address for itself; says whether all are fine.
-fn addresses(errors: &mut Errors, path: &Path<'_>, spec: Ref<'_>, known: &[&str]) -> bool {
+fn addresses(errors: &mut Errors, path: &Path<'_>, spec: Ref<'_>, known: &HashSet<&str>) -> bool {
     let ips = listed(spec, "clusterIPs");
     let mut fine = true;
     for (index, ip) in ips.iter().enumerate() {
@@ -76,14 +74,14 @@ fn addresses(errors: &mut Errors, path: &Path<'_>, spec: Ref<'_>, known: &[&str]
             if ips.len() > 1 {
                 fine = false;
                 let detail = "'None' must be the first and only value";
-                errors.invalid(path, shown(spec, "clusterIPs"), detail);
+                errors.invalid(path, present(spec, "clusterIPs"), detail);
             }
             continue;
         }
         fine &= known.contains(ip) || legacy_ip(errors, &path.index(index), ip);
     }
     if ips.len() > 2 {
-        errors.invalid(path, shown(spec, "clusterIPs"), "may only hold up to 2 values");
+        errors.invalid(path, present(spec, "clusterIPs"), "may only hold up to 2 values");
     }
     fine
 }
@@ -139,21 +137,21 @@ fn one_stays(errors: &mut Errors, path: &Path<'_>, spec: Ref<'_>, old: Ref<'_>, 
         for (index, (new, was)) in new.iter().zip(&was).enumerate() {
             if new != was {
                 let index = if list == "clusterIPs" { index } else { 0 };
-                errors.invalid(&at.index(index), shown(spec, list), SET_ONCE);
+                errors.invalid(&at.index(index), present(spec, list), SET_ONCE);
             }
         }
         return;
     }
     if new.len() < was.len() && new.is_empty() {
-        errors.invalid(&at.index(0), shown(spec, list), unset);
+        errors.invalid(&at.index(0), present(spec, list), unset);
     }
     if let (Some(new), Some(was)) = (new.first(), was.first())
         && new != was
     {
-        errors.invalid(&at.index(0), shown(spec, shown_list), SET_ONCE);
+        errors.invalid(&at.index(0), present(spec, shown_list), SET_ONCE);
     }
     if new.len() < was.len() && new.len() == 1 && spec.str("ipFamilyPolicy") != "SingleStack" {
-        let policy = shown(spec, "ipFamilyPolicy");
+        let policy = present(spec, "ipFamilyPolicy");
         errors.invalid(&path.child("ipFamilyPolicy"), policy, released);
     }
 }

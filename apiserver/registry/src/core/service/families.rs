@@ -2,6 +2,7 @@
 
 use super::{needs_address, needs_health_port, needs_node_ports, service_type};
 use machinery_schema::{Ref, Step, Tree, Value};
+use std::collections::{HashMap, HashSet};
 
 /// Three hours, the stickiness of `ClientIP` when nothing else is said.
 const DEFAULT_STICKINESS_SECONDS: i64 = 10800;
@@ -118,13 +119,16 @@ fn keep_allocated(service: &mut Tree, old: &Tree) {
         }
     }
     if needs_node_ports(old.root()) && needs_node_ports(service.root()) {
-        let known: Vec<(i64, String, i64)> = old
+        let mut known = HashMap::new();
+        for (number, protocol, node) in old
             .get("spec")
             .into_iter()
             .flat_map(|s| s.list("ports"))
             .map(port_key)
-            .collect();
-        let taken: Vec<i64> = service
+        {
+            known.entry((number, protocol)).or_insert(node);
+        }
+        let taken: HashSet<i64> = service
             .get("spec")
             .into_iter()
             .flat_map(|s| s.list("ports"))
@@ -133,12 +137,8 @@ fn keep_allocated(service: &mut Tree, old: &Tree) {
         service.with(&["spec"], |mut spec| {
             spec.each("ports", |mut port| {
                 let (number, protocol, node) = port_key(port.as_ref());
-                let own = known
-                    .iter()
-                    .find(|known| known.0 == number && known.1 == protocol);
-                if let Some((_, _, before)) =
-                    own.filter(|own| node == 0 && own.2 != 0 && !taken.contains(&own.2))
-                {
+                let own = known.get(&(number, protocol));
+                if let Some(before) = own.filter(|own| node == 0 && **own != 0 && !taken.contains(*own)) {
                     port.set("nodePort", *before);
                 }
             });

@@ -10,7 +10,7 @@ use crate::strategy::Change;
 use apiserver_storage::{ReadAt, Write};
 use machinery_meta::{FieldError, FieldPath, GroupKind};
 use machinery_schema::{Mut, Ref, Tree};
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 
 /// Takes new node ports, gives back those no longer used.
 pub(super) async fn allocate(
@@ -89,6 +89,27 @@ struct Picker<'a> {
     errors: Vec<FieldError>,
 }
 
+/// The ports so far by number and by node port: the first of each protocol, and its node port.
+#[derive(Default)]
+struct Known {
+    of_port: HashMap<i64, Vec<(String, i64)>>,
+    of_node: HashMap<i64, Vec<(String, i64)>>,
+}
+
+impl Known {
+    fn note(&mut self, port: i64, protocol: String, node: i64) {
+        for all in [
+            self.of_port.entry(port).or_default(),
+            self.of_node.entry(node).or_default(),
+        ] {
+            // There are three protocols.
+            if all.iter().all(|(own, _)| *own != protocol) {
+                all.push((protocol.clone(), node));
+            }
+        }
+    }
+}
+
 impl Picker<'_> {
     fn assign(&mut self, service: &mut Tree) {
         let root = service.root();
@@ -96,14 +117,14 @@ impl Picker<'_> {
         let spec_path = FieldPath::new("spec");
         service.with(&["spec"], |mut spec| {
             if nodes {
-                let mut known: Vec<(i64, String, i64)> = Vec::new();
+                let mut known = Known::default();
                 let mut at = 0;
                 spec.each("ports", |port| {
                     self.one(port, &spec_path.child("ports").index(at), &mut known);
                     at += 1;
                 });
             }
-            if health {
+            if health && self.errors.is_empty() {
                 let asked = number(spec.as_ref(), "healthCheckNodePort");
                 if let Some(port) = self.take(asked, &spec_path.child("healthCheckNodePort")) {
                     spec.set("healthCheckNodePort", port);
@@ -113,24 +134,25 @@ impl Picker<'_> {
     }
 
     /// The same port under two protocols shares its number.
-    fn one(&mut self, mut port: Mut<'_>, path: &FieldPath, known: &mut Vec<(i64, String, i64)>) {
+    fn one(&mut self, mut port: Mut<'_>, path: &FieldPath, known: &mut Known) {
+        // As upstream, which ends at the first; a range that is full was searched for nothing each time.
+        if !self.errors.is_empty() {
+            return;
+        }
         let (own, asked) = (number(port.as_ref(), "port"), number(port.as_ref(), "nodePort"));
         let protocol = port.as_ref().str("protocol").to_owned();
-        let shared = known.iter().find(|(number, other, node)| {
-            *other != protocol
-                && if asked == 0 {
-                    *number == own
-                } else {
-                    *node == asked
-                }
-        });
-        let node = match shared {
-            Some((_, _, node)) => Some(*node),
+        let shared = match asked {
+            0 => known.of_port.get(&own),
+            _ => known.of_node.get(&asked),
+        };
+        let mut shared = shared.into_iter().flatten();
+        let node = match shared.find(|(other, _)| *other != protocol) {
+            Some((_, node)) => Some(*node),
             None => self.take(asked, &path.child("nodePort")),
         };
         if let Some(node) = node {
             port.set("nodePort", node);
-            known.push((own, protocol, node));
+            known.note(own, protocol, node);
         }
     }
 

@@ -3,12 +3,13 @@
 use super::cluster_ips;
 use crate::core::pod::validation::containers::{PROTOCOLS, port_number, port_or_name};
 use crate::validation::{
-    Errors, Path, dns_label, dns_subdomain, labels, legacy_cidr, legacy_ip, lenient_ip, load_balancer,
-    one_of, present, qualified,
+    Errors, Path, dns_label, dns_subdomain, each_once, labels, legacy_cidr, legacy_ip, lenient_ip,
+    load_balancer, one_of, present, qualified,
 };
 use machinery_meta::field::Shown;
 use machinery_meta::{FieldError, syntax};
 use machinery_schema::Ref;
+use std::collections::HashSet;
 use std::net::IpAddr;
 
 /// Annotations of services: two spellings of one, and one from before there was a field.
@@ -44,13 +45,7 @@ pub fn validate_update(service: Ref<'_>, old: Ref<'_>) -> Vec<FieldError> {
             errors.forbidden(&path.child("healthCheckNodePort"), "field is immutable");
         }
     }
-    let mut errors = errors.into_list();
-    for problem in whole(service, Some(old)) {
-        if !errors.contains(&problem) {
-            errors.push(problem);
-        }
-    }
-    errors
+    each_once(errors.into_list(), whole(service, Some(old)))
 }
 
 /// Every problem of a changed status.
@@ -163,7 +158,7 @@ fn external_name(errors: &mut Errors, path: &Path<'_>, name: &str) {
 fn ports(errors: &mut Errors, path: &Path<'_>, spec: Ref<'_>) {
     let list = spec.list("ports");
     let must_be_named = list.len() > 1;
-    let mut names = Vec::new();
+    let mut names = HashSet::new();
     for (index, port) in list.enumerate() {
         let at = path.index(index);
         let name = port.str("name");
@@ -173,10 +168,9 @@ fn ports(errors: &mut Errors, path: &Path<'_>, spec: Ref<'_>) {
             }
         } else {
             dns_label(errors, &at.child("name"), name);
-            if names.contains(&name) {
+            if !names.insert(name) {
                 errors.duplicate(&at.child("name"), name);
             }
-            names.push(name);
         }
         let number = port.get("port").and_then(Ref::as_i64).unwrap_or_default();
         port_number(errors, &at.child("port"), number);
@@ -225,14 +219,14 @@ fn affinity(errors: &mut Errors, path: &Path<'_>, spec: Ref<'_>) {
 }
 
 fn addresses(errors: &mut Errors, path: &Path<'_>, spec: Ref<'_>, old: Option<Ref<'_>>) {
-    let known: Vec<&str> = old
+    let known: HashSet<&str> = old
         .into_iter()
         .flat_map(|old| old.list("externalIPs"))
         .filter_map(Ref::as_str)
         .collect();
     for (index, text) in spec.list("externalIPs").filter_map(Ref::as_str).enumerate() {
         let at = path.index(index);
-        let fine = known.contains(&text) || legacy_ip(errors, &at, text);
+        let fine = known.contains(text) || legacy_ip(errors, &at, text);
         if fine {
             special_address(errors, &at, text);
         }
@@ -269,7 +263,7 @@ pub fn special_address(errors: &mut Errors, path: &Path<'_>, text: &str) {
 
 fn node_ports(errors: &mut Errors, path: &Path<'_>, spec: Ref<'_>) {
     let kind = spec.str("type");
-    let mut taken = Vec::new();
+    let mut taken = HashSet::new();
     for (index, port) in spec.list("ports").enumerate() {
         let number = port.get("nodePort").and_then(Ref::as_i64).unwrap_or_default();
         if number == 0 {
@@ -282,19 +276,18 @@ fn node_ports(errors: &mut Errors, path: &Path<'_>, spec: Ref<'_>) {
                 "may not be used when `type` is 'ClusterIP'",
             );
         }
-        if taken.contains(&(port.str("protocol"), number)) {
+        if !taken.insert((port.str("protocol"), number)) {
             errors.duplicate(&at.child("nodePort"), number);
         }
-        taken.push((port.str("protocol"), number));
     }
 }
 
 fn duplicate_ports(errors: &mut Errors, path: &Path<'_>, spec: Ref<'_>) {
-    let mut taken = Vec::new();
+    let mut taken = HashSet::new();
     for (index, port) in spec.list("ports").enumerate() {
         let number = port.get("port").and_then(Ref::as_i64).unwrap_or_default();
         let key = (port.str("protocol"), number);
-        if taken.contains(&key) {
+        if !taken.insert(key) {
             // Upstream shows its internal type with only these two members set.
             let shown = format!(
                 r#"{{"Name":"","Protocol":"{}","AppProtocol":null,"Port":{number},"TargetPort":0,"NodePort":0}}"#,
@@ -302,7 +295,6 @@ fn duplicate_ports(errors: &mut Errors, path: &Path<'_>, spec: Ref<'_>) {
             );
             errors.duplicate(&path.index(index), Shown(shown));
         }
-        taken.push(key);
     }
 }
 
@@ -316,15 +308,9 @@ fn source_ranges(errors: &mut Errors, service: Ref<'_>, spec: Ref<'_>, old: Opti
     };
     let detail = "may only be used when `type` is 'LoadBalancer'";
     let elsewhere = spec.str("type") != "LoadBalancer";
-    let ranges = |spec: Option<Ref<'_>>| -> Vec<String> {
-        let all = spec
-            .into_iter()
-            .flat_map(|spec| spec.list("loadBalancerSourceRanges"));
-        all.filter_map(Ref::as_str)
-            .map(|range| range.trim().to_owned())
-            .collect()
-    };
-    let (listed, known) = (ranges(Some(spec)), ranges(old.and_then(|old| old.get("spec"))));
+    let listed = listed_ranges(Some(spec));
+    let before = listed_ranges(old.and_then(|old| old.get("spec")));
+    let known: HashSet<&str> = before.into_iter().collect();
     if !listed.is_empty() {
         let path = root.child("LoadBalancerSourceRanges");
         if elsewhere {
@@ -333,7 +319,7 @@ fn source_ranges(errors: &mut Errors, service: Ref<'_>, spec: Ref<'_>, old: Opti
         for (index, range) in listed
             .iter()
             .enumerate()
-            .filter(|(_, range)| !known.contains(range))
+            .filter(|(_, range)| !known.contains(*range))
         {
             legacy_cidr(errors, &path.index(index), range);
         }
@@ -347,6 +333,13 @@ fn source_ranges(errors: &mut Errors, service: Ref<'_>, spec: Ref<'_>, old: Opti
             legacy_cidr(errors, &path, range);
         }
     }
+}
+
+fn listed_ranges(spec: Option<Ref<'_>>) -> Vec<&str> {
+    let all = spec
+        .into_iter()
+        .flat_map(|spec| spec.list("loadBalancerSourceRanges"));
+    all.filter_map(Ref::as_str).map(str::trim).collect()
 }
 
 fn traffic_policies(errors: &mut Errors, path: &Path<'_>, spec: Ref<'_>) {

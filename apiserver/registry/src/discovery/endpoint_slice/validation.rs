@@ -67,17 +67,16 @@ fn ports(errors: &mut Errors, path: &Path<'_>, slice: Ref<'_>) {
         errors.too_many(path, list.len(), MAX_PORTS);
         return;
     }
-    let mut names = Vec::new();
+    let mut names = BTreeSet::new();
     for (index, port) in list.enumerate() {
         let at = path.index(index);
         let name = port.str("name");
         if !name.is_empty() {
             dns_label(errors, &at.child("name"), name);
         }
-        if names.contains(&name) {
+        if !names.insert(name) {
             errors.duplicate(&at.child("name"), name);
         }
-        names.push(name);
         let protocol = port.str("protocol");
         if port.get("protocol").is_none() {
             errors.required(&at.child("protocol"), "");

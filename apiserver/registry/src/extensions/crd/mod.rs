@@ -10,6 +10,7 @@ use crate::custom::FINALIZER;
 use crate::rules::Rules;
 use crate::strategy::{Part, Strategy};
 use machinery_schema::{Ref, Tree, Value};
+use std::collections::HashSet;
 
 /// See the module's comment.
 #[derive(Debug, Clone, Copy)]
@@ -104,6 +105,11 @@ impl Strategy for CrdStrategy {
 
 /// Every version that was ever the storage version stays listed until somebody takes it out.
 fn remember_stored(object: &mut Tree) {
+    let listed = object
+        .get("status")
+        .into_iter()
+        .flat_map(|status| status.list("storedVersions"));
+    let mut known: HashSet<String> = listed.filter_map(Ref::as_str).map(str::to_owned).collect();
     let stored: Vec<String> = object
         .get("spec")
         .into_iter()
@@ -112,13 +118,9 @@ fn remember_stored(object: &mut Tree) {
         .map(|version| version.str("name").to_owned())
         .collect();
     for version in stored {
-        let listed = object
-            .get("status")
-            .into_iter()
-            .flat_map(|status| status.list("storedVersions"));
-        let known = listed.filter_map(Ref::as_str).any(|own| own == version);
-        if !known {
+        if !known.contains(&version) {
             object.push(&["status", "storedVersions"], version.as_str());
+            known.insert(version);
         }
     }
 }

@@ -3,6 +3,7 @@
 use super::containers::{descending_path, visit};
 use crate::validation::{Errors, Path};
 use machinery_schema::Ref;
+use std::collections::HashSet;
 
 /// The copy of a static pod, which only its node makes.
 pub(super) const MIRROR: &str = "kubernetes.io/config.mirror";
@@ -27,9 +28,15 @@ pub(super) fn validate(errors: &mut Errors, path: &Path<'_>, object: Ref<'_>) {
             seccomp(errors, &path.child(key), value);
         }
     }
+    let mut names = HashSet::new();
+    if let Some(spec) = object.get("spec") {
+        visit(&Path::ROOT, spec, |_, own| {
+            names.insert(own.str("name"));
+        });
+    }
     for (key, value) in all(object) {
         if let Some(container) = key.strip_prefix(APPARMOR) {
-            apparmor(errors, &path.key(key), object, container, value);
+            apparmor(errors, &path.key(key), &names, container, value);
         }
     }
 }
@@ -54,12 +61,8 @@ fn seccomp(errors: &mut Errors, path: &Path<'_>, profile: &str) {
     }
 }
 
-fn apparmor(errors: &mut Errors, path: &Path<'_>, object: Ref<'_>, container: &str, profile: &str) {
-    let mut found = false;
-    if let Some(spec) = object.get("spec") {
-        visit(&Path::ROOT, spec, |_, own| found |= own.str("name") == container);
-    }
-    if !found {
+fn apparmor(errors: &mut Errors, path: &Path<'_>, names: &HashSet<&str>, container: &str, profile: &str) {
+    if !names.contains(container) {
         errors.invalid(path, container, "container not found");
     }
     let known = ["", "runtime/default", "unconfined"].contains(&profile);

@@ -1,6 +1,6 @@
 //! Containers, init containers and ephemeral ones.
 
-use super::volumes::Volumes;
+use super::volumes::Known;
 use super::{environment, probes, resources, restart, security};
 use crate::validation::{Errors, Path, dns_label, one_of};
 use machinery_meta::field::Shown;
@@ -22,7 +22,7 @@ const NOT_EPHEMERAL: [&str; 6] = [
 ];
 
 /// Shows every container with its path, in the order in which upstream visits them.
-pub(super) fn visit(path: &Path<'_>, spec: Ref<'_>, mut look: impl FnMut(&Path<'_>, Ref<'_>)) {
+pub(super) fn visit<'a>(path: &Path<'_>, spec: Ref<'a>, mut look: impl FnMut(&Path<'_>, Ref<'a>)) {
     for list in ["initContainers", "containers", "ephemeralContainers"] {
         let all = path.child(list);
         for (index, container) in spec.list(list).enumerate() {
@@ -32,15 +32,15 @@ pub(super) fn visit(path: &Path<'_>, spec: Ref<'_>, mut look: impl FnMut(&Path<'
 }
 
 /// All containers of a spec.
-pub fn validate_all(errors: &mut Errors, path: &Path<'_>, spec: Ref<'_>, volumes: &Volumes<'_>) {
+pub fn validate_all(errors: &mut Errors, path: &Path<'_>, spec: Ref<'_>, known: &Known<'_>) {
     let mut names = HashSet::new();
-    regular(errors, &path.child("containers"), spec, volumes, &mut names);
-    init(errors, &path.child("initContainers"), spec, volumes, &mut names);
+    regular(errors, &path.child("containers"), spec, known, &mut names);
+    init(errors, &path.child("initContainers"), spec, known, &mut names);
     ephemeral(
         errors,
         &path.child("ephemeralContainers"),
         spec,
-        volumes,
+        known,
         &mut names,
     );
 }
@@ -49,7 +49,7 @@ fn regular<'a>(
     errors: &mut Errors,
     path: &Path<'_>,
     spec: Ref<'a>,
-    volumes: &Volumes<'_>,
+    known: &Known<'_>,
     names: &mut HashSet<&'a str>,
 ) {
     let containers = spec.list("containers");
@@ -58,7 +58,7 @@ fn regular<'a>(
     }
     for (index, container) in containers.enumerate() {
         let at = path.index(index);
-        common(errors, &at, container, spec, volumes);
+        common(errors, &at, container, spec, known);
         if !names.insert(container.str("name")) {
             errors.duplicate(&at.child("name"), container.str("name"));
         }
@@ -72,12 +72,12 @@ fn init<'a>(
     errors: &mut Errors,
     path: &Path<'_>,
     spec: Ref<'a>,
-    volumes: &Volumes<'_>,
+    known: &Known<'_>,
     names: &mut HashSet<&'a str>,
 ) {
     for (index, container) in spec.list("initContainers").enumerate() {
         let at = path.index(index);
-        common(errors, &at, container, spec, volumes);
+        common(errors, &at, container, spec, known);
         restart::rules(errors, &at, container);
         let sidecar = container.str("restartPolicy") == "Always";
         if !names.insert(container.str("name")) {
@@ -104,19 +104,22 @@ fn ephemeral<'a>(
     errors: &mut Errors,
     path: &Path<'_>,
     spec: Ref<'a>,
-    volumes: &Volumes<'_>,
+    known: &Known<'_>,
     names: &mut HashSet<&'a str>,
 ) {
+    // None of its own kind.
+    let regular = ["containers", "initContainers"].into_iter();
+    let targets = regular.flat_map(|list| spec.list(list).map(|container| container.str("name")));
+    let targets: HashSet<&str> = targets.collect();
     for (index, container) in spec.list("ephemeralContainers").enumerate() {
         let at = path.index(index);
-        common(errors, &at, container, spec, volumes);
+        common(errors, &at, container, spec, known);
         let name = container.str("name");
         if !names.insert(name) {
             errors.duplicate(&at.child("name"), name);
         }
         let target = container.str("targetContainerName");
-        let exists = |list: &str| spec.list(list).any(|other| other.str("name") == target);
-        if !target.is_empty() && !exists("containers") && !exists("initContainers") {
+        if !target.is_empty() && !targets.contains(target) {
             errors.not_found(&at.child("targetContainerName"), target);
         }
         for forbidden in NOT_EPHEMERAL {
@@ -139,7 +142,7 @@ fn ephemeral<'a>(
     }
 }
 
-fn common(errors: &mut Errors, path: &Path<'_>, container: Ref<'_>, spec: Ref<'_>, volumes: &Volumes<'_>) {
+fn common(errors: &mut Errors, path: &Path<'_>, container: Ref<'_>, spec: Ref<'_>, known: &Known<'_>) {
     let name = container.str("name");
     if name.is_empty() {
         errors.required(&path.child("name"), "");
@@ -160,8 +163,8 @@ fn common(errors: &mut Errors, path: &Path<'_>, container: Ref<'_>, spec: Ref<'_
     );
     ports(errors, &path.child("ports"), container);
     environment::validate(errors, path, container);
-    mounts(errors, &path.child("volumeMounts"), container, volumes);
-    devices(errors, &path.child("volumeDevices"), container, volumes);
+    mounts(errors, &path.child("volumeMounts"), container, known);
+    devices(errors, &path.child("volumeDevices"), container, known);
     one_of(
         errors,
         path,
@@ -171,7 +174,7 @@ fn common(errors: &mut Errors, path: &Path<'_>, container: Ref<'_>, spec: Ref<'_
         Some(""),
     );
     if let Some(requirements) = container.get("resources") {
-        resources::validate_container(errors, &path.child("resources"), requirements, spec);
+        resources::validate_container(errors, &path.child("resources"), requirements, spec, known);
     }
     resources::resize_policy(errors, &path.child("resizePolicy"), container, spec);
     if let Some(context) = container.get("securityContext") {
@@ -236,15 +239,22 @@ fn host_port_conflicts<'a>(errors: &mut Errors, path: &Path<'_>, containers: imp
     }
 }
 
-fn mounts(errors: &mut Errors, path: &Path<'_>, container: Ref<'_>, volumes: &Volumes<'_>) {
+fn mounts(errors: &mut Errors, path: &Path<'_>, container: Ref<'_>, known: &Known<'_>) {
     let mut points = HashSet::new();
+    let of_devices = |field: &'static str| -> HashSet<&str> {
+        container
+            .list("volumeDevices")
+            .map(|own| own.str(field))
+            .collect()
+    };
+    let (device_names, device_points) = (of_devices("name"), of_devices("devicePath"));
     for (index, mount) in container.list("volumeMounts").enumerate() {
         let at = path.index(index);
         let (name, point) = (mount.str("name"), mount.str("mountPath"));
         if name.is_empty() {
             errors.required(&at.child("name"), "");
         }
-        if !volumes.contains(name) {
+        if !known.has_volume(name) {
             errors.not_found(&at.child("name"), name);
         }
         if point.is_empty() {
@@ -253,11 +263,10 @@ fn mounts(errors: &mut Errors, path: &Path<'_>, container: Ref<'_>, volumes: &Vo
         if !points.insert(point) {
             errors.invalid(&at.child("mountPath"), point, "must be unique");
         }
-        let same = |field: &str, value: &str| container.list("volumeDevices").any(|d| d.str(field) == value);
-        if same("name", name) {
+        if device_names.contains(name) {
             errors.invalid(&at.child("name"), name, "must not already exist in volumeDevices");
         }
-        if same("devicePath", point) {
+        if device_points.contains(point) {
             errors.invalid(
                 &at.child("mountPath"),
                 point,
@@ -312,7 +321,7 @@ fn propagation(errors: &mut Errors, path: &Path<'_>, mount: Ref<'_>, container: 
     }
 }
 
-fn devices(errors: &mut Errors, path: &Path<'_>, container: Ref<'_>, volumes: &Volumes<'_>) {
+fn devices(errors: &mut Errors, path: &Path<'_>, container: Ref<'_>, known: &Known<'_>) {
     let (mut names, mut points) = (HashSet::new(), HashSet::new());
     for (index, device) in container.list("volumeDevices").enumerate() {
         let at = path.index(index);
@@ -323,9 +332,9 @@ fn devices(errors: &mut Errors, path: &Path<'_>, container: Ref<'_>, volumes: &V
         if !names.insert(name) {
             errors.invalid(&at.child("name"), name, "must be unique");
         }
-        if !volumes.contains(name) {
+        if !known.has_volume(name) {
             errors.not_found(&at.child("name"), name);
-        } else if !volumes.is_claim(name) {
+        } else if !known.is_claim(name) {
             errors.invalid(
                 &at.child("name"),
                 name,

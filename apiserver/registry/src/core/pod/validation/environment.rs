@@ -5,6 +5,7 @@ use crate::validation::{Errors, Path, dns_label, dns_subdomain, qualified};
 use machinery_meta::field::Shown;
 use machinery_meta::syntax;
 use machinery_schema::Ref;
+use std::collections::HashMap;
 
 /// What an environment variable may be made from.
 const ENV_FIELDS: [&str; 9] = [
@@ -149,6 +150,10 @@ fn file_key_ref(errors: &mut Errors, path: &Path<'_>, key: Ref<'_>) {
 
 /// Such files lie in volumes that go with the pod.
 pub(super) fn file_volumes(errors: &mut Errors, path: &Path<'_>, spec: Ref<'_>) {
+    let mut known = HashMap::new();
+    for volume in spec.list("volumes") {
+        known.entry(volume.str("name")).or_insert(volume);
+    }
     visit(path, spec, |path, container| {
         let all = path.child("env");
         for (index, own) in container.list("env").enumerate() {
@@ -158,7 +163,7 @@ pub(super) fn file_volumes(errors: &mut Errors, path: &Path<'_>, spec: Ref<'_>) 
             let at = all.index(index);
             let at = at.child("valueFrom.fileKeyRef.volumeName");
             let name = key.str("volumeName");
-            match spec.list("volumes").find(|volume| volume.str("name") == name) {
+            match known.get(name) {
                 None => errors.not_found(&at, name),
                 Some(volume) if volume.get("emptyDir").is_none() => {
                     errors.invalid(&at, name, "referenced volume must be of type emptyDir");

@@ -1,5 +1,6 @@
 //! Requests and limits.
 
+use super::volumes::Known;
 use crate::core::pod::level::{self, Together};
 use crate::validation::{Errors, Path, present, quantity};
 use machinery_meta::{FieldError, Quantity, syntax};
@@ -14,12 +15,24 @@ const STANDARD: [&str; 3] = ["cpu", "memory", "ephemeral-storage"];
 type NameRule = fn(&mut Errors, &Path<'_>, &str);
 
 /// A container's requests and limits.
-pub fn validate_container(errors: &mut Errors, path: &Path<'_>, requirements: Ref<'_>, spec: Ref<'_>) {
-    validate(errors, path, requirements, spec, resource_name);
+pub fn validate_container(
+    errors: &mut Errors,
+    path: &Path<'_>,
+    requirements: Ref<'_>,
+    spec: Ref<'_>,
+    known: &Known<'_>,
+) {
+    validate(errors, path, requirements, (spec, known), resource_name);
 }
 
 /// Those of a pod as a whole, and that its containers fit in.
-pub fn validate_pod(errors: &mut Errors, path: &Path<'_>, requirements: Ref<'_>, spec: Ref<'_>) {
+pub fn validate_pod(
+    errors: &mut Errors,
+    path: &Path<'_>,
+    requirements: Ref<'_>,
+    spec: Ref<'_>,
+    known: &Known<'_>,
+) {
     if spec.str_at(&["os", "name"]) == "windows" {
         return errors.forbidden(path, "may not be set for a windows pod");
     }
@@ -27,7 +40,7 @@ pub fn validate_pod(errors: &mut Errors, path: &Path<'_>, requirements: Ref<'_>,
         let detail = "claims may not be set for Resources at pod-level";
         errors.forbidden(&path.child("claims"), detail);
     }
-    validate(errors, path, requirements, spec, pod_resource_name);
+    validate(errors, path, requirements, (spec, known), pod_resource_name);
     if let Some(together) = Together::of(spec) {
         cover_containers(errors, path, spec, &together);
     }
@@ -62,7 +75,13 @@ fn cover_containers(errors: &mut Errors, path: &Path<'_>, spec: Ref<'_>, togethe
     }
 }
 
-fn validate(errors: &mut Errors, path: &Path<'_>, requirements: Ref<'_>, spec: Ref<'_>, name_rule: NameRule) {
+fn validate(
+    errors: &mut Errors,
+    path: &Path<'_>,
+    requirements: Ref<'_>,
+    pod: (Ref<'_>, &Known<'_>),
+    name_rule: NameRule,
+) {
     let (limits_path, requests_path) = (path.child("limits"), path.child("requests"));
     let limits = requirements.get("limits");
     for (name, value) in limits.into_iter().flat_map(Ref::entries) {
@@ -78,7 +97,7 @@ fn validate(errors: &mut Errors, path: &Path<'_>, requirements: Ref<'_>, spec: R
             None => {}
         }
     }
-    claims(errors, &path.child("claims"), requirements, spec);
+    claims(errors, &path.child("claims"), requirements, pod);
     let named = |wanted: &dyn Fn(&str) -> bool| {
         ["limits", "requests"]
             .iter()
@@ -191,9 +210,8 @@ fn is_extended(name: &str) -> bool {
     !name.starts_with("requests.") && syntax::qualified_name(&format!("requests.{name}")).is_empty()
 }
 
-fn claims(errors: &mut Errors, path: &Path<'_>, requirements: Ref<'_>, spec: Ref<'_>) {
+fn claims(errors: &mut Errors, path: &Path<'_>, requirements: Ref<'_>, (spec, known): (Ref<'_>, &Known<'_>)) {
     let mut seen = BTreeSet::new();
-    let known: BTreeSet<&str> = spec.list("resourceClaims").map(|own| own.str("name")).collect();
     for (index, claim) in requirements.list("claims").enumerate() {
         let at = path.index(index);
         let name = claim.str("name");
@@ -206,7 +224,7 @@ fn claims(errors: &mut Errors, path: &Path<'_>, requirements: Ref<'_>, spec: Ref
             errors.duplicate(&at, name);
         }
         seen.insert(key);
-        if !known.contains(name) && !errors.is_full() {
+        if !known.has_resource_claim(name) && !errors.is_full() {
             let names: Vec<&str> = spec.list("resourceClaims").map(|own| own.str("name")).collect();
             let rest = match names.is_empty() {
                 true => " which is empty".to_owned(),

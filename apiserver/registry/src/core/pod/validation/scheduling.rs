@@ -220,11 +220,9 @@ fn label_keys(errors: &mut Errors, path: &Path<'_>, term: Ref<'_>) {
         }
     }
     let at = path.child("matchLabelKeys");
+    let mismatched: BTreeSet<&str> = term.list("mismatchLabelKeys").filter_map(Ref::as_str).collect();
     for (index, key) in term.list("matchLabelKeys").filter_map(Ref::as_str).enumerate() {
-        if term
-            .list("mismatchLabelKeys")
-            .any(|other| other.as_str() == Some(key))
-        {
+        if mismatched.contains(key) {
             errors.invalid(
                 &at.index(index),
                 key,

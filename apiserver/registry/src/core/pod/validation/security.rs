@@ -2,7 +2,6 @@
 
 use super::containers::descending_path;
 use crate::validation::{Errors, Path, one_of};
-use machinery_meta::field::Shown;
 use machinery_meta::syntax;
 use machinery_schema::Ref;
 use std::collections::BTreeSet;
@@ -193,10 +192,9 @@ fn escalation(errors: &mut Errors, path: &Path<'_>, context: Ref<'_>) {
     if flag("allowPrivilegeEscalation") != Some(false) {
         return;
     }
-    let shown = || Shown(context.to_json());
     if flag("privileged") == Some(true) {
         let detail = "cannot set `allowPrivilegeEscalation` to false and `privileged` to true";
-        errors.invalid(path, shown(), detail);
+        errors.invalid(path, context, detail);
     }
     let added = context
         .get("capabilities")
@@ -204,6 +202,6 @@ fn escalation(errors: &mut Errors, path: &Path<'_>, context: Ref<'_>) {
         .flat_map(|all| all.list("add"));
     for _ in added.filter(|capability| capability.as_str() == Some("CAP_SYS_ADMIN")) {
         let detail = "cannot set `allowPrivilegeEscalation` to false and `capabilities.Add` CAP_SYS_ADMIN";
-        errors.invalid(path, shown(), detail);
+        errors.invalid(path, context, detail);
     }
 }

@@ -23,7 +23,7 @@ pub fn validate(errors: &mut Errors, path: &Path<'_>, spec: Ref<'_>) {
     resource_claims(errors, &path.child("resourceClaims"), spec);
     containers::validate_all(errors, path, spec, &known);
     if let Some(resources) = present(spec, "resources") {
-        resources::validate_pod(errors, &path.child("resources"), resources, spec);
+        resources::validate_pod(errors, &path.child("resources"), resources, spec, &known);
     }
     host_network_ports(errors, path, spec);
     one_of(

@@ -4,7 +4,7 @@ use super::annotations;
 use crate::validation::{Errors, Path, dns_subdomain, immutable, is_pair, legacy_ip, present, qualified};
 use machinery_meta::{FieldError, syntax};
 use machinery_schema::Ref;
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::net::IpAddr;
 
 /// Conditions whose types are not qualified names.
@@ -97,18 +97,18 @@ fn transitions(errors: &mut Errors, path: &Path<'_>, status: Ref<'_>, old: Ref<'
             continue;
         }
         let at = path.child(statuses);
+        let (now, containers) = (by_name(status, statuses), by_name(spec, list));
         for (index, before) in old.list(statuses).enumerate() {
             let Some(ended) = before.at(&["state", "terminated"]) else {
                 continue;
             };
             let name = before.str("name");
-            let mut now = status.list(statuses).filter(|own| own.str("name") == name);
             let runs = now
-                .next()
+                .get(name)
                 .is_some_and(|own| own.at(&["state", "terminated"]).is_none());
             let code = ended.get("exitCode").and_then(Ref::as_i64).unwrap_or(0);
-            let container = spec.list(list).find(|own| own.str("name") == name);
-            let allowed = container.is_some_and(|own| starts_again(own, spec, code));
+            let container = containers.get(name);
+            let allowed = container.is_some_and(|own| starts_again(*own, spec, code));
             if runs && !allowed {
                 let at = at.index(index);
                 errors.forbidden(
@@ -118,6 +118,15 @@ fn transitions(errors: &mut Errors, path: &Path<'_>, status: Ref<'_>, old: Ref<'
             }
         }
     }
+}
+
+/// The items of a list by name; of several, the first.
+fn by_name<'a>(of: Ref<'a>, list: &str) -> HashMap<&'a str, Ref<'a>> {
+    let mut all = HashMap::new();
+    for own in of.list(list) {
+        all.entry(own.str("name")).or_insert(own);
+    }
+    all
 }
 
 /// Some container may start all of them again.
@@ -164,13 +173,11 @@ fn rule_restarts(container: Ref<'_>, code: i64) -> bool {
 /// Which claims were made for a pod.
 fn resource_claims(errors: &mut Errors, path: &Path<'_>, status: Ref<'_>, pod: Ref<'_>) {
     let mut seen = BTreeSet::new();
+    let claims = pod.get("spec").map(|spec| by_name(spec, "resourceClaims"));
+    let claims = claims.unwrap_or_default();
     for (index, own) in status.list("resourceClaimStatuses").enumerate() {
         let (at, name) = (path.index(index), own.str("name"));
-        let mut claims = pod
-            .get("spec")
-            .into_iter()
-            .flat_map(|spec| spec.list("resourceClaims"));
-        if !claims.any(|claim| claim.str("name") == name) {
+        if !claims.contains_key(name) {
             let detail = "must match the name of an entry in `spec.resourceClaims`";
             errors.invalid(&at.child("name"), name, detail);
         }
@@ -216,8 +223,9 @@ fn addresses<'a>(
     list: &str,
 ) -> Vec<&'a str> {
     let listed: Vec<&str> = status.list(list).map(|own| own.str("ip")).collect();
+    let before: BTreeSet<&str> = old.list(list).map(|own| own.str("ip")).collect();
     for (index, ip) in listed.iter().enumerate() {
-        if !old.list(list).any(|before| before.str("ip") == *ip) {
+        if !before.contains(ip) {
             legacy_ip(errors, &path.index(index), ip);
         }
     }

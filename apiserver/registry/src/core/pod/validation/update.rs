@@ -6,6 +6,7 @@ use machinery_meta::FieldError;
 use machinery_meta::field::Shown;
 use machinery_meta::syntax;
 use machinery_schema::Ref;
+use std::collections::{HashMap, HashSet};
 
 const FIXED: &str = "pod updates may not change fields other than `spec.containers[*].image`,`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing tolerations),`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)\n";
 
@@ -61,14 +62,15 @@ pub fn validate_ephemeral(pod: Ref<'_>, old: Ref<'_>) -> Vec<FieldError> {
     };
     let path = Path::of("spec");
     let path = path.child("ephemeralContainers");
+    let mut now = HashMap::new();
+    for container in spec.list("ephemeralContainers") {
+        now.entry(container.str("name")).or_insert(container);
+    }
     for before in old_spec.list("ephemeralContainers") {
         let name = before.str("name");
-        let now = spec
-            .list("ephemeralContainers")
-            .find(|container| container.str("name") == name);
-        let what = match now {
+        let what = match now.get(name) {
             None => "removed",
-            Some(now) if now != before => "changed",
+            Some(now) if *now != before => "changed",
             Some(_) => continue,
         };
         let detail = format!("existing ephemeral containers {name:?} may not be {what}\n");
@@ -155,13 +157,12 @@ fn only_adds(new: Ref<'_>, old: Ref<'_>) -> bool {
 
 /// Every old toleration stays (its seconds may change), new ones may come.
 fn added_tolerations(errors: &mut Errors, path: &Path<'_>, new: Ref<'_>, old: Ref<'_>) {
-    let same = |a: Ref<'_>, b: Ref<'_>| {
-        ["key", "operator", "value", "effect"]
-            .iter()
-            .all(|name| a.str(name) == b.str(name))
-    };
+    fn fixed(toleration: Ref<'_>) -> [&str; 4] {
+        ["key", "operator", "value", "effect"].map(|name| toleration.str(name))
+    }
+    let kept: HashSet<[&str; 4]> = new.list("tolerations").map(fixed).collect();
     for toleration in old.list("tolerations") {
-        if !new.list("tolerations").any(|other| same(other, toleration)) {
+        if !kept.contains(&fixed(toleration)) {
             errors.forbidden(
                 &path.child("tolerations"),
                 "existing toleration can not be modified except its tolerationSeconds",
@@ -173,10 +174,10 @@ fn added_tolerations(errors: &mut Errors, path: &Path<'_>, new: Ref<'_>, old: Re
 /// Scheduling gates only go, and none come.
 fn removed_gates(errors: &mut Errors, path: &Path<'_>, new: Ref<'_>, old: Ref<'_>) {
     let at = path.child("schedulingGates");
-    let is_old = |name: &str| old.list("schedulingGates").any(|gate| gate.str("name") == name);
+    let before: HashSet<&str> = old.list("schedulingGates").map(|gate| gate.str("name")).collect();
     for (index, gate) in new.list("schedulingGates").enumerate() {
         let name = gate.str("name");
-        if !is_old(name) {
+        if !before.contains(name) {
             let detail = format!("only deletion is allowed, but found new scheduling gate '{name}'");
             errors.forbidden(&at.index(index).child("name"), &detail);
         }

@@ -6,25 +6,37 @@ use super::projected::projected;
 use super::sources;
 use crate::validation::{Errors, Path, dns_label, one_of, quantity};
 use machinery_schema::{Kind, Ref};
+use std::collections::{HashMap, HashSet};
 
-/// The volumes that are in order, by name; mounts are checked against them.
+/// What containers name.
 #[derive(Debug, Default)]
-pub struct Volumes<'a>(Vec<(&'a str, bool)>);
+pub struct Known<'a> {
+    /// The volumes that are in order, and whether one can be a block device.
+    volumes: HashMap<&'a str, bool>,
+    resource_claims: HashSet<&'a str>,
+}
 
-impl Volumes<'_> {
-    pub fn contains(&self, name: &str) -> bool {
-        self.0.iter().any(|(own, _)| *own == name)
+impl Known<'_> {
+    pub fn has_volume(&self, name: &str) -> bool {
+        self.volumes.contains_key(name)
+    }
+
+    pub fn has_resource_claim(&self, name: &str) -> bool {
+        self.resource_claims.contains(name)
     }
 
     /// Whether the volume can be a block device.
     pub fn is_claim(&self, name: &str) -> bool {
-        self.0.iter().any(|(own, claim)| *own == name && *claim)
+        self.volumes.get(name).is_some_and(|is_claim| *is_claim)
     }
 }
 
-/// All volumes of a spec; answers with those that are in order.
-pub fn validate<'a>(errors: &mut Errors, path: &Path<'_>, spec: Ref<'a>) -> Volumes<'a> {
-    let mut known = Volumes::default();
+/// All volumes of a spec; answers with what its containers may name.
+pub fn validate<'a>(errors: &mut Errors, path: &Path<'_>, spec: Ref<'a>) -> Known<'a> {
+    let mut known = Known {
+        resource_claims: spec.list("resourceClaims").map(|own| own.str("name")).collect(),
+        ..Known::default()
+    };
     for (index, volume) in spec.list("volumes").enumerate() {
         let at = path.index(index);
         let before = errors.len();
@@ -35,12 +47,12 @@ pub fn validate<'a>(errors: &mut Errors, path: &Path<'_>, spec: Ref<'a>) -> Volu
         } else {
             dns_label(errors, &at.child("name"), name);
         }
-        if known.contains(name) {
+        if known.has_volume(name) {
             errors.duplicate(&at.child("name"), name);
         }
         if errors.len() == before {
             let claim = volume.get("persistentVolumeClaim").is_some() || volume.get("ephemeral").is_some();
-            known.0.push((name, claim));
+            *known.volumes.entry(name).or_default() |= claim;
         }
     }
     known

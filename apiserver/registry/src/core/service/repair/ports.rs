@@ -12,7 +12,7 @@ use crate::scope::Scope;
 use crate::store::{Store, UPDATE_ATTEMPTS};
 use apiserver_storage::{ReadAt, StorageError};
 use machinery_schema::{Ref, Tree};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 
 /// Upstream's name for the loop.
 const COMPONENT: &str = "portallocator-repair-controller";
@@ -152,7 +152,7 @@ impl Rebuilt {
 /// The node ports of a service. One number under two protocols counts once, twice under the same is told as taken.
 fn ports_of(service: Ref<'_>) -> Vec<i64> {
     let mut ports = Vec::new();
-    let mut seen: Vec<(i64, &str)> = Vec::new();
+    let (mut numbers, mut seen) = (HashSet::new(), HashSet::new());
     let Some(spec) = service.get("spec") else {
         return ports;
     };
@@ -162,11 +162,10 @@ fn ports_of(service: Ref<'_>) -> Vec<i64> {
     // Kubelets answer health checks over TCP.
     let health = (number(spec, "healthCheckNodePort"), "TCP");
     for (port, protocol) in listed.chain([health]).filter(|(port, _)| *port != 0) {
-        let shared = seen.iter().any(|(other, _)| *other == port);
-        if !shared || seen.contains(&(port, protocol)) {
+        let (is_new, repeats) = (numbers.insert(port), !seen.insert((port, protocol)));
+        if is_new || repeats {
             ports.push(port);
         }
-        seen.push((port, protocol));
     }
     ports
 }

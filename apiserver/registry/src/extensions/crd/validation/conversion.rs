@@ -1,15 +1,16 @@
 //! How the versions of a definition become each other.
 
-use crate::validation::{webhook_service_problems, webhook_url_problems};
+use crate::validation::{Errors, webhook_service_problems, webhook_url_problems};
 use machinery_meta::field::Shown;
 use machinery_meta::{FieldError, FieldPath, syntax};
 use machinery_schema::Ref;
+use std::collections::HashSet;
 
 /// The forms of a review that upstream's server speaks.
 const REVIEWS: [&str; 2] = ["v1", "v1beta1"];
 
 /// Every problem of a definition's conversion; messages speak of upstream's internal names.
-pub(super) fn validate(spec: Ref<'_>, path: &FieldPath, problems: &mut Vec<FieldError>) {
+pub(super) fn validate(spec: Ref<'_>, path: &FieldPath, problems: &mut Errors) {
     let Some(conversion) = spec.get("conversion") else {
         return;
     };
@@ -42,7 +43,7 @@ pub(super) fn validate(spec: Ref<'_>, path: &FieldPath, problems: &mut Vec<Field
     }
 }
 
-fn validate_client(client: Ref<'_>, path: &FieldPath, problems: &mut Vec<FieldError>) {
+fn validate_client(client: Ref<'_>, path: &FieldPath, problems: &mut Errors) {
     let (url, service) = (
         client.get("url"),
         client.get("service").filter(|own| !own.is_null()),
@@ -59,7 +60,7 @@ fn validate_client(client: Ref<'_>, path: &FieldPath, problems: &mut Vec<FieldEr
     }
 }
 
-fn review_versions(webhook: Option<Ref<'_>>, path: &FieldPath, problems: &mut Vec<FieldError>) {
+fn review_versions(webhook: Option<Ref<'_>>, path: &FieldPath, problems: &mut Errors) {
     let own = webhook
         .into_iter()
         .flat_map(|own| own.list("conversionReviewVersions"));
@@ -67,9 +68,10 @@ fn review_versions(webhook: Option<Ref<'_>>, path: &FieldPath, problems: &mut Ve
     if versions.is_empty() {
         return problems.push(FieldError::required(path, ""));
     }
+    let mut seen = HashSet::new();
     for (at, version) in versions.iter().enumerate() {
         let path = path.index(at);
-        if versions[..at].contains(version) {
+        if !seen.insert(version) {
             problems.push(FieldError::invalid(&path, *version, "duplicate version"));
             continue;
         }

@@ -8,27 +8,31 @@ mod selectable;
 mod versions;
 
 use super::approval::{APPROVED, Approval, is_protected};
+use crate::validation::Errors;
 use machinery_meta::field::Shown;
 use machinery_meta::{FieldError, FieldPath, syntax};
 use machinery_schema::Ref;
 use std::cell::RefCell;
+use std::collections::HashSet;
 
 const IMMUTABLE: &str = "field is immutable";
 
 /// Every problem of a new definition.
 pub(super) fn validate(object: Ref<'_>) -> Vec<FieldError> {
-    let mut problems = own_name(object);
+    let mut problems = Errors::new();
+    problems.extend(own_name(object));
     problems.extend(validate_spec(object));
     problems.extend(validate_status(object));
     stored_versions(object, &mut problems);
     approval(object, None, &mut problems);
     preserved(object, &mut problems);
-    problems
+    problems.into_list()
 }
 
 /// Every problem of a changed one. Group, plural and scope are the address of stored objects.
 pub(super) fn validate_update(object: Ref<'_>, old: Ref<'_>) -> Vec<FieldError> {
-    let mut problems = validate_spec(object);
+    let mut problems = Errors::new();
+    problems.extend(validate_spec(object));
     let established = old
         .get("status")
         .into_iter()
@@ -50,17 +54,17 @@ pub(super) fn validate_update(object: Ref<'_>, old: Ref<'_>) -> Vec<FieldError> 
     stored_versions(object, &mut problems);
     approval(object, Some(old), &mut problems);
     preserved(object, &mut problems);
-    problems
+    problems.into_list()
 }
 
 /// Every problem of a changed status.
 pub(super) fn validate_status(object: Ref<'_>) -> Vec<FieldError> {
-    let mut problems = Vec::new();
+    let mut problems = Errors::new();
     if let Some(names) = object.at(&["status", "acceptedNames"]) {
         let path = FieldPath::new("status").child("acceptedNames");
         names_syntax(names, &path, &mut problems);
     }
-    problems
+    problems.into_list()
 }
 
 fn own_name(object: Ref<'_>) -> Vec<FieldError> {
@@ -78,8 +82,8 @@ fn own_name(object: Ref<'_>) -> Vec<FieldError> {
         .collect()
 }
 
-fn validate_spec(object: Ref<'_>) -> Vec<FieldError> {
-    let mut problems = Vec::new();
+fn validate_spec(object: Ref<'_>) -> Errors {
+    let mut problems = Errors::new();
     let Some(spec) = object.get("spec") else {
         return problems;
     };
@@ -107,7 +111,7 @@ fn validate_spec(object: Ref<'_>) -> Vec<FieldError> {
     problems
 }
 
-fn group(group: &str, path: &FieldPath, problems: &mut Vec<FieldError>) {
+fn group(group: &str, path: &FieldPath, problems: &mut Errors) {
     let wrong = syntax::dns1123_subdomain(group);
     if group.is_empty() {
         problems.push(FieldError::required(path, ""));
@@ -120,7 +124,7 @@ fn group(group: &str, path: &FieldPath, problems: &mut Vec<FieldError>) {
 }
 
 /// A text that must be one of a few.
-fn one_of(value: &str, path: &FieldPath, known: &[&str], problems: &mut Vec<FieldError>) {
+fn one_of(value: &str, path: &FieldPath, known: &[&str], problems: &mut Errors) {
     if value.is_empty() {
         problems.push(FieldError::required(path, ""));
     } else if !known.contains(&value) {
@@ -128,7 +132,7 @@ fn one_of(value: &str, path: &FieldPath, known: &[&str], problems: &mut Vec<Fiel
     }
 }
 
-fn names_syntax(names: Ref<'_>, path: &FieldPath, problems: &mut Vec<FieldError>) {
+fn names_syntax(names: Ref<'_>, path: &FieldPath, problems: &mut Errors) {
     const MIXED: &str = "may have mixed case, but should otherwise match: ";
     for (field, before) in [
         ("plural", ""),
@@ -164,7 +168,7 @@ fn label(path: &FieldPath, shown: &str, name: &str, before: &str) -> Option<Fiel
 }
 
 /// Whatever objects may be stored as must go on being a version: their bytes could not be read any more.
-fn stored_versions(object: Ref<'_>, problems: &mut Vec<FieldError>) {
+fn stored_versions(object: Ref<'_>, problems: &mut Errors) {
     let path = FieldPath::new("status").child("storedVersions");
     let status = object.get("status");
     let stored: Vec<&str> = status
@@ -176,35 +180,35 @@ fn stored_versions(object: Ref<'_>, problems: &mut Vec<FieldError>) {
         let detail = "must have at least one stored version";
         return problems.push(FieldError::invalid(&path, Shown("null".into()), detail));
     }
-    let versions: Vec<Ref<'_>> = object
-        .get("spec")
-        .into_iter()
-        .flat_map(|own| own.list("versions"))
-        .collect();
-    for version in &versions {
-        let (name, storage) = (version.str("name"), version.get("storage").and_then(Ref::as_bool));
-        if storage == Some(true) && !stored.contains(&name) {
-            let shown = status.and_then(|own| own.get("storedVersions")).map(Ref::to_json);
+    let versions = || {
+        object
+            .get("spec")
+            .into_iter()
+            .flat_map(|own| own.list("versions"))
+    };
+    let known: HashSet<&str> = stored.iter().copied().collect();
+    let is_stored = |version: &Ref<'_>| version.get("storage").and_then(Ref::as_bool) == Some(true);
+    for version in versions().filter(is_stored) {
+        let name = version.str("name");
+        if !known.contains(name) {
+            let shown = status.and_then(|own| own.get("storedVersions"));
             let detail = format!("must have the storage version {name}");
-            problems.push(FieldError::invalid(
-                &path,
-                Shown(shown.unwrap_or_default()),
-                detail,
-            ));
+            problems.note(|| FieldError::invalid(&path, shown, detail));
         }
     }
+    let names: HashSet<&str> = versions().map(|version| version.str("name")).collect();
     for (at, name) in stored.into_iter().enumerate() {
-        if !versions.iter().any(|version| version.str("name") == name) {
+        if !names.contains(name) {
             let detail = format!(
                 "missing from spec.versions; {name} was previously a storage version, and must remain in spec.versions until a storage migration ensures no data remains persisted in {name} and removes {name} from status.storedVersions"
             );
-            problems.push(FieldError::invalid(&path.index(at), name, detail));
+            problems.note(|| FieldError::invalid(&path.index(at), name, detail));
         }
     }
 }
 
 /// A definition in a protected group needs an approval; one that was stored without may stay so.
-fn approval(object: Ref<'_>, old: Option<Ref<'_>>, problems: &mut Vec<FieldError>) {
+fn approval(object: Ref<'_>, old: Option<Ref<'_>>, problems: &mut Errors) {
     let group = object.get("spec").map_or("", |spec| spec.str("group"));
     let approval = Approval::of(object);
     if !is_protected(group) || old.is_some_and(|old| Approval::of(old) == approval) {
@@ -218,7 +222,7 @@ fn approval(object: Ref<'_>, old: Option<Ref<'_>>, problems: &mut Vec<FieldError
     }
 }
 
-fn preserved(object: Ref<'_>, problems: &mut Vec<FieldError>) {
+fn preserved(object: Ref<'_>, problems: &mut Errors) {
     if object
         .at(&["spec", "preserveUnknownFields"])
         .and_then(Ref::as_bool)

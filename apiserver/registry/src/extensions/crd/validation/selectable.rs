@@ -1,8 +1,10 @@
 //! Fields of custom objects that lists can be narrowed by: plain paths to scalars of the schema.
 
 use super::versions::Place;
+use crate::validation::Errors;
 use machinery_meta::{FieldError, FieldPath};
 use machinery_schema::Ref;
+use std::collections::HashSet;
 
 const MAX_FIELDS: usize = 8;
 
@@ -20,14 +22,14 @@ enum PathError {
 }
 
 /// Every problem of the selectable fields of a version, or of all versions.
-pub(super) fn validate(fields: Ref<'_>, place: &Place<'_>, problems: &mut Vec<FieldError>) {
+pub(super) fn validate(fields: Ref<'_>, place: &Place<'_>, problems: &mut Errors) {
     if fields.is_empty() {
         return;
     }
     let Some(schema) = place.schema.and_then(|schema| schema.get("openAPIV3Schema")) else {
         return problems.push(FieldError::invalid(&place.path, "", place.without_schema));
     };
-    let mut seen = Vec::new();
+    let mut seen = HashSet::new();
     for (at, field) in fields.items().enumerate() {
         let path = place.path.index(at).child("jsonPath");
         one(field.str("jsonPath"), schema, &path, &mut seen, problems);
@@ -41,8 +43,8 @@ fn one<'a>(
     text: &'a str,
     schema: Ref<'_>,
     path: &FieldPath,
-    seen: &mut Vec<&'a str>,
-    problems: &mut Vec<FieldError>,
+    seen: &mut HashSet<&'a str>,
+    problems: &mut Errors,
 ) {
     if text.is_empty() {
         return problems.push(FieldError::required(path, ""));
@@ -62,10 +64,8 @@ fn one<'a>(
         let detail = "must point to a field of type string, boolean or integer. Enum string fields and strings with formats are allowed.";
         problems.push(FieldError::invalid(path, text, detail));
     }
-    if seen.contains(&text) {
+    if !seen.insert(text) {
         problems.push(FieldError::duplicate(path, text));
-    } else {
-        seen.push(text);
     }
 }
 

@@ -1,12 +1,13 @@
 //! What the versions of a definition say, each for itself and together.
 
 use super::selectable;
-use crate::validation::present;
+use crate::validation::{Errors, present};
 use machinery_meta::field::Shown;
 use machinery_meta::{FieldError, FieldPath, syntax};
 use machinery_schema::Ref;
 use machinery_schema::structural::{self, Patterns};
 use std::cell::RefCell;
+use std::collections::HashSet;
 
 const MAX_WARNING_BYTES: usize = 256;
 
@@ -21,7 +22,7 @@ pub(super) struct Place<'a> {
     patterns: &'a RefCell<Patterns>,
 }
 
-type Rule = fn(Ref<'_>, &Place<'_>, &mut Vec<FieldError>);
+type Rule = fn(Ref<'_>, &Place<'_>, &mut Errors);
 
 /// The members that upstream keeps once when all versions agree: their names in a version and in the spec.
 const MEMBERS: [(&str, &str, Rule); 4] = [
@@ -39,13 +40,9 @@ fn is_shared(spec: Ref<'_>, member: &str) -> bool {
 }
 
 /// What is wrong with each version, and with which there are.
-pub(super) fn each(
-    spec: Ref<'_>,
-    path: &FieldPath,
-    patterns: &RefCell<Patterns>,
-    problems: &mut Vec<FieldError>,
-) {
+pub(super) fn each(spec: Ref<'_>, path: &FieldPath, patterns: &RefCell<Patterns>, problems: &mut Errors) {
     let all = path.child("versions");
+    let apart = MEMBERS.map(|(member, ..)| !is_shared(spec, member));
     for (at, version) in spec.list("versions").enumerate() {
         if version.at(&["schema", "openAPIV3Schema"]).is_none() {
             let place = all.index(at).child("schema").child("openAPIV3Schema");
@@ -56,11 +53,12 @@ pub(super) fn each(
         let path = all.index(at);
         name(version, &path, problems);
         warning(version, &path.child("deprecationWarning"), problems);
-        for (member, _, rule) in MEMBERS {
-            if let Some(value) = version.get(member).filter(|_| !is_shared(spec, member)) {
+        for ((member, _, rule), is_apart) in MEMBERS.into_iter().zip(apart) {
+            if let Some(value) = version.get(member).filter(|_| is_apart) {
                 let place = Place {
                     path: path.child(member),
-                    schema: version.get("schema").filter(|_| !is_shared(spec, "schema")),
+                    // The first of the members.
+                    schema: version.get("schema").filter(|_| apart[0]),
                     without_schema: "may only be set when `version.schema.openAPIV3Schema` is not included",
                     patterns,
                 };
@@ -72,12 +70,7 @@ pub(super) fn each(
 }
 
 /// What is wrong with what the versions have in common.
-pub(super) fn shared(
-    spec: Ref<'_>,
-    path: &FieldPath,
-    patterns: &RefCell<Patterns>,
-    problems: &mut Vec<FieldError>,
-) {
+pub(super) fn shared(spec: Ref<'_>, path: &FieldPath, patterns: &RefCell<Patterns>, problems: &mut Errors) {
     let Some(first) = spec.list("versions").next() else {
         return;
     };
@@ -94,7 +87,7 @@ pub(super) fn shared(
     }
 }
 
-fn name(version: Ref<'_>, path: &FieldPath, problems: &mut Vec<FieldError>) {
+fn name(version: Ref<'_>, path: &FieldPath, problems: &mut Errors) {
     let name = version.str("name");
     let wrong = syntax::dns1035_label(name);
     if !wrong.is_empty() {
@@ -103,10 +96,11 @@ fn name(version: Ref<'_>, path: &FieldPath, problems: &mut Vec<FieldError>) {
 }
 
 /// One of them is what objects are stored as.
-fn which(spec: Ref<'_>, path: &FieldPath, problems: &mut Vec<FieldError>) {
+fn which(spec: Ref<'_>, path: &FieldPath, problems: &mut Errors) {
     let names: Vec<&str> = spec.list("versions").map(|version| version.str("name")).collect();
     let shown = || Shown(present(spec, "versions").map_or_else(|| "[]".into(), Ref::to_json));
-    if (1..names.len()).any(|at| names[..at].contains(&names[at])) {
+    let mut seen = HashSet::new();
+    if !names.iter().all(|name| seen.insert(name)) {
         let detail = "must contain unique version names";
         problems.push(FieldError::invalid(&path.child("versions"), shown(), detail));
     }
@@ -125,12 +119,12 @@ fn which(spec: Ref<'_>, path: &FieldPath, problems: &mut Vec<FieldError>) {
 }
 
 /// What clients of a deprecated version are told.
-fn warning(version: Ref<'_>, path: &FieldPath, problems: &mut Vec<FieldError>) {
+fn warning(version: Ref<'_>, path: &FieldPath, problems: &mut Errors) {
     let Some(own) = version.get("deprecationWarning") else {
         return;
     };
     let text = own.as_str().unwrap_or_default();
-    let mut wrong = |detail: String| problems.push(FieldError::invalid(path, Shown(own.to_json()), detail));
+    let mut wrong = |detail: String| problems.push(FieldError::invalid(path, own, detail));
     if version.get("deprecated").and_then(Ref::as_bool) != Some(true) {
         return wrong("can only be set for deprecated versions".into());
     }
@@ -147,7 +141,7 @@ fn warning(version: Ref<'_>, path: &FieldPath, problems: &mut Vec<FieldError>) {
     }
 }
 
-fn schema(schema: Ref<'_>, place: &Place<'_>, problems: &mut Vec<FieldError>) {
+fn schema(schema: Ref<'_>, place: &Place<'_>, problems: &mut Errors) {
     if let Some(schema) = schema.get("openAPIV3Schema") {
         let path = place.path.child("openAPIV3Schema");
         let before = problems.len();
@@ -164,7 +158,7 @@ fn schema(schema: Ref<'_>, place: &Place<'_>, problems: &mut Vec<FieldError>) {
 }
 
 /// Where `scale` finds its numbers.
-fn subresources(subresources: Ref<'_>, place: &Place<'_>, problems: &mut Vec<FieldError>) {
+fn subresources(subresources: Ref<'_>, place: &Place<'_>, problems: &mut Errors) {
     let Some(scale) = subresources.get("scale") else {
         return;
     };
@@ -213,13 +207,13 @@ const COLUMN_FORMATS: [&str; 8] = [
     "password",
 ];
 
-fn columns(columns: Ref<'_>, place: &Place<'_>, problems: &mut Vec<FieldError>) {
+fn columns(columns: Ref<'_>, place: &Place<'_>, problems: &mut Errors) {
     for (at, column) in columns.items().enumerate() {
         validate_column(column, &place.path.index(at), problems);
     }
 }
 
-fn validate_column(column: Ref<'_>, path: &FieldPath, problems: &mut Vec<FieldError>) {
+fn validate_column(column: Ref<'_>, path: &FieldPath, problems: &mut Errors) {
     if column.str("name").is_empty() {
         problems.push(FieldError::required(&path.child("name"), ""));
     }
