@@ -16,6 +16,8 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
+/// Requests of a connection that was told to go are served this long: they may have been on the way.
+const LEAVING_GRACE: Duration = Duration::from_secs(5);
 /// This part of the places is for strangers: while they have less, a busy one is not closed for another.
 const STRANGERS_PART: usize = 8;
 /// So many sockets may be closing, as a part of the places.
@@ -58,6 +60,8 @@ pub(crate) struct Connection {
     activity: Mutex<Activity>,
     /// Cancelled when the connection gives way to another.
     pub(crate) closing: CancellationToken,
+    /// Cancelled when it is to end with the requests that have begun.
+    pub(crate) leaving: CancellationToken,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -71,6 +75,8 @@ struct Activity {
     /// A request of HTTP/1 has begun to arrive.
     head_since: Option<Duration>,
     protocol: Option<http::Version>,
+    /// Until then a request that the client sent before it learnt that the connection ends is served.
+    leaving_until: Option<Duration>,
 }
 
 impl Connection {
@@ -85,8 +91,10 @@ impl Connection {
                 since: now,
                 head_since: None,
                 protocol: None,
+                leaving_until: None,
             }),
             closing: CancellationToken::new(),
+            leaving: CancellationToken::new(),
         }
     }
 
@@ -114,6 +122,17 @@ impl Connection {
         activity.in_flight += 1;
         activity.head_since = None;
         activity.since = now;
+        if activity.leaving_until.is_some_and(|until| until < now) {
+            self.closing.cancel();
+        }
+    }
+
+    /// Ends it with the requests that have begun: the client is to open another one for the next. One that goes on with this one is
+    /// cut off.
+    pub(crate) fn leave(&self, now: Duration) {
+        let mut activity = self.activity.lock();
+        activity.leaving_until.get_or_insert(now + LEAVING_GRACE);
+        self.leaving.cancel();
     }
 
     pub(crate) fn end_request(&self, now: Duration) {
@@ -475,6 +494,20 @@ mod tests {
         connection.end_request(seconds(62));
         connection.received(seconds(70));
         assert_eq!(connection.deadline(TIMEOUTS), Some(seconds(152)));
+    }
+
+    #[test]
+    fn connection_that_goes_on_after_its_last_answer_is_cut_off() {
+        let connection = Connection::new(address(1), seconds(0), Arc::default());
+        connection.begin_request(Version::HTTP_2, seconds(1));
+        connection.leave(seconds(1));
+        assert!(connection.leaving.is_cancelled());
+        let on_the_way = seconds(1) + LEAVING_GRACE;
+        connection.begin_request(Version::HTTP_2, on_the_way);
+        connection.leave(on_the_way);
+        assert!(!connection.closing.is_cancelled());
+        connection.begin_request(Version::HTTP_2, on_the_way + seconds(1));
+        assert!(connection.closing.is_cancelled());
     }
 
     #[test]

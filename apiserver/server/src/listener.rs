@@ -241,6 +241,7 @@ impl Serving {
                 false => Body::wrap(TrackedBody::new(body, &of_requests, &left)),
             });
             let (unread, runtime) = (of_requests.clone(), runtime.clone());
+            let own = Arc::clone(&requests);
             let now = runtime.monotonic();
             let is_taken = || requests.takes_stranger(now);
             let refusal = match has_credentials(request.headers(), &peer) || is_taken() {
@@ -258,6 +259,10 @@ impl Serving {
                 }
                 if let Some(rest) = rest.filter(|_| unread.is_unread()) {
                     rest.read(&unread, &runtime).await;
+                }
+                // HTTP/2 has no such header: the connection is left with GOAWAY, as Go's server does it.
+                if http2 && answer.headers_mut().remove(http::header::CONNECTION).is_some() {
+                    own.leave(runtime.monotonic());
                 }
                 if !http2 && answer.status() == http::StatusCode::PAYLOAD_TOO_LARGE {
                     answer.extensions_mut().insert(too_large());
@@ -277,17 +282,24 @@ impl Serving {
             service
         ));
         // Which protocol is spoken is known by the first bytes only, and nothing of hyper's waits for those with a limit.
-        let ended = tokio::select! { biased;
-            ended = serving.as_mut() => Some(ended),
-            () = self.stopping.cancelled() => {
-                serving.as_mut().graceful_shutdown();
-                Some(serving.await)
-            }
-            () = self.expired(Arc::clone(&connection)) => {
-                serving.as_mut().graceful_shutdown();
-                tokio::select! { biased;
-                    ended = serving => Some(ended),
-                    () = self.runtime.sleep(CLOSING_GRACE) => None,
+        let mut is_leaving = false;
+        let ended = loop {
+            tokio::select! { biased;
+                ended = serving.as_mut() => break Some(ended),
+                () = self.stopping.cancelled() => {
+                    serving.as_mut().graceful_shutdown();
+                    break Some(serving.await);
+                }
+                () = self.expired(Arc::clone(&connection)) => {
+                    serving.as_mut().graceful_shutdown();
+                    break tokio::select! { biased;
+                        ended = serving => Some(ended),
+                        () = self.runtime.sleep(CLOSING_GRACE) => None,
+                    };
+                }
+                () = connection.leaving.cancelled(), if !is_leaving => {
+                    is_leaving = true;
+                    serving.as_mut().graceful_shutdown();
                 }
             }
         };

@@ -172,8 +172,19 @@ fn cases(by: &Authority) -> Vec<(&'static str, Client, Answer)> {
     ]
 }
 
-/// The answer to a request over a connection of its own.
+/// The answer to a list of namespaces.
 async fn ask(
+    cluster: &Cluster,
+    client: &Client,
+    version: &'static SupportedProtocolVersion,
+    headers: &str,
+) -> String {
+    ask_for("/api/v1/namespaces", cluster, client, version, headers).await
+}
+
+/// The answer to a request over a connection of its own.
+async fn ask_for(
+    path: &str,
     cluster: &Cluster,
     client: &Client,
     version: &'static SupportedProtocolVersion,
@@ -198,7 +209,7 @@ async fn ask(
         .connect(server, stream)
         .await
         .unwrap();
-    let request = format!("GET /api/v1/namespaces HTTP/1.1\r\nhost: x\r\nconnection: close\r\n{headers}\r\n");
+    let request = format!("GET {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n{headers}\r\n");
     stream.write_all(request.as_bytes()).await.unwrap();
     let mut answer = Vec::new();
     // The other side may close without taking leave of TLS.
@@ -261,6 +272,18 @@ async fn client_with_a_bad_certificate_is_known_by_its_token() {
     for (token, expected) in [("secret", User), ("wrong", Unauthorized)] {
         let header = format!("authorization: Bearer {token}\r\n");
         assert_eq!(read(&ask(&cluster, &stranger, &TLS13, &header).await), expected);
+    }
+}
+
+/// Discovery is for `system:authenticated`, which upstream gives to nobody of that name.
+#[tokio::test(flavor = "multi_thread")]
+async fn client_certificate_that_names_the_anonymous_user_is_not_authenticated() {
+    let (folder, by) = (tempfile::tempdir().unwrap(), authority());
+    let cluster = start_with(trusting(folder.path(), &by)).await;
+    for (name, expected) in [("anna", "200"), ("system:anonymous", "403")] {
+        let client = signed(&by, &named(name));
+        let answer = ask_for("/api", &cluster, &client, &TLS13, "").await;
+        assert_eq!(answer.split(' ').nth(1), Some(expected), "{answer}");
     }
 }
 

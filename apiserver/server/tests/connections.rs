@@ -63,11 +63,42 @@ async fn idle_connection_of_http2_ends_with_goaway() {
         ..config()
     })
     .await;
-    let (mut sender, ended) = http2(&cluster, true).await;
+    let (mut sender, ended) = http2(&cluster, false).await;
     readyz(&mut sender).await;
     // A connection that breaks off without GOAWAY ends with an error.
     ended.await.unwrap().unwrap();
     assert!(sender.is_closed());
+}
+
+/// Upstream's `UnauthenticatedHTTP2DOSMitigation`.
+#[tokio::test(flavor = "multi_thread")]
+async fn connection_of_http2_ends_with_goaway_after_an_answer_to_a_stranger() {
+    let cluster = start_with(config()).await;
+    for (path, token, expected) in [
+        ("https://x/readyz", None, 200),
+        ("https://x/api/v1/pods", None, 403),
+        ("https://x/readyz", Some("Bearer guessed"), 401),
+    ] {
+        let (mut sender, ended) = http2(&cluster, true).await;
+        let mut ask = Request::builder().uri(path);
+        if let Some(token) = token {
+            ask = ask.header("authorization", token);
+        }
+        let answer = sender
+            .send_request(ask.body(Full::default()).unwrap())
+            .await
+            .unwrap();
+        assert_eq!(answer.status(), expected);
+        drop(answer);
+        ended.await.unwrap().unwrap();
+        assert!(sender.is_closed(), "{path} {expected}");
+    }
+    let (mut known, _ended) = http2(&cluster, false).await;
+    readyz(&mut known).await;
+    readyz(&mut known).await;
+    let mut older = asked_once(&cluster).await;
+    older.write_all(READYZ).await.unwrap();
+    answered(&mut older).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -110,11 +141,11 @@ async fn full_server_closes_the_longest_idle_connection() {
         ..config()
     })
     .await;
-    let (mut first, first_ended) = http2(&cluster, true).await;
+    let (mut first, first_ended) = http2(&cluster, false).await;
     readyz(&mut first).await;
-    let (mut second, _second_ended) = http2(&cluster, true).await;
+    let (mut second, _second_ended) = http2(&cluster, false).await;
     readyz(&mut second).await;
-    let (mut third, _third_ended) = http2(&cluster, true).await;
+    let (mut third, _third_ended) = http2(&cluster, false).await;
     readyz(&mut third).await;
     first_ended.await.unwrap().unwrap();
     readyz(&mut second).await;

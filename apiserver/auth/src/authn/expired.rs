@@ -4,8 +4,8 @@
 //! client that gets `Unauthorized` for them fetches new ones (client-go's exec plugins and token files).
 
 use super::Credentials;
-use super::token::bearer_token;
 use crate::jwt;
+use machinery_x509::bearer_token;
 
 /// As much as clocks may differ for a token that is verified.
 const LEEWAY_SECONDS: i64 = super::service_account::LEEWAY_SECONDS;

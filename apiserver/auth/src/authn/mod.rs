@@ -16,7 +16,7 @@ pub mod token_file;
 
 pub use client_certificate::ClientCertificates;
 pub use expired::have_expired;
-pub use machinery_x509::{AuthoritiesError, PeerCertificate, certificate_bundle};
+pub use machinery_x509::{AuthoritiesError, PeerCertificate, certificate_bundle, is_anonymous};
 pub use request_header::FrontProxyHeaders;
 pub use token::TokenAuthenticators;
 
@@ -123,7 +123,8 @@ impl AuthenticatorChain {
             Ok(found) => &mut found.remarks,
             Err(refusal) => &mut refusal.remarks,
         };
-        remarks.warnings.extend(token::ignored(credentials.headers));
+        let ignored = machinery_x509::ignored_token_warning(credentials.headers);
+        remarks.warnings.extend(ignored);
         outcome
     }
 
@@ -152,17 +153,14 @@ impl AuthenticatorChain {
 /// Takes the credentials out of a request that has been let in, so that nobody whom it is handed on to sees them: tokens,
 /// the usual headers of front proxies and those of ours.
 pub fn forget_credentials(headers: &mut HeaderMap, of_proxies: &FrontProxyHeaders) {
-    token::forget(headers);
+    machinery_x509::forget_token(headers);
     FrontProxyHeaders::default().forget(headers);
     of_proxies.forget(headers);
 }
 
-/// Everyone who proved an identity is in `system:authenticated`.
-pub(crate) fn authenticated(mut user: UserInfo) -> Authenticated {
-    if !user.in_group(UserInfo::AUTHENTICATED) && !user.in_group(UserInfo::UNAUTHENTICATED) {
-        user.groups.push(UserInfo::AUTHENTICATED.to_owned());
-    }
-    Authenticated::new(user)
+/// A user who proved an identity, in the group of all who did.
+pub(crate) fn authenticated(user: UserInfo) -> Authenticated {
+    Authenticated::new(machinery_x509::with_authenticated_group(user))
 }
 
 #[cfg(test)]

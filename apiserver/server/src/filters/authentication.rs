@@ -9,6 +9,7 @@ use crate::metrics::{Identified, Metrics};
 use crate::server::Core;
 use apiserver_auth::authn::{
     AuthenticatorChain, Credentials, FrontProxyHeaders, Refusal, Remarks, forget_credentials, have_expired,
+    is_anonymous,
 };
 use apiserver_registry::RegistryError;
 use futures::future::BoxFuture;
@@ -58,7 +59,17 @@ fn credentials(exchange: &Exchange) -> Credentials<'_> {
 
 fn unauthorized(exchange: &Exchange) -> Response {
     let error = RegistryError::Unauthorized("Unauthorized".to_owned());
-    refuse_request(exchange, &error)
+    last_of_connection(exchange.request.version(), refuse_request(exchange, &error))
+}
+
+/// Marks an answer to somebody unknown as its connection's last one where that is HTTP/2: many streams of one are what strangers
+/// abuse (upstream's `UnauthenticatedHTTP2DOSMitigation`).
+fn last_of_connection(protocol: http::Version, mut answer: Response) -> Response {
+    if protocol == http::Version::HTTP_2 {
+        let close = http::HeaderValue::from_static("close");
+        answer.headers_mut().insert(http::header::CONNECTION, close);
+    }
+    answer
 }
 
 /// The answer where the address has used up its share: credentials that are over by their own word are refused without a
@@ -94,14 +105,20 @@ impl Filter for Authentication {
             let took = runtime.monotonic().saturating_sub(begun);
             match identified {
                 Ok(user) => {
-                    attempt.ended(!user.in_group(UserInfo::UNAUTHENTICATED));
+                    let is_anonymous = is_anonymous(&user);
+                    attempt.ended(!is_anonymous);
                     metrics.access.identified(Identified::User(&user.name), took);
                     if let Some(connection) = &exchange.peer.connection {
                         connection.authenticated(&user);
                     }
                     exchange.context.user = user;
                     forget_credentials(exchange.request.headers_mut(), &of_proxies);
-                    next.run(exchange).await
+                    let protocol = exchange.request.version();
+                    let answer = next.run(exchange).await;
+                    match is_anonymous {
+                        true => last_of_connection(protocol, answer),
+                        false => answer,
+                    }
                 }
                 Err(refusal) => {
                     attempt.ended(false);

@@ -7,7 +7,9 @@ use std::time::Duration;
 use jiff::Timestamp;
 use machinery_meta::UserInfo;
 use machinery_runtime::Runtime;
-use machinery_x509::{Authorities, AuthoritiesError, PeerCertificate, certificate_bundle};
+use machinery_x509::{
+    Authorities, AuthoritiesError, PeerCertificate, certificate_bundle, with_authenticated_group,
+};
 use parking_lot::Mutex;
 
 use super::ServerError;
@@ -47,7 +49,7 @@ impl Clients {
         let found = found.map_err(|why| why.to_string());
         let user = found.and_then(|found| found.user.clone().map_err(|why| why.to_string()));
         match user {
-            Ok(user) => user.map(authenticated),
+            Ok(user) => user.map(with_authenticated_group),
             Err(why) => {
                 tracing::debug!(
                     certificate = peer.identifier(),
@@ -94,13 +96,6 @@ fn read(path: &std::path::Path) -> std::io::Result<String> {
     let file = std::fs::File::open(path)?;
     file.take(BUNDLE_BYTES_MAX).read_to_string(&mut text)?;
     Ok(text)
-}
-
-fn authenticated(mut user: UserInfo) -> UserInfo {
-    if !user.in_group(UserInfo::AUTHENTICATED) {
-        user.groups.push(UserInfo::AUTHENTICATED.to_owned());
-    }
-    user
 }
 
 #[cfg(test)]
