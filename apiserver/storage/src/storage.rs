@@ -88,8 +88,10 @@ pub trait Storage: Send + Sync + Debug {
     }
 
     /// Stored values that are decrypted now, and that another configuration would not decrypt.
-    fn lost_by(&self, _other: &Encryption) -> Unopened {
-        Unopened::default()
+    ///
+    /// Errors: which values there are is not known (yet).
+    fn lost_by(&self, _other: &Encryption) -> Result<Unopened, StorageError> {
+        Ok(Unopened::default())
     }
 
     /// Follows a change of the encryption: values that were missed are looked at again, and a backend that keeps files
@@ -128,6 +130,9 @@ pub trait SharedValues: Send + Sync {
 
     /// Encrypts the value of a name with the key that writes Secrets now; whether it was not yet.
     async fn reseal(&self, name: &str) -> Result<bool, StorageError>;
+
+    /// Reads which keys the values are encrypted with, for [`Storage::lost_by`]: other servers encrypt them anew, too.
+    async fn note_keys(&self) -> Result<(), StorageError>;
 }
 
 /// As of when.

@@ -29,6 +29,7 @@ fn config(providers: &str) -> Vec<u8> {
 
 const ONE: &str = "[{aesgcm: {keys: [{name: one, secret: MTIzNDU2Nzg5MDEyMzQ1Ng==}]}}, {identity: {}}]";
 const TWO: &str = "[{secretbox: {keys: [{name: two, secret: MTIzNDU2Nzg5MDEyMzQ1NjEyMzQ1Njc4OTAxMjM0NTY=}]}}, {aesgcm: {keys: [{name: one, secret: MTIzNDU2Nzg5MDEyMzQ1Ng==}]}}, {identity: {}}]";
+const ONE_AND_TWO: &str = "[{aesgcm: {keys: [{name: one, secret: MTIzNDU2Nzg5MDEyMzQ1Ng==}]}}, {secretbox: {keys: [{name: two, secret: MTIzNDU2Nzg5MDEyMzQ1NjEyMzQ1Njc4OTAxMjM0NTY=}]}}, {identity: {}}]";
 const ONLY_TWO: &str =
     "[{secretbox: {keys: [{name: two, secret: MTIzNDU2Nzg5MDEyMzQ1NjEyMzQ1Njc4OTAxMjM0NTY=}]}}]";
 
@@ -364,6 +365,8 @@ fn encryption_key_in_use_is_not_given_up_by_a_reload() {
         assert_eq!(reload(TWO), Ok(true));
         assert!(reload(ONLY_TWO).is_err(), "nothing is written anew yet");
         fill(&storage).await;
+        storage.encryption_replaced().await;
+        runtime.sleep(Duration::from_secs(1)).await;
         assert_eq!(reload(ONLY_TWO), Ok(true));
         assert!(storage.unopened().is_empty());
         storage.close().await;
@@ -382,6 +385,87 @@ fn encryption_key_in_use_is_not_given_up_by_a_reload() {
         assert!(removed.is_err(), "what was missed once counts as well");
         storage.close().await;
     });
+}
+
+/// The new key is given up again before anything was written with it but the checkpoint that followed the reload.
+#[test]
+fn encryption_key_of_the_newest_checkpoint_is_not_given_up_by_a_reload() {
+    story(|runtime, disk| async move {
+        let keys = encryption(&runtime, ONE);
+        let storage = open(&runtime, Some(Arc::clone(&keys))).await;
+        fill(&storage).await;
+        let reload = async |providers: &str| {
+            let lost = |next: &Encryption| storage.lost_by(next);
+            let done = keys.reload_unless_lost(Path::new("/enc"), &config(providers), lost);
+            storage.encryption_replaced().await;
+            runtime.sleep(Duration::from_secs(1)).await;
+            done
+        };
+        assert_eq!(reload(TWO).await, Ok(true));
+        let refused = reload(ONE).await.unwrap_err().to_string();
+        let told = "7 stored values could no longer be decrypted, /registry/secrets/a/s0 first";
+        assert!(refused.starts_with(told), "{refused}");
+        assert_eq!(reload(ONE_AND_TWO).await, Ok(true));
+        assert_eq!(reload(ONE).await, Ok(true));
+        disk.crash();
+        drop(storage);
+        let storage = open(&runtime, Some(encryption(&runtime, ONE))).await;
+        assert_eq!(all(&storage).await.unwrap(), 7);
+        // What a start has read is known as well.
+        let keys = storage.encryption().unwrap();
+        keys.reload(Path::new("/enc"), &config(TWO)).unwrap();
+        for secret in 0..7 {
+            let anew = vec![put(&format!("{SECRET}{secret}"), "anew")];
+            storage.commit(anew).await.unwrap();
+        }
+        let lost = |next: &Encryption| storage.lost_by(next);
+        let only_two = keys.reload_unless_lost(Path::new("/enc"), &config(ONLY_TWO), lost);
+        assert!(only_two.is_err(), "the checkpoint has the old key");
+    });
+}
+
+/// Reloads to and fro while checkpoints are written, and the power lost at any time: what was taken is enough for the start.
+#[test]
+fn encryption_configuration_that_was_taken_opens_everything_after_a_crash() {
+    const ORDER: [&str; 4] = [TWO, ONE_AND_TWO, ONE, ONLY_TWO];
+    let mut outcomes = [0, 0];
+    for seed in 0..100 {
+        let simulation = Simulation::new(seed);
+        let (runtime, disk) = (simulation.runtime(), simulation.disk());
+        let counts = simulation.run(async move {
+            let keys = encryption(&runtime, ONE);
+            let storage = open(&runtime, Some(Arc::clone(&keys))).await;
+            fill(&storage).await;
+            let (mut taken, mut counts) = (ONE, [0, 0]);
+            for _ in 0..1 + runtime.random_u64() % 6 {
+                let next = ORDER[usize::try_from(runtime.random_u64() % 4).unwrap()];
+                let lost = |next: &Encryption| storage.lost_by(next);
+                match keys.reload_unless_lost(Path::new("/enc"), &config(next), lost) {
+                    Ok(true) => {
+                        taken = next;
+                        counts[0] += 1;
+                        storage.encryption_replaced().await;
+                    }
+                    Ok(false) => {}
+                    Err(_) => counts[1] += 1,
+                }
+                if runtime.random_u64() % 4 == 0 {
+                    fill(&storage).await;
+                }
+                runtime
+                    .sleep(Duration::from_micros(runtime.random_u64() % 3_000))
+                    .await;
+            }
+            disk.crash();
+            drop(storage);
+            let storage = open(&runtime, Some(encryption(&runtime, taken))).await;
+            let found = all(&storage).await;
+            assert!(matches!(found, Ok(7)), "seed {seed}, {taken}: {found:?}");
+            counts
+        });
+        outcomes = [outcomes[0] + counts[0], outcomes[1] + counts[1]];
+    }
+    assert!(outcomes.iter().all(|count| *count > 50), "{outcomes:?}");
 }
 
 /// From plain to encrypted: by a reload while the log is idle, by one while it is written, and by a start.

@@ -15,11 +15,11 @@ mod validation;
 
 pub use measures::{EncryptionMeasures, Operation, TRANSFORMATION_BOUNDS};
 
-use crate::Key;
+use crate::{Key, StorageError};
 use config::EncryptionConfiguration;
 use machinery_runtime::Runtime;
 use measures::Measures;
-use parking_lot::{Mutex, RwLock};
+use parking_lot::{Mutex, RwLock, RwLockReadGuard};
 use sha2::{Digest, Sha256};
 use std::collections::HashMap;
 use std::fmt;
@@ -57,6 +57,8 @@ pub struct Encryption {
     runtime: Runtime,
     names: ResourceNames,
     current: RwLock<Current>,
+    /// Held for reading where a value is sealed until its key is noted, and for writing while `current` is replaced.
+    gate: RwLock<()>,
     measures: Measures,
     /// SHA-256 of the last content that was refused; empty where the last one was taken.
     refused: Mutex<String>,
@@ -142,6 +144,7 @@ impl Encryption {
             runtime: runtime.clone(),
             names,
             current: RwLock::new(Current::of(path, bytes)?),
+            gate: RwLock::default(),
             measures: Measures::default(),
             refused: Mutex::default(),
         })
@@ -152,21 +155,41 @@ impl Encryption {
         if self.is_in_use(bytes) {
             return Ok(false);
         }
-        self.settle(bytes, Current::of(path, bytes))
+        let loaded = Current::of(path, bytes);
+        let _replacing = self.gate.write();
+        self.settle(bytes, loaded)
     }
 
     /// The same, unless stored values would be lost: `lost` finds those that the new configuration does not decrypt.
+    ///
+    /// Values that are sealed meanwhile take the keys that write now. A configuration that has none of them can only be
+    /// judged while nothing is sealed, so writers wait for `lost` then; it must not seal anything itself.
     pub fn reload_unless_lost(
         &self,
         path: &Path,
         bytes: &[u8],
-        lost: impl FnOnce(&Self) -> Unopened,
+        lost: impl FnOnce(&Self) -> Result<Unopened, StorageError>,
     ) -> Result<bool, EncryptionConfigError> {
         if self.is_in_use(bytes) {
             return Ok(false);
         }
-        let loaded = self.without_loss(path, bytes, lost);
+        let next = Self::new(&self.runtime, self.names.clone(), path, bytes);
+        let opens_writes = next.as_ref().is_ok_and(|next| self.writes_are_opened_by(next));
+        let while_nothing_is_sealed = (!opens_writes).then(|| self.gate.write());
+        let loaded = next.and_then(|next| next.without_loss(lost));
+        let _replacing = while_nothing_is_sealed.unwrap_or_else(|| self.gate.write());
         self.settle(bytes, loaded)
+    }
+
+    /// Keeps the configuration as it is until the guard is dropped.
+    pub(crate) fn hold(&self) -> RwLockReadGuard<'_, ()> {
+        self.gate.read()
+    }
+
+    /// Reports whether another configuration opens everything that this one writes.
+    fn writes_are_opened_by(&self, other: &Self) -> bool {
+        let (own, other) = (self.current.read(), other.current.read());
+        own.transformers.writes_are_opened_by(&other.transformers)
     }
 
     /// Reports whether this is the content in use; one that was refused before is over then.
@@ -204,20 +227,28 @@ impl Encryption {
     }
 
     fn without_loss(
-        &self,
-        path: &Path,
-        bytes: &[u8],
-        lost: impl FnOnce(&Self) -> Unopened,
+        self,
+        lost: impl FnOnce(&Self) -> Result<Unopened, StorageError>,
     ) -> Result<Current, EncryptionConfigError> {
-        let next = Self::new(&self.runtime, self.names.clone(), path, bytes)?;
-        let lost = lost(&next);
+        let unknown = |error: StorageError| {
+            let why = format!(
+                "{error}: the configuration in use stays until it is known what is encrypted with its keys"
+            );
+            EncryptionConfigError(why)
+        };
+        let lost = lost(&self).map_err(unknown)?;
         if lost.is_empty() {
-            return Ok(next.current.into_inner());
+            return Ok(self.current.into_inner());
         }
         Err(EncryptionConfigError(format!(
             "{}: the configuration in use stays; keep the old key behind the new one until everything is written anew",
             lost.described("could no longer be decrypted")
         )))
+    }
+
+    /// Group and plural of the resource of the object at a key.
+    pub(crate) fn resource_of<'a>(&'a self, key: &'a Key) -> Named<'a> {
+        self.names.of(key)
     }
 
     /// Reports whether there is the key that a value at this place was encrypted with; none is needed for a plain one where plain
@@ -231,8 +262,12 @@ impl Encryption {
 
     /// Reports whether a stored value can be decrypted; not counted.
     pub(crate) fn can_open(&self, key: &Key, stored: &[u8]) -> bool {
+        self.can_open_as(self.names.of(key), key, stored)
+    }
+
+    /// The same for a value that is no object of the API, by the rule of a resource.
+    pub(crate) fn can_open_as(&self, (group, resource): Named<'_>, key: &Key, stored: &[u8]) -> bool {
         let transformers = Arc::clone(&self.current.read().transformers);
-        let (group, resource) = self.names.of(key);
         let identity = Transformer::identity();
         let transformer = transformers.of(group, resource).unwrap_or(&identity);
         transformer.open(key, stored).1.is_ok()

@@ -82,6 +82,17 @@ impl Transformers {
         Ok(own)
     }
 
+    /// Reports whether others open everything that these write.
+    pub(super) fn writes_are_opened_by(&self, others: &Self) -> bool {
+        let mut names = self.0.keys().chain(others.0.keys());
+        names.all(|(group, resource)| {
+            let written = self.of(group, resource).map(Transformer::seal_of_writes);
+            let other = others.of(group, resource);
+            // Nothing else is needed for what is plain.
+            written.is_none_or(|seal| seal == Seal::default() || other.is_some_and(|other| other.has(seal)))
+        })
+    }
+
     /// Those of a resource: its own, its group's, or everybody's.
     pub(super) fn of(&self, group: &str, resource: &str) -> Option<&Transformer> {
         let at = |group: &str, resource: &str| self.0.get(&(group.to_owned(), resource.to_owned()));

@@ -83,6 +83,12 @@ async fn follow(followed: Followed) {
             is_resealed = authorities::reseal(&*followed.storage).await;
         }
         followed.runtime.sleep(LOOK_INTERVAL).await;
+        if let Some(shared) = followed.storage.shared()
+            && let Err(error) = shared.note_keys().await
+        {
+            // A change of the file is refused then.
+            tracing::debug!(%error, "the keys of what servers share are not known");
+        }
         let own = followed.clone();
         // Whether values would be lost is looked up among all that are stored.
         match followed.runtime.blocking(move || own.look()).await {

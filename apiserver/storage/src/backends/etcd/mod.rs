@@ -39,6 +39,7 @@ use machinery_meta::Revision;
 use machinery_runtime::{Runtime, Scope};
 use mirror::Mirror;
 pub use options::EtcdOptions;
+use parking_lot::Mutex;
 use remote::{Remote, failed, number, unsigned};
 use std::future::Future;
 use std::sync::Arc;
@@ -56,6 +57,8 @@ pub struct EtcdStorage {
     current: Together<Revision>,
     floor: Together<Revision>,
     leases: Leases,
+    /// Values that servers share, as they are stored; `None` until they are read.
+    shared: Mutex<Option<Vec<(Key, Vec<u8>)>>>,
     range_chunk: usize,
     scope: Scope,
     /// Below the scope: writes that were taken up.
@@ -117,6 +120,7 @@ impl EtcdStorage {
             current: Together::default(),
             floor: Together::default(),
             leases: Leases::default(),
+            shared: Mutex::default(),
             range_chunk: options.range_chunk.max(1),
             writes: own.child_scope(),
             scope,
@@ -357,14 +361,14 @@ impl Storage for EtcdStorage {
         Unopened::of(&self.mirror.unread())
     }
 
-    fn lost_by(&self, other: &Encryption) -> Unopened {
-        let Some((root, _)) = self.mirror.now() else {
-            return Unopened::default();
-        };
+    fn lost_by(&self, other: &Encryption) -> Result<Unopened, StorageError> {
+        let unread = || StorageError::Unavailable("the values in etcd are not read yet".to_owned());
+        let (root, _) = self.mirror.now().ok_or_else(unread)?;
+        let shared = self.shared_lost_by(other).ok_or_else(unread)?;
         let lost = root
             .values()
             .filter(|entry| !other.has_key_of(&entry.key, entry.seal));
-        Unopened::of(lost.map(|entry| &entry.key))
+        Ok(Unopened::of(shared.iter().chain(lost.map(|entry| &entry.key))))
     }
 
     async fn encryption_replaced(&self) {

@@ -3,11 +3,11 @@
 //! These are keys, so they are encrypted by the rule for Secrets where the configuration has one, bound to the name they lie
 //! under as an object is; without such a rule they are plain.
 
-use super::EtcdStorage;
-use crate::encryption::{ENCRYPTED, Named, Seal};
+use super::{CHECKED_WITHIN, EtcdStorage};
+use crate::encryption::{ENCRYPTED, Encryption, Named, Seal};
 use crate::{Key, SharedValues, StorageError};
 use async_trait::async_trait;
-use etcd_client::{Compare, CompareOp, GetResponse, KeyValue, Txn, TxnOp, TxnOpResponse};
+use etcd_client::{Compare, CompareOp, GetOptions, GetResponse, KeyValue, Txn, TxnOp, TxnOpResponse};
 
 /// Before the objects' own prefix, so that clusters with different ones can share an etcd.
 const BEFORE: &str = "/knarr";
@@ -47,11 +47,42 @@ impl SharedValues for EtcdStorage {
             None => Ok(false),
         }
     }
+
+    async fn note_keys(&self) -> Result<(), StorageError> {
+        *self.shared.lock() = None;
+        let mut kv = self.remote.kv()?;
+        let below = GetOptions::new().with_prefix();
+        let late = || StorageError::Unreachable {
+            cause: format!("no answer in {CHECKED_WITHIN:?}"),
+        };
+        let asked = self
+            .remote
+            .waiting(kv.get(format!("{BEFORE}{}", self.mirror.prefix), Some(below)));
+        let answer: GetResponse = self.within(CHECKED_WITHIN, asked).await.ok_or_else(late)??;
+        let read = answer.kvs().iter().map(|own| {
+            let key = Key::parse(&String::from_utf8_lossy(own.key()))?;
+            Ok((key, own.value().to_vec()))
+        });
+        *self.shared.lock() = Some(read.collect::<Result<_, StorageError>>()?);
+        Ok(())
+    }
 }
 
 impl EtcdStorage {
     fn shared_key(&self, name: &str) -> Result<Key, StorageError> {
         Key::parse(&format!("{BEFORE}{}{name}", self.mirror.prefix))
+    }
+
+    /// Shared values that this configuration opens and another one does not; `None` where they are not read.
+    pub(super) fn shared_lost_by(&self, other: &Encryption) -> Option<Vec<Key>> {
+        let own = self.remote.encryption.as_ref();
+        let opens =
+            |encryption: &Encryption, key: &Key, stored: &[u8]| encryption.can_open_as(SECRETS, key, stored);
+        let shared = self.shared.lock();
+        let lost = shared.as_ref()?.iter().filter(|(key, stored)| {
+            own.is_some_and(|own| opens(own, key, stored)) && !opens(other, key, stored)
+        });
+        Some(lost.map(|(key, _)| key.clone()).collect())
     }
 
     fn sealed(&self, key: &Key, plain: &[u8]) -> Vec<u8> {

@@ -4,6 +4,7 @@
 //! is. It is written under another name, synced and renamed; a file without a valid end is not a checkpoint.
 
 use super::format::{self, CheckpointHeader, FileHeader, HeaderError, SECTOR, Stored};
+use super::keys::Seals;
 use super::scrub::Verified;
 use super::seal;
 use super::wire::{Malformed, Put, Reader};
@@ -22,6 +23,8 @@ pub(super) struct Checkpoint {
     pub(super) header: CheckpointHeader,
     pub(super) path: PathBuf,
     pub(super) entries: u64,
+    /// Keys of its records: those that were written by this process, or read as the state that it began with.
+    pub(super) seals: Arc<Seals>,
     file: Box<dyn DiskFile>,
     blocks: Vec<Block>,
     /// Where the last block ends.
@@ -44,6 +47,7 @@ pub(super) struct CheckpointWriter {
     file: Box<dyn DiskFile>,
     root: Root,
     encryption: Option<Arc<Encryption>>,
+    seals: Arc<Seals>,
     last: Option<Key>,
     offset: u64,
     entries: u64,
@@ -113,6 +117,7 @@ impl Checkpoint {
             header,
             path: path.to_owned(),
             entries,
+            seals: Arc::default(),
             file,
             blocks,
             end: index_at,
@@ -351,6 +356,7 @@ impl CheckpointWriter {
             file,
             root,
             encryption,
+            seals: Arc::default(),
             last: None,
             offset: SECTOR as u64,
             entries: 0,
@@ -358,8 +364,17 @@ impl CheckpointWriter {
         })
     }
 
+    /// Keys of the records that were written so far.
+    pub(super) fn seals(&self) -> Arc<Seals> {
+        Arc::clone(&self.seals)
+    }
+
     /// Writes a little more; the checkpoint once it is complete and durable.
     pub(super) fn step(&mut self) -> Result<Option<Checkpoint>, StorageError> {
+        let encryption = self.encryption.clone();
+        let encryption = encryption.as_deref();
+        // Until its keys are noted.
+        let unchanged = encryption.map(Encryption::hold);
         let mut out = Vec::with_capacity(STEP_BYTES + BLOCK_BYTES);
         let start = self
             .last
@@ -378,14 +393,17 @@ impl CheckpointWriter {
                 });
                 block_end = out.len() + BLOCK_BYTES;
             }
+            let entry = seal::sealed(encryption, entry);
+            self.seals.note(encryption, &entry);
             let stored = Stored::Put {
-                entry: seal::sealed(self.encryption.as_deref(), entry),
+                entry,
                 previous: Revision::ZERO,
             };
             format::put_stored(&mut out, &stored, true);
             self.entries += 1;
             last = Some(key.clone());
         }
+        drop(unchanged);
         if let Some(last) = last {
             self.write(&out)?;
             self.last = Some(last);
@@ -427,7 +445,10 @@ impl CheckpointWriter {
         self.file.sync_data().map_err(failed())?;
         self.disk.rename(&self.draft, &path).map_err(failed())?;
         self.disk.sync_dir(&self.dir).map_err(failed())?;
-        Checkpoint::open(&*self.disk, &path)
+        Ok(Checkpoint {
+            seals: self.seals(),
+            ..Checkpoint::open(&*self.disk, &path)?
+        })
     }
 
     /// Ends it; the file of what was written so far.

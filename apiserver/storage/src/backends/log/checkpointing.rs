@@ -106,6 +106,7 @@ fn step(
     *writer = None;
     let floor = Revision(checkpoint.header.compacted);
     engine.files.add_checkpoint(Arc::new(checkpoint));
+    engine.drafts.lock().clear();
     if purpose == Purpose::Room {
         forget(engine, floor);
     }
@@ -149,8 +150,9 @@ fn begin(engine: &Engine, purpose: Purpose) -> Result<Option<CheckpointWriter>, 
     let begun = match loan {
         Some(loan) => CheckpointWriter::begin_in(disk, dir, &loan, header, state),
         None => CheckpointWriter::begin(disk, dir, header, state),
-    };
-    begun.map(Some)
+    }?;
+    engine.drafts.lock().push(begun.seals());
+    Ok(Some(begun))
 }
 
 /// A checkpoint that does not fit is not begun: it would take the last room from everybody for nothing.

@@ -8,6 +8,7 @@
 use super::backup::Backup;
 use super::checkpointing::{self, Purpose};
 use super::files::{Appender, Files, Written};
+use super::keys::Seals;
 use super::options::LogOptions;
 use super::scrub::Scrubbed;
 use super::seal;
@@ -32,7 +33,7 @@ use tokio::sync::{Notify, Semaphore};
 
 /// The running log.
 ///
-/// Lock order: appender, writer, feed, live, pins, expiries. Nobody waits for a disk or another task under any lock but
+/// Lock order: the encryption's configuration, appender, writer, feed, live, pins, expiries. Nobody waits for a disk or another task under any lock but
 /// the appender's.
 pub(super) struct Engine {
     /// In the scope of this instance.
@@ -54,6 +55,8 @@ pub(super) struct Engine {
     pub(super) checkpointed: Notify,
     /// Keys whose records were sealed when the log was opened, as long as no key opens them.
     pub(super) sealed: Mutex<BTreeSet<Key>>,
+    /// Keys of the checkpoint that is being written, and of those that failed since the last one.
+    pub(super) drafts: Mutex<Vec<Arc<Seals>>>,
     pub(super) syncs: SyncTimes,
     pub(super) scrubbed: Scrubbed,
     /// One backup at a time: each pins a whole state.
@@ -105,6 +108,7 @@ impl Engine {
             checkpointing: AtomicBool::new(false),
             checkpointed: Notify::new(),
             sealed: Mutex::new(sealed),
+            drafts: Mutex::default(),
             syncs: SyncTimes::default(),
             scrubbed: Scrubbed::default(),
             backups: Arc::new(Semaphore::new(1)),
@@ -149,6 +153,8 @@ impl Engine {
         let now = self.expiries.wall(&self.runtime);
         let admitted = Admitted { group, bytes, permit };
         let submitted = {
+            let encryption = self.options.encryption.as_ref();
+            let _unchanged = encryption.map(|encryption| encryption.hold());
             let mut writer = self.writer.lock();
             let live = self.live.read();
             writer.submit(&live.root, admitted, now)

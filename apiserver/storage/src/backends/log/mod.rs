@@ -322,8 +322,8 @@ impl Storage for LogStorage {
         self.engine.unopened()
     }
 
-    fn lost_by(&self, other: &Encryption) -> Unopened {
-        self.engine.lost_by(other)
+    fn lost_by(&self, other: &Encryption) -> Result<Unopened, StorageError> {
+        Ok(self.engine.lost_by(other))
     }
 
     async fn encryption_replaced(&self) {

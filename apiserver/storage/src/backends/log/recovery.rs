@@ -207,6 +207,7 @@ fn load_checkpoint(
         };
         let read = checkpoint.each(|entry| {
             let entry = seal::opened_if_possible(encryption, entry);
+            checkpoint.seals.note(encryption, &entry);
             live.bytes += entry.record.len() as u64;
             live.root.insert(entry.key.clone(), entry);
         });

@@ -88,7 +88,8 @@ impl Writer {
         }
     }
 
-    /// Takes a group up, or says why not. `root` is what is published; `now` is in seconds since 1970.
+    /// Takes a group up, or says why not. `root` is what is published; `now` is in seconds since 1970. The encryption
+    /// configuration stays meanwhile ([`Encryption::hold`]): an entry names the key that its record was sealed with.
     pub(super) fn submit(&mut self, root: &Root, admitted: Admitted, now: u64) -> Submitted {
         if let Some(error) = &self.stopped {
             return Submitted::Now(Err(error.clone()));
@@ -155,6 +156,14 @@ impl Writer {
         let pending = std::mem::replace(&mut self.pending, Pending::new(last, Vec::new()));
         let all = self.full.drain(..).chain([pending]);
         all.flat_map(|pending| pending.groups).collect()
+    }
+
+    /// Entries that are not published yet.
+    pub(super) fn queued(&self) -> Vec<Arc<Entry>> {
+        self.overlay
+            .values()
+            .filter_map(|(_, entry)| entry.clone())
+            .collect()
     }
 
     /// What the key will be once everything queued is done, and the queued revision that made it so (zero: none).

@@ -2,7 +2,6 @@
 //! restored, and how little of etcd they use.
 
 use super::{LONG_ENOUGH, TextCodec, on_the_model, through};
-use crate::encryption::{Encryption, ResourceNames};
 use crate::suite::{record, value};
 use crate::{
     EtcdOptions, EtcdStorage, Interest, Key, Lookup, Op, Prefix, RangeOptions, ReadAt, Record, RecordCodec,
@@ -15,7 +14,7 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
-fn simulated<F: Future<Output = ()> + Send + 'static>(story: impl FnOnce(Runtime) -> F) {
+pub(super) fn simulated<F: Future<Output = ()> + Send + 'static>(story: impl FnOnce(Runtime) -> F) {
     let simulation = Simulation::new(1);
     let runtime = simulation.runtime();
     let told = story(runtime.clone());
@@ -50,7 +49,10 @@ async fn watch(storage: &EtcdStorage, after: Revision) -> Result<Box<dyn WatchCu
 }
 
 /// Two servers' ways to one etcd, the second of which can be cut off.
-async fn two(etcd: &Etcd, runtime: &Runtime) -> (EtcdStorage, EtcdStorage, apiserver_etcd_model::Transport) {
+pub(super) async fn two(
+    etcd: &Etcd,
+    runtime: &Runtime,
+) -> (EtcdStorage, EtcdStorage, apiserver_etcd_model::Transport) {
     let transport = etcd.transport();
     let other = through(transport.clone(), runtime, EtcdOptions::default()).await;
     (on_the_model(etcd, runtime).await, other, transport)
@@ -418,109 +420,5 @@ fn unreadable_value_is_deleted_and_watches_of_it_end() {
             value(&late_watch.next_batch(1).await.unwrap()[0].object().record),
             "2"
         );
-    });
-}
-
-const OLD_KEY: &str =
-    "secretbox: {keys: [{name: old, secret: YWJjZGVmZ2hpamtsbW5vcHFyc3R1dnd4eXoxMjM0NTY=}]}";
-const NEW_KEY: &str = "aesgcm: {keys: [{name: new, secret: c2VjcmV0IGlzIHNlY3VyZQ==}]}";
-const IDENTITY: &str = "identity: {}";
-
-fn encryption(providers: &[&str]) -> Vec<u8> {
-    let head = "apiVersion: apiserver.config.k8s.io/v1\nkind: EncryptionConfiguration\nresources:\n";
-    let list = providers.iter().map(|own| format!("  - {own}\n"));
-    format!(
-        "{head}- resources: [secrets]\n  providers:\n{}",
-        list.collect::<String>()
-    )
-    .into_bytes()
-}
-
-/// A server with these providers for Secrets, and its configuration to change.
-async fn encrypting(etcd: &Etcd, runtime: &Runtime, providers: &[&str]) -> (EtcdStorage, Arc<Encryption>) {
-    let path = std::path::Path::new("/enc");
-    let own = Encryption::new(runtime, ResourceNames::default(), path, &encryption(providers));
-    let own = Arc::new(own.unwrap());
-    let options = EtcdOptions {
-        encryption: Some(Arc::clone(&own)),
-        ..EtcdOptions::default()
-    };
-    (through(etcd.transport(), runtime, options).await, own)
-}
-
-/// Values in etcd, as a client of etcd reads them.
-async fn stored_value(storage: &EtcdStorage) -> String {
-    let mut kv = storage.remote.kv().unwrap();
-    let answer = kv.get("/knarr/registry/keys", None).await.unwrap();
-    String::from_utf8_lossy(answer.kvs()[0].value()).into_owned()
-}
-
-#[test]
-fn shared_value_is_encrypted_as_secrets_are_and_follows_their_key() {
-    simulated(async |runtime| {
-        let etcd = Etcd::start(&runtime, Weather::calm());
-        let plain = on_the_model(&etcd, &runtime).await;
-        let agree = async |storage: &EtcdStorage| {
-            let agreed = storage.shared().unwrap().agree("keys", b"offer".to_vec()).await;
-            agreed.map(|value| String::from_utf8(value).unwrap())
-        };
-        assert_eq!(agree(&plain).await.unwrap(), "offer");
-        assert_eq!(
-            stored_value(&plain).await,
-            "offer",
-            "plain without a configuration"
-        );
-        // The first server that has a key for Secrets writes it anew, when it starts.
-        let (first, config) = encrypting(&etcd, &runtime, &[OLD_KEY, IDENTITY]).await;
-        assert_eq!(agree(&first).await.unwrap(), "offer");
-        let stored = stored_value(&plain).await;
-        assert!(stored.starts_with("k8s:enc:secretbox:v1:old:") && !stored.contains("offer"));
-        let sealed = agree(&plain).await.unwrap_err();
-        assert!(matches!(sealed, StorageError::Sealed { .. }), "{sealed}");
-        let (stranger, _) = encrypting(&etcd, &runtime, &[NEW_KEY]).await;
-        let sealed = agree(&stranger).await.unwrap_err();
-        assert!(matches!(sealed, StorageError::Sealed { .. }), "{sealed}");
-        // A rotation: the new key in front on one server, while another one only reads it.
-        let (second, _) = encrypting(&etcd, &runtime, &[OLD_KEY, NEW_KEY]).await;
-        let path = std::path::Path::new("/enc");
-        config.reload(path, &encryption(&[NEW_KEY, OLD_KEY])).unwrap();
-        let reseal = async |storage: &EtcdStorage| storage.shared().unwrap().reseal("keys").await.unwrap();
-        assert!(reseal(&first).await && !reseal(&first).await);
-        assert!(stored_value(&plain).await.starts_with("k8s:enc:aesgcm:v1:new:"));
-        assert_eq!(agree(&second).await.unwrap(), "offer");
-        // Back to plain text, which needs no key.
-        config
-            .reload(path, &encryption(&[IDENTITY, NEW_KEY, OLD_KEY]))
-            .unwrap();
-        assert!(reseal(&first).await);
-        assert_eq!(agree(&plain).await.unwrap(), "offer");
-        assert!(!first.shared().unwrap().reseal("nothing").await.unwrap());
-    });
-}
-
-#[test]
-fn shared_value_is_that_of_the_first_who_offered_one() {
-    simulated(async |runtime| {
-        let etcd = Etcd::start(&runtime, Weather::calm());
-        let (one, other, _) = two(&etcd, &runtime).await;
-        let agree = async |storage: &EtcdStorage, value: &str| {
-            let shared = storage.shared().unwrap();
-            String::from_utf8(shared.agree("keys", value.into()).await.unwrap()).unwrap()
-        };
-        let (first, second) = futures::join!(agree(&one, "a"), agree(&other, "b"));
-        assert_eq!(first, second);
-        assert_eq!(agree(&one, "c").await, first);
-        // No list, no watch and no key of the API leads there.
-        let everything = RangeOptions::default();
-        let page = one
-            .range(&Prefix::parse("/").unwrap(), &everything)
-            .await
-            .unwrap();
-        assert_eq!(page.entries, []);
-        let key = Key::parse("/knarr/registry/keys").unwrap();
-        assert!(matches!(
-            one.get(&key, ReadAt::Latest).await,
-            Err(StorageError::InvalidKey(_))
-        ));
     });
 }

@@ -1,5 +1,6 @@
 //! The suite on an etcd: on a real one when it has been built, and on the model of one, where a seed decides the rest.
 
+mod keys;
 mod likeness;
 mod mirror;
 mod process;
