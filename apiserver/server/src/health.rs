@@ -18,6 +18,9 @@ const INTEGRITY: &str = "storage-integrity";
 /// Fails while there are stored values that no key decrypts, on its own as well: everything else is served.
 const ENCRYPTION: &str = "storage-encryption";
 
+/// Fails while lines of the audit log cannot be written, on its own as well: requests go on, or are refused with a word of it.
+const AUDIT: &str = "audit-log";
+
 struct Check {
     name: Cow<'static, str>,
     result: Result<(), String>,
@@ -110,6 +113,15 @@ async fn checks(core: &Core, root: &str) -> Vec<Check> {
             },
         });
     }
+    if let Some(audit) = &core.audit {
+        checks.push(Check {
+            name: AUDIT.into(),
+            result: match audit.is_written() {
+                true => Ok(()),
+                false => Err("lines of the audit log cannot be written".to_owned()),
+            },
+        });
+    }
     if root == "readyz" {
         let stopping = core.is_stopping();
         checks.push(Check {
@@ -189,7 +201,7 @@ fn all(root: &str, checks: Vec<Check>, excluded: &[&str], verbose: bool) -> Resp
             _ if excluded.contains(&&*check.name) => writeln!(lines, "[+]{} excluded: ok", check.name),
             Ok(()) => writeln!(lines, "[+]{} ok", check.name),
             Err(why) => {
-                failed |= ![SPACE, INTEGRITY, ENCRYPTION].contains(&&*check.name);
+                failed |= ![SPACE, INTEGRITY, ENCRYPTION, AUDIT].contains(&&*check.name);
                 tracing::warn!(check = %check.name, %why, "health check failed");
                 writeln!(lines, "[-]{} failed: reason withheld", check.name)
             }

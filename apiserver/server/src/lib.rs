@@ -56,7 +56,7 @@ pub use apiserver_auth::pki;
 pub use apiserver_endpoints::{Body, yaml};
 pub use apiserver_registry::{built_in_values, stored_resources};
 pub use config::{ConfigError, ServerConfig};
-pub use filters::audit::{AuditLogConfig, PolicyError};
+pub use filters::audit::{AuditLogConfig, AuditLogMode, PolicyError};
 pub use front_proxy::RequestHeaderConfig;
 pub use server::{Server, ServerBuilder, ServerError};
 pub use service::LocalService;

@@ -5,7 +5,7 @@
 mod common;
 mod gate;
 
-use apiserver_server::{AuditLogConfig, ServerConfig};
+use apiserver_server::{AuditLogConfig, AuditLogMode, ServerConfig};
 use apiserver_storage::{LogStorage, Storage};
 use bytes::Bytes;
 use common::{Cluster, config, post_head, start_on};
@@ -430,4 +430,58 @@ async fn audit_log_is_complete_after_shutdown() {
     });
     let own = created.filter(|line| line.contains("\"username\":\"admin\""));
     assert_eq!(own.count(), 100);
+}
+
+/// A cluster whose audit log takes nothing: the policy leaves paths out, so that these can be asked.
+async fn without_room(mode: AuditLogMode) -> (Cluster, tempfile::TempDir) {
+    const POLICY: &str = "apiVersion: audit.k8s.io/v1\nkind: Policy\nrules: \
+        [{level: None, nonResourceURLs: ['/readyz*', /metrics]}, {level: Metadata}]";
+    let folder = tempfile::tempdir().unwrap();
+    let policy = folder.path().join("policy.yaml");
+    std::fs::write(&policy, POLICY).unwrap();
+    let config = ServerConfig {
+        audit_log: Some(AuditLogConfig {
+            mode,
+            ..AuditLogConfig::new("/dev/full".into())
+        }),
+        audit_policy_file: Some(policy),
+        ..config()
+    };
+    let storage = LogStorage::memory(&Runtime::real()).await.unwrap();
+    (start_on(config, Arc::new(storage)).await, folder)
+}
+
+#[tokio::test]
+async fn audit_log_that_takes_no_line_refuses_requests_in_mode_blocking_strict_alone() {
+    for (mode, code, rejected) in [
+        (AuditLogMode::Batch, 201, 0),
+        (AuditLogMode::Blocking, 201, 0),
+        (AuditLogMode::BlockingStrict, 500, 1),
+    ] {
+        let (cluster, _folder) = without_room(mode).await;
+        let get = async |path: &str| {
+            let answer = cluster.admin().get(path).await;
+            (answer.code.as_u16(), answer.body)
+        };
+        let created = cluster.admin().post(CONFIG_MAPS, config_map("one")).await;
+        let text = created.body;
+        assert_eq!(created.code.as_u16(), code, "{mode:?}: {text}");
+        if rejected > 0 {
+            let told = "Internal Server Error: \"/api/v1/namespaces/default/configmaps\": failed to store audit event\n";
+            assert_eq!(text, told);
+        }
+        let (_, metrics) = get("/metrics").await;
+        let line = format!("apiserver_audit_requests_rejected_total {rejected}\n");
+        assert!(metrics.contains(&line), "{mode:?}");
+        // In mode batch the writer may not have had its turn.
+        while get("/readyz/audit-log").await.0 == 200 {
+            cluster.runtime.sleep(Duration::from_millis(5)).await;
+        }
+        let (_, metrics) = get("/metrics").await;
+        assert!(
+            metrics.contains("apiserver_audit_error_total{plugin=\"log\"}"),
+            "{mode:?}"
+        );
+        assert_eq!(get("/readyz").await.0, 200);
+    }
 }

@@ -8,6 +8,7 @@ pub(crate) struct AuditMetrics {
     events: IntCounter,
     levels: IntCounterVec,
     errors: IntCounterVec,
+    rejected: IntCounter,
 }
 
 impl AuditMetrics {
@@ -28,16 +29,15 @@ impl AuditMetrics {
                 ),
                 &["plugin"],
             )?,
+            rejected: IntCounter::new(
+                "apiserver_audit_requests_rejected_total",
+                "Requests refused because their audit event could not be stored.",
+            )?,
         };
         registry.register(Box::new(metrics.events.clone()))?;
         registry.register(Box::new(metrics.levels.clone()))?;
         registry.register(Box::new(metrics.errors.clone()))?;
-        // Requests wait for room in the log and are never refused for its sake; upstream counts those it refuses.
-        let rejected = IntCounter::new(
-            "apiserver_audit_requests_rejected_total",
-            "Requests refused because their audit event could not be stored.",
-        )?;
-        registry.register(Box::new(rejected))?;
+        registry.register(Box::new(metrics.rejected.clone()))?;
         Ok(metrics)
     }
 
@@ -47,6 +47,10 @@ impl AuditMetrics {
 
     pub(crate) fn written(&self) {
         self.events.inc();
+    }
+
+    pub(crate) fn rejected(&self) {
+        self.rejected.inc();
     }
 
     pub(crate) fn errors(&self) -> IntCounterVec {

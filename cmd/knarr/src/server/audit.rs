@@ -1,7 +1,7 @@
 //! The flags of the audit log, as upstream's.
 
-use apiserver_server::AuditLogConfig;
-use clap::Args;
+use apiserver_server::{AuditLogConfig, AuditLogMode};
+use clap::{Args, ValueEnum};
 use std::path::PathBuf;
 
 /// See the module.
@@ -10,6 +10,9 @@ pub(crate) struct AuditArguments {
     /// Write a JSON line about every request to this file; - is the standard output
     #[arg(long)]
     audit_log_path: Option<PathBuf>,
+    /// Strategy for audit events: requests wait for their events (blocking), are also refused without the first one (blocking-strict), or do not wait (batch)
+    #[arg(long, value_enum, default_value = "blocking")]
+    audit_log_mode: Mode,
     /// Maximum number of days to retain old audit log files; 0 retains them
     #[arg(long, default_value_t = 366)]
     audit_log_maxage: u32,
@@ -24,10 +27,28 @@ pub(crate) struct AuditArguments {
     pub(crate) audit_policy_file: Option<PathBuf>,
 }
 
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum Mode {
+    Batch,
+    Blocking,
+    BlockingStrict,
+}
+
+impl From<Mode> for AuditLogMode {
+    fn from(mode: Mode) -> Self {
+        match mode {
+            Mode::Batch => Self::Batch,
+            Mode::Blocking => Self::Blocking,
+            Mode::BlockingStrict => Self::BlockingStrict,
+        }
+    }
+}
+
 impl AuditArguments {
     pub(crate) fn log(&self) -> Option<AuditLogConfig> {
         Some(AuditLogConfig {
             path: self.audit_log_path.clone()?,
+            mode: self.audit_log_mode.into(),
             max_age: self.audit_log_maxage,
             max_backups: self.audit_log_maxbackup,
             max_size: self.audit_log_maxsize,

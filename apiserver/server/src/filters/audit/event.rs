@@ -162,10 +162,11 @@ impl AuditEvent {
         }
     }
 
-    /// Writes the event of a stage, unless the policy leaves it out.
-    pub(super) async fn write(&self, stage: Stage) {
-        if let Some(written) = self.line(stage) {
-            written.done().await;
+    /// Writes the event of a stage, unless the policy leaves it out; `false` where it could not be.
+    pub(super) async fn write(&self, stage: Stage) -> bool {
+        match self.line(stage) {
+            Some(written) => written.done().await,
+            None => true,
         }
     }
 
@@ -176,7 +177,16 @@ impl AuditEvent {
         }
         let mut annotations = state.annotations.lock();
         annotations.extend(state.context.audit.take());
-        match serde_json::to_string(&state.event(stage, &state.response.lock(), &annotations)) {
+        let response = state.response.lock();
+        let is_behind = state.auditor.log.is_behind();
+        if is_behind && (response.object.is_some() || state.request_object.get().is_some()) {
+            annotations.insert(TRUNCATED.to_owned(), "true".to_owned());
+        }
+        let mut event = state.event(stage, &response, &annotations);
+        if is_behind {
+            (event.request_object, event.response_object) = (None, None);
+        }
+        match serde_json::to_string(&event) {
             Ok(line) => Some(state.auditor.write(line + "\n")),
             Err(error) => {
                 tracing::error!(%error, "an audit event cannot be written");

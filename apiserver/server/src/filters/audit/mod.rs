@@ -14,7 +14,7 @@ mod objects;
 mod policy;
 
 pub(crate) use event::AuditEvent;
-pub use log::AuditLogConfig;
+pub use log::{AuditLogConfig, AuditLogMode};
 pub use policy::PolicyError;
 
 use super::completion::Completion;
@@ -24,7 +24,8 @@ use crate::metrics::AuditMetrics;
 use crate::server::Core;
 use apiserver_endpoints::Body;
 use futures::future::BoxFuture;
-use http::header::ACCEPT_ENCODING;
+use http::header::{ACCEPT_ENCODING, CONTENT_TYPE, X_CONTENT_TYPE_OPTIONS};
+use http::{HeaderValue, StatusCode};
 use http_body::Body as _;
 use log::{AuditLog, Written};
 use machinery_meta::UserInfo;
@@ -62,6 +63,11 @@ impl Auditor {
     /// Resolves when all events so far are written.
     pub(crate) async fn flush(&self) {
         self.log.flush().await;
+    }
+
+    /// Reports whether events can be written, as far as is known.
+    pub(crate) fn is_written(&self) -> bool {
+        self.log.is_written()
     }
 
     /// The event of a request that is refused before its user is known, written with its answer. Nothing is written where
@@ -155,7 +161,10 @@ impl Filter for Audit {
         Box::pin(async move {
             auditor.log.room().await;
             let event = AuditEvent::new(&auditor, decision, &exchange);
-            event.write(Stage::RequestReceived).await;
+            if !event.write(Stage::RequestReceived).await && !auditor.log.ignores_errors() {
+                auditor.metrics.rejected();
+                return not_stored(&exchange);
+            }
             if let Some(completion) = Completion::of(&exchange) {
                 let last = event.clone();
                 completion.observe(move |outcome| last.ended(outcome));
@@ -180,6 +189,22 @@ impl Filter for Audit {
             read_answer(&event, response).await
         })
     }
+}
+
+/// Upstream's refusal in the mode `blocking-strict`.
+fn not_stored(exchange: &Exchange) -> Response {
+    let uri = exchange.request.uri().path_and_query();
+    let uri = uri.map_or("/", |uri| uri.as_str()).replace('&', "&amp;");
+    let text = format!("Internal Server Error: {uri:?}: failed to store audit event\n");
+    let mut response = Response::new(Body::from(text));
+    *response.status_mut() = StatusCode::INTERNAL_SERVER_ERROR;
+    let headers = response.headers_mut();
+    headers.insert(
+        CONTENT_TYPE,
+        HeaderValue::from_static("text/plain; charset=utf-8"),
+    );
+    headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    response
 }
 
 /// Reports whether the answer is an object: other paths serve texts and documents.

@@ -1,0 +1,362 @@
+//! The audit log: lines of a file, which is renamed when it is full, as upstream's (lumberjack) does it.
+//!
+//! In upstream's mode `blocking`, the default, a request goes on once its line is written, and its answer is sent after its
+//! last line. Lines that come while others are written are written next, all at once. A line is written when the kernel has
+//! it; none is synchronised to the disk.
+//!
+//! A line that the file refuses (its disk is full) is kept up to [`KEPT_BYTES`] and tried again; its request goes on as in
+//! upstream, and in the mode `blocking-strict` one whose first line is refused is refused too. In the mode `batch` nothing
+//! waits for lines, and those that come while [`QUEUE`] lines or [`QUEUE_BYTES`] wait are dropped.
+//!
+//! A request whose first line finds as much waiting waits until some of it is written; the further lines of a request that
+//! has begun are always taken, so that there are at most as many more as requests in progress, and without their objects
+//! where more than [`OBJECTS_BYTES`] wait. Lines that failed are counted in `apiserver_audit_error_total`.
+
+mod file;
+
+use file::RotatedFile;
+use machinery_runtime::Runtime;
+use prometheus::IntCounterVec;
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
+use tokio::sync::{Notify, mpsc, oneshot};
+
+/// Lines that wait to be written; more requests wait for room.
+const QUEUE: usize = 4_096;
+/// Their bytes.
+const QUEUE_BYTES: usize = 16 << 20;
+/// Bytes of waiting lines beyond which further ones go without the objects of their requests.
+const OBJECTS_BYTES: usize = 4 * QUEUE_BYTES;
+/// Bytes of lines that the file has refused, and that are tried again.
+const KEPT_BYTES: usize = 16 << 20;
+const RETRY: Duration = Duration::from_secs(1);
+/// Upstream's names of what failed.
+const PLUGIN: &str = "log";
+const BUFFER: &str = "buffered";
+
+/// Strategy for lines that cannot be written at once, as upstream's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum AuditLogMode {
+    /// Requests do not wait for lines.
+    Batch,
+    /// Requests wait for their lines, and go on without those that cannot be written.
+    #[default]
+    Blocking,
+    /// The same, and a request whose first line cannot be written is refused.
+    BlockingStrict,
+}
+
+/// `--audit-log-path` and its companions.
+#[derive(Debug, Clone)]
+pub struct AuditLogConfig {
+    pub path: PathBuf,
+    pub mode: AuditLogMode,
+    /// Days that full files are kept; 0 keeps them.
+    pub max_age: u32,
+    /// Full files that are kept; 0 keeps all.
+    pub max_backups: usize,
+    /// Mebibytes at which a file is full; 0 is upstream's 100.
+    pub max_size: u64,
+}
+
+impl AuditLogConfig {
+    /// With upstream's defaults.
+    pub fn new(path: PathBuf) -> Self {
+        Self {
+            path,
+            mode: AuditLogMode::default(),
+            max_age: 366,
+            max_backups: 100,
+            max_size: 100,
+        }
+    }
+
+    /// As upstream, `-` is the standard output, which never begins anew.
+    fn is_stdout(&self) -> bool {
+        self.path.as_os_str() == "-"
+    }
+}
+
+/// Takes lines.
+#[derive(Debug)]
+pub(crate) struct AuditLog {
+    mode: AuditLogMode,
+    lines: mpsc::UnboundedSender<Item>,
+    backlog: Arc<Backlog>,
+    errors: IntCounterVec,
+}
+
+/// A line, or none, and the receiver of the news whether everything up to it is written.
+#[derive(Debug)]
+struct Item {
+    line: Option<String>,
+    written: oneshot::Sender<bool>,
+}
+
+/// A line on its way to the file; `None` where nobody waits for it.
+#[derive(Debug)]
+pub(super) struct Written(Option<oneshot::Receiver<bool>>);
+
+impl Written {
+    /// Resolves when the line is written (`true`), or could not be.
+    pub(super) async fn done(self) -> bool {
+        match self.0 {
+            // A server that has ended writes nothing any more.
+            Some(written) => written.await.unwrap_or(false),
+            None => true,
+        }
+    }
+}
+
+/// Lines that were not tried yet.
+#[derive(Debug, Default)]
+struct Backlog {
+    lines: AtomicUsize,
+    bytes: AtomicUsize,
+    written: Notify,
+    /// The last lines could not be written.
+    fails: AtomicBool,
+}
+
+impl Backlog {
+    fn has_room(&self) -> bool {
+        self.lines.load(Ordering::Acquire) < QUEUE && self.bytes.load(Ordering::Acquire) < QUEUE_BYTES
+    }
+
+    fn add(&self, line: &str) {
+        self.lines.fetch_add(1, Ordering::AcqRel);
+        self.bytes.fetch_add(line.len(), Ordering::AcqRel);
+    }
+
+    fn remove(&self, lines: &[String]) {
+        let bytes = lines.iter().map(String::len).sum();
+        self.lines.fetch_sub(lines.len(), Ordering::AcqRel);
+        self.bytes.fetch_sub(bytes, Ordering::AcqRel);
+        self.written.notify_waiters();
+    }
+}
+
+impl AuditLog {
+    /// Appends to a file, in a task of the server.
+    pub(crate) fn open(config: AuditLogConfig, runtime: &Runtime, errors: IntCounterVec) -> io::Result<Self> {
+        let file = RotatedFile::open(config.clone())?;
+        Ok(Self::over(file, config, runtime, errors))
+    }
+
+    fn over(file: RotatedFile, config: AuditLogConfig, runtime: &Runtime, errors: IntCounterVec) -> Self {
+        let (lines, items) = mpsc::unbounded_channel();
+        let backlog = Arc::new(Backlog::default());
+        let mode = config.mode;
+        let writer = Writer {
+            config,
+            items,
+            file: Some(file),
+            unwritten: Arc::default(),
+            kept: 0,
+            dropped: 0,
+            waiting: Vec::new(),
+            backlog: Arc::clone(&backlog),
+            runtime: runtime.clone(),
+            errors: errors.clone(),
+        };
+        let writer = Arc::new(tokio::sync::Mutex::new(writer));
+        let write = move || {
+            let writer = Arc::clone(&writer);
+            async move { writer.lock().await.run().await }
+        };
+        runtime.supervise("audit", write).detach();
+        Self {
+            mode,
+            lines,
+            backlog,
+            errors,
+        }
+    }
+
+    /// Resolves when a further request may begin.
+    pub(crate) async fn room(&self) {
+        while self.mode != AuditLogMode::Batch {
+            let written = self.backlog.written.notified();
+            if self.backlog.has_room() {
+                return;
+            }
+            written.await;
+        }
+    }
+
+    /// Reports whether requests go on without a line that could not be written.
+    pub(super) fn ignores_errors(&self) -> bool {
+        self.mode != AuditLogMode::BlockingStrict
+    }
+
+    /// Reports whether lines can be written, as far as is known.
+    pub(crate) fn is_written(&self) -> bool {
+        !self.backlog.fails.load(Ordering::Acquire)
+    }
+
+    /// Reports whether so much waits that a line is to go without objects.
+    pub(super) fn is_behind(&self) -> bool {
+        self.backlog.bytes.load(Ordering::Acquire) > OBJECTS_BYTES
+    }
+
+    pub(super) fn write(&self, line: String) -> Written {
+        let waits = self.mode != AuditLogMode::Batch;
+        if !waits && !self.backlog.has_room() {
+            self.errors.with_label_values(&[BUFFER]).inc();
+            return Written(None);
+        }
+        self.backlog.add(&line);
+        let written = self.send(Some(line));
+        if waits { written } else { Written(None) }
+    }
+
+    fn send(&self, line: Option<String>) -> Written {
+        let (written, told) = oneshot::channel();
+        let is_line = line.is_some();
+        // Only a server that has ended takes none.
+        if self.lines.send(Item { line, written }).is_err() && is_line {
+            tracing::error!("an audit event came after the end of the audit log");
+        }
+        Written(Some(told))
+    }
+
+    /// Resolves when what was written before is in the file, or could not be.
+    pub(crate) async fn flush(&self) {
+        if !self.send(None).done().await {
+            tracing::error!("the last lines of the audit log are not written");
+        }
+    }
+}
+
+/// Writes the lines. It outlives a panic of its work: what was taken and not written is written next.
+struct Writer {
+    config: AuditLogConfig,
+    items: mpsc::UnboundedReceiver<Item>,
+    /// `None` after a panic while it was written to.
+    file: Option<RotatedFile>,
+    /// The oldest first.
+    unwritten: Arc<Vec<String>>,
+    /// So many of them were tried before; nobody waits for them.
+    kept: usize,
+    /// Lines that were lost since the file refused one.
+    dropped: usize,
+    waiting: Vec<Waiting>,
+    backlog: Arc<Backlog>,
+    runtime: Runtime,
+    errors: IntCounterVec,
+}
+
+/// Sender of the news whether so many of the unwritten lines are written.
+struct Waiting {
+    lines: usize,
+    written: oneshot::Sender<bool>,
+}
+
+impl Writer {
+    /// Until there is nobody left to write a line.
+    async fn run(&mut self) -> Result<(), String> {
+        while !self.waiting.is_empty() || self.take().await {
+            let (written, result) = self.write().await?;
+            self.settle(written, result);
+        }
+        Ok(())
+    }
+
+    /// Takes the lines that came, behind those that are tried again.
+    async fn take(&mut self) -> bool {
+        let mut batch = Vec::new();
+        let received = self.items.recv_many(&mut batch, QUEUE);
+        let any = if self.kept == 0 {
+            received.await > 0
+        } else {
+            tokio::select! { biased;
+                count = received => count > 0,
+                () = self.runtime.sleep(RETRY) => true,
+            }
+        };
+        let mut lines = Arc::unwrap_or_clone(std::mem::take(&mut self.unwritten));
+        for Item { line, written } in batch {
+            lines.extend(line);
+            self.waiting.push(Waiting {
+                lines: lines.len(),
+                written,
+            });
+        }
+        self.unwritten = Arc::new(lines);
+        any
+    }
+
+    /// The number of lines that are in the file now, and the error that kept the others out of it.
+    async fn write(&mut self) -> Result<(usize, io::Result<()>), String> {
+        let (now, lines, config) = (
+            self.runtime.now(),
+            Arc::clone(&self.unwritten),
+            self.config.clone(),
+        );
+        let file = self.file.take();
+        let written = self.runtime.blocking(move || {
+            let mut own = match file.map_or_else(|| RotatedFile::open(config), Ok) {
+                Ok(own) => own,
+                Err(error) => return (None, 0, Err(error)),
+            };
+            let (count, result) = own.append(&lines, now);
+            (Some(own), count, result)
+        });
+        let (file, count, result) = written.await.map_err(|ended| ended.to_string())?;
+        self.file = file;
+        Ok((count, result))
+    }
+
+    fn settle(&mut self, written: usize, result: io::Result<()>) {
+        let mut lines = Arc::unwrap_or_clone(std::mem::take(&mut self.unwritten));
+        self.backlog.remove(&lines[self.kept..]);
+        let failed = lines.len() - written.max(self.kept);
+        self.errors.with_label_values(&[PLUGIN]).inc_by(failed as u64);
+        lines.drain(..written);
+        let kept = fitting(&lines);
+        let dropped = lines.len() - kept;
+        lines.truncate(kept);
+        self.kept = lines.len();
+        self.unwritten = Arc::new(lines);
+        self.say(result, dropped);
+        for waiting in self.waiting.drain(..) {
+            // A client that went waits no more.
+            let _ = waiting.written.send(written >= waiting.lines);
+        }
+    }
+
+    /// Logs the first failure, the first loss, and the end of both.
+    fn say(&mut self, result: io::Result<()>, dropped: usize) {
+        let failed_before = self.backlog.fails.swap(result.is_err(), Ordering::AcqRel);
+        match result {
+            Err(error) if !failed_before => {
+                tracing::error!(%error, "writing the audit log: lines are kept in memory and tried again");
+            }
+            Ok(()) if failed_before => {
+                tracing::info!(lost = self.dropped, "the audit log is written again");
+                self.dropped = 0;
+            }
+            Ok(()) | Err(_) => {}
+        }
+        if dropped > 0 && self.dropped == 0 {
+            tracing::error!("lines of the audit log are lost: as many are kept in memory as may be");
+        }
+        self.dropped += dropped;
+    }
+}
+
+/// The number of lines, from the first on, that are kept.
+fn fitting(lines: &[String]) -> usize {
+    let mut bytes = 0;
+    let fits = |line: &&String| {
+        bytes += line.len();
+        bytes <= KEPT_BYTES
+    };
+    lines.iter().take_while(fits).count()
+}
+
+#[cfg(test)]
+mod tests;
