@@ -15,7 +15,7 @@ use node_kubelet::containerd::{Containerd, instance};
 use node_kubelet::images::base;
 use node_kubelet::{Kubelet, KubeletConfig};
 use node_network::NetworkConfig;
-use node_proxy::{LinuxKernel, ProxyConfig};
+use node_proxy::{LinuxKernel, NodePortAddress, NodePortAddresses, ProxyConfig};
 use node_sys::SystemExec;
 use node_sys::routes::LinuxRoutes;
 use std::collections::BTreeMap;
@@ -54,6 +54,9 @@ pub(crate) struct AgentArguments {
     /// Addresses of all services
     #[arg(long, default_value = "10.96.0.0/16")]
     service_cluster_ip_range: Ipv4Net,
+    /// Addresses of this node that serve node ports: CIDRs, "primary" (--node-ip), "localhost" or "all"
+    #[arg(long, value_delimiter = ',', default_value = "all")]
+    nodeport_addresses: Vec<NodePortAddress>,
     /// The resolver configuration of pods that do not ask the cluster [default: /etc/resolv.conf, or that of
     /// systemd-resolved where it only names that]
     #[arg(long)]
@@ -275,12 +278,14 @@ async fn services_client(arguments: &AgentArguments, runtime: &Runtime) -> anyho
 fn start_services(arguments: &AgentArguments, runtime: &Runtime, client: &Client, node_name: &str) {
     let dns = cluster_dns(arguments);
     if !arguments.disable_proxy {
+        let node_ip = match node_ip(arguments, &kubeconfig(arguments)) {
+            Ok(IpAddr::V4(address)) => Some(address),
+            _ => None,
+        };
         let config = ProxyConfig {
             node_name: node_name.to_string(),
-            node_ip: match node_ip(arguments, &kubeconfig(arguments)) {
-                Ok(IpAddr::V4(address)) => Some(address),
-                _ => None,
-            },
+            node_ip,
+            node_port_addresses: NodePortAddresses::new(&arguments.nodeport_addresses, node_ip),
             cluster_cidr: Some(arguments.cluster_cidr),
             service_cidr: Some(arguments.service_cluster_ip_range),
             local_addresses: if arguments.disable_dns {

@@ -14,7 +14,7 @@ use node_network::NetworkConfig;
 use node_proxy::affinity::Note;
 use node_proxy::elements::Delta;
 use node_proxy::flows::Flows;
-use node_proxy::{Kernel, KernelError, ProxyConfig};
+use node_proxy::{Kernel, KernelError, NodePortAddresses, ProxyConfig};
 use node_sys::routes::{Range, Routes};
 use node_sys::{CommandOutput, CommandSpec, Exec, ExecError};
 use serde_json::json;
@@ -154,6 +154,7 @@ impl Agent {
             cluster_cidr: None,
             service_cidr: None,
             local_addresses: Vec::new(),
+            node_port_addresses: NodePortAddresses::default(),
         };
         let client = self.client(Later::Served);
         node_proxy::start(proxy, client, self.kernel.clone(), self.runtime.clone()).detach();

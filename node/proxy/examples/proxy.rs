@@ -21,6 +21,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         cluster_cidr: Some(next()?.parse()?),
         service_cidr: None,
         local_addresses: vec![[10, 96, 0, 10].into()],
+        node_port_addresses: node_proxy::NodePortAddresses::default(),
     };
     let kernel = Arc::new(LinuxKernel::new(Arc::new(node_sys::SystemExec), runtime.clone()));
     let _running = start(config, client, kernel, runtime);

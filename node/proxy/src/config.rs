@@ -1,5 +1,6 @@
 //! What the proxy is told once.
 
+use crate::NodePortAddresses;
 use ipnet::Ipv4Net;
 use std::net::Ipv4Addr;
 
@@ -16,6 +17,8 @@ pub struct ProxyConfig {
     pub service_cidr: Option<Ipv4Net>,
     /// Service addresses that a server on this node answers itself, such as the cluster's DNS address.
     pub local_addresses: Vec<Ipv4Addr>,
+    /// Addresses of the node that serve node ports and health check ports.
+    pub node_port_addresses: NodePortAddresses,
 }
 
 impl ProxyConfig {

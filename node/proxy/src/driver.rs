@@ -6,6 +6,7 @@ use crate::config::ProxyConfig;
 use crate::elements::{Delta, Elements, Key, Wanted};
 use crate::flows::Flows;
 use crate::health::HealthPorts;
+use crate::health_events;
 use crate::kernel::{Kernel, KernelError};
 use crate::model::{BY_SERVICE, Service, Slice};
 use crate::rules::{Here, wanted};
@@ -41,7 +42,9 @@ pub fn start(
     let client = client.with_user_agent("kube-proxy");
     runtime.supervise_scope("proxy", move |inside| {
         let informers = Informers::new(client.clone(), inside.clone());
-        let running = run(config.clone(), informers, Arc::clone(&kernel), inside);
+        let failed = health_events::recorder(config.node_name.clone(), client.clone(), inside.clone());
+        let health = HealthPorts::new(inside.clone(), config.node_port_addresses.clone(), failed);
+        let running = run(config.clone(), informers, Arc::clone(&kernel), health, inside);
         async move {
             running.await;
             Ok(())
@@ -53,6 +56,7 @@ fn run(
     config: ProxyConfig,
     informers: Informers,
     kernel: Arc<dyn Kernel>,
+    health: HealthPorts,
     runtime: Runtime,
 ) -> BoxFuture<'static, ()> {
     Box::pin(async move {
@@ -68,7 +72,7 @@ fn run(
             slices,
             elements: Elements::default(),
             flows: BTreeMap::new(),
-            health: HealthPorts::new(runtime.clone()),
+            health,
             guard: TableGuard::open(table::TABLE),
             built: false,
         };
@@ -206,7 +210,7 @@ impl Proxy {
             .into_iter()
             .filter(|note| note.holds(&self.elements))
             .collect();
-        let script = table::base(self.config.cluster_cidr)
+        let script = table::base(self.config.cluster_cidr, &self.config.node_port_addresses)
             + &table::additions(self.elements.all())
             + &table::notes(&notes);
         kernel.apply(script).await?;

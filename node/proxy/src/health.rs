@@ -1,11 +1,13 @@
 //! Health check ports of services with `externalTrafficPolicy: Local`: a balancer asks each node whether the service
 //! has an endpoint there.
 
+use crate::NodePortAddresses;
 use machinery_runtime::{ConnectionSlots, Runtime, Scope};
 use serde_json::Value;
 use std::collections::BTreeMap;
+use std::fmt;
 use std::io;
-use std::net::Ipv4Addr;
+use std::net::SocketAddrV4;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
@@ -22,12 +24,24 @@ const MAX_CONNECTIONS: usize = 64;
 const RETRY: Duration = Duration::from_secs(1);
 
 /// The ports that are served.
-#[derive(Debug)]
-pub struct HealthPorts {
+pub(crate) struct HealthPorts {
     services: BTreeMap<Arc<str>, Port>,
     /// Whether the rules in the kernel are those that should be there.
     healthy: Arc<AtomicBool>,
+    addresses: Arc<NodePortAddresses>,
+    failed: Failed,
     runtime: Runtime,
+}
+
+/// Called with a service (`namespace/name`), the address at which its port is not served, and why: once for each port.
+pub(crate) type Failed = Arc<dyn Fn(&str, SocketAddrV4, &io::Error) + Send + Sync>;
+
+impl fmt::Debug for HealthPorts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("HealthPorts")
+            .field("services", &self.services)
+            .finish_non_exhaustive()
+    }
 }
 
 #[derive(Debug)]
@@ -39,20 +53,22 @@ struct Port {
 }
 
 impl HealthPorts {
-    pub fn new(runtime: Runtime) -> Self {
+    pub(crate) fn new(runtime: Runtime, addresses: NodePortAddresses, failed: Failed) -> Self {
         Self {
             services: BTreeMap::new(),
             healthy: Arc::new(AtomicBool::new(true)),
+            addresses: Arc::new(addresses),
+            failed,
             runtime,
         }
     }
 
-    pub fn set_healthy(&self, healthy: bool) {
+    pub(crate) fn set_healthy(&self, healthy: bool) {
         self.healthy.store(healthy, Ordering::Relaxed);
     }
 
     /// The service has this port (or none) and so many endpoints here.
-    pub fn set(&mut self, service: &Arc<str>, port: Option<u16>, endpoints: usize) {
+    pub(crate) fn set(&mut self, service: &Arc<str>, port: Option<u16>, endpoints: usize) {
         let Some(number) = port else {
             self.services.remove(service);
             return;
@@ -71,13 +87,12 @@ impl HealthPorts {
             service: Arc::clone(service),
             endpoints: Arc::new(AtomicUsize::new(endpoints)),
             healthy: Arc::clone(&self.healthy),
+            addresses: Arc::clone(&self.addresses),
         };
         let endpoints = Arc::clone(&state.endpoints);
         let runtime = scope.runtime().clone();
-        scope
-            .runtime()
-            .spawn("service health", listen(number, Arc::new(state), runtime))
-            .detach();
+        let listening = listen(number, Arc::new(state), Arc::clone(&self.failed), runtime);
+        scope.runtime().spawn("service health", listening).detach();
         let port = Port {
             number,
             endpoints,
@@ -92,19 +107,40 @@ struct State {
     service: Arc<str>,
     endpoints: Arc<AtomicUsize>,
     healthy: Arc<AtomicBool>,
+    addresses: Arc<NodePortAddresses>,
 }
 
-async fn listen(port: u16, state: Arc<State>, runtime: Runtime) {
+async fn listen(port: u16, state: Arc<State>, failed: Failed, runtime: Runtime) {
     let places = ConnectionSlots::new(MAX_CONNECTIONS);
+    let mut was_told = false;
     loop {
-        match TcpListener::bind((Ipv4Addr::UNSPECIFIED, port)).await {
-            Ok(listener) => serve(&listener, &state, &places, &runtime).await,
-            Err(error) => {
-                tracing::warn!(service = %state.service, port, %error, "a service's health check port is not served");
+        match bind_all(port, &state.addresses).await {
+            Ok(listeners) => {
+                let serving = listeners.iter().map(|own| serve(own, &state, &places, &runtime));
+                futures::future::join_all(serving).await;
             }
+            Err((address, error)) if !std::mem::replace(&mut was_told, true) => {
+                tracing::warn!(service = %state.service, %address, %error, "a service's health check port is not served");
+                failed(&state.service, address, &error);
+            }
+            Err(_) => {}
         }
         runtime.sleep(RETRY).await;
     }
+}
+
+/// Listens at all addresses or at none.
+async fn bind_all(
+    port: u16,
+    addresses: &NodePortAddresses,
+) -> Result<Vec<TcpListener>, (SocketAddrV4, io::Error)> {
+    let mut listeners = Vec::new();
+    for address in addresses.to_listen(node_sys::machine::addresses()) {
+        let address = SocketAddrV4::new(address, port);
+        let bound = TcpListener::bind(address).await;
+        listeners.push(bound.map_err(|error| (address, error))?);
+    }
+    Ok(listeners)
 }
 
 async fn serve(listener: &TcpListener, state: &Arc<State>, places: &Arc<ConnectionSlots>, runtime: &Runtime) {
@@ -162,6 +198,7 @@ fn response(state: &State, head_only: bool) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::NodePortAddress;
 
     #[tokio::test]
     async fn health_port_answers_as_upstream_does() {
@@ -173,7 +210,11 @@ mod tests {
             .port();
         let runtime = Runtime::real();
         let scope = runtime.child_scope();
-        let mut ports = HealthPorts::new(scope.runtime().clone());
+        let mut ports = HealthPorts::new(
+            scope.runtime().clone(),
+            NodePortAddresses::default(),
+            Arc::new(|_, _, _| {}),
+        );
         let service: Arc<str> = Arc::from("ns/web");
         ports.set(&service, Some(free), 2);
         let ask = || async {
@@ -204,6 +245,31 @@ mod tests {
         assert!(ask().await.contains("\"serviceProxyHealthy\": false"));
         ports.set(&service, None, 0);
         while TcpStream::connect(("127.0.0.1", free)).await.is_ok() {
+            tokio::task::yield_now().await;
+        }
+    }
+
+    #[tokio::test]
+    async fn health_port_that_is_taken_is_reported_once_and_served_later() {
+        let taken = TcpListener::bind("0.0.0.0:0").await.unwrap();
+        let number = taken.local_addr().unwrap().port();
+        let runtime = Runtime::real();
+        let scope = runtime.child_scope();
+        let (tell, mut told) = tokio::sync::mpsc::unbounded_channel();
+        let failed = move |service: &str, address, error: &io::Error| {
+            let _ = tell.send((service.to_owned(), address, error.kind()));
+        };
+        let addresses = NodePortAddresses::new(&[NodePortAddress::Localhost], None);
+        let mut ports = HealthPorts::new(scope.runtime().clone(), addresses, Arc::new(failed));
+        let service: Arc<str> = Arc::from("ns/web");
+        ports.set(&service, Some(number), 2);
+        let local = SocketAddrV4::new([127, 0, 0, 1].into(), number);
+        let expected = ("ns/web".to_owned(), local, io::ErrorKind::AddrInUse);
+        assert_eq!(told.recv().await, Some(expected));
+        runtime.sleep(RETRY * 2).await;
+        assert!(told.try_recv().is_err(), "every attempt is no news");
+        drop(taken);
+        while TcpStream::connect(("127.0.0.1", number)).await.is_err() {
             tokio::task::yield_now().await;
         }
     }

@@ -11,6 +11,7 @@
 //! Clients that stay with an endpoint are noted by the chain `note` once their connection has been translated, and
 //! asked for before a slot is picked. There is a set per time, as the time is a part of the rule.
 
+use crate::NodePortAddresses;
 use crate::affinity::{Note, STEPS};
 use crate::elements::{Delta, Frontend, Key, Scope, Summary, Value};
 use crate::model::Protocol;
@@ -56,7 +57,8 @@ const SPREADS: [(&str, &str, &str, &str); 4] = [
 ];
 
 /// Everything but the elements, replacing whatever table of this name is there.
-pub fn base(cluster_cidr: Option<Ipv4Net>) -> String {
+pub fn base(cluster_cidr: Option<Ipv4Net>, node_ports: &NodePortAddresses) -> String {
+    let at_node = node_ports.nft_match();
     let mut out = format!("table ip {TABLE}\ndelete table ip {TABLE}\ntable ip {TABLE} {{\n{MAPS}");
     for name in ["masquerades", "locals", "refused", "dropped", "affine"] {
         let _ = writeln!(
@@ -91,8 +93,8 @@ pub fn base(cluster_cidr: Option<Ipv4Net>) -> String {
         let _ = writeln!(out, " chain {asking} {{\n{ask} }}");
     }
     affinity_chains(&mut out);
-    translation_chains(&mut out, cluster_cidr);
-    out.push_str(FILTER_CHAINS);
+    translation_chains(&mut out, cluster_cidr, &at_node);
+    out.push_str(&FILTER_CHAINS.replace(AT_NODE, &at_node));
     out
 }
 
@@ -134,7 +136,7 @@ fn affinity_chains(out: &mut String) {
 
 /// Where addresses are changed. Pods and the node itself reach every endpoint of a service whose outside traffic
 /// stays on the node.
-fn translation_chains(out: &mut String, cluster_cidr: Option<Ipv4Net>) {
+fn translation_chains(out: &mut String, cluster_cidr: Option<Ipv4Net>, at_node: &str) {
     let outside = cluster_cidr.map_or(String::new(), |cidr| format!("ip saddr != {cidr} "));
     let _ = write!(
         out,
@@ -155,7 +157,7 @@ fn translation_chains(out: &mut String, cluster_cidr: Option<Ipv4Net>) {
   {outside}ip daddr . meta l4proto . th dport @masquerades meta mark set meta mark | {MASQUERADE_MARK}
   ip daddr . meta l4proto . th dport @locals fib saddr type local meta mark set meta mark | {MASQUERADE_MARK}
   ip daddr @frontends jump service
-  meta l4proto . th dport @nodeports fib daddr type local ip daddr != 127.0.0.0/8 jump nodeport
+  meta l4proto . th dport @nodeports {at_node} jump nodeport
  }}
  chain masquerade_it {{
   meta mark set meta mark ^ {MASQUERADE_MARK}
@@ -178,6 +180,9 @@ fn translation_chains(out: &mut String, cluster_cidr: Option<Ipv4Net>) {
     );
 }
 
+/// Stands for the match of the node's addresses.
+const AT_NODE: &str = "AT_NODE";
+
 /// What may pass: before addresses are changed, who may use a balancer's address; after it, what had none to change
 /// to.
 const FILTER_CHAINS: &str = "\
@@ -197,8 +202,8 @@ const FILTER_CHAINS: &str = "\
   ip daddr . meta l4proto . th dport @refused goto reject_it
   ip daddr . meta l4proto . th dport @dropped goto drop_it
   ip daddr @cluster_ips goto reject_it
-  meta l4proto . th dport @nodeport_refused fib daddr type local ip daddr != 127.0.0.0/8 goto reject_it
-  meta l4proto . th dport @nodeport_dropped fib daddr type local ip daddr != 127.0.0.0/8 goto drop_it
+  meta l4proto . th dport @nodeport_refused AT_NODE goto reject_it
+  meta l4proto . th dport @nodeport_dropped AT_NODE goto drop_it
  }
  chain input {
   type filter hook input priority -5; policy accept;

@@ -292,6 +292,7 @@ fn external_addresses_of_the_cluster_itself_are_left_out() {
         cluster_cidr: Some("10.244.0.0/16".parse().unwrap()),
         service_cidr: Some("10.96.0.0/16".parse().unwrap()),
         local_addresses: vec![Ipv4Addr::new(169, 254, 20, 10)],
+        node_port_addresses: crate::NodePortAddresses::default(),
     };
     let own = [
         "10.96.0.1",
