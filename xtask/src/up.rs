@@ -189,7 +189,7 @@ spec:
       restartPolicy: Never
       containers:
       - name: ask
-        image: knarr.local/hello:latest
+        image: knarr.local/hello:1
         imagePullPolicy: IfNotPresent
         args: [ask, "http://hello.default.svc.cluster.local/"]
 "#;

@@ -267,7 +267,7 @@ pub fn of(error: &RegistryError) -> Status {
             None,
         ),
         E::Unprocessable(_) => Status::failure(422, "Invalid", error.to_string(), Some(Details::default())),
-        E::Internal(message) => internal(message),
+        E::Internal(message) | E::Unreadable(message) => internal(message),
         E::StorageRead {
             resource,
             message,

@@ -96,6 +96,9 @@ pub enum RegistryError {
     Unprocessable(String),
     #[error("{0}")]
     Internal(String),
+    /// A stored object that cannot be decrypted, in upstream's words; answered as [`Self::Internal`] is.
+    #[error("{0}")]
+    Unreadable(String),
     /// Stored objects of a list that cannot be read, each with its key.
     #[error("{message}")]
     StorageRead {
@@ -171,6 +174,11 @@ impl RegistryError {
     /// The revision moved: whoever tried an unconditional change may try again.
     pub fn is_conflict(&self) -> bool {
         matches!(self, Self::Conflict { .. })
+    }
+
+    /// Stored objects cannot be read, until a key or a deletion mends it.
+    pub fn is_unreadable(&self) -> bool {
+        matches!(self, Self::Unreadable(_) | Self::StorageRead { .. })
     }
 
     pub fn is_not_found(&self) -> bool {

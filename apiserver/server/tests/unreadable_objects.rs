@@ -21,9 +21,9 @@ const OLD: &str = "aesgcm: {keys: [{name: old, secret: MTIzNDU2Nzg5MDEyMzQ1Ng==}
 const NEW: &str = "aesgcm: {keys: [{name: new, secret: NjU0MzIxMDk4NzY1NDMyMQ==}]}";
 const IGNORE: &str = "ignoreStoreReadErrorWithClusterBreakingPotential";
 
-async fn storage(runtime: &Runtime, provider: &str) -> LogStorage {
+async fn storage(runtime: &Runtime, resources: &str, provider: &str) -> LogStorage {
     let text = format!(
-        "apiVersion: apiserver.config.k8s.io/v1\nkind: EncryptionConfiguration\nresources:\n- resources: [secrets]\n  providers: [{{{provider}}}]\n"
+        "apiVersion: apiserver.config.k8s.io/v1\nkind: EncryptionConfiguration\nresources:\n- resources: [{resources}]\n  providers: [{{{provider}}}]\n"
     );
     let names = ResourceNames::default();
     let encryption = Encryption::new(runtime, names, Path::new("/encryption"), text.as_bytes());
@@ -41,12 +41,16 @@ fn secret(name: &str) -> String {
 /// A server whose secrets `a` and `b` were written with a key that is lost.
 async fn with_lost_key(config: ServerConfig) -> Cluster {
     let runtime = Runtime::real().with_disk(Arc::new(MemDisk::new()));
-    let before = start_on(common::config(), Arc::new(storage(&runtime, OLD).await)).await;
+    let before = start_on(
+        common::config(),
+        Arc::new(storage(&runtime, "secrets", OLD).await),
+    )
+    .await;
     for name in ["a", "b"] {
         before.admin().post(SECRETS, secret(name)).await.is(201);
     }
     before.server.shutdown().await;
-    start_on(config, Arc::new(storage(&runtime, NEW).await)).await
+    start_on(config, Arc::new(storage(&runtime, "secrets", NEW).await)).await
 }
 
 impl Cluster {
@@ -211,4 +215,20 @@ async fn unreadable_objects_are_deleted_one_by_one_and_without_other_options() {
             problems.join(", ")
         )
     );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn unreadable_objects_of_the_start_are_waited_for() {
+    let runtime = Runtime::real().with_disk(Arc::new(MemDisk::new()));
+    let rule = "secrets, configmaps";
+    let before = start_on(config(), Arc::new(storage(&runtime, rule, OLD).await)).await;
+    before.server.shutdown().await;
+    let cluster = start_on(config(), Arc::new(storage(&runtime, rule, NEW).await)).await;
+    let map = "/api/v1/namespaces/kube-system/configmaps/extension-apiserver-authentication";
+    cluster.admin().get(map).await.is(500);
+    let options = json!({"kind": "DeleteOptions", "apiVersion": "v1", IGNORE: true});
+    cluster.deletes(map, &options, None).await.is(200);
+    while cluster.admin().get(map).await.code != 200 {
+        cluster.runtime.sleep(Duration::from_millis(5)).await;
+    }
 }

@@ -118,7 +118,7 @@ async fn post(client: &mut Connection, path: &str, object: &Value) -> Result<Val
 async fn pod(runtime: &Runtime, client: &mut Connection) -> Result<String> {
     let pods = format!("/api/v1/namespaces/{ATTACKER}/pods");
     let container =
-        json!({"name": "hello", "image": "knarr.local/hello:latest", "imagePullPolicy": "IfNotPresent"});
+        json!({"name": "hello", "image": "knarr.local/hello:1", "imagePullPolicy": "IfNotPresent"});
     let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "held"}, "spec": {"containers": [container]}});
     post(client, &pods, &pod).await?;
     let path = format!("{pods}/held");

@@ -45,7 +45,7 @@ pub(super) async fn filled_disk(scene: Scene, runtime: Runtime) -> Result<()> {
     let name = format!("filler-{:x}", runtime.random_u64());
     let pods = format!("/api/v1/namespaces/{}/pods", scene.mallory.namespace);
     let container = json!({
-        "name": "filler", "image": "knarr.local/hello:latest", "imagePullPolicy": "IfNotPresent",
+        "name": "filler", "image": "knarr.local/hello:1", "imagePullPolicy": "IfNotPresent",
         "command": [PROGRAM, "dd", "if=/dev/zero", "of=/filled/up", "bs=1M"],
         "volumeMounts": [{"name": "program", "mountPath": PROGRAM}, {"name": "filled", "mountPath": "/filled"}],
     });

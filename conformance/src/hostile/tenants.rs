@@ -294,7 +294,7 @@ fn retry_after(head: &Parts) -> Option<Duration> {
 
 fn deployment() -> Value {
     let container =
-        json!({"name": "hello", "image": "knarr.local/hello:latest", "imagePullPolicy": "IfNotPresent"});
+        json!({"name": "hello", "image": "knarr.local/hello:1", "imagePullPolicy": "IfNotPresent"});
     let labels = json!({"app": "web"});
     json!({
         "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web"},

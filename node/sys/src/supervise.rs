@@ -4,7 +4,9 @@
 //! the record is lost, by the socket it listens on. Nothing is recognised by its command line, which any process may
 //! choose. An adopted program is watched as a child is, by a descriptor of it.
 
-use std::path::PathBuf;
+use std::fs::File;
+use std::io::{Read as _, Seek as _, SeekFrom};
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use machinery_runtime::Runtime;
@@ -16,6 +18,8 @@ use crate::process::ProcessIdentity;
 const PAUSE: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(10));
 /// One that has run this long had started well: its end is news, and it is started again at once.
 const WELL_AFTER: Duration = Duration::from_secs(5);
+/// The end of a program's log that is read for its last line.
+const LAST_LINE_BYTES: u64 = 512;
 
 /// One program that is to run always.
 #[derive(Debug, Clone)]
@@ -55,7 +59,13 @@ impl Supervised {
                 Ok(running) => {
                     // An error means that it had ended before it could be watched.
                     let _ = running.ended().await;
-                    tracing::warn!(name = self.name, pid = running.pid, "process exited, restarting");
+                    let said = last_line(&self.daemon.log).unwrap_or_default();
+                    tracing::warn!(
+                        name = self.name,
+                        pid = running.pid,
+                        ?said,
+                        "process exited, restarting"
+                    );
                 }
                 Err(error) => tracing::error!(name = self.name, %error, "not started"),
             }
@@ -67,6 +77,21 @@ impl Supervised {
             pause = (pause * 2).min(PAUSE.1);
         }
     }
+}
+
+/// The last line of a log that is not empty, its end where it is longer than [`LAST_LINE_BYTES`].
+fn last_line(log: &Path) -> Option<String> {
+    let file = File::open(log).ok()?;
+    let begin = file.metadata().ok()?.len().saturating_sub(LAST_LINE_BYTES);
+    let mut end = Vec::new();
+    let mut rest = &file;
+    rest.seek(SeekFrom::Start(begin)).ok()?;
+    rest.take(LAST_LINE_BYTES).read_to_end(&mut end).ok()?;
+    let text = String::from_utf8_lossy(&end);
+    text.lines()
+        .map(str::trim)
+        .rfind(|line| !line.is_empty())
+        .map(str::to_owned)
 }
 
 #[cfg(test)]
@@ -110,6 +135,17 @@ mod tests {
         };
         scope.stopped().await;
         assert!(second.signal(Signal::SIGKILL));
+    }
+
+    #[test]
+    fn supervised_log_has_a_last_line_of_bounded_length() {
+        let folder = tempfile::tempdir().unwrap();
+        let log = folder.path().join("log");
+        assert_eq!(last_line(&log), None);
+        std::fs::write(&log, "began\nno address\n\n").unwrap();
+        assert_eq!(last_line(&log).as_deref(), Some("no address"));
+        std::fs::write(&log, "x".repeat(5_000)).unwrap();
+        assert_eq!(last_line(&log), Some("x".repeat(512)));
     }
 
     #[test]

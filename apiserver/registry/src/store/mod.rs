@@ -337,7 +337,7 @@ pub(crate) fn storage_error(error: &StorageError) -> RegistryError {
         StorageError::Sealed { key, cause } => {
             tracing::error!(%error, "failed to decrypt data");
             let asked = key.as_str().strip_prefix("/registry").unwrap_or(key.as_str());
-            RegistryError::Internal(unreadable::untransformable(asked, cause))
+            RegistryError::Unreadable(unreadable::untransformable(asked, cause))
         }
         // Upstream passes etcd's error on as it came.
         StorageError::NoSpace | StorageError::QuotaExceeded => RegistryError::Unclassified(error.to_string()),

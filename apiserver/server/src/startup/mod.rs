@@ -136,13 +136,36 @@ pub(crate) fn hooks() -> impl Iterator<Item = (&'static str, usize)> {
 /// Runs all steps.
 pub(crate) async fn run(facts: &Startup) -> Result<(), StartupError> {
     for (at, step) in STEPS.iter().enumerate() {
-        (step.run)(facts).await.map_err(|error| StartupError {
-            step: step.name,
-            message: apiserver_endpoints::status::of(&error).message,
-        })?;
+        match (step.run)(facts).await {
+            Ok(()) => {}
+            Err(error) if error.is_unreadable() => run_when_readable(facts, step, &error),
+            Err(error) => {
+                return Err(StartupError {
+                    step: step.name,
+                    message: apiserver_endpoints::status::of(&error).message,
+                });
+            }
+        }
         facts.core.finished_steps.store(at + 1, Ordering::Release);
     }
     Ok(())
+}
+
+/// Runs a step again until the stored objects that it needs can be read. The server starts without it: the objects are deleted
+/// through its API, or their key comes back with a reload.
+fn run_when_readable(facts: &Startup, step: &'static Row, error: &RegistryError) {
+    tracing::error!(step = step.name, %error, "start-up step waits for stored objects that cannot be read");
+    let own = facts.clone();
+    let waiting = async move {
+        loop {
+            own.core.runtime.sleep(RETRY).await;
+            match (step.run)(&own).await {
+                Ok(()) => return tracing::info!(step = step.name, "start-up step done"),
+                Err(error) => tracing::debug!(step = step.name, %error, "start-up step waits"),
+            }
+        }
+    };
+    facts.core.runtime.spawn("start-up step", waiting).detach();
 }
 
 /// Where an object lives.

@@ -2,7 +2,7 @@
 
 use super::source;
 use crate::server::paths::Paths;
-use anyhow::Context;
+use anyhow::{Context, bail};
 use apiserver_storage::{OfflineState, StorageError, write_backup};
 use clap::{Args, ValueEnum};
 use machinery_runtime::{RealDisk, Runtime};
@@ -97,6 +97,9 @@ fn save_damaged(data_dir: &Path, file: &Path) -> anyhow::Result<()> {
     let (state, ended) = OfflineState::open_damaged(&RealDisk::new(), &dir)?;
     if let Some(error) = ended {
         tracing::warn!(%error, "everything behind this is left out");
+    }
+    if state.entries().next().is_none() {
+        bail!("no object before the damage: nothing was written, restore a backup");
     }
     let length = write_state(&state, file)?;
     say(file, &state, length)

@@ -239,7 +239,7 @@ pub(crate) fn a_port_is_forwarded(cluster: &Cluster) {
         "create",
         "deployment",
         "web",
-        "--image=knarr.local/hello:latest",
+        "--image=knarr.local/hello:1",
         "--port=8080",
     ]);
     story.kubectl(&["patch", "deployment", "web", "--type=json", "-p", r#"[{"op":"replace","path":"/spec/template/spec/containers/0/imagePullPolicy","value":"IfNotPresent"}]"#]);
@@ -272,7 +272,7 @@ pub(crate) fn a_port_is_forwarded_to_who_speaks_no_spdy(cluster: &Cluster) {
         return;
     };
     let story = cluster.namespace("channels");
-    let image = "knarr.local/hello:latest";
+    let image = "knarr.local/hello:1";
     story.kubectl(&[
         "run",
         "web",

@@ -65,7 +65,7 @@ pub(crate) fn an_image_is_pulled_as_its_policy_says(cluster: &Cluster) {
 
 pub(crate) fn an_image_put_on_the_node_stays_while_others_ask_for_it(cluster: &Cluster) {
     let story = cluster.namespace("pulls-taken");
-    let image = "knarr.local/hello:latest";
+    let image = "knarr.local/hello:1";
     let taker = run(&story, "taker", image, "Always", "");
     told(&story, &taker, "Pulling image");
     let during = run(&story, "during", image, "Never", "");

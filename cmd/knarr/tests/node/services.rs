@@ -19,7 +19,7 @@ spec:
       terminationGracePeriodSeconds: 10
       containers:
       - name: web
-        image: knarr.local/hello:latest
+        image: knarr.local/hello:1
         imagePullPolicy: IfNotPresent
         ports: [{name: http, containerPort: 8080}]
         readinessProbe: {httpGet: {path: /, port: http}, periodSeconds: 1}

@@ -13,7 +13,7 @@ use std::time::Duration;
 type Failure = Box<dyn std::error::Error>;
 
 /// Of the images the agent brings in.
-const IMAGE: &str = "knarr.local/hello:latest";
+const IMAGE: &str = "knarr.local/hello:1";
 
 #[tokio::main]
 async fn main() -> Result<(), Failure> {

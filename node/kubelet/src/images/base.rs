@@ -10,9 +10,9 @@ use node_cri::import::{ImportLease, import};
 use node_cri::{CriClient, CriError};
 
 /// The sandbox's image.
-pub const PAUSE_IMAGE: &str = "knarr.local/pause:latest";
+pub const PAUSE_IMAGE: &str = "knarr.local/pause:1";
 /// The first workload's image.
-pub const HELLO_IMAGE: &str = "knarr.local/hello:latest";
+pub const HELLO_IMAGE: &str = "knarr.local/hello:1";
 
 /// An import that takes longer than this is taken for dead.
 const LEASE_SECONDS: i64 = 600;
