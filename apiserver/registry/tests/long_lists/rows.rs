@@ -4,8 +4,8 @@ use crate::verbs::create_and_update;
 use apiserver_registry::kinds;
 use machinery_fuzz::growth;
 
-/// A quarter of what a body may have: all of it takes minutes.
-const BODY_BYTES: usize = 768 << 10;
+/// An eighth of what a body may have: all of it takes many minutes.
+const BODY_BYTES: usize = 384 << 10;
 
 /// An item of a list, by its number.
 type Item = fn(usize) -> String;
