@@ -6,7 +6,7 @@ use http_body_util::combinators::UnsyncBoxBody;
 use hyper::body::{Bytes, Incoming};
 use hyper_util::rt::TokioIo;
 use machinery_meta::dial::{dial_error, system_words};
-use machinery_runtime::Runtime;
+use machinery_runtime::{Runtime, keep_alive};
 use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
 use std::error::Error;
@@ -166,6 +166,7 @@ impl Dialer {
             let addresses = self.resolve(to).await?;
             let stream = TcpStream::connect(&addresses[..]).await.map_err(failed)?;
             stream.set_nodelay(true).map_err(failed)?;
+            keep_alive(&stream);
             Ok(stream)
         };
         let connected = self.runtime.timeout(CONNECT_TIMEOUT, connecting).await;

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use futures::Stream;
 use http_body::{Frame, SizeHint};
 use http_body_util::BodyExt;
-use machinery_runtime::Runtime;
+use machinery_runtime::{HeavyFlow, Runtime};
 use parking_lot::Mutex;
 use std::any::Any;
 use std::collections::VecDeque;
@@ -113,7 +113,7 @@ impl Body {
 
     /// Makes frames that are yet to be made in turn with other heavy work of this flow.
     #[must_use]
-    pub(crate) fn in_turn(self, runtime: &Runtime, flow: &Arc<str>) -> Self {
+    pub(crate) fn in_turn(self, runtime: &Runtime, flow: &HeavyFlow) -> Self {
         let Self { inner, held, sent } = self;
         let inner = match inner.into_inner() {
             Inner::Frames(source) => Inner::Heavy(Box::new(HeavyFrames::new(source, runtime, flow))),

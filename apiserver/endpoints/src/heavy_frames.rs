@@ -2,15 +2,14 @@
 
 use crate::body::FrameSource;
 use bytes::Bytes;
-use machinery_runtime::{ByWeight, Runtime};
+use machinery_runtime::{ByWeight, HeavyFlow, Runtime};
 use std::pin::Pin;
-use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 /// See the module.
 pub(crate) struct HeavyFrames {
     runtime: Runtime,
-    flow: Arc<str>,
+    flow: HeavyFlow,
     state: State,
 }
 
@@ -23,10 +22,10 @@ enum State {
 }
 
 impl HeavyFrames {
-    pub(crate) fn new(source: Source, runtime: &Runtime, flow: &Arc<str>) -> Self {
+    pub(crate) fn new(source: Source, runtime: &Runtime, flow: &HeavyFlow) -> Self {
         Self {
             runtime: runtime.clone(),
-            flow: Arc::clone(flow),
+            flow: flow.clone(),
             state: State::Resting(source),
         }
     }
@@ -50,7 +49,7 @@ impl HeavyFrames {
     }
 
     fn begin(&self, mut source: Source) -> ByWeight<(Source, Option<Bytes>)> {
-        self.runtime.heavy(Arc::clone(&self.flow), move || {
+        self.runtime.heavy(self.flow.clone(), move || {
             let frame = source.next_frame();
             (source, frame)
         })

@@ -8,8 +8,7 @@
 use crate::body::Body;
 use crate::memory_shares::{HeldMemory, MemoryShares};
 use crate::paced_body::{self, ReadingPace};
-use crate::user_class::UserClass;
-use apiserver_registry::{ListPage, RegistryError, RequestContext};
+use apiserver_registry::{ListPage, RegistryError, RequestContext, UserClass};
 use http::Response;
 use machinery_runtime::Runtime;
 use std::sync::Arc;

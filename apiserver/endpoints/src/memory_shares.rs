@@ -1,6 +1,6 @@
 //! Memory that all requests share: no user holds more than a part of it, and the last part is not for ordinary users.
 
-use crate::user_class::UserClass;
+use apiserver_registry::UserClass;
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::sync::Arc;

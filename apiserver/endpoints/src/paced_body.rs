@@ -1,7 +1,9 @@
 //! A body whose client must read on.
 //!
 //! Nobody polls a body whose client does not read: the connection waits for room to send. So a task looks after each of
-//! these bodies and drops what is left of one that does not keep the pace; its client is told by a broken stream.
+//! these bodies and drops what is left of one that does not keep the pace; its client is told by a broken stream. The time in
+//! which a piece waits for its turn among the heavy work is not its client's, but neither is the memory held for ever:
+//! after [`LONGEST_MAKING`] intervals without a byte the answer is given up as well.
 
 use crate::body::{Body, BodyError};
 use bytes::Bytes;
@@ -10,13 +12,15 @@ use machinery_runtime::{Runtime, TaskHandle};
 use parking_lot::Mutex;
 use std::pin::Pin;
 use std::sync::{Arc, Weak};
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 /// No client needs to be faster than this in an interval.
 const LEAST_BYTES: usize = 16 << 10;
 /// A large body has this many intervals at most.
 const INTERVALS: usize = 64;
+/// Intervals that a piece may be in the making: a minute of usual ones, as long as a request may take.
+const LONGEST_MAKING: u32 = 12;
 
 /// How much of a body is to be read in each interval.
 #[derive(Debug, Clone, Copy)]
@@ -43,6 +47,7 @@ pub fn paced(body: Body, pace: ReadingPace, runtime: &Runtime) -> Body {
     let rest = Arc::new(Mutex::new(Rest {
         body: Some(body),
         read: 0,
+        waiting: None,
     }));
     let watching = runtime.spawn("paced-body", watch(Arc::downgrade(&rest), pace, runtime.clone()));
     Body::paced(PacedBody { rest, watching })
@@ -52,24 +57,34 @@ struct Rest {
     /// `None` once it was given up.
     body: Option<Body>,
     read: usize,
+    /// Wakes the connection that waits for a piece.
+    waiting: Option<Waker>,
 }
 
 async fn watch(rest: Weak<Mutex<Rest>>, pace: ReadingPace, runtime: Runtime) {
     let mut due = pace.bytes;
+    let (mut making, mut before) = (0, 0);
     loop {
         runtime.sleep(pace.interval).await;
         let Some(rest) = rest.upgrade() else { return };
         let mut rest = rest.lock();
+        making = match std::mem::replace(&mut before, rest.read) == rest.read {
+            true => making + 1,
+            false => 0,
+        };
         // For what is not made yet no client waits of its own accord.
-        if rest.body.as_ref().is_some_and(Body::is_in_the_making) {
+        if making < LONGEST_MAKING && rest.body.as_ref().is_some_and(Body::is_in_the_making) {
             continue;
         }
         if rest.read < due {
             tracing::debug!(
                 read = rest.read,
-                "response abandoned: the client reads too slowly"
+                "response abandoned: the client reads too slowly, or no piece was made in time"
             );
             rest.body = None;
+            if let Some(waiting) = rest.waiting.take() {
+                waiting.wake();
+            }
             return;
         }
         due = rest.read + pace.bytes;
@@ -102,6 +117,7 @@ impl http_body::Body for PacedBody {
             return Poll::Ready(Some(Err("the answer was read too slowly".into())));
         };
         let frame = Pin::new(body).poll_frame(cx);
+        rest.waiting = frame.is_pending().then(|| cx.waker().clone());
         if let Poll::Ready(Some(Ok(frame))) = &frame {
             rest.read += frame.data_ref().map_or(0, Bytes::len);
         }
@@ -130,7 +146,9 @@ impl Drop for PacedBody {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::framing::SliceFrames;
     use http_body_util::BodyExt;
+    use machinery_runtime::HeavyFlow;
 
     const INTERVAL: Duration = Duration::from_secs(5);
 
@@ -156,6 +174,37 @@ mod tests {
             drop(body);
             assert_eq!(Arc::strong_count(&held), 1);
         });
+    }
+
+    /// A runtime whose threads for heavy work are all held until the senders are dropped.
+    fn busy() -> (Runtime, Vec<std::sync::mpsc::Sender<()>>) {
+        let runtime = Runtime::real();
+        let threads = std::thread::available_parallelism().map_or(1, usize::from).max(2) + 1;
+        let hold = |number| {
+            let (hold, held) = std::sync::mpsc::channel::<()>();
+            let flow = HeavyFlow::of_account(format!("busy-{number}"));
+            let piece = runtime.heavy(flow, move || drop(held.recv()));
+            runtime.spawn("test-heavy", piece).detach();
+            hold
+        };
+        let holds = (0..threads).map(hold).collect();
+        (runtime, holds)
+    }
+
+    #[tokio::test]
+    async fn paced_body_whose_piece_gets_no_turn_is_given_up_at_last() {
+        let (runtime, _holds) = busy();
+        while runtime.heavy_figures().waiting > 0 || runtime.heavy_figures().running == 0 {
+            tokio::task::yield_now().await;
+        }
+        let held = Arc::new(());
+        let pieces = std::iter::repeat_n(Bytes::from(vec![b'x'; LEAST_BYTES]), 9);
+        let body = Body::frames(SliceFrames(pieces.collect())).holding(Arc::clone(&held));
+        let pace = ReadingPace::of(0, Duration::from_millis(1));
+        let body = paced(body, pace, &runtime).in_turn(&runtime, &"of-the-list".into());
+        let given_up = body.read(usize::MAX).await;
+        assert!(given_up.is_err());
+        assert_eq!(Arc::strong_count(&held), 1, "its memory is free");
     }
 
     #[test]

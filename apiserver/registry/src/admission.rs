@@ -59,10 +59,11 @@
 //! ```compile_fail,E0624
 //! async fn commit(
 //!     store: apiserver_registry::Store,
+//!     ctx: apiserver_registry::RequestContext,
 //!     admitted: apiserver_registry::Admitted,
 //!     write: apiserver_storage::Write,
 //! ) {
-//!     drop(store.commit(&admitted, write, Vec::new()).await);
+//!     drop(store.commit(&ctx, &admitted, write, Vec::new()).await);
 //! }
 //! ```
 

@@ -1,8 +1,10 @@
 //! What goes with a request from the first filter to storage.
 
 use crate::error::RegistryError;
+use crate::point_of_no_return::PointOfNoReturn;
+use crate::user_class::UserClass;
 use machinery_meta::UserInfo;
-use machinery_runtime::{Runtime, Weight};
+use machinery_runtime::{HeavyFlow, Runtime, Weight};
 use machinery_schema::Tree;
 use parking_lot::Mutex;
 use std::borrow::Cow;
@@ -15,6 +17,8 @@ use std::time::Duration;
 #[derive(Debug, Clone)]
 pub struct RequestContext {
     pub user: Arc<UserInfo>,
+    /// The namespace of the request's address; empty without one.
+    pub namespace: Arc<str>,
     /// On the runtime's monotonic clock.
     pub deadline: Option<Duration>,
     /// What the audit log and the answer's `Audit-Id` call the request.
@@ -28,6 +32,7 @@ pub struct RequestContext {
     pub runtime: Runtime,
     /// See [`RequestContext::heavy`].
     pub weight: Weight,
+    pub point_of_no_return: PointOfNoReturn,
 }
 
 /// The audit event of a request: takes what handlers read from its body.
@@ -47,6 +52,7 @@ impl RequestContext {
     pub fn internal(user: UserInfo, runtime: Runtime) -> Self {
         Self {
             user: Arc::new(user),
+            namespace: "".into(),
             deadline: None,
             audit_id: runtime.uuid().to_string().into(),
             user_agent: "knarr".into(),
@@ -55,6 +61,7 @@ impl RequestContext {
             recorder: None,
             runtime,
             weight: Weight::default(),
+            point_of_no_return: PointOfNoReturn::default(),
         }
     }
 
@@ -84,6 +91,19 @@ impl RequestContext {
             _ => Ok(()),
         }
     }
+
+    /// Asked right before every write, which is the point of no return of the request: a client that leaves later leaves
+    /// it to be carried out.
+    ///
+    /// # Errors
+    /// [`RegistryError::Timeout`] once the deadline is over, and where the client has left already.
+    pub fn begin_write(&self) -> Result<(), RegistryError> {
+        self.in_time()?;
+        match self.point_of_no_return.pass() {
+            true => Ok(()),
+            false => Err(RegistryError::Timeout(TIME_IS_UP.to_owned())),
+        }
+    }
 }
 
 /// Bodies, and objects as they are stored, from this size on are heavy.
@@ -93,11 +113,10 @@ pub const LARGE_OBJECT_BYTES: usize = 4 * LARGE_BODY_BYTES;
 
 impl RequestContext {
     /// Says that the following is work in proportion to something large: from here on the request goes on in turn with other heavy
-    /// ones, off the threads that serve requests. Each user has its own turns; the accounts of a namespace share theirs,
-    /// since whoever may make one makes a thousand.
+    /// ones, off the threads that serve requests. See [`RequestContext::heavy_flow`].
     ///
     /// # Errors
-    /// [`RegistryError::TooManyRequests`] where too many of the user's wait already, [`RegistryError::Timeout`] once the
+    /// [`RegistryError::TooManyRequests`] where too many of its flow wait already, [`RegistryError::Timeout`] once the
     /// deadline is over.
     pub async fn heavy(&self) -> Result<(), RegistryError> {
         if self.weight.is_heavy() {
@@ -107,7 +126,7 @@ impl RequestContext {
             // As all work off the one thread there is.
             let _ = self.runtime.blocking(|| ()).await;
         }
-        let flow = flow_of(&self.user);
+        let flow = self.heavy_flow();
         if self.runtime.is_full_of_heavy(&flow) {
             return Err(RegistryError::TooManyRequests {
                 message: "Too many requests, please try again later.".to_owned(),
@@ -131,12 +150,29 @@ impl RequestContext {
     }
 }
 
-/// Owner of the turns.
-pub fn flow_of(user: &UserInfo) -> Arc<str> {
-    let account = user.name.strip_prefix("system:serviceaccount:");
-    match account.and_then(|account| account.split_once(':')) {
+impl RequestContext {
+    /// Owner of the request's turns among the heavy work. The accounts of a namespace are one, since whoever may make one
+    /// makes a thousand. What ordinary users do in a namespace is charged to it as well; nodes, controllers and
+    /// administrators work in everybody's namespaces, and owe nothing for their tenants.
+    pub fn heavy_flow(&self) -> HeavyFlow {
+        flow_of(&self.user, &self.namespace)
+    }
+}
+
+/// The same of a user's request in a namespace, or in none.
+pub fn flow_of(user: &UserInfo, namespace: &Arc<str>) -> HeavyFlow {
+    let name = user.name.as_str();
+    let account = name.strip_prefix("system:serviceaccount:");
+    let account: Arc<str> = match account.and_then(|account| account.split_once(':')) {
         Some((namespace, _)) => format!("system:serviceaccounts:{namespace}").into(),
-        None => user.name.as_str().into(),
+        None => name.into(),
+    };
+    match UserClass::of(user) {
+        UserClass::Administrator => HeavyFlow::of_administrator(account),
+        UserClass::Ordinary if !namespace.is_empty() => {
+            HeavyFlow::of_account(account).within(Arc::clone(namespace))
+        }
+        UserClass::System | UserClass::Ordinary => HeavyFlow::of_account(account),
     }
 }
 
@@ -222,7 +258,7 @@ impl AuditAnnotations {
 
 #[cfg(test)]
 mod tests {
-    use super::{CUT_WARNING_CHARACTERS, MAX_WARNING_CHARACTERS, Warnings};
+    use super::*;
 
     #[track_caller]
     fn check(given: &[(usize, usize)], expected: &[usize]) {
@@ -243,5 +279,25 @@ mod tests {
         check(&[(30, 2048)], &[CUT_WARNING_CHARACTERS; 16]);
         check(&[(200, 40)], &[40; 103]);
         check(&[(1, 5), (1, 5)], &[5]);
+    }
+
+    #[test]
+    fn heavy_flow_is_of_account_and_namespace_where_that_is_the_tenants() {
+        let flow = |user: UserInfo, namespace: &str| flow_of(&user, &namespace.into());
+        let tenant = HeavyFlow::of_account("system:serviceaccounts:blue");
+        let of_tenant = |name| UserInfo::service_account("blue", name);
+        assert_eq!(flow(of_tenant("a"), ""), tenant);
+        assert_eq!(flow(of_tenant("b"), "green"), tenant.within("green"));
+        let anna = UserInfo::named("anna", [UserInfo::AUTHENTICATED]);
+        let of_anna = HeavyFlow::of_account("anna").within("green");
+        assert_eq!(flow(anna, "green"), of_anna);
+        // Those who work for everybody owe nothing for a namespace.
+        let node = HeavyFlow::of_account("system:node:n");
+        assert_eq!(flow(UserInfo::node("n"), "green"), node);
+        let admin = UserInfo::named("admin", [UserInfo::MASTERS]);
+        assert_eq!(flow(admin, "green"), HeavyFlow::of_administrator("admin"));
+        let controller = UserInfo::service_account("kube-system", "job-controller");
+        let controllers = HeavyFlow::of_account("system:serviceaccounts:kube-system");
+        assert_eq!(flow(controller, "green"), controllers);
     }
 }

@@ -2,18 +2,24 @@
 //! accepted: to check an invented token costs more than to answer a request without one.
 //!
 //! Credentials that were accepted of late are remembered, as digests under a key of this process, so that those who share an
-//! address with somebody who guesses are served.
+//! address with somebody who guesses are served. A certificate and a token are remembered each by itself, the one that was
+//! accepted, and nothing else of a request: whatever else varies, one credential takes one place.
 
 use crate::connections::Connection;
 use crate::exchange::{Exchange, Peer};
+use apiserver_auth::authn::token_of;
 use http::HeaderMap;
 use http::header::{AUTHORIZATION, SEC_WEBSOCKET_PROTOCOL};
+use machinery_meta::UserInfo;
 use machinery_runtime::Runtime;
 use parking_lot::Mutex;
 use std::collections::HashSet;
-use std::hash::{BuildHasher, Hash, Hasher, RandomState};
+use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 
+/// Name and beginning of what a user who was known by a certificate carries.
+const CREDENTIAL_ID: &str = "authentication.kubernetes.io/credential-id";
+const OF_CERTIFICATE: &str = "X509SHA256=";
 /// So many credentials are remembered at least, and twice as many at most; those that were used last.
 const MAX_REMEMBERED: usize = 8_192;
 
@@ -22,6 +28,31 @@ const MAX_REMEMBERED: usize = 8_192;
 pub(crate) struct AcceptedCredentials {
     key: RandomState,
     digests: Mutex<Digests>,
+}
+
+/// Digests of a request's credentials.
+#[derive(Debug, Clone, Copy)]
+struct Digest {
+    certificate: Option<u64>,
+    token: Option<u64>,
+}
+
+impl Digest {
+    fn parts(self) -> impl Iterator<Item = u64> {
+        self.certificate.into_iter().chain(self.token)
+    }
+
+    /// The one that proved who the user is.
+    fn accepted(self, user: &UserInfo) -> Option<u64> {
+        let proofs = user.extra.get(CREDENTIAL_ID).into_iter().flatten();
+        let is_certificate =
+            self.token.is_none() || proofs.into_iter().any(|id| id.starts_with(OF_CERTIFICATE));
+        if is_certificate {
+            self.certificate
+        } else {
+            self.token
+        }
+    }
 }
 
 #[derive(Debug, Default)]
@@ -59,19 +90,11 @@ pub(crate) fn has_credentials(headers: &HeaderMap, peer: &Peer) -> bool {
 }
 
 impl AcceptedCredentials {
-    fn digest(&self, headers: &HeaderMap, peer: &Peer) -> u64 {
-        let mut hasher = self.key.build_hasher();
+    fn digest(&self, headers: &HeaderMap, peer: &Peer) -> Digest {
         let certificate = peer.certificate.as_ref().map(|own| own.leaf());
-        certificate.hash(&mut hasher);
-        for name in [AUTHORIZATION, SEC_WEBSOCKET_PROTOCOL] {
-            let values: Vec<&[u8]> = headers
-                .get_all(name)
-                .iter()
-                .map(|value| value.as_bytes())
-                .collect();
-            values.hash(&mut hasher);
-        }
-        hasher.finish()
+        let certificate = certificate.map(|leaf| self.key.hash_one(("certificate", leaf)));
+        let token = token_of(headers).map(|token| self.key.hash_one(("token", token)));
+        Digest { certificate, token }
     }
 
     /// A request that is about to be authenticated; `None` where its address has used up what strangers have.
@@ -86,7 +109,7 @@ impl AcceptedCredentials {
         };
         let digest = self.digest(headers, peer);
         let runtime = exchange.context.runtime.clone();
-        if !self.digests.lock().knows(digest) {
+        if !digest.parts().any(|part| self.digests.lock().knows(part)) {
             if !connection.takes_stranger(runtime.monotonic()) {
                 return None;
             }
@@ -110,25 +133,29 @@ pub(crate) struct Attempt {
 }
 
 struct Of {
-    digest: u64,
+    digest: Digest,
     accepted: Arc<AcceptedCredentials>,
     connection: Arc<Connection>,
     runtime: Runtime,
 }
 
 impl Attempt {
-    /// Reports whether the credentials proved somebody's identity.
-    pub(crate) fn ended(self, is_accepted: bool) {
+    /// Takes the user whose identity the credentials proved, or that they proved nobody's.
+    pub(crate) fn ended(self, user: Option<&UserInfo>) {
         let Some(of) = self.of else { return };
         let mut digests = of.accepted.digests.lock();
-        match (is_accepted, self.is_counted) {
-            (true, true) => {
-                digests.note(of.digest);
+        match (user, self.is_counted) {
+            (Some(user), true) => {
+                if let Some(digest) = of.digest.accepted(user) {
+                    digests.note(digest);
+                }
                 of.connection.give_back_stranger();
             }
-            (true, false) | (false, true) => {}
-            (false, false) => {
-                digests.forget(of.digest);
+            (Some(_), false) | (None, true) => {}
+            (None, false) => {
+                for digest in of.digest.parts() {
+                    digests.forget(digest);
+                }
                 of.connection.takes_stranger(of.runtime.monotonic());
             }
         }
@@ -168,7 +195,13 @@ mod tests {
 
         /// Reports whether a request with this token is authenticated at all.
         fn sends(&self, token: &str, is_accepted: bool) -> bool {
+            self.sends_beside(token, "x", is_accepted)
+        }
+
+        /// The same beside these protocols of a WebSocket.
+        fn sends_beside(&self, token: &str, protocols: &str, is_accepted: bool) -> bool {
             let request = http::Request::get("/api").header(AUTHORIZATION, token);
+            let request = request.header(SEC_WEBSOCKET_PROTOCOL, protocols);
             let request = request.body(Body::empty()).unwrap();
             let info = RequestInfo::parse(request.method(), request.uri()).unwrap();
             let exchange = Exchange {
@@ -181,7 +214,9 @@ mod tests {
                 request,
             };
             let attempt = self.accepted.begin(&exchange);
-            attempt.map(|attempt| attempt.ended(is_accepted)).is_some()
+            let user = UserInfo::anonymous();
+            let user = Some(&user).filter(|_| is_accepted);
+            attempt.map(|attempt| attempt.ended(user)).is_some()
         }
 
         fn taken_of_invented(&self, asked: u32) -> usize {
@@ -207,6 +242,38 @@ mod tests {
             assert!(address.sends("Bearer anna", false));
             assert!(!address.sends("Bearer anna", true));
         });
+    }
+
+    #[test]
+    fn accepted_token_is_remembered_once_whatever_stands_beside_it() {
+        let simulation = Simulation::new(1);
+        let address = Address::new(simulation.runtime());
+        simulation.run(async move {
+            assert!(address.sends("Bearer anna", true));
+            for number in 0..2 * MAX_REMEMBERED {
+                assert!(address.sends_beside("Bearer mallory", &format!("v{number}"), true));
+            }
+            let digests = address.accepted.digests.lock();
+            assert_eq!(digests.newer.len() + digests.older.len(), 2);
+        });
+    }
+
+    #[test]
+    fn accepted_credential_of_a_user_with_a_certificate_is_the_certificate() {
+        let digest = Digest {
+            certificate: Some(1),
+            token: Some(2),
+        };
+        let mut user = UserInfo::anonymous();
+        assert_eq!(digest.accepted(&user), Some(2));
+        let id = format!("{OF_CERTIFICATE}00");
+        user.extra.insert(CREDENTIAL_ID.to_owned(), vec![id]);
+        assert_eq!(digest.accepted(&user), Some(1));
+        let alone = Digest {
+            token: None,
+            ..digest
+        };
+        assert_eq!(alone.accepted(&UserInfo::anonymous()), Some(1));
     }
 
     #[test]

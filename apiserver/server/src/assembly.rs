@@ -11,7 +11,7 @@ use crate::flow_control::metrics::FlowControlMetrics;
 use crate::flow_control::utilization::UtilizationCollector;
 use crate::hooks::ServerHooks;
 use crate::kubelet::{Kubelets, ProxiedConnections};
-use crate::metrics::{DecisionsCollector, Metrics, client_certificate_lifetimes};
+use crate::metrics::{DecisionsCollector, Metrics, WatchMemoryCollector, client_certificate_lifetimes};
 use crate::openid::{self, OpenId};
 use crate::reader::RegistryReader;
 use crate::server::{Core, ServerError};
@@ -125,15 +125,18 @@ pub(crate) async fn assemble(parts: Assembly<'_>, runtime: &Runtime) -> Result<A
     let admission = admission.measured(&metrics, runtime)?;
     let audit = auditor(&config, runtime, &metrics)?;
     let flow_control = flow_control(&config, &registry, runtime, &metrics)?;
+    let endpoints = Endpoints::new(
+        registry.clone(),
+        Arc::new(admission),
+        Arc::new(hooks),
+        VersionInfo::default(),
+        ListMemory::new(config.list_memory_bytes, config.answer_pace_interval),
+    );
+    let watch_memory = WatchMemoryCollector::new(endpoints.watch_memory())?;
+    metrics.registry().register(Box::new(watch_memory))?;
     Ok(Arc::new(Core {
         feed,
-        endpoints: Endpoints::new(
-            registry.clone(),
-            Arc::new(admission),
-            Arc::new(hooks),
-            VersionInfo::default(),
-            ListMemory::new(config.list_memory_bytes, config.answer_pace_interval),
-        ),
+        endpoints,
         openid: OpenId::new(&issuer, &jwks_uri, &keys.verifying),
         audit,
         flow_control,

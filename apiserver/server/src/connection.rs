@@ -51,6 +51,7 @@ impl Front {
         let context = RequestContext {
             // Replaced by the authentication filter; until then nobody.
             user: Arc::new(UserInfo::default()),
+            namespace: info.namespace.as_str().into(),
             deadline: None,
             audit_id: audit_id.map_or_else(|| runtime.uuid().to_string().into(), Arc::from),
             user_agent: agent.unwrap_or_default().as_ref().into(),
@@ -59,6 +60,7 @@ impl Front {
             recorder: None,
             runtime,
             weight: Default::default(),
+            point_of_no_return: Default::default(),
         };
         self.chain.handle(Exchange {
             request,

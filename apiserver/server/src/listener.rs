@@ -17,7 +17,7 @@ use http_body::{Body as _, Frame, SizeHint};
 use hyper::ext::ReasonPhrase;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
-use machinery_runtime::{CancellationToken, LingeringClose, Runtime, UnreadFlag};
+use machinery_runtime::{CancellationToken, LingeringClose, Runtime, UnreadFlag, keep_alive};
 use rustls::ServerConfig;
 use std::net::SocketAddr;
 use std::pin::Pin;
@@ -130,6 +130,7 @@ impl Listener {
                 let _socket = socket;
                 // Small answers leave at once.
                 let _ = stream.set_nodelay(true);
+                keep_alive(&stream);
                 let closing = place.connection.closing.clone();
                 let shaken = tokio::select! { biased;
                     () = closing.cancelled() => return,

@@ -13,7 +13,9 @@ use futures::StreamExt;
 use gate::GatedStorage;
 use http::{Method, Request};
 use http_body_util::Full;
+use machinery_runtime::HeavyFlow;
 use serde_json::json;
+use std::net::SocketAddr;
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -642,13 +644,16 @@ async fn heavy_requests_are_made_off_the_threads_that_serve_others() {
 
 /// Holds every thread for heavy work until what it returns is dropped.
 async fn busy_with_heavy_work(cluster: &Cluster) -> Vec<mpsc::Sender<()>> {
-    let threads = std::thread::available_parallelism().map_or(1, usize::from).max(2);
+    // One more is kept for flows with little debt, as these are.
+    let threads = std::thread::available_parallelism().map_or(1, usize::from).max(2) + 1;
     let mut holds = Vec::new();
     for number in 0..threads {
         let (hold, held) = mpsc::channel::<()>();
         let piece = cluster
             .runtime
-            .heavy(format!("busy-{number}").into(), move || held.recv().is_ok());
+            .heavy(HeavyFlow::of_account(format!("busy-{number}")), move || {
+                held.recv().is_ok()
+            });
         cluster
             .runtime
             .spawn("test-heavy", async move { assert!(!piece.await) })
@@ -672,10 +677,7 @@ async fn heavy_requests_wait_for_their_turn_without_seats() {
         ask.send(Method::POST, path, body.into()).await
     };
     let others = async {
-        until_gauge(&cluster, "knarr_heavy_work_tasks{state=\"waiting\"}", |count| {
-            count > 0
-        })
-        .await;
+        until_gauge(&cluster, WAITING_FOR_A_TURN, |count| count > 0).await;
         // Another one of the level.
         let bert = identity(&cluster, "bert", "people");
         let refused = cluster.as_identity(&bert).post(path, config_map("x", 1));
@@ -684,6 +686,26 @@ async fn heavy_requests_wait_for_their_turn_without_seats() {
     };
     let (posted, ()) = futures::join!(posting, others);
     posted.is(201);
+}
+
+const WAITING_FOR_A_TURN: &str = "knarr_heavy_work_tasks{state=\"waiting\"}";
+
+#[tokio::test(flavor = "multi_thread")]
+async fn heavy_request_whose_client_leaves_before_it_writes_is_not_carried_out() {
+    let cluster = start().await;
+    let holds = busy_with_heavy_work(&cluster).await;
+    let dry_run = format!("{CONFIG_MAPS}?dryRun=All");
+    for path in [CONFIG_MAPS, &dry_run] {
+        let body = config_map("left", 100_000);
+        let stream = cluster.sent(post_head(path, &body) + &body).await;
+        until_gauge(&cluster, WAITING_FOR_A_TURN, |count| count == 1).await;
+        drop(stream);
+        // All threads are still held: it ends without a turn.
+        until_gauge(&cluster, WAITING_FOR_A_TURN, |count| count == 0).await;
+    }
+    drop(holds);
+    let left = format!("{CONFIG_MAPS}/left");
+    cluster.admin().get(&left).await.is(404);
 }
 
 /// As Flux, Argo CD and client-go's `Apply` send them, all of one flow.
@@ -704,4 +726,30 @@ async fn small_applies_of_one_user_wait_for_no_heavy_work() {
         .buffer_unordered(16)
         .collect::<Vec<()>>()
         .await;
+}
+
+/// The timer of the server's end of a connection, as the kernel tells it: 02 is that of keepalive.
+fn kernel_timer(server: SocketAddr, client: SocketAddr) -> Option<String> {
+    let hex = |address: SocketAddr| format!("0100007F:{:04X}", address.port());
+    let table = std::fs::read_to_string("/proc/self/net/tcp").unwrap();
+    table.lines().find_map(|line| {
+        let fields: Vec<&str> = line.split_whitespace().collect();
+        let is_it = fields[1] == hex(server) && fields[2] == hex(client);
+        is_it.then(|| fields[5].split(':').next().unwrap_or_default().to_owned())
+    })
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn silent_connections_are_asked_whether_their_clients_are_there() {
+    let cluster = start().await;
+    let stream = cluster.connect(Some(&cluster.admin)).await;
+    let client = stream.get_ref().0.local_addr().unwrap();
+    loop {
+        match kernel_timer(cluster.address, client).as_deref() {
+            Some("02") => return,
+            // What was sent last is not acknowledged yet.
+            Some("01") => cluster.runtime.sleep(Duration::from_millis(5)).await,
+            other => panic!("no keepalive: {other:?}"),
+        }
+    }
 }

@@ -7,7 +7,7 @@ mod common;
 
 use common::{Cluster, start};
 use serde_json::json;
-use tokio::io::{AsyncBufReadExt, BufReader};
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader};
 use tokio::net::TcpStream;
 use tokio_rustls::client::TlsStream;
 
@@ -47,6 +47,35 @@ async fn watcher(cluster: &Cluster) -> TlsStream<TcpStream> {
     cluster.sent(head).await
 }
 
+/// Events of an answer in chunks, which end where they do.
+struct Events {
+    raw: BufReader<TlsStream<TcpStream>>,
+    text: Vec<u8>,
+}
+
+impl Events {
+    async fn of(stream: TlsStream<TcpStream>) -> Self {
+        let (mut raw, text) = (BufReader::new(stream), Vec::new());
+        while raw.read_line(&mut String::new()).await.unwrap() > 2 {}
+        Self { raw, text }
+    }
+
+    async fn next(&mut self) -> serde_json::Value {
+        loop {
+            if let Some(end) = self.text.iter().position(|byte| *byte == b'\n') {
+                let line: Vec<u8> = self.text.drain(..=end).collect();
+                return serde_json::from_slice(&line).unwrap();
+            }
+            let mut size = String::new();
+            self.raw.read_line(&mut size).await.unwrap();
+            let mut chunk = vec![0; usize::from_str_radix(size.trim(), 16).unwrap()];
+            self.raw.read_exact(&mut chunk).await.unwrap();
+            self.raw.read_exact(&mut [0; 2]).await.unwrap();
+            self.text.extend(chunk);
+        }
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn slow_watcher_uses_no_memory_and_loses_no_event() {
     let cluster = start().await;
@@ -64,19 +93,15 @@ async fn slow_watcher_uses_no_memory_and_loses_no_event() {
     let growth = resident().saturating_sub(before);
     assert!(growth < MAX_GROWTH, "{} MB for {WATCHERS} watchers", growth >> 20);
     // One of them reads after all: everything is there, in order, each once.
-    let mut lines = BufReader::new(watchers.pop().unwrap()).lines();
+    let mut events = Events::of(watchers.pop().unwrap()).await;
     let (mut state, mut next) = (0, 1);
     while next <= CHANGES {
-        let line = lines.next_line().await.unwrap().unwrap();
-        // Lines of the head and sizes of chunks are not events.
-        let Ok(event) = serde_json::from_str::<serde_json::Value>(&line) else {
-            continue;
-        };
+        let event = events.next().await;
         let round = event["object"]["data"]["round"].as_str();
         match event["type"].as_str() {
             Some("ADDED") => state += 1,
             Some("MODIFIED") if round == Some(next.to_string().as_str()) => next += 1,
-            Some(_) => panic!("{} instead of change {next}", &line[..200]),
+            Some(_) => panic!("{round:?} instead of change {next}"),
             None => {}
         }
     }

@@ -13,7 +13,7 @@
 //! Work that takes long is bounded and fair: a future within [`Runtime::by_weight`] that becomes heavy goes on in
 //! turn with that of others, on threads that give way to those of requests.
 //!
-//! [`LingeringClose`] closes a connection so that its client can read the last answer; every listener of ours uses it. [`ConnectionSlots`] bounds
+//! [`LingeringClose`] closes a connection so that its client can read the last answer; every listener of ours uses it, and [`keep_alive`]. [`ConnectionSlots`] bounds
 //! connections by address.
 //!
 //! This crate is the only place that may call `tokio::spawn`, `Instant::now` and their kin; clippy says so.
@@ -22,6 +22,7 @@ mod components;
 mod connection_slots;
 pub mod disk;
 mod heavy_work;
+mod keepalive;
 mod linger;
 mod runtime;
 mod scope;
@@ -35,7 +36,8 @@ pub use connection_slots::{ConnectionSlot, ConnectionSlots};
 pub use disk::{
     Disk, DiskCall, DiskFile, DiskLock, MemDisk, ObservedDisk, OpenMode, RealDisk, SimDisk, Space,
 };
-pub use heavy_work::HeavyFigures;
+pub use heavy_work::{HeavyFigures, HeavyFlow};
+pub use keepalive::keep_alive;
 pub use linger::{LingeringClose, UnreadFlag};
 pub use runtime::{Elapsed, Runtime, WorkerStep};
 pub use scope::{Scope, TaskEnded, TaskHandle};

@@ -2,7 +2,7 @@
 
 use crate::components::Components;
 use crate::disk::Disk;
-use crate::heavy_work::{HeavyFigures, HeavyWork};
+use crate::heavy_work::{HeavyFigures, HeavyFlow, HeavyWork, Kind};
 use crate::scope::{Scope, ScopeInner, TaskEnded, TaskHandle, panic_message};
 use crate::simulation::SimulationState;
 use crate::weight::{ByWeight, Weight};
@@ -335,14 +335,23 @@ impl Runtime {
         weight: &Weight,
         future: BoxFuture<'static, T>,
     ) -> ByWeight<T> {
-        let work = (!self.is_simulated()).then(|| (self.heavy.clone(), Arc::clone(&self.scope)));
-        ByWeight::new(weight.clone(), future, work)
+        self.by_weight_as(Kind::Request, weight, future)
     }
 
-    /// One piece of heavy work of this flow, in turn.
+    fn by_weight_as<T: Send + 'static>(
+        &self,
+        kind: Kind,
+        weight: &Weight,
+        future: BoxFuture<'static, T>,
+    ) -> ByWeight<T> {
+        let work = (!self.is_simulated()).then(|| (self.heavy.clone(), Arc::clone(&self.scope)));
+        ByWeight::new(weight.clone(), future, work, kind)
+    }
+
+    /// One piece of heavy work of this flow, in turn. It does not count among the requests that may wait.
     pub fn heavy<T: Send + 'static>(
         &self,
-        flow: Arc<str>,
+        flow: HeavyFlow,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> ByWeight<T> {
         let weight = Weight::default();
@@ -351,11 +360,11 @@ impl Runtime {
             own.become_heavy(|| flow).await;
             work()
         };
-        self.by_weight(&weight, Box::pin(piece))
+        self.by_weight_as(Kind::Piece, &weight, Box::pin(piece))
     }
 
-    /// Reports whether so much heavy work of a flow waits that it takes no more now.
-    pub fn is_full_of_heavy(&self, flow: &str) -> bool {
+    /// Reports whether so many heavy requests of a flow's account or namespace wait that it takes no more now.
+    pub fn is_full_of_heavy(&self, flow: &HeavyFlow) -> bool {
         self.heavy.is_full(flow)
     }
 

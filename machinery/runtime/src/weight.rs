@@ -1,6 +1,6 @@
 //! A request's weight: a future that finds its work heavy goes on among the heavy work.
 
-use crate::heavy_work::{HeavyTask, HeavyWork};
+use crate::heavy_work::{HeavyFlow, HeavyTask, HeavyWork, Kind};
 use crate::scope::ScopeInner;
 use futures::FutureExt;
 use futures::future::BoxFuture;
@@ -18,14 +18,14 @@ pub struct Weight(Arc<Inner>);
 
 #[derive(Default)]
 struct Inner {
-    flow: OnceLock<Arc<str>>,
+    flow: OnceLock<HeavyFlow>,
     when_heavy: Mutex<Option<Box<dyn FnOnce() + Send>>>,
 }
 
 impl Weight {
     /// Says that what follows is heavy. Within [`Runtime::by_weight`](crate::Runtime::by_weight) it follows as a part of
     /// the heavy work of this flow, in turn; otherwise where it is.
-    pub async fn become_heavy(&self, flow: impl FnOnce() -> Arc<str>) {
+    pub async fn become_heavy(&self, flow: impl FnOnce() -> HeavyFlow) {
         if self.is_heavy() {
             return;
         }
@@ -55,7 +55,7 @@ impl Weight {
     }
 
     /// The flow of a heavy future.
-    pub fn flow(&self) -> Option<&Arc<str>> {
+    pub fn flow(&self) -> Option<&HeavyFlow> {
         self.0.flow.get()
     }
 }
@@ -78,6 +78,7 @@ enum FutureState<T> {
         future: BoxFuture<'static, T>,
         /// Place where it may go, and the scope that waits for it there; `None` where nothing is moved.
         work: Option<(HeavyWork, Arc<ScopeInner>)>,
+        kind: Kind,
     },
     There {
         result: oneshot::Receiver<std::thread::Result<T>>,
@@ -91,19 +92,21 @@ impl<T> ByWeight<T> {
         weight: Weight,
         future: BoxFuture<'static, T>,
         work: Option<(HeavyWork, Arc<ScopeInner>)>,
+        kind: Kind,
     ) -> Self {
         Self {
             weight,
-            place: FutureState::Here { future, work },
+            place: FutureState::Here { future, work, kind },
         }
     }
 }
 
 impl<T: Send + 'static> FutureState<T> {
-    fn moved(self, flow: Arc<str>) -> Self {
+    fn moved(self, flow: HeavyFlow) -> Self {
         let Self::Here {
             future,
             work: Some((work, scope)),
+            kind,
         } = self
         else {
             return self;
@@ -118,7 +121,7 @@ impl<T: Send + 'static> FutureState<T> {
         };
         Self::There {
             result,
-            _task: work.spawn(flow, task.boxed()),
+            _task: work.spawn(flow, kind, task.boxed()),
         }
     }
 }
@@ -133,7 +136,7 @@ impl<T: Send + 'static> Future for ByWeight<T> {
             let Some(flow) = own.weight.flow().filter(|_| polled.is_pending()) else {
                 return polled;
             };
-            let flow = Arc::clone(flow);
+            let flow = flow.clone();
             own.place = std::mem::replace(&mut own.place, FutureState::Moving).moved(flow);
         }
         let FutureState::There { result, .. } = &mut own.place else {
@@ -185,7 +188,7 @@ mod tests {
         assert_eq!(moved, [false, true, true]);
         // Once, before it waits for its turn.
         assert_eq!((heard.recv().await, heard.recv().await), (Some(false), None));
-        assert_eq!(weight.flow().map(|flow| &**flow), Some("a"));
+        assert_eq!(weight.flow().map(HeavyFlow::account), Some("a"));
     }
 
     #[tokio::test]

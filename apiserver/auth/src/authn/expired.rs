@@ -4,8 +4,8 @@
 //! client that gets `Unauthorized` for them fetches new ones (client-go's exec plugins and token files).
 
 use super::Credentials;
+use super::token::token_of;
 use crate::jwt;
-use machinery_x509::bearer_token;
 
 /// As much as clocks may differ for a token that is verified.
 const LEEWAY_SECONDS: i64 = super::service_account::LEEWAY_SECONDS;
@@ -14,8 +14,7 @@ const LEEWAY_SECONDS: i64 = super::service_account::LEEWAY_SECONDS;
 /// `false` where there are none.
 pub fn have_expired(credentials: &Credentials<'_>) -> bool {
     let now = credentials.now.as_second();
-    let token = bearer_token(credentials.headers).ok().flatten();
-    let token = token.map(|token| {
+    let token = token_of(credentials.headers).map(|token| {
         let expires = jwt::unverified_expiry(&token);
         expires.is_some_and(|expires| expires.saturating_add(LEEWAY_SECONDS) < now)
     });

@@ -3,6 +3,7 @@
 use super::{
     Authenticated, Authenticator, AuthnFuture, Credentials, Outcome, Refusal, Remarks, authenticated,
 };
+use http::HeaderMap;
 use jiff::Timestamp;
 use machinery_x509::bearer_token;
 use parking_lot::Mutex;
@@ -115,6 +116,11 @@ pub(super) fn accepted(own: &[String], audiences: &[String]) -> Result<Vec<Strin
         )));
     }
     Ok(common)
+}
+
+/// The token that a request is authenticated by, where it has one.
+pub fn token_of(headers: &HeaderMap) -> Option<String> {
+    bearer_token(headers).ok().flatten()
 }
 
 fn digest_of(token: &str) -> Digest {

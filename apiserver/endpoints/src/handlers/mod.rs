@@ -9,6 +9,7 @@ mod collection;
 mod component_status;
 mod connect;
 mod disruption_budget;
+mod event_writer;
 mod eviction;
 mod pace;
 mod read;
@@ -31,6 +32,7 @@ use crate::respond::Showing;
 use crate::shared_document::SharedDocuments;
 use crate::table::IncludeObject;
 use crate::version::VersionInfo;
+use crate::watch_memory::WatchMemory;
 use crate::{discovery, openapi, status};
 use apiserver_registry::context::flow_of;
 use apiserver_registry::{
@@ -53,6 +55,7 @@ pub(crate) struct Inner {
     pub(crate) version: VersionInfo,
     pub(crate) list_memory: ListMemory,
     pub(crate) pace: Arc<pace::Pace>,
+    pub(crate) watch_memory: Arc<WatchMemory>,
     pub(crate) documents: SharedDocuments,
 }
 
@@ -140,6 +143,7 @@ impl Endpoints {
         version: VersionInfo,
         list_memory: ListMemory,
     ) -> Self {
+        let watch_memory = WatchMemory::new(registry.runtime().clone());
         Self(Arc::new(Inner {
             registry,
             admission,
@@ -147,6 +151,7 @@ impl Endpoints {
             version,
             list_memory,
             pace: Arc::default(),
+            watch_memory,
             documents: SharedDocuments::default(),
         }))
     }
@@ -154,6 +159,11 @@ impl Endpoints {
     /// The way to storage for what clients ask.
     pub(crate) fn door(&self) -> Door<'_> {
         Door::new(self.0.admission.as_ref())
+    }
+
+    /// Memory of watches that are not read.
+    pub fn watch_memory(&self) -> Arc<WatchMemory> {
+        Arc::clone(&self.0.watch_memory)
     }
 
     pub fn registry(&self) -> &Registry {
@@ -170,11 +180,11 @@ impl Endpoints {
         let endpoints = self.clone();
         let form = negotiation::of_errors(&request);
         let (runtime, weight) = (ctx.runtime.clone(), ctx.weight.clone());
-        let (within, user) = (runtime.clone(), Arc::clone(&ctx.user));
+        let (within, user, namespace) = (runtime.clone(), Arc::clone(&ctx.user), Arc::clone(&ctx.namespace));
         let answer = Box::pin(async move {
             match endpoints.route(ctx, info, request).await {
                 Ok(response) if response.headers().contains_key(CONTENT_ENCODING) => {
-                    response.map(|body| body.in_turn(&within, &flow_of(&user)))
+                    response.map(|body| body.in_turn(&within, &flow_of(&user, &namespace)))
                 }
                 Ok(response) => response,
                 Err(error) => status::response(&error, form),

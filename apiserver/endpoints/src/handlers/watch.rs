@@ -1,25 +1,23 @@
 //! watch: a stream of events, each a line of JSON, with bookmarks and an end.
 
+use super::event_writer::EventWriter;
 use super::pace::Pace;
 use super::read::check_fields;
 use super::{Call, Inner};
 use crate::body::{Body, BodyError};
-use crate::framing::ObjectFrame;
 use crate::hooks::WatchEvents;
 use crate::negotiation::{Format, View};
-use crate::respond::{self, Showing};
-use crate::{params, status, table};
-use apiserver_registry::Entry;
-use apiserver_registry::context::flow_of;
-use apiserver_registry::{RegistryError, Store, WatchEvent, Watcher};
-use bytes::{BufMut, Bytes, BytesMut};
+use crate::params;
+use crate::watch_memory::{HeldByWatches, Holding};
+use apiserver_registry::context::LARGE_BODY_BYTES;
+use apiserver_registry::{RegistryError, WatchEvent, Watcher};
+use bytes::{Buf, BufMut, Bytes, BytesMut};
 use futures::future::{self, BoxFuture, FutureExt};
 use futures::stream;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use http::{Response, StatusCode};
 use machinery_meta::Revision;
-use machinery_runtime::{CancellationToken, Runtime};
-use machinery_schema::{Tree, encode_json};
+use machinery_runtime::{CancellationToken, HeavyFlow, Runtime};
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
@@ -30,13 +28,13 @@ const MIN_WATCH: Duration = Duration::from_secs(30 * 60);
 const BOOKMARK_EVERY: Duration = Duration::from_secs(60);
 /// The last bookmark comes this long before a watch ends, so that its client can go on from there.
 const LAST_BOOKMARK_BEFORE: Duration = Duration::from_secs(2);
-/// A frame is sent once it has this many bytes: a client that stops reading holds one frame, however long the initial
-/// state is.
-const FRAME_BYTES: usize = 64 << 10;
+/// The connection is handed about so many bytes at a time, a TLS record: a client that stops reading holds one such piece
+/// in its connection, however large an object is.
+const PIECE_BYTES: usize = 16 << 10;
+/// Events that are encoded anew are encoded together up to this many bytes.
+const ENCODED_BYTES: usize = LARGE_BODY_BYTES;
 /// Timers ring up to this late by themselves.
 const TIMER_GRAIN: Duration = Duration::from_millis(1);
-/// Says that the initial state is complete.
-const INITIAL_END_ANNOTATION: &str = "k8s.io/initial-events-end";
 
 pub(crate) async fn watch(call: Call, endpoints: &Inner) -> Result<Response<Body>, RegistryError> {
     let showing = call.showing()?;
@@ -65,9 +63,14 @@ pub(crate) async fn watch(call: Call, endpoints: &Inner) -> Result<Response<Body
     let ended = ended(call.store.row.retired.clone(), runtime.clone());
     let timeout = options.timeout.unwrap_or_else(|| MIN_WATCH + jitter(&runtime));
     let now = runtime.monotonic();
+    let (holding, body) = endpoints.watch_memory.join(&call.ctx);
     let mut state = Streaming {
         sent: endpoints.hooks.watch_events(call.row()),
-        flow: flow_of(&call.ctx.user),
+        flow: call.ctx.heavy_flow(),
+        holding,
+        unsent: VecDeque::new(),
+        encoded_bytes: 0,
+        pending_bytes: 0,
         writer: EventWriter::new(call.store, showing),
         watcher,
         end: now + timeout,
@@ -81,7 +84,8 @@ pub(crate) async fn watch(call: Call, endpoints: &Inner) -> Result<Response<Body
         ended,
         runtime,
     };
-    state.pending = state.watcher.initial_events().into();
+    let initial = state.watcher.initial_events();
+    state.take(initial);
     let content_type = match showing.form.format {
         Format::Protobuf => "application/vnd.kubernetes.protobuf;stream=watch",
         _ => "application/json",
@@ -90,7 +94,7 @@ pub(crate) async fn watch(call: Call, endpoints: &Inner) -> Result<Response<Body
         .status(StatusCode::OK)
         .header(CONTENT_TYPE, content_type)
         .header(CACHE_CONTROL, "no-cache, private")
-        .body(Body::stream(stream::unfold(state, step)));
+        .body(Body::stream(body.begin(stream::unfold(state, step))));
     Ok(response.expect("headers are well formed"))
 }
 
@@ -111,7 +115,8 @@ struct Streaming {
     /// Takes the size of each event.
     sent: Option<Arc<dyn WatchEvents>>,
     /// Whose heavy work its frames are.
-    flow: Arc<str>,
+    flow: HeavyFlow,
+    holding: Holding,
     writer: EventWriter,
     watcher: Watcher,
     end: Duration,
@@ -120,6 +125,12 @@ struct Streaming {
     told: Revision,
     /// Changes that were taken and are not yet written: references, no copies.
     pending: VecDeque<WatchEvent>,
+    /// About how many bytes these have as JSON.
+    pending_bytes: usize,
+    /// What was begun and is not yet sent.
+    unsent: VecDeque<Bytes>,
+    /// Bytes of it that were encoded together.
+    encoded_bytes: usize,
     over: bool,
     pace: Arc<Pace>,
     /// When the watch was ready for what comes next: it was asked for it, or its rest was over.
@@ -146,6 +157,10 @@ type Frame = Result<Bytes, BodyError>;
 
 /// The next piece of the stream: as many events as there are, up to a frame.
 async fn step(mut state: Streaming) -> Option<(Frame, Streaming)> {
+    state.holding.is_read();
+    if !state.unsent.is_empty() {
+        return Some((state.piece(BytesMut::with_capacity(PIECE_BYTES)), state));
+    }
     // Not before: until a client has read, nobody is late.
     state.free_at = state.runtime.monotonic();
     loop {
@@ -154,12 +169,9 @@ async fn step(mut state: Streaming) -> Option<(Frame, Streaming)> {
         }
         if !state.pending.is_empty() {
             if !state.is_heavy() {
-                let frame = state.frame();
-                return Some((frame, state));
+                return Some((state.frame(), state));
             }
-            let (runtime, flow) = (state.runtime.clone(), Arc::clone(&state.flow));
-            let made = runtime.heavy(flow, move || (state.frame(), state));
-            return Some(made.await);
+            return heavy_frame(state).await;
         }
         if let Some(until) = state.rest() {
             tokio::select! {
@@ -187,21 +199,34 @@ async fn step(mut state: Streaming) -> Option<(Frame, Streaming)> {
                 if caught_up {
                     state.note_lateness();
                 }
-                state.pending = events.into();
+                state.take(events);
             }
             None if wake >= state.end => return None,
             None => {
                 state.next_bookmark = Some(next_bookmark(wake, state.end));
                 let revision = state.watcher.position();
                 if revision > state.told {
-                    state.pending.push_back(WatchEvent::Bookmark {
+                    state.take(vec![WatchEvent::Bookmark {
                         revision,
                         initial: false,
-                    });
+                    }]);
                 }
             }
         }
     }
+}
+
+/// The next piece where it is much work, once there is room for what is encoded, and in turn with other heavy work.
+async fn heavy_frame(mut state: Streaming) -> Option<(Frame, Streaming)> {
+    let bytes = state.next_bytes();
+    tokio::select! {
+        biased;
+        () = state.holding.take(bytes) => {}
+        () = &mut state.ended => return None,
+    }
+    let _place = Arc::clone(&state.holding.frames).acquire_owned().await.ok()?;
+    let (runtime, flow) = (state.runtime.clone(), state.flow.clone());
+    Some(runtime.heavy(flow, move || (state.frame(), state)).await)
 }
 
 impl Streaming {
@@ -226,7 +251,7 @@ impl Streaming {
     fn next_bytes(&self) -> usize {
         let mut bytes = 0;
         let within = |event: &&WatchEvent| {
-            let is_begun = bytes < FRAME_BYTES;
+            let is_begun = bytes < ENCODED_BYTES;
             bytes += length_of(event);
             is_begun
         };
@@ -235,34 +260,89 @@ impl Streaming {
 
     /// Reports whether the next frame is much work: what is not sent as it is stored is encoded anew.
     fn is_heavy(&self) -> bool {
-        !self.writer.is_as_stored() && self.next_bytes() >= FRAME_BYTES
+        !self.writer.is_as_stored() && self.next_bytes() >= LARGE_BODY_BYTES
     }
 
+    /// Events to be written, none of which are left.
+    fn take(&mut self, events: Vec<WatchEvent>) {
+        self.pending_bytes = events.iter().map(length_of).sum();
+        self.pending = events.into();
+    }
+
+    /// The first piece of the next events.
     fn frame(&mut self) -> Frame {
         if matches!(self.writer.showing.form.view, View::Table { .. }) {
             // Ages are those of the moment in which a row is told.
             self.writer.showing.now = self.runtime.now();
         }
-        let mut out = BytesMut::with_capacity(self.next_bytes().min(FRAME_BYTES));
-        while out.len() < FRAME_BYTES {
+        let most = match self.writer.is_as_stored() {
+            true => PIECE_BYTES,
+            false => ENCODED_BYTES,
+        };
+        self.encoded_bytes = 0;
+        let mut out = BytesMut::with_capacity(self.pending_bytes.min(most));
+        while out.len() < most && self.unsent.is_empty() {
             let Some(event) = self.pending.pop_front() else {
                 break;
             };
+            self.pending_bytes -= length_of(&event);
             self.told = self.told.max(revision_of(&event));
-            let before = out.len();
-            let written = self.writer.write(&event, &mut out);
-            if let Err(error) = &written {
-                self.writer.fail(error, &mut out);
-            }
-            if let Some(sent) = &self.sent {
-                sent.sent(out.len() - before);
-            }
-            self.over |= written.is_err() || matches!(&event, WatchEvent::Failed(_));
-            if written.is_err() {
+            if !self.write(&event, &mut out) {
                 break;
             }
         }
+        // Little more than a piece is one, without another copy.
+        if self.unsent.is_empty() && out.len() > 2 * PIECE_BYTES {
+            self.encoded_bytes = out.len();
+            self.unsent.push_back(out.freeze());
+            out = BytesMut::with_capacity(PIECE_BYTES);
+        }
+        self.piece(out)
+    }
+
+    /// Writes an event; `false` where the watch ends there.
+    fn write(&mut self, event: &WatchEvent, out: &mut BytesMut) -> bool {
+        let before = out.len();
+        let written = self.writer.write(event, out, &mut self.unsent);
+        if let Err(error) = &written {
+            self.writer.fail(error, out);
+        }
+        if let Some(sent) = &self.sent {
+            let unsent: usize = self.unsent.iter().map(Bytes::len).sum();
+            sent.sent(out.len() - before + unsent);
+        }
+        self.over |= written.is_err() || matches!(event, WatchEvent::Failed(_));
+        written.is_ok()
+    }
+
+    /// A piece that begins so, with what follows in it. It shares nothing with what is left, so that the connection keeps
+    /// the piece alone from being freed.
+    fn piece(&mut self, mut out: BytesMut) -> Frame {
+        while let Some(next) = self.unsent.front_mut().filter(|_| out.len() < PIECE_BYTES) {
+            let bytes = next.len().min(PIECE_BYTES - out.len());
+            out.put_slice(&next[..bytes]);
+            next.advance(bytes);
+            if next.is_empty() {
+                self.unsent.pop_front();
+            }
+        }
+        let left = self.left();
+        self.holding.left(left);
         Ok(out.freeze())
+    }
+
+    /// What is held until the client has read on. What was encoded is there until the last of it is sent.
+    fn left(&self) -> HeldByWatches {
+        let unsent = self.unsent.iter().map(Bytes::len).sum();
+        let (encoded, stored) = match (unsent, self.encoded_bytes) {
+            (0, _) => (0, 0),
+            (stored, 0) => (0, stored),
+            (_, encoded) => (encoded, 0),
+        };
+        HeldByWatches {
+            encoded,
+            referred: self.pending_bytes + stored,
+        }
     }
 }
 
@@ -284,139 +364,4 @@ fn revision_of(event: &WatchEvent) -> Revision {
         WatchEvent::Deleted(_, revision) | WatchEvent::Bookmark { revision, .. } => *revision,
         WatchEvent::Failed(_) => Revision::ZERO,
     }
-}
-
-/// Writes events in the negotiated form.
-struct EventWriter {
-    store: Store,
-    showing: Showing,
-    frame: ObjectFrame,
-    heads_sent: bool,
-}
-
-impl EventWriter {
-    fn new(store: Store, showing: Showing) -> Self {
-        let frame = ObjectFrame::whole(&store.row);
-        Self {
-            store,
-            showing,
-            frame,
-            heads_sent: false,
-        }
-    }
-
-    /// Reports whether events have the objects as they are stored; those of an older form are few.
-    fn is_as_stored(&self) -> bool {
-        self.showing.form.format == Format::Json && self.showing.form.view == View::Whole
-    }
-
-    fn write(&mut self, event: &WatchEvent, out: &mut BytesMut) -> Result<(), RegistryError> {
-        match event {
-            WatchEvent::Added(entry) => self.entry("ADDED", entry, entry.revision, out),
-            WatchEvent::Modified(entry) => self.entry("MODIFIED", entry, entry.revision, out),
-            WatchEvent::Deleted(entry, revision) => self.entry("DELETED", entry, *revision, out),
-            WatchEvent::Bookmark { revision, initial } => {
-                let object = self.bookmark(*revision, *initial);
-                self.tree("BOOKMARK", &object, out)
-            }
-            WatchEvent::Failed(error) => {
-                self.fail(error, out);
-                Ok(())
-            }
-        }
-    }
-
-    fn entry(
-        &mut self,
-        kind: &str,
-        entry: &Entry,
-        revision: Revision,
-        out: &mut BytesMut,
-    ) -> Result<(), RegistryError> {
-        let form = self.showing.form;
-        let row = &self.store.row;
-        if self.is_as_stored() && respond::is_current(row, entry) {
-            out.reserve(self.frame.len(&entry.record, revision) + 48);
-            out.put_slice(b"{\"type\":\"");
-            out.put_slice(kind.as_bytes());
-            out.put_slice(b"\",\"object\":");
-            self.frame.write(&entry.record, revision, out);
-            out.put_slice(b"}\n");
-            return Ok(());
-        }
-        if let View::Metadata { beta } = form.view {
-            return self.metadata(kind, table::partial_metadata(&entry.record, revision, beta), out);
-        }
-        let mut object = self.store.decode(entry)?;
-        object.set_str(&["metadata", "resourceVersion"], &revision.to_string());
-        self.tree(kind, &object, out)
-    }
-
-    /// An event about metadata alone, in the format of the watch.
-    fn metadata(&self, kind: &str, json: Vec<u8>, out: &mut BytesMut) -> Result<(), RegistryError> {
-        if self.showing.form.format == Format::Protobuf {
-            return crate::protobuf::watch_event(kind, &respond::metadata_tree(&json)?, out);
-        }
-        put_event(kind, &json, out);
-        Ok(())
-    }
-
-    fn tree(&mut self, kind: &str, object: &Tree, out: &mut BytesMut) -> Result<(), RegistryError> {
-        let json = match self.showing.form.view {
-            View::Metadata { beta } => return self.metadata(kind, respond::metadata_of(object, beta), out),
-            _ if self.showing.form.format == Format::Protobuf => {
-                return crate::protobuf::watch_event(kind, object, out);
-            }
-            View::Whole | View::MetadataList { .. } => {
-                let mut json = Vec::new();
-                encode_json(object, &mut json);
-                json
-            }
-            View::Table { beta } => {
-                let meta = table::list_meta(object.str_at(&["metadata", "resourceVersion"]), "", None);
-                let heads = !std::mem::replace(&mut self.heads_sent, true);
-                let mut json = table::table_head(&self.store.row.columns, beta, &meta, heads).into_bytes();
-                json.extend(respond::row_of(
-                    &self.store.row.columns,
-                    self.showing,
-                    object,
-                    beta,
-                ));
-                json.extend_from_slice(b"]}");
-                json
-            }
-        };
-        put_event(kind, &json, out);
-        Ok(())
-    }
-
-    fn bookmark(&self, revision: Revision, initial: bool) -> Tree {
-        let row = &self.store.row;
-        let mut object = Tree::new(&row.schema, row.ty);
-        object.set_str(&["kind"], &row.gvk.kind);
-        object.set_str(&["apiVersion"], &row.gvk.api_version());
-        object.set_str(&["metadata", "resourceVersion"], &revision.to_string());
-        if initial {
-            object.set_str(&["metadata", "annotations", INITIAL_END_ANNOTATION], "true");
-        }
-        object
-    }
-
-    fn fail(&self, error: &RegistryError, out: &mut BytesMut) {
-        let json = status::of(error).to_json();
-        if self.showing.form.format == Format::Protobuf {
-            crate::protobuf::watch_error(&json, out);
-        } else {
-            put_event("ERROR", json.as_bytes(), out);
-        }
-    }
-}
-
-fn put_event(kind: &str, json: &[u8], out: &mut BytesMut) {
-    out.reserve(json.len() + 48);
-    out.put_slice(b"{\"type\":\"");
-    out.put_slice(kind.as_bytes());
-    out.put_slice(b"\",\"object\":");
-    out.put_slice(json);
-    out.put_slice(b"}\n");
 }

@@ -12,7 +12,7 @@ use apiserver_registry::{
 use apiserver_storage::LogStorage;
 use async_trait::async_trait;
 use bytes::Bytes;
-use http::{Method, Request};
+use http::{Method, Request, Response};
 use machinery_meta::UserInfo;
 use machinery_runtime::Runtime;
 use machinery_schema::Tree;
@@ -152,6 +152,26 @@ impl Api {
         headers: &[(&str, &str)],
         body: impl Into<Bytes>,
     ) -> Answer {
+        let answer = self.begin(method, path, headers, body).await;
+        let code = answer.status().as_u16();
+        let body = answer.into_body().read(64 << 20).await.unwrap();
+        Answer { code, body }
+    }
+
+    /// The body of an answer, of which nothing has been read.
+    pub(crate) async fn stream(&self, path: &str, accept: &str) -> Body {
+        let answer = self.begin(Method::GET, path, &[("accept", accept)], "").await;
+        assert_eq!(answer.status(), 200);
+        answer.into_body()
+    }
+
+    async fn begin(
+        &self,
+        method: Method,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: impl Into<Bytes>,
+    ) -> Response<Body> {
         let request = Request::builder().method(method).uri(path);
         let request = headers
             .iter()
@@ -161,16 +181,11 @@ impl Api {
         let user = self.user.clone().unwrap_or_else(|| access::usual_user(&info));
         if let Err(error) = self.access.check(&user, &info.verb, &info).await {
             let refused = status::of(&error);
-            return Answer {
-                code: refused.code,
-                body: refused.message.into(),
-            };
+            let answer = Response::builder().status(refused.code);
+            return answer.body(Body::from(refused.message)).unwrap();
         }
         let ctx = RequestContext::internal(user, self.runtime.clone());
-        let answer = self.endpoints.handle(ctx, info, request).await;
-        let code = answer.status().as_u16();
-        let body = answer.into_body().read(64 << 20).await.unwrap();
-        Answer { code, body }
+        self.endpoints.handle(ctx, info, request).await
     }
 }
 

@@ -122,7 +122,7 @@ impl Store {
             ctx.in_time()?;
             let (record, with) = self.allocated(ctx, &object).await?;
             let write = self.put(key.clone(), record, Expect::Absent);
-            let committed = match self.commit(&admitted, write, with).await {
+            let committed = match self.commit(ctx, &admitted, write, with).await {
                 // As upstream: the record may go where it makes the object too large.
                 Err(RegistryError::TooLarge(_)) if managed_fields::is_droppable(&object) => {
                     managed_fields::forget(&mut object);

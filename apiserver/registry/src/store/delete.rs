@@ -163,7 +163,7 @@ impl Store {
             Arc::clone(live)
         } else {
             let write = self.put(live.key.clone(), self.encode(&object)?, Expect::At(live.revision));
-            let Some(entry) = self.commit(admitted, write, Vec::new()).await?.entry() else {
+            let Some(entry) = self.commit(ctx, admitted, write, Vec::new()).await?.entry() else {
                 return Ok(Attempt::Again);
             };
             entry
@@ -189,7 +189,7 @@ impl Store {
         if !dry_run {
             let with = self.allocate(ctx, Change::Delete, &mut object).await?;
             let write = Write::delete(live.key.clone(), live.revision);
-            let Committed::Done(_, revision) = self.commit(admitted, write, with).await? else {
+            let Committed::Done(_, revision) = self.commit(ctx, admitted, write, with).await? else {
                 return Ok(Attempt::Again);
             };
             object.set_str(&["metadata", "resourceVersion"], &revision.to_string());

@@ -181,14 +181,16 @@ impl Store {
         Ok(found.entry.map(|entry| self.renewed(entry)))
     }
 
-    /// Writes what was admitted, with whatever goes along.
+    /// Writes what was admitted, with whatever goes along: the request's point of no return.
     pub(crate) async fn commit(
         &self,
+        ctx: &RequestContext,
         admitted: &Admitted,
         write: Write,
         with: Vec<Write>,
     ) -> Result<Committed, RegistryError> {
         self.check_permit(admitted, &write)?;
+        ctx.begin_write()?;
         let key = write.key.clone();
         let mut group = with;
         group.push(write);

@@ -49,7 +49,7 @@ impl World {
             self.store.encode(&self.object).unwrap(),
             Expect::Absent,
         );
-        match self.store.commit(&permit, write, Vec::new()).await {
+        match self.store.commit(&self.ctx, &permit, write, Vec::new()).await {
             Ok(_) => true,
             Err(RegistryError::Internal(why)) => {
                 assert_eq!(why, "the write is not the one that was admitted");
@@ -106,7 +106,10 @@ fn permit_is_for_one_operation_on_one_object() {
             .permit(world.door, attributes(create, maps, ("ours", "a")))
             .await;
         let write = Write::delete(world.key(), live.revision);
-        let refused = world.store.commit(&permit.unwrap(), write, Vec::new()).await;
+        let refused = world
+            .store
+            .commit(&world.ctx, &permit.unwrap(), write, Vec::new())
+            .await;
         assert!(matches!(refused, Err(RegistryError::Internal(_))));
     });
 }

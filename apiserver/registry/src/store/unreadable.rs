@@ -48,7 +48,7 @@ impl Store {
                     tracing::warn!(%key, user = %ctx.user.name, "deleting an object that cannot be read");
                     let admitted = door.delete_unreadable(attributes.clone())?;
                     let write = Write::delete(key.clone(), revision);
-                    if let Committed::Done(..) = self.commit(&admitted, write, Vec::new()).await? {
+                    if let Committed::Done(..) = self.commit(ctx, &admitted, write, Vec::new()).await? {
                         return Ok(());
                     }
                 }

@@ -193,11 +193,14 @@ impl Store {
                 created: false,
             }));
         }
-        let committed = match self.commit_changed(&admitted, live, &object, with.clone()).await {
+        let committed = match self
+            .commit_changed(ctx, &admitted, live, &object, with.clone())
+            .await
+        {
             // As upstream: the record may go where it makes the object too large, but for an apply.
             Err(RegistryError::TooLarge(_)) if !change.tracks() => {
                 managed_fields::forget(&mut object);
-                self.commit_changed(&admitted, live, &object, with).await?
+                self.commit_changed(ctx, &admitted, live, &object, with).await?
             }
             committed => committed?,
         };
@@ -209,13 +212,14 @@ impl Store {
 
     async fn commit_changed(
         &self,
+        ctx: &RequestContext,
         admitted: &Admitted,
         live: &Entry,
         object: &Tree,
         with: Vec<Write>,
     ) -> Result<Committed, RegistryError> {
         let write = self.put(live.key.clone(), self.encode(object)?, Expect::At(live.revision));
-        self.commit(admitted, write, with).await
+        self.commit(ctx, admitted, write, with).await
     }
 
     /// A revision in the candidate must be the live one; none is the live one where the kind allows it.
@@ -339,7 +343,10 @@ impl Store {
         if !dry_run {
             let with = self.allocate(ctx, Change::Delete, &mut object).await?;
             let write = Write::delete(live.key.clone(), live.revision);
-            if !matches!(self.commit(admitted, write, with).await?, Committed::Done(..)) {
+            if !matches!(
+                self.commit(ctx, admitted, write, with).await?,
+                Committed::Done(..)
+            ) {
                 return Ok(None);
             }
         }

@@ -106,7 +106,7 @@ impl Filter for Authentication {
             match identified {
                 Ok(user) => {
                     let is_anonymous = is_anonymous(&user);
-                    attempt.ended(!is_anonymous);
+                    attempt.ended(Some(&*user).filter(|_| !is_anonymous));
                     metrics.access.identified(Identified::User(&user.name), took);
                     if let Some(connection) = &exchange.peer.connection {
                         connection.authenticated(&user);
@@ -121,7 +121,7 @@ impl Filter for Authentication {
                     }
                 }
                 Err(refusal) => {
-                    attempt.ended(false);
+                    attempt.ended(None);
                     let outcome = match refusal.is_without_credentials() {
                         true => Identified::Nobody,
                         false => Identified::Refused,

@@ -1,5 +1,6 @@
-//! A mutation, once begun, ends: from here on it runs in a task of its own, whatever happens to its client. It keeps
-//! its seats, and no write is begun once its deadline is over.
+//! A mutation that has begun to write is carried out: it runs in a task of its own, whatever happens to its client. It
+//! keeps its seats, and no write is begun once its deadline is over. Until its first write, and so to its end where it is a
+//! dry run, it ends with its client.
 
 use super::completion::{Completion, Outcome};
 use super::priority_and_fairness::Executing;
@@ -7,9 +8,9 @@ use super::{panic_recovery, refuse};
 use crate::exchange::{Exchange, Response};
 use crate::handler_chain::{Filter, Next};
 use crate::server::Core;
-use apiserver_registry::RegistryError;
+use apiserver_registry::{PointOfNoReturn, RegistryError};
 use futures::future::BoxFuture;
-use machinery_runtime::{Runtime, TaskEnded};
+use machinery_runtime::{Runtime, TaskEnded, TaskHandle};
 use std::sync::Arc;
 
 pub(crate) struct Detach(Runtime);
@@ -28,6 +29,7 @@ impl Filter for Detach {
         let executing = exchange.request.extensions().get::<Executing>().cloned();
         let completion = Completion::of(&exchange);
         let of_task = completion.clone();
+        let point = exchange.context.point_of_no_return.clone();
         let task = self.0.spawn("mutation", async move {
             let response = next.run(exchange).await;
             if let Some(completion) = &of_task {
@@ -36,8 +38,9 @@ impl Filter for Detach {
             drop(executing);
             response
         });
+        let mut client = Client { task, point };
         Box::pin(async move {
-            match task.await {
+            match (&mut client.task).await {
                 Ok(response) => response,
                 Err(TaskEnded::Panicked(_)) => {
                     if let Some(completion) = &completion {
@@ -50,5 +53,19 @@ impl Filter for Detach {
                 )),
             }
         })
+    }
+}
+
+/// The client's side of a mutation: dropped before the answer, the client has left.
+struct Client {
+    task: TaskHandle<Response>,
+    point: PointOfNoReturn,
+}
+
+impl Drop for Client {
+    fn drop(&mut self) {
+        if self.point.abandon() {
+            self.task.abort();
+        }
     }
 }

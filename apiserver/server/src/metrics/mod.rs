@@ -15,6 +15,7 @@ mod labels;
 mod objects;
 mod requests;
 mod storage;
+mod watch_memory;
 mod watches;
 
 pub(crate) use access::{Decided, FILTERS, Identified};
@@ -24,6 +25,7 @@ pub(crate) use authorization::DecisionsCollector;
 pub(crate) use client_certificates::client_certificate_lifetimes;
 pub(crate) use labels::RequestLabels;
 pub(crate) use requests::RequestSeries;
+pub(crate) use watch_memory::WatchMemoryCollector;
 pub(crate) use watches::WatchMetrics;
 
 use access::AccessMetrics;

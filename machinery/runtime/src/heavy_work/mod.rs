@@ -1,27 +1,31 @@
 //! Heavy work: tasks that would keep a thread of the requests busy for long are polled on threads of their own.
 //!
 //! There are as many of these threads as the machine has processors, two at least, and they give way to the threads that
-//! serve requests. Tasks belong to flows (a user's, a namespace's): among the flows that wait, the one that has used least
-//! time goes first, and no flow has more than half of the threads. A flow that comes anew has used no less than those that
-//! are served, so that nobody saves up turns.
+//! serve requests, and one more. Tasks belong to flows ([`HeavyFlow`]); a flow's time is charged to its account and to its
+//! namespace. Among the flows that wait, the one whose account and namespace have used least time goes first, and no account
+//! and no namespace has more than half of the threads. One that comes anew has used no less than those that are served, so
+//! that nobody saves up turns. While all threads but the one more are busy, that one takes tasks of flows with little debt
+//! and of administrators alone.
+
+mod flow;
+mod turns;
+
+pub use flow::HeavyFlow;
 
 use futures::future::BoxFuture;
 use parking_lot::{Condvar, Mutex};
-use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::{Duration, Instant};
 use tokio::runtime::Handle;
+use turns::Turns;
 
 /// Threads without work end after this long.
 const KEEP_ALIVE: Duration = Duration::from_secs(1);
 /// Niceness by which the threads give way to others of the process (`nice`): about a third of what these get.
 const NICENESS: i32 = 5;
-/// Tasks of one flow that may wait, and tasks of all from which on a flow has one at a time.
-const MAX_WAITING_OF_FLOW: usize = 128;
-const MAX_WAITING: usize = 1_024;
-/// Flows that have nothing to do are forgotten from here on.
-const MAX_IDLE_FLOWS: usize = 64;
+/// Threads beside those for all, for flows with little debt and for administrators.
+const RESERVED_THREADS: usize = 1;
 
 /// Figures of the heavy work of an instance.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -54,19 +58,21 @@ impl HeavyWork {
         Self::with_threads(handle, processors.max(2))
     }
 
+    /// So many threads for all, and the reserved one.
     fn with_threads(handle: Handle, threads: usize) -> Self {
         Self(Arc::new(Shared {
-            turns: Mutex::new(Turns::new(threads.div_ceil(2))),
+            turns: Mutex::new(Turns::new(threads)),
             woken: Condvar::new(),
-            threads,
+            threads: threads + RESERVED_THREADS,
             handle,
         }))
     }
 
     /// Begins a task, which must not panic.
-    pub(crate) fn spawn(&self, flow: Arc<str>, future: BoxFuture<'static, ()>) -> HeavyTask {
+    pub(crate) fn spawn(&self, flow: HeavyFlow, kind: Kind, future: BoxFuture<'static, ()>) -> HeavyTask {
         let task = Arc::new(Task {
             flow,
+            kind,
             of: self.clone(),
             state: Mutex::new(State {
                 future: Some(future),
@@ -81,15 +87,15 @@ impl HeavyWork {
         self.0.turns.lock().figures()
     }
 
-    /// Reports whether a flow has so many tasks waiting that it is to come again later.
-    pub(crate) fn is_full(&self, flow: &str) -> bool {
+    /// Reports whether so many requests of a flow's account or namespace wait that the next is to come again later.
+    pub(crate) fn is_full(&self, flow: &HeavyFlow) -> bool {
         self.0.turns.lock().is_full(flow)
     }
 
     fn enqueue(&self, task: Arc<Task>) {
         let mut turns = self.0.turns.lock();
-        turns.push(task);
-        let is_missing = turns.ready() > turns.idle && turns.threads < self.0.threads;
+        turns.push(task, now());
+        let is_missing = turns.ready(now()) > turns.idle && turns.threads < self.0.threads;
         self.0.woken.notify_one();
         if is_missing {
             turns.threads += 1;
@@ -117,7 +123,8 @@ impl HeavyWork {
         while let Some(task) = self.next() {
             let begun = now();
             task.poll_once();
-            self.0.turns.lock().end(&task.flow, now() - begun);
+            let ended = now();
+            self.0.turns.lock().end(&task.flow, ended - begun, ended);
         }
     }
 
@@ -125,13 +132,13 @@ impl HeavyWork {
     fn next(&self) -> Option<Arc<Task>> {
         let mut turns = self.0.turns.lock();
         loop {
-            if let Some(task) = turns.begin() {
+            if let Some(task) = turns.begin(now()) {
                 return Some(task);
             }
             turns.idle += 1;
             let waited = self.0.woken.wait_for(&mut turns, KEEP_ALIVE);
             turns.idle -= 1;
-            if waited.timed_out() && turns.ready() == 0 {
+            if waited.timed_out() && turns.ready(now()) == 0 {
                 turns.threads -= 1;
                 return None;
             }
@@ -147,130 +154,35 @@ fn now() -> Instant {
     Instant::now()
 }
 
-/// Whose turn it is.
-struct Turns {
-    flows: HashMap<Arc<str>, Flow>,
-    /// A flow has so many threads at most.
-    of_flow: usize,
-    /// Time that the flow that was served last had used before.
-    used: Duration,
-    /// Counts tasks, in the order in which they came.
-    last: u64,
-    threads: usize,
-    idle: usize,
-    begun: u64,
-    busy: Duration,
-}
-
-#[derive(Default)]
-struct Flow {
-    waiting: VecDeque<(u64, Arc<Task>)>,
-    running: usize,
-    used: Duration,
-}
-
-impl Flow {
-    /// Tasks that could run now.
-    fn ready(&self, of_flow: usize) -> usize {
-        of_flow.saturating_sub(self.running).min(self.waiting.len())
-    }
-
-    fn is_idle(&self) -> bool {
-        self.running == 0 && self.waiting.is_empty()
-    }
-}
-
-impl Turns {
-    fn new(of_flow: usize) -> Self {
-        Self {
-            flows: HashMap::new(),
-            of_flow,
-            used: Duration::ZERO,
-            last: 0,
-            threads: 0,
-            idle: 0,
-            begun: 0,
-            busy: Duration::ZERO,
-        }
-    }
-
-    fn is_full(&self, flow: &str) -> bool {
-        let own = self.flows.get(flow).map_or(0, |flow| flow.waiting.len());
-        own >= MAX_WAITING_OF_FLOW || (own > 0 && self.waiting() >= MAX_WAITING)
-    }
-
-    fn waiting(&self) -> usize {
-        self.flows.values().map(|flow| flow.waiting.len()).sum()
-    }
-
-    fn push(&mut self, task: Arc<Task>) {
-        if self.flows.len() >= MAX_IDLE_FLOWS && !self.flows.contains_key(&task.flow) {
-            // Those that used more than others keep their debt.
-            let used = self.used;
-            self.flows.retain(|_, flow| !flow.is_idle() || flow.used > used);
-        }
-        self.last += 1;
-        let flow = self.flows.entry(Arc::clone(&task.flow)).or_default();
-        if flow.is_idle() {
-            flow.used = flow.used.max(self.used);
-        }
-        flow.waiting.push_back((self.last, task));
-    }
-
-    /// The task whose turn it is; it counts as running until [`Turns::end`].
-    fn begin(&mut self) -> Option<Arc<Task>> {
-        let of_flow = self.of_flow;
-        let ready = self.flows.values_mut().filter(|flow| flow.ready(of_flow) > 0);
-        let first = |flow: &&mut Flow| {
-            let number = flow.waiting.front().map(|(number, _)| *number);
-            (flow.used, flow.running, number)
-        };
-        let flow = ready.min_by_key(first)?;
-        let (_, task) = flow.waiting.pop_front()?;
-        flow.running += 1;
-        self.begun += 1;
-        self.used = self.used.max(flow.used);
-        Some(task)
-    }
-
-    fn ready(&self) -> usize {
-        self.flows.values().map(|flow| flow.ready(self.of_flow)).sum()
-    }
-
-    fn end(&mut self, flow: &str, took: Duration) {
-        self.busy += took;
-        if let Some(flow) = self.flows.get_mut(flow) {
-            flow.running -= 1;
-            flow.used += took;
-        }
-    }
-
-    fn figures(&self) -> HeavyFigures {
-        HeavyFigures {
-            waiting: self.waiting(),
-            running: self.flows.values().map(|flow| flow.running).sum(),
-            turns: self.begun,
-            busy: self.busy,
-        }
-    }
-}
-
 /// A task that was begun; dropped, it ends at its next wait.
 pub(crate) struct HeavyTask(Arc<Task>);
 
 impl Drop for HeavyTask {
     fn drop(&mut self) {
         let mut state = self.0.state.lock();
-        state.stage = Stage::Over;
+        let before = std::mem::replace(&mut state.stage, Stage::Over);
         let future = state.future.take();
         // What it holds may wake it.
         drop(state);
+        if before == Stage::Waiting {
+            self.0.of.0.turns.lock().remove(&self.0);
+        }
         drop(future);
     }
 }
 
+/// Kinds of tasks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// Counted: an account or a namespace has so many that wait, and no more.
+    Request,
+    /// A piece of an answer or of a record, which its request, its stream or its memory bounds.
+    Piece,
+}
+
 struct Task {
-    flow: Arc<str>,
+    flow: HeavyFlow,
+    kind: Kind,
     of: HeavyWork,
     state: Mutex<State>,
 }

@@ -1,94 +1,230 @@
 //! Turns, and tasks on threads.
 
+use super::turns::{MAX_IDLE_DEBTORS, MAX_WAITING, MAX_WAITING_OF_FLOW};
 use super::*;
 use futures::FutureExt;
 use std::sync::mpsc;
 use tokio::sync::oneshot;
 
-fn turns(of_flow: usize) -> (Turns, HeavyWork) {
-    let work = HeavyWork::with_threads(Handle::current(), 0);
-    (Turns::new(of_flow), work)
+/// Turns by hand: tasks that nobody polls, and a clock that stands still until it is turned.
+struct Table {
+    turns: Turns,
+    work: HeavyWork,
+    now: Instant,
 }
 
-fn push(turns: &mut Turns, work: &HeavyWork, flow: &str) {
-    let state = State {
-        future: None,
-        stage: Stage::Waiting,
-    };
-    turns.push(Arc::new(Task {
-        flow: flow.into(),
-        of: work.clone(),
-        state: Mutex::new(state),
-    }));
-}
+impl Table {
+    fn new(for_all: usize) -> Self {
+        Self {
+            turns: Turns::new(for_all),
+            work: HeavyWork::with_threads(Handle::current(), 0),
+            now: now(),
+        }
+    }
 
-fn begin(turns: &mut Turns) -> Option<String> {
-    turns.begin().map(|task| task.flow.to_string())
+    fn push_as(&mut self, kind: Kind, flow: impl Into<HeavyFlow>) {
+        let state = State {
+            future: None,
+            stage: Stage::Waiting,
+        };
+        let task = Task {
+            flow: flow.into(),
+            kind,
+            of: self.work.clone(),
+            state: Mutex::new(state),
+        };
+        self.turns.push(Arc::new(task), self.now);
+    }
+
+    fn push(&mut self, flow: impl Into<HeavyFlow>) {
+        self.push_as(Kind::Request, flow);
+    }
+
+    fn begin(&mut self) -> Option<HeavyFlow> {
+        self.turns.begin(self.now).map(|task| task.flow.clone())
+    }
+
+    fn begin_account(&mut self) -> Option<String> {
+        self.begin().map(|flow| flow.account().to_owned())
+    }
+
+    /// Ends a task after so many milliseconds on a thread; the clock stands still.
+    fn end(&mut self, flow: impl Into<HeavyFlow>, took: u64) {
+        let took = Duration::from_millis(took);
+        self.turns.end(&flow.into(), took, self.now);
+    }
 }
 
 #[tokio::test]
 async fn heavy_work_goes_to_the_flow_that_used_least() {
-    let (mut turns, work) = turns(1);
+    let mut table = Table::new(1);
     for flow in ["flood", "flood", "flood", "anna", "bert"] {
-        push(&mut turns, &work, flow);
+        table.push(flow);
     }
     let mut served = Vec::new();
-    while let Some(flow) = begin(&mut turns) {
+    while let Some(flow) = table.begin_account() {
         let took = if flow == "flood" { 100 } else { 1 };
-        turns.end(&flow, Duration::from_millis(took));
+        table.end(flow.as_str(), took);
         served.push(flow);
     }
     assert_eq!(served, ["flood", "anna", "bert", "flood", "flood"]);
     // Nobody saves up: one that comes late is next, and no more than that.
-    push(&mut turns, &work, "flood");
+    table.push("flood");
     for _ in 0..2 {
-        push(&mut turns, &work, "late");
+        table.push("late");
     }
-    assert_eq!(begin(&mut turns).as_deref(), Some("late"));
-    turns.end("late", Duration::from_secs(1));
-    assert_eq!(begin(&mut turns).as_deref(), Some("flood"));
+    assert_eq!(table.begin_account().as_deref(), Some("late"));
+    table.end("late", 1_000);
+    assert_eq!(table.begin_account().as_deref(), Some("flood"));
 }
 
 #[tokio::test]
 async fn heavy_work_of_one_flow_leaves_threads_to_others() {
-    let (mut turns, work) = turns(2);
+    let mut table = Table::new(4);
     for flow in ["flood", "flood", "flood", "anna"] {
-        push(&mut turns, &work, flow);
+        table.push(flow);
     }
-    let begun: Vec<_> = std::iter::from_fn(|| begin(&mut turns)).collect();
+    let begun: Vec<_> = std::iter::from_fn(|| table.begin_account()).collect();
     assert_eq!(begun, ["flood", "anna", "flood"]);
-    assert_eq!((turns.figures().waiting, turns.figures().running), (1, 3));
-    turns.end("flood", Duration::ZERO);
-    assert_eq!(begin(&mut turns).as_deref(), Some("flood"));
+    let figures = table.turns.figures();
+    assert_eq!((figures.waiting, figures.running), (1, 3));
+    table.end("flood", 0);
+    assert_eq!(table.begin_account().as_deref(), Some("flood"));
 }
 
 #[tokio::test]
 async fn heavy_work_that_waits_is_bounded() {
-    let (mut turns, work) = turns(1);
+    let mut table = Table::new(1);
     for number in 0..8 {
-        let flow = format!("flow-{number}");
-        while !turns.is_full(&flow) {
-            push(&mut turns, &work, &flow);
+        let flow = HeavyFlow::of_account(format!("flow-{number}"));
+        let mut waiting = 0;
+        while !table.turns.is_full(&flow) {
+            table.push(flow.clone());
+            waiting += 1;
         }
-        assert_eq!(turns.flows[&*flow].waiting.len(), MAX_WAITING_OF_FLOW);
+        assert_eq!(waiting, MAX_WAITING_OF_FLOW);
     }
-    assert_eq!(turns.waiting(), MAX_WAITING);
-    // Who comes now is let in all the same, with little.
-    assert!(!turns.is_full("late"));
-    push(&mut turns, &work, "late");
-    assert!(turns.is_full("late"));
+    assert_eq!(table.turns.figures().waiting, MAX_WAITING);
+    // A flow that comes now is let in all the same, with little.
+    assert!(!table.turns.is_full(&"late".into()));
+    table.push("late");
+    assert!(table.turns.is_full(&"late".into()));
+}
+
+#[tokio::test]
+async fn heavy_work_of_frames_takes_no_request_its_place() {
+    let mut table = Table::new(1);
+    for number in 0..50 {
+        let flow = HeavyFlow::of_account(format!("tenant-{number}")).within("tenant");
+        for _ in 0..MAX_WAITING / 10 {
+            table.push_as(Kind::Piece, flow.clone());
+        }
+    }
+    table.push("bert");
+    assert!(!table.turns.is_full(&"bert".into()));
+    assert!(
+        !table
+            .turns
+            .is_full(&HeavyFlow::of_account("tenant-7").within("tenant"))
+    );
+}
+
+#[tokio::test]
+async fn heavy_work_of_many_accounts_in_one_namespace_is_one_tenants() {
+    let mut table = Table::new(2);
+    let account = |number| HeavyFlow::of_account(format!("tenant-{number}")).within("tenant");
+    for number in 0..50 {
+        table.push(account(number));
+        table.push(account(number));
+    }
+    // Of two threads the tenant has one, whoever of her asks.
+    let mut running = table.begin().unwrap();
+    assert_eq!(table.begin(), None);
+    let bert = || HeavyFlow::of_account("bert").within("bert");
+    let mut turns_of_tenant = 0;
+    for _ in 0..20 {
+        table.push(bert());
+        assert_eq!(
+            table.begin(),
+            Some(bert()),
+            "a thread is free for the other tenant"
+        );
+        table.end(bert(), 1);
+        table.end(running, 1_000);
+        running = table.begin().unwrap();
+        turns_of_tenant += 1;
+    }
+    assert_eq!(turns_of_tenant, 20);
+    // And together they may wait as one may.
+    let mut waiting = 80;
+    while !table.turns.is_full(&account(waiting)) {
+        table.push(account(waiting));
+        waiting += 1;
+    }
+    assert_eq!(table.turns.figures().waiting, MAX_WAITING_OF_FLOW);
+}
+
+#[tokio::test]
+async fn heavy_work_of_one_account_in_many_namespaces_is_one_tenants() {
+    let mut table = Table::new(1);
+    let tenant = |number| HeavyFlow::of_account("tenant").within(format!("tenant-{number}"));
+    let bert = HeavyFlow::of_account("bert").within("bert");
+    for number in 0..50 {
+        table.push(tenant(number));
+    }
+    let first = table.begin().unwrap();
+    table.end(first, 100);
+    for _ in 0..50 {
+        table.push(bert.clone());
+        assert_eq!(table.begin(), Some(bert.clone()));
+        table.end(bert.clone(), 1);
+    }
+}
+
+#[tokio::test]
+async fn heavy_work_keeps_a_thread_for_little_debt_and_administrators() {
+    let mut table = Table::new(2);
+    for flow in ["a", "b"] {
+        table.push(flow);
+        assert!(table.begin().is_some());
+        table.end(flow, 5_000);
+    }
+    for flow in ["a", "b", "a", "b"] {
+        table.push(flow);
+    }
+    assert!(table.begin().is_some() && table.begin().is_some());
+    assert_eq!(table.turns.ready(table.now), 0);
+    // All threads are busy but the reserved one.
+    table.push("anna");
+    assert_eq!(table.begin_account().as_deref(), Some("anna"));
+    table.end("anna", 5_000);
+    table.push("anna");
+    assert_eq!(table.begin(), None, "anna is in debt now as the others are");
+    let admin = HeavyFlow::of_administrator("admin");
+    for _ in 0..3 {
+        table.push(admin.clone());
+        assert_eq!(table.begin(), Some(admin.clone()));
+        table.end(admin.clone(), 5_000);
+    }
+    // A debt passes with time.
+    table.now += Duration::from_secs(60);
+    assert_eq!(table.begin_account().as_deref(), Some("anna"));
 }
 
 #[tokio::test]
 async fn heavy_work_forgets_idle_flows() {
-    let (mut turns, work) = turns(1);
+    let mut table = Table::new(1);
     for number in 0..10_000 {
-        let flow = format!("flow-{number}");
-        push(&mut turns, &work, &flow);
-        assert_eq!(begin(&mut turns), Some(flow.clone()));
-        turns.end(&flow, Duration::ZERO);
+        let flow = HeavyFlow::of_account(format!("flow-{number}"));
+        table.push(flow.clone());
+        assert_eq!(table.begin(), Some(flow.clone()));
+        table.end(flow, 0);
     }
-    assert!(turns.flows.len() <= MAX_IDLE_FLOWS, "{}", turns.flows.len());
+    assert!(
+        table.turns.debtors() <= MAX_IDLE_DEBTORS,
+        "{}",
+        table.turns.debtors()
+    );
 }
 
 #[tokio::test]
@@ -99,7 +235,7 @@ async fn heavy_work_waits_for_what_wakes_it() {
     let task = async move {
         let _ = told.send((woken.await, std::thread::current().name() == Some("heavy-work")));
     };
-    let _task = work.spawn("a".into(), task.boxed());
+    let _task = work.spawn("a".into(), Kind::Request, task.boxed());
     wake.send(7).unwrap();
     assert_eq!(hears.await.unwrap(), (Ok(7), true));
 }
@@ -117,13 +253,13 @@ async fn heavy_work_of_others_goes_on_while_one_flow_is_stuck() {
         .boxed()
     };
     let _flood: Vec<_> = (0..8)
-        .map(|_| work.spawn("flood".into(), block(&stuck)))
+        .map(|_| work.spawn("flood".into(), Kind::Request, block(&stuck)))
         .collect();
     let (told, hears) = oneshot::channel();
     let answer = async move {
         let _ = told.send(());
     };
-    let _task = work.spawn("anna".into(), answer.boxed());
+    let _task = work.spawn("anna".into(), Kind::Request, answer.boxed());
     hears.await.unwrap();
     drop(release);
 }
@@ -136,12 +272,31 @@ async fn heavy_work_that_is_dropped_ends_and_lets_go() {
         let _held = held;
         std::future::pending::<()>().await;
     };
-    drop(work.spawn("a".into(), task.boxed()));
+    drop(work.spawn("a".into(), Kind::Request, task.boxed()));
     assert!(let_go.await.is_err());
     let (told, hears) = oneshot::channel();
     let answer = async move {
         let _ = told.send(());
     };
-    let _task = work.spawn("a".into(), answer.boxed());
+    let _task = work.spawn("a".into(), Kind::Request, answer.boxed());
     hears.await.unwrap();
+}
+
+#[tokio::test]
+async fn heavy_work_that_is_dropped_waits_no_longer() {
+    let work = HeavyWork::with_threads(Handle::current(), 2);
+    let (release, stuck) = mpsc::channel::<()>();
+    let (told, begun) = oneshot::channel();
+    let block = async move {
+        let _ = (told.send(()), stuck.recv());
+    };
+    let _running = work.spawn("a".into(), Kind::Request, block.boxed());
+    begun.await.unwrap();
+    let flood = (0..=MAX_WAITING_OF_FLOW).map(|_| work.spawn("a".into(), Kind::Request, async {}.boxed()));
+    let flood: Vec<_> = flood.collect();
+    assert!(work.is_full(&"a".into()));
+    drop(flood);
+    assert_eq!(work.figures().waiting, 0);
+    assert!(!work.is_full(&"a".into()));
+    drop(release);
 }

@@ -23,7 +23,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use machinery_runtime::{ConnectionSlots, Runtime};
+use machinery_runtime::{ConnectionSlots, Runtime, keep_alive};
 use machinery_x509::PeerCertificate;
 use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::server::TlsStream;
@@ -120,6 +120,7 @@ pub async fn serve(context: ManagerContext, listeners: Listeners) {
             context.runtime.sleep(Duration::from_millis(50)).await;
             continue;
         };
+        keep_alive(&stream);
         let (place, known) = (strangers.enter(address.ip()), known.clone());
         let (server, acceptor, runtime) = (server.clone(), acceptor.clone(), context.runtime.clone());
         context.runtime.spawn("kubelet connection", async move {

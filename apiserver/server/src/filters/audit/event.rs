@@ -10,7 +10,7 @@ use crate::exchange::{Exchange, Response as Answer};
 use crate::filters::completion::Outcome;
 use apiserver_endpoints::RequestInfo;
 use apiserver_endpoints::status::Status;
-use apiserver_registry::context::{LARGE_BODY_BYTES, flow_of};
+use apiserver_registry::context::LARGE_BODY_BYTES;
 use apiserver_registry::{RequestContext, RequestRecorder};
 use bytes::Bytes;
 use http::HeaderMap;
@@ -133,7 +133,7 @@ impl AuditEvent {
         let is_heavy = body.len() >= LARGE_BODY_BYTES || is_yaml;
         let work = move || objects::as_json(&of_answer, &text, omit);
         let object = match is_heavy {
-            true => own.context.runtime.heavy(flow_of(&own.context.user), work).await,
+            true => own.context.runtime.heavy(own.context.heavy_flow(), work).await,
             false => work(),
         };
         own.response.lock().object = object;

@@ -1,4 +1,4 @@
-//! Classes of users where memory and connections are scarce.
+//! Classes of users where memory, connections and time are scarce.
 
 use machinery_meta::UserInfo;
 

@@ -1,0 +1,175 @@
+//! Events of a watch in the negotiated form.
+
+use crate::framing::ObjectFrame;
+use crate::negotiation::{Format, View};
+use crate::respond::{self, Showing};
+use crate::{status, table};
+use apiserver_registry::{Entry, RegistryError, Store, WatchEvent};
+use bytes::{BufMut, Bytes, BytesMut};
+use machinery_meta::Revision;
+use machinery_schema::{Tree, encode_json};
+use std::collections::VecDeque;
+
+/// Says that the initial state is complete.
+const INITIAL_END_ANNOTATION: &str = "k8s.io/initial-events-end";
+/// Stored objects from here on are not copied into a frame: their slices follow it.
+const SHARED_OBJECT_BYTES: usize = 16 << 10;
+
+/// Writes events in the negotiated form.
+pub(super) struct EventWriter {
+    pub(super) store: Store,
+    pub(super) showing: Showing,
+    frame: ObjectFrame,
+    heads_sent: bool,
+}
+
+impl EventWriter {
+    pub(super) fn new(store: Store, showing: Showing) -> Self {
+        let frame = ObjectFrame::whole(&store.row);
+        Self {
+            store,
+            showing,
+            frame,
+            heads_sent: false,
+        }
+    }
+
+    /// Reports whether events have the objects as they are stored; those of an older form are few.
+    pub(super) fn is_as_stored(&self) -> bool {
+        self.showing.form.format == Format::Json && self.showing.form.view == View::Whole
+    }
+
+    /// Writes an event to `out`; of a large object that is sent as it is stored, what comes last goes to `rest`.
+    pub(super) fn write(
+        &mut self,
+        event: &WatchEvent,
+        out: &mut BytesMut,
+        rest: &mut VecDeque<Bytes>,
+    ) -> Result<(), RegistryError> {
+        let (kind, entry, revision) = match event {
+            WatchEvent::Added(entry) => ("ADDED", entry, entry.revision),
+            WatchEvent::Modified(entry) => ("MODIFIED", entry, entry.revision),
+            WatchEvent::Deleted(entry, revision) => ("DELETED", entry, *revision),
+            WatchEvent::Bookmark { revision, initial } => {
+                let object = self.bookmark(*revision, *initial);
+                return self.tree("BOOKMARK", &object, out);
+            }
+            WatchEvent::Failed(error) => {
+                self.fail(error, out);
+                return Ok(());
+            }
+        };
+        if self.is_as_stored() && respond::is_current(&self.store.row, entry) {
+            self.stored(kind, entry, revision, out, rest);
+            return Ok(());
+        }
+        self.encoded(kind, entry, revision, out)
+    }
+
+    fn stored(
+        &self,
+        kind: &str,
+        entry: &Entry,
+        revision: Revision,
+        out: &mut BytesMut,
+        rest: &mut VecDeque<Bytes>,
+    ) {
+        let bytes = self.frame.len(&entry.record, revision);
+        let is_shared = bytes >= SHARED_OBJECT_BYTES;
+        out.reserve(48 + if is_shared { 0 } else { bytes });
+        out.put_slice(b"{\"type\":\"");
+        out.put_slice(kind.as_bytes());
+        out.put_slice(b"\",\"object\":");
+        if is_shared {
+            rest.extend(self.frame.slices(&entry.record, revision));
+            rest.push_back(Bytes::from_static(b"}\n"));
+        } else {
+            self.frame.write(&entry.record, revision, out);
+            out.put_slice(b"}\n");
+        }
+    }
+
+    fn encoded(
+        &mut self,
+        kind: &str,
+        entry: &Entry,
+        revision: Revision,
+        out: &mut BytesMut,
+    ) -> Result<(), RegistryError> {
+        let form = self.showing.form;
+        if let View::Metadata { beta } = form.view {
+            return self.metadata(kind, table::partial_metadata(&entry.record, revision, beta), out);
+        }
+        let mut object = self.store.decode(entry)?;
+        object.set_str(&["metadata", "resourceVersion"], &revision.to_string());
+        self.tree(kind, &object, out)
+    }
+
+    /// An event about metadata alone, in the format of the watch.
+    fn metadata(&self, kind: &str, json: Vec<u8>, out: &mut BytesMut) -> Result<(), RegistryError> {
+        if self.showing.form.format == Format::Protobuf {
+            return crate::protobuf::watch_event(kind, &respond::metadata_tree(&json)?, out);
+        }
+        put_event(kind, &json, out);
+        Ok(())
+    }
+
+    fn tree(&mut self, kind: &str, object: &Tree, out: &mut BytesMut) -> Result<(), RegistryError> {
+        let json = match self.showing.form.view {
+            View::Metadata { beta } => return self.metadata(kind, respond::metadata_of(object, beta), out),
+            _ if self.showing.form.format == Format::Protobuf => {
+                return crate::protobuf::watch_event(kind, object, out);
+            }
+            View::Whole | View::MetadataList { .. } => {
+                let mut json = Vec::new();
+                encode_json(object, &mut json);
+                json
+            }
+            View::Table { beta } => {
+                let meta = table::list_meta(object.str_at(&["metadata", "resourceVersion"]), "", None);
+                let heads = !std::mem::replace(&mut self.heads_sent, true);
+                let mut json = table::table_head(&self.store.row.columns, beta, &meta, heads).into_bytes();
+                json.extend(respond::row_of(
+                    &self.store.row.columns,
+                    self.showing,
+                    object,
+                    beta,
+                ));
+                json.extend_from_slice(b"]}");
+                json
+            }
+        };
+        put_event(kind, &json, out);
+        Ok(())
+    }
+
+    fn bookmark(&self, revision: Revision, initial: bool) -> Tree {
+        let row = &self.store.row;
+        let mut object = Tree::new(&row.schema, row.ty);
+        object.set_str(&["kind"], &row.gvk.kind);
+        object.set_str(&["apiVersion"], &row.gvk.api_version());
+        object.set_str(&["metadata", "resourceVersion"], &revision.to_string());
+        if initial {
+            object.set_str(&["metadata", "annotations", INITIAL_END_ANNOTATION], "true");
+        }
+        object
+    }
+
+    pub(super) fn fail(&self, error: &RegistryError, out: &mut BytesMut) {
+        let json = status::of(error).to_json();
+        if self.showing.form.format == Format::Protobuf {
+            crate::protobuf::watch_error(&json, out);
+        } else {
+            put_event("ERROR", json.as_bytes(), out);
+        }
+    }
+}
+
+fn put_event(kind: &str, json: &[u8], out: &mut BytesMut) {
+    out.reserve(json.len() + 48);
+    out.put_slice(b"{\"type\":\"");
+    out.put_slice(kind.as_bytes());
+    out.put_slice(b"\",\"object\":");
+    out.put_slice(json);
+    out.put_slice(b"}\n");
+}

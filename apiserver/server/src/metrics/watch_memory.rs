@@ -1,0 +1,53 @@
+//! What watches hold that their clients have not read.
+
+use apiserver_endpoints::WatchMemory;
+use prometheus::core::{Collector, Desc};
+use prometheus::proto::MetricFamily;
+use prometheus::{IntCounter, IntGaugeVec, Opts};
+use std::sync::Arc;
+
+/// Reads [`WatchMemory::figures`] when somebody asks for metrics.
+pub(crate) struct WatchMemoryCollector {
+    memory: Arc<WatchMemory>,
+    held: IntGaugeVec,
+    ended: IntCounter,
+}
+
+impl WatchMemoryCollector {
+    pub(crate) fn new(memory: Arc<WatchMemory>) -> Result<Self, prometheus::Error> {
+        let held = Opts::new(
+            "knarr_watch_held_bytes",
+            "Bytes that watches hold until their clients read on, encoded or as stored objects that events refer to.",
+        );
+        let ended = Opts::new(
+            "knarr_watches_ended_unread_total",
+            "Watches that have been ended because their clients did not read while their owner's memory was spent.",
+        );
+        Ok(Self {
+            memory,
+            held: IntGaugeVec::new(held, &["kind"])?,
+            ended: IntCounter::with_opts(ended)?,
+        })
+    }
+}
+
+impl Collector for WatchMemoryCollector {
+    fn desc(&self) -> Vec<&Desc> {
+        self.held.desc().into_iter().chain(self.ended.desc()).collect()
+    }
+
+    fn collect(&self) -> Vec<MetricFamily> {
+        let (held, ended) = self.memory.figures();
+        for (kind, bytes) in [("encoded", held.encoded), ("referred", held.referred)] {
+            let bytes = i64::try_from(bytes).unwrap_or(i64::MAX);
+            self.held.with_label_values(&[kind]).set(bytes);
+        }
+        let more = u64::try_from(ended).unwrap_or(u64::MAX);
+        self.ended.inc_by(more.saturating_sub(self.ended.get()));
+        self.held
+            .collect()
+            .into_iter()
+            .chain(self.ended.collect())
+            .collect()
+    }
+}
