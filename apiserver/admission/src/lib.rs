@@ -31,6 +31,9 @@ pub trait Plugin: Send + Sync {
     /// Upstream's steps of this plugin: its time is counted in these alone.
     fn steps(&self) -> &'static [Step];
 
+    /// Upstream's operations of this plugin: a request with one of them is counted, whatever its resource.
+    fn operations(&self) -> &'static [Operation];
+
     /// Whether the plugin has anything to say about such a request.
     fn handles(&self, request: &Request<'_>) -> bool;
 
@@ -91,12 +94,8 @@ impl AdmissionChain {
         self.plugins.is_empty()
     }
 
-    fn asked<'a>(&'a self, request: &'a Request<'_>) -> impl Iterator<Item = (usize, &'a dyn Plugin)> {
-        self.plugins
-            .iter()
-            .map(|plugin| &**plugin)
-            .enumerate()
-            .filter(move |(_, plugin)| plugin.handles(request))
+    fn numbered(&self) -> impl Iterator<Item = (usize, &dyn Plugin)> {
+        self.plugins.iter().map(|plugin| &**plugin).enumerate()
     }
 
     pub async fn mutate(
@@ -107,9 +106,13 @@ impl AdmissionChain {
     ) -> Result<(), AdmissionError> {
         let mut timing = Timing::begin(self.observer.as_deref(), Step::Admit, request.operation);
         let mut done = Ok(());
-        for (at, plugin) in self.asked(request) {
-            done = plugin.mutate(request, object, old).await;
+        for (at, plugin) in self.numbered() {
             let step = counted_step(plugin, Step::Admit, request.operation);
+            if !plugin.handles(request) {
+                timing.passed(at, plugin, step);
+                continue;
+            }
+            done = plugin.mutate(request, object, old).await;
             timing.plugin(at, plugin.name(), step, done.is_err());
             if done.is_err() {
                 break;
@@ -127,9 +130,13 @@ impl AdmissionChain {
     ) -> Result<(), AdmissionError> {
         let mut timing = Timing::begin(self.observer.as_deref(), Step::Validate, request.operation);
         let mut done = Ok(());
-        for (at, plugin) in self.asked(request) {
-            done = plugin.validate(request, object, old).await;
+        for (at, plugin) in self.numbered() {
             let step = counted_step(plugin, Step::Validate, request.operation);
+            if !plugin.handles(request) {
+                timing.passed(at, plugin, step);
+                continue;
+            }
+            done = plugin.validate(request, object, old).await;
             timing.plugin(at, plugin.name(), step, done.is_err());
             if done.is_err() {
                 break;

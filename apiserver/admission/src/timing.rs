@@ -1,6 +1,6 @@
 //! Durations of plugins, told to an [`Observer`] where there is one.
 
-use crate::Operation;
+use crate::{Operation, Plugin};
 use std::fmt;
 use std::time::Duration;
 
@@ -67,6 +67,21 @@ impl<'a> Timing<'a> {
             observer.plugin(ran, self.operation, now.saturating_sub(self.last));
         }
         self.last = now;
+    }
+
+    /// Counts a plugin that has nothing to say about the request's resource: upstream's is called, and returns at once.
+    pub(crate) fn passed(&self, at: usize, plugin: &dyn Plugin, step: Option<Step>) {
+        let counted = self.observer.zip(step);
+        let Some((observer, step)) = counted.filter(|_| plugin.operations().contains(&self.operation)) else {
+            return;
+        };
+        let ran = PluginRun {
+            at,
+            name: plugin.name(),
+            step,
+            rejected: false,
+        };
+        observer.plugin(ran, self.operation, Duration::ZERO);
     }
 
     pub(crate) fn ended(self, rejected: bool) {

@@ -112,8 +112,14 @@ async fn metric_families_are_upstreams() {
     // The count of objects begins with the server; a long-running request is one that goes on.
     let watch = format!("GET {MAPS}?watch=1 HTTP/1.1\r\nhost: x\r\n\r\n");
     let _watching = cluster.sent(watch).await;
+    let _sending = cluster.sent(without_body()).await;
     let mut text = metrics(&cluster).await;
-    while !text.contains("apiserver_resource_objects{") || !text.contains("apiserver_longrunning_requests{") {
+    let late = [
+        "apiserver_resource_objects{",
+        "apiserver_longrunning_requests{",
+        "apiserver_request_terminations_total{",
+    ];
+    while !late.iter().all(|family| text.contains(family)) {
         cluster.runtime.sleep(std::time::Duration::from_millis(5)).await;
         text = metrics(&cluster).await;
     }
@@ -147,6 +153,81 @@ async fn metric_families_are_upstreams() {
     }
     assert!(compared > 20);
     assert!(differing.is_empty(), "{}", differing.join("\n"));
+}
+
+/// A create whose body does not come within its time.
+fn without_body() -> String {
+    format!(
+        "POST {MAPS}?timeout=100ms HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: 10\r\n\r\n"
+    )
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn request_terminations_are_those_of_filters() {
+    let cluster = start().await;
+    // A handler's own answer, after it has waited for the revision.
+    let late = format!("{MAPS}?resourceVersion=999999999&resourceVersionMatch=NotOlderThan");
+    cluster.admin().get(&late).await.is(504);
+    let family = "apiserver_request_terminations_total{";
+    assert!(!metrics(&cluster).await.contains(family));
+    let _sending = cluster.sent(without_body()).await;
+    let labels = [family, "code=\"504\"", "resource=\"configmaps\"", "verb=\"POST\""];
+    while sample(&metrics(&cluster).await, &labels) != Some(1.0) {
+        cluster.runtime.sleep(std::time::Duration::from_millis(5)).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn admission_counts_plugins_by_operation_whatever_the_resource() {
+    let cluster = start().await;
+    make_map(&cluster, "a").await;
+    let text = metrics(&cluster).await;
+    let count = |name: &str, operation: &str, step: &str| {
+        let parts = [
+            "apiserver_admission_controller_admission_duration_seconds_count{",
+            &format!("name=\"{name}\""),
+            &format!("operation=\"{operation}\""),
+            &format!("type=\"{step}\""),
+        ];
+        text.lines()
+            .any(|line| parts.iter().all(|part| line.contains(part)))
+    };
+    for (name, admits, validates) in [
+        ("NamespaceLifecycle", true, false),
+        ("ServiceAccount", true, true),
+        ("NodeRestriction", true, false),
+        ("TaintNodesByCondition", true, false),
+        ("Priority", true, true),
+        ("DefaultTolerationSeconds", true, false),
+        ("StorageObjectInUseProtection", true, false),
+        ("RuntimeClass", true, true),
+        ("PodTopologyLabels", true, false),
+        ("DenyServiceExternalIPs", false, true),
+    ] {
+        assert_eq!(count(name, "CREATE", "admit"), admits, "{name}");
+        assert_eq!(count(name, "CREATE", "validate"), validates, "{name}");
+        assert!(!count(name, "CONNECT", "admit"), "{name}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn requests_are_timed_by_their_field_validation() {
+    let cluster = start().await;
+    for (name, query, label) in [
+        ("a", "", ""),
+        ("b", "?fieldValidation=Strict", "Strict"),
+        ("c", "?fieldValidation=Warn&fieldValidation=Warn", "invalid"),
+    ] {
+        let counted =
+            format!("field_validation_request_duration_seconds_count{{field_validation=\"{label}\"}} ");
+        let before = sample(&metrics(&cluster).await, &[&counted]).unwrap_or_default();
+        let body = json!({"metadata": {"name": name}}).to_string();
+        drop(cluster.admin().post(&format!("{MAPS}{query}"), body).await);
+        assert!(
+            sample(&metrics(&cluster).await, &[&counted]) > Some(before),
+            "{query}"
+        );
+    }
 }
 
 /// Method, address, media type, body; the labels of the request's counter, and its code.

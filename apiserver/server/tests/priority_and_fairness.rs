@@ -137,6 +137,8 @@ async fn priority_and_fairness_rejects_what_has_no_seats() {
     let metrics = cluster.admin().get("/metrics").await.is(200).body;
     let told = "apiserver_flowcontrol_rejected_requests_total{flow_schema=\"jail\",priority_level=\"jail\",reason=\"time-out\"} 1";
     assert!(metrics.contains(told), "{metrics}");
+    let terminated = "apiserver_request_terminations_total{code=\"429\",";
+    assert!(metrics.contains(terminated), "{metrics}");
     let nominal = "apiserver_flowcontrol_nominal_limit_seats{priority_level=\"workload-low\"} 245";
     assert!(metrics.contains(nominal), "{metrics}");
     let levels = cluster

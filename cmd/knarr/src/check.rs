@@ -79,8 +79,12 @@ pub(crate) fn run(arguments: &CheckArguments) -> anyhow::Result<()> {
         .filter(|finding| finding.grade == Grade::Lacking)
         .count();
     if count > 0 {
-        let things = if count == 1 { "thing is" } else { "things are" };
-        bail!("{count} requirements are not met, see the lines above");
+        let requirements = if count == 1 {
+            "requirement is"
+        } else {
+            "requirements are"
+        };
+        bail!("{count} {requirements} not met, see the lines above");
     }
     Ok(())
 }

@@ -34,6 +34,10 @@ impl Plugin for DefaultTolerationSeconds {
         &[Step::Admit]
     }
 
+    fn operations(&self) -> &'static [Operation] {
+        &[Operation::Create, Operation::Update]
+    }
+
     fn handles(&self, request: &Request<'_>) -> bool {
         matches!(request.operation, Operation::Create | Operation::Update) && request.is("", "pods")
     }

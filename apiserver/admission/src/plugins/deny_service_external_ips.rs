@@ -23,6 +23,10 @@ impl Plugin for DenyServiceExternalIps {
         &[Step::Validate]
     }
 
+    fn operations(&self) -> &'static [Operation] {
+        &[Operation::Create, Operation::Update]
+    }
+
     fn handles(&self, request: &Request<'_>) -> bool {
         matches!(request.operation, Operation::Create | Operation::Update) && request.is("", "services")
     }

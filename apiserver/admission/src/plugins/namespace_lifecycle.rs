@@ -34,6 +34,10 @@ impl Plugin for NamespaceLifecycle {
         &[Step::Admit]
     }
 
+    fn operations(&self) -> &'static [Operation] {
+        &[Operation::Create, Operation::Update, Operation::Delete]
+    }
+
     fn handles(&self, request: &Request<'_>) -> bool {
         let protects = request.operation == Operation::Delete
             && request.is("", "namespaces")

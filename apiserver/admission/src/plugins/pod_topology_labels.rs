@@ -44,6 +44,10 @@ impl Plugin for PodTopologyLabels {
         &[Step::Admit]
     }
 
+    fn operations(&self) -> &'static [Operation] {
+        &[Operation::Create]
+    }
+
     fn handles(&self, request: &Request<'_>) -> bool {
         let is_pod = request.group.is_empty() && request.resource == "pods";
         is_pod && request.operation == Operation::Create && ["", "binding"].contains(&request.subresource)

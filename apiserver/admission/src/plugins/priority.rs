@@ -108,6 +108,10 @@ impl Plugin for Priority {
         &[Step::Admit, Step::Validate]
     }
 
+    fn operations(&self) -> &'static [Operation] {
+        &[Operation::Create, Operation::Update, Operation::Delete]
+    }
+
     fn handles(&self, request: &Request<'_>) -> bool {
         let is_pod = request.operation == Operation::Create && request.is("", "pods");
         is_pod || request.is(GROUP, CLASSES)

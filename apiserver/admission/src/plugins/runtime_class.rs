@@ -43,6 +43,10 @@ impl Plugin for RuntimeClass {
         &[crate::Step::Admit, crate::Step::Validate]
     }
 
+    fn operations(&self) -> &'static [Operation] {
+        &[Operation::Create]
+    }
+
     fn handles(&self, request: &Request<'_>) -> bool {
         request.operation == Operation::Create && request.is("", "pods")
     }

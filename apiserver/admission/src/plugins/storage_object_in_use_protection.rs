@@ -35,6 +35,10 @@ impl Plugin for StorageObjectInUseProtection {
         &[Step::Admit]
     }
 
+    fn operations(&self) -> &'static [Operation] {
+        &[Operation::Create]
+    }
+
     fn handles(&self, request: &Request<'_>) -> bool {
         request.operation == Operation::Create && finalizer(request).is_some()
     }

@@ -19,6 +19,10 @@ impl Plugin for TaintNodesByCondition {
         &[Step::Admit]
     }
 
+    fn operations(&self) -> &'static [Operation] {
+        &[Operation::Create]
+    }
+
     fn handles(&self, request: &Request<'_>) -> bool {
         request.operation == Operation::Create && request.is("", "nodes")
     }

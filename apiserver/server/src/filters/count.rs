@@ -8,11 +8,15 @@ use crate::metrics::{GaugeGuard, Metrics, RequestLabels, RequestSeries};
 use crate::server::Core;
 use apiserver_registry::Registry;
 use futures::future::BoxFuture;
+use http::StatusCode;
 use http_body::Body as _;
 use machinery_runtime::Runtime;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU16, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, Ordering};
 use std::time::Duration;
+
+/// The user of the server's requests to itself.
+const APISERVER: &str = "system:apiserver";
 
 pub(crate) struct Count {
     metrics: Arc<Metrics>,
@@ -42,6 +46,9 @@ struct Counted {
     /// Nanoseconds.
     queued: Arc<AtomicU64>,
     code: AtomicU16,
+    field_validation: &'static str,
+    /// The handler has answered, and no filter in its place.
+    handled: AtomicBool,
     _long_running: Option<GaugeGuard>,
 }
 
@@ -51,8 +58,12 @@ impl Drop for Counted {
         let queued = Duration::from_nanos(self.queued.load(Ordering::Relaxed));
         let code = *self.code.get_mut();
         self.series.ended(code, took.as_secs_f64(), queued.as_secs_f64());
+        self.series.validated(self.field_validation, took.as_secs_f64());
         if code == Outcome::Abandoned.code() {
             self.series.aborted();
+        }
+        if code == StatusCode::GATEWAY_TIMEOUT.as_u16() && !*self.handled.get_mut() {
+            self.series.terminated(code);
         }
     }
 }
@@ -77,15 +88,29 @@ impl Filter for Count {
             return next.run(exchange);
         };
         let series = self.metrics.requests.series(&labels);
-        begin(&mut exchange, &completion, &series);
-        if !labels.reads {
-            return next.run(exchange);
+        if exchange.context.user.name == APISERVER {
+            series.of_server();
         }
-        Box::pin(async move { sized(next.run(exchange).await, series) })
+        let counted = begin(&mut exchange, &completion, &series, labels.field_validation);
+        Box::pin(async move {
+            let response = next.run(exchange).await;
+            counted.handled.store(true, Ordering::Relaxed);
+            // From here on the completion holds it.
+            drop(counted);
+            match labels.reads {
+                true => sized(response, series),
+                false => response,
+            }
+        })
     }
 }
 
-fn begin(exchange: &mut Exchange, completion: &Completion, series: &Arc<RequestSeries>) {
+fn begin(
+    exchange: &mut Exchange,
+    completion: &Completion,
+    series: &Arc<RequestSeries>,
+    field_validation: &'static str,
+) -> Arc<Counted> {
     let is_long = exchange.is_long_running();
     let counted = Arc::new(Counted {
         series: Arc::clone(series),
@@ -93,6 +118,8 @@ fn begin(exchange: &mut Exchange, completion: &Completion, series: &Arc<RequestS
         begun: completion.begun_at(),
         queued: completion.queued(),
         code: AtomicU16::new(0),
+        field_validation,
+        handled: AtomicBool::new(false),
         _long_running: is_long.then(|| GaugeGuard::new(series.long_running())),
     });
     if is_long {
@@ -101,7 +128,9 @@ fn begin(exchange: &mut Exchange, completion: &Completion, series: &Arc<RequestS
         };
         exchange.request.extensions_mut().insert(under_way);
     }
-    completion.observe(move |outcome| counted.code.store(outcome.code(), Ordering::Relaxed));
+    let own = Arc::clone(&counted);
+    completion.observe(move |outcome| own.code.store(outcome.code(), Ordering::Relaxed));
+    counted
 }
 
 /// Counts the bytes of an answer.

@@ -93,6 +93,7 @@ impl Filter for PriorityAndFairness {
                     let labels = RequestLabels::of_dropped(&registry, &exchange);
                     let series = asking.metrics.requests.series(&labels);
                     series.code(rejected.status().as_u16());
+                    series.terminated(rejected.status().as_u16());
                     return rejected;
                 }
             };

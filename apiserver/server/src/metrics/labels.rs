@@ -22,6 +22,7 @@ pub(crate) struct RequestLabels {
     pub(super) scope: &'static str,
     pub(super) component: &'static str,
     pub(super) route: Route,
+    pub(crate) field_validation: &'static str,
     /// A route of GET: the sizes of its answers are counted.
     pub(crate) reads: bool,
 }
@@ -71,6 +72,7 @@ impl RequestLabels {
         Some(Self {
             verb: verb(request, info, scope),
             dry_run: dry_run(exchange_query(request)),
+            field_validation: field_validation(exchange_query(request)),
             scope,
             component: COMPONENT,
             reads: is_read && !streams && !is_watch_route,
@@ -96,6 +98,7 @@ impl RequestLabels {
         Self {
             verb: verb(request, info, ""),
             dry_run: dry_run(exchange_query(request)),
+            field_validation: field_validation(exchange_query(request)),
             scope: "",
             component: page.component,
             reads: true,
@@ -202,6 +205,22 @@ fn dry_run(query: &str) -> &'static str {
     match values.all(|value| value == "All") {
         true => "All",
         false => "invalid",
+    }
+}
+
+/// Upstream's `cleanFieldValidation`.
+fn field_validation(query: &str) -> &'static str {
+    if !query.contains("fieldValidation") {
+        return "";
+    }
+    let query = Query::parse(query);
+    let mut values = query.all("fieldValidation");
+    match (values.next(), values.next()) {
+        (Some(""), None) => "",
+        (Some("Ignore"), None) => "Ignore",
+        (Some("Warn"), None) => "Warn",
+        (Some("Strict"), None) => "Strict",
+        _ => "invalid",
     }
 }
 

@@ -3,7 +3,7 @@
 //! The metrics of one set of labels are found once and kept: a request looks for them by the hash of its labels, and
 //! makes no text.
 
-use super::families::Families;
+use super::families::{Families, HistogramCells};
 use super::labels::{LABELS, RequestLabels};
 use parking_lot::RwLock;
 use prometheus::{
@@ -57,6 +57,19 @@ const PLAIN: [&str; 7] = [
     "component",
 ];
 const ABORTED: [&str; 6] = ["verb", "group", "version", "resource", "subresource", "scope"];
+/// Values of the label `field_validation`; a bad one is `invalid`.
+const FIELD_VALIDATIONS: [&str; 5] = ["", "Ignore", "Warn", "Strict", "invalid"];
+const TERMINATED: [&str; 8] = [
+    "verb",
+    "group",
+    "version",
+    "resource",
+    "subresource",
+    "scope",
+    "component",
+    "code",
+];
+const OF_SERVER: [&str; 4] = ["verb", "group", "resource", "subresource"];
 const DEPRECATED: [&str; 5] = ["group", "version", "resource", "subresource", "removed_release"];
 
 #[derive(Debug)]
@@ -68,6 +81,9 @@ struct Vectors {
     long_running: IntGaugeVec,
     deprecated: IntGaugeVec,
     aborts: IntCounterVec,
+    terminations: IntCounterVec,
+    of_server: IntCounterVec,
+    field_validations: Arc<HistogramCells>,
 }
 
 /// See the module.
@@ -98,6 +114,16 @@ fn histogram(
 ) -> Result<HistogramVec, prometheus::Error> {
     let options = HistogramOpts::new(name, help).buckets(buckets.to_vec());
     families.vector(HistogramVec::new(options, labels)?)
+}
+
+fn field_validations(families: &Families) -> Result<Arc<HistogramCells>, prometheus::Error> {
+    let options = HistogramOpts::new(
+        "field_validation_request_duration_seconds",
+        "[ALPHA] Response latency distribution in seconds for each field validation value",
+    );
+    let options = options.buckets(DURATIONS[FIRST_OF_OBJECTIVE..].to_vec());
+    let vector = HistogramVec::new(options, &["field_validation"])?;
+    families.cells(vector, FIELD_VALIDATIONS.len())
 }
 
 impl Vectors {
@@ -150,6 +176,17 @@ impl Vectors {
                 "[ALPHA] Number of requests which apiserver aborted possibly due to a timeout, for each group, version, verb, resource, subresource and scope",
                 &ABORTED,
             )?,
+            terminations: counter(
+                "apiserver_request_terminations_total",
+                "[ALPHA] Number of requests which apiserver terminated in self-defense.",
+                &TERMINATED,
+            )?,
+            of_server: counter(
+                "apiserver_selfrequest_total",
+                "[ALPHA] Counter of apiserver self-requests broken out for each verb, API resource and subresource.",
+                &OF_SERVER,
+            )?,
+            field_validations: field_validations(families)?,
         })
     }
 }
@@ -256,6 +293,40 @@ impl RequestSeries {
         let counter = self.vectors.requests.with_label_values(&labels);
         counter.inc();
         self.codes.write().push((code, counter));
+    }
+
+    /// Counts the time of a request under its field validation. Upstream has the series and observes nothing.
+    pub(crate) fn validated(&self, field_validation: &'static str, seconds: f64) {
+        let at = FIELD_VALIDATIONS.iter().position(|own| *own == field_validation);
+        let cells = &self.vectors.field_validations;
+        cells.with(at.unwrap_or_default(), &[field_validation], |own| {
+            own.observe(seconds)
+        });
+    }
+
+    /// Counts a request that the server ended before its handler had an answer.
+    pub(crate) fn terminated(&self, code: u16) {
+        let [verb, group, version, resource, subresource, scope, component]: [&str; 7] =
+            without(&self.labels, 1);
+        let code = code.to_string();
+        let labels = [
+            verb,
+            group,
+            version,
+            resource,
+            subresource,
+            scope,
+            component,
+            code.as_str(),
+        ];
+        self.vectors.terminations.with_label_values(&labels).inc();
+    }
+
+    /// Counts a request of the server itself.
+    pub(crate) fn of_server(&self) {
+        let [verb, group, _, resource, subresource, ..]: [&str; 7] = without(&self.labels, 1);
+        let labels = [verb, group, resource, subresource];
+        self.vectors.of_server.with_label_values(&labels).inc();
     }
 
     pub(crate) fn aborted(&self) {

@@ -163,6 +163,10 @@ impl Plugin for NodeRestriction {
         &[Step::Admit]
     }
 
+    fn operations(&self) -> &'static [Operation] {
+        &[Operation::Create, Operation::Update, Operation::Delete]
+    }
+
     fn handles(&self, request: &Request<'_>) -> bool {
         request.operation != Operation::Connect && request.user.node_name().is_some()
     }

@@ -112,6 +112,10 @@ impl Plugin for ServiceAccount {
         &[Step::Admit, Step::Validate]
     }
 
+    fn operations(&self) -> &'static [Operation] {
+        &[Operation::Create, Operation::Update]
+    }
+
     fn handles(&self, request: &Request<'_>) -> bool {
         let is_pod = request.group.is_empty() && request.resource == "pods";
         match (request.operation, request.subresource) {
