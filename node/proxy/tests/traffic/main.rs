@@ -57,7 +57,10 @@ fn wanted(spec: &Value, endpoints: &[&str]) -> Wanted {
 }
 
 fn whole_table(wanted: Wanted) -> String {
-    table::base(Some("10.244.0.0/16".parse().unwrap())) + &table::additions(wanted.into_iter())
+    table::base(
+        Some("10.244.0.0/16".parse().unwrap()),
+        &node_proxy::NodePortAddresses::default(),
+    ) + &table::additions(wanted.into_iter())
 }
 
 /// CPU time of this thread; the kernel's work on our behalf is in it.
