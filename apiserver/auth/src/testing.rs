@@ -1,6 +1,6 @@
 //! Objects in memory for the tests of this crate.
 
-use machinery_meta::reader::{ObjectReader, ReadFuture, ReadObject};
+use machinery_meta::reader::{ObjectReader, ReadError, ReadFuture, ReadObject};
 use machinery_meta::{GroupResource, ObjectHeader, ObjectKey, Revision, Uid};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
@@ -16,10 +16,16 @@ struct State {
     revision: u64,
     /// Objects that were read one by one.
     read: usize,
+    /// None can be read one by one.
+    fails: bool,
     objects: BTreeMap<(GroupResource, ObjectKey), ReadObject>,
 }
 
 impl Objects {
+    pub(crate) fn fail(&self, fails: bool) {
+        self.0.lock().fails = fails;
+    }
+
     /// The uid is `uid-<name>` where the metadata has none; `spec.nodeName` becomes selectable.
     pub(crate) fn put(&self, group: &str, resource: &str, namespace: &str, name: &str, json: &str) {
         let key = ObjectKey::new(namespace, name);
@@ -80,7 +86,16 @@ impl ObjectReader for Objects {
         let mut state = self.0.lock();
         state.read += 1;
         let found = state.objects.get(&(resource.clone(), key.clone())).cloned();
-        Box::pin(std::future::ready(Ok(found)))
+        let error = ReadError {
+            resource: resource.resource.to_string(),
+            key: key.name.to_string(),
+            cause: "as the test has it".to_owned(),
+        };
+        Box::pin(std::future::ready(if state.fails {
+            Err(error)
+        } else {
+            Ok(found)
+        }))
     }
 
     fn list<'a>(

@@ -5,7 +5,7 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 /// No file of ours is longer.
@@ -83,6 +83,10 @@ pub fn write_private(path: &Path, text: &str) -> Result<(), PkiError> {
         path: path.to_owned(),
         source,
     };
+    // On a full disk an unchanged file needs no room.
+    if is_private(path) && fs::read(path).is_ok_and(|found| found == text.as_bytes()) {
+        return Ok(());
+    }
     let mut beside = path.as_os_str().to_owned();
     beside.push(".new");
     let beside = PathBuf::from(beside);
@@ -97,8 +101,17 @@ pub fn write_private(path: &Path, text: &str) -> Result<(), PkiError> {
         .mode(0o600)
         .open(&beside)
         .map_err(failed)?;
-    file.write_all(text.as_bytes())
-        .and_then(|()| file.sync_data())
-        .map_err(failed)?;
+    let written = file.write_all(text.as_bytes()).and_then(|()| file.sync_data());
+    if let Err(error) = written {
+        // What was written of it takes room that others need; the next write removes it as well.
+        let _ = fs::remove_file(&beside);
+        return Err(failed(error));
+    }
     fs::rename(&beside, path).map_err(failed)
+}
+
+fn is_private(path: &Path) -> bool {
+    fs::symlink_metadata(path).is_ok_and(|found| {
+        found.is_file() && found.len() <= MAX_FILE_BYTES && found.permissions().mode() & 0o7777 == 0o600
+    })
 }

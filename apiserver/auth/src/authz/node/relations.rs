@@ -103,8 +103,15 @@ impl NodeAuthorizer {
     /// Brings the index up to date with what it knows to have changed.
     async fn read_pods(&self, node: &str, namespace: &str) {
         for (key, known) in self.index.unread(node, namespace) {
-            // One that is gone needs nothing; the index is told of it soon.
-            let pod = trusted::get(&*self.reader, "", "pods", &key).await;
+            // One that is gone needs nothing; the index is told of it soon. One that cannot be read now is read at the next
+            // question.
+            let pod = match self.reader.get(&GroupResource::new("", "pods"), &key).await {
+                Ok(pod) => pod,
+                Err(error) => {
+                    tracing::warn!(%error, "reading a pod for authorization");
+                    continue;
+                }
+            };
             let needs = pod.as_ref().map(|pod| needs_of(node, &pod.json));
             let revision = pod.map_or(known, |pod| pod.revision.max(known));
             self.index.read(node, &key, revision, needs.unwrap_or_default());

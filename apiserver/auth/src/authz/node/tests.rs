@@ -299,6 +299,22 @@ fn node_index_answers_as_a_walk_over_all_pods() {
     }
 }
 
+/// A pod that could not be read once is read again, and none is taken for one that needs nothing.
+#[test]
+fn node_index_reads_a_pod_again_that_could_not_be_read() {
+    let (objects, index) = (Arc::new(Objects::default()), Arc::<NodeIndex>::default());
+    let pod = r#"{"metadata":{"name":"p","namespace":"a"},"spec":{"nodeName":"n1","containers":[],
+        "volumes":[{"name":"v","secret":{"secretName":"s"}}]}}"#;
+    objects.put("", "pods", "a", "p", pod);
+    feed(&index, &objects);
+    let node = NodeAuthorizer::new(Arc::clone(&objects) as Arc<dyn ObjectReader>, Arc::clone(&index));
+    let is_allowed = || decide(&node, &UserInfo::node("n1"), &secret("a", "s")).is_allowed();
+    objects.fail(true);
+    assert!(!is_allowed());
+    objects.fail(false);
+    assert!(is_allowed());
+}
+
 /// Each pod of five thousand on one node is read once, however often its node asks.
 #[test]
 fn node_index_reads_a_pod_once_for_all_questions() {
