@@ -8,6 +8,7 @@ use apiserver_server::Server;
 use apiserver_server::pki::{Identity, Kubeconfig, ServingNames, write_private};
 use jiff::Timestamp;
 use machinery_runtime::Runtime;
+use std::io::{self, ErrorKind};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::Path;
 use std::time::Duration;
@@ -43,6 +44,19 @@ impl Identities<'_> {
             return Ok(due);
         }
         Ok(due.min(self.write_agent()?))
+    }
+
+    /// The same at a start. On a full disk the files of the last start stay, and are written when there is room: a server
+    /// that does not start cannot make any.
+    pub(super) fn write_all_at_start(&self) -> anyhow::Result<Timestamp> {
+        match self.write_all() {
+            Err(error) if is_no_space(&error) => {
+                tracing::warn!(error = format!("{error:#}"), "kubeconfigs are not written");
+                // In the past: they are due at once, and again after each failure.
+                Ok(Timestamp::UNIX_EPOCH)
+            }
+            written => written,
+        }
     }
 
     /// Writes them again in time, for ever: those who use the files live longer than what lies in them.
@@ -115,6 +129,14 @@ impl Identities<'_> {
         )?;
         Ok(identity.renew_at())
     }
+}
+
+fn is_no_space(error: &anyhow::Error) -> bool {
+    let causes = error
+        .chain()
+        .filter_map(|cause| cause.downcast_ref::<io::Error>());
+    let mut kinds = causes.map(io::Error::kind);
+    kinds.any(|kind| matches!(kind, ErrorKind::StorageFull | ErrorKind::QuotaExceeded))
 }
 
 /// The node's name: given, or the host's in lower case.

@@ -96,7 +96,7 @@ async fn serve(arguments: ServerArguments) -> anyhow::Result<()> {
         paths: &paths,
         runtime: &runtime,
     };
-    let due = identities.write_all()?;
+    let due = identities.write_all_at_start()?;
     if server.advertised_address().is_loopback() {
         tracing::warn!(
             "the advertised address is a loopback address, which no pod can reach: the service kubernetes has no endpoints; \
