@@ -216,7 +216,9 @@ impl Room {
         let mut lent = {
             let mut state = self.state.lock();
             let count = missing.div_ceil(self.piece_bytes.max(1));
-            let Some(kept) = (state.pieces.len() as u64).checked_sub(count) else {
+            let kept = (state.pieces.len() as u64).checked_sub(count);
+            // The last ones are for deletions and for the next start.
+            let Some(kept) = kept.filter(|kept| count == 0 || *kept >= ENOUGH as u64) else {
                 return Ok(false);
             };
             if count > 1 && state.contended {
