@@ -36,7 +36,7 @@ impl Objects {
         };
         let value: serde_json::Value = serde_json::from_str(json).unwrap();
         if let Some(node) = value.pointer("/spec/nodeName").and_then(|node| node.as_str()) {
-            header.fields.push(("spec.nodeName".into(), node.into()));
+            header.fields = machinery_meta::Fields::from([("spec.nodeName", node)]);
         }
         let meta = |name: &str| value.pointer(&format!("/metadata/{name}"));
         if let Some(uid) = meta("uid").and_then(|uid| uid.as_str()) {

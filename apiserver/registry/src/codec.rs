@@ -127,11 +127,7 @@ pub(crate) fn header(selectable: &[Selectable], object: &Tree) -> ObjectHeader {
         .map(|(key, value)| (boxed(key), boxed(value.as_str().unwrap_or_default())))
         .collect();
     labels.sort();
-    let mut fields: Vec<(Box<str>, Box<str>)> = selectable
-        .iter()
-        .map(|field| (boxed(&field.label), field.value(root).into()))
-        .collect();
-    fields.sort();
+    let fields = selectable.iter().map(|field| (&*field.label, field.value(root)));
     ObjectHeader {
         key: ObjectKey::new(meta.str("namespace"), meta.str("name")),
         uid: Uid(meta.str("uid").to_owned()),
@@ -145,7 +141,7 @@ pub(crate) fn header(selectable: &[Selectable], object: &Tree) -> ObjectHeader {
             .collect(),
         creation_timestamp: present("creationTimestamp"),
         deletion_timestamp: present("deletionTimestamp"),
-        fields,
+        fields: fields.collect(),
     }
 }
 

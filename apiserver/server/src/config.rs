@@ -4,6 +4,7 @@ use crate::filters::audit::AuditLogConfig;
 use crate::front_proxy::RequestHeaderConfig;
 use crate::serving_certificates::{self, SniCertificate};
 use apiserver_auth::pki::{LOOPBACK_CLIENT_NAME, ServingNames};
+use apiserver_registry::store::early_expiry::ExpiryBounds;
 use ipnet::IpNet;
 use machinery_meta::syntax::{dns1123_subdomain, wildcard_dns1123_subdomain};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -70,6 +71,8 @@ pub struct ServerConfig {
     pub idle_timeout: Duration,
     /// In each such time the body of a request must go on.
     pub body_pace_interval: Duration,
+    /// Events of one namespace that are kept; the oldest ones of a namespace with more expire early.
+    pub events_per_namespace: ExpiryBounds,
     /// Stores objects that guard something although nothing enforces them yet.
     pub allow_unenforced: bool,
     /// Admission plugins that do not run, by upstream's names.
@@ -122,6 +125,7 @@ impl Default for ServerConfig {
             header_timeout: Duration::from_secs(32),
             idle_timeout: Duration::from_secs(90),
             body_pace_interval: Duration::from_secs(5),
+            events_per_namespace: ExpiryBounds::default(),
             allow_unenforced: false,
             disable_admission_plugins: Vec::new(),
             answer_pace_interval: Duration::from_secs(5),

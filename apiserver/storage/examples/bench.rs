@@ -50,10 +50,7 @@ fn record(name: &str, node: &str, bytes: usize) -> Record {
             ("pod-template-hash".into(), "5d5f8c7b9".into()),
         ],
         creation_timestamp: Some("2026-01-01T00:00:00Z".into()),
-        fields: vec![
-            ("spec.nodeName".into(), node.into()),
-            ("status.phase".into(), "Running".into()),
-        ],
+        fields: machinery_meta::Fields::from([("spec.nodeName", node), ("status.phase", "Running")]),
         ..ObjectHeader::default()
     };
     let text = Bytes::from(vec![b'x'; bytes]);

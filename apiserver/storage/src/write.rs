@@ -143,8 +143,9 @@ fn too_large(what: &str, size: usize, limit: usize) -> StorageError {
 /// The parts, and about what the header takes beside them.
 fn stored_size(record: &Record) -> usize {
     let header = &record.header;
-    let pairs = header.labels.iter().chain(&header.fields);
-    let text: usize = pairs.map(|(key, value)| key.len() + value.len()).sum();
+    let labels = header.labels.iter().map(|(key, value)| key.len() + value.len());
+    let fields = header.fields.iter().map(|(path, value)| path.len() + value.len());
+    let text: usize = labels.chain(fields).sum();
     let owners: usize = header.owners.iter().map(|owner| owner.name.len() + 128).sum();
     record.len()
         + text

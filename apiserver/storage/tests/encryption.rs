@@ -56,7 +56,7 @@ fn put(key: &str, value: &str) -> Write {
     let label = String::from_utf8(LABEL.to_vec()).unwrap();
     let header = ObjectHeader {
         labels: vec![("a".into(), label.into())],
-        fields: vec![("type".into(), "Opaque".into())],
+        fields: machinery_meta::Fields::from([("type", "Opaque")]),
         ..ObjectHeader::default()
     };
     let plain = String::from_utf8(PLAIN.to_vec()).unwrap();

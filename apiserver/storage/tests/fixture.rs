@@ -55,7 +55,7 @@ fn options(runtime: &Runtime) -> LogOptions {
 fn put(key: &str, value: &str, ttl: Option<Duration>) -> Write {
     let header = ObjectHeader {
         labels: vec![("app".into(), "fixture".into())],
-        fields: vec![("spec.nodeName".into(), "\0".repeat(600).into())],
+        fields: machinery_meta::Fields::from([("spec.nodeName", "\0".repeat(600))]),
         finalizers: vec!["f".into()],
         ..ObjectHeader::default()
     };

@@ -33,7 +33,7 @@ fn options() -> LogOptions {
 
 fn record(node: &str, bytes: usize) -> Record {
     let header = ObjectHeader {
-        fields: vec![("spec.nodeName".into(), node.into())],
+        fields: machinery_meta::Fields::from([("spec.nodeName", node)]),
         ..ObjectHeader::default()
     };
     Record {

@@ -1,5 +1,6 @@
 //! The small parsed header that stands beside the encoded bytes of an object.
 
+use crate::fields::Fields;
 use crate::key::{ObjectKey, Uid};
 
 /// What generic code, selectors and dispatch ask of an object without decoding it.
@@ -15,9 +16,8 @@ pub struct ObjectHeader {
     /// RFC 3339, second precision.
     pub creation_timestamp: Option<Box<str>>,
     pub deletion_timestamp: Option<Box<str>>,
-    /// Selectable fields of the kind by path (`spec.nodeName`, `status.phase`), sorted; `metadata.name` and
-    /// `metadata.namespace` are answered from `key`.
-    pub fields: Vec<(Box<str>, Box<str>)>,
+    /// Selectable fields of the kind by path; `metadata.name` and `metadata.namespace` are answered from `key`.
+    pub fields: Fields,
 }
 
 /// One entry of `metadata.ownerReferences`.
@@ -45,14 +45,28 @@ impl ObjectHeader {
         match path {
             "metadata.name" => Some(&self.key.name),
             "metadata.namespace" => Some(&self.key.namespace),
-            _ => {
-                let found = self
-                    .fields
-                    .binary_search_by(|(own, _)| own.as_ref().cmp(path))
-                    .ok()?;
-                Some(&self.fields[found].1)
-            }
+            _ => self.fields.get(path),
         }
+    }
+
+    /// Returns about how many bytes of memory it takes.
+    pub fn footprint(&self) -> usize {
+        /// A short text in a block of its own.
+        const BLOCK: usize = 32;
+        let labels = self
+            .labels
+            .iter()
+            .map(|(key, value)| key.len() + value.len() + 2 * BLOCK);
+        let finalizers = self.finalizers.iter().map(|finalizer| finalizer.len() + BLOCK);
+        let owner = |owner: &OwnerRef| size_of::<OwnerRef>() + owner.name.len() + 4 * BLOCK;
+        size_of::<Self>()
+            + self.key.namespace.len()
+            + self.key.name.len()
+            + 4 * BLOCK
+            + labels.sum::<usize>()
+            + finalizers.sum::<usize>()
+            + self.owners.iter().map(owner).sum::<usize>()
+            + self.fields.packed_bytes()
     }
 
     pub fn controller(&self) -> Option<&OwnerRef> {

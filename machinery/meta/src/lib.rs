@@ -3,12 +3,13 @@
 //! Nothing here waits, reads a clock or opens a file; nothing can go wrong around these types.
 //! Names of kinds and keys ([`names`], [`key`]), where in an object something is wrong ([`field`]),
 //! who asks ([`user`]), which objects are meant ([`label_selector`], [`field_selector`]), amounts
-//! ([`quantity`]), name syntax ([`syntax`]), the small parsed header beside an encoded object ([`header`]), the words
+//! ([`quantity`]), name syntax ([`syntax`]), the small parsed header beside an encoded object ([`header`]) and its packed [`fields`], the words
 //! for connections that fail ([`dial`]) and what release this is ([`version`]).
 
 pub mod dial;
 pub mod field;
 pub mod field_selector;
+pub mod fields;
 pub mod header;
 pub mod key;
 pub mod label_selector;
@@ -21,6 +22,7 @@ pub mod version;
 
 pub use field::{FieldError, FieldErrorKind, FieldPath};
 pub use field_selector::FieldSelector;
+pub use fields::Fields;
 pub use header::{ObjectHeader, OwnerRef};
 pub use key::{ObjectKey, Revision, Uid};
 pub use label_selector::LabelSelector;

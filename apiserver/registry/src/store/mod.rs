@@ -7,6 +7,7 @@ mod collection;
 mod create;
 mod delete;
 pub mod deletion;
+pub mod early_expiry;
 pub mod expiry;
 mod read;
 mod tracking;

@@ -29,6 +29,7 @@ pub(crate) use watch_memory::WatchMemoryCollector;
 pub(crate) use watches::WatchMetrics;
 
 use access::AccessMetrics;
+use apiserver_registry::store::early_expiry::OnExpired;
 use apiserver_storage::Storage;
 use components::ComponentsCollector;
 use encryption::EncryptionCollector;
@@ -57,6 +58,7 @@ pub(crate) struct Metrics {
     dropped: IntCounterVec,
     impersonations: IntCounterVec,
     handshake_errors: IntCounter,
+    expired_early: IntCounter,
     audit: AuditMetrics,
     pub(crate) health_checks: HealthCheckMetrics,
 }
@@ -94,13 +96,21 @@ impl Metrics {
         let counter = |name: &str, help: &str, labels: &[&str]| {
             families.vector(IntCounterVec::new(Opts::new(name, help), labels)?)
         };
-        let handshake_errors = IntCounter::new(
+        let single = |name, help| -> Result<IntCounter, prometheus::Error> {
+            let counter = IntCounter::new(name, help)?;
+            families.registry().register(Box::new(counter.clone()))?;
+            let own = counter.clone();
+            families.on_reset(move || own.reset());
+            Ok(counter)
+        };
+        let handshake_errors = single(
             "apiserver_tls_handshake_errors_total",
             "[ALPHA] Number of requests dropped with 'TLS handshake error from' error",
         )?;
-        families.registry().register(Box::new(handshake_errors.clone()))?;
-        let own = handshake_errors.clone();
-        families.on_reset(move || own.reset());
+        let expired_early = single(
+            "knarr_events_expired_early_total",
+            "Events that expired before their time, since their namespace held too many.",
+        )?;
         let metrics = Self {
             requests: RequestMetrics::new(&families)?,
             access: AccessMetrics::new(&families)?,
@@ -129,6 +139,7 @@ impl Metrics {
                 &["mode", "decision"],
             )?,
             handshake_errors,
+            expired_early,
             audit: AuditMetrics::new(families.registry())?,
             health_checks: HealthCheckMetrics::new()?,
             families,
@@ -156,6 +167,12 @@ impl Metrics {
             Err(()) => ["", "denied"],
         };
         self.impersonations.with_label_values(&labels).inc();
+    }
+
+    /// Counts events that expired before their time.
+    pub(crate) fn on_expired_early(&self) -> OnExpired {
+        let expired = self.expired_early.clone();
+        Arc::new(move || expired.inc())
     }
 
     /// Where others put their own.

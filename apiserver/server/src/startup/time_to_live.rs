@@ -1,12 +1,18 @@
-//! Times to live of objects that an earlier version stored without one.
+//! Times to live: of objects that an earlier version stored without one, and their end where a namespace holds too many.
 
 use super::Startup;
 use apiserver_registry::RegistryError;
-use apiserver_registry::store::expiry;
+use apiserver_registry::store::{early_expiry, expiry};
 use futures::future::BoxFuture;
 
-/// Begins the sweep; the server serves meanwhile.
+/// Begins the sweep and the bound; the server serves meanwhile.
 pub(super) fn sweep(facts: &Startup) -> BoxFuture<'_, Result<(), RegistryError>> {
-    expiry::start_sweep(&facts.core.registry);
+    let core = &facts.core;
+    expiry::start_sweep(&core.registry);
+    early_expiry::start(
+        &core.registry,
+        core.config.events_per_namespace,
+        &core.metrics.on_expired_early(),
+    );
     Box::pin(async { Ok(()) })
 }

@@ -33,7 +33,7 @@ pub(crate) fn record(name: &str, node: &str, value: &str) -> Record {
     ];
     let header = ObjectHeader {
         key: ObjectKey::new("ns", name),
-        fields: vec![("spec.nodeName".into(), node.into())],
+        fields: machinery_meta::Fields::from([("spec.nodeName", node)]),
         ..ObjectHeader::default()
     };
     Record {

@@ -124,7 +124,7 @@ impl Counts {
 
 pub(crate) fn record(node: &str, value: &str) -> Record {
     let header = ObjectHeader {
-        fields: vec![("spec.nodeName".into(), node.into())],
+        fields: machinery_meta::Fields::from([("spec.nodeName", node)]),
         ..ObjectHeader::default()
     };
     let parts = [

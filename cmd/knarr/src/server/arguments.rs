@@ -88,6 +88,8 @@ pub(crate) struct ServerArguments {
     /// Interval between scrubs of the stored bytes, which find damage early; 0s disables them
     #[arg(long, value_parser = duration, default_value = "24h0m0s")]
     pub(crate) storage_scrub_interval: Duration,
+    #[command(flatten)]
+    pub(crate) bounds: super::bounds::BoundArguments,
     /// File of users with a bearer token each, read at the start: lines of token,user,uid,"group1,group2"
     #[arg(long)]
     pub(crate) token_auth_file: Option<PathBuf>,
@@ -156,6 +158,7 @@ impl ServerArguments {
             service_account_issuers: self.service_account_issuer.clone(),
             service_account_jwks_uri: self.service_account_jwks_uri.clone(),
             api_audiences: self.api_audiences.clone(),
+            events_per_namespace: self.bounds.events_per_namespace(),
             allow_unenforced: self.allow_unenforced,
             disable_admission_plugins: self.disable_admission_plugins.clone(),
             audit_log: self.audit.log(),

@@ -1,7 +1,7 @@
 //! `knarr server`: the control plane in the foreground, until a signal ends it.
 //!
 //! [`arguments`] has the flags, [`controllers`] those of the controllers, [`election`] those of their election among
-//! several servers, [`encryption`] those of encryption at rest, [`serving`] those of serving certificates, [`flags`] all of them as `/flagz` shows them, [`authorities`] what several servers share, [`paths`] what lies where in the data directory,
+//! several servers, [`encryption`] those of encryption at rest, [`bounds`] those of what is stored, [`serving`] those of serving certificates, [`flags`] all of them as `/flagz` shows them, [`authorities`] what several servers share, [`paths`] what lies where in the data directory,
 //! [`identities`] writes the kubeconfigs of administrator and node, [`agent_process`] keeps the node agent running, in a
 //! session of its own.
 
@@ -10,6 +10,7 @@ mod arguments;
 mod audit;
 mod authentication;
 mod authorities;
+mod bounds;
 mod controllers;
 mod election;
 mod encryption;

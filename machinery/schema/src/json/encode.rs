@@ -118,7 +118,8 @@ impl SplitObject {
 pub fn encode_split(tree: &Tree) -> SplitObject {
     let (root, schema) = (tree.root(), &*tree.schema);
     let writer = Writer { tree, schema };
-    let mut out = Vec::with_capacity(tree.text.len() + 256);
+    // Names and punctuation are not in the text; about as much again.
+    let mut out = Vec::with_capacity(2 * tree.text.len() + 256);
     for name in ["kind", "apiVersion"] {
         if let Some(text) = root.get(name).and_then(Ref::as_str) {
             write_string(&mut out, name);
@@ -153,6 +154,8 @@ pub fn encode_split(tree: &Tree) -> SplitObject {
         }
     }
     out.push(b'}');
+    // It is kept for as long as the object is stored.
+    out.shrink_to_fit();
     let mut tail = Bytes::from(out);
     let mut head = tail.split_to(head);
     let type_meta = head.split_to(type_meta);

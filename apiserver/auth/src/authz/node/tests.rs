@@ -346,7 +346,7 @@ fn node_index_reads_a_pod_once_for_all_questions() {
     );
     let header = ObjectHeader {
         key: ObjectKey::new("a", "p17"),
-        fields: vec![("spec.nodeName".into(), "n1".into())],
+        fields: machinery_meta::Fields::from([("spec.nodeName", "n1")]),
         ..ObjectHeader::default()
     };
     objects.put("", "pods", "a", "p17", &pod(6_000));

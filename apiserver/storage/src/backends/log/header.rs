@@ -1,7 +1,7 @@
 //! The object header in stored form, so that recovery needs no schema.
 
 use super::wire::{Malformed, Put, Reader};
-use machinery_meta::{ObjectHeader, ObjectKey, OwnerRef, Uid};
+use machinery_meta::{Fields, ObjectHeader, ObjectKey, OwnerRef, Uid};
 
 const CONTROLLER: u8 = 1;
 const BLOCK_OWNER_DELETION: u8 = 2;
@@ -38,7 +38,11 @@ pub(super) fn encode(header: &ObjectHeader, out: &mut Vec<u8>) {
         // Absent is empty; no timestamp is.
         out.put_bytes(time.as_deref().unwrap_or_default().as_bytes());
     }
-    put_pairs(&header.fields, out);
+    out.put_varint(header.fields.len() as u64);
+    for (path, value) in header.fields.iter() {
+        out.put_bytes(path.as_bytes());
+        out.put_bytes(value.as_bytes());
+    }
 }
 
 pub(super) fn decode(bytes: &[u8]) -> Result<ObjectHeader, Malformed> {
@@ -55,7 +59,7 @@ pub(super) fn decode(bytes: &[u8]) -> Result<ObjectHeader, Malformed> {
         finalizers: list(&mut reader, |reader| Ok(reader.str()?.into()))?,
         creation_timestamp: time(&mut reader)?,
         deletion_timestamp: time(&mut reader)?,
-        fields: pairs(&mut reader)?,
+        fields: fields(&mut reader)?,
     };
     if reader.is_empty() {
         Ok(header)
@@ -76,6 +80,11 @@ fn put_pairs(pairs: &Pairs, out: &mut Vec<u8>) {
 
 fn pairs(reader: &mut Reader<'_>) -> Result<Pairs, Malformed> {
     list(reader, |reader| Ok((reader.str()?.into(), reader.str()?.into())))
+}
+
+fn fields(reader: &mut Reader<'_>) -> Result<Fields, Malformed> {
+    let pairs = list(reader, |reader| Ok((reader.str()?, reader.str()?)))?;
+    Ok(pairs.into_iter().collect())
 }
 
 fn list<'a, T>(
@@ -130,7 +139,7 @@ mod tests {
             finalizers: vec!["f".into()],
             creation_timestamp: Some("2026-01-01T00:00:00Z".into()),
             deletion_timestamp: None,
-            fields: vec![("spec.nodeName".into(), "n1".into())],
+            fields: Fields::from([("spec.nodeName", "n1")]),
         };
         for header in [full, ObjectHeader::default()] {
             let mut out = Vec::new();
