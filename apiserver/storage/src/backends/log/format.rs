@@ -498,9 +498,7 @@ mod tests {
     fn record_with_zeros_as_long_as_a_sector_has_none_when_stored() {
         let mut record = suite::record("web", "node-1", "value");
         let mut header = (*record.header).clone();
-        header
-            .fields
-            .push(("involvedObject.name".into(), "\0".repeat(3000).into()));
+        header.fields = [("involvedObject.name", "\0".repeat(3000))].into();
         record.header = Arc::new(header);
         let entry = Arc::new(Entry {
             key: Key::parse("/registry/events/default/e").unwrap(),
