@@ -7,7 +7,7 @@
 
 mod common;
 
-use apiserver_server::{AuditLogConfig, ServerConfig};
+use apiserver_server::{AuditLogConfig, ExpiryBounds, ServerConfig};
 use apiserver_storage::LogStorage;
 use bytes::Bytes;
 use common::{Cluster, config, start_in};
@@ -39,11 +39,12 @@ enum Proof {
     KeepsSchemas,
     RepairsAddresses,
     RecordsEvents,
+    ExpiresEvents,
     /// It waits for longer than a test can; that it runs again has to do.
     Runs,
 }
 
-const PROOFS: [(&str, Proof); 19] = [
+const PROOFS: [(&str, Proof); 20] = [
     ("API services", Proof::RegistersVersions),
     ("audit", Proof::Audits),
     ("authorities of extensions", Proof::Runs),
@@ -51,6 +52,7 @@ const PROOFS: [(&str, Proof); 19] = [
     ("certificate-renewal", Proof::Runs),
     ("component events", Proof::RecordsEvents),
     ("custom resource definitions", Proof::ServesDefinitions),
+    ("early expiry", Proof::ExpiresEvents),
     ("file-reload", Proof::Runs),
     ("flow control limits", Proof::Runs),
     ("flow control objects", Proof::KeepsSchemas),
@@ -85,6 +87,10 @@ async fn cluster(folder: &TempDir) -> Cluster {
     let config = ServerConfig {
         audit_log: Some(AuditLogConfig::new(folder.path().join("audit.log"))),
         cert_dir: Some(folder.path().join("pki")),
+        events_per_namespace: ExpiryBounds {
+            objects: 0,
+            bytes: 1 << 20,
+        },
         ..config()
     };
     start_in(scope, config, Arc::new(storage)).await
@@ -176,6 +182,21 @@ async fn with_service(cluster: &Cluster) -> String {
     format!("{ADDRESSES}/{address}")
 }
 
+/// Six of 200 KiB are more than the bound.
+async fn expires_events(cluster: &Cluster) {
+    const EVENTS: &str = "/api/v1/namespaces/kube-public/events";
+    for at in 0..6 {
+        let event = json!({
+            "apiVersion": "v1", "kind": "Event", "message": "x".repeat(200 << 10),
+            "metadata": {"name": format!("e{at}")},
+            "involvedObject": {"namespace": "kube-public", "name": "web", "kind": "Pod"}
+        });
+        cluster.admin().post(EVENTS, event.to_string()).await.is(201);
+    }
+    let is_bounded = |list: &Value| list["items"].as_array().is_some_and(|items| items.len() < 6);
+    until_json(cluster, EVENTS, is_bounded).await;
+}
+
 async fn prove(cluster: &Cluster, folder: &TempDir, proof: Proof, address: &str) {
     match proof {
         Proof::Runs => {}
@@ -189,6 +210,7 @@ async fn prove(cluster: &Cluster, folder: &TempDir, proof: Proof, address: &str)
             until_json(cluster, path, |_| true).await;
         }
         Proof::KeepsSchemas => keeps_schemas(cluster).await,
+        Proof::ExpiresEvents => expires_events(cluster).await,
         Proof::RepairsAddresses => {
             let delete = cluster.admin().send(Method::DELETE, address, Bytes::new());
             let before = delete.await.is(200).json();
