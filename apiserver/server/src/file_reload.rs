@@ -21,22 +21,24 @@ pub(crate) struct WatchedFiles {
     paths: Vec<PathBuf>,
     /// Contents that were looked at last, used or not.
     seen: Vec<String>,
+    /// Reason why they could not be read the last time.
+    unreadable: Option<String>,
     apply: Apply,
 }
 
-/// The content of a file of bounded size.
+/// The content of a file of bounded size. Text around the blocks of PEM may have any encoding.
 pub(crate) fn read(path: &Path) -> io::Result<String> {
-    let mut text = String::new();
+    let mut bytes = Vec::new();
     let read = File::open(path)?
         .take(MAX_FILE_BYTES + 1)
-        .read_to_string(&mut text)?;
+        .read_to_end(&mut bytes)?;
     if read as u64 > MAX_FILE_BYTES {
         return Err(io::Error::new(
             io::ErrorKind::FileTooLarge,
             "the file is larger than 1 MiB",
         ));
     }
-    Ok(text)
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
 impl WatchedFiles {
@@ -51,6 +53,7 @@ impl WatchedFiles {
             what,
             paths,
             seen,
+            unreadable: None,
             apply: Box::new(apply),
         }
     }
@@ -64,14 +67,31 @@ impl WatchedFiles {
         }
     }
 
+    /// Logs a problem once.
+    fn cannot_read(&mut self, why: String) {
+        if self.unreadable.as_ref() != Some(&why) {
+            let what = self.what;
+            tracing::error!(
+                why,
+                what,
+                "a changed file cannot be read; the content before stays"
+            );
+            self.unreadable = Some(why);
+        }
+    }
+
     fn look(&mut self) {
         let what = self.what;
         let contents: io::Result<Vec<String>> = self.paths.iter().map(|path| read(path)).collect();
         let contents = match contents {
             Ok(contents) => contents,
             // A file that is being replaced may be away for a moment.
-            Err(error) => return tracing::debug!(%error, what, "reading a file again"),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                return tracing::debug!(%error, what, "reading a file again");
+            }
+            Err(error) => return self.cannot_read(error.to_string()),
         };
+        self.unreadable = None;
         if contents == self.seen {
             return;
         }
@@ -109,5 +129,23 @@ impl FileReload {
                 tracing::error!(%error, "looking at files");
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn file_is_read_whole_or_not_at_all() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("ca.crt");
+        std::fs::write(&path, b"caf\xe9\n-----BEGIN").unwrap();
+        assert_eq!(read(&path).unwrap(), "caf\u{fffd}\n-----BEGIN");
+        let most = usize::try_from(MAX_FILE_BYTES).unwrap();
+        std::fs::write(&path, vec![b'#'; most]).unwrap();
+        assert_eq!(read(&path).unwrap().len(), most);
+        std::fs::write(&path, vec![b'#'; most + 1]).unwrap();
+        assert_eq!(read(&path).unwrap_err().kind(), io::ErrorKind::FileTooLarge);
     }
 }

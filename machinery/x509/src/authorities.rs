@@ -4,11 +4,11 @@ use crate::certificate::Certificate;
 use crate::chain::{MAX_CERTIFICATES, Search, Unverified, Validity};
 use crate::der::Malformed;
 use crate::peer::{Finding, PeerCertificate, Verified};
+use crate::pem;
 use crate::user;
 use arc_swap::ArcSwap;
 use jiff::Timestamp;
 use rustls::pki_types::CertificateDer;
-use rustls::pki_types::pem::PemObject;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -18,19 +18,17 @@ use std::sync::atomic::{AtomicU64, Ordering};
 pub enum AuthoritiesError {
     #[error("data does not contain any valid certificates")]
     NoCertificates,
-    #[error("not PEM")]
-    Pem(#[source] rustls::pki_types::pem::Error),
     #[error("a certificate cannot be used as an authority")]
     Unusable(#[from] Malformed),
 }
 
-/// All certificates of a PEM bundle; blocks of other kinds are passed over.
+/// All certificates of a PEM bundle. What else it has is passed over, as upstream's servers do: blocks of other kinds, with headers or
+/// broken ones, and text around them.
 ///
 /// # Errors
 /// [`AuthoritiesError`] where there is none, or one of them cannot be read.
 pub fn certificate_bundle(pem: &str) -> Result<Vec<CertificateDer<'static>>, AuthoritiesError> {
-    let all: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem.as_bytes()).collect();
-    let all = all.map_err(AuthoritiesError::Pem)?;
+    let all = pem::certificates(pem.as_bytes());
     if all.is_empty() {
         return Err(AuthoritiesError::NoCertificates);
     }

@@ -1,10 +1,11 @@
 //! One certificate, read as Go's `x509.ParseCertificate` reads it.
 
-use crate::der::{BIT_STRING, Malformed, Reader, SEQUENCE, constructed, context};
+use crate::der::{Malformed, Reader, SEQUENCE, constructed, context};
 use crate::extensions::Extensions;
 use crate::name::Name;
 use crate::signature::{self, PublicKey, SignatureAlgorithm};
 use jiff::Timestamp;
+use std::borrow::Cow;
 
 /// What it says. Everything is borrowed from its bytes, but for the few texts that are not kept as UTF-8.
 #[derive(Debug)]
@@ -27,7 +28,7 @@ pub(crate) struct Certificate<'a> {
     pub(crate) extensions: Extensions<'a>,
     /// The part that is signed.
     signed: &'a [u8],
-    signature: &'a [u8],
+    signature: Cow<'a, [u8]>,
 }
 
 impl<'a> Certificate<'a> {
@@ -39,10 +40,7 @@ impl<'a> Certificate<'a> {
         }
         let body = outer.expect(SEQUENCE, "the signed part")?;
         let outer_algorithm = outer.expect(SEQUENCE, "a signature algorithm")?;
-        let signature = outer.expect(BIT_STRING, "a signature")?;
-        let [0, signature @ ..] = signature.content else {
-            return Err(Malformed("a signature"));
-        };
+        let signature = outer.aligned_bits("a signature")?;
         let mut own = Reader::new(body.content);
         let version = version(&mut own)?;
         let serial = own.integer("a serial number")?;
@@ -93,7 +91,7 @@ impl<'a> Certificate<'a> {
     /// Reports whether the key of `parent` made the signature.
     pub(crate) fn is_signed_with(&self, parent: &Certificate<'_>) -> bool {
         self.signature_algorithm
-            .verify(&parent.key, self.signed, self.signature)
+            .verify(&parent.key, self.signed, &self.signature)
     }
 }
 

@@ -11,8 +11,10 @@ use jiff::Timestamp;
 
 /// Certificates that a peer may present, its own included.
 pub const MAX_CERTIFICATES: usize = 16;
-/// Signatures that are checked for one chain. Go has 100.
-pub const MAX_SIGNATURE_CHECKS: usize = 32;
+/// Issuers that are tried for one chain, as in Go.
+pub const MAX_SIGNATURE_CHECKS: usize = 100;
+/// Those of them that the peer brings: it is a stranger, who chooses how many there are and what their keys cost.
+const MAX_INTERMEDIATE_CHECKS: usize = 32;
 
 /// Why nobody vouches for a certificate, in Go's words where it has some.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -67,6 +69,7 @@ pub(crate) struct Search<'a> {
     pub(crate) roots: &'a [Certificate<'a>],
     pub(crate) now: Timestamp,
     checks: usize,
+    intermediate_checks: usize,
     /// The first reason why a way ended.
     why: Option<Unverified>,
 }
@@ -82,6 +85,7 @@ impl<'a> Search<'a> {
             roots,
             now,
             checks: 0,
+            intermediate_checks: 0,
             why: None,
         }
     }
@@ -95,9 +99,13 @@ impl<'a> Search<'a> {
         };
         match found {
             Some(found) => Ok(found),
-            None if self.checks > MAX_SIGNATURE_CHECKS => Err(Unverified::TooManySignatures),
+            None if self.is_over() => Err(Unverified::TooManySignatures),
             None => Err(self.why.unwrap_or(Unverified::UnknownAuthority)),
         }
+    }
+
+    fn is_over(&self) -> bool {
+        self.checks > MAX_SIGNATURE_CHECKS || self.intermediate_checks > MAX_INTERMEDIATE_CHECKS
     }
 
     /// Tries every certificate that may have signed the last one of the chain.
@@ -106,7 +114,8 @@ impl<'a> Search<'a> {
         for (part, all) in [(Part::Root, self.roots), (Part::Intermediate, self.intermediates)] {
             for parent in parents(child, all) {
                 self.checks += 1;
-                if self.checks > MAX_SIGNATURE_CHECKS {
+                self.intermediate_checks += usize::from(part == Part::Intermediate);
+                if self.is_over() {
                     return None;
                 }
                 if !parent.key.is_usable() || is_in(parent, chain) {

@@ -5,6 +5,9 @@
 use crate::certificate::Certificate;
 use crate::chain::Unverified;
 use crate::der::{Malformed, Reader, SEQUENCE, constructed, context};
+use crate::mailbox::Mailbox;
+use crate::uri;
+use std::net::IpAddr;
 
 /// Comparisons of names with constraints for one chain; Go's limit, until it sorted them.
 const MAX_COMPARISONS: usize = 250_000;
@@ -32,7 +35,7 @@ impl<'a> GeneralNames<'a> {
             match own.tag {
                 DNS => names.dns.push(ascii(own.content)?),
                 EMAIL => names.emails.push(ascii(own.content)?),
-                URI => names.uris.push(ascii(own.content)?),
+                URI => names.uris.push(read_uri(ascii(own.content)?)?),
                 ADDRESS if matches!(own.content.len(), 4 | 16) => names.addresses.push(own.content),
                 ADDRESS => return Err(Malformed(WHAT)),
                 _ => {}
@@ -51,6 +54,13 @@ impl<'a> GeneralNames<'a> {
     }
 }
 
+/// A URI whose host is a domain, or that has none.
+fn read_uri(text: &str) -> Result<&str, Malformed> {
+    let host = uri::host(text).filter(|host| is_domain(host));
+    host.map(|_| text)
+        .ok_or(Malformed("an alternative name that is no URI"))
+}
+
 fn ascii(bytes: &[u8]) -> Result<&str, Malformed> {
     let text = std::str::from_utf8(bytes).ok().filter(|text| text.is_ascii());
     text.ok_or(Malformed("a name that is not ASCII"))
@@ -65,7 +75,10 @@ pub(crate) struct NameConstraints<'a> {
 
 #[derive(Debug, Default)]
 struct Subtrees<'a> {
-    names: GeneralNames<'a>,
+    dns: Vec<&'a str>,
+    uris: Vec<&'a str>,
+    mail_domains: Vec<&'a str>,
+    mailboxes: Vec<Mailbox<'a>>,
     /// Addresses with their masks, each half of it.
     networks: Vec<(&'a [u8], &'a [u8])>,
 }
@@ -88,7 +101,7 @@ impl<'a> NameConstraints<'a> {
 
     fn len(&self) -> usize {
         let parts = [&self.permitted, &self.excluded];
-        parts.iter().map(|own| own.names.len() + own.networks.len()).sum()
+        parts.iter().map(|own| own.len()).sum()
     }
 
     /// Checks all names of a certificate below.
@@ -100,19 +113,19 @@ impl<'a> NameConstraints<'a> {
             }
         }
         for name in &names.dns {
-            let allowed = is_domain(name) && self.allows_domain(|own| &own.names.dns, name);
+            let allowed = is_domain(name) && self.allows_domain(|own| &own.dns, name);
             if !allowed {
                 return refused(name);
             }
         }
         for uri in &names.uris {
-            let allowed = host(uri).is_some_and(|host| self.allows_domain(|own| &own.names.uris, host));
-            if !allowed {
+            let host = uri::host(uri).unwrap_or_default();
+            if !uri::domain(&host).is_some_and(|own| self.allows_domain(|own| &own.uris, own)) {
                 return refused(uri);
             }
         }
         for email in &names.emails {
-            if !mailbox(email).is_some_and(|own| self.allows_mailbox(own)) {
+            if !Mailbox::read(email).is_some_and(|own| self.allows_mailbox(&own)) {
                 return refused(email);
             }
         }
@@ -135,16 +148,28 @@ impl<'a> NameConstraints<'a> {
         self.allows(&of, |own| is_within(own, name)) && !of(&self.excluded).iter().any(covers_wildcard)
     }
 
-    fn allows_mailbox(&self, (local, domain): (&str, &str)) -> bool {
-        let fits = |own: &&str| match own.rsplit_once('@') {
-            Some((of, at)) => of == local && at.eq_ignore_ascii_case(domain),
-            None => is_within(own, domain),
-        };
-        self.allows(|own| &own.names.emails, fits)
+    fn allows_mailbox(&self, mailbox: &Mailbox<'_>) -> bool {
+        let (permitted, excluded) = (&self.permitted, &self.excluded);
+        let is_bound = !permitted.mailboxes.is_empty() || !permitted.mail_domains.is_empty();
+        let covers_wildcard = |own: &&str| is_below_wildcard(own, mailbox.domain);
+        (!is_bound || permitted.holds(mailbox))
+            && !excluded.holds(mailbox)
+            && !excluded.mail_domains.iter().any(covers_wildcard)
     }
 }
 
 impl<'a> Subtrees<'a> {
+    fn len(&self) -> usize {
+        let names = self.dns.len() + self.uris.len() + self.mail_domains.len() + self.mailboxes.len();
+        names + self.networks.len()
+    }
+
+    fn holds(&self, mailbox: &Mailbox<'_>) -> bool {
+        let is_same = |own: &Mailbox<'_>| own == mailbox;
+        let is_within = |own: &&str| is_within(own, mailbox.domain);
+        self.mailboxes.iter().any(is_same) || self.mail_domains.iter().any(is_within)
+    }
+
     /// Reports as well whether there is a kind of name that is not compared.
     fn read(mut list: Reader<'a>) -> Result<(Self, bool), Malformed> {
         const WHAT: &str = "a name constraint";
@@ -155,13 +180,13 @@ impl<'a> Subtrees<'a> {
             let text = || ascii(base.content);
             let domain = || text().and_then(|own| is_constraint(own).then_some(own).ok_or(Malformed(WHAT)));
             match base.tag {
-                DNS => own.names.dns.push(domain()?),
-                URI => own.names.uris.push(domain()?),
+                DNS => own.dns.push(domain()?),
+                URI if text()?.parse::<IpAddr>().is_ok() => return Err(Malformed(WHAT)),
+                URI => own.uris.push(domain()?),
                 EMAIL if text()?.contains('@') => {
-                    mailbox(text()?).ok_or(Malformed(WHAT))?;
-                    own.names.emails.push(text()?);
+                    own.mailboxes.push(Mailbox::read(text()?).ok_or(Malformed(WHAT))?);
                 }
-                EMAIL => own.names.emails.push(domain()?),
+                EMAIL => own.mail_domains.push(domain()?),
                 ADDRESS => own.networks.push(network(base.content).ok_or(Malformed(WHAT))?),
                 _ => has_others = true,
             }
@@ -208,7 +233,7 @@ fn holds((network, mask): &(&[u8], &[u8]), address: &[u8]) -> bool {
 }
 
 /// Labels of visible characters, none of them empty, or nothing.
-fn is_domain(name: &str) -> bool {
+pub(crate) fn is_domain(name: &str) -> bool {
     let is_label = |label: &str| !label.is_empty() && label.bytes().all(|byte| byte.is_ascii_graphic());
     name.is_empty() || name.split('.').all(is_label)
 }
@@ -238,25 +263,6 @@ fn is_below_wildcard(constraint: &str, name: &str) -> bool {
     name.starts_with('*') && parent(constraint).is_some() && parent(constraint) == parent(name)
 }
 
-/// The host of a URI that names a domain; `None` where it has none, or an address.
-fn host(uri: &str) -> Option<&str> {
-    let (_, rest) = uri.split_once("://")?;
-    let authority = rest.split(['/', '?', '#']).next()?;
-    let host = authority.rsplit_once('@').map_or(authority, |(_, host)| host);
-    let host = host.rsplit_once(':').map_or(host, |(host, _)| host);
-    let is_address = host.contains([':', '[', ']', '%']) || host.parse::<std::net::IpAddr>().is_ok();
-    (!host.is_empty() && !is_address && is_domain(host)).then_some(host)
-}
-
-/// Parts of an address of mail. Go also reads local parts in quotes, which no authority here has been seen to use.
-fn mailbox(email: &str) -> Option<(&str, &str)> {
-    const SIGNS: &[u8] = b"!#$%&'*+-/=?^_`{|}~.";
-    let (local, domain) = email.rsplit_once('@')?;
-    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || SIGNS.contains(&byte);
-    let is_local = local.bytes().all(is_plain) && local.split('.').all(|part| !part.is_empty());
-    (is_local && !domain.is_empty() && is_domain(domain)).then_some((local, domain))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -280,22 +286,106 @@ mod tests {
         assert!(!is_below_wildcard("com", "*"));
     }
 
+    fn constraints<'a>(permitted: Subtrees<'a>, excluded: Subtrees<'a>) -> NameConstraints<'a> {
+        NameConstraints { permitted, excluded }
+    }
+
+    /// Each answer is that of Go's `checkChainConstraints`.
     #[test]
-    fn names_are_taken_apart_as_in_go() {
-        for (uri, expected) in [
-            ("spiffe://example.com/ns/a", Some("example.com")),
-            ("https://user@example.com:443?x", Some("example.com")),
-            ("https://[::1]/", None),
-            ("https://192.0.2.1/", None),
-            ("https:///x", None),
-            ("urn:x", None),
+    fn mailboxes_lie_within_constraints_as_in_go() {
+        let domains = |mail_domains: &[&'static str], mailboxes: &[&'static str]| Subtrees {
+            mail_domains: mail_domains.to_vec(),
+            mailboxes: mailboxes.iter().map(|own| Mailbox::read(own).unwrap()).collect(),
+            ..Subtrees::default()
+        };
+        let permits = |own| constraints(own, Subtrees::default());
+        let excludes = |own| constraints(Subtrees::default(), own);
+        let mail = "example.com";
+        for (case, constraints, name, expected) in [
+            ("domain", permits(domains(&[mail], &[])), "a@Example.com", true),
+            ("another", permits(domains(&[mail], &[])), "a@example.org", false),
+            (
+                "escaped",
+                permits(domains(&[mail], &[])),
+                r"a\ b@example.com",
+                true,
+            ),
+            (
+                "quoted",
+                permits(domains(&[mail], &[])),
+                "\"a b\"@example.com",
+                true,
+            ),
+            ("no domain", permits(domains(&[mail], &[])), "a@", false),
+            ("no domain", excludes(domains(&[mail], &[])), "a@", true),
+            ("no mailbox", excludes(domains(&[mail], &[])), "a b@x", false),
+            (
+                "wildcard",
+                excludes(domains(&["bad.example.com"], &[])),
+                "a@*.example.com",
+                false,
+            ),
+            (
+                "wildcard",
+                permits(domains(&["bad.example.com"], &[])),
+                "a@*.example.com",
+                false,
+            ),
+            ("mailbox", permits(domains(&[], &["\"a\"@x"])), "a@X", true),
+            ("mailbox", permits(domains(&[], &["a@x"])), "A@x", false),
+            ("either", permits(domains(&[mail], &["a@x"])), "a@x", true),
         ] {
-            assert_eq!(host(uri), expected, "{uri}");
+            let names = GeneralNames {
+                emails: vec![name],
+                ..GeneralNames::default()
+            };
+            assert_eq!(constraints.check(&names).is_ok(), expected, "{case} {name}");
         }
-        assert_eq!(mailbox("a.b@example.com"), Some(("a.b", "example.com")));
-        for wrong in ["a", "a@", "a..b@c", "\"a b\"@c", "a@c.", "a b@c"] {
-            assert_eq!(mailbox(wrong), None, "{wrong}");
+    }
+
+    /// Each answer is that of Go's `checkChainConstraints`.
+    #[test]
+    fn uris_lie_within_constraints_as_in_go() {
+        let example = || Subtrees {
+            uris: vec!["example.com"],
+            ..Subtrees::default()
+        };
+        let permitted = constraints(example(), Subtrees::default());
+        let excluded = constraints(Subtrees::default(), example());
+        for (uri, within, beside) in [
+            ("//example.com/x", true, false),
+            ("spiffe://EXAMPLE.com:1/x", true, false),
+            ("spiffe://example.org", false, true),
+            ("https://:443/", false, true),
+            ("urn:a://example.com", false, false),
+            ("https://192.0.2.1", false, false),
+            ("https://[::1]:1", false, false),
+        ] {
+            let names = GeneralNames {
+                uris: vec![read_uri(uri).unwrap()],
+                ..GeneralNames::default()
+            };
+            assert_eq!(permitted.check(&names).is_ok(), within, "{uri}");
+            assert_eq!(excluded.check(&names).is_ok(), beside, "{uri}");
         }
+        for wrong in ["http://a b/%zz", "spiffe://x./y", "https://a..b/"] {
+            assert!(read_uri(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn uri_constraint_is_no_address() {
+        let read = |name: &[u8]| {
+            let element = [&[URI, u8::try_from(name.len()).unwrap()], name].concat();
+            let subtree = [&[SEQUENCE, u8::try_from(element.len()).unwrap()], &*element].concat();
+            Subtrees::read(Reader::new(&subtree)).is_ok()
+        };
+        assert!(read(b"example.com") && read(b".example.com"));
+        assert!(!read(b"192.0.2.1") && !read(b"::1") && !read(b"example.com."));
+    }
+
+    #[test]
+    fn networks_hold_addresses_as_in_go() {
         for (mask, expected) in [
             ([255, 255, 0, 0], true),
             ([255, 128, 0, 0], true),

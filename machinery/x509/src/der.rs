@@ -1,11 +1,12 @@
 //! Reader of DER: single-byte tags and definite, shortest lengths, as Go's `cryptobyte` takes them.
 
-use jiff::Timestamp;
 use jiff::civil::DateTime;
 use jiff::tz::TimeZone;
+use jiff::{SignedDuration, Timestamp};
+use std::borrow::Cow;
 
 const BOOLEAN: u8 = 0x01;
-const INTEGER: u8 = 0x02;
+pub(crate) const INTEGER: u8 = 0x02;
 pub(crate) const BIT_STRING: u8 = 0x03;
 pub(crate) const OCTET_STRING: u8 = 0x04;
 pub(crate) const OBJECT_IDENTIFIER: u8 = 0x06;
@@ -89,19 +90,20 @@ impl<'a> Reader<'a> {
         self.expect(tag, what).map(|own| Self(own.content))
     }
 
-    /// The next element where it has this tag; otherwise nothing is read.
-    pub(crate) fn optional(&mut self, tag: u8, what: &'static str) -> Result<Option<Self>, Malformed> {
-        match self.0.first() {
-            Some(next) if *next == tag => self.inner(tag, what).map(Some),
-            _ => Ok(None),
-        }
+    /// Reports whether the next element has this tag.
+    pub(crate) fn is_next(&self, tag: u8) -> bool {
+        self.0.first() == Some(&tag)
     }
 
-    /// An object identifier, encoded.
+    /// The next element where it has this tag; otherwise nothing is read.
+    pub(crate) fn optional(&mut self, tag: u8, what: &'static str) -> Result<Option<Self>, Malformed> {
+        self.is_next(tag).then(|| self.inner(tag, what)).transpose()
+    }
+
+    /// An object identifier, encoded. Its numbers have 31 bits at most.
     pub(crate) fn identifier(&mut self, what: &'static str) -> Result<&'a [u8], Malformed> {
         let own = self.expect(OBJECT_IDENTIFIER, what)?.content;
-        let is_whole = own.last().is_some_and(|last| last & 0x80 == 0);
-        is_whole.then_some(own).ok_or(Malformed(what))
+        is_identifier(own).then_some(own).ok_or(Malformed(what))
     }
 
     /// An integer, big-endian and in two's complement.
@@ -131,24 +133,45 @@ impl<'a> Reader<'a> {
         }
     }
 
+    /// An integer that fits in 64 bits.
+    pub(crate) fn long_integer(&mut self, tag: u8, what: &'static str) -> Result<(), Malformed> {
+        let own = shortest_integer(self.expect(tag, what)?.content);
+        own.filter(|own| own.len() <= 8).map(drop).ok_or(Malformed(what))
+    }
+
     /// Whole bytes in a string of bits.
     pub(crate) fn bytes_of_bits(&mut self, what: &'static str) -> Result<&'a [u8], Malformed> {
-        match self.expect(BIT_STRING, what)?.content {
-            [0, bytes @ ..] => Ok(bytes),
+        match self.bits(what)? {
+            (0, bytes) => Ok(bytes),
             _ => Err(Malformed(what)),
         }
     }
 
+    /// Bytes of a string of bits, the last bit of the string lowest (Go's `RightAlign`).
+    pub(crate) fn aligned_bits(&mut self, what: &'static str) -> Result<Cow<'a, [u8]>, Malformed> {
+        let (padding, bytes) = self.bits(what)?;
+        if padding == 0 {
+            return Ok(Cow::Borrowed(bytes));
+        }
+        let before = [0].iter().chain(bytes);
+        let pairs = before.zip(bytes);
+        let shifted = pairs.map(|(before, own)| before << (8 - padding) | own >> padding);
+        Ok(Cow::Owned(shifted.collect()))
+    }
+
+    /// The number of bits that are no part of a string, which are zero, and its bytes.
+    fn bits(&mut self, what: &'static str) -> Result<(u8, &'a [u8]), Malformed> {
+        let [padding @ 0..=7, bytes @ ..] = self.expect(BIT_STRING, what)?.content else {
+            return Err(Malformed(what));
+        };
+        let unused = bytes.last().map_or(*padding, |last| last & ((1 << *padding) - 1));
+        let is_right = unused == 0;
+        is_right.then_some((*padding, bytes)).ok_or(Malformed(what))
+    }
+
     /// The first nine bits of a string, the first one lowest.
     pub(crate) fn first_bits(&mut self, what: &'static str) -> Result<u16, Malformed> {
-        let (padding, bytes) = match self.expect(BIT_STRING, what)?.content {
-            [padding @ 0..=7, bytes @ ..] => (*padding, bytes),
-            _ => return Err(Malformed(what)),
-        };
-        let unused = bytes.last().map_or(padding, |last| last & ((1 << padding) - 1));
-        if unused != 0 {
-            return Err(Malformed(what));
-        }
+        let (_, bytes) = self.bits(what)?;
         let bit = |at: usize| {
             bytes
                 .get(at / 8)
@@ -157,13 +180,14 @@ impl<'a> Reader<'a> {
         Ok((0..9).filter(|at| bit(*at)).fold(0, |bits, at| bits | 1 << at))
     }
 
-    /// A time in one of the two forms of RFC 5280, 4.1.2.5. Go also takes other zones than UTC, which the RFC forbids.
+    /// A time in one of the two forms of RFC 5280, 4.1.2.5. As Go it also takes what the RFC forbids: other zones than UTC, and in the
+    /// short form no seconds.
     pub(crate) fn time(&mut self) -> Result<Timestamp, Malformed> {
         const WHAT: &str = "a time";
         let own = self.element().ok_or(Malformed(WHAT))?;
-        let digits = own.content.strip_suffix(b"Z").ok_or(Malformed(WHAT))?;
+        let (digits, offset_seconds) = zone(own.content).ok_or(Malformed(WHAT))?;
         let (year, rest) = match (own.tag, digits.len()) {
-            (UTC_TIME, 12) => (digits.split_at(2).0, &digits[2..]),
+            (UTC_TIME, 10 | 12) => (digits.split_at(2).0, &digits[2..]),
             (GENERALIZED_TIME, 14) => (digits.split_at(4).0, &digits[4..]),
             _ => return Err(Malformed(WHAT)),
         };
@@ -173,7 +197,7 @@ impl<'a> Reader<'a> {
             UTC_TIME => 2000 + year,
             _ => year,
         };
-        moment(year, rest).ok_or(Malformed(WHAT))
+        moment(year, rest, offset_seconds).ok_or(Malformed(WHAT))
     }
 }
 
@@ -201,8 +225,46 @@ fn number(digits: &[u8]) -> Option<i16> {
     })
 }
 
-/// Month, day, hour, minute and second, two digits each, of a year. A time after the last one that can be told is the last one.
-fn moment(year: i16, digits: &[u8]) -> Option<Timestamp> {
+/// A time without its zone, and the seconds by which that is ahead of UTC.
+fn zone(time: &[u8]) -> Option<(&[u8], i64)> {
+    if let Some(digits) = time.strip_suffix(b"Z") {
+        return Some((digits, 0));
+    }
+    let (digits, [sign, offset @ ..]) = time.split_at_checked(time.len().checked_sub(5)?)? else {
+        return None;
+    };
+    let (hours, minutes) = (number(&offset[..2])?, number(&offset[2..])?);
+    let seconds = i64::from(hours) * 3_600 + i64::from(minutes) * 60;
+    // Nothing is written as `Z`.
+    let is_right = hours <= 24 && minutes < 60 && seconds > 0;
+    let seconds = match sign {
+        b'+' => seconds,
+        b'-' => -seconds,
+        _ => return None,
+    };
+    is_right.then_some((digits, seconds))
+}
+
+/// Numbers of at most 31 bits, seven of them in a byte, in their shortest form.
+fn is_identifier(own: &[u8]) -> bool {
+    let (mut number, mut is_within) = (0_u32, false);
+    for byte in own {
+        if number >= 1 << 24 || !is_within && *byte == 0x80 {
+            return false;
+        }
+        is_within = byte & 0x80 != 0;
+        number = if is_within {
+            number << 7 | u32::from(byte & 0x7f)
+        } else {
+            0
+        };
+    }
+    !own.is_empty() && !is_within
+}
+
+/// Month, day, hour, minute and second, two digits each, of a year; without the last one it is zero. A time after the last one that
+/// can be told is the last one.
+fn moment(year: i16, digits: &[u8], offset_seconds: i64) -> Option<Timestamp> {
     let mut parts = [0_i8; 5];
     for (part, digits) in parts.iter_mut().zip(digits.chunks(2)) {
         *part = i8::try_from(number(digits)?).ok()?;
@@ -210,7 +272,9 @@ fn moment(year: i16, digits: &[u8]) -> Option<Timestamp> {
     let [month, day, hour, minute, second] = parts;
     let moment = DateTime::new(year, month, day, hour, minute, second, 0).ok()?;
     let zoned = moment.to_zoned(TimeZone::UTC);
-    Some(zoned.map_or(Timestamp::MAX, |zoned| zoned.timestamp()))
+    let local = zoned.map_or(Timestamp::MAX, |zoned| zoned.timestamp());
+    let offset = SignedDuration::from_secs(offset_seconds);
+    Some(local.checked_sub(offset).unwrap_or(Timestamp::MAX))
 }
 
 #[cfg(test)]
@@ -232,7 +296,21 @@ mod tests {
             (UTC_TIME, "260230000000Z", None),
             (UTC_TIME, "26112223595Z", None),
             (UTC_TIME, "2611222359 9Z", None),
-            (UTC_TIME, "261122235959+0100", None),
+            (UTC_TIME, "2611222359Z", Some("2026-11-22T23:59:00Z")),
+            (UTC_TIME, "261122235959+0100", Some("2026-11-22T22:59:59Z")),
+            (UTC_TIME, "2611222359-0130", Some("2026-11-23T01:29:00Z")),
+            (UTC_TIME, "261122235959+0000", None),
+            (UTC_TIME, "261122235959+0160", None),
+            (UTC_TIME, "261122235959+2500", None),
+            (UTC_TIME, "261122235959*0100", None),
+            (UTC_TIME, "261122235959", None),
+            (UTC_TIME, "+0100", None),
+            (GENERALIZED_TIME, "202611222359Z", None),
+            (
+                GENERALIZED_TIME,
+                "20261122000000-0100",
+                Some("2026-11-22T01:00:00Z"),
+            ),
             (GENERALIZED_TIME, "20261122000000Z", Some("2026-11-22T00:00:00Z")),
             (
                 GENERALIZED_TIME,
@@ -243,6 +321,39 @@ mod tests {
             (OCTET_STRING, "261122000000Z", None),
         ] {
             assert_eq!(time(tag, text).as_deref(), expected, "{text}");
+        }
+    }
+
+    /// Each answer is that of Go's `ReadASN1ObjectIdentifier`.
+    #[test]
+    fn identifiers_have_numbers_of_31_bits() {
+        for (bytes, expected) in [
+            (&[0x2a_u8, 3][..], true),
+            (&[0x55, 0x1d, 0x87, 0xff, 0xff, 0xff, 0x7f], true),
+            (&[0x55, 0x1d, 0x88, 0x80, 0x80, 0x80, 0], false),
+            (&[0x55, 0x1d, 0x81, 0x80, 0x80, 0x80, 0x80, 0], false),
+            (&[0x55, 0x80, 1], false),
+            (&[0x80], false),
+            (&[0x55, 0x81], false),
+            (&[], false),
+        ] {
+            assert_eq!(is_identifier(bytes), expected, "{bytes:x?}");
+        }
+    }
+
+    #[test]
+    fn strings_of_bits_are_aligned_as_in_go() {
+        let aligned = |content: &[u8]| {
+            let element = [&[BIT_STRING, u8::try_from(content.len()).unwrap()], content].concat();
+            let found = Reader::new(&element).aligned_bits("bits").map(Cow::into_owned);
+            found.ok()
+        };
+        assert_eq!(aligned(&[0, 1, 2]), Some(vec![1, 2]));
+        assert_eq!(aligned(&[4, 0x12, 0x30]), Some(vec![0x01, 0x23]));
+        assert_eq!(aligned(&[7, 0x81, 0x80]), Some(vec![1, 3]));
+        assert_eq!(aligned(&[0]), Some(Vec::new()));
+        for wrong in [&[] as &[u8], &[1], &[8, 0], &[4, 0x12, 0x31]] {
+            assert_eq!(aligned(wrong), None, "{wrong:x?}");
         }
     }
 

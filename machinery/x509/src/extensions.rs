@@ -1,7 +1,9 @@
 //! Extensions of a certificate: those that say something about whom it may vouch for, as Go's `processExtensions` reads them.
 
 use crate::constraints::{GeneralNames, NameConstraints};
-use crate::der::{Malformed, OCTET_STRING, Reader, SEQUENCE, context};
+use crate::der::{
+    INTEGER, Malformed, OBJECT_IDENTIFIER, OCTET_STRING, Reader, SEQUENCE, constructed, context,
+};
 use std::collections::BTreeSet;
 
 /// All extensions that are read here, but for one, are `id-ce` (2.5.29) and a number.
@@ -102,7 +104,7 @@ impl<'a> Extensions<'a> {
             Some([number]) => *number,
             _ if extension.id == AUTHORITY_INFORMATION => {
                 extension.never_critical("critical authority information")?;
-                return Ok(true);
+                return authority_information(extension).map(|()| true);
             }
             _ => return Ok(false),
         };
@@ -120,8 +122,9 @@ impl<'a> Extensions<'a> {
                 self.name_constraints = Some(constraints);
                 return Ok(is_whole);
             }
-            // Where lists of revoked certificates are to be had; policies that are not required.
-            31 | 32 | 54 => {}
+            31 => distribution_points(extension)?,
+            32 => policies(extension)?,
+            54 => Reader::new(extension.value).long_integer(INTEGER, "an inhibition of any policy")?,
             33 => self.maps_any_policy = maps_any_policy(extension)?,
             35 => self.take_authority_key_id(extension)?,
             36 => self.requires_policy = requires_policy(extension)?,
@@ -142,8 +145,8 @@ impl<'a> Extensions<'a> {
         const WHAT: &str = "an authority key identifier";
         extension.never_critical(WHAT)?;
         let mut own = extension.sequence(WHAT)?;
-        if let Some(own) = own.element().filter(|own| own.tag == context(0)) {
-            self.authority_key_id = own.content;
+        if own.is_next(context(0)) {
+            self.authority_key_id = own.expect(context(0), WHAT)?.content;
         }
         Ok(())
     }
@@ -170,8 +173,15 @@ fn basic_constraints(extension: &Extension<'_>) -> Result<BasicConstraints, Malf
 }
 
 fn requires_policy(extension: &Extension<'_>) -> Result<bool, Malformed> {
-    let mut own = extension.sequence("policy constraints")?;
-    Ok(own.element().is_some_and(|own| own.tag == context(0)))
+    const WHAT: &str = "policy constraints";
+    let mut own = extension.sequence(WHAT)?;
+    let requires = own.is_next(context(0));
+    for number in [context(0), context(1)] {
+        if own.is_next(number) {
+            own.long_integer(number, WHAT)?;
+        }
+    }
+    Ok(requires)
 }
 
 fn maps_any_policy(extension: &Extension<'_>) -> Result<bool, Malformed> {
@@ -179,8 +189,54 @@ fn maps_any_policy(extension: &Extension<'_>) -> Result<bool, Malformed> {
     let (mut own, mut found) = (extension.sequence(WHAT)?, false);
     while !own.is_empty() {
         let mut pair = own.inner(SEQUENCE, WHAT)?;
-        let pair = [pair.identifier(WHAT)?, pair.identifier(WHAT)?];
+        let mut policy = || pair.expect(OBJECT_IDENTIFIER, WHAT).map(|own| own.content);
+        let pair = [policy()?, policy()?];
         found |= pair.contains(&ANY_POLICY);
     }
     Ok(found)
+}
+
+/// Policies that are not required are read all the same: each is there once.
+fn policies(extension: &Extension<'_>) -> Result<(), Malformed> {
+    const WHAT: &str = "policies";
+    let (mut own, mut seen) = (extension.sequence(WHAT)?, BTreeSet::new());
+    while !own.is_empty() {
+        let policy = own
+            .inner(SEQUENCE, WHAT)?
+            .expect(OBJECT_IDENTIFIER, WHAT)?
+            .content;
+        let is_whole = policy.last().is_some_and(|last| last & 0x80 == 0);
+        if !is_whole || !seen.insert(policy) {
+            return Err(Malformed(WHAT));
+        }
+    }
+    Ok(())
+}
+
+/// Reads where lists of revoked certificates are to be had.
+fn distribution_points(extension: &Extension<'_>) -> Result<(), Malformed> {
+    const WHAT: &str = "distribution points";
+    let mut own = extension.sequence(WHAT)?;
+    while !own.is_empty() {
+        let mut point = own.inner(SEQUENCE, WHAT)?;
+        let Some(mut name) = point.optional(constructed(0), WHAT)? else {
+            continue;
+        };
+        let mut names = name.inner(constructed(0), WHAT)?;
+        while names.is_next(context(6)) {
+            names.expect(context(6), WHAT)?;
+        }
+    }
+    Ok(())
+}
+
+fn authority_information(extension: &Extension<'_>) -> Result<(), Malformed> {
+    const WHAT: &str = "authority information";
+    let mut own = extension.sequence(WHAT)?;
+    while !own.is_empty() {
+        let mut access = own.inner(SEQUENCE, WHAT)?;
+        access.identifier(WHAT)?;
+        access.optional(context(6), WHAT)?;
+    }
+    Ok(())
 }

@@ -21,9 +21,12 @@ mod der;
 mod extensions;
 mod groups;
 mod handshake;
+mod mailbox;
 mod name;
 mod peer;
+mod pem;
 mod signature;
+mod uri;
 mod user;
 
 pub use authorities::{Authorities, AuthoritiesError, certificate_bundle};
@@ -35,6 +38,8 @@ pub use handshake::RequestClientCertificate;
 pub use peer::{PeerCertificate, Verified};
 pub use user::UserError;
 
+#[cfg(test)]
+mod name_constraints_tests;
 #[cfg(test)]
 mod testing;
 #[cfg(test)]

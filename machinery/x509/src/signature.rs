@@ -3,7 +3,7 @@
 //! Not among them, and taken by Go: RSA keys below 2,048 bits, the curves P-224 and P-521, SHA-512 with a curve. Go does not take
 //! MD5 and SHA-1 either.
 
-use crate::der::{Malformed, Reader, SEQUENCE, constructed};
+use crate::der::{Malformed, OBJECT_IDENTIFIER, Reader, SEQUENCE, constructed};
 use ring::signature::{
     ECDSA_P256_SHA256_ASN1, ECDSA_P256_SHA384_ASN1, ECDSA_P384_SHA256_ASN1, ECDSA_P384_SHA384_ASN1, ED25519,
     RSA_PKCS1_2048_8192_SHA256, RSA_PKCS1_2048_8192_SHA384, RSA_PKCS1_2048_8192_SHA512,
@@ -19,6 +19,8 @@ const EC_PUBLIC_KEY: &[u8] = &[0x2a, 0x86, 0x48, 0xce, 0x3d, 2, 1];
 const ED25519_ID: &[u8] = &[0x2b, 0x65, 0x70];
 const P256: &[u8] = &[0x2a, 0x86, 0x48, 0xce, 0x3d, 3, 1, 7];
 const P384: &[u8] = &[0x2b, 0x81, 4, 0, 0x22];
+const P224: &[u8] = &[0x2b, 0x81, 4, 0, 0x21];
+const P521: &[u8] = &[0x2b, 0x81, 4, 0, 0x23];
 /// 2.16.840.1.101.3.4.2, and a number.
 const SHA2: &[u8] = &[0x60, 0x86, 0x48, 1, 0x65, 3, 4, 2];
 const NULL: &[u8] = &[5, 0];
@@ -67,18 +69,14 @@ impl<'a> PublicKey<'a> {
         let kind = algorithm.identifier(WHAT)?;
         let parameters = algorithm.element();
         if kind == EC_PUBLIC_KEY {
-            let curve = parameters.map(|own| own.content).ok_or(Malformed(WHAT))?;
-            return Ok(match curve {
-                P256 => Self::P256(key),
-                P384 => Self::P384(key),
-                _ => Self::Other,
-            });
+            let curve = parameters.filter(|own| own.tag == OBJECT_IDENTIFIER);
+            return of_curve(curve.ok_or(Malformed(WHAT))?.content, key);
         }
         match (kind, parameters) {
-            (ED25519_ID, None) => Ok(Self::Ed25519(key)),
-            (ED25519_ID, Some(_)) => Err(Malformed(WHAT)),
+            (ED25519_ID, None) if key.len() == 32 => Ok(Self::Ed25519(key)),
+            (ED25519_ID, _) => Err(Malformed(WHAT)),
             _ if is_numbered(kind, 1) => match parameters.map(|own| own.whole) {
-                Some(NULL) => Ok(Self::Rsa(key)),
+                Some(NULL) => of_rsa(key),
                 _ => Err(Malformed(WHAT)),
             },
             _ => Ok(Self::Other),
@@ -88,6 +86,28 @@ impl<'a> PublicKey<'a> {
     pub(crate) fn is_usable(&self) -> bool {
         !matches!(self, Self::Other)
     }
+}
+
+/// An uncompressed point. Go reads no certificate whose curve it does not know.
+fn of_curve<'a>(curve: &[u8], key: &'a [u8]) -> Result<PublicKey<'a>, Malformed> {
+    let (own, bytes) = match curve {
+        P224 => (PublicKey::Other, 28),
+        P256 => (PublicKey::P256(key), 32),
+        P384 => (PublicKey::P384(key), 48),
+        P521 => (PublicKey::Other, 66),
+        _ => return Err(Malformed("an unsupported elliptic curve")),
+    };
+    let is_point = key.first() == Some(&4) && key.len() == 1 + 2 * bytes;
+    is_point.then_some(own).ok_or(Malformed(WHAT))
+}
+
+/// Modulus and exponent, both positive.
+fn of_rsa(key: &[u8]) -> Result<PublicKey<'_>, Malformed> {
+    let mut own = Reader::new(key).inner(SEQUENCE, WHAT)?;
+    let (modulus, exponent) = (own.integer(WHAT)?, own.integer(WHAT)?);
+    let is_positive = |own: &[u8]| own[0] < 0x80 && own != [0];
+    let is_right = is_positive(modulus) && is_positive(exponent) && exponent.len() <= 8;
+    is_right.then_some(PublicKey::Rsa(key)).ok_or(Malformed(WHAT))
 }
 
 impl SignatureAlgorithm {
@@ -163,4 +183,49 @@ fn sha2(mut own: Reader<'_>) -> Option<(Hash, u64)> {
         _ => return None,
     };
     is_plain.then_some(hash)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn element(tag: u8, parts: &[&[u8]]) -> Vec<u8> {
+        let content = parts.concat();
+        [&[tag, u8::try_from(content.len()).unwrap()], content.as_slice()].concat()
+    }
+
+    /// Reports whether a key is read, and whether it verifies anything here.
+    fn read(algorithm: &[&[u8]], key: &[u8]) -> Option<bool> {
+        let info = [element(SEQUENCE, algorithm), element(0x03, &[&[0], key])].concat();
+        PublicKey::read(Reader::new(&info))
+            .ok()
+            .map(|own| own.is_usable())
+    }
+
+    /// Each answer is that of Go's `parsePublicKey`, which also looks whether a point is on its curve.
+    #[test]
+    fn public_keys_are_read_as_in_go() {
+        const SECP256K1: &[u8] = &[0x2b, 0x81, 4, 0, 0x0a];
+        let id = |id: &[u8]| element(OBJECT_IDENTIFIER, &[id]);
+        let point = |bytes: usize| [&[4], vec![1; bytes].as_slice()].concat();
+        let on = |curve: &[u8], key: &[u8]| read(&[&id(EC_PUBLIC_KEY), &id(curve)], key);
+        assert_eq!(on(P256, &point(64)), Some(true));
+        assert_eq!(on(P384, &point(96)), Some(true));
+        assert_eq!(on(P224, &point(56)), Some(false));
+        assert_eq!(on(P256, &point(96)), None);
+        assert_eq!(on(P256, &[2; 33]), None, "compressed");
+        assert_eq!(on(SECP256K1, &point(64)), None, "a curve that Go does not know");
+        assert_eq!(read(&[&id(EC_PUBLIC_KEY), NULL], &point(64)), None);
+        assert_eq!(read(&[&id(ED25519_ID)], &[1; 32]), Some(true));
+        assert_eq!(read(&[&id(ED25519_ID)], &[1; 31]), None);
+        let rsa = |numbers: &[&[u8]]| {
+            let kind = [PKCS1, &[1]].concat();
+            read(&[&id(&kind), NULL], &element(SEQUENCE, numbers))
+        };
+        assert_eq!(rsa(&[&[2, 1, 7], &[2, 1, 3]]), Some(true));
+        assert_eq!(rsa(&[&[2, 1, 7]]), None, "no exponent");
+        assert_eq!(rsa(&[&[2, 1, 0], &[2, 1, 3]]), None, "a modulus of zero");
+        assert_eq!(rsa(&[&[2, 1, 7], &[2, 1, 0x83]]), None, "a negative exponent");
+        assert_eq!(read(&[&id(&[0x2a, 3])], &[]), Some(false), "an unknown algorithm");
+    }
 }

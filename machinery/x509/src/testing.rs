@@ -1,10 +1,12 @@
 //! Certificates made for tests.
 
+use crate::{Authorities, PeerCertificate, Unverified, Verified};
 use rcgen::{
     BasicConstraints, CertificateParams, CertifiedIssuer, DistinguishedName, DnType, DnValue,
     ExtendedKeyUsagePurpose, IsCa, KeyPair, KeyUsagePurpose,
 };
 use rustls::pki_types::CertificateDer;
+use std::sync::Arc;
 
 pub(crate) type Authority = CertifiedIssuer<'static, KeyPair>;
 
@@ -54,4 +56,17 @@ pub(crate) fn intermediate(params: CertificateParams, by: &Authority) -> Authori
 
 pub(crate) fn leaf(params: &CertificateParams, by: &Authority) -> CertificateDer<'static> {
     params.signed_by(&key(), by).unwrap().der().clone()
+}
+
+pub(crate) const NOW: &str = "2030-01-01T00:00:00Z";
+
+pub(crate) fn verify_at(
+    roots: &[&CertificateDer<'static>],
+    chain: &[&CertificateDer<'static>],
+    at: &str,
+) -> Result<Arc<Verified>, Unverified> {
+    let roots = roots.iter().map(|own| (*own).clone()).collect();
+    let chain: Vec<_> = chain.iter().map(|own| (*own).clone()).collect();
+    let authorities = Authorities::new(roots).unwrap();
+    authorities.verified(&PeerCertificate::new(&chain).unwrap(), at.parse().unwrap())
 }

@@ -1,6 +1,11 @@
 use crate::certificate::Certificate;
-use crate::testing::{Authority, authority_params, client_params, intermediate, leaf, params, root, subject};
-use crate::{Authorities, MAX_CERTIFICATES, Malformed, PeerCertificate, Unverified, UserError, Verified};
+use crate::testing::{
+    Authority, NOW, authority_params, client_params, intermediate, leaf, params, root, subject, verify_at,
+};
+use crate::{
+    Authorities, MAX_CERTIFICATES, MAX_SIGNATURE_CHECKS, Malformed, PeerCertificate, Unverified, UserError,
+    Verified, certificate_bundle,
+};
 use jiff::Timestamp;
 use rcgen::{
     BasicConstraints, CertificateParams, CustomExtension, DnType, DnValue, ExtendedKeyUsagePurpose as Usage,
@@ -8,19 +13,6 @@ use rcgen::{
 };
 use rustls::pki_types::CertificateDer;
 use std::sync::Arc;
-
-const NOW: &str = "2030-01-01T00:00:00Z";
-
-fn verify_at(
-    roots: &[&CertificateDer<'static>],
-    chain: &[&CertificateDer<'static>],
-    at: &str,
-) -> Result<Arc<Verified>, Unverified> {
-    let roots = roots.iter().map(|own| (*own).clone()).collect();
-    let chain: Vec<_> = chain.iter().map(|own| (*own).clone()).collect();
-    let authorities = Authorities::new(roots).unwrap();
-    authorities.verified(&PeerCertificate::new(&chain).unwrap(), at.parse().unwrap())
-}
 
 /// The common name of a leaf that the authority signs after this change, or why there is none.
 fn signed(by: &Authority, change: impl FnOnce(&mut CertificateParams)) -> Result<String, Unverified> {
@@ -72,6 +64,13 @@ fn leaf_is_verified_by_the_rules_of_go() {
     assert_eq!(
         verify_at(&[by.der()], &[&of_other], NOW),
         Err(Unverified::UnknownAuthority)
+    );
+    let alone = client_params("anna");
+    let alone = alone.self_signed(&KeyPair::generate().unwrap()).unwrap();
+    assert_eq!(
+        verify_at(&[by.der()], &[alone.der()], NOW),
+        Err(Unverified::UnknownAuthority),
+        "signed by itself"
     );
     let forged = root(authority_params("ca"));
     let forged = leaf(&client_params("anna"), &forged);
@@ -132,6 +131,9 @@ fn intermediate_certificates_are_authorities_within_their_path() {
         verify_at(&[top.der(), middle.der()], &[&of_low, low.der()], NOW).map(drop),
         Ok(())
     );
+    let at = |at: &str| verify_at(&[top.der()], &[&of_low, low.der(), middle.der()], at).map(drop);
+    assert_eq!(at("2036-01-01T00:00:01Z"), Err(Unverified::Expired));
+    assert_eq!(at("2025-12-31T23:59:59Z"), Err(Unverified::Expired));
     let mut short = authority_params("top");
     short.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
     let short = root(short);
@@ -260,6 +262,61 @@ fn chains_of_strangers_cost_a_bounded_number_of_signatures() {
     );
 }
 
+#[test]
+fn authorities_of_one_name_are_all_tried() {
+    let all: Vec<_> = (0..MAX_SIGNATURE_CHECKS)
+        .map(|_| root(authority_params("ca")))
+        .collect();
+    let roots: Vec<_> = all.iter().map(|own| own.der()).collect();
+    let mut own = client_params("anna");
+    own.use_authority_key_identifier_extension = false;
+    let own = leaf(&own, all.last().unwrap());
+    assert_eq!(verify_at(&roots, &[&own], NOW).map(drop), Ok(()));
+}
+
+/// A handshake with one of these is broken off, here and in Go.
+#[test]
+fn certificates_that_go_does_not_read_are_malformed() {
+    let by = root(authority_params("ca"));
+    let malformed = |change: &dyn Fn(&mut CertificateParams)| {
+        let found = signed(&by, |own| change(own));
+        assert!(matches!(found, Err(Unverified::Malformed(_))), "{found:?}");
+    };
+    let uri = |uri: &str| SanType::URI(uri.try_into().unwrap());
+    for wrong in ["http://a b/%zz", "spiffe://x./y"] {
+        malformed(&|own| own.subject_alt_names = vec![uri(wrong)]);
+    }
+    let of_number = |number: u64| CustomExtension::from_oid_content(&[1, 3, 6, number], vec![5, 0]);
+    malformed(&|own| own.custom_extensions = vec![of_number(1 << 31)]);
+    assert_eq!(
+        signed(&by, |own| own.custom_extensions = vec![of_number((1 << 31) - 1)]),
+        anna()
+    );
+    let policies = |der: &[u8]| CustomExtension::from_oid_content(&[2, 5, 29, 32], der.to_vec());
+    let policy = [0x30, 3, 6, 1, 0x2a];
+    let twice = [&[0x30, 10], policy.as_slice(), policy.as_slice()].concat();
+    malformed(&|own| own.custom_extensions = vec![policies(&twice)]);
+    let once = [&[0x30, 5], policy.as_slice()].concat();
+    assert_eq!(
+        signed(&by, |own| own.custom_extensions = vec![policies(&once)]),
+        anna()
+    );
+}
+
+#[test]
+fn bundle_is_read_around_what_is_no_certificate() {
+    let (one, other) = (root(authority_params("one")), root(authority_params("other")));
+    let (one, other) = (one.pem(), other.pem());
+    let with_headers = one.replacen("-----\n", "-----\nProc-Type: 4\n\n", 1);
+    let cut = &one[..one.len() / 2];
+    let count = |text: &str| certificate_bundle(text).map(|all| all.len()).ok();
+    assert_eq!(count(&format!("{with_headers}# other\n{other}{cut}")), Some(1));
+    assert_eq!(count(&format!("{one}\u{fffd}\n{other}")), Some(2));
+    assert_eq!(count(cut), None);
+    let of_nothing = "-----BEGIN CERTIFICATE-----\nAQID\n-----END CERTIFICATE-----\n";
+    assert_eq!(count(&format!("{one}{of_nothing}")), None);
+}
+
 fn user_of(parts: &[(DnType, DnValue)]) -> Verified {
     let by = root(authority_params("ca"));
     let mut own = client_params("");
@@ -293,6 +350,12 @@ fn user_of_a_certificate_is_upstreams() {
         (uid(), "".into()),
     ]);
     assert_eq!((nobody.common_name.as_str(), nobody.user), ("", Ok(None)));
+    let several = user_of(&[
+        (DnType::CommonName, "anna".into()),
+        (DnType::OrganizationName, "one".into()),
+        (DnType::CustomDnType(vec![2, 5, 4, 10]), "two".into()),
+    ]);
+    assert_eq!(several.user.unwrap().unwrap().groups, ["one", "two"]);
     let empty = user_of(&[(DnType::CommonName, "anna".into()), (uid(), "".into())]);
     assert_eq!(empty.user, Err(UserError::EmptyUid));
 }

@@ -24,8 +24,8 @@ const BUNDLE_BYTES_MAX: u64 = 1 << 20;
 pub struct Clients {
     path: PathBuf,
     authorities: Authorities,
-    /// The file's content when it was last looked at.
-    seen: Mutex<String>,
+    /// The file's content when it was last looked at, or the reason why it could not be read.
+    seen: Mutex<Result<String, String>>,
 }
 
 impl Clients {
@@ -36,7 +36,7 @@ impl Clients {
         let authorities = certificate_bundle(&text).and_then(Authorities::new);
         Ok(Arc::new(Self {
             authorities: authorities.map_err(|error| failed(&error))?,
-            seen: Mutex::new(text),
+            seen: Mutex::new(Ok(text)),
             path,
         }))
     }
@@ -80,22 +80,36 @@ impl Clients {
     /// Reports whether others count from now on.
     fn look(&self) -> Result<bool, AuthoritiesError> {
         let mut seen = self.seen.lock();
-        // A file that is being replaced may be away for a moment.
-        let Some(text) = read(&self.path).ok().filter(|text| *text != *seen) else {
+        let read = read(&self.path).map_err(|error| error.to_string());
+        if read == *seen {
             return Ok(false);
-        };
-        seen.clone_from(&text);
-        self.authorities.replace(certificate_bundle(&text)?)?;
-        Ok(true)
+        }
+        seen.clone_from(&read);
+        match read {
+            Ok(text) => self
+                .authorities
+                .replace(certificate_bundle(&text)?)
+                .map(|()| true),
+            // It may be away for a moment while it is replaced.
+            Err(why) => {
+                tracing::warn!(why, "reading the authorities of clients; those before stay");
+                Ok(false)
+            }
+        }
     }
 }
 
 fn read(path: &std::path::Path) -> std::io::Result<String> {
     use std::io::Read as _;
-    let mut text = String::new();
+    let mut bytes = Vec::new();
     let file = std::fs::File::open(path)?;
-    file.take(BUNDLE_BYTES_MAX).read_to_string(&mut text)?;
-    Ok(text)
+    let length = file.take(BUNDLE_BYTES_MAX + 1).read_to_end(&mut bytes)?;
+    if length as u64 > BUNDLE_BYTES_MAX {
+        let why = "the file is larger than 1 MiB";
+        return Err(std::io::Error::new(std::io::ErrorKind::FileTooLarge, why));
+    }
+    // Text around the certificates may have any encoding.
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
 #[cfg(test)]
@@ -160,8 +174,16 @@ mod tests {
         assert_eq!((name(&anna), name(&ben).as_deref()), (None, Some("ben")));
         std::fs::write(&path, "nothing").unwrap();
         assert!(clients.look().is_err());
+        let padding = "#".repeat(1 << 20);
+        std::fs::write(&path, format!("{}{padding}", one.pem())).unwrap();
+        assert!(!clients.look().unwrap(), "a file that is too long is not cut");
+        assert!(Clients::open(path.clone()).is_err());
         std::fs::remove_file(&path).unwrap();
         assert!(!clients.look().unwrap());
         assert_eq!(name(&ben).as_deref(), Some("ben"), "those before stay");
+        let foreign = [b"caf\xe9\n", one.pem().as_bytes()].concat();
+        std::fs::write(&path, foreign).unwrap();
+        assert!(clients.look().unwrap());
+        assert_eq!(name(&anna).as_deref(), Some("anna"));
     }
 }

@@ -1,0 +1,132 @@
+//! Certificates of PEM text, as upstream's `ParseCertsPEM` takes them from Go's `pem.Decode`.
+//!
+//! What is no whole block is passed over: text around blocks, a block without its end, one whose lines are no base64. So are
+//! blocks of other kinds and with headers.
+
+use base64::Engine as _;
+use base64::engine::{GeneralPurpose, GeneralPurposeConfig};
+use rustls::pki_types::CertificateDer;
+
+const BEGIN: &[u8] = b"-----BEGIN ";
+const END: &[u8] = b"\n-----END ";
+const DASHES: &[u8] = b"-----";
+const KIND: &[u8] = b"CERTIFICATE";
+/// Go does not mind bits behind the last byte.
+const BASE64: GeneralPurpose = GeneralPurpose::new(
+    &base64::alphabet::STANDARD,
+    GeneralPurposeConfig::new().with_decode_allow_trailing_bits(true),
+);
+
+/// The contents of all blocks of certificates, whatever they are.
+pub(crate) fn certificates(mut text: &[u8]) -> Vec<CertificateDer<'static>> {
+    let mut found = Vec::new();
+    while let Some(at) = find(text, END) {
+        let (before, after) = (&text[..at], &text[at + END.len()..]);
+        let Some((kind, rest)) = ends_line(after) else {
+            text = after;
+            continue;
+        };
+        // The last beginning before the end: others have lost theirs.
+        let block = rfind(before, BEGIN).filter(|at| *at == 0 || before[at - 1] == b'\n');
+        let block = block.and_then(|at| content(&before[at + BEGIN.len()..], kind));
+        text = match block {
+            Some(block) => {
+                found.extend(block.filter(|_| kind == KIND));
+                rest
+            }
+            None => after,
+        };
+    }
+    found
+}
+
+/// The kind that the end of a block names, and what stands behind its line.
+fn ends_line(after: &[u8]) -> Option<(&[u8], &[u8])> {
+    let end = find(after, b"\n").unwrap_or(after.len());
+    let kind = after[..end].trim_ascii_end().strip_suffix(DASHES)?;
+    Some((kind, &after[(end + 1).min(after.len())..]))
+}
+
+/// The bytes of a block that begins and ends with this kind; `None` where it is broken, `Some(None)` where it has headers.
+fn content(block: &[u8], kind: &[u8]) -> Option<Option<CertificateDer<'static>>> {
+    let mut lines = block.split(|byte| *byte == b'\n');
+    let own = lines.next()?.trim_ascii_end().strip_suffix(DASHES)?;
+    if own != kind {
+        return None;
+    }
+    let mut lines = lines.peekable();
+    let has_headers = lines.peek().is_some_and(|line| line.contains(&b':'));
+    let lines = lines.skip_while(|line| line.contains(&b':'));
+    let text: Vec<u8> = lines
+        .flatten()
+        .copied()
+        .filter(|byte| !b" \t\r".contains(byte))
+        .collect();
+    let bytes = BASE64.decode(text).ok()?;
+    Some((!has_headers).then(|| CertificateDer::from(bytes)))
+}
+
+fn find(text: &[u8], wanted: &[u8]) -> Option<usize> {
+    text.windows(wanted.len()).position(|own| own == wanted)
+}
+
+fn rfind(text: &[u8], wanted: &[u8]) -> Option<usize> {
+    text.windows(wanted.len()).rposition(|own| own == wanted)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const WHOLE: &str = "-----BEGIN CERTIFICATE-----\nAQID\n-----END CERTIFICATE-----\n";
+
+    #[track_caller]
+    fn check(case: &str, text: impl AsRef<[u8]>, expected: &[&[u8]]) {
+        let found = certificates(text.as_ref());
+        let found: Vec<&[u8]> = found.iter().map(AsRef::as_ref).collect();
+        assert_eq!(found, expected, "{case}");
+    }
+
+    /// Each answer is that of Go's `pem.Decode` in upstream's `ParseCertsPEM`.
+    #[test]
+    fn pem_blocks_that_go_passes_over_end_no_bundle() {
+        let one: &[&[u8]] = &[&[1, 2, 3]];
+        let two: &[&[u8]] = &[&[1, 2, 3], &[1, 2, 3]];
+        check("nothing", "", &[]);
+        check("one", WHOLE, one);
+        check("two", WHOLE.repeat(2), two);
+        check("without a last line break", WHOLE.trim_end(), one);
+        check("lines of Windows", WHOLE.replace('\n', "\r\n"), one);
+        check("blanks", WHOLE.replace("AQID", " AQ\tID "), one);
+        check(
+            "bits behind the last byte",
+            WHOLE.replace("AQID", "AR=="),
+            &[&[1]],
+        );
+        check("lines", WHOLE.replace("AQID", "AQ\nID\n"), one);
+        check("text around", format!("Root of x\n{WHOLE}and y\n{WHOLE}end"), two);
+        let bytes = [b"caf\xe9\n".as_slice(), WHOLE.as_bytes(), b"\xff"].concat();
+        check("bytes that are no UTF-8", bytes, one);
+        let headers = WHOLE.replace("AQID", "Proc-Type: 4\nX: y\n\nAQID");
+        check("headers", format!("{headers}{WHOLE}"), one);
+        let other = WHOLE.replace("CERTIFICATE", "X509 CRL");
+        check("another kind", format!("{other}{WHOLE}"), one);
+        let cut = &WHOLE[..WHOLE.len() - 12];
+        check("a last one cut short", format!("{WHOLE}{cut}"), one);
+        check(
+            "a first one without its end",
+            format!("-----BEGIN CERTIFICATE-----\nAQID\n{WHOLE}"),
+            one,
+        );
+        let wrong = WHOLE.replace("AQID", "AQ?D");
+        check("no base64", format!("{WHOLE}{wrong}{WHOLE}"), two);
+        let mixed = WHOLE.replace("END CERTIFICATE", "END KEY");
+        check("two kinds", format!("{mixed}{WHOLE}"), one);
+        check("not at a line's beginning", format!("x{WHOLE}"), &[]);
+        check(
+            "more behind the end",
+            WHOLE.replace("END CERTIFICATE-----", "END CERTIFICATE-----x"),
+            &[],
+        );
+    }
+}
