@@ -61,7 +61,7 @@ pub(crate) struct AgentArguments {
     /// systemd-resolved where it only names that]
     #[arg(long)]
     resolv_conf: Option<PathBuf>,
-    /// More labels of the node: name=value,…
+    /// More labels of the node when it is registered: name=value,…
     #[arg(long, value_delimiter = ',', value_parser = label)]
     node_labels: Vec<(String, String)>,
     /// Parent cgroup of pods

@@ -5,15 +5,34 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Node;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Client;
 use kube::api::{Api, Patch, PatchParams, PostParams};
 use machinery_runtime::{Runtime, Watched};
+use serde_json::{Map, Value, json};
 
 use super::facts::{self, Health, NodeFacts};
 use crate::config::KubeletConfig;
 
 /// First and longest pause between tries, as upstream's.
 const BACKOFF: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(7));
+
+/// Labels that are set again on a Node that is there already, as upstream's `updateDefaultLabels` does it. Others, of `--node-labels`
+/// too, are the administrator's from the registration on.
+const DEFAULT_LABELS: [&str; 12] = [
+    "kubernetes.io/hostname",
+    "topology.kubernetes.io/zone",
+    "topology.kubernetes.io/region",
+    "failure-domain.beta.kubernetes.io/zone",
+    "failure-domain.beta.kubernetes.io/region",
+    "node.kubernetes.io/instance-type",
+    "beta.kubernetes.io/instance-type",
+    "kubernetes.io/os",
+    "kubernetes.io/arch",
+    "node.kubernetes.io/windows-build",
+    "beta.kubernetes.io/os",
+    "beta.kubernetes.io/arch",
+];
 
 /// The Node object as registered, once it is. Clones are of the same registration.
 #[derive(Debug, Clone)]
@@ -68,15 +87,118 @@ async fn attempt(
     let wanted = facts::node(config, facts, &Health::unknown(), runtime.now());
     match api.create(&PostParams::default(), &wanted).await {
         Err(kube::Error::Api(status)) if status.code == 409 => {}
+        // Another may make the nodes, and ours may be there.
+        Err(kube::Error::Api(status)) if status.code == 403 => {
+            tracing::info!(error = status.message, "creating the node is forbidden");
+        }
         other => return other,
     }
-    // It is there already: our labels are set, everything else of its metadata and spec stays.
-    let labels = facts::labels(config, facts);
-    let patch = serde_json::json!({"metadata": {"labels": labels}});
-    api.patch(
-        &config.node_name,
-        &PatchParams::default(),
-        &Patch::Strategic(&patch),
-    )
-    .await
+    let existing = api.get(&config.node_name).await?;
+    let Some(metadata) = changes(&wanted.metadata, &existing.metadata) else {
+        return Ok(existing);
+    };
+    let patch = Patch::Strategic(json!({"metadata": metadata}));
+    api.patch(&config.node_name, &PatchParams::default(), &patch)
+        .await
+}
+
+/// Changes to the metadata of a Node that is there already; `None` where it is right. Labels without a value are taken away.
+fn changes(wanted: &ObjectMeta, existing: &ObjectMeta) -> Option<Value> {
+    let (wanted_labels, labels) = (wanted.labels.as_ref()?, existing.labels.as_ref());
+    let mut changed = Map::new();
+    for label in DEFAULT_LABELS {
+        let own = labels.and_then(|labels| labels.get(label));
+        match wanted_labels.get(label).map(String::as_str) {
+            Some("") if own.is_some() => drop(changed.insert(label.to_owned(), Value::Null)),
+            None | Some("") => {}
+            Some(value) if own.is_some_and(|own| own == value) => {}
+            Some(value) => drop(changed.insert(label.to_owned(), value.into())),
+        }
+    }
+    let annotations = existing.annotations.clone().unwrap_or_default();
+    let mut wanted_annotations = wanted.annotations.clone().unwrap_or_default();
+    wanted_annotations.retain(|name, value| annotations.get(name) != Some(value));
+    let is_right = changed.is_empty() && wanted_annotations.is_empty();
+    (!is_right).then(|| json!({"labels": changed, "annotations": wanted_annotations}))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use http_body_util::Full;
+    use parking_lot::Mutex;
+
+    /// An API server that answers the create with this code, and has a Node with these labels or none.
+    async fn attempted(code: u16, labels: Option<Value>) -> (Result<Node, kube::Error>, Vec<String>) {
+        let asked = Arc::new(Mutex::new(Vec::new()));
+        let own = asked.clone();
+        let service = tower::service_fn(move |request: http::Request<kube::client::Body>| {
+            let (own, labels) = (own.clone(), labels.clone());
+            async move {
+                let method = request.method().to_string();
+                let body = request.into_body().collect_bytes().await.unwrap();
+                let sent: Value = serde_json::from_slice(&body).unwrap_or_default();
+                let node =
+                    |metadata: Value| json!({"kind": "Node", "apiVersion": "v1", "metadata": metadata});
+                let (code, answer) = match (method.as_str(), labels) {
+                    ("POST", _) => (code, json!({"kind": "Status", "code": code, "message": "no"})),
+                    (_, None) => (404, json!({"kind": "Status", "code": 404})),
+                    ("GET", Some(labels)) => (200, node(json!({"labels": labels}))),
+                    _ => (200, node(json!({"labels": sent["metadata"]["labels"]}))),
+                };
+                own.lock().push(method);
+                let body = Full::new(bytes::Bytes::from(answer.to_string()));
+                let answer = http::Response::builder().status(code).body(body);
+                Ok::<_, std::io::Error>(answer.unwrap())
+            }
+        });
+        let client = Client::new(service, "default");
+        let mut config = KubeletConfig::for_data_dir(std::env::temp_dir());
+        config.node_name = "n1".to_owned();
+        config.node_labels = [("disk".to_owned(), "ssd".to_owned())].into();
+        let facts = NodeFacts::observe(&config);
+        let node = attempt(&Runtime::real(), &client, &config, &facts).await;
+        let asked = asked.lock().clone();
+        (node, asked)
+    }
+
+    #[tokio::test]
+    async fn node_that_exists_is_taken_over_where_creates_are_forbidden() {
+        for code in [403, 409] {
+            let (node, asked) = attempted(code, Some(json!({"disk": "hdd"}))).await;
+            assert_eq!(asked, ["POST", "GET", "PATCH"], "{code}");
+            let labels = node.unwrap().metadata.labels.unwrap();
+            assert_eq!(labels["kubernetes.io/hostname"], "n1");
+            assert!(!labels.contains_key("disk"), "the administrator's stays");
+        }
+        let (node, asked) = attempted(403, None).await;
+        assert!(node.is_err() && asked == ["POST", "GET"], "{asked:?}");
+        let (node, asked) = attempted(500, Some(json!({}))).await;
+        assert!(node.is_err() && asked == ["POST"], "{asked:?}");
+    }
+
+    #[test]
+    fn metadata_of_a_node_is_changed_in_default_labels_alone() {
+        let metadata = |labels: &[(&str, &str)], annotation: &str| {
+            let own = |(key, value): &(&str, &str)| ((*key).to_owned(), (*value).to_owned());
+            ObjectMeta {
+                labels: Some(labels.iter().map(own).collect()),
+                annotations: Some([("managed".to_owned(), annotation.to_owned())].into()),
+                ..ObjectMeta::default()
+            }
+        };
+        let zone = "topology.kubernetes.io/zone";
+        let wanted = metadata(
+            &[("kubernetes.io/os", "linux"), (zone, ""), ("disk", "ssd")],
+            "true",
+        );
+        let right = metadata(&[("kubernetes.io/os", "linux"), ("disk", "hdd")], "true");
+        assert_eq!(changes(&wanted, &right), None);
+        let wrong = metadata(&[("kubernetes.io/os", "plan9"), (zone, "a")], "false");
+        let expected = json!({
+            "labels": {"kubernetes.io/os": "linux", zone: null},
+            "annotations": {"managed": "true"},
+        });
+        assert_eq!(changes(&wanted, &wrong), Some(expected));
+    }
 }

@@ -4,6 +4,7 @@
 //! server reviews ([`auth`], at the rate of [`reviews`]); whether they may is the API server's to say. [`routes`] then answers, and
 //! [`streaming`] takes connections over. [`healthz`] is the loopback port without either.
 
+pub mod attributes;
 pub mod auth;
 pub mod clients;
 mod components;

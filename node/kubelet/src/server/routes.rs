@@ -6,15 +6,16 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use http::header::{AUTHORIZATION, RETRY_AFTER};
-use http::{HeaderValue, Request, Response, StatusCode};
+use http::header::RETRY_AFTER;
+use http::{HeaderMap, HeaderValue, Request, Response, StatusCode};
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
 use machinery_meta::UserInfo;
-use machinery_x509::PeerCertificate;
+use machinery_x509::{PeerCertificate, bearer_token};
 
-use super::auth::{Delegated, Refusal, subresources_of, verb_of};
+use super::attributes::{subresources_of, verb_of};
+use super::auth::{Delegated, Refusal};
 use super::clients::Clients;
 use super::streaming::{self, Places};
 use super::{components, logs, metrics, stats};
@@ -90,12 +91,12 @@ impl Server {
     }
 
     async fn admit(&self, caller: &Caller, request: &Request<Incoming>) -> Result<(), Refusal> {
-        let header = request.headers().get(AUTHORIZATION);
-        let token = header
-            .and_then(|value| value.to_str().ok())
-            .and_then(|value| value.strip_prefix("Bearer "));
         let known = self.known(caller.peer.as_ref());
-        let user = self.delegated.authenticate(known, token, caller.address).await?;
+        let token = token_of(known.as_ref(), request.headers())?;
+        let authenticated = self
+            .delegated
+            .authenticate(known, token.as_deref(), caller.address);
+        let user = authenticated.await?;
         let path = request.uri().path();
         let verb = verb_of(request.method(), path);
         self.delegated.authorize(&user, verb, subresources_of(path)).await
@@ -168,6 +169,14 @@ fn refused(refusal: Refusal) -> Response<Body> {
     }
 }
 
+/// The token of a request whose user is not known by certificate.
+fn token_of(known: Option<&UserInfo>, headers: &HeaderMap) -> Result<Option<String>, Refusal> {
+    match known {
+        Some(_) => Ok(None),
+        None => bearer_token(headers).map_err(|_| Refusal::Unauthorized),
+    }
+}
+
 /// Parsed parameters of a request; a name may come several times.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Query {
@@ -231,6 +240,35 @@ fn decoded(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn bearer_token_is_found_as_by_the_api_server() {
+        let token = |headers: &[(&'static str, &'static str)]| {
+            let pairs = headers.iter().map(|(name, value)| {
+                let value = http::HeaderValue::from_static(value);
+                (http::HeaderName::from_static(name), value)
+            });
+            let map = HeaderMap::from_iter(pairs);
+            let anna = UserInfo::named("anna", ["blue"]);
+            assert_eq!(token_of(Some(&anna), &map), Ok(None), "the certificate is enough");
+            token_of(None, &map)
+        };
+        assert_eq!(token(&[]), Ok(None));
+        assert_eq!(token(&[("authorization", "Bearer t")]), Ok(Some("t".to_owned())));
+        assert_eq!(
+            token(&[("authorization", "bearer t and more")]),
+            Ok(Some("t".to_owned()))
+        );
+        let websocket = |protocols| token(&[("upgrade", "websocket"), ("sec-websocket-protocol", protocols)]);
+        assert_eq!(
+            websocket("base64url.bearer.authorization.k8s.io.dA, v5.channel.k8s.io"),
+            Ok(Some("t".to_owned()))
+        );
+        assert_eq!(
+            websocket("base64url.bearer.authorization.k8s.io.dA"),
+            Err(Refusal::Unauthorized)
+        );
+    }
 
     #[test]
     fn parameters_are_decoded_and_may_repeat() {
