@@ -200,6 +200,7 @@ async fn begin(machine: &Arc<Machine>, context: &Context, id: &str) -> Result<()
     // From here on it runs, whatever the daemon gets to write down.
     print(&log, machine, &program);
     leave_words(&mounts, &program);
+    write_file(&mounts, &program);
     let process = machine.begin_process(id, program);
     let at = process.started_at;
     machine.with(id, |container| container.process = Some(process));
@@ -249,6 +250,21 @@ fn leave_words(mounts: &[v1::Mount], program: &Program) {
     if let Some(mount) = mount.filter(|_| !program.last_words.is_empty()) {
         // Without the file there is nowhere to leave them.
         let _ = std::fs::write(&mount.host_path, &program.last_words);
+    }
+}
+
+/// Into the volume that is mounted there.
+fn write_file(mounts: &[v1::Mount], program: &Program) {
+    let Some((path, content)) = &program.writes else {
+        return;
+    };
+    let inside = |mount: &v1::Mount| {
+        let inside = Path::new(path).strip_prefix(&mount.container_path).ok()?;
+        Some(Path::new(&mount.host_path).join(inside))
+    };
+    if let Some(file) = mounts.iter().find_map(inside) {
+        // A full disk loses files.
+        let _ = std::fs::write(file, content);
     }
 }
 

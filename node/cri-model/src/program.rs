@@ -17,6 +17,8 @@ pub struct Program {
     pub prints: String,
     /// Leaves these last words in its termination message.
     pub last_words: String,
+    /// Writes a file at first: path and content.
+    pub writes: Option<(String, String)>,
     /// From so many seconds on, [`Program::question`] gets a bad answer.
     pub unwell_after: Option<u64>,
     /// Is such a question itself.
@@ -57,7 +59,10 @@ impl Program {
     }
 
     fn script(&self) -> String {
-        let described = serde_json::to_string(self).unwrap_or_default();
+        // The shell's quotes end at the next one.
+        let described = serde_json::to_string(self)
+            .unwrap_or_default()
+            .replace('\'', "\\u0027");
         let trap = match self.on_term {
             Some(code) => format!("trap 'exit {code}' TERM"),
             None => "trap '' TERM".to_owned(),
@@ -72,6 +77,10 @@ impl Program {
         }
         if !self.last_words.is_empty() {
             lines.push(format!("printf '{}' > /dev/termination-log", self.last_words));
+        }
+        if let Some((path, content)) = &self.writes {
+            let content = content.replace('\'', r"'\''");
+            lines.push(format!("printf %s '{content}' > {path}"));
         }
         if let Some(seconds) = self.unwell_after {
             lines.push(format!("(sleep {seconds}; : > /tmp/unwell) &"));

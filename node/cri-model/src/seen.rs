@@ -14,6 +14,8 @@ pub struct SeenContainer {
     pub labels: HashMap<String, String>,
     /// Annotations.
     pub annotations: HashMap<String, String>,
+    /// Its environment.
+    pub environment: HashMap<String, String>,
     /// Whether its process runs, whatever the daemon knows.
     pub runs: bool,
 }
@@ -53,6 +55,9 @@ pub(crate) fn containers(machine: &Machine) -> Vec<SeenContainer> {
         sandbox_id: container.sandbox_id.clone(),
         labels: container.config.labels.clone(),
         annotations: container.config.annotations.clone(),
+        environment: (container.config.envs.iter())
+            .map(|variable| (variable.key.clone(), variable.value.clone()))
+            .collect(),
         runs: container.process.as_ref().is_some_and(|process| process.runs()),
     });
     seen.collect()

@@ -8,8 +8,9 @@ use super::StartError;
 
 /// The longest string, its NUL included (`MAX_ARG_STRLEN`).
 const STRING_BYTES_MAX: usize = 128 << 10;
-/// All strings and the pointers to them: a quarter of a stack of 8 MiB (`ARG_MAX`).
-const ALL_BYTES_MAX: usize = 2 << 20;
+/// All strings and the pointers to them: three quarters of 8 MiB, whatever the stack's limit (`bprm_stack_limits`). A
+/// runtime with a smaller stack refuses less by itself.
+const ALL_BYTES_MAX: usize = 6 << 20;
 /// The NUL of a string, and the pointer to it.
 const STRING_OVERHEAD_BYTES: usize = 1 + 8;
 /// As much of a variable's name is told.
@@ -69,6 +70,11 @@ impl ArgumentRoom {
         let left = self.bytes_left.checked_sub(bytes + STRING_OVERHEAD_BYTES);
         self.bytes_left = left.ok_or_else(|| too_much(argument))?;
         Ok(())
+    }
+
+    /// Gives back the room of a variable that a later one replaces.
+    pub(super) fn give_back(&mut self, name_bytes: usize, value_bytes: usize) {
+        self.bytes_left += name_bytes + 1 + value_bytes + STRING_OVERHEAD_BYTES;
     }
 
     /// Expands a value, no further than there is room, and takes its room.
@@ -153,6 +159,68 @@ mod tests {
         check("$A 5$", "$A 5$");
     }
 
+    /// Inputs of upstream's table (expand_test.go), with what comes out.
+    #[test]
+    fn references_expand_as_in_upstreams_table() {
+        let value = |name: &str| match name {
+            "VAR_A" => Some("A"),
+            "VAR_B" => Some("B"),
+            "VAR_C" => Some("C"),
+            "VAR_REF" => Some("$(VAR_A)"),
+            "VAR_EMPTY" => Some(""),
+            _ => None,
+        };
+        for (input, expected) in [
+            ("$(VAR_A)", "A"),
+            ("$(VAR_A)-$(VAR_A)", "A-A"),
+            ("$(VAR_A)-1", "A-1"),
+            ("___$(VAR_B)___", "___B___"),
+            ("___$(VAR_C)", "___C"),
+            ("$(VAR_A)_$(VAR_B)_$(VAR_C)", "A_B_C"),
+            ("$$(VAR_B)_$(VAR_A)", "$(VAR_B)_A"),
+            ("$$(VAR_A)_$$(VAR_B)", "$(VAR_A)_$(VAR_B)"),
+            ("f000-$$VAR_A", "f000-$VAR_A"),
+            (r"foo\$(VAR_C)bar", r"foo\Cbar"),
+            (r"foo\\$(VAR_C)bar", r"foo\\Cbar"),
+            (r"foo\\\\$(VAR_A)bar", r"foo\\\\Abar"),
+            ("$(VAR_A$(VAR_B))", "$(VAR_A$(VAR_B))"),
+            ("$(VAR_A$(VAR_B)", "$(VAR_A$(VAR_B)"),
+            ("$(VAR_REF)", "$(VAR_A)"),
+            ("%%$(VAR_REF)--$(VAR_REF)%%", "%%$(VAR_A)--$(VAR_A)%%"),
+            ("foo$(VAR_EMPTY)bar", "foobar"),
+            ("$$$$$$(BIG_MONEY)", "$$$(BIG_MONEY)"),
+            ("$$$$$$(VAR_A)", "$$$(VAR_A)"),
+            ("$$$$$$$(GOOD_ODDS)", "$$$$(GOOD_ODDS)"),
+            ("$$$$$$$(VAR_A)", "$$$A"),
+            ("$(VAR_B)_______$(A", "B_______$(A"),
+            ("$(VAR_C)_______$(", "C_______$("),
+            ("$(VAR_A)foobarzab$", "Afoobarzab$"),
+        ] {
+            assert_eq!(expand(input, 64, value).as_deref(), Some(expected), "{input}");
+        }
+        for unchanged in [
+            "",
+            "\n",
+            "foo$(VAR_Awhoops!",
+            "f00__(VAR_A)__",
+            "$?_boo_$!",
+            "$VAR_A",
+            "$VAR_A)",
+            "${VAR_A}",
+            "$(VAR_DNE)",
+            "$(foo$$var)",
+            r"foo-\$(VAR_A",
+            "--$($($($($--",
+            "$($($($($--foo$(",
+            "foo0--$($($($(",
+            "$£FOO",
+            "prefix-$€-suffix",
+            "$中文",
+        ] {
+            assert_eq!(expand(unchanged, 64, value).as_deref(), Some(unchanged));
+        }
+    }
+
     #[test]
     fn expansion_ends_where_it_grows_too_large() {
         let asked = std::cell::Cell::new(0);
@@ -171,13 +239,13 @@ mod tests {
         let longest = STRING_BYTES_MAX - 1;
         let mut room = ArgumentRoom::new();
         room.take(Argument::Variable("A"), longest - 1).unwrap_err();
-        for at in 0..15 {
+        for at in 0..47 {
             room.take(Argument::Word("args", at), longest).unwrap();
         }
-        let left = ALL_BYTES_MAX - 15 * (longest + STRING_OVERHEAD_BYTES) - STRING_OVERHEAD_BYTES;
-        room.take(Argument::Word("args", 15), left + 1).unwrap_err();
-        room.take(Argument::Word("args", 15), left).unwrap();
-        let error = room.take(Argument::Word("args", 16), 0).unwrap_err();
-        assert!(error.message.starts_with("args[16]: "), "{error}");
+        let left = ALL_BYTES_MAX - 47 * (longest + STRING_OVERHEAD_BYTES) - STRING_OVERHEAD_BYTES;
+        room.take(Argument::Word("args", 47), left + 1).unwrap_err();
+        room.take(Argument::Word("args", 47), left).unwrap();
+        let error = room.take(Argument::Word("args", 48), 0).unwrap_err();
+        assert!(error.message.starts_with("args[48]: "), "{error}");
     }
 }

@@ -11,6 +11,7 @@ use node_sys::cgroup::Cgroups;
 use node_volume::{NodeResources, ObjectSource, VolumeSet};
 
 use super::env::{EnvSources, environment};
+use super::env_files::EnvFiles;
 use super::stopping::{Killing, grace_period};
 use super::{
     StartError, dns, files, hooks, resources, runtime_class, sandbox, spec as container_spec, unusable,
@@ -245,8 +246,10 @@ impl ContainerControl {
         let services = self.services.variables(pod).await;
         let services = services.ok_or_else(|| StartError::config(NO_SERVICES))?;
         let ips = self.addresses(pod, with.sandbox);
+        let files = EnvFiles::read(pod, container, with.volumes, with.lane).await?;
         let sources = EnvSources {
             objects: with.objects,
+            files: &files,
             services: &services,
             pod_ips: &ips,
             node_ip: self.config.node_ip,
@@ -338,7 +341,7 @@ impl ContainerControl {
     }
 }
 
-fn create_failed(error: &dyn std::fmt::Display) -> StartError {
+pub(super) fn create_failed(error: &dyn std::fmt::Display) -> StartError {
     StartError {
         reason: "CreateContainerError",
         message: error.to_string(),

@@ -1,6 +1,5 @@
 //! A container's environment: service variables, envFrom, and env.
 
-use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
 
@@ -9,6 +8,8 @@ use node_volume::{NodeResources, ObjectSource, downward};
 
 use super::StartError;
 use super::arguments::{Argument, ArgumentRoom};
+use super::control::create_failed;
+use super::env_files::EnvFiles;
 use crate::pods::{namespace, spec};
 
 /// What the environment may refer to beside the pod itself.
@@ -16,6 +17,8 @@ use crate::pods::{namespace, spec};
 pub struct EnvSources<'a> {
     /// ConfigMaps and Secrets.
     pub objects: &'a dyn ObjectSource,
+    /// Files in the pod's volumes.
+    pub files: &'a EnvFiles,
     /// The services' variables.
     pub services: &'a BTreeMap<String, String>,
     /// The pod's addresses.
@@ -44,7 +47,7 @@ pub async fn environment(
     let mut defined = Defined::default();
     for (name, value) in sources.services {
         room.take(Argument::Variable(name), value.len())?;
-        defined.given.insert(name.clone(), value.clone());
+        defined.give(&mut room, name.clone(), value.clone());
     }
     from_objects(&mut defined, &mut room, pod, container, sources).await?;
     for variable in container.env.iter().flatten() {
@@ -61,7 +64,7 @@ pub async fn environment(
                 defined.value(name)
             })?,
         };
-        defined.declare(&variable.name, value);
+        defined.declare(&mut room, &variable.name, value);
     }
     Ok(defined.into_pairs())
 }
@@ -83,24 +86,28 @@ impl<'a> Defined<'a> {
             .or_else(|| self.given.get(name).map(String::as_str))
     }
 
-    fn declare(&mut self, name: &'a str, value: String) {
-        if let Some(earlier) = self.places.insert(name, self.declared.len()) {
-            self.declared[earlier] = None;
+    fn give(&mut self, room: &mut ArgumentRoom, name: String, value: String) {
+        let length = name.len();
+        if let Some(earlier) = self.given.insert(name, value) {
+            room.give_back(length, earlier.len());
+        }
+    }
+
+    fn declare(&mut self, room: &mut ArgumentRoom, name: &'a str, value: String) {
+        let earlier = match self.places.insert(name, self.declared.len()) {
+            Some(earlier) => self.declared[earlier].take().map(|(_, value)| value),
+            None => self.given.remove(name),
+        };
+        if let Some(earlier) = earlier {
+            room.give_back(name.len(), earlier.len());
         }
         self.declared.push(Some((name, value)));
     }
 
     fn into_pairs(self) -> Vec<(String, String)> {
-        let Self {
-            given,
-            declared,
-            places,
-        } = self;
-        let given = given
+        let declared = self.declared.into_iter().flatten();
+        self.given
             .into_iter()
-            .filter(|(name, _)| !places.contains_key(name.as_str()));
-        let declared = declared.into_iter().flatten();
-        given
             .chain(declared.map(|(name, value)| (name.to_owned(), value)))
             .collect()
     }
@@ -116,7 +123,7 @@ async fn from_objects(
     let mut define = |prefix: &str, key: &str, value: &str| {
         let name = format!("{prefix}{key}");
         room.take(Argument::Variable(&name), value.len())?;
-        defined.given.insert(name, value.to_owned());
+        defined.give(room, name, value.to_owned());
         Ok::<(), StartError>(())
     };
     for source in container.env_from.iter().flatten() {
@@ -145,7 +152,7 @@ async fn from_objects(
             match found {
                 Some(found) => {
                     let mut data = found.data.iter().flatten();
-                    data.try_for_each(|(key, value)| define(prefix, key, &text(&value.0)))?;
+                    data.try_for_each(|(key, value)| define(prefix, key, text(&value.0)?))?;
                 }
                 None if wanted.optional == Some(true) => {}
                 None => return Err(not_found("secret", &wanted.name)),
@@ -155,8 +162,10 @@ async fn from_objects(
     Ok(())
 }
 
-fn text(bytes: &[u8]) -> Cow<'_, str> {
-    String::from_utf8_lossy(bytes)
+/// Bytes that are no text fail as in upstream's request to the runtime, with its words.
+fn text(bytes: &[u8]) -> Result<&str, StartError> {
+    std::str::from_utf8(bytes)
+        .map_err(|_| create_failed(&"grpc: error while marshaling: string field contains invalid UTF-8"))
 }
 
 fn not_found(kind: &str, name: &str) -> StartError {
@@ -219,13 +228,17 @@ async fn referred(
             };
         };
         let value = found.data.as_ref().and_then(|data| data.get(&wanted.key));
-        let value = value.map(|bytes| text(&bytes.0).into_owned());
+        let value = value.map(|bytes| text(&bytes.0)).transpose()?.map(str::to_owned);
         return key_or(
             value,
             optional,
             &wanted.key,
             &format!("Secret {}/{}", namespace(pod), wanted.name),
         );
+    }
+    if let Some(selector) = &source.file_key_ref {
+        let value = sources.files.value(selector)?.map(text).transpose()?;
+        return Ok(value.map(str::to_owned));
     }
     Err(StartError::config(format!(
         "the source of variable {} is not provided by this node",
@@ -288,7 +301,8 @@ mod tests {
         }
 
         async fn secret(&self, _: &str, _: &str) -> Result<Option<Arc<Secret>>, VolumeError> {
-            Ok(None)
+            let secret = json!({"data": {"text": "dGV4dA==", "binary": "/w=="}});
+            Ok(Some(Arc::new(serde_json::from_value(secret).unwrap())))
         }
 
         async fn token(&self, _: &node_volume::TokenRequest) -> Result<String, VolumeError> {
@@ -300,6 +314,7 @@ mod tests {
         let pod = serde_json::from_value(json!({"spec": {"containers": [container]}})).unwrap();
         let sources = EnvSources {
             objects: &Api::new(),
+            files: &EnvFiles::default(),
             services: &BTreeMap::from([("S".to_owned(), "service".to_owned())]),
             pod_ips: &[],
             node_ip: [127, 0, 0, 1].into(),
@@ -317,7 +332,7 @@ mod tests {
     }
 
     const TOO_LARGE: &str =
-        "arguments and environment are larger than 2097152 bytes together, the most that Linux takes";
+        "arguments and environment are larger than 6291456 bytes together, the most that Linux takes";
 
     #[tokio::test]
     async fn environment_refers_to_what_is_declared_before_and_later_names_win() {
@@ -353,24 +368,54 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn environment_of_a_secret_that_is_no_text_fails_as_upstreams_create() {
+        let key = |key: &str| json!({"name": "V", "valueFrom": {"secretKeyRef": {"name": "s", "key": key}}});
+        let container = json!({"name": "c", "env": [key("text")]});
+        let made = made(&container).await.unwrap();
+        assert!(made.contains(&("V".to_owned(), "text".to_owned())), "{made:?}");
+        for container in [
+            json!({"name": "c", "env": [key("binary")]}),
+            json!({"name": "c", "envFrom": [{"secretRef": {"name": "s"}}]}),
+        ] {
+            let error = super::tests::made(&container).await.unwrap_err();
+            let words = "grpc: error while marshaling: string field contains invalid UTF-8";
+            assert_eq!(
+                (error.reason, error.message.as_str()),
+                ("CreateContainerError", words)
+            );
+        }
+    }
+
+    #[tokio::test]
+    async fn environment_variable_that_is_replaced_takes_no_room() {
+        let source = json!({"configMapKeyRef": {"name": "m", "key": "big"}});
+        let one = json!({"name": "V", "valueFrom": source});
+        let env: Vec<Value> = std::iter::repeat_n(one, 60).collect();
+        let from: Vec<Value> = std::iter::repeat_n(json!({"configMapRef": {"name": "m"}}), 60).collect();
+        made(&json!({"name": "c", "env": env, "envFrom": from}))
+            .await
+            .unwrap();
+    }
+
+    #[tokio::test]
     async fn environment_of_one_large_key_under_many_names_is_refused() {
         let source = json!({"configMapKeyRef": {"name": "m", "key": "big"}});
-        let env: Vec<Value> = (0..40)
+        let env: Vec<Value> = (0..60)
             .map(|at| json!({"name": format!("V{at}"), "valueFrom": source}))
             .collect();
-        made(&json!({"name": "c", "env": env[..17]})).await.unwrap();
+        made(&json!({"name": "c", "env": env[..51]})).await.unwrap();
         check_refused(
             json!({"name": "c", "env": env}),
-            &format!("environment variable \"V17\": {TOO_LARGE}"),
+            &format!("environment variable \"V51\": {TOO_LARGE}"),
         )
         .await;
-        let from: Vec<Value> = (0..40)
+        let from: Vec<Value> = (0..60)
             .map(|at| json!({"prefix": format!("P{at}"), "configMapRef": {"name": "m"}}))
             .collect();
         let container = json!({"name": "c", "envFrom": from});
         check_refused(
             container,
-            &format!("environment variable \"P17big\": {TOO_LARGE}"),
+            &format!("environment variable \"P51big\": {TOO_LARGE}"),
         )
         .await;
     }

@@ -1,6 +1,6 @@
 //! From a pod's specification to what the runtime is asked for, and the asking.
 //!
-//! [`sandbox`], [`spec`], [`security`] and [`resources`] are pure; [`mod@env`] reads ConfigMaps and Secrets, within the room of `arguments`;
+//! [`sandbox`], [`spec`], [`security`] and [`resources`] are pure; [`mod@env`] reads ConfigMaps and Secrets, [`env_files`] the pod's own files, within the room of `arguments`;
 //! [`sysctl`] says which kernel parameters a pod may set, [`runtime_class`] who runs it;
 //! [`files`] makes what is mounted beside the volumes; [`hooks`] runs postStart and preStop, [`stopping`] ends what runs; and
 //! [`tiers`] keeps the groups of the classes; [`control`] puts it together: pull, create, start, stop, each step with its event.
@@ -9,6 +9,7 @@ mod arguments;
 pub mod control;
 pub mod dns;
 pub mod env;
+pub mod env_files;
 pub mod files;
 pub mod hooks;
 pub mod resources;

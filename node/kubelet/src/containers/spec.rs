@@ -296,12 +296,12 @@ mod tests {
                 (name == "A").then_some(environment[0].1.as_str())
             })
         };
-        let (command, args) = made(15).unwrap();
-        assert_eq!((command[1].len(), args.len()), (120 << 10, 15));
-        let error = made(40).unwrap_err();
+        let (command, args) = made(49).unwrap();
+        assert_eq!((command[1].len(), args.len()), (120 << 10, 49));
+        let error = made(60).unwrap_err();
         assert_eq!(error.reason, "CreateContainerConfigError");
         assert!(
-            error.message.starts_with("args[15]: arguments and environment"),
+            error.message.starts_with("args[49]: arguments and environment"),
             "{error}"
         );
     }

@@ -15,6 +15,7 @@
 
 mod away;
 mod critical;
+mod env_files;
 mod greedy;
 mod machine;
 mod panics;
@@ -52,6 +53,13 @@ fn critical_pod_finds_room_on_a_full_node() {
 fn pods_that_want_too_many_objects_or_volumes_are_told_and_others_run() {
     for seed in seeds(2) {
         greedy::tell(seed);
+    }
+}
+
+#[test]
+fn container_takes_variables_from_a_file_that_another_wrote() {
+    for seed in seeds(3) {
+        env_files::tell(seed);
     }
 }
 

@@ -5,8 +5,9 @@ mod tree;
 pub use tree::{give_to_group, remove_tree};
 
 use std::ffi::OsStr;
+use std::fs::File;
 use std::io::{Read, Write};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
@@ -131,6 +132,34 @@ pub fn open_below(root: &Path, inside: &Path) -> std::io::Result<OwnedFd> {
     resolve(&top, inside).map_err(explain)
 }
 
+/// Opens a regular file that others have written below a root, to be read.
+///
+/// Links are followed as if the root were the machine's, by the kernel itself; another file system is not entered.
+/// Opening has no effect on what is no regular file, and waits for nobody.
+///
+/// # Errors
+/// There is no such file, or it is another thing.
+pub fn open_file_below(root: &Path, inside: &Path) -> std::io::Result<File> {
+    let flags = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
+    let top = open(root, flags, Mode::empty())?;
+    let how = OpenHow::new().flags(OFlag::O_PATH | OFlag::O_CLOEXEC).resolve(
+        ResolveFlag::RESOLVE_IN_ROOT | ResolveFlag::RESOLVE_NO_MAGICLINKS | ResolveFlag::RESOLVE_NO_XDEV,
+    );
+    let found = openat2(&top, inside, how)?;
+    let kind = nix::sys::stat::fstat(&found)?.st_mode & nix::sys::stat::SFlag::S_IFMT.bits();
+    if kind != nix::sys::stat::SFlag::S_IFREG.bits() {
+        return Err(std::io::Error::new(
+            std::io::ErrorKind::InvalidInput,
+            "not a regular file",
+        ));
+    }
+    // A container's lease on it would hold up an open that waits.
+    std::fs::OpenOptions::new()
+        .read(true)
+        .custom_flags(OFlag::O_NONBLOCK.bits())
+        .open(format!("/proc/self/fd/{}", found.as_raw_fd()))
+}
+
 fn resolve(top: &OwnedFd, inside: &Path) -> nix::Result<OwnedFd> {
     let how = OpenHow::new()
         .flags(OFlag::O_PATH | OFlag::O_CLOEXEC)
@@ -183,7 +212,6 @@ mod tests {
         assert_eq!((mode(&others), mode(&own)), (0o755, 0o750));
         std::fs::remove_dir_all(&root).unwrap();
     }
-    use std::os::fd::AsRawFd;
     use std::os::unix::fs::symlink;
 
     fn place(descriptor: &OwnedFd) -> PathBuf {
@@ -223,5 +251,28 @@ mod tests {
         for made in [Path::new("/etc/made"), &folder.path().join("made")] {
             assert!(!made.try_exists().unwrap(), "{}", made.display());
         }
+    }
+
+    #[test]
+    fn fs_file_of_others_is_opened_only_below_root_and_only_if_it_is_one() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().join("volume");
+        std::fs::create_dir_all(root.join("in")).unwrap();
+        std::fs::write(root.join("in/file"), "inside").unwrap();
+        std::fs::write(folder.path().join("secret"), "outside").unwrap();
+        symlink("in/file", root.join("link")).unwrap();
+        symlink("/in/file", root.join("top")).unwrap();
+        symlink("../secret", root.join("up")).unwrap();
+        symlink(folder.path().join("secret"), root.join("away")).unwrap();
+        nix::unistd::mkfifo(&root.join("pipe"), Mode::from_bits_truncate(0o600)).unwrap();
+        let read = |inside: &str| open_file_below(&root, Path::new(inside)).and_then(std::io::read_to_string);
+        for inside in ["in/file", "link", "top", "/in/file", "../in/file"] {
+            assert_eq!(read(inside).unwrap(), "inside", "{inside}");
+        }
+        for nothing in ["up", "away", "pipe", "in", "missing", "/proc/self/environ", "."] {
+            read(nothing).unwrap_err();
+        }
+        symlink(&root, folder.path().join("volume-link")).unwrap();
+        open_file_below(&folder.path().join("volume-link"), Path::new("link")).unwrap_err();
     }
 }
