@@ -3,7 +3,7 @@
 use crate::request_info::Query;
 use apiserver_registry::RegistryError;
 use http::header::{ACCEPT, ACCEPT_ENCODING, CONTENT_TYPE, USER_AGENT};
-use http::{HeaderMap, Request};
+use http::{HeaderMap, Method, Request};
 
 /// A serialization.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
@@ -61,17 +61,21 @@ pub struct Form {
 pub struct Offer {
     pub protobuf: bool,
     pub views: bool,
+    /// The forms of watches, which upstream's router names for lists.
+    pub streams: bool,
 }
 
 impl Offer {
     pub const ALL: Self = Self {
         protobuf: true,
         views: true,
+        streams: true,
     };
     /// Custom resources have no protobuf form; their metadata have.
     pub const CUSTOM: Self = Self {
         protobuf: false,
         views: true,
+        streams: false,
     };
 
     fn media_types(self) -> Vec<String> {
@@ -110,10 +114,12 @@ pub fn accept(headers: &HeaderMap, offer: Offer) -> Result<Form, RegistryError> 
     // too. Custom kinds are not routed by it.
     let routed =
         |clause: &Clause<'_>| clause.media_type == "*/*" || Format::parse(clause.media_type).is_some();
-    if offer != Offer::CUSTOM && !clauses.iter().any(routed) {
+    if offer.protobuf && !clauses.iter().any(routed) {
         let mut all = offer.media_types();
-        all.push("application/json;stream=watch".into());
-        all.push("application/vnd.kubernetes.protobuf;stream=watch".into());
+        if offer.streams {
+            all.push("application/json;stream=watch".into());
+            all.push("application/vnd.kubernetes.protobuf;stream=watch".into());
+        }
         return Err(RegistryError::NoRepresentation(all));
     }
     let found = clauses.iter().find_map(|clause| clause_form(clause, offer));
@@ -121,6 +127,15 @@ pub fn accept(headers: &HeaderMap, offer: Offer) -> Result<Form, RegistryError> 
         Some((format, view)) => Ok(Form { format, view, ..base }),
         None => Err(RegistryError::NotAcceptable(offer.media_types())),
     }
+}
+
+/// Whether upstream's router has a handler for these forms; where it has none it answers itself, and nothing counts the
+/// request.
+pub fn has_handler(method: &Method, headers: &HeaderMap) -> bool {
+    let refused =
+        accept(headers, Offer::ALL).is_err_and(|error| matches!(error, RegistryError::NoRepresentation(_)));
+    let unread = *method == Method::PATCH && patch(headers, false).is_err();
+    !refused && !unread
 }
 
 /// The form of an answer that says what went wrong.
@@ -144,11 +159,11 @@ pub fn of_errors<B>(request: &Request<B>) -> ErrorForm {
     }
 }
 
-/// Humans' clients get indented JSON.
+/// Humans' clients get indented JSON. The texts for "yes" are Go's; an empty one says nothing.
 pub(crate) fn wants_pretty(query: &Query, headers: &HeaderMap) -> bool {
     match query.get("pretty") {
-        Some(text) => !matches!(text, "false" | "0"),
-        None => is_of_human(headers),
+        None | Some("") => is_of_human(headers),
+        Some(text) => matches!(text, "1" | "t" | "T" | "TRUE" | "true" | "True"),
     }
 }
 
@@ -389,6 +404,24 @@ mod tests {
             "application/vnd.kubernetes.protobuf;as=Table;g=meta.k8s.io;v=v1,application/yaml",
             Some((Format::Yaml, View::Whole)),
         );
+    }
+
+    #[test]
+    fn pretty_is_read_as_go_reads_a_bool() {
+        let check = |query: &str, agent: &str| {
+            let request = Request::get(format!("/?{query}")).header(USER_AGENT, agent);
+            of_errors(&request.body(()).unwrap()).pretty
+        };
+        for yes in ["true", "True", "TRUE", "t", "T", "1"] {
+            assert!(check(&format!("pretty={yes}"), "kubectl/v1.37"), "{yes}");
+        }
+        for no in ["false", "F", "FALSE", "0", "x", "tRUE", "yes"] {
+            assert!(!check(&format!("pretty={no}"), "curl/8"), "{no}");
+        }
+        for silent in ["", "pretty", "pretty=", "other=pretty"] {
+            assert!(check(silent, "curl/8"), "{silent}");
+            assert!(!check(silent, "kubectl/v1.37"), "{silent}");
+        }
     }
 
     #[test]

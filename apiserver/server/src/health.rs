@@ -21,6 +21,14 @@ const ENCRYPTION: &str = "storage-encryption";
 /// Fails while lines of the audit log cannot be written, on its own as well: requests go on, or are refused with a word of it.
 const AUDIT: &str = "audit-log";
 
+/// Upstream's hooks that are done here when everything has started.
+const STARTED_HOOKS: [&str; 2] = [
+    "generic-apiserver-start-informers",
+    "start-apiserver-admission-initializer",
+];
+/// The hook after which every group that is served has its APIService.
+const AUTOREGISTRATION: &str = "kube-apiserver-autoregistration";
+
 struct Check {
     name: Cow<'static, str>,
     result: Result<(), String>,
@@ -86,6 +94,17 @@ async fn checks(core: &Core, root: &str) -> Vec<Check> {
         name: format!("poststarthook/{hook}").into(),
         result: or_unfinished(step < finished),
     }));
+    // Done with the last step, whatever they are called upstream.
+    checks.extend(STARTED_HOOKS.map(|hook| Check {
+        name: format!("poststarthook/{hook}").into(),
+        result: or_unfinished(has_started(core)),
+    }));
+    checks.push(Check {
+        name: "autoregister-completion".into(),
+        result: or_unfinished(
+            startup::hooks().any(|(hook, step)| hook == AUTOREGISTRATION && step < finished),
+        ),
+    });
     let unopened = core.registry.stored().unopened().count;
     checks.push(Check {
         name: ENCRYPTION.into(),

@@ -25,6 +25,7 @@ const PATCH: &str = "application/json-patch+json";
 const MERGE: &str = "application/merge-patch+json";
 const STRATEGIC: &str = "application/strategic-merge-patch+json";
 const C: &str = "/api/v1/namespaces/default/configmaps/c";
+const NONE: &str = "/api/v1/namespaces/default/configmaps/none";
 const TOKEN: &str = "/api/v1/namespaces/default/serviceaccounts/default/token";
 const CLASSES: &str = "/apis/scheduling.k8s.io/v1/priorityclasses";
 const ACCESS: &str = "/apis/authorization.k8s.io/v1/subjectaccessreviews";
@@ -37,6 +38,19 @@ const OTHER_NAMESPACE: &str =
 
 #[rustfmt::skip]
 const QUESTIONS: &[Question] = &[
+    // Upstream's delete_test.go.
+    ("DELETE", NONE, JSON, r#"{"orphanDependents":"randomString"}"#, 400, "DeleteOptions.orphanDependents of type bool"),
+    ("DELETE", NONE, JSON, r#"{"apiVersion":"v1","kind":"APIResourceList"}"#, 400, "converting (v1.APIResourceList) to (v1.DeleteOptions): unknown conversion"),
+    ("DELETE", NONE, JSON, r#"{"apiVersion":false,"kind":"DeleteOptions"}"#, 400, "couldn't get version/kind; json parse error: json: cannot unmarshal bool into Go struct field .apiVersion of type string"),
+    ("DELETE", NONE, JSON, r#"{"apiVersion":"foo/v1","kind":"DeleteOptions","gracePeriodSeconds":123}"#, 404, ""),
+    ("DELETE", NONE, JSON, r#"{"apiVersion":"v1","kind":"DeleteOptions","gracePeriodSeconds":123}"#, 404, ""),
+    ("DELETE", CONFIG_MAPS, JSON, r#"{"orphanDependents":"randomString"}"#, 400, "DeleteOptions.orphanDependents of type bool"),
+    ("DELETE", CONFIG_MAPS, JSON, r#"{"apiVersion":"v1","kind":"APIResourceList"}"#, 400, "converting (v1.APIResourceList) to (v1.DeleteOptions): unknown conversion"),
+    ("DELETE", CONFIG_MAPS, JSON, r#"{"apiVersion":"v1","kind":"Pod"}"#, 400, r#"no kind \"Pod\" is registered for version \"v1\" in scheme"#),
+    ("DELETE", CONFIG_MAPS, JSON, r#"{"kind":"Pod"}"#, 400, r#"no kind \"Pod\" is registered for version \"meta.k8s.io/v1\" in scheme"#),
+    ("DELETE", CONFIG_MAPS, JSON, r#"{"apiVersion":false,"kind":"DeleteOptions"}"#, 400, "couldn't get version/kind; json parse error: json: cannot unmarshal bool into Go struct field .apiVersion of type string"),
+    ("DELETE", CONFIG_MAPS, JSON, r#"{"apiVersion":"foo/v1","kind":"DeleteOptions","gracePeriodSeconds":123}"#, 200, ""),
+    ("DELETE", CONFIG_MAPS, JSON, r#"{"apiVersion":"v1","kind":"DeleteOptions","gracePeriodSeconds":123}"#, 200, ""),
     ("POST", CONFIG_MAPS, JSON, r#"{"metadata":{"name":"c"}}"#, 201, ""),
     ("PATCH", C, PATCH, r#"[{"op":"replace","path":"/apiVersion","value":"v2"}]"#, 422, r#"no kind \"ConfigMap\" is registered for version \"v2\""#),
     ("PATCH", C, MERGE, r#"{"kind":"Pod"}"#, 422, "converting (v1.Pod) to (core.ConfigMap): unknown conversion"),

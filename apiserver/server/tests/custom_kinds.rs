@@ -359,3 +359,21 @@ async fn unknown_resource_of_custom_group_is_plain_404() {
         .json();
     assert_eq!(status["message"], "boats.knarr.test \"ormen\" not found");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn custom_kinds_are_served_as_by_upstreams_handler_without_a_router() {
+    let cluster = with_boats().await;
+    let one = format!("{BOATS}/ormen");
+    for (path, code) in [(BOATS, 200), (&*one, 200), (&*format!("{BOATS}/none"), 404)] {
+        let answer = cluster.admin().send(Method::HEAD, path, Bytes::new()).await;
+        assert_eq!((answer.code.as_u16(), answer.body.as_str()), (code, ""), "{path}");
+    }
+    let boat = json!({"apiVersion": "knarr.test/v1", "kind": "Boat", "metadata": {"name": "snekke"}});
+    let made = cluster.admin().post(&one, boat.to_string()).await.is(201).json();
+    assert_eq!(made["metadata"]["name"], "snekke", "the body's name");
+    cluster.admin().post(&one, "").await.is(400);
+    let map = "/api/v1/namespaces/default/configmaps/a";
+    cluster.admin().post(map, "{}").await.is(405);
+    let head = cluster.admin().send(Method::HEAD, map, Bytes::new()).await;
+    assert_eq!(head.code, 405);
+}

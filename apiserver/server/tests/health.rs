@@ -19,12 +19,18 @@ async fn health_checks_have_upstreams_names() {
         "bootstrap-controller",
         "start-cluster-authentication-info-controller",
         "start-legacy-token-tracking-controller",
+        "storage-readiness",
+        "priority-and-fairness-filter",
+        "generic-apiserver-start-informers",
+        "start-apiserver-admission-initializer",
     ];
     for root in ["healthz", "livez", "readyz"] {
         for hook in hooks {
             let path = format!("/{root}/poststarthook/{hook}");
             assert_eq!(cluster.admin().get(&path).await.is(200).body, "ok", "{path}");
         }
+        let registered = format!("/{root}/autoregister-completion");
+        assert_eq!(cluster.admin().get(&registered).await.is(200).body, "ok");
         let of_readiness = ["etcd-readiness", "informer-sync", "shutdown"];
         for check in of_readiness {
             let code = if root == "readyz" { 200 } else { 404 };

@@ -137,6 +137,17 @@ async fn bodies_are_bounded() {
     let large = Bytes::from(vec![b' '; (3 << 20) + 1]);
     let refused = cluster.admin().post(CONFIG_MAPS, large).await.is(413).json();
     assert_eq!(refused["reason"], "RequestEntityTooLarge");
+    // As upstream's router, which has no handler that would read it.
+    for (path, code) in [
+        (format!("{CONFIG_MAPS}/a"), 405),
+        ("/api/v1/namespaces/default/nothings".to_owned(), 404),
+        ("/apis/made.up/v1/things".to_owned(), 404),
+        ("/made/up".to_owned(), 404),
+        ("/version".to_owned(), 405),
+    ] {
+        let large = Bytes::from(vec![b' '; 4 << 20]);
+        cluster.admin().post(&path, large).await.is(code);
+    }
     let tight = start_with(apiserver_server::ServerConfig {
         body_memory_bytes: 2_048,
         ..config()

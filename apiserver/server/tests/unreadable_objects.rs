@@ -182,6 +182,63 @@ async fn unreadable_object_is_deleted_by_who_may_and_no_other_object_is() {
     assert_eq!(codes, [403, 200, 200, 404, 409, 409]);
 }
 
+/// The cases of upstream's corrupt_obj_deleter_test.go that a client can bring about.
+#[tokio::test(flavor = "multi_thread")]
+async fn unsafe_deletes_are_of_what_is_unreadable_also_in_dry_runs() {
+    let cluster = with_lost_key(config()).await;
+    cluster.admin().post(SECRETS, secret("readable")).await.is(201);
+    let dry = json!({IGNORE: true, "dryRun": ["All"]});
+    let real = json!({IGNORE: true});
+    for (name, options, code, reason) in [
+        ("a", &dry, 200, ""),
+        ("readable", &dry, 409, "Conflict"),
+        ("none", &dry, 404, "NotFound"),
+        ("readable", &real, 409, "Conflict"),
+        ("none", &real, 404, "NotFound"),
+        ("a", &real, 200, ""),
+        ("a", &real, 404, "NotFound"),
+    ] {
+        let answer = cluster.deletes(&format!("{SECRETS}/{name}"), options, None).await;
+        let said = answer.is(code).json();
+        assert_eq!(
+            said["reason"].as_str().unwrap_or_default(),
+            reason,
+            "{name} {options}"
+        );
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn unreadable_object_has_its_name_to_itself() {
+    let cluster = with_lost_key(config()).await;
+    for path in [SECRETS.to_owned(), format!("{SECRETS}?dryRun=All")] {
+        let refused = cluster.admin().post(&path, secret("a")).await.is(409);
+        assert_eq!(refused.json()["reason"], "AlreadyExists");
+        assert_eq!(message(&refused), r#"secrets "a" already exists"#);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn unsafe_deletes_are_not_offered_for_kinds_that_upstream_wraps() {
+    let cluster = common::start().await;
+    let rbac = "/apis/rbac.authorization.k8s.io/v1";
+    let spaced = format!("{rbac}/namespaces/default");
+    for path in [
+        "/api/v1/namespaces/default".to_owned(),
+        format!("{rbac}/clusterroles/view"),
+        format!("{rbac}/clusterrolebindings/cluster-admin"),
+        format!("{spaced}/roles/none"),
+        format!("{spaced}/rolebindings/none"),
+    ] {
+        let refused = cluster.deletes(&path, &json!({IGNORE: true}), None).await.is(500);
+        assert_eq!(
+            message(&refused),
+            format!("Internal error occurred: no unsafe deleter provided, can not honor {IGNORE}"),
+            "{path}"
+        );
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn unreadable_objects_are_deleted_one_by_one_and_without_other_options() {
     let cluster = with_lost_key(config()).await;

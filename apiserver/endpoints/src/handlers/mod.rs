@@ -81,9 +81,11 @@ impl Call {
 
     pub(crate) fn offer(&self) -> Offer {
         if self.row().custom {
-            Offer::CUSTOM
-        } else {
-            Offer::ALL
+            return Offer::CUSTOM;
+        }
+        Offer {
+            streams: matches!(&*self.info.verb, "list" | "watch"),
+            ..Offer::ALL
         }
     }
 
@@ -259,11 +261,11 @@ impl Endpoints {
         if !call.info.subresource.is_empty() {
             return self.dispatch_subresource(call).await;
         }
-        // Objects are not asked for their heads alone.
-        if *call.request.method() == Method::HEAD {
+        let row = call.row();
+        // Upstream's router knows no HEAD and no create under a name; custom kinds pass it by.
+        if *call.request.method() == Method::HEAD && !(row.custom && call.info.verb != "watch") {
             return Err(RegistryError::MethodNotAllowed);
         }
-        let row = call.row();
         if row.virtual_kind {
             return self.dispatch_virtual(call).await;
         }
@@ -276,7 +278,7 @@ impl Endpoints {
             Verb::List => read::list(&call, &self.0.list_memory).await,
             Verb::Watch => watch::watch(call, &self.0).await,
             // A create names no object, everything else does.
-            Verb::Create if !call.info.name.is_empty() => Err(RegistryError::MethodNotAllowed),
+            Verb::Create if !call.info.name.is_empty() && !row.custom => Err(RegistryError::MethodNotAllowed),
             Verb::Create => Box::pin(write::create(self, call)).await,
             Verb::Update | Verb::Patch if call.info.name.is_empty() => Err(RegistryError::MethodNotAllowed),
             Verb::Update => Box::pin(write::update(self, call)).await,
@@ -384,6 +386,7 @@ pub(crate) fn small_form(request: &Request<Body>) -> Result<Form, RegistryError>
         Offer {
             protobuf: true,
             views: false,
+            streams: false,
         },
     )?;
     form.pretty = negotiation::wants_pretty(&Query::of(request.uri()), request.headers());

@@ -21,10 +21,10 @@ pub fn is_routed(row: &ResourceRow, info: &RequestInfo, method: &Method) -> bool
             });
     }
     let is_named = info.parts.len() > 1;
-    *method != Method::HEAD
+    (*method != Method::HEAD || row.custom && info.verb != "watch")
         && verb.is_some_and(|verb| {
             let is_placed = match verb {
-                Verb::Create => !is_named,
+                Verb::Create => !is_named || row.custom,
                 Verb::Update | Verb::Patch | Verb::Get | Verb::Delete => is_named,
                 _ => true,
             };

@@ -12,6 +12,15 @@ use http::{Response, StatusCode};
 const VERB: &str = "unsafe-delete-ignore-read-errors";
 const ANNOTATION: &str = "apiserver.k8s.io/unsafe-delete-ignore-read-error";
 
+/// Kinds whose storage upstream wraps: it has no such delete of them.
+const NOT_OFFERED: [(&str, &str); 5] = [
+    ("", "namespaces"),
+    ("rbac.authorization.k8s.io", "clusterrolebindings"),
+    ("rbac.authorization.k8s.io", "clusterroles"),
+    ("rbac.authorization.k8s.io", "rolebindings"),
+    ("rbac.authorization.k8s.io", "roles"),
+];
+
 pub(super) async fn delete(
     this: &Endpoints,
     call: &Call,
@@ -19,6 +28,12 @@ pub(super) async fn delete(
     dry_run: bool,
 ) -> Result<Response<Body>, RegistryError> {
     call.ctx.audit.add(ANNOTATION, "");
+    let row = call.row();
+    if NOT_OFFERED.contains(&(&*row.gvk.group, &*row.plural)) {
+        let why =
+            "no unsafe deleter provided, can not honor ignoreStoreReadErrorWithClusterBreakingPotential";
+        return Err(RegistryError::Internal(why.to_owned()));
+    }
     authorize(this, call).await?;
     let (scope, name) = (&call.info.scope, call.info.name.as_str());
     call.store

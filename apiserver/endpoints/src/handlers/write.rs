@@ -244,20 +244,49 @@ pub(super) async fn delete_options(call: &mut Call) -> Result<DeleteOptions, Reg
         call.ctx.heavy().await?;
     }
     let tree = bodies::decode_options(format, &bytes, schema, ty)?;
+    check_options_kind(&tree)?;
     record_delete_options(&call.ctx, &tree);
     raw_delete_options(&tree).check()
 }
 
-/// Upstream's log calls options that do not say their version by the internal one.
+/// Kinds beside the options that upstream's scheme of options knows.
+const KNOWN_BESIDE_OPTIONS: [&str; 5] = [
+    "APIGroup",
+    "APIGroupList",
+    "APIResourceList",
+    "APIVersions",
+    "Status",
+];
+
+/// Options may name any version; another kind is refused before anything is deleted.
+fn check_options_kind(tree: &Tree) -> Result<(), RegistryError> {
+    let (version, kind) = (tree.str_at(&["apiVersion"]), tree.str_at(&["kind"]));
+    if kind.is_empty() || kind == "DeleteOptions" {
+        return Ok(());
+    }
+    if KNOWN_BESIDE_OPTIONS.contains(&kind) {
+        return Err(RegistryError::BadRequest(format!(
+            "converting (v1.{kind}) to (v1.DeleteOptions): unknown conversion"
+        )));
+    }
+    let version = if version.is_empty() {
+        "meta.k8s.io/v1"
+    } else {
+        version
+    };
+    Err(RegistryError::BadRequest(format!(
+        "no kind {kind:?} is registered for version {version:?} in scheme \"pkg/runtime/scheme.go:111\""
+    )))
+}
+
+/// Upstream's log has options in the internal version that they are decoded to.
 fn record_delete_options(ctx: &RequestContext, tree: &Tree) {
     if ctx.recorder.is_none() {
         return;
     }
     let mut named = tree.clone();
     named.set_str(&["kind"], "DeleteOptions");
-    if tree.str_at(&["apiVersion"]).is_empty() {
-        named.set_str(&["apiVersion"], "meta.k8s.io/__internal");
-    }
+    named.set_str(&["apiVersion"], "meta.k8s.io/__internal");
     ctx.record(&named);
 }
 

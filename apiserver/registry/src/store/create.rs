@@ -108,7 +108,7 @@ impl Store {
         }
         let key = self.key(scope, &name)?;
         if options.dry_run {
-            if self.read_entry(&key).await?.is_some() {
+            if self.is_taken(&key).await? {
                 return Err(self.already_exists(&name));
             }
             // What would be taken is shown, and not taken.

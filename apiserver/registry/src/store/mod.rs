@@ -182,6 +182,15 @@ impl Store {
         Ok(found.entry.map(|entry| self.renewed(entry)))
     }
 
+    /// Whether something is stored under a key, readable or not.
+    pub(crate) async fn is_taken(&self, key: &Key) -> Result<bool, RegistryError> {
+        match self.storage().get(key, ReadAt::Latest).await {
+            Ok(found) => Ok(found.entry.is_some()),
+            Err(error) if error.is_unreadable() => Ok(true),
+            Err(error) => Err(self.storage_error(&error)),
+        }
+    }
+
     /// Writes what was admitted, with whatever goes along: the request's point of no return.
     pub(crate) async fn commit(
         &self,
@@ -192,7 +201,7 @@ impl Store {
     ) -> Result<Committed, RegistryError> {
         self.check_permit(admitted, &write)?;
         ctx.begin_write()?;
-        let key = write.key.clone();
+        let (key, is_new) = (write.key.clone(), write.expect == Expect::Absent);
         let mut group = with;
         group.push(write);
         match self.storage().commit(group).await {
@@ -205,6 +214,9 @@ impl Store {
                 ))
             }
             Err(StorageError::Conflict { key: at, .. }) if at == key => Ok(Committed::Moved),
+            Err(error) if is_new && error.is_unreadable() && self.is_taken(&key).await? => {
+                Ok(Committed::Moved)
+            }
             Err(StorageError::Conflict { .. }) => Ok(Committed::Contended),
             Err(error) => Err(self.storage_error(&error)),
         }

@@ -9,10 +9,11 @@ use super::priority_and_fairness::Executing;
 use super::{class_of, refuse_request, too_many};
 use crate::exchange::{Exchange, Response};
 use crate::handler_chain::{Filter, Next};
+use crate::metrics::RequestSeries;
 use crate::server::Core;
 use apiserver_endpoints::body::ReadBodyError;
-use apiserver_endpoints::{Body, HeldMemory, MemoryShares};
-use apiserver_registry::RegistryError;
+use apiserver_endpoints::{Body, HeldMemory, MemoryShares, is_routed};
+use apiserver_registry::{Registry, RegistryError};
 use bytes::Bytes;
 use futures::future::BoxFuture;
 use machinery_runtime::Runtime;
@@ -37,6 +38,7 @@ const SEATED_ARRIVAL: Duration = Duration::from_millis(10);
 const PACE_BYTES: usize = 5 << 10;
 
 pub(crate) struct ReadBody {
+    registry: Registry,
     memory: Arc<MemoryShares>,
     pace_interval: Duration,
 }
@@ -45,9 +47,17 @@ impl ReadBody {
     pub(crate) fn new(core: &Arc<Core>) -> Self {
         let bytes = core.config.body_memory_bytes;
         Self {
+            registry: core.registry.clone(),
             memory: MemoryShares::new(bytes, (bytes / PART_OF_USER).max(MAX_BODY_BYTES)),
             pace_interval: core.config.body_pace_interval,
         }
+    }
+
+    /// Whether somebody takes the body. Upstream's router answers before a handler that does not exist could read.
+    fn is_taken(&self, exchange: &Exchange) -> bool {
+        let (info, method) = (&exchange.info, exchange.request.method());
+        let store = (self.registry).store(&info.api_group, &info.api_version, &info.resource);
+        info.is_resource_request && store.is_some_and(|store| is_routed(&store.row, info, method))
     }
 }
 
@@ -168,15 +178,23 @@ impl Filter for ReadBody {
         });
         let (runtime, pace_interval) = (exchange.context.runtime.clone(), self.pace_interval);
         let mut body = std::mem::take(exchange.request.body_mut());
+        let is_taken = self.is_taken(&exchange);
         Box::pin(async move {
             let executing = exchange.request.extensions().get::<Executing>().cloned();
             let executing = executing.as_ref();
+            if !is_taken {
+                let answer = next.run(exchange).await;
+                return answer_after_discarding(body, &runtime, executing, answer).await;
+            }
             if is_too_large(&body) {
                 let answer = refuse_request(&exchange, &RegistryError::TooLarge(MAX_BODY_BYTES));
                 return answer_after_discarding(body, &runtime, executing, answer).await;
             }
             let why = match read_seated(&mut body, &arrival, executing, &runtime, pace_interval).await {
                 Ok(bytes) => {
+                    if let Some(series) = exchange.request.extensions().get::<Arc<RequestSeries>>() {
+                        series.received(bytes.len());
+                    }
                     *exchange.request.body_mut() = Body::from(bytes);
                     let permit = BodyPermit(Arc::new(arrival.into_inner().held));
                     exchange.request.extensions_mut().insert(permit);

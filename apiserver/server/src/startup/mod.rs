@@ -68,7 +68,8 @@ const fn row(name: &'static str, hooks: &'static [&'static str], run: Step) -> R
 static STEPS: [Row; 13] = [
     row(
         "system namespaces",
-        &["start-system-namespaces-controller"],
+        // The first that reads and writes.
+        &["storage-readiness", "start-system-namespaces-controller"],
         default_objects::namespaces,
     ),
     row(
@@ -81,6 +82,7 @@ static STEPS: [Row; 13] = [
         &[
             "priority-and-fairness-config-producer",
             "priority-and-fairness-config-consumer",
+            "priority-and-fairness-filter",
         ],
         flow_control::keep,
     ),

@@ -43,6 +43,13 @@ impl NodePorts {
         }
     }
 
+    /// How many ports of a server's range are taken, and how many are free.
+    pub async fn usage(registry: &Registry) -> Result<(usize, usize), RegistryError> {
+        let range = PortRange::read(registry, ReadAt::Latest).await?;
+        let taken = range.taken().count();
+        Ok((taken, range.ports.all().count() - taken))
+    }
+
     fn parse(text: &str) -> Option<Self> {
         let (first, last) = text.split_once('-')?;
         Some(Self::new(first.parse().ok()?, last.parse().ok()?))
