@@ -227,10 +227,12 @@ async fn audit_of_deletes_and_patches_has_what_was_sent_in_one_line() {
     let applied = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "d"}});
     assert_eq!(event["requestObject"], applied);
     let deleting = server.ask("delete").header("content-type", "application/json");
-    let options = Bytes::from_static(br#"{"propagationPolicy":"Background"}"#);
+    let options =
+        Bytes::from_static(br#"{"apiVersion":"v1","kind":"DeleteOptions","propagationPolicy":"Background"}"#);
     let deleted = deleting.send(Method::DELETE, &own, options).await.is(200).json();
     let event = server.complete("delete").await;
     assert_eq!(event["requestObject"]["kind"], "DeleteOptions");
+    assert_eq!(event["requestObject"]["apiVersion"], "meta.k8s.io/__internal");
     assert_eq!(event["requestObject"]["propagationPolicy"], "Background");
     let status = &event["responseStatus"];
     assert_eq!(
@@ -244,6 +246,41 @@ async fn audit_of_deletes_and_patches_has_what_was_sent_in_one_line() {
         text.lines()
             .all(|line| line.starts_with(r#"{"kind":"Event","apiVersion":"audit.k8s.io/v1","#))
     );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn audit_of_an_answer_in_no_acceptable_form_has_its_code_alone() {
+    let server = audited(Some(EVERYTHING)).await;
+    let asked = server.ask("image").header("accept", "image/png");
+    asked.get(CONFIG_MAPS).await.is(406);
+    let event = server.complete("image").await;
+    assert_eq!(event["responseStatus"], json!({"metadata": {}, "code": 406}));
+    assert_eq!(event["responseObject"], Value::Null);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn audit_of_a_slow_request_has_the_time_it_took() {
+    let server = audited(None).await;
+    let cluster = &server.cluster;
+    let begun = server.storage.close_gate("/registry/configmaps/default/slow");
+    let mut stream = cluster.connect(Some(&cluster.admin)).await;
+    let body = config_map("slow");
+    let request = post_head(CONFIG_MAPS, &body) + &body;
+    stream.write_all(request.as_bytes()).await.unwrap();
+    stream.flush().await.unwrap();
+    begun.await.unwrap();
+    cluster.runtime.sleep(Duration::from_millis(501)).await;
+    server.storage.open_gate();
+    let complete = server.event_of("create", "slow", "ResponseComplete").await;
+    let total = complete["annotations"]["apiserver.latency.k8s.io/total"].as_str();
+    assert!(total.is_some_and(|total| total.ends_with('s')), "{complete}");
+    cluster.admin().get(CONFIG_MAPS).await.is(200);
+    let list = |event: &Value| event["verb"] == "list" && event["stage"] == "ResponseComplete";
+    let quick = server.event(list).await["annotations"]
+        .as_object()
+        .unwrap()
+        .clone();
+    assert!(!quick.contains_key("apiserver.latency.k8s.io/total"), "{quick:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -283,6 +283,14 @@ async fn request_labels_are_upstreams() {
         let timed = labels.split_once(',').unwrap().1;
         let timed = format!("apiserver_request_duration_seconds_count{{{timed}}} ");
         assert!(sample(&text, &[&timed]) >= after, "{timed}");
+        // A dry run's labels are those of another request.
+        if labels.contains("dry_run=\"\"") {
+            let objective = timed
+                .replace("apiserver_request_duration", "apiserver_request_sli_duration")
+                .replace("dry_run=\"\",", "");
+            let is_there = sample(&text, &[&objective]).is_some();
+            assert_eq!(is_there, !watches, "{objective}");
+        }
     }
 }
 
@@ -302,12 +310,23 @@ async fn requests_without_a_route_are_not_counted() {
     ] {
         ask(&cluster, method.parse().unwrap(), path, "application/json", "{}").await;
     }
+    let one = format!("{MAPS}/x");
+    assert_eq!(
+        ask(&cluster, Method::PATCH, &one, "application/json", "{}").await,
+        415
+    );
+    for path in [MAPS, &*one] {
+        let image = cluster.admin().header("accept", "image/png").get(path);
+        image.await.is(406);
+    }
     let text = metrics(&cluster).await;
     for absent in [
         "made",
         "code=\"401\"",
         "code=\"403\"",
         "code=\"405\"",
+        "code=\"406\"",
+        "code=\"415\"",
         "resource=\"deployments\"",
     ] {
         let mut counted = text
@@ -316,6 +335,23 @@ async fn requests_without_a_route_are_not_counted() {
         let found = counted.find(|line| line.contains(absent) && line.contains("component=\"apiserver\""));
         assert_eq!(found, None, "{absent}");
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn long_running_requests_of_watch_paths_are_lists_as_upstreams() {
+    let cluster = start().await;
+    let path = "/api/v1/watch/namespaces/default/configmaps";
+    let watch = format!("GET {path} HTTP/1.1\r\nhost: x\r\n\r\n");
+    let _watching = cluster.sent(watch).await;
+    let gauge = |verb: &str| {
+        format!(
+            "apiserver_longrunning_requests{{component=\"apiserver\",group=\"\",resource=\"configmaps\",scope=\"namespace\",subresource=\"\",verb=\"{verb}\",version=\"v1\"}} "
+        )
+    };
+    while sample(&metrics(&cluster).await, &[&gauge("LIST")]) != Some(1.0) {
+        cluster.runtime.sleep(std::time::Duration::from_millis(5)).await;
+    }
+    assert_eq!(sample(&metrics(&cluster).await, &[&gauge("WATCH")]), None);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -397,6 +433,41 @@ async fn response_sizes_and_watch_events_are_counted_in_bytes() {
     assert_eq!(sample(&text, &[events]), Some(1.0));
     let sizes = r#"apiserver_watch_events_sizes_sum{group="",resource="configmaps",version="v1"}"#;
     assert_eq!(sample(&text, &[sizes]), bytes(&watch));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn node_ports_are_counted_from_the_start() {
+    let cluster = start().await;
+    let gauge = |name: &str| format!("kube_apiserver_nodeport_allocator_{name}_ports ");
+    while sample(&metrics(&cluster).await, &[&gauge("available")]) != Some(2768.0) {
+        cluster.runtime.sleep(std::time::Duration::from_millis(5)).await;
+    }
+    assert_eq!(
+        sample(&metrics(&cluster).await, &[&gauge("allocated")]),
+        Some(0.0)
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn request_bodies_are_counted_by_their_bytes() {
+    let cluster = start().await;
+    let body = r#"{"metadata":{"name":"sized"}}"#;
+    cluster.admin().post(MAPS, body).await.is(201);
+    let one = format!("{MAPS}/sized");
+    ask(&cluster, Method::DELETE, &one, "application/json", "{}").await;
+    let text = metrics(&cluster).await;
+    for (verb, bytes) in [("create", body.len()), ("delete", 2)] {
+        let labels = format!("{{group=\"\",resource=\"configmaps\",verb=\"{verb}\"}} ");
+        let sum = sample(&text, &["apiserver_request_body_size_bytes_sum", &labels]);
+        assert_eq!(sum, Some(u32::try_from(bytes).unwrap().into()), "{verb}");
+    }
+    for figure in [
+        "process_virtual_memory_max_bytes ",
+        "process_network_receive_bytes_total ",
+        "process_network_transmit_bytes_total ",
+    ] {
+        assert!(sample(&text, &[figure]).is_some(), "{figure}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -91,7 +91,7 @@ impl Filter for Count {
         if exchange.context.user.name == APISERVER {
             series.of_server();
         }
-        let counted = begin(&mut exchange, &completion, &series, labels.field_validation);
+        let counted = begin(&mut exchange, &completion, &series, &labels);
         Box::pin(async move {
             let response = next.run(exchange).await;
             counted.handled.store(true, Ordering::Relaxed);
@@ -109,7 +109,7 @@ fn begin(
     exchange: &mut Exchange,
     completion: &Completion,
     series: &Arc<RequestSeries>,
-    field_validation: &'static str,
+    labels: &RequestLabels,
 ) -> Arc<Counted> {
     let is_long = exchange.is_long_running();
     let counted = Arc::new(Counted {
@@ -118,10 +118,11 @@ fn begin(
         begun: completion.begun_at(),
         queued: completion.queued(),
         code: AtomicU16::new(0),
-        field_validation,
+        field_validation: labels.field_validation,
         handled: AtomicBool::new(false),
-        _long_running: is_long.then(|| GaugeGuard::new(series.long_running())),
+        _long_running: is_long.then(|| GaugeGuard::new(series.long_running(labels.running))),
     });
+    exchange.request.extensions_mut().insert(Arc::clone(series));
     if is_long {
         let under_way = UnderWay {
             _counted: Arc::clone(&counted),

@@ -37,35 +37,35 @@ pub(crate) struct FlowControlMetrics {
 const LEVEL_GAUGES: [(&str, &str); 10] = [
     (
         "nominal_limit_seats",
-        "Nominal number of execution seats configured for each priority level",
+        "[BETA] Nominal number of execution seats configured for each priority level",
     ),
     (
         "lower_limit_seats",
-        "Configured lower bound on number of execution seats available to each priority level",
+        "[ALPHA] Configured lower bound on number of execution seats available to each priority level",
     ),
     (
         "upper_limit_seats",
-        "Configured upper bound on number of execution seats available to each priority level",
+        "[ALPHA] Configured upper bound on number of execution seats available to each priority level",
     ),
     (
         "current_limit_seats",
-        "current derived number of execution seats available to each priority level",
+        "[ALPHA] current derived number of execution seats available to each priority level",
     ),
     (
         "demand_seats_high_watermark",
-        "High watermark, over last adjustment period, of demand_seats",
+        "[ALPHA] High watermark, over last adjustment period, of demand_seats",
     ),
     (
         "demand_seats_average",
-        "Time-weighted average, over last adjustment period, of demand_seats",
+        "[ALPHA] Time-weighted average, over last adjustment period, of demand_seats",
     ),
     (
         "demand_seats_stdev",
-        "Time-weighted standard deviation, over last adjustment period, of demand_seats",
+        "[ALPHA] Time-weighted standard deviation, over last adjustment period, of demand_seats",
     ),
-    ("demand_seats_smoothed", "Smoothed seat demands"),
-    ("target_seats", "Seat allocation targets"),
-    ("current_r", "R(time of last change)"),
+    ("demand_seats_smoothed", "[ALPHA] Smoothed seat demands"),
+    ("target_seats", "[ALPHA] Seat allocation targets"),
+    ("current_r", "[ALPHA] R(time of last change)"),
 ];
 
 /// What is shown of one level.
@@ -110,57 +110,57 @@ impl FlowControlMetrics {
         let metrics = Self {
             rejected: counter(
                 "rejected_requests_total",
-                "Number of requests rejected by API Priority and Fairness subsystem",
+                "[BETA] Number of requests rejected by API Priority and Fairness subsystem",
                 &[LEVEL, SCHEMA, "reason"],
             )?,
             dispatched: counter(
                 "dispatched_requests_total",
-                "Number of requests executed by API Priority and Fairness subsystem",
+                "[BETA] Number of requests executed by API Priority and Fairness subsystem",
                 &both,
             )?,
             waiting_requests: gauge(
                 "current_inqueue_requests",
-                "Number of requests currently pending in queues of the API Priority and Fairness subsystem",
+                "[BETA] Number of requests currently pending in queues of the API Priority and Fairness subsystem",
             )?,
             waiting_seats: gauge(
                 "current_inqueue_seats",
-                "Number of seats currently pending in queues of the API Priority and Fairness subsystem",
+                "[ALPHA] Number of seats currently pending in queues of the API Priority and Fairness subsystem",
             )?,
             executing_requests: gauge(
                 "current_executing_requests",
-                "Number of requests in initial (for a WATCH) or any (for a non-WATCH) execution stage in the API Priority and Fairness subsystem",
+                "[BETA] Number of requests in initial (for a WATCH) or any (for a non-WATCH) execution stage in the API Priority and Fairness subsystem",
             )?,
             executing_seats: gauge(
                 "current_executing_seats",
-                "Concurrency (number of seats) occupied by the currently executing (initial stage for a WATCH, any stage otherwise) requests in the API Priority and Fairness subsystem",
+                "[BETA] Concurrency (number of seats) occupied by the currently executing (initial stage for a WATCH, any stage otherwise) requests in the API Priority and Fairness subsystem",
             )?,
             queue_length: histogram(
                 "request_queue_length_after_enqueue",
-                "Length of queue in the API Priority and Fairness subsystem, as seen by each request after it is enqueued",
+                "[ALPHA] Length of queue in the API Priority and Fairness subsystem, as seen by each request after it is enqueued",
                 &LENGTH_BUCKETS,
                 &both,
             )?,
             wait: histogram(
                 "request_wait_duration_seconds",
-                "Length of time a request spent waiting in its queue",
+                "[BETA] Length of time a request spent waiting in its queue",
                 &DURATION_BUCKETS,
                 &[LEVEL, SCHEMA, "execute"],
             )?,
             execution: histogram(
                 "request_execution_seconds",
-                "Duration of initial stage (for a WATCH) or any (for a non-WATCH) stage of request execution in the API Priority and Fairness subsystem",
+                "[ALPHA] Duration of initial stage (for a WATCH) or any (for a non-WATCH) stage of request execution in the API Priority and Fairness subsystem",
                 &DURATION_BUCKETS,
                 &[LEVEL, SCHEMA, "type"],
             )?,
             estimated_seats: histogram(
                 "work_estimated_seats",
-                "Number of estimated seats (maximum of initial and final seats) associated with requests in API Priority and Fairness",
+                "[ALPHA] Number of estimated seats (maximum of initial and final seats) associated with requests in API Priority and Fairness",
                 &SEAT_BUCKETS,
                 &both,
             )?,
             watch_count: histogram(
                 "watch_count_samples",
-                "count of watchers for mutating requests in API Priority and Fairness",
+                "[ALPHA] count of watchers for mutating requests in API Priority and Fairness",
                 &WATCH_BUCKETS,
                 &both,
             )?,
@@ -169,7 +169,7 @@ impl FlowControlMetrics {
                 .unwrap_or_else(|_| unreachable!("as many as there are names")),
             fair_fraction: Gauge::with_opts(options(
                 "seat_fair_frac",
-                "Fair fraction of server's concurrency to allocate to each priority level that can use it",
+                "[ALPHA] Fair fraction of server's concurrency to allocate to each priority level that can use it",
             ))?,
         };
         metrics.register(registry)?;

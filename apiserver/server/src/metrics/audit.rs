@@ -14,24 +14,27 @@ pub(crate) struct AuditMetrics {
 impl AuditMetrics {
     pub(super) fn new(registry: &Registry) -> Result<Self, prometheus::Error> {
         let metrics = Self {
-            events: IntCounter::new("apiserver_audit_event_total", "Audit events handed to the log.")?,
+            events: IntCounter::new(
+                "apiserver_audit_event_total",
+                "[ALPHA] Counter of audit events generated and sent to the audit backend.",
+            )?,
             levels: IntCounterVec::new(
                 Opts::new(
                     "apiserver_audit_level_total",
-                    "Requests by the level that the audit policy gives them.",
+                    "[ALPHA] Counter of policy levels for audit events (1 per request).",
                 ),
                 &["level"],
             )?,
             errors: IntCounterVec::new(
                 Opts::new(
                     "apiserver_audit_error_total",
-                    "Failures to write audit events, by plugin.",
+                    "[ALPHA] Counter of audit events that failed to be audited properly. Plugin identifies the plugin affected by the error.",
                 ),
                 &["plugin"],
             )?,
             rejected: IntCounter::new(
                 "apiserver_audit_requests_rejected_total",
-                "Requests refused because their audit event could not be stored.",
+                "[ALPHA] Counter of apiserver requests rejected due to an error in audit logging backend.",
             )?,
         };
         registry.register(Box::new(metrics.events.clone()))?;

@@ -15,7 +15,7 @@ impl DecisionsCollector {
     pub(crate) fn new(authorizers: AuthorizerChain) -> Result<Self, prometheus::Error> {
         let decisions = Opts::new(
             "apiserver_authorization_decisions_total",
-            "Requests that an authorizer allowed or denied, by its mode and name.",
+            "[ALPHA] Total number of terminal decisions made by an authorizer split by authorizer type, name, and decision.",
         );
         Ok(Self {
             authorizers,

@@ -27,7 +27,7 @@ pub(crate) fn client_certificate_lifetimes(
     let lifetimes = Histogram::with_opts(
         HistogramOpts::new(
             "apiserver_client_certificate_expiration_seconds",
-            "Remaining lifetime of the certificates that requests come with, in seconds.",
+            "[ALPHA] Distribution of the remaining lifetime on the certificate used to authenticate a request.",
         )
         .buckets(BUCKETS.to_vec()),
     )?;

@@ -13,12 +13,12 @@ type Family = (&'static str, &'static str, &'static [&'static str]);
 
 const OPERATIONS: Family = (
     "apiserver_storage_transformation_operations_total",
-    "Transformations of stored values; status OK, or another where one failed.",
+    "[ALPHA] Total number of transformations. Successful transformation will have a status 'OK' and a varied status string when the transformation fails. The status, resource, and transformation_type fields can be used for alerting purposes. For example, you can monitor for encryption/decryption failures using the transformation_type (e.g., from_storage for decryption and to_storage for encryption). Additionally, these fields can be used to ensure that the correct transformers are applied to each resource.",
     &["resource", "transformation_type", "transformer_prefix", "status"],
 );
 const DURATIONS: Family = (
     "apiserver_storage_transformation_duration_seconds",
-    "Seconds that transformations of stored values took.",
+    "[ALPHA] Latencies in seconds of value transformation operations.",
     &["transformation_type", "transformer_prefix"],
 );
 const RELOADS: Family = (

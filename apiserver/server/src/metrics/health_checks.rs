@@ -15,9 +15,12 @@ impl HealthCheckMetrics {
         let registry = Registry::new();
         let last = Opts::new(
             "kubernetes_healthcheck",
-            "1 where a health check last succeeded, 0 where it failed.",
+            "[STABLE] This metric records the result of a single healthcheck.",
         );
-        let all = Opts::new("kubernetes_healthchecks_total", "Results of health checks.");
+        let all = Opts::new(
+            "kubernetes_healthchecks_total",
+            "[STABLE] This metric records the results of all healthcheck.",
+        );
         let metrics = Self {
             last: IntGaugeVec::new(last, &["name", "type"])?,
             all: IntCounterVec::new(all, &["name", "type", "status"])?,

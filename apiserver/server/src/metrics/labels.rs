@@ -2,7 +2,7 @@
 
 use crate::debug_pages;
 use crate::exchange::Exchange;
-use apiserver_endpoints::{Query, RequestInfo, is_routed};
+use apiserver_endpoints::{Query, RequestInfo, is_routed, negotiation};
 use apiserver_registry::{Registry, ResourceRow, SubresourceRole};
 use http::header::{ACCEPT, CONTENT_TYPE};
 use http::{Method, Request};
@@ -23,6 +23,8 @@ pub(crate) struct RequestLabels {
     pub(super) component: &'static str,
     pub(super) route: Route,
     pub(crate) field_validation: &'static str,
+    /// The verb while it runs: a `/watch/` path reads, for upstream's gauge.
+    pub(crate) running: &'static str,
     /// A route of GET: the sizes of its answers are counted.
     pub(crate) reads: bool,
 }
@@ -65,12 +67,20 @@ impl RequestLabels {
         let streams = sub
             .and_then(|at| row.subresources.get(at))
             .is_some_and(|sub| matches!(sub.role, SubresourceRole::Connect | SubresourceRole::Log));
+        let has_handler = || negotiation::has_handler(request.method(), request.headers());
+        if !row.custom && !streams && !has_handler() {
+            return None;
+        }
         let scope = scope(&row, info);
         let is_read = matches!(*request.method(), Method::GET | Method::HEAD);
         let is_watch_route =
             info.verb == "watch" && (row.custom || !exchange_query(request).contains("watch"));
         Some(Self {
             verb: verb(request, info, scope),
+            running: match info.verb.as_str() {
+                "watch" => method_verb(request, scope),
+                _ => verb(request, info, scope),
+            },
             dry_run: dry_run(exchange_query(request)),
             field_validation: field_validation(exchange_query(request)),
             scope,
@@ -97,6 +107,7 @@ impl RequestLabels {
     fn of_page(page: Page, info: &RequestInfo, request: &Request<apiserver_endpoints::Body>) -> Self {
         Self {
             verb: verb(request, info, ""),
+            running: verb(request, info, ""),
             dry_run: dry_run(exchange_query(request)),
             field_validation: field_validation(exchange_query(request)),
             scope: "",
@@ -171,6 +182,10 @@ fn verb(request: &Request<apiserver_endpoints::Body>, info: &RequestInfo, scope:
     if info.is_resource_request && info.verb == "watch" {
         return "WATCH";
     }
+    method_verb(request, scope)
+}
+
+fn method_verb(request: &Request<apiserver_endpoints::Body>, scope: &str) -> &'static str {
     let query = exchange_query(request);
     match *request.method() {
         Method::GET if query.contains("watch") && Query::parse(query).boolean("watch") => "WATCH",

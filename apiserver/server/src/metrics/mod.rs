@@ -13,6 +13,7 @@ mod heavy_work;
 mod identity;
 mod labels;
 mod objects;
+mod process;
 mod requests;
 mod storage;
 mod watch_memory;
@@ -38,6 +39,7 @@ use health_checks::HealthCheckMetrics;
 use heavy_work::HeavyWorkCollector;
 use machinery_runtime::Runtime;
 use objects::ObjectMetrics;
+use process::ProcessFigures;
 use prometheus::core::Collector;
 use prometheus::process_collector::ProcessCollector;
 use prometheus::{Encoder, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry, TextEncoder};
@@ -135,7 +137,7 @@ impl Metrics {
             )?,
             impersonations: counter(
                 "apiserver_impersonation_attempts_total",
-                "Total number of impersonation attempts split by mode and decision.",
+                "[ALPHA] Total number of impersonation attempts split by mode and decision.",
                 &["mode", "decision"],
             )?,
             handshake_errors,
@@ -144,8 +146,9 @@ impl Metrics {
             health_checks: HealthCheckMetrics::new()?,
             families,
         };
-        let collectors: [Box<dyn Collector>; 5] = [
+        let collectors: [Box<dyn Collector>; 6] = [
             Box::new(ProcessCollector::for_self()),
+            Box::new(ProcessFigures::new()?),
             Box::new(StorageCollector::new(Arc::clone(&storage))?),
             Box::new(EncryptionCollector::new(storage)?),
             Box::new(HeavyWorkCollector::new(runtime.clone())?),

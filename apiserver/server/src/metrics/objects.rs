@@ -1,10 +1,11 @@
-//! Numbers of stored objects, by resource, as they were counted last.
+//! Numbers of stored objects, by resource, and of services' node ports, as they were counted last.
 
 use super::families::Families;
 use apiserver_registry::Registry;
+use apiserver_registry::core::service::NodePorts;
 use apiserver_storage::{Prefix, RangeOptions};
 use machinery_runtime::Runtime;
-use prometheus::{GaugeVec, Opts};
+use prometheus::{GaugeVec, IntGauge, Opts};
 use std::collections::HashSet;
 use std::time::Duration;
 
@@ -13,7 +14,11 @@ const COUNTED_EVERY: Duration = Duration::from_secs(60);
 
 /// See the module.
 #[derive(Debug, Clone)]
-pub(crate) struct ObjectMetrics(GaugeVec);
+pub(crate) struct ObjectMetrics {
+    objects: GaugeVec,
+    ports_taken: IntGauge,
+    ports_free: IntGauge,
+}
 
 impl ObjectMetrics {
     pub(super) fn new(families: &Families) -> Result<Self, prometheus::Error> {
@@ -22,7 +27,22 @@ impl ObjectMetrics {
             "[ALPHA] Number of stored objects at the time of last check split by kind. In case of a fetching error, the value will be -1.",
         );
         let gauges = GaugeVec::new(options, &["group", "resource"])?;
-        families.vector(gauges).map(Self)
+        let gauge = |name: &str, help: &str| {
+            let gauge = IntGauge::new(format!("kube_apiserver_nodeport_allocator_{name}"), help)?;
+            families.registry().register(Box::new(gauge.clone()))?;
+            Ok::<_, prometheus::Error>(gauge)
+        };
+        Ok(Self {
+            objects: families.vector(gauges)?,
+            ports_taken: gauge(
+                "allocated_ports",
+                "[ALPHA] Gauge measuring the number of allocated NodePorts for Services",
+            )?,
+            ports_free: gauge(
+                "available_ports",
+                "[ALPHA] Gauge measuring the number of available NodePorts for Services",
+            )?,
+        })
     }
 
     /// Counts again and again, for ever.
@@ -30,7 +50,16 @@ impl ObjectMetrics {
         let mut known = HashSet::new();
         loop {
             known = self.count(&registry, known).await;
+            self.count_ports(&registry).await;
             runtime.sleep(COUNTED_EVERY).await;
+        }
+    }
+
+    async fn count_ports(&self, registry: &Registry) {
+        // While they cannot be read, the gauges stay.
+        if let Ok((taken, free)) = NodePorts::usage(registry).await {
+            self.ports_taken.set(i64::try_from(taken).unwrap_or(i64::MAX));
+            self.ports_free.set(i64::try_from(free).unwrap_or(i64::MAX));
         }
     }
 
@@ -45,12 +74,12 @@ impl ObjectMetrics {
                 continue;
             }
             let count = count(registry, &row.stored.prefix).await;
-            self.0.with_label_values(&labels).set(count);
+            self.objects.with_label_values(&labels).set(count);
             counted.insert(labels);
         }
         for gone in before.difference(&counted) {
             // A reset may have taken it already.
-            let _ = self.0.remove_label_values(gone);
+            let _ = self.objects.remove_label_values(gone);
         }
         counted
     }

@@ -70,6 +70,9 @@ const TERMINATED: [&str; 8] = [
     "code",
 ];
 const OF_SERVER: [&str; 4] = ["verb", "group", "resource", "subresource"];
+const RECEIVED: [&str; 3] = ["group", "resource", "verb"];
+/// Where the buckets of bodies begin, how far they are apart, and how many there are.
+const BODY_BUCKETS: (f64, f64, usize) = (50_000.0, 100_000.0, 31);
 const DEPRECATED: [&str; 5] = ["group", "version", "resource", "subresource", "removed_release"];
 
 #[derive(Debug)]
@@ -78,6 +81,7 @@ struct Vectors {
     durations: HistogramVec,
     objective: HistogramVec,
     sizes: HistogramVec,
+    bodies: HistogramVec,
     long_running: IntGaugeVec,
     deprecated: IntGaugeVec,
     aborts: IntCounterVec,
@@ -102,6 +106,7 @@ pub(crate) struct RequestSeries {
     /// Absent for dry runs.
     objective: Option<Histogram>,
     size: OnceLock<Histogram>,
+    body: OnceLock<Histogram>,
     codes: RwLock<Vec<(u16, IntCounter)>>,
 }
 
@@ -160,6 +165,13 @@ impl Vectors {
                 "[STABLE] Response size distribution in bytes for each group, version, verb, resource, subresource, scope and component.",
                 &SIZES,
                 &PLAIN,
+            )?,
+            bodies: histogram(
+                families,
+                "apiserver_request_body_size_bytes",
+                "[ALPHA] Apiserver request body size in bytes broken out by resource and verb.",
+                &prometheus::linear_buckets(BODY_BUCKETS.0, BODY_BUCKETS.1, BODY_BUCKETS.2)?,
+                &RECEIVED,
             )?,
             long_running: gauge(
                 "apiserver_longrunning_requests",
@@ -252,10 +264,11 @@ impl RequestSeries {
         }
         Self {
             duration: vectors.durations.with_label_values(&values),
-            objective: values[1]
-                .is_empty()
+            // A watch lasts as long as its client wants it to.
+            objective: (values[1].is_empty() && values[0] != "WATCH")
                 .then(|| vectors.objective.with_label_values(&plain)),
             size: OnceLock::new(),
+            body: OnceLock::new(),
             codes: RwLock::default(),
             vectors: Arc::clone(vectors),
             labels: values.map(Box::from),
@@ -344,9 +357,27 @@ impl RequestSeries {
         size.observe(bytes as f64);
     }
 
+    /// Counts the bytes of a body that was read.
+    #[expect(clippy::cast_precision_loss, reason = "a petabyte is exact")]
+    pub(crate) fn received(&self, bytes: usize) {
+        let body = self.body.get_or_init(|| {
+            let [verb, _, group, _, resource, _, scope, _] = self.labels.each_ref().map(|own| &**own);
+            let verb = match verb {
+                "POST" => "create",
+                "PUT" => "update",
+                "DELETE" if scope == "resource" => "delete",
+                "DELETE" => "delete_collection",
+                _ => "patch",
+            };
+            self.vectors.bodies.with_label_values(&[group, resource, verb])
+        });
+        body.observe(bytes as f64);
+    }
+
     /// The gauge of requests under way.
-    pub(crate) fn long_running(&self) -> IntGauge {
-        let labels: [&str; 7] = without(&self.labels, 1);
+    pub(crate) fn long_running(&self, verb: &str) -> IntGauge {
+        let mut labels: [&str; 7] = without(&self.labels, 1);
+        labels[0] = verb;
         self.vectors.long_running.with_label_values(&labels)
     }
 }

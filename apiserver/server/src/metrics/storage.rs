@@ -12,7 +12,10 @@ const SYNCS: (&str, &str) = (
     "Seconds that syncs of the log to the disk took.",
 );
 /// Upstream's gauge of what storage keeps, by cluster.
-const SIZE: (&str, &str) = ("apiserver_storage_size_bytes", "Bytes of all stored objects.");
+const SIZE: (&str, &str) = (
+    "apiserver_storage_size_bytes",
+    "[STABLE] Size of the storage database file physically allocated in bytes.",
+);
 
 /// The name of what etcd calls its NOSPACE alarm, and what goes with it.
 const FULL: (&str, &str) = (

@@ -2,6 +2,7 @@
 
 use super::client::{source_addresses, user_agent};
 use super::form::{AuthenticationMetadata, Event, Identity, ObjectRef, ResponseStatus, User};
+use super::latency::Latency;
 use super::log::Written;
 use super::objects;
 use super::policy::{Decision, Level, Stage};
@@ -13,7 +14,7 @@ use apiserver_endpoints::status::Status;
 use apiserver_registry::context::LARGE_BODY_BYTES;
 use apiserver_registry::{RequestContext, RequestRecorder};
 use bytes::Bytes;
-use http::HeaderMap;
+use http::{HeaderMap, StatusCode};
 use jiff::Timestamp;
 use machinery_meta::UserInfo;
 use machinery_schema::{Tree, encode_json, yaml};
@@ -111,12 +112,15 @@ impl AuditEvent {
     /// Records the answer's code, and its `Status` where it is one; true where nothing is left to record.
     pub(super) fn answered(&self, answer: &Answer) -> bool {
         let status = answer.extensions().get::<Status>();
-        let object = status
+        // Upstream writes an answer of whose form nothing is acceptable past its audit log.
+        let is_past = answer.status() == StatusCode::NOT_ACCEPTABLE;
+        let recorded = status.filter(|_| !is_past);
+        let object = recorded
             .filter(|_| self.wants_response())
             .and_then(|status| self.0.json(status.to_json()));
         let code = answer.status().as_u16();
         let mut response = self.0.response.lock();
-        let told = status.map_or_else(ResponseStatus::default, ResponseStatus::of);
+        let told = recorded.map_or_else(ResponseStatus::default, ResponseStatus::of);
         response.status = Some(told.with_code(code));
         response.object = object;
         status.is_some()
@@ -140,7 +144,13 @@ impl AuditEvent {
     }
 
     /// Writes the last event, by how the request ended.
-    pub(super) fn ended(&self, outcome: Outcome) {
+    pub(super) fn ended(&self, outcome: Outcome, latency: &Latency) {
+        // A watch is as long as its client wants it to be.
+        if self.0.info.verb != "watch" {
+            let mut annotations = self.0.annotations.lock();
+            annotations
+                .extend((latency.annotations().into_iter()).map(|(key, value)| (key.to_owned(), value)));
+        }
         let (stage, status) = match outcome {
             Outcome::Answered(code) => (Stage::ResponseComplete, ResponseStatus::of_code(code)),
             Outcome::Panicked => {

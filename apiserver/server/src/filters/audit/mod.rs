@@ -9,6 +9,7 @@
 mod client;
 mod event;
 mod form;
+mod latency;
 mod log;
 mod objects;
 mod policy;
@@ -27,6 +28,7 @@ use futures::future::BoxFuture;
 use http::header::{ACCEPT_ENCODING, CONTENT_TYPE, X_CONTENT_TYPE_OPTIONS};
 use http::{HeaderValue, StatusCode};
 use http_body::Body as _;
+use latency::Latency;
 use log::{AuditLog, Written};
 use machinery_meta::UserInfo;
 use machinery_runtime::Runtime;
@@ -167,7 +169,8 @@ impl Filter for Audit {
             }
             if let Some(completion) = Completion::of(&exchange) {
                 let last = event.clone();
-                completion.observe(move |outcome| last.ended(outcome));
+                let latency = Latency::of(&completion, &exchange.context.runtime);
+                completion.observe(move |outcome| last.ended(outcome, &latency));
             }
             exchange.request.extensions_mut().insert(event.clone());
             exchange.context.recorder = Some(event.recorder());

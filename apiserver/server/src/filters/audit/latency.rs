@@ -1,0 +1,107 @@
+//! Annotations of slow requests: where their time went, under upstream's names, as far as it is measured for one request.
+
+use crate::filters::completion::Completion;
+use machinery_runtime::Runtime;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+/// A request that took no longer says nothing.
+const THRESHOLD: Duration = Duration::from_millis(500);
+const TOTAL: &str = "apiserver.latency.k8s.io/total";
+const QUEUE: &str = "apiserver.latency.k8s.io/apf-queue-wait";
+
+/// Times of a request under way.
+#[derive(Debug, Clone)]
+pub(super) struct Latency {
+    runtime: Runtime,
+    begun: Duration,
+    /// Nanoseconds.
+    queued: Arc<AtomicU64>,
+}
+
+impl Latency {
+    pub(super) fn of(completion: &Completion, runtime: &Runtime) -> Self {
+        Self {
+            runtime: runtime.clone(),
+            begun: completion.begun_at(),
+            queued: completion.queued(),
+        }
+    }
+
+    /// The annotations of a request that ends now.
+    pub(super) fn annotations(&self) -> Vec<(&'static str, String)> {
+        let total = self.runtime.monotonic().saturating_sub(self.begun);
+        let queued = Duration::from_nanos(self.queued.load(Ordering::Relaxed));
+        annotations(total, queued)
+    }
+}
+
+fn annotations(total: Duration, queued: Duration) -> Vec<(&'static str, String)> {
+    if total <= THRESHOLD {
+        return Vec::new();
+    }
+    let queue = (!queued.is_zero()).then(|| (QUEUE, go_text(queued)));
+    std::iter::once((TOTAL, go_text(total))).chain(queue).collect()
+}
+
+/// A duration as Go prints it: `1m2.5s`, `612.34ms`.
+fn go_text(duration: Duration) -> String {
+    let nanos = duration.as_nanos();
+    let (unit, nanos_of_unit, places) = match nanos {
+        0..1_000 => ("ns", 1, 0),
+        1_000..1_000_000 => ("µs", 1_000, 3),
+        1_000_000..1_000_000_000 => ("ms", 1_000_000, 6),
+        _ => ("s", 1_000_000_000, 9),
+    };
+    let (seconds, minutes, hours) = match unit {
+        "s" => (
+            nanos % (60 * nanos_of_unit),
+            duration.as_secs() / 60 % 60,
+            duration.as_secs() / 3600,
+        ),
+        _ => (nanos, 0, 0),
+    };
+    let mut text = match (hours, minutes) {
+        (0, 0) => String::new(),
+        (0, minutes) => format!("{minutes}m"),
+        (hours, minutes) => format!("{hours}h{minutes}m"),
+    };
+    text.push_str(&(seconds / nanos_of_unit).to_string());
+    let part = seconds % nanos_of_unit;
+    if part > 0 {
+        text.push('.');
+        text.push_str(format!("{part:0places$}").trim_end_matches('0'));
+    }
+    text + unit
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_are_printed_as_by_go() {
+        for (nanos, expected) in [
+            (1, "1ns"),
+            (1_500, "1.5µs"),
+            (612_340_000, "612.34ms"),
+            (1_000_000_000, "1s"),
+            (1_000_000_001, "1.000000001s"),
+            (62_500_000_000, "1m2.5s"),
+            (120_000_000_000, "2m0s"),
+            (3_600_000_000_000, "1h0m0s"),
+        ] {
+            assert_eq!(go_text(Duration::from_nanos(nanos)), expected);
+        }
+    }
+
+    #[test]
+    fn latency_is_told_of_slow_requests_alone() {
+        assert_eq!(annotations(THRESHOLD, Duration::ZERO), []);
+        let slow = Duration::from_millis(501);
+        assert_eq!(annotations(slow, Duration::ZERO), [(TOTAL, "501ms".to_owned())]);
+        let both = annotations(slow, Duration::from_millis(20));
+        assert_eq!(both, [(TOTAL, "501ms".to_owned()), (QUEUE, "20ms".to_owned())]);
+    }
+}
