@@ -183,7 +183,9 @@ mod tests {
         let hold = |number| {
             let (hold, held) = std::sync::mpsc::channel::<()>();
             let flow = HeavyFlow::of_account(format!("busy-{number}"));
-            let piece = runtime.heavy(flow, move || drop(held.recv()));
+            let piece = runtime.heavy(flow, move || {
+                let _ = held.recv();
+            });
             runtime.spawn("test-heavy", piece).detach();
             hold
         };

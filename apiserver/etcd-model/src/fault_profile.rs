@@ -78,11 +78,11 @@ impl FaultProfile {
     }
 }
 
-/// The weather as it is felt: everything drawn from the runtime, so from the seed.
+/// The faults as it is felt: everything drawn from the runtime, so from the seed.
 #[derive(Debug, Clone)]
 pub(crate) struct FaultInjector {
     pub(crate) runtime: Runtime,
-    pub(crate) weather: FaultProfile,
+    pub(crate) faults: FaultProfile,
 }
 
 impl FaultInjector {
@@ -96,7 +96,7 @@ impl FaultInjector {
     }
 
     pub(crate) fn breaks(&self) -> bool {
-        self.one_in(self.weather.break_one_in)
+        self.one_in(self.faults.break_one_in)
     }
 
     pub(crate) async fn delay(&self, most: Duration) {

@@ -64,11 +64,11 @@ pub struct Transport {
 
 impl Etcd {
     /// An empty etcd at revision one.
-    pub fn start(runtime: &Runtime, weather: FaultProfile) -> Self {
+    pub fn start(runtime: &Runtime, faults: FaultProfile) -> Self {
         let scope = runtime.child_scope();
         let felt = FaultInjector {
             runtime: scope.runtime().clone(),
-            weather,
+            faults,
         };
         Self {
             members: Members::start(felt),
@@ -126,7 +126,7 @@ impl Etcd {
 
     /// Cuts every member off from the others: none has a leader until it is undone.
     pub fn cut_off(&self, cut_off: bool) {
-        for member in 0..self.members.felt.weather.members {
+        for member in 0..self.members.felt.faults.members {
             self.members.cut_off(member, cut_off);
         }
     }

@@ -73,7 +73,7 @@ impl Members {
             length: Signal::new(0),
             restored: Signal::new(0),
             requests: AtomicUsize::new(0),
-            members: (0..felt.weather.members).map(member).collect(),
+            members: (0..felt.faults.members).map(member).collect(),
             felt,
         });
         let runtime = &members.felt.runtime;
@@ -86,7 +86,7 @@ impl Members {
                 .spawn("etcd watchers", async move { keeping.keep_up(index).await })
                 .detach();
         }
-        if members.members.len() >= MAJORITY_OF && !members.felt.weather.partition.is_zero() {
+        if members.members.len() >= MAJORITY_OF && !members.felt.faults.partition.is_zero() {
             let parting = Arc::clone(&members);
             runtime
                 .spawn("etcd partitions", async move { parting.part().await })
@@ -194,7 +194,7 @@ impl Members {
         let applied = &self.members[member].applied;
         loop {
             self.length.until(|length| length > applied.get()).await;
-            self.felt.delay(self.felt.weather.lag).await;
+            self.felt.delay(self.felt.faults.lag).await;
             self.until_cut_off(member, false).await;
             // One at a time, so that watchers and readers see every state there is.
             let done = applied.get();
@@ -207,16 +207,16 @@ impl Members {
     }
 
     async fn keep_up(&self, member: usize) {
-        let weather = &self.felt.weather;
+        let faults = &self.felt.faults;
         loop {
-            let rest = Duration::from_micros(1 + self.felt.below(rounds_micros(weather.rounds)));
+            let rest = Duration::from_micros(1 + self.felt.below(rounds_micros(faults.rounds)));
             self.felt.runtime.sleep(rest).await;
             self.with(member, |state| {
-                if self.felt.one_in(weather.restore_one_in) {
+                if self.felt.one_in(faults.restore_one_in) {
                     state.watchers.restore(&state.store);
                 }
-                state.watchers.catch_up(&state.store, weather.batch_revisions);
-                if self.felt.one_in(weather.progress_one_in) {
+                state.watchers.catch_up(&state.store, faults.batch_revisions);
+                if self.felt.one_in(faults.progress_one_in) {
                     state.watchers.progress(&state.store);
                 }
             });
@@ -229,7 +229,7 @@ impl Members {
             self.felt.delay(FAIR_WEATHER).await;
             let member = self.any();
             self.cut_off(member, true);
-            self.felt.delay(self.felt.weather.partition).await;
+            self.felt.delay(self.felt.faults.partition).await;
             self.cut_off(member, false);
         }
     }

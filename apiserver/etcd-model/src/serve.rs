@@ -90,7 +90,7 @@ where
 
 /// The way there: which member takes the request, or that none ever saw it.
 async fn arrive(members: &Members, metadata: &MetadataMap) -> Result<usize, Status> {
-    members.felt.delay(members.felt.weather.delay).await;
+    members.felt.delay(members.felt.faults.delay).await;
     if members.felt.breaks() {
         return Err(refusals::lost());
     }
@@ -104,7 +104,7 @@ async fn arrive(members: &Members, metadata: &MetadataMap) -> Result<usize, Stat
 
 /// The way back: the answer, or nothing but that the connection is gone.
 async fn depart<T>(members: &Members, answer: Result<T, Status>) -> Result<Response<T>, Status> {
-    members.felt.delay(members.felt.weather.delay).await;
+    members.felt.delay(members.felt.faults.delay).await;
     if members.felt.breaks() {
         return Err(refusals::lost());
     }

@@ -49,7 +49,7 @@ pub(crate) async fn open(
         Some(WatchUnion::Create(asked)) => known(asked)?,
         _ => return Err(refusals::unknown_here("streams that do not begin with a watch")),
     };
-    let (out, answers) = channel(members.felt.weather.window);
+    let (out, answers) = channel(members.felt.faults.window);
     let runtime = members.felt.runtime.clone();
     let stream = Stream {
         members,
@@ -75,7 +75,7 @@ fn known(asked: WatchCreate) -> Result<WatchCreate, Status> {
 
 impl Stream {
     async fn run(mut self) {
-        let (queue, messages) = channel(self.members.felt.weather.queue);
+        let (queue, messages) = channel(self.members.felt.faults.queue);
         let (id, revision) = self.members.with(self.member, |state| {
             let id = state.watchers.add(self.asked.clone(), &state.store, queue);
             (id, state.store.revision())
@@ -141,7 +141,7 @@ async fn listen(members: &Members, member: usize, id: u64, requests: &mut Stream
 }
 
 async fn broken(members: &Members) -> End {
-    if members.felt.weather.break_one_in == 0 {
+    if members.felt.faults.break_one_in == 0 {
         return pending().await;
     }
     members.felt.delay(LONGEST_LIFE).await;
@@ -164,7 +164,7 @@ async fn deliver(
     };
     let mut next = Some(created);
     while let Some(response) = next {
-        members.felt.delay(members.felt.weather.delay).await;
+        members.felt.delay(members.felt.faults.delay).await;
         if members.felt.breaks() {
             return if members.felt.one_in(2) {
                 End::Quiet

@@ -1,4 +1,4 @@
-//! Bodies of requests that note whether they were read to their end, for [`machinery_runtime::Lingering`].
+//! Bodies of requests that note whether they were read to their end, for [`machinery_runtime::LingeringClose`].
 //!
 //! A request is often answered without its body (401, 403, 429). What is left of the body is read then, as Go's server does
 //! it, so that the connection serves the client's next request.

@@ -1,8 +1,8 @@
-//! Servers come and go over one etcd: a model of it, whose weather the seed decides and which alone decides the order.
+//! Servers come and go over one etcd: a model of it, whose faults the seed decides and which alone decides the order.
 
 use crate::checker::{Change, Checker, Counts, record};
 use crate::clients::{self, Place};
-use apiserver_etcd_model::{Changed, Etcd, Weather};
+use apiserver_etcd_model::{Changed, Etcd, FaultProfile};
 use apiserver_storage::{
     EtcdOptions, EtcdStorage, Key, Prefix, RangeOptions, ReadAt, Record, RecordCodec, Revision, Storage,
     StorageError,
@@ -85,7 +85,7 @@ pub(crate) fn live_through(seed: u64) -> (u64, Counts) {
 }
 
 async fn lives(runtime: &Runtime) -> Counts {
-    let etcd = Etcd::start(runtime, Weather::stormy(runtime));
+    let etcd = Etcd::start(runtime, FaultProfile::stormy(runtime));
     let checker = Arc::new(Mutex::new(Checker::on_etcd()));
     for _ in 0..LIVES {
         let mut servers = Vec::new();

@@ -58,12 +58,15 @@ pub struct EtcdStorage {
     floor: Together<Revision>,
     leases: Leases,
     /// Values that servers share, as they are stored; `None` until they are read.
-    shared: Mutex<Option<Vec<(Key, Vec<u8>)>>>,
+    shared: Mutex<Option<Vec<SharedValue>>>,
     range_chunk: usize,
     scope: Scope,
     /// Below the scope: writes that were taken up.
     writes: Scope,
 }
+
+/// A value that servers share, as it is stored.
+type SharedValue = (Key, Vec<u8>);
 
 /// How long etcd may take to say how far it is.
 const CHECKED_WITHIN: Duration = Duration::from_secs(5);

@@ -178,7 +178,10 @@ impl AuditLog {
 
     /// Resolves when a further request may begin.
     pub(crate) async fn room(&self) {
-        while self.mode != AuditLogMode::Batch {
+        if self.mode == AuditLogMode::Batch {
+            return;
+        }
+        loop {
             let written = self.backlog.written.notified();
             if self.backlog.has_room() {
                 return;

@@ -5,7 +5,7 @@ use super::process::Process;
 use super::{TextCodec, on_the_model, through};
 use crate::encryption::{Encryption, EncryptionConfigError, ResourceNames};
 use crate::{EtcdOptions, EtcdStorage, Key, Prefix, RangeOptions, ReadAt, Storage, StorageError};
-use apiserver_etcd_model::{Etcd, Weather};
+use apiserver_etcd_model::{Etcd, FaultProfile};
 use machinery_runtime::Runtime;
 use std::path::Path;
 use std::sync::Arc;
@@ -48,7 +48,7 @@ async fn stored_value(storage: &EtcdStorage) -> String {
 #[test]
 fn shared_value_is_encrypted_as_secrets_are_and_follows_their_key() {
     simulated(async |runtime| {
-        let etcd = Etcd::start(&runtime, Weather::calm());
+        let etcd = Etcd::start(&runtime, FaultProfile::none());
         let plain = on_the_model(&etcd, &runtime).await;
         let agree = async |storage: &EtcdStorage| {
             let agreed = storage.shared().unwrap().agree("keys", b"offer".to_vec()).await;
@@ -91,7 +91,7 @@ fn shared_value_is_encrypted_as_secrets_are_and_follows_their_key() {
 #[test]
 fn shared_value_is_that_of_the_first_who_offered_one() {
     simulated(async |runtime| {
-        let etcd = Etcd::start(&runtime, Weather::calm());
+        let etcd = Etcd::start(&runtime, FaultProfile::none());
         let (one, other, _) = two(&etcd, &runtime).await;
         let agree = async |storage: &EtcdStorage, value: &str| {
             let shared = storage.shared().unwrap();
@@ -162,7 +162,7 @@ async fn rotation_of_shared_values(
 #[test]
 fn encryption_key_of_shared_values_is_kept_by_a_reload() {
     simulated(async |runtime| {
-        let etcd = Etcd::start(&runtime, Weather::calm());
+        let etcd = Etcd::start(&runtime, FaultProfile::none());
         let first = encrypting(&etcd, &runtime, &[OLD_KEY, IDENTITY]).await;
         let (second, _) = encrypting(&etcd, &runtime, &[NEW_KEY, OLD_KEY]).await;
         rotation_of_shared_values(first, second, &runtime).await;
@@ -201,7 +201,7 @@ async fn encryption_key_of_shared_values_is_kept_by_a_reload_on_a_real_etcd() {
 #[test]
 fn encryption_key_is_kept_by_a_reload_until_the_values_in_etcd_are_read() {
     simulated(async |runtime| {
-        let etcd = Etcd::start(&runtime, Weather::calm());
+        let etcd = Etcd::start(&runtime, FaultProfile::none());
         let config = Encryption::new(
             &runtime,
             ResourceNames::default(),

@@ -1,7 +1,7 @@
 //! The model of etcd is worth what it is like etcd: the same operations on a real one get the same answers.
 
 use super::process::Process;
-use apiserver_etcd_model::{Etcd, Weather};
+use apiserver_etcd_model::{Etcd, FaultProfile};
 use etcd_client::{
     Client, Compare, CompareOp, DeleteOptions, Error, Event, EventType, GetOptions, KeyValue, PutOptions,
     Txn, TxnOp, TxnOpResponse, TxnResponse, WatchOptions, WatchResponse, WatchStream,
@@ -327,7 +327,7 @@ async fn etcd_model_answers_as_real_etcd() {
         let Some(process) = Process::start() else { return };
         let runtime = Runtime::real();
         let real = Script::run(seed, connected(&runtime, &process).await).await;
-        let etcd = Etcd::start(&runtime, Weather::calm());
+        let etcd = Etcd::start(&runtime, FaultProfile::none());
         let model = Client::connect_with_balanced_channel(["http://model"], None, etcd.transport());
         let model = Script::run(seed, model.await.unwrap()).await;
         for (step, (real, model)) in real.iter().zip(&model).enumerate() {

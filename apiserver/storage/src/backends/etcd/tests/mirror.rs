@@ -7,7 +7,7 @@ use crate::{
     EtcdOptions, EtcdStorage, Interest, Key, Lookup, Op, Prefix, RangeOptions, ReadAt, Record, RecordCodec,
     Revision, Storage, StorageError, WatchCursor, WatchRequest, Write,
 };
-use apiserver_etcd_model::{Etcd, Weather};
+use apiserver_etcd_model::{Etcd, FaultProfile};
 use futures::future::join_all;
 use machinery_runtime::{Runtime, Simulation};
 use std::future::Future;
@@ -61,7 +61,7 @@ pub(super) async fn two(
 #[test]
 fn streams_of_etcd_are_few_whatever_clients_do() {
     simulated(async |runtime| {
-        let etcd = Etcd::start(&runtime, Weather::calm());
+        let etcd = Etcd::start(&runtime, FaultProfile::none());
         let options = EtcdOptions {
             history_bytes: 0,
             ..EtcdOptions::default()
@@ -98,9 +98,9 @@ fn streams_of_etcd_are_few_whatever_clients_do() {
 #[test]
 fn reads_of_many_ask_etcd_once() {
     simulated(async |runtime| {
-        let far = Weather {
+        let far = FaultProfile {
             delay: Duration::from_millis(5),
-            ..Weather::calm()
+            ..FaultProfile::none()
         };
         let etcd = Etcd::start(&runtime, far);
         let storage = on_the_model(&etcd, &runtime).await;
@@ -136,7 +136,7 @@ fn reads_of_many_ask_etcd_once() {
 #[test]
 fn read_after_changes_of_others_asks_how_far_the_watch_is() {
     simulated(async |runtime| {
-        let etcd = Etcd::start(&runtime, Weather::calm());
+        let etcd = Etcd::start(&runtime, FaultProfile::none());
         let storage = on_the_model(&etcd, &runtime).await;
         let elsewhere = EtcdOptions {
             prefix: "/elsewhere/".to_owned(),
@@ -169,12 +169,12 @@ fn read_after_changes_of_others_asks_how_far_the_watch_is() {
 #[test]
 fn read_is_answered_by_etcd_while_the_watch_is_late() {
     simulated(async |runtime| {
-        let slow = Weather {
+        let slow = FaultProfile {
             lag: Duration::ZERO,
             queue: 1,
             window: 1,
             rounds: Duration::from_secs(60),
-            ..Weather::calm()
+            ..FaultProfile::none()
         };
         let etcd = Etcd::start(&runtime, slow);
         let (storage, other, _) = two(&etcd, &runtime).await;
@@ -193,7 +193,7 @@ fn read_is_answered_by_etcd_while_the_watch_is_late() {
 #[test]
 fn watch_goes_on_where_its_stream_broke() {
     simulated(async |runtime| {
-        let etcd = Etcd::start(&runtime, Weather::calm());
+        let etcd = Etcd::start(&runtime, FaultProfile::none());
         let (storage, other, transport) = two(&etcd, &runtime).await;
         let start = put(&storage, "a", "0").await;
         let mut cursor = watch(&other, start).await.unwrap();
@@ -222,7 +222,7 @@ fn watch_goes_on_where_its_stream_broke() {
 #[test]
 fn watch_ends_where_a_compaction_took_what_it_missed() {
     simulated(async |runtime| {
-        let etcd = Etcd::start(&runtime, Weather::calm());
+        let etcd = Etcd::start(&runtime, FaultProfile::none());
         let (storage, other, transport) = two(&etcd, &runtime).await;
         let start = put(&storage, "a", "0").await;
         let mut cursor = watch(&other, start).await.unwrap();
@@ -250,7 +250,7 @@ fn watch_ends_where_a_compaction_took_what_it_missed() {
 #[test]
 fn watch_goes_on_when_the_compaction_took_nothing_it_missed() {
     simulated(async |runtime| {
-        let etcd = Etcd::start(&runtime, Weather::calm());
+        let etcd = Etcd::start(&runtime, FaultProfile::none());
         let (storage, other, transport) = two(&etcd, &runtime).await;
         let start = put(&storage, "a", "0").await;
         let mut cursor = watch(&other, start).await.unwrap();
@@ -267,7 +267,7 @@ fn watch_goes_on_when_the_compaction_took_nothing_it_missed() {
 fn etcd_restored_from_a_backup_is_noticed_and_read_anew() {
     for more in [0, 9] {
         simulated(async move |runtime| {
-            let etcd = Etcd::start(&runtime, Weather::calm());
+            let etcd = Etcd::start(&runtime, FaultProfile::none());
             let (storage, other, transport) = two(&etcd, &runtime).await;
             put(&storage, "kept", "1").await;
             let backup = etcd.backup();
@@ -323,7 +323,7 @@ impl RecordCodec for Scribble {
 #[test]
 fn etcd_unreadable_value_fails_its_own_reads_only() {
     simulated(async |runtime| {
-        let etcd = Etcd::start(&runtime, Weather::calm());
+        let etcd = Etcd::start(&runtime, FaultProfile::none());
         let storage = on_the_model(&etcd, &runtime).await;
         let options = EtcdOptions {
             endpoints: vec!["http://model".to_owned()],
@@ -383,7 +383,7 @@ fn etcd_unreadable_value_fails_its_own_reads_only() {
 #[test]
 fn unreadable_value_is_deleted_and_watches_of_it_end() {
     simulated(async |runtime| {
-        let etcd = Etcd::start(&runtime, Weather::calm());
+        let etcd = Etcd::start(&runtime, FaultProfile::none());
         let storage = on_the_model(&etcd, &runtime).await;
         let options = EtcdOptions {
             endpoints: vec!["http://model".to_owned()],

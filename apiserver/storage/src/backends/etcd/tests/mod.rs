@@ -8,7 +8,7 @@ mod process;
 use super::{EtcdOptions, EtcdStorage};
 use crate::suite::{self, Subject};
 use crate::{Expect, Interest, Key, Op, Prefix, Record, RecordCodec, Storage, WatchRequest, Write};
-use apiserver_etcd_model::{Etcd, Transport, Weather};
+use apiserver_etcd_model::{Etcd, FaultProfile, Transport};
 use machinery_runtime::{Runtime, Simulation, TaskHandle, seeds};
 use process::Process;
 use std::sync::Arc;
@@ -92,7 +92,7 @@ fn storage_suite_on_etcd_model() {
         let simulation = Simulation::new(seed);
         let runtime = simulation.runtime();
         let ended = simulation.run(async move {
-            let etcd = Etcd::start(&runtime, Weather::rough(&runtime));
+            let etcd = Etcd::start(&runtime, FaultProfile::rough(&runtime));
             let subject = Subject {
                 storage: Arc::new(on_the_model(&etcd, &runtime).await),
                 runtime: runtime.clone(),
@@ -110,7 +110,7 @@ fn watch_outlives_a_loss_of_the_leader() {
     let simulation = Simulation::new(1);
     let runtime = simulation.runtime();
     let told = simulation.run(async move {
-        let etcd = Etcd::start(&runtime, Weather::calm());
+        let etcd = Etcd::start(&runtime, FaultProfile::none());
         let storage = on_the_model(&etcd, &runtime).await;
         let everything = WatchRequest {
             interests: vec![Interest::prefix(Prefix::parse("/").unwrap())],
@@ -140,11 +140,11 @@ fn etcd_accepted_write_is_finished() {
     let runtime = simulation.runtime();
     let delay = Duration::from_millis(20);
     simulation.run(async move {
-        let weather = Weather {
+        let faults = FaultProfile {
             delay,
-            ..Weather::calm()
+            ..FaultProfile::none()
         };
-        let etcd = Etcd::start(&runtime, weather);
+        let etcd = Etcd::start(&runtime, faults);
         let storage = Arc::new(on_the_model(&etcd, &runtime).await);
         let writing = Arc::clone(&storage);
         let (key, record) = (
@@ -169,7 +169,7 @@ fn etcd_lost_revision_was_reached() {
         let simulation = Simulation::new(seed);
         let runtime = simulation.runtime();
         simulation.run(async move {
-            let etcd = Etcd::start(&runtime, Weather::rough(&runtime));
+            let etcd = Etcd::start(&runtime, FaultProfile::rough(&runtime));
             let storage = Arc::new(on_the_model(&etcd, &runtime).await);
             let writer = |_| runtime.spawn("writer", compact_each_change(Arc::clone(&storage)));
             let writing: Vec<_> = (0..4).map(writer).collect();
