@@ -81,7 +81,7 @@ impl ListMemory {
         } else {
             (page.entries.len() * REFERENCE_BYTES).min(most)
         };
-        (self.shares.hold(class, &ctx.user.name), bytes)
+        (self.shares.hold(class, &ctx.memory_owner()), bytes)
     }
 
     fn admitted(&self, ctx: &RequestContext, held: HeldMemory, copied: bool) -> Admitted {

@@ -2,9 +2,9 @@
 //!
 //! A connection takes a small piece at a time, a copy, so that all else that a watch holds can be dropped at any moment. What is
 //! sent as it is stored costs references; what is encoded anew is counted before it is made, by owner: the namespace that an
-//! ordinary user watches, otherwise the account. Where an owner's share is spent, those of its watches that were not read for
-//! [`PATIENCE`] end, the longest unread first; a watch that has something to encode waits for that, or until others have
-//! read. References may keep objects from being freed, and most of them keep none; their share is larger, and where it is spent
+//! ordinary user watches, otherwise the account. Where an owner's share is spent, those of its watches that have been behind for
+//! [`PATIENCE`] end, the longest behind first: a client that reads a little now and then holds as much as one that reads
+//! nothing. A watch that has something to encode waits for that, or until others have read. References may keep objects from being freed, and most of them keep none; their share is larger, and where it is spent
 //! watches end in the same way, and nobody waits.
 
 use crate::body::BodyError;
@@ -21,7 +21,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::sync::{Notify, Semaphore};
 
-/// A client that has read nothing for so long may lose its watch.
+/// A client that has not read all of what it was sent for so long may lose its watch.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Encoded bytes that wait, of all watches and of one owner's.
 const ENCODED: Share = Share::of(128 << 20);
@@ -99,7 +99,7 @@ struct Owner {
 #[derive(Debug)]
 struct Watch {
     held: HeldByWatches,
-    unread_since: Arc<AtomicU64>,
+    behind_since: Arc<AtomicU64>,
     body: Weak<ReadBody>,
 }
 
@@ -129,14 +129,14 @@ impl Ledger {
             .flatten()
     }
 
-    /// The body of the owner's watch that has been unread for longest, if that is long.
-    fn longest_unread(&self, owner: &str, now: Duration) -> Option<Arc<ReadBody>> {
+    /// The body of the owner's watch that has been behind for longest, if that is long.
+    fn longest_behind(&self, owner: &str, now: Duration) -> Option<Arc<ReadBody>> {
         let before = nanos(now.checked_sub(PATIENCE)?);
-        let unread = self.owners.get(owner)?.watches.values().filter_map(|watch| {
-            let since = watch.unread_since.load(Ordering::Relaxed);
+        let behind = self.owners.get(owner)?.watches.values().filter_map(|watch| {
+            let since = watch.behind_since.load(Ordering::Relaxed);
             (since != READ && since <= before && !watch.held.is_nothing()).then_some((since, watch))
         });
-        let (_, watch) = unread.min_by_key(|(since, _)| *since)?;
+        let (_, watch) = behind.min_by_key(|(since, _)| *since)?;
         watch.body.upgrade()
     }
 
@@ -155,7 +155,7 @@ impl Ledger {
     }
 }
 
-/// A client reads, or waits for what comes.
+/// A client has read everything, and waits for what comes.
 const READ: u64 = u64::MAX;
 
 fn nanos(time: Duration) -> u64 {
@@ -176,7 +176,7 @@ impl WatchMemory {
     pub(crate) fn join(self: &Arc<Self>, ctx: &RequestContext) -> (Holding, Arc<ReadBody>) {
         let owner = owner_of(ctx);
         let body = Arc::new(ReadBody::default());
-        let unread_since = Arc::new(AtomicU64::new(READ));
+        let behind_since = Arc::new(AtomicU64::new(READ));
         let mut ledger = self.ledger.lock();
         ledger.last += 1;
         let id = ledger.last;
@@ -187,7 +187,7 @@ impl WatchMemory {
         });
         let watch = Watch {
             held: HeldByWatches::default(),
-            unread_since: Arc::clone(&unread_since),
+            behind_since: Arc::clone(&behind_since),
             body: Arc::downgrade(&body),
         };
         own.watches.insert(id, watch);
@@ -197,7 +197,7 @@ impl WatchMemory {
             owner,
             id,
             held: HeldByWatches::default(),
-            unread_since,
+            behind_since,
         };
         (holding, body)
     }
@@ -214,7 +214,7 @@ impl WatchMemory {
             let Some(spent) = ledger.spent(owner, more) else {
                 return true;
             };
-            let unread = ledger.longest_unread(&spent, self.runtime.monotonic());
+            let unread = ledger.longest_behind(&spent, self.runtime.monotonic());
             drop(ledger);
             // What is polled just now is read.
             let Some(true) = unread.map(|body| body.end()) else {
@@ -259,24 +259,24 @@ pub(crate) struct Holding {
     owner: Arc<str>,
     id: u64,
     held: HeldByWatches,
-    unread_since: Arc<AtomicU64>,
+    behind_since: Arc<AtomicU64>,
     /// Places of the owner's frames among the heavy work.
     pub(crate) frames: Arc<Semaphore>,
 }
 
 impl Holding {
-    /// The client asks for more.
-    pub(crate) fn is_read(&self) {
-        self.unread_since.store(READ, Ordering::Relaxed);
-    }
-
     /// The client has been handed a piece, and so much is left.
     pub(crate) fn left(&mut self, held: HeldByWatches) {
         // Most watches hold nothing between two changes.
         if !(held.is_nothing() && self.held.is_nothing()) {
             self.set(held);
-            let since = nanos(self.memory.runtime.monotonic());
-            self.unread_since.store(since, Ordering::Relaxed);
+            let now = nanos(self.memory.runtime.monotonic());
+            let since = match self.behind_since.load(Ordering::Relaxed) {
+                _ if held.is_nothing() => READ,
+                READ => now,
+                since => since,
+            };
+            self.behind_since.store(since, Ordering::Relaxed);
             if !held.is_nothing() && !self.memory.relieve(&self.owner, 0) {
                 self.memory.sweep();
             }

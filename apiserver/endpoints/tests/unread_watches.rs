@@ -1,4 +1,4 @@
-//! Watches that nobody reads: their memory is counted by owner, and the longest unread end where the share is spent.
+//! Watches that nobody reads: their memory is counted by owner, and those behind for longest end where the share is spent.
 
 #![allow(clippy::unwrap_used, reason = "a test, helpers included")]
 
@@ -96,6 +96,29 @@ fn unread_watches_of_stored_objects_hold_references() {
             watches.push(unread(&api, JSON, "").await.0);
         }
         runtime.sleep(Duration::from_secs(60)).await;
+        let (held, ended) = api.endpoints.watch_memory().figures();
+        assert!(ended > 0 && held.referred <= 8 * SHARE, "{held:?}, {ended} ended");
+    });
+}
+
+/// A piece every nine seconds keeps no watch that holds what others need.
+#[test]
+fn watches_that_are_read_too_slowly_end_as_unread_ones_do() {
+    let simulation = Simulation::new(1);
+    let runtime = simulation.runtime();
+    simulation.run(async move {
+        let api = with_large_object(runtime.clone()).await;
+        let mut watches = Vec::new();
+        // More than 256 MiB of references.
+        for _ in 0..400 {
+            watches.push(unread(&api, JSON, "").await.0);
+        }
+        for _ in 0..6 {
+            runtime.sleep(Duration::from_secs(9)).await;
+            for body in &mut watches {
+                let _ = body.frame().await;
+            }
+        }
         let (held, ended) = api.endpoints.watch_memory().figures();
         assert!(ended > 0 && held.referred <= 8 * SHARE, "{held:?}, {ended} ended");
     });

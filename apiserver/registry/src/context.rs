@@ -157,6 +157,14 @@ impl RequestContext {
     pub fn heavy_flow(&self) -> HeavyFlow {
         flow_of(&self.user, &self.namespace)
     }
+
+    /// Owner of the memory that a request holds: of ordinary users as of their turns, a namespace's accounts together.
+    pub fn memory_owner(&self) -> Arc<str> {
+        match UserClass::of(&self.user) {
+            UserClass::Ordinary => self.heavy_flow().account().into(),
+            UserClass::System | UserClass::Administrator => self.user.name.as_str().into(),
+        }
+    }
 }
 
 /// The same of a user's request in a namespace, or in none.

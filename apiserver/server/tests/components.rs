@@ -68,7 +68,7 @@ const PROOFS: [(&str, Proof); 20] = [
 ];
 
 /// Tasks of the server that belong to one request, connection or object, or end by themselves.
-const SHORT_LIVED: [&str; 9] = [
+const SHORT_LIVED: [&str; 11] = [
     "additional-latency",
     "connection",
     // Begins again by itself.
@@ -77,7 +77,11 @@ const SHORT_LIVED: [&str; 9] = [
     "mutation",
     "object-counts",
     "paced-body",
+    // Ends when the step is done.
+    "start-up step",
     "tunnel",
+    // Begun by each watch that finds a share spent.
+    "watch-memory",
     "websocket",
 ];
 

@@ -16,6 +16,7 @@ const OF_ONE_THING: &[&str] = &[
     "end of a followed container",
     "forwarded connection",
     "forwarded port",
+    "health check event",
     "healthz connection",
     "kubelet connection",
     "log stream",

@@ -34,9 +34,10 @@ impl EventWriter {
         }
     }
 
-    /// Reports whether events have the objects as they are stored; those of an older form are few.
+    /// Reports whether events have the objects as they are stored: in the stored version. Objects of an older schema are few.
     pub(super) fn is_as_stored(&self) -> bool {
-        self.showing.form.format == Format::Json && self.showing.form.view == View::Whole
+        let form = self.showing.form;
+        form.format == Format::Json && form.view == View::Whole && self.store.row.stored.conversion.is_none()
     }
 
     /// Writes an event to `out`; of a large object that is sent as it is stored, what comes last goes to `rest`.

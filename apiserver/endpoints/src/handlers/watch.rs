@@ -157,7 +157,6 @@ type Frame = Result<Bytes, BodyError>;
 
 /// The next piece of the stream: as many events as there are, up to a frame.
 async fn step(mut state: Streaming) -> Option<(Frame, Streaming)> {
-    state.holding.is_read();
     if !state.unsent.is_empty() {
         return Some((state.piece(BytesMut::with_capacity(PIECE_BYTES)), state));
     }

@@ -172,7 +172,9 @@ impl Filter for ReadBody {
             return next.run(exchange);
         }
         let arrival = Mutex::new(Arrival {
-            held: self.memory.hold(class_of(&exchange), &exchange.context.user.name),
+            held: self
+                .memory
+                .hold(class_of(&exchange), &exchange.context.memory_owner()),
             bytes: 0,
             is_seated: true,
         });

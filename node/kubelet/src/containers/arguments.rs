@@ -11,6 +11,8 @@ const STRING_BYTES_MAX: usize = 128 << 10;
 /// All strings and the pointers to them: three quarters of 8 MiB, whatever the stack's limit (`bprm_stack_limits`). A
 /// runtime with a smaller stack refuses less by itself.
 const ALL_BYTES_MAX: usize = 6 << 20;
+/// Bytes that are copied on the way there, with variables that later ones replace: these give their room back, and no time.
+const COPIED_BYTES_MAX: usize = 4 * ALL_BYTES_MAX;
 /// The NUL of a string, and the pointer to it.
 const STRING_OVERHEAD_BYTES: usize = 1 + 8;
 /// As much of a variable's name is told.
@@ -51,6 +53,8 @@ impl fmt::Display for Argument<'_> {
 #[derive(Debug)]
 pub(super) struct ArgumentRoom {
     bytes_left: usize,
+    /// Bytes that may still be copied, replaced ones included.
+    copies_left: usize,
 }
 
 impl ArgumentRoom {
@@ -58,6 +62,7 @@ impl ArgumentRoom {
     pub(super) fn new() -> Self {
         Self {
             bytes_left: ALL_BYTES_MAX,
+            copies_left: COPIED_BYTES_MAX,
         }
     }
 
@@ -67,7 +72,10 @@ impl ArgumentRoom {
         if bytes >= STRING_BYTES_MAX {
             return Err(too_long(argument));
         }
-        let left = self.bytes_left.checked_sub(bytes + STRING_OVERHEAD_BYTES);
+        let room = bytes + STRING_OVERHEAD_BYTES;
+        let left = self.copies_left.checked_sub(room);
+        self.copies_left = left.ok_or_else(|| too_many_copies(argument))?;
+        let left = self.bytes_left.checked_sub(room);
         self.bytes_left = left.ok_or_else(|| too_much(argument))?;
         Ok(())
     }
@@ -99,6 +107,12 @@ fn too_long(argument: Argument<'_>) -> StartError {
 fn too_much(argument: Argument<'_>) -> StartError {
     StartError::config(format!(
         "{argument}: arguments and environment are larger than {ALL_BYTES_MAX} bytes together, the most that Linux takes"
+    ))
+}
+
+fn too_many_copies(argument: Argument<'_>) -> StartError {
+    StartError::config(format!(
+        "{argument}: variables that replace one another have more than {COPIED_BYTES_MAX} bytes"
     ))
 }
 

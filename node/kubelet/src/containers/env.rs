@@ -398,6 +398,16 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn environment_of_variables_that_replace_one_another_is_bounded() {
+        let from: Vec<Value> = std::iter::repeat_n(json!({"configMapRef": {"name": "m"}}), 1_000).collect();
+        check_refused(
+            json!({"name": "c", "envFrom": from}),
+            "environment variable \"big\": variables that replace one another have more than 25165824 bytes",
+        )
+        .await;
+    }
+
+    #[tokio::test]
     async fn environment_of_one_large_key_under_many_names_is_refused() {
         let source = json!({"configMapKeyRef": {"name": "m", "key": "big"}});
         let env: Vec<Value> = (0..60)
