@@ -1,4 +1,4 @@
-//! Memory of lists in the making and on their way, over all requests.
+//! Memory of lists, and of large objects in other forms than the stored one, in the making and on their way, over all requests.
 //!
 //! A list of stored slices is framed while it is sent and weighs its references only. Every other form (tables, YAML,
 //! protobuf, indented JSON) is made as a whole: it weighs the bytes it is made from and those it becomes. The memory goes
@@ -49,7 +49,24 @@ impl ListMemory {
         page: &ListPage,
         copied: bool,
     ) -> Result<Admitted, RegistryError> {
-        let (mut held, bytes) = self.hold(ctx, page, copied);
+        let (held, bytes) = self.hold(ctx, page, copied);
+        self.grown(ctx, held, bytes, copied)
+    }
+
+    /// The same for one object of so many bytes, which is copied into another form.
+    pub(crate) fn admit_object(&self, ctx: &RequestContext, bytes: usize) -> Result<Admitted, RegistryError> {
+        let class = UserClass::of(&ctx.user);
+        let held = self.shares.hold(class, &ctx.memory_owner());
+        self.grown(ctx, held, (bytes * COPIES).min(self.shares.most(class)), true)
+    }
+
+    fn grown(
+        &self,
+        ctx: &RequestContext,
+        mut held: HeldMemory,
+        bytes: usize,
+        copied: bool,
+    ) -> Result<Admitted, RegistryError> {
         if held.grow_to(bytes) {
             return Ok(self.admitted(ctx, held, copied));
         }

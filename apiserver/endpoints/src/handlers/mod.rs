@@ -274,7 +274,7 @@ impl Endpoints {
         };
         // What changes something is boxed: a read need not carry its state.
         match verb {
-            Verb::Get => read::get(&call).await,
+            Verb::Get => read::get(&call, &self.0.list_memory).await,
             Verb::List => read::list(&call, &self.0.list_memory).await,
             Verb::Watch => watch::watch(call, &self.0).await,
             // A create names no object, everything else does.
@@ -311,7 +311,9 @@ impl Endpoints {
         match (sub.role, verb) {
             (SubresourceRole::Scale(paths), Verb::Get) => scale::get(&call, &paths).await,
             (SubresourceRole::Scale(paths), _) => Box::pin(scale::change(self, call, paths)).await,
-            (SubresourceRole::Status | SubresourceRole::Whole(_), Verb::Get) => read::get(&call).await,
+            (SubresourceRole::Status | SubresourceRole::Whole(_), Verb::Get) => {
+                read::get(&call, &self.0.list_memory).await
+            }
             (SubresourceRole::Status | SubresourceRole::Whole(_), Verb::Update) => {
                 Box::pin(write::update(self, call)).await
             }

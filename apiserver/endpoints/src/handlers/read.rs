@@ -9,17 +9,22 @@ use apiserver_registry::{RegistryError, ResourceRow};
 use http::{Response, StatusCode};
 use machinery_meta::field_selector::FieldSelector;
 
-pub(crate) async fn get(call: &Call) -> Result<Response<Body>, RegistryError> {
+pub(crate) async fn get(call: &Call, memory: &ListMemory) -> Result<Response<Body>, RegistryError> {
     let showing = call.showing()?;
     let revision = params::get(&call.query)?;
     let entry = call
         .store
         .get(&call.info.scope, &call.info.name, revision)
         .await?;
-    if !respond::is_sent_as_stored(call.row(), showing.form, &entry) {
-        call.ctx.heavy_from(entry.record.len(), LARGE_BODY_BYTES).await?;
+    let (bytes, answer) = (entry.record.len(), || {
+        respond::entry_answer(&call.store, showing, StatusCode::OK, &entry)
+    });
+    if bytes < LARGE_BODY_BYTES || respond::is_sent_as_stored(call.row(), showing.form, &entry) {
+        return answer();
     }
-    respond::entry_answer(&call.store, showing, StatusCode::OK, &entry)
+    let room = memory.admit_object(&call.ctx, bytes)?;
+    call.ctx.heavy_from(bytes, LARGE_BODY_BYTES).await?;
+    Ok(room.with(answer()?))
 }
 
 pub(crate) async fn list(call: &Call, memory: &ListMemory) -> Result<Response<Body>, RegistryError> {

@@ -160,9 +160,14 @@ impl Api {
 
     /// The body of an answer, of which nothing has been read.
     pub(crate) async fn stream(&self, path: &str, accept: &str) -> Body {
-        let answer = self.begin(Method::GET, path, &[("accept", accept)], "").await;
+        let answer = self.answer(path, accept).await;
         assert_eq!(answer.status(), 200);
         answer.into_body()
+    }
+
+    /// An answer of which nothing has been read.
+    pub(crate) async fn answer(&self, path: &str, accept: &str) -> Response<Body> {
+        self.begin(Method::GET, path, &[("accept", accept)], "").await
     }
 
     async fn begin(

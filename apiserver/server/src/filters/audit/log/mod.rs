@@ -319,9 +319,9 @@ impl Writer {
         let failed = lines.len() - written.max(self.kept);
         self.errors.with_label_values(&[PLUGIN]).inc_by(failed as u64);
         lines.drain(..written);
-        let kept = fitting(&lines);
-        let dropped = lines.len() - kept;
-        lines.truncate(kept);
+        let left = lines.len();
+        keep_what_fits(&mut lines);
+        let dropped = left - lines.len();
         self.kept = lines.len();
         self.unwritten = Arc::new(lines);
         self.say(result, dropped);
@@ -351,14 +351,14 @@ impl Writer {
     }
 }
 
-/// The number of lines, from the first on, that are kept.
-fn fitting(lines: &[String]) -> usize {
-    let mut bytes = 0;
-    let fits = |line: &&String| {
-        bytes += line.len();
-        bytes <= KEPT_BYTES
-    };
-    lines.iter().take_while(fits).count()
+/// Keeps lines from the first on, without those that are too long for the room that is left.
+fn keep_what_fits(lines: &mut Vec<String>) {
+    let mut left = KEPT_BYTES;
+    lines.retain(|line| {
+        let rest = left.checked_sub(line.len());
+        left = rest.unwrap_or(left);
+        rest.is_some()
+    });
 }
 
 #[cfg(test)]
