@@ -35,6 +35,7 @@ use machinery_runtime::{CancellationToken, Runtime};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize};
+use tokio::sync::watch;
 
 /// What a server is assembled from.
 pub(crate) struct Assembly<'a> {
@@ -68,6 +69,7 @@ pub(crate) async fn assemble(parts: Assembly<'_>, runtime: &Runtime) -> Result<A
         rbac: Arc::clone(&rbac),
         nodes: Arc::clone(&nodes),
         runtime: runtime.clone(),
+        applied: watch::Sender::default(),
     });
     Arc::clone(&feed).start().await.map_err(feed_failed)?;
     let authorizers = authz::default_chain(&reader, &nodes, &rbac);

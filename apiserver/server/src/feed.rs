@@ -8,18 +8,21 @@ use crate::reader::read_object;
 use apiserver_auth::authz::node::NodeIndex;
 use apiserver_auth::authz::rbac::{self, RbacAuthorizer};
 use apiserver_registry::options::{ListOptions, RevisionMatch};
-use apiserver_registry::{Registry, RegistryError, Scope};
+use apiserver_registry::{ListPage, Registry, RegistryError, Scope};
 use apiserver_storage::{Entry, Event, Interest, Prefix, StorageError, WatchRequest};
 use machinery_meta::{GroupResource, Revision};
 use machinery_runtime::Runtime;
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::sync::watch;
 
 const PODS: &str = "pods";
 /// Kinds that decide what a node may read.
 const OF_NODES: [&str; 2] = [PODS, "persistentvolumes"];
 /// Changes taken at once.
 const BATCH: usize = 256;
+/// A start that waits longer for what it has written itself ends.
+const CAUGHT_UP_WITHIN: Duration = Duration::from_secs(30);
 /// A watch that failed is begun again after this pause.
 const RETRY_PAUSE: Duration = Duration::from_millis(100);
 
@@ -29,6 +32,8 @@ pub(crate) struct AuthorizationFeed {
     pub(crate) rbac: Arc<RbacAuthorizer>,
     pub(crate) nodes: Arc<NodeIndex>,
     pub(crate) runtime: Runtime,
+    /// Changes up to here are in both indexes.
+    pub(crate) applied: watch::Sender<Revision>,
 }
 
 /// A resource as it was read.
@@ -49,12 +54,43 @@ impl AuthorizationFeed {
         Ok(())
     }
 
-    /// Reads everything once more: what the start-up steps wrote counts before the server says that it is ready.
+    /// Waits for what is stored now: what the start-up steps wrote counts before the server says that it is ready.
+    ///
+    /// The task that follows changes applies them: a list that replaced the indexes here might be older than they are.
     pub(crate) async fn catch_up(&self) -> Result<(), RegistryError> {
-        self.load().await.map(|_| ())
+        let mut newest = Revision::ZERO;
+        self.read(|_, page| {
+            let revisions = page.entries.iter().map(|entry| entry.revision);
+            newest = revisions.fold(newest, Revision::max);
+        })
+        .await?;
+        let mut applied = self.applied.subscribe();
+        let reached = self
+            .runtime
+            .timeout(CAUGHT_UP_WITHIN, applied.wait_for(|applied| *applied >= newest));
+        match reached.await {
+            Ok(Ok(_)) => Ok(()),
+            Ok(Err(_)) | Err(_) => Err(RegistryError::Internal(format!(
+                "roles, bindings, pods and volumes of revision {newest} are not followed after {CAUGHT_UP_WITHIN:?}"
+            ))),
+        }
     }
 
+    /// Reads everything and replaces the indexes.
     async fn load(&self) -> Result<Vec<Followed>, RegistryError> {
+        let followed = self
+            .read(|resource, page| self.replace(resource, &page.entries))
+            .await?;
+        if let Some(first) = followed.iter().map(|own| own.revision).min() {
+            self.applied.send_replace(first);
+        }
+        Ok(followed)
+    }
+
+    async fn read(
+        &self,
+        mut each: impl FnMut(&GroupResource, &ListPage),
+    ) -> Result<Vec<Followed>, RegistryError> {
         let grants = rbac::RESOURCES.map(|plural| GroupResource::new(rbac::GROUP, plural));
         let mut followed = Vec::new();
         for resource in grants
@@ -69,7 +105,7 @@ impl AuthorizationFeed {
                 ..ListOptions::default()
             };
             let page = store.list(&Scope::of(""), &options).await?;
-            self.replace(&resource, &page.entries);
+            each(&resource, &page);
             let prefix = Prefix::parse(&store.row.collection(""))
                 .map_err(|error| RegistryError::Internal(error.to_string()))?;
             followed.push(Followed {
@@ -143,7 +179,13 @@ impl AuthorizationFeed {
         };
         loop {
             match cursor.next_batch(BATCH).await {
-                Ok(events) => events.iter().for_each(|event| self.apply(followed, event)),
+                Ok(events) => {
+                    events.iter().for_each(|event| self.apply(followed, event));
+                    if let Some(last) = events.last() {
+                        self.applied
+                            .send_modify(|applied| *applied = last.revision.max(*applied));
+                    }
+                }
                 Err(error) => return error,
             }
         }
