@@ -129,7 +129,7 @@ pub fn accept(headers: &HeaderMap, offer: Offer) -> Result<Form, RegistryError> 
     }
 }
 
-/// Whether upstream's router has a handler for these forms; where it has none it answers itself, and nothing counts the
+/// Reports whether upstream's router has a handler for these forms; where it has none it answers itself, and nothing counts the
 /// request.
 pub fn has_handler(method: &Method, headers: &HeaderMap) -> bool {
     let refused =

@@ -353,7 +353,7 @@ fn internal(message: &str) -> Status {
     )
 }
 
-/// What the problems of one object may say in an answer; of more the answer says how many they are.
+/// Bound of the words on one object's problems in an answer; of more the answer says how many they are.
 const MAX_TOLD_BYTES: usize = 1 << 20;
 /// About what a cause takes beside its words.
 const CAUSE_BYTES: usize = 64;
@@ -504,7 +504,7 @@ mod tests {
         let large = refused(2, &"v".repeat(MAX_TOLD_BYTES)).to_json();
         assert!(
             large.contains("a[0]") && large.contains("1 more are not listed"),
-            "the first is told whatever it shows"
+            "the first problem is listed whatever its length"
         );
     }
 }

@@ -202,7 +202,7 @@ impl WatchMemory {
         (holding, body)
     }
 
-    /// What all watches hold, and how many have been ended since they were not read.
+    /// Memory that all watches hold, and the number of watches that were ended since they were not read.
     pub fn figures(&self) -> (HeldByWatches, usize) {
         (self.ledger.lock().held, self.ended.load(Ordering::Relaxed))
     }
@@ -248,11 +248,11 @@ impl WatchMemory {
 fn owner_of(ctx: &RequestContext) -> Arc<str> {
     match UserClass::of(&ctx.user) {
         UserClass::Ordinary if !ctx.namespace.is_empty() => format!("namespace {}", ctx.namespace).into(),
-        _ => format!("account {}", ctx.heavy_flow().account()).into(),
+        _ => format!("account {}", ctx.memory_owner()).into(),
     }
 }
 
-/// What one watch holds; dropped, it is given back.
+/// Memory of one watch; dropped, it is given back.
 #[derive(Debug)]
 pub(crate) struct Holding {
     memory: Arc<WatchMemory>,

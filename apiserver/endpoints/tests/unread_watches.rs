@@ -66,7 +66,7 @@ fn unread_watches_of_one_owner_hold_one_share_in_whatever_form() {
             assert!(held.encoded <= SHARE + EVENT, "{held:?} after {number}");
         }
         let (_, ended) = api.endpoints.watch_memory().figures();
-        assert!(ended > 0, "somebody had to end");
+        assert!(ended > 0, "a watch had to end");
         // An ended watch says so, and is not taken for one that is complete.
         let first = watches.remove(0);
         assert!(first.collect().await.is_err());

@@ -191,12 +191,12 @@ pub const TIME_IS_UP: &str = "request did not complete within the allotted timeo
 const MAX_WARNING_CHARACTERS: usize = 4 * 1024;
 const CUT_WARNING_CHARACTERS: usize = 256;
 
-/// How much is left of a warning that is cut.
+/// Length in bytes of what is left of a warning that is cut.
 pub(crate) fn cut_length(warning: &str) -> usize {
     warning.chars().take(CUT_WARNING_CHARACTERS).count()
 }
 
-/// Whether warnings that have so many characters once they are cut leave no room for others.
+/// Reports whether warnings that have so many characters once they are cut leave no room for others.
 pub(crate) fn fill_warnings(cut: usize) -> bool {
     cut > MAX_WARNING_CHARACTERS
 }

@@ -33,7 +33,7 @@ struct Toleration<'a> {
     seconds: Option<i64>,
 }
 
-/// What tolerations have in common that differ in how long they last: the key (none for every key), the operator and value
+/// Common part of tolerations that differ in how long they last: the key (none for every key), the operator and value
 /// (none for every value) and the effect.
 type Class<'a> = (Option<&'a str>, Option<[&'a str; 2]>, &'a str);
 
@@ -51,7 +51,7 @@ impl<'a> Toleration<'a> {
         }
     }
 
-    /// What it covers others by; one with an operator nobody knows covers none but its equals.
+    /// Class of tolerations that it covers; one with an unknown operator covers its equals alone.
     fn class(&self) -> Option<Class<'a>> {
         match self.operator {
             "Exists" if self.key.is_empty() => Some((None, None, self.effect)),
@@ -74,7 +74,7 @@ impl<'a> Toleration<'a> {
         })
     }
 
-    /// How long others may last that it covers.
+    /// Longest time, in seconds, of the tolerations that it covers.
     fn lasts(&self) -> i128 {
         match self.seconds {
             Some(seconds) if self.effect == "NoExecute" => seconds.into(),
@@ -104,7 +104,7 @@ impl<'t> Widest<'t> {
         }
     }
 
-    /// Whether another one than itself covers this one.
+    /// Reports whether another one than itself covers this one.
     fn cover(&self, one: &Toleration<'t>) -> bool {
         let needed = one.seconds.map_or(FOREVER, i128::from);
         one.wider().any(|class| {

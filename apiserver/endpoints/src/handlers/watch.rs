@@ -127,7 +127,7 @@ struct Streaming {
     pending: VecDeque<WatchEvent>,
     /// About how many bytes these have as JSON.
     pending_bytes: usize,
-    /// What was begun and is not yet sent.
+    /// Bytes of events that were begun and are not yet sent.
     unsent: VecDeque<Bytes>,
     /// Bytes of it that were encoded together.
     encoded_bytes: usize,
@@ -330,7 +330,7 @@ impl Streaming {
         Ok(out.freeze())
     }
 
-    /// What is held until the client has read on. What was encoded is there until the last of it is sent.
+    /// Memory that is held until the client has read on. Encoded bytes are there until the last of them is sent.
     fn left(&self) -> HeldByWatches {
         let unsent = self.unsent.iter().map(Bytes::len).sum();
         let (encoded, stored) = match (unsent, self.encoded_bytes) {

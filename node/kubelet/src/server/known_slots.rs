@@ -145,7 +145,7 @@ mod tests {
     fn known_slots_of_one_user_give_way_to_another_user() {
         let slots = KnownSlots::new(64);
         let node = many(&slots, "system:node:other", 2, 1_000);
-        assert_eq!(held(&node), 64, "as long as nobody else comes");
+        assert_eq!(held(&node), 64, "as long as no other user comes");
         let server = many(&slots, "kube-apiserver-kubelet-client", 1, 1_000);
         assert_eq!((held(&node), held(&server)), (32, 32));
         assert!(!node[0].closing.is_cancelled(), "the oldest stay");

@@ -57,7 +57,10 @@ async fn until_told(world: &World, name: &str, bound: &str) {
         if told {
             return;
         }
-        assert!(world.runtime.monotonic() < until, "{name} is not told of {bound}");
+        assert!(
+            world.runtime.monotonic() < until,
+            "{name} has no event about {bound}"
+        );
         world.runtime.sleep(Duration::from_secs(1)).await;
     }
 }
