@@ -20,6 +20,9 @@ const NEED_ROOT: [&str; 7] = [
     "outages",
 ];
 
+/// Upstream's programs that tests ask for by `tool_or_skip`.
+const TOOLS: [&str; 4] = ["etcd", "etcdutl", "kubectl", "kube-apiserver"];
+
 /// Which layers to run; all by default.
 #[derive(Debug, Default, clap::Args)]
 pub(crate) struct Arguments {
@@ -36,7 +39,7 @@ pub(crate) fn run(config: &Config, arguments: &Arguments) -> Result<()> {
     packages::ensure(packages::NODE)?;
     packages::ensure(packages::TEST)?;
     step("upstream's tools");
-    tools::ensure(config, &["etcd", "kubectl", "kube-apiserver"])?;
+    tools::ensure(config, &TOOLS)?;
     step("tests of every crate");
     cargo_test(config, &[])?;
     step("upstream's fixtures");
@@ -81,4 +84,41 @@ fn cargo_test(config: &Config, arguments: &[&str]) -> Result<()> {
             .args(["test", "--workspace", "--no-fail-fast"])
             .args(arguments),
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::TOOLS;
+    use std::collections::BTreeSet;
+    use std::path::{Path, PathBuf};
+
+    fn sources(folder: &Path, found: &mut Vec<PathBuf>) {
+        for entry in std::fs::read_dir(folder).expect("a folder") {
+            let path = entry.expect("an entry").path();
+            if path.is_dir() && !path.ends_with("target") {
+                sources(&path, found);
+            } else if path.extension().is_some_and(|extension| extension == "rs") {
+                found.push(path);
+            }
+        }
+    }
+
+    /// A test that asks for another program would fail on a clean machine alone.
+    #[test]
+    fn tools_that_tests_ask_for_are_built() {
+        let mut files = Vec::new();
+        sources(
+            &Path::new(env!("CARGO_MANIFEST_DIR")).join("../cmd/knarr/tests"),
+            &mut files,
+        );
+        let mut asked = BTreeSet::new();
+        for file in files {
+            let text = std::fs::read_to_string(&file).expect("a source");
+            let calls = text.split("tool_or_skip(").skip(1);
+            let arguments =
+                calls.filter_map(|call| call.split(')').next()?.split('"').rev().nth(1).map(str::to_owned));
+            asked.extend(arguments);
+        }
+        assert_eq!(asked, TOOLS.map(str::to_owned).into());
+    }
 }
