@@ -2,8 +2,8 @@
 
 use apiserver_storage::encryption::Unopened;
 use apiserver_storage::{
-    Backup, Key, Lookup, Page, Prefix, RangeOptions, ReadAt, Statistics, Storage, StorageError, WatchCursor,
-    WatchRequest,
+    Backup, Key, Lookup, Page, Prefix, RangeOptions, ReadAt, Sample, Statistics, Storage, StorageError,
+    WatchCursor, WatchRequest,
 };
 use machinery_meta::Revision;
 use std::fmt;
@@ -31,6 +31,15 @@ impl<'a> Stored<'a> {
 
     pub async fn range(self, prefix: &Prefix, options: &RangeOptions) -> Result<Page, StorageError> {
         self.0.range(prefix, options).await
+    }
+
+    /// Number and size of the entries below a prefix, from memory.
+    pub fn sample(self, prefix: &Prefix, most: usize) -> Option<Sample> {
+        self.0.sample(prefix, most)
+    }
+
+    pub async fn count(self, prefix: &Prefix) -> Result<u64, StorageError> {
+        self.0.count(prefix).await
     }
 
     pub async fn watch(self, request: WatchRequest) -> Result<Box<dyn WatchCursor>, StorageError> {

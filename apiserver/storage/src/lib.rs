@@ -36,7 +36,7 @@ pub use error::StorageError;
 pub use key::{Key, MAX_KEY_BYTES, Prefix};
 pub use record::{Entry, Record, RecordCodec};
 pub use statistics::{SYNC_BOUNDS, Statistics};
-pub use storage::{Lookup, Page, RangeOptions, ReadAt, SharedValues, Storage};
+pub use storage::{Lookup, Page, RangeOptions, ReadAt, Sample, SharedValues, Storage};
 pub use watch::{Event, Interest, Target, WatchCursor, WatchRequest};
 pub use write::{Expect, MAX_GROUP_BYTES, MAX_GROUP_WRITES, MAX_RECORD_BYTES, Op, Write};
 

@@ -4,7 +4,7 @@
 //! So the keys are counted in blocks of neighbours, in a second tree that is as persistent as the first: a count adds up
 //! blocks and walks at most two of them. Cloning the root pins the whole state.
 
-use crate::{Entry, Key, Prefix};
+use crate::{Entry, Key, Prefix, Sample};
 use imbl::OrdMap;
 use std::ops::{Bound, RangeBounds};
 use std::sync::Arc;
@@ -123,6 +123,19 @@ impl Root {
         let last = self.range((Bound::Included(first.as_str()), Bound::Unbounded));
         count += last.take_while(|(key, _)| prefix.contains(key)).count();
         count as u64
+    }
+
+    /// Number of entries below a prefix, and the mean size of the first so many.
+    pub(crate) fn sample(&self, prefix: &Prefix, most: usize) -> Sample {
+        let (mut seen, mut bytes) = (0, 0);
+        for entry in self.below(prefix, None).take(most) {
+            seen += 1;
+            bytes += entry.record.len() as u64;
+        }
+        Sample {
+            count: self.count_below(prefix, None),
+            average_bytes: bytes.checked_div(seen).unwrap_or(0),
+        }
     }
 }
 

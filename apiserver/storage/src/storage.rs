@@ -35,6 +35,10 @@ pub trait Storage: Send + Sync + Debug {
         Ok(found.entry.map(|entry| entry.revision))
     }
 
+    /// Number and size of the entries below a prefix, from memory: as of any recent revision, without a request to etcd.
+    /// Sizes are those of the first `most` entries. `None` while no state is in memory.
+    fn sample(&self, prefix: &Prefix, most: usize) -> Option<Sample>;
+
     /// How many keys are below a prefix now.
     async fn count(&self, prefix: &Prefix) -> Result<u64, StorageError>;
 
@@ -153,6 +157,14 @@ pub struct Lookup {
     pub entry: Option<Arc<Entry>>,
     /// The revision the answer is true at.
     pub revision: Revision,
+}
+
+/// The answer to [`Storage::sample`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Sample {
+    pub count: u64,
+    /// 0 where there are no entries.
+    pub average_bytes: u64,
 }
 
 /// Which part of a range.

@@ -4,15 +4,16 @@ use super::bootstrap;
 use super::concurrency::{Wish, divide};
 use super::flow_schema::{self, distinguisher, flow_hash};
 use super::metrics::{FlowControlMetrics, LevelFigures, SchemaMetrics};
-use super::object_counts::ObjectCounts;
 use super::objects::{CATCH_ALL, FlowSchema, PriorityLevelConfiguration};
 use super::priority_level::{Digest, PriorityLevel, Start};
 use super::queue_set::Queuing;
 use super::seat_demand::SeatDemand;
 use super::utilization::ReadVersusWrite;
 use super::watch_tracker::WatchTracker;
-use super::work_estimate::{self, ListRequest, WorkEstimate};
+use super::work_estimate::{self, ListRequest, ObjectStats, WorkEstimate};
+use apiserver_endpoints::RequestInfo;
 use apiserver_registry::Registry;
+use apiserver_storage::Prefix;
 use arc_swap::ArcSwap;
 use http::HeaderValue;
 use machinery_runtime::Runtime;
@@ -26,6 +27,8 @@ use std::time::Duration;
 const ADJUSTMENT_PERIOD: Duration = Duration::from_secs(10);
 /// Of a level's seats one request has this part at most.
 const MAX_SEATS_PART: f64 = 0.15;
+/// Objects of a collection that are looked at for their size.
+const SAMPLE: usize = 64;
 
 /// See the module.
 #[derive(Debug)]
@@ -37,7 +40,7 @@ pub(crate) struct FlowControl {
     schemas: ArcSwap<Vec<Arc<Schema>>>,
     levels: Mutex<BTreeMap<String, LevelState>>,
     pub(crate) watches: Arc<WatchTracker>,
-    counts: ObjectCounts,
+    registry: Registry,
     metrics: FlowControlMetrics,
     pub(super) read_versus_write: ReadVersusWrite,
 }
@@ -103,7 +106,7 @@ impl FlowControl {
             schemas: ArcSwap::default(),
             levels: Mutex::default(),
             watches: Arc::default(),
-            counts: ObjectCounts::new(registry, runtime.clone()),
+            registry,
             metrics,
             read_versus_write: ReadVersusWrite::new(runtime.monotonic()),
         });
@@ -150,8 +153,7 @@ impl FlowControl {
     fn estimate(&self, schema: &Schema, digest: &Digest, list: Option<ListRequest>) -> WorkEstimate {
         let (info, maximum) = (&*digest.info, schema.level.max_seats());
         if let Some(list) = list {
-            let stats = self.counts.of(&info.api_group, &info.api_version, &info.resource);
-            return work_estimate::list(list, stats, maximum);
+            return work_estimate::list(list, self.stats(info), maximum);
         }
         // A token is no object that anybody watches.
         let is_token = info.resource == "serviceaccounts" && info.subresource == "token";
@@ -165,6 +167,20 @@ impl FlowControl {
         #[expect(clippy::cast_precision_loss, reason = "watches are few")]
         schema.metrics.watch_count.observe(watches as f64);
         work_estimate::mutating(watches, maximum)
+    }
+
+    /// Objects that a list would go through: those of its namespace, where it names one. Upstream takes all objects of the
+    /// resource, so that those of one tenant make the lists of all others wide. `None` where the resource is not served here.
+    fn stats(&self, info: &RequestInfo) -> Option<ObjectStats> {
+        let store = self
+            .registry
+            .store(&info.api_group, &info.api_version, &info.resource)?;
+        let prefix = Prefix::parse(&store.row.collection(&info.namespace)).ok()?;
+        let sample = self.registry.stored().sample(&prefix, SAMPLE)?;
+        Some(ObjectStats {
+            count: sample.count,
+            average_bytes: sample.average_bytes,
+        })
     }
 
     /// Takes over the stored objects. Whatever they say, the mandatory schemas are as they must be and `exempt` is the first.

@@ -4,16 +4,21 @@ use super::*;
 use crate::flow_control::bootstrap;
 use apiserver_endpoints::RequestInfo;
 use apiserver_registry::kinds;
-use apiserver_storage::LogStorage;
+use apiserver_storage::{Key, LogStorage, ObjectHeader, Record, Storage, Write};
+use bytes::Bytes;
 use http::{Method, Uri};
 use machinery_meta::UserInfo;
 
 async fn control(seats: usize) -> Arc<FlowControl> {
     let runtime = Runtime::real();
-    let storage = Arc::new(LogStorage::memory(&runtime).await.unwrap());
+    let storage = LogStorage::memory(&runtime).await.unwrap();
+    control_over(Arc::new(storage), seats, &runtime)
+}
+
+fn control_over(storage: Arc<LogStorage>, seats: usize, runtime: &Runtime) -> Arc<FlowControl> {
     let registry = Registry::new(storage, runtime.clone(), kinds::built_in());
     let metrics = FlowControlMetrics::new(&prometheus::Registry::new()).unwrap();
-    FlowControl::new(seats, registry, metrics, &runtime)
+    FlowControl::new(seats, registry, metrics, runtime)
 }
 
 fn bounds(control: &FlowControl, name: &str) -> (f64, f64, f64, f64) {
@@ -178,4 +183,47 @@ async fn flow_control_lends_seats_to_the_level_that_wants_them() {
         control.adjust(&mut control.levels.lock());
     }
     assert!(bounds(&control, "global-default").3 >= lower);
+}
+
+/// Events of a kilobyte.
+async fn fill(storage: &LogStorage, namespace: &str, events: usize) {
+    for first in (0..events).step_by(500) {
+        let names = first..events.min(first + 500);
+        let writes = names.map(|at| {
+            let key = Key::parse(&format!("/registry/events/{namespace}/e{at:06}")).unwrap();
+            let record = Record {
+                parts: [Bytes::from(vec![b'x'; 1_000]), Bytes::new(), Bytes::new()],
+                fingerprint: 0,
+                header: Arc::new(ObjectHeader::default()),
+            };
+            Write::create(key, record)
+        });
+        storage.commit(writes.collect()).await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn list_is_estimated_by_what_its_namespace_holds() {
+    let runtime = Runtime::real();
+    let storage = Arc::new(LogStorage::memory(&runtime).await.unwrap());
+    fill(&storage, "loud", 2_000).await;
+    fill(&storage, "quiet", 150).await;
+    let control = control_over(storage, 600, &runtime);
+    let check = |path, limit, seats| {
+        let list = ListRequest {
+            limit,
+            single: false,
+            streamed: false,
+        };
+        let schema = Arc::clone(control.schemas.load().first().unwrap());
+        let estimate = control.estimate(&schema, &digest(anna(), path), Some(list));
+        assert_eq!(estimate, WorkEstimate::seats(seats), "{path}");
+    };
+    check("/api/v1/namespaces/loud/events", 0, 20);
+    check("/api/v1/namespaces/loud/events", 500, 5);
+    check("/api/v1/namespaces/quiet/events", 0, 2);
+    check("/apis/events.k8s.io/v1/namespaces/quiet/events", 0, 2);
+    check("/api/v1/namespaces/none/events", 0, 1);
+    check("/api/v1/events", 0, 22);
+    check("/apis/example.com/v1/namespaces/loud/things", 0, 1);
 }

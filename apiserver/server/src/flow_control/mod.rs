@@ -18,7 +18,6 @@ mod dropped_requests;
 pub(crate) mod dump;
 mod flow_schema;
 pub(crate) mod metrics;
-mod object_counts;
 pub(crate) mod objects;
 pub(crate) mod priority_level;
 mod queue_set;

@@ -62,7 +62,7 @@ impl WorkEstimate {
     }
 }
 
-/// What is known of a resource's stored objects.
+/// Number and mean size of the objects that a list goes through.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct ObjectStats {
     pub(crate) count: u64,

@@ -3,7 +3,7 @@
 use super::families::Families;
 use apiserver_registry::Registry;
 use apiserver_registry::core::service::NodePorts;
-use apiserver_storage::{Prefix, RangeOptions};
+use apiserver_storage::Prefix;
 use machinery_runtime::Runtime;
 use prometheus::{GaugeVec, IntGauge, Opts};
 use std::collections::HashSet;
@@ -90,12 +90,6 @@ async fn count(registry: &Registry, prefix: &str) -> f64 {
     let Ok(prefix) = Prefix::parse(prefix) else {
         return -1.0;
     };
-    let options = RangeOptions {
-        limit: 1,
-        ..RangeOptions::default()
-    };
-    match registry.stored().range(&prefix, &options).await {
-        Ok(page) => page.entries.len() as f64 + page.remaining as f64,
-        Err(_) => -1.0,
-    }
+    let count = registry.stored().count(&prefix).await;
+    count.map_or(-1.0, |count| count as f64)
 }

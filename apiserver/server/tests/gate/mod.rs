@@ -3,8 +3,8 @@
 #![allow(dead_code, reason = "each test file uses a part")]
 
 use apiserver_storage::{
-    Event, Key, LogStorage, Lookup, Page, Prefix, RangeOptions, ReadAt, Revision, Storage, StorageError,
-    WatchCursor, WatchRequest, Write,
+    Event, Key, LogStorage, Lookup, Page, Prefix, RangeOptions, ReadAt, Revision, Sample, Storage,
+    StorageError, WatchCursor, WatchRequest, Write,
 };
 use async_trait::async_trait;
 use std::sync::{Arc, Mutex};
@@ -68,6 +68,10 @@ impl Storage for GatedStorage {
 
     async fn range(&self, prefix: &Prefix, options: &RangeOptions) -> Result<Page, StorageError> {
         self.inner.range(prefix, options).await
+    }
+
+    fn sample(&self, prefix: &Prefix, most: usize) -> Option<Sample> {
+        self.inner.sample(prefix, most)
     }
 
     async fn count(&self, prefix: &Prefix) -> Result<u64, StorageError> {

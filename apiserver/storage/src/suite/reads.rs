@@ -32,6 +32,8 @@ pub(super) async fn paging(place: Place<'_>) {
     let (all, _) = place.list(RangeOptions::default()).await.unwrap();
     assert_eq!(all, ["a", "b", "bb", "changed", "e"]);
     assert_eq!(place.storage().count(&place.prefix()).await.unwrap(), 5);
+    let sample = place.storage().sample(&place.prefix(), 3).unwrap();
+    assert_eq!((sample.count, sample.average_bytes > 0), (5, true));
 }
 
 /// Exact, not before, and the future.

@@ -28,8 +28,8 @@ use crate::encryption::{Encryption, Unopened};
 use crate::live::{self, Root};
 use crate::write::check_group;
 use crate::{
-    Event, Key, Lookup, Page, Prefix, RangeOptions, ReadAt, Record, RecordCodec, SharedValues, Storage,
-    StorageError, Target, WatchCursor, WatchRequest, Write,
+    Event, Key, Lookup, Page, Prefix, RangeOptions, ReadAt, Record, RecordCodec, Sample, SharedValues,
+    Storage, StorageError, Target, WatchCursor, WatchRequest, Write,
 };
 use async_trait::async_trait;
 use etcd_client::{BalancedChannelBuilder, Client};
@@ -285,6 +285,11 @@ impl Storage for EtcdStorage {
             .waiting(self.remote.kv()?.get(key.as_str(), None))
             .await?;
         Ok(answer.kvs().first().map(|kv| unsigned(kv.mod_revision())))
+    }
+
+    fn sample(&self, prefix: &Prefix, most: usize) -> Option<Sample> {
+        let (root, _) = self.mirror.now()?;
+        Some(root.sample(prefix, most))
     }
 
     async fn count(&self, prefix: &Prefix) -> Result<u64, StorageError> {

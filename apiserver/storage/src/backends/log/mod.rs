@@ -49,8 +49,8 @@ use crate::encryption::{Encryption, Unopened};
 use crate::error::all_readable;
 use crate::live::{self, PastList, Root};
 use crate::{
-    Entry, Event, Key, Lookup, Page, Prefix, RangeOptions, ReadAt, Record, Statistics, Storage, StorageError,
-    WatchCursor, WatchRequest, Write,
+    Entry, Event, Key, Lookup, Page, Prefix, RangeOptions, ReadAt, Record, Sample, Statistics, Storage,
+    StorageError, WatchCursor, WatchRequest, Write,
 };
 use async_trait::async_trait;
 use checkpointing::Purpose;
@@ -278,6 +278,11 @@ impl Storage for LogStorage {
     async fn stored_revision(&self, key: &Key) -> Result<Option<Revision>, StorageError> {
         let live = self.engine.live.read();
         Ok(live.root.get(key.as_str()).map(|entry| entry.revision))
+    }
+
+    fn sample(&self, prefix: &Prefix, most: usize) -> Option<Sample> {
+        let root = self.engine.live.read().root.clone();
+        Some(root.sample(prefix, most))
     }
 
     async fn count(&self, prefix: &Prefix) -> Result<u64, StorageError> {
