@@ -36,7 +36,7 @@ impl Active {
             opened => opened,
         };
         let file = match opened {
-            Err(error) if super::room::is_no_space(error.kind()) => None,
+            Err(error) if super::disk_reserve::is_no_space(error.kind()) => None,
             opened => Some(opened.map_err(failed())?),
         };
         let found = match &file {
@@ -85,7 +85,7 @@ impl Active {
         if self.found.is_none() {
             // The sector is there before the header, which a full disk therefore never takes in part.
             match file.write_at(0, &[0; SECTOR]) {
-                Err(error) if super::room::is_no_space(error.kind()) => return Ok(()),
+                Err(error) if super::disk_reserve::is_no_space(error.kind()) => return Ok(()),
                 written => written.map_err(failed())?,
             }
         }

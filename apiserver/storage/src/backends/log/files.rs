@@ -2,8 +2,8 @@
 
 use super::active::Active;
 use super::checkpoint::Checkpoint;
+use super::disk_reserve::{DiskReserve, FOR_RECOVERY};
 use super::format::{ActiveHeader, BatchHeader, SegmentHeader, TRAILER, batch_start};
-use super::room::{FOR_RECOVERY, Room};
 use super::segment::Segment;
 use crate::StorageError;
 use machinery_meta::Revision;
@@ -18,7 +18,7 @@ pub(super) struct Files {
     pub(super) disk: Arc<dyn Disk>,
     pub(super) dir: PathBuf,
     pub(super) store: u64,
-    pub(super) room: Arc<Room>,
+    pub(super) room: Arc<DiskReserve>,
     pub(super) active: Active,
     pub(super) table: Mutex<Table>,
 }
@@ -236,7 +236,7 @@ const NO_LIMIT: u64 = u64::MAX;
 /// Makes a segment that holds `batch` or nothing, where the disk has room. The segment, and where it must end.
 pub(super) fn new_segment(
     (disk, dir): (&dyn Disk, &Path),
-    room: &Room,
+    room: &DiskReserve,
     header: SegmentHeader,
     batch: &[u8],
 ) -> Result<Option<(Arc<Segment>, u64)>, StorageError> {
@@ -260,7 +260,7 @@ pub(super) fn new_segment(
 /// The same in a piece of the reserve, as long as more than `leave` of them are there.
 pub(super) fn segment_in_reserve(
     (disk, dir): (&dyn Disk, &Path),
-    room: &Room,
+    room: &DiskReserve,
     header: SegmentHeader,
     batch: &[u8],
     leave: usize,

@@ -3,7 +3,7 @@
 //! A write passes through [`writer`] (compare, number, encode), [`engine`] (flush, publish) and [`files`] into a
 //! [`segment`]; once durable it changes [`crate::live`], the tree that reads use, and [`crate::feed`], the recent changes
 //! that cursors follow. [`past`] reads what memory no longer has, [`previous`] what was before each change. [`upkeep`] expires and compacts,
-//! [`checkpointing`] writes [`checkpoint`]s. [`scrub`] reads them again now and then. [`room`] lets deletions go on when the
+//! [`checkpointing`] writes [`checkpoint`]s. [`scrub`] reads them again now and then. [`disk_reserve`] lets deletions go on when the
 //! disk is full, and [`reclaim`] takes what they free; [`resume`] lets a start go on where the log ends. [`keys`] knows what no key opens.
 //! [`backup`] is a revision in one stream, [`restore`] makes a directory of it, [`offline`] reads one without a server. [`recovery`] turns the files back into all of this. [`format`] is what the files look like.
 //!
@@ -14,6 +14,7 @@ mod backup;
 mod checkpoint;
 mod checkpointing;
 mod directory;
+mod disk_reserve;
 mod engine;
 mod files;
 mod format;
@@ -27,7 +28,6 @@ mod reclaim;
 mod recovery;
 mod restore;
 mod resume;
-mod room;
 mod scrub;
 mod seal;
 mod segment;

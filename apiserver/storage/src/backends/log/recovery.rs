@@ -3,11 +3,11 @@
 use super::active::Active;
 use super::checkpoint::Checkpoint;
 use super::directory::{self, Found, lock};
+use super::disk_reserve::DiskReserve;
 use super::files::{Appender, Files, Table, new_segment, segment_in_reserve};
 use super::format::{ActiveHeader, SECTOR, SegmentHeader, Stored};
 use super::options::LogOptions;
 use super::resume::resume;
-use super::room::Room;
 use super::seal;
 use super::segment::{Batch, Segment};
 use crate::encryption::Encryption;
@@ -62,7 +62,7 @@ pub(super) fn recover(
     let lock = lock(&*disk, &dir)?;
     let mut report = RecoveryReport::default();
     let names = directory::names(&*disk, &dir)?;
-    let room = Room::find(Arc::clone(&disk), &dir, &names, options.reserve_bytes);
+    let room = DiskReserve::find(Arc::clone(&disk), &dir, &names, options.reserve_bytes);
     let unfinished = room.unfinished(&names);
     let active = Active::open(&*disk, &dir, &mut report)?;
     let mut found = Found::open((&*disk, &dir), OpenMode::ReadWrite, names, active.found())?;
@@ -370,7 +370,12 @@ type Begun = (Arc<Segment>, u64);
 
 impl SegmentPlan<'_> {
     /// Begins the segment that will be appended to.
-    fn begin(&self, place: (&dyn Disk, &Path), room: &Room, active: &Active) -> Result<Begun, StorageError> {
+    fn begin(
+        &self,
+        place: (&dyn Disk, &Path),
+        room: &DiskReserve,
+        active: &Active,
+    ) -> Result<Begun, StorageError> {
         let begun = self.segment(place, room)?;
         let named = ActiveHeader {
             store: self.store,
@@ -385,7 +390,7 @@ impl SegmentPlan<'_> {
     ///
     /// A new one repeats the last batch: after a failed sync or a kill that batch may be readable without being on the
     /// disk, and nobody may see it before it is.
-    fn segment(&self, place: (&dyn Disk, &Path), room: &Room) -> Result<Begun, StorageError> {
+    fn segment(&self, place: (&dyn Disk, &Path), room: &DiskReserve) -> Result<Begun, StorageError> {
         let (first_batch, first_revision, bytes) = match &self.last {
             Some(last) => (last.header.batch, last.header.first_revision, &last.bytes[..]),
             None => (self.next_batch, self.live.revision.0 + 1, &[][..]),

@@ -3,8 +3,8 @@
 //! On a full disk a new segment would take a piece of the reserve at each start, and what is left of the former one is
 //! somebody else's once it is given back.
 
+use super::disk_reserve;
 use super::format::{FileHeader, SECTOR};
-use super::room;
 use super::segment::{Batch, Segment};
 use crate::StorageError;
 use machinery_runtime::Disk;
@@ -29,7 +29,7 @@ pub(super) fn resume(
     if let Some(last) = last.filter(|_| end > SECTOR as u64) {
         file.write_at(last.offset, &last.bytes).map_err(failed())?;
     }
-    let limit = room::blank(file, end, length).map_err(failed())?;
+    let limit = disk_reserve::blank(file, end, length).map_err(failed())?;
     if limit < length {
         // A hole that the disk has no room for.
         file.truncate(limit).map_err(failed())?;

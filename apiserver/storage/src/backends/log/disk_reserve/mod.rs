@@ -7,9 +7,14 @@
 //! Room that is free for a moment on a full disk is somebody else's. So a file that the log needs no more becomes a piece
 //! by a rename, where one is missing, and a checkpoint that makes room is written in what was one.
 
+mod loan;
+mod pieces;
+
+pub(super) use pieces::blank;
+
 use super::format::SECTOR;
 use crate::StorageError;
-use machinery_runtime::{Disk, DiskFile, OpenMode};
+use machinery_runtime::{Disk, OpenMode};
 use parking_lot::Mutex;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -19,7 +24,7 @@ use tokio::sync::Notify;
 
 /// The reserve, and whether the disk is full.
 #[derive(Debug)]
-pub(super) struct Room {
+pub(super) struct DiskReserve {
     disk: Arc<dyn Disk>,
     dir: PathBuf,
     /// Zero where there is no reserve.
@@ -66,10 +71,8 @@ const ENOUGH: usize = 2;
 const LEAST_FREE: u64 = 256 << 10;
 /// A start goes on where the log ends as long as this part of a piece is left there.
 const PART_TO_GO_ON: u64 = 4;
-/// Zeros written at once.
-const BLANK_STEP: u64 = 256 << 10;
 
-impl Room {
+impl DiskReserve {
     /// The pieces that an earlier run has laid out, among the names in the directory.
     pub(super) fn find(disk: Arc<dyn Disk>, dir: &Path, names: &[String], reserve_bytes: u64) -> Self {
         let piece_bytes = match disk.space(dir) {
@@ -201,140 +204,6 @@ impl Room {
         Ok(length)
     }
 
-    /// Bytes beyond what a checkpoint takes that it must free, so that it is worth its history.
-    pub(super) fn least_gain(&self) -> u64 {
-        2 * self.piece_bytes
-    }
-
-    /// Lends so many bytes to the next checkpoint ([`Room::take_loan`]) where they are not free: a piece, made longer by the
-    /// room of others where it takes more. `false`, and nothing lent, where all of that is not enough, or where somebody
-    /// else had the room of such a piece first: no other one is risked then as long as the disk is full.
-    pub(super) fn lend(&self, needed: u64) -> Result<bool, StorageError> {
-        let looked = StorageError::io(format!("looking at the room of {}", self.dir.display()));
-        let available = self.disk.space(&self.dir).map_err(looked)?.available;
-        let missing = needed.saturating_sub(available);
-        let mut lent = {
-            let mut state = self.state.lock();
-            let count = missing.div_ceil(self.piece_bytes.max(1));
-            let kept = (state.pieces.len() as u64).checked_sub(count);
-            // The last ones are for deletions and for the next start.
-            let Some(kept) = kept.filter(|kept| count == 0 || *kept >= ENOUGH as u64) else {
-                return Ok(false);
-            };
-            if count > 1 && state.contended {
-                return Ok(false);
-            }
-            let kept = usize::try_from(kept).unwrap_or(usize::MAX);
-            state.pieces.split_off(kept)
-        };
-        let Some(piece) = lent.pop() else {
-            return Ok(true);
-        };
-        let failed = || StorageError::io(format!("lending {}", piece.display()));
-        let loan = self.next_unfinished();
-        self.disk.rename(&piece, &loan).map_err(failed())?;
-        // Before anything is written: a piece that gets its old name back is blank.
-        self.disk.sync_dir(&self.dir).map_err(failed())?;
-        if self.make_longer(&loan, needed, &mut lent).map_err(failed())? {
-            self.state.lock().loan = Some(loan);
-            return Ok(true);
-        }
-        {
-            let mut state = self.state.lock();
-            state.contended = true;
-            state.pieces.append(&mut lent);
-        }
-        self.discard(&loan)?;
-        Ok(false)
-    }
-
-    /// Gives a blank file its blocks up to `needed`, with what is free and with the room of other pieces, one by one.
-    fn make_longer(&self, path: &Path, needed: u64, lent: &mut Vec<PathBuf>) -> std::io::Result<bool> {
-        let file = self.disk.open(path, OpenMode::ReadWrite)?;
-        loop {
-            let room_of_others = lent.len() as u64 * self.piece_bytes;
-            match file.allocate(needed.saturating_sub(room_of_others)) {
-                Err(error) if is_no_space(error.kind()) => return Ok(false),
-                allocated => allocated?,
-            }
-            match lent.pop() {
-                Some(piece) => self.disk.remove(&piece)?,
-                None => return Ok(true),
-            }
-        }
-    }
-
-    fn next_unfinished(&self) -> PathBuf {
-        let mut state = self.state.lock();
-        state.next += 1;
-        self.unfinished_path(state.next)
-    }
-
-    /// The blank file that was lent, for whoever writes in it under another name.
-    pub(super) fn take_loan(&self) -> Option<PathBuf> {
-        self.state.lock().loan.take()
-    }
-
-    /// Takes a loan back that nobody has used.
-    pub(super) fn end_loan(&self) -> Result<(), StorageError> {
-        self.take_loan().map_or(Ok(()), |loan| self.discard(&loan))
-    }
-
-    /// Takes a file away that nobody has open: where the disk is full it becomes a missing piece of the reserve.
-    pub(super) fn discard(&self, path: &Path) -> Result<(), StorageError> {
-        let gone = match self.recycle(path) {
-            Ok(false) => self.disk.remove(path),
-            recycled => recycled.map(drop),
-        };
-        gone.map_err(StorageError::io(format!("removing {}", path.display())))
-    }
-
-    /// Makes a piece of a file. `false`: it has its name still.
-    fn recycle(&self, path: &Path) -> std::io::Result<bool> {
-        if !self.is_full() && !self.is_short() {
-            return Ok(false);
-        }
-        let Some(number) = self.begin_piece() else {
-            return Ok(false);
-        };
-        let unfinished = self.unfinished_path(number);
-        if self.disk.rename(path, &unfinished).is_err() {
-            self.end_piece(None);
-            return Ok(false);
-        }
-        // Before it is blanked: a file that gets its old name back is whole.
-        let made = self
-            .disk
-            .sync_dir(&self.dir)
-            .and_then(|()| self.finish_piece(number));
-        self.end_piece(made.is_ok().then_some(number));
-        match made {
-            // It was too short, and nothing is free to make it longer.
-            Err(error) if is_no_space(error.kind()) => self.disk.remove(&unfinished)?,
-            made => made?,
-        }
-        Ok(true)
-    }
-
-    /// The number of a piece that is missing; [`Room::end_piece`] follows.
-    fn begin_piece(&self) -> Option<u64> {
-        let mut state = self.state.lock();
-        if self.piece_bytes == 0 || state.pieces.len() as u64 + state.begun >= PIECES {
-            return None;
-        }
-        state.begun += 1;
-        state.next += 1;
-        Some(state.next)
-    }
-
-    fn end_piece(&self, made: Option<u64>) {
-        let mut state = self.state.lock();
-        state.begun -= 1;
-        state
-            .pieces
-            .extend(made.map(|number| Self::path(&self.dir, number)));
-    }
-
     /// Lays out the pieces that are missing, as far as there is room for them. A full disk is no longer full when enough
     /// of them are there and as much is left as one takes.
     pub(super) fn refill(&self) -> Result<(), StorageError> {
@@ -359,69 +228,6 @@ impl Room {
         }
         Ok(())
     }
-
-    /// One more piece; `false` when there is no room for it.
-    fn lay_out(&self) -> Result<bool, StorageError> {
-        let Some(number) = self.begin_piece() else {
-            return Ok(false);
-        };
-        let made = self.make_piece(number);
-        self.end_piece(made.is_ok().then_some(number));
-        match made {
-            Ok(()) => Ok(true),
-            Err(error) => {
-                let path = self.unfinished_path(number);
-                let removed = self.disk.remove(&path);
-                if is_no_space(error.kind()) {
-                    return Ok(false);
-                }
-                if let Err(error) = removed {
-                    tracing::debug!(%error, path = %path.display(), "a piece of the reserve stays incomplete");
-                }
-                Err(StorageError::io(format!("laying out {}", path.display()))(error))
-            }
-        }
-    }
-
-    fn make_piece(&self, number: u64) -> std::io::Result<()> {
-        self.disk
-            .open(&self.unfinished_path(number), OpenMode::CreateNew)?;
-        self.finish_piece(number)
-    }
-
-    /// Makes a piece of an unfinished one. What it holds is overwritten: it is never read as records, nor left lying on
-    /// the disk, as far as the file system writes in place.
-    fn finish_piece(&self, number: u64) -> std::io::Result<()> {
-        let unfinished = self.unfinished_path(number);
-        let file = self.disk.open(&unfinished, OpenMode::ReadWrite)?;
-        let length = file.len()?;
-        if length > self.piece_bytes {
-            file.truncate(self.piece_bytes)?;
-        }
-        file.allocate(self.piece_bytes)?;
-        let used = length.min(self.piece_bytes);
-        if blank(&*file, 0, used)? < used {
-            return Err(ErrorKind::StorageFull.into());
-        }
-        file.sync_data()?;
-        self.disk.rename(&unfinished, &Self::path(&self.dir, number))?;
-        self.disk.sync_dir(&self.dir)
-    }
-}
-
-/// Writes zeros up to `until` or to where there is no room for them: there it ends.
-pub(super) fn blank(file: &dyn DiskFile, from: u64, until: u64) -> std::io::Result<u64> {
-    let zeros = vec![0; usize::try_from(BLANK_STEP).expect("a constant")];
-    let mut at = from;
-    while at < until {
-        let count = usize::try_from(until - at).unwrap_or(usize::MAX).min(zeros.len());
-        match file.write_at(at, &zeros[..count]) {
-            Err(error) if is_no_space(error.kind()) => break,
-            written => written?,
-        }
-        at += count as u64;
-    }
-    Ok(at)
 }
 
 /// Whether the disk, or the owner's part of it, is full.
