@@ -90,6 +90,9 @@ pub(crate) struct Arguments {
     /// Inputs for each target.
     #[arg(long, default_value_t = 100_000)]
     inputs: u64,
+    /// A target ends after this time at the latest, in seconds: dear ones get as much of it as cheap ones.
+    #[arg(long)]
+    seconds: Option<u64>,
     /// The seed of the first input; without, the first that no counted run has shown.
     #[arg(long)]
     from: Option<u64>,
@@ -252,6 +255,9 @@ fn show(
     test.env("CARGO_MANIFEST_DIR", &program.folder);
     test.env("KNARR_FUZZ_ROUNDS", inputs.to_string());
     test.env("KNARR_FUZZ_FROM", from.to_string());
+    if let Some(seconds) = arguments.seconds {
+        test.env("KNARR_FUZZ_SECONDS", seconds.to_string());
+    }
     test.env("KNARR_FUZZ_REPORT", &report);
     test.args(targets.names);
     test.args(["--quiet", "--test-threads", &arguments.threads.to_string()]);

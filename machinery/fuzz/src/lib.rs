@@ -4,8 +4,8 @@
 //! pieces move, double or vanish, numbers grow and parts are nested, repeated and drawn out; [`fuzz_built`] takes a builder for
 //! the format's own structure as well. Everything comes from a seed, so that a failure can be run again. [`in_proportion`]
 //! asserts that what is held and done is in proportion to the input; [`growth`] tells what takes longer than in proportion to it.
-//! `cargo test` makes a few hundred rounds; `KNARR_FUZZ_ROUNDS` asks for more and `KNARR_FUZZ_FROM` for other seeds. `KNARR_FUZZ_REPORT`
-//! names a file to which each target adds a line: crate, test, first seed, inputs, milliseconds. With
+//! `cargo test` makes a few hundred rounds; `KNARR_FUZZ_ROUNDS` asks for more, `KNARR_FUZZ_SECONDS` ends them after a time and
+//! `KNARR_FUZZ_FROM` asks for other seeds. `KNARR_FUZZ_REPORT` names a file to which each target adds a line: crate, test, first seed, inputs, milliseconds. With
 //! `KNARR_FUZZ_SLOW_MS` an input that takes longer is a failure: that is for hunting, tests never look at the clock.
 //!
 //! Only tests use this crate.
@@ -165,29 +165,54 @@ where
     }
     let from = number("KNARR_FUZZ_FROM").unwrap_or(0);
     let until = from.saturating_add(number("KNARR_FUZZ_ROUNDS").unwrap_or(ROUNDS));
+    let time = number("KNARR_FUZZ_SECONDS").map(|seconds| (Stopwatch::begin(), Duration::from_secs(seconds)));
     let report = setting("KNARR_FUZZ_REPORT").map(Report::begin);
+    let mut shown = 0;
     for seed in from..until {
+        if time
+            .as_ref()
+            .is_some_and(|(since, most)| since.elapsed() >= *most)
+        {
+            break;
+        }
         let mut random = Random::new(seed);
         let (one, other) = (random.below(corpus.len()), random.below(corpus.len()));
         let input = make(&mut random, &corpus[one], &corpus[other]);
         show(&Which::Seed(seed), &input, &attempt, slow);
+        shown += 1;
     }
     if let Some(report) = report {
-        report.end(from, until - from);
+        report.end(from, shown);
+    }
+}
+
+/// The time since it began, for runs that somebody asked to be timed.
+struct Stopwatch(Instant);
+
+impl Stopwatch {
+    fn begin() -> Self {
+        #[expect(clippy::disallowed_methods, reason = "only a run that is asked to be timed")]
+        let now = Instant::now();
+        Self(now)
+    }
+
+    fn elapsed(&self) -> Duration {
+        self.0.elapsed()
     }
 }
 
 /// A line for each target.
 struct Report {
     path: String,
-    begun: Instant,
+    since: Stopwatch,
 }
 
 impl Report {
     fn begin(path: String) -> Self {
-        #[expect(clippy::disallowed_methods, reason = "only a run that is asked for a report")]
-        let begun = Instant::now();
-        Self { path, begun }
+        Self {
+            path,
+            since: Stopwatch::begin(),
+        }
     }
 
     fn end(&self, from: u64, inputs: u64) {
@@ -195,7 +220,7 @@ impl Report {
         let test = std::thread::current().name().unwrap_or_default().to_owned();
         let line = format!(
             "{package}\t{test}\t{from}\t{inputs}\t{}\n",
-            self.begun.elapsed().as_millis()
+            self.since.elapsed().as_millis()
         );
         let file = std::fs::OpenOptions::new()
             .create(true)
@@ -223,11 +248,7 @@ impl std::fmt::Display for Which {
 
 #[track_caller]
 fn show(which: &Which, input: &[u8], attempt: &impl Fn(&[u8]), slow: Option<Duration>) {
-    #[expect(
-        clippy::disallowed_methods,
-        reason = "only somebody who hunts asks how long it took"
-    )]
-    let begun = slow.map(|limit| (Instant::now(), limit));
+    let begun = slow.map(|limit| (Stopwatch::begin(), limit));
     let outcome = catch_unwind(AssertUnwindSafe(|| attempt(input)));
     let shown = || {
         let head = &input[..input.len().min(4_000)];
